@@ -1,0 +1,21 @@
+// bucket.h - problems that share a winner: batch and sequence lengths rounded to a grid.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// The problem that is tuned in place of `problem`: lengths rounded up to 1, 16, 64, 128, 256, 512, 1024, then in steps of a
+/// quarter of the power of two below (1280, 1536, 1792, 2048, 2560, ...), batch up to a power of two; run-time-only
+/// parts (softmax_scale, softcap's value) to a fixed one. A config that is legal for the bucket is legal for all of it.
+Problem bucket(const Problem& problem);
+
+/// Hash of every field, for maps keyed by Problem. No allocation.
+struct ProblemHash {
+  std::size_t operator()(const Problem& problem) const noexcept;
+};
+
+}  // namespace attnforge

@@ -1,0 +1,64 @@
+// family.h - what a kernel family must answer: a table of pure functions. No driver, no files, no globals.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/device.h"
+#include "attnforge/plan.h"
+#include "attnforge/problem.h"
+#include "generator/config.h"
+#include "generator/launch.h"
+#include "generator/source.h"
+
+namespace attnforge {
+
+/// Optional parts of a Problem. A family that does not list a part that a problem has is never asked about it, so a part
+/// invented later cannot be ignored silently by a family written before.
+enum Feature : std::uint64_t {
+  kFeatureCausal = 1u << 0,
+  kFeatureWindow = 1u << 1,
+  kFeatureSoftcap = 1u << 2,
+  kFeatureLse = 1u << 3,
+  kFeatureGqa = 1u << 4,
+  kFeatureUnequalHeadDims = 1u << 5,
+  kFeatureUnaligned = 1u << 6,      // alignment_bytes < 16
+  kFeatureMixedDtypes = 1u << 7,
+};
+using Features = std::uint64_t;
+
+Features required_features(const Problem& problem);
+/// Names of the set bits, e.g. {"causal", "lse"}.
+std::vector<std::string_view> feature_names(Features features);
+
+/// One dimension of a search space. A fixed axis has one value.
+struct Axis {
+  std::string_view name;
+  std::vector<int> values;
+};
+
+struct Family {
+  std::string_view name;     // folder name, also the value in the database
+  std::string_view summary;  // one line for people
+  Features features = 0;
+
+  /// "" if it can serve the problem's dtypes, head dims and arch, else the reason.
+  std::string (*supports)(const Problem&, const Arch&) = nullptr;
+  /// The search space: product of the axes, in the order of the typed config's fields.
+  std::vector<Axis> (*axes)(const Problem&, const DeviceFacts&) = nullptr;
+  /// "" if legal and worth trying, else the reason that inspect shows.
+  std::string (*reject)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
+  /// Predicted time. Orders candidates; decides when nothing was measured.
+  double (*estimate_us)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
+  Source (*render)(const Config&, const Problem&) = nullptr;
+  /// Grid, block, shared memory, workspace, and params but for what Tensors gives. A few microseconds at most.
+  Launch (*launch)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
+  /// Copies step.params to `out` (of the same size) and fills in pointers and strides. No allocation.
+  void (*bind)(const LaunchStep& step, const Tensors& tensors, void* workspace, std::span<std::byte> out) = nullptr;
+};
+
+}  // namespace attnforge

@@ -1,0 +1,38 @@
+// compiler.h - Source -> Cubin through NVRTC, which is opened at run time. Works without a GPU or a driver.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attnforge/device.h"
+#include "generator/cubin.h"
+#include "generator/source.h"
+
+namespace attnforge {
+
+/// What is known of the NVRTC in use. $ATTNFORGE_NVRTC names the library, else libnvrtc.so.13, .so.12, libnvrtc.so and the
+/// usual places of toolkits and wheels are tried.
+struct NvrtcFacts {
+  bool available = false;
+  std::string path;
+  int major = 0, minor = 0;
+  std::string build;               // id of the build, from the header of an empty compile
+  std::vector<int> archs;          // sm numbers that it knows
+  std::string problem;             // when not available: what was tried and what to do
+  std::string version_text() const;  // "13.0 cl-36424714"
+};
+const NvrtcFacts& nvrtc_facts();
+
+struct CompileOptions {
+  bool keep_compile_cache = true;  // false: --no-cache, for timing a compile
+  bool line_info = false;
+};
+
+/// Compiles for real hardware (sm_xx), not PTX. Thread-safe; different sources compile in parallel.
+/// Throws Error(kNoDriver) when NVRTC is missing or does not know the arch, Error(kCompile) with the log.
+Cubin compile(const Source& source, const Arch& arch, const CompileOptions& options = {});
+
+/// PTX text, for inspect and for running another arch's code in tests. Errors as compile().
+std::string compile_to_ptx(const Source& source, const Arch& arch);
+
+}  // namespace attnforge

@@ -1,0 +1,27 @@
+// base.cuh - integer types and the few words that g++ and NVRTC both need; instead of <cstdint>.
+#pragma once
+
+#ifdef __CUDACC__
+#define ATTNFORGE_HOST_DEVICE __host__ __device__
+#else
+#define ATTNFORGE_HOST_DEVICE
+#endif
+
+namespace attnforge {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i64 = long long;
+
+/// Values of the `dtype` fields of configs. The same numbers as attnforge::DType.
+inline constexpr int kFp32 = 0;
+inline constexpr int kFp16 = 1;
+inline constexpr int kBf16 = 2;
+
+ATTNFORGE_HOST_DEVICE constexpr int element_bytes(int dtype) { return dtype == kFp32 ? 4 : 2; }
+ATTNFORGE_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+ATTNFORGE_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+
+}  // namespace attnforge

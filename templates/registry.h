@@ -1,0 +1,15 @@
+// registry.h - the list of kernel families, best first, naive last. registry.cpp is the only file that names them all.
+#pragma once
+
+#include <span>
+
+#include "generator/family.h"
+
+namespace attnforge {
+
+std::span<const Family* const> registry();
+
+/// nullptr when there is none of that name.
+const Family* find_family(std::string_view name);
+
+}  // namespace attnforge
