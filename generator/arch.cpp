@@ -1,0 +1,182 @@
+// arch.cpp - the table of compute capabilities (CUDA C++ Programming Guide, "Compute
+// Capabilities"), and typical GPUs.
+#include "generator/arch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "attnforge/error.h"
+
+namespace attnforge {
+namespace {
+
+constexpr int kKiB = 1024;
+
+// mma_fma_per_clock_per_sm is what mma.sync reaches: fp16 or bf16 operands, fp32 accumulation,
+// dense.
+constexpr Arch kArchs[] = {
+    {.sm = 80,
+     .name = "80",
+     .smem_per_block_bytes = 163 * kKiB,
+     .smem_per_sm_bytes = 164 * kKiB,
+     .max_threads_per_sm = 2048,
+     .max_blocks_per_sm = 32,
+     .mma_fma_per_clock_per_sm = 1024,
+     .cp_async = true},
+    // GeForce halves the rate with fp32 accumulation; the same silicon as A10 or A40 has 512.
+    {.sm = 86,
+     .name = "86",
+     .smem_per_block_bytes = 99 * kKiB,
+     .smem_per_sm_bytes = 100 * kKiB,
+     .max_threads_per_sm = 1536,
+     .max_blocks_per_sm = 16,
+     .mma_fma_per_clock_per_sm = 256,
+     .cp_async = true},
+    // GeForce again: an RTX 4090 has 165 TFLOP/s with 128 SMs at 2.52 GHz. L4 and L40S have 512.
+    {.sm = 89,
+     .name = "89",
+     .smem_per_block_bytes = 99 * kKiB,
+     .smem_per_sm_bytes = 100 * kKiB,
+     .max_threads_per_sm = 1536,
+     .max_blocks_per_sm = 24,
+     .mma_fma_per_clock_per_sm = 256,
+     .cp_async = true},
+    // mma.sync reaches about 62 percent of the 2048 that wgmma has.
+    {.sm = 90,
+     .name = "90a",
+     .smem_per_block_bytes = 227 * kKiB,
+     .smem_per_sm_bytes = 228 * kKiB,
+     .max_threads_per_sm = 2048,
+     .max_blocks_per_sm = 32,
+     .mma_fma_per_clock_per_sm = 1270,
+     .cp_async = true,
+     .tma = true,
+     .wgmma = true},
+    // The full rate needs tcgen05; mma.sync has that of sm80.
+    {.sm = 100,
+     .name = "100a",
+     .smem_per_block_bytes = 227 * kKiB,
+     .smem_per_sm_bytes = 228 * kKiB,
+     .max_threads_per_sm = 2048,
+     .max_blocks_per_sm = 32,
+     .mma_fma_per_clock_per_sm = 1024,
+     .cp_async = true,
+     .tma = true},
+    // GeForce: an RTX 5090 has 209 TFLOP/s with 170 SMs at 2.41 GHz. RTX PRO 6000 has 512.
+    {.sm = 120,
+     .name = "120a",
+     .smem_per_block_bytes = 99 * kKiB,
+     .smem_per_sm_bytes = 100 * kKiB,
+     .max_threads_per_sm = 1536,
+     .max_blocks_per_sm = 24,
+     .mma_fma_per_clock_per_sm = 256,
+     .cp_async = true,
+     .tma = true},
+};
+
+struct TypicalGpu {
+  std::string_view name;
+  int num_sms;
+  std::int64_t l2_mib, memory_mib;
+  int sm_clock_mhz, memory_clock_mhz, memory_bus_bits;
+};
+
+// In the order of kArchs. Clocks as the driver reports them.
+constexpr TypicalGpu kTypical[] = {
+    {"NVIDIA A100-SXM4-80GB", 108, 40, 81920, 1410, 1593, 5120},
+    {"NVIDIA GeForce RTX 3090", 82, 6, 24576, 1695, 9751, 384},
+    {"NVIDIA GeForce RTX 4090", 128, 72, 24564, 2520, 10501, 384},
+    {"NVIDIA H200", 132, 60, 143771, 1980, 3201, 6144},
+    {"NVIDIA B200", 148, 126, 183359, 1965, 3996, 8192},
+    {"NVIDIA GeForce RTX 5090", 170, 96, 32607, 2407, 14001, 512},
+};
+static_assert(std::size(kTypical) == std::size(kArchs));
+
+std::vector<DeviceFacts> typical_devices() {
+  std::vector<DeviceFacts> devices;
+  for (std::size_t i = 0; i < std::size(kArchs); ++i) {
+    const TypicalGpu& gpu = kTypical[i];
+    DeviceFacts& facts = devices.emplace_back();
+    facts.arch = kArchs[i];
+    facts.name = gpu.name;
+    facts.num_sms = gpu.num_sms;
+    facts.l2_bytes = gpu.l2_mib << 20;
+    facts.memory_bytes = gpu.memory_mib << 20;
+    facts.sm_clock_mhz = gpu.sm_clock_mhz;
+    facts.memory_clock_mhz = gpu.memory_clock_mhz;
+    facts.memory_bus_bits = gpu.memory_bus_bits;
+  }
+  return devices;
+}
+
+constexpr int round_up(int value, int step) { return (value + step - 1) / step * step; }
+
+constexpr int kWarpThreads = 32;
+constexpr int kMaxBlockThreads = 1024;
+constexpr int kPartitions = 4;  // of an SM; each has its own register file, and a warp lives in one
+constexpr int kRegisterGranularity = 256;  // registers are given to a warp in units of this many
+constexpr int kMaxThreadRegisters = 255;
+constexpr int kSmemGranularityBytes = 128;
+constexpr int kSmemReservedBytes = 1024;  // by the system, in every block
+
+}  // namespace
+
+std::span<const Arch> archs() { return kArchs; }
+
+const Arch& arch_named(std::string_view name) {
+  std::string_view wanted = name;
+  if (wanted.starts_with("sm")) wanted.remove_prefix(2);
+  if (wanted.starts_with('_')) wanted.remove_prefix(1);
+  for (const Arch& arch : kArchs) {
+    if (wanted == arch.name || wanted == std::to_string(arch.sm)) return arch;
+  }
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("unknown arch \"{}\"; known are {}", name,
+                                                       fmt::join(known_archs(), ", ")));
+}
+
+const Arch* arch_for_sm(int sm) {
+  // Code for 8.6 runs on 8.7 and 8.8. Code for an arch with a feature letter runs on that arch
+  // alone.
+  if (sm == 87 || sm == 88) sm = 86;
+  const Arch* found = std::find_if(std::begin(kArchs), std::end(kArchs),
+                                   [&](const Arch& arch) { return arch.sm == sm; });
+  return found == std::end(kArchs) ? nullptr : found;
+}
+
+std::vector<std::string_view> known_archs() {
+  std::vector<std::string_view> names;
+  for (const Arch& arch : kArchs) names.push_back(arch.name);
+  return names;
+}
+
+const DeviceFacts& typical_device(std::string_view arch) {
+  static const std::vector<DeviceFacts> devices = typical_devices();
+  return devices[static_cast<std::size_t>(&arch_named(arch) - kArchs)];
+}
+
+int blocks_per_sm(const Arch& arch, int registers, int threads, int smem_bytes) {
+  if (threads < 1 || threads > kMaxBlockThreads || registers > kMaxThreadRegisters ||
+      smem_bytes < 0 || smem_bytes > arch.smem_per_block_bytes) {
+    return 0;
+  }
+  const int warps = (threads + kWarpThreads - 1) / kWarpThreads;
+  const int warp_registers = round_up(std::max(registers, 1) * kWarpThreads, kRegisterGranularity);
+  const int by_registers =
+      arch.registers_per_sm / kPartitions / warp_registers * kPartitions / warps;
+  const int by_smem =
+      arch.smem_per_sm_bytes / round_up(smem_bytes + kSmemReservedBytes, kSmemGranularityBytes);
+  const int by_threads = arch.max_threads_per_sm / (warps * kWarpThreads);
+  return std::min({by_registers, by_smem, by_threads, arch.max_blocks_per_sm});
+}
+
+std::string device_class(const DeviceFacts& facts) {
+  std::string text =
+      fmt::format("{} sm{} sms={} memory_clock_mhz={} l2_bytes={}", facts.name, facts.arch.name,
+                  facts.num_sms, facts.memory_clock_mhz, facts.l2_bytes);
+  if (!facts.mig_profile.empty()) text += " mig=" + facts.mig_profile;
+  return text;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,74 @@
+// bucket.cpp - the grid that problems are rounded to before they are tuned or looked up.
+#include "generator/bucket.h"
+
+#include <xxhash.h>
+
+#include <array>
+#include <bit>
+
+#include "generator/problem_fields.h"
+
+namespace attnforge {
+namespace {
+
+/// Monotone and idempotent, so that equal lengths stay equal and the longer one never becomes the
+/// shorter one.
+std::int64_t round_seqlen(std::int64_t seqlen) {
+  if (seqlen <= 1) return seqlen;
+  if (seqlen <= 16) return 16;
+  if (seqlen <= 64) return 64;
+  const auto length = static_cast<std::uint64_t>(seqlen);
+  if (length <= 1024) return static_cast<std::int64_t>(std::bit_ceil(length));
+  const std::uint64_t step = std::bit_floor(length) / 4;
+  return static_cast<std::int64_t>((length + step - 1) / step * step);
+}
+
+std::int64_t round_batch(std::int64_t batch) {
+  return batch == 0 ? 0
+                    : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(batch)));
+}
+
+constexpr float kBucketSoftcap =
+    30.0f;  // a usual value; only whether there is one changes the kernel
+
+std::uint64_t bits_of(float value) {
+  return std::bit_cast<std::uint32_t>(value + 0.0f);  // -0 equals 0, so it must hash like it
+}
+
+}  // namespace
+
+Problem bucket(const Problem& problem) {
+  Problem result = problem;
+  result.softmax_scale = 0.0f;
+  if (result.softcap > 0.0f) result.softcap = kBucketSoftcap;
+  Problem rounded = result;
+  rounded.batch = round_batch(problem.batch);
+  rounded.seqlen_q = round_seqlen(problem.seqlen_q);
+  rounded.seqlen_kv = round_seqlen(problem.seqlen_kv);
+  // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
+  // valid.
+  return products_within_limits(rounded) ? rounded : result;
+}
+
+std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
+  const auto byte = [](auto value, int place) {
+    return static_cast<std::uint64_t>(value) << (8 * place);
+  };
+  const std::array<std::uint64_t, 11> words = {
+      byte(p.op, 0) | byte(p.dtype_q, 1) | byte(p.dtype_k, 2) | byte(p.dtype_v, 3) |
+          byte(p.dtype_o, 4) | byte(p.layout, 5) | byte(p.causal, 6) | byte(p.lse, 7),
+      static_cast<std::uint64_t>(p.alignment_bytes),
+      static_cast<std::uint64_t>(p.batch),
+      static_cast<std::uint64_t>(p.num_heads_q),
+      static_cast<std::uint64_t>(p.num_heads_kv),
+      static_cast<std::uint64_t>(p.seqlen_q),
+      static_cast<std::uint64_t>(p.seqlen_kv),
+      static_cast<std::uint64_t>(p.head_dim) << 32 | static_cast<std::uint32_t>(p.head_dim_v),
+      static_cast<std::uint64_t>(p.window_left),
+      static_cast<std::uint64_t>(p.window_right),
+      bits_of(p.softcap) << 32 | bits_of(p.softmax_scale),
+  };
+  return XXH3_64bits(words.data(), sizeof(words));
+}
+
+}  // namespace attnforge

@@ -1,0 +1,100 @@
+// config.cpp - configs as text and as a C++ initialiser.
+#include "generator/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "attnforge/error.h"
+
+namespace attnforge {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, message);
+}
+
+/// Names become C++ identifiers in the generated source, so nothing else may pass.
+bool is_name(std::string_view text) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && letter(text.front()) &&
+         std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || digit(c); });
+}
+
+std::string_view next_word(std::string_view& text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
+  text.remove_prefix(word.size());
+  return word;
+}
+
+std::pair<std::string, int> parse_field(std::string_view word) {
+  const std::size_t equals = word.find('=');
+  if (equals == word.npos || !is_name(word.substr(0, equals))) {
+    refuse(fmt::format("config word \"{}\" must be name=number, as in block_m=128", word));
+  }
+  const std::string_view number = word.substr(equals + 1);
+  int value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != number.data() + number.size()) {
+    refuse(
+        fmt::format("config word \"{}\": \"{}\" must be a whole number of 32 bits", word, number));
+  }
+  return {std::string(word.substr(0, equals)), value};
+}
+
+}  // namespace
+
+int Config::get(std::string_view name) const {
+  for (const auto& [field, value] : fields) {
+    if (field == name) return value;
+  }
+  refuse(fmt::format("config \"{}\" has no field {}", to_string(*this), name));
+}
+
+std::string to_string(const Config& config) {
+  std::string text = config.family;
+  for (const auto& [name, value] : config.fields)
+    fmt::format_to(std::back_inserter(text), " {}={}", name, value);
+  return text;
+}
+
+Config parse_config(std::string_view text) {
+  const std::string_view family = next_word(text);
+  if (family.empty())
+    refuse("the config is empty; it begins with its family, as in \"fwd_naive num_threads=128\"");
+  if (!is_name(family))
+    refuse(fmt::format("config word \"{}\" must be the name of a family", family));
+  Config config{std::string(family), {}};
+  for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
+    auto field = parse_field(word);
+    const bool again =
+        std::any_of(config.fields.begin(), config.fields.end(),
+                    [&](const auto& earlier) { return earlier.first == field.first; });
+    if (again)
+      refuse(fmt::format("config word \"{}\" gives {} again; give it once", word, field.first));
+    config.fields.push_back(std::move(field));
+  }
+  return config;
+}
+
+void throw_unknown_field(const Config& config, std::size_t expected_count) {
+  refuse(fmt::format("config \"{}\" has {} fields where {} has {}", to_string(config),
+                     config.fields.size(), config.family, expected_count));
+}
+
+std::string initializer(const Config& config) {
+  std::string text = "{";
+  for (const auto& [name, value] : config.fields) {
+    fmt::format_to(std::back_inserter(text), "{}.{} = {}", text.size() == 1 ? "" : ", ", name,
+                   value);
+  }
+  return text + "}";
+}
+
+}  // namespace attnforge

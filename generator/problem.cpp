@@ -1,0 +1,259 @@
+// problem.cpp - what makes a problem valid, and what follows from its sizes.
+#include "attnforge/problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attnforge/error.h"
+#include "generator/problem_fields.h"
+
+namespace attnforge {
+namespace {
+
+constexpr std::int64_t kMaxBatch = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxHeads = 65535;  // a grid dimension
+// A position plus kOpenWindow (2^30), or a window's edge, must fit in 32 bits.
+constexpr std::int64_t kMaxSeqlen = std::int64_t{1} << 27;
+constexpr std::int64_t kMaxWindow = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxHeadsTotal = 2147483647;
+// Far beyond any memory, and its bytes times a few still fit in 64 bits.
+constexpr double kMaxElements = 281474976710656.0;  // 2^48
+// Outside of these the scale times log2(e), or 1 / softcap, is no longer a usable float.
+constexpr float kSmallestFactor = 1e-20f;
+constexpr float kLargestFactor = 1e20f;
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
+}
+
+constexpr bool between(std::int64_t value, std::int64_t low, std::int64_t high) {
+  return low <= value && value <= high;
+}
+constexpr bool head_dim_ok(std::int64_t value) { return between(value, 8, 256) && value % 8 == 0; }
+constexpr bool heads_ok(std::int64_t value) { return between(value, 1, kMaxHeads); }
+constexpr bool seqlen_ok(std::int64_t value) { return between(value, 0, kMaxSeqlen); }
+constexpr bool window_ok(std::int64_t value) { return between(value, -1, kMaxWindow); }
+
+template <auto kMember>
+std::int64_t get(const Problem& problem) {
+  return problem.*kMember;
+}
+
+template <auto kMember>
+void set(Problem& problem, std::int64_t value) {
+  problem.*kMember = static_cast<std::remove_reference_t<decltype(problem.*kMember)>>(value);
+}
+
+template <auto kMember>
+constexpr IntegerField field(std::string_view name, bool is_size, bool (*ok)(std::int64_t),
+                             std::string_view allowed) {
+  return {name, allowed, is_size, ok, &get<kMember>, &set<kMember>};
+}
+
+constexpr std::string_view kHeadsAllowed = "a whole number from 1 to 65535";
+constexpr std::string_view kSeqlenAllowed = "a whole number from 0 to 134217728 (2^27)";
+constexpr std::string_view kHeadDimAllowed = "a multiple of 8 from 8 to 256";
+constexpr std::string_view kWindowAllowed = "-1 (open) or a whole number up to 1073741824 (2^30)";
+
+constexpr IntegerField kFields[] = {
+    field<&Problem::batch>(
+        "batch", true, [](std::int64_t value) { return between(value, 0, kMaxBatch); },
+        "a whole number from 0 to 1048576 (2^20)"),
+    field<&Problem::num_heads_q>("num_heads_q", true, heads_ok, kHeadsAllowed),
+    field<&Problem::num_heads_kv>("num_heads_kv", true, heads_ok, kHeadsAllowed),
+    field<&Problem::seqlen_q>("seqlen_q", true, seqlen_ok, kSeqlenAllowed),
+    field<&Problem::seqlen_kv>("seqlen_kv", true, seqlen_ok, kSeqlenAllowed),
+    field<&Problem::head_dim>("head_dim", true, head_dim_ok, kHeadDimAllowed),
+    field<&Problem::head_dim_v>("head_dim_v", true, head_dim_ok, kHeadDimAllowed),
+    field<&Problem::window_left>("window_left", false, window_ok, kWindowAllowed),
+    field<&Problem::window_right>("window_right", false, window_ok, kWindowAllowed),
+    field<&Problem::alignment_bytes>(
+        "alignment", false,
+        [](std::int64_t value) { return value == 2 || value == 4 || value == 8 || value == 16; },
+        "2, 4, 8 or 16 (bytes)"),
+};
+
+void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
+  if (dtype != DType::kFp32 && dtype != DType::kFp16 && dtype != DType::kBf16) {
+    refuse(fmt::format("dtype {}={} must be fp32, fp16 or bf16", name, static_cast<int>(dtype)));
+  }
+  if (alignment_bytes < size_bytes(dtype)) {
+    refuse(fmt::format("alignment={} must be at least the {} bytes of an element of {}={}",
+                       alignment_bytes, size_bytes(dtype), name, to_string(dtype)));
+  }
+}
+
+void check_factor(std::string_view name, float value, std::string_view zero_means) {
+  if (value == 0.0f || (kSmallestFactor <= value && value <= kLargestFactor))
+    return;  // false for NaN
+  refuse(
+      fmt::format("{}={} must be 0 ({}) or a number from 1e-20 to 1e20", name, value, zero_means));
+}
+
+double elements(std::int64_t batch, std::int64_t num_heads, std::int64_t seqlen,
+                std::int64_t head_dim) {
+  return static_cast<double>(batch) * static_cast<double>(num_heads) * static_cast<double>(seqlen) *
+         static_cast<double>(head_dim);
+}
+
+double elements_q(const Problem& p) {
+  return elements(p.batch, p.num_heads_q, p.seqlen_q, p.head_dim);
+}
+double elements_k(const Problem& p) {
+  return elements(p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim);
+}
+double elements_v(const Problem& p) {
+  return elements(p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim_v);
+}
+double elements_o(const Problem& p) {
+  return elements(p.batch, p.num_heads_q, p.seqlen_q, p.head_dim_v);
+}
+
+void check_products(const Problem& p) {
+  if (products_within_limits(p)) return;
+  if (p.batch * p.num_heads_q > kMaxHeadsTotal) {
+    refuse(fmt::format("batch={} times num_heads_q={} must be at most {}", p.batch, p.num_heads_q,
+                       kMaxHeadsTotal));
+  }
+  refuse(fmt::format(
+      "batch={} num_heads_q={} num_heads_kv={} seqlen_q={} seqlen_kv={} head_dim={} head_dim_v={} "
+      "make a "
+      "tensor of more than 2^48 elements",
+      p.batch, p.num_heads_q, p.num_heads_kv, p.seqlen_q, p.seqlen_kv, p.head_dim, p.head_dim_v));
+}
+
+void check_layout(const Problem& p) {
+  if (p.layout != Layout::kBshd && p.layout != Layout::kBhsd && p.layout != Layout::kPackedQkv) {
+    refuse(fmt::format("layout={} must be bshd, bhsd or packed_qkv", static_cast<int>(p.layout)));
+  }
+  if (p.layout != Layout::kPackedQkv) return;
+  if (p.seqlen_q != p.seqlen_kv) {
+    refuse(fmt::format("layout=packed_qkv needs seqlen_q={} and seqlen_kv={} to be equal",
+                       p.seqlen_q, p.seqlen_kv));
+  }
+  if (p.head_dim != p.head_dim_v) {
+    refuse(fmt::format("layout=packed_qkv needs head_dim={} and head_dim_v={} to be equal",
+                       p.head_dim, p.head_dim_v));
+  }
+  if (p.dtype_q != p.dtype_k || p.dtype_q != p.dtype_v) {
+    refuse(fmt::format("layout=packed_qkv needs one dtype, not q={} k={} v={}",
+                       to_string(p.dtype_q), to_string(p.dtype_k), to_string(p.dtype_v)));
+  }
+}
+
+/// 1 + 2 + ... + n; 0 for n <= 0.
+std::int64_t triangle(std::int64_t n) { return n <= 0 ? 0 : n * (n + 1) / 2; }
+
+}  // namespace
+
+std::span<const IntegerField> integer_fields() { return kFields; }
+
+const IntegerField& integer_field(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kFields), std::end(kFields),
+                                   [&](const IntegerField& field) { return field.name == name; });
+  ATTNFORGE_ASSERT(found != std::end(kFields), "no such field of a problem");
+  return *found;
+}
+
+void check_field(const IntegerField& field, std::int64_t value) {
+  if (!field.ok(value)) refuse(fmt::format("{}={} must be {}", field.name, value, field.allowed));
+}
+
+bool products_within_limits(const Problem& p) {
+  return p.batch * p.num_heads_q <= kMaxHeadsTotal &&
+         std::max({elements_q(p), elements_k(p), elements_v(p), elements_o(p)}) <= kMaxElements;
+}
+
+void validate(const Problem& p) {
+  if (p.op != Op::kForward) refuse(fmt::format("op={} must be fwd", static_cast<int>(p.op)));
+  for (const IntegerField& field : kFields) check_field(field, field.get(p));
+  check_dtype("q", p.dtype_q, p.alignment_bytes);
+  check_dtype("k", p.dtype_k, p.alignment_bytes);
+  check_dtype("v", p.dtype_v, p.alignment_bytes);
+  check_dtype("o", p.dtype_o, p.alignment_bytes);
+  if (p.num_heads_q % p.num_heads_kv != 0) {
+    refuse(fmt::format("num_heads_q={} must be a multiple of num_heads_kv={}", p.num_heads_q,
+                       p.num_heads_kv));
+  }
+  if (p.causal && p.window_right > 0) {
+    refuse(fmt::format("window_right={} must be -1 or 0 when causal", p.window_right));
+  }
+  check_layout(p);
+  check_factor("softcap", p.softcap, "none");
+  check_factor("softmax_scale", p.softmax_scale, "1 / sqrt(head_dim)");
+  check_products(p);
+}
+
+std::string_view to_string(DType dtype) {
+  switch (dtype) {
+    case DType::kFp32:
+      return "fp32";
+    case DType::kFp16:
+      return "fp16";
+    case DType::kBf16:
+      return "bf16";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Layout layout) {
+  switch (layout) {
+    case Layout::kBshd:
+      return "bshd";
+    case Layout::kBhsd:
+      return "bhsd";
+    case Layout::kPackedQkv:
+      return "packed_qkv";
+  }
+  return "unknown";
+}
+
+int size_bytes(DType dtype) { return dtype == DType::kFp32 ? 4 : 2; }
+
+float effective_softmax_scale(const Problem& problem) {
+  if (problem.softmax_scale != 0.0f) return problem.softmax_scale;
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
+}
+
+Window effective_window(const Problem& problem) {
+  return {.left = problem.window_left, .right = problem.causal ? 0 : problem.window_right};
+}
+
+std::int64_t visible_pairs(const Problem& problem) {
+  const std::int64_t rows = problem.seqlen_q;
+  const std::int64_t keys = problem.seqlen_kv;
+  const Window window = effective_window(problem);
+  // Both windows contain the query's own position, so no pair is hidden on both sides: count each
+  // side by itself.
+  std::int64_t hidden = 0;
+  if (window.right >= 0) {
+    // The row that is t before the last one has t - right keys after its window, at most all.
+    const std::int64_t most = rows - 1 - window.right;
+    const std::int64_t partial = std::min(most, keys);
+    if (most > 0) hidden += triangle(partial) + (most - partial) * keys;
+  }
+  if (window.left >= 0) {
+    // Row i has position - left keys before its window: `most` for the last row, one less for each
+    // row before it.
+    const std::int64_t most = keys - 1 - window.left;
+    hidden += triangle(most) - triangle(most - rows);
+  }
+  return rows * keys - hidden;
+}
+
+double flops(const Problem& p) {
+  return 2.0 * static_cast<double>(visible_pairs(p)) * (p.head_dim + p.head_dim_v) *
+         static_cast<double>(p.batch * p.num_heads_q);
+}
+
+double minimum_bytes(const Problem& p) {
+  const double lse_bytes =
+      p.lse ? 4.0 * static_cast<double>(p.batch * p.num_heads_q) * static_cast<double>(p.seqlen_q)
+            : 0.0;
+  return elements_q(p) * size_bytes(p.dtype_q) + elements_k(p) * size_bytes(p.dtype_k) +
+         elements_v(p) * size_bytes(p.dtype_v) + elements_o(p) * size_bytes(p.dtype_o) + lse_bytes;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,32 @@
+// problem_fields.h - the numeric fields of a Problem as a table: validate, parse and to_string all
+// go by it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+struct IntegerField {
+  std::string_view name;
+  std::string_view allowed;  // for messages; says the same as `ok`
+  bool is_size;              // always in the text; others only when they differ from the default
+  bool (*ok)(std::int64_t);
+  std::int64_t (*get)(const Problem&);
+  void (*set)(Problem&, std::int64_t);  // value must be ok()
+};
+
+/// In the order of the text form.
+std::span<const IntegerField> integer_fields();
+const IntegerField& integer_field(std::string_view name);
+
+/// Throws Error(kInvalidProblem) when `value` is not ok().
+void check_field(const IntegerField& field, std::int64_t value);
+
+/// Whether the products of sizes stay where 32-bit head and 64-bit element indices cannot overflow.
+bool products_within_limits(const Problem& problem);
+
+}  // namespace attnforge

@@ -1,0 +1,285 @@
+// problem_text.cpp - the text form of a problem: parse_problem and to_string.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "attnforge/problem.h"
+#include "generator/problem_fields.h"
+
+namespace attnforge {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
+}
+
+// ---- words that are not numbers ----
+
+struct DTypeField {
+  std::string_view name;
+  DType Problem::*member;
+};
+constexpr DTypeField kDTypeFields[] = {{"q", &Problem::dtype_q},
+                                       {"k", &Problem::dtype_k},
+                                       {"v", &Problem::dtype_v},
+                                       {"o", &Problem::dtype_o}};
+constexpr DType kDTypes[] = {DType::kFp32, DType::kFp16, DType::kBf16};
+constexpr Layout kLayouts[] = {Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv};
+
+struct FlagField {
+  std::string_view name;
+  bool Problem::*member;
+};
+constexpr FlagField kFlags[] = {{"causal", &Problem::causal}, {"lse", &Problem::lse}};
+
+struct FloatField {
+  std::string_view name;
+  float Problem::*member;
+};
+constexpr FloatField kFloats[] = {{"softcap", &Problem::softcap},
+                                  {"softmax_scale", &Problem::softmax_scale}};
+
+/// name=first:second or name=first. Without the second, it follows the first unless its own word is
+/// there.
+struct PairField {
+  std::string_view name, first, second;
+};
+constexpr PairField kPairs[] = {{"num_heads", "num_heads_q", "num_heads_kv"},
+                                {"seqlen", "seqlen_q", "seqlen_kv"},
+                                {"head_dim", "head_dim", "head_dim_v"}};
+
+template <class Row, std::size_t N>
+const Row* find_row(const Row (&rows)[N], std::string_view name) {
+  const Row* found = std::find_if(std::begin(rows), std::end(rows),
+                                  [&](const Row& row) { return row.name == name; });
+  return found == std::end(rows) ? nullptr : found;
+}
+
+std::optional<DType> dtype_named(std::string_view text) {
+  for (DType dtype : kDTypes) {
+    if (text == to_string(dtype)) return dtype;
+  }
+  return {};
+}
+
+// ---- unknown words ----
+
+std::vector<std::string_view> known_words() {
+  std::vector<std::string_view> words;
+  for (DType dtype : kDTypes) words.push_back(to_string(dtype));
+  for (const auto& row : kDTypeFields) words.push_back(row.name);
+  for (const auto& row : integer_fields()) words.push_back(row.name);
+  for (const auto& row : kPairs) {
+    if (row.name != row.first) words.push_back(row.name);
+  }
+  words.push_back("layout");
+  for (const auto& row : kFlags) words.push_back(row.name);
+  for (const auto& row : kFloats) words.push_back(row.name);
+  return words;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+[[noreturn]] void refuse_unknown(std::string_view word, std::string_view name) {
+  const std::vector<std::string_view> words = known_words();
+  const auto nearest =
+      *std::min_element(words.begin(), words.end(), [&](std::string_view a, std::string_view b) {
+        return edit_distance(name, a) < edit_distance(name, b);
+      });
+  refuse(fmt::format("unknown word \"{}\"; did you mean \"{}\"? Known are {}", word, nearest,
+                     fmt::join(words, ", ")));
+}
+
+// ---- parsing ----
+
+/// Which word gave each field, so that a second one is refused by name.
+class Given {
+ public:
+  bool has(std::string_view field) const { return words_.count(field) != 0; }
+  void add(std::string_view field, std::string_view word) {
+    const auto [earlier, is_new] = words_.emplace(field, word);
+    if (!is_new)
+      refuse(fmt::format("\"{}\" gives {} again after \"{}\"; give it once", word, field,
+                         earlier->second));
+  }
+
+ private:
+  std::map<std::string_view, std::string_view> words_;
+};
+
+void parse_integer(Problem& problem, Given& given, std::string_view field_name,
+                   std::string_view word, std::string_view text) {
+  const IntegerField& field = integer_field(field_name);
+  given.add(field.name, word);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    refuse(fmt::format("\"{}\": {} must be {}, not \"{}\"", word, field.name, field.allowed, text));
+  }
+  check_field(field, value);
+  field.set(problem, value);
+}
+
+void parse_pair(Problem& problem, Given& given, const PairField& pair, std::string_view word,
+                std::string_view text) {
+  const std::size_t colon = text.find(':');
+  parse_integer(problem, given, pair.first, word, text.substr(0, colon));
+  if (colon != text.npos) parse_integer(problem, given, pair.second, word, text.substr(colon + 1));
+}
+
+float parse_float(std::string_view word, std::string_view name, std::string_view text) {
+  float value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    refuse(fmt::format("\"{}\": {} must be 0 or a number from 1e-20 to 1e20, not \"{}\"", word,
+                       name, text));
+  }
+  return value;
+}
+
+DType parse_dtype(std::string_view word, std::string_view name, std::string_view text) {
+  if (const auto dtype = dtype_named(text)) return *dtype;
+  refuse(fmt::format("\"{}\": dtype {} must be fp32, fp16 or bf16, not \"{}\"", word, name, text));
+}
+
+Layout parse_layout(std::string_view word, std::string_view text) {
+  for (Layout layout : kLayouts) {
+    if (text == to_string(layout)) return layout;
+  }
+  refuse(fmt::format("\"{}\": layout must be bshd, bhsd or packed_qkv, not \"{}\"", word, text));
+}
+
+/// A word without "=".
+void parse_bare(Problem& problem, Given& given, std::optional<DType>& dtype,
+                std::string_view word) {
+  if (const FlagField* flag = find_row(kFlags, word)) {
+    given.add(flag->name, word);
+    problem.*flag->member = true;
+  } else if (const auto named = dtype_named(word)) {
+    given.add("dtype", word);
+    dtype = named;
+  } else {
+    const std::vector<std::string_view> words = known_words();
+    if (std::find(words.begin(), words.end(), word) == words.end()) refuse_unknown(word, word);
+    refuse(fmt::format("\"{}\" needs a value: {}=...", word, word));
+  }
+}
+
+void parse_assignment(Problem& problem, Given& given, std::string_view word, std::size_t equals) {
+  const std::string_view name = word.substr(0, equals);
+  const std::string_view text = word.substr(equals + 1);
+  const auto integers = integer_fields();
+  if (const PairField* pair = find_row(kPairs, name)) {
+    parse_pair(problem, given, *pair, word, text);
+  } else if (std::any_of(integers.begin(), integers.end(),
+                         [&](const auto& field) { return field.name == name; })) {
+    parse_integer(problem, given, name, word, text);
+  } else if (const DTypeField* dtype = find_row(kDTypeFields, name)) {
+    given.add(dtype->name, word);
+    problem.*dtype->member = parse_dtype(word, name, text);
+  } else if (const FloatField* number = find_row(kFloats, name)) {
+    given.add(number->name, word);
+    problem.*number->member = parse_float(word, name, text);
+  } else if (name == "layout") {
+    given.add("layout", word);
+    problem.layout = parse_layout(word, text);
+  } else if (find_row(kFlags, name) != nullptr || dtype_named(name)) {
+    refuse(fmt::format("\"{}\": {} takes no value; it is there or it is not", word, name));
+  } else {
+    refuse_unknown(word, name);
+  }
+}
+
+std::string_view next_word(std::string_view& text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
+  text.remove_prefix(word.size());
+  return word;
+}
+
+}  // namespace
+
+Problem parse_problem(std::string_view text) {
+  const std::string_view op = next_word(text);
+  if (op.empty())
+    refuse(
+        "the text is empty; it begins with the operation, as in \"fwd bf16 seqlen=4096 "
+        "head_dim=128\"");
+  if (op != "fwd")
+    refuse(fmt::format("op \"{}\" must be fwd; the operation is the first word", op));
+
+  Problem problem;
+  Given given;
+  std::optional<DType> dtype;
+  for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
+    const std::size_t equals = word.find('=');
+    if (equals == word.npos) {
+      parse_bare(problem, given, dtype, word);
+    } else {
+      parse_assignment(problem, given, word, equals);
+    }
+  }
+
+  for (const DTypeField& field : kDTypeFields) {
+    if (dtype && !given.has(field.name)) problem.*field.member = *dtype;
+  }
+  for (const PairField& pair : kPairs) {
+    if (!given.has(pair.second))
+      integer_field(pair.second).set(problem, integer_field(pair.first).get(problem));
+  }
+  validate(problem);
+  return problem;
+}
+
+std::string to_string(const Problem& p) {
+  const Problem defaults;
+  fmt::memory_buffer text;
+  const auto out = fmt::appender(text);
+  fmt::format_to(out, "fwd");
+  if (p.dtype_q == p.dtype_k && p.dtype_q == p.dtype_v && p.dtype_q == p.dtype_o) {
+    fmt::format_to(out, " {}", to_string(p.dtype_q));
+  } else {
+    for (const DTypeField& field : kDTypeFields)
+      fmt::format_to(out, " {}={}", field.name, to_string(p.*field.member));
+  }
+  const auto put_integers = [&](bool sizes) {
+    for (const IntegerField& field : integer_fields()) {
+      if (field.is_size != sizes || field.name == "alignment") continue;
+      if (sizes || field.get(p) != field.get(defaults))
+        fmt::format_to(out, " {}={}", field.name, field.get(p));
+    }
+  };
+  put_integers(true);
+  if (p.layout != defaults.layout) fmt::format_to(out, " layout={}", to_string(p.layout));
+  if (p.causal) fmt::format_to(out, " causal");
+  put_integers(false);
+  if (p.softcap != 0.0f)
+    fmt::format_to(out, " softcap={}", p.softcap);  // the shortest digits that read back exactly
+  if (p.lse) fmt::format_to(out, " lse");
+  if (p.softmax_scale != 0.0f) fmt::format_to(out, " softmax_scale={}", p.softmax_scale);
+  if (p.alignment_bytes != defaults.alignment_bytes)
+    fmt::format_to(out, " alignment={}", p.alignment_bytes);
+  return fmt::to_string(text);
+}
+
+}  // namespace attnforge

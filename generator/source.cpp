@@ -1,0 +1,116 @@
+// source.cpp - one self-contained text from an entry and the template headers, and its digest.
+#include "generator/source.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "attnforge/error.h"
+
+namespace attnforge {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInternal, "template source: " + message);
+}
+
+std::string_view without_blanks_before(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  return text;
+}
+
+/// What follows "#word" in `line`, which begins with '#' after blanks; null data() if it is another
+/// directive.
+std::string_view after_directive(std::string_view line, std::string_view word) {
+  std::string_view rest = without_blanks_before(without_blanks_before(line).substr(1));
+  if (!rest.starts_with(word)) return {};
+  return without_blanks_before(rest.substr(word.size()));
+}
+
+class Flattener {
+ public:
+  explicit Flattener(std::span<const Header> headers)
+      : headers_(headers), placed_(headers.size(), false) {}
+
+  void place(std::string_view text, std::string_view name) {
+    int conditionals = 0;  // open #if
+    while (!text.empty()) {
+      const std::string_view line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(line.size() + 1, text.size()));
+      if (without_blanks_before(line).starts_with('#') && directive(line, name, conditionals))
+        continue;
+      out_.append(line);
+      out_.push_back('\n');
+    }
+  }
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  /// True if the line is dealt with and does not go into the text.
+  bool directive(std::string_view line, std::string_view name, int& conditionals) {
+    if (after_directive(line, "if").data() != nullptr) ++conditionals;  // #ifdef and #ifndef too
+    if (after_directive(line, "endif").data() != nullptr) --conditionals;
+    if (after_directive(line, "pragma").starts_with("once")) return true;
+    const std::string_view path = after_directive(line, "include");
+    if (path.data() == nullptr) return false;
+    include(path, line, name, conditionals);
+    return true;
+  }
+
+  void include(std::string_view path, std::string_view line, std::string_view name,
+               int conditionals) {
+    const std::size_t close = path.find('"', 1);
+    if (!path.starts_with('"') || close == path.npos) {
+      refuse(fmt::format(
+          "{} has the line '{}'; templates may only include headers below templates/, in quotes",
+          name, line));
+    }
+    if (conditionals != 0) {
+      refuse(fmt::format(
+          "{} has the line '{}' inside #if, where another file that needs it would not find it",
+          name, line));
+    }
+    path = path.substr(1, close - 1);
+    const auto header = std::find_if(headers_.begin(), headers_.end(),
+                                     [&](const Header& header) { return header.path == path; });
+    if (header == headers_.end())
+      refuse(fmt::format("{} includes \"{}\", which is not below templates/", name, path));
+    const auto index = static_cast<std::size_t>(header - headers_.begin());
+    if (placed_[index]) return;
+    placed_[index] = true;
+    fmt::format_to(std::back_inserter(out_), "// ---- {}\n", path);
+    place(header->text, header->path);
+  }
+
+  std::span<const Header> headers_;
+  std::vector<bool> placed_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string self_contained(std::string_view entry, std::span<const Header> headers) {
+  Flattener flattener(headers);
+  flattener.place(entry, "the generated entry");
+  return flattener.take();
+}
+
+std::string digest(const Source& source) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       &XXH3_freeState);
+  ATTNFORGE_ASSERT(state != nullptr, "no memory for a digest");
+  XXH3_128bits_reset(state.get());
+  const auto add = [&](const std::string& part) {
+    XXH3_128bits_update(state.get(), part.c_str(),
+                        part.size() + 1);  // with its 0, so that parts cannot run together
+  };
+  add(source.text);
+  for (const std::string& option : source.options) add(option);
+  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+}  // namespace attnforge
