@@ -1,0 +1,153 @@
+#include "tuner/search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "tests/tuner/fake_evaluator.h"
+
+namespace attnforge {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::fake_candidates;
+
+Finalist finalist(std::string config, double middle, double spread, unsigned seed, int rounds = 41) {
+  Finalist result;
+  result.config = std::move(config);
+  result.estimate_us = middle;
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal(middle, spread * middle);
+  for (int i = 0; i < rounds; ++i) result.samples.push_back(normal(random));
+  return result;
+}
+
+TEST(Seeds, QuickIsTheModelsBestTwelve) {
+  const auto candidates = fake_candidates();
+  const auto indices = seeds(candidates, Rigor::kQuick);
+  ASSERT_EQ(indices.size(), 12u);
+  for (std::size_t i = 0; i < indices.size(); ++i) EXPECT_EQ(indices[i], i);
+}
+
+TEST(Seeds, FullSeesEveryValueOfEveryAxis) {
+  const auto candidates = fake_candidates();
+  const auto indices = seeds(candidates, Rigor::kFull);
+  EXPECT_EQ(indices.size(), 48u);
+  std::set<std::pair<std::string, int>> all, seen;
+  for (const Candidate& candidate : candidates) all.insert(candidate.config.fields.begin(), candidate.config.fields.end());
+  for (std::size_t index : indices) {
+    seen.insert(candidates[index].config.fields.begin(), candidates[index].config.fields.end());
+  }
+  EXPECT_EQ(seen, all);
+  EXPECT_EQ(std::set(indices.begin(), indices.end()).size(), indices.size());
+}
+
+TEST(Seeds, ExhaustiveIsAllOnce) {
+  const auto candidates = fake_candidates();
+  auto indices = seeds(candidates, Rigor::kExhaustive);
+  std::sort(indices.begin(), indices.end());
+  for (std::size_t i = 0; i < candidates.size(); ++i) ASSERT_EQ(indices[i], i);
+}
+
+TEST(Seeds, UntunedChoiceIsFirstEvenWhenAnotherFamilyPromisesMore) {
+  auto candidates = fake_candidates();
+  candidates.resize(3);
+  candidates[2].config.family = "other";
+  candidates[2].estimate_us = 1e-3;
+  EXPECT_THAT(seeds(candidates, Rigor::kQuick), ElementsAre(0, 2, 1));
+}
+
+TEST(Neighbours, OneStepOnEachAxis) {
+  const auto candidates = fake_candidates();
+  const auto at = [&](int m, int n, int stages, int persistent) {
+    const Config config{"fake", {{"block_m", m}, {"block_n", n}, {"stages", stages}, {"persistent", persistent}}};
+    return static_cast<std::size_t>(std::find_if(candidates.begin(), candidates.end(),
+                                                 [&](const Candidate& c) { return c.config == config; }) -
+                                    candidates.begin());
+  };
+  const auto near = neighbours(candidates, at(128, 96, 3, 1));
+  for (std::size_t index : {at(64, 96, 3, 1), at(256, 96, 3, 1), at(128, 64, 3, 1), at(128, 128, 3, 1), at(128, 96, 2, 1),
+                            at(128, 96, 4, 1), at(128, 96, 3, 0)}) {
+    EXPECT_THAT(near, ::testing::Contains(index)) << to_string(candidates[index].config);
+  }
+  EXPECT_EQ(near.size(), 7u + 4u);
+  EXPECT_THAT(near, ::testing::Not(::testing::Contains(at(32, 96, 3, 1))));
+}
+
+// Where the next value is not legal with all else equal, the one after it is a neighbour.
+TEST(Neighbours, StepOverAHole) {
+  std::vector<Candidate> candidates(3);
+  candidates[0].config = {"f", {{"a", 1}, {"b", 1}}};
+  candidates[1].config = {"f", {{"a", 2}, {"b", 2}}};
+  candidates[2].config = {"f", {{"a", 3}, {"b", 1}}};
+  EXPECT_THAT(neighbours(candidates, 0), ElementsAre(2, 1));
+}
+
+TEST(Neighbours, NeverOfAnotherFamily) {
+  std::vector<Candidate> candidates(2);
+  candidates[0].config = {"f", {{"a", 1}}};
+  candidates[1].config = {"g", {{"a", 2}}};
+  EXPECT_TRUE(neighbours(candidates, 0).empty());
+}
+
+TEST(SelectFinalists, FourAlwaysEightIfClose) {
+  EXPECT_THAT(select_finalists(std::vector<double>{100, 300, 200, 400, 500}), ElementsAre(0, 2, 1, 3));
+  EXPECT_EQ(select_finalists(std::vector<double>(20, 100.0)).size(), 8u);
+  EXPECT_THAT(select_finalists(std::vector<double>{100, 101, 102, 103, 104, 106}), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(select_finalists(std::vector<double>{7}), ElementsAre(0));
+}
+
+TEST(Decide, ClearlyFasterWins) {
+  std::vector<Finalist> finalists = {finalist("a", 110, 0.01, 1), finalist("b", 100, 0.01, 2)};
+  finalists[0].incumbent = true;
+  EXPECT_EQ(decide(finalists), 1u);
+}
+
+TEST(Decide, TieGoesToIncumbentThenUntunedThenEstimateThenText) {
+  std::vector<Finalist> finalists = {finalist("d", 100.0, 0.01, 1), finalist("c", 100.2, 0.01, 2), finalist("b", 100.2, 0.01, 3),
+                                     finalist("a", 100.2, 0.01, 4)};
+  for (Finalist& f : finalists) f.estimate_us = 90;
+  EXPECT_EQ(finalists[decide(finalists)].config, "a");
+  finalists[2].estimate_us = 80;
+  EXPECT_EQ(finalists[decide(finalists)].config, "b");
+  finalists[1].untuned = true;
+  EXPECT_EQ(finalists[decide(finalists)].config, "c");
+  finalists[0].incumbent = true;
+  EXPECT_EQ(finalists[decide(finalists)].config, "d");
+}
+
+// 4% slower in the middle, with an interval of the ratio that reaches below 1.
+TEST(Decide, NoiseCannotKeepASlowIncumbent) {
+  std::vector<Finalist> finalists(2);
+  finalists[0].config = "slow";
+  finalists[0].incumbent = true;
+  finalists[0].samples = {104, 90, 118, 104, 96, 112, 104};
+  finalists[1].config = "fast";
+  finalists[1].samples = std::vector<double>(7, 100.0);
+  EXPECT_EQ(finalists[decide(finalists)].config, "fast");
+  finalists[0].samples = {101, 90, 118, 101, 96, 112, 101};
+  EXPECT_EQ(finalists[decide(finalists)].config, "slow");
+}
+
+TEST(Decide, FewSamplesGoByTheirMedians) {
+  std::vector<Finalist> finalists = {finalist("a", 101, 0, 1, 1), finalist("b", 100, 0, 2, 1)};
+  EXPECT_EQ(decide(finalists), 1u);
+  finalists[0] = finalist("a", 100.4, 0, 1, 1);
+  finalists[0].untuned = true;
+  EXPECT_EQ(decide(finalists), 0u);
+}
+
+TEST(Standing, MoreRoundsDecide) {
+  const Finalist first = finalist("a", 100, 0.03, 1, 400);
+  const Finalist other = finalist("b", 101.2, 0.03, 2, 400);
+  Finalist few = other;
+  few.samples.resize(9);
+  EXPECT_EQ(standing(first, few), Standing::kUndecided);
+  EXPECT_EQ(standing(first, other), Standing::kSlower);
+}
+
+}  // namespace
+}  // namespace attnforge

@@ -1,0 +1,495 @@
+// The tuning loop on a fake GPU with a fake clock.
+#include "tuner/tune.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "attnforge/error.h"
+#include "generator/arch.h"
+#include "tests/tuner/fake_evaluator.h"
+
+namespace attnforge {
+namespace {
+
+using testing::FakeClock;
+using testing::FakeEvaluator;
+using testing::environment;
+using testing::fake_candidates;
+using testing::true_us;
+
+const char* const kBest = "fake block_m=128 block_n=96 stages=3 persistent=1";
+
+class TuneTest : public ::testing::Test {
+ protected:
+  TuneResult tune() { return tune(evaluator); }
+  TuneResult tune(Evaluator& with) {
+    return tune_problem(problem, device, cache, with, candidates, options, environment(clock));
+  }
+  std::vector<Try> stored() { return cache.tries(to_string(problem), device_class(device)); }
+  Cache::Current current() const {
+    return {.device_class = device_class(device), .driver = "driver 1", .nvrtc = "nvrtc 1", .sm = device.arch.sm};
+  }
+  std::optional<Winner> winner(Rigor rigor) {
+    return cache.best(to_string(problem), current(), [&](std::string_view config) { return std::string(config); }, rigor);
+  }
+
+  const Problem problem = parse_problem("fwd bf16 num_heads=8 seqlen=1024 head_dim=128");
+  const DeviceFacts device = typical_device("90a");
+  const std::vector<Candidate> candidates = fake_candidates();
+  const std::string untuned = to_string(candidates.front().config);
+  Cache cache{":memory:"};
+  TuneOptions options;
+  FakeClock clock;
+  FakeEvaluator evaluator{clock};
+};
+
+TEST_F(TuneTest, FullFindsTheBestWithinThreePercent) {
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    options.seed = seed;
+    options.retune = true;
+    const TuneResult result = tune();
+    EXPECT_LE(true_us(parse_config(result.winner)), 1.03 * 100) << result.winner << ", seed " << seed;
+    EXPECT_TRUE(result.complete);
+    EXPECT_LT(result.tried, result.space) << "a full search is not an exhaustive one";
+  }
+}
+
+TEST_F(TuneTest, ExhaustiveTriesAllAndQuickTwelve) {
+  options.rigor = Rigor::kQuick;
+  EXPECT_EQ(tune().tried, 12);
+  options.rigor = Rigor::kExhaustive;
+  const TuneResult result = tune();
+  EXPECT_EQ(result.tried, 144);
+  EXPECT_EQ(result.space, 144);
+  EXPECT_EQ(result.reused, 12);
+  EXPECT_LE(true_us(parse_config(result.winner)), 1.03 * 100);
+}
+
+TEST_F(TuneTest, SameSeedSameResult) {
+  const TuneResult first = tune();
+  FakeEvaluator again{clock};
+  Cache empty{":memory:"};
+  const TuneResult second = tune_problem(problem, device, empty, again, candidates, options, environment(clock));
+  EXPECT_EQ(first.winner, second.winner);
+  EXPECT_EQ(first.winner_us, second.winner_us);
+  EXPECT_EQ(first.tried, second.tried);
+}
+
+TEST_F(TuneTest, OneConfigWinsWhateverTheNoiseAmongEquals) {
+  evaluator.time_us = [](const Config& config) { return config.get("block_m") == 128 ? 100.0 : 150.0; };
+  std::set<std::string> winners;
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    options.seed = seed;
+    Cache empty{":memory:"};
+    FakeEvaluator fresh{clock};
+    fresh.time_us = evaluator.time_us;
+    fresh.noise = 0.0005;
+    winners.insert(tune_problem(problem, device, empty, fresh, candidates, options, environment(clock)).winner);
+  }
+  EXPECT_EQ(winners.size(), 1u);
+}
+
+TEST_F(TuneTest, TriesAreStoredWithTheirProvenance) {
+  const TuneResult result = tune();
+  const std::vector<Try> tries = stored();
+  EXPECT_EQ(tries.size(), static_cast<std::size_t>(result.tried));
+  for (const Try& entry : tries) {
+    EXPECT_EQ(entry.measurement.status, Status::kOk);
+    EXPECT_GT(entry.measurement.time_us, 0);
+    EXPECT_GE(entry.measurement.samples, 1);
+    EXPECT_EQ(entry.measurement.clock_mhz, 1600);
+    EXPECT_EQ(entry.family, "fake");
+    EXPECT_EQ(entry.digest, entry.config);
+    EXPECT_EQ(entry.driver, "driver 1");
+    EXPECT_EQ(entry.nvrtc, "nvrtc 1");
+    EXPECT_EQ(entry.measured_at.size(), 20u);
+  }
+  ASSERT_TRUE(winner(Rigor::kFull));
+  EXPECT_EQ(winner(Rigor::kFull)->best.config, result.winner);
+  EXPECT_GE(winner(Rigor::kFull)->best.measurement.samples, 11);
+}
+
+TEST_F(TuneTest, UntunedChoiceIsTimedInTheSameFinal) {
+  const TuneResult result = tune();
+  EXPECT_EQ(result.untuned, untuned);
+  EXPECT_NEAR(result.untuned_us, true_us(parse_config(untuned)), 0.02 * result.untuned_us);
+  EXPECT_NEAR(result.winner_us, true_us(parse_config(result.winner)), 0.01 * result.winner_us);
+}
+
+TEST_F(TuneTest, TrialsAreBestFirstFailuresLast) {
+  evaluator.does_not_compile = {to_string(candidates[2].config)};
+  const TuneResult result = tune();
+  ASSERT_EQ(result.trials.size(), static_cast<std::size_t>(result.tried));
+  for (std::size_t i = 1; i + 1 < result.trials.size(); ++i) {
+    EXPECT_LE(result.trials[i - 1].measurement.time_us, result.trials[i].measurement.time_us);
+  }
+  EXPECT_EQ(result.trials.back().measurement.status, Status::kCompileError);
+  EXPECT_EQ(result.trials.back().measurement.detail, "error: fake");
+}
+
+TEST_F(TuneTest, FailuresAreDataNotExceptions) {
+  evaluator.does_not_compile = {untuned};
+  evaluator.does_not_launch = {to_string(candidates[1].config)};
+  evaluator.wrong = {kBest, to_string(candidates[2].config)};
+  evaluator.fails_when_timed = {to_string(candidates[3].config)};
+  const TuneResult result = tune();
+  EXPECT_NE(result.winner, kBest);
+  EXPECT_EQ(result.failed, 5);
+  EXPECT_EQ(result.untuned_us, 0);
+  EXPECT_TRUE(result.complete);
+  std::map<std::string, Status> status;
+  for (const Try& entry : stored()) status[entry.config] = entry.measurement.status;
+  EXPECT_EQ(status[untuned], Status::kCompileError);
+  EXPECT_EQ(status[to_string(candidates[1].config)], Status::kLaunchError);
+  EXPECT_EQ(status[to_string(candidates[2].config)], Status::kWrongResult);
+  EXPECT_EQ(status[to_string(candidates[3].config)], Status::kLaunchError);
+  EXPECT_EQ(status[kBest], Status::kWrongResult);
+}
+
+TEST_F(TuneTest, NothingWorksIsAnEmptyWinner) {
+  for (const Candidate& candidate : candidates) evaluator.wrong.insert(to_string(candidate.config));
+  const TuneResult result = tune();
+  EXPECT_EQ(result.winner, "");
+  EXPECT_EQ(result.winner_us, 0);
+  EXPECT_EQ(result.failed, result.tried);
+  EXPECT_FALSE(winner(Rigor::kQuick));
+}
+
+// A race condition may pass the first proof.
+TEST_F(TuneTest, WinnerIsProvedAgainAfterTheFinal) {
+  evaluator.noise = 0.001;
+  const std::string first_winner = tune().winner;
+  FakeEvaluator flaky{clock};
+  flaky.noise = 0.001;
+  flaky.wrong_from_proof[first_winner] = 1;
+  options.retune = true;
+  const TuneResult result = tune(flaky);
+  EXPECT_NE(result.winner, first_winner);
+  EXPECT_NE(result.winner, "");
+  EXPECT_EQ(result.failed, 1);
+}
+
+TEST_F(TuneTest, SlowOnesCostFewSamples) {
+  evaluator.time_us = [](const Config& config) { return config.get("stages") == 2 ? 50e3 : true_us(config); };
+  tune();
+  for (const auto& [config, count] : evaluator.samples_of) {
+    if (parse_config(config).get("stages") == 2) {
+      EXPECT_LE(count, 1) << config;
+    }
+  }
+}
+
+TEST_F(TuneTest, ExhaustiveUnloadsWhatCannotWin) {
+  options.rigor = Rigor::kExhaustive;
+  tune();
+  EXPECT_LE(evaluator.loaded_most, 64u + 34u);
+  EXPECT_LE(evaluator.loaded.size(), 34u);
+}
+
+// ---- what earlier runs left ----
+
+TEST_F(TuneTest, FinishedSearchIsTheAnswerOfTheNext) {
+  const TuneResult first = tune();
+  FakeEvaluator idle{clock};
+  const TuneResult second = tune(idle);
+  EXPECT_EQ(idle.prepared + idle.proved + idle.sampled, 0);
+  EXPECT_EQ(second.winner, first.winner);
+  EXPECT_EQ(second.winner_us, first.winner_us);
+  EXPECT_EQ(second.untuned_us, first.untuned_us);
+  EXPECT_EQ(second.reused, first.tried);
+  EXPECT_EQ(second.trials.size(), first.trials.size());
+  EXPECT_TRUE(second.complete);
+}
+
+TEST_F(TuneTest, LowerRigorDoesNotAnswerHigher) {
+  options.rigor = Rigor::kQuick;
+  tune();
+  options.rigor = Rigor::kFull;
+  const TuneResult result = tune();
+  EXPECT_EQ(result.reused, 12);
+  EXPECT_GT(result.tried, 12);
+}
+
+TEST_F(TuneTest, KilledRunResumes) {
+  options.rigor = Rigor::kExhaustive;
+  options.cancelled = [&] { return evaluator.prepared >= 40; };
+  const TuneResult killed = tune();
+  EXPECT_FALSE(killed.complete);
+  EXPECT_FALSE(winner(Rigor::kQuick));
+  const std::size_t kept = stored().size();
+  EXPECT_GE(kept, 39u);
+
+  options.cancelled = nullptr;
+  FakeEvaluator rest{clock};
+  const TuneResult resumed = tune(rest);
+  EXPECT_TRUE(resumed.complete);
+  EXPECT_EQ(resumed.tried, 144);
+  EXPECT_EQ(resumed.reused, static_cast<int>(kept));
+  EXPECT_LT(rest.prepared, 144) << "nothing is compiled twice but finalists";
+  EXPECT_LE(true_us(parse_config(resumed.winner)), 1.03 * 100);
+}
+
+TEST_F(TuneTest, TriesReachTheDatabaseWithinASecond) {
+  options.rigor = Rigor::kExhaustive;
+  evaluator.compile_s = 0.1;
+  int seen = 0;
+  options.on_progress = [&](const Progress& progress) {
+    if (progress.phase != Progress::Phase::kCompile) return;
+    seen = std::max(seen, progress.done);
+    EXPECT_GE(static_cast<int>(stored().size()), progress.done - 11) << "more than a second's worth is not stored";
+  };
+  tune();
+  EXPECT_GT(seen, 100);
+}
+
+TEST_F(TuneTest, BadTriesAreNotRepeated) {
+  evaluator.wrong = {kBest};
+  evaluator.does_not_compile = {untuned};
+  options.rigor = Rigor::kQuick;
+  tune();
+  FakeEvaluator second{clock};
+  second.does_not_compile = {untuned};
+  options.rigor = Rigor::kFull;
+  const TuneResult result = tune(second);
+  EXPECT_EQ(second.samples_of.count(untuned), 0u);
+  EXPECT_EQ(result.trials.back().config, untuned);
+}
+
+TEST_F(TuneTest, ChangedTemplatesAreMeasuredAgain) {
+  const TuneResult first = tune();
+  FakeEvaluator changed{clock};
+  changed.digest_suffix = " v2";
+  const TuneResult result = tune(changed);
+  EXPECT_EQ(result.reused, 0);
+  EXPECT_EQ(changed.samples_of.count(first.winner), 1u);
+}
+
+TEST_F(TuneTest, RetuneMeasuresAgain) {
+  tune();
+  FakeEvaluator second{clock};
+  options.retune = true;
+  const TuneResult result = tune(second);
+  EXPECT_EQ(result.reused, 0);
+  EXPECT_GE(second.prepared, 48);
+}
+
+TEST_F(TuneTest, IncumbentWinsTies) {
+  evaluator.noise = 0.002;
+  evaluator.time_us = [](const Config& config) { return config.get("block_m") == 128 ? 100.0 : 150.0; };
+  options.rigor = Rigor::kQuick;
+  const std::string first = tune().winner;
+
+  // As fast as `first`, and slightly faster than all others, but the model's least favourite of the twelve.
+  std::string last;
+  for (std::size_t i = 0; i < 12; ++i) {
+    if (candidates[i].config.get("block_m") == 128) last = to_string(candidates[i].config);
+  }
+  ASSERT_NE(last, first);
+  FakeEvaluator shifted{clock};
+  shifted.noise = 0.002;
+  shifted.time_us = [&](const Config& config) { return to_string(config) == last ? 90.0 : evaluator.time_us(config); };
+  options.retune = true;
+  ASSERT_EQ(tune(shifted).winner, last);
+
+  FakeEvaluator level{clock};
+  level.noise = 0.002;
+  level.time_us = evaluator.time_us;
+  EXPECT_EQ(tune(level).winner, last) << "noise must not replace a stored winner";
+}
+
+TEST_F(TuneTest, IncumbentFromOutsideTheSeedsIsInTheFinal) {
+  options.rigor = Rigor::kExhaustive;
+  const std::string best = tune().winner;
+  options.rigor = Rigor::kQuick;
+  options.retune = true;
+  FakeEvaluator quick{clock};
+  const TuneResult result = tune(quick);
+  EXPECT_EQ(result.winner, best);
+  EXPECT_LE(result.tried, 13);
+}
+
+// Times of a real run, stored, replace the GPU.
+TEST_F(TuneTest, SearchReplaysFromStoredTries) {
+  options.rigor = Rigor::kExhaustive;
+  tune();
+  std::map<std::string, Measurement> recorded;
+  for (const Try& entry : stored()) recorded[entry.config] = entry.measurement;
+  ASSERT_EQ(recorded.size(), 144u);
+
+  FakeEvaluator replay{clock};
+  replay.noise = 0;
+  replay.first_sample_after_pause_boost = 1;
+  replay.time_us = [&](const Config& config) { return recorded.at(to_string(config)).time_us; };
+  Cache empty{":memory:"};
+  options.rigor = Rigor::kFull;
+  const TuneResult result = tune_problem(problem, device, empty, replay, candidates, options, environment(clock));
+  double best_us = 1e9;
+  for (const auto& [config, measurement] : recorded) best_us = std::min(best_us, measurement.time_us);
+  EXPECT_LE(recorded.at(result.winner).time_us, 1.03 * best_us);
+  EXPECT_EQ(result.winner_us, recorded.at(result.winner).time_us);
+}
+
+// ---- time, and the caller's wish to stop ----
+
+TEST_F(TuneTest, TimeLimitIsKeptAndStillYieldsTheBestSoFar) {
+  for (double limit_s : {0.5, 2.0, 8.0}) {
+    for (double compile_s : {0.025, 0.2, 2.0}) {
+      SCOPED_TRACE(::testing::Message() << "limit " << limit_s << " s, compile " << compile_s << " s");
+      Cache empty{":memory:"};
+      FakeEvaluator fresh{clock};
+      fresh.compile_s = compile_s;
+      options.time_limit_s = limit_s;
+      options.rigor = Rigor::kExhaustive;
+      const double start_s = clock.now_s;
+      const TuneResult result = tune_problem(problem, device, empty, fresh, candidates, options, environment(clock));
+      EXPECT_LE(clock.now_s - start_s, limit_s + 0.3);
+      EXPECT_NEAR(result.elapsed_s, clock.now_s - start_s, 1e-9);
+      if (compile_s < 0.75 * limit_s) {
+        EXPECT_NE(result.winner, "");
+      }
+    }
+  }
+}
+
+TEST_F(TuneTest, RunCutByItsLimitCountsAsAQuickOne) {
+  options.time_limit_s = 4;
+  options.rigor = Rigor::kExhaustive;
+  const TuneResult result = tune();
+  EXPECT_FALSE(result.complete);
+  EXPECT_LT(result.tried, 144);
+  EXPECT_FALSE(winner(Rigor::kFull));
+  ASSERT_TRUE(winner(Rigor::kQuick));
+  EXPECT_EQ(winner(Rigor::kQuick)->best.config, result.winner);
+}
+
+TEST_F(TuneTest, CancelStopsInEveryPhase) {
+  for (double after_s = 0.0; after_s < 5.0; after_s += 0.13) {
+    Cache empty{":memory:"};
+    FakeEvaluator fresh{clock};
+    const double start_s = clock.now_s;
+    options.cancelled = [&] { return clock.now_s - start_s >= after_s; };
+    const TuneResult result = tune_problem(problem, device, empty, fresh, candidates, options, environment(clock));
+    EXPECT_LE(clock.now_s - start_s, after_s + 0.3) << "cancelled after " << after_s << " s";
+    EXPECT_EQ(empty.tries(to_string(problem), device_class(device)).size(), static_cast<std::size_t>(result.tried));
+    if (result.tried > result.failed) {
+      EXPECT_NE(result.winner, "");
+    }
+  }
+}
+
+TEST_F(TuneTest, HangingKernelEndsTheRunAfterItsTriesAreStored) {
+  evaluator.hangs = {to_string(candidates[5].config)};
+  try {
+    tune();
+    FAIL() << "a lost GPU is an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCuda);
+    EXPECT_NE(std::string(error.what()).find("restart the process"), std::string::npos) << error.what();
+  }
+  ASSERT_EQ(stored().size(), 6u);
+  FakeEvaluator second{clock};
+  second.hangs = evaluator.hangs;
+  const TuneResult result = tune(second);
+  EXPECT_EQ(result.failed, 1);
+  EXPECT_EQ(result.trials.back().measurement.status, Status::kTimedOut);
+  EXPECT_TRUE(result.complete);
+}
+
+TEST_F(TuneTest, ProgressIsOrderedAndNotTooOften) {
+  std::vector<Progress> reports;
+  std::vector<double> times;
+  options.on_progress = [&](const Progress& progress) {
+    reports.push_back(progress);
+    times.push_back(clock.now_s);
+  };
+  const TuneResult result = tune();
+  ASSERT_GT(reports.size(), 5u);
+  for (std::size_t i = 1; i < reports.size(); ++i) {
+    if (i + 1 < reports.size()) {
+      EXPECT_GE(times[i] - times[i - 1], 0.0999);
+    }
+    EXPECT_LE(reports[i].done, reports[i].total);
+    EXPECT_GE(reports[i].elapsed_s, reports[i - 1].elapsed_s);
+  }
+  EXPECT_EQ(reports.back().best_config, result.winner);
+  EXPECT_EQ(reports.back().best_us, result.winner_us);
+  EXPECT_EQ(reports.back().default_us, result.untuned_us);
+}
+
+// ---- two at once ----
+
+class BusyTuneTest : public TuneTest {
+ protected:
+  // A second connection stands for another process.
+  void SetUp() override {
+    path_ = ::testing::TempDir() + "attnforge_tune_test_" + std::to_string(::getpid()) + ".db";
+    std::remove(path_.c_str());
+    other_ = std::make_unique<Cache>(path_);
+    mine_ = std::make_unique<Cache>(path_);
+    ASSERT_TRUE(other_->acquire_lease(to_string(problem), device_class(device), 3600));
+  }
+  void TearDown() override {
+    mine_.reset();
+    other_.reset();
+    for (const char* suffix : {"", "-journal", "-wal", "-shm"}) std::remove((path_ + suffix).c_str());
+  }
+  void others_result() {
+    Try entry;
+    entry.problem = to_string(problem);
+    entry.device_class = device_class(device);
+    entry.config = entry.digest = kBest;
+    entry.family = "fake";
+    entry.measurement.time_us = 99;
+    entry.measurement.samples = 50;
+    entry.driver = "driver 1";
+    entry.nvrtc = "nvrtc 1";
+    other_->put({entry});
+    other_->finish(entry.problem, entry.device_class, Rigor::kFull, kBest);
+  }
+
+  std::string path_;
+  std::unique_ptr<Cache> other_, mine_;
+};
+
+TEST_F(BusyTuneTest, WaitsForTheOtherAndTakesItsWinner) {
+  TuneEnvironment waiting = environment(clock);
+  const double start_s = clock.now_s;
+  waiting.sleep_s = [&](double seconds) {
+    const bool before = clock.now_s - start_s < 3;
+    clock.now_s += seconds;
+    if (before && clock.now_s - start_s >= 3) {
+      others_result();
+      other_->release_lease(to_string(problem), device_class(device));
+    }
+  };
+  const TuneResult result = tune_problem(problem, device, *mine_, evaluator, candidates, options, waiting);
+  EXPECT_EQ(result.winner, kBest);
+  EXPECT_EQ(evaluator.prepared, 0);
+  EXPECT_TRUE(result.complete);
+}
+
+TEST_F(BusyTuneTest, WaitEndsWithTheTimeLimit) {
+  options.time_limit_s = 2;
+  const double start_s = clock.now_s;
+  const TuneResult result = tune_problem(problem, device, *mine_, evaluator, candidates, options, environment(clock));
+  EXPECT_LE(clock.now_s - start_s, 2.3);
+  EXPECT_GE(clock.now_s - start_s, 1.9);
+  EXPECT_FALSE(result.complete);
+  EXPECT_EQ(evaluator.prepared, 0);
+}
+
+TEST_F(BusyTuneTest, LeaseIsGivenBack) {
+  other_->release_lease(to_string(problem), device_class(device));
+  options.rigor = Rigor::kQuick;
+  tune_problem(problem, device, *mine_, evaluator, candidates, options, environment(clock));
+  EXPECT_TRUE(other_->acquire_lease(to_string(problem), device_class(device), 1));
+}
+
+}  // namespace
+}  // namespace attnforge

@@ -1,0 +1,25 @@
+// environment.h - what a tuning run needs to know of the world around it, so that tests can bring their own clock.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "attnforge/device.h"
+
+namespace attnforge {
+
+struct TuneEnvironment {
+  std::string driver;                        // provenance of the measurements, as in Try
+  std::string nvrtc;
+  LogFunction log;                           // may be empty
+  std::function<double()> now_s;             // empty: a steady clock
+  std::function<void(double)> sleep_s;       // empty: the thread sleeps
+};
+
+/// `environment` with its empty clock functions filled in.
+TuneEnvironment with_clock(TuneEnvironment environment);
+
+/// Calls environment.log if there is one.
+void log(const TuneEnvironment& environment, LogLevel level, const std::string& message);
+
+}  // namespace attnforge

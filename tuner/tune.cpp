@@ -1,0 +1,189 @@
+#include "tuner/tune.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "attnforge/error.h"
+#include "attnforge/version.h"
+#include "tuner/tuning.h"
+
+namespace attnforge {
+namespace {
+
+constexpr double kLongestWaitSeconds = 600;  // for another process, when there is no time limit
+constexpr double kWaitStepSeconds = 0.1;
+
+}  // namespace
+
+// ---- what earlier runs left ----
+
+Try Tuning::blank_try() const {
+  Try blank;
+  blank.problem = problem_text_;
+  blank.device_class = class_;
+  blank.rigor = options_.rigor;
+  blank.driver = environment_.driver;
+  blank.nvrtc = environment_.nvrtc;
+  blank.uuid = device_.uuid;
+  blank.attnforge_version = kVersion;
+  return blank;
+}
+
+Cache::Current Tuning::current() const {
+  return {.device_class = class_, .driver = environment_.driver, .nvrtc = environment_.nvrtc, .sm = device_.arch.sm};
+}
+
+const std::string& Tuning::digest_of(std::size_t index) {
+  Entry& entry = state_[index];
+  if (entry.digest.empty()) entry.digest = evaluator_.digest_of(candidates_[index]);
+  return entry.digest;
+}
+
+/// The config that the database answers with for this GPU class and the templates of today, if it is a candidate.
+std::optional<std::string> Tuning::stored_winner(Rigor at_least) {
+  const auto digest = [&](std::string_view config) {
+    const std::size_t index = state_.find(config);
+    return index == state_.size() ? std::string() : digest_of(index);
+  };
+  const std::optional<Winner> winner = cache_.best(problem_text_, current(), digest, at_least);
+  if (!winner || winner->best.estimated || state_.find(winner->best.config) == state_.size()) return std::nullopt;
+  if (winner->fit != Fit::kExact && winner->fit != Fit::kCompatible) return std::nullopt;
+  return winner->best.config;
+}
+
+/// False if another process still had the lease when the time to wait was over.
+bool Tuning::take_lease() {
+  const double wait_s = options_.time_limit_s > 0 ? options_.time_limit_s : kLongestWaitSeconds;
+  while (!lease_.acquire()) {
+    if (!alive(start_s_ + wait_s)) return false;
+    environment_.sleep_s(kWaitStepSeconds);
+  }
+  return true;
+}
+
+/// Good tries stand for the same digest and NVRTC. A failure to compile too; other failures only under the same driver.
+void Tuning::reuse_tries() {
+  for (const Try& stored : cache_.tries(problem_text_, class_)) {
+    const std::size_t index = state_.find(stored.config);
+    if (stored.estimated || index == state_.size() || stored.nvrtc != environment_.nvrtc) continue;
+    const Status status = stored.measurement.status;
+    const bool needs_driver = status != Status::kOk && status != Status::kCompileError;
+    if (needs_driver && stored.driver != environment_.driver) continue;
+    if (stored.digest != digest_of(index)) continue;
+    Entry& entry = state_[index];
+    entry.measurement = stored.measurement;
+    entry.known = entry.reused = true;
+  }
+}
+
+// ---- time, and the caller's wish to stop ----
+
+double Tuning::deadline(double share) const {
+  if (options_.time_limit_s <= 0) return std::numeric_limits<double>::infinity();
+  return start_s_ + share * options_.time_limit_s;
+}
+
+/// Asked all the time: does what must be done from time to time, and says whether to go on.
+bool Tuning::alive(double until_s) {
+  journal_.tick();
+  lease_.tick();
+  progress_.state.best_us = state_.best_us();
+  progress_.tick();
+  if (options_.cancelled && options_.cancelled()) cancelled_ = true;
+  return !cancelled_ && evaluator_.lost().empty() && environment_.now_s() < until_s;
+}
+
+void Tuning::check_lost() {
+  const std::string why = evaluator_.lost();
+  if (why.empty()) return;
+  journal_.flush();
+  throw Error(ErrorCode::kCuda, "tuning of \"" + problem_text_ + "\" had to stop: " + why);
+}
+
+TuneResult Tuning::result(const std::string& winner) {
+  TuneResult result;
+  result.problem = problem_;
+  result.winner = winner;
+  if (!winner.empty()) result.winner_us = state_[state_.find(winner)].measurement.time_us;
+  result.untuned = state_[0].config;
+  if (state_[0].known && state_[0].measurement.status == Status::kOk) result.untuned_us = state_[0].measurement.time_us;
+  result.trials = state_.trials();
+  result.tried = static_cast<int>(result.trials.size());
+  result.failed = state_.count([](const Entry& e) { return e.known && e.measurement.status != Status::kOk; });
+  result.reused = state_.count([](const Entry& e) { return e.reused; });
+  result.space = static_cast<int>(state_.size());
+  result.complete = !cut_ && !cancelled_;
+  result.elapsed_s = environment_.now_s() - start_s_;
+  progress_.state.best_us = result.winner_us;
+  progress_.state.best_config = winner;
+  progress_.state.default_us = result.untuned_us;
+  progress_.state.done = progress_.state.total;
+  progress_.end();
+  return result;
+}
+
+TuneResult Tuning::run() {
+  const auto from_database = [&](const std::string& winner) {
+    reuse_tries();
+    // The tie rule made the winner; a try of it that reuse_tries() refuses (another NVRTC) is still the answer.
+    Entry& entry = state_[state_.find(winner)];
+    if (!entry.known) {
+      for (const Try& stored : cache_.tries(problem_text_, class_)) {
+        if (stored.config == winner) entry.measurement = stored.measurement;
+      }
+      entry.known = entry.reused = true;
+    }
+    return result(winner);
+  };
+  if (!options_.retune) {
+    if (const auto winner = stored_winner(options_.rigor)) return from_database(*winner);
+  }
+  const double before_lease_s = environment_.now_s();
+  if (!take_lease()) {
+    reuse_tries();
+    cut_ = true;
+    const std::vector<std::size_t> order = state_.by_time();
+    return result(order.empty() ? std::string() : state_[order.front()].config);
+  }
+  if (!options_.retune && environment_.now_s() - before_lease_s >= kWaitStepSeconds) {
+    if (const auto winner = stored_winner(options_.rigor)) return from_database(*winner);
+  }
+
+  if (const auto winner = stored_winner(Rigor::kQuick)) incumbent_ = state_.find(*winner);
+  if (!options_.retune) reuse_tries();
+  std::vector<std::size_t> start = seeds(candidates_, options_.rigor);
+  if (incumbent_ && std::find(start.begin(), start.end(), *incumbent_) == start.end()) {
+    start.insert(start.begin() + 1, *incumbent_);
+  }
+  measure(start, deadline(kSeedShare));
+  if (options_.rigor == Rigor::kFull && !cut_ && !cancelled_) descend(deadline(kDescentShare));
+
+  std::string winner;
+  if (!cancelled_) {
+    winner = choose(final_race(deadline(1.0)));
+  } else {
+    const std::vector<std::size_t> order = state_.by_time();
+    if (!order.empty()) winner = state_[order.front()].config;
+  }
+
+  const TuneResult answer = result(winner);
+  const std::size_t quick = std::min(seeds(candidates_, Rigor::kQuick).size(), state_.size());
+  if (!winner.empty() && answer.complete) {
+    journal_.finish(options_.rigor, winner);
+  } else if (!winner.empty() && final_ran_ && !cancelled_ && static_cast<std::size_t>(answer.tried) >= quick) {
+    journal_.finish(Rigor::kQuick, winner);
+  } else {
+    journal_.flush();
+  }
+  return answer;
+}
+
+TuneResult tune_problem(const Problem& problem, const DeviceFacts& device, Cache& cache, Evaluator& evaluator,
+                        const std::vector<Candidate>& candidates, const TuneOptions& options,
+                        const TuneEnvironment& environment) {
+  ATTNFORGE_ASSERT(!candidates.empty(), "a problem without candidates is refused before it is tuned");
+  return Tuning(problem, device, cache, evaluator, candidates, options, environment).run();
+}
+
+}  // namespace attnforge

@@ -1,0 +1,87 @@
+// tuning.h - one tuning run: its state and its steps. tune.cpp has its course and its memory of earlier runs,
+// tuning_search.cpp the compiling and first timing of candidates, tuning_final.cpp the choice among the best.
+#pragma once
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "generator/arch.h"
+#include "tuner/journal.h"
+#include "tuner/progress.h"
+#include "tuner/race.h"
+#include "tuner/search.h"
+#include "tuner/search_state.h"
+#include "tuner/tune.h"
+
+namespace attnforge {
+
+inline constexpr double kSeedShare = 0.5;      // of the time limit: until then seeds are compiled
+inline constexpr double kDescentShare = 0.75;  // until then neighbours are; the rest is the final's
+inline constexpr double kHopeless = 1.5;       // times the best: not worth a round
+
+class Tuning {
+ public:
+  Tuning(const Problem& problem, const DeviceFacts& device, Cache& cache, Evaluator& evaluator,
+         const std::vector<Candidate>& candidates, const TuneOptions& options, TuneEnvironment environment)
+      : problem_(problem), device_(device), problem_text_(to_string(problem)), class_(device_class(device)), cache_(cache),
+        evaluator_(evaluator), options_(options), environment_(with_clock(std::move(environment))),
+        start_s_(environment_.now_s()), state_(candidates), candidates_(candidates),
+        journal_(cache, environment_, blank_try()), lease_(cache, environment_, problem_text_, class_),
+        progress_(options.on_progress, environment_, start_s_, options.time_limit_s), random_(options.seed) {}
+
+  TuneResult run();
+
+ private:
+  // What earlier runs left.
+  Try blank_try() const;
+  Cache::Current current() const;
+  const std::string& digest_of(std::size_t index);
+  std::optional<std::string> stored_winner(Rigor at_least);
+  bool take_lease();
+  void reuse_tries();
+
+  // Time, and the caller's wish to stop.
+  double deadline(double share) const;
+  bool alive(double until_s);
+  void check_lost();
+
+  // The search.
+  void measure(const std::vector<std::size_t>& indices, double until_s);
+  void load(const std::vector<std::size_t>& indices, double until_s, bool sample);
+  void first_sample(std::size_t index);
+  void first_rounds(const std::vector<std::size_t>& indices, double until_s);
+  void keep_loaded(std::size_t most);
+  void descend(double until_s);
+  std::vector<std::size_t> contenders(double until_s);
+  std::vector<Finalist> final_race(double until_s);
+  std::string choose(std::vector<Finalist> finalists);
+
+  Racer racer(std::size_t index) const;
+  void record(std::size_t index, const Racer& racer);
+  void fail(std::size_t index, Status status, const std::string& detail);
+  void note(std::size_t index);
+  TuneResult result(const std::string& winner);
+
+  const Problem& problem_;
+  const DeviceFacts& device_;
+  const std::string problem_text_, class_;
+  Cache& cache_;
+  Evaluator& evaluator_;
+  const TuneOptions& options_;
+  const TuneEnvironment environment_;
+  const double start_s_;
+  SearchState state_;
+  const std::vector<Candidate>& candidates_;
+  Journal journal_;
+  Lease lease_;
+  ProgressReporter progress_;
+  std::mt19937_64 random_;
+  std::optional<std::size_t> incumbent_;
+  bool cancelled_ = false;
+  bool cut_ = false;     // something planned was left out
+  bool final_ran_ = false;
+};
+
+}  // namespace attnforge
