@@ -1,0 +1,191 @@
+// kernel.cuh - attention forward as it is written in textbooks, in fp32: one pass over the keys for the exact maximum of each
+// row, one for the exponentials and the output. The oracle of other kernels on the GPU, so it stays simple.
+#pragma once
+
+#include "base.cuh"
+#include "fwd_naive/config.h"
+#include "fwd_naive/elements.cuh"
+#include "params_fwd.h"
+#include "ptx/special.cuh"
+
+namespace attnforge {
+
+/// Address of row 0 of a head.
+template <int kDtype>
+ATTNFORGE_DEVICE char* head_pointer(const TensorRef& tensor, int batch, int head) {
+  return static_cast<char*>(tensor.data) + (batch * tensor.stride_batch + head * tensor.stride_head) * element_bytes(kDtype);
+}
+
+template <FwdNaiveConfig C>
+struct FwdNaive {
+  static_assert(C.valid(), "the generator renders only configs that pass reject()");
+  static constexpr int kRows = C.block_m;
+
+  struct SharedMemory {
+    float q[kRows][C.head_dim];        // 16-byte aligned rows: head_dim is a multiple of 8
+    float p[C.num_threads][kRows];     // probabilities of a tile of keys; at the end, partial outputs of the key groups
+    float reduction[C.num_warps()][kRows];
+  };
+
+  struct Maximum {
+    ATTNFORGE_DEVICE static float identity() { return negative_infinity(); }
+    ATTNFORGE_DEVICE static float combine(float a, float b) { return fmaxf(a, b); }
+  };
+  struct Sum {
+    ATTNFORGE_DEVICE static float identity() { return 0.0f; }
+    ATTNFORGE_DEVICE static float combine(float a, float b) { return a + b; }
+  };
+
+  /// Each row's values of all threads combined, given back to all of them.
+  template <class Operation>
+  ATTNFORGE_DEVICE static void reduce(float (&values)[kRows], SharedMemory& smem) {
+    __syncthreads();  // the last use of smem.reduction is over
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2)
+        values[r] = Operation::combine(values[r], __shfl_xor_sync(0xffffffffu, values[r], distance));
+      if (threadIdx.x % 32 == 0) smem.reduction[threadIdx.x / 32][r] = values[r];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      values[r] = Operation::identity();
+      for (int w = 0; w < C.num_warps(); ++w) values[r] = Operation::combine(values[r], smem.reduction[w][r]);
+    }
+  }
+
+  /// Scaled and capped scores of the block's rows with one key.
+  ATTNFORGE_DEVICE static void scores(const FwdParams& p, const SharedMemory& smem, const char* key_row, float (&s)[kRows]) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) s[r] = 0.0f;
+#pragma unroll 2
+    for (int d = 0; d < C.head_dim; d += 8) {
+      float k[8];
+      load_8<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+#pragma unroll
+        for (int i = 0; i < 8; ++i) s[r] += smem.q[r][d + i] * k[i];
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      s[r] *= p.softmax_scale;
+      if (p.softcap != 0.0f) s[r] = p.softcap * tanhf(s[r] / p.softcap);
+    }
+  }
+
+  ATTNFORGE_DEVICE static void run(const FwdParams& p) {
+    __shared__ __align__(16) SharedMemory smem;
+    const int thread = threadIdx.x;
+    const int row_blocks = ceil_div(p.seqlen_q, kRows);
+    const int first_row = int(blockIdx.x % row_blocks) * kRows;
+    const int head = int(blockIdx.x / row_blocks % p.num_heads_q);
+    const int batch = int(blockIdx.x / row_blocks / p.num_heads_q);
+    const int kv_head = head / (p.num_heads_q / p.num_heads_kv);
+    const char* k_head = head_pointer<C.dtype_k>(p.k, batch, kv_head);
+    const char* v_head = head_pointer<C.dtype_v>(p.v, batch, kv_head);
+
+    // ---- 1. Query rows to shared memory; rows past the end stay 0 ----
+    const char* q_head = head_pointer<C.dtype_q>(p.q, batch, head);
+    for (int i = thread; i < kRows * C.head_dim; i += C.num_threads) {
+      const int r = i / C.head_dim, d = i % C.head_dim;
+      const i64 at = (first_row + r) * p.q.stride_row + d;
+      smem.q[r][d] = first_row + r < p.seqlen_q ? load_1<C.dtype_q>(q_head + at * element_bytes(C.dtype_q)) : 0.0f;
+    }
+    __syncthreads();
+
+    // Row first_row + r sees keys from seen_from + r to seen_to + r, both included, as far as they exist.
+    const int position = first_row + p.seqlen_kv - p.seqlen_q;  // bottom-right alignment
+    const int seen_from = position - p.window_left, seen_to = position + p.window_right;
+    const int keys_begin = max(seen_from, 0);
+    const int keys_end = min(seen_to + kRows, p.seqlen_kv);
+    const auto sees = [&](int r, int key) { return seen_from + r <= key && key <= seen_to + r; };
+
+    // ---- 2. Maxima ----
+    float row_max[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) row_max[r] = negative_infinity();
+    for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
+      float s[kRows];
+      scores(p, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), s);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        if (sees(r, key)) row_max[r] = fmaxf(row_max[r], s[r]);
+    }
+    reduce<Maximum>(row_max, smem);
+
+    // ---- 3. Probabilities of a tile of keys, then their product with V ----
+    constexpr int kColumns = C.columns_per_thread();
+    const int group = thread / C.threads_per_group(), column = thread % C.threads_per_group();
+    float row_sum[kRows], shift[kRows], o[kColumns][kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      row_sum[r] = 0.0f;
+      shift[r] = row_max[r] == negative_infinity() ? 0.0f : row_max[r];  // -inf - -inf would be NaN
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) o[c][r] = 0.0f;
+    }
+    for (int tile = keys_begin; tile < keys_end; tile += C.num_threads) {
+      const int key = tile + thread;
+      if (key < keys_end) {
+        float s[kRows];
+        scores(p, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), s);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          constexpr float kLog2e = 1.4426950408889634f;
+          const float probability = sees(r, key) ? exp2f((s[r] - shift[r]) * kLog2e) : 0.0f;
+          row_sum[r] += probability;
+          smem.p[thread][r] = probability;
+        }
+      }
+      __syncthreads();
+      const int tile_keys = min(C.num_threads, keys_end - tile);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const int d = column + c * C.threads_per_group();
+        if (d >= C.head_dim_v) break;
+        const char* v_column = v_head + (tile * p.v.stride_row + d) * element_bytes(C.dtype_v);
+#pragma unroll 4
+        for (int i = group; i < tile_keys; i += C.key_groups()) {
+          const float v = load_1<C.dtype_v>(v_column + i * p.v.stride_row * element_bytes(C.dtype_v));
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
+        }
+      }
+      __syncthreads();
+    }
+    reduce<Sum>(row_sum, smem);
+
+    // ---- 4. Sum over key groups, division, store ----
+    if constexpr (C.key_groups() > 1) {
+      static_assert(kColumns == 1, "several groups exist only where one has a thread for every column");
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) smem.p[thread][r] = o[0][r];
+      __syncthreads();
+      for (int g = 1; g < C.key_groups() && group == 0; ++g)
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) o[0][r] += smem.p[thread + g * C.threads_per_group()][r];
+    }
+    char* o_head = head_pointer<C.dtype_o>(p.o, batch, head);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int row = first_row + r;
+      if (row >= p.seqlen_q) break;
+      // A row that sees no key: 0 and -inf.
+      const float inverse = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const int d = column + c * C.threads_per_group();
+        if (group != 0 || d >= C.head_dim_v) break;
+        store_1<C.dtype_o>(o_head + (row * p.o.stride_row + d) * element_bytes(C.dtype_o), o[c][r] * inverse);
+      }
+      if (C.lse && thread == 0) {
+        float* lse = p.lse + batch * p.lse_stride_batch + head * p.lse_stride_head + row;
+        *lse = row_sum[r] == 0.0f ? negative_infinity() : row_max[r] + logf(row_sum[r]);
+      }
+    }
+  }
+};
+
+}  // namespace attnforge
