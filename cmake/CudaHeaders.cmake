@@ -1,0 +1,37 @@
+# Finds cuda.h and nvrtc.h and makes attnforge_cuda_headers of them. Nothing of CUDA is linked: both libraries are opened at
+# run time. Looked at, in this order: ATTNFORGE_CUDA_INCLUDE_DIRS, an installed toolkit, the pip wheels in .venv.
+set(ATTNFORGE_CUDA_INCLUDE_DIRS "" CACHE STRING "Folders with cuda.h and nvrtc.h; empty: search")
+option(ATTNFORGE_USE_TOOLKIT "Look for an installed CUDA toolkit" ON)
+
+function(attnforge_find_cuda_headers out)
+  if(ATTNFORGE_CUDA_INCLUDE_DIRS)
+    set(folders ${ATTNFORGE_CUDA_INCLUDE_DIRS})
+  else()
+    set(folders)
+    if(ATTNFORGE_USE_TOOLKIT)
+      foreach(root "$ENV{CUDA_HOME}" "$ENV{CUDA_PATH}" /usr/local/cuda /opt/cuda)
+        if(root)
+          list(APPEND folders ${root}/include ${root}/targets/x86_64-linux/include ${root}/targets/sbsa-linux/include)
+        endif()
+      endforeach()
+      list(APPEND folders /usr/include)
+    endif()
+    file(GLOB wheels LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/*/include)
+    list(APPEND folders ${wheels})
+  endif()
+  find_path(dir_cuda cuda.h PATHS ${folders} NO_DEFAULT_PATH NO_CACHE)
+  find_path(dir_nvrtc nvrtc.h PATHS ${folders} NO_DEFAULT_PATH NO_CACHE)
+  if(NOT dir_cuda OR NOT dir_nvrtc)
+    message(FATAL_ERROR "cuda.h or nvrtc.h not found in: ${folders}\n"
+      "Install a CUDA toolkit (12.4 or later), or run ./dev, which takes the two headers from the pip wheels "
+      "nvidia-cuda-runtime and nvidia-cuda-nvrtc, or name the folders with -DATTNFORGE_CUDA_INCLUDE_DIRS=a;b")
+  endif()
+  set(found ${dir_cuda} ${dir_nvrtc})
+  list(REMOVE_DUPLICATES found)
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+attnforge_find_cuda_headers(ATTNFORGE_CUDA_HEADERS_FOUND)
+message(STATUS "CUDA headers: ${ATTNFORGE_CUDA_HEADERS_FOUND}")
+add_library(attnforge_cuda_headers INTERFACE)
+target_include_directories(attnforge_cuda_headers SYSTEM INTERFACE ${ATTNFORGE_CUDA_HEADERS_FOUND})
