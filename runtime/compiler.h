@@ -1,4 +1,5 @@
-// compiler.h - Source -> Cubin through NVRTC, which is opened at run time. Works without a GPU or a driver.
+// compiler.h - Source -> Cubin through NVRTC, which is opened at run time. Works without a GPU or a
+// driver.
 #pragma once
 
 #include <string>
@@ -10,26 +11,30 @@
 
 namespace attnforge {
 
-/// What is known of the NVRTC in use. $ATTNFORGE_NVRTC names the library, else libnvrtc.so.13, .so.12, libnvrtc.so and the
-/// usual places of toolkits and wheels are tried.
+/// What is known of the NVRTC in use. $ATTNFORGE_NVRTC names the library, else libnvrtc.so.13,
+/// .so.12, libnvrtc.so and the usual places of toolkits and wheels are tried.
 struct NvrtcFacts {
-  bool available = false;
+  bool available = false;  // found, and it compiled an empty source
   std::string path;
   int major = 0, minor = 0;
-  std::string build;               // id of the build, from the header of an empty compile
-  std::vector<int> archs;          // sm numbers that it knows
-  std::string problem;             // when not available: what was tried and what to do
+  std::string build;  // id of the build, e.g. "cl-36424714", from the header of an empty compile
+  std::vector<int> archs;            // sm numbers that it knows
+  std::string problem;               // when not available: what was tried and what to do
   std::string version_text() const;  // "13.0 cl-36424714"
 };
+/// The first call opens the library (tens of ms); later ones cost a branch. Thread-safe.
 const NvrtcFacts& nvrtc_facts();
 
 struct CompileOptions {
-  bool keep_compile_cache = true;  // false: --no-cache, for timing a compile
+  bool keep_compile_cache =
+      true;  // false: --no-cache where NVRTC has a compile cache, for timing a compile
   bool line_info = false;
 };
 
-/// Compiles for real hardware (sm_xx), not PTX. Thread-safe; different sources compile in parallel.
-/// Throws Error(kNoDriver) when NVRTC is missing or does not know the arch, Error(kCompile) with the log.
+/// Compiles for real hardware (sm_xx), not PTX. The same source, options and NVRTC give the same
+/// bytes. Thread-safe; different sources compile in parallel. Throws Error(kNoDriver) when NVRTC is
+/// missing or does not know the arch, Error(kCompile) with the first errors (at most about 4 KiB)
+/// when the source is refused.
 Cubin compile(const Source& source, const Arch& arch, const CompileOptions& options = {});
 
 /// PTX text, for inspect and for running another arch's code in tests. Errors as compile().

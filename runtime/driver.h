@@ -5,20 +5,31 @@
 
 #include <string>
 
+#include "runtime/driver_table.h"
+
 namespace attnforge {
 
-/// One pointer a driver function that attnforge calls, under the function's own name: driver().cuLaunchKernelEx(...).
-struct Driver;
-
-/// Opens libcuda.so.1 once and initialises it. Thread-safe. Throws Error(kNoDriver) with what to do.
+/// Opens libcuda.so.1 once and initialises it. Call a function by its own name:
+/// driver().cuLaunchKernelEx(...). Thread-safe; costs a branch after the first call. Throws
+/// Error(kNoDriver) with what to do.
 const Driver& driver();
 /// The same without throwing: "" if usable, else why not.
 const std::string& driver_problem();
+/// As cuDriverGetVersion, e.g. 13000; 0 without a usable driver.
+int driver_version();
 
-/// Throws Error(kCuda) with the driver's name and text of `result` after `what` was attempted.
-void check(CUresult result, const char* what);
-void check(CUresult result, const std::string& what);
+/// Throws Error(kCuda): `what` was attempted and the driver answered `result`; adds its name, its
+/// text and what to do.
+[[noreturn]] void throw_cuda_error(CUresult result, const std::string& what);
+
+/// Throws as throw_cuda_error() unless `result` is CUDA_SUCCESS.
+inline void check(CUresult result, const char* what) {
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    throw_cuda_error(result, what);
+}
+inline void check(CUresult result, const std::string& what) {
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    throw_cuda_error(result, what);
+}
 
 }  // namespace attnforge
-
-#include "runtime/driver_table.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "generator/cubin.h"
 #include "generator/launch.h"
@@ -9,32 +10,45 @@
 
 namespace attnforge {
 
-/// Owns a loaded library of one kernel. Load at plan time only: never inside a stream capture. Move-only.
+/// Owns a loaded library of one kernel. Load at plan time only: never inside a stream capture.
+/// Move-only. A const Kernel may be launched from several threads.
 class Kernel {
  public:
-  /// Loads `cubin` (or PTX text as bytes ending in 0) in the current context and makes the function ready: dynamic
-  /// shared memory limit raised to `smem_bytes`, module loaded. Throws Error(kCuda).
+  /// Loads `image` (a cubin, or PTX text as bytes ending in 0) in the current context and makes the
+  /// function ready: dynamic shared memory limit raised to `smem_bytes`, code loaded on the GPU.
+  /// The bytes are copied. Throws Error(kCuda), e.g. when the image is for another GPU, has no such
+  /// symbol or wants more shared memory than there is; Error(kInternal) when the function does not
+  /// take exactly one argument.
   static Kernel load(std::span<const std::byte> image, const std::string& symbol, int smem_bytes);
   ~Kernel();
   Kernel(Kernel&& other) noexcept;
   Kernel& operator=(Kernel&& other) noexcept;
 
   struct Attributes {
-    int registers = 0;
-    int local_bytes = 0;
-    int smem_static_bytes = 0;
-    int max_threads = 0;
-    int blocks_per_sm = 0;  // of the launch it was loaded for is not known here: see occupancy()
+    int registers = 0;          // a thread
+    int local_bytes = 0;        // a thread: stack and spills
+    int smem_static_bytes = 0;  // a block
+    int max_threads = 0;        // a block, as limited by registers and __launch_bounds__
   };
   Attributes attributes() const;
+  /// Blocks of `threads` with `smem_bytes` of dynamic shared memory that one SM holds at once.
+  /// Throws Error(kCuda).
   int occupancy(int threads, int smem_bytes) const;
 
-  /// Enqueues one step with `params` as the kernel's one argument. No allocation, no synchronisation.
+  /// Enqueues one step with `params` as the kernel's one argument. No allocation, no
+  /// synchronisation; may be captured. Throws Error(kCuda) naming the geometry, Error(kInternal) if
+  /// params is not of the argument's size.
   void launch(const LaunchStep& step, std::span<const std::byte> params, CUstream stream) const;
 
+  /// The driver's handle, valid in the context that was current at load.
+  CUfunction function() const { return function_; }
+
  private:
+  Kernel() = default;
+
   CUlibrary library_ = nullptr;
   CUfunction function_ = nullptr;
+  std::size_t params_bytes_ = 0;  // 0: the driver is too old to tell
 };
 
 }  // namespace attnforge

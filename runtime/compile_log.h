@@ -1,0 +1,31 @@
+// compile_log.h - reads what NVRTC and ptxas wrote about a compile. Pure: text in, facts out.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace attnforge {
+
+/// What `--ptxas-options=-v` says. Of several functions in one cubin: the largest registers, stack
+/// and shared memory, and all spills together.
+struct CompileLog {
+  int registers = 0;  // a thread
+  int smem_static_bytes = 0;
+  int stack_bytes = 0;
+  int spill_store_bytes = 0;
+  int spill_load_bytes = 0;
+  bool wgmma_serialized = false;  // ptxas C7510 and its kin
+  bool has_resources = false;     // the log named the registers of at least one kernel
+  std::string
+      remarks;  // all other lines: warnings and remarks, in order, ending in a newline unless empty
+};
+CompileLog read_compile_log(std::string_view log);
+
+/// The errors of a failed compile, each with the source lines that the compiler shows below it,
+/// without its warnings; the end of the log when no error is found in it. At most `max_bytes`.
+std::string first_errors(std::string_view log, std::size_t max_bytes);
+
+/// "cl-36424714" from the opening comment of PTX that NVRTC wrote; "" if there is none.
+std::string build_id_of_ptx(std::string_view ptx);
+
+}  // namespace attnforge

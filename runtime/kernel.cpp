@@ -1,0 +1,145 @@
+// kernel.cpp - library loading without a context of its own, and launches with attributes on the
+// stack.
+#include "runtime/kernel.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "attnforge/error.h"
+
+namespace attnforge {
+namespace {
+
+int attribute(CUfunction function, CUfunction_attribute which) {
+  int value = 0;
+  check(driver().cuFuncGetAttribute(&value, which, function), "read an attribute of a kernel");
+  return value;
+}
+
+/// Size of the one argument of `function`; 0 if the driver cannot tell.
+std::size_t argument_bytes(CUfunction function, const std::string& symbol) {
+  const auto param_info = driver().cuFuncGetParamInfo;
+  if (param_info == nullptr) return 0;
+  std::size_t offset = 0, size = 0, ignored = 0;
+  const bool has_first = param_info(function, 0, &offset, &size) == CUDA_SUCCESS;
+  const bool has_second = param_info(function, 1, &offset, &ignored) == CUDA_SUCCESS;
+  if (!has_first || has_second)
+    throw Error(
+        ErrorCode::kInternal,
+        fmt::format("kernel {} takes {} argument; kernels of attnforge take exactly one, a struct",
+                    symbol, has_first ? "more than one" : "no"));
+  return size;
+}
+
+void raise_smem_limit(CUfunction function, const std::string& symbol, int smem_bytes) {
+  if (smem_bytes <= 0) return;
+  check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    smem_bytes),
+        fmt::format("give kernel {} {} bytes of dynamic shared memory", symbol, smem_bytes));
+  // The driver's own guess may leave an SM with room for fewer blocks than fit.
+  check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                    CU_SHAREDMEM_CARVEOUT_MAX_SHARED),
+        fmt::format("prefer shared memory over L1 for kernel {}", symbol));
+}
+
+[[noreturn]] void throw_launch_error(CUresult result, const LaunchStep& step,
+                                     std::size_t params_bytes) {
+  throw_cuda_error(
+      result,
+      fmt::format(
+          "launch {} with grid {}x{}x{}, block {}x{}x{}, cluster {}x{}x{}, {} bytes of dynamic "
+          "shared memory, {} bytes of arguments",
+          step.kernel, step.grid.x, step.grid.y, step.grid.z, step.block.x, step.block.y,
+          step.block.z, step.cluster.x, step.cluster.y, step.cluster.z, step.smem_bytes,
+          params_bytes));
+}
+
+}  // namespace
+
+Kernel Kernel::load(std::span<const std::byte> image, const std::string& symbol, int smem_bytes) {
+  ATTNFORGE_ASSERT(!image.empty(), "there is no code to load");
+  const Driver& cuda = driver();
+  Kernel kernel;
+  check(cuda.cuLibraryLoadData(&kernel.library_, image.data(), nullptr, nullptr, 0, nullptr,
+                               nullptr, 0),
+        fmt::format("load the {} bytes of code of kernel {}", image.size(), symbol));
+  CUkernel entry = nullptr;
+  check(cuda.cuLibraryGetKernel(&entry, kernel.library_, symbol.c_str()),
+        fmt::format("find kernel {} in its code", symbol));
+  check(cuda.cuKernelGetFunction(&kernel.function_, entry),
+        fmt::format("load kernel {} in the current context", symbol));
+  // With lazy loading the code would be copied to the GPU at the first launch, which may be inside
+  // a capture. Older drivers load at the first look at an attribute.
+  if (cuda.cuFuncLoad != nullptr)
+    check(cuda.cuFuncLoad(kernel.function_),
+          fmt::format("load the code of kernel {} on the GPU", symbol));
+  attribute(kernel.function_, CU_FUNC_ATTRIBUTE_NUM_REGS);
+  kernel.params_bytes_ = argument_bytes(kernel.function_, symbol);
+  raise_smem_limit(kernel.function_, symbol, smem_bytes);
+  return kernel;
+}
+
+Kernel::~Kernel() {
+  // A driver that is shutting down refuses; nothing is lost then.
+  if (library_ != nullptr) driver().cuLibraryUnload(library_);
+}
+
+Kernel::Kernel(Kernel&& other) noexcept
+    : library_(std::exchange(other.library_, nullptr)),
+      function_(std::exchange(other.function_, nullptr)),
+      params_bytes_(std::exchange(other.params_bytes_, 0)) {}
+
+Kernel& Kernel::operator=(Kernel&& other) noexcept {
+  std::swap(library_, other.library_);
+  std::swap(function_, other.function_);
+  std::swap(params_bytes_, other.params_bytes_);
+  return *this;
+}
+
+Kernel::Attributes Kernel::attributes() const {
+  return {.registers = attribute(function_, CU_FUNC_ATTRIBUTE_NUM_REGS),
+          .local_bytes = attribute(function_, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
+          .smem_static_bytes = attribute(function_, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
+          .max_threads = attribute(function_, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)};
+}
+
+int Kernel::occupancy(int threads, int smem_bytes) const {
+  int blocks = 0;
+  check(driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function_, threads,
+                                                             static_cast<std::size_t>(smem_bytes)),
+        "ask how many blocks of a kernel an SM holds");
+  return blocks;
+}
+
+void Kernel::launch(const LaunchStep& step, std::span<const std::byte> params,
+                    CUstream stream) const {
+  ATTNFORGE_ASSERT(params_bytes_ == 0 || params.size() == params_bytes_,
+                   "params must be of the size of the kernel's argument");
+  CUlaunchAttribute attributes[1];
+  unsigned attribute_count = 0;
+  if (step.cluster.x != 1 || step.cluster.y != 1 || step.cluster.z != 1) {
+    CUlaunchAttribute& cluster = attributes[attribute_count++];
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim.x = step.cluster.x;
+    cluster.value.clusterDim.y = step.cluster.y;
+    cluster.value.clusterDim.z = step.cluster.z;
+  }
+  CUlaunchConfig config{};
+  config.gridDimX = step.grid.x;
+  config.gridDimY = step.grid.y;
+  config.gridDimZ = step.grid.z;
+  config.blockDimX = step.block.x;
+  config.blockDimY = step.block.y;
+  config.blockDimZ = step.block.z;
+  config.sharedMemBytes = static_cast<unsigned>(step.smem_bytes);
+  config.hStream = stream;
+  config.attrs = attributes;
+  config.numAttrs = attribute_count;
+  void* arguments[] = {const_cast<std::byte*>(params.data())};
+  const CUresult result = driver().cuLaunchKernelEx(&config, function_, arguments, nullptr);
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    throw_launch_error(result, step, params.size());
+}
+
+}  // namespace attnforge

@@ -1,0 +1,46 @@
+// log.cpp - log levels and their names.
+#include "runtime/log.h"
+
+#include <cstdlib>
+#include <utility>
+
+namespace attnforge {
+namespace {
+
+constexpr std::pair<LogLevel, std::string_view> kNames[] = {{LogLevel::kDebug, "debug"},
+                                                            {LogLevel::kInfo, "info"},
+                                                            {LogLevel::kWarning, "warning"},
+                                                            {LogLevel::kError, "error"},
+                                                            {LogLevel::kOff, "off"}};
+
+}  // namespace
+
+std::string_view to_string(LogLevel level) {
+  for (const auto& [value, name] : kNames)
+    if (value == level) return name;
+  return "unknown";
+}
+
+std::optional<LogLevel> parse_log_level(std::string_view word) {
+  for (const auto& [value, name] : kNames)
+    if (name == word) return value;
+  return std::nullopt;
+}
+
+LogLevel log_level_from_environment() {
+  const char* word = std::getenv("ATTNFORGE_LOG");
+  return parse_log_level(word ? word : "").value_or(LogLevel::kWarning);
+}
+
+Logger::Logger(LogFunction sink, LogLevel level) : sink_(std::move(sink)), level_(level) {}
+
+void Logger::log(LogLevel level, std::string_view message) const noexcept {
+  if (!enabled(level)) return;
+  try {
+    sink_(level, message);
+  } catch (...) {
+    // Documented: a log line must not fail the work that it reports on.
+  }
+}
+
+}  // namespace attnforge

@@ -1,0 +1,153 @@
+// memory.cpp - owners of device memory, streams, events and captured graphs.
+#include "runtime/memory.h"
+
+#include <fmt/format.h>
+
+#include "attnforge/error.h"
+#include "runtime/driver.h"
+
+namespace attnforge {
+namespace {
+
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  check(driver().cuCtxGetCurrent(&context), "ask for the current CUDA context");
+  ATTNFORGE_ASSERT(context != nullptr, "no CUDA context is current: hold a ScopedContext");
+  return context;
+}
+
+/// Runs `release` with `context` current; for destructors. Failures (a lost context, a driver that
+/// is shutting down) cannot be helped and are dropped.
+template <class Release>
+void release_in(CUcontext context, Release release) {
+  const Driver& cuda = driver();
+  if (cuda.cuCtxPushCurrent(context) != CUDA_SUCCESS) return;
+  release(cuda);
+  CUcontext popped = nullptr;
+  cuda.cuCtxPopCurrent(&popped);
+}
+
+}  // namespace
+
+Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  context_ = current_context();
+  check(driver().cuMemAlloc(&handle_, bytes),
+        fmt::format("allocate {} bytes of device memory", bytes));
+}
+
+Buffer::~Buffer() {
+  if (handle_ != 0) release_in(context_, [&](const Driver& cuda) { cuda.cuMemFree(handle_); });
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : Owned(std::move(other)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  Owned::operator=(std::move(other));
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+void Buffer::copy_from_host(const void* from, std::size_t bytes, std::size_t offset) {
+  ATTNFORGE_ASSERT(offset <= bytes_ && bytes <= bytes_ - offset, "the copy must lie in the buffer");
+  if (bytes != 0)
+    check(driver().cuMemcpyHtoD(handle_ + offset, from, bytes),
+          fmt::format("copy {} bytes to the GPU", bytes));
+}
+
+void Buffer::copy_to_host(void* to, std::size_t bytes, std::size_t offset) const {
+  ATTNFORGE_ASSERT(offset <= bytes_ && bytes <= bytes_ - offset, "the copy must lie in the buffer");
+  if (bytes != 0)
+    check(driver().cuMemcpyDtoH(to, handle_ + offset, bytes),
+          fmt::format("copy {} bytes from the GPU", bytes));
+}
+
+void Buffer::fill8(std::uint8_t value, CUstream stream) {
+  if (bytes_ != 0)
+    check(driver().cuMemsetD8Async(handle_, value, bytes_, stream),
+          fmt::format("fill {} bytes", bytes_));
+}
+
+void Buffer::fill32(std::uint32_t value, CUstream stream) {
+  ATTNFORGE_ASSERT(bytes_ % 4 == 0, "fill32 needs a multiple of 4 bytes");
+  if (bytes_ != 0)
+    check(driver().cuMemsetD32Async(handle_, value, bytes_ / 4, stream),
+          fmt::format("fill {} bytes", bytes_));
+}
+
+Stream::Stream() {
+  context_ = current_context();
+  check(driver().cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING), "create a stream");
+}
+
+Stream::~Stream() {
+  if (handle_ != nullptr)
+    release_in(context_, [&](const Driver& cuda) { cuda.cuStreamDestroy(handle_); });
+}
+
+void Stream::synchronize() const {
+  check(driver().cuStreamSynchronize(handle_), "wait for a stream");
+}
+
+Event::Event() {
+  context_ = current_context();
+  check(driver().cuEventCreate(&handle_, CU_EVENT_DEFAULT), "create an event");
+}
+
+Event::~Event() {
+  if (handle_ != nullptr)
+    release_in(context_, [&](const Driver& cuda) { cuda.cuEventDestroy(handle_); });
+}
+
+void Event::record(CUstream stream) {
+  check(driver().cuEventRecord(handle_, stream), "record an event");
+}
+
+void Event::synchronize() const {
+  check(driver().cuEventSynchronize(handle_), "wait for an event");
+}
+
+bool Event::done() const {
+  const CUresult result = driver().cuEventQuery(handle_);
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  check(result, "ask whether an event has passed");
+  return true;
+}
+
+double elapsed_us(const Event& start, const Event& stop) {
+  float milliseconds = 0;
+  check(driver().cuEventElapsedTime(&milliseconds, start.handle_, stop.handle_),
+        "read the time between two events");
+  return 1000.0 * milliseconds;
+}
+
+Graph::Graph(const Stream& stream, const std::function<void(CUstream)>& enqueue) {
+  const Driver& cuda = driver();
+  context_ = current_context();
+  check(cuda.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        "begin a stream capture");
+  CUgraph graph = nullptr;
+  try {
+    enqueue(stream.get());
+  } catch (...) {
+    if (cuda.cuStreamEndCapture(stream.get(), &graph) == CUDA_SUCCESS && graph != nullptr)
+      cuda.cuGraphDestroy(graph);
+    throw;
+  }
+  check(cuda.cuStreamEndCapture(stream.get(), &graph), "end a stream capture");
+  const CUresult result = cuda.cuGraphInstantiateWithFlags(&handle_, graph, 0);
+  cuda.cuGraphDestroy(graph);
+  check(result, "instantiate a captured graph");
+}
+
+Graph::~Graph() {
+  if (handle_ != nullptr)
+    release_in(context_, [&](const Driver& cuda) { cuda.cuGraphExecDestroy(handle_); });
+}
+
+void Graph::launch(CUstream stream) const {
+  check(driver().cuGraphLaunch(handle_, stream), "launch a graph");
+}
+
+}  // namespace attnforge
