@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "attnforge/error.h"
+#include "generator/words.h"
 
 namespace attnforge {
 namespace {
@@ -23,14 +24,6 @@ bool is_name(std::string_view text) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   return !text.empty() && letter(text.front()) &&
          std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || digit(c); });
-}
-
-std::string_view next_word(std::string_view& text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
-  text.remove_prefix(word.size());
-  return word;
 }
 
 std::pair<std::string, int> parse_field(std::string_view word) {

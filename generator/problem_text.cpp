@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "attnforge/error.h"
 #include "attnforge/problem.h"
 #include "generator/problem_fields.h"
+#include "generator/words.h"
 
 namespace attnforge {
 namespace {
@@ -84,16 +84,18 @@ std::vector<std::string_view> known_words() {
   return words;
 }
 
+/// Edit distance where a letter too few or too many costs 2 and a wrong one 3: seqlen_k is nearer
+/// to seqlen_kv than to seqlen_q.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = 2 * j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     std::size_t diagonal = row[0];
-    row[0] = i;
+    row[0] = 2 * i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 3);
       diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      row[j] = std::min({replaced, row[j] + 2, row[j - 1] + 2});
     }
   }
   return row[b.size()];
@@ -117,9 +119,9 @@ class Given {
   bool has(std::string_view field) const { return words_.count(field) != 0; }
   void add(std::string_view field, std::string_view word) {
     const auto [earlier, is_new] = words_.emplace(field, word);
-    if (!is_new)
-      refuse(fmt::format("\"{}\" gives {} again after \"{}\"; give it once", word, field,
-                         earlier->second));
+    if (is_new) return;
+    refuse(fmt::format("\"{}\" gives {} again after \"{}\"; give it once", word, field,
+                       earlier->second));
   }
 
  private:
@@ -150,8 +152,7 @@ float parse_float(std::string_view word, std::string_view name, std::string_view
   float value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    refuse(fmt::format("\"{}\": {} must be 0 or a number from 1e-20 to 1e20, not \"{}\"", word,
-                       name, text));
+    refuse(fmt::format("\"{}\": {} must be {}, not \"{}\"", word, name, kFactorAllowed, text));
   }
   return value;
 }
@@ -209,24 +210,12 @@ void parse_assignment(Problem& problem, Given& given, std::string_view word, std
   }
 }
 
-std::string_view next_word(std::string_view& text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
-  text.remove_prefix(word.size());
-  return word;
-}
-
 }  // namespace
 
 Problem parse_problem(std::string_view text) {
   const std::string_view op = next_word(text);
-  if (op.empty())
-    refuse(
-        "the text is empty; it begins with the operation, as in \"fwd bf16 seqlen=4096 "
-        "head_dim=128\"");
-  if (op != "fwd")
-    refuse(fmt::format("op \"{}\" must be fwd; the operation is the first word", op));
+  if (op.empty()) refuse("the text is empty; it begins with fwd, as in \"fwd bf16 seqlen=4096\"");
+  if (op != "fwd") refuse(fmt::format("op \"{}\" must be fwd; it is the first word", op));
 
   Problem problem;
   Given given;

@@ -1,0 +1,136 @@
+// bucket_test.cpp - laws of the grid of buckets, and of the hash of problems.
+#include "generator/bucket.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <vector>
+
+#include "tests/generator/arbitrary_problem.h"
+
+namespace attnforge {
+namespace {
+
+std::int64_t rounded_seqlen(std::int64_t seqlen) {
+  return bucket({.seqlen_q = seqlen, .seqlen_kv = seqlen}).seqlen_q;
+}
+
+TEST(Bucket, TheGridOfLengths) {
+  std::vector<std::int64_t> grid;
+  for (std::int64_t seqlen = 0; seqlen <= 4096; ++seqlen) {
+    const std::int64_t rounded = rounded_seqlen(seqlen);
+    ASSERT_GE(rounded, seqlen);
+    if (grid.empty() || grid.back() != rounded) grid.push_back(rounded);
+  }
+  EXPECT_EQ(grid, (std::vector<std::int64_t>{0, 1, 16, 64, 128, 256, 512, 1024, 1280, 1536, 1792,
+                                             2048, 2560, 3072, 3584, 4096}));
+}
+
+TEST(Bucket, TheLongestLengthIsOnTheGrid) {
+  EXPECT_EQ(rounded_seqlen(std::int64_t{1} << 27), std::int64_t{1} << 27);
+}
+
+TEST(Bucket, BatchIsAPowerOfTwoOrNone) {
+  const auto batch = [](std::int64_t n) { return bucket({.batch = n}).batch; };
+  EXPECT_EQ(batch(0), 0);
+  EXPECT_EQ(batch(1), 1);
+  EXPECT_EQ(batch(3), 4);
+  EXPECT_EQ(batch(64), 64);
+  EXPECT_EQ(batch(65), 128);
+}
+
+TEST(Bucket, RunTimeValuesAreFixedAndTheRestIsKept) {
+  const Problem p = parse_problem(
+      "fwd fp16 batch=3 num_heads=12:4 seqlen=100:5000 head_dim=80:96 layout=bhsd window_left=77 "
+      "window_right=5 softcap=12.5 lse softmax_scale=3 alignment=4");
+  EXPECT_EQ(to_string(bucket(p)),
+            "fwd fp16 batch=4 num_heads_q=12 num_heads_kv=4 seqlen_q=128 seqlen_kv=5120 "
+            "head_dim=80 head_dim_v=96 layout=bhsd window_left=77 window_right=5 softcap=30 lse "
+            "alignment=4");
+}
+
+TEST(Bucket, GiantsThatRoundingWouldMakeInvalidKeepTheirSizes) {
+  const Problem p{.batch = 40000, .num_heads_q = 50000, .seqlen_q = 3, .softmax_scale = 2.0f};
+  validate(p);
+  const Problem b = bucket(p);
+  EXPECT_NO_THROW(validate(b));
+  EXPECT_EQ(b.batch, 40000);
+  EXPECT_EQ(b.softmax_scale, 0.0f);
+}
+
+RC_GTEST_PROP(Bucket, OfABucketIsItself, ()) {
+  const Problem b = bucket(arbitrary_problem());
+  RC_ASSERT(bucket(b) == b);
+}
+
+RC_GTEST_PROP(Bucket, IsValidAndNotSmaller, ()) {
+  const Problem p = arbitrary_problem();
+  const Problem b = bucket(p);
+  validate(b);
+  RC_ASSERT(b.batch >= p.batch && b.batch <= 2 * p.batch);
+  RC_ASSERT(b.seqlen_q >= p.seqlen_q && b.seqlen_q <= std::max<std::int64_t>(16, 4 * p.seqlen_q));
+  RC_ASSERT(b.seqlen_kv >= p.seqlen_kv);
+}
+
+RC_GTEST_PROP(Bucket, KeepsWhichSideIsLonger, ()) {
+  const Problem p = arbitrary_problem();
+  const Problem b = bucket(p);
+  if (p.seqlen_q == p.seqlen_kv) RC_ASSERT(b.seqlen_q == b.seqlen_kv);
+  if (p.seqlen_q <= p.seqlen_kv) RC_ASSERT(b.seqlen_q <= b.seqlen_kv);
+  if (p.seqlen_q >= p.seqlen_kv) RC_ASSERT(b.seqlen_q >= b.seqlen_kv);
+}
+
+RC_GTEST_PROP(Bucket, AsksForTheSameKernelText, ()) {
+  const Problem p = arbitrary_problem();
+  const Problem b = bucket(p);
+  Problem expected = p;  // all but what is a run-time argument
+  expected.batch = b.batch;
+  expected.seqlen_q = b.seqlen_q;
+  expected.seqlen_kv = b.seqlen_kv;
+  expected.softmax_scale = 0.0f;
+  expected.softcap = p.softcap > 0 ? 30.0f : 0.0f;
+  RC_ASSERT(b == expected);
+}
+
+TEST(ProblemHash, SeesEveryField) {
+  const Problem base;
+  std::vector<Problem> variants(1, base);
+  const auto vary = [&](auto member, auto value) {
+    variants.push_back(base);
+    variants.back().*member = value;
+  };
+  vary(&Problem::dtype_q, DType::kFp16);
+  vary(&Problem::dtype_k, DType::kFp16);
+  vary(&Problem::dtype_v, DType::kFp16);
+  vary(&Problem::dtype_o, DType::kFp16);
+  vary(&Problem::op, static_cast<Op>(1));
+  vary(&Problem::layout, Layout::kBhsd);
+  vary(&Problem::causal, true);
+  vary(&Problem::lse, true);
+  vary(&Problem::alignment_bytes, 8);
+  vary(&Problem::batch, 2);
+  vary(&Problem::num_heads_q, 2);
+  vary(&Problem::num_heads_kv, 2);
+  vary(&Problem::seqlen_q, 2);
+  vary(&Problem::seqlen_kv, 2);
+  vary(&Problem::head_dim, 128);
+  vary(&Problem::head_dim_v, 128);
+  vary(&Problem::window_left, 2);
+  vary(&Problem::window_right, 2);
+  vary(&Problem::softcap, 2.0f);
+  vary(&Problem::softmax_scale, 2.0f);
+  std::unordered_set<std::size_t> hashes;
+  for (const Problem& problem : variants) hashes.insert(ProblemHash{}(problem));
+  EXPECT_EQ(hashes.size(), variants.size());
+}
+
+TEST(ProblemHash, EqualProblemsHashAlike) {
+  const Problem zero{.softcap = 0.0f}, minus_zero{.softcap = -0.0f};
+  ASSERT_EQ(zero, minus_zero);
+  EXPECT_EQ(ProblemHash{}(zero), ProblemHash{}(minus_zero));
+}
+
+}  // namespace
+}  // namespace attnforge

@@ -1,0 +1,165 @@
+// candidates_test.cpp - the search space of a small made-up family: what is kept, cut, and first.
+#include "generator/candidates.h"
+
+#include <limits>
+
+#include "generator/arch.h"
+#include "tests/generator/expect_error.h"
+
+namespace attnforge {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string serves_sm86_and_up_to_128(const Problem& problem, const Arch& arch) {
+  if (arch.sm < 86) return "needs sm86 or later";
+  return problem.head_dim > 128 ? "head_dim is more than 128" : "";
+}
+
+std::vector<Axis> tile_axes(const Problem& problem, const DeviceFacts&) {
+  return {{"head_dim", {problem.head_dim}}, {"block_m", {64, 128}}, {"stages", {1, 2, 3}}};
+}
+
+std::string reject_deep_and_large(const Config& config, const Problem&, const DeviceFacts&) {
+  return config.get("block_m") == 128 && config.get("stages") == 3 ? "smem is too large" : "";
+}
+
+/// 64: 30, 20, 10 for stages 1, 2, 3; 128: 20, 20.
+double estimate_tile(const Config& config, const Problem&, const DeviceFacts&) {
+  return config.get("block_m") == 128 ? 20.0 : 10.0 * (4 - config.get("stages"));
+}
+
+const Family kTile{.name = "fwd_tile",
+                   .summary = "made up",
+                   .features = kFeatureCausal | kFeatureLse,
+                   .supports = serves_sm86_and_up_to_128,
+                   .axes = tile_axes,
+                   .reject = reject_deep_and_large,
+                   .estimate_us = estimate_tile};
+
+const Family kNaive{
+    .name = "fwd_slow",
+    .summary = "made up, serves everything",
+    .features = ~Features{0},
+    .supports = [](const Problem&, const Arch&) { return std::string(); },
+    .axes = [](const Problem&, const DeviceFacts&) { return std::vector<Axis>(); },
+    .reject = [](const Config&, const Problem&, const DeviceFacts&) { return std::string(); },
+    .estimate_us = [](const Config&, const Problem&, const DeviceFacts&) { return 1.0; }};
+
+std::vector<std::string> texts(const std::vector<Candidate>& candidates) {
+  std::vector<std::string> result;
+  for (const Candidate& candidate : candidates) result.push_back(to_string(candidate.config));
+  return result;
+}
+
+TEST(Candidates, BestEstimateFirstAndTiesInTheOrderOfTheAxes) {
+  const auto found = candidates(kTile, Problem{}, typical_device("86"));
+  EXPECT_THAT(texts(found), ElementsAre("fwd_tile head_dim=64 block_m=64 stages=3",
+                                        "fwd_tile head_dim=64 block_m=64 stages=2",
+                                        "fwd_tile head_dim=64 block_m=128 stages=1",
+                                        "fwd_tile head_dim=64 block_m=128 stages=2",
+                                        "fwd_tile head_dim=64 block_m=64 stages=1"));
+  EXPECT_EQ(found.front().family, &kTile);
+  EXPECT_EQ(found.front().estimate_us, 10.0);
+  EXPECT_EQ(found.back().estimate_us, 30.0);
+}
+
+TEST(Candidates, TheOthersAreCutWithTheirReason) {
+  std::vector<CutCandidate> cut;
+  const auto kept = candidates(kTile, Problem{}, typical_device("86"), &cut);
+  EXPECT_EQ(kept.size(), 5u);
+  ASSERT_EQ(cut.size(), 1u);
+  EXPECT_EQ(to_string(cut[0].config), "fwd_tile head_dim=64 block_m=128 stages=3");
+  EXPECT_EQ(cut[0].reason, "smem is too large");
+}
+
+TEST(Candidates, AFamilyWithoutAxesHasOneConfig) {
+  EXPECT_THAT(texts(candidates(kNaive, Problem{}, typical_device("80"))), ElementsAre("fwd_slow"));
+}
+
+TEST(Candidates, OfAllFamiliesComeInTheirOrder) {
+  const Family* const families[] = {&kTile, &kNaive};
+  const auto found = candidates(families, Problem{}, typical_device("90a"));
+  ASSERT_EQ(found.size(), 6u);
+  EXPECT_EQ(found[0].family, &kTile);
+  EXPECT_EQ(found[5].family, &kNaive);  // though its estimate is the best
+  EXPECT_EQ(candidates(families, Problem{}, typical_device("80")).size(), 1u);
+}
+
+TEST(Candidates, AnInvalidProblemIsRefused) {
+  const Problem invalid{.head_dim = 7};
+  const Family* const families[] = {&kTile, &kNaive};
+  const DeviceFacts& device = typical_device("86");
+  for (const std::string& message :
+       {error_message(ErrorCode::kInvalidProblem, [&] { candidates(kTile, invalid, device); }),
+        error_message(ErrorCode::kInvalidProblem, [&] { candidates(families, invalid, device); }),
+        error_message(ErrorCode::kInvalidProblem, [&] { untuned(families, invalid, device); })}) {
+    EXPECT_THAT(message, HasSubstr("head_dim=7"));
+  }
+}
+
+TEST(Candidates, BrokenFamiliesAreBugs) {
+  Family family = kTile;
+  family.estimate_us = [](const Config&, const Problem&, const DeviceFacts&) {
+    return std::numeric_limits<double>::quiet_NaN();
+  };
+  const DeviceFacts& device = typical_device("86");
+  EXPECT_THAT(error_message(ErrorCode::kInternal, [&] { candidates(family, Problem{}, device); }),
+              HasSubstr("finite"));
+  family = kTile;
+  family.axes = [](const Problem&, const DeviceFacts&) {
+    return std::vector<Axis>{{"block_m", {}}};
+  };
+  EXPECT_THAT(error_message(ErrorCode::kInternal, [&] { candidates(family, Problem{}, device); }),
+              HasSubstr("at least one value"));
+}
+
+TEST(Rejection, MissingFeaturesAreNamedBeforeTheFamilyIsAsked) {
+  const Problem p{.lse = true, .head_dim = 192, .head_dim_v = 128, .softcap = 30.0f};
+  EXPECT_EQ(rejection(kTile, p, arch_named("86")), "does not have softcap, unequal_head_dims");
+  EXPECT_EQ(rejection(kTile, Problem{.head_dim = 192, .head_dim_v = 192}, arch_named("86")),
+            "head_dim is more than 128");
+  EXPECT_EQ(rejection(kTile, Problem{.causal = true}, arch_named("80")), "needs sm86 or later");
+  EXPECT_EQ(rejection(kTile, Problem{.causal = true}, arch_named("86")), "");
+  EXPECT_THAT(candidates(kTile, p, typical_device("86")), IsEmpty());
+}
+
+TEST(Untuned, IsTheBestEstimateOfTheFirstFamilyThatServes) {
+  const Family* const families[] = {&kTile, &kNaive};
+  const Candidate best = untuned(families, Problem{}, typical_device("86"));
+  EXPECT_EQ(best.config, candidates(kTile, Problem{}, typical_device("86")).front().config);
+  EXPECT_EQ(best.estimate_us, 10.0);
+  EXPECT_EQ(untuned(families, Problem{}, typical_device("80")).family, &kNaive);
+}
+
+TEST(Untuned, GoesOnWhenEveryConfigIsCut) {
+  Family strict = kTile;
+  strict.reject = [](const Config&, const Problem&, const DeviceFacts&) {
+    return std::string("smem is too large");
+  };
+  const Family* const both[] = {&strict, &kNaive};
+  EXPECT_EQ(untuned(both, Problem{}, typical_device("86")).family, &kNaive);
+  const Family* const alone[] = {&strict};
+  EXPECT_THAT(error_message(ErrorCode::kUnsupported,
+                            [&] { untuned(alone, Problem{}, typical_device("86")); }),
+              HasSubstr("fwd_tile: every config is cut, the last one because: smem is too large"));
+}
+
+TEST(Untuned, SaysWhyForEachFamilyWhenNoneServes) {
+  Family later = kTile;
+  later.name = "fwd_later";
+  later.features = kFeatureSoftcap;
+  const Family* const families[] = {&kTile, &later};
+  const Problem p{.head_dim = 256, .head_dim_v = 256, .softcap = 1.0f};
+  const std::string message =
+      error_message(ErrorCode::kUnsupported, [&] { untuned(families, p, typical_device("86")); });
+  EXPECT_THAT(message, HasSubstr(to_string(p)));
+  EXPECT_THAT(message, HasSubstr("NVIDIA GeForce RTX 3090 (sm86)"));
+  EXPECT_THAT(message, HasSubstr("\n  fwd_tile: does not have softcap"));
+  EXPECT_THAT(message, HasSubstr("\n  fwd_later: head_dim is more than 128"));
+}
+
+}  // namespace
+}  // namespace attnforge

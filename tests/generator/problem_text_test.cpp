@@ -1,0 +1,193 @@
+// problem_text_test.cpp - the text form of problems: what is read, what is written, what is
+// refused.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "attnforge/problem.h"
+#include "tests/generator/arbitrary_problem.h"
+#include "tests/generator/expect_error.h"
+
+namespace attnforge {
+namespace {
+
+using testing::HasSubstr;
+
+std::string canonical(std::string_view text) { return to_string(parse_problem(text)); }
+
+TEST(ProblemText, CanonicalTextHasAllSizesAndOnlyOptionsThatDiffer) {
+  EXPECT_EQ(canonical("fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal"),
+            "fwd bf16 batch=1 num_heads_q=32 num_heads_kv=8 seqlen_q=4096 seqlen_kv=4096 "
+            "head_dim=128 head_dim_v=128 causal");
+  EXPECT_EQ(canonical("fwd"),
+            "fwd bf16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=1 seqlen_kv=1 head_dim=64 "
+            "head_dim_v=64");
+}
+
+TEST(ProblemText, OptionsHaveOneOrder) {
+  EXPECT_EQ(canonical("fwd alignment=8 softmax_scale=0.25 lse softcap=50 window_right=0 "
+                      "window_left=127 causal layout=bhsd seqlen=7 fp16"),
+            "fwd fp16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=7 seqlen_kv=7 head_dim=64 "
+            "head_dim_v=64 layout=bhsd causal window_left=127 window_right=0 softcap=50 lse "
+            "softmax_scale=0.25 alignment=8");
+}
+
+TEST(ProblemText, EveryFieldIsRead) {
+  const Problem p = parse_problem(
+      "fwd q=fp16 k=bf16 v=fp32 o=fp16 batch=2 num_heads_q=12 num_heads_kv=4 seqlen_q=5 "
+      "seqlen_kv=6 head_dim=72 head_dim_v=40 layout=bhsd window_left=3 window_right=9 softcap=1.5 "
+      "lse softmax_scale=2 alignment=4");
+  const Problem expected{.dtype_q = DType::kFp16,
+                         .dtype_k = DType::kBf16,
+                         .dtype_v = DType::kFp32,
+                         .dtype_o = DType::kFp16,
+                         .layout = Layout::kBhsd,
+                         .lse = true,
+                         .alignment_bytes = 4,
+                         .batch = 2,
+                         .num_heads_q = 12,
+                         .num_heads_kv = 4,
+                         .seqlen_q = 5,
+                         .seqlen_kv = 6,
+                         .head_dim = 72,
+                         .head_dim_v = 40,
+                         .window_left = 3,
+                         .window_right = 9,
+                         .softcap = 1.5f,
+                         .softmax_scale = 2.0f};
+  EXPECT_EQ(p, expected);
+}
+
+TEST(ProblemText, ShorthandsMeanTheLongWords) {
+  const auto same = [](std::string_view a, std::string_view b) {
+    EXPECT_EQ(canonical(a), canonical(b));
+  };
+  same("fwd num_heads=32:8", "fwd num_heads_q=32 num_heads_kv=8");
+  same("fwd num_heads=32", "fwd num_heads_q=32 num_heads_kv=32");
+  same("fwd num_heads=32 num_heads_kv=4", "fwd num_heads=32:4");
+  same("fwd seqlen=1:8192", "fwd seqlen_q=1 seqlen_kv=8192");
+  same("fwd seqlen=8192", "fwd seqlen_q=8192 seqlen_kv=8192");
+  same("fwd seqlen_q=77", "fwd seqlen=77");
+  same("fwd head_dim=192:128", "fwd head_dim=192 head_dim_v=128");
+  same("fwd head_dim=192", "fwd head_dim=192 head_dim_v=192");
+  same("fwd fp16", "fwd q=fp16 k=fp16 v=fp16 o=fp16");
+  same("fwd o=fp32 fp16", "fwd q=fp16 k=fp16 v=fp16 o=fp32");
+}
+
+TEST(ProblemText, AnyBlanksInAnyNumber) {
+  EXPECT_EQ(canonical(" \tfwd  bf16\n\n seqlen=9\r\n"), canonical("fwd bf16 seqlen=9"));
+}
+
+RC_GTEST_PROP(ProblemText, ParsingWhatWasWrittenGivesTheSameProblem, ()) {
+  const Problem p = arbitrary_problem();
+  RC_ASSERT(parse_problem(to_string(p)) == p);
+  RC_ASSERT(to_string(parse_problem(to_string(p))) == to_string(p));
+}
+
+RC_GTEST_PROP(ProblemText, WordsMayStandInAnyOrderAfterTheOp, ()) {
+  const Problem p = arbitrary_problem();
+  std::vector<std::string> words;
+  std::string text = to_string(p);
+  for (std::size_t begin = 4; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::string shuffled = "fwd";
+  while (!words.empty()) {
+    const auto at = *rc::gen::inRange<std::size_t>(0, words.size());
+    shuffled += " " + words[at];
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  RC_ASSERT(parse_problem(shuffled) == p);
+}
+
+RC_GTEST_PROP(ProblemText, FloatsComeBackBitForBit, (std::uint32_t bits)) {
+  Problem p;
+  // Any mantissa, exponents from 2^-64 to 2^63.
+  const std::uint32_t exponent = 127 - 64 + (bits >> 23) % 128;
+  p.softmax_scale = std::bit_cast<float>(exponent << 23 | (bits & 0x7fffffu));
+  p.softcap = p.softmax_scale;
+  const Problem back = parse_problem(to_string(p));
+  RC_ASSERT(std::bit_cast<std::uint32_t>(back.softmax_scale) ==
+            std::bit_cast<std::uint32_t>(p.softmax_scale));
+  RC_ASSERT(back == p);
+}
+
+/// Pieces that make words that are nearly right.
+std::string arbitrary_text() {
+  const auto piece = rc::gen::element<std::string>(
+      " ", " ", " ", "=", "=", ":", "8", "64", "-1", "1e5", ".5", "nan", "batch", "num_heads",
+      "seqlen", "_q", "_kv", "head_dim", "_v", "q", "causal", "lse", "layout", "bshd", "packed_qkv",
+      "softcap", "window_left", "alignment", "bf16", "fp32", "\t", "\xff", "9999999999");
+  std::string text;
+  for (const std::string& part : *rc::gen::container<std::vector<std::string>>(piece)) text += part;
+  return text;
+}
+
+RC_GTEST_PROP(ProblemText, AnyTextIsReadAsAValidProblemOrRefused, ()) {
+  const std::string text = arbitrary_text();
+  try {
+    validate(parse_problem("fwd " + text));
+  } catch (const Error& error) {
+    RC_ASSERT(error.code() == ErrorCode::kInvalidProblem);
+  }
+}
+
+struct Refused {
+  std::string text;
+  std::vector<std::string> said;  // each in the message
+};
+
+TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
+  const std::vector<Refused> table = {
+      {"", {"empty", "fwd"}},
+      {"   ", {"empty"}},
+      {"bf16 seqlen=4", {"op \"bf16\"", "must be fwd"}},
+      {"fwd causl", {"unknown word \"causl\"", "did you mean \"causal\"", "window_left"}},
+      {"fwd seqlen_k=8", {"unknown word \"seqlen_k=8\"", "did you mean \"seqlen_kv\""}},
+      {"fwd hed_dim=8", {"did you mean \"head_dim\""}},
+      {"fwd =3", {"unknown word \"=3\""}},
+      {"fwd batch", {"\"batch\" needs a value"}},
+      {"fwd layout", {"\"layout\" needs a value"}},
+      {"fwd causal=1", {"\"causal=1\"", "takes no value"}},
+      {"fwd bf16=1", {"\"bf16=1\"", "takes no value"}},
+      {"fwd batch=two", {"\"batch=two\"", "not \"two\"", "from 0 to 1048576"}},
+      {"fwd batch=", {"\"batch=\"", "not \"\""}},
+      {"fwd batch=3.5", {"\"batch=3.5\"", "whole number"}},
+      {"fwd batch=+3", {"\"batch=+3\""}},
+      {"fwd batch=99999999999999999999", {"99999999999999999999", "from 0 to 1048576"}},
+      {"fwd num_heads=8:x", {"\"num_heads=8:x\"", "num_heads_kv", "not \"x\""}},
+      {"fwd num_heads=8:2:1", {"\"num_heads=8:2:1\"", "num_heads_kv"}},
+      {"fwd num_heads_q=8:2", {"\"num_heads_q=8:2\"", "num_heads_q"}},
+      {"fwd head_dim=4294967304", {"head_dim=4294967304", "multiple of 8 from 8 to 256"}},
+      {"fwd q=int8", {"\"q=int8\"", "fp32, fp16 or bf16", "not \"int8\""}},
+      {"fwd layout=sbhd", {"\"layout=sbhd\"", "bshd, bhsd or packed_qkv"}},
+      {"fwd softcap=big", {"\"softcap=big\"", "from 1e-20 to 1e20"}},
+      {"fwd softcap=nan", {"softcap=nan", "from 1e-20 to 1e20"}},
+      {"fwd softmax_scale=inf", {"softmax_scale=inf", "from 1e-20 to 1e20"}},
+      {"fwd bf16 bf16", {"\"bf16\" gives dtype again"}},
+      {"fwd bf16 fp16", {"\"fp16\" gives dtype again after \"bf16\""}},
+      {"fwd causal causal", {"\"causal\" gives causal again"}},
+      {"fwd batch=1 batch=1", {"\"batch=1\" gives batch again"}},
+      {"fwd seqlen=4 seqlen_q=4", {"\"seqlen_q=4\" gives seqlen_q again after \"seqlen=4\""}},
+      {"fwd seqlen_kv=4 seqlen=4:4", {"gives seqlen_kv again after \"seqlen_kv=4\""}},
+      {"fwd head_dim=64:64 head_dim_v=64", {"gives head_dim_v again"}},
+      {"fwd q=bf16 q=bf16", {"gives q again"}},
+      {"fwd layout=bshd layout=bshd", {"gives layout again"}},
+      {"fwd softcap=1 softcap=2", {"gives softcap again"}},
+      {"fwd num_heads=7:2", {"num_heads_q=7", "num_heads_kv=2"}},
+  };
+  for (const Refused& row : table) {
+    SCOPED_TRACE(row.text);
+    const std::string message =
+        error_message(ErrorCode::kInvalidProblem, [&] { parse_problem(row.text); });
+    for (const std::string& said : row.said) EXPECT_THAT(message, HasSubstr(said));
+  }
+}
+
+}  // namespace
+}  // namespace attnforge
