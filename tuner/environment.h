@@ -1,4 +1,5 @@
-// environment.h - what a tuning run needs to know of the world around it, so that tests can bring their own clock.
+// environment.h - what a tuning run needs to know of the world around it, so that tests can bring
+// their own clock.
 #pragma once
 
 #include <functional>
@@ -9,11 +10,11 @@
 namespace attnforge {
 
 struct TuneEnvironment {
-  std::string driver;                        // provenance of the measurements, as in Try
+  std::string driver;  // provenance of the measurements, as in Try
   std::string nvrtc;
-  LogFunction log;                           // may be empty
-  std::function<double()> now_s;             // empty: a steady clock
-  std::function<void(double)> sleep_s;       // empty: the thread sleeps
+  LogFunction log;                      // may be empty
+  std::function<double()> now_s;        // empty: a steady clock
+  std::function<void(double)> sleep_s;  // empty: the thread sleeps
 };
 
 /// `environment` with its empty clock functions filled in.

@@ -1,4 +1,5 @@
-// evaluate.h - the Evaluator: compile, prove and time candidates. The search sees only this interface.
+// evaluate.h - the Evaluator: compile, prove and time candidates. The search sees only this
+// interface.
 #pragma once
 
 #include <functional>
@@ -11,9 +12,10 @@
 
 namespace attnforge {
 
-/// One problem on one GPU. Implementations: the GPU of this process (in_process_evaluator.h), a fake for tests; a worker
-/// process later. Not thread-safe. What a candidate does wrong is a status, never an exception; what breaks the machine under
-/// everybody (no memory, no compiler) is an Error.
+/// One problem on one GPU. Implementations: the GPU of this process (in_process_evaluator.h), a
+/// fake for tests; a worker process later. Not thread-safe. What a candidate does wrong is a
+/// status, never an exception; what breaks the machine under everybody (no memory, no compiler) is
+/// an Error.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
@@ -21,24 +23,28 @@ class Evaluator {
   /// Digest of the kernel that `candidate` becomes (digest(Source)). Cheap: no compile.
   virtual std::string digest_of(const Candidate& candidate) = 0;
 
-  /// Compiles and loads candidates, in parallel where it can; those that succeed stay loaded until release().
-  /// `on_done(index, measurement)` is called on the caller's thread as each one finishes, in any order, with status kOk,
-  /// kCompileError or kLaunchError and a detail. It may prove(), sample and release() candidates that are done.
-  /// `keep_going` is asked on the caller's thread at least every 100 ms. When it says no, nothing more is started and the
-  /// call returns at once; candidates whose on_done was not called are then not prepared.
-  virtual void prepare(std::span<const Candidate> candidates, const std::function<bool()>& keep_going,
-                       const std::function<void(std::size_t index, const Measurement& measurement)>& on_done) = 0;
+  /// Compiles and loads candidates, in parallel where it can; those that succeed stay loaded until
+  /// release(). `on_done(index, measurement)` is called on the caller's thread as each one
+  /// finishes, in any order, with status kOk, kCompileError or kLaunchError and a detail. It may
+  /// prove(), sample and release() candidates that are done. `keep_going` is asked on the caller's
+  /// thread at least every 100 ms. When it says no, nothing more is started and the call returns at
+  /// once; candidates whose on_done was not called are then not prepared.
+  virtual void prepare(
+      std::span<const Candidate> candidates, const std::function<bool()>& keep_going,
+      const std::function<void(std::size_t index, const Measurement& measurement)>& on_done) = 0;
 
-  /// Runs a prepared candidate on poisoned outputs with canaries and compares with the oracle. Sets status, max_error and
-  /// detail of the result.
+  /// Runs a prepared candidate on poisoned outputs with canaries and compares with the oracle. Sets
+  /// status, max_error and detail of the result.
   virtual Measurement prove(const Config& config) = 0;
 
-  /// One sample each of proved candidates, cold L2, in the given order, in microseconds; NaN where a launch failed. Callers
-  /// keep an order to about 100 ms of work, since nothing is asked meanwhile.
+  /// One sample each of proved candidates, cold L2, in the given order, in microseconds; NaN where
+  /// a launch failed. Callers keep an order to about 100 ms of work, since nothing is asked
+  /// meanwhile.
   virtual std::vector<double> sample_us(std::span<const Config> order) = 0;
 
-  /// Brings the GPU to its steady clock by running proved candidates back to back for about 0.1 s; called before a series of
-  /// samples, because whoever runs first after a pause meets a boosted clock.
+  /// Brings the GPU to its steady clock by running proved candidates back to back for about 0.1 s;
+  /// called before a series of samples, because whoever runs first after a pause meets a boosted
+  /// clock.
   virtual void heat(std::span<const Config> configs) = 0;
 
   /// SM clock during the last sample_us() or heat(); 0: unknown.
@@ -47,8 +53,8 @@ class Evaluator {
   /// Unloads a candidate. Unknown ones are ignored.
   virtual void release(const Config& config) = 0;
 
-  /// Not "": a candidate hung or broke the CUDA context, and no further call of this evaluator means anything. Says why and
-  /// what to do.
+  /// Not "": a candidate hung or broke the CUDA context, and no further call of this evaluator
+  /// means anything. Says why and what to do.
   virtual std::string lost() = 0;
 };
 

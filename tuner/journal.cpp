@@ -40,8 +40,8 @@ bool Journal::attempt(const char* what, Write write) {
   }
 }
 
-void Journal::note(const std::string& config, const std::string& family, const std::string& digest, double estimate_us,
-                   const Measurement& measurement) {
+void Journal::note(const std::string& config, const std::string& family, const std::string& digest,
+                   double estimate_us, const Measurement& measurement) {
   Try entry = blank_;
   entry.config = config;
   entry.family = family;
@@ -71,11 +71,16 @@ void Journal::flush() {
 
 void Journal::finish(Rigor rigor, const std::string& winner) {
   flush();
-  attempt("noting the winner", [&] { cache_.finish(blank_.problem, blank_.device_class, rigor, winner); });
+  attempt("noting the winner",
+          [&] { cache_.finish(blank_.problem, blank_.device_class, rigor, winner); });
 }
 
-Lease::Lease(Cache& cache, const TuneEnvironment& environment, std::string problem, std::string device_class)
-    : cache_(cache), environment_(environment), problem_(std::move(problem)), device_class_(std::move(device_class)) {}
+Lease::Lease(Cache& cache, const TuneEnvironment& environment, std::string problem,
+             std::string device_class)
+    : cache_(cache),
+      environment_(environment),
+      problem_(std::move(problem)),
+      device_class_(std::move(device_class)) {}
 
 bool Lease::acquire() {
   try {
@@ -83,7 +88,8 @@ bool Lease::acquire() {
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCache) throw;
     held_ = true;
-    log(environment_, LogLevel::kWarning, std::string("tuning without a lock against other processes: ") + error.what());
+    log(environment_, LogLevel::kWarning,
+        std::string("tuning without a lock against other processes: ") + error.what());
   }
   renewed_s_ = environment_.now_s();
   return held_;

@@ -1,4 +1,5 @@
-// journal.h - writes tries to the database as a search goes, at least once a second, so that a killed run loses little.
+// journal.h - writes tries to the database as a search goes, at least once a second, so that a
+// killed run loses little.
 #pragma once
 
 #include <string>
@@ -10,16 +11,16 @@
 
 namespace attnforge {
 
-/// Collects tries and puts them in one transaction a second. A database that cannot be written is logged once and the search
-/// goes on without it.
+/// Collects tries and puts them in one transaction a second. A database that cannot be written is
+/// logged once and the search goes on without it.
 class Journal {
  public:
   /// Borrows `cache` and `environment`. `blank` has what all tries of the search have in common.
   Journal(Cache& cache, const TuneEnvironment& environment, Try blank);
 
   /// Remembers a try; a later one of the same config replaces it.
-  void note(const std::string& config, const std::string& family, const std::string& digest, double estimate_us,
-            const Measurement& measurement);
+  void note(const std::string& config, const std::string& family, const std::string& digest,
+            double estimate_us, const Measurement& measurement);
   /// Puts what is due. Called often.
   void tick();
   /// Puts everything now.
@@ -44,7 +45,8 @@ class Journal {
 /// The one process that tunes a problem. Without a database that can be written everybody holds it.
 class Lease {
  public:
-  Lease(Cache& cache, const TuneEnvironment& environment, std::string problem, std::string device_class);
+  Lease(Cache& cache, const TuneEnvironment& environment, std::string problem,
+        std::string device_class);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

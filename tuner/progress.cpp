@@ -7,9 +7,14 @@ namespace {
 constexpr double kEverySeconds = 0.1;
 }
 
-ProgressReporter::ProgressReporter(const ProgressFunction& report, const TuneEnvironment& environment, double start_s,
+ProgressReporter::ProgressReporter(const ProgressFunction& report,
+                                   const TuneEnvironment& environment, double start_s,
                                    double limit_s)
-    : report_(report), environment_(environment), start_s_(start_s), limit_s_(limit_s), phase_start_s_(start_s),
+    : report_(report),
+      environment_(environment),
+      start_s_(start_s),
+      limit_s_(limit_s),
+      phase_start_s_(start_s),
       last_s_(start_s - kEverySeconds) {}
 
 void ProgressReporter::enter(Progress::Phase phase, int total) {
@@ -37,7 +42,8 @@ void ProgressReporter::report(double now_s) {
   state.remaining_s = state.done > 0 ? (now_s - phase_start_s_) / state.done * left : 0;
   if (limit_s_ > 0) {
     const double until_limit_s = std::max(0.0, limit_s_ - state.elapsed_s);
-    state.remaining_s = state.remaining_s > 0 ? std::min(state.remaining_s, until_limit_s) : until_limit_s;
+    state.remaining_s =
+        state.remaining_s > 0 ? std::min(state.remaining_s, until_limit_s) : until_limit_s;
   }
   last_s_ = now_s;
   report_(state);

@@ -9,7 +9,8 @@ namespace attnforge {
 class ProgressReporter {
  public:
   /// Borrows both. `limit_s` 0: none.
-  ProgressReporter(const ProgressFunction& report, const TuneEnvironment& environment, double start_s, double limit_s);
+  ProgressReporter(const ProgressFunction& report, const TuneEnvironment& environment,
+                   double start_s, double limit_s);
 
   /// The state that tick() and end() report; fields of time are filled in by them.
   Progress state;

@@ -8,9 +8,9 @@
 namespace attnforge {
 namespace {
 
-constexpr double kRunUs = 50e3;       // of expected work between two questions to keep_going
+constexpr double kRunUs = 50e3;  // of expected work between two questions to keep_going
 constexpr std::size_t kRunSamples = 32;
-constexpr double kOverheadUs = 60;    // of a sample: flushing L2
+constexpr double kOverheadUs = 60;  // of a sample: flushing L2
 
 double work_us(const Racer& racer) { return std::max(racer.expected_us, 0.0) + kOverheadUs; }
 
@@ -38,7 +38,8 @@ void sample(Evaluator& evaluator, const std::vector<Racer*>& racers) {
 }
 
 /// One round over `racers` in runs of bounded length.
-bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers, const std::function<bool()>& keep_going) {
+bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers,
+               const std::function<bool()>& keep_going) {
   std::vector<Racer*> run;
   double run_us = 0;
   for (std::size_t i = 0; i < racers.size(); ++i) {
@@ -56,7 +57,9 @@ bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers, const st
 }
 
 void drop_failed(std::vector<Racer*>& racers) {
-  racers.erase(std::remove_if(racers.begin(), racers.end(), [](const Racer* racer) { return racer->failed; }), racers.end());
+  racers.erase(std::remove_if(racers.begin(), racers.end(),
+                              [](const Racer* racer) { return racer->failed; }),
+               racers.end());
 }
 
 void heat(Evaluator& evaluator, const std::vector<Racer*>& racers) {
@@ -67,8 +70,8 @@ void heat(Evaluator& evaluator, const std::vector<Racer*>& racers) {
 
 }  // namespace
 
-bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds, std::mt19937_64& random,
-                const std::function<bool()>& keep_going) {
+bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds,
+                std::mt19937_64& random, const std::function<bool()>& keep_going) {
   drop_failed(racers);
   if (racers.empty()) return true;
   heat(evaluator, racers);
@@ -84,15 +87,19 @@ bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds, st
 
 FinalRules final_rules(Rigor rigor) {
   switch (rigor) {
-    case Rigor::kQuick: return {.min_rounds = 7, .max_rounds = 41, .max_seconds = 0.8};
-    case Rigor::kFull: return {.min_rounds = 11, .max_rounds = 101, .max_seconds = 3};
-    case Rigor::kExhaustive: return {.min_rounds = 15, .max_rounds = 201, .max_seconds = 6};
+    case Rigor::kQuick:
+      return {.min_rounds = 7, .max_rounds = 41, .max_seconds = 0.8};
+    case Rigor::kFull:
+      return {.min_rounds = 11, .max_rounds = 101, .max_seconds = 3};
+    case Rigor::kExhaustive:
+      return {.min_rounds = 15, .max_rounds = 201, .max_seconds = 6};
   }
   return {};
 }
 
-bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>& racers, std::vector<Finalist>& finalists,
-               std::mt19937_64& random, const std::function<bool()>& keep_going) {
+bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>& racers,
+               std::vector<Finalist>& finalists, std::mt19937_64& random,
+               const std::function<bool()>& keep_going) {
   std::vector<Racer*> running;
   for (Racer& racer : racers) {
     racer.samples.clear();
@@ -127,7 +134,8 @@ bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>
     drop_failed(running);
     if (!whole) {
       // A cut round would pair samples of different rounds.
-      for (Racer& racer : racers) racer.samples.resize(std::min<std::size_t>(racer.samples.size(), round));
+      for (Racer& racer : racers)
+        racer.samples.resize(std::min<std::size_t>(racer.samples.size(), round));
       publish();
       return false;
     }

@@ -1,4 +1,5 @@
-// race.h - times several proved candidates against each other: shuffled rounds, one sample each a round, on a warm card.
+// race.h - times several proved candidates against each other: shuffled rounds, one sample each a
+// round, on a warm card.
 #pragma once
 
 #include <functional>
@@ -14,16 +15,17 @@ namespace attnforge {
 
 struct Racer {
   Config config;
-  double expected_us = 0;        // decides how many samples are taken between two questions to keep_going
-  std::vector<double> samples;   // one a round
-  std::vector<double> clock_mhz; // of the runs in which it was sampled
-  bool failed = false;           // a launch failed; no more samples
+  double expected_us = 0;  // decides how many samples are taken between two questions to keep_going
+  std::vector<double> samples;    // one a round
+  std::vector<double> clock_mhz;  // of the runs in which it was sampled
+  bool failed = false;            // a launch failed; no more samples
 };
 
-/// Heats the card, then runs `rounds` rounds over the racers that have not failed. Stops between two runs of at most 100 ms
-/// when keep_going() says no, or the evaluator is lost; racers may then differ by one sample. Returns false if it stopped.
-bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds, std::mt19937_64& random,
-                const std::function<bool()>& keep_going);
+/// Heats the card, then runs `rounds` rounds over the racers that have not failed. Stops between
+/// two runs of at most 100 ms when keep_going() says no, or the evaluator is lost; racers may then
+/// differ by one sample. Returns false if it stopped.
+bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds,
+                std::mt19937_64& random, const std::function<bool()>& keep_going);
 
 struct FinalRules {
   int min_rounds = 7;
@@ -32,10 +34,12 @@ struct FinalRules {
 };
 FinalRules final_rules(Rigor rigor);
 
-/// Rounds until each finalist is tied with or slower than the leader and the leader's median is settled, or the rules end it.
-/// `racers` and `finalists` go in pairs; the finalists' samples are replaced by those of the final. Returns false if
-/// keep_going() or a loss of the evaluator stopped it.
-bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>& racers, std::vector<Finalist>& finalists,
-               std::mt19937_64& random, const std::function<bool()>& keep_going);
+/// Rounds until each finalist is tied with or slower than the leader and the leader's median is
+/// settled, or the rules end it. `racers` and `finalists` go in pairs; the finalists' samples are
+/// replaced by those of the final. Returns false if keep_going() or a loss of the evaluator stopped
+/// it.
+bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>& racers,
+               std::vector<Finalist>& finalists, std::mt19937_64& random,
+               const std::function<bool()>& keep_going);
 
 }  // namespace attnforge

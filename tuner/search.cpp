@@ -15,13 +15,14 @@ namespace {
 
 constexpr std::size_t kQuickSeeds = 12;
 constexpr std::size_t kFullSeeds = 48;
-constexpr std::size_t kFullBest = 24;        // of kFullSeeds, by estimate alone
+constexpr std::size_t kFullBest = 24;  // of kFullSeeds, by estimate alone
 constexpr std::size_t kTwoAxisMoves = 4;
 constexpr std::size_t kFinalistsAlways = 4;
 constexpr std::size_t kFinalistsMost = 8;
 constexpr double kFinalistsWithin = 1.05;
-constexpr double kTie = 1.005;               // never told apart: less than the spread of one kernel between processes
-constexpr double kTieAtMost = 1.02;          // however noisy
+constexpr double kTie =
+    1.005;  // never told apart: less than the spread of one kernel between processes
+constexpr double kTieAtMost = 1.02;  // however noisy
 
 /// Indices by estimate, but for the first candidate, which stays first.
 std::vector<std::size_t> model_order(std::span<const Candidate> candidates) {
@@ -34,7 +35,8 @@ std::vector<std::size_t> model_order(std::span<const Candidate> candidates) {
 }
 
 /// The first in `order` for each (family, axis, value).
-std::vector<std::size_t> best_of_each_value(std::span<const Candidate> candidates, const std::vector<std::size_t>& order) {
+std::vector<std::size_t> best_of_each_value(std::span<const Candidate> candidates,
+                                            const std::vector<std::size_t>& order) {
   std::set<std::tuple<std::string, std::size_t, int>> seen;
   std::vector<std::size_t> result;
   for (std::size_t index : order) {
@@ -51,10 +53,12 @@ std::vector<std::size_t> best_of_each_value(std::span<const Candidate> candidate
 /// Place of each value of each axis among the values that the family's candidates have.
 class AxisRanks {
  public:
-  AxisRanks(std::span<const Candidate> candidates, const Config& like) : ranks_(like.fields.size()) {
+  AxisRanks(std::span<const Candidate> candidates, const Config& like)
+      : ranks_(like.fields.size()) {
     for (const Candidate& candidate : candidates) {
       if (!comparable(candidate.config, like)) continue;
-      for (std::size_t axis = 0; axis < ranks_.size(); ++axis) ranks_[axis][candidate.config.fields[axis].second] = 0;
+      for (std::size_t axis = 0; axis < ranks_.size(); ++axis)
+        ranks_[axis][candidate.config.fields[axis].second] = 0;
     }
     for (auto& axis : ranks_) {
       int rank = 0;
@@ -64,7 +68,9 @@ class AxisRanks {
   static bool comparable(const Config& a, const Config& b) {
     return a.family == b.family && a.fields.size() == b.fields.size();
   }
-  int distance(std::size_t axis, int from, int to) const { return ranks_[axis].at(to) - ranks_[axis].at(from); }
+  int distance(std::size_t axis, int from, int to) const {
+    return ranks_[axis].at(to) - ranks_[axis].at(from);
+  }
 
  private:
   std::vector<std::map<int, int>> ranks_;
@@ -75,7 +81,9 @@ class AxisRanks {
 std::vector<std::size_t> seeds(std::span<const Candidate> candidates, Rigor rigor) {
   if (candidates.empty()) return {};
   const std::vector<std::size_t> order = model_order(candidates);
-  const std::size_t most = rigor == Rigor::kQuick ? kQuickSeeds : rigor == Rigor::kFull ? kFullSeeds : order.size();
+  const std::size_t most = rigor == Rigor::kQuick  ? kQuickSeeds
+                           : rigor == Rigor::kFull ? kFullSeeds
+                                                   : order.size();
   const std::size_t best = rigor == Rigor::kFull ? kFullBest : most;
 
   std::vector<std::size_t> result;
@@ -112,8 +120,10 @@ std::vector<std::size_t> neighbours(std::span<const Candidate> candidates, std::
     if (moves.size() == 1) {
       const auto [axis, distance] = moves.front();
       Step& step = nearest[{axis, distance > 0}];
-      if (step.distance == 0 || std::abs(distance) < step.distance) step = {index, std::abs(distance)};
-    } else if (moves.size() == 2 && std::abs(moves[0].second) == 1 && std::abs(moves[1].second) == 1) {
+      if (step.distance == 0 || std::abs(distance) < step.distance)
+        step = {index, std::abs(distance)};
+    } else if (moves.size() == 2 && std::abs(moves[0].second) == 1 &&
+               std::abs(moves[1].second) == 1) {
       two_axes.push_back(index);
     }
   }
@@ -130,9 +140,11 @@ std::vector<std::size_t> neighbours(std::span<const Candidate> candidates, std::
 std::vector<std::size_t> select_finalists(std::span<const double> time_us) {
   std::vector<std::size_t> order(time_us.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return time_us[a] < time_us[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return time_us[a] < time_us[b]; });
   std::size_t count = std::min(order.size(), kFinalistsAlways);
-  while (count < std::min(order.size(), kFinalistsMost) && time_us[order[count]] <= kFinalistsWithin * time_us[order[0]]) {
+  while (count < std::min(order.size(), kFinalistsMost) &&
+         time_us[order[count]] <= kFinalistsWithin * time_us[order[0]]) {
     ++count;
   }
   order.resize(count);
@@ -146,7 +158,8 @@ Standing standing(const Finalist& leader, const Finalist& other) {
   const double middle = rounds > 0 ? median(ratios) : 0;
   const Interval interval = median_interval(ratios);
   if (std::isinf(interval.high)) {  // too few rounds for an interval
-    return median(other.samples) <= kTie * median(leader.samples) ? Standing::kTied : Standing::kSlower;
+    return median(other.samples) <= kTie * median(leader.samples) ? Standing::kTied
+                                                                  : Standing::kSlower;
   }
   if (interval.high <= kTie) return Standing::kTied;
   if (interval.low > kTie || middle > kTieAtMost) return Standing::kSlower;
@@ -166,13 +179,15 @@ std::size_t decide(std::span<const Finalist> finalists) {
   const std::size_t fastest = leader(finalists);
   std::vector<std::size_t> ties;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
-    if (i == fastest || standing(finalists[fastest], finalists[i]) != Standing::kSlower) ties.push_back(i);
+    if (i == fastest || standing(finalists[fastest], finalists[i]) != Standing::kSlower)
+      ties.push_back(i);
   }
   const auto key = [&](std::size_t i) {
     const Finalist& f = finalists[i];
     return std::tuple(!f.incumbent, !f.untuned, f.estimate_us, std::string_view(f.config));
   };
-  return *std::min_element(ties.begin(), ties.end(), [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+  return *std::min_element(ties.begin(), ties.end(),
+                           [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
 }
 
 }  // namespace attnforge

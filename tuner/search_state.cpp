@@ -6,7 +6,8 @@
 
 namespace attnforge {
 
-SearchState::SearchState(const std::vector<Candidate>& candidates) : candidates_(candidates), entries_(candidates.size()) {
+SearchState::SearchState(const std::vector<Candidate>& candidates)
+    : candidates_(candidates), entries_(candidates.size()) {
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     entries_[i].config = to_string(candidates[i].config);
     index_.emplace(entries_[i].config, i);

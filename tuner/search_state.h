@@ -1,4 +1,5 @@
-// search_state.h - what a search knows of each candidate so far: measurements of this run and of earlier ones.
+// search_state.h - what a search knows of each candidate so far: measurements of this run and of
+// earlier ones.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,8 @@ class SearchState {
   std::unordered_map<std::string, std::size_t> index_;
 };
 
-/// Puts the samples of a race into a measurement: median, noise, clock. Does nothing without samples.
+/// Puts the samples of a race into a measurement: median, noise, clock. Does nothing without
+/// samples.
 void set_times(Measurement& measurement, const Racer& racer);
 
 }  // namespace attnforge

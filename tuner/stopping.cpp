@@ -22,8 +22,8 @@ double quantile(const std::vector<double>& values, double fraction) {
   return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
-/// Largest k with P(binomial(n, 1/2) < k) <= 2.5%; then the k-th smallest and k-th largest of n samples enclose the median
-/// with at least 95%. 0 when there is none.
+/// Largest k with P(binomial(n, 1/2) < k) <= 2.5%; then the k-th smallest and k-th largest of n
+/// samples enclose the median with at least 95%. 0 when there is none.
 std::size_t enclosing_rank(std::size_t n) {
   constexpr double kTail = 0.025;
   const double log_half_n = static_cast<double>(n) * std::log(0.5);

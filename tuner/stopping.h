@@ -1,4 +1,5 @@
-// stopping.h - when the median of some samples is known well enough. Free of any assumption on how times are distributed.
+// stopping.h - when the median of some samples is known well enough. Free of any assumption on how
+// times are distributed.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +18,9 @@ double median(std::span<const double> samples);
 /// Interquartile range / median; 0 for fewer than 4 samples.
 double relative_iqr(std::span<const double> samples);
 
-/// Order statistics that enclose the true median with at least 95% probability, whatever the distribution: the number of
-/// samples below the median is binomial(n, 1/2). With fewer than 6 samples no pair of order statistics is that sure, and the
-/// interval is (-infinity, infinity).
+/// Order statistics that enclose the true median with at least 95% probability, whatever the
+/// distribution: the number of samples below the median is binomial(n, 1/2). With fewer than 6
+/// samples no pair of order statistics is that sure, and the interval is (-infinity, infinity).
 Interval median_interval(std::span<const double> samples);
 
 /// Half the width of median_interval / median; infinity with fewer than 6 samples.

@@ -31,7 +31,10 @@ Try Tuning::blank_try() const {
 }
 
 Cache::Current Tuning::current() const {
-  return {.device_class = class_, .driver = environment_.driver, .nvrtc = environment_.nvrtc, .sm = device_.arch.sm};
+  return {.device_class = class_,
+          .driver = environment_.driver,
+          .nvrtc = environment_.nvrtc,
+          .sm = device_.arch.sm};
 }
 
 const std::string& Tuning::digest_of(std::size_t index) {
@@ -40,14 +43,16 @@ const std::string& Tuning::digest_of(std::size_t index) {
   return entry.digest;
 }
 
-/// The config that the database answers with for this GPU class and the templates of today, if it is a candidate.
+/// The config that the database answers with for this GPU class and the templates of today, if it
+/// is a candidate.
 std::optional<std::string> Tuning::stored_winner(Rigor at_least) {
   const auto digest = [&](std::string_view config) {
     const std::size_t index = state_.find(config);
     return index == state_.size() ? std::string() : digest_of(index);
   };
   const std::optional<Winner> winner = cache_.best(problem_text_, current(), digest, at_least);
-  if (!winner || winner->best.estimated || state_.find(winner->best.config) == state_.size()) return std::nullopt;
+  if (!winner || winner->best.estimated || state_.find(winner->best.config) == state_.size())
+    return std::nullopt;
   if (winner->fit != Fit::kExact && winner->fit != Fit::kCompatible) return std::nullopt;
   return winner->best.config;
 }
@@ -62,7 +67,8 @@ bool Tuning::take_lease() {
   return true;
 }
 
-/// Good tries stand for the same digest and NVRTC. A failure to compile too; other failures only under the same driver.
+/// Good tries stand for the same digest and NVRTC. A failure to compile too; other failures only
+/// under the same driver.
 void Tuning::reuse_tries() {
   for (const Try& stored : cache_.tries(problem_text_, class_)) {
     const std::size_t index = state_.find(stored.config);
@@ -107,10 +113,12 @@ TuneResult Tuning::result(const std::string& winner) {
   result.winner = winner;
   if (!winner.empty()) result.winner_us = state_[state_.find(winner)].measurement.time_us;
   result.untuned = state_[0].config;
-  if (state_[0].known && state_[0].measurement.status == Status::kOk) result.untuned_us = state_[0].measurement.time_us;
+  if (state_[0].known && state_[0].measurement.status == Status::kOk)
+    result.untuned_us = state_[0].measurement.time_us;
   result.trials = state_.trials();
   result.tried = static_cast<int>(result.trials.size());
-  result.failed = state_.count([](const Entry& e) { return e.known && e.measurement.status != Status::kOk; });
+  result.failed =
+      state_.count([](const Entry& e) { return e.known && e.measurement.status != Status::kOk; });
   result.reused = state_.count([](const Entry& e) { return e.reused; });
   result.space = static_cast<int>(state_.size());
   result.complete = !cut_ && !cancelled_;
@@ -126,7 +134,8 @@ TuneResult Tuning::result(const std::string& winner) {
 TuneResult Tuning::run() {
   const auto from_database = [&](const std::string& winner) {
     reuse_tries();
-    // The tie rule made the winner; a try of it that reuse_tries() refuses (another NVRTC) is still the answer.
+    // The tie rule made the winner; a try of it that reuse_tries() refuses (another NVRTC) is still
+    // the answer.
     Entry& entry = state_[state_.find(winner)];
     if (!entry.known) {
       for (const Try& stored : cache_.tries(problem_text_, class_)) {
@@ -171,7 +180,8 @@ TuneResult Tuning::run() {
   const std::size_t quick = std::min(seeds(candidates_, Rigor::kQuick).size(), state_.size());
   if (!winner.empty() && answer.complete) {
     journal_.finish(options_.rigor, winner);
-  } else if (!winner.empty() && final_ran_ && !cancelled_ && static_cast<std::size_t>(answer.tried) >= quick) {
+  } else if (!winner.empty() && final_ran_ && !cancelled_ &&
+             static_cast<std::size_t>(answer.tried) >= quick) {
     journal_.finish(Rigor::kQuick, winner);
   } else {
     journal_.flush();
@@ -179,10 +189,11 @@ TuneResult Tuning::run() {
   return answer;
 }
 
-TuneResult tune_problem(const Problem& problem, const DeviceFacts& device, Cache& cache, Evaluator& evaluator,
-                        const std::vector<Candidate>& candidates, const TuneOptions& options,
-                        const TuneEnvironment& environment) {
-  ATTNFORGE_ASSERT(!candidates.empty(), "a problem without candidates is refused before it is tuned");
+TuneResult tune_problem(const Problem& problem, const DeviceFacts& device, Cache& cache,
+                        Evaluator& evaluator, const std::vector<Candidate>& candidates,
+                        const TuneOptions& options, const TuneEnvironment& environment) {
+  ATTNFORGE_ASSERT(!candidates.empty(),
+                   "a problem without candidates is refused before it is tuned");
   return Tuning(problem, device, cache, evaluator, candidates, options, environment).run();
 }
 

@@ -1,5 +1,6 @@
-// tuning.h - one tuning run: its state and its steps. tune.cpp has its course and its memory of earlier runs,
-// tuning_search.cpp the compiling and first timing of candidates, tuning_final.cpp the choice among the best.
+// tuning.h - one tuning run: its state and its steps. tune.cpp has its course and its memory of
+// earlier runs, tuning_search.cpp the compiling and first timing of candidates, tuning_final.cpp
+// the choice among the best.
 #pragma once
 
 #include <optional>
@@ -24,12 +25,23 @@ inline constexpr double kHopeless = 1.5;       // times the best: not worth a ro
 class Tuning {
  public:
   Tuning(const Problem& problem, const DeviceFacts& device, Cache& cache, Evaluator& evaluator,
-         const std::vector<Candidate>& candidates, const TuneOptions& options, TuneEnvironment environment)
-      : problem_(problem), device_(device), problem_text_(to_string(problem)), class_(device_class(device)), cache_(cache),
-        evaluator_(evaluator), options_(options), environment_(with_clock(std::move(environment))),
-        start_s_(environment_.now_s()), state_(candidates), candidates_(candidates),
-        journal_(cache, environment_, blank_try()), lease_(cache, environment_, problem_text_, class_),
-        progress_(options.on_progress, environment_, start_s_, options.time_limit_s), random_(options.seed) {}
+         const std::vector<Candidate>& candidates, const TuneOptions& options,
+         TuneEnvironment environment)
+      : problem_(problem),
+        device_(device),
+        problem_text_(to_string(problem)),
+        class_(device_class(device)),
+        cache_(cache),
+        evaluator_(evaluator),
+        options_(options),
+        environment_(with_clock(std::move(environment))),
+        start_s_(environment_.now_s()),
+        state_(candidates),
+        candidates_(candidates),
+        journal_(cache, environment_, blank_try()),
+        lease_(cache, environment_, problem_text_, class_),
+        progress_(options.on_progress, environment_, start_s_, options.time_limit_s),
+        random_(options.seed) {}
 
   TuneResult run();
 
@@ -80,7 +92,7 @@ class Tuning {
   std::mt19937_64 random_;
   std::optional<std::size_t> incumbent_;
   bool cancelled_ = false;
-  bool cut_ = false;     // something planned was left out
+  bool cut_ = false;  // something planned was left out
   bool final_ran_ = false;
 };
 

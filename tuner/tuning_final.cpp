@@ -6,7 +6,7 @@ namespace attnforge {
 namespace {
 
 constexpr int kFirstRounds = 3;
-constexpr double kContender = 1.15;      // times the best: may enter the halving
+constexpr double kContender = 1.15;  // times the best: may enter the halving
 constexpr std::size_t kContendersLeast = 8, kContendersMost = 32;
 
 }  // namespace
@@ -21,7 +21,8 @@ std::vector<std::size_t> Tuning::contenders(double until_s) {
   }
   const auto favourite = [&](std::size_t index) { return index == 0 || index == incumbent_; };
   for (std::size_t i = count; i < order.size(); ++i) {
-    if (favourite(order[i]) && state_[order[i]].measurement.time_us <= kHopeless * state_.best_us()) {
+    if (favourite(order[i]) &&
+        state_[order[i]].measurement.time_us <= kHopeless * state_.best_us()) {
       order[count++] = order[i];
     }
   }
@@ -35,7 +36,8 @@ std::vector<std::size_t> Tuning::contenders(double until_s) {
     for (std::size_t index : order) racers.push_back(racer(index));
     std::vector<Racer*> pointers;
     for (Racer& racer : racers) pointers.push_back(&racer);
-    const bool whole = run_rounds(evaluator_, pointers, rounds, random_, [&] { return alive(until_s); });
+    const bool whole =
+        run_rounds(evaluator_, pointers, rounds, random_, [&] { return alive(until_s); });
     for (std::size_t i = 0; i < order.size(); ++i) record(order[i], racers[i]);
     check_lost();
     std::erase_if(order, [&](std::size_t index) { return !state_[index].loaded; });
@@ -62,7 +64,8 @@ std::vector<Finalist> Tuning::final_race(double until_s) {
   std::vector<std::size_t> places = select_finalists(times);
   for (std::size_t place = 0; place < order.size(); ++place) {
     const bool favourite = order[place] == 0 || order[place] == incumbent_;
-    if (favourite && std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    if (favourite && std::find(places.begin(), places.end(), place) == places.end())
+      places.push_back(place);
   }
 
   std::vector<Finalist> finalists;
@@ -86,7 +89,9 @@ std::vector<Finalist> Tuning::final_race(double until_s) {
   for (std::size_t i = 0; i < finalists.size(); ++i) record(finalists[i].index, racers[i]);
   check_lost();
   final_ran_ = !finalists.front().samples.empty();
-  std::erase_if(finalists, [&](const Finalist& f) { return state_[f.index].measurement.status != Status::kOk; });
+  std::erase_if(finalists, [&](const Finalist& f) {
+    return state_[f.index].measurement.status != Status::kOk;
+  });
   // Cut before the first round was whole: the times so far must do.
   for (Finalist& finalist : finalists) {
     if (!final_ran_) finalist.samples = {state_[finalist.index].measurement.time_us};
@@ -94,7 +99,8 @@ std::vector<Finalist> Tuning::final_race(double until_s) {
   return finalists;
 }
 
-/// The winner, proved once more: a race condition may have passed the first proof. "" when none is left.
+/// The winner, proved once more: a race condition may have passed the first proof. "" when none is
+/// left.
 std::string Tuning::choose(std::vector<Finalist> finalists) {
   while (!finalists.empty()) {
     const std::size_t place = decide(finalists);

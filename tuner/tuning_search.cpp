@@ -6,11 +6,12 @@
 namespace attnforge {
 namespace {
 
-constexpr std::size_t kBatch = 64;       // prepared at a time; bounds the kernels that are loaded at once
+constexpr std::size_t kBatch =
+    64;  // prepared at a time; bounds the kernels that are loaded at once
 constexpr std::size_t kLoadedMost = 32;  // fastest ones that stay loaded between batches
 constexpr int kFirstRounds = 3;          // for every proved candidate
 constexpr std::size_t kDescentLeaders = 4, kDescentStep = 24;
-constexpr int kDescentPatience = 2;      // steps without progress
+constexpr int kDescentPatience = 2;  // steps without progress
 constexpr double kProgress = 0.995;
 
 }  // namespace
@@ -24,8 +25,8 @@ Racer Tuning::racer(std::size_t index) const {
 
 void Tuning::note(std::size_t index) {
   const Entry& entry = state_[index];
-  journal_.note(entry.config, candidates_[index].config.family, digest_of(index), candidates_[index].estimate_us,
-                entry.measurement);
+  journal_.note(entry.config, candidates_[index].config.family, digest_of(index),
+                candidates_[index].estimate_us, entry.measurement);
 }
 
 void Tuning::fail(std::size_t index, Status status, const std::string& detail) {
@@ -60,7 +61,8 @@ void Tuning::record(std::size_t index, const Racer& racer) {
   if (index == 0) progress_.state.default_us = entry.measurement.time_us;
 }
 
-/// A time at once, while others compile: nothing is lost when the run is killed, and hopeless ones are seen.
+/// A time at once, while others compile: nothing is lost when the run is killed, and hopeless ones
+/// are seen.
 void Tuning::first_sample(std::size_t index) {
   Racer alone = racer(index);
   const double best_us = state_.best_us();
@@ -130,7 +132,8 @@ void Tuning::first_rounds(const std::vector<std::size_t>& indices, double until_
     if (good && entry.measurement.time_us <= kHopeless * state_.best_us()) hopeful.push_back(index);
   }
   const std::size_t best = order.front();
-  if (state_[best].loaded && std::find(hopeful.begin(), hopeful.end(), best) == hopeful.end()) hopeful.push_back(best);
+  if (state_[best].loaded && std::find(hopeful.begin(), hopeful.end(), best) == hopeful.end())
+    hopeful.push_back(best);
   if (hopeful.size() < 2) return;
 
   std::vector<Racer> racers;
@@ -176,7 +179,8 @@ void Tuning::measure(const std::vector<std::size_t>& indices, double until_s) {
     }
     load(batch, until_s, true);
     done = progress_.state.done;
-    // The rounds may go on a little after the last compile: they are short, and a time without them is a rough one.
+    // The rounds may go on a little after the last compile: they are short, and a time without them
+    // is a rough one.
     first_rounds(batch, std::max(until_s, deadline(kDescentShare)));
     keep_loaded(kLoadedMost);
   }

@@ -1,4 +1,5 @@
-// fake_evaluator.h - an Evaluator without a GPU: times from a formula with noise, a clock that it moves itself.
+// fake_evaluator.h - an Evaluator without a GPU: times from a formula with noise, a clock that it
+// moves itself.
 #pragma once
 
 #include <algorithm>
@@ -30,14 +31,16 @@ inline TuneEnvironment environment(FakeClock& clock) {
   return result;
 }
 
-/// 4 * 6 * 3 * 2 = 144 configs, best estimate first. The model is wrong about block_n, so its first choice is 1.4 times slower
-/// than the best, which is block_m=128 block_n=96 stages=3 persistent=1 with 100 us.
-inline double true_us(const Config& config) {
+inline double formula_us(const Config& config, int best_block_n, int best_persistent) {
   const double m = std::log2(config.get("block_m") / 128.0);
-  const double n = (config.get("block_n") - 96) / 32.0;
+  const double n = (config.get("block_n") - best_block_n) / 32.0;
   const double s = config.get("stages") - 3;
-  return 100 * (1 + 0.15 * m * m) * (1 + 0.10 * n * n) * (1 + 0.05 * s * s) * (config.get("persistent") ? 1.0 : 1.04);
+  return 100 * (1 + 0.15 * m * m) * (1 + 0.10 * n * n) * (1 + 0.05 * s * s) *
+         (config.get("persistent") == best_persistent ? 1.0 : 1.04);
 }
+
+/// The best is block_m=128 block_n=96 stages=3 persistent=1 with 100 us.
+inline double true_us(const Config& config) { return formula_us(config, 96, 1); }
 
 inline const Family& fake_family() {
   static const Family family = [] {
@@ -48,6 +51,8 @@ inline const Family& fake_family() {
   return family;
 }
 
+/// 4 * 6 * 3 * 2 = 144 configs, best estimate first. The model is wrong about two axes, so its
+/// first choice is 1.46 times slower than the best.
 inline std::vector<Candidate> fake_candidates() {
   std::vector<Candidate> result;
   for (int m : {32, 64, 128, 256}) {
@@ -56,15 +61,18 @@ inline std::vector<Candidate> fake_candidates() {
         for (int persistent : {0, 1}) {
           Candidate candidate;
           candidate.family = &fake_family();
-          candidate.config = {"fake", {{"block_m", m}, {"block_n", n}, {"stages", stages}, {"persistent", persistent}}};
-          candidate.estimate_us = true_us(candidate.config) * (1 + 0.004 * (160 - n)) * (persistent ? 1.02 : 1.0);
+          candidate.config = {
+              "fake",
+              {{"block_m", m}, {"block_n", n}, {"stages", stages}, {"persistent", persistent}}};
+          candidate.estimate_us = formula_us(candidate.config, 160, 0);
           result.push_back(candidate);
         }
       }
     }
   }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.estimate_us < b.estimate_us; });
+  std::stable_sort(result.begin(), result.end(), [](const Candidate& a, const Candidate& b) {
+    return a.estimate_us < b.estimate_us;
+  });
   return result;
 }
 
@@ -74,9 +82,9 @@ class FakeEvaluator : public Evaluator {
 
   // What a test may change.
   std::function<double(const Config&)> time_us = true_us;
-  double noise = 0.01;                 // standard deviation, relative
-  double compile_s = 0.025;            // a candidate, all threads together
-  std::string digest_suffix;           // "templates have changed"
+  double noise = 0.01;        // standard deviation, relative
+  double compile_s = 0.025;   // a candidate, all threads together
+  std::string digest_suffix;  // "templates have changed"
   std::set<std::string> does_not_compile, does_not_launch, wrong, fails_when_timed, hangs;
   std::map<std::string, int> wrong_from_proof;  // correct before this many proofs
 
@@ -87,7 +95,9 @@ class FakeEvaluator : public Evaluator {
   std::size_t loaded_most = 0;
   double first_sample_after_pause_boost = 0.92;  // an unheated card is faster
 
-  std::string digest_of(const Candidate& candidate) override { return to_string(candidate.config) + digest_suffix; }
+  std::string digest_of(const Candidate& candidate) override {
+    return to_string(candidate.config) + digest_suffix;
+  }
 
   void prepare(std::span<const Candidate> candidates, const std::function<bool()>& keep_going,
                const std::function<void(std::size_t, const Measurement&)>& on_done) override {
@@ -151,7 +161,9 @@ class FakeEvaluator : public Evaluator {
       if (!heated_) sample *= first_sample_after_pause_boost;
       heated_ = true;
       clock_.now_s += 1e-6 * sample + 60e-6;
-      result.push_back(fails_when_timed.count(text) && nth > 3 ? std::numeric_limits<double>::quiet_NaN() : sample);
+      result.push_back(fails_when_timed.count(text) && nth > 3
+                           ? std::numeric_limits<double>::quiet_NaN()
+                           : sample);
     }
     return result;
   }
@@ -168,7 +180,8 @@ class FakeEvaluator : public Evaluator {
 
  private:
   void require(const Config& config) const {
-    if (!loaded.count(to_string(config))) throw std::logic_error("not prepared: " + to_string(config));
+    if (!loaded.count(to_string(config)))
+      throw std::logic_error("not prepared: " + to_string(config));
     if (!lost_.empty()) throw std::logic_error("used after it was lost");
   }
 

@@ -15,7 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using testing::fake_candidates;
 
-Finalist finalist(std::string config, double middle, double spread, unsigned seed, int rounds = 41) {
+Finalist finalist(std::string config, double middle, double spread, unsigned seed,
+                  int rounds = 41) {
   Finalist result;
   result.config = std::move(config);
   result.estimate_us = middle;
@@ -37,7 +38,8 @@ TEST(Seeds, FullSeesEveryValueOfEveryAxis) {
   const auto indices = seeds(candidates, Rigor::kFull);
   EXPECT_EQ(indices.size(), 48u);
   std::set<std::pair<std::string, int>> all, seen;
-  for (const Candidate& candidate : candidates) all.insert(candidate.config.fields.begin(), candidate.config.fields.end());
+  for (const Candidate& candidate : candidates)
+    all.insert(candidate.config.fields.begin(), candidate.config.fields.end());
   for (std::size_t index : indices) {
     seen.insert(candidates[index].config.fields.begin(), candidates[index].config.fields.end());
   }
@@ -63,14 +65,17 @@ TEST(Seeds, UntunedChoiceIsFirstEvenWhenAnotherFamilyPromisesMore) {
 TEST(Neighbours, OneStepOnEachAxis) {
   const auto candidates = fake_candidates();
   const auto at = [&](int m, int n, int stages, int persistent) {
-    const Config config{"fake", {{"block_m", m}, {"block_n", n}, {"stages", stages}, {"persistent", persistent}}};
-    return static_cast<std::size_t>(std::find_if(candidates.begin(), candidates.end(),
-                                                 [&](const Candidate& c) { return c.config == config; }) -
-                                    candidates.begin());
+    const Config config{
+        "fake", {{"block_m", m}, {"block_n", n}, {"stages", stages}, {"persistent", persistent}}};
+    return static_cast<std::size_t>(
+        std::find_if(candidates.begin(), candidates.end(),
+                     [&](const Candidate& c) { return c.config == config; }) -
+        candidates.begin());
   };
   const auto near = neighbours(candidates, at(128, 96, 3, 1));
-  for (std::size_t index : {at(64, 96, 3, 1), at(256, 96, 3, 1), at(128, 64, 3, 1), at(128, 128, 3, 1), at(128, 96, 2, 1),
-                            at(128, 96, 4, 1), at(128, 96, 3, 0)}) {
+  for (std::size_t index :
+       {at(64, 96, 3, 1), at(256, 96, 3, 1), at(128, 64, 3, 1), at(128, 128, 3, 1),
+        at(128, 96, 2, 1), at(128, 96, 4, 1), at(128, 96, 3, 0)}) {
     EXPECT_THAT(near, ::testing::Contains(index)) << to_string(candidates[index].config);
   }
   EXPECT_EQ(near.size(), 7u + 4u);
@@ -94,9 +99,11 @@ TEST(Neighbours, NeverOfAnotherFamily) {
 }
 
 TEST(SelectFinalists, FourAlwaysEightIfClose) {
-  EXPECT_THAT(select_finalists(std::vector<double>{100, 300, 200, 400, 500}), ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(select_finalists(std::vector<double>{100, 300, 200, 400, 500}),
+              ElementsAre(0, 2, 1, 3));
   EXPECT_EQ(select_finalists(std::vector<double>(20, 100.0)).size(), 8u);
-  EXPECT_THAT(select_finalists(std::vector<double>{100, 101, 102, 103, 104, 106}), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(select_finalists(std::vector<double>{100, 101, 102, 103, 104, 106}),
+              ElementsAre(0, 1, 2, 3, 4));
   EXPECT_THAT(select_finalists(std::vector<double>{7}), ElementsAre(0));
 }
 
@@ -107,8 +114,8 @@ TEST(Decide, ClearlyFasterWins) {
 }
 
 TEST(Decide, TieGoesToIncumbentThenUntunedThenEstimateThenText) {
-  std::vector<Finalist> finalists = {finalist("d", 100.0, 0.01, 1), finalist("c", 100.2, 0.01, 2), finalist("b", 100.2, 0.01, 3),
-                                     finalist("a", 100.2, 0.01, 4)};
+  std::vector<Finalist> finalists = {finalist("d", 100.0, 0.01, 1), finalist("c", 100.2, 0.01, 2),
+                                     finalist("b", 100.2, 0.01, 3), finalist("a", 100.2, 0.01, 4)};
   for (Finalist& f : finalists) f.estimate_us = 90;
   EXPECT_EQ(finalists[decide(finalists)].config, "a");
   finalists[2].estimate_us = 80;
