@@ -1,0 +1,15 @@
+// compile_info.h - what the compiler made of a config, for people.
+#pragma once
+
+#include "attnforge/inspect.h"
+#include "generator/cubin.h"
+#include "generator/launch.h"
+
+namespace attnforge {
+
+/// Registers, spills, shared memory, and how many blocks of the launch's first kernel an SM holds.
+CompileInfo describe(const Cubin& cubin, const Launch& launch, const Arch& arch);
+/// Of a compile that failed: only the log.
+CompileInfo describe_failure(const std::string& log);
+
+}  // namespace attnforge

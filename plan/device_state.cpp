@@ -1,0 +1,47 @@
+// device_state.cpp - opening a GPU: its context, its facts, its database.
+#include "plan/device_state.h"
+
+#include <fmt/format.h>
+
+#include "attnforge/error.h"
+#include "generator/arch.h"
+#include "runtime/driver.h"
+
+namespace attnforge {
+namespace {
+
+CUcontext context_for(PrimaryContext& primary) {
+  const ScopedContext scope(primary);
+  CUcontext context = nullptr;
+  check(driver().cuCtxGetCurrent(&context), "ask for the current CUDA context");
+  return context;
+}
+
+}  // namespace
+
+DeviceState::DeviceState(const DeviceOptions& options)
+    : log(options.log),
+      primary(options.ordinal),
+      facts(device_facts(options.ordinal)),
+      device_class(attnforge::device_class(facts)),
+      context(context_for(primary)),
+      cache(options.cache_path, options.read_only_cache, log_function()) {
+  log.info(fmt::format("opened GPU {} ({}), database {}", options.ordinal, device_class, cache.path()));
+}
+
+LogFunction DeviceState::log_function() const {
+  return [this](LogLevel level, std::string_view message) { log.log(level, message); };
+}
+
+std::string driver_text(const DeviceFacts& facts) {
+  return fmt::format("{}.{}", facts.driver_version / 1000, facts.driver_version % 1000 / 10);
+}
+
+Device::Device(const DeviceOptions& options) : state_(std::make_unique<DeviceState>(options)) {}
+Device::~Device() = default;
+Device::Device(Device&&) noexcept = default;
+Device& Device::operator=(Device&&) noexcept = default;
+
+const DeviceFacts& Device::facts() const { return state_->facts; }
+
+}  // namespace attnforge

@@ -1,0 +1,120 @@
+// inspect.cpp - what a problem becomes, hop by hop, through the same functions that a plan uses.
+#include "attnforge/inspect.h"
+
+#include <fmt/format.h>
+
+#include "attnforge/error.h"
+#include "generator/arch.h"
+#include "plan/choice.h"
+#include "plan/compile_info.h"
+#include "runtime/compiler.h"
+#include "runtime/disassemble.h"
+#include "templates/registry.h"
+
+namespace attnforge {
+namespace {
+
+void list_candidates(Inspection& inspection, const ChoiceKey& key, int max_candidates) {
+  std::vector<CutCandidate> cut;
+  for (const Family* family : families_named(key.family)) {
+    const std::string reason = rejection(*family, key.problem, inspection.device.arch);
+    if (!reason.empty()) {
+      inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
+      continue;
+    }
+    for (const Candidate& each : candidates(*family, key.problem, inspection.device, &cut)) {
+      inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
+    }
+  }
+  for (const CutCandidate& each : cut) inspection.candidates.push_back({to_string(each.config), 0, each.reason});
+  const auto limit = static_cast<std::size_t>(max_candidates);
+  if (max_candidates > 0 && inspection.candidates.size() > limit) inspection.candidates.resize(limit);
+}
+
+Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache) {
+  if (!key.config.empty()) return forced_choice(key.config, key.problem, device);
+  if (std::optional<Choice> stored = stored_choice(key, device, cache)) return *stored;
+  return untuned_choice(key, device);
+}
+
+void compile_source(Inspection& inspection, const Source& source, const Launch& launch, const InspectOptions& options) {
+  const Arch& arch = inspection.device.arch;
+  Cubin cubin;
+  try {
+    cubin = compile(source, arch);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCompile) throw;
+    inspection.compiled = describe_failure(error.what());
+    inspection.sass = "none: the source does not compile";
+    return;
+  }
+  inspection.compiled = describe(cubin, launch, arch);
+  if (!options.sass) return;
+  const Disassembly disassembly = disassemble(cubin.bytes);
+  inspection.sass = disassembly.problem.empty() ? disassembly.text : "none: " + disassembly.problem;
+}
+
+void list_launches(Inspection& inspection, const Launch& launch) {
+  for (const LaunchStep& step : launch.steps) {
+    LaunchInfo info{.kernel = step.kernel, .smem_bytes = step.smem_bytes, .workspace_bytes = launch.workspace_bytes};
+    const auto copy = [](const Dim3& from, int (&to)[3]) {
+      to[0] = static_cast<int>(from.x);
+      to[1] = static_cast<int>(from.y);
+      to[2] = static_cast<int>(from.z);
+    };
+    copy(step.grid, info.grid);
+    copy(step.block, info.block);
+    inspection.launches.push_back(std::move(info));
+  }
+}
+
+}  // namespace
+
+std::vector<FamilyInfo> list_families() {
+  std::vector<FamilyInfo> list;
+  for (const Family* family : registry()) {
+    FamilyInfo info{.name = std::string(family->name), .summary = std::string(family->summary), .archs = {}, .features = {}};
+    for (const Arch& arch : archs()) {
+      // Any problem of a usual kind will do: what a family needs of an arch does not depend on sizes.
+      for (const DType dtype : {DType::kBf16, DType::kFp32}) {
+        const Problem usual{.dtype_q = dtype, .dtype_k = dtype, .dtype_v = dtype, .dtype_o = dtype};
+        if (!family->supports(usual, arch).empty()) continue;
+        info.archs.emplace_back(arch.name);
+        break;
+      }
+    }
+    for (const std::string_view feature : feature_names(family->features)) info.features.emplace_back(feature);
+    list.push_back(std::move(info));
+  }
+  return list;
+}
+
+Inspection inspect(const Problem& problem, const DeviceFacts& device, const InspectOptions& options) {
+  validate(problem);
+  Inspection inspection;
+  inspection.problem = problem;
+  inspection.device = device;
+  const ChoiceKey key{bucket(problem), options.family, options.config};
+  list_candidates(inspection, key, options.max_candidates);
+
+  Cache cache(options.cache_path, /*read_only=*/true);
+  const Choice choice = choose(key, device, cache);
+  inspection.config = to_string(choice.config);
+  inspection.why = choice.why;
+
+  const Source source = choice.family->render(choice.config, key.problem);
+  inspection.source_entry = source.entry;
+  inspection.source = source.text;
+  inspection.digest = digest(source);
+  const Launch launch = choice.family->launch(choice.config, problem, device);
+  list_launches(inspection, launch);
+  if (options.compile || options.sass) compile_source(inspection, source, launch, options);
+  if (options.ptx) inspection.ptx = compile_to_ptx(source, device.arch);
+
+  for (const Try& each : cache.tries(to_string(key.problem), device_class(device))) {
+    if (!each.estimated) inspection.measured.push_back({each.config, each.estimate_us, each.measurement});
+  }
+  return inspection;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,48 @@
+// loaded_kernel.h - a config chosen for a bucket of problems and its code on the GPU; shared by the plans of that bucket.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attnforge/plan.h"
+#include "generator/bucket.h"
+#include "generator/family.h"
+#include "runtime/kernel.h"
+
+namespace attnforge {
+
+/// What a kernel is chosen by: a bucket's problem and what the caller insists on ("": nothing).
+struct ChoiceKey {
+  Problem problem;
+  std::string family;
+  std::string config;
+
+  friend bool operator==(const ChoiceKey&, const ChoiceKey&) = default;
+};
+
+struct ChoiceKeyHash {
+  std::size_t operator()(const ChoiceKey& key) const noexcept {
+    const std::hash<std::string> text;
+    return ProblemHash{}(key.problem) ^ (text(key.family) * 31) ^ (text(key.config) * 1009);
+  }
+};
+
+struct LoadedKernel {
+  const Family* family = nullptr;
+  Config config;
+  std::string config_text;
+  std::string digest;                                   // of the source; "" when nothing was loaded
+  Provenance provenance = Provenance::kEstimated;
+  double measured_us = 0;
+  bool tuning_tried = false;                            // a first-run tuning found nothing better: do not repeat it
+  std::vector<std::pair<std::string, Kernel>> kernels;  // by symbol; empty when the problem has nothing to compute
+  std::atomic<bool> superseded{false};                  // a tuning since may have found a better one; runs go on
+
+  /// Throws Error(kInternal) for a symbol that was not loaded.
+  const Kernel& kernel(const std::string& symbol) const;
+};
+
+}  // namespace attnforge

@@ -1,0 +1,79 @@
+// plan.cpp - make_plan: from memory where it can; Plan::run: packs arguments and launches.
+#include "attnforge/plan.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "attnforge/error.h"
+#include "plan/context_scope.h"
+#include "plan/device_state.h"
+#include "plan/load_kernel.h"
+#include "plan/plan_state.h"
+#include "runtime/nvtx.h"
+
+namespace attnforge {
+namespace {
+
+/// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the launch is computed.
+const PlanState& plan_for_new_sizes(const Problem& problem, DeviceState& state, const PlanOptions& options, bool forced) {
+  validate(problem);
+  if (state.facts.arch.name.empty()) {
+    throw Error(ErrorCode::kUnsupported, fmt::format("{} has compute capability {}.{}, which attnforge has no kernels for",
+                                                     state.facts.name, state.facts.arch.sm / 10, state.facts.arch.sm % 10));
+  }
+  const ChoiceKey key{bucket(problem), options.family, options.config};
+  const LoadedKernel& loaded = state.kernels.find_or_make(
+      key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
+      [&] { return choose_and_load(key, options, state); });
+  auto made = std::make_unique<PlanState>(problem, loaded, state);
+  if (forced) return state.forced_plans.put({problem, options.family, options.config}, std::move(made));
+  return state.plans.put(problem, std::move(made));
+}
+
+}  // namespace
+
+PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, const DeviceState& device_)
+    : problem(problem_), loaded(&loaded_), device(&device_) {
+  Launch launch = loaded->family->launch(loaded->config, problem, device->facts);
+  workspace_bytes = launch.workspace_bytes;
+  check = PointerCheck(problem, workspace_bytes);
+  steps.reserve(launch.steps.size());
+  for (LaunchStep& step : launch.steps) {
+    ATTNFORGE_ASSERT(step.params.size() <= kMaxParamsBytes, "a kernel's argument fits into the stack buffer of a run");
+    const Kernel& kernel = loaded->kernel(step.kernel);
+    steps.push_back({&kernel, std::move(step)});
+  }
+}
+
+Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
+  DeviceState& state = device.state();
+  const bool forced = !options.family.empty() || !options.config.empty();
+  const PlanState* known = forced ? state.forced_plans.find({problem, options.family, options.config})
+                                  : state.plans.find(problem);
+  if (known != nullptr && good_enough(*known->loaded, options)) return Plan(known);
+  const NvtxRange range("attnforge plan");
+  return Plan(&plan_for_new_sizes(problem, state, options, forced));
+}
+
+void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
+  const PlanState& plan = *state_;
+  if (plan.steps.empty()) return;
+  plan.check(plan.problem, tensors, workspace);
+  const NvtxRange range("attnforge run");
+  const ContextScope scope(plan.device->context);
+  alignas(64) std::array<std::byte, kMaxParamsBytes> buffer;
+  for (const PlanState::Step& step : plan.steps) {
+    const std::span<std::byte> params(buffer.data(), step.launch.params.size());
+    plan.loaded->family->bind(step.launch, tensors, workspace, params);
+    step.kernel->launch(step.launch, params, static_cast<CUstream>(stream));
+  }
+}
+
+std::size_t Plan::workspace_bytes() const { return state_->workspace_bytes; }
+const Problem& Plan::problem() const { return state_->problem; }
+std::string Plan::config() const { return state_->loaded->config_text; }
+Provenance Plan::provenance() const { return state_->loaded->provenance; }
+double Plan::measured_us() const { return state_->loaded->measured_us; }
+
+}  // namespace attnforge

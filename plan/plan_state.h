@@ -1,0 +1,35 @@
+// plan_state.h - what a Plan points to: everything that a run needs, ready before the first one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attnforge/plan.h"
+#include "generator/launch.h"
+#include "plan/loaded_kernel.h"
+#include "plan/pointer_check.h"
+
+namespace attnforge {
+
+class Context;
+class DeviceState;
+
+/// Immutable once made; lives as long as its DeviceState.
+class PlanState {
+ public:
+  struct Step {
+    const Kernel* kernel = nullptr;
+    LaunchStep launch;
+  };
+
+  PlanState(const Problem& problem, const LoadedKernel& loaded, const DeviceState& device);
+
+  Problem problem;
+  const LoadedKernel* loaded = nullptr;
+  const DeviceState* device = nullptr;
+  PointerCheck check;
+  std::size_t workspace_bytes = 0;
+  std::vector<Step> steps;
+};
+
+}  // namespace attnforge
