@@ -1,0 +1,271 @@
+// attention.cpp - the oracle: blocks of query rows that share a head go through all their keys
+// together.
+#include "reference/attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attnforge/error.h"
+#include "reference/half.h"
+#include "reference/parallel.h"
+#include "reference/visible.h"
+
+namespace attnforge {
+namespace {
+
+constexpr int kRows = 16;  // of a block; innermost, so that the compiler makes vector code of it
+constexpr int kMaxHeadDim = 256;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Rows [begin, end) of the list, of one batch and head.
+struct RowBlock {
+  std::size_t begin, end;
+};
+
+std::vector<RowBlock> blocks_of(std::span<const QueryRow> rows, std::size_t most) {
+  std::vector<RowBlock> blocks;
+  for (std::size_t i = 0; i < rows.size();) {
+    std::size_t end = i + 1;
+    while (end < rows.size() && end - i < most && rows[end].batch == rows[i].batch &&
+           rows[end].head == rows[i].head)
+      ++end;
+    blocks.push_back({i, end});
+    i = end;
+  }
+  return blocks;
+}
+
+void check_arguments(const Problem& problem, const Tensors& tensors,
+                     std::span<const QueryRow> rows) {
+  validate(problem);
+  if (rows.empty()) return;
+  const bool no_keys = problem.seqlen_kv == 0;
+  const auto check_pointer = [](const void* data, const char* name, bool needed) {
+    if (needed && data == nullptr) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("reference attention: {} is null; give a host pointer", name));
+    }
+  };
+  check_pointer(tensors.q.data, "q", true);
+  check_pointer(tensors.k.data, "k", !no_keys);
+  check_pointer(tensors.v.data, "v", !no_keys);
+  for (const QueryRow& row : rows) {
+    const bool inside = 0 <= row.batch && row.batch < problem.batch && 0 <= row.head &&
+                        row.head < problem.num_heads_q && 0 <= row.query &&
+                        row.query < problem.seqlen_q;
+    if (!inside) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("reference attention: row batch={} head={} query={} is not in \"{}\"",
+                              row.batch, row.head, row.query, to_string(problem)));
+    }
+  }
+}
+
+std::int64_t row_offset(const Tensor& tensor, std::int64_t batch, std::int64_t head,
+                        std::int64_t row) {
+  return batch * tensor.stride_batch + head * tensor.stride_head + row * tensor.stride_row;
+}
+
+double sum_of_finite_squares(const double* x, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; ++i) {
+    if (std::isfinite(x[i])) sum += x[i] * x[i];
+  }
+  return sum;
+}
+
+/// Scaled and capped scores of the block's rows with the keys from range.first on: [keys][kRows].
+/// Fills score_magnitude.
+std::vector<double> block_scores(const Problem& problem, const Tensors& tensors, RowBlock block,
+                                 KeyRange range, std::span<const KeyRange> visible,
+                                 Reference& result) {
+  const double scale = effective_softmax_scale(problem);
+  const double softcap = problem.softcap;
+  const QueryRow& first = result.rows[block.begin];
+  const std::int64_t kv_head = first.head / (problem.num_heads_q / problem.num_heads_kv);
+  const auto count = static_cast<int>(block.end - block.begin);
+
+  double q[kMaxHeadDim][kRows] = {};
+  double row[kMaxHeadDim];
+  double q_square[kRows] = {}, k_square[kRows] = {};
+  for (int r = 0; r < count; ++r) {
+    const std::int64_t at =
+        row_offset(tensors.q, first.batch, first.head, result.rows[block.begin + r].query);
+    load_elements(problem.dtype_q, tensors.q.data, at, problem.head_dim, row);
+    for (int d = 0; d < problem.head_dim; ++d) q[d][r] = row[d];
+    q_square[r] = sum_of_finite_squares(row, problem.head_dim);
+  }
+
+  const std::int64_t keys = std::max<std::int64_t>(range.last - range.first + 1, 0);
+  std::vector<double> scores(static_cast<std::size_t>(keys) * kRows);
+  for (std::int64_t key = range.first; key <= range.last; ++key) {
+    load_elements(problem.dtype_k, tensors.k.data, row_offset(tensors.k, first.batch, kv_head, key),
+                  problem.head_dim, row);
+    double s[kRows] = {};
+    for (int d = 0; d < problem.head_dim; ++d) {
+      for (int r = 0; r < kRows; ++r) s[r] += q[d][r] * row[d];
+    }
+    const double square = sum_of_finite_squares(row, problem.head_dim);
+    double* to = &scores[static_cast<std::size_t>(key - range.first) * kRows];
+    for (int r = 0; r < count; ++r) {
+      const double scaled = s[r] * scale;
+      to[r] = softcap != 0.0 ? softcap * std::tanh(scaled / softcap) : scaled;
+      if (visible[r].contains(key)) k_square[r] = std::max(k_square[r], square);
+    }
+  }
+  for (int r = 0; r < count; ++r)
+    result.score_magnitude[block.begin + r] = scale * std::sqrt(q_square[r] * k_square[r]);
+  return scores;
+}
+
+void attend(const Problem& problem, const Tensors& tensors, RowBlock block, Reference& result) {
+  const QueryRow& first = result.rows[block.begin];
+  const std::int64_t kv_head = first.head / (problem.num_heads_q / problem.num_heads_kv);
+  const auto count = static_cast<int>(block.end - block.begin);
+  KeyRange visible[kRows];
+  KeyRange range{problem.seqlen_kv, -1};  // what any of the rows sees, and what lies between
+  for (int r = 0; r < count; ++r) {
+    visible[r] = visible_keys(problem, result.rows[block.begin + r].query);
+    if (visible[r].first > visible[r].last) continue;
+    range.first = std::min(range.first, visible[r].first);
+    range.last = std::max(range.last, visible[r].last);
+  }
+  std::vector<double> p = block_scores(problem, tensors, block, range, visible, result);
+  const auto at = [&](std::int64_t key, int r) -> double& {
+    return p[static_cast<std::size_t>(key - range.first) * kRows + static_cast<std::size_t>(r)];
+  };
+
+  for (int r = 0; r < count; ++r) {
+    double row_max = -kInfinity, sum = 0, sum_of_squares = 0;
+    for (std::int64_t key = visible[r].first; key <= visible[r].last; ++key)
+      row_max = std::max(row_max, at(key, r));
+    const double shift = row_max == -kInfinity ? 0.0 : row_max;  // -inf - -inf would be NaN
+    for (std::int64_t key = visible[r].first; key <= visible[r].last; ++key) {
+      const double probability = std::exp(at(key, r) - shift);
+      at(key, r) = probability;
+      sum += probability;
+      sum_of_squares += probability * probability;
+    }
+    const bool none = sum == 0.0;
+    result.lse[block.begin + r] = none ? -kInfinity : row_max + std::log(sum);
+    result.spread[block.begin + r] = none ? 0.0 : std::sqrt(sum_of_squares) / sum;
+    for (std::int64_t key = visible[r].first; key <= visible[r].last; ++key)
+      at(key, r) = none ? 0.0 : at(key, r) / sum;
+  }
+
+  double v[kMaxHeadDim];
+  for (std::int64_t key = range.first; key <= range.last; ++key) {
+    load_elements(problem.dtype_v, tensors.v.data, row_offset(tensors.v, first.batch, kv_head, key),
+                  problem.head_dim_v, v);
+    for (int r = 0; r < count; ++r) {
+      if (!visible[r].contains(key) || result.lse[block.begin + r] == -kInfinity) continue;
+      double* o = &result.o[(block.begin + r) * static_cast<std::size_t>(problem.head_dim_v)];
+      const double probability = at(key, r);
+      for (int d = 0; d < problem.head_dim_v; ++d) o[d] += probability * v[d];
+    }
+  }
+}
+
+double max_abs_of_v(const Problem& problem, const Tensors& tensors, int threads) {
+  const std::int64_t heads = problem.batch * problem.num_heads_kv;
+  std::vector<double> of_head(static_cast<std::size_t>(heads), 0.0);
+  parallel_for(heads, threads, [&](std::int64_t i) {
+    double v[kMaxHeadDim];
+    double largest = 0;
+    for (std::int64_t key = 0; key < problem.seqlen_kv; ++key) {
+      const std::int64_t at =
+          row_offset(tensors.v, i / problem.num_heads_kv, i % problem.num_heads_kv, key);
+      load_elements(problem.dtype_v, tensors.v.data, at, problem.head_dim_v, v);
+      for (int d = 0; d < problem.head_dim_v; ++d) {
+        if (std::isfinite(v[d])) largest = std::max(largest, std::abs(v[d]));
+      }
+    }
+    of_head[static_cast<std::size_t>(i)] = largest;
+  });
+  double largest = 0;
+  for (const double x : of_head) largest = std::max(largest, x);
+  return largest;
+}
+
+/// All arrays of their size, all 0.
+Reference empty_reference(const Problem& problem, std::span<const QueryRow> rows) {
+  Reference result;
+  result.rows.assign(rows.begin(), rows.end());
+  result.head_dim_v = problem.head_dim_v;
+  result.o.assign(rows.size() * static_cast<std::size_t>(problem.head_dim_v), 0.0);
+  result.lse.assign(rows.size(), 0.0);
+  result.spread.assign(rows.size(), 0.0);
+  result.score_magnitude.assign(rows.size(), 0.0);
+  return result;
+}
+
+}  // namespace
+
+std::vector<QueryRow> all_rows(const Problem& problem) {
+  std::vector<QueryRow> rows;
+  rows.reserve(static_cast<std::size_t>(problem.batch * problem.num_heads_q * problem.seqlen_q));
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    for (std::int64_t head = 0; head < problem.num_heads_q; ++head) {
+      for (std::int64_t query = 0; query < problem.seqlen_q; ++query)
+        rows.push_back({batch, head, query});
+    }
+  }
+  return rows;
+}
+
+Reference reference_attention(const Problem& problem, const Tensors& tensors,
+                              std::span<const QueryRow> rows, int threads) {
+  check_arguments(problem, tensors, rows);
+  Reference result = empty_reference(problem, rows);
+  if (rows.empty()) return result;
+  result.max_abs_v = max_abs_of_v(problem, tensors, threads);
+  // At most 64 MiB of scores a block, unless a single row has more.
+  const std::int64_t rows_that_fit =
+      (std::int64_t{1} << 20) / std::max<std::int64_t>(problem.seqlen_kv / 8, 1);
+  const std::vector<RowBlock> blocks =
+      blocks_of(rows, static_cast<std::size_t>(std::clamp<std::int64_t>(rows_that_fit, 1, kRows)));
+  parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t i) {
+    attend(problem, tensors, blocks[static_cast<std::size_t>(i)], result);
+  });
+  return result;
+}
+
+Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads) {
+  return reference_attention(problem, tensors, all_rows(problem), threads);
+}
+
+Reference reference_from_outputs(const Problem& problem, const Tensors& tensors,
+                                 std::span<const QueryRow> rows, double max_abs_v) {
+  Reference result = empty_reference(problem, rows);
+  result.max_abs_v = max_abs_v;
+  const double norm =
+      problem.head_dim +
+      4 * std::sqrt(2.0 * problem.head_dim);  // of |q|^2: mean and 4 standard deviations
+  const auto columns = static_cast<std::size_t>(problem.head_dim_v);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const QueryRow& row = rows[i];
+    load_elements(problem.dtype_o, tensors.o.data,
+                  row_offset(tensors.o, row.batch, row.head, row.query), problem.head_dim_v,
+                  &result.o[i * columns]);
+    if (tensors.lse != nullptr) {
+      result.lse[i] = tensors.lse[row.batch * tensors.lse_stride_batch +
+                                  row.head * tensors.lse_stride_head + row.query];
+    }
+    const KeyRange visible = visible_keys(problem, row.query);
+    const auto keys =
+        static_cast<double>(std::max<std::int64_t>(visible.last - visible.first + 1, 0));
+    const double scale = effective_softmax_scale(problem);
+    result.score_magnitude[i] = scale * norm;
+    // The scores have the standard deviation scale * sqrt(head_dim): E[p^2] / E[p]^2 =
+    // exp(variance).
+    const double variance = scale * scale * problem.head_dim;
+    result.spread[i] =
+        keys == 0 ? 0.0 : std::min(1.0, std::sqrt(std::exp(std::min(variance, 50.0)) / keys) * 1.5);
+  }
+  return result;
+}
+
+}  // namespace attnforge

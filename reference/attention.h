@@ -1,0 +1,57 @@
+// attention.h - the oracle: attention forward on the CPU in fp64, with every option of Problem.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attnforge/plan.h"
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// A row of q, o and lse.
+struct QueryRow {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;   // of q
+  std::int64_t query = 0;  // position in the sequence of queries
+
+  friend bool operator==(const QueryRow&, const QueryRow&) = default;
+};
+
+/// What the rows of an output should be, and what decides how far a correct kernel may be off.
+struct Reference {
+  std::vector<QueryRow> rows;
+  int head_dim_v = 0;
+  std::vector<double> o;    // [rows][head_dim_v]
+  std::vector<double> lse;  // [rows], natural logarithm; -inf for a row that sees no key
+  // Of the probabilities of a row: sqrt(sum of squares) / sum, which is 1 / sqrt(n) for n equal
+  // ones and 1 for a single one.
+  std::vector<double> spread;  // [rows]
+  // Bound of the scores of a row before the soft cap: softmax_scale * |q| * the largest |k| that it
+  // sees.
+  std::vector<double> score_magnitude;  // [rows]
+  double max_abs_v = 0;                 // over the whole of v
+};
+
+/// Every row of the problem, in the order [batch, num_heads_q, seqlen_q].
+std::vector<QueryRow> all_rows(const Problem& problem);
+
+/// Computes `rows` from q, k and v in host memory (tensors.o and tensors.lse are not looked at).
+/// Sums and exponentials are in fp64; the inputs are taken as they are. Rows next to each other
+/// that share batch and head are cheapest. Infinite and NaN inputs have their IEEE consequences,
+/// but keys that a row does not see have none. A row whose scores are all -inf counts as one that
+/// sees no key. Cost: about 2 GFLOP/s a core. `threads` 0: one a core. Throws
+/// Error(kInvalidProblem), Error(kInvalidArgument) for null pointers and rows outside the problem.
+Reference reference_attention(const Problem& problem, const Tensors& tensors,
+                              std::span<const QueryRow> rows, int threads = 0);
+/// All rows.
+Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads = 0);
+
+/// The rows of another kernel's o and lse (host memory; lse may be null) as a Reference, for inputs
+/// whose elements are independent with mean 0 and variance 1: spread and score_magnitude are
+/// typical ones of such inputs. `max_abs_v` is the caller's.
+Reference reference_from_outputs(const Problem& problem, const Tensors& tensors,
+                                 std::span<const QueryRow> rows, double max_abs_v);
+
+}  // namespace attnforge

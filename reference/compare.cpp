@@ -1,0 +1,132 @@
+// compare.cpp - outputs against the oracle, element by element.
+#include "reference/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "reference/half.h"
+
+namespace attnforge {
+namespace {
+
+/// Takes the elements of one tensor, keeps the worst.
+class Comparer {
+ public:
+  Comparer(std::string tensor, DType dtype, const Tolerance& tolerance)
+      : dtype_(dtype), tolerance_(tolerance) {
+    result_.tensor = std::move(tensor);
+  }
+
+  void add(const Reference& reference, std::size_t row, int column, double actual,
+           double expected) {
+    ++result_.elements;
+    const double allowed =
+        allowed_error(tolerance_, expected, reference.spread[row], reference.score_magnitude[row]);
+    const double as_stored = round_to(dtype_, static_cast<float>(expected));
+    double badness;  // at most 1 is right
+    if (std::isfinite(actual) && std::isfinite(expected)) {
+      const double error = std::abs(actual - expected);
+      result_.max_error = std::max(result_.max_error, error);
+      result_.max_abs_expected = std::max(result_.max_abs_expected, std::abs(expected));
+      product_ += actual * expected;
+      actual_square_ += actual * actual;
+      expected_square_ += expected * expected;
+      // Both 0 (or an infinite allowance against an error) must not become NaN.
+      badness = error <= allowed
+                    ? (allowed > 0 && std::isfinite(allowed) ? error / allowed : 0.0)
+                    : (allowed > 0 ? error / allowed : std::numeric_limits<double>::max());
+    } else {
+      const bool same = std::isnan(expected) ? std::isnan(actual) : actual == as_stored;
+      badness = same ? 0.0 : std::numeric_limits<double>::infinity();
+      if (!same) ++result_.nonfinite_wrong;
+    }
+    if (badness > 1.0) ++result_.wrong;
+    if (badness <= worst_) return;
+    worst_ = badness;
+    result_.worst_row = reference.rows[row];
+    result_.worst_column = column;
+    result_.worst_actual = actual;
+    result_.worst_expected = expected;
+    result_.worst_allowed = allowed;
+  }
+
+  Comparison take() {
+    const double norms = std::sqrt(actual_square_) * std::sqrt(expected_square_);
+    if (norms > 0) result_.cosine = product_ / norms;
+    if (norms == 0 && actual_square_ + expected_square_ > 0) result_.cosine = 0;
+    return std::move(result_);
+  }
+
+ private:
+  DType dtype_;
+  Tolerance tolerance_;
+  Comparison result_;
+  double worst_ = -1;
+  double product_ = 0, actual_square_ = 0, expected_square_ = 0;
+};
+
+}  // namespace
+
+Comparison compare_output(const Problem& problem, const Tensors& tensors, const Reference& expected,
+                          const Tolerance& tolerance) {
+  Comparer comparer("o", problem.dtype_o, tolerance);
+  for (std::size_t i = 0; i < expected.rows.size(); ++i) {
+    const QueryRow& row = expected.rows[i];
+    const std::int64_t at = row.batch * tensors.o.stride_batch + row.head * tensors.o.stride_head +
+                            row.query * tensors.o.stride_row;
+    for (int d = 0; d < expected.head_dim_v; ++d) {
+      comparer.add(
+          expected, i, d, load_element(problem.dtype_o, tensors.o.data, at + d),
+          expected
+              .o[i * static_cast<std::size_t>(expected.head_dim_v) + static_cast<std::size_t>(d)]);
+    }
+  }
+  return comparer.take();
+}
+
+Comparison compare_lse(const Problem& /*problem*/, const Tensors& tensors,
+                       const Reference& expected, const Tolerance& tolerance) {
+  Comparer comparer("lse", DType::kFp32, tolerance);
+  for (std::size_t i = 0; i < expected.rows.size(); ++i) {
+    const QueryRow& row = expected.rows[i];
+    const std::int64_t at =
+        row.batch * tensors.lse_stride_batch + row.head * tensors.lse_stride_head + row.query;
+    comparer.add(expected, i, 0, tensors.lse[at], expected.lse[i]);
+  }
+  return comparer.take();
+}
+
+std::string to_string(const Comparison& c) {
+  if (c.elements == 0) return fmt::format("{}: nothing to compare", c.tensor);
+  std::string text = fmt::format("{}: {}, max error {:.3g}, cosine {:.9f}", c.tensor,
+                                 c.passed() ? "ok" : "WRONG", c.max_error, c.cosine);
+  if (!c.passed()) {
+    text += fmt::format(", {} of {} elements outside tolerance", c.wrong, c.elements);
+    if (c.nonfinite_wrong > 0)
+      text += fmt::format(" ({} NaN or infinite on one side)", c.nonfinite_wrong);
+  }
+  return text +
+         fmt::format(
+             "; worst at batch={} head={} query={} column={}: {:.9g}, expected {:.9g} +- {:.3g}",
+             c.worst_row.batch, c.worst_row.head, c.worst_row.query, c.worst_column, c.worst_actual,
+             c.worst_expected, c.worst_allowed);
+}
+
+Verdict compare(const Problem& problem, const Tensors& tensors, const Reference& expected) {
+  Verdict verdict;
+  verdict.o =
+      compare_output(problem, tensors, expected, output_tolerance(problem, expected.max_abs_v));
+  verdict.lse.tensor = "lse";
+  if (problem.lse) verdict.lse = compare_lse(problem, tensors, expected, lse_tolerance(problem));
+  return verdict;
+}
+
+std::string to_string(const Verdict& verdict) {
+  if (verdict.lse.elements == 0) return to_string(verdict.o);
+  return to_string(verdict.o) + "\n" + to_string(verdict.lse);
+}
+
+}  // namespace attnforge

@@ -1,0 +1,51 @@
+// parallel.cpp - threads that take the next piece from a counter.
+#include "reference/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace attnforge {
+namespace {
+
+/// Joins on every way out: a thread that could not be started must not leave the others running.
+struct Joined {
+  std::vector<std::thread> threads;
+  ~Joined() {
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+}  // namespace
+
+void parallel_for(std::int64_t count, int threads, const std::function<void(std::int64_t)>& work) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  threads = static_cast<int>(std::min<std::int64_t>(threads, count));
+  std::atomic<std::int64_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failure_mutex;
+  const auto take = [&] {
+    try {
+      for (std::int64_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(failure_mutex);
+      if (failure == nullptr) failure = std::current_exception();
+    }
+  };
+  {
+    Joined others;
+    try {
+      for (int t = 1; t < threads; ++t) others.threads.emplace_back(take);
+    } catch (const std::system_error&) {
+      // No more threads to be had: those that run do the work.
+    }
+    take();
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+}  // namespace attnforge

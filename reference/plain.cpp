@@ -1,0 +1,93 @@
+// plain.cpp - attention as three operations in low precision, row by row.
+#include "reference/plain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "reference/half.h"
+#include "reference/parallel.h"
+#include "reference/visible.h"
+
+namespace attnforge {
+namespace {
+
+std::vector<float> load_row(DType dtype, const Tensor& tensor, std::int64_t batch,
+                            std::int64_t head, std::int64_t row, int count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  const std::int64_t at =
+      batch * tensor.stride_batch + head * tensor.stride_head + row * tensor.stride_row;
+  for (int i = 0; i < count; ++i)
+    values[static_cast<std::size_t>(i)] = load_element(dtype, tensor.data, at + i);
+  return values;
+}
+
+/// Scores of one row, rounded after each operation as tensors of dtype_q would be.
+std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, const QueryRow& row,
+                                KeyRange visible) {
+  const DType dtype = problem.dtype_q;
+  const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
+  const std::vector<float> q =
+      load_row(dtype, tensors.q, row.batch, row.head, row.query, problem.head_dim);
+  const float scale = effective_softmax_scale(problem);
+  std::vector<float> scores;
+  for (std::int64_t key = visible.first; key <= visible.last; ++key) {
+    const std::int64_t at = row.batch * tensors.k.stride_batch + kv_head * tensors.k.stride_head +
+                            key * tensors.k.stride_row;
+    float dot = 0;
+    for (int d = 0; d < problem.head_dim; ++d)
+      dot += q[static_cast<std::size_t>(d)] * load_element(problem.dtype_k, tensors.k.data, at + d);
+    float s = round_to(dtype, round_to(dtype, dot) * scale);
+    if (problem.softcap != 0.0f) {
+      s = round_to(dtype, s / problem.softcap);
+      s = round_to(dtype, problem.softcap * round_to(dtype, std::tanh(s)));
+    }
+    scores.push_back(s);
+  }
+  return scores;
+}
+
+/// Softmax in fp32, its result rounded.
+void plain_softmax(std::vector<float>& scores, DType dtype) {
+  float row_max = -std::numeric_limits<float>::infinity(), sum = 0;
+  for (const float s : scores) row_max = std::max(row_max, s);
+  for (float& s : scores) sum += s = std::exp(s - row_max);
+  for (float& s : scores) s = round_to(dtype, s / sum);
+}
+
+double row_error(const Problem& problem, const Tensors& tensors, const QueryRow& row,
+                 const double* expected) {
+  const KeyRange visible = visible_keys(problem, row.query);
+  std::vector<float> p = plain_scores(problem, tensors, row, visible);
+  plain_softmax(p, problem.dtype_v);
+  const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
+  std::vector<float> o(static_cast<std::size_t>(problem.head_dim_v), 0.0f);
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const std::vector<float> v =
+        load_row(problem.dtype_v, tensors.v, row.batch, kv_head,
+                 visible.first + static_cast<std::int64_t>(i), problem.head_dim_v);
+    for (std::size_t d = 0; d < o.size(); ++d) o[d] += p[i] * v[d];
+  }
+  double largest = 0;
+  for (std::size_t d = 0; d < o.size(); ++d) {
+    const double error = std::abs(round_to(problem.dtype_o, o[d]) - expected[d]);
+    if (std::isfinite(error)) largest = std::max(largest, error);
+  }
+  return largest;
+}
+
+}  // namespace
+
+double plain_low_precision_error(const Problem& problem, const Tensors& tensors,
+                                 const Reference& expected, int threads) {
+  std::vector<double> errors(expected.rows.size());
+  parallel_for(static_cast<std::int64_t>(errors.size()), threads, [&](std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    errors[i] = row_error(problem, tensors, expected.rows[i],
+                          &expected.o[i * static_cast<std::size_t>(expected.head_dim_v)]);
+  });
+  return errors.empty() ? 0.0 : *std::max_element(errors.begin(), errors.end());
+}
+
+}  // namespace attnforge

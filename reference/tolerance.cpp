@@ -1,0 +1,69 @@
+// tolerance.cpp - the table of tolerances, each line with its reason.
+#include "reference/tolerance.h"
+
+#include <cmath>
+
+#include "reference/half.h"
+
+namespace attnforge {
+
+double allowed_error(const Tolerance& tolerance, double expected, double spread,
+                     double score_magnitude) {
+  return tolerance.atol + tolerance.rtol * std::abs(expected) + tolerance.spread_atol * spread +
+         tolerance.score_atol * score_magnitude;
+}
+
+namespace {
+
+// A score is a sum of head_dim products in fp32, multiplied by the scale, minus the maximum,
+// through an exp2 that is good to 2 ulp; tensor cores cut off where others round. All of it is
+// relative to |q| |k|, and becomes the relative error of a probability.
+constexpr double kScoreError = 0x1p-21;
+
+// A sum over n keys in fp32 is a random walk of roundings of its partial sums.
+double sum_error(const Problem& problem) {
+  return 1e-7 * (8.0 + std::sqrt(static_cast<double>(problem.seqlen_kv)));
+}
+
+// tanh by exp2 and a reciprocal: 1e-6 of the cap, which adds to the score.
+double softcap_error(const Problem& problem) { return 2e-6 * problem.softcap; }
+
+}  // namespace
+
+Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
+  const double p_roundoff =
+      unit_roundoff(problem.dtype_v);  // probabilities are rounded to the other factor's dtype
+  const double o_roundoff = unit_roundoff(problem.dtype_o);
+  Tolerance tolerance;
+  // Probabilities of the same value are rounded the same way, and then all of the output is off by
+  // as much; twice, since a kernel may sum them before or after the rounding. The output is rounded
+  // once more.
+  tolerance.rtol = 2 * p_roundoff + o_roundoff;
+  // Different ones are rounded independently: the error of the output is p_roundoff |v| times the
+  // spread, on average half of it; 4 times the average was never seen exceeded, and covers the
+  // worst case of up to 4 keys.
+  tolerance.spread_atol = 2 * p_roundoff * max_abs_v;
+  tolerance.score_atol = kScoreError * max_abs_v;
+  tolerance.atol = (sum_error(problem) + softcap_error(problem)) * max_abs_v;
+  // Below the smallest normal number fp16 has an absolute step instead of a relative one.
+  if (problem.dtype_o == DType::kFp16 || problem.dtype_v == DType::kFp16) tolerance.atol += 0x1p-24;
+  return tolerance;
+}
+
+Tolerance lse_tolerance(const Problem& problem) {
+  Tolerance tolerance;
+  // lse = maximum + log(sum): the errors of the scores and of the sum, and a few roundings of fp32
+  // of its own.
+  tolerance.score_atol = kScoreError;
+  tolerance.atol = sum_error(problem) + softcap_error(problem) + 1e-5;
+  tolerance.rtol = 0x1p-21;
+  return tolerance;
+}
+
+double plain_rule_limit(const Problem& problem, double plain_error, double max_abs_output) {
+  // Plain attention may happen to be exact where there are few keys; a rounding more is no mistake.
+  return 2 * plain_error + unit_roundoff(problem.dtype_o) * max_abs_output +
+         sum_error(problem) * max_abs_output;
+}
+
+}  // namespace attnforge

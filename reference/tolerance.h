@@ -1,0 +1,31 @@
+// tolerance.h - how far from the oracle a correct output may be: the one table of tolerances.
+#pragma once
+
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// |actual - expected| <= atol + rtol * |expected| + spread_atol * spread + score_atol *
+/// score_magnitude, where spread and score_magnitude are the row's (Reference).
+struct Tolerance {
+  double atol = 0;
+  double rtol = 0;
+  double spread_atol = 0;
+  double score_atol = 0;
+};
+
+double allowed_error(const Tolerance& tolerance, double expected, double spread,
+                     double score_magnitude);
+
+/// Of o, for kernels that hold scores and sums in fp32 and round probabilities to dtype_v and
+/// outputs to dtype_o. `max_abs_v` is Reference::max_abs_v.
+Tolerance output_tolerance(const Problem& problem, double max_abs_v);
+
+/// Of lse, which is fp32 for every dtype.
+Tolerance lse_tolerance(const Problem& problem);
+
+/// The project's rule for any dtype: the largest error may be twice that of a plain attention in
+/// that dtype (plain_low_precision_error()), plus one rounding of the largest output.
+double plain_rule_limit(const Problem& problem, double plain_error, double max_abs_output);
+
+}  // namespace attnforge
