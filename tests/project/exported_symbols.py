@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Checks that libattnforge.so shows the functions and classes of include/attnforge, all of them, and nothing else.
+
+usage: exported_symbols.py ROOT LIBRARY
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+
+def declared(root):
+    """Names in the public headers: C functions, C++ free functions, C++ classes with members out of line."""
+    c_functions, functions, classes = set(), set(), set()
+    for header in sorted((root / "include" / "attnforge").glob("*.h")):
+        text = re.sub(r"//.*|/\*.*?\*/", "", header.read_text(), flags=re.S if header.name == "c.h" else 0)
+        if header.name == "c.h":
+            c_functions |= set(re.findall(r"\b(attnforge_\w+)\s*\([^;{}]*\)\s*;", text))
+            continue
+        # Declarations at namespace scope start in the first column; inline ones have a body.
+        for match in re.finditer(r"^(?!using|#|class|struct|enum|inline|template|typedef|\})[\w\[].*?\b(\w+)\(.*?\)\s*;",
+                                 text, flags=re.M | re.S):
+            functions.add(match.group(1))
+        for match in re.finditer(r"^class (\w+)[^;]*?\{(.*?)^\};", text, flags=re.M | re.S):
+            classes.add(match.group(1))
+    return c_functions, functions, classes
+
+
+def exported(library):
+    out = subprocess.run(["nm", "-D", "--defined-only", "-C", library], check=True, capture_output=True, text=True).stdout
+    return [line.split(" ", 2)[2] for line in out.splitlines() if line.split(" ", 2)[1] not in "A"]
+
+
+def name_of(symbol):
+    """("c", name), ("cpp", first identifier below attnforge::) or ("other", symbol)."""
+    if re.fullmatch(r"attnforge_\w+", symbol):
+        return "c", symbol
+    match = re.match(r"(?:typeinfo for |typeinfo name for |vtable for |guard variable for )?attnforge::(\w+)", symbol)
+    return ("cpp", match.group(1)) if match else ("other", symbol)
+
+
+def main(root, library):
+    c_functions, functions, classes = declared(root)
+    symbols = exported(library)
+    names = {name_of(symbol) for symbol in symbols}
+    problems = [f"exported but not public: {symbol}" for symbol in symbols
+                if not (name_of(symbol) in {("c", n) for n in c_functions}
+                        or name_of(symbol) in {("cpp", n) for n in functions | classes})]
+    problems += [f"declared in c.h but not exported: {n}" for n in sorted(c_functions) if ("c", n) not in names]
+    problems += [f"declared but not exported: attnforge::{n}" for n in sorted(functions) if ("cpp", n) not in names]
+    print("\n".join(problems))
+    print(f"{len(symbols)} exported symbols; {len(c_functions)} C functions, {len(functions)} C++ functions and "
+          f"{len(classes)} classes declared; {len(problems)} problems")
+    return bool(c_functions) and bool(functions) and bool(classes) and not problems
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main(pathlib.Path(sys.argv[1]), sys.argv[2]) else 1)
