@@ -3,6 +3,7 @@
 
 #ifdef __CUDACC__
 #define ATTNFORGE_HOST_DEVICE __host__ __device__
+#define ATTNFORGE_DEVICE __device__ __forceinline__
 #else
 #define ATTNFORGE_HOST_DEVICE
 #endif
@@ -23,5 +24,6 @@ inline constexpr int kBf16 = 2;
 ATTNFORGE_HOST_DEVICE constexpr int element_bytes(int dtype) { return dtype == kFp32 ? 4 : 2; }
 ATTNFORGE_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 ATTNFORGE_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+ATTNFORGE_HOST_DEVICE constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 }  // namespace attnforge

@@ -34,4 +34,14 @@ struct FwdParams {
 /// Larger than any length, small enough that position + kOpenWindow does not overflow.
 inline constexpr int kOpenWindow = 1 << 30;
 
+/// The order in which blocks take query tiles (tile/tile_order.cuh). Blocks start in the order of their index. Heads are
+/// taken in groups whose K and V stay in L2 together; inside a group all heads do their last (under causal masks: heaviest)
+/// query tile first, so that the light ones fill the end. heads_per_group 1 means a head's tiles one after another.
+struct TileOrder {
+  int m_blocks;         // query tiles of a head
+  int heads;            // of all sequences
+  int heads_per_group;
+  int heavy_last;       // 1: the last query tile is the heaviest, and comes first
+};
+
 }  // namespace attnforge

@@ -1,0 +1,366 @@
+// kernel.cuh - attention forward by mma.sync: warps share a query tile along its rows, K and V pass through a cp.async ring
+// (FlashAttention-2, Dao 2023, with lazy rescaling, and several softmax steps a tile and Q in registers as options).
+#pragma once
+
+#include "base.cuh"
+#include "fwd_mma_sm80/config.h"
+#include "ptx/cp_async.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mma_sync.cuh"
+#include "ptx/special_registers.cuh"
+#include "tile/kv_blocks.cuh"
+#include "tile/load_tile.cuh"
+#include "tile/score.cuh"
+#include "tile/softmax.cuh"
+#include "tile/store_rows.cuh"
+#include "tile/tile_order.cuh"
+
+namespace attnforge {
+
+template <FwdMmaSm80Config C>
+struct FwdMmaSm80 {
+  static_assert(C.valid(), "the generator renders only configs that pass reject()");
+
+  static constexpr int kRowFragments = C.row_fragments();  // of 16 query rows, a warp
+  static constexpr int kSteps = C.block_n / C.step_n;      // softmax steps a tile
+  static constexpr int kScoreFragments = C.step_n / 8;     // of 8 keys, a step
+  static constexpr int kOutFragments = C.head_dim_v / 8;   // of 8 output columns
+  static constexpr int kDepthSteps = C.qk_chunks() / 2;    // of 16 elements of the head dim
+
+  using QkRows = SwizzledRows<C.qk_chunks()>;
+  using VRows = SwizzledRows<C.v_chunks()>;
+  using QLoader = TileLoader<C.block_m, C.head_dim / 8, C.qk_chunks(), C.num_threads(), C.alignment>;
+  using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_chunks(), C.num_threads(), C.alignment>;
+  using VLoader = TileLoader<C.block_n, C.v_chunks(), C.v_chunks(), C.num_threads(), C.alignment>;
+
+  using Scores = float[kRowFragments][kScoreFragments][4];
+
+  /// The query tile of this block. Computed again where it is needed: see special_registers.cuh.
+  struct Place {
+    int batch;
+    int head;       // a query head, or a K/V head when heads are packed
+    int first_row;  // among a head's rows; heads packed into the tile lie next to each other
+  };
+
+  const FwdMmaSm80Params& params;
+  const FwdParams& p;
+  const u32 smem;
+  int first_row;
+  KvBlocks blocks;
+  KLoader k_loader;
+  VLoader v_loader;
+  const char *k_next, *v_next;             // this thread's part of the next tile to load
+  u32 q_fragment, k_fragment, v_fragment;  // ldmatrix addresses of this lane, relative to a tile
+  float scale_log2;
+  u32 q[kRowFragments][C.q_in_regs ? kDepthSteps : 1][4];
+  float o[kRowFragments][kOutFragments][4];
+  SoftmaxRows softmax[kRowFragments];
+
+  ATTNFORGE_DEVICE FwdMmaSm80(const FwdMmaSm80Params& kernel_params, u32 smem_base)
+      : params(kernel_params), p(kernel_params.fwd), smem(smem_base), k_loader(thread_index()), v_loader(thread_index()) {
+    const Place place = locate();
+    first_row = place.first_row;
+    const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
+    const int last_row = min(first_row + C.block_m, p.seqlen_q * C.pack_gqa) - 1;
+    blocks = KvBlocks::of_queries(p, C.block_n, query_of(first_row), query_of(last_row));
+    k_next = first_source(p.k, place.batch, kv_head, k_loader);
+    v_next = first_source(p.v, place.batch, kv_head, v_loader);
+    scale_log2 = p.softmax_scale * 1.4426950408889634f;
+
+    const int lane = thread_index() % 32;
+    q_fragment = QkRows::offset(warp_row() + lane % 16, lane / 16);
+    k_fragment = QkRows::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    v_fragment = VRows::offset(lane % 16, lane / 16);
+  }
+
+  ATTNFORGE_DEVICE Place locate() const {
+    const TilePlace place = place_tile(params.order, block_index());
+    const int heads = C.pack_gqa > 1 ? p.num_heads_kv : p.num_heads_q;
+    const int batch = place.head / heads;
+    return {batch, place.head - batch * heads, place.m_block * C.block_m};
+  }
+
+  /// First row of this warp in the tile, and the row of this lane's accumulator c[0] in it.
+  ATTNFORGE_DEVICE static int warp_row() { return thread_index() / 32 * C.warp_m(); }
+  ATTNFORGE_DEVICE static int lane_row() { return warp_row() + MmaFragment::row(thread_index() % 32); }
+
+  ATTNFORGE_DEVICE static int query_of(int row) { return row / C.pack_gqa; }
+  ATTNFORGE_DEVICE static int query_head_of(int head, int row) {
+    return C.pack_gqa > 1 ? head * C.pack_gqa + row % C.pack_gqa : head;
+  }
+
+  template <class Loader>
+  ATTNFORGE_DEVICE const char* first_source(const TensorRef& tensor, int batch, int kv_head, const Loader& loader) const {
+    const i64 row = i64(blocks.end - 1) * C.block_n + loader.row;
+    const i64 at = batch * tensor.stride_batch + kv_head * tensor.stride_head + row * tensor.stride_row + loader.chunk * 8;
+    return static_cast<const char*>(tensor.data) + at * 2;
+  }
+
+  ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
+  ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
+
+  // ---- 1. Loads ----
+
+  ATTNFORGE_DEVICE void load_q() {
+    const Place place = locate();
+    const QLoader loader(thread_index());
+    const auto source = [&](int pass) {
+      const int row = first_row + loader.row_of(pass);
+      const i64 at = place.batch * p.q.stride_batch + query_of(row) * p.q.stride_row +
+                     query_head_of(place.head, row) * p.q.stride_head;
+      return static_cast<const char*>(p.q.data) + at * 2 + loader.chunk * 16;
+    };
+    loader.template load<true>(smem, source, p.seqlen_q * C.pack_gqa - first_row);
+    QLoader::clear_padding(smem, thread_index());
+    cp_async_commit();
+  }
+
+  /// Loads tile n of K or V, where `next` points for this thread, and moves `next` to tile n - 1. Only the first tile that is
+  /// loaded can be the last of the sequence, and ragged.
+  template <bool kRagged, class Loader>
+  ATTNFORGE_DEVICE void load_tile(const Loader& loader, const char*& next, i64 stride_row, u32 tile, int n) const {
+    if (n >= blocks.begin) {
+      const i64 pass_bytes = Loader::kRowsPerPass * 2 * stride_row;
+      loader.template load<kRagged>(tile, [&](int pass) { return next + pass * pass_bytes; }, p.seqlen_kv - n * C.block_n);
+      next -= C.block_n * 2 * stride_row;
+    }
+    cp_async_commit();
+  }
+  template <bool kRagged>
+  ATTNFORGE_DEVICE void load_k(int n, int stage) {
+    load_tile<kRagged>(k_loader, k_next, p.k.stride_row, k_tile(stage), n);
+  }
+  template <bool kRagged>
+  ATTNFORGE_DEVICE void load_v(int n, int stage) {
+    load_tile<kRagged>(v_loader, v_next, p.v.stride_row, v_tile(stage), n);
+  }
+
+  ATTNFORGE_DEVICE void read_q() {
+    if constexpr (C.q_in_regs != 0) {
+#pragma unroll
+      for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+        for (int d = 0; d < kDepthSteps; ++d)
+          ldmatrix_x4(q[f][d], QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
+    }
+  }
+
+  // ---- 2. One step: scores, softmax, output ----
+
+  /// s = Q K^T over step_n keys; `tile` is the address of the step's first key.
+  ATTNFORGE_DEVICE void scores(Scores& s, u32 tile) {
+#pragma unroll
+    for (int d = 0; d < kDepthSteps; ++d) {
+      u32 from_smem[kRowFragments][4];
+      if constexpr (C.q_in_regs == 0) {
+#pragma unroll
+        for (int f = 0; f < kRowFragments; ++f)
+          ldmatrix_x4(from_smem[f], QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
+      }
+#pragma unroll
+      for (int j = 0; j < kScoreFragments; j += 2) {
+        u32 k[4];
+        ldmatrix_x4(k, QkRows::advance(tile + k_fragment, 2 * d) + j * 8 * QkRows::kRowBytes);
+#pragma unroll
+        for (int f = 0; f < kRowFragments; ++f) {
+          const auto& a = C.q_in_regs ? q[f][C.q_in_regs ? d : 0] : from_smem[f];
+          if (d == 0) {
+            mma_m16n8k16_zero<C.dtype>(s[f][j], a, k[0], k[1]);
+            mma_m16n8k16_zero<C.dtype>(s[f][j + 1], a, k[2], k[3]);
+          } else {
+            mma_m16n8k16<C.dtype>(s[f][j], a, k[0], k[1]);
+            mma_m16n8k16<C.dtype>(s[f][j + 1], a, k[2], k[3]);
+          }
+        }
+      }
+    }
+  }
+
+  /// Scores of keys from first_key on to probabilities; the output is rescaled to the new maxima.
+  template <bool kMasked>
+  ATTNFORGE_DEVICE void probabilities(Scores& s, int first_key) {
+    if constexpr (C.softcap) {
+      const SoftcapScore cap(p);
+#pragma unroll
+      for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+        for (int j = 0; j < kScoreFragments; ++j)
+#pragma unroll
+          for (int c = 0; c < 4; ++c) s[f][j][c] = cap(s[f][j][c]);
+    }
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f) {
+      if constexpr (kMasked) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          VisibleKeys visible = VisibleKeys::of_row(p, query_of(first_row + lane_row() + f * 16 + 8 * r));
+          const int lane_key = first_key + MmaFragment::column(thread_index() % 32);
+          visible.first -= lane_key;
+          visible.last -= lane_key;
+#pragma unroll
+          for (int j = 0; j < kScoreFragments; ++j)
+#pragma unroll
+            for (int c = 0; c < 2; ++c) s[f][j][2 * r + c] = masked<C.left_bound != 0>(s[f][j][2 * r + c], j * 8 + c, visible);
+        }
+      }
+      float rescale[2];
+      if (softmax[f].template raise_max<kMasked>(s[f], scale_log2, rescale)) {
+        softmax[f].row_sum[0] *= rescale[0];
+        softmax[f].row_sum[1] *= rescale[1];
+#pragma unroll
+        for (int j = 0; j < kOutFragments; ++j) {
+          o[f][j][0] *= rescale[0], o[f][j][1] *= rescale[0];
+          o[f][j][2] *= rescale[1], o[f][j][3] *= rescale[1];
+        }
+      }
+      softmax[f].template exponentiate<kMasked>(s[f], scale_log2);
+    }
+  }
+
+  /// o += P V over step_n keys; `tile` is the address of the step's first key.
+  ATTNFORGE_DEVICE void outputs(const Scores& s, u32 tile) {
+#pragma unroll
+    for (int j = 0; j < kScoreFragments; j += 2) {
+      u32 a[kRowFragments][4];
+#pragma unroll
+      for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          const auto& from = s[f][j + w / 2];
+          a[f][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
+        }
+      const u32 rows = tile + v_fragment + j * 8 * VRows::kRowBytes;
+#pragma unroll
+      for (int c = 0; c + 2 <= kOutFragments; c += 2) {
+        u32 v[4];
+        ldmatrix_x4_trans(v, VRows::advance(rows, c));
+#pragma unroll
+        for (int f = 0; f < kRowFragments; ++f) {
+          mma_m16n8k16<C.dtype>(o[f][c], a[f], v[0], v[1]);
+          mma_m16n8k16<C.dtype>(o[f][c + 1], a[f], v[2], v[3]);
+        }
+      }
+      if constexpr (kOutFragments % 2 != 0) {
+        u32 v0, v1;
+        ldmatrix_x2_trans(v0, v1, VRows::advance(rows, kOutFragments - 1));
+#pragma unroll
+        for (int f = 0; f < kRowFragments; ++f) mma_m16n8k16<C.dtype>(o[f][kOutFragments - 1], a[f], v0, v1);
+      }
+    }
+  }
+
+  // ---- 3. One tile of keys ----
+
+  /// `stage` holds tile n of K; V's tile must be awaited by `v_ready` between the products when it comes separately.
+  template <bool kMasked, class VReady>
+  ATTNFORGE_DEVICE void attend_tile(int n, int stage, const VReady& v_ready) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      Scores s;
+      scores(s, k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
+      probabilities<kMasked>(s, n * C.block_n + step * C.step_n);
+      if (step == 0) v_ready();
+      outputs(s, v_tile(stage) + step * C.step_n * VRows::kRowBytes);
+    }
+  }
+
+  /// Tiles from `n` down to `end`, both in one stage each: the ring is one tile further with every iteration.
+  template <bool kMasked>
+  ATTNFORGE_DEVICE void attend(int& n, int end, int& stage) {
+    for (; n >= end; --n) {
+      if constexpr (C.stages == 1) {
+        // K's tile is loaded while V's is in use, and the other way round.
+        cp_async_wait<0>();
+        __syncthreads();
+        load_v<kMasked>(n, 0);
+        attend_tile<kMasked>(n, 0, [&] {
+          cp_async_wait<0>();
+          __syncthreads();
+          load_k<false>(n - 1, 0);
+        });
+      } else {
+        // All but the newest stages - 2 tiles are here. The barrier also says that everybody is done with the tile before,
+        // whose memory takes the tile that comes stages - 1 later.
+        cp_async_wait<2 * (C.stages - 2)>();
+        __syncthreads();
+        const int free = C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
+        load_k<false>(n - (C.stages - 1), free);
+        load_v<false>(n - (C.stages - 1), free);
+        attend_tile<kMasked>(n, stage, [] {});
+        stage = C.stages == 2 ? free : stage == C.stages - 1 ? 0 : stage + 1;
+      }
+    }
+  }
+
+  // ---- 4. The whole query tile ----
+
+  ATTNFORGE_DEVICE void run() {
+    load_q();
+    if constexpr (C.q_in_regs == 2) {
+      cp_async_wait<0>();
+      __syncthreads();
+      read_q();
+      __syncthreads();
+    }
+    int n = blocks.end - 1;
+#pragma unroll
+    for (int s = 0; s < C.stages; ++s) {
+      KLoader::clear_padding(k_tile(s), thread_index());
+      if (s == C.stages - 1 && C.stages > 1) break;
+      s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
+      if constexpr (C.stages > 1) s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
+    }
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int j = 0; j < kOutFragments; ++j)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) o[f][j][c] = 0.0f;
+    if constexpr (C.q_in_regs == 1) {
+      cp_async_wait<(C.stages > 1 ? 2 * (C.stages - 1) : 1)>();
+      __syncthreads();
+      read_q();
+    }
+
+    int stage = 0;
+    attend<true>(n, blocks.clear_end, stage);
+    attend<false>(n, blocks.clear_begin, stage);
+    if constexpr (C.left_bound) attend<true>(n, blocks.begin, stage);
+    store();
+  }
+
+  ATTNFORGE_DEVICE void store() {
+    const Place place = locate();
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f) {
+      float inverse[2], lse[2];
+      softmax[f].finish(p.softmax_scale, inverse, lse);
+      store_half<0>(place, f, inverse[0], lse[0]);
+      store_half<1>(place, f, inverse[1], lse[1]);
+    }
+  }
+
+  /// Rows 0 to 7 (kHalf 0) or 8 to 15 of row fragment f.
+  template <int kHalf>
+  ATTNFORGE_DEVICE void store_half(const Place& place, int f, float inverse, float lse) {
+    const int row = place.first_row + lane_row() + f * 16 + 8 * kHalf;
+    const int query = query_of(row), query_head = query_head_of(place.head, row), quad_lane = thread_index() % 4;
+    const bool present = query < p.seqlen_q;
+    u16* to = static_cast<u16*>(p.o.data) + place.batch * p.o.stride_batch + query * p.o.stride_row +
+              query_head * p.o.stride_head;
+    store_row<C.dtype, kHalf, C.alignment>(o[f], inverse, to, present, quad_lane);
+    if constexpr (C.lse) {
+      if (present && quad_lane == 0) {
+        p.lse[place.batch * p.lse_stride_batch + query_head * p.lse_stride_head + query] = lse;
+      }
+    }
+  }
+
+  ATTNFORGE_DEVICE static void run(const FwdMmaSm80Params& params) {
+    extern __shared__ __align__(128) u8 shared_memory[];
+    FwdMmaSm80 block(params, smem_address(shared_memory));
+    block.run();
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,45 @@
+// cp_async.cuh - asynchronous copies from global to shared memory (PTX ISA, "cp.async").
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+/// An address in shared memory as the 32 bits that instructions take: cheaper to compute with than a generic pointer.
+ATTNFORGE_DEVICE u32 smem_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+/// Copies kBytes (4, 8 or 16), both sides aligned to it. 16 bytes bypass L1.
+template <int kBytes>
+ATTNFORGE_DEVICE void cp_async(u32 smem_dst, const void* gmem_src) {
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_dst), "l"(gmem_src) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(smem_dst), "l"(gmem_src), "n"(kBytes) : "memory");
+  }
+}
+
+/// The same; writes zeros when `in_bounds` is false, and does not read the source then.
+template <int kBytes>
+ATTNFORGE_DEVICE void cp_async_or_zero(u32 smem_dst, const void* gmem_src, bool in_bounds) {
+  const int source_bytes = in_bounds ? kBytes : 0;
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_dst), "l"(gmem_src), "r"(source_bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(smem_dst), "l"(gmem_src), "n"(kBytes),
+                 "r"(source_bytes)
+                 : "memory");
+  }
+}
+
+ATTNFORGE_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/// Waits until at most kPending of this thread's committed groups are unfinished.
+template <int kPending>
+ATTNFORGE_DEVICE void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace attnforge

@@ -1,0 +1,27 @@
+// shuffle.cuh - registers across the lanes of a warp (PTX ISA, "shfl.sync"). All lanes must take part. Volatile: left alone,
+// the compiler moves a shuffle into the branch that uses its result, where lanes are missing.
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+/// The value of lane (lane ^ kMask).
+template <int kMask>
+ATTNFORGE_DEVICE u32 shuffle_xor(u32 x) {
+  u32 y;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=r"(y) : "r"(x), "n"(kMask));
+  return y;
+}
+
+template <int kMask>
+ATTNFORGE_DEVICE float shuffle_xor(float x) {
+  float y;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=f"(y) : "f"(x), "n"(kMask));
+  return y;
+}
+
+/// Whether `predicate` holds in any lane (PTX ISA, "vote.sync").
+ATTNFORGE_DEVICE bool any_lane(bool predicate) { return __any_sync(~0u, predicate); }
+
+}  // namespace attnforge

@@ -1,0 +1,21 @@
+// registry.cpp - the only file that names every kernel family. A new one is a folder and a line here.
+#include "templates/registry.h"
+
+namespace attnforge {
+
+extern const Family fwd_mma_sm80;
+extern const Family fwd_naive;
+
+std::span<const Family* const> registry() {
+  static constexpr const Family* kFamilies[] = {&fwd_mma_sm80, &fwd_naive};  // best first, naive last
+  return kFamilies;
+}
+
+const Family* find_family(std::string_view name) {
+  for (const Family* family : registry()) {
+    if (family->name == name) return family;
+  }
+  return nullptr;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,28 @@
+// score.cuh - what happens to a score between Q K^T and softmax: soft cap and mask, as functors of the main loop.
+#pragma once
+
+#include "base.cuh"
+#include "ptx/special.cuh"
+#include "tile/kv_blocks.cuh"
+
+namespace attnforge {
+
+/// s = softcap * tanh(s * softmax_scale / softcap), given back in units of 1 / softmax_scale so that the softmax multiplies
+/// by the same factor whether there is a cap or not.
+struct SoftcapScore {
+  float to_tanh;    // softmax_scale / softcap
+  float from_tanh;  // softcap / softmax_scale
+
+  ATTNFORGE_DEVICE explicit SoftcapScore(const FwdParams& p)
+      : to_tanh(p.softmax_scale / p.softcap), from_tanh(p.softcap / p.softmax_scale) {}
+  ATTNFORGE_DEVICE float operator()(float s) const { return from_tanh * tanh_by_exp2(s * to_tanh); }
+};
+
+/// -inf where the row does not see the key. kLeft: there is a left bound too.
+template <bool kLeft>
+ATTNFORGE_DEVICE float masked(float s, int key, const VisibleKeys& visible) {
+  const bool hidden = key > visible.last || (kLeft && key < visible.first);
+  return hidden ? negative_infinity() : s;
+}
+
+}  // namespace attnforge

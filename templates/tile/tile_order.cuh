@@ -1,0 +1,24 @@
+// tile_order.cuh - which query tile of which head a block works on: heads in groups, heavy tiles first.
+#pragma once
+
+#include "base.cuh"
+#include "params_fwd.h"
+
+namespace attnforge {
+
+struct TilePlace {
+  int m_block;
+  int head;  // batch * heads of a sequence + head
+};
+
+ATTNFORGE_DEVICE TilePlace place_tile(const TileOrder& order, int index) {
+  const int tiles_per_group = order.heads_per_group * order.m_blocks;
+  const int group = index / tiles_per_group;
+  const int first_head = group * order.heads_per_group;
+  const int heads = min(order.heads_per_group, order.heads - first_head);
+  const int inside = index - group * tiles_per_group;
+  const int m = inside / heads;
+  return {order.heavy_last ? order.m_blocks - 1 - m : m, first_head + inside - m * heads};
+}
+
+}  // namespace attnforge
