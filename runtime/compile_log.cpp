@@ -45,8 +45,7 @@ bool is_chatter(std::string_view line) {
   if (line.find_first_not_of(" \t") == std::string_view::npos) return true;
   if (!contains(line, "ptxas info")) return false;
   return contains(line, "bytes gmem") || contains(line, "Compiling entry function") ||
-         contains(line, "Function properties for") || contains(line, "Compile time =") ||
-         contains(line, "Overriding global");
+         contains(line, "Function properties for") || contains(line, "Compile time =");
 }
 
 bool is_serialized_wgmma(std::string_view line) {

@@ -16,6 +16,7 @@ namespace attnforge {
 namespace {
 
 constexpr std::size_t kMaxErrorBytes = 4000;
+constexpr int kMaxStaticSmemBytes = 48 * 1024;  // of every arch; NVRTC 12 does not check it
 // NVRTC 12 numbers differ from 13 ones in what else they accept; these are asked for one by one.
 // Symbols of internal linkage carry a random number unless the seed is fixed.
 constexpr const char* kSeedOption = "--frandom-seed=attnforge";
@@ -48,7 +49,8 @@ class Program {
     if (nvrtc_.nvrtcGetProgramLogSize(program_, &size) != NVRTC_SUCCESS || size <= 1) return "";
     std::string text(size, '\0');
     if (nvrtc_.nvrtcGetProgramLog(program_, text.data()) != NVRTC_SUCCESS) return "";
-    text.resize(size - 1);  // without the terminating zero
+    // Each part of the log ends in a zero: one assembler error may stand behind the first of them.
+    std::erase(text, '\0');
     return text;
   }
 
@@ -205,6 +207,12 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
                             instance.facts.version_text(), source.name, arch.name,
                             cubin.bytes.empty() ? "no machine code" : "no kernel's registers",
                             text.substr(0, kMaxErrorBytes)));
+  if (log.smem_static_bytes > kMaxStaticSmemBytes)
+    throw Error(
+        ErrorCode::kCompile,
+        fmt::format(
+            "{} has {} bytes of static shared memory; sm_{} allows {}, more must be dynamic",
+            source.name, log.smem_static_bytes, arch.name, kMaxStaticSmemBytes));
   cubin.arch = arch.name;
   cubin.source_digest = digest(source);
   cubin.nvrtc = instance.facts.version_text();

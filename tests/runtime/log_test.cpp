@@ -1,0 +1,72 @@
+// log_test.cpp - levels, the environment, sinks that misbehave.
+#include "runtime/log.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace attnforge {
+namespace {
+
+TEST(LogLevel, NamesAreReadBack) {
+  for (LogLevel level :
+       {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError, LogLevel::kOff})
+    EXPECT_EQ(parse_log_level(to_string(level)), level);
+  EXPECT_EQ(parse_log_level("verbose"), std::nullopt);
+  EXPECT_EQ(parse_log_level(""), std::nullopt);
+}
+
+TEST(LogLevel, EnvironmentDecidesAndWarningIsTheDefault) {
+  setenv("ATTNFORGE_LOG", "debug", 1);
+  EXPECT_EQ(log_level_from_environment(), LogLevel::kDebug);
+  setenv("ATTNFORGE_LOG", "chatty", 1);
+  EXPECT_EQ(log_level_from_environment(), LogLevel::kWarning);
+  unsetenv("ATTNFORGE_LOG");
+  EXPECT_EQ(log_level_from_environment(), LogLevel::kWarning);
+}
+
+TEST(Logger, PassesOnItsLevelAndAbove) {
+  std::vector<std::string> lines;
+  const auto sink = [&](LogLevel level, std::string_view message) {
+    lines.push_back(std::string(to_string(level)) + ": " + std::string(message));
+  };
+  const Logger logger(sink, LogLevel::kInfo);
+  logger.debug("hidden");
+  logger.info("i");
+  logger.warning("w");
+  logger.error("e");
+  EXPECT_EQ(lines, (std::vector<std::string>{"info: i", "warning: w", "error: e"}));
+  EXPECT_FALSE(logger.enabled(LogLevel::kDebug));
+  EXPECT_TRUE(logger.enabled(LogLevel::kError));
+}
+
+TEST(Logger, OffPassesNothingOn) {
+  int calls = 0;
+  const Logger logger([&](LogLevel, std::string_view) { ++calls; }, LogLevel::kOff);
+  logger.error("e");
+  logger.log(LogLevel::kOff, "o");
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(Logger, WithoutSinkNothingIsEnabled) {
+  EXPECT_FALSE(Logger().enabled(LogLevel::kError));
+  EXPECT_FALSE(Logger(LogFunction(), LogLevel::kDebug).enabled(LogLevel::kError));
+}
+
+TEST(Logger, ThrowingSinkDoesNotReachTheCaller) {
+  int calls = 0;
+  const Logger logger(
+      [&](LogLevel, std::string_view) {
+        ++calls;
+        throw std::runtime_error("sink is full");
+      },
+      LogLevel::kDebug);
+  logger.error("e");
+  EXPECT_EQ(calls, 1);
+}
+
+}  // namespace
+}  // namespace attnforge
