@@ -134,6 +134,15 @@ TEST(Untuned, IsTheBestEstimateOfTheFirstFamilyThatServes) {
   EXPECT_EQ(untuned(families, Problem{}, typical_device("80")).family, &kNaive);
 }
 
+TEST(Untuned, IsTheFirstCandidateAmongTiesToo) {
+  Family flat = kTile;
+  flat.estimate_us = [](const Config&, const Problem&, const DeviceFacts&) { return 5.0; };
+  const Family* const families[] = {&flat};
+  const DeviceFacts& device = typical_device("86");
+  EXPECT_EQ(untuned(families, Problem{}, device).config,
+            candidates(flat, Problem{}, device).front().config);
+}
+
 TEST(Untuned, GoesOnWhenEveryConfigIsCut) {
   Family strict = kTile;
   strict.reject = [](const Config&, const Problem&, const DeviceFacts&) {
