@@ -30,18 +30,29 @@ std::set<std::string> matches(const std::string& text, const std::regex& pattern
   return found;
 }
 
-/// Names that stand alone in a string literal: what getenv is given, directly or through a helper.
-std::set<std::string> read_by_sources() {
-  const std::regex literal("\"(ATTNFORGE_[A-Z0-9_]+|XDG_CACHE_HOME|CUDA_HOME|CUDA_PATH)\"");
-  std::set<std::string> names;
-  for (const char* folder : {"generator", "templates", "reference", "runtime", "cache", "tuner", "plan", "cli", "python"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(ATTNFORGE_SOURCE_DIR) / folder)) {
-      const auto extension = entry.path().extension();
-      if (extension != ".cpp" && extension != ".h" && extension != ".py") continue;
-      if (entry.path().filename() == "environment.cpp" && entry.path().parent_path().filename() == "plan") continue;
-      names.merge(matches(text_of(entry.path()), literal));
+/// Every source but the table itself, in one text.
+const std::string& sources() {
+  static const std::string text = [] {
+    std::string all;
+    for (const char* folder :
+         {"generator", "templates", "reference", "runtime", "cache", "tuner", "plan", "cli", "python"}) {
+      for (const auto& entry : fs::recursive_directory_iterator(fs::path(ATTNFORGE_SOURCE_DIR) / folder)) {
+        const auto extension = entry.path().extension();
+        if (extension != ".cpp" && extension != ".h" && extension != ".py") continue;
+        if (entry.path() == fs::path(ATTNFORGE_SOURCE_DIR) / "plan/environment.cpp") continue;
+        all += text_of(entry.path());
+      }
     }
-  }
+    return all;
+  }();
+  return text;
+}
+
+/// What getenv and os.environ are given, and every ATTNFORGE_ name in quotes: helpers take those.
+std::set<std::string> read_by_sources() {
+  auto names = matches(sources(), std::regex("getenv\\(\"([A-Z0-9_]+)\"\\)"));
+  names.merge(matches(sources(), std::regex("environ(?:\\.get\\(|\\[)\"([A-Z0-9_]+)\"")));
+  names.merge(matches(sources(), std::regex("\"(ATTNFORGE_[A-Z0-9_]+)\"")));
   return names;
 }
 
@@ -59,8 +70,10 @@ TEST(EnvironmentTable, ListsEveryVariableThatTheSourcesRead) {
 }
 
 TEST(EnvironmentTable, ListsNothingThatNobodyReads) {
-  const auto read = read_by_sources();
-  for (const auto& name : listed()) EXPECT_TRUE(read.count(name)) << name << " is listed but nothing reads it";
+  for (const auto& name : listed()) {
+    if (name == "NVTX_INJECTION64_PATH") continue;  // read by NVTX's own header
+    EXPECT_NE(sources().find('"' + name + '"'), std::string::npos) << name << " is listed but nothing reads it";
+  }
 }
 
 TEST(EnvironmentTable, SaysWhatEachIsForAndItsDefault) {

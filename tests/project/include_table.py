@@ -11,7 +11,7 @@ import sys
 
 POSIX = r"(dlfcn|errno|fcntl|link|poll|pwd|signal|spawn|unistd|sys/\w+)\.h"
 C_STD = r"(assert|math|stdbool|stddef|stdint|stdio|stdlib|string)\.h"
-HOST = r"(fmt/\w+\.h|nlohmann/json\.hpp)"
+HOST = r"(fmt/\w+\.h|nlohmann/json(_fwd)?\.hpp)"
 
 # folder -> (quoted includes, angle includes besides the C++ standard library), as full-match patterns.
 TABLE = {
