@@ -1,0 +1,239 @@
+// host_problem.cpp - layouts with gaps, poison, and inputs of several kinds.
+#include "tests/support/host_problem.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "reference/half.h"
+
+namespace attnforge::test {
+namespace {
+
+constexpr std::int64_t kGuardBytes = 4096;
+enum Storage { kStorageQ, kStorageK, kStorageV, kStorageO, kStorageLse, kStorages };
+
+struct Shape {
+  std::int64_t batch, heads, rows;
+  int columns;
+  DType dtype;
+};
+
+/// Strides of `shape` in a row that has room for `row_heads` heads, and the elements that all of it
+/// takes.
+std::int64_t set_strides(const Shape& shape, Layout layout, std::int64_t row_heads,
+                         const Gaps& gaps, int alignment, Tensor& to) {
+  const int unit = alignment / size_bytes(shape.dtype);
+  if (layout == Layout::kBhsd) {
+    to.stride_row = shape.columns + gaps.row * unit;
+    to.stride_head = (shape.rows + gaps.rows_after) * to.stride_row;
+    to.stride_batch = row_heads * to.stride_head;
+  } else {
+    to.stride_head = shape.columns + gaps.head * unit;
+    to.stride_row = row_heads * to.stride_head + gaps.row * unit;
+    to.stride_batch = (shape.rows + gaps.rows_after) * to.stride_row;
+  }
+  // Strides between single things are not checked by anybody, but must be aligned like all others.
+  const auto round_up = [unit](std::int64_t& stride) {
+    stride = (stride + unit - 1) / unit * unit;
+  };
+  round_up(to.stride_row), round_up(to.stride_head), round_up(to.stride_batch);
+  return shape.batch * to.stride_batch;
+}
+
+void poison(std::vector<std::byte>& bytes, DType dtype, bool with_infinities) {
+  constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(),
+                            std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()};
+  const auto count = static_cast<std::int64_t>(bytes.size()) / size_bytes(dtype);
+  for (std::int64_t i = 0; i < count; ++i)
+    store_element(dtype, bytes.data(), i, kBad[with_infinities ? i % 3 : 0]);
+}
+
+/// A storage of `elements` of one tensor, poisoned.
+void add_storage(HostProblem& host, Storage storage, std::int64_t elements, DType dtype,
+                 PlacedTensor& placed) {
+  placed.storage = storage;
+  placed.offset_bytes = kGuardBytes + host.problem.alignment_bytes;
+  auto& bytes = host.storages[storage];
+  const std::int64_t size = placed.offset_bytes + elements * size_bytes(dtype) + kGuardBytes;
+  bytes.resize(static_cast<std::size_t>((size + 15) / 16 * 16));
+  poison(bytes, dtype, storage <= kStorageV);
+}
+
+void place_tensors(HostProblem& host, const Gaps& gaps) {
+  const Problem& p = host.problem;
+  const int alignment = p.alignment_bytes;
+  const Shape q{p.batch, p.num_heads_q, p.seqlen_q, p.head_dim, p.dtype_q};
+  const Shape k{p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim, p.dtype_k};
+  const Shape v{p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim_v, p.dtype_v};
+  const Shape o{p.batch, p.num_heads_q, p.seqlen_q, p.head_dim_v, p.dtype_o};
+  host.storages.resize(kStorages);
+  if (p.layout == Layout::kPackedQkv) {
+    const std::int64_t row_heads = p.num_heads_q + 2 * p.num_heads_kv;
+    const std::int64_t elements =
+        set_strides(q, p.layout, row_heads, gaps, alignment, host.q.strides);
+    add_storage(host, kStorageQ, elements, p.dtype_q, host.q);
+    host.k = host.v = host.q;
+    const std::int64_t head_bytes = host.q.strides.stride_head * size_bytes(p.dtype_q);
+    host.k.offset_bytes += p.num_heads_q * head_bytes;
+    host.v.offset_bytes += (p.num_heads_q + p.num_heads_kv) * head_bytes;
+  } else {
+    const auto place = [&](Storage storage, const Shape& shape, PlacedTensor& placed) {
+      const std::int64_t elements =
+          set_strides(shape, p.layout, shape.heads, gaps, alignment, placed.strides);
+      add_storage(host, storage, elements, shape.dtype, placed);
+    };
+    place(kStorageQ, q, host.q), place(kStorageK, k, host.k), place(kStorageV, v, host.v);
+  }
+  const std::int64_t o_elements =
+      set_strides(o, p.layout, o.heads, gaps, alignment, host.o.strides);
+  add_storage(host, kStorageO, o_elements, p.dtype_o, host.o);
+  // lse has rows of one float; a gap follows each head's.
+  host.lse.strides = {nullptr, p.num_heads_q * (p.seqlen_q + gaps.rows_after), 1,
+                      p.seqlen_q + gaps.rows_after};
+  host.lse.storage = kStorageLse;
+  host.lse.offset_bytes = kGuardBytes;
+  const std::int64_t lse_bytes = 2 * kGuardBytes + p.batch * host.lse.strides.stride_batch * 4;
+  host.storages[kStorageLse].resize(static_cast<std::size_t>(lse_bytes));
+  poison(host.storages[kStorageLse], DType::kFp32, false);
+}
+
+/// Calls visit(index of element) for every element of a tensor, rows of one head together.
+template <class Visit>
+void for_each_element(const Shape& shape, const Tensor& strides, Visit&& visit) {
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      for (std::int64_t row = 0; row < shape.rows; ++row) {
+        const std::int64_t at =
+            batch * strides.stride_batch + head * strides.stride_head + row * strides.stride_row;
+        for (int column = 0; column < shape.columns; ++column) visit(at + column, row, column);
+      }
+    }
+  }
+}
+
+/// Writes value(row, column) to every element.
+template <class Value>
+void fill(HostProblem& host, const Shape& shape, const PlacedTensor& placed, Value&& value) {
+  std::byte* data =
+      host.storages[static_cast<std::size_t>(placed.storage)].data() + placed.offset_bytes;
+  for_each_element(shape, placed.strides, [&](std::int64_t at, std::int64_t row, int column) {
+    store_element(shape.dtype, data, at, value(row, column));
+  });
+}
+
+void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
+  const Problem& p = host.problem;
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  constexpr float kFar = 3.0f;  // |score| is about kFar^2 * sqrt(head_dim)
+  const auto q = [&](std::int64_t, int column) {
+    const float x = normal(random);
+    switch (inputs) {
+      case Inputs::kStronglyNegative:
+      case Inputs::kStronglyPositive:
+        return kFar + 0.3f * x;
+      case Inputs::kLarge:
+        return 8 * x;
+      case Inputs::kInfiniteKeys:
+        return column == 0 ? std::abs(x) + 0.5f : x;
+      default:
+        return x;
+    }
+  };
+  const auto k = [&](std::int64_t row, int column) {
+    const float x = normal(random);
+    switch (inputs) {
+      case Inputs::kStronglyNegative:
+        return -kFar + 0.3f * x;
+      case Inputs::kStronglyPositive:
+        return kFar + 0.3f * x;
+      case Inputs::kLarge:
+        return 8 * x;
+      case Inputs::kInfiniteKeys:
+        return column == 0 && row % 10 == 3 ? -std::numeric_limits<float>::infinity() : x;
+      case Inputs::kEqualScores:
+        return 0.0f;
+      default:
+        return x;
+    }
+  };
+  fill(host, {p.batch, p.num_heads_q, p.seqlen_q, p.head_dim, p.dtype_q}, host.q, q);
+  fill(host, {p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim, p.dtype_k}, host.k, k);
+  fill(host, {p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim_v, p.dtype_v}, host.v,
+       [&](std::int64_t, int) { return normal(random); });
+}
+
+/// First byte of `now` that differs from `before` outside the elements of the tensor.
+std::string first_trespass(const char* name, std::vector<std::byte> now,
+                           const std::vector<std::byte>& before, const Shape& shape,
+                           const PlacedTensor& placed) {
+  const int bytes = size_bytes(shape.dtype);
+  for_each_element(shape, placed.strides, [&](std::int64_t at, std::int64_t, int) {
+    const auto offset = static_cast<std::size_t>(placed.offset_bytes + at * bytes);
+    std::memcpy(&now[offset], &before[offset], static_cast<std::size_t>(bytes));
+  });
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i] == before[i]) continue;
+    const std::int64_t offset = static_cast<std::int64_t>(i) - placed.offset_bytes;
+    return fmt::format("{} was written outside its elements, {} bytes from its first one", name,
+                       offset);
+  }
+  return "";
+}
+
+}  // namespace
+
+Tensors HostProblem::tensors() {
+  std::vector<void*> bases;
+  for (auto& storage : storages) bases.push_back(storage.data());
+  return tensors(bases);
+}
+
+Tensors HostProblem::tensors(std::span<void* const> bases) const {
+  const auto at = [&](const PlacedTensor& placed) {
+    Tensor tensor = placed.strides;
+    tensor.data = static_cast<std::byte*>(bases[static_cast<std::size_t>(placed.storage)]) +
+                  placed.offset_bytes;
+    return tensor;
+  };
+  const Tensor of_lse = at(lse);
+  return {.q = at(q),
+          .k = at(k),
+          .v = at(v),
+          .o = at(o),
+          .lse = problem.lse ? static_cast<float*>(of_lse.data) : nullptr,
+          .lse_stride_batch = of_lse.stride_batch,
+          .lse_stride_head = of_lse.stride_head};
+}
+
+std::string HostProblem::trespass() const {
+  const Problem& p = problem;
+  const Shape shape{p.batch, p.num_heads_q, p.seqlen_q, p.head_dim_v, p.dtype_o};
+  std::string found = first_trespass("o", storages[kStorageO], poisoned_o, shape, o);
+  if (!found.empty()) return found;
+  const Shape lse_shape{p.lse ? p.batch : 0, p.num_heads_q, p.seqlen_q, 1, DType::kFp32};
+  return first_trespass("lse", storages[kStorageLse], poisoned_lse, lse_shape, lse);
+}
+
+void HostProblem::poison_outputs() {
+  storages[kStorageO] = poisoned_o;
+  storages[kStorageLse] = poisoned_lse;
+}
+
+HostProblem make_host_problem(const Problem& problem, unsigned seed, Inputs inputs,
+                              const Gaps& gaps) {
+  HostProblem host;
+  host.problem = problem;
+  place_tensors(host, gaps);
+  host.poisoned_o = host.storages[kStorageO];
+  host.poisoned_lse = host.storages[kStorageLse];
+  fill_inputs(host, seed, inputs);
+  return host;
+}
+
+}  // namespace attnforge::test

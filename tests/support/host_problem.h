@@ -1,0 +1,64 @@
+// host_problem.h - tensors of a problem in host memory, laid out as unkindly as asked: gaps and
+// surroundings hold NaN and infinities, so that a kernel that reads what it should not gives itself
+// away.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attnforge/plan.h"
+#include "attnforge/problem.h"
+
+namespace attnforge::test {
+
+enum class Inputs {
+  kNormal,            // N(0, 1)
+  kStronglyNegative,  // all scores far below 0: a padded key that counts as score 0 would win
+  kStronglyPositive,  // all scores far above 0: an exponential without the maximum overflows
+  kLarge,             // N(0, 64): one key takes nearly all of a row
+  kInfiniteKeys,      // every tenth key has a score of -inf
+  kEqualScores,       // k is 0: the output is the mean of the v that a row sees
+};
+
+/// Free space in the strides, in units of the problem's alignment; the layout is the problem's.
+struct Gaps {
+  int row = 0;         // after each row
+  int head = 0;        // after each head of a row; bshd and packed_qkv only
+  int rows_after = 0;  // whole rows after each sequence
+};
+
+/// An array in a storage: where it begins, and strides in elements.
+struct PlacedTensor {
+  int storage = 0;
+  std::int64_t offset_bytes = 0;
+  Tensor strides;
+};
+
+/// Storages begin and end with 4 KiB that belong to no tensor. Every pointer is aligned to the
+/// problem's alignment and to no more. Whatever is no element of q, k or v is NaN or an infinity;
+/// all of o and lse is NaN.
+struct HostProblem {
+  Problem problem;
+  std::vector<std::vector<std::byte>> storages;
+  std::vector<std::byte> poisoned_o, poisoned_lse;  // as o and lse were before anything ran
+  PlacedTensor q, k, v, o, lse;
+
+  /// In host memory, or in copies of the storages that begin at `bases`, which are aligned to 256.
+  Tensors tensors();
+  Tensors tensors(std::span<void* const> bases) const;
+
+  /// Bytes of o and lse that are no element of them and are not as they were: "" or where the first
+  /// one is.
+  std::string trespass() const;
+  /// Poisons o and lse again.
+  void poison_outputs();
+};
+
+/// Deterministic in `seed`.
+HostProblem make_host_problem(const Problem& problem, unsigned seed,
+                              Inputs inputs = Inputs::kNormal, const Gaps& gaps = {});
+
+}  // namespace attnforge::test
