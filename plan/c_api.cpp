@@ -43,16 +43,17 @@ Type& required(Type* pointer, std::string_view name) {
 
 void check_flags(std::string_view name, std::uint32_t flags, std::uint32_t known) {
   if ((flags & ~known) != 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} is {:#x}; this library knows only the bits {:#x}", name, flags, known));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} is {:#x}; this library knows only the bits {:#x}", name, flags, known));
   }
 }
 
 template <class Enum>
 Enum checked_enum(std::string_view name, std::int32_t value, Enum last) {
   if (value < 0 || value > static_cast<std::int32_t>(last)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} is {}; it must be from 0 to {}", name, value, static_cast<std::int32_t>(last)));
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {}; it must be from 0 to {}", name,
+                                                         value, static_cast<std::int32_t>(last)));
   }
   return static_cast<Enum>(value);
 }
@@ -60,9 +61,11 @@ Enum checked_enum(std::string_view name, std::int32_t value, Enum last) {
 attnforge::Device& device_of(attnforge_context* context) {
   attnforge_context& given = required(context, "context");
   if (!given.device) {
-    throw Error(ErrorCode::kNoDriver,
-                fmt::format("this context was created for arch {} without a GPU; leave desc.arch NULL to open one",
-                            given.facts.arch.name));
+    throw Error(
+        ErrorCode::kNoDriver,
+        fmt::format(
+            "this context was created for arch {} without a GPU; leave desc.arch NULL to open one",
+            given.facts.arch.name));
   }
   return *given.device;
 }
@@ -107,12 +110,14 @@ void attnforge_free_string(char* text) { std::free(text); }
 attnforge_status attnforge_problem_parse(const char* text, attnforge_problem* problem) {
   return guarded([&] {
     attnforge::read_struct(problem, kProblemDefaults, "problem");
-    attnforge::write_struct(problem, attnforge::to_c(attnforge::parse_problem(&required(text, "text"))));
+    attnforge::write_struct(problem,
+                            attnforge::to_c(attnforge::parse_problem(&required(text, "text"))));
     return ATTNFORGE_OK;
   });
 }
 
-attnforge_status attnforge_problem_format(const attnforge_problem* problem, char* buffer, size_t capacity, size_t* length) {
+attnforge_status attnforge_problem_format(const attnforge_problem* problem, char* buffer,
+                                          size_t capacity, size_t* length) {
   return guarded([&] {
     const std::string text = attnforge::to_string(attnforge::from_c(problem));
     if (length != nullptr) *length = text.size();
@@ -127,7 +132,8 @@ attnforge_status attnforge_problem_format(const attnforge_problem* problem, char
 
 // ---- Contexts ----
 
-attnforge_status attnforge_context_create(const attnforge_context_desc* desc, attnforge_context** context) {
+attnforge_status attnforge_context_create(const attnforge_context_desc* desc,
+                                          attnforge_context** context) {
   return guarded([&] {
     required(context, "context") = nullptr;
     const attnforge_context_desc given = options_or_defaults(desc, kContextDefaults, "desc");
@@ -138,11 +144,11 @@ attnforge_status attnforge_context_create(const attnforge_context_desc* desc, at
     if (given.arch != nullptr) {
       made->facts = attnforge::typical_device(given.arch);
     } else {
-      made->device.emplace(
-          attnforge::DeviceOptions{.ordinal = given.device,
-                                   .cache_path = made->cache_path,
-                                   .log = log_from_c(given.log, given.log_user),
-                                   .read_only_cache = (given.flags & ATTNFORGE_READ_ONLY_CACHE) != 0});
+      made->device.emplace(attnforge::DeviceOptions{
+          .ordinal = given.device,
+          .cache_path = made->cache_path,
+          .log = log_from_c(given.log, given.log_user),
+          .read_only_cache = (given.flags & ATTNFORGE_READ_ONLY_CACHE) != 0});
       made->facts = made->device->facts();
     }
     *context = made.release();
@@ -152,18 +158,22 @@ attnforge_status attnforge_context_create(const attnforge_context_desc* desc, at
 
 void attnforge_context_destroy(attnforge_context* context) { delete context; }
 
-attnforge_status attnforge_query(const attnforge_context* context, const attnforge_problem* problem) {
+attnforge_status attnforge_query(const attnforge_context* context,
+                                 const attnforge_problem* problem) {
   return guarded([&] {
     const attnforge::Problem wanted = attnforge::from_c(problem);
-    const attnforge::Support support = attnforge::supported(wanted, required(context, "context").facts);
-    return support.supported ? ATTNFORGE_OK : attnforge::fail(ATTNFORGE_ERR_UNSUPPORTED, support.reason);
+    const attnforge::Support support =
+        attnforge::supported(wanted, required(context, "context").facts);
+    return support.supported ? ATTNFORGE_OK
+                             : attnforge::fail(ATTNFORGE_ERR_UNSUPPORTED, support.reason);
   });
 }
 
 // ---- Plans ----
 
 attnforge_status attnforge_plan_create(attnforge_context* context, const attnforge_problem* problem,
-                                       const attnforge_plan_options* options, attnforge_plan** plan) {
+                                       const attnforge_plan_options* options,
+                                       attnforge_plan** plan) {
   return guarded([&] {
     required(plan, "plan") = nullptr;
     const attnforge_plan_options given = options_or_defaults(options, kPlanDefaults, "options");
@@ -186,7 +196,8 @@ attnforge_status attnforge_plan_create(attnforge_context* context, const attnfor
 
 void attnforge_plan_destroy(attnforge_plan* plan) { delete plan; }
 
-attnforge_status attnforge_plan_workspace(const attnforge_plan* plan, const attnforge_sizes* upper_bound, size_t* bytes) {
+attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
+                                          const attnforge_sizes* upper_bound, size_t* bytes) {
   return guarded([&] {
     const attnforge_plan& given = required(plan, "plan");
     std::size_t& out = required(bytes, "bytes");
@@ -194,25 +205,37 @@ attnforge_status attnforge_plan_workspace(const attnforge_plan* plan, const attn
       out = given.plan.workspace_bytes();
       return ATTNFORGE_OK;
     }
-    const attnforge_sizes sizes = attnforge::read_struct(upper_bound, kSizesDefaults, "upper_bound");
-    out = attnforge::workspace_bound(given.plan.problem(), given.config, given.facts,
-                                     {.batch = sizes.batch, .seqlen_q = sizes.seqlen_q, .seqlen_kv = sizes.seqlen_kv});
+    const attnforge_sizes sizes =
+        attnforge::read_struct(upper_bound, kSizesDefaults, "upper_bound");
+    out = attnforge::workspace_bound(
+        given.plan.problem(), given.config, given.facts,
+        {.batch = sizes.batch, .seqlen_q = sizes.seqlen_q, .seqlen_kv = sizes.seqlen_kv});
     return ATTNFORGE_OK;
   });
 }
 
-const char* attnforge_plan_problem(const attnforge_plan* plan) { return plan == nullptr ? "" : plan->problem.c_str(); }
-const char* attnforge_plan_config(const attnforge_plan* plan) { return plan == nullptr ? "" : plan->config.c_str(); }
-const char* attnforge_plan_provenance(const attnforge_plan* plan) { return plan == nullptr ? "" : plan->provenance.c_str(); }
-double attnforge_plan_measured_us(const attnforge_plan* plan) { return plan == nullptr ? 0.0 : plan->plan.measured_us(); }
+const char* attnforge_plan_problem(const attnforge_plan* plan) {
+  return plan == nullptr ? "" : plan->problem.c_str();
+}
+const char* attnforge_plan_config(const attnforge_plan* plan) {
+  return plan == nullptr ? "" : plan->config.c_str();
+}
+const char* attnforge_plan_provenance(const attnforge_plan* plan) {
+  return plan == nullptr ? "" : plan->provenance.c_str();
+}
+double attnforge_plan_measured_us(const attnforge_plan* plan) {
+  return plan == nullptr ? 0.0 : plan->plan.measured_us();
+}
 
 // ---- Runs ----
 
-attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem, attnforge_tensors* tensors) {
+attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
+                                              attnforge_tensors* tensors) {
   return guarded([&] {
     attnforge_tensors out = attnforge::read_struct(tensors, kTensorsDefaults, "tensors");
     const attnforge::Tensors strides = attnforge::contiguous_tensors(attnforge::from_c(problem));
-    const auto set = [](const attnforge::Tensor& from, std::int64_t& batch, std::int64_t& row, std::int64_t& head) {
+    const auto set = [](const attnforge::Tensor& from, std::int64_t& batch, std::int64_t& row,
+                        std::int64_t& head) {
       batch = from.stride_batch;
       row = from.stride_row;
       head = from.stride_head;
@@ -228,16 +251,17 @@ attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem, 
   });
 }
 
-attnforge_status attnforge_run(const attnforge_plan* plan, const attnforge_tensors* tensors, void* workspace,
-                               size_t workspace_bytes, void* stream) {
+attnforge_status attnforge_run(const attnforge_plan* plan, const attnforge_tensors* tensors,
+                               void* workspace, size_t workspace_bytes, void* stream) {
   return guarded([&] {
     const attnforge_plan& given = required(plan, "plan");
     const std::size_t needed = given.plan.workspace_bytes();
     if (needed > 0 && (workspace == nullptr || workspace_bytes < needed ||
                        reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)) [[unlikely]] {
-      return attnforge::fail(ATTNFORGE_ERR_WORKSPACE,
-                             fmt::format("the workspace is {} with {} bytes; this plan needs {} bytes aligned to 256",
-                                         workspace, workspace_bytes, needed));
+      return attnforge::fail(
+          ATTNFORGE_ERR_WORKSPACE,
+          fmt::format("the workspace is {} with {} bytes; this plan needs {} bytes aligned to 256",
+                      workspace, workspace_bytes, needed));
     }
     given.plan.run(attnforge::from_c(tensors), workspace, stream);
     return ATTNFORGE_OK;
@@ -253,8 +277,10 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
     const attnforge::Problem wanted = attnforge::from_c(problem);
     attnforge::Device& device = device_of(context);
     if (context->no_jit) {
-      throw Error(ErrorCode::kNotReady, fmt::format("this context was created with ATTNFORGE_NO_JIT and does not tune \"{}\"",
-                                                    attnforge::to_string(wanted)));
+      throw Error(
+          ErrorCode::kNotReady,
+          fmt::format("this context was created with ATTNFORGE_NO_JIT and does not tune \"{}\"",
+                      attnforge::to_string(wanted)));
     }
     bool stop = false;
     attnforge::TuneOptions tune_options;
@@ -264,7 +290,8 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
     tune_options.compile_threads = given.compile_threads;
     tune_options.retune = given.retune != 0;
     tune_options.seed = given.seed;
-    tune_options.on_progress = attnforge::progress_from_c(given.progress, given.progress_user, &stop);
+    tune_options.on_progress =
+        attnforge::progress_from_c(given.progress, given.progress_user, &stop);
     tune_options.cancelled = [&stop] { return stop; };
     const attnforge::TuneResult result = attnforge::tune(wanted, device, tune_options);
     if (json != nullptr) *json = copied(attnforge::to_json(result));
@@ -272,13 +299,16 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
   });
 }
 
-attnforge_status attnforge_inspect(const attnforge_context* context, const attnforge_problem* problem,
+attnforge_status attnforge_inspect(const attnforge_context* context,
+                                   const attnforge_problem* problem,
                                    const attnforge_inspect_options* options, char** json) {
   return guarded([&] {
     char*& out = required(json, "json");
     const attnforge_context& from = required(context, "context");
-    const attnforge_inspect_options given = options_or_defaults(options, kInspectDefaults, "options");
-    check_flags("options.flags", given.flags, ATTNFORGE_INSPECT_COMPILE | ATTNFORGE_INSPECT_PTX | ATTNFORGE_INSPECT_SASS);
+    const attnforge_inspect_options given =
+        options_or_defaults(options, kInspectDefaults, "options");
+    check_flags("options.flags", given.flags,
+                ATTNFORGE_INSPECT_COMPILE | ATTNFORGE_INSPECT_PTX | ATTNFORGE_INSPECT_SASS);
     const attnforge::Inspection inspection =
         attnforge::inspect(attnforge::from_c(problem), from.facts,
                            {.config = or_empty(given.config),

@@ -6,25 +6,30 @@ namespace attnforge {
 namespace {
 
 // Enum values go to the library as they are.
-static_assert(static_cast<int>(DType::kFp32) == ATTNFORGE_FP32 && static_cast<int>(DType::kFp16) == ATTNFORGE_FP16 &&
+static_assert(static_cast<int>(DType::kFp32) == ATTNFORGE_FP32 &&
+              static_cast<int>(DType::kFp16) == ATTNFORGE_FP16 &&
               static_cast<int>(DType::kBf16) == ATTNFORGE_BF16);
-static_assert(static_cast<int>(Layout::kBshd) == ATTNFORGE_BSHD && static_cast<int>(Layout::kBhsd) == ATTNFORGE_BHSD &&
+static_assert(static_cast<int>(Layout::kBshd) == ATTNFORGE_BSHD &&
+              static_cast<int>(Layout::kBhsd) == ATTNFORGE_BHSD &&
               static_cast<int>(Layout::kPackedQkv) == ATTNFORGE_PACKED_QKV);
-static_assert(static_cast<int>(Progress::Phase::kCompile) == 0 && static_cast<int>(Progress::Phase::kFinal) == 3);
+static_assert(static_cast<int>(Progress::Phase::kCompile) == 0 &&
+              static_cast<int>(Progress::Phase::kFinal) == 3);
 
 /// An int that must be one of 0 .. last, as an enum of the library.
 template <class Enum>
 Enum checked(std::string_view name, std::int32_t value, Enum last) {
   if (value < 0 || value > static_cast<std::int32_t>(last)) {
     throw Error(ErrorCode::kInvalidProblem,
-                fmt::format("invalid problem: {}={} must be from 0 to {}", name, value, static_cast<std::int32_t>(last)));
+                fmt::format("invalid problem: {}={} must be from 0 to {}", name, value,
+                            static_cast<std::int32_t>(last)));
   }
   return static_cast<Enum>(value);
 }
 
 bool flag(std::string_view name, std::int32_t value) {
   if (value != 0 && value != 1) {
-    throw Error(ErrorCode::kInvalidProblem, fmt::format("invalid problem: {}={} must be 0 or 1", name, value));
+    throw Error(ErrorCode::kInvalidProblem,
+                fmt::format("invalid problem: {}={} must be 0 or 1", name, value));
   }
   return value == 1;
 }

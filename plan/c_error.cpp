@@ -6,8 +6,8 @@
 namespace attnforge {
 namespace {
 
-// A fixed buffer: the text of "out of memory" must not need memory, and a thread that ends needs no destructor from a
-// library that may have been unloaded.
+// A fixed buffer: the text of "out of memory" must not need memory, and a thread that ends needs no
+// destructor from a library that may have been unloaded.
 constexpr std::size_t kErrorBytes = 8192;
 thread_local char t_error[kErrorBytes];
 
@@ -27,16 +27,26 @@ void clear_error() noexcept { t_error[0] = '\0'; }
 
 attnforge_status status_of(ErrorCode code) noexcept {
   switch (code) {
-    case ErrorCode::kInvalidProblem: return ATTNFORGE_ERR_INVALID;
-    case ErrorCode::kInvalidArgument: return ATTNFORGE_ERR_INVALID;
-    case ErrorCode::kUnsupported: return ATTNFORGE_ERR_UNSUPPORTED;
-    case ErrorCode::kNotReady: return ATTNFORGE_ERR_NOT_READY;
-    case ErrorCode::kCompile: return ATTNFORGE_ERR_COMPILE;
-    case ErrorCode::kNoDriver: return ATTNFORGE_ERR_NO_DRIVER;
-    case ErrorCode::kCuda: return ATTNFORGE_ERR_CUDA;
-    case ErrorCode::kCache: return ATTNFORGE_ERR_IO;
-    case ErrorCode::kIo: return ATTNFORGE_ERR_IO;
-    case ErrorCode::kInternal: return ATTNFORGE_ERR_INTERNAL;
+    case ErrorCode::kInvalidProblem:
+      return ATTNFORGE_ERR_INVALID;
+    case ErrorCode::kInvalidArgument:
+      return ATTNFORGE_ERR_INVALID;
+    case ErrorCode::kUnsupported:
+      return ATTNFORGE_ERR_UNSUPPORTED;
+    case ErrorCode::kNotReady:
+      return ATTNFORGE_ERR_NOT_READY;
+    case ErrorCode::kCompile:
+      return ATTNFORGE_ERR_COMPILE;
+    case ErrorCode::kNoDriver:
+      return ATTNFORGE_ERR_NO_DRIVER;
+    case ErrorCode::kCuda:
+      return ATTNFORGE_ERR_CUDA;
+    case ErrorCode::kCache:
+      return ATTNFORGE_ERR_IO;
+    case ErrorCode::kIo:
+      return ATTNFORGE_ERR_IO;
+    case ErrorCode::kInternal:
+      return ATTNFORGE_ERR_INTERNAL;
   }
   return ATTNFORGE_ERR_INTERNAL;
 }
@@ -47,17 +57,28 @@ const char* attnforge_last_error(void) { return attnforge::t_error; }
 
 const char* attnforge_status_name(attnforge_status status) {
   switch (status) {
-    case ATTNFORGE_OK: return "ok";
-    case ATTNFORGE_ERR_INVALID: return "invalid";
-    case ATTNFORGE_ERR_UNSUPPORTED: return "unsupported";
-    case ATTNFORGE_ERR_WORKSPACE: return "workspace";
-    case ATTNFORGE_ERR_COMPILE: return "compile";
-    case ATTNFORGE_ERR_CUDA: return "cuda";
-    case ATTNFORGE_ERR_NOT_READY: return "not_ready";
-    case ATTNFORGE_ERR_NO_MEMORY: return "no_memory";
-    case ATTNFORGE_ERR_NO_DRIVER: return "no_driver";
-    case ATTNFORGE_ERR_IO: return "io";
-    case ATTNFORGE_ERR_INTERNAL: return "internal";
+    case ATTNFORGE_OK:
+      return "ok";
+    case ATTNFORGE_ERR_INVALID:
+      return "invalid";
+    case ATTNFORGE_ERR_UNSUPPORTED:
+      return "unsupported";
+    case ATTNFORGE_ERR_WORKSPACE:
+      return "workspace";
+    case ATTNFORGE_ERR_COMPILE:
+      return "compile";
+    case ATTNFORGE_ERR_CUDA:
+      return "cuda";
+    case ATTNFORGE_ERR_NOT_READY:
+      return "not_ready";
+    case ATTNFORGE_ERR_NO_MEMORY:
+      return "no_memory";
+    case ATTNFORGE_ERR_NO_DRIVER:
+      return "no_driver";
+    case ATTNFORGE_ERR_IO:
+      return "io";
+    case ATTNFORGE_ERR_INTERNAL:
+      return "internal";
   }
   return "unknown";
 }

@@ -1,4 +1,5 @@
-// c_error.h - the border of the C API: exceptions become status codes and a text of the calling thread.
+// c_error.h - the border of the C API: exceptions become status codes and a text of the calling
+// thread.
 #pragma once
 
 #include <new>
@@ -9,12 +10,14 @@
 
 namespace attnforge {
 
-/// Sets what attnforge_last_error() says on this thread, cut to a few KiB. Never allocates. Returns `status`.
+/// Sets what attnforge_last_error() says on this thread, cut to a few KiB. Never allocates. Returns
+/// `status`.
 attnforge_status fail(attnforge_status status, std::string_view text) noexcept;
 void clear_error() noexcept;
 attnforge_status status_of(ErrorCode code) noexcept;
 
-/// Runs body(), which returns a status or throws. Every function of the C API that can fail is inside of one.
+/// Runs body(), which returns a status or throws. Every function of the C API that can fail is
+/// inside of one.
 template <class Body>
 attnforge_status guarded(Body&& body) noexcept {
   clear_error();

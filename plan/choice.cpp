@@ -14,24 +14,29 @@ namespace {
 
 constexpr std::size_t kFallbacksPerFamily = 3;
 
-/// The fastest good try of one family whose kernel is the one of today: a winner of all families does not answer for one.
-std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const DeviceFacts& device, Cache& cache) {
+/// The fastest good try of one family whose kernel is the one of today: a winner of all families
+/// does not answer for one.
+std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const DeviceFacts& device,
+                                              Cache& cache) {
   const std::vector<Try> tries = cache.tries(to_string(key.problem), device_class(device));
   const Try* best = nullptr;
   for (const Try& each : tries) {
-    if (each.family != key.family || each.estimated || each.measurement.status != Status::kOk) continue;
+    if (each.family != key.family || each.estimated || each.measurement.status != Status::kOk)
+      continue;
     if (best != nullptr && best->measurement.time_us <= each.measurement.time_us) continue;
     if (each.digest != digest_today(each.config, key.problem)) continue;
     if (illegal(parse_config(each.config), key.problem, device).empty()) best = &each;
   }
   if (best == nullptr) return std::nullopt;
   Config config = parse_config(best->config);
-  return Choice{.family = find_family(config.family),
-                .config = std::move(config),
-                .provenance = Provenance::kMeasured,
-                .measured_us = best->measurement.time_us,
-                .nvrtc = best->nvrtc,
-                .why = fmt::format("the fastest measured config of {} for this bucket on this GPU class", key.family)};
+  return Choice{
+      .family = find_family(config.family),
+      .config = std::move(config),
+      .provenance = Provenance::kMeasured,
+      .measured_us = best->measurement.time_us,
+      .nvrtc = best->nvrtc,
+      .why = fmt::format("the fastest measured config of {} for this bucket on this GPU class",
+                         key.family)};
 }
 
 }  // namespace
@@ -42,8 +47,9 @@ std::vector<const Family*> families_named(const std::string& name) {
   if (const Family* family = find_family(name)) return {family};
   std::vector<std::string_view> known;
   for (const Family* family : all) known.push_back(family->name);
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("no kernel family is named \"{}\"; there are {}", name, fmt::join(known, ", ")));
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("no kernel family is named \"{}\"; there are {}", name, fmt::join(known, ", ")));
 }
 
 std::string illegal(const Config& config, const Problem& problem, const DeviceFacts& device) {
@@ -53,12 +59,15 @@ std::string illegal(const Config& config, const Problem& problem, const DeviceFa
   if (!unserved.empty()) return unserved;
   const std::vector<Axis> axes = family->axes(problem, device);
   if (axes.size() != config.fields.size()) {
-    return fmt::format("it has {} fields, {} has {}", config.fields.size(), family->name, axes.size());
+    return fmt::format("it has {} fields, {} has {}", config.fields.size(), family->name,
+                       axes.size());
   }
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto& [name, value] = config.fields[i];
-    if (name != axes[i].name) return fmt::format("field {} is \"{}\", not \"{}\"", i + 1, name, axes[i].name);
-    // An axis of one value is fixed by the problem. The others may be forced to values that a search would not try.
+    if (name != axes[i].name)
+      return fmt::format("field {} is \"{}\", not \"{}\"", i + 1, name, axes[i].name);
+    // An axis of one value is fixed by the problem. The others may be forced to values that a
+    // search would not try.
     if (axes[i].values.size() == 1 && axes[i].values.front() != value) {
       return fmt::format("{}={} must be {} for this problem", name, value, axes[i].values.front());
     }
@@ -76,19 +85,21 @@ std::string digest_today(std::string_view config_text, const Problem& problem) {
   }
 }
 
-Choice forced_choice(const std::string& config_text, const Problem& problem, const DeviceFacts& device) {
+Choice forced_choice(const std::string& config_text, const Problem& problem,
+                     const DeviceFacts& device) {
   Config config = parse_config(config_text);
   const Family* family = families_named(config.family).front();
   const std::string unserved = rejection(*family, problem, device.arch);
   if (!unserved.empty()) {
-    throw Error(ErrorCode::kUnsupported, fmt::format("{} does not serve \"{}\" on {}: {}", family->name,
-                                                     to_string(problem), device.name, unserved));
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("{} does not serve \"{}\" on {}: {}", family->name, to_string(problem),
+                            device.name, unserved));
   }
   const std::string reason = illegal(config, problem, device);
   if (!reason.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("config \"{}\" cannot be used for \"{}\" on {}: {}", config_text, to_string(problem),
-                            device.name, reason));
+                fmt::format("config \"{}\" cannot be used for \"{}\" on {}: {}", config_text,
+                            to_string(problem), device.name, reason));
   }
   return {.family = family,
           .config = std::move(config),
@@ -98,9 +109,10 @@ Choice forced_choice(const std::string& config_text, const Problem& problem, con
 
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache) {
   if (!key.family.empty()) return stored_choice_of_family(key, device, cache);
-  // driver and nvrtc stay empty: they only tell kExact from kCompatible, which are the same to a plan, and asking NVRTC
-  // for its version takes longer than everything else here.
-  const Cache::Current current{.device_class = device_class(device), .driver = "", .nvrtc = "", .sm = device.arch.sm};
+  // driver and nvrtc stay empty: they only tell kExact from kCompatible, which are the same to a
+  // plan, and asking NVRTC for its version takes longer than everything else here.
+  const Cache::Current current{
+      .device_class = device_class(device), .driver = "", .nvrtc = "", .sm = device.arch.sm};
   const auto digest_of = [&](std::string_view config) { return digest_today(config, key.problem); };
   const std::optional<Winner> winner = cache.best(to_string(key.problem), current, digest_of);
   if (!winner) return std::nullopt;
@@ -112,12 +124,16 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
   } catch (const Error&) {
     return std::nullopt;
   }
-  Choice choice{.family = find_family(config.family), .config = std::move(config), .nvrtc = winner->best.nvrtc};
-  const bool stale =
-      winner->fit == Fit::kStale || winner->best.digest != digest_today(winner->best.config, key.problem);
+  Choice choice{.family = find_family(config.family),
+                .config = std::move(config),
+                .nvrtc = winner->best.nvrtc};
+  const bool stale = winner->fit == Fit::kStale ||
+                     winner->best.digest != digest_today(winner->best.config, key.problem);
   if (stale) {
     choice.nvrtc.clear();
-    choice.why = "it won before its template was changed; it was not measured since, so it counts as an estimate";
+    choice.why =
+        "it won before its template was changed; it was not measured since, so it counts as an "
+        "estimate";
   } else if (winner->fit == Fit::kOtherDevice) {
     choice.provenance = Provenance::kNearDevice;
     choice.measured_us = winner->best.measurement.time_us;
@@ -125,7 +141,8 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
   } else {
     choice.provenance = Provenance::kMeasured;
     choice.measured_us = winner->best.measurement.time_us;
-    choice.why = fmt::format("it won a {} search of this bucket on this GPU class", to_string(winner->rigor));
+    choice.why = fmt::format("it won a {} search of this bucket on this GPU class",
+                             to_string(winner->rigor));
   }
   return choice;
 }
@@ -135,7 +152,8 @@ Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device) {
   Candidate candidate = untuned(families, key.problem, device);
   return {.family = candidate.family,
           .config = std::move(candidate.config),
-          .why = fmt::format("nothing was measured; the model predicts {:.1f} us, its best", candidate.estimate_us)};
+          .why = fmt::format("nothing was measured; the model predicts {:.1f} us, its best",
+                             candidate.estimate_us)};
 }
 
 std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device) {

@@ -1,4 +1,5 @@
-// choice.h - which config a plan should use: the one that the caller forces, the database's winner, the model's. Runs nothing.
+// choice.h - which config a plan should use: the one that the caller forces, the database's winner,
+// the model's. Runs nothing.
 #pragma once
 
 #include <functional>
@@ -24,21 +25,25 @@ struct Choice {
   std::string why = {};    // a sentence for inspect and the log
 };
 
-/// The registry, or only the family of that name. Throws Error(kInvalidArgument) for an unknown one, listing all.
+/// The registry, or only the family of that name. Throws Error(kInvalidArgument) for an unknown
+/// one, listing all.
 std::vector<const Family*> families_named(const std::string& name);
 
-/// "" if `config` may be used for `problem`, else why not: of an unknown family, unsupported, cut, or made for other head dims
-/// or dtypes. What a database or a caller says is checked by this before it is compiled.
+/// "" if `config` may be used for `problem`, else why not: of an unknown family, unsupported, cut,
+/// or made for other head dims or dtypes. What a database or a caller says is checked by this
+/// before it is compiled.
 std::string illegal(const Config& config, const Problem& problem, const DeviceFacts& device);
 
 /// Digest of the kernel that a config's text becomes today; "" if it is of no family of this build.
 std::string digest_today(std::string_view config_text, const Problem& problem);
 
-/// Throws Error(kInvalidArgument) if the text is not a config or is illegal, Error(kUnsupported) if its family does not serve
-/// the problem.
-Choice forced_choice(const std::string& config_text, const Problem& problem, const DeviceFacts& device);
+/// Throws Error(kInvalidArgument) if the text is not a config or is illegal, Error(kUnsupported) if
+/// its family does not serve the problem.
+Choice forced_choice(const std::string& config_text, const Problem& problem,
+                     const DeviceFacts& device);
 
-/// The database's winner for a bucket, if it can be used. A stale one (its template has changed since) counts as an estimate.
+/// The database's winner for a bucket, if it can be used. A stale one (its template has changed
+/// since) counts as an estimate.
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache);
 
 /// The model's first choice. Throws Error(kUnsupported).

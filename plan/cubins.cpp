@@ -8,7 +8,8 @@
 
 namespace attnforge {
 
-std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& arch, const std::string& nvrtc, Cache& cache) {
+std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& arch,
+                                  const std::string& nvrtc, Cache& cache) {
   if (!nvrtc.empty()) {
     if (std::optional<Cubin> cubin = cache.get_cubin(source_digest, arch.name, nvrtc)) return cubin;
   }
@@ -18,8 +19,9 @@ std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& 
 Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, const Logger& log) {
   const NvtxRange range("attnforge compile", source.name);
   Cubin cubin = compile(source, arch);
-  log.info(fmt::format("compiled {} for sm_{} in {:.0f} ms: {} registers, {} bytes spilled", source.name, arch.name,
-                                   cubin.compile_ms, cubin.registers, cubin.spill_store_bytes + cubin.spill_load_bytes));
+  log.info(fmt::format("compiled {} for sm_{} in {:.0f} ms: {} registers, {} bytes spilled",
+                       source.name, arch.name, cubin.compile_ms, cubin.registers,
+                       cubin.spill_store_bytes + cubin.spill_load_bytes));
   try {
     cache.put_cubin(cubin, source.text, source.name);
   } catch (const Error& error) {

@@ -11,11 +11,14 @@
 
 namespace attnforge {
 
-/// Code that was compiled before from the same source for the same arch; by `nvrtc` (a version text) rather than by another,
+/// Code that was compiled before from the same source for the same arch; by `nvrtc` (a version
+/// text) rather than by another,
 /// "": by any. Opens no compiler. Never throws for a broken database.
-std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& arch, const std::string& nvrtc, Cache& cache);
+std::optional<Cubin> stored_cubin(const std::string& source_digest, const Arch& arch,
+                                  const std::string& nvrtc, Cache& cache);
 
-/// Throws Error(kCompile), Error(kNoDriver) without NVRTC. A database that cannot be written is a log line.
+/// Throws Error(kCompile), Error(kNoDriver) without NVRTC. A database that cannot be written is a
+/// log line.
 Cubin compile_and_store(const Source& source, const Arch& arch, Cache& cache, const Logger& log);
 
 }  // namespace attnforge

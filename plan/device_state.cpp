@@ -26,7 +26,8 @@ DeviceState::DeviceState(const DeviceOptions& options)
       device_class(attnforge::device_class(facts)),
       context(context_for(primary)),
       cache(options.cache_path, options.read_only_cache, log_function()) {
-  log.info(fmt::format("opened GPU {} ({}), database {}", options.ordinal, device_class, cache.path()));
+  log.info(
+      fmt::format("opened GPU {} ({}), database {}", options.ordinal, device_class, cache.path()));
 }
 
 LogFunction DeviceState::log_function() const {

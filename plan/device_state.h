@@ -1,4 +1,5 @@
-// device_state.h - what stands behind a Device: the GPU, its database, and everything that was loaded or planned so far.
+// device_state.h - what stands behind a Device: the GPU, its database, and everything that was
+// loaded or planned so far.
 #pragma once
 
 #include <mutex>
@@ -14,8 +15,9 @@
 
 namespace attnforge {
 
-/// Thread-safe. Kernels and plans are kept until the end: a Plan is a pointer into this. A plan takes about half a KiB, so a
-/// server that sees a million different lengths keeps half a GiB of them.
+/// Thread-safe. Kernels and plans are kept until the end: a Plan is a pointer into this. A plan
+/// takes about half a KiB, so a server that sees a million different lengths keeps half a GiB of
+/// them.
 class DeviceState {
  public:
   /// Throws as Device().
@@ -28,14 +30,16 @@ class DeviceState {
   PrimaryContext primary;
   const DeviceFacts facts;
   const std::string device_class;
-  CUcontext context = nullptr;  // the caller's, if it was current and of this GPU, else the primary one
+  CUcontext context =
+      nullptr;  // the caller's, if it was current and of this GPU, else the primary one
   Cache cache;
 
-  // What the caller insists on (family, config) is empty for nearly all plans: those are found by the problem alone.
+  // What the caller insists on (family, config) is empty for nearly all plans: those are found by
+  // the problem alone.
   OnceMap<Problem, PlanState, ProblemHash> plans;
   OnceMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans;
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
-  std::mutex tuning;                                        // one at a time, else they disturb each other's times
+  std::mutex tuning;  // one at a time, else they disturb each other's times
 };
 
 /// Text of a driver's version for provenance, e.g. "13.0".

@@ -25,57 +25,70 @@ using State = Check::State;
 
 constexpr std::uintmax_t kLittleSpace = std::uintmax_t{256} << 20;
 
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 Check check_driver() {
   const std::string& problem = driver_problem();
   if (!problem.empty()) {
     return {"driver", State::kFailed, problem,
-            "kernels can be inspected, compiled and ranked, but not run; install the NVIDIA driver to run them"};
+            "kernels can be inspected, compiled and ranked, but not run; install the NVIDIA driver "
+            "to run them"};
   }
-  return {"driver", State::kOk, fmt::format("libcuda for CUDA {}", version_text(driver_version())), ""};
+  return {"driver", State::kOk, fmt::format("libcuda for CUDA {}", version_text(driver_version())),
+          ""};
 }
 
 Check check_nvrtc() {
   const NvrtcFacts& nvrtc = nvrtc_facts();
   if (!nvrtc.available) {
     return {"nvrtc", State::kFailed, nvrtc.problem,
-            "only kernels whose code is in the database can run; install a CUDA toolkit or the wheel nvidia-cuda-nvrtc, or set "
+            "only kernels whose code is in the database can run; install a CUDA toolkit or the "
+            "wheel nvidia-cuda-nvrtc, or set "
             "ATTNFORGE_NVRTC"};
   }
   Check check{"nvrtc", State::kOk, fmt::format("{} at {}", nvrtc.version_text(), nvrtc.path), ""};
   std::vector<std::string_view> unknown;
   for (const Arch& arch : archs()) {
-    if (std::find(nvrtc.archs.begin(), nvrtc.archs.end(), arch.sm) == nvrtc.archs.end()) unknown.push_back(arch.name);
+    if (std::find(nvrtc.archs.begin(), nvrtc.archs.end(), arch.sm) == nvrtc.archs.end())
+      unknown.push_back(arch.name);
   }
-  if (!unknown.empty()) check.detail += fmt::format("; does not know sm_{}", fmt::join(unknown, ", sm_"));
+  if (!unknown.empty())
+    check.detail += fmt::format("; does not know sm_{}", fmt::join(unknown, ", sm_"));
   const int driver = driver_version();
   if (driver > 0 && nvrtc.major > driver / 1000) {
     check.state = State::kWarning;
-    check.advice = fmt::format("the driver is for CUDA {}, and may not load what NVRTC {}.{} compiles: update the driver, or set "
-                               "ATTNFORGE_NVRTC to a libnvrtc of CUDA {}",
-                               version_text(driver), nvrtc.major, nvrtc.minor, driver / 1000);
+    check.advice = fmt::format(
+        "the driver is for CUDA {}, and may not load what NVRTC {}.{} compiles: update the driver, "
+        "or set "
+        "ATTNFORGE_NVRTC to a libnvrtc of CUDA {}",
+        version_text(driver), nvrtc.major, nvrtc.minor, driver / 1000);
   }
   return check;
 }
 
 Check check_gpu(const DeviceFacts& gpu) {
-  Check check{fmt::format("gpu {}", gpu.ordinal), State::kOk,
-              fmt::format("{}, sm_{}, {} SMs, {} GiB", gpu.name, gpu.arch.name.empty() ? std::to_string(gpu.arch.sm)
-                                                                                      : std::string(gpu.arch.name),
-                          gpu.num_sms, gpu.memory_bytes >> 30),
-              ""};
+  Check check{
+      fmt::format("gpu {}", gpu.ordinal), State::kOk,
+      fmt::format("{}, sm_{}, {} SMs, {} GiB", gpu.name,
+                  gpu.arch.name.empty() ? std::to_string(gpu.arch.sm) : std::string(gpu.arch.name),
+                  gpu.num_sms, gpu.memory_bytes >> 30),
+      ""};
   if (gpu.arch.name.empty()) {
     check.state = State::kFailed;
     std::vector<std::string_view> known = known_archs();
-    check.advice = fmt::format("attnforge has no kernels for this GPU; it knows sm_{}", fmt::join(known, ", sm_"));
+    check.advice = fmt::format("attnforge has no kernels for this GPU; it knows sm_{}",
+                               fmt::join(known, ", sm_"));
     return check;
   }
   const NvrtcFacts& nvrtc = nvrtc_facts();
-  if (nvrtc.available && std::find(nvrtc.archs.begin(), nvrtc.archs.end(), gpu.arch.sm) == nvrtc.archs.end()) {
+  if (nvrtc.available &&
+      std::find(nvrtc.archs.begin(), nvrtc.archs.end(), gpu.arch.sm) == nvrtc.archs.end()) {
     check.state = State::kFailed;
-    check.advice = fmt::format("NVRTC {}.{} does not know sm_{}: set ATTNFORGE_NVRTC to a newer one", nvrtc.major, nvrtc.minor,
-                               gpu.arch.name);
+    check.advice =
+        fmt::format("NVRTC {}.{} does not know sm_{}: set ATTNFORGE_NVRTC to a newer one",
+                    nvrtc.major, nvrtc.minor, gpu.arch.name);
   }
   return check;
 }
@@ -88,12 +101,14 @@ std::vector<Check> check_gpus() {
     try {
       checks.push_back(check_gpu(device_facts(ordinal)));
     } catch (const Error& error) {
-      checks.push_back({fmt::format("gpu {}", ordinal), State::kFailed, error.what(),
-                        "see whether nvidia-smi shows it, and the kernel log (dmesg) for Xid errors"});
+      checks.push_back(
+          {fmt::format("gpu {}", ordinal), State::kFailed, error.what(),
+           "see whether nvidia-smi shows it, and the kernel log (dmesg) for Xid errors"});
     }
   }
   if (checks.empty()) {
-    checks.push_back({"gpu", State::kFailed, "the driver shows no GPU", "CUDA_VISIBLE_DEVICES may hide them all"});
+    checks.push_back({"gpu", State::kFailed, "the driver shows no GPU",
+                      "CUDA_VISIBLE_DEVICES may hide them all"});
   }
   return checks;
 }
@@ -102,43 +117,53 @@ std::vector<Check> check_gpus() {
 fs::path existing_folder(const fs::path& path) {
   std::error_code ignored;
   fs::path folder = fs::absolute(path, ignored).parent_path();
-  while (folder.has_relative_path() && !fs::is_directory(folder, ignored)) folder = folder.parent_path();
+  while (folder.has_relative_path() && !fs::is_directory(folder, ignored))
+    folder = folder.parent_path();
   return folder;
 }
 
 Check check_database(const std::string& path) {
   if (path == ":memory:") {
-    return {"database", State::kWarning, "in memory only: winners and code are lost when the process ends",
+    return {"database", State::kWarning,
+            "in memory only: winners and code are lost when the process ends",
             "set ATTNFORGE_CACHE to a file to keep them"};
   }
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     const fs::path folder = existing_folder(path);
     if (access(folder.c_str(), W_OK) == 0) {
-      return {"database", State::kOk, fmt::format("{} does not exist yet and will be created", path), ""};
+      return {"database", State::kOk,
+              fmt::format("{} does not exist yet and will be created", path), ""};
     }
-    return {"database", State::kFailed, fmt::format("{} does not exist and {} cannot be written", path, folder.string()),
+    return {"database", State::kFailed,
+            fmt::format("{} does not exist and {} cannot be written", path, folder.string()),
             "set ATTNFORGE_CACHE to a path that can be written"};
   }
   try {
     const CacheStats stats = cache_stats(path);
-    Check check{"database", State::kOk,
-                fmt::format("{}: schema {}, {} problems, {} tries, {} cubins, {:.1f} MiB, journal {}", path,
-                            stats.schema_version, stats.problems, stats.tries, stats.cubins,
-                            static_cast<double>(stats.file_bytes) / (1 << 20), stats.journal_mode),
-                ""};
+    Check check{
+        "database", State::kOk,
+        fmt::format("{}: schema {}, {} problems, {} tries, {} cubins, {:.1f} MiB, journal {}", path,
+                    stats.schema_version, stats.problems, stats.tries, stats.cubins,
+                    static_cast<double>(stats.file_bytes) / (1 << 20), stats.journal_mode),
+        ""};
     if (!stats.healthy) {
       check.state = State::kFailed;
       check.detail += "; damaged: " + stats.health;
-      check.advice = "export what can be read (attnforge cache export), move the file away and import it again";
+      check.advice =
+          "export what can be read (attnforge cache export), move the file away and import it "
+          "again";
     } else if (access(path.c_str(), W_OK) != 0) {
       check.state = State::kWarning;
       check.detail += "; read-only";
-      check.advice = "winners are read but nothing new is stored; set ATTNFORGE_CACHE to another path to keep them";
+      check.advice =
+          "winners are read but nothing new is stored; set ATTNFORGE_CACHE to another path to keep "
+          "them";
     }
     return check;
   } catch (const Error& error) {
-    return {"database", State::kFailed, error.what(), "plans go on without it; move the file away to start a new one"};
+    return {"database", State::kFailed, error.what(),
+            "plans go on without it; move the file away to start a new one"};
   }
 }
 
@@ -147,12 +172,15 @@ Check check_disk(const std::string& path) {
   std::error_code failed;
   const fs::space_info space = fs::space(folder, failed);
   if (failed) {
-    return {"disk", State::kWarning, fmt::format("the space of {} is unknown: {}", folder.string(), failed.message()), ""};
+    return {"disk", State::kWarning,
+            fmt::format("the space of {} is unknown: {}", folder.string(), failed.message()), ""};
   }
-  Check check{"disk", State::kOk, fmt::format("{} MiB free in {}", space.available >> 20, folder.string()), ""};
+  Check check{"disk", State::kOk,
+              fmt::format("{} MiB free in {}", space.available >> 20, folder.string()), ""};
   if (space.available < kLittleSpace) {
     check.state = State::kWarning;
-    check.advice = "a search stores a few MiB of code: make room, or set ATTNFORGE_CACHE to another disk";
+    check.advice =
+        "a search stores a few MiB of code: make room, or set ATTNFORGE_CACHE to another disk";
   }
   return check;
 }
@@ -175,7 +203,9 @@ Check check_variable(const std::string& name, const std::string& value) {
 std::vector<Check> doctor(const std::string& cache_path) {
   const std::string path = cache_path.empty() ? default_cache_path() : cache_path;
   std::vector<Check> checks;
-  checks.push_back({"attnforge", State::kOk, fmt::format("version {}, {} kernel families", kVersion, list_families().size()), ""});
+  checks.push_back({"attnforge", State::kOk,
+                    fmt::format("version {}, {} kernel families", kVersion, list_families().size()),
+                    ""});
   checks.push_back(check_driver());
   checks.push_back(check_nvrtc());
   for (Check& check : check_gpus()) checks.push_back(std::move(check));

@@ -1,4 +1,5 @@
-// environment.cpp - the table of environment variables. A test compares it with what the code reads.
+// environment.cpp - the table of environment variables. A test compares it with what the code
+// reads.
 #include "attnforge/inspect.h"
 
 namespace attnforge {
@@ -8,20 +9,29 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"ATTNFORGE_CACHE", "path of the database (SQLite); \":memory:\" keeps nothing on disk",
        "$XDG_CACHE_HOME/attnforge/attnforge.db, else ~/.cache/attnforge/attnforge.db"},
       {"ATTNFORGE_CACHE_WAL",
-       "1: write-ahead log in the database, if SQLite is 3.51.3 or later and the file system is local", "a rollback journal"},
-      {"ATTNFORGE_LOG", "least level of log messages: debug, info, warning, error or off", "warning"},
+       "1: write-ahead log in the database, if SQLite is 3.51.3 or later and the file system is "
+       "local",
+       "a rollback journal"},
+      {"ATTNFORGE_LOG", "least level of log messages: debug, info, warning, error or off",
+       "warning"},
       {"ATTNFORGE_NVRTC", "the NVRTC library to compile with (CUDA 12.4 or later), and no other",
        "libnvrtc as the loader finds it, then toolkits and Python wheels in their usual places"},
       {"ATTNFORGE_LIBRARY", "Python package: path of libattnforge.so",
        "the package's folder, build folders beside it, then the loader"},
       {"XDG_CACHE_HOME", "folder for caches; a relative path is ignored", "~/.cache"},
-      {"HOME", "home folder: of the cache, and of Python wheels of NVRTC", "the account's entry in the password database"},
-      {"CUDA_HOME", "toolkit in which NVRTC and the disassembler are looked for", "$CUDA_PATH, /usr/local/cuda*, /opt/cuda"},
+      {"HOME", "home folder: of the cache, and of Python wheels of NVRTC",
+       "the account's entry in the password database"},
+      {"CUDA_HOME", "toolkit in which NVRTC and the disassembler are looked for",
+       "$CUDA_PATH, /usr/local/cuda*, /opt/cuda"},
       {"CUDA_PATH", "the same as CUDA_HOME", "/usr/local/cuda*, /opt/cuda"},
-      {"VIRTUAL_ENV", "Python environment in which a wheel of NVRTC is looked for", "the Python installations on $PATH"},
-      {"PATH", "where nvdisasm, cuobjdump and Python installations with a wheel of NVRTC are looked for", "toolkit folders only"},
+      {"VIRTUAL_ENV", "Python environment in which a wheel of NVRTC is looked for",
+       "the Python installations on $PATH"},
+      {"PATH",
+       "where nvdisasm, cuobjdump and Python installations with a wheel of NVRTC are looked for",
+       "toolkit folders only"},
       {"TMPDIR", "folder of the file that a disassembler reads", "/tmp"},
-      {"NVTX_INJECTION64_PATH", "set by profilers: plan, compile, tune and run become ranges on the time line", "no ranges"},
+      {"NVTX_INJECTION64_PATH",
+       "set by profilers: plan, compile, tune and run become ranges on the time line", "no ranges"},
   };
   return kTable;
 }

@@ -26,9 +26,11 @@ void list_candidates(Inspection& inspection, const ChoiceKey& key, int max_candi
       inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
     }
   }
-  for (const CutCandidate& each : cut) inspection.candidates.push_back({to_string(each.config), 0, each.reason});
+  for (const CutCandidate& each : cut)
+    inspection.candidates.push_back({to_string(each.config), 0, each.reason});
   const auto limit = static_cast<std::size_t>(max_candidates);
-  if (max_candidates > 0 && inspection.candidates.size() > limit) inspection.candidates.resize(limit);
+  if (max_candidates > 0 && inspection.candidates.size() > limit)
+    inspection.candidates.resize(limit);
 }
 
 Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache) {
@@ -37,7 +39,8 @@ Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache) {
   return untuned_choice(key, device);
 }
 
-void compile_source(Inspection& inspection, const Source& source, const Launch& launch, const InspectOptions& options) {
+void compile_source(Inspection& inspection, const Source& source, const Launch& launch,
+                    const InspectOptions& options) {
   const Arch& arch = inspection.device.arch;
   Cubin cubin;
   try {
@@ -56,8 +59,10 @@ void compile_source(Inspection& inspection, const Source& source, const Launch& 
 
 void list_launches(Inspection& inspection, const Launch& launch) {
   for (const LaunchStep& step : launch.steps) {
-    LaunchInfo info{.kernel = step.kernel, .smem_bytes = step.smem_bytes, .workspace_bytes = launch.workspace_bytes};
-    const auto copy = [](const Dim3& from, int (&to)[3]) {
+    LaunchInfo info{.kernel = step.kernel,
+                    .smem_bytes = step.smem_bytes,
+                    .workspace_bytes = launch.workspace_bytes};
+    const auto copy = [](const Dim3& from, int(&to)[3]) {
       to[0] = static_cast<int>(from.x);
       to[1] = static_cast<int>(from.y);
       to[2] = static_cast<int>(from.z);
@@ -73,9 +78,13 @@ void list_launches(Inspection& inspection, const Launch& launch) {
 std::vector<FamilyInfo> list_families() {
   std::vector<FamilyInfo> list;
   for (const Family* family : registry()) {
-    FamilyInfo info{.name = std::string(family->name), .summary = std::string(family->summary), .archs = {}, .features = {}};
+    FamilyInfo info{.name = std::string(family->name),
+                    .summary = std::string(family->summary),
+                    .archs = {},
+                    .features = {}};
     for (const Arch& arch : archs()) {
-      // Any problem of a usual kind will do: what a family needs of an arch does not depend on sizes.
+      // Any problem of a usual kind will do: what a family needs of an arch does not depend on
+      // sizes.
       for (const DType dtype : {DType::kBf16, DType::kFp32}) {
         const Problem usual{.dtype_q = dtype, .dtype_k = dtype, .dtype_v = dtype, .dtype_o = dtype};
         if (!family->supports(usual, arch).empty()) continue;
@@ -83,13 +92,15 @@ std::vector<FamilyInfo> list_families() {
         break;
       }
     }
-    for (const std::string_view feature : feature_names(family->features)) info.features.emplace_back(feature);
+    for (const std::string_view feature : feature_names(family->features))
+      info.features.emplace_back(feature);
     list.push_back(std::move(info));
   }
   return list;
 }
 
-Inspection inspect(const Problem& problem, const DeviceFacts& device, const InspectOptions& options) {
+Inspection inspect(const Problem& problem, const DeviceFacts& device,
+                   const InspectOptions& options) {
   validate(problem);
   Inspection inspection;
   inspection.problem = problem;
@@ -112,7 +123,8 @@ Inspection inspect(const Problem& problem, const DeviceFacts& device, const Insp
   if (options.ptx) inspection.ptx = compile_to_ptx(source, device.arch);
 
   for (const Try& each : cache.tries(to_string(key.problem), device_class(device))) {
-    if (!each.estimated) inspection.measured.push_back({each.config, each.estimate_us, each.measurement});
+    if (!each.estimated)
+      inspection.measured.push_back({each.config, each.estimate_us, each.measurement});
   }
   return inspection;
 }

@@ -14,9 +14,15 @@ std::string text(const Json& json) {
 
 Json trial(const Trial& trial) {
   const Measurement& m = trial.measurement;
-  return {{"config", trial.config},     {"estimate_us", trial.estimate_us}, {"status", to_string(m.status)},
-          {"time_us", m.time_us},       {"noise", m.noise},                 {"samples", m.samples},
-          {"max_error", m.max_error},   {"clock_mhz", m.clock_mhz},         {"detail", m.detail}};
+  return {{"config", trial.config},
+          {"estimate_us", trial.estimate_us},
+          {"status", to_string(m.status)},
+          {"time_us", m.time_us},
+          {"noise", m.noise},
+          {"samples", m.samples},
+          {"max_error", m.max_error},
+          {"clock_mhz", m.clock_mhz},
+          {"detail", m.detail}};
 }
 
 Json trials(const std::vector<Trial>& all) {
@@ -56,7 +62,8 @@ Json compiled(const CompileInfo& info) {
 std::string to_json(const Inspection& inspection) {
   Json candidates = Json::array();
   for (const CandidateInfo& each : inspection.candidates) {
-    candidates.push_back({{"config", each.config}, {"estimate_us", each.estimate_us}, {"cut", each.cut}});
+    candidates.push_back(
+        {{"config", each.config}, {"estimate_us", each.estimate_us}, {"cut", each.cut}});
   }
   Json launches = Json::array();
   for (const LaunchInfo& each : inspection.launches) {

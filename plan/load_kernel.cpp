@@ -15,34 +15,42 @@
 namespace attnforge {
 namespace {
 
-bool may_tune(const PlanOptions& options) { return options.policy == Policy::kFirstRun && options.allow_compile; }
-bool may_compile(const PlanOptions& options) { return options.policy != Policy::kCachedOnly && options.allow_compile; }
+bool may_tune(const PlanOptions& options) {
+  return options.policy == Policy::kFirstRun && options.allow_compile;
+}
+bool may_compile(const PlanOptions& options) {
+  return options.policy != Policy::kCachedOnly && options.allow_compile;
+}
 
-[[noreturn]] void throw_not_ready(const ChoiceKey& key, const PlanOptions& options, const DeviceState& state,
-                                  std::string_view missing) {
+[[noreturn]] void throw_not_ready(const ChoiceKey& key, const PlanOptions& options,
+                                  const DeviceState& state, std::string_view missing) {
   const std::string problem = to_string(key.problem);
   throw Error(ErrorCode::kNotReady,
-              fmt::format("no kernel is ready for \"{}\" on {}: {}, and {} forbids to make one. Database: {}. Make it with: "
+              fmt::format("no kernel is ready for \"{}\" on {}: {}, and {} forbids to make one. "
+                          "Database: {}. Make it with: "
                           "attnforge tune \"{}\"",
                           problem, state.device_class, missing,
-                          options.policy == Policy::kCachedOnly ? "policy cached_only" : "allow_compile = false (no JIT)",
+                          options.policy == Policy::kCachedOnly ? "policy cached_only"
+                                                                : "allow_compile = false (no JIT)",
                           state.cache.path(), problem));
 }
 
 /// Loads every kernel that a launch uses.
-void load_symbols(LoadedKernel& loaded, const Cubin& cubin, const Launch& launch, DeviceState& state) {
+void load_symbols(LoadedKernel& loaded, const Cubin& cubin, const Launch& launch,
+                  DeviceState& state) {
   const ContextScope scope(state.context);
   for (const LaunchStep& step : launch.steps) {
     const auto same = [&](const auto& kernel) { return kernel.first == step.kernel; };
     if (std::any_of(loaded.kernels.begin(), loaded.kernels.end(), same)) continue;
-    loaded.kernels.emplace_back(step.kernel, Kernel::load(cubin.bytes, step.kernel, step.smem_bytes));
+    loaded.kernels.emplace_back(step.kernel,
+                                Kernel::load(cubin.bytes, step.kernel, step.smem_bytes));
   }
 }
 
-/// Throws Error(kNotReady) if the code is not there and must not be compiled, Error(kCompile), Error(kNoDriver) without
-/// NVRTC, Error(kCuda).
-std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key, const PlanOptions& options,
-                                   DeviceState& state) {
+/// Throws Error(kNotReady) if the code is not there and must not be compiled, Error(kCompile),
+/// Error(kNoDriver) without NVRTC, Error(kCuda).
+std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
+                                   const PlanOptions& options, DeviceState& state) {
   auto loaded = std::make_unique<LoadedKernel>();
   loaded->family = choice.family;
   loaded->config = choice.config;
@@ -55,20 +63,23 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key, c
   const Source source = choice.family->render(choice.config, key.problem);
   loaded->digest = digest(source);
   const Arch& arch = state.facts.arch;
-  if (const std::optional<Cubin> stored = stored_cubin(loaded->digest, arch, choice.nvrtc, state.cache)) {
+  if (const std::optional<Cubin> stored =
+          stored_cubin(loaded->digest, arch, choice.nvrtc, state.cache)) {
     try {
       load_symbols(*loaded, *stored, launch, state);
       return loaded;
     } catch (const Error& error) {
-      // Code of a newer NVRTC than the driver knows, for one. What is compiled here and now may still load.
+      // Code of a newer NVRTC than the driver knows, for one. What is compiled here and now may
+      // still load.
       if (!may_compile(options)) throw;
       state.log.warning(fmt::format("stored code of \"{}\" does not load and is compiled again: {}",
-                                                loaded->config_text, error.what()));
+                                    loaded->config_text, error.what()));
       loaded->kernels.clear();
     }
   }
   if (!may_compile(options)) {
-    throw_not_ready(key, options, state, fmt::format("the code of \"{}\" is not stored", loaded->config_text));
+    throw_not_ready(key, options, state,
+                    fmt::format("the code of \"{}\" is not stored", loaded->config_text));
   }
   load_symbols(*loaded, compile_and_store(source, arch, state.cache, state.log), launch, state);
   return loaded;
@@ -89,8 +100,9 @@ class Attempts {
       if (!first_) first_ = std::current_exception();
       failed_.push_back(choice.config);
       if (error.code() != ErrorCode::kNotReady) {
-        state_.log.warning(fmt::format("\"{}\" cannot be used for \"{}\" and the next choice is tried: {}",
-                                                   to_string(choice.config), to_string(key_.problem), error.what()));
+        state_.log.warning(
+            fmt::format("\"{}\" cannot be used for \"{}\" and the next choice is tried: {}",
+                        to_string(choice.config), to_string(key_.problem), error.what()));
       }
       return nullptr;
     }
@@ -111,12 +123,15 @@ bool good_enough(const LoadedKernel& kernel, const PlanOptions& options) {
   if (kernel.superseded.load(std::memory_order_relaxed)) return false;
   if (kernel.kernels.empty() || kernel.provenance == Provenance::kForced) return true;
   const bool measured = kernel.provenance == Provenance::kMeasured;
-  if (options.policy == Policy::kCachedOnly) return measured || kernel.provenance == Provenance::kNearDevice;
+  if (options.policy == Policy::kCachedOnly)
+    return measured || kernel.provenance == Provenance::kNearDevice;
   return !may_tune(options) || measured || kernel.tuning_tried;
 }
 
-std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOptions& options, DeviceState& state) {
-  if (!key.config.empty()) return load(forced_choice(key.config, key.problem, state.facts), key, options, state);
+std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOptions& options,
+                                              DeviceState& state) {
+  if (!key.config.empty())
+    return load(forced_choice(key.config, key.problem, state.facts), key, options, state);
   // Also tells whether any family serves the problem, before anything slow.
   const Choice untuned = untuned_choice(key, state.facts);
   if (untuned.family->launch(untuned.config, key.problem, state.facts).steps.empty()) {
@@ -130,7 +145,8 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
     tuning_tried = true;
     if (std::optional<Choice> winner = first_run(key, options, state)) stored = std::move(winner);
   }
-  if (options.policy == Policy::kCachedOnly && (!stored || stored->provenance == Provenance::kEstimated)) {
+  if (options.policy == Policy::kCachedOnly &&
+      (!stored || stored->provenance == Provenance::kEstimated)) {
     throw_not_ready(key, options, state, "nothing was measured for it");
   }
   const auto with_note = [&](std::unique_ptr<LoadedKernel> loaded) {
@@ -149,9 +165,10 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
 }
 
 const Kernel& LoadedKernel::kernel(const std::string& symbol) const {
-  const auto found =
-      std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) { return kernel.first == symbol; });
-  ATTNFORGE_ASSERT(found != kernels.end(), "a launch uses only kernels that were loaded for its bucket");
+  const auto found = std::find_if(kernels.begin(), kernels.end(),
+                                  [&](const auto& kernel) { return kernel.first == symbol; });
+  ATTNFORGE_ASSERT(found != kernels.end(),
+                   "a launch uses only kernels that were loaded for its bucket");
   return found->second;
 }
 

@@ -1,4 +1,5 @@
-// loaded_kernel.h - a config chosen for a bucket of problems and its code on the GPU; shared by the plans of that bucket.
+// loaded_kernel.h - a config chosen for a bucket of problems and its code on the GPU; shared by the
+// plans of that bucket.
 #pragma once
 
 #include <atomic>
@@ -34,12 +35,13 @@ struct LoadedKernel {
   const Family* family = nullptr;
   Config config;
   std::string config_text;
-  std::string digest;                                   // of the source; "" when nothing was loaded
+  std::string digest;  // of the source; "" when nothing was loaded
   Provenance provenance = Provenance::kEstimated;
   double measured_us = 0;
-  bool tuning_tried = false;                            // a first-run tuning found nothing better: do not repeat it
-  std::vector<std::pair<std::string, Kernel>> kernels;  // by symbol; empty when the problem has nothing to compute
-  std::atomic<bool> superseded{false};                  // a tuning since may have found a better one; runs go on
+  bool tuning_tried = false;  // a first-run tuning found nothing better: do not repeat it
+  std::vector<std::pair<std::string, Kernel>>
+      kernels;                          // by symbol; empty when the problem has nothing to compute
+  std::atomic<bool> superseded{false};  // a tuning since may have found a better one; runs go on
 
   /// Throws Error(kInternal) for a symbol that was not loaded.
   const Kernel& kernel(const std::string& symbol) const;

@@ -1,4 +1,5 @@
-// once_map.h - a map whose values are made once however many threads ask for them. A look-up takes one shared lock.
+// once_map.h - a map whose values are made once however many threads ask for them. A look-up takes
+// one shared lock.
 #pragma once
 
 #include <condition_variable>
@@ -12,8 +13,8 @@
 
 namespace attnforge {
 
-/// Values live as long as the map: one that is replaced or forgotten is kept aside, since others may still point to it.
-/// Thread-safe.
+/// Values live as long as the map: one that is replaced or forgotten is kept aside, since others
+/// may still point to it. Thread-safe.
 template <class Key, class Value, class Hash>
 class OnceMap {
  public:
@@ -24,16 +25,18 @@ class OnceMap {
     return found == values_.end() ? nullptr : found->second;
   }
 
-  /// The value of `key` if `acceptable(value)`, else the one that make() returns (a std::unique_ptr<Value>). While one
-  /// thread makes a value, others that want the same key wait for it and then decide again. If make() throws, the caller
-  /// gets the exception and one of the waiting threads tries in its turn.
+  /// The value of `key` if `acceptable(value)`, else the one that make() returns (a
+  /// std::unique_ptr<Value>). While one thread makes a value, others that want the same key wait
+  /// for it and then decide again. If make() throws, the caller gets the exception and one of the
+  /// waiting threads tries in its turn.
   template <class Acceptable, class Make>
   Value& find_or_make(const Key& key, Acceptable&& acceptable, Make&& make) {
     {
       std::unique_lock lock(mutex_);
       for (;;) {
         const auto found = values_.find(key);
-        if (found != values_.end() && acceptable(std::as_const(*found->second))) return *found->second;
+        if (found != values_.end() && acceptable(std::as_const(*found->second)))
+          return *found->second;
         if (being_made_.insert(key).second) break;
         changed_.wait(lock);
       }

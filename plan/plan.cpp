@@ -15,32 +15,38 @@
 namespace attnforge {
 namespace {
 
-/// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the launch is computed.
-const PlanState& plan_for_new_sizes(const Problem& problem, DeviceState& state, const PlanOptions& options, bool forced) {
+/// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
+/// launch is computed.
+const PlanState& plan_for_new_sizes(const Problem& problem, DeviceState& state,
+                                    const PlanOptions& options, bool forced) {
   validate(problem);
   if (state.facts.arch.name.empty()) {
-    throw Error(ErrorCode::kUnsupported, fmt::format("{} has compute capability {}.{}, which attnforge has no kernels for",
-                                                     state.facts.name, state.facts.arch.sm / 10, state.facts.arch.sm % 10));
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("{} has compute capability {}.{}, which attnforge has no kernels for",
+                            state.facts.name, state.facts.arch.sm / 10, state.facts.arch.sm % 10));
   }
   const ChoiceKey key{bucket(problem), options.family, options.config};
   const LoadedKernel& loaded = state.kernels.find_or_make(
       key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
       [&] { return choose_and_load(key, options, state); });
   auto made = std::make_unique<PlanState>(problem, loaded, state);
-  if (forced) return state.forced_plans.put({problem, options.family, options.config}, std::move(made));
+  if (forced)
+    return state.forced_plans.put({problem, options.family, options.config}, std::move(made));
   return state.plans.put(problem, std::move(made));
 }
 
 }  // namespace
 
-PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, const DeviceState& device_)
+PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_,
+                     const DeviceState& device_)
     : problem(problem_), loaded(&loaded_), device(&device_) {
   Launch launch = loaded->family->launch(loaded->config, problem, device->facts);
   workspace_bytes = launch.workspace_bytes;
   check = PointerCheck(problem, workspace_bytes);
   steps.reserve(launch.steps.size());
   for (LaunchStep& step : launch.steps) {
-    ATTNFORGE_ASSERT(step.params.size() <= kMaxParamsBytes, "a kernel's argument fits into the stack buffer of a run");
+    ATTNFORGE_ASSERT(step.params.size() <= kMaxParamsBytes,
+                     "a kernel's argument fits into the stack buffer of a run");
     const Kernel& kernel = loaded->kernel(step.kernel);
     steps.push_back({&kernel, std::move(step)});
   }
@@ -49,8 +55,9 @@ PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, const
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
   DeviceState& state = device.state();
   const bool forced = !options.family.empty() || !options.config.empty();
-  const PlanState* known = forced ? state.forced_plans.find({problem, options.family, options.config})
-                                  : state.plans.find(problem);
+  const PlanState* known = forced
+                               ? state.forced_plans.find({problem, options.family, options.config})
+                               : state.plans.find(problem);
   if (known != nullptr && good_enough(*known->loaded, options)) return Plan(known);
   const NvtxRange range("attnforge plan");
   return Plan(&plan_for_new_sizes(problem, state, options, forced));

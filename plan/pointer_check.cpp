@@ -14,17 +14,22 @@ struct Dimension {
   std::int64_t size;
 };
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, message);
+}
 
-void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std::int64_t num_heads, std::int64_t seqlen,
-                  const Problem& problem) {
+void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std::int64_t num_heads,
+                  std::int64_t seqlen, const Problem& problem) {
   const int alignment = problem.alignment_bytes;
   if (problem.batch == 0 || seqlen == 0) return;  // nothing of it is read or written
-  if (tensor.data == nullptr) refuse(fmt::format("tensor {} is null; it needs device memory", name));
+  if (tensor.data == nullptr)
+    refuse(fmt::format("tensor {} is null; it needs device memory", name));
   if (reinterpret_cast<std::uintptr_t>(tensor.data) % static_cast<unsigned>(alignment) != 0) {
-    refuse(fmt::format("tensor {} starts at {}, which is not a multiple of {} bytes; align it, or make the plan for a "
-                       "problem with a smaller alignment",
-                       name, fmt::ptr(tensor.data), alignment));
+    refuse(
+        fmt::format("tensor {} starts at {}, which is not a multiple of {} bytes; align it, or "
+                    "make the plan for a "
+                    "problem with a smaller alignment",
+                    name, fmt::ptr(tensor.data), alignment));
   }
   const Dimension dimensions[] = {{"stride_batch", tensor.stride_batch, problem.batch},
                                   {"stride_row", tensor.stride_row, seqlen},
@@ -32,9 +37,11 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
   for (const Dimension& dimension : dimensions) {
     if (dimension.size == 1) continue;
     if (dimension.stride * size_bytes(dtype) % alignment != 0) {
-      refuse(fmt::format("tensor {} has {}={} elements of {} bytes, which is not a multiple of {} bytes; copy it to aligned "
-                         "rows, or make the plan for a problem with a smaller alignment",
-                         name, dimension.name, dimension.stride, size_bytes(dtype), alignment));
+      refuse(
+          fmt::format("tensor {} has {}={} elements of {} bytes, which is not a multiple of {} "
+                      "bytes; copy it to aligned "
+                      "rows, or make the plan for a problem with a smaller alignment",
+                      name, dimension.name, dimension.stride, size_bytes(dtype), alignment));
     }
   }
 }
@@ -50,23 +57,29 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
       needs_lse_(problem.lse) {}
 
-void PointerCheck::explain(const Problem& problem, const Tensors& tensors, const void* workspace) const {
+void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
+                           const void* workspace) const {
   check_tensor("q", tensors.q, problem.dtype_q, problem.num_heads_q, problem.seqlen_q, problem);
   check_tensor("k", tensors.k, problem.dtype_k, problem.num_heads_kv, problem.seqlen_kv, problem);
   check_tensor("v", tensors.v, problem.dtype_v, problem.num_heads_kv, problem.seqlen_kv, problem);
   check_tensor("o", tensors.o, problem.dtype_o, problem.num_heads_q, problem.seqlen_q, problem);
   if (problem.lse && tensors.lse == nullptr) {
-    refuse("lse is null, but the problem says lse; give it device memory, or make the plan without lse");
+    refuse(
+        "lse is null, but the problem says lse; give it device memory, or make the plan without "
+        "lse");
   }
   if (problem.lse && reinterpret_cast<std::uintptr_t>(tensors.lse) % alignof(float) != 0) {
-    refuse(fmt::format("lse starts at {}, which is not a multiple of 4 bytes", fmt::ptr(tensors.lse)));
+    refuse(
+        fmt::format("lse starts at {}, which is not a multiple of 4 bytes", fmt::ptr(tensors.lse)));
   }
   if (workspace_bytes_ == 0) return;
   if (workspace == nullptr) {
-    refuse(fmt::format("the workspace is null, but this plan needs {} bytes of device memory", workspace_bytes_));
+    refuse(fmt::format("the workspace is null, but this plan needs {} bytes of device memory",
+                       workspace_bytes_));
   }
   if (reinterpret_cast<std::uintptr_t>(workspace) % kWorkspaceAlignment != 0) {
-    refuse(fmt::format("the workspace starts at {}, which is not a multiple of {} bytes", workspace, kWorkspaceAlignment));
+    refuse(fmt::format("the workspace starts at {}, which is not a multiple of {} bytes", workspace,
+                       kWorkspaceAlignment));
   }
 }
 

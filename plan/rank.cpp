@@ -46,8 +46,8 @@ class Threads {
 };
 
 /// Compiles all in parallel; on_done is called on this thread after each.
-void compile_all(std::vector<Compiled>& work, const Problem& problem, const DeviceFacts& device, Cache& cache,
-                 const std::function<void(int done, int failed)>& on_done) {
+void compile_all(std::vector<Compiled>& work, const Problem& problem, const DeviceFacts& device,
+                 Cache& cache, const std::function<void(int done, int failed)>& on_done) {
   std::mutex mutex;
   std::condition_variable changed;
   int done = 0, failed = 0;
@@ -59,7 +59,8 @@ void compile_all(std::vector<Compiled>& work, const Problem& problem, const Devi
       std::exception_ptr failure;
       try {
         const Launch launch = mine.candidate.family->launch(mine.candidate.config, problem, device);
-        mine.info = describe(compile_and_store(mine.source, device.arch, cache, Logger()), launch, device.arch);
+        mine.info = describe(compile_and_store(mine.source, device.arch, cache, Logger()), launch,
+                             device.arch);
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kCompile) failure = std::current_exception();
         mine.info = describe_failure(error.what());
@@ -78,7 +79,8 @@ void compile_all(std::vector<Compiled>& work, const Problem& problem, const Devi
   };
 
   {
-    const Threads threads(std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, work.size()), worker);
+    const Threads threads(
+        std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, work.size()), worker);
     std::unique_lock lock(mutex);
     for (int reported = 0; !broken && reported < static_cast<int>(work.size());) {
       changed.wait(lock, [&] { return broken || reported < done; });
@@ -116,28 +118,33 @@ Try as_try(const Compiled& compiled, const Problem& problem, const DeviceFacts& 
   return result;
 }
 
-/// Throws Error(kCache) where a plan would go on without a database: here the database is the point.
+/// Throws Error(kCache) where a plan would go on without a database: here the database is the
+/// point.
 Cache open_for_writing(const std::string& path) {
   std::string why;
   const LogFunction keep = [&why](LogLevel, std::string_view message) { why = message; };
   Cache cache(path, /*read_only=*/false, keep);
   const std::string wanted = path.empty() ? default_cache_path() : path;
   if (cache.path() == ":memory:" && wanted != ":memory:") {
-    throw Error(ErrorCode::kCache, fmt::format("estimates cannot be stored in {}: {}", wanted, why));
+    throw Error(ErrorCode::kCache,
+                fmt::format("estimates cannot be stored in {}: {}", wanted, why));
   }
   return cache;
 }
 
 }  // namespace
 
-std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& device, int count,
-                                          const std::string& cache_path, const ProgressFunction& on_progress) {
+std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& device,
+                                          int count, const std::string& cache_path,
+                                          const ProgressFunction& on_progress) {
   validate(problem);
-  if (count < 1) throw Error(ErrorCode::kInvalidArgument, fmt::format("count={} must be at least 1", count));
+  if (count < 1)
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("count={} must be at least 1", count));
   const ChoiceKey key{bucket(problem), "", ""};
   const std::vector<const Family*> families = families_named("");
   std::vector<Candidate> best = candidates(families, key.problem, device);
-  if (best.empty()) untuned(families, key.problem, device);  // throws Error(kUnsupported) with the reasons
+  if (best.empty())
+    untuned(families, key.problem, device);  // throws Error(kUnsupported) with the reasons
   if (best.size() > static_cast<std::size_t>(count)) best.resize(static_cast<std::size_t>(count));
 
   std::vector<Compiled> work;
@@ -146,20 +153,25 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
     work.push_back({std::move(candidate), std::move(source), {}});
   }
   Cache cache = open_for_writing(cache_path);
-  Progress progress{.phase = Progress::Phase::kCompile, .total = static_cast<int>(work.size()), .best_config = {}};
+  Progress progress{.phase = Progress::Phase::kCompile,
+                    .total = static_cast<int>(work.size()),
+                    .best_config = {}};
   const auto start = std::chrono::steady_clock::now();
   compile_all(work, key.problem, device, cache, [&](int done, int failed) {
     progress.done = done;
     progress.failed = failed;
-    progress.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    progress.elapsed_s =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     progress.remaining_s = done > 0 ? progress.elapsed_s / done * (progress.total - done) : 0;
     if (on_progress) on_progress(progress);
   });
 
-  // The model does not know what the compiler does with registers: a kernel that spills stands behind all that do not.
+  // The model does not know what the compiler does with registers: a kernel that spills stands
+  // behind all that do not.
   std::stable_sort(work.begin(), work.end(), [](const Compiled& a, const Compiled& b) {
     const auto rank = [](const Compiled& each) {
-      return std::tuple(!each.info.ok, each.info.spill_bytes > 0, each.candidate.estimate_us, -each.info.occupancy);
+      return std::tuple(!each.info.ok, each.info.spill_bytes > 0, each.candidate.estimate_us,
+                        -each.info.occupancy);
     };
     return rank(a) < rank(b);
   });

@@ -8,8 +8,9 @@
 
 namespace attnforge {
 
-/// Tunes the bucket within options.time_limit_s. Nothing if no config worked or the tuning could not be done, which is logged:
-/// the plan then goes on with an estimate.
-std::optional<Choice> first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state);
+/// Tunes the bucket within options.time_limit_s. Nothing if no config worked or the tuning could
+/// not be done, which is logged: the plan then goes on with an estimate.
+std::optional<Choice> first_run(const ChoiceKey& key, const PlanOptions& options,
+                                DeviceState& state);
 
 }  // namespace attnforge

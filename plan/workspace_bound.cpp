@@ -8,10 +8,11 @@
 
 namespace attnforge {
 
-std::size_t workspace_bound(const Problem& problem, const std::string& config_text, const DeviceFacts& device,
-                            const SizeBound& bound) {
+std::size_t workspace_bound(const Problem& problem, const std::string& config_text,
+                            const DeviceFacts& device, const SizeBound& bound) {
   Problem largest = problem;
-  // The layout only says how attnforge would allocate; it must not bind the two lengths to each other here.
+  // The layout only says how attnforge would allocate; it must not bind the two lengths to each
+  // other here.
   if (largest.layout == Layout::kPackedQkv) largest.layout = Layout::kBshd;
   largest.batch = bound.batch;
   largest.seqlen_q = bound.seqlen_q;
@@ -20,7 +21,8 @@ std::size_t workspace_bound(const Problem& problem, const std::string& config_te
   const Config config = parse_config(config_text);
   const Family* family = find_family(config.family);
   ATTNFORGE_ASSERT(family != nullptr, "the config of a plan is of a family of this build");
-  // That a family's workspace grows with batch and lengths is a rule for families (docs/ADDING_A_FAMILY.md) that a test checks.
+  // That a family's workspace grows with batch and lengths is a rule for families
+  // (docs/ADDING_A_FAMILY.md) that a test checks.
   return family->launch(config, largest, device).workspace_bytes;
 }
 

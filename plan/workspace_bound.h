@@ -16,9 +16,10 @@ struct SizeBound {
   std::int64_t seqlen_kv = 1;
 };
 
-/// Bytes that suffice for `problem` with this config at every batch and lengths up to the bound. Never shrinks when a part of the
-/// bound grows. Throws Error(kInvalidProblem) for sizes out of range.
-std::size_t workspace_bound(const Problem& problem, const std::string& config, const DeviceFacts& device,
-                            const SizeBound& bound);
+/// Bytes that suffice for `problem` with this config at every batch and lengths up to the bound.
+/// Never shrinks when a part of the bound grows. Throws Error(kInvalidProblem) for sizes out of
+/// range.
+std::size_t workspace_bound(const Problem& problem, const std::string& config,
+                            const DeviceFacts& device, const SizeBound& bound);
 
 }  // namespace attnforge

@@ -1,15 +1,17 @@
 /* c.h - the C API of attnforge. C99 and C++; this comment is the whole contract.
  *
- * What it is for. An engine describes an attention problem, gets a plan (a loaded kernel), and runs it on its own
- * memory and streams:
+ * What it is for. An engine describes an attention problem, gets a plan (a loaded kernel), and
+ * runs it on its own memory and streams:
  *
  *   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
  *   attnforge_context* context;
  *   if (attnforge_context_create(&desc, &context) != ATTNFORGE_OK) puts(attnforge_last_error());
  *   attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
- *   attnforge_problem_parse("fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal", &problem);
+ *   const char* text = "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal";
+ *   if (attnforge_problem_parse(text, &problem) != ATTNFORGE_OK) puts(attnforge_last_error());
  *   attnforge_plan* plan;
- *   if (attnforge_plan_create(context, &problem, NULL, &plan) != ATTNFORGE_OK) puts(attnforge_last_error());
+ *   if (attnforge_plan_create(context, &problem, NULL, &plan) != ATTNFORGE_OK)
+ *     puts(attnforge_last_error());
  *   attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
  *   attnforge_contiguous_tensors(&problem, &tensors);
  *   tensors.q = ...; tensors.k = ...; tensors.v = ...; tensors.o = ...;
@@ -17,39 +19,47 @@
  *   attnforge_plan_destroy(plan);
  *   attnforge_context_destroy(context);
  *
- * Errors. Every function that can fail returns an attnforge_status. The text of the last failure of the calling thread is
- * in attnforge_last_error(): what failed, with which values, and what to do. It stays valid until the thread's next call
- * into attnforge; a call that succeeds leaves it empty. No C++ exception leaves the library, and it neither prints nor
- * aborts. When a call fails, its outputs are untouched but for handles, which become NULL.
+ * Errors. Every function that can fail returns an attnforge_status. The text of the last failure
+ * of the calling thread is in attnforge_last_error(): what failed, with which values, and what to
+ * do. It stays valid until the thread's next call into attnforge; a call that succeeds leaves it
+ * empty. No C++ exception leaves the library, and it neither prints nor aborts. When a call fails,
+ * its outputs are untouched but for handles, which become NULL.
  *
- * Structs. Each begins with struct_size, the size that the caller was compiled with; use the INIT macros, which set it and
- * the defaults, for inputs and outputs alike. Later versions only add fields at the end: a shorter struct means the default for what it lacks, a longer
- * one is taken if all that this library does not know is zero, else it is ATTNFORGE_ERR_INVALID.
+ * Structs. Each begins with struct_size, the size that the caller was compiled with; use the INIT
+ * macros, which set it and the defaults, for inputs and outputs alike. Later versions only add
+ * fields at the end: a shorter struct means the default for what it lacks, a longer one is taken
+ * if all that this library does not know is zero, else it is ATTNFORGE_ERR_INVALID.
  *
- * Ownership. Contexts and plans belong to the caller, who destroys them: plans before their context. Destroying NULL does
- * nothing. Strings returned as char* are freed by attnforge_free_string; those returned as const char* belong to the
- * object that they describe (or, for names and versions, to the library). Strings passed in are copied. Tensors and
+ * Ownership. Contexts and plans belong to the caller, who destroys them: plans before their
+ * context. Destroying NULL does nothing. Strings returned as char* are freed by
+ * attnforge_free_string; those returned as const char* belong to the object that they describe
+ * (or, for names and versions, to the library). Strings passed in are copied. Tensors and
  * workspaces belong to the caller and must live until the stream has passed the run.
  *
- * Threads. Contexts and plans may be used from any number of threads at once. Two runs of a plan may overlap on two streams
- * if each has a workspace of its own. Callbacks are called on any thread (log) or on the calling thread (progress), and
- * must not call back into the same context. Destroying an object that another thread still uses is the caller's mistake.
+ * Threads. Contexts and plans may be used from any number of threads at once. Two runs of a plan
+ * may overlap on two streams if each has a workspace of its own. Callbacks are called on any
+ * thread (log) or on the calling thread (progress), and must not call back into the same context.
+ * Destroying an object that another thread still uses is the caller's mistake.
  *
- * CUDA contexts. A context opens one GPU: the CUDA context current in the creating thread if it belongs to that GPU, else
- * the primary one. Runs work from threads where another context, or none, is current, and leave it as it was. No device
- * memory is allocated but for code, and while tuning.
+ * CUDA contexts. A context opens one GPU: the CUDA context current in the creating thread if it
+ * belongs to that GPU, else the primary one. Runs work from threads where another context, or
+ * none, is current, and leave it as it was. No device memory is allocated but for code, and while
+ * tuning.
  *
- * Cost. attnforge_query takes microseconds. attnforge_plan_create is the only call that may be slow (a compile or, by
- * policy, a tuning), also attnforge_tune, of course; ATTNFORGE_NO_JIT forbids it to compile, and what it would have to
- * compile is then ATTNFORGE_ERR_NOT_READY with the problem's text, to be tuned beforehand. attnforge_run allocates nothing,
- * does not synchronise, takes about a microsecond more than the driver's launch, and may be captured into a CUDA graph.
- * Create plans before a capture.
+ * Cost. attnforge_query takes microseconds. attnforge_plan_create is the only call that may be
+ * slow (a compile or, by policy, a tuning), also attnforge_tune, of course; ATTNFORGE_NO_JIT
+ * forbids it to compile, and what it would have to compile is then ATTNFORGE_ERR_NOT_READY with
+ * the problem's text, to be tuned beforehand. attnforge_run allocates nothing, does not
+ * synchronise, takes about a microsecond more than the driver's launch, and may be captured into a
+ * CUDA graph. Create plans before a capture.
  *
- * State. All state hangs on contexts, but for the error text of each thread. The driver and NVRTC libraries are opened when
- * first needed and stay open. Environment variables are read when a context is created (attnforge doctor lists them).
+ * State. All state hangs on contexts, but for the error text of each thread. The driver and NVRTC
+ * libraries are opened when first needed and stay open. Environment variables are read when a
+ * context is created (attnforge doctor lists them).
  *
- * Stability. Functions, struct fields and enum values do not change their meaning within one ATTNFORGE_ABI_VERSION; new
- * ones are added. Compare attnforge_abi_version() with ATTNFORGE_ABI_VERSION after loading the library by hand.
+ * Stability. Functions, struct fields and enum values do not change their meaning within one
+ * ATTNFORGE_ABI_VERSION; new ones are added. Compare attnforge_abi_version() with
+ * ATTNFORGE_ABI_VERSION after loading the library by hand.
  */
 #ifndef ATTNFORGE_C_H
 #define ATTNFORGE_C_H
@@ -71,44 +81,52 @@ extern "C" {
 
 typedef enum attnforge_status {
   ATTNFORGE_OK = 0,
-  ATTNFORGE_ERR_INVALID = 1,     /* a problem or an argument: nothing was launched or stored */
-  ATTNFORGE_ERR_UNSUPPORTED = 2, /* a valid problem that no kernel family serves on this GPU; the text has each reason */
-  ATTNFORGE_ERR_WORKSPACE = 3,   /* the workspace is missing, too small or not aligned to 256 bytes */
-  ATTNFORGE_ERR_COMPILE = 4,     /* NVRTC refused a source */
-  ATTNFORGE_ERR_CUDA = 5,        /* a driver call failed */
-  ATTNFORGE_ERR_NOT_READY = 6,   /* needs a compile or a tuning that was forbidden; the text has the problem and a command */
-  ATTNFORGE_ERR_NO_MEMORY = 7,   /* host memory */
-  ATTNFORGE_ERR_NO_DRIVER = 8,   /* libcuda, libnvrtc or the GPU is missing */
-  ATTNFORGE_ERR_IO = 9,          /* the database or another file cannot be used */
-  ATTNFORGE_ERR_INTERNAL = 10    /* a bug in attnforge */
+  ATTNFORGE_ERR_INVALID = 1, /* a problem or an argument: nothing was launched or stored */
+  ATTNFORGE_ERR_UNSUPPORTED =
+      2,                       /* valid, but no kernel family serves it; the text has each reason */
+  ATTNFORGE_ERR_WORKSPACE = 3, /* the workspace is missing, too small or not 256-byte aligned */
+  ATTNFORGE_ERR_COMPILE = 4,   /* NVRTC refused a source */
+  ATTNFORGE_ERR_CUDA = 5,      /* a driver call failed */
+  ATTNFORGE_ERR_NOT_READY =
+      6, /* needs work that was forbidden; the text has the command to do it */
+  ATTNFORGE_ERR_NO_MEMORY = 7, /* host memory */
+  ATTNFORGE_ERR_NO_DRIVER = 8, /* libcuda, libnvrtc or the GPU is missing */
+  ATTNFORGE_ERR_IO = 9,        /* the database or another file cannot be used */
+  ATTNFORGE_ERR_INTERNAL = 10  /* a bug in attnforge */
 } attnforge_status;
 
-/* ---- Versions and texts ------------------------------------------------------------------------------------------- */
+/* ---- Versions and texts ---- */
 
 ATTNFORGE_API uint32_t attnforge_abi_version(void);
-ATTNFORGE_API const char* attnforge_version(void);                        /* "0.1.0" */
-ATTNFORGE_API const char* attnforge_status_name(attnforge_status status); /* "not_ready"; "unknown" for other numbers */
-ATTNFORGE_API const char* attnforge_last_error(void);                     /* of this thread; "" after a success */
-ATTNFORGE_API void attnforge_free_string(char* text);                     /* NULL does nothing */
+/* "0.1.0" */
+ATTNFORGE_API const char* attnforge_version(void);
+/* "not_ready" for ATTNFORGE_ERR_NOT_READY; "unknown" for other numbers. */
+ATTNFORGE_API const char* attnforge_status_name(attnforge_status status);
+/* Of this thread; "" after a success. */
+ATTNFORGE_API const char* attnforge_last_error(void);
+/* NULL does nothing. */
+ATTNFORGE_API void attnforge_free_string(char* text);
 
-/* ---- Problems ----------------------------------------------------------------------------------------------------- */
+/* ---- Problems ---- */
 
 enum { ATTNFORGE_OP_FORWARD = 0 };
 enum { ATTNFORGE_FP32 = 0, ATTNFORGE_FP16 = 1, ATTNFORGE_BF16 = 2 };
 enum { ATTNFORGE_BSHD = 0, ATTNFORGE_BHSD = 1, ATTNFORGE_PACKED_QKV = 2 };
 
 /* softmax(softmax_scale * Q K^T, masked) V for `batch` sequences.
- *   q   [batch, num_heads_q,  seqlen_q,  head_dim]      k [batch, num_heads_kv, seqlen_kv, head_dim]
- *   o   [batch, num_heads_q,  seqlen_q,  head_dim_v]    v [batch, num_heads_kv, seqlen_kv, head_dim_v]
- *   lse [batch, num_heads_q,  seqlen_q] fp32, natural logarithm, optional
+ *   q   [batch, num_heads_q,  seqlen_q,  head_dim]
+ *   k   [batch, num_heads_kv, seqlen_kv, head_dim]
+ *   v   [batch, num_heads_kv, seqlen_kv, head_dim_v]
+ *   o   [batch, num_heads_q,  seqlen_q,  head_dim_v]
+ *   lse [batch, num_heads_q,  seqlen_q]  fp32, natural logarithm, optional
  * in any order of strides with a contiguous last dimension. Query head h reads key/value head
- * h / (num_heads_q / num_heads_kv). Query row i stands at key position i + seqlen_kv - seqlen_q and sees the keys from
- * position - window_left to position + window_right; causal is window_right = 0. A row that sees no key gives o = 0 and
- * lse = -infinity. */
+ * h / (num_heads_q / num_heads_kv). Query row i stands at key position i + seqlen_kv - seqlen_q and
+ * sees the keys from position - window_left to position + window_right; causal is window_right = 0.
+ * A row that sees no key gives o = 0 and lse = -infinity. */
 typedef struct attnforge_problem {
   uint32_t struct_size;
-  int32_t op;              /* ATTNFORGE_OP_FORWARD */
-  int32_t dtype_q;         /* ATTNFORGE_FP16, ... */
+  int32_t op;      /* ATTNFORGE_OP_FORWARD */
+  int32_t dtype_q; /* ATTNFORGE_FP16, ... */
   int32_t dtype_k;
   int32_t dtype_v;
   int32_t dtype_o;
@@ -118,52 +136,63 @@ typedef struct attnforge_problem {
   int32_t alignment_bytes; /* that every pointer and every stride has: 2, 4, 8 or 16 */
   int64_t batch;
   int64_t num_heads_q;
-  int64_t num_heads_kv;    /* divides num_heads_q */
-  int64_t seqlen_q;        /* 0 allowed */
-  int64_t seqlen_kv;       /* 0 allowed */
-  int32_t head_dim;        /* multiple of 8, 8 to 256 */
-  int32_t head_dim_v;      /* multiple of 8, 8 to 256 */
-  int64_t window_left;     /* -1: all */
-  int64_t window_right;    /* -1: all; -1 or 0 when causal */
-  float softcap;           /* 0: none; else s = softcap * tanh(s / softcap) after scaling */
-  float softmax_scale;     /* 0: 1 / sqrt(head_dim) */
+  int64_t num_heads_kv; /* divides num_heads_q */
+  int64_t seqlen_q;     /* 0 allowed */
+  int64_t seqlen_kv;    /* 0 allowed */
+  int32_t head_dim;     /* multiple of 8, 8 to 256 */
+  int32_t head_dim_v;   /* multiple of 8, 8 to 256 */
+  int64_t window_left;  /* -1: all */
+  int64_t window_right; /* -1: all; -1 or 0 when causal */
+  float softcap;        /* 0: none; else s = softcap * tanh(s / softcap) after scaling */
+  float softmax_scale;  /* 0: 1 / sqrt(head_dim) */
 } attnforge_problem;
 
-#define ATTNFORGE_PROBLEM_INIT                                                                                       \
-  {                                                                                                                  \
-    (uint32_t)sizeof(attnforge_problem), ATTNFORGE_OP_FORWARD, ATTNFORGE_BF16, ATTNFORGE_BF16, ATTNFORGE_BF16,       \
-        ATTNFORGE_BF16, ATTNFORGE_BSHD, 0, 0, 16, 1, 1, 1, 1, 1, 64, 64, -1, -1, 0.0f, 0.0f                          \
+#define ATTNFORGE_PROBLEM_INIT                                                                   \
+  {                                                                                              \
+    (uint32_t)sizeof(attnforge_problem), ATTNFORGE_OP_FORWARD, ATTNFORGE_BF16, ATTNFORGE_BF16,   \
+        ATTNFORGE_BF16, ATTNFORGE_BF16, ATTNFORGE_BSHD, 0, 0, 16, 1, 1, 1, 1, 1, 64, 64, -1, -1, \
+        0.0f, 0.0f                                                                               \
   }
 
-/* Reads the text form, e.g. "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse", into *problem, whose
- * struct_size must be set. */
-ATTNFORGE_API attnforge_status attnforge_problem_parse(const char* text, attnforge_problem* problem);
-/* Writes the canonical text and a 0 to `buffer`, cut short if `capacity` is too small; *length (may be NULL) is what the
- * whole text needs without the 0. `buffer` may be NULL if capacity is 0. */
-ATTNFORGE_API attnforge_status attnforge_problem_format(const attnforge_problem* problem, char* buffer, size_t capacity,
+/* Reads the text form, e.g. "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse",
+ * into *problem, whose struct_size must be set. */
+ATTNFORGE_API attnforge_status attnforge_problem_parse(const char* text,
+                                                       attnforge_problem* problem);
+/* Writes the canonical text and a 0 to `buffer`, cut short if `capacity` is too small; *length (may
+ * be NULL) is what the whole text needs without the 0. `buffer` may be NULL if capacity is 0. */
+ATTNFORGE_API attnforge_status attnforge_problem_format(const attnforge_problem* problem,
+                                                        char* buffer, size_t capacity,
                                                         size_t* length);
 
-/* ---- Contexts ----------------------------------------------------------------------------------------------------- */
+/* ---- Contexts ---- */
 
-typedef struct attnforge_context attnforge_context; /* one GPU, its database and its loaded kernels */
+/* One GPU, its database and its loaded kernels. */
+typedef struct attnforge_context attnforge_context;
 
-enum { ATTNFORGE_LOG_DEBUG = 0, ATTNFORGE_LOG_INFO = 1, ATTNFORGE_LOG_WARNING = 2, ATTNFORGE_LOG_ERROR = 3 };
+enum {
+  ATTNFORGE_LOG_DEBUG = 0,
+  ATTNFORGE_LOG_INFO = 1,
+  ATTNFORGE_LOG_WARNING = 2,
+  ATTNFORGE_LOG_ERROR = 3
+};
 typedef void (*attnforge_log_function)(void* user, int32_t level, const char* message);
 
 enum {
-  ATTNFORGE_NO_JIT = 1,         /* plans are never compiled or tuned: ATTNFORGE_ERR_NOT_READY instead */
+  ATTNFORGE_NO_JIT = 1,         /* nothing is compiled or tuned: ATTNFORGE_ERR_NOT_READY */
   ATTNFORGE_READ_ONLY_CACHE = 2 /* the database is not written */
 };
 
 typedef struct attnforge_context_desc {
   uint32_t struct_size;
-  uint32_t flags;               /* ATTNFORGE_NO_JIT | ... */
-  int32_t device;               /* CUDA ordinal */
-  const char* arch;             /* NULL: open `device`. Else, e.g. "90a": no GPU is opened; the context answers
-                                   attnforge_query and attnforge_inspect for a typical GPU of that arch, and plans are
-                                   ATTNFORGE_ERR_NO_DRIVER */
-  const char* cache_path;       /* NULL or "": $ATTNFORGE_CACHE, else the user's cache folder; ":memory:": none */
-  attnforge_log_function log;   /* NULL: none. Level from $ATTNFORGE_LOG, else warnings and errors */
+  uint32_t flags; /* ATTNFORGE_NO_JIT | ... */
+  int32_t device; /* CUDA ordinal */
+  /* NULL: open `device`. Else, e.g. "90a": no GPU is opened; the context answers attnforge_query
+   * and attnforge_inspect for a typical GPU of that arch, and plans are ATTNFORGE_ERR_NO_DRIVER. */
+  const char* arch;
+  /* NULL or "": $ATTNFORGE_CACHE, else in the user's cache folder. ":memory:": none on disk. */
+  const char* cache_path;
+  /* NULL: none. Level from $ATTNFORGE_LOG, else warnings and errors. */
+  attnforge_log_function log;
   void* log_user;
 } attnforge_context_desc;
 
@@ -171,38 +200,41 @@ typedef struct attnforge_context_desc {
   { (uint32_t)sizeof(attnforge_context_desc), 0, 0, NULL, NULL, NULL, NULL }
 
 /* `desc` may be NULL: GPU 0 with the defaults. */
-ATTNFORGE_API attnforge_status attnforge_context_create(const attnforge_context_desc* desc, attnforge_context** context);
+ATTNFORGE_API attnforge_status attnforge_context_create(const attnforge_context_desc* desc,
+                                                        attnforge_context** context);
 ATTNFORGE_API void attnforge_context_destroy(attnforge_context* context);
 
-/* Whether plans can be made for a problem: ATTNFORGE_OK, ATTNFORGE_ERR_UNSUPPORTED with one reason a kernel family in
- * attnforge_last_error(), or ATTNFORGE_ERR_INVALID. No compile, no GPU work, no database. */
-ATTNFORGE_API attnforge_status attnforge_query(const attnforge_context* context, const attnforge_problem* problem);
+/* Whether plans can be made for a problem: ATTNFORGE_OK, ATTNFORGE_ERR_UNSUPPORTED with one reason
+ * a kernel family in attnforge_last_error(), or ATTNFORGE_ERR_INVALID. No compile, no GPU work, no
+ * database. */
+ATTNFORGE_API attnforge_status attnforge_query(const attnforge_context* context,
+                                               const attnforge_problem* problem);
 
-/* ---- Plans -------------------------------------------------------------------------------------------------------- */
+/* ---- Plans ---- */
 
 typedef struct attnforge_plan attnforge_plan;
 
 /* How much work the choice of a kernel may take. */
 enum {
-  ATTNFORGE_POLICY_ESTIMATE = 0,   /* the winner in the database, else the model's choice: at most one compile */
+  ATTNFORGE_POLICY_ESTIMATE = 0,   /* the database's winner, else the model's choice: one compile */
   ATTNFORGE_POLICY_FIRST_RUN = 1,  /* the winner, else tune within time_limit_s */
   ATTNFORGE_POLICY_CACHED_ONLY = 2 /* the winner with its code, else ATTNFORGE_ERR_NOT_READY */
 };
 
 typedef struct attnforge_progress {
   uint32_t struct_size;
-  int32_t phase;           /* 0 compile, 1 verify, 2 measure, 3 final */
-  int32_t done;            /* of this phase */
+  int32_t phase; /* 0 compile, 1 verify, 2 measure, 3 final */
+  int32_t done;  /* of this phase */
   int32_t total;
   int32_t failed;
-  double best_us;          /* 0: none yet */
-  double default_us;       /* of the untuned choice; 0: not measured yet */
+  double best_us;    /* 0: none yet */
+  double default_us; /* of the untuned choice; 0: not measured yet */
   double elapsed_s;
   double remaining_s;      /* estimate; 0: unknown */
   const char* best_config; /* valid during the call */
 } attnforge_progress;
-/* Called on the thread that called attnforge. Anything but 0 asks a tuning to stop and keep what is done; a plan's
- * first-run tuning does not ask. */
+/* Called on the thread that called attnforge. Anything but 0 asks attnforge_tune to stop and keep
+ * what is done; the tuning of a first-run plan goes on to its time limit. */
 typedef int (*attnforge_progress_function)(void* user, const attnforge_progress* progress);
 
 typedef struct attnforge_plan_options {
@@ -216,13 +248,18 @@ typedef struct attnforge_plan_options {
   void* progress_user;
 } attnforge_plan_options;
 
-#define ATTNFORGE_PLAN_OPTIONS_INIT \
-  { (uint32_t)sizeof(attnforge_plan_options), ATTNFORGE_POLICY_ESTIMATE, 0, 8.0, NULL, NULL, NULL, NULL }
+#define ATTNFORGE_PLAN_OPTIONS_INIT                                                                \
+  {                                                                                                \
+    (uint32_t)sizeof(attnforge_plan_options), ATTNFORGE_POLICY_ESTIMATE, 0, 8.0, NULL, NULL, NULL, \
+        NULL                                                                                       \
+  }
 
-/* `options` may be NULL. Making a plan again for the same problem, or for other lengths of a bucket already planned, takes
- * microseconds. The kernel stays loaded until the context is destroyed. */
-ATTNFORGE_API attnforge_status attnforge_plan_create(attnforge_context* context, const attnforge_problem* problem,
-                                                     const attnforge_plan_options* options, attnforge_plan** plan);
+/* `options` may be NULL. Making a plan again for the same problem, or for other lengths of a bucket
+ * already planned, takes microseconds. The kernel stays loaded until the context is destroyed. */
+ATTNFORGE_API attnforge_status attnforge_plan_create(attnforge_context* context,
+                                                     const attnforge_problem* problem,
+                                                     const attnforge_plan_options* options,
+                                                     attnforge_plan** plan);
 ATTNFORGE_API void attnforge_plan_destroy(attnforge_plan* plan);
 
 typedef struct attnforge_sizes {
@@ -235,26 +272,30 @@ typedef struct attnforge_sizes {
 #define ATTNFORGE_SIZES_INIT \
   { (uint32_t)sizeof(attnforge_sizes), 1, 1, 1 }
 
-/* Bytes of device memory, aligned to 256, that a run needs. With `upper_bound`: what suffices for the same problem and
- * config at every batch and lengths up to these; it never shrinks when one of them grows. NULL: the plan's own sizes. */
-ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* plan, const attnforge_sizes* upper_bound,
+/* Bytes of device memory, aligned to 256, that a run needs. With `upper_bound`: what suffices for
+ * the same problem and config at every batch and lengths up to these; it never shrinks when one of
+ * them grows. NULL: the plan's own sizes. */
+ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
+                                                        const attnforge_sizes* upper_bound,
                                                         size_t* bytes);
 
 /* Texts of a plan; they live as long as the plan. "" for NULL. */
 ATTNFORGE_API const char* attnforge_plan_problem(const attnforge_plan* plan);
-ATTNFORGE_API const char* attnforge_plan_config(const attnforge_plan* plan);     /* "fwd_mma_sm80 head_dim=128 ..." */
-ATTNFORGE_API const char* attnforge_plan_provenance(const attnforge_plan* plan); /* "measured", "near_device",
-                                                                                    "estimated", "forced" */
-ATTNFORGE_API double attnforge_plan_measured_us(const attnforge_plan* plan);     /* 0 when estimated */
+/* "fwd_mma_sm80 head_dim=128 ..." */
+ATTNFORGE_API const char* attnforge_plan_config(const attnforge_plan* plan);
+/* "measured", "near_device" (measured on another GPU of the same sm), "estimated" or "forced" */
+ATTNFORGE_API const char* attnforge_plan_provenance(const attnforge_plan* plan);
+/* 0 when estimated. */
+ATTNFORGE_API double attnforge_plan_measured_us(const attnforge_plan* plan);
 
-/* ---- Runs --------------------------------------------------------------------------------------------------------- */
+/* ---- Runs ---- */
 
 /* Device memory and strides in elements; the last dimension is contiguous. */
 typedef struct attnforge_tensors {
   uint32_t struct_size;
   const void* q;
   int64_t q_stride_batch;
-  int64_t q_stride_row;    /* between sequence positions */
+  int64_t q_stride_row; /* between sequence positions */
   int64_t q_stride_head;
   const void* k;
   int64_t k_stride_batch;
@@ -268,25 +309,29 @@ typedef struct attnforge_tensors {
   int64_t o_stride_batch;
   int64_t o_stride_row;
   int64_t o_stride_head;
-  float* lse;              /* required when problem.lse, else ignored; the row stride is 1 */
+  float* lse; /* required when problem.lse, else ignored; the row stride is 1 */
   int64_t lse_stride_batch;
   int64_t lse_stride_head;
 } attnforge_tensors;
 
-#define ATTNFORGE_TENSORS_INIT                                                                                       \
-  {                                                                                                                  \
-    (uint32_t)sizeof(attnforge_tensors), NULL, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, 0      \
+#define ATTNFORGE_TENSORS_INIT                                                                    \
+  {                                                                                               \
+    (uint32_t)sizeof(attnforge_tensors), NULL, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, 0, \
+        0, NULL, 0, 0                                                                             \
   }
 
-/* Sets the strides of contiguous tensors in problem->layout; pointers stay as they are. For ATTNFORGE_PACKED_QKV, k and v
- * start num_heads_q * head_dim and (num_heads_q + num_heads_kv) * head_dim elements after q. */
-ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem, attnforge_tensors* tensors);
+/* Sets the strides of contiguous tensors in problem->layout; pointers stay as they are. For
+ * ATTNFORGE_PACKED_QKV, k and v start num_heads_q * head_dim and (num_heads_q + num_heads_kv) *
+ * head_dim elements after q. */
+ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
+                                                            attnforge_tensors* tensors);
 
 /* Enqueues the plan on `stream` (a CUstream or cudaStream_t; NULL: the default stream). */
-ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan, const attnforge_tensors* tensors, void* workspace,
+ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan,
+                                             const attnforge_tensors* tensors, void* workspace,
                                              size_t workspace_bytes, void* stream);
 
-/* ---- Tuning and inspection ---------------------------------------------------------------------------------------- */
+/* ---- Tuning and inspection ---- */
 
 enum { ATTNFORGE_RIGOR_QUICK = 0, ATTNFORGE_RIGOR_FULL = 1, ATTNFORGE_RIGOR_EXHAUSTIVE = 2 };
 
@@ -305,9 +350,11 @@ typedef struct attnforge_tune_options {
 #define ATTNFORGE_TUNE_OPTIONS_INIT \
   { (uint32_t)sizeof(attnforge_tune_options), ATTNFORGE_RIGOR_FULL, 0.0, NULL, 0, 0, 1, NULL, NULL }
 
-/* Searches the configs of the problem's bucket on the GPU and keeps every try in the database. *json (may be NULL) receives
- * the result as JSON; free it. Plans made afterwards use the winner. `options` may be NULL. */
-ATTNFORGE_API attnforge_status attnforge_tune(attnforge_context* context, const attnforge_problem* problem,
+/* Searches the configs of the problem's bucket on the GPU and keeps every try in the database.
+ * *json receives the result as JSON, to be freed; json may be NULL. Plans made afterwards use the
+ * winner. `options` may be NULL. */
+ATTNFORGE_API attnforge_status attnforge_tune(attnforge_context* context,
+                                              const attnforge_problem* problem,
                                               const attnforge_tune_options* options, char** json);
 
 enum { ATTNFORGE_INSPECT_COMPILE = 1, ATTNFORGE_INSPECT_PTX = 2, ATTNFORGE_INSPECT_SASS = 4 };
@@ -324,8 +371,10 @@ typedef struct attnforge_inspect_options {
   { (uint32_t)sizeof(attnforge_inspect_options), ATTNFORGE_INSPECT_COMPILE, 0, NULL, NULL }
 
 /* What a problem becomes, hop by hop, as JSON; free it. `options` may be NULL. */
-ATTNFORGE_API attnforge_status attnforge_inspect(const attnforge_context* context, const attnforge_problem* problem,
-                                                 const attnforge_inspect_options* options, char** json);
+ATTNFORGE_API attnforge_status attnforge_inspect(const attnforge_context* context,
+                                                 const attnforge_problem* problem,
+                                                 const attnforge_inspect_options* options,
+                                                 char** json);
 
 #ifdef __cplusplus
 }

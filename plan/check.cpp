@@ -1,0 +1,111 @@
+#include "attnforge/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "plan/bind_tensors.h"
+#include "reference/attention.h"
+#include "reference/compare.h"
+
+namespace attnforge {
+namespace {
+
+void check_size(const char* name, std::size_t bytes, std::size_t wanted, const Problem& problem) {
+  if (bytes == wanted) return;
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("cannot check: host tensor {} has {} bytes, but \"{}\" needs {}",
+                                                       name, bytes, to_string(problem), wanted));
+}
+
+void check_sizes(const Problem& problem, const HostTensors& tensors) {
+  const HostTensors wanted = allocate_host_tensors(problem);
+  check_size("q", tensors.q.size(), wanted.q.size(), problem);
+  check_size("k", tensors.k.size(), wanted.k.size(), problem);
+  check_size("v", tensors.v.size(), wanted.v.size(), problem);
+  check_size("o", tensors.o.size(), wanted.o.size(), problem);
+  check_size("lse", 4 * tensors.lse.size(), 4 * wanted.lse.size(), problem);
+}
+
+/// Up to `count` positions of a sequence: its ends, random borders of tiles, random ones.
+std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count, std::mt19937_64& random) {
+  constexpr std::int64_t kTile = 64;  // divides the query tiles of all families, or is divided by them
+  std::set<std::int64_t> positions;
+  const auto below = [&](std::int64_t end) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t position = below(seqlen);
+    if (i == 0 && count > 1) position = seqlen - 1;
+    if (i == 1) position = 0;
+    if (i >= 2 && i % 2 == 0) position = std::min(seqlen - 1, position / kTile * kTile + (i % 4 == 0 ? 0 : kTile - 1));
+    positions.insert(position);
+  }
+  return positions;
+}
+
+/// All rows, or as many as `max_work` allows: at least one, spread evenly over sequences and heads.
+std::vector<QueryRow> rows_to_check(const Problem& problem, const CheckOptions& options) {
+  const std::int64_t groups = problem.batch * problem.num_heads_q;
+  const double work = flops(problem) / 2;
+  if (options.max_work <= 0 || work <= options.max_work) return all_rows(problem);
+
+  const double row_work = work / (static_cast<double>(groups) * static_cast<double>(problem.seqlen_q));
+  const auto affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
+  const std::int64_t sampled_groups = std::min(groups, affordable);
+  std::mt19937_64 random(options.seed);
+  std::vector<QueryRow> rows;
+  for (std::int64_t i = 0; i < sampled_groups; ++i) {
+    const std::int64_t group = i * groups / sampled_groups;
+    for (std::int64_t query : sample_positions(problem.seqlen_q, affordable / sampled_groups, random)) {
+      rows.push_back({.batch = group / problem.num_heads_q, .head = group % problem.num_heads_q, .query = query});
+    }
+  }
+  return rows;
+}
+
+CheckedElement element(const Comparison& c) {
+  return {.batch = c.worst_row.batch,
+          .head = c.worst_row.head,
+          .row = c.worst_row.query,
+          .dim = c.worst_column,
+          .got = c.worst_actual,
+          .expected = c.worst_expected,
+          .allowed = c.worst_allowed};
+}
+
+}  // namespace
+
+CheckReport check_output(const Problem& problem, const HostTensors& host, const CheckOptions& options) {
+  check_sizes(problem, host);
+  // The reference takes Tensors, whose pointers are not const, but reads only.
+  const auto pointer = [](const auto& values) {
+    return const_cast<void*>(static_cast<const void*>(values.data()));
+  };
+  const Tensors tensors = bind_contiguous(problem, pointer(host.q), pointer(host.k), pointer(host.v), pointer(host.o),
+                                          static_cast<float*>(pointer(host.lse)));
+  CheckReport report;
+  report.rows_total = problem.batch * problem.num_heads_q * problem.seqlen_q;
+  if (report.rows_total == 0) {
+    report.summary = "nothing to check: o is empty";
+    return report;
+  }
+  const std::vector<QueryRow> rows = rows_to_check(problem, options);
+  const Verdict verdict = compare(problem, tensors, reference_attention(problem, tensors, rows));
+  report.ok = verdict.passed();
+  report.rows_checked = static_cast<std::int64_t>(rows.size());
+  report.wrong = verdict.o.wrong + verdict.lse.wrong;
+  report.nonfinite_wrong = verdict.o.nonfinite_wrong + verdict.lse.nonfinite_wrong;
+  report.max_error = verdict.o.max_error;
+  report.cosine_similarity = verdict.o.cosine;
+  report.worst = element(verdict.o);
+  report.max_lse_error = verdict.lse.max_error;
+  report.worst_lse = element(verdict.lse);
+  report.summary = to_string(verdict);
+  return report;
+}
+
+}  // namespace attnforge
