@@ -1,0 +1,91 @@
+// lease.cpp - Cache: one process tunes a problem, the others know. A lease is a row that expires, so that no database lock is
+// held for the minutes of a search.
+#include <algorithm>
+#include <chrono>
+
+#include "attnforge/error.h"
+#include "cache/cache.h"
+#include "cache/impl.h"
+#include "cache/process.h"
+
+namespace attnforge {
+namespace {
+
+// Nobody asks for more, so an expiry further away is a clock that was wrong, and counts as passed.
+constexpr double kLongestSeconds = 24 * 3600.0;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Whether a lease is in the hands of somebody else who may still be at work.
+bool held_by_other(Database& database, std::string_view problem, std::string_view device_class, const std::string& owner) {
+  Query query = database.query(
+      "SELECT owner, host, boot_id, pid_namespace, pid, pid_start, expires_at FROM leases "
+      "WHERE problem = ?1 AND device_class = ?2");
+  if (!query.bind(1, problem).bind(2, device_class).step()) return false;
+  if (query.text(0) == owner) return false;
+  const double left = query.real(6) - now_seconds();
+  if (left <= 0 || left > kLongestSeconds) return false;
+  return !is_dead({.host = query.text(1), .boot_id = query.text(2), .pid_namespace = query.text(3), .pid = query.integer(4),
+                   .start = query.integer(5)});
+}
+
+void take(Database& database, std::string_view problem, std::string_view device_class, const std::string& owner,
+          double seconds) {
+  const ProcessName self = this_process();
+  Query insert = database.query(
+      "INSERT OR REPLACE INTO leases (problem, device_class, owner, host, boot_id, pid_namespace, pid, pid_start, expires_at) "
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
+  insert.bind(1, problem).bind(2, device_class).bind(3, owner).bind(4, self.host).bind(5, self.boot_id);
+  insert.bind(6, self.pid_namespace).bind(7, self.pid).bind(8, self.start);
+  insert.bind(9, now_seconds() + std::clamp(seconds, 0.0, kLongestSeconds)).run();
+}
+
+}  // namespace
+
+bool Cache::acquire_lease(std::string_view problem, std::string_view device_class, double seconds) {
+  Impl& impl = *impl_;
+  // Waiting processes ask often: without the write lock first.
+  const bool taken = impl.store.read("look-up of a lease", [&](Database& database) {
+    return held_by_other(database, problem, device_class, impl.owner);
+  });
+  if (taken) return false;
+  bool acquired = false;
+  try {
+    impl.store.write("taking a lease", [&](Database& database) {
+      acquired = !held_by_other(database, problem, device_class, impl.owner);
+      if (acquired) take(database, problem, device_class, impl.owner, seconds);
+    });
+  } catch (const Error& error) {
+    impl.store.log(LogLevel::kWarning, error.what());
+    return true;
+  }
+  if (!impl.store.writable()) return true;
+  if (acquired) impl.may_hold_leases = true;
+  return acquired;
+}
+
+void Cache::release_lease(std::string_view problem, std::string_view device_class) {
+  try {
+    impl_->store.write("releasing a lease", [&](Database& database) {
+      Query remove = database.query("DELETE FROM leases WHERE problem = ?1 AND device_class = ?2 AND owner = ?3");
+      remove.bind(1, problem).bind(2, device_class).bind(3, impl_->owner).run();
+    });
+  } catch (const Error& error) {
+    impl_->store.log(LogLevel::kWarning, error.what());  // it expires by itself
+  }
+}
+
+Cache::Impl::~Impl() {
+  if (!may_hold_leases) return;
+  try {
+    store.write("releasing leases", [&](Database& database) {
+      database.query("DELETE FROM leases WHERE owner = ?1").bind(1, owner).run();
+    });
+  } catch (const std::exception&) {
+    // They expire by themselves, and this process is about to be seen as gone.
+  }
+}
+
+}  // namespace attnforge

@@ -1,0 +1,44 @@
+// path.cpp - where the database lies when nobody says.
+#include <pwd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "attnforge/cache.h"
+
+namespace attnforge {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// Services and containers run without $HOME; the account still has a home.
+std::string home_folder() {
+  if (std::string home = environment("HOME"); !home.empty()) return home;
+  std::vector<char> buffer(16384);
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found && found->pw_dir) return found->pw_dir;
+  return "";
+}
+
+}  // namespace
+
+std::string default_cache_path() {
+  if (std::string path = environment("ATTNFORGE_CACHE"); !path.empty()) return path;
+  // The XDG specification: a relative path there is to be ignored.
+  std::filesystem::path folder = environment("XDG_CACHE_HOME");
+  if (!folder.is_absolute()) {
+    const std::string home = home_folder();
+    if (home.empty()) return ":memory:";
+    folder = std::filesystem::path(home) / ".cache";
+  }
+  return (folder / "attnforge" / "attnforge.db").string();
+}
+
+}  // namespace attnforge

@@ -1,0 +1,224 @@
+// portable.cpp - tries and finished searches as lines of JSON: export, import, show. docs/CACHE_FORMAT.md documents a line.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <istream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "attnforge/cache.h"
+#include "attnforge/error.h"
+#include "cache/admin.h"
+#include "cache/rows.h"
+
+namespace attnforge {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+
+std::string line_of(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json to_json(const Try& t) {
+  const Measurement& m = t.measurement;
+  return {{"kind", "try"},
+          {"format", kFormat},
+          {"problem", t.problem},
+          {"device_class", t.device_class},
+          {"config", t.config},
+          {"digest", t.digest},
+          {"family", t.family},
+          {"rigor", to_string(t.rigor)},
+          {"estimate_us", t.estimate_us},
+          {"estimated", t.estimated},
+          {"status", to_string(m.status)},
+          {"time_us", m.time_us},
+          {"noise", m.noise},
+          {"samples", m.samples},
+          {"max_error", m.max_error},  // null if it is not a number
+          {"clock_mhz", m.clock_mhz},
+          {"detail", m.detail},
+          {"driver", t.driver},
+          {"nvrtc", t.nvrtc},
+          {"uuid", t.uuid},
+          {"attnforge_version", t.attnforge_version},
+          {"measured_at", t.measured_at}};
+}
+
+Json to_json(const Search& s) {
+  return {{"kind", "search"},       {"format", kFormat},
+          {"problem", s.problem},   {"device_class", s.device_class},
+          {"rigor", to_string(s.rigor)}, {"winner", s.winner},
+          {"finished_at", s.finished_at}};
+}
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::kCache, why); }
+
+const Json& field(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) refuse(fmt::format("it has no \"{}\"", name));
+  return *found;
+}
+
+std::string text(const Json& object, const char* name, bool required = false) {
+  const Json& value = field(object, name);
+  if (!value.is_string()) refuse(fmt::format("\"{}\" is {}, not a string", name, value.dump()));
+  auto result = value.get<std::string>();
+  if (required && result.empty()) refuse(fmt::format("\"{}\" is empty", name));
+  if (result.find('\0') != std::string::npos) refuse(fmt::format("\"{}\" holds a zero byte", name));
+  return result;
+}
+
+double number(const Json& object, const char* name) {
+  const Json& value = field(object, name);
+  if (!value.is_number()) refuse(fmt::format("\"{}\" is {}, not a number", name, value.dump()));
+  const double result = value.get<double>();
+  if (!std::isfinite(result) || result < 0) refuse(fmt::format("\"{}\" is {}: not a size or time", name, value.dump()));
+  return result;
+}
+
+Try try_of(const Json& object) {
+  Try t;
+  t.problem = text(object, "problem", true);
+  t.device_class = text(object, "device_class", true);
+  t.config = text(object, "config", true);
+  t.digest = text(object, "digest");
+  t.family = text(object, "family");
+  t.rigor = parse_rigor(text(object, "rigor"));
+  t.estimate_us = number(object, "estimate_us");
+  const Json& estimated = field(object, "estimated");
+  if (!estimated.is_boolean()) refuse(fmt::format("\"estimated\" is {}, not true or false", estimated.dump()));
+  t.estimated = estimated.get<bool>();
+  Measurement& m = t.measurement;
+  m.status = parse_status(text(object, "status"));
+  m.time_us = number(object, "time_us");
+  if (m.status == Status::kOk && !t.estimated && m.time_us == 0) refuse("\"time_us\" of a measured kernel is 0");
+  m.noise = number(object, "noise");
+  const Json& samples = field(object, "samples");
+  if (!samples.is_number_integer() || samples < 0 || samples > std::numeric_limits<int>::max())
+    refuse(fmt::format("\"samples\" is {}, not a count", samples.dump()));
+  m.samples = samples.get<int>();
+  const bool no_error = field(object, "max_error").is_null();
+  m.max_error = no_error ? std::numeric_limits<double>::quiet_NaN() : number(object, "max_error");
+  m.clock_mhz = number(object, "clock_mhz");
+  m.detail = text(object, "detail");
+  t.driver = text(object, "driver");
+  t.nvrtc = text(object, "nvrtc");
+  t.uuid = text(object, "uuid");
+  t.attnforge_version = text(object, "attnforge_version");
+  t.measured_at = text(object, "measured_at");
+  return t;
+}
+
+Search search_of(const Json& object) {
+  Search s;
+  s.problem = text(object, "problem", true);
+  s.device_class = text(object, "device_class", true);
+  s.rigor = parse_rigor(text(object, "rigor"));
+  s.winner = text(object, "winner");
+  s.finished_at = text(object, "finished_at");
+  return s;
+}
+
+struct Lines {
+  std::vector<Try> tries;
+  std::vector<Search> searches;
+};
+
+void take_line(const std::string& line, Lines& lines) {
+  const Json object = Json::parse(line);
+  if (!object.is_object()) refuse("it is not a JSON object");
+  const Json& format = field(object, "format");
+  if (format != kFormat) refuse(fmt::format("its format is {}, this attnforge reads {}: use a newer one", format.dump(), kFormat));
+  const std::string kind = text(object, "kind");
+  if (kind == "try")
+    lines.tries.push_back(try_of(object));
+  else if (kind == "search")
+    lines.searches.push_back(search_of(object));
+  else
+    refuse(fmt::format("its kind is \"{}\", expected \"try\" or \"search\"", kind));
+}
+
+Lines read_lines(std::istream& in) {
+  Lines lines;
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      take_line(line, lines);
+    } catch (const std::exception& error) {
+      throw Error(ErrorCode::kCache,
+                  fmt::format("line {} cannot be imported: {}. Nothing was imported", number, error.what()));
+    }
+  }
+  if (in.bad()) throw Error(ErrorCode::kCache, "the file to import cannot be read to its end. Nothing was imported");
+  return lines;
+}
+
+constexpr const char* kExportTries =
+    "SELECT t.* FROM readable_tries t WHERE ?1 = '' OR instr(t.problem, ?1) > 0 "
+    "ORDER BY t.problem, t.device_class, t.config, t.digest";
+constexpr const char* kExportSearches =
+    "SELECT p.text, d.text, s.rigor, s.winner, s.finished_at FROM searches s JOIN problems p ON p.id = s.problem_id "
+    "JOIN device_classes d ON d.id = s.device_class_id JOIN rigors r ON r.name = s.rigor "
+    "WHERE ?1 = '' OR instr(p.text, ?1) > 0 ORDER BY p.text, d.text, r.rank";
+constexpr const char* kShow =
+    "SELECT t.* FROM readable_tries t WHERE ?1 = '' OR instr(t.problem, ?1) > 0 "
+    "ORDER BY t.problem, t.device_class, t.status <> 'ok', t.estimated, "
+    " CASE WHEN t.estimated THEN t.estimate_us ELSE t.time_us END, t.config, t.id";
+
+}  // namespace
+
+std::vector<std::string> cache_show(const std::string& path, const std::string& filter) {
+  const std::string where = admin_path(path);
+  return with_cache_errors(where, [&] {
+    Opened opened = open_for_admin(path, OpenMode::kReadWrite);
+    std::vector<std::string> lines;
+    Query query = opened.database.query(kShow);
+    query.bind(1, filter);
+    while (query.step()) lines.push_back(line_of(to_json(read_try(query))));
+    return lines;
+  });
+}
+
+int cache_export(const std::string& path, std::ostream& out, const std::string& filter) {
+  const std::string where = admin_path(path);
+  return with_cache_errors(where, [&] {
+    Opened opened = open_for_admin(path, OpenMode::kReadWrite);
+    const ReadTransaction one_view(opened.database);
+    int count = 0;
+    Query tries = opened.database.query(kExportTries);
+    tries.bind(1, filter);
+    for (; tries.step(); ++count) out << line_of(to_json(read_try(tries))) << '\n';
+    Query searches = opened.database.query(kExportSearches);
+    searches.bind(1, filter);
+    for (; searches.step(); ++count)
+      out << line_of(to_json(Search{searches.text(0), searches.text(1), parse_rigor(searches.text(2)), searches.text(3),
+                                    searches.text(4)}))
+          << '\n';
+    out.flush();
+    if (!out) throw Error(ErrorCode::kCache, fmt::format("the export of {} cannot be written to its end: is the disk full?", where));
+    return count;
+  });
+}
+
+int cache_import(const std::string& path, std::istream& in) {
+  const std::string where = admin_path(path);
+  const Lines lines = read_lines(in);  // all of it before the file is touched
+  return with_cache_errors(where, [&] {
+    Opened opened = open_for_admin(path, OpenMode::kCreate);
+    if (!opened.writable)
+      throw Error(ErrorCode::kCache, fmt::format("{} or its folder is read-only: nothing was imported", where));
+    WriteTransaction transaction(opened.database);
+    for (const Try& attempt : lines.tries) put_try(opened.database, attempt, Conflict::kMerge);
+    for (const Search& search : lines.searches) put_search(opened.database, search, Conflict::kMerge);
+    transaction.commit();
+    return static_cast<int>(lines.tries.size() + lines.searches.size());
+  });
+}
+
+}  // namespace attnforge

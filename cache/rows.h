@@ -1,0 +1,40 @@
+// rows.h - a Try as a row of the database and back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cache/cache.h"
+#include "cache/database.h"
+
+namespace attnforge {
+
+/// 90 for "NVIDIA H200 sm90a sms=132 ...", 0 if the text names none.
+int sm_of_device_class(std::string_view device_class);
+
+/// UTC, e.g. "2025-03-14T09:26:53Z".
+std::string utc_now();
+
+/// The row of a query of `readable_tries`, whose columns start at `first`.
+Try read_try(const Query& row, int first = 0);
+
+/// When a try meets a stored one of the same problem, GPU class, config and digest.
+enum class Conflict {
+  kReplace,  // the new one stays if it has at least the rigor; a measurement always beats an estimate
+  kMerge,    // the greater one in a total order stays: measured, rigor, date, then everything else
+};
+/// Inside a transaction. Fills in an empty version, and an empty date when replacing; keeps `detail` to 4 KiB of valid UTF-8.
+/// Throws Error(kInternal) for a try that cannot be one: no config, or ok without a time.
+void put_try(Database& database, const Try& attempt, Conflict conflict);
+
+struct Search {
+  std::string problem, device_class;
+  Rigor rigor = Rigor::kQuick;
+  std::string winner;       // "": nothing worked
+  std::string finished_at;
+};
+/// kReplace: the new one stays. kMerge: the later one, then the greater text.
+void put_search(Database& database, const Search& search, Conflict conflict);
+
+}  // namespace attnforge

@@ -1,0 +1,10 @@
+// sql_texts.h - the .sql files of this folder as strings; CMakeLists.txt makes the definitions from them.
+#pragma once
+
+namespace attnforge {
+
+extern const char* const kSchemaSql;       // schema.sql
+extern const char* const kFrom1BeforeSql;  // migrations/from_1_before.sql
+extern const char* const kFrom1AfterSql;   // migrations/from_1_after.sql
+
+}  // namespace attnforge

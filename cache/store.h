@@ -1,0 +1,62 @@
+// store.h - the database in use, with the rules for everything that can go wrong: what is a miss, what is retried in a new
+// file, what goes on in memory, what is thrown.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "attnforge/device.h"
+#include "cache/database.h"
+
+namespace attnforge {
+
+/// Thread-safe. Logs while it holds its mutex: the log function must not call back into the cache.
+class Store {
+ public:
+  /// As Cache's constructor. Never throws for a file that cannot be used.
+  Store(std::string path, bool read_only, LogFunction log);
+
+  /// The file in use, ":memory:" after a fallback.
+  const std::string& path() const { return in_memory_ ? memory_path_ : asked_path_; }
+
+  /// Runs `look_up` and gives its result; a value-initialised one, and a log line, if the database fails. Never throws.
+  template <class LookUp>
+  auto read(std::string_view what, LookUp&& look_up) -> decltype(look_up(std::declval<Database&>())) {
+    decltype(look_up(std::declval<Database&>())) result{};
+    run_read(what, [&](Database& database) { result = look_up(database); }, [&] { result = {}; });
+    return result;
+  }
+
+  /// Runs `change` in one transaction. `change` may run twice: again after a file that was damaged or moved away has been
+  /// replaced. In a read-only file nothing happens, with one log line in the life of the Store. Throws Error(kCache) when
+  /// the disk is full or another process keeps the lock; then nothing of the change is stored.
+  void write(std::string_view what, const std::function<void(Database&)>& change);
+
+  bool writable() const;
+  void log(LogLevel level, const std::string& message) const;
+
+ private:
+  void run_read(std::string_view what, const std::function<void(Database&)>& look_up, const std::function<void()>& miss);
+  void write_once(const std::function<void(Database&)>& change);
+  void open();
+  void go_on_in_memory(const std::string& reason);
+  void set_file_aside(const std::string& reason);
+  void become_read_only(const std::string& reason);
+
+  const std::string memory_path_ = ":memory:";
+  const std::string asked_path_;
+  const bool read_only_;
+  const LogFunction log_;
+  mutable std::mutex mutex_;
+  std::optional<Database> database_;
+  std::atomic<bool> in_memory_ = false;
+  bool writable_ = false;
+  bool said_read_only_ = false;
+};
+
+}  // namespace attnforge

@@ -1,0 +1,66 @@
+// path_test.cpp - where the database lies by default.
+#include <pwd.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "attnforge/cache.h"
+#include "support.h"
+
+namespace attnforge::testing {
+namespace {
+
+// Sets or, with nullptr, unsets a variable for the life of the object.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* old = getenv(name)) old_ = old;
+    value ? setenv(name, value, 1) : unsetenv(name);
+  }
+  ~Environment() { old_ ? setenv(name_, old_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+TEST(DefaultCachePath, TheEnvironmentDecides) {
+  const Environment home("HOME", "/home/ada");
+  const Environment xdg("XDG_CACHE_HOME", "/var/cache/ada");
+  {
+    const Environment own("ATTNFORGE_CACHE", "/data/winners.db");
+    EXPECT_EQ(default_cache_path(), "/data/winners.db");
+  }
+  const Environment own("ATTNFORGE_CACHE", nullptr);
+  EXPECT_EQ(default_cache_path(), "/var/cache/ada/attnforge/attnforge.db");
+  {
+    const Environment relative("XDG_CACHE_HOME", "cache");
+    EXPECT_EQ(default_cache_path(), "/home/ada/.cache/attnforge/attnforge.db");
+  }
+  const Environment no_xdg("XDG_CACHE_HOME", nullptr);
+  EXPECT_EQ(default_cache_path(), "/home/ada/.cache/attnforge/attnforge.db");
+  const Environment empty("ATTNFORGE_CACHE", "");
+  EXPECT_EQ(default_cache_path(), "/home/ada/.cache/attnforge/attnforge.db");
+}
+
+TEST(DefaultCachePath, AServiceWithoutHomeUsesItsAccount) {
+  const Environment own("ATTNFORGE_CACHE", nullptr);
+  const Environment xdg("XDG_CACHE_HOME", nullptr);
+  const Environment home("HOME", nullptr);
+  const passwd* account = getpwuid(geteuid());
+  if (!account) GTEST_SKIP() << "this user has no account";
+  EXPECT_EQ(default_cache_path(), (std::filesystem::path(account->pw_dir) / ".cache/attnforge/attnforge.db").string());
+}
+
+TEST(DefaultCachePath, FolderAndFileAreMade) {
+  const Folder folder;
+  const Environment own("ATTNFORGE_CACHE", nullptr);
+  const Environment xdg("XDG_CACHE_HOME", folder.path("deep/er").c_str());
+  Cache cache("");
+  EXPECT_EQ(cache.path(), folder.path("deep/er/attnforge/attnforge.db"));
+  EXPECT_TRUE(std::filesystem::exists(cache.path()));
+}
+
+}  // namespace
+}  // namespace attnforge::testing
