@@ -1,0 +1,48 @@
+"""Attention on NVIDIA GPUs: kernels generated, compiled and tuned for the problem at hand.
+
+    import attnforge
+    o = attnforge.attention(q, k, v, causal=True)                      # torch or cupy, [batch, seqlen, heads, head_dim]
+    o, lse = attnforge.attention(q, k, v, causal=True, return_lse=True, layout="bhsd")
+
+    attnforge.tune("fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal")   # once; later calls use the winner
+    print(attnforge.inspect("fwd bf16 seqlen=4096 head_dim=128", arch="90a")["source"])  # needs no GPU
+
+Tensors are read and written where they are, on the framework's current stream, and nothing is copied. The first call for a
+shape makes a plan (it may compile a kernel); later calls cost a few microseconds. Needs libattnforge.so, found through
+$ATTNFORGE_LIBRARY, in this folder, in a build folder of the checkout, or by the loader. Imports no other package.
+"""
+
+from ._attention import attention, configure, plan_cache
+from ._errors import (
+    AttnforgeError,
+    CompileError,
+    CudaError,
+    InvalidError,
+    NoDriverError,
+    NotReadyError,
+    UnsupportedError,
+    WorkspaceError,
+)
+from ._library import library_path, version
+from ._problem import Problem
+from ._tools import inspect, supported, tune
+
+__all__ = [
+    "AttnforgeError",
+    "CompileError",
+    "CudaError",
+    "InvalidError",
+    "NoDriverError",
+    "NotReadyError",
+    "Problem",
+    "UnsupportedError",
+    "WorkspaceError",
+    "attention",
+    "configure",
+    "inspect",
+    "library_path",
+    "plan_cache",
+    "supported",
+    "tune",
+    "version",
+]

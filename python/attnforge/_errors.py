@@ -1,0 +1,51 @@
+"""Status codes of the C API as exceptions."""
+
+
+class AttnforgeError(RuntimeError):
+    """Something that attnforge refused or could not do; the text says what to do about it."""
+
+
+class InvalidError(AttnforgeError, ValueError):
+    """A problem or an argument is wrong; nothing was launched."""
+
+
+class UnsupportedError(AttnforgeError, NotImplementedError):
+    """A valid problem that no kernel family serves on this GPU."""
+
+
+class WorkspaceError(AttnforgeError):
+    """The workspace of a run is missing or too small."""
+
+
+class CompileError(AttnforgeError):
+    """NVRTC refused a kernel's source."""
+
+
+class CudaError(AttnforgeError):
+    """A call of the CUDA driver failed."""
+
+
+class NotReadyError(AttnforgeError):
+    """A kernel would have to be compiled or tuned, which was forbidden."""
+
+
+class NoDriverError(AttnforgeError):
+    """libcuda, libnvrtc or the GPU is missing."""
+
+
+_BY_STATUS = {
+    1: InvalidError,
+    2: UnsupportedError,
+    3: WorkspaceError,
+    4: CompileError,
+    5: CudaError,
+    6: NotReadyError,
+    7: MemoryError,
+    8: NoDriverError,
+    9: OSError,
+}
+
+
+def error_of(status, text):
+    """The exception for a status of the C API that is not 0."""
+    return _BY_STATUS.get(status, AttnforgeError)(text)

@@ -1,0 +1,228 @@
+"""Finds libattnforge.so and declares its functions (include/attnforge/c.h)."""
+
+import ctypes
+import glob
+import os
+import threading
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+
+from ._errors import error_of
+
+ABI_VERSION = 1
+_SONAMES = ("libattnforge.so", "libattnforge.so.0.1")
+
+
+class ProblemStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("op", c_int32),
+        ("dtype_q", c_int32),
+        ("dtype_k", c_int32),
+        ("dtype_v", c_int32),
+        ("dtype_o", c_int32),
+        ("layout", c_int32),
+        ("causal", c_int32),
+        ("lse", c_int32),
+        ("alignment_bytes", c_int32),
+        ("batch", c_int64),
+        ("num_heads_q", c_int64),
+        ("num_heads_kv", c_int64),
+        ("seqlen_q", c_int64),
+        ("seqlen_kv", c_int64),
+        ("head_dim", c_int32),
+        ("head_dim_v", c_int32),
+        ("window_left", c_int64),
+        ("window_right", c_int64),
+        ("softcap", c_float),
+        ("softmax_scale", c_float),
+    ]
+
+
+class TensorsStruct(ctypes.Structure):
+    _fields_ = (
+        [("struct_size", c_uint32)]
+        + [
+            field
+            for name in "qkvo"
+            for field in (
+                (name, c_void_p),
+                (name + "_stride_batch", c_int64),
+                (name + "_stride_row", c_int64),
+                (name + "_stride_head", c_int64),
+            )
+        ]
+        + [("lse", c_void_p), ("lse_stride_batch", c_int64), ("lse_stride_head", c_int64)]
+    )
+
+
+LOG_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
+
+
+class ContextDesc(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("device", c_int32),
+        ("arch", c_char_p),
+        ("cache_path", c_char_p),
+        ("log", LOG_FUNCTION),
+        ("log_user", c_void_p),
+    ]
+
+
+class ProgressStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("phase", c_int32),
+        ("done", c_int32),
+        ("total", c_int32),
+        ("failed", c_int32),
+        ("best_us", c_double),
+        ("default_us", c_double),
+        ("elapsed_s", c_double),
+        ("remaining_s", c_double),
+        ("best_config", c_char_p),
+    ]
+
+
+PROGRESS_FUNCTION = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(ProgressStruct))
+
+
+class PlanOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("policy", c_int32),
+        ("flags", c_uint32),
+        ("time_limit_s", c_double),
+        ("family", c_char_p),
+        ("config", c_char_p),
+        ("progress", PROGRESS_FUNCTION),
+        ("progress_user", c_void_p),
+    ]
+
+
+class TuneOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("rigor", c_int32),
+        ("time_limit_s", c_double),
+        ("family", c_char_p),
+        ("compile_threads", c_int32),
+        ("retune", c_int32),
+        ("seed", c_uint32),
+        ("progress", PROGRESS_FUNCTION),
+        ("progress_user", c_void_p),
+    ]
+
+
+class InspectOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("max_candidates", c_int32),
+        ("config", c_char_p),
+        ("family", c_char_p),
+    ]
+
+
+# Name, result, arguments. Handles and structs are passed as addresses.
+_FUNCTIONS = (
+    ("attnforge_abi_version", c_uint32, ()),
+    ("attnforge_version", c_char_p, ()),
+    ("attnforge_last_error", c_char_p, ()),
+    ("attnforge_free_string", None, (c_void_p,)),
+    ("attnforge_problem_parse", c_int, (c_char_p, c_void_p)),
+    ("attnforge_problem_format", c_int, (c_void_p, c_char_p, c_size_t, c_void_p)),
+    ("attnforge_context_create", c_int, (c_void_p, c_void_p)),
+    ("attnforge_context_destroy", None, (c_void_p,)),
+    ("attnforge_query", c_int, (c_void_p, c_void_p)),
+    ("attnforge_plan_create", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
+    ("attnforge_plan_destroy", None, (c_void_p,)),
+    ("attnforge_plan_workspace", c_int, (c_void_p, c_void_p, c_void_p)),
+    ("attnforge_plan_config", c_char_p, (c_void_p,)),
+    ("attnforge_plan_provenance", c_char_p, (c_void_p,)),
+    ("attnforge_run", c_int, (c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)),
+    ("attnforge_tune", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
+    ("attnforge_inspect", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
+)
+
+
+def _candidates():
+    """Paths to try, best first; names without a folder are left to the loader."""
+    named = os.environ.get("ATTNFORGE_LIBRARY")
+    if named:
+        return [named]
+    package = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.dirname(os.path.dirname(package))
+    paths = [os.path.join(package, name) for name in _SONAMES]
+    for folder in sorted(glob.glob(os.path.join(root, "build*"))):
+        # cmake presets build into build/<preset>
+        for pattern in ("lib", "", "*/lib"):
+            paths += sorted(glob.glob(os.path.join(folder, pattern, _SONAMES[0])))
+    return [path for path in paths if os.path.exists(path)] + list(_SONAMES)
+
+
+def _open():
+    tried = []
+    for path in _candidates():
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            tried.append(f"  {path}: {error}")
+            continue
+        if not hasattr(library, "attnforge_abi_version") or library.attnforge_abi_version() != ABI_VERSION:
+            tried.append(f"  {path}: is not libattnforge.so of ABI version {ABI_VERSION}")
+            continue
+        for name, result, arguments in _FUNCTIONS:
+            function = getattr(library, name)
+            function.restype = result
+            function.argtypes = arguments
+        return library, path
+    raise ImportError(
+        "libattnforge.so was not found. Build it (cmake --build build) or set ATTNFORGE_LIBRARY to its full path. Tried:\n"
+        + "\n".join(tried)
+    )
+
+
+_lock = threading.Lock()
+_opened = None
+
+
+def lib():
+    """The library, opened at the first call. Raises ImportError with what was tried."""
+    global _opened
+    if _opened is None:
+        with _lock:
+            if _opened is None:
+                _opened = _open()
+    return _opened[0]
+
+
+def library_path():
+    """Path or name of the library in use."""
+    lib()
+    return _opened[1]
+
+
+def version():
+    """Version of the library, e.g. "0.1.0"."""
+    return lib().attnforge_version().decode()
+
+
+def check(status):
+    """Raises the exception of a status that is not 0."""
+    if status:
+        raise error_of(status, lib().attnforge_last_error().decode(errors="replace"))
+
+
+def encode(text):
+    """A str as the C API takes it; None stays None."""
+    return None if text is None else text.encode()
+
+
+def take_string(pointer):
+    """Text of a char* that the library allocated, which is freed."""
+    try:
+        return ctypes.string_at(pointer).decode(errors="replace")
+    finally:
+        lib().attnforge_free_string(pointer)

@@ -1,0 +1,136 @@
+"""tune, inspect and supported: what the command-line tool does, from Python."""
+
+import ctypes
+import json
+
+from ._attention import plan_cache, problem_of
+from ._context import context
+from ._errors import InvalidError, UnsupportedError
+from ._library import (
+    PROGRESS_FUNCTION,
+    InspectOptions,
+    TuneOptions,
+    check,
+    encode,
+    lib,
+    take_string,
+)
+from ._problem import Problem, as_problem
+
+_RIGORS = ("quick", "full", "exhaustive")
+_PHASES = ("compile", "verify", "measure", "final")
+_INSPECT_COMPILE, _INSPECT_PTX, _INSPECT_SASS = 1, 2, 4
+
+
+def supported(problem, arch=None, device=0):
+    """(True, "") if attention() serves a problem (a Problem or its text), else (False, reasons). No compile, no GPU work.
+
+    arch: e.g. "90a" asks for a typical GPU of that arch, which needs not be present.
+    """
+    struct = as_problem(problem).struct()
+    try:
+        check(lib().attnforge_query(context(device, arch), ctypes.byref(struct)))
+    except UnsupportedError as error:
+        return False, str(error)
+    return True, ""
+
+
+def inspect(problem, arch=None, device=0, config=None, family=None, compile=True, ptx=False, sass=False, max_candidates=0):
+    """What a problem becomes, hop by hop, as a dict: candidates, config, source, what the compiler says, launches, times.
+
+    arch: e.g. "86"; needs no GPU. compile needs NVRTC; sass needs nvdisasm or cuobjdump.
+    """
+    struct = as_problem(problem).struct()
+    flags = (compile and _INSPECT_COMPILE) | (ptx and _INSPECT_PTX) | (sass and _INSPECT_SASS)
+    options = InspectOptions(ctypes.sizeof(InspectOptions), int(flags), max_candidates, encode(config), encode(family))
+    text = ctypes.c_void_p()
+    check(
+        lib().attnforge_inspect(
+            context(device, arch), ctypes.byref(struct), ctypes.byref(options), ctypes.byref(text)
+        )
+    )
+    return json.loads(take_string(text))
+
+
+def tune(
+    *problem_or_tensors,
+    device=None,
+    rigor="full",
+    time_limit_s=0.0,
+    family=None,
+    compile_threads=0,
+    retune=False,
+    seed=1,
+    progress=None,
+    **attention_options,
+):
+    """Searches the configs of a problem on the GPU; later calls of attention() use the winner. Returns a dict.
+
+    tune("fwd bf16 ...") or tune(problem), or tune(q, k, v, causal=True, ...) with the arguments of attention().
+    progress(dict) is called as it goes; when it answers True, the search stops and keeps what is done. Ctrl-C does the same
+    at the next report of progress, and is raised again afterwards.
+    """
+    if rigor not in _RIGORS:
+        raise InvalidError(f"rigor={rigor!r} must be one of {', '.join(_RIGORS)}")
+    if len(problem_or_tensors) == 1:
+        if attention_options:
+            raise InvalidError(f"{', '.join(attention_options)}: belongs into the problem's text")
+        problem = as_problem(problem_or_tensors[0])
+    elif len(problem_or_tensors) == 3:
+        problem, tensors_device = problem_of(*problem_or_tensors, **attention_options)
+        device = tensors_device if device is None else device
+    else:
+        raise InvalidError(f"tune takes a problem, or q, k and v, not {len(problem_or_tensors)} arguments")
+
+    raised = []
+
+    @PROGRESS_FUNCTION
+    def report(_user, state):
+        # An exception cannot pass through C: it is kept, and ends the search.
+        try:
+            if progress is None:
+                return 0
+            now = state.contents
+            return int(
+                bool(
+                    progress(
+                        {
+                            "phase": _PHASES[now.phase],
+                            "done": now.done,
+                            "total": now.total,
+                            "failed": now.failed,
+                            "best_us": now.best_us,
+                            "default_us": now.default_us,
+                            "elapsed_s": now.elapsed_s,
+                            "remaining_s": now.remaining_s,
+                            "best_config": (now.best_config or b"").decode(),
+                        }
+                    )
+                )
+            )
+        except BaseException as error:  # KeyboardInterrupt too
+            raised.append(error)
+            return 1
+
+    options = TuneOptions(
+        struct_size=ctypes.sizeof(TuneOptions),
+        rigor=_RIGORS.index(rigor),
+        time_limit_s=time_limit_s,
+        family=encode(family),
+        compile_threads=compile_threads,
+        retune=int(bool(retune)),
+        seed=seed,
+        progress=report,
+    )
+    struct = problem.struct()
+    text = ctypes.c_void_p()
+    status = lib().attnforge_tune(context(device or 0), ctypes.byref(struct), ctypes.byref(options), ctypes.byref(text))
+    result = take_string(text) if text.value else None
+    plan_cache.clear()
+    if raised:
+        raise raised[0]
+    check(status)
+    return json.loads(result)
+
+
+__all__ = ["Problem", "inspect", "supported", "tune"]
