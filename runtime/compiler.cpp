@@ -11,6 +11,7 @@
 #include "attnforge/error.h"
 #include "runtime/compile_log.h"
 #include "runtime/nvrtc_library.h"
+#include "runtime/nvtx.h"
 
 namespace attnforge {
 namespace {
@@ -184,6 +185,7 @@ std::string NvrtcFacts::version_text() const {
 const NvrtcFacts& nvrtc_facts() { return compiler().facts; }
 
 Cubin compile(const Source& source, const Arch& arch, const CompileOptions& options) {
+  const NvtxRange range("attnforge compile", source.name);
   const Compiler& instance = compiler_for(arch);
   std::vector<std::string> words = options_of(instance, source, fmt::format("sm_{}", arch.name));
   words.push_back("--ptxas-options=-v");

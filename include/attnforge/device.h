@@ -13,7 +13,7 @@ namespace attnforge {
 /// Limits and features of a compute capability. The table is in generator/arch.cpp.
 struct Arch {
   int sm = 0;                       // 80, 86, 89, 90, 100, 120
-  std::string_view name;            // the name that NVRTC is given, after "sm_": "80", "90a", "100a"
+  std::string_view name;            // the name that NVRTC is given, after "sm_": "80", "90a", "100a"; "": a GPU without kernels
   int smem_per_block_bytes = 0;     // opt-in limit of dynamic shared memory
   int smem_per_sm_bytes = 0;
   int registers_per_sm = 65536;

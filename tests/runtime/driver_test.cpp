@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "attnforge/error.h"
 
 namespace attnforge {
@@ -26,6 +28,24 @@ TEST(Driver, OtherLibraryIsRefused) {
       open_driver("libc.so.6", functions),
       AllOf(HasSubstr("libc.so.6 is not a CUDA 12 driver"), HasSubstr("update the NVIDIA driver")));
   EXPECT_EQ(functions.cuInit, nullptr);
+}
+
+TEST(Driver, OldDriverIsRefusedByTheFunctionThatItLacks) {
+  setenv("FAKE_DRIVER_LACKS", "cuLibraryLoadData", 1);
+  Driver functions;
+  EXPECT_THAT(open_driver(FAKE_DRIVER, functions),
+              AllOf(HasSubstr("lacks cuLibraryLoadData; "), HasSubstr("update the NVIDIA driver")));
+  unsetenv("FAKE_DRIVER_LACKS");
+}
+
+TEST(Driver, FunctionsOfLaterDriversAreOptional) {
+  setenv("FAKE_DRIVER_LACKS", "cuFuncLoad", 1);
+  Driver functions;
+  EXPECT_EQ(open_driver(FAKE_DRIVER, functions), "");
+  EXPECT_EQ(functions.cuFuncLoad, nullptr);
+  EXPECT_NE(functions.cuFuncGetParamInfo, nullptr);
+  EXPECT_EQ(functions.cuInit(0), CUDA_ERROR_NO_DEVICE);
+  unsetenv("FAKE_DRIVER_LACKS");
 }
 
 TEST(Driver, ProblemAndThrowAgree) {
