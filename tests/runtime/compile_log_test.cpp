@@ -45,7 +45,7 @@ TEST(CompileLog, OlderFormWithoutSharedMemory) {
 
 TEST(CompileLog, SeveralFunctionsGiveTheLargestAndAllSpills) {
   const CompileLog log = read_compile_log(
-      "ptxas info    : Function properties for helper\n"
+      "ptxas info    : Function properties for inner\n"
       "    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n"
       "ptxas info    : Function properties for a\n"
       "    48 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads\n"
