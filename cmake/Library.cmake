@@ -36,6 +36,11 @@ if(EXISTS ${ATTNFORGE_EXPORTS})
   set_target_properties(attnforge_shared PROPERTIES LINK_DEPENDS ${ATTNFORGE_EXPORTS})
 endif()
 
+# For programs of this tree that look inside: benchmarks.
+add_library(attnforge_internal INTERFACE)
+target_include_directories(attnforge_internal INTERFACE ${PROJECT_SOURCE_DIR}/templates)
+target_link_libraries(attnforge_internal INTERFACE attnforge_flags attnforge_cuda_headers attnforge_static)
+
 add_library(attnforge::static ALIAS attnforge_static)
 add_library(attnforge::shared ALIAS attnforge_shared)
 add_library(attnforge::attnforge ALIAS attnforge_shared)
