@@ -16,22 +16,67 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a search chose, else the fastest good try, else the model's favourite; whatever its digest: which one is today's is
-// not known here.
+// What a search chose, else the fastest good try, else the model's favourite; whatever its digest:
+// which one is today's is not known here.
 constexpr const char* kBestOfGroup[] = {
-    "SELECT t.* FROM readable_tries t "
-    "JOIN searches s ON s.problem_id = t.problem_id AND s.device_class_id = t.device_class_id AND s.winner = t.config "
-    "JOIN rigors r ON r.name = s.rigor "
-    "WHERE t.problem_id = ?1 AND t.device_class_id = ?2 AND t.status = 'ok' AND t.estimated = 0 "
-    "ORDER BY r.rank DESC, t.measured_at DESC, t.id DESC LIMIT 1",
-    "SELECT t.* FROM readable_tries t "
-    "WHERE t.problem_id = ?1 AND t.device_class_id = ?2 AND t.status = 'ok' AND t.estimated = 0 "
-    "ORDER BY t.time_us, t.config, t.id LIMIT 1",
-    "SELECT t.* FROM readable_tries t "
-    "WHERE t.problem_id = ?1 AND t.device_class_id = ?2 AND t.status = 'ok' AND t.estimated = 1 "
-    "ORDER BY t.estimate_us, t.config, t.id LIMIT 1"};
+    R"sql(
+SELECT t.* FROM readable_tries t
+JOIN searches s ON s.problem_id = t.problem_id AND s.device_class_id = t.device_class_id
+               AND s.winner = t.config
+JOIN rigors r ON r.name = s.rigor
+WHERE t.problem_id = ?1 AND t.device_class_id = ?2 AND t.status = 'ok' AND t.estimated = 0
+ORDER BY r.rank DESC, t.measured_at DESC, t.id DESC LIMIT 1
+)sql",
+    R"sql(
+SELECT t.* FROM readable_tries t
+WHERE t.problem_id = ?1 AND t.device_class_id = ?2 AND t.status = 'ok' AND t.estimated = 0
+ORDER BY t.time_us, t.config, t.id LIMIT 1
+)sql",
+    R"sql(
+SELECT t.* FROM readable_tries t
+WHERE t.problem_id = ?1 AND t.device_class_id = ?2 AND t.status = 'ok' AND t.estimated = 1
+ORDER BY t.estimate_us, t.config, t.id LIMIT 1
+)sql"};
 
-std::optional<Try> best_of_group(Database& database, std::int64_t problem, std::int64_t device_class) {
+constexpr const char* kGroups = R"sql(
+SELECT p.text, d.text, t.problem_id, t.device_class_id, count(*), sum(t.status <> 'ok')
+FROM tries t JOIN problems p ON p.id = t.problem_id
+JOIN device_classes d ON d.id = t.device_class_id
+WHERE ?1 = '' OR instr(p.text, ?1) > 0
+GROUP BY t.problem_id, t.device_class_id ORDER BY p.text, d.text
+)sql";
+
+constexpr const char* kClearCubinsOnly = R"sql(
+DELETE FROM cubins WHERE ?1 = '' OR source_digest IN
+  (SELECT digest FROM readable_tries WHERE instr(problem, ?1) > 0)
+)sql";
+
+// Cubins that no try knows come from plans that were never tuned: they go with everything only.
+constexpr const char* kClearCubinsOfTries = R"sql(
+DELETE FROM cubins WHERE ?1 = ''
+  OR (source_digest IN (SELECT digest FROM readable_tries WHERE instr(problem, ?1) > 0)
+      AND source_digest NOT IN (SELECT digest FROM readable_tries WHERE instr(problem, ?1) = 0))
+)sql";
+
+constexpr const char* kClearTries = R"sql(
+DELETE FROM tries
+WHERE ?1 = '' OR problem_id IN (SELECT id FROM problems WHERE instr(text, ?1) > 0)
+)sql";
+
+constexpr const char* kClearSearches = R"sql(
+DELETE FROM searches
+WHERE ?1 = '' OR problem_id IN (SELECT id FROM problems WHERE instr(text, ?1) > 0)
+)sql";
+
+constexpr const char* kClearProblems = "DELETE FROM problems WHERE ?1 = '' OR instr(text, ?1) > 0";
+
+constexpr const char* kClearDeviceClasses = R"sql(
+DELETE FROM device_classes WHERE id NOT IN (SELECT device_class_id FROM tries)
+                             AND id NOT IN (SELECT device_class_id FROM searches)
+)sql";
+
+std::optional<Try> best_of_group(Database& database, std::int64_t problem,
+                                 std::int64_t device_class) {
   for (const char* sql : kBestOfGroup) {
     Query query = database.query(sql);
     if (query.bind(1, problem).bind(2, device_class).step()) return read_try(query);
@@ -61,15 +106,19 @@ std::string health(Database& database) {
 
 }  // namespace
 
-std::string admin_path(const std::string& path) { return path.empty() ? default_cache_path() : path; }
+std::string admin_path(const std::string& path) {
+  return path.empty() ? default_cache_path() : path;
+}
 
 Opened open_for_admin(const std::string& asked, OpenMode mode) {
   const std::string path = admin_path(asked);
   std::error_code failed;
   if (mode != OpenMode::kCreate && !fs::exists(path, failed))
-    throw Error(ErrorCode::kCache, fmt::format("there is no database at {}: tune or import something first, or name the right "
-                                               "file (ATTNFORGE_CACHE)",
-                                               path));
+    throw Error(
+        ErrorCode::kCache,
+        fmt::format("there is no database at {}: tune or import something first, or name the right "
+                    "file (ATTNFORGE_CACHE)",
+                    path));
   Opened opened = open_file(path, mode, {});
   opened.database.wait_for_locks(kWriteWaitMs);  // a person waits rather than being refused
   return opened;
@@ -77,9 +126,13 @@ Opened open_for_admin(const std::string& asked, OpenMode mode) {
 
 void throw_cache_error(const std::string& path, const SqliteError& error) {
   std::string advice = "check the file, its folder and the disk";
-  if (error.corrupt()) advice = "it is damaged or no database: move it away, or let the next run do so; a new one is begun";
+  if (error.corrupt())
+    advice =
+        "it is damaged or no database: move it away, or let the next run do so; a new one is begun";
   if (error.disk_full()) advice = "free space on that disk; nothing was changed";
-  if (error.busy()) advice = fmt::format("another process keeps it locked: try again, or find that process (fuser {})", path);
+  if (error.busy())
+    advice = fmt::format(
+        "another process keeps it locked: try again, or find that process (fuser {})", path);
   if (error.read_only()) advice = "it or its folder cannot be written: check the permissions";
   throw Error(ErrorCode::kCache, fmt::format("{}: {}: {}", path, error.what(), advice));
 }
@@ -90,11 +143,7 @@ std::vector<CacheEntry> cache_list(const std::string& path, const std::string& f
     Database& database = opened.database;
     const ReadTransaction one_view(database);
     std::vector<CacheEntry> entries;
-    Query groups = database.query(
-        "SELECT p.text, d.text, t.problem_id, t.device_class_id, count(*), sum(t.status <> 'ok') "
-        "FROM tries t JOIN problems p ON p.id = t.problem_id JOIN device_classes d ON d.id = t.device_class_id "
-        "WHERE ?1 = '' OR instr(p.text, ?1) > 0 "
-        "GROUP BY t.problem_id, t.device_class_id ORDER BY p.text, d.text");
+    Query groups = database.query(kGroups);
     groups.bind(1, filter);
     while (groups.step()) {
       CacheEntry entry;
@@ -132,10 +181,12 @@ CacheStats cache_stats(const std::string& path) {
     const ReadTransaction one_view(database);
     stats.schema_version = static_cast<int>(database.integer("PRAGMA user_version"));
     stats.problems = static_cast<int>(database.integer("SELECT count(*) FROM problems"));
-    stats.device_classes = static_cast<int>(database.integer("SELECT count(*) FROM device_classes"));
+    stats.device_classes =
+        static_cast<int>(database.integer("SELECT count(*) FROM device_classes"));
     stats.tries = static_cast<int>(database.integer("SELECT count(*) FROM tries"));
     stats.cubins = static_cast<int>(database.integer("SELECT count(*) FROM cubins"));
-    stats.cubin_bytes = database.integer("SELECT coalesce(sum(length(code) + length(source)), 0) FROM cubins");
+    stats.cubin_bytes =
+        database.integer("SELECT coalesce(sum(length(code) + length(source)), 0) FROM cubins");
   } catch (const SqliteError& error) {
     if (!error.corrupt()) throw_cache_error(stats.path, error);
     stats.healthy = false;
@@ -149,7 +200,8 @@ int cache_clear(const std::string& path, const std::string& filter, bool cubins_
   return with_cache_errors(where, [&] {
     Opened opened = open_for_admin(path, OpenMode::kReadWrite);
     if (!opened.writable)
-      throw Error(ErrorCode::kCache, fmt::format("{} or its folder is read-only: nothing was cleared", where));
+      throw Error(ErrorCode::kCache,
+                  fmt::format("{} or its folder is read-only: nothing was cleared", where));
     Database& database = opened.database;
     int deleted = 0;
     {
@@ -160,25 +212,18 @@ int cache_clear(const std::string& path, const std::string& filter, bool cubins_
         return database.changes();
       };
       if (cubins_only) {
-        deleted = run(
-            "DELETE FROM cubins WHERE ?1 = '' OR source_digest IN "
-            "(SELECT digest FROM readable_tries WHERE instr(problem, ?1) > 0)");
+        deleted = run(kClearCubinsOnly);
       } else {
-        // Cubins that no try knows come from plans that were never tuned: they go with everything only.
-        run("DELETE FROM cubins WHERE ?1 = '' OR (source_digest IN "
-            " (SELECT digest FROM readable_tries WHERE instr(problem, ?1) > 0) AND source_digest NOT IN "
-            " (SELECT digest FROM readable_tries WHERE instr(problem, ?1) = 0))");
-        deleted = run(
-            "DELETE FROM tries WHERE ?1 = '' OR problem_id IN (SELECT id FROM problems WHERE instr(text, ?1) > 0)");
-        run("DELETE FROM searches WHERE ?1 = '' OR problem_id IN (SELECT id FROM problems WHERE instr(text, ?1) > 0)");
-        run("DELETE FROM problems WHERE ?1 = '' OR instr(text, ?1) > 0");
-        database.execute(
-            "DELETE FROM device_classes WHERE id NOT IN (SELECT device_class_id FROM tries) "
-            "AND id NOT IN (SELECT device_class_id FROM searches)");
+        run(kClearCubinsOfTries);
+        deleted = run(kClearTries);
+        run(kClearSearches);
+        run(kClearProblems);
+        database.execute(kClearDeviceClasses);
       }
       transaction.commit();
     }
-    // Gives the space back to the disk. Not worth an error: the rows are gone, and the space is used again by later rows.
+    // Gives the space back to the disk. Not worth an error: the rows are gone, and the space is
+    // used again by later rows.
     sqlite3_exec(database.handle(), "VACUUM", nullptr, nullptr, nullptr);
     return deleted;
   });

@@ -1,4 +1,5 @@
-// admin.h - what the functions of attnforge/cache.h share: opening a file that must exist, and SQLite's errors as ours.
+// admin.h - what the functions of attnforge/cache.h share: opening a file that must exist, and
+// SQLite's errors as ours.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@ namespace attnforge {
 /// `path`, or the default one for "".
 std::string admin_path(const std::string& path);
 
-/// Throws Error(kCache) if the file is missing (but for kCreate) or cannot be used, SqliteError if it is damaged.
+/// Throws Error(kCache) if the file is missing (but for kCreate) or cannot be used, SqliteError if
+/// it is damaged.
 Opened open_for_admin(const std::string& path, OpenMode mode);
 
 /// Throws Error(kCache) with what to do.

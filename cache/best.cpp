@@ -13,35 +13,50 @@ namespace {
 // rigors.rank in schema.sql is the enum's value.
 int rank(Rigor rigor) { return static_cast<int>(rigor); }
 
-// Winners of searches that ended, highest rigor first; of each the newest row (a winner has a row for each digest).
-constexpr const char* kFinished =
-    "SELECT s.rigor, t.* FROM readable_tries t "
-    "JOIN searches s ON s.problem_id = t.problem_id AND s.device_class_id = t.device_class_id AND s.winner = t.config "
-    "JOIN rigors r ON r.name = s.rigor "
-    "WHERE t.problem = ?1 AND t.device_class = ?2 AND r.rank >= ?3 AND t.status = 'ok' AND t.estimated = 0 "
-    "ORDER BY r.rank DESC, t.measured_at DESC, t.id DESC";
+// Winners of searches that ended, highest rigor first; of each the newest row (a winner has a row
+// for each digest).
+constexpr const char* kFinished = R"sql(
+SELECT s.rigor, t.* FROM readable_tries t
+JOIN searches s ON s.problem_id = t.problem_id AND s.device_class_id = t.device_class_id
+               AND s.winner = t.config
+JOIN rigors r ON r.name = s.rigor
+WHERE t.problem = ?1 AND t.device_class = ?2 AND r.rank >= ?3
+  AND t.status = 'ok' AND t.estimated = 0
+ORDER BY r.rank DESC, t.measured_at DESC, t.id DESC
+)sql";
 
 // All good tries, fastest first, a page at a time: mostly the first row is the answer.
-constexpr const char* kFastest =
-    "SELECT t.rigor, t.* FROM readable_tries t "
-    "WHERE t.problem = ?1 AND t.device_class = ?2 AND t.status = 'ok' AND t.estimated = 0 "
-    "ORDER BY t.time_us, t.config, t.id LIMIT ?3 OFFSET ?4";
+constexpr const char* kFastest = R"sql(
+SELECT t.rigor, t.* FROM readable_tries t
+WHERE t.problem = ?1 AND t.device_class = ?2 AND t.status = 'ok' AND t.estimated = 0
+ORDER BY t.time_us, t.config, t.id LIMIT ?3 OFFSET ?4
+)sql";
 constexpr int kFirstPage = 8;
 constexpr int kLaterPages = 128;
 
-constexpr const char* kOtherClasses =
-    "SELECT d.text FROM device_classes d JOIN problems p ON p.text = ?1 "
-    "WHERE d.sm = ?2 AND d.text <> ?3 "
-    " AND EXISTS (SELECT 1 FROM tries t WHERE t.problem_id = p.id AND t.device_class_id = d.id AND t.status = 'ok' "
-    "             AND t.estimated = 0) "
-    "ORDER BY d.text";
+constexpr const char* kOtherClasses = R"sql(
+SELECT d.text FROM device_classes d JOIN problems p ON p.text = ?1
+WHERE d.sm = ?2 AND d.text <> ?3
+  AND EXISTS (SELECT 1 FROM tries t WHERE t.problem_id = p.id AND t.device_class_id = d.id
+              AND t.status = 'ok' AND t.estimated = 0)
+ORDER BY d.text
+)sql";
 
-Winner read_winner(const Query& row) { return {.best = read_try(row, 1), .fit = Fit::kExact, .rigor = parse_rigor(row.text(0))}; }
+constexpr const char* kTries = R"sql(
+SELECT t.* FROM readable_tries t WHERE t.problem = ?1 AND t.device_class = ?2
+ORDER BY t.status <> 'ok', t.estimated,
+         CASE WHEN t.estimated THEN t.estimate_us ELSE t.time_us END, t.config, t.id
+)sql";
+
+Winner read_winner(const Query& row) {
+  return {.best = read_try(row, 1), .fit = Fit::kExact, .rigor = parse_rigor(row.text(0))};
+}
 
 // digest_of() renders a source: once a config, and a config that no family knows any more has none.
 class Digests {
  public:
-  explicit Digests(const std::function<std::string(std::string_view)>& digest_of) : digest_of_(digest_of) {}
+  explicit Digests(const std::function<std::string(std::string_view)>& digest_of)
+      : digest_of_(digest_of) {}
   const std::string& of(const std::string& config) {
     const auto [entry, is_new] = known_.try_emplace(config);
     if (is_new) {
@@ -76,15 +91,17 @@ bool consider(Winner&& winner, Digests& digests, Found& found) {
   return false;
 }
 
-// Rows are fetched under the Store's lock, digests computed outside of it: a render may take a while, and no other process
-// should wait for it.
-Found look_up(Store& store, std::string_view problem, std::string_view device_class, std::optional<Rigor> at_least,
-              Digests& digests) {
+// Rows are fetched under the Store's lock, digests computed outside of it: a render may take a
+// while, and no other process should wait for it.
+Found look_up(Store& store, std::string_view problem, std::string_view device_class,
+              std::optional<Rigor> at_least, Digests& digests) {
   Found found;
   std::vector<Winner> rows = store.read("look-up of a winner", [&](Database& database) {
     std::vector<Winner> winners;
     Query query = database.query(kFinished);
-    query.bind(1, problem).bind(2, device_class).bind(3, at_least ? rank(*at_least) : rank(Rigor::kQuick));
+    query.bind(1, problem)
+        .bind(2, device_class)
+        .bind(3, at_least ? rank(*at_least) : rank(Rigor::kQuick));
     while (query.step()) winners.push_back(read_winner(query));
     return winners;
   });
@@ -110,13 +127,15 @@ Found look_up(Store& store, std::string_view problem, std::string_view device_cl
 
 }  // namespace
 
-std::optional<Winner> Cache::best(std::string_view problem, const Current& current,
-                                  const std::function<std::string(std::string_view config)>& digest_of,
-                                  std::optional<Rigor> at_least) {
+std::optional<Winner> Cache::best(
+    std::string_view problem, const Current& current,
+    const std::function<std::string(std::string_view config)>& digest_of,
+    std::optional<Rigor> at_least) {
   Digests digests(digest_of);
   Found own = look_up(impl_->store, problem, current.device_class, at_least, digests);
   if (own.current) {
-    const bool same = own.current->best.driver == current.driver && own.current->best.nvrtc == current.nvrtc;
+    const bool same =
+        own.current->best.driver == current.driver && own.current->best.nvrtc == current.nvrtc;
     own.current->fit = same ? Fit::kExact : Fit::kCompatible;
     return std::move(own.current);
   }
@@ -143,9 +162,7 @@ std::optional<Winner> Cache::best(std::string_view problem, const Current& curre
 std::vector<Try> Cache::tries(std::string_view problem, std::string_view device_class) {
   return impl_->store.read("look-up of tries", [&](Database& database) {
     std::vector<Try> found;
-    Query query = database.query(
-        "SELECT t.* FROM readable_tries t WHERE t.problem = ?1 AND t.device_class = ?2 "
-        "ORDER BY t.status <> 'ok', t.estimated, CASE WHEN t.estimated THEN t.estimate_us ELSE t.time_us END, t.config, t.id");
+    Query query = database.query(kTries);
     query.bind(1, problem).bind(2, device_class);
     while (query.step()) found.push_back(read_try(query));
     return found;

@@ -26,8 +26,10 @@ void Cache::put(const std::vector<Try>& tries) {
   });
 }
 
-void Cache::finish(std::string_view problem, std::string_view device_class, Rigor rigor, std::string_view winner_config) {
-  const Search search{std::string(problem), std::string(device_class), rigor, std::string(winner_config), ""};
+void Cache::finish(std::string_view problem, std::string_view device_class, Rigor rigor,
+                   std::string_view winner_config) {
+  const Search search{std::string(problem), std::string(device_class), rigor,
+                      std::string(winner_config), ""};
   impl_->store.write("storing the end of a search",
                      [&](Database& database) { put_search(database, search, Conflict::kReplace); });
 }

@@ -1,4 +1,5 @@
-// cache.h - the database as the tuner and plans see it: tries, winners, cubins. Knows no GPU and no family.
+// cache.h - the database as the tuner and plans see it: tries, winners, cubins. Knows no GPU and no
+// family.
 #pragma once
 
 #include <functional>
@@ -17,21 +18,22 @@ namespace attnforge {
 
 /// One try: a config on a problem on a GPU class, with where the number comes from.
 struct Try {
-  std::string problem;        // to_string(bucket(problem))
-  std::string device_class;   // device_class(facts)
+  std::string problem;       // to_string(bucket(problem))
+  std::string device_class;  // device_class(facts)
   std::string config;
   std::string family;
-  std::string digest;         // digest(Source): a changed template makes a try stale
+  std::string digest;  // digest(Source): a changed template makes a try stale
   Rigor rigor = Rigor::kFull;
   double estimate_us = 0;
-  bool estimated = false;     // ranked by the model only; measurement has no time
+  bool estimated = false;  // ranked by the model only; measurement has no time
   Measurement measurement;
   // provenance
   std::string driver, nvrtc, uuid, attnforge_version, measured_at;
 };
 
-/// How well a stored winner fits: kExact (same digest, driver and NVRTC), kCompatible (same digest), kStale (the templates
-/// have changed since), kOtherDevice (same problem and sm, other GPU class).
+/// How well a stored winner fits: kExact (same digest, driver and NVRTC), kCompatible (same
+/// digest), kStale (the templates have changed since), kOtherDevice (same problem and sm, other GPU
+/// class).
 enum class Fit { kExact, kCompatible, kStale, kOtherDevice };
 
 struct Winner {
@@ -40,43 +42,60 @@ struct Winner {
   Rigor rigor = Rigor::kQuick;  // of the search that it won
 };
 
-/// One connection to one database file; thread-safe (one mutex). Look-ups never throw: a broken or busy database is a miss
-/// and a log line. Writes throw Error(kCache) only if the caller could do something about it (disk full, read-only).
+/// One connection to one database file; thread-safe (one mutex; `log` must not call back into the
+/// cache). Not to be used across fork(). Look-ups never throw: a broken or busy database is a miss
+/// and a log line. Writes wait up to 30 s for other processes and throw Error(kCache) only if the
+/// caller could do something about it (disk full, locked for longer); then nothing of the call is
+/// stored. In a read-only file they do nothing, with one log line.
 class Cache {
  public:
-  /// Creates the file and its folder if missing. "" is default_cache_path(), ":memory:" keeps nothing. Never throws for a
-  /// file that cannot be used (corrupt, read-only folder, newer schema): it goes on in memory, or in a new file beside the
-  /// corrupt one, and says so in the log.
+  /// Creates the file and its folder if missing. "" is default_cache_path(), ":memory:" keeps
+  /// nothing. Never throws for a file that cannot be used (corrupt, read-only folder, newer
+  /// schema): it goes on in memory, or in a new file beside the corrupt one, and says so in the
+  /// log.
   explicit Cache(const std::string& path, bool read_only = false, LogFunction log = {});
   ~Cache();
   Cache(Cache&&) noexcept;
   Cache& operator=(Cache&&) noexcept;
 
-  const std::string& path() const;     // of the file in use; ":memory:" after a fallback
+  const std::string& path() const;  // of the file in use; ":memory:" after a fallback
 
-  /// The fastest good try whose search was finished with `at_least` rigor or better, or any good try if `at_least` is empty.
-  /// `current` gives what is running now, for Fit; digest_of computes the digest a config has today.
+  /// What is running now; tells exact from compatible winners and finds GPUs of the same sm.
   struct Current {
     std::string device_class, driver, nvrtc;
     int sm = 0;
   };
+  /// What the most rigorous finished search chose, else (only if `at_least` is empty) the fastest
+  /// good try; with `at_least` only searches of that rigor or better count. Estimated tries never
+  /// win. Tries with today's digest come first, then a stale one of this GPU class, then one of
+  /// another class of the same sm with today's digest. `digest_of` computes the digest a config has
+  /// today, at most once a config and outside of any lock; if it throws or gives "", the config is
+  /// unknown today and passed over.
   std::optional<Winner> best(std::string_view problem, const Current& current,
                              const std::function<std::string(std::string_view config)>& digest_of,
                              std::optional<Rigor> at_least = {});
+  /// All of them: good ones by time, then estimated ones by estimate, then failures.
   std::vector<Try> tries(std::string_view problem, std::string_view device_class);
 
-  /// Puts tries in one transaction. The same config, problem, device class and digest again replaces the try if the new one
-  /// has at least its rigor.
+  /// Puts tries in one transaction. The same config, problem, device class and digest again
+  /// replaces the try if the new one has at least its rigor.
   void put(const std::vector<Try>& tries);
-  /// Notes that a search ran to its end and which config won (the tie rule is the tuner's): what best() answers.
-  void finish(std::string_view problem, std::string_view device_class, Rigor rigor, std::string_view winner_config);
+  /// Notes that a search ran to its end and which config won (the tie rule is the tuner's): what
+  /// best() answers.
+  void finish(std::string_view problem, std::string_view device_class, Rigor rigor,
+              std::string_view winner_config);
 
-  /// By source digest, arch and NVRTC version. A blob whose checksum does not match is dropped and missed.
-  std::optional<Cubin> get_cubin(std::string_view source_digest, std::string_view arch, std::string_view nvrtc);
+  /// By source digest, arch and NVRTC version; nvrtc "" is any, the newest first: code runs without
+  /// the compiler that made it. A blob whose checksum does not match is dropped and missed.
+  std::optional<Cubin> get_cubin(std::string_view source_digest, std::string_view arch,
+                                 std::string_view nvrtc);
   void put_cubin(const Cubin& cubin, std::string_view source_text, std::string_view kernel_symbol);
 
-  /// The one process that tunes a problem; others wait or go on with an estimate. True if this caller holds it now. A lease
-  /// of a dead process on this host is taken over at once, any other after `seconds` without renew.
+  /// The one process that tunes a problem; others wait or go on with an estimate. True if this
+  /// caller holds it now. A lease of a dead process on this host is taken over at once, any other
+  /// after `seconds` without renew (acquiring again). The holder is this Cache, whichever thread
+  /// asks; its end releases. True also where nothing can be written: then there is nobody to share
+  /// the result with.
   bool acquire_lease(std::string_view problem, std::string_view device_class, double seconds);
   void release_lease(std::string_view problem, std::string_view device_class);
 

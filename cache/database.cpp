@@ -8,7 +8,8 @@
 namespace attnforge {
 namespace {
 
-// sqlite3_system_errno() reads errno late, when the roll-back has had its system calls; the files remember their own.
+// sqlite3_system_errno() reads errno late, when the roll-back has had its system calls; the files
+// remember their own.
 int errno_of(sqlite3* connection) {
   int of_database = 0;
   sqlite3_file_control(connection, "main", SQLITE_FCNTL_LAST_ERRNO, &of_database);
@@ -16,14 +17,17 @@ int errno_of(sqlite3* connection) {
   int of_journal = 0;
   sqlite3_file* journal = nullptr;
   sqlite3_file_control(connection, "main", SQLITE_FCNTL_JOURNAL_POINTER, &journal);
-  if (journal && journal->pMethods) journal->pMethods->xFileControl(journal, SQLITE_FCNTL_LAST_ERRNO, &of_journal);
+  if (journal && journal->pMethods)
+    journal->pMethods->xFileControl(journal, SQLITE_FCNTL_LAST_ERRNO, &of_journal);
   return of_journal != 0 ? of_journal : sqlite3_system_errno(connection);
 }
 
 [[noreturn]] void fail(sqlite3* connection, int result) {
   const int extended = connection ? sqlite3_extended_errcode(connection) : result;
   const int primary = extended & 0xff;
-  const int system_errno = connection && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) ? errno_of(connection) : 0;
+  const int system_errno = connection && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)
+                               ? errno_of(connection)
+                               : 0;
   const char* message = connection ? sqlite3_errmsg(connection) : sqlite3_errstr(result);
   throw SqliteError(extended, system_errno, fmt::format("{} (SQLite code {})", message, extended));
 }
@@ -32,7 +36,8 @@ int errno_of(sqlite3* connection) {
 
 bool SqliteError::disk_full() const {
   if (code() == SQLITE_FULL) return true;
-  return code() == SQLITE_IOERR && (system_errno_ == ENOSPC || system_errno_ == EDQUOT || system_errno_ == EFBIG);
+  return code() == SQLITE_IOERR &&
+         (system_errno_ == ENOSPC || system_errno_ == EDQUOT || system_errno_ == EFBIG);
 }
 
 bool SqliteError::read_only() const {
@@ -52,8 +57,8 @@ void Query::check(int result) const {
 
 Query& Query::bind(int parameter, std::string_view text) {
   // A null pointer would bind NULL: an empty string_view may have one.
-  check(sqlite3_bind_text(statement_, parameter, text.data() ? text.data() : "", static_cast<int>(text.size()),
-                          SQLITE_TRANSIENT));
+  check(sqlite3_bind_text(statement_, parameter, text.data() ? text.data() : "",
+                          static_cast<int>(text.size()), SQLITE_TRANSIENT));
   return *this;
 }
 
@@ -68,7 +73,8 @@ Query& Query::bind(int parameter, double value) {
 }
 
 Query& Query::bind(int parameter, std::span<const std::byte> blob) {
-  check(sqlite3_bind_blob64(statement_, parameter, blob.data() ? static_cast<const void*>(blob.data()) : "", blob.size(),
+  check(sqlite3_bind_blob64(statement_, parameter,
+                            blob.data() ? static_cast<const void*>(blob.data()) : "", blob.size(),
                             SQLITE_STATIC));
   return *this;
 }
@@ -84,24 +90,30 @@ void Query::reset() { sqlite3_reset(statement_); }
 
 std::string Query::text(int column) const {
   const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-  return data ? std::string(data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))) : std::string();
+  return data
+             ? std::string(data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)))
+             : std::string();
 }
 
 std::span<const std::byte> Query::blob(int column) const {
   const void* data = sqlite3_column_blob(statement_, column);
-  return {static_cast<const std::byte*>(data), static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
+  return {static_cast<const std::byte*>(data),
+          static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
 }
 
 Database::Database(const std::string& path, int flags) {
   sqlite3* connection = nullptr;
-  const int result = sqlite3_open_v2(path.c_str(), &connection, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+  const int result = sqlite3_open_v2(path.c_str(), &connection,
+                                     flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
   connection_.reset(connection);
   if (result != SQLITE_OK) fail(connection, result);
-  // Definitions inside a file from elsewhere may call no function with side effects, and damage is looked for early.
+  // Definitions inside a file from elsewhere may call no function with side effects, and damage is
+  // looked for early.
   execute("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;");
 }
 
-// Statements must go before the connection that they belong to; the default would assign in the order of the members.
+// Statements must go before the connection that they belong to; the default would assign in the
+// order of the members.
 Database& Database::operator=(Database&& other) noexcept {
   statements_ = std::move(other.statements_);
   connection_ = std::move(other.connection_);
@@ -138,25 +150,35 @@ std::string Database::text(const char* sql) {
   return query.step() ? query.text(0) : std::string();
 }
 
-void Database::wait_for_locks(int milliseconds) { sqlite3_busy_timeout(connection_.get(), milliseconds); }
+void Database::wait_for_locks(int milliseconds) {
+  sqlite3_busy_timeout(connection_.get(), milliseconds);
+}
 
 bool Database::moved() const {
   int moved = 0;
-  const int result = sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+  const int result =
+      sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
   return result == SQLITE_OK && moved != 0;
 }
 
-WriteTransaction::WriteTransaction(Database& database) : database_(database) { database_.execute("BEGIN IMMEDIATE"); }
+WriteTransaction::WriteTransaction(Database& database) : database_(database) {
+  database_.execute("BEGIN IMMEDIATE");
+}
 
-ReadTransaction::ReadTransaction(Database& database) : database_(database) { database_.execute("BEGIN"); }
+ReadTransaction::ReadTransaction(Database& database) : database_(database) {
+  database_.execute("BEGIN");
+}
 
 ReadTransaction::~ReadTransaction() {
-  if (database_.in_transaction()) sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+  if (database_.in_transaction())
+    sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
 }
 
 WriteTransaction::~WriteTransaction() {
-  // SQLite has rolled back by itself after some errors (disk full, I/O); a second ROLLBACK would only be an error.
-  if (database_.in_transaction()) sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+  // SQLite has rolled back by itself after some errors (disk full, I/O); a second ROLLBACK would
+  // only be an error.
+  if (database_.in_transaction())
+    sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
 }
 
 void WriteTransaction::commit() { database_.execute("COMMIT"); }

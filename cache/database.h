@@ -1,4 +1,5 @@
-// database.h - SQLite's C API as owners: connection, statement, transaction. Knows no table of ours.
+// database.h - SQLite's C API as owners: connection, statement, transaction. Knows no table of
+// ours.
 #pragma once
 
 #include <sqlite3.h>
@@ -20,12 +21,13 @@ class SqliteError : public std::runtime_error {
   SqliteError(int extended_code, int system_errno, const std::string& message)
       : std::runtime_error(message), extended_code_(extended_code), system_errno_(system_errno) {}
 
-  int code() const { return extended_code_ & 0xff; }      // SQLITE_BUSY, SQLITE_FULL, ...
+  int code() const { return extended_code_ & 0xff; }  // SQLITE_BUSY, SQLITE_FULL, ...
   int extended_code() const { return extended_code_; }
   /// The file is damaged or no database at all: it can be replaced.
   bool corrupt() const { return code() == SQLITE_CORRUPT || code() == SQLITE_NOTADB; }
   bool busy() const { return code() == SQLITE_BUSY || code() == SQLITE_LOCKED; }
-  /// No space, no quota, or the process's file size limit. SQLite itself only calls the first one SQLITE_FULL.
+  /// No space, no quota, or the process's file size limit. SQLite itself only calls the first one
+  /// SQLITE_FULL.
   bool disk_full() const;
   /// The file or its folder cannot be written.
   bool read_only() const;
@@ -37,22 +39,26 @@ class SqliteError : public std::runtime_error {
   int system_errno_;
 };
 
-/// A prepared statement while it is in use: bind, step, read columns. Columns and parameters count from SQLite's 0 and 1.
-/// Its end resets it, which ends the read transaction that it may have begun. Borrows from its Database.
+/// A prepared statement while it is in use: bind, step, read columns. Columns and parameters count
+/// from SQLite's 0 and 1. Its end resets it, which ends the read transaction that it may have
+/// begun. Borrows from its Database.
 class Query {
  public:
-  Query(sqlite3* connection, sqlite3_stmt* statement) : connection_(connection), statement_(statement) {}
+  Query(sqlite3* connection, sqlite3_stmt* statement)
+      : connection_(connection), statement_(statement) {}
   ~Query();
   Query(const Query&) = delete;
   Query& operator=(const Query&) = delete;
 
   Query& bind(int parameter, std::string_view text);  // copied
   Query& bind(int parameter, const char* text) { return bind(parameter, std::string_view(text)); }
-  Query& bind(int parameter, const std::string& text) { return bind(parameter, std::string_view(text)); }
+  Query& bind(int parameter, const std::string& text) {
+    return bind(parameter, std::string_view(text));
+  }
   Query& bind(int parameter, std::int64_t value);
   Query& bind(int parameter, int value) { return bind(parameter, std::int64_t{value}); }
   Query& bind(int parameter, bool value) { return bind(parameter, std::int64_t{value}); }
-  Query& bind(int parameter, double value);           // NaN becomes NULL
+  Query& bind(int parameter, double value);                     // NaN becomes NULL
   Query& bind(int parameter, std::span<const std::byte> blob);  // borrowed until the Query ends
 
   /// True if there is a row. Throws SqliteError.
@@ -77,8 +83,8 @@ class Query {
 /// One connection. Not thread-safe (opened without SQLite's mutexes): its owner has one.
 class Database {
  public:
-  /// `path` may be ":memory:". `flags` are SQLITE_OPEN_READWRITE and the like. Opens lazily: a file that is no database
-  /// is noticed by the first statement. Throws SqliteError.
+  /// `path` may be ":memory:". `flags` are SQLITE_OPEN_READWRITE and the like. Opens lazily: a file
+  /// that is no database is noticed by the first statement. Throws SqliteError.
   Database(const std::string& path, int flags);
   Database(Database&&) noexcept = default;
   Database& operator=(Database&&) noexcept;
@@ -114,8 +120,8 @@ class Database {
   std::map<const char*, Statement> statements_;  // by address
 };
 
-/// BEGIN IMMEDIATE ... COMMIT, rolled back unless committed. Writing starts with the write lock: a read lock that is
-/// upgraded later would fail at once, without waiting, when two processes do it.
+/// BEGIN IMMEDIATE ... COMMIT, rolled back unless committed. Writing starts with the write lock: a
+/// read lock that is upgraded later would fail at once, without waiting, when two processes do it.
 class WriteTransaction {
  public:
   explicit WriteTransaction(Database& database);
@@ -128,7 +134,8 @@ class WriteTransaction {
   Database& database_;
 };
 
-/// BEGIN ... ROLLBACK around several reads that should see one state. Queries inside must end before it.
+/// BEGIN ... ROLLBACK around several reads that should see one state. Queries inside must end
+/// before it.
 class ReadTransaction {
  public:
   explicit ReadTransaction(Database& database);

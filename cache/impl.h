@@ -1,4 +1,5 @@
-// impl.h - what a Cache owns. Its member functions are in cache.cpp, best.cpp, cubins.cpp and lease.cpp.
+// impl.h - what a Cache owns. Its member functions are in cache.cpp, best.cpp, cubins.cpp and
+// lease.cpp.
 #pragma once
 
 #include <atomic>
@@ -12,10 +13,10 @@ namespace attnforge {
 class Cache::Impl {
  public:
   Impl(const std::string& path, bool read_only, LogFunction log);
-  ~Impl();                             // gives back the leases
+  ~Impl();  // gives back the leases
 
   Store store;
-  const std::string owner;             // of leases: this Cache, among all of all processes
+  const std::string owner;  // of leases: this Cache, among all of all processes
   std::atomic<bool> may_hold_leases = false;
 };
 

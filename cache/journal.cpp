@@ -13,10 +13,12 @@
 namespace attnforge {
 namespace {
 
-// From this version on, two connections that write and checkpoint at once cannot damage a WAL database.
+// From this version on, two connections that write and checkpoint at once cannot damage a WAL
+// database.
 constexpr int kSafeWalVersion = 3051003;
 
-// f_type of statfs(2) for file systems whose locks or shared memory other machines do not see, or that user code serves.
+// f_type of statfs(2) for file systems whose locks or shared memory other machines do not see, or
+// that user code serves.
 constexpr std::uint32_t kNotLocal[] = {
     0x6969,      // NFS
     0x517B,      // SMB
@@ -43,8 +45,10 @@ constexpr std::uint32_t kNotLocal[] = {
 std::string wal_objection(const JournalFacts& facts) {
   if (!facts.wal_asked) return "not asked for";
   if (facts.sqlite_version < kSafeWalVersion)
-    return fmt::format("SQLite {}.{}.{} can damage a WAL file when two processes write (fixed in 3.51.3)",
-                       facts.sqlite_version / 1000000, facts.sqlite_version / 1000 % 1000, facts.sqlite_version % 1000);
+    return fmt::format(
+        "SQLite {}.{}.{} can damage a WAL file when two processes write (fixed in 3.51.3)",
+        facts.sqlite_version / 1000000, facts.sqlite_version / 1000 % 1000,
+        facts.sqlite_version % 1000);
   if (!facts.local_file_system) return "the file is not on a local file system";
   return "";
 }
@@ -66,7 +70,8 @@ void set_journal(Database& database, const std::string& path, const LogFunction&
   if (facts.wal_asked && !objection.empty() && log)
     log(LogLevel::kWarning, fmt::format("cache: ATTNFORGE_CACHE_WAL=1 is ignored: {}", objection));
 
-  // TRUNCATE keeps the journal file from commit to commit: a commit costs no creation and no deletion in the folder.
+  // TRUNCATE keeps the journal file from commit to commit: a commit costs no creation and no
+  // deletion in the folder.
   const bool wal_now = database.text("PRAGMA journal_mode") == "wal";
   try {
     if (objection.empty()) {
@@ -77,8 +82,8 @@ void set_journal(Database& database, const std::string& path, const LogFunction&
   } catch (const SqliteError& error) {
     if (error.corrupt()) throw;
     if (log)
-      log(LogLevel::kWarning, fmt::format("cache: {} keeps its journal mode {}: {}", path, wal_now ? "wal" : "truncate",
-                                          error.what()));
+      log(LogLevel::kWarning, fmt::format("cache: {} keeps its journal mode {}: {}", path,
+                                          wal_now ? "wal" : "truncate", error.what()));
   }
   database.execute("PRAGMA synchronous = NORMAL");
 }

@@ -1,5 +1,5 @@
-// lease.cpp - Cache: one process tunes a problem, the others know. A lease is a row that expires, so that no database lock is
-// held for the minutes of a search.
+// lease.cpp - Cache: one process tunes a problem, the others know. A lease is a row that expires,
+// so that no database lock is held for the minutes of a search.
 #include <algorithm>
 #include <chrono>
 
@@ -14,30 +14,45 @@ namespace {
 // Nobody asks for more, so an expiry further away is a clock that was wrong, and counts as passed.
 constexpr double kLongestSeconds = 24 * 3600.0;
 
+constexpr const char* kHolder = R"sql(
+SELECT owner, host, boot_id, pid_namespace, pid, pid_start, expires_at
+FROM leases WHERE problem = ?1 AND device_class = ?2
+)sql";
+
+constexpr const char* kTake = R"sql(
+INSERT OR REPLACE INTO leases
+  (problem, device_class, owner, host, boot_id, pid_namespace, pid, pid_start, expires_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+)sql";
+
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 // Whether a lease is in the hands of somebody else who may still be at work.
-bool held_by_other(Database& database, std::string_view problem, std::string_view device_class, const std::string& owner) {
-  Query query = database.query(
-      "SELECT owner, host, boot_id, pid_namespace, pid, pid_start, expires_at FROM leases "
-      "WHERE problem = ?1 AND device_class = ?2");
+bool held_by_other(Database& database, std::string_view problem, std::string_view device_class,
+                   const std::string& owner) {
+  Query query = database.query(kHolder);
   if (!query.bind(1, problem).bind(2, device_class).step()) return false;
   if (query.text(0) == owner) return false;
   const double left = query.real(6) - now_seconds();
   if (left <= 0 || left > kLongestSeconds) return false;
-  return !is_dead({.host = query.text(1), .boot_id = query.text(2), .pid_namespace = query.text(3), .pid = query.integer(4),
+  return !is_dead({.host = query.text(1),
+                   .boot_id = query.text(2),
+                   .pid_namespace = query.text(3),
+                   .pid = query.integer(4),
                    .start = query.integer(5)});
 }
 
-void take(Database& database, std::string_view problem, std::string_view device_class, const std::string& owner,
-          double seconds) {
+void take(Database& database, std::string_view problem, std::string_view device_class,
+          const std::string& owner, double seconds) {
   const ProcessName self = this_process();
-  Query insert = database.query(
-      "INSERT OR REPLACE INTO leases (problem, device_class, owner, host, boot_id, pid_namespace, pid, pid_start, expires_at) "
-      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
-  insert.bind(1, problem).bind(2, device_class).bind(3, owner).bind(4, self.host).bind(5, self.boot_id);
+  Query insert = database.query(kTake);
+  insert.bind(1, problem)
+      .bind(2, device_class)
+      .bind(3, owner)
+      .bind(4, self.host)
+      .bind(5, self.boot_id);
   insert.bind(6, self.pid_namespace).bind(7, self.pid).bind(8, self.start);
   insert.bind(9, now_seconds() + std::clamp(seconds, 0.0, kLongestSeconds)).run();
 }
@@ -69,7 +84,8 @@ bool Cache::acquire_lease(std::string_view problem, std::string_view device_clas
 void Cache::release_lease(std::string_view problem, std::string_view device_class) {
   try {
     impl_->store.write("releasing a lease", [&](Database& database) {
-      Query remove = database.query("DELETE FROM leases WHERE problem = ?1 AND device_class = ?2 AND owner = ?3");
+      Query remove = database.query(
+          "DELETE FROM leases WHERE problem = ?1 AND device_class = ?2 AND owner = ?3");
       remove.bind(1, problem).bind(2, device_class).bind(3, impl_->owner).run();
     });
   } catch (const Error& error) {

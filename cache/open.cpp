@@ -31,12 +31,14 @@ void sm_of_device_class_function(sqlite3_context* context, int, sqlite3_value** 
 }
 
 void stamp(Database& database) {
-  database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};", kApplicationId, kSchemaVersion));
+  database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};",
+                               kApplicationId, kSchemaVersion));
 }
 
 void migrate_from_1(Database& database) {
-  sqlite3_create_function_v2(database.handle(), "sm_of_device_class", 1, SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY,
-                             nullptr, sm_of_device_class_function, nullptr, nullptr, nullptr);
+  sqlite3_create_function_v2(database.handle(), "sm_of_device_class", 1,
+                             SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
+                             sm_of_device_class_function, nullptr, nullptr, nullptr);
   database.execute(kFrom1BeforeSql);
   database.execute(kSchemaSql);
   database.execute(kFrom1AfterSql);
@@ -87,7 +89,8 @@ Opened open_file(const std::string& path, OpenMode mode, const LogFunction& log)
   database.wait_for_locks(kReadWaitMs);
 
   // A write needs the folder too, for the journal.
-  const bool writable = mode != OpenMode::kRead && sqlite3_db_readonly(database.handle(), "main") == 0 &&
+  const bool writable = mode != OpenMode::kRead &&
+                        sqlite3_db_readonly(database.handle(), "main") == 0 &&
                         access(folder_of(path).c_str(), W_OK) == 0;
   if (writable) set_journal(database, path, log);
   switch (writable ? make_current(database) : file_state(database)) {
@@ -95,22 +98,27 @@ Opened open_file(const std::string& path, OpenMode mode, const LogFunction& log)
       return {std::move(database), writable};
     case FileState::kNewer:
       throw Error(ErrorCode::kCache,
-                  fmt::format("{} has schema version {}, this attnforge knows up to {}: use a newer attnforge, or another file "
+                  fmt::format("{} has schema version {}, this attnforge knows up to {}: use a "
+                              "newer attnforge, or another file "
                               "(ATTNFORGE_CACHE)",
                               path, database.integer("PRAGMA user_version"), kSchemaVersion));
     case FileState::kForeign:
-      throw Error(ErrorCode::kCache,
-                  fmt::format("{} is a SQLite database of another application (application_id {:#x}): name another file "
-                              "(ATTNFORGE_CACHE)",
-                              path, database.integer("PRAGMA application_id")));
+      throw Error(ErrorCode::kCache, fmt::format("{} is a SQLite database of another application "
+                                                 "(application_id {:#x}): name another file "
+                                                 "(ATTNFORGE_CACHE)",
+                                                 path, database.integer("PRAGMA application_id")));
     case FileState::kOlder:
-      throw Error(ErrorCode::kCache, fmt::format("{} has the older schema version {} and cannot be brought up to date because "
-                                                 "it or its folder is read-only: make both writable once",
-                                                 path, database.integer("PRAGMA user_version")));
+      throw Error(
+          ErrorCode::kCache,
+          fmt::format("{} has the older schema version {} and cannot be brought up to date because "
+                      "it or its folder is read-only: make both writable once",
+                      path, database.integer("PRAGMA user_version")));
     case FileState::kEmpty:
       break;
   }
-  throw Error(ErrorCode::kCache, fmt::format("{} is empty and cannot be written: make it and its folder writable", path));
+  throw Error(
+      ErrorCode::kCache,
+      fmt::format("{} is empty and cannot be written: make it and its folder writable", path));
 }
 
 Database open_memory() {

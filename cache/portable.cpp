@@ -1,4 +1,5 @@
-// portable.cpp - tries and finished searches as lines of JSON: export, import, show. docs/CACHE_FORMAT.md documents a line.
+// portable.cpp - tries and finished searches as lines of JSON: export, import, show.
+// docs/CACHE_FORMAT.md documents a line.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -50,9 +51,12 @@ Json to_json(const Try& t) {
 }
 
 Json to_json(const Search& s) {
-  return {{"kind", "search"},       {"format", kFormat},
-          {"problem", s.problem},   {"device_class", s.device_class},
-          {"rigor", to_string(s.rigor)}, {"winner", s.winner},
+  return {{"kind", "search"},
+          {"format", kFormat},
+          {"problem", s.problem},
+          {"device_class", s.device_class},
+          {"rigor", to_string(s.rigor)},
+          {"winner", s.winner},
           {"finished_at", s.finished_at}};
 }
 
@@ -77,7 +81,8 @@ double number(const Json& object, const char* name) {
   const Json& value = field(object, name);
   if (!value.is_number()) refuse(fmt::format("\"{}\" is {}, not a number", name, value.dump()));
   const double result = value.get<double>();
-  if (!std::isfinite(result) || result < 0) refuse(fmt::format("\"{}\" is {}: not a size or time", name, value.dump()));
+  if (!std::isfinite(result) || result < 0)
+    refuse(fmt::format("\"{}\" is {}: not a size or time", name, value.dump()));
   return result;
 }
 
@@ -91,12 +96,14 @@ Try try_of(const Json& object) {
   t.rigor = parse_rigor(text(object, "rigor"));
   t.estimate_us = number(object, "estimate_us");
   const Json& estimated = field(object, "estimated");
-  if (!estimated.is_boolean()) refuse(fmt::format("\"estimated\" is {}, not true or false", estimated.dump()));
+  if (!estimated.is_boolean())
+    refuse(fmt::format("\"estimated\" is {}, not true or false", estimated.dump()));
   t.estimated = estimated.get<bool>();
   Measurement& m = t.measurement;
   m.status = parse_status(text(object, "status"));
   m.time_us = number(object, "time_us");
-  if (m.status == Status::kOk && !t.estimated && m.time_us == 0) refuse("\"time_us\" of a measured kernel is 0");
+  if (m.status == Status::kOk && !t.estimated && m.time_us == 0)
+    refuse("\"time_us\" of a measured kernel is 0");
   m.noise = number(object, "noise");
   const Json& samples = field(object, "samples");
   if (!samples.is_number_integer() || samples < 0 || samples > std::numeric_limits<int>::max())
@@ -133,7 +140,9 @@ void take_line(const std::string& line, Lines& lines) {
   const Json object = Json::parse(line);
   if (!object.is_object()) refuse("it is not a JSON object");
   const Json& format = field(object, "format");
-  if (format != kFormat) refuse(fmt::format("its format is {}, this attnforge reads {}: use a newer one", format.dump(), kFormat));
+  if (format != kFormat)
+    refuse(fmt::format("its format is {}, this attnforge reads {}: use a newer one", format.dump(),
+                       kFormat));
   const std::string kind = text(object, "kind");
   if (kind == "try")
     lines.tries.push_back(try_of(object));
@@ -152,24 +161,33 @@ Lines read_lines(std::istream& in) {
       take_line(line, lines);
     } catch (const std::exception& error) {
       throw Error(ErrorCode::kCache,
-                  fmt::format("line {} cannot be imported: {}. Nothing was imported", number, error.what()));
+                  fmt::format("line {} cannot be imported: {}. Nothing was imported", number,
+                              error.what()));
     }
   }
-  if (in.bad()) throw Error(ErrorCode::kCache, "the file to import cannot be read to its end. Nothing was imported");
+  if (in.bad())
+    throw Error(ErrorCode::kCache,
+                "the file to import cannot be read to its end. Nothing was imported");
   return lines;
 }
 
-constexpr const char* kExportTries =
-    "SELECT t.* FROM readable_tries t WHERE ?1 = '' OR instr(t.problem, ?1) > 0 "
-    "ORDER BY t.problem, t.device_class, t.config, t.digest";
-constexpr const char* kExportSearches =
-    "SELECT p.text, d.text, s.rigor, s.winner, s.finished_at FROM searches s JOIN problems p ON p.id = s.problem_id "
-    "JOIN device_classes d ON d.id = s.device_class_id JOIN rigors r ON r.name = s.rigor "
-    "WHERE ?1 = '' OR instr(p.text, ?1) > 0 ORDER BY p.text, d.text, r.rank";
-constexpr const char* kShow =
-    "SELECT t.* FROM readable_tries t WHERE ?1 = '' OR instr(t.problem, ?1) > 0 "
-    "ORDER BY t.problem, t.device_class, t.status <> 'ok', t.estimated, "
-    " CASE WHEN t.estimated THEN t.estimate_us ELSE t.time_us END, t.config, t.id";
+constexpr const char* kExportTries = R"sql(
+SELECT t.* FROM readable_tries t WHERE ?1 = '' OR instr(t.problem, ?1) > 0
+ORDER BY t.problem, t.device_class, t.config, t.digest
+)sql";
+
+constexpr const char* kExportSearches = R"sql(
+SELECT p.text, d.text, s.rigor, s.winner, s.finished_at
+FROM searches s JOIN problems p ON p.id = s.problem_id
+JOIN device_classes d ON d.id = s.device_class_id JOIN rigors r ON r.name = s.rigor
+WHERE ?1 = '' OR instr(p.text, ?1) > 0 ORDER BY p.text, d.text, r.rank
+)sql";
+
+constexpr const char* kShow = R"sql(
+SELECT t.* FROM readable_tries t WHERE ?1 = '' OR instr(t.problem, ?1) > 0
+ORDER BY t.problem, t.device_class, t.status <> 'ok', t.estimated,
+         CASE WHEN t.estimated THEN t.estimate_us ELSE t.time_us END, t.config, t.id
+)sql";
 
 }  // namespace
 
@@ -197,11 +215,15 @@ int cache_export(const std::string& path, std::ostream& out, const std::string& 
     Query searches = opened.database.query(kExportSearches);
     searches.bind(1, filter);
     for (; searches.step(); ++count)
-      out << line_of(to_json(Search{searches.text(0), searches.text(1), parse_rigor(searches.text(2)), searches.text(3),
-                                    searches.text(4)}))
+      out << line_of(
+                 to_json(Search{searches.text(0), searches.text(1), parse_rigor(searches.text(2)),
+                                searches.text(3), searches.text(4)}))
           << '\n';
     out.flush();
-    if (!out) throw Error(ErrorCode::kCache, fmt::format("the export of {} cannot be written to its end: is the disk full?", where));
+    if (!out)
+      throw Error(
+          ErrorCode::kCache,
+          fmt::format("the export of {} cannot be written to its end: is the disk full?", where));
     return count;
   });
 }
@@ -212,10 +234,12 @@ int cache_import(const std::string& path, std::istream& in) {
   return with_cache_errors(where, [&] {
     Opened opened = open_for_admin(path, OpenMode::kCreate);
     if (!opened.writable)
-      throw Error(ErrorCode::kCache, fmt::format("{} or its folder is read-only: nothing was imported", where));
+      throw Error(ErrorCode::kCache,
+                  fmt::format("{} or its folder is read-only: nothing was imported", where));
     WriteTransaction transaction(opened.database);
     for (const Try& attempt : lines.tries) put_try(opened.database, attempt, Conflict::kMerge);
-    for (const Search& search : lines.searches) put_search(opened.database, search, Conflict::kMerge);
+    for (const Search& search : lines.searches)
+      put_search(opened.database, search, Conflict::kMerge);
     transaction.commit();
     return static_cast<int>(lines.tries.size() + lines.searches.size());
   });

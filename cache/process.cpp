@@ -27,7 +27,8 @@ struct ProcState {
   std::int64_t start;  // field 22, clock ticks after boot
 };
 
-// The second field of /proc/<pid>/stat is the program's name in brackets, which may itself hold brackets and blanks.
+// The second field of /proc/<pid>/stat is the program's name in brackets, which may itself hold
+// brackets and blanks.
 std::optional<ProcState> proc_state(std::int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -58,8 +59,9 @@ ProcessName this_process() {
 
 bool is_dead(const ProcessName& other) {
   const ProcessName here = this_process();
-  const bool visible = !here.boot_id.empty() && here.boot_id == other.boot_id && !here.pid_namespace.empty() &&
-                       here.pid_namespace == other.pid_namespace && other.pid > 0;
+  const bool visible = !here.boot_id.empty() && here.boot_id == other.boot_id &&
+                       !here.pid_namespace.empty() && here.pid_namespace == other.pid_namespace &&
+                       other.pid > 0;
   if (!visible) return false;
   if (kill(static_cast<pid_t>(other.pid), 0) != 0 && errno == ESRCH) return true;
   // Nothing in /proc is no proof of death: other users' processes can be hidden.

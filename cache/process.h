@@ -11,13 +11,14 @@ struct ProcessName {
   std::string boot_id;        // changes with every boot; "" if unknown
   std::string pid_namespace;  // a pid means nothing in another container; "" if unknown
   std::int64_t pid = 0;
-  std::int64_t start = 0;     // clock ticks after boot; 0 if unknown
+  std::int64_t start = 0;  // clock ticks after boot; 0 if unknown
 };
 
 ProcessName this_process();
 
-/// True only if `other` can be seen from here and does not run any more: gone, a zombie, or its pid is another process's now.
-/// False for one on another machine, before another boot or in another container: nothing is known of it.
+/// True only if `other` can be seen from here and does not run any more: gone, a zombie, or its pid
+/// is another process's now. False for one on another machine, before another boot or in another
+/// container: nothing is known of it.
 bool is_dead(const ProcessName& other);
 
 /// 32 random hexadecimal digits.

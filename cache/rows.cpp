@@ -18,21 +18,25 @@ constexpr std::size_t kMaxDetailBytes = 4096;
 
 double finite_or_zero(double value) { return std::isfinite(value) ? value : 0.0; }
 
-// Length of the well-formed UTF-8 sequence at `at`, 0 if there is none. Overlong forms and surrogates are accepted by
-// length only where Unicode allows them (Unicode standard, table 3-7).
+// Length of the well-formed UTF-8 sequence at `at`, 0 if there is none. Overlong forms and
+// surrogates are accepted by length only where Unicode allows them (Unicode standard, table 3-7).
 std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
   const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
   const unsigned lead = byte(at);
   const unsigned next = byte(at + 1);
   if (lead < 0x80) return lead != 0 ? 1 : 0;
   if (lead >= 0xC2 && lead <= 0xDF) return tail(at + 1) ? 2 : 0;
   if (lead >= 0xE0 && lead <= 0xEF) {
-    const bool second = tail(at + 1) && (lead != 0xE0 || next >= 0xA0) && (lead != 0xED || next < 0xA0);
+    const bool second =
+        tail(at + 1) && (lead != 0xE0 || next >= 0xA0) && (lead != 0xED || next < 0xA0);
     return second && tail(at + 2) ? 3 : 0;
   }
   if (lead >= 0xF0 && lead <= 0xF4) {
-    const bool second = tail(at + 1) && (lead != 0xF0 || next >= 0x90) && (lead != 0xF4 || next < 0x90);
+    const bool second =
+        tail(at + 1) && (lead != 0xF0 || next >= 0x90) && (lead != 0xF4 || next < 0x90);
     return second && tail(at + 2) && tail(at + 3) ? 4 : 0;
   }
   return 0;
@@ -64,38 +68,67 @@ std::int64_t problem_row(Database& database, std::string_view text) {
 std::int64_t device_class_row(Database& database, std::string_view text) {
   Query find = database.query("SELECT id FROM device_classes WHERE text = ?1");
   if (find.bind(1, text).step()) return find.integer(0);
-  Query insert = database.query("INSERT INTO device_classes (text, sm) VALUES (?1, ?2) RETURNING id");
+  Query insert =
+      database.query("INSERT INTO device_classes (text, sm) VALUES (?1, ?2) RETURNING id");
   insert.bind(1, text).bind(2, sm_of_device_class(text)).step();
   const std::int64_t id = insert.integer(0);
   insert.run();
   return id;
 }
 
-#define ATTNFORGE_INSERT_TRY                                                                                                  \
-  "INSERT INTO tries (problem_id, device_class_id, config, digest, family, rigor, estimate_us, estimated, status, time_us, " \
-  " noise, samples, max_error, clock_mhz, detail, driver, nvrtc, uuid, attnforge_version, measured_at) "                      \
-  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20) "                       \
-  "ON CONFLICT (problem_id, device_class_id, config, digest) DO UPDATE SET family = excluded.family, "                        \
-  " rigor = excluded.rigor, estimate_us = excluded.estimate_us, estimated = excluded.estimated, status = excluded.status, "   \
-  " time_us = excluded.time_us, noise = excluded.noise, samples = excluded.samples, max_error = excluded.max_error, "         \
-  " clock_mhz = excluded.clock_mhz, detail = excluded.detail, driver = excluded.driver, nvrtc = excluded.nvrtc, "             \
-  " uuid = excluded.uuid, attnforge_version = excluded.attnforge_version, measured_at = excluded.measured_at "
+constexpr const char* kInsertTry = R"sql(
+INSERT INTO tries
+  (problem_id, device_class_id, config, digest, family, rigor, estimate_us, estimated, status,
+   time_us, noise, samples, max_error, clock_mhz, detail, driver, nvrtc, uuid, attnforge_version,
+   measured_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
+ON CONFLICT (problem_id, device_class_id, config, digest) DO UPDATE SET
+  family = excluded.family, rigor = excluded.rigor, estimate_us = excluded.estimate_us,
+  estimated = excluded.estimated, status = excluded.status, time_us = excluded.time_us,
+  noise = excluded.noise, samples = excluded.samples, max_error = excluded.max_error,
+  clock_mhz = excluded.clock_mhz, detail = excluded.detail, driver = excluded.driver,
+  nvrtc = excluded.nvrtc, uuid = excluded.uuid, attnforge_version = excluded.attnforge_version,
+  measured_at = excluded.measured_at
+)sql";
 
-constexpr const char* kReplaceTry = ATTNFORGE_INSERT_TRY
-    "WHERE (NOT excluded.estimated, (SELECT rank FROM rigors WHERE name = excluded.rigor)) "
-    "   >= (NOT tries.estimated, (SELECT rank FROM rigors WHERE name = tries.rigor))";
+constexpr const char* kIfAsRigorous = R"sql(
+WHERE (NOT excluded.estimated, (SELECT rank FROM rigors WHERE name = excluded.rigor))
+   >= (NOT tries.estimated, (SELECT rank FROM rigors WHERE name = tries.rigor))
+)sql";
 
-constexpr const char* kMergeTry = ATTNFORGE_INSERT_TRY
-    "WHERE (NOT excluded.estimated, (SELECT rank FROM rigors WHERE name = excluded.rigor), excluded.measured_at, "
-    "       excluded.status, excluded.time_us, excluded.noise, excluded.samples, coalesce(excluded.max_error, -1), "
-    "       excluded.clock_mhz, excluded.detail, excluded.estimate_us, excluded.family, excluded.driver, excluded.nvrtc, "
-    "       excluded.uuid, excluded.attnforge_version) "
-    "    > (NOT tries.estimated, (SELECT rank FROM rigors WHERE name = tries.rigor), tries.measured_at, "
-    "       tries.status, tries.time_us, tries.noise, tries.samples, coalesce(tries.max_error, -1), "
-    "       tries.clock_mhz, tries.detail, tries.estimate_us, tries.family, tries.driver, tries.nvrtc, "
-    "       tries.uuid, tries.attnforge_version)";
+constexpr const char* kIfGreater = R"sql(
+WHERE (NOT excluded.estimated, (SELECT rank FROM rigors WHERE name = excluded.rigor),
+       excluded.measured_at, excluded.status, excluded.time_us, excluded.noise, excluded.samples,
+       coalesce(excluded.max_error, -1), excluded.clock_mhz, excluded.detail, excluded.estimate_us,
+       excluded.family, excluded.driver, excluded.nvrtc, excluded.uuid, excluded.attnforge_version)
+    > (NOT tries.estimated, (SELECT rank FROM rigors WHERE name = tries.rigor),
+       tries.measured_at, tries.status, tries.time_us, tries.noise, tries.samples,
+       coalesce(tries.max_error, -1), tries.clock_mhz, tries.detail, tries.estimate_us,
+       tries.family, tries.driver, tries.nvrtc, tries.uuid, tries.attnforge_version)
+)sql";
 
-#undef ATTNFORGE_INSERT_TRY
+constexpr const char* kInsertSearch = R"sql(
+INSERT INTO searches (problem_id, device_class_id, rigor, winner, finished_at)
+VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (problem_id, device_class_id, rigor) DO UPDATE SET
+  winner = excluded.winner, finished_at = excluded.finished_at
+)sql";
+
+constexpr const char* kIfLater = R"sql(
+WHERE (excluded.finished_at, excluded.winner) > (searches.finished_at, searches.winner)
+)sql";
+
+// Whole statements, which live as long as the program.
+const char* try_sql(Conflict conflict) {
+  static const std::string replace = std::string(kInsertTry) + kIfAsRigorous;
+  static const std::string merge = std::string(kInsertTry) + kIfGreater;
+  return (conflict == Conflict::kReplace ? replace : merge).c_str();
+}
+
+const char* search_sql(Conflict conflict) {
+  static const std::string merge = std::string(kInsertSearch) + kIfLater;
+  return conflict == Conflict::kReplace ? kInsertSearch : merge.c_str();
+}
 
 void check_try(const Try& attempt) {
   const char* wrong = nullptr;
@@ -107,8 +140,9 @@ void check_try(const Try& attempt) {
     wrong = "a measured kernel takes more than no time";
   if (m.samples < 0) wrong = "it has a negative number of samples";
   if (wrong)
-    throw Error(ErrorCode::kInternal, fmt::format("cannot store the try '{}' of '{}' ({} us, {} samples): {}", attempt.config,
-                                                  attempt.problem, m.time_us, m.samples, wrong));
+    throw Error(ErrorCode::kInternal,
+                fmt::format("cannot store the try '{}' of '{}' ({} us, {} samples): {}",
+                            attempt.config, attempt.problem, m.time_us, m.samples, wrong));
 }
 
 }  // namespace
@@ -121,8 +155,10 @@ int sm_of_device_class(std::string_view device_class) {
     if (word.size() < 4 || word.size() > 6 || word.substr(0, 2) != "sm") continue;
     int sm = 0;
     std::size_t digits = 2;
-    while (digits < word.size() && word[digits] >= '0' && word[digits] <= '9') sm = 10 * sm + (word[digits++] - '0');
-    const bool feature_letter = digits + 1 == word.size() && word[digits] >= 'a' && word[digits] <= 'z';
+    while (digits < word.size() && word[digits] >= '0' && word[digits] <= '9')
+      sm = 10 * sm + (word[digits++] - '0');
+    const bool feature_letter =
+        digits + 1 == word.size() && word[digits] >= 'a' && word[digits] <= 'z';
     if (digits >= 4 && (digits == word.size() || feature_letter)) return sm;
   }
   return 0;
@@ -132,8 +168,8 @@ std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   gmtime_r(&now, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-                     parts.tm_hour, parts.tm_min, parts.tm_sec);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
 Try read_try(const Query& row, int first) {
@@ -168,15 +204,26 @@ Try read_try(const Query& row, int first) {
 void put_try(Database& database, const Try& attempt, Conflict conflict) {
   check_try(attempt);
   const Measurement& m = attempt.measurement;
-  const double max_error = std::isfinite(m.max_error) ? m.max_error : std::numeric_limits<double>::quiet_NaN();
-  Query insert = database.query(conflict == Conflict::kReplace ? kReplaceTry : kMergeTry);
-  insert.bind(1, problem_row(database, attempt.problem)).bind(2, device_class_row(database, attempt.device_class));
-  insert.bind(3, attempt.config).bind(4, attempt.digest).bind(5, attempt.family).bind(6, to_string(attempt.rigor));
-  insert.bind(7, finite_or_zero(attempt.estimate_us)).bind(8, attempt.estimated).bind(9, to_string(m.status));
-  insert.bind(10, finite_or_zero(m.time_us)).bind(11, finite_or_zero(m.noise)).bind(12, m.samples).bind(13, max_error);
+  const double max_error =
+      std::isfinite(m.max_error) ? m.max_error : std::numeric_limits<double>::quiet_NaN();
+  Query insert = database.query(try_sql(conflict));
+  insert.bind(1, problem_row(database, attempt.problem))
+      .bind(2, device_class_row(database, attempt.device_class));
+  insert.bind(3, attempt.config)
+      .bind(4, attempt.digest)
+      .bind(5, attempt.family)
+      .bind(6, to_string(attempt.rigor));
+  insert.bind(7, finite_or_zero(attempt.estimate_us))
+      .bind(8, attempt.estimated)
+      .bind(9, to_string(m.status));
+  insert.bind(10, finite_or_zero(m.time_us))
+      .bind(11, finite_or_zero(m.noise))
+      .bind(12, m.samples)
+      .bind(13, max_error);
   insert.bind(14, finite_or_zero(m.clock_mhz)).bind(15, clean_detail(m.detail));
   insert.bind(16, attempt.driver).bind(17, attempt.nvrtc).bind(18, attempt.uuid);
-  insert.bind(19, attempt.attnforge_version.empty() ? std::string(kVersion) : attempt.attnforge_version);
+  insert.bind(
+      19, attempt.attnforge_version.empty() ? std::string(kVersion) : attempt.attnforge_version);
   // A merge keeps an unknown date: today's would win over the stored row every time.
   const bool date_it = attempt.measured_at.empty() && conflict == Conflict::kReplace;
   insert.bind(20, date_it ? utc_now() : attempt.measured_at);
@@ -184,15 +231,9 @@ void put_try(Database& database, const Try& attempt, Conflict conflict) {
 }
 
 void put_search(Database& database, const Search& search, Conflict conflict) {
-  Query insert = database.query(conflict == Conflict::kReplace
-      ? "INSERT INTO searches (problem_id, device_class_id, rigor, winner, finished_at) VALUES (?1, ?2, ?3, ?4, ?5) "
-        "ON CONFLICT (problem_id, device_class_id, rigor) DO UPDATE SET winner = excluded.winner, "
-        " finished_at = excluded.finished_at"
-      : "INSERT INTO searches (problem_id, device_class_id, rigor, winner, finished_at) VALUES (?1, ?2, ?3, ?4, ?5) "
-        "ON CONFLICT (problem_id, device_class_id, rigor) DO UPDATE SET winner = excluded.winner, "
-        " finished_at = excluded.finished_at "
-        "WHERE (excluded.finished_at, excluded.winner) > (searches.finished_at, searches.winner)");
-  insert.bind(1, problem_row(database, search.problem)).bind(2, device_class_row(database, search.device_class));
+  Query insert = database.query(search_sql(conflict));
+  insert.bind(1, problem_row(database, search.problem))
+      .bind(2, device_class_row(database, search.device_class));
   insert.bind(3, to_string(search.rigor)).bind(4, search.winner);
   const bool date_it = search.finished_at.empty() && conflict == Conflict::kReplace;
   insert.bind(5, date_it ? utc_now() : search.finished_at).run();

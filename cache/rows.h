@@ -21,17 +21,19 @@ Try read_try(const Query& row, int first = 0);
 
 /// When a try meets a stored one of the same problem, GPU class, config and digest.
 enum class Conflict {
-  kReplace,  // the new one stays if it has at least the rigor; a measurement always beats an estimate
+  kReplace,  // the new one stays if it has at least the rigor; a measurement always beats an
+             // estimate
   kMerge,    // the greater one in a total order stays: measured, rigor, date, then everything else
 };
-/// Inside a transaction. Fills in an empty version, and an empty date when replacing; keeps `detail` to 4 KiB of valid UTF-8.
-/// Throws Error(kInternal) for a try that cannot be one: no config, or ok without a time.
+/// Inside a transaction. Fills in an empty version, and an empty date when replacing; keeps
+/// `detail` to 4 KiB of valid UTF-8. Throws Error(kInternal) for a try that cannot be one: no
+/// config, or ok without a time.
 void put_try(Database& database, const Try& attempt, Conflict conflict);
 
 struct Search {
   std::string problem, device_class;
   Rigor rigor = Rigor::kQuick;
-  std::string winner;       // "": nothing worked
+  std::string winner;  // "": nothing worked
   std::string finished_at;
 };
 /// kReplace: the new one stays. kMerge: the later one, then the greater text.

@@ -1,4 +1,5 @@
-// sql_texts.h - the .sql files of this folder as strings; CMakeLists.txt makes the definitions from them.
+// sql_texts.h - the .sql files of this folder as strings; CMakeLists.txt makes the definitions from
+// them.
 #pragma once
 
 namespace attnforge {

@@ -23,8 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Held while a damaged file is renamed, so that two processes that notice it together do not rename the new file too. A
-// lock on the folder leaves no lock file behind. Where it is not to be had (NFS) the rename goes ahead without.
+// Held while a damaged file is renamed, so that two processes that notice it together do not rename
+// the new file too. A lock on the folder leaves no lock file behind. Where it is not to be had
+// (NFS) the rename goes ahead without.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& path) {
@@ -65,14 +66,17 @@ std::string name_to_set_aside(const std::string& path) {
     if (c != '-' && c != ':') stamp += c;
   std::string name = fmt::format("{}.corrupt-{}", path, stamp);
   std::error_code ignored;
-  for (int i = 2; fs::exists(name, ignored); ++i) name = fmt::format("{}.corrupt-{}-{}", path, stamp, i);
+  for (int i = 2; fs::exists(name, ignored); ++i)
+    name = fmt::format("{}.corrupt-{}-{}", path, stamp, i);
   return name;
 }
 
 }  // namespace
 
 Store::Store(std::string path, bool read_only, LogFunction log)
-    : asked_path_(path.empty() ? default_cache_path() : std::move(path)), read_only_(read_only), log_(std::move(log)) {
+    : asked_path_(path.empty() ? default_cache_path() : std::move(path)),
+      read_only_(read_only),
+      log_(std::move(log)) {
   open();
 }
 
@@ -95,12 +99,14 @@ void Store::open() {
   }
   for (int attempt = 0;; ++attempt) {
     try {
-      Opened opened = open_file(asked_path_, read_only_ ? OpenMode::kRead : OpenMode::kCreate, log_);
+      Opened opened =
+          open_file(asked_path_, read_only_ ? OpenMode::kRead : OpenMode::kCreate, log_);
       database_.emplace(std::move(opened.database));
       writable_ = opened.writable;
       if (!writable_ && !read_only_)
-        log(LogLevel::kWarning, fmt::format("{} or its folder is read-only: it is used, new results are not stored",
-                                            asked_path_));
+        log(LogLevel::kWarning,
+            fmt::format("{} or its folder is read-only: it is used, new results are not stored",
+                        asked_path_));
       said_read_only_ = !writable_ && !read_only_;
       return;
     } catch (const SqliteError& error) {
@@ -116,8 +122,9 @@ void Store::open() {
 }
 
 void Store::go_on_in_memory(const std::string& reason) {
-  log(LogLevel::kWarning, fmt::format("{} cannot be used ({}): results are kept in memory until the process ends", asked_path_,
-                                      reason));
+  log(LogLevel::kWarning,
+      fmt::format("{} cannot be used ({}): results are kept in memory until the process ends",
+                  asked_path_, reason));
   in_memory_ = true;
   database_.emplace(open_memory());
   writable_ = true;
@@ -126,14 +133,16 @@ void Store::go_on_in_memory(const std::string& reason) {
 void Store::set_file_aside(const std::string& reason) {
   const FolderLock lock(asked_path_);
   const bool somebody_else_did = database_ ? database_->moved() : !is_damaged(asked_path_);
-  database_.reset();  // before the rename: the last connection of a WAL file deletes the WAL by its name
+  database_
+      .reset();  // before the rename: the last connection of a WAL file deletes the WAL by its name
   if (somebody_else_did) return;
 
   const std::string aside = name_to_set_aside(asked_path_);
   std::error_code failed;
   fs::rename(asked_path_, aside, failed);
   if (failed) {
-    log(LogLevel::kError, fmt::format("{} is damaged ({}) and cannot be renamed: {}", asked_path_, reason, failed.message()));
+    log(LogLevel::kError, fmt::format("{} is damaged ({}) and cannot be renamed: {}", asked_path_,
+                                      reason, failed.message()));
     return;
   }
   // A journal left behind would be rolled back into the new file.
@@ -141,13 +150,15 @@ void Store::set_file_aside(const std::string& reason) {
     std::error_code ignored;
     fs::rename(asked_path_ + suffix, aside + suffix, ignored);
   }
-  log(LogLevel::kWarning, fmt::format("{} is damaged ({}): renamed to {}, a new file is begun", asked_path_, reason, aside));
+  log(LogLevel::kWarning, fmt::format("{} is damaged ({}): renamed to {}, a new file is begun",
+                                      asked_path_, reason, aside));
 }
 
 void Store::become_read_only(const std::string& reason) {
   writable_ = false;
   said_read_only_ = true;
-  log(LogLevel::kWarning, fmt::format("{} cannot be written ({}): new results are not stored", path(), reason));
+  log(LogLevel::kWarning,
+      fmt::format("{} cannot be written ({}): new results are not stored", path(), reason));
 }
 
 void Store::run_read(std::string_view what, const std::function<void(Database&)>& look_up,
@@ -162,11 +173,13 @@ void Store::run_read(std::string_view what, const std::function<void(Database&)>
       set_file_aside(error.what());
       open();
     } else {
-      log(LogLevel::kWarning, fmt::format("{} in {} failed and counts as a miss: {}", what, path(), error.what()));
+      log(LogLevel::kWarning,
+          fmt::format("{} in {} failed and counts as a miss: {}", what, path(), error.what()));
     }
   } catch (const std::exception& error) {
     miss();
-    log(LogLevel::kWarning, fmt::format("{} in {} failed and counts as a miss: {}", what, path(), error.what()));
+    log(LogLevel::kWarning,
+        fmt::format("{} in {} failed and counts as a miss: {}", what, path(), error.what()));
   }
 }
 
@@ -191,18 +204,22 @@ void Store::write(std::string_view what, const std::function<void(Database&)>& c
   for (int attempt = 0;; ++attempt) {
     if (!writable_) {
       if (!std::exchange(said_read_only_, true))
-        log(LogLevel::kInfo, fmt::format("{} is open for reading only: new results are not stored", path()));
+        log(LogLevel::kInfo,
+            fmt::format("{} is open for reading only: new results are not stored", path()));
       return;
     }
     try {
       write_once(change);
       return;
     } catch (const SchemaChanged&) {
-      if (attempt > 0) throw Error(ErrorCode::kCache, fmt::format("{}: the schema of {} keeps changing", what, path()));
+      if (attempt > 0)
+        throw Error(ErrorCode::kCache,
+                    fmt::format("{}: the schema of {} keeps changing", what, path()));
       open();  // goes on in memory if the schema is newer
     } catch (const SqliteError& error) {
       if (attempt == 0 && error.moved()) {
-        log(LogLevel::kWarning, fmt::format("{} was renamed or deleted by somebody else: a new file is begun", path()));
+        log(LogLevel::kWarning,
+            fmt::format("{} was renamed or deleted by somebody else: a new file is begun", path()));
         open();
         continue;
       }
@@ -213,18 +230,23 @@ void Store::write(std::string_view what, const std::function<void(Database&)>& c
       }
       if (error.read_only()) return become_read_only(error.what());
       if (error.disk_full())
-        throw Error(ErrorCode::kCache,
-                    fmt::format("{} failed: no space is left for {} (disk full, quota or file size limit: {}); nothing of it "
-                                "was stored. Free space, or name a file on another disk (ATTNFORGE_CACHE)",
-                                what, path(), error.what()));
+        throw Error(
+            ErrorCode::kCache,
+            fmt::format("{} failed: no space is left for {} (disk full, quota or file size limit: "
+                        "{}); nothing of it "
+                        "was stored. Free space, or name a file on another disk (ATTNFORGE_CACHE)",
+                        what, path(), error.what()));
       if (error.busy())
-        throw Error(ErrorCode::kCache, fmt::format("{} failed: another process has kept {} locked for {} s; nothing of it was "
-                                                   "stored. Try again, or find that process (fuser {})",
-                                                   what, path(), kWriteWaitMs / 1000, path()));
+        throw Error(
+            ErrorCode::kCache,
+            fmt::format("{} failed: another process has kept {} locked for {} s; nothing of it was "
+                        "stored. Try again, or find that process (fuser {})",
+                        what, path(), kWriteWaitMs / 1000, path()));
       if (error.code() == SQLITE_CONSTRAINT)
-        throw Error(ErrorCode::kInternal, fmt::format("{} in {} broke a rule of the schema: {}", what, path(), error.what()));
-      throw Error(ErrorCode::kCache,
-                  fmt::format("{} in {} failed: {}; nothing of it was stored", what, path(), error.what()));
+        throw Error(ErrorCode::kInternal, fmt::format("{} in {} broke a rule of the schema: {}",
+                                                      what, path(), error.what()));
+      throw Error(ErrorCode::kCache, fmt::format("{} in {} failed: {}; nothing of it was stored",
+                                                 what, path(), error.what()));
     }
   }
 }

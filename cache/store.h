@@ -1,5 +1,5 @@
-// store.h - the database in use, with the rules for everything that can go wrong: what is a miss, what is retried in a new
-// file, what goes on in memory, what is thrown.
+// store.h - the database in use, with the rules for everything that can go wrong: what is a miss,
+// what is retried in a new file, what goes on in memory, what is thrown.
 #pragma once
 
 #include <atomic>
@@ -24,24 +24,29 @@ class Store {
   /// The file in use, ":memory:" after a fallback.
   const std::string& path() const { return in_memory_ ? memory_path_ : asked_path_; }
 
-  /// Runs `look_up` and gives its result; a value-initialised one, and a log line, if the database fails. Never throws.
+  /// Runs `look_up` and gives its result; a value-initialised one, and a log line, if the database
+  /// fails. Never throws.
   template <class LookUp>
-  auto read(std::string_view what, LookUp&& look_up) -> decltype(look_up(std::declval<Database&>())) {
+  auto read(std::string_view what, LookUp&& look_up)
+      -> decltype(look_up(std::declval<Database&>())) {
     decltype(look_up(std::declval<Database&>())) result{};
-    run_read(what, [&](Database& database) { result = look_up(database); }, [&] { result = {}; });
+    run_read(
+        what, [&](Database& database) { result = look_up(database); }, [&] { result = {}; });
     return result;
   }
 
-  /// Runs `change` in one transaction. `change` may run twice: again after a file that was damaged or moved away has been
-  /// replaced. In a read-only file nothing happens, with one log line in the life of the Store. Throws Error(kCache) when
-  /// the disk is full or another process keeps the lock; then nothing of the change is stored.
+  /// Runs `change` in one transaction. `change` may run twice: again after a file that was damaged
+  /// or moved away has been replaced. In a read-only file nothing happens, with one log line in the
+  /// life of the Store. Throws Error(kCache) when the disk is full or another process keeps the
+  /// lock; then nothing of the change is stored.
   void write(std::string_view what, const std::function<void(Database&)>& change);
 
   bool writable() const;
   void log(LogLevel level, const std::string& message) const;
 
  private:
-  void run_read(std::string_view what, const std::function<void(Database&)>& look_up, const std::function<void()>& miss);
+  void run_read(std::string_view what, const std::function<void(Database&)>& look_up,
+                const std::function<void()>& miss);
   void write_once(const std::function<void(Database&)>& change);
   void open();
   void go_on_in_memory(const std::string& reason);

@@ -13,11 +13,12 @@ namespace {
 constexpr std::pair<Rigor, std::string_view> kRigors[] = {
     {Rigor::kQuick, "quick"}, {Rigor::kFull, "full"}, {Rigor::kExhaustive, "exhaustive"}};
 
-constexpr std::pair<Status, std::string_view> kStatuses[] = {{Status::kOk, "ok"},
-                                                             {Status::kCompileError, "compile_error"},
-                                                             {Status::kLaunchError, "launch_error"},
-                                                             {Status::kWrongResult, "wrong_result"},
-                                                             {Status::kTimedOut, "timed_out"}};
+constexpr std::pair<Status, std::string_view> kStatuses[] = {
+    {Status::kOk, "ok"},
+    {Status::kCompileError, "compile_error"},
+    {Status::kLaunchError, "launch_error"},
+    {Status::kWrongResult, "wrong_result"},
+    {Status::kTimedOut, "timed_out"}};
 
 template <class Value, std::size_t N>
 std::string_view word(const std::pair<Value, std::string_view> (&table)[N], Value value) {
@@ -27,13 +28,15 @@ std::string_view word(const std::pair<Value, std::string_view> (&table)[N], Valu
 }
 
 template <class Value, std::size_t N>
-Value value(const std::pair<Value, std::string_view> (&table)[N], std::string_view what, std::string_view text) {
+Value value(const std::pair<Value, std::string_view> (&table)[N], std::string_view what,
+            std::string_view text) {
   std::string known;
   for (const auto& [result, name] : table) {
     if (name == text) return result;
     known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("unknown {} '{}': use one of {}", what, text, known));
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("unknown {} '{}': use one of {}", what, text, known));
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ TEST_F(AdminTest, ListGivesTheBestOfEachProblemAndGpu) {
     estimate.estimated = true;
     estimate.estimate_us = 42;
     estimate.measurement = {};
-    cache.put({good_try(1, 10), good_try(2, 11), failed_try(3, Status::kTimedOut), elsewhere, estimate});
+    cache.put(
+        {good_try(1, 10), good_try(2, 11), failed_try(3, Status::kTimedOut), elsewhere, estimate});
     cache.finish(kProblem, kH200, Rigor::kFull, config(2));
     cache.put_cubin(cubin(digest_of(config(2))), "source", "f");
   }
@@ -132,7 +133,9 @@ class ClearTest : public AdminTest {
     cache.put_cubin(cubin(digest_of(config(2)), 300'000), "source", "f");
     cache.put_cubin(cubin("of a plan that was never tuned"), "source", "f");
   }
-  bool has_cubin(const std::string& digest) { return Cache(path()).get_cubin(digest, "90a", kNvrtc).has_value(); }
+  bool has_cubin(const std::string& digest) {
+    return Cache(path()).get_cubin(digest, "90a", kNvrtc).has_value();
+  }
 };
 
 TEST_F(ClearTest, AProblemGoesWithWhatOnlyItUsed) {
@@ -175,9 +178,10 @@ TEST_F(ClearTest, AnOpenCacheSeesIt) {
 }
 
 TEST(Words, AreReadBack) {
-  for (const Rigor rigor : {Rigor::kQuick, Rigor::kFull, Rigor::kExhaustive}) EXPECT_EQ(parse_rigor(to_string(rigor)), rigor);
-  for (const Status status :
-       {Status::kOk, Status::kCompileError, Status::kLaunchError, Status::kWrongResult, Status::kTimedOut})
+  for (const Rigor rigor : {Rigor::kQuick, Rigor::kFull, Rigor::kExhaustive})
+    EXPECT_EQ(parse_rigor(to_string(rigor)), rigor);
+  for (const Status status : {Status::kOk, Status::kCompileError, Status::kLaunchError,
+                              Status::kWrongResult, Status::kTimedOut})
     EXPECT_EQ(parse_status(to_string(status)), status);
   try {
     parse_rigor("hasty");

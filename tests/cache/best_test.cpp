@@ -15,7 +15,9 @@ using ::testing::Not;
 class BestTest : public CacheTest {
  protected:
   BestTest() : cache_(path(), false, log()) {}
-  std::optional<Winner> best(std::optional<Rigor> at_least = {}) { return cache_.best(kProblem, current(), digest_of, at_least); }
+  std::optional<Winner> best(std::optional<Rigor> at_least = {}) {
+    return cache_.best(kProblem, current(), digest_of, at_least);
+  }
   Cache cache_;
 };
 
@@ -35,7 +37,8 @@ TEST_F(BestTest, NothingStoredIsAMiss) {
 }
 
 TEST_F(BestTest, FastestGoodTry) {
-  cache_.put({good_try(1, 30), good_try(2, 10), failed_try(3, Status::kWrongResult), good_try(4, 20, Rigor::kQuick)});
+  cache_.put({good_try(1, 30), good_try(2, 10), failed_try(3, Status::kWrongResult),
+              good_try(4, 20, Rigor::kQuick)});
   const auto winner = best();
   ASSERT_TRUE(winner);
   EXPECT_EQ(winner->best.config, config(2));
@@ -103,9 +106,13 @@ TEST_F(BestTest, TodaysTryIsFoundBehindManyStaleOnes) {
 
 TEST_F(BestTest, AConfigThatNoFamilyKnowsIsPassedOver) {
   cache_.put({good_try(1, 5), good_try(2, 10)});
-  const auto forgets_first = [](std::string_view text) { return text == config(1) ? "" : digest_of(text); };
+  const auto forgets_first = [](std::string_view text) {
+    return text == config(1) ? "" : digest_of(text);
+  };
   EXPECT_EQ(cache_.best(kProblem, current(), forgets_first)->best.config, config(2));
-  const auto throws = [](std::string_view) -> std::string { throw std::runtime_error("no such family"); };
+  const auto throws = [](std::string_view) -> std::string {
+    throw std::runtime_error("no such family");
+  };
   EXPECT_FALSE(cache_.best(kProblem, current(), throws));
 }
 
@@ -207,8 +214,10 @@ class BestOfManyTest : public BestTest {
     std::vector<Try> tries;
     for (int problem = 0; problem < 20; ++problem)
       for (int i = 0; i < 500; ++i) {
-        Try t = i % 5 == 4 ? failed_try(i, Status::kCompileError) : good_try(i, 100 + (i * 37) % 491);
-        t.problem = problem == 0 ? kProblem : std::string(kProblem) + " softcap=" + std::to_string(problem);
+        Try t =
+            i % 5 == 4 ? failed_try(i, Status::kCompileError) : good_try(i, 100 + (i * 37) % 491);
+        t.problem =
+            problem == 0 ? kProblem : std::string(kProblem) + " softcap=" + std::to_string(problem);
         tries.push_back(std::move(t));
       }
     cache_.put(tries);
@@ -219,7 +228,9 @@ class BestOfManyTest : public BestTest {
     for (int i = 0; i < 301; ++i) {
       const auto begin = std::chrono::steady_clock::now();
       const bool found = best().has_value();
-      samples.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
+      samples.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+              .count());
       EXPECT_TRUE(found);
     }
     std::nth_element(samples.begin(), samples.begin() + 150, samples.end());
@@ -241,8 +252,10 @@ TEST_F(BestOfManyTest, LookUpIsFastWithAndWithoutAFinishedSearch) {
 TEST_F(BestOfManyTest, LookUpWalksTheIndex) {
   Database database = raw();
   Query plan = database.query(
-      "EXPLAIN QUERY PLAN SELECT t.rigor, t.* FROM readable_tries t WHERE t.problem = ?1 AND t.device_class = ?2 "
-      "AND t.status = 'ok' AND t.estimated = 0 ORDER BY t.time_us, t.config, t.id LIMIT 8 OFFSET 0");
+      "EXPLAIN QUERY PLAN SELECT t.rigor, t.* FROM readable_tries t WHERE t.problem = ?1 AND "
+      "t.device_class = ?2 "
+      "AND t.status = 'ok' AND t.estimated = 0 ORDER BY t.time_us, t.config, t.id LIMIT 8 OFFSET "
+      "0");
   std::string text;
   while (plan.step()) text += plan.text(3) + "\n";
   EXPECT_THAT(text, HasSubstr("tries_by_time"));

@@ -32,7 +32,8 @@ class BrokenFilesTest : public CacheTest {
   std::vector<std::string> set_aside() const {
     std::vector<std::string> found;
     for (const std::string& name : folder_.files())
-      if (name.find(".corrupt-") != std::string::npos && name.find("-journal") == std::string::npos) found.push_back(name);
+      if (name.find(".corrupt-") != std::string::npos && name.find("-journal") == std::string::npos)
+        found.push_back(name);
     return found;
   }
   void make_file(int tries) {
@@ -44,7 +45,8 @@ class BrokenFilesTest : public CacheTest {
   }
   void overwrite(std::size_t offset, std::size_t bytes) {
     std::string data = read_file(path());
-    for (std::size_t i = offset; i < std::min(data.size(), offset + bytes); ++i) data[i] = static_cast<char>(0xA5 ^ (i * 31));
+    for (std::size_t i = offset; i < std::min(data.size(), offset + bytes); ++i)
+      data[i] = static_cast<char>(0xA5 ^ (i * 31));
     write_file(path(), data);
   }
 };
@@ -96,7 +98,8 @@ TEST_F(BrokenFilesTest, ACutFileIsNeverAnException) {
   make_file(500);
   const std::string whole = read_file(path());
   for (const double part : {0.0, 0.001, 0.01, 0.1, 0.5, 0.9, 0.999}) {
-    write_file(path(), whole.substr(0, static_cast<std::size_t>(part * static_cast<double>(whole.size()))));
+    write_file(path(),
+               whole.substr(0, static_cast<std::size_t>(part * static_cast<double>(whole.size()))));
     Cache cache(path(), false, log());
     cache.best(kProblem, current(), digest_of);
     cache.get_cubin("d", "90a", kNvrtc);
@@ -144,7 +147,8 @@ TEST_F(BrokenFilesTest, AWalGoesWithItsDamagedFile) {
   Cache cache(path(), false, log());
   EXPECT_FALSE(cache.best(kProblem, current(), digest_of));
   EXPECT_THAT(set_aside(), Contains(::testing::EndsWith("-wal")));
-  EXPECT_THAT(folder_.files(), ::testing::Not(Contains("attnforge.db-wal"))) << "it would be read as the new file's";
+  EXPECT_THAT(folder_.files(), ::testing::Not(Contains("attnforge.db-wal")))
+      << "it would be read as the new file's";
   cache.put({good_try(1, 10)});
   EXPECT_TRUE(cache.best(kProblem, current(), digest_of));
   EXPECT_EQ(raw().text("PRAGMA integrity_check"), "ok");
@@ -175,7 +179,8 @@ TEST_F(BrokenFilesTest, ADamagedFileIsLeftAloneByAReader) {
 // ---- not ours, not yet ours, no longer there ----
 
 TEST_F(BrokenFilesTest, AnotherApplicationsDatabaseIsNotTouched) {
-  raw(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE).execute("CREATE TABLE mail (text); PRAGMA application_id = 1234;");
+  raw(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)
+      .execute("CREATE TABLE mail (text); PRAGMA application_id = 1234;");
   const std::string before = read_file(path());
   Cache cache(path(), false, log());
   EXPECT_EQ(cache.path(), ":memory:");
@@ -197,7 +202,8 @@ TEST_F(BrokenFilesTest, ANewerSchemaIsNotTouched) {
   const std::string before = read_file(path());
   Cache cache(path(), false, log());
   EXPECT_EQ(cache.path(), ":memory:");
-  EXPECT_THAT(messages_, ElementsAre(AllOf(HasSubstr("schema version 99"), HasSubstr("newer attnforge"))));
+  EXPECT_THAT(messages_,
+              ElementsAre(AllOf(HasSubstr("schema version 99"), HasSubstr("newer attnforge"))));
   cache.put({good_try(1, 10)});
   EXPECT_EQ(read_file(path()), before);
 }
@@ -270,13 +276,15 @@ TEST_F(BrokenFilesTest, AskedToReadAFileThatIsNotThere) {
 // Runs `work` as a user who may not write `folder_`, or `path()` if `file_only`.
 class ReadOnlyPlaceTest : public BrokenFilesTest {
  protected:
-  int as_reader(const std::function<bool(Cache&, std::vector<std::string>&)>& work, bool file_only = false) {
+  int as_reader(const std::function<bool(Cache&, std::vector<std::string>&)>& work,
+                bool file_only = false) {
     if (fs::exists(path())) fs::permissions(path(), file_only ? fs::perms(0444) : fs::perms(0666));
     if (!file_only) fs::permissions(folder_.path(""), fs::perms(0555));
     const int status = in_child([&] {
       become_nobody();
       std::vector<std::string> said;
-      Cache cache(path(), false, [&](LogLevel, std::string_view message) { said.emplace_back(message); });
+      Cache cache(path(), false,
+                  [&](LogLevel, std::string_view message) { said.emplace_back(message); });
       const bool good = work(cache, said);
       if (!good)
         for (const std::string& message : said) std::fprintf(stderr, "said: %s\n", message.c_str());
@@ -286,11 +294,13 @@ class ReadOnlyPlaceTest : public BrokenFilesTest {
     return status;
   }
   static bool reads_but_does_not_write(Cache& cache, std::vector<std::string>& said) {
-    const bool found = cache.best(kProblem, current(), digest_of).has_value() && cache.get_cubin("d", "90a", kNvrtc);
+    const bool found = cache.best(kProblem, current(), digest_of).has_value() &&
+                       cache.get_cubin("d", "90a", kNvrtc);
     cache.put({good_try(9, 1)});
     cache.put({good_try(9, 1)});
     cache.finish(kProblem, kH200, Rigor::kFull, config(2));
-    return found && said.size() == 1 && said[0].find("read-only") != std::string::npos && cache.path() != ":memory:" &&
+    return found && said.size() == 1 && said[0].find("read-only") != std::string::npos &&
+           cache.path() != ":memory:" &&
            cache.best(kProblem, current(), digest_of)->best.config == config(0);
   }
 };
@@ -308,7 +318,8 @@ TEST_F(ReadOnlyPlaceTest, FileInAWritableFolder) {
 TEST_F(ReadOnlyPlaceTest, FolderWithoutAFile) {
   EXPECT_EQ(as_reader([](Cache& cache, std::vector<std::string>& said) {
               cache.put({good_try(1, 10)});
-              return cache.path() == ":memory:" && said.size() == 1 && cache.best(kProblem, current(), digest_of).has_value();
+              return cache.path() == ":memory:" && said.size() == 1 &&
+                     cache.best(kProblem, current(), digest_of).has_value();
             }),
             0);
 }
@@ -323,9 +334,11 @@ TEST_F(ReadOnlyPlaceTest, FolderThatTurnsReadOnlyWhileOpen) {
   const pid_t child = start_child([&] {
     become_nobody();
     std::vector<std::string> said;
-    Cache cache(path(), false, [&](LogLevel, std::string_view message) { said.emplace_back(message); });
+    Cache cache(path(), false,
+                [&](LogLevel, std::string_view message) { said.emplace_back(message); });
     char byte = 0;
-    if (!said.empty() || write(opened[1], &byte, 1) != 1 || read(changed[0], &byte, 1) != 1) return false;
+    if (!said.empty() || write(opened[1], &byte, 1) != 1 || read(changed[0], &byte, 1) != 1)
+      return false;
     cache.put({good_try(9, 1)});
     cache.put({good_try(9, 1)});
     return said.size() == 1 && said[0].find("cannot be written") != std::string::npos &&
@@ -342,7 +355,8 @@ TEST_F(ReadOnlyPlaceTest, FolderThatTurnsReadOnlyWhileOpen) {
 
 // ---- full disk ----
 
-// A limit on the size of files fails writes as a full disk or a quota does, on every file system and for every user.
+// A limit on the size of files fails writes as a full disk or a quota does, on every file system
+// and for every user.
 bool limit_files_to(std::uintmax_t bytes) {
   signal(SIGXFSZ, SIG_IGN);
   rlimit limit{};
@@ -351,7 +365,8 @@ bool limit_files_to(std::uintmax_t bytes) {
   return setrlimit(RLIMIT_FSIZE, &limit) == 0;
 }
 
-// Puts batches of 50 until one fails; true if it failed in words, whole batches are there, and the file is sound.
+// Puts batches of 50 until one fails; true if it failed in words, whole batches are there, and the
+// file is sound.
 bool fills_up_in_words(const std::string& path) {
   Cache cache(path);
   if (cache.path() != path) return false;
@@ -359,13 +374,15 @@ bool fills_up_in_words(const std::string& path) {
   bool failed = false;
   for (int batch = 0; batch < 1000 && !failed; ++batch) {
     std::vector<Try> tries;
-    for (int i = 0; i < 50; ++i) tries.push_back(failed_try(50 * batch + i, Status::kCompileError, std::string(2000, 'x')));
+    for (int i = 0; i < 50; ++i)
+      tries.push_back(failed_try(50 * batch + i, Status::kCompileError, std::string(2000, 'x')));
     try {
       cache.put(tries);
       stored += tries.size();
     } catch (const Error& error) {
       failed = true;
-      if (error.code() != ErrorCode::kCache || std::string(error.what()).find("no space is left") == std::string::npos) {
+      if (error.code() != ErrorCode::kCache ||
+          std::string(error.what()).find("no space is left") == std::string::npos) {
         std::fprintf(stderr, "odd error: %s\n", error.what());
         return false;
       }
@@ -374,7 +391,8 @@ bool fills_up_in_words(const std::string& path) {
   const std::size_t there = cache.tries(kProblem, kH200).size();
   const CacheStats stats = cache_stats(path);
   if (!failed || stored == 0 || there != stored || !stats.healthy)
-    std::fprintf(stderr, "failed %d, stored %zu, there %zu, health %s\n", failed, stored, there, stats.health.c_str());
+    std::fprintf(stderr, "failed %d, stored %zu, there %zu, health %s\n", failed, stored, there,
+                 stats.health.c_str());
   return failed && stored > 0 && there == stored && stats.healthy;
 }
 
@@ -417,9 +435,11 @@ TEST_F(BrokenFilesTest, NoRoomForANewFileIsNoException) {
   EXPECT_EQ(in_child([&] {
               std::vector<std::string> said;
               if (!limit_files_to(1000)) return false;
-              Cache cache(path(), false, [&](LogLevel, std::string_view message) { said.emplace_back(message); });
+              Cache cache(path(), false,
+                          [&](LogLevel, std::string_view message) { said.emplace_back(message); });
               cache.put({good_try(1, 10)});
-              return cache.path() == ":memory:" && said.size() == 1 && cache.best(kProblem, current(), digest_of).has_value();
+              return cache.path() == ":memory:" && said.size() == 1 &&
+                     cache.best(kProblem, current(), digest_of).has_value();
             }),
             0);
 }

@@ -16,7 +16,9 @@ using ::testing::IsEmpty;
 class CubinsTest : public CacheTest {
  protected:
   CubinsTest() : cache_(path(), false, log()) {}
-  std::optional<Cubin> get(const std::string& digest) { return cache_.get_cubin(digest, "90a", kNvrtc); }
+  std::optional<Cubin> get(const std::string& digest) {
+    return cache_.get_cubin(digest, "90a", kNvrtc);
+  }
   Cache cache_;
 };
 
@@ -70,7 +72,8 @@ TEST_F(CubinsTest, SourceAndSymbolAreKeptForPeople) {
   const auto packed = row.blob(1);
   EXPECT_LT(packed.size(), 200u);
   std::string unpacked(source.size(), '\0');
-  EXPECT_EQ(ZSTD_decompress(unpacked.data(), unpacked.size(), packed.data(), packed.size()), source.size());
+  EXPECT_EQ(ZSTD_decompress(unpacked.data(), unpacked.size(), packed.data(), packed.size()),
+            source.size());
   EXPECT_EQ(unpacked, source);
 }
 
@@ -97,7 +100,9 @@ TEST_P(DamagedCubinTest, IsAMissIsDroppedAndSaid) {
 INSTANTIATE_TEST_SUITE_P(
     Cubins, DamagedCubinTest,
     ::testing::Values(
-        Damage{"other_code", "UPDATE cubins SET code = (SELECT source FROM cubins WHERE source_digest = 'other')"},
+        Damage{
+            "other_code",
+            "UPDATE cubins SET code = (SELECT source FROM cubins WHERE source_digest = 'other')"},
         Damage{"cut", "UPDATE cubins SET code = substr(code, 1, length(code) / 2)"},
         Damage{"empty", "UPDATE cubins SET code = x''"},
         Damage{"noise", "UPDATE cubins SET code = randomblob(1000)"},
@@ -109,12 +114,15 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The target is 2 ms for 200 KB on an idle machine.
 TEST_F(CubinsTest, ReadIsFast) {
-  for (int i = 0; i < 50; ++i) cache_.put_cubin(cubin("d" + std::to_string(i), 200'000), std::string(50'000, 's'), "f");
+  for (int i = 0; i < 50; ++i)
+    cache_.put_cubin(cubin("d" + std::to_string(i), 200'000), std::string(50'000, 's'), "f");
   std::vector<double> samples;
   for (int i = 0; i < 50; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     const bool found = get("d" + std::to_string(i)).has_value();
-    samples.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    samples.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+            .count());
     EXPECT_TRUE(found);
   }
   std::nth_element(samples.begin(), samples.begin() + 25, samples.end());

@@ -1,4 +1,5 @@
-// journal_test.cpp - the choice between a rollback journal and WAL, and what opening costs other processes.
+// journal_test.cpp - the choice between a rollback journal and WAL, and what opening costs other
+// processes.
 #include "cache/journal.h"
 
 #include <stdlib.h>

@@ -111,11 +111,12 @@ TEST_P(ElsewhereTest, NothingIsKnownOfItsOwner) {
   EXPECT_FALSE(other.acquire_lease(kProblem, kH200, 60));
 }
 
-INSTANTIATE_TEST_SUITE_P(Lease, ElsewhereTest,
-                         ::testing::Values(Elsewhere{"another_machine_or_boot", "UPDATE leases SET boot_id = 'x'"},
-                                           Elsewhere{"another_container", "UPDATE leases SET pid_namespace = 'x'"},
-                                           Elsewhere{"unknown_boot", "UPDATE leases SET boot_id = ''"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Lease, ElsewhereTest,
+    ::testing::Values(Elsewhere{"another_machine_or_boot", "UPDATE leases SET boot_id = 'x'"},
+                      Elsewhere{"another_container", "UPDATE leases SET pid_namespace = 'x'"},
+                      Elsewhere{"unknown_boot", "UPDATE leases SET boot_id = ''"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(LeaseTest, ManyProcessesAskAndOneGetsIt) {
   int ready[2];
@@ -131,7 +132,8 @@ TEST_F(LeaseTest, ManyProcessesAskAndOneGetsIt) {
       return true;
     }));
   std::string said;
-  for (char answer; said.size() < children.size() && read(ready[0], &answer, 1) == 1;) said += answer;
+  for (char answer; said.size() < children.size() && read(ready[0], &answer, 1) == 1;)
+    said += answer;
   for (const pid_t child : children) {
     kill(child, SIGKILL);
     wait_for(child);

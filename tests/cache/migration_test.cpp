@@ -13,14 +13,16 @@ using ::testing::SizeIs;
 // As attnforge wrote it then; never to be changed.
 constexpr const char* kVersion1 = R"sql(
 CREATE TABLE tries (
-  problem TEXT NOT NULL, device_class TEXT NOT NULL, config TEXT NOT NULL, digest TEXT NOT NULL, family TEXT NOT NULL,
-  rigor TEXT NOT NULL, status TEXT NOT NULL, time_us REAL NOT NULL, noise REAL NOT NULL, samples INTEGER NOT NULL,
-  max_error REAL, detail TEXT NOT NULL, driver TEXT NOT NULL, nvrtc TEXT NOT NULL, measured_at TEXT NOT NULL,
+  problem TEXT NOT NULL, device_class TEXT NOT NULL, config TEXT NOT NULL, digest TEXT NOT NULL,
+  family TEXT NOT NULL, rigor TEXT NOT NULL, status TEXT NOT NULL, time_us REAL NOT NULL,
+  noise REAL NOT NULL, samples INTEGER NOT NULL, max_error REAL, detail TEXT NOT NULL,
+  driver TEXT NOT NULL, nvrtc TEXT NOT NULL, measured_at TEXT NOT NULL,
   PRIMARY KEY (problem, device_class, config, digest));
 CREATE INDEX tries_by_problem ON tries (problem, device_class, time_us);
 CREATE TABLE cubins (
-  source_digest TEXT NOT NULL, arch TEXT NOT NULL, nvrtc TEXT NOT NULL, kernel_symbol TEXT NOT NULL, bytes BLOB NOT NULL,
-  source TEXT NOT NULL, PRIMARY KEY (source_digest, arch, nvrtc));
+  source_digest TEXT NOT NULL, arch TEXT NOT NULL, nvrtc TEXT NOT NULL,
+  kernel_symbol TEXT NOT NULL, bytes BLOB NOT NULL, source TEXT NOT NULL,
+  PRIMARY KEY (source_digest, arch, nvrtc));
 PRAGMA application_id = 1098139239;
 PRAGMA user_version = 1;
 )sql";
@@ -33,9 +35,11 @@ class MigrationTest : public CacheTest {
     database.execute(rows);
   }
   // A row of version 1 that only differs in what is given.
-  static std::string row(const char* device_class, int i, const char* rigor, const char* status, double time_us) {
-    return "INSERT INTO tries VALUES ('" + std::string(kProblem) + "', '" + device_class + "', '" + config(i) + "', '" +
-           digest_of(config(i)) + "', 'fwd_test', '" + rigor + "', '" + status + "', " + std::to_string(time_us) +
+  static std::string row(const char* device_class, int i, const char* rigor, const char* status,
+                         double time_us) {
+    return "INSERT INTO tries VALUES ('" + std::string(kProblem) + "', '" + device_class + "', '" +
+           config(i) + "', '" + digest_of(config(i)) + "', 'fwd_test', '" + rigor + "', '" +
+           status + "', " + std::to_string(time_us) +
            ", 0.01, 9, 0.002, 'log', '12040', '12.4', '2024-05-01T10:00:00Z');";
   }
 };
@@ -43,8 +47,8 @@ class MigrationTest : public CacheTest {
 TEST_F(MigrationTest, TheStampIsTheOneThatFilesHave) { EXPECT_EQ(kApplicationId, 1098139239); }
 
 TEST_F(MigrationTest, Version1KeepsItsTries) {
-  make_version_1(row(kH200, 1, "full", "ok", 10) + row(kH200, 2, "quick", "ok", 8) + row(kA10, 1, "full", "ok", 50) +
-                 row(kH200, 3, "exhaustive", "compile_error", 0) +
+  make_version_1(row(kH200, 1, "full", "ok", 10) + row(kH200, 2, "quick", "ok", 8) +
+                 row(kA10, 1, "full", "ok", 50) + row(kH200, 3, "exhaustive", "compile_error", 0) +
                  "INSERT INTO cubins VALUES ('d', '90a', '12.4', 'f', x'00', 'source');");
   Cache cache(path(), false, log());
   EXPECT_THAT(messages_, IsEmpty());
@@ -68,7 +72,9 @@ TEST_F(MigrationTest, Version1KeepsItsTries) {
   EXPECT_EQ(tries[2].measurement.status, Status::kCompileError);
 
   EXPECT_EQ(cache.best(kProblem, current(), digest_of)->fit, Fit::kCompatible);
-  EXPECT_EQ(cache.best(kProblem, current("NVIDIA RTX A6000 sm86 sms=84", 86), digest_of)->best.device_class, kA10)
+  EXPECT_EQ(cache.best(kProblem, current("NVIDIA RTX A6000 sm86 sms=84", 86), digest_of)
+                ->best.device_class,
+            kA10)
       << "sm was read out of the text";
   EXPECT_FALSE(cache.get_cubin("d", "90a", "12.4")) << "it had no checksum";
 }
@@ -78,13 +84,14 @@ TEST_F(MigrationTest, TheSameTablesAsInANewFile) {
   Cache migrated(path());
   const std::string fresh_path = folder_.path("fresh.db");
   Cache fresh(fresh_path);
-  const char* schema = "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master ORDER BY type, name)";
+  const char* schema =
+      "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master ORDER BY type, name)";
   EXPECT_EQ(raw().text(schema), Database(fresh_path, SQLITE_OPEN_READONLY).text(schema));
 }
 
 TEST_F(MigrationTest, RowsThatAreRefusedTodayStayBehind) {
-  make_version_1(row(kH200, 1, "full", "ok", 10) + row(kH200, 2, "full", "ok", 0) + row(kH200, 3, "full", "odd", 1) +
-                 row(kH200, 4, "odd", "ok", 1));
+  make_version_1(row(kH200, 1, "full", "ok", 10) + row(kH200, 2, "full", "ok", 0) +
+                 row(kH200, 3, "full", "odd", 1) + row(kH200, 4, "odd", "ok", 1));
   Cache cache(path(), false, log());
   EXPECT_THAT(cache.tries(kProblem, kH200), SizeIs(1));
   EXPECT_THAT(messages_, IsEmpty());
@@ -115,7 +122,8 @@ TEST_F(MigrationTest, SeveralProcessesMigrateOnce) {
   for (int i = 0; i < 5; ++i)
     children.push_back(start_child([&] {
       std::vector<std::string> said;
-      Cache cache(path(), false, [&](LogLevel, std::string_view message) { said.emplace_back(message); });
+      Cache cache(path(), false,
+                  [&](LogLevel, std::string_view message) { said.emplace_back(message); });
       for (const std::string& message : said) std::fprintf(stderr, "%s\n", message.c_str());
       return said.empty() && cache.tries(kProblem, kH200).size() == 200;
     }));

@@ -50,7 +50,8 @@ TEST(DefaultCachePath, AServiceWithoutHomeUsesItsAccount) {
   const Environment home("HOME", nullptr);
   const passwd* account = getpwuid(geteuid());
   if (!account) GTEST_SKIP() << "this user has no account";
-  EXPECT_EQ(default_cache_path(), (std::filesystem::path(account->pw_dir) / ".cache/attnforge/attnforge.db").string());
+  EXPECT_EQ(default_cache_path(),
+            (std::filesystem::path(account->pw_dir) / ".cache/attnforge/attnforge.db").string());
 }
 
 TEST(DefaultCachePath, FolderAndFileAreMade) {

@@ -1,4 +1,5 @@
-// portable_test.cpp - export and import: a merge that is the same in any order and any number of times.
+// portable_test.cpp - export and import: a merge that is the same in any order and any number of
+// times.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -122,13 +123,15 @@ TEST_P(BadLineTest, ThrowsWithItsNumberAndTakesNothing) {
   Try second = good_try(2, 20);
   Cache(path()).put({second});
   const std::string before = exported(path());
-  const std::string text = good + "\n" + GetParam().spoil(nlohmann::json::parse(good)) + "\n" + good;
+  const std::string text =
+      good + "\n" + GetParam().spoil(nlohmann::json::parse(good)) + "\n" + good;
   try {
     import_text(path(), text);
     FAIL() << "imported " << text;
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCache);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("line 3 "), HasSubstr(GetParam().says), HasSubstr("Nothing was imported")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("line 3 "), HasSubstr(GetParam().says),
+                                    HasSubstr("Nothing was imported")));
   }
   EXPECT_EQ(exported(path()), before);
 }
@@ -145,18 +148,24 @@ INSTANTIATE_TEST_SUITE_P(
     Portable, BadLineTest,
     ::testing::Values(
         BadLine{"no_json", [](const nlohmann::json&) { return "measured 10 us"; }, "parse"},
-        BadLine{"cut", [](const nlohmann::json& line) { return line.dump().substr(0, 40); }, "parse"},
+        BadLine{"cut", [](const nlohmann::json& line) { return line.dump().substr(0, 40); },
+                "parse"},
         BadLine{"array", [](const nlohmann::json&) { return "[1]"; }, "not a JSON object"},
-        BadLine{"no_config", [](nlohmann::json line) { return line.erase("config"), line.dump(); }, "\"config\""},
+        BadLine{"no_config", [](nlohmann::json line) { return line.erase("config"), line.dump(); },
+                "\"config\""},
         BadLine{"empty_problem", set("problem", ""), "\"problem\" is empty"},
-        BadLine{"number_as_text", set("digest", 7), "\"digest\" is 7"}, BadLine{"bad_status", set("status", "fine"), "fine"},
-        BadLine{"bad_rigor", set("rigor", "total"), "total"}, BadLine{"text_as_number", set("time_us", "10"), "\"time_us\""},
-        BadLine{"negative", set("time_us", -1.0), "\"time_us\""}, BadLine{"no_time", set("time_us", 0), "\"time_us\""},
+        BadLine{"number_as_text", set("digest", 7), "\"digest\" is 7"},
+        BadLine{"bad_status", set("status", "fine"), "fine"},
+        BadLine{"bad_rigor", set("rigor", "total"), "total"},
+        BadLine{"text_as_number", set("time_us", "10"), "\"time_us\""},
+        BadLine{"negative", set("time_us", -1.0), "\"time_us\""},
+        BadLine{"no_time", set("time_us", 0), "\"time_us\""},
         BadLine{"fraction_of_a_sample", set("samples", 1.5), "\"samples\""},
         BadLine{"too_many_samples", set("samples", 5'000'000'000), "\"samples\""},
         BadLine{"flag_as_number", set("estimated", 1), "\"estimated\""},
         BadLine{"zero_byte", set("driver", std::string("a\0b", 3)), "zero byte"},
-        BadLine{"newer_format", set("format", 2), "format is 2"}, BadLine{"other_kind", set("kind", "cubin"), "\"cubin\""}),
+        BadLine{"newer_format", set("format", 2), "format is 2"},
+        BadLine{"other_kind", set("kind", "cubin"), "\"cubin\""}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(PortableTest, AMissingOrReadOnlyTargetIsAnError) {
@@ -185,10 +194,12 @@ TEST_F(PortableTest, ShowIsTheSameLinesBestFirst) {
 rc::Gen<Try> any_try() {
   return rc::gen::exec([] {
     const int which = *rc::gen::inRange(0, 3);
-    Try t = *rc::gen::arbitrary<bool>() ? good_try(which, *rc::gen::inRange(1, 4))
-                                        : failed_try(which, *rc::gen::element(Status::kWrongResult, Status::kTimedOut));
+    Try t = *rc::gen::arbitrary<bool>()
+                ? good_try(which, *rc::gen::inRange(1, 4))
+                : failed_try(which, *rc::gen::element(Status::kWrongResult, Status::kTimedOut));
     t.rigor = *rc::gen::element(Rigor::kQuick, Rigor::kFull, Rigor::kExhaustive);
-    t.measured_at = *rc::gen::element<std::string>("", "2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z");
+    t.measured_at =
+        *rc::gen::element<std::string>("", "2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z");
     t.device_class = *rc::gen::element<std::string>(kH200, kA10);
     t.driver = *rc::gen::element<std::string>("12040", "13000");
     t.measurement.detail = *rc::gen::arbitrary<std::string>();
@@ -222,7 +233,8 @@ std::string text_of(const Found& found) {
   const std::string path = folder.path("a.db");
   Cache cache(path);
   cache.put(found.tries);
-  for (const auto& [rigor, winner] : found.searches) cache.finish(kProblem, kH200, rigor, config(winner));
+  for (const auto& [rigor, winner] : found.searches)
+    cache.finish(kProblem, kH200, rigor, config(winner));
   return exported(path);
 }
 

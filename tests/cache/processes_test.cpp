@@ -26,10 +26,12 @@ TEST_F(ProcessesTest, WritersLoseNoRowAndAreNeverToldThatItIsLocked) {
   for (int writer = 0; writer < kWriters; ++writer)
     children.push_back(start_child([&, writer] {
       std::vector<std::string> said;
-      Cache cache(path(), false, [&](LogLevel, std::string_view message) { said.emplace_back(message); });
+      Cache cache(path(), false,
+                  [&](LogLevel, std::string_view message) { said.emplace_back(message); });
       for (int batch = 0; batch < kBatches; ++batch) {
         std::vector<Try> tries;
-        for (int i = 0; i < kBatch; ++i) tries.push_back(good_try(10'000 * writer + kBatch * batch + i, 10));
+        for (int i = 0; i < kBatch; ++i)
+          tries.push_back(good_try(10'000 * writer + kBatch * batch + i, 10));
         cache.put(tries);
         if (!cache.best(kProblem, current(), digest_of)) return false;
         if (batch % 8 == 0) cache.put_cubin(cubin("d" + std::to_string(writer)), "source", "f");
@@ -66,8 +68,11 @@ TEST_F(ProcessesTest, AKilledWriterLosesAtMostWhatItDidNotReport) {
     });
     close(pipe_ends[1]);
     int batch = 0;
-    for (int i = 0; i < 2 + 3 * round && read(pipe_ends[0], &batch, sizeof batch) == sizeof batch; ++i) reported.insert(batch);
-    std::this_thread::sleep_for(std::chrono::microseconds(700 * round));  // into the middle of another transaction
+    for (int i = 0; i < 2 + 3 * round && read(pipe_ends[0], &batch, sizeof batch) == sizeof batch;
+         ++i)
+      reported.insert(batch);
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(700 * round));  // into the middle of another transaction
     kill(child, SIGKILL);
     while (read(pipe_ends[0], &batch, sizeof batch) == sizeof batch) reported.insert(batch);
     EXPECT_EQ(wait_for(child), 128 + SIGKILL);
@@ -77,7 +82,8 @@ TEST_F(ProcessesTest, AKilledWriterLosesAtMostWhatItDidNotReport) {
     std::set<std::string> stored;
     for (const Try& t : cache.tries(kProblem, kH200)) stored.insert(t.config);
     for (const int known : reported)
-      for (int i = 0; i < kBatch; ++i) EXPECT_TRUE(stored.count(config(kBatch * known + i))) << known;
+      for (int i = 0; i < kBatch; ++i)
+        EXPECT_TRUE(stored.count(config(kBatch * known + i))) << known;
     EXPECT_EQ(stored.size() % kBatch, 0u) << "half a batch";
     EXPECT_LE(stored.size(), kBatch * (reported.size() + static_cast<std::size_t>(round) + 1));
     EXPECT_EQ(raw().text("PRAGMA integrity_check"), "ok");
@@ -93,7 +99,8 @@ TEST_F(ProcessesTest, ManyProcessesCreateTheFileTogether) {
     for (int i = 0; i < 6; ++i)
       children.push_back(start_child([&, i] {
         std::vector<std::string> said;
-        Cache cache(file, false, [&](LogLevel, std::string_view message) { said.emplace_back(message); });
+        Cache cache(file, false,
+                    [&](LogLevel, std::string_view message) { said.emplace_back(message); });
         cache.put({good_try(i, 10)});
         for (const std::string& message : said) std::fprintf(stderr, "said: %s\n", message.c_str());
         return said.empty() && cache.path() == file;

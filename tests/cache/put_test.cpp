@@ -97,7 +97,8 @@ TEST_F(PutTest, ANewDigestIsANewRow) {
 
 TEST_F(PutTest, OddNumbersAndLogsAreTamed) {
   Cache cache(path());
-  Try odd = failed_try(1, Status::kWrongResult, std::string("bad \xff\xfe bytes \xE2\x82") + std::string(5000, 'x'));
+  Try odd = failed_try(1, Status::kWrongResult,
+                       std::string("bad \xff\xfe bytes \xE2\x82") + std::string(5000, 'x'));
   odd.measurement.max_error = std::numeric_limits<double>::infinity();
   odd.measurement.noise = std::nan("");
   odd.estimate_us = std::nan("");

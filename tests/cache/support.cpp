@@ -16,7 +16,8 @@ namespace attnforge::testing {
 namespace fs = std::filesystem;
 
 Folder::Folder() {
-  // In memory where that is possible: thousands of commits need not wait for a disk to prove anything here.
+  // In memory where that is possible: thousands of commits need not wait for a disk to prove
+  // anything here.
   const char* memory = "/dev/shm";
   const fs::path parent = access(memory, W_OK) == 0 ? fs::path(memory) : fs::temp_directory_path();
   std::string name = (parent / "attnforge_cache_XXXXXX").string();
@@ -33,7 +34,8 @@ Folder::~Folder() {
 
 std::vector<std::string> Folder::files() const {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(path_)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(path_))
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -51,8 +53,13 @@ Try good_try(int i, double time_us, Rigor rigor) {
   t.digest = digest_of(t.config);
   t.rigor = rigor;
   t.estimate_us = time_us * 0.9;
-  t.measurement = {.status = Status::kOk, .time_us = time_us, .noise = 0.01, .samples = 27, .max_error = 0.001,
-                   .clock_mhz = 1755, .detail = ""};
+  t.measurement = {.status = Status::kOk,
+                   .time_us = time_us,
+                   .noise = 0.01,
+                   .samples = 27,
+                   .max_error = 0.001,
+                   .clock_mhz = 1755,
+                   .detail = ""};
   t.driver = kDriver;
   t.nvrtc = kNvrtc;
   t.uuid = "GPU-0123";
@@ -90,7 +97,8 @@ Cubin cubin(const std::string& digest, std::size_t bytes) {
 }
 
 void write_file(const std::string& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 std::string read_file(const std::string& path) {

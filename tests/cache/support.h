@@ -16,9 +16,12 @@
 namespace attnforge::testing {
 
 inline constexpr const char* kProblem =
-    "fwd bf16 batch=1 num_heads_q=32 num_heads_kv=8 seqlen_q=4096 seqlen_kv=4096 head_dim=128 causal";
-inline constexpr const char* kH200 = "NVIDIA H200 sm90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560";
-inline constexpr const char* kH100 = "NVIDIA H100 PCIe sm90a sms=114 memory_clock_mhz=1593 l2_bytes=52428800";
+    "fwd bf16 batch=1 num_heads_q=32 num_heads_kv=8 seqlen_q=4096 seqlen_kv=4096 head_dim=128 "
+    "causal";
+inline constexpr const char* kH200 =
+    "NVIDIA H200 sm90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560";
+inline constexpr const char* kH100 =
+    "NVIDIA H100 PCIe sm90a sms=114 memory_clock_mhz=1593 l2_bytes=52428800";
 inline constexpr const char* kA10 = "NVIDIA A10 sm86 sms=72 memory_clock_mhz=6251 l2_bytes=6291456";
 inline constexpr const char* kDriver = "13000";
 inline constexpr const char* kNvrtc = "13.0 cl-36424714";
@@ -50,7 +53,7 @@ class CacheTest : public ::testing::Test {
   std::vector<std::string> messages_;
 };
 
-std::string config(int i);         // "fwd_test block_m=<i>"
+std::string config(int i);                       // "fwd_test block_m=<i>"
 std::string digest_of(std::string_view config);  // today's; "digest of <config>"
 /// A good try of config(i) on an H200 that took `time_us`.
 Try good_try(int i, double time_us, Rigor rigor = Rigor::kFull);
@@ -61,8 +64,8 @@ Cubin cubin(const std::string& digest, std::size_t bytes = 40'000);
 void write_file(const std::string& path, std::string_view bytes);
 std::string read_file(const std::string& path);
 
-/// Runs `work` in a forked child and returns its exit status: 0 if it returned true; 1 if false or an exception, with the
-/// text on stderr. `work` must not use what the parent has open.
+/// Runs `work` in a forked child and returns its exit status: 0 if it returned true; 1 if false or
+/// an exception, with the text on stderr. `work` must not use what the parent has open.
 int in_child(const std::function<bool()>& work);
 pid_t start_child(const std::function<bool()>& work);
 int wait_for(pid_t child);  // exit status, or 128 + signal
