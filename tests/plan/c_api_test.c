@@ -1,0 +1,323 @@
+/* c_api_test.c - the C API from C99: contract, errors and struct sizes without a GPU; a plan and a
+ * run where there is one.
+ *
+ * usage: c_api_test [fake]   `fake`: the driver is tests/plan/fake_driver.cpp, which launches
+ * nothing */
+#define _POSIX_C_SOURCE 200809L
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attnforge/c.h"
+
+static int failures = 0;
+
+#define EXPECT(condition)                                                                \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
+      printf("%s:%d: %s is false; last error: \"%s\"\n", __FILE__, __LINE__, #condition, \
+             attnforge_last_error());                                                    \
+      ++failures;                                                                        \
+    }                                                                                    \
+  } while (0)
+
+#define EXPECT_ERROR(call, status, text)                                                        \
+  do {                                                                                          \
+    const attnforge_status got = (call);                                                        \
+    if (got != (status) || strstr(attnforge_last_error(), (text)) == NULL) {                    \
+      printf("%s:%d: %s gave %s: \"%s\", not %s with \"%s\"\n", __FILE__, __LINE__, #call,      \
+             attnforge_status_name(got), attnforge_last_error(), attnforge_status_name(status), \
+             (text));                                                                           \
+      ++failures;                                                                               \
+    }                                                                                           \
+  } while (0)
+
+static const char kText[] = "fwd fp16 batch=2 num_heads=4:2 seqlen=96 head_dim=64 causal lse";
+
+/* Sizes and offsets of ABI version 1: a change here breaks programs that are already compiled. */
+static void test_struct_layout(void) {
+  EXPECT(sizeof(attnforge_problem) == 112);
+  EXPECT(offsetof(attnforge_problem, batch) == 40);
+  EXPECT(offsetof(attnforge_problem, softmax_scale) == 108);
+  EXPECT(sizeof(attnforge_context_desc) == 48);
+  EXPECT(offsetof(attnforge_context_desc, arch) == 16);
+  EXPECT(sizeof(attnforge_plan_options) == 56);
+  EXPECT(offsetof(attnforge_plan_options, time_limit_s) == 16);
+  EXPECT(sizeof(attnforge_progress) == 64);
+  EXPECT(sizeof(attnforge_sizes) == 32);
+  EXPECT(sizeof(attnforge_tensors) == 160);
+  EXPECT(offsetof(attnforge_tensors, o) == 104);
+  EXPECT(sizeof(attnforge_tune_options) == 56);
+  EXPECT(sizeof(attnforge_inspect_options) == 32);
+}
+
+static void test_versions(void) {
+  EXPECT(attnforge_abi_version() == ATTNFORGE_ABI_VERSION);
+  EXPECT(strlen(attnforge_version()) >= 5);
+  EXPECT(strcmp(attnforge_status_name(ATTNFORGE_OK), "ok") == 0);
+  EXPECT(strcmp(attnforge_status_name(ATTNFORGE_ERR_NOT_READY), "not_ready") == 0);
+  EXPECT(strcmp(attnforge_status_name((attnforge_status)99), "unknown") == 0);
+  attnforge_free_string(NULL);
+  attnforge_plan_destroy(NULL);
+  attnforge_context_destroy(NULL);
+  EXPECT(strcmp(attnforge_plan_config(NULL), "") == 0);
+}
+
+static void test_problems(void) {
+  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_problem again = ATTNFORGE_PROBLEM_INIT;
+  char text[512];
+  char cut[9];
+  size_t length = 0;
+  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
+  EXPECT(problem.struct_size == sizeof problem);
+  EXPECT(problem.batch == 2 && problem.num_heads_q == 4 && problem.num_heads_kv == 2);
+  EXPECT(problem.seqlen_q == 96 && problem.seqlen_kv == 96 && problem.head_dim_v == 64);
+  EXPECT(problem.dtype_q == ATTNFORGE_FP16 && problem.causal == 1 && problem.lse == 1);
+  EXPECT(attnforge_problem_format(&problem, text, sizeof text, &length) == ATTNFORGE_OK);
+  EXPECT(length == strlen(text));
+  EXPECT(attnforge_problem_parse(text, &again) == ATTNFORGE_OK);
+  EXPECT(memcmp(&problem, &again, sizeof problem) == 0);
+
+  EXPECT(attnforge_problem_format(&problem, NULL, 0, &length) == ATTNFORGE_OK);
+  EXPECT(length == strlen(text));
+  EXPECT(attnforge_problem_format(&problem, cut, sizeof cut, NULL) == ATTNFORGE_OK);
+  EXPECT(strlen(cut) == sizeof cut - 1 && strncmp(cut, text, sizeof cut - 1) == 0);
+
+  EXPECT_ERROR(attnforge_problem_parse("fwd bf16 head_dim=60", &problem), ATTNFORGE_ERR_INVALID,
+               "head_dim");
+  EXPECT(problem.batch == 2); /* a call that fails leaves its output alone */
+  EXPECT_ERROR(attnforge_problem_parse(NULL, &problem), ATTNFORGE_ERR_INVALID, "text is NULL");
+  EXPECT_ERROR(attnforge_problem_parse(kText, NULL), ATTNFORGE_ERR_INVALID, "problem is NULL");
+  problem.dtype_k = 77;
+  EXPECT_ERROR(attnforge_problem_format(&problem, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
+               "dtype_k=77");
+}
+
+/* A caller compiled with a later header, and one with a broken struct. */
+static void test_struct_sizes(void) {
+  struct {
+    attnforge_problem known;
+    int64_t later[2];
+  } newer = {ATTNFORGE_PROBLEM_INIT, {0, 0}};
+  attnforge_problem older = ATTNFORGE_PROBLEM_INIT;
+  char text[512];
+  newer.known.struct_size = (uint32_t)sizeof newer;
+  EXPECT(attnforge_problem_format(&newer.known, text, sizeof text, NULL) == ATTNFORGE_OK);
+  newer.later[1] = 5;
+  EXPECT_ERROR(attnforge_problem_format(&newer.known, text, sizeof text, NULL),
+               ATTNFORGE_ERR_INVALID, "newer");
+  EXPECT(attnforge_problem_parse(kText, &newer.known) != ATTNFORGE_OK);
+  newer.later[1] = 0;
+  EXPECT(attnforge_problem_parse(kText, &newer.known) == ATTNFORGE_OK);
+  EXPECT(newer.known.struct_size == sizeof newer && newer.known.batch == 2);
+  older.struct_size = 4;
+  EXPECT_ERROR(attnforge_problem_format(&older, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
+               "struct_size");
+}
+
+static void test_query_and_inspect(void) {
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_inspect_options options = ATTNFORGE_INSPECT_OPTIONS_INIT;
+  attnforge_plan* plan = (attnforge_plan*)&problem;
+  char* json = NULL;
+  desc.arch = "86";
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT(context != NULL);
+  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
+  EXPECT(attnforge_query(context, &problem) == ATTNFORGE_OK);
+  EXPECT(strcmp(attnforge_last_error(), "") == 0);
+  problem.head_dim = 20;
+  EXPECT_ERROR(attnforge_query(context, &problem), ATTNFORGE_ERR_INVALID, "head_dim");
+  EXPECT_ERROR(attnforge_query(NULL, &problem), ATTNFORGE_ERR_INVALID, "");
+  problem.head_dim = 64;
+
+  options.flags = 0; /* no compile: no NVRTC needed */
+  options.max_candidates = 3;
+  EXPECT(attnforge_inspect(context, &problem, &options, &json) == ATTNFORGE_OK);
+  EXPECT(json != NULL && json[0] == '{' && strstr(json, "\"candidates\"") != NULL);
+  attnforge_free_string(json);
+  json = NULL;
+  options.flags = 1u << 30;
+  EXPECT_ERROR(attnforge_inspect(context, &problem, &options, &json), ATTNFORGE_ERR_INVALID,
+               "options.flags");
+  EXPECT(json == NULL);
+
+  EXPECT_ERROR(attnforge_plan_create(context, &problem, NULL, &plan), ATTNFORGE_ERR_NO_DRIVER,
+               "86");
+  EXPECT(plan == NULL);
+  EXPECT_ERROR(attnforge_tune(context, &problem, NULL, NULL), ATTNFORGE_ERR_NO_DRIVER, "86");
+  attnforge_context_destroy(context);
+
+  desc.arch = "nonsense";
+  EXPECT_ERROR(attnforge_context_create(&desc, &context), ATTNFORGE_ERR_INVALID, "nonsense");
+  EXPECT(context == NULL);
+  desc.arch = "90a";
+  desc.flags = 1u << 20;
+  EXPECT_ERROR(attnforge_context_create(&desc, &context), ATTNFORGE_ERR_INVALID, "desc.flags");
+}
+
+static void test_contiguous(void) {
+  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
+  tensors.q = &problem;
+  EXPECT(attnforge_contiguous_tensors(&problem, &tensors) == ATTNFORGE_OK);
+  EXPECT(tensors.q == &problem); /* pointers stay */
+  EXPECT(tensors.q_stride_row == 4 * 64 && tensors.q_stride_head == 64);
+  EXPECT(tensors.k_stride_batch == 96 * 2 * 64);
+  EXPECT(tensors.lse_stride_batch == 4 * 96 && tensors.lse_stride_head == 96);
+}
+
+/* ---- With a driver ---- */
+
+/* Device memory by the driver itself: attnforge allocates none for its callers. */
+typedef int (*allocate_function)(unsigned long long*, size_t);
+typedef int (*copy_in_function)(unsigned long long, const void*, size_t);
+typedef int (*copy_out_function)(void*, unsigned long long, size_t);
+typedef int (*context_function)(void*);
+typedef int (*retain_function)(void**, int);
+
+/* ISO C has no conversion from void* to a function pointer; POSIX promises that the bits are the
+ * same. */
+static int find(void* library, const char* name, void* function) {
+  void* symbol = dlsym(library, name);
+  memcpy(function, &symbol, sizeof symbol);
+  return symbol != NULL;
+}
+
+static void* device_array(void* library, int fake, size_t count, unsigned short value) {
+  static unsigned long long next_fake = 0x1000000;
+  allocate_function allocate = NULL;
+  copy_in_function copy_in = NULL;
+  unsigned long long address = 0;
+  unsigned short* host;
+  size_t i;
+  if (fake) {
+    next_fake += 0x1000000;
+    return (void*)(uintptr_t)next_fake;
+  }
+  if (!find(library, "cuMemAlloc_v2", &allocate) || !find(library, "cuMemcpyHtoD_v2", &copy_in))
+    return NULL;
+  host = (unsigned short*)malloc(count * sizeof *host);
+  if (host == NULL) return NULL;
+  for (i = 0; i < count; ++i) host[i] = value;
+  if (allocate(&address, count * sizeof *host) != 0 ||
+      copy_in(address, host, count * sizeof *host) != 0)
+    address = 0;
+  free(host);
+  return (void*)(uintptr_t)address;
+}
+
+static void count_messages(void* user, int32_t level, const char* message) {
+  (void)level;
+  (void)message;
+  ++*(int*)user;
+}
+
+static void test_no_jit(void) {
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_plan* plan = NULL;
+  desc.cache_path = ":memory:";
+  desc.flags = ATTNFORGE_NO_JIT;
+  EXPECT(attnforge_problem_parse("fwd bf16 seqlen=128 head_dim=72", &problem) == ATTNFORGE_OK);
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT_ERROR(attnforge_plan_create(context, &problem, NULL, &plan), ATTNFORGE_ERR_NOT_READY,
+               "head_dim=72");
+  EXPECT(plan == NULL);
+  attnforge_context_destroy(context);
+}
+
+/* With q = 0 every visible key has the same weight and o is the mean of v: 1 where v is 1. */
+static void test_run(void* library, int fake) {
+  enum { kElements = 2 * 96 * 4 * 64, kRows = 2 * 4 * 96 };
+  const unsigned short kOne = 0x3c00; /* 1.0 in fp16 */
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_plan* plan = NULL;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  attnforge_sizes sizes = ATTNFORGE_SIZES_INIT;
+  retain_function retain = NULL;
+  context_function make_current = NULL;
+  copy_out_function copy_out = NULL;
+  void* primary = NULL;
+  size_t own = 1, bound = 0;
+  int messages = 0;
+  static unsigned short o[kElements];
+  size_t i;
+
+  if (!fake) {
+    EXPECT(find(library, "cuDevicePrimaryCtxRetain", &retain) && retain(&primary, 0) == 0);
+    EXPECT(find(library, "cuCtxSetCurrent", &make_current) && make_current(primary) == 0);
+    EXPECT(find(library, "cuMemcpyDtoH_v2", &copy_out));
+  }
+  desc.cache_path = ":memory:";
+  desc.log = count_messages;
+  desc.log_user = &messages;
+  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, &problem, NULL, &plan) == ATTNFORGE_OK);
+  if (plan == NULL) return;
+  EXPECT(strcmp(attnforge_plan_provenance(plan), "estimated") == 0);
+  EXPECT(strlen(attnforge_plan_config(plan)) > 0 && attnforge_plan_measured_us(plan) == 0.0);
+  EXPECT(strstr(attnforge_plan_problem(plan), "head_dim=64") != NULL);
+
+  EXPECT(attnforge_plan_workspace(plan, NULL, &own) == ATTNFORGE_OK);
+  sizes.batch = 64;
+  sizes.seqlen_q = sizes.seqlen_kv = 65536;
+  EXPECT(attnforge_plan_workspace(plan, &sizes, &bound) == ATTNFORGE_OK);
+  EXPECT(bound >= own && own <= 4096);
+
+  EXPECT(attnforge_contiguous_tensors(&problem, &tensors) == ATTNFORGE_OK);
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "tensor q is null");
+  tensors.q = device_array(library, fake, kElements, 0);
+  tensors.k = device_array(library, fake, kElements, kOne);
+  tensors.v = device_array(library, fake, kElements, kOne);
+  tensors.o = device_array(library, fake, kElements, 0xffff); /* NaN */
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID, "lse is null");
+  tensors.lse = (float*)device_array(library, fake, 2 * kRows, 0xffff);
+  EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
+  if (!fake) {
+    EXPECT(copy_out(o, (unsigned long long)(uintptr_t)tensors.o, sizeof o) == 0);
+    for (i = 0; i < kElements && o[i] == kOne; ++i) continue;
+    EXPECT(i == kElements);
+  }
+  attnforge_plan_destroy(plan);
+  attnforge_context_destroy(context);
+}
+
+int main(int argc, char** argv) {
+  const int fake = argc > 1 && strcmp(argv[1], "fake") == 0;
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_status opened;
+  test_struct_layout();
+  test_versions();
+  test_problems();
+  test_struct_sizes();
+  test_query_and_inspect();
+  test_contiguous();
+
+  desc.cache_path = ":memory:";
+  opened = attnforge_context_create(&desc, &context);
+  attnforge_context_destroy(context);
+  if (opened == ATTNFORGE_OK) {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    EXPECT(library != NULL);
+    test_no_jit();
+    test_run(library, fake);
+  } else {
+    EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);
+    printf("no GPU: %s\n", attnforge_last_error());
+  }
+  printf("%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,28 @@
+// fake_cuda.h - counters and switches of the fake driver, by dlsym: the tests see it through
+// libcuda.so.1 as the library does.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace attnforge::test {
+
+/// What the fake driver was asked to do since reset(). Two GPUs: 0 is an H200, 1 an H100 PCIe.
+struct FakeCuda {
+  void (*reset)();
+  int (*loads)();  // successful cuLibraryLoadData
+  int (*unloads)();
+  int (*launches)();
+  void* (*last_argument)();     // first pointer in the last launch's argument: q
+  CUcontext (*last_context)();  // current when the last launch came
+  CUstream (*last_stream)();
+  unsigned (*last_grid_x)();
+  void (*fail_loads)(int count);  // the next so many loads answer CUDA_ERROR_NO_BINARY_FOR_GPU
+  CUcontext (*other_context)();   // of GPU 0, not the primary one
+};
+
+/// Throws std::runtime_error if libcuda.so.1 of this process is not the fake.
+const FakeCuda& fake_cuda();
+
+}  // namespace attnforge::test

@@ -1,0 +1,232 @@
+// fake_driver.cpp - a libcuda.so.1 without a GPU: contexts, loads and launches are counted and
+// nothing is computed. Whatever else is asked for answers CUDA_ERROR_NOT_SUPPORTED, device memory
+// included.
+#include <cuda.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+struct Context {
+  CUdevice device;
+};
+Context primary[2] = {{0}, {1}};
+Context other = {0};
+thread_local std::vector<Context*> stack;
+
+struct Gpu {
+  const char* name;
+  int num_sms;
+  int memory_clock_khz;
+};
+constexpr Gpu kGpus[2] = {{"NVIDIA H200", 132, 3201000}, {"NVIDIA H100 PCIe", 114, 1593000}};
+
+std::atomic<int> loads, unloads, launches, loads_to_fail;
+std::mutex last_mutex;
+void* last_argument;
+CUcontext last_context;
+CUstream last_stream;
+unsigned last_grid_x;
+
+CUcontext handle(Context* context) { return reinterpret_cast<CUcontext>(context); }
+Context* current() { return stack.empty() ? nullptr : stack.back(); }
+
+CUresult init(unsigned) { return CUDA_SUCCESS; }
+CUresult driver_version(int* version) {
+  *version = 13000;
+  return CUDA_SUCCESS;
+}
+CUresult error_text(CUresult, const char** text) {
+  *text = "fake";
+  return CUDA_SUCCESS;
+}
+CUresult device_get(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+CUresult device_count(int* count) {
+  *count = 2;
+  return CUDA_SUCCESS;
+}
+CUresult device_name(char* name, int length, CUdevice device) {
+  std::strncpy(name, kGpus[device].name, static_cast<std::size_t>(length) - 1);
+  return CUDA_SUCCESS;
+}
+CUresult device_uuid(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid, device + 1, sizeof(*uuid));
+  return CUDA_SUCCESS;
+}
+CUresult device_memory(std::size_t* bytes, CUdevice) {
+  *bytes = std::size_t{141} << 30;
+  return CUDA_SUCCESS;
+}
+CUresult device_attribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = 9;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *value = 0;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = kGpus[device].num_sms;
+      break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = 50 << 20;
+      break;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      *value = 1980000;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      *value = kGpus[device].memory_clock_khz;
+      break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      *value = 5120;
+      break;
+    default:
+      *value = 0;
+  }
+  return CUDA_SUCCESS;
+}
+CUresult primary_retain(CUcontext* context, CUdevice device) {
+  *context = handle(&primary[device]);
+  return CUDA_SUCCESS;
+}
+CUresult primary_release(CUdevice) { return CUDA_SUCCESS; }
+CUresult context_current(CUcontext* context) {
+  *context = handle(current());
+  return CUDA_SUCCESS;
+}
+CUresult context_device(CUdevice* device) {
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = current()->device;
+  return CUDA_SUCCESS;
+}
+CUresult context_push(CUcontext context) {
+  stack.push_back(reinterpret_cast<Context*>(context));
+  return CUDA_SUCCESS;
+}
+CUresult context_pop(CUcontext* context) {
+  if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  *context = handle(stack.back());
+  stack.pop_back();
+  return CUDA_SUCCESS;
+}
+CUresult library_load(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
+                      CUlibraryOption*, void**, unsigned) {
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (loads_to_fail.load() > 0) {
+    --loads_to_fail;
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  if (std::memcmp(code, "\177ELF", 4) != 0) return CUDA_ERROR_INVALID_IMAGE;
+  *library = reinterpret_cast<CUlibrary>(static_cast<std::uintptr_t>(++loads));
+  return CUDA_SUCCESS;
+}
+CUresult library_unload(CUlibrary) {
+  ++unloads;
+  return CUDA_SUCCESS;
+}
+CUresult library_kernel(CUkernel* kernel, CUlibrary library, const char*) {
+  *kernel = reinterpret_cast<CUkernel>(library);
+  return CUDA_SUCCESS;
+}
+CUresult kernel_function(CUfunction* function, CUkernel kernel) {
+  *function = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+CUresult function_get(int* value, CUfunction_attribute, CUfunction) {
+  *value = 64;
+  return CUDA_SUCCESS;
+}
+CUresult function_set(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult launch(const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
+  if (function == nullptr || current() == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(last_mutex);
+  std::memcpy(&last_argument, arguments[0], sizeof(last_argument));
+  last_context = handle(current());
+  last_stream = config->hStream;
+  last_grid_x = config->gridDimX;
+  ++launches;
+  return CUDA_SUCCESS;
+}
+CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
+
+struct Entry {
+  std::string_view name;
+  void* function;
+};
+template <class Function>
+Entry entry(std::string_view name, Function function) {
+  return {name, reinterpret_cast<void*>(function)};
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t,
+                             CUdriverProcAddressQueryResult* status) {
+  static const Entry kEntries[] = {
+      entry("cuInit", init),
+      entry("cuDriverGetVersion", driver_version),
+      entry("cuGetErrorName", error_text),
+      entry("cuGetErrorString", error_text),
+      entry("cuDeviceGet", device_get),
+      entry("cuDeviceGetCount", device_count),
+      entry("cuDeviceGetName", device_name),
+      entry("cuDeviceGetUuid", device_uuid),
+      entry("cuDeviceTotalMem", device_memory),
+      entry("cuDeviceGetAttribute", device_attribute),
+      entry("cuDevicePrimaryCtxRetain", primary_retain),
+      entry("cuDevicePrimaryCtxRelease", primary_release),
+      entry("cuCtxGetCurrent", context_current),
+      entry("cuCtxGetDevice", context_device),
+      entry("cuCtxPushCurrent", context_push),
+      entry("cuCtxPopCurrent", context_pop),
+      entry("cuLibraryLoadData", library_load),
+      entry("cuLibraryUnload", library_unload),
+      entry("cuLibraryGetKernel", library_kernel),
+      entry("cuKernelGetFunction", kernel_function),
+      entry("cuFuncGetAttribute", function_get),
+      entry("cuFuncSetAttribute", function_set),
+      entry("cuLaunchKernelEx", launch),
+  };
+  constexpr std::string_view kAbsent[] = {"cuFuncLoad",
+                                          "cuFuncGetParamInfo"};  // optional ones of newer drivers
+  *status = CU_GET_PROC_ADDRESS_SUCCESS;
+  for (const std::string_view name : kAbsent) {
+    if (name != symbol) continue;
+    *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return CUDA_ERROR_NOT_FOUND;
+  }
+  *function = reinterpret_cast<void*>(not_supported);
+  for (const Entry& each : kEntries) {
+    if (each.name == symbol) *function = each.function;
+  }
+  return CUDA_SUCCESS;
+}
+
+void fake_reset() {
+  loads = unloads = launches = loads_to_fail = 0;
+  const std::lock_guard lock(last_mutex);
+  last_argument = nullptr;
+  last_context = nullptr;
+  last_stream = nullptr;
+  last_grid_x = 0;
+}
+int fake_loads() { return loads; }
+int fake_unloads() { return unloads; }
+int fake_launches() { return launches; }
+void* fake_last_argument() { return last_argument; }
+CUcontext fake_last_context() { return last_context; }
+CUstream fake_last_stream() { return last_stream; }
+unsigned fake_last_grid_x() { return last_grid_x; }
+void fake_fail_loads(int count) { loads_to_fail = count; }
+CUcontext fake_other_context() { return handle(&other); }
+
+}  // extern "C"

@@ -1,0 +1,372 @@
+// inspect_test.cpp - what can be known without a GPU: support, strides, inspection, ranking,
+// doctor.
+#include "attnforge/inspect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "attnforge/cache.h"
+#include "attnforge/error.h"
+#include "cache/cache.h"
+#include "generator/arch.h"
+#include "generator/bucket.h"
+#include "generator/candidates.h"
+#include "plan/json.h"
+#include "plan/workspace_bound.h"
+#include "runtime/compiler.h"
+#include "templates/registry.h"
+
+namespace attnforge {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+namespace fs = std::filesystem;
+
+const char* const kArchs[] = {"86", "89", "90a"};
+const Problem kProblem =
+    parse_problem("fwd bf16 batch=2 num_heads=8:2 seqlen=700 head_dim=64 causal");
+
+class Folder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) /
+              ("attnforge_inspect_test_" + std::to_string(getpid()) + "_" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+
+ private:
+  fs::path folder_;
+};
+using InspectTest = Folder;
+using RankTest = Folder;
+using DoctorTest = Folder;
+
+// ---- Support and strides ----
+
+TEST(Supported, NamesTheFirstFamilyThatServes) {
+  for (const char* arch : kArchs) {
+    const Support support = supported(kProblem, typical_device(arch));
+    EXPECT_TRUE(support.supported);
+    EXPECT_NE(find_family(support.family), nullptr);
+    EXPECT_EQ(support.reason, "");
+  }
+}
+
+TEST(Supported, GivesAReasonForEachFamilyWhenNoneServes) {
+  DeviceFacts old = typical_device("86");
+  old.arch = Arch{};
+  old.arch.sm = 50;
+  const Support support = supported(kProblem, old);
+  if (support.supported) GTEST_SKIP() << support.family << " runs everywhere";
+  for (const Family* family : registry())
+    EXPECT_THAT(support.reason, HasSubstr(std::string(family->name) + ": "));
+}
+
+TEST(Supported, RefusesInvalidProblems) {
+  Problem bad = kProblem;
+  bad.head_dim = 12;
+  EXPECT_THROW(supported(bad, typical_device("90a")), Error);
+}
+
+void expect_strides(const Tensor& tensor, std::int64_t batch, std::int64_t row, std::int64_t head) {
+  EXPECT_EQ(tensor.stride_batch, batch);
+  EXPECT_EQ(tensor.stride_row, row);
+  EXPECT_EQ(tensor.stride_head, head);
+  EXPECT_EQ(tensor.data, nullptr);
+}
+
+TEST(ContiguousTensors, OfEachLayout) {
+  const Problem bshd = parse_problem("fwd bf16 batch=3 num_heads=4:2 seqlen=5:7 head_dim=16:24");
+  Tensors t = contiguous_tensors(bshd);
+  expect_strides(t.q, 5 * 4 * 16, 4 * 16, 16);
+  expect_strides(t.k, 7 * 2 * 16, 2 * 16, 16);
+  expect_strides(t.v, 7 * 2 * 24, 2 * 24, 24);
+  expect_strides(t.o, 5 * 4 * 24, 4 * 24, 24);
+  EXPECT_EQ(t.lse_stride_batch, 4 * 5);
+  EXPECT_EQ(t.lse_stride_head, 5);
+
+  Problem bhsd = bshd;
+  bhsd.layout = Layout::kBhsd;
+  t = contiguous_tensors(bhsd);
+  expect_strides(t.q, 4 * 5 * 16, 16, 5 * 16);
+  expect_strides(t.k, 2 * 7 * 16, 16, 7 * 16);
+  expect_strides(t.v, 2 * 7 * 24, 24, 7 * 24);
+  expect_strides(t.o, 4 * 5 * 24, 24, 5 * 24);
+
+  const Problem packed =
+      parse_problem("fwd bf16 batch=3 num_heads=4:2 seqlen=5 head_dim=16 layout=packed_qkv");
+  t = contiguous_tensors(packed);
+  for (const Tensor& each : {t.q, t.k, t.v}) expect_strides(each, 5 * 8 * 16, 8 * 16, 16);
+  expect_strides(t.o, 5 * 4 * 16, 4 * 16, 16);
+}
+
+TEST(WorkspaceBound, OfEveryFamilyNeverShrinksWithTheSizes) {
+  for (const char* arch : kArchs) {
+    const DeviceFacts& device = typical_device(arch);
+    for (const Family* family : registry()) {
+      const std::vector<Candidate> all = candidates(*family, bucket(kProblem), device);
+      ASSERT_THAT(all, Not(IsEmpty()));
+      for (const Candidate& candidate : {all.front(), all[all.size() / 2], all.back()}) {
+        const std::string config = to_string(candidate.config);
+        std::size_t before = 0;
+        for (const std::int64_t size : {1, 2, 63, 64, 700, 4096, 100000}) {
+          const SizeBound bound{
+              .batch = std::min<std::int64_t>(size, 512), .seqlen_q = size, .seqlen_kv = size};
+          const std::size_t now = workspace_bound(kProblem, config, device, bound);
+          EXPECT_GE(now, before) << config << " at " << size;
+          before = now;
+        }
+      }
+    }
+  }
+}
+
+// ---- Inspection ----
+
+TEST_F(InspectTest, ShowsEveryHopForGpusThatAreNotHere) {
+  const bool compiles = nvrtc_facts().available;
+  for (const char* arch : kArchs) {
+    const DeviceFacts& device = typical_device(arch);
+    const Inspection found =
+        inspect(kProblem, device,
+                {.config = "", .family = "", .cache_path = path("none.db"), .compile = compiles});
+    EXPECT_EQ(found.problem, kProblem);
+    EXPECT_EQ(found.config, to_string(untuned(registry(), bucket(kProblem), device).config));
+    EXPECT_THAT(found.why, HasSubstr("nothing was measured"));
+    ASSERT_THAT(found.candidates, Not(IsEmpty()));
+    EXPECT_EQ(found.candidates.front().cut, "");
+    EXPECT_THAT(found.source, HasSubstr("__global__"));
+    EXPECT_THAT(found.source_entry, HasSubstr(found.config));
+    EXPECT_THAT(found.digest, SizeIs(32));
+    ASSERT_THAT(found.launches, Not(IsEmpty()));
+    EXPECT_GT(found.launches[0].grid[0] * found.launches[0].block[0], 0);
+    EXPECT_THAT(found.measured, IsEmpty());
+    EXPECT_EQ(found.sass, "");
+    if (!compiles) continue;
+    EXPECT_TRUE(found.compiled.ok) << found.compiled.log;
+    EXPECT_GT(found.compiled.registers, 0);
+    EXPECT_GT(found.compiled.blocks_per_sm, 0);
+    EXPECT_GT(found.compiled.occupancy, 0);
+    EXPECT_LE(found.compiled.occupancy, 1);
+    EXPECT_GT(found.compiled.cubin_bytes, 0u);
+  }
+  EXPECT_FALSE(fs::exists(path("none.db"))) << "looking must not create a database";
+}
+
+TEST_F(InspectTest, ListsCutCandidatesWithTheirReasons) {
+  const Inspection all =
+      inspect(kProblem, typical_device("86"),
+              {.config = "", .family = "", .cache_path = ":memory:", .compile = false});
+  std::size_t cut = 0;
+  bool in_order = true;
+  for (const CandidateInfo& each : all.candidates) {
+    if (!each.cut.empty()) ++cut;
+    if (each.cut.empty() && cut > 0) in_order = false;
+  }
+  EXPECT_TRUE(in_order) << "kept ones come first";
+  const Inspection few = inspect(kProblem, typical_device("86"),
+                                 {.config = "",
+                                  .family = "",
+                                  .cache_path = ":memory:",
+                                  .compile = false,
+                                  .ptx = false,
+                                  .sass = false,
+                                  .max_candidates = 2});
+  EXPECT_THAT(few.candidates, SizeIs(2));
+}
+
+TEST_F(InspectTest, ShowsAForcedConfigAndRefusesAnIllegalOne) {
+  const DeviceFacts& device = typical_device("89");
+  const std::string config =
+      to_string(candidates(*find_family("fwd_naive"), bucket(kProblem), device).back().config);
+  const Inspection found =
+      inspect(kProblem, device,
+              {.config = config, .family = "", .cache_path = ":memory:", .compile = false});
+  EXPECT_EQ(found.config, config);
+  EXPECT_THROW(inspect(kProblem, device,
+                       {.config = "fwd_naive nonsense=1",
+                        .family = "",
+                        .cache_path = ":memory:",
+                        .compile = false}),
+               Error);
+}
+
+TEST_F(InspectTest, ShowsMeasuredTimesOfTheDatabase) {
+  const DeviceFacts& device = typical_device("90a");
+  const Problem tuned = bucket(kProblem);
+  const Candidate candidate = candidates(registry(), tuned, device).at(1);
+  Try each;
+  each.problem = to_string(tuned);
+  each.device_class = device_class(device);
+  each.config = to_string(candidate.config);
+  each.family = candidate.family->name;
+  each.digest = digest(candidate.family->render(candidate.config, tuned));
+  each.measurement.time_us = 33;
+  {
+    Cache cache(path("cache.db"));
+    cache.put({each});
+    cache.finish(each.problem, each.device_class, Rigor::kQuick, each.config);
+  }
+  const Inspection found =
+      inspect(kProblem, device,
+              {.config = "", .family = "", .cache_path = path("cache.db"), .compile = false});
+  EXPECT_EQ(found.config, each.config);
+  EXPECT_THAT(found.why, HasSubstr("quick search"));
+  ASSERT_THAT(found.measured, SizeIs(1));
+  EXPECT_EQ(found.measured[0].measurement.time_us, 33);
+}
+
+TEST_F(InspectTest, JsonHasTheHopsByName) {
+  const Inspection found =
+      inspect(kProblem, typical_device("90a"),
+              {.config = "", .family = "", .cache_path = ":memory:", .compile = false});
+  const nlohmann::json json = nlohmann::json::parse(to_json(found));
+  EXPECT_EQ(json["problem"], to_string(kProblem));
+  EXPECT_EQ(json["config"], found.config);
+  EXPECT_EQ(json["candidates"].size(), found.candidates.size());
+  EXPECT_EQ(json["device"]["arch"], "90a");
+  Inspection dirty = found;
+  dirty.compiled.log = "\xff\xfe not UTF-8";
+  EXPECT_NO_THROW(nlohmann::json::parse(to_json(dirty)));
+}
+
+TEST(ListFamilies, NamesAllWithArchsAndFeatures) {
+  const std::vector<FamilyInfo> families = list_families();
+  ASSERT_EQ(families.size(), registry().size());
+  EXPECT_EQ(families.back().name, "fwd_naive");
+  for (const FamilyInfo& family : families) {
+    EXPECT_THAT(family.summary, Not(IsEmpty()));
+    EXPECT_THAT(family.archs, Contains("90a"));
+    EXPECT_THAT(family.features, Contains("causal"));
+  }
+}
+
+// ---- Ranking without the GPU ----
+
+TEST_F(RankTest, StoresEstimatesAndCodeThatNoPlanTakesForMeasured) {
+  if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+  const DeviceFacts& device = typical_device("86");
+  int calls = 0, last_done = 0;
+  const std::vector<RankedCandidate> ranked =
+      rank_untuned(kProblem, device, 3, path("cache.db"), [&](const Progress& progress) {
+        ++calls;
+        EXPECT_EQ(progress.total, 3);
+        EXPECT_GT(progress.done, last_done);
+        last_done = progress.done;
+      });
+  EXPECT_EQ(calls, 3);
+  ASSERT_THAT(ranked, SizeIs(3));
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    EXPECT_TRUE(ranked[i].compiled.ok) << ranked[i].compiled.log;
+    if (i > 0 && ranked[i].compiled.spill_bytes == 0) {
+      EXPECT_LE(ranked[i - 1].estimate_us, ranked[i].estimate_us);
+    }
+  }
+  Cache cache(path("cache.db"));
+  const Problem tuned = bucket(kProblem);
+  const std::vector<Try> tries = cache.tries(to_string(tuned), device_class(device));
+  ASSERT_THAT(tries, SizeIs(3));
+  for (const Try& each : tries) {
+    EXPECT_TRUE(each.estimated);
+    EXPECT_TRUE(cache.get_cubin(each.digest, "86", ""));
+  }
+  const Cache::Current current{device_class(device), "", "", device.arch.sm};
+  EXPECT_FALSE(cache.best(to_string(tuned), current, [](std::string_view) { return "any"; }));
+}
+
+TEST_F(RankTest, RefusesADatabaseThatCannotBeWritten) {
+  try {
+    rank_untuned(kProblem, typical_device("86"), 1, "/proc/nowhere/cache.db");
+    FAIL() << "nothing would have been stored";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCache);
+    EXPECT_THAT(error.what(), HasSubstr("/proc/nowhere/cache.db"));
+  }
+}
+
+TEST_F(RankTest, RefusesACountBelowOne) {
+  EXPECT_THROW(rank_untuned(kProblem, typical_device("86"), 0, path("cache.db")), Error);
+}
+
+TEST_F(RankTest, WhatProgressThrowsEndsTheRanking) {
+  if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+  EXPECT_THROW(rank_untuned(kProblem, typical_device("86"), 4, path("cache.db"),
+                            [](const Progress&) { throw std::runtime_error("enough"); }),
+               std::runtime_error);
+}
+
+// ---- Doctor ----
+
+const Check& check_named(const std::vector<Check>& checks, const std::string& name) {
+  for (const Check& check : checks) {
+    if (check.name == name) return check;
+  }
+  throw std::runtime_error("no check " + name);
+}
+
+TEST_F(DoctorTest, LooksAtDriverCompilerDatabaseAndDisk) {
+  const std::vector<Check> checks = doctor(path("new.db"));
+  for (const char* name : {"attnforge", "driver", "nvrtc", "database", "disk"}) {
+    const Check& check = check_named(checks, name);
+    EXPECT_THAT(check.detail, Not(IsEmpty())) << name;
+    if (check.state != Check::State::kOk) EXPECT_THAT(check.advice, Not(IsEmpty())) << name;
+  }
+  EXPECT_EQ(check_named(checks, "database").state, Check::State::kOk);
+  EXPECT_THAT(check_named(checks, "database").detail, HasSubstr("will be created"));
+  EXPECT_FALSE(fs::exists(path("new.db")));
+}
+
+TEST_F(DoctorTest, ReportsWhatIsInTheDatabase) {
+  { Cache cache(path("cache.db")); }
+  const std::vector<Check> checks = doctor(path("cache.db"));
+  EXPECT_EQ(check_named(checks, "database").state, Check::State::kOk);
+  EXPECT_THAT(check_named(checks, "database").detail, HasSubstr("0 tries"));
+}
+
+TEST_F(DoctorTest, FindsADatabaseThatIsNone) {
+  std::ofstream(path("cache.db"))
+      << "this is not SQLite, and long enough to be looked at as a header of one: "
+         "0123456789012345678901234567890123456789";
+  const std::vector<Check> checks = doctor(path("cache.db"));
+  const Check& check = check_named(checks, "database");
+  EXPECT_EQ(check.state, Check::State::kFailed);
+  EXPECT_THAT(check.advice, Not(IsEmpty()));
+}
+
+TEST_F(DoctorTest, FindsAFolderThatCannotBeWritten) {
+  const std::vector<Check> checks = doctor("/proc/nowhere/cache.db");
+  EXPECT_NE(check_named(checks, "database").state, Check::State::kOk);
+}
+
+TEST_F(DoctorTest, FindsAWrongVariable) {
+  const char* before = std::getenv("ATTNFORGE_LOG");
+  const std::string saved = before == nullptr ? "" : before;
+  setenv("ATTNFORGE_LOG", "loud", 1);
+  const std::vector<Check> checks = doctor(path("cache.db"));
+  before == nullptr ? unsetenv("ATTNFORGE_LOG") : setenv("ATTNFORGE_LOG", saved.c_str(), 1);
+  const Check& check = check_named(checks, "environment ATTNFORGE_LOG");
+  EXPECT_EQ(check.state, Check::State::kWarning);
+  EXPECT_THAT(check.advice, HasSubstr("warning"));
+}
+
+TEST(Names, OfPoliciesAndProvenances) {
+  EXPECT_EQ(to_string(Policy::kFirstRun), "first_run");
+  EXPECT_EQ(to_string(Provenance::kNearDevice), "near_device");
+}
+
+}  // namespace
+}  // namespace attnforge

@@ -1,0 +1,451 @@
+// plan_test.cpp - plans from memory, bucket, database and compiler on a fake driver: no GPU, real
+// NVRTC.
+#include "attnforge/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "attnforge/tune.h"
+#include "cache/cache.h"
+#include "fake_cuda.h"
+#include "generator/arch.h"
+#include "generator/bucket.h"
+#include "generator/candidates.h"
+#include "runtime/compiler.h"
+#include "runtime/driver.h"
+#include "templates/registry.h"
+
+// Every allocation of this program is counted, so that a run can be shown to make none.
+namespace {
+std::atomic<long> allocations = 0;
+}
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace attnforge {
+namespace {
+
+using test::fake_cuda;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+const Problem kProblem =
+    parse_problem("fwd fp16 batch=1 num_heads=4:2 seqlen=300 head_dim=64 causal");
+
+class PlanTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake_cuda().reset();
+    ASSERT_EQ(driver_problem(), "");
+    if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+    folder_ = fs::path(::testing::TempDir()) /
+              ("attnforge_plan_test_" + std::to_string(getpid()) + "_" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string database() const { return (folder_ / "cache.db").string(); }
+  Device open(int ordinal = 0) {
+    return Device({.ordinal = ordinal,
+                   .cache_path = database(),
+                   .log = [this](LogLevel, std::string_view message) {
+                     const std::lock_guard lock(mutex_);
+                     logged_ += std::string(message) + "\n";
+                   }});
+  }
+  std::string logged() {
+    const std::lock_guard lock(mutex_);
+    return logged_;
+  }
+
+  /// Stores a finished search for kProblem's bucket, won by the model's `rank`-th candidate.
+  /// Returns the winner's text.
+  std::string store_winner(const DeviceFacts& device, std::size_t rank,
+                           const std::string& digest_suffix = "") {
+    const Problem tuned = bucket(kProblem);
+    const std::vector<Candidate> all = candidates(registry(), tuned, device);
+    const Candidate& winner = all.at(rank);
+    Try each;
+    each.problem = to_string(tuned);
+    each.device_class = device_class(device);
+    each.config = to_string(winner.config);
+    each.family = winner.family->name;
+    each.digest = digest(winner.family->render(winner.config, tuned)) + digest_suffix;
+    each.measurement.time_us = 12.5;
+    each.measurement.samples = 7;
+    Cache cache(database());
+    cache.put({each});
+    cache.finish(each.problem, each.device_class, Rigor::kFull, each.config);
+    return each.config;
+  }
+
+  /// Tensors with pointers that are good to look at; the fake driver never follows them.
+  static Tensors tensors_of(const Problem& problem) {
+    Tensors tensors = contiguous_tensors(problem);
+    const auto address = [](std::uintptr_t value) { return reinterpret_cast<void*>(value); };
+    tensors.q.data = address(0x10000);
+    tensors.k.data = address(0x20000);
+    tensors.v.data = address(0x30000);
+    tensors.o.data = address(0x40000);
+    return tensors;
+  }
+
+  template <class Body>
+  static Error error_of(Body&& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      return error;
+    }
+    ADD_FAILURE() << "no error was thrown";
+    return {ErrorCode::kInternal, ""};
+  }
+
+ private:
+  fs::path folder_;
+  std::mutex mutex_;
+  std::string logged_;
+};
+
+TEST_F(PlanTest, EstimateCompilesOnceAndMemoryAnswersAfterwards) {
+  Device device = open();
+  const Plan first = make_plan(kProblem, device);
+  EXPECT_EQ(first.provenance(), Provenance::kEstimated);
+  EXPECT_EQ(first.measured_us(), 0);
+  EXPECT_EQ(first.config(),
+            to_string(untuned(registry(), bucket(kProblem), device.facts()).config));
+  EXPECT_EQ(fake_cuda().loads(), 1);
+  const Plan second = make_plan(kProblem, device);
+  EXPECT_EQ(second.config(), first.config());
+  EXPECT_EQ(fake_cuda().loads(), 1);
+}
+
+TEST_F(PlanTest, NewLengthInABucketOnlyComputesTheLaunch) {
+  Device device = open();
+  make_plan(kProblem, device);
+  Problem longer = kProblem;
+  longer.seqlen_q = longer.seqlen_kv = 500;
+  ASSERT_EQ(bucket(longer), bucket(kProblem));
+  const Plan plan =
+      make_plan(longer, device, {.policy = Policy::kEstimate, .allow_compile = false});
+  EXPECT_EQ(plan.problem(), longer);
+  EXPECT_EQ(fake_cuda().loads(), 1);
+}
+
+TEST_F(PlanTest, SecondDeviceFindsTheCubinInTheDatabase) {
+  std::string config;
+  {
+    Device device = open();
+    config = make_plan(kProblem, device).config();
+  }
+  EXPECT_EQ(fake_cuda().unloads(), 1);
+  Device device = open();
+  const Plan plan =
+      make_plan(kProblem, device, {.policy = Policy::kEstimate, .allow_compile = false});
+  EXPECT_EQ(plan.config(), config);
+}
+
+TEST_F(PlanTest, WinnerOfTheDatabaseBeatsTheModel) {
+  Device device = open();
+  const std::string winner = store_winner(device.facts(), 3);
+  const Plan plan = make_plan(kProblem, device);
+  EXPECT_EQ(plan.config(), winner);
+  EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+  EXPECT_EQ(plan.measured_us(), 12.5);
+}
+
+TEST_F(PlanTest, CachedOnlyNeedsAWinnerWithItsCode) {
+  Device device = open();
+  const PlanOptions cached_only{.policy = Policy::kCachedOnly};
+  const Error nothing = error_of([&] { make_plan(kProblem, device, cached_only); });
+  EXPECT_EQ(nothing.code(), ErrorCode::kNotReady);
+  EXPECT_THAT(nothing.what(), HasSubstr(to_string(bucket(kProblem))));
+  EXPECT_THAT(nothing.what(), HasSubstr("attnforge tune"));
+
+  store_winner(device.facts(), 2);
+  const Error no_code = error_of([&] { make_plan(kProblem, device, cached_only); });
+  EXPECT_EQ(no_code.code(), ErrorCode::kNotReady);
+  EXPECT_EQ(fake_cuda().loads(), 0);
+
+  make_plan(kProblem, device);  // compiles the winner and keeps its code
+  Device next = open();
+  EXPECT_EQ(make_plan(kProblem, next, cached_only).provenance(), Provenance::kMeasured);
+}
+
+TEST_F(PlanTest, EstimateInMemoryDoesNotAnswerCachedOnly) {
+  Device device = open();
+  make_plan(kProblem, device);
+  const Error error =
+      error_of([&] { make_plan(kProblem, device, {.policy = Policy::kCachedOnly}); });
+  EXPECT_EQ(error.code(), ErrorCode::kNotReady);
+  store_winner(device.facts(), 0);  // the same config, measured meanwhile by another process
+  EXPECT_EQ(make_plan(kProblem, device, {.policy = Policy::kCachedOnly}).provenance(),
+            Provenance::kMeasured);
+}
+
+TEST_F(PlanTest, NoJitSaysWhichProblemIsNotReady) {
+  Device device = open();
+  const Error error = error_of(
+      [&] { make_plan(kProblem, device, {.policy = Policy::kEstimate, .allow_compile = false}); });
+  EXPECT_EQ(error.code(), ErrorCode::kNotReady);
+  EXPECT_THAT(error.what(), HasSubstr(to_string(bucket(kProblem))));
+  EXPECT_EQ(fake_cuda().loads(), 0);
+}
+
+TEST_F(PlanTest, WinnerOfAChangedTemplateCountsAsAnEstimate) {
+  Device device = open();
+  const std::string winner = store_winner(device.facts(), 2, "changed");
+  const Plan plan = make_plan(kProblem, device);
+  EXPECT_EQ(plan.config(), winner);
+  EXPECT_EQ(plan.provenance(), Provenance::kEstimated);
+  EXPECT_EQ(plan.measured_us(), 0);
+}
+
+TEST_F(PlanTest, WinnerOfAnotherGpuOfTheSameSmIsUsedAndSaidToBe) {
+  Device measured_on = open(1);
+  const std::string winner = store_winner(measured_on.facts(), 1);
+  Device device = open(0);
+  const Plan plan = make_plan(kProblem, device);
+  EXPECT_EQ(plan.config(), winner);
+  EXPECT_EQ(plan.provenance(), Provenance::kNearDevice);
+}
+
+TEST_F(PlanTest, StoredCodeThatDoesNotLoadIsCompiledAgain) {
+  {
+    Device device = open();
+    make_plan(kProblem, device);
+  }
+  Device device = open();
+  fake_cuda().fail_loads(1);
+  const Plan plan = make_plan(kProblem, device);
+  EXPECT_EQ(plan.config(), to_string(untuned(registry(), bucket(kProblem), device.facts()).config));
+  EXPECT_THAT(logged(), HasSubstr("compiled again"));
+}
+
+TEST_F(PlanTest, NextChoiceIsTakenWhenOneDoesNotLoad) {
+  Device device = open();
+  fake_cuda().fail_loads(1);
+  const Plan plan = make_plan(kProblem, device);
+  EXPECT_NE(plan.config(), to_string(untuned(registry(), bucket(kProblem), device.facts()).config));
+  EXPECT_EQ(plan.provenance(), Provenance::kEstimated);
+  EXPECT_THAT(logged(), HasSubstr("next choice"));
+}
+
+TEST_F(PlanTest, FirstFailureIsReportedWhenNothingLoads) {
+  Device device = open();
+  fake_cuda().fail_loads(1000);
+  const Error error = error_of([&] { make_plan(kProblem, device); });
+  EXPECT_EQ(error.code(), ErrorCode::kCuda);
+  fake_cuda().fail_loads(0);
+  EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated)
+      << "a failure is not remembered";
+}
+
+TEST_F(PlanTest, ThreadsThatWantOneProblemCompileItOnce) {
+  Device device = open();
+  std::vector<std::thread> threads;
+  std::vector<std::string> configs(8);
+  for (std::string& config : configs) {
+    threads.emplace_back([&] { config = make_plan(kProblem, device).config(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fake_cuda().loads(), 1);
+  for (const std::string& config : configs) EXPECT_EQ(config, configs.front());
+}
+
+TEST_F(PlanTest, FirstRunGoesOnWithAnEstimateWhereTuningIsImpossible) {
+  Device device = open();
+  const Plan plan = make_plan(kProblem, device, {.policy = Policy::kFirstRun, .time_limit_s = 2});
+  EXPECT_EQ(plan.provenance(), Provenance::kEstimated);
+  EXPECT_THAT(logged(), HasSubstr("goes on with an estimate"));
+  const int loads = fake_cuda().loads();
+  make_plan(kProblem, device, {.policy = Policy::kFirstRun, .time_limit_s = 2});
+  EXPECT_EQ(fake_cuda().loads(), loads) << "a tuning that failed is not repeated";
+}
+
+TEST_F(PlanTest, RunBindsTheTensorsAndUsesTheStream) {
+  Device device = open();
+  const Plan plan = make_plan(kProblem, device);
+  const Tensors tensors = tensors_of(kProblem);
+  const auto stream = reinterpret_cast<CUstream>(std::uintptr_t{0x77});
+  plan.run(tensors, nullptr, stream);
+  EXPECT_EQ(fake_cuda().launches(), 1);
+  EXPECT_EQ(fake_cuda().last_argument(), tensors.q.data);
+  EXPECT_EQ(fake_cuda().last_stream(), stream);
+}
+
+TEST_F(PlanTest, RunAllocatesNothing) {
+  Device device = open();
+  const Plan plan = make_plan(kProblem, device);
+  const Tensors tensors = tensors_of(kProblem);
+  plan.run(tensors);  // the fake driver's context stack grows here
+  const long before = allocations;
+  for (int i = 0; i < 100; ++i) plan.run(tensors);
+  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(fake_cuda().launches(), 101);
+}
+
+TEST_F(PlanTest, PlanInMemoryIsFoundWithoutAnAllocation) {
+  Device device = open();
+  make_plan(kProblem, device);
+  const PlanOptions options;
+  const long before = allocations;
+  for (int i = 0; i < 100; ++i) make_plan(kProblem, device, options);
+  EXPECT_EQ(allocations, before);
+}
+
+TEST_F(PlanTest, RunLeavesTheThreadsContextAsItWas) {
+  Device device = open();
+  const Plan plan = make_plan(kProblem, device);
+  const Tensors tensors = tensors_of(kProblem);
+  std::thread([&] {
+    CUcontext current = nullptr;
+    plan.run(tensors);
+    const CUcontext planned = fake_cuda().last_context();
+    driver().cuCtxGetCurrent(&current);
+    EXPECT_EQ(current, nullptr);
+
+    driver().cuCtxPushCurrent(fake_cuda().other_context());
+    plan.run(tensors);
+    EXPECT_EQ(fake_cuda().last_context(), planned)
+        << "a plan runs in the context that it was loaded in";
+    driver().cuCtxGetCurrent(&current);
+    EXPECT_EQ(current, fake_cuda().other_context());
+    driver().cuCtxPopCurrent(&current);
+  }).join();
+}
+
+TEST_F(PlanTest, DeviceUsesTheCallersContextOfItsGpu) {
+  CUcontext popped = nullptr;
+  driver().cuCtxPushCurrent(fake_cuda().other_context());
+  Device device = open();
+  const Plan plan = make_plan(kProblem, device);
+  driver().cuCtxPopCurrent(&popped);
+  plan.run(tensors_of(kProblem));
+  EXPECT_EQ(fake_cuda().last_context(), fake_cuda().other_context());
+}
+
+TEST_F(PlanTest, EmptyProblemsLoadAndLaunchNothing) {
+  Device device = open();
+  for (const char* sizes : {"batch=0 seqlen=64", "batch=2 seqlen=0:64", "batch=0 seqlen=0"}) {
+    const Problem empty = parse_problem(std::string("fwd bf16 head_dim=64 ") + sizes);
+    for (const Policy policy : {Policy::kEstimate, Policy::kFirstRun, Policy::kCachedOnly}) {
+      const Plan plan = make_plan(empty, device, {.policy = policy});
+      EXPECT_NO_THROW(plan.run({})) << "null pointers are fine where nothing is read or written";
+    }
+  }
+  EXPECT_EQ(fake_cuda().loads(), 0);
+  EXPECT_EQ(fake_cuda().launches(), 0);
+}
+
+TEST_F(PlanTest, NoKeysStillLaunchesTheKernelThatFillsTheOutput) {
+  Device device = open();
+  const Problem no_keys = parse_problem("fwd bf16 seqlen=64:0 head_dim=64 lse");
+  const Plan plan = make_plan(no_keys, device);
+  Tensors tensors = tensors_of(no_keys);
+  tensors.k.data = tensors.v.data = nullptr;
+  tensors.lse = reinterpret_cast<float*>(std::uintptr_t{0x50000});
+  plan.run(tensors);
+  EXPECT_EQ(fake_cuda().launches(), 1);
+}
+
+TEST_F(PlanTest, WrongTensorsAreNamedAndNothingIsLaunched) {
+  Device device = open();
+  Problem problem = kProblem;
+  problem.lse = true;
+  problem.batch = 2;
+  const Plan plan = make_plan(problem, device);
+  Tensors good = tensors_of(problem);
+  good.lse = reinterpret_cast<float*>(std::uintptr_t{0x50000});
+  const auto refused = [&](auto change) {
+    Tensors tensors = good;
+    change(tensors);
+    const Error error = error_of([&] { plan.run(tensors); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(refused([](Tensors& t) { t.v.data = nullptr; }), HasSubstr("tensor v is null"));
+  EXPECT_THAT(
+      refused([](Tensors& t) { t.q.data = reinterpret_cast<void*>(std::uintptr_t{0x10002}); }),
+      HasSubstr("tensor q"));
+  EXPECT_THAT(refused([](Tensors& t) { t.k.stride_row += 1; }), HasSubstr("stride_row"));
+  EXPECT_THAT(refused([](Tensors& t) { t.o.stride_batch += 4; }),
+              HasSubstr("tensor o has stride_batch"));
+  EXPECT_THAT(refused([](Tensors& t) { t.lse = nullptr; }), HasSubstr("lse is null"));
+  EXPECT_EQ(fake_cuda().launches(), 0);
+  EXPECT_NO_THROW(plan.run(good));
+}
+
+TEST_F(PlanTest, StridesOfDimensionsOfOneElementAreNotLookedAt) {
+  Device device = open();
+  const Problem one = parse_problem("fwd fp16 batch=1 seqlen=64 head_dim=64");
+  Tensors tensors = tensors_of(one);
+  tensors.q.stride_batch = 3;  // frameworks leave anything there
+  tensors.q.stride_head = 1;
+  EXPECT_NO_THROW(make_plan(one, device).run(tensors));
+}
+
+TEST_F(PlanTest, ForcedConfigIsUsedOrRefusedWithItsReason) {
+  Device device = open();
+  const std::vector<Candidate> all = candidates(registry(), bucket(kProblem), device.facts());
+  const std::string chosen = to_string(all.at(5).config);
+  const Plan plan = make_plan(kProblem, device, {.policy = Policy::kEstimate, .config = chosen});
+  EXPECT_EQ(plan.config(), chosen);
+  EXPECT_EQ(plan.provenance(), Provenance::kForced);
+  EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated)
+      << "forced plans are kept apart";
+
+  Problem other = kProblem;
+  other.head_dim = other.head_dim_v = 128;
+  const Error error =
+      error_of([&] { make_plan(other, device, {.policy = Policy::kEstimate, .config = chosen}); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.what(), HasSubstr("head_dim"));
+}
+
+TEST_F(PlanTest, ForcedFamilyIsUsedOrRefused) {
+  Device device = open();
+  const Plan plan =
+      make_plan(kProblem, device, {.policy = Policy::kEstimate, .family = "fwd_naive"});
+  EXPECT_THAT(plan.config(), ::testing::StartsWith("fwd_naive "));
+  const Error error = error_of(
+      [&] { make_plan(kProblem, device, {.policy = Policy::kEstimate, .family = "fwd_nothing"}); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.what(), HasSubstr("fwd_naive"));
+}
+
+TEST_F(PlanTest, BadProblemsAreRefusedBeforeAnythingHappens) {
+  Device device = open();
+  Problem bad = kProblem;
+  bad.head_dim = 60;
+  EXPECT_EQ(error_of([&] { make_plan(bad, device); }).code(), ErrorCode::kInvalidProblem);
+  EXPECT_EQ(fake_cuda().loads(), 0);
+}
+
+TEST_F(PlanTest, DatabaseThatCannotBeOpenedCostsOnlyMemory) {
+  Device device({.ordinal = 0, .cache_path = "/proc/nowhere/cache.db", .log = {}});
+  EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated);
+}
+
+TEST_F(PlanTest, OrdinalsThatDoNotExistAreRefused) {
+  const Error error =
+      error_of([] { Device device({.ordinal = 7, .cache_path = ":memory:", .log = {}}); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace attnforge

@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+"""Tests of the Python package through the shared library, without a GPU and without any framework.
+
+usage: ATTNFORGE_LIBRARY=libattnforge.so python_test.py [PACKAGE_FOLDER] [unittest arguments]
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+PACKAGE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 and os.path.isdir(sys.argv[1]) else None
+if PACKAGE:
+    sys.path.insert(0, PACKAGE)
+
+import attnforge  # noqa: E402
+from attnforge import _arrays, _attention, _library  # noqa: E402
+
+TEXT = "fwd bf16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:72 causal lse window_left=50"
+
+
+def run_python(code, **environment):
+    env = {**os.environ, **environment, "PYTHONPATH": PACKAGE or os.environ.get("PYTHONPATH", "")}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+
+
+class FakeArray:
+    """A device array by __cuda_array_interface__; its memory is never touched here."""
+
+    def __init__(self, shape, typestr="<f2", pointer=0x10000, strides=None):
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": typestr,
+            "data": (pointer, False),
+            "strides": strides,
+            "version": 3,
+        }
+
+
+class FakeDlpack:
+    """A device array by DLPack, bfloat16, with a byte offset."""
+
+    def __init__(self, shape, strides=None, device_type=2, code=4, bits=16):
+        self.dropped = False
+        self._tensor = _arrays._DLTensor()
+        self._tensor.data = 0x20000
+        self._tensor.byte_offset = 64
+        self._tensor.device.device_type = device_type
+        self._tensor.device.device_id = 1
+        self._tensor.ndim = len(shape)
+        self._tensor.dtype.code, self._tensor.dtype.bits, self._tensor.dtype.lanes = code, bits, 1
+        self._shape = (ctypes.c_int64 * len(shape))(*shape)
+        self._tensor.shape = ctypes.cast(self._shape, ctypes.POINTER(ctypes.c_int64))
+        if strides:
+            self._strides = (ctypes.c_int64 * len(strides))(*strides)
+            self._tensor.strides = ctypes.cast(self._strides, ctypes.POINTER(ctypes.c_int64))
+
+    def __dlpack_device__(self):
+        return self._tensor.device.device_type, self._tensor.device.device_id
+
+    def __dlpack__(self, stream=None):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self._tensor), b"dltensor", None)
+
+
+class ProblemTest(unittest.TestCase):
+    def test_text_round_trip(self):
+        problem = attnforge.Problem.parse(TEXT)
+        self.assertEqual(attnforge.Problem.parse(str(problem)), problem)
+        self.assertEqual((problem.batch, problem.num_heads_q, problem.num_heads_kv), (2, 8, 2))
+        self.assertEqual((problem.seqlen_q, problem.seqlen_kv), (100, 300))
+        self.assertEqual((problem.head_dim, problem.head_dim_v), (64, 72))
+        self.assertEqual((problem.causal, problem.lse, problem.window_left), (True, True, 50))
+
+    def test_defaults_follow_the_queries(self):
+        problem = attnforge.Problem(num_heads_q=4, seqlen_q=9, head_dim=16, dtype_q="fp16")
+        self.assertEqual((problem.num_heads_kv, problem.seqlen_kv, problem.head_dim_v), (4, 9, 16))
+        self.assertEqual(problem.dtype_o, "fp16")
+        self.assertEqual(attnforge.Problem.parse(str(problem)), problem)
+
+    def test_bad_words_are_named(self):
+        with self.assertRaisesRegex(attnforge.InvalidError, "head_dim"):
+            attnforge.Problem.parse("fwd bf16 head_dim=13")
+        with self.assertRaisesRegex(ValueError, "dtype_q"):
+            str(attnforge.Problem(dtype_q="int4"))
+        with self.assertRaisesRegex(attnforge.AttnforgeError, "banana"):
+            attnforge.Problem.parse("fwd bf16 banana=1")
+
+
+class ToolsTest(unittest.TestCase):
+    def test_supported(self):
+        self.assertEqual(attnforge.supported("fwd bf16 seqlen=128 head_dim=64", arch="86"), (True, ""))
+        with self.assertRaises(attnforge.InvalidError):
+            attnforge.supported("fwd bf16 head_dim=13", arch="86")
+
+    def test_inspect_of_an_arch_that_is_not_here(self):
+        for arch in ("86", "89", "90a"):
+            found = attnforge.inspect(TEXT, arch=arch, compile=False, max_candidates=5)
+            self.assertEqual(found["problem"], str(attnforge.Problem.parse(TEXT)))
+            self.assertLessEqual(len(found["candidates"]), 5)
+            self.assertIn("__global__", found["source"])
+            self.assertEqual(found["device"]["arch"], arch)
+
+    def test_inspect_refuses_a_config_that_is_none(self):
+        with self.assertRaises(attnforge.InvalidError):
+            attnforge.inspect(TEXT, arch="86", config="fwd_nothing a=1", compile=False)
+
+    def test_unknown_arch(self):
+        with self.assertRaisesRegex(attnforge.InvalidError, "12345"):
+            attnforge.supported(TEXT, arch="12345")
+
+    def test_tune_checks_its_arguments(self):
+        with self.assertRaisesRegex(ValueError, "rigor"):
+            attnforge.tune(TEXT, rigor="reckless")
+        with self.assertRaisesRegex(ValueError, "q, k and v"):
+            attnforge.tune()
+        with self.assertRaisesRegex(ValueError, "causal"):
+            attnforge.tune(TEXT, causal=True)
+
+    def test_errors_belong_to_their_thread(self):
+        texts = {}
+
+        def work(name):
+            for _ in range(200):
+                try:
+                    attnforge.Problem.parse(f"fwd bf16 {name}=1")
+                except attnforge.InvalidError as error:
+                    texts.setdefault(name, set()).add(str(error))
+
+        threads = [threading.Thread(target=work, args=(f"word{i}",)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for name, seen in texts.items():
+            self.assertEqual(len(seen), 1)
+            self.assertIn(name, seen.pop())
+
+
+class ArraysTest(unittest.TestCase):
+    def test_cuda_array_interface(self):
+        backend = _arrays.backend_of(FakeArray((1, 2, 3, 8)))
+        view = backend.view(FakeArray((1, 2, 3, 8)))
+        self.assertEqual(view[:5], (0x10000, (1, 2, 3, 8), (48, 24, 8, 1), _arrays.FP16, 0))
+        strided = backend.view(FakeArray((1, 2, 3, 8), strides=(960, 480, 160, 2)))
+        self.assertEqual(strided[2], (480, 240, 80, 1))
+
+    def test_dlpack(self):
+        array = FakeDlpack((2, 3, 4, 16))
+        view = _arrays.backend_of(array).view(array)
+        self.assertEqual(view[:5], (0x20040, (2, 3, 4, 16), (192, 64, 16, 1), _arrays.BF16, 1))
+        array = FakeDlpack((2, 3, 4, 16), strides=(999, 64, 16, 1))
+        self.assertEqual(_arrays.backend_of(array).view(array)[2], (999, 64, 16, 1))
+
+    def test_what_is_no_device_array(self):
+        with self.assertRaisesRegex(attnforge.InvalidError, "list"):
+            attnforge.attention([1], [2], [3])
+        host = FakeDlpack((1, 1, 1, 8), device_type=1)
+        with self.assertRaisesRegex(attnforge.InvalidError, "device type 1"):
+            attnforge.attention(host, host, host)
+        with self.assertRaisesRegex(attnforge.InvalidError, "<i4"):
+            _arrays.backend_of(FakeArray((1,), "<i4")).view(FakeArray((1,), "<i4"))
+
+    def test_alignment_looks_at_used_strides_only(self):
+        def alignment(pointer, strides, shape):
+            return _attention._alignment(pointer | _attention._low_bits(strides, shape, 2))
+
+        self.assertEqual(alignment(0x10000, (4096, 64, 8, 1), (2, 64, 8, 8)), 16)
+        self.assertEqual(alignment(0x10008, (4096, 64, 8, 1), (2, 64, 8, 8)), 8)
+        self.assertEqual(alignment(0x10000, (4096, 66, 8, 1), (2, 64, 8, 8)), 4)
+        self.assertEqual(alignment(0x10000, (3, 64, 1, 1), (1, 64, 1, 8)), 16)
+        self.assertEqual(alignment(0x10002, (4096, 64, 8, 1), (2, 64, 8, 8)), 2)
+
+
+class AttentionArgumentsTest(unittest.TestCase):
+    """Everything that is refused before a plan is asked for."""
+
+    def call(self, q=(1, 8, 4, 64), k=(1, 8, 4, 64), v=(1, 8, 4, 64), out=(1, 8, 4, 64), **options):
+        arrays = [FakeArray(shape) for shape in (q, k, v)]
+        options.setdefault("out", FakeArray(out))
+        return attnforge.attention(*arrays, **options)
+
+    def test_shapes(self):
+        with self.assertRaisesRegex(attnforge.InvalidError, "four dimensions"):
+            self.call(q=(8, 4, 64))
+        with self.assertRaisesRegex(attnforge.InvalidError, "k has batch 2"):
+            self.call(k=(2, 8, 4, 64), v=(2, 8, 4, 64))
+        with self.assertRaisesRegex(attnforge.InvalidError, "differ"):
+            self.call(v=(1, 9, 4, 64))
+        with self.assertRaisesRegex(attnforge.InvalidError, "head_dim 64 and k has 32"):
+            self.call(k=(1, 8, 4, 32))
+        with self.assertRaisesRegex(attnforge.InvalidError, "out has shape"):
+            self.call(out=(1, 8, 4, 32))
+
+    def test_options(self):
+        with self.assertRaisesRegex(attnforge.InvalidError, "layout"):
+            self.call(layout="sbhd")
+        with self.assertRaisesRegex(attnforge.InvalidError, "softmax_scale"):
+            self.call(softmax_scale=0.0)
+        with self.assertRaisesRegex(attnforge.InvalidError, "out="):
+            self.call(out=None)
+        with self.assertRaisesRegex(attnforge.InvalidError, "policy"):
+            attnforge.configure(policy="hope")
+
+    def test_last_dimension_must_be_contiguous(self):
+        q = FakeArray((1, 8, 4, 64), strides=(8192, 1024, 256, 4))
+        k = FakeArray((1, 8, 4, 64))
+        with self.assertRaisesRegex(attnforge.InvalidError, "last dimension of q"):
+            attnforge.attention(q, k, k, out=FakeArray((1, 8, 4, 64)))
+
+    def test_window(self):
+        self.assertEqual(_attention._window(None, False), (-1, -1))
+        self.assertEqual(_attention._window(7, False), (7, 7))
+        self.assertEqual(_attention._window(7, True), (7, 0))
+        self.assertEqual(_attention._window((3, None), False), (3, -1))
+
+    def test_problem_of_tensors(self):
+        q, k = FakeArray((2, 5, 4, 64)), FakeArray((2, 7, 2, 64))
+        problem, device = _attention.problem_of(q, k, k, causal=True, return_lse=True)
+        self.assertEqual(device, 0)
+        self.assertEqual(
+            problem,
+            attnforge.Problem.parse("fwd fp16 batch=2 num_heads=4:2 seqlen=5:7 head_dim=64 causal lse"),
+        )
+        q, k = FakeArray((2, 4, 5, 64)), FakeArray((2, 2, 7, 64))
+        problem, _ = _attention.problem_of(q, k, k, layout="bhsd")
+        self.assertEqual((problem.seqlen_q, problem.num_heads_q, problem.layout), (5, 4, "bhsd"))
+
+
+class PlanCacheTest(unittest.TestCase):
+    def test_keeps_the_newest(self):
+        cache = _attention.PlanCache(limit=3)
+        for i in range(5):
+            cache.put(i, f"plan {i}")
+        self.assertEqual(list(cache), ["plan 2", "plan 3", "plan 4"])
+        self.assertIsNone(cache.get(0))
+        self.assertEqual(cache.get(4), "plan 4")
+        cache.clear()
+        self.assertEqual(len(cache), 0)
+
+
+class RunTest(unittest.TestCase):
+    """On the fake driver of tests/plan/fake_driver.cpp: everything but the arithmetic."""
+
+    @classmethod
+    def setUpClass(cls):
+        try:
+            cls.driver = ctypes.CDLL("libcuda.so.1")
+            cls.driver.fake_reset()
+        except (OSError, AttributeError):
+            raise unittest.SkipTest("the driver is not the fake one")
+        cls.driver.fake_last_argument.restype = ctypes.c_void_p
+        cls.driver.fake_last_stream.restype = ctypes.c_void_p
+
+    def test_attention_launches_on_the_callers_stream_and_remembers_the_plan(self):
+        attnforge.plan_cache.clear()
+        q, k = FakeArray((2, 64, 4, 64), pointer=0x100000), FakeArray((2, 64, 2, 64), pointer=0x200000)
+        o = FakeArray((2, 64, 4, 64), pointer=0x300000)
+        for call in range(1, 4):
+            self.assertIs(attnforge.attention(q, k, k, causal=True, out=o, stream=0x77), o)
+            self.assertEqual(self.driver.fake_launches(), call)
+        self.assertEqual(self.driver.fake_last_argument(), 0x100000)
+        self.assertEqual(self.driver.fake_last_stream(), 0x77)
+        self.assertEqual(len(attnforge.plan_cache), 1)
+        (plan,) = attnforge.plan_cache
+        self.assertEqual(plan.provenance, "estimated")
+        self.assertTrue(plan.config)
+        # Other strides of the same shapes are the same plan.
+        strided = FakeArray((2, 64, 4, 64), pointer=0x400000, strides=(64 * 1024, 1024, 128, 2))
+        attnforge.attention(strided, k, k, causal=True, out=o)
+        self.assertEqual(len(attnforge.plan_cache), 1)
+
+    def test_lse(self):
+        q, k = FakeArray((1, 16, 2, 64)), FakeArray((1, 16, 2, 64))
+        o, lse = FakeArray((1, 16, 2, 64)), FakeArray((1, 2, 16), "<f4")
+        self.assertEqual(attnforge.attention(q, k, k, return_lse=True, out=(o, lse)), (o, lse))
+        with self.assertRaisesRegex(attnforge.InvalidError, "lse of out"):
+            attnforge.attention(q, k, k, return_lse=True, out=(o, FakeArray((1, 16, 2), "<f4")))
+
+    def test_no_jit(self):
+        q = FakeArray((1, 16, 2, 88))
+        attnforge.configure(no_jit=True)
+        try:
+            with self.assertRaisesRegex(attnforge.NotReadyError, "attnforge tune"):
+                attnforge.attention(q, q, q, out=q)
+        finally:
+            attnforge.configure(no_jit=False)
+
+
+class LibraryTest(unittest.TestCase):
+    def test_struct_sizes_are_those_of_the_header(self):
+        sizes = {
+            _library.ProblemStruct: 112,
+            _library.ContextDesc: 48,
+            _library.PlanOptions: 56,
+            _library.ProgressStruct: 64,
+            _library.TensorsStruct: 160,
+            _library.TuneOptions: 56,
+            _library.InspectOptions: 32,
+        }
+        for struct, size in sizes.items():
+            self.assertEqual(ctypes.sizeof(struct), size, struct.__name__)
+
+    def test_version_and_path(self):
+        self.assertRegex(attnforge.version(), r"^\d+\.\d+\.\d+$")
+        self.assertTrue(attnforge.library_path())
+
+    def test_import_brings_in_no_other_package(self):
+        code = "import sys, attnforge; print(sorted(m for m in ('torch', 'cupy', 'numpy') if m in sys.modules))"
+        done = run_python(code)
+        self.assertEqual(done.stdout.strip(), "[]", done.stderr)
+
+    def test_missing_library_says_what_to_do(self):
+        done = run_python("import attnforge; attnforge.version()", ATTNFORGE_LIBRARY="/nowhere/libattnforge.so")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("ATTNFORGE_LIBRARY", done.stderr)
+        self.assertIn("/nowhere/libattnforge.so", done.stderr)
+
+    def test_without_a_gpu_plans_name_the_driver(self):
+        done = run_python(
+            "import attnforge\n"
+            "try:\n  attnforge.supported('fwd bf16 seqlen=64 head_dim=64')\n"
+            "except attnforge.NoDriverError as error:\n  print('no driver:', error)\n"
+            "else:\n  print('driver')\n"
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^(no driver: .+|driver$)")
+
+
+if __name__ == "__main__":
+    unittest.main()
