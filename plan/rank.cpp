@@ -2,11 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <thread>
 #include <tuple>
 
 #include "attnforge/cache.h"
@@ -17,119 +15,93 @@
 #include "plan/compile_info.h"
 #include "plan/cubins.h"
 #include "runtime/compiler.h"
+#include "tuner/compile_pool.h"
 
 namespace attnforge {
 namespace {
 
-struct Compiled {
+struct Ranked {
   Candidate candidate;
   Source source;
   CompileInfo info;
 };
 
-/// Threads that are joined on every path.
-class Threads {
- public:
-  template <class Work>
-  Threads(std::size_t count, const Work& work) {
-    threads_.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) threads_.emplace_back(work);
-  }
-  ~Threads() {
-    for (std::thread& thread : threads_) thread.join();
-  }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  std::vector<std::thread> threads_;
-};
-
 /// Compiles all in parallel; on_done is called on this thread after each.
-void compile_all(std::vector<Compiled>& work, const Problem& problem, const DeviceFacts& device,
+void compile_all(std::vector<Ranked>& work, const Problem& problem, const DeviceFacts& device,
                  Cache& cache, const std::function<void(int done, int failed)>& on_done) {
-  std::mutex mutex;
-  std::condition_variable changed;
   int done = 0, failed = 0;
-  std::exception_ptr broken;  // not this candidate's fault: no NVRTC
-  std::atomic<std::size_t> next = 0;
-  const auto worker = [&] {
-    for (std::size_t i = next++; i < work.size(); i = next++) {
-      Compiled& mine = work[i];
-      std::exception_ptr failure;
-      try {
-        const Launch launch = mine.candidate.family->launch(mine.candidate.config, problem, device);
-        mine.info = describe(compile_and_store(mine.source, device.arch, cache, Logger()), launch,
-                             device.arch);
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::kCompile) failure = std::current_exception();
-        mine.info = describe_failure(error.what());
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      const std::lock_guard lock(mutex);
-      ++done;
-      if (!mine.info.ok) ++failed;
-      if (failure) {
-        broken = failure;
-        next = work.size();
-      }
-      changed.notify_one();
+  CompilePool pool(0);
+  const auto job = [&](std::size_t index) {
+    Compiled result;
+    try {
+      result.cubin = compile_and_store(work[index].source, device.arch, cache, Logger());
+    } catch (const Error& error) {
+      result.failure = {.status = Status::kCompileError, .detail = error.what()};
+      if (error.code() != ErrorCode::kCompile) result.trouble = std::current_exception();
+    } catch (...) {
+      result.trouble = std::current_exception();
     }
+    return result;
   };
-
-  {
-    const Threads threads(
-        std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, work.size()), worker);
-    std::unique_lock lock(mutex);
-    for (int reported = 0; !broken && reported < static_cast<int>(work.size());) {
-      changed.wait(lock, [&] { return broken || reported < done; });
-      reported = done;
-      const int failed_now = failed;
-      lock.unlock();
-      std::exception_ptr failure;
-      try {
-        on_done(reported, failed_now);
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      lock.lock();
-      if (!failure) continue;
-      broken = failure;
-      next = work.size();
+  const auto take = [&](std::size_t index, Compiled&& compiled) {
+    if (compiled.trouble) std::rethrow_exception(compiled.trouble);  // no NVRTC, no memory
+    Ranked& mine = work[index];
+    if (compiled.failure.status == Status::kOk) {
+      const Config& config = mine.candidate.config;
+      const Launch launch = mine.candidate.family->launch(config, problem, device);
+      mine.info = describe(compiled.cubin, launch, device.arch);
+    } else {
+      mine.info = describe_failure(compiled.failure.detail);
+      ++failed;
     }
-  }
-  if (broken) std::rethrow_exception(broken);
+    on_done(++done, failed);
+  };
+  pool.run(
+      work.size(), job, [] { return true; }, take);
 }
 
-Try as_try(const Compiled& compiled, const Problem& problem, const DeviceFacts& device) {
+Try as_try(const Ranked& ranked, const Problem& problem, const DeviceFacts& device) {
   Try result;
   result.problem = to_string(problem);
   result.device_class = device_class(device);
-  result.config = to_string(compiled.candidate.config);
-  result.family = compiled.candidate.family->name;
-  result.digest = digest(compiled.source);
+  result.config = to_string(ranked.candidate.config);
+  result.family = ranked.candidate.family->name;
+  result.digest = digest(ranked.source);
   result.rigor = Rigor::kQuick;
-  result.estimate_us = compiled.candidate.estimate_us;
+  result.estimate_us = ranked.candidate.estimate_us;
   result.estimated = true;
-  result.measurement.status = compiled.info.ok ? Status::kOk : Status::kCompileError;
-  result.measurement.detail = compiled.info.log;
+  result.measurement.status = ranked.info.ok ? Status::kOk : Status::kCompileError;
+  result.measurement.detail = ranked.info.log;
   result.nvrtc = nvrtc_facts().version_text();
   return result;
 }
 
-/// Throws Error(kCache) where a plan would go on without a database: here the database is the
-/// point.
-Cache open_for_writing(const std::string& path) {
-  std::string why;
-  const LogFunction keep = [&why](LogLevel, std::string_view message) { why = message; };
-  Cache cache(path, /*read_only=*/false, keep);
-  const std::string wanted = path.empty() ? default_cache_path() : path;
+/// The last thing that the database logged, from any thread.
+class LastMessage {
+ public:
+  LogFunction keeper() {
+    return [this](LogLevel, std::string_view message) {
+      const std::lock_guard lock(mutex_);
+      text_ = message;
+    };
+  }
+  std::string text() {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
+/// A plan would go on without a database; here the database is the point. Throws Error(kCache).
+void require_file(const Cache& cache, const std::string& asked, LastMessage& message) {
+  const std::string wanted = asked.empty() ? default_cache_path() : asked;
   if (cache.path() == ":memory:" && wanted != ":memory:") {
     throw Error(ErrorCode::kCache,
-                fmt::format("estimates cannot be stored in {}: {}", wanted, why));
+                fmt::format("estimates cannot be stored in {}: {}", wanted, message.text()));
   }
-  return cache;
 }
 
 }  // namespace
@@ -147,12 +119,14 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
     untuned(families, key.problem, device);  // throws Error(kUnsupported) with the reasons
   if (best.size() > static_cast<std::size_t>(count)) best.resize(static_cast<std::size_t>(count));
 
-  std::vector<Compiled> work;
+  std::vector<Ranked> work;
   for (Candidate& candidate : best) {
     Source source = candidate.family->render(candidate.config, key.problem);
     work.push_back({std::move(candidate), std::move(source), {}});
   }
-  Cache cache = open_for_writing(cache_path);
+  LastMessage message;
+  Cache cache(cache_path, /*read_only=*/false, message.keeper());
+  require_file(cache, cache_path, message);
   Progress progress{.phase = Progress::Phase::kCompile,
                     .total = static_cast<int>(work.size()),
                     .best_config = {}};
@@ -168,8 +142,8 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
 
   // The model does not know what the compiler does with registers: a kernel that spills stands
   // behind all that do not.
-  std::stable_sort(work.begin(), work.end(), [](const Compiled& a, const Compiled& b) {
-    const auto rank = [](const Compiled& each) {
+  std::stable_sort(work.begin(), work.end(), [](const Ranked& a, const Ranked& b) {
+    const auto rank = [](const Ranked& each) {
       return std::tuple(!each.info.ok, each.info.spill_bytes > 0, each.candidate.estimate_us,
                         -each.info.occupancy);
     };
@@ -177,7 +151,7 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
   });
   std::vector<RankedCandidate> ranked;
   std::vector<Try> tries;
-  for (const Compiled& each : work) {
+  for (const Ranked& each : work) {
     ranked.push_back({to_string(each.candidate.config), each.candidate.estimate_us, each.info});
     tries.push_back(as_try(each, key.problem, device));
   }

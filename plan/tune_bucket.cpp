@@ -7,6 +7,7 @@
 #include "plan/context_scope.h"
 #include "runtime/compiler.h"
 #include "runtime/nvtx.h"
+#include "templates/registry.h"
 #include "tuner/in_process_evaluator.h"
 #include "tuner/tune.h"
 
