@@ -1,4 +1,5 @@
-// bind_tensors.h - pointers to contiguous tensors with the strides of the problem's layout; host or device memory.
+// bind_tensors.h - pointers to contiguous tensors with the strides of the problem's layout; host or
+// device memory.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,8 @@
 namespace attnforge {
 
 /// For kPackedQkv, `k` and `v` are not looked at: both lie in `q`.
-inline Tensors bind_contiguous(const Problem& problem, void* q, void* k, void* v, void* o, float* lse) {
+inline Tensors bind_contiguous(const Problem& problem, void* q, void* k, void* v, void* o,
+                               float* lse) {
   Tensors tensors = contiguous_tensors(problem);
   if (problem.layout == Layout::kPackedQkv) {
     const std::int64_t head_bytes = std::int64_t{problem.head_dim} * size_bytes(problem.dtype_q);

@@ -17,8 +17,9 @@ namespace {
 
 void check_size(const char* name, std::size_t bytes, std::size_t wanted, const Problem& problem) {
   if (bytes == wanted) return;
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("cannot check: host tensor {} has {} bytes, but \"{}\" needs {}",
-                                                       name, bytes, to_string(problem), wanted));
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("cannot check: host tensor {} has {} bytes, but \"{}\" needs {}", name,
+                          bytes, to_string(problem), wanted));
 }
 
 void check_sizes(const Problem& problem, const HostTensors& tensors) {
@@ -31,8 +32,10 @@ void check_sizes(const Problem& problem, const HostTensors& tensors) {
 }
 
 /// Up to `count` positions of a sequence: its ends, random borders of tiles, random ones.
-std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count, std::mt19937_64& random) {
-  constexpr std::int64_t kTile = 64;  // divides the query tiles of all families, or is divided by them
+std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count,
+                                        std::mt19937_64& random) {
+  constexpr std::int64_t kTile =
+      64;  // divides the query tiles of all families, or is divided by them
   std::set<std::int64_t> positions;
   const auto below = [&](std::int64_t end) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
@@ -41,7 +44,8 @@ std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count,
     std::int64_t position = below(seqlen);
     if (i == 0 && count > 1) position = seqlen - 1;
     if (i == 1) position = 0;
-    if (i >= 2 && i % 2 == 0) position = std::min(seqlen - 1, position / kTile * kTile + (i % 4 == 0 ? 0 : kTile - 1));
+    if (i >= 2 && i % 2 == 0)
+      position = std::min(seqlen - 1, position / kTile * kTile + (i % 4 == 0 ? 0 : kTile - 1));
     positions.insert(position);
   }
   return positions;
@@ -53,15 +57,19 @@ std::vector<QueryRow> rows_to_check(const Problem& problem, const CheckOptions& 
   const double work = flops(problem) / 2;
   if (options.max_work <= 0 || work <= options.max_work) return all_rows(problem);
 
-  const double row_work = work / (static_cast<double>(groups) * static_cast<double>(problem.seqlen_q));
+  const double row_work =
+      work / (static_cast<double>(groups) * static_cast<double>(problem.seqlen_q));
   const auto affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
   const std::int64_t sampled_groups = std::min(groups, affordable);
   std::mt19937_64 random(options.seed);
   std::vector<QueryRow> rows;
   for (std::int64_t i = 0; i < sampled_groups; ++i) {
     const std::int64_t group = i * groups / sampled_groups;
-    for (std::int64_t query : sample_positions(problem.seqlen_q, affordable / sampled_groups, random)) {
-      rows.push_back({.batch = group / problem.num_heads_q, .head = group % problem.num_heads_q, .query = query});
+    for (std::int64_t query :
+         sample_positions(problem.seqlen_q, affordable / sampled_groups, random)) {
+      rows.push_back({.batch = group / problem.num_heads_q,
+                      .head = group % problem.num_heads_q,
+                      .query = query});
     }
   }
   return rows;
@@ -79,14 +87,16 @@ CheckedElement element(const Comparison& c) {
 
 }  // namespace
 
-CheckReport check_output(const Problem& problem, const HostTensors& host, const CheckOptions& options) {
+CheckReport check_output(const Problem& problem, const HostTensors& host,
+                         const CheckOptions& options) {
   check_sizes(problem, host);
   // The reference takes Tensors, whose pointers are not const, but reads only.
   const auto pointer = [](const auto& values) {
     return const_cast<void*>(static_cast<const void*>(values.data()));
   };
-  const Tensors tensors = bind_contiguous(problem, pointer(host.q), pointer(host.k), pointer(host.v), pointer(host.o),
-                                          static_cast<float*>(pointer(host.lse)));
+  const Tensors tensors =
+      bind_contiguous(problem, pointer(host.q), pointer(host.k), pointer(host.v), pointer(host.o),
+                      static_cast<float*>(pointer(host.lse)));
   CheckReport report;
   report.rows_total = problem.batch * problem.num_heads_q * problem.seqlen_q;
   if (report.rows_total == 0) {

@@ -51,15 +51,20 @@ void DeviceBuffer::fill(unsigned char byte) {
   if (!impl_) return;
   const ContextScope scope(impl_->context);
   impl_->buffer.fill8(byte);
+  Event done;
+  done.record(nullptr);
+  done.synchronize();
 }
 
 DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors& host) {
   const Problem& problem = plan.problem();
   const HostTensors wanted = allocate_host_tensors(problem);
-  const auto uploaded = [&](const char* name, const std::vector<std::byte>& from, std::size_t bytes) {
+  const auto uploaded = [&](const char* name, const std::vector<std::byte>& from,
+                            std::size_t bytes) {
     if (from.size() != bytes) {
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("host tensor {} has {} bytes, but \"{}\" needs {}", name,
-                                                           from.size(), to_string(problem), bytes));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("host tensor {} has {} bytes, but \"{}\" needs {}", name, from.size(),
+                              to_string(problem), bytes));
     }
     DeviceBuffer buffer(device, bytes);
     buffer.upload(from.data(), bytes);

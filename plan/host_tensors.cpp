@@ -13,16 +13,19 @@ std::size_t bytes_of(DType dtype, std::int64_t a, std::int64_t b, std::int64_t c
   return static_cast<std::size_t>(a * b * c * d) * static_cast<std::size_t>(size_bytes(dtype));
 }
 
-/// The finalizer of SplitMix64: a good 64-bit hash of a counter, so that any piece can be filled by any thread.
+/// The finalizer of SplitMix64: a good 64-bit hash of a counter, so that any piece can be filled by
+/// any thread.
 std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
 
-/// Four 16-bit uniform numbers summed and scaled: exact integers up to the one product, hence equal on all machines.
+/// Four 16-bit uniform numbers summed and scaled: exact integers up to the one product, hence equal
+/// on all machines.
 float nearly_normal(std::uint64_t bits) {
-  const int sum = static_cast<int>((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
+  const int sum = static_cast<int>((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) +
+                                   (bits >> 48));
   constexpr float kMean = 2 * 65535.0f;
   constexpr float kScale = 1.0f / 37837.2f;  // of four: sqrt(4 * (65536^2 - 1) / 12)
   return (static_cast<float>(sum) - kMean) * kScale;
@@ -33,7 +36,8 @@ void fill_random(DType dtype, std::vector<std::byte>& values, std::uint64_t seed
   const auto count = static_cast<std::int64_t>(values.size()) / size_bytes(dtype);
   parallel_for((count + kPiece - 1) / kPiece, 0, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i) {
-      const std::uint64_t counter = mixed(seed) + static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u;
+      const std::uint64_t counter =
+          mixed(seed) + static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u;
       store_element(dtype, values.data(), i, nearly_normal(mixed(counter)));
     }
   });
@@ -46,14 +50,16 @@ HostTensors allocate_host_tensors(const Problem& problem) {
   const Problem& p = problem;
   HostTensors host;
   if (p.layout == Layout::kPackedQkv) {
-    host.q.resize(bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv, p.head_dim));
+    host.q.resize(
+        bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv, p.head_dim));
   } else {
     host.q.resize(bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim));
     host.k.resize(bytes_of(p.dtype_k, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim));
     host.v.resize(bytes_of(p.dtype_v, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim_v));
   }
   // All bits set is a NaN in each dtype.
-  host.o.assign(bytes_of(p.dtype_o, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v), std::byte{0xff});
+  host.o.assign(bytes_of(p.dtype_o, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v),
+                std::byte{0xff});
   if (p.lse) {
     host.lse.assign(static_cast<std::size_t>(p.batch * p.num_heads_q * p.seqlen_q),
                     std::numeric_limits<float>::quiet_NaN());
@@ -70,11 +76,13 @@ HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed) {
 }
 
 void values_to_float(DType from, const void* values, std::size_t count, float* out) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = load_element(from, values, static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < count; ++i)
+    out[i] = load_element(from, values, static_cast<std::int64_t>(i));
 }
 
 void values_from_float(DType to, const float* values, std::size_t count, void* out) {
-  for (std::size_t i = 0; i < count; ++i) store_element(to, out, static_cast<std::int64_t>(i), values[i]);
+  for (std::size_t i = 0; i < count; ++i)
+    store_element(to, out, static_cast<std::int64_t>(i), values[i]);
 }
 
 }  // namespace attnforge

@@ -1,0 +1,52 @@
+// check.h - is an output right? Compares o and lse with the fp64 CPU reference.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attnforge/host_tensors.h"
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+struct CheckOptions {
+  double max_work =
+      4e9;  // multiply-adds that the reference may spend; rows are sampled beyond. 0: all rows
+  std::uint64_t seed = 1;  // of the sample
+};
+
+/// An element of o, or of lse (then dim is 0).
+struct CheckedElement {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+  int dim = 0;
+  double got = 0;
+  double expected = 0;
+  double allowed = 0;  // largest |got - expected| that passes
+};
+
+struct CheckReport {
+  bool ok = true;
+  std::int64_t rows_checked = 0;  // query rows, all heads and sequences
+  std::int64_t rows_total = 0;
+  bool sampled() const { return rows_checked < rows_total; }
+  std::int64_t wrong = 0;            // elements of o and lse outside the tolerance
+  std::int64_t nonfinite_wrong = 0;  // of those: NaN or infinite on one side only
+  double max_error = 0;              // of o: largest |got - expected| of finite elements
+  double cosine_similarity = 1;      // of the checked part of o; 1 if both are all zero
+  CheckedElement
+      worst;  // of o: the largest error in units of what is allowed; not finite ones first
+  double max_lse_error = 0;  // 0 without lse
+  CheckedElement worst_lse;
+  std::string summary;  // a line on o and, if there is one, a line on lse
+};
+
+/// `tensors` as uploaded and as downloaded again. Sampled rows are the first, the last, those
+/// beside multiples of 64 and random ones, spread over all heads and sequences. Takes seconds at
+/// most with the default options, all cores. Throws Error(kInvalidArgument) if a vector's size is
+/// not the problem's.
+CheckReport check_output(const Problem& problem, const HostTensors& tensors,
+                         const CheckOptions& options = {});
+
+}  // namespace attnforge

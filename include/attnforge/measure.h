@@ -1,0 +1,37 @@
+// measure.h - how long a plan takes on its GPU, by the clock of the GPU.
+#pragma once
+
+#include "attnforge/device.h"
+#include "attnforge/plan.h"
+
+namespace attnforge {
+
+struct MeasureOptions {
+  int min_samples = 10;
+  int max_samples = 200;
+  double time_limit_s = 1.0;  // no sample is begun after it, but min_samples are always taken
+  unsigned seed = 1;          // of inputs that measure() makes itself
+};
+
+struct BenchResult {
+  double time_us = 0;  // median
+  double min_us = 0;
+  double noise = 0;      // interquartile range / median
+  double clock_mhz = 0;  // SM clock during the samples; 0: unknown
+  int samples = 0;
+  double tflops_per_s = 0;       // flops(problem) / time: of the visible pairs only
+  double gbytes_per_s = 0;       // minimum_bytes(problem) / time, 1e9 bytes
+  double ns_per_token_head = 0;  // time / (batch * seqlen_q * num_heads_q); 0 when there are none
+};
+
+/// Runs `plan` on the caller's tensors, over and over, the L2 cache overwritten before each sample,
+/// by the same timer as tune(); waits for the end. Warms the GPU up first. Measurements on one GPU
+/// disturb each other: one at a time. Throws as Plan::run, Error(kNoDriver) without NVRTC (the
+/// timer has small kernels of its own), Error(kCuda).
+BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, void* workspace,
+                    const MeasureOptions& options = {});
+
+/// The same on random inputs in GPU memory of its own.
+BenchResult measure(const Plan& plan, Device& device, const MeasureOptions& options = {});
+
+}  // namespace attnforge
