@@ -1,0 +1,282 @@
+// cache.cpp - attnforge cache: look into the database of winners, carry it around, clear it.
+#include "attnforge/cache.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "attnforge/version.h"
+#include "cli/json.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+
+namespace attnforge::cli {
+namespace {
+
+struct CacheArguments {
+  std::string path;
+  std::vector<std::string> filter;
+  std::string file = "-";
+  bool json = false, all = false, cubins = false;
+  int top = 20;
+
+  std::string filter_text() const { return fmt::format("{}", fmt::join(filter, " ")); }
+};
+
+constexpr auto kRight = Column::Align::kRight;
+
+constexpr const char* kFooter =
+    R"(FILTER is part of a problem's text, as ls prints it; without it, all problems are meant.
+
+Examples:
+  attnforge cache ls causal
+  attnforge cache show head_dim=128
+  attnforge cache export winners.jsonl && attnforge cache import winners.jsonl --cache other.db
+  attnforge cache clear --cubins --all)";
+
+std::string json_line_text(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+double json_line_number(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+int run_ls(const CacheArguments& a) {
+  const std::vector<CacheEntry> entries = cache_list(a.path, a.filter_text());
+  if (a.json) {
+    Json rows = Json::array();
+    for (const CacheEntry& e : entries) {
+      rows.push_back({{"problem", e.problem},
+                      {"device_class", e.device_class},
+                      {"config", e.config},
+                      {"digest", e.digest},
+                      {"time_us", e.time_us},
+                      {"noise", e.noise},
+                      {"tries", e.tries},
+                      {"failures", e.failures},
+                      {"has_cubin", e.has_cubin},
+                      {"estimated", e.estimated},
+                      {"driver", e.driver},
+                      {"nvrtc", e.nvrtc},
+                      {"measured_at", e.measured_at}});
+    }
+    print_json({{"attnforge", kVersion}, {"entries", rows}});
+    return kExitOk;
+  }
+  Table table{{{"time us", kRight},
+               {"tries", kRight},
+               {"failed", kRight},
+               {"cubin"},
+               {"GPU class"},
+               {"problem"},
+               {"config"}},
+              {}};
+  for (const CacheEntry& e : entries) {
+    table.rows.push_back({e.estimated ? "estimate" : fmt::format("{:.2f}", e.time_us),
+                          std::to_string(e.tries), std::to_string(e.failures),
+                          e.has_cubin ? "yes" : "no", e.device_class, e.problem, e.config});
+  }
+  fmt::print("{}", entries.empty() ? "no problem in the database matches\n" : aligned(table));
+  return kExitOk;
+}
+
+int run_show(const CacheArguments& a) {
+  std::vector<Json> lines;
+  for (const std::string& line : cache_show(a.path, a.filter_text()))
+    lines.push_back(Json::parse(line));
+  if (a.json) {
+    print_json({{"attnforge", kVersion}, {"lines", lines}});
+    return kExitOk;
+  }
+  if (lines.empty()) fmt::print("no problem in the database matches\n");
+  // Lines of one problem and GPU class stand together.
+  std::string title;
+  Table table{{{"time us", kRight},
+               {"noise", kRight},
+               {"estimate us", kRight},
+               {"status"},
+               {"rigor"},
+               {"config"}},
+              {}};
+  int left_out = 0;
+  const auto flush = [&] {
+    if (title.empty()) return;
+    fmt::print("{}\n{}{}\n", title, aligned(table, "  "),
+               left_out > 0 ? fmt::format("  ... and {} more: --top 0\n", left_out) : "");
+    table.rows.clear();
+    left_out = 0;
+  };
+  for (const Json& line : lines) {
+    if (json_line_text(line, "kind") != "try") continue;
+    const std::string key = fmt::format("{}\n  on {}", bold(json_line_text(line, "problem")),
+                                        json_line_text(line, "device_class"));
+    if (key != title) flush();
+    title = key;
+    if (a.top > 0 && static_cast<int>(table.rows.size()) == a.top) {
+      ++left_out;
+      continue;
+    }
+    const std::string status = json_line_text(line, "status");
+    const bool estimated = line.value("estimated", false);
+    const bool timed = status == "ok" && !estimated;
+    table.rows.push_back(
+        {timed ? fmt::format("{:.2f}", json_line_number(line, "time_us")) : "-",
+         timed ? fmt::format("{:.1f}%", 100 * json_line_number(line, "noise")) : "-",
+         fmt::format("{:.2f}", json_line_number(line, "estimate_us")),
+         estimated ? "estimate" : status, json_line_text(line, "rigor"),
+         json_line_text(line, "config")});
+  }
+  flush();
+  return kExitOk;
+}
+
+int run_stats(const CacheArguments& a) {
+  const CacheStats s = cache_stats(a.path);
+  if (a.json) {
+    print_json({{"attnforge", kVersion},
+                {"path", s.path},
+                {"file_bytes", s.file_bytes},
+                {"schema_version", s.schema_version},
+                {"problems", s.problems},
+                {"device_classes", s.device_classes},
+                {"tries", s.tries},
+                {"cubins", s.cubins},
+                {"cubin_bytes", s.cubin_bytes},
+                {"journal_mode", s.journal_mode},
+                {"healthy", s.healthy},
+                {"health", s.health}});
+  } else {
+    const auto row = [](const char* name, const auto& value) {
+      fmt::print("{:<16}{}\n", name, value);
+    };
+    row("file", s.path);
+    row("size", fmt::format("{:.1f} KiB", static_cast<double>(s.file_bytes) / 1024));
+    row("schema", s.schema_version);
+    row("journal", s.journal_mode);
+    row("problems", s.problems);
+    row("GPU classes", s.device_classes);
+    row("tries", s.tries);
+    row("cubins", fmt::format("{} ({:.1f} KiB compressed)", s.cubins,
+                              static_cast<double>(s.cubin_bytes) / 1024));
+    row("health", s.healthy ? green("ok") : red(s.health));
+  }
+  return s.healthy ? kExitOk : kExitFailed;
+}
+
+[[noreturn]] void file_failed(const std::string& path, const char* what) {
+  throw Error(ErrorCode::kIo, fmt::format("{} cannot be {}: {}", path, what,
+                                          errno ? std::strerror(errno) : "unknown reason"));
+}
+
+int run_export(const CacheArguments& a) {
+  if (a.file == "-") {
+    cache_export(a.path, std::cout, a.filter_text());
+    std::cout.flush();
+    if (!std::cout) file_failed("standard output", "written");
+    return kExitOk;
+  }
+  // The database first: a mistyped --cache must not leave an empty file behind.
+  std::ostringstream text;
+  const int lines = cache_export(a.path, text, a.filter_text());
+  errno = 0;
+  std::ofstream file(a.file, std::ios::binary | std::ios::trunc);
+  file << text.str();
+  file.close();
+  if (!file) file_failed(a.file, "written");
+  fmt::print("{} lines written to {}\n", lines, a.file);
+  return kExitOk;
+}
+
+int run_import(const CacheArguments& a) {
+  int lines = 0;
+  if (a.file == "-") {
+    lines = cache_import(a.path, std::cin);
+  } else {
+    errno = 0;
+    std::ifstream file(a.file, std::ios::binary);
+    if (!file) file_failed(a.file, "read");
+    lines = cache_import(a.path, file);
+  }
+  fmt::print("{} lines taken from {}\n", lines, a.file == "-" ? "standard input" : a.file);
+  return kExitOk;
+}
+
+int run_clear(const CacheArguments& a) {
+  const std::string filter = a.filter_text();
+  if (filter.empty() && !a.all) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "cache clear needs a filter (see attnforge cache ls), or --all for everything");
+  }
+  if (!filter.empty() && a.all) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("cache clear takes a filter (\"{}\") or --all, not both", filter));
+  }
+  const int deleted = cache_clear(a.path, filter, a.cubins);
+  fmt::print("{} {} deleted\n", deleted, a.cubins ? "cubins" : "tries");
+  return kExitOk;
+}
+
+}  // namespace
+
+Verb add_cache(CLI::App& program) {
+  auto arguments = std::make_shared<CacheArguments>();
+  CacheArguments& a = *arguments;
+  CLI::App* verb = program.add_subcommand(
+      "cache", "Look into the database of winners, carry it around, clear it");
+  verb->require_subcommand(1);
+  verb->footer(kFooter);
+
+  using Action = int (*)(const CacheArguments&);
+  std::vector<std::pair<CLI::App*, Action>> actions;
+  const auto add = [&](const char* name, const char* help, Action action, bool with_filter) {
+    CLI::App* sub = verb->add_subcommand(name, help);
+    if (with_filter)
+      sub->add_option("filter", a.filter, "Part of a problem's text")->type_name("FILTER");
+    add_cache_option(*sub, a.path);
+    sub->footer(kFooter);
+    actions.emplace_back(sub, action);
+    return sub;
+  };
+  CLI::App* ls = add("ls", "The winner of each problem and GPU class", run_ls, true);
+  CLI::App* show = add("show", "Every try, best first", run_show, true);
+  CLI::App* stats = add("stats", "Size and health of the file", run_stats, false);
+  CLI::App* clear = add("clear", "Delete tries, or only the compiled code", run_clear, true);
+  CLI::App* export_ = add("export", "Write measurements as lines of JSON", run_export, false);
+  CLI::App* import =
+      add("import", "Merge the lines of an export; nothing is lost or doubled", run_import, false);
+
+  for (CLI::App* sub : {ls, show, stats}) sub->add_flag("--json", a.json, "As JSON");
+  show->add_option("--top", a.top, "How many tries of each problem; 0: all")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  export_->add_option("file", a.file, "Where to; - (default) is standard output")
+      ->type_name("FILE");
+  export_->add_option("--filter", a.filter, "Part of a problem's text")
+      ->type_name("FILTER")
+      ->expected(1);
+  import->add_option("file", a.file, "Where from; - (default) is standard input")
+      ->type_name("FILE");
+  clear->add_flag("--all", a.all, "Of all problems");
+  clear->add_flag("--cubins", a.cubins, "Only the compiled code; the measurements stay");
+
+  return [arguments, actions] {
+    for (const auto& [sub, action] : actions) {
+      if (sub->parsed()) return action(*arguments);
+    }
+    return int{kExitUsage};  // not reached: a subcommand is required
+  };
+}
+
+}  // namespace attnforge::cli

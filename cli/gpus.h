@@ -1,0 +1,22 @@
+// gpus.h - which GPU a verb works on, and how the library's log reaches standard error.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attnforge/device.h"
+
+namespace attnforge::cli {
+
+/// "0", "3" or "all" to CUDA ordinals. "all" without any GPU is {0}, so that opening it says what
+/// is missing. Throws Error(kInvalidArgument).
+std::vector<int> gpu_ordinals(const std::string& text);
+
+/// "GPU 0, NVIDIA H200" or "typical NVIDIA RTX 3090 (sm86, not present)".
+std::string describe(const DeviceFacts& device);
+
+/// A line a message on standard error: "attnforge: warning: ...".
+LogFunction log_to_stderr();
+std::string log_line(LogLevel level, std::string_view message);
+
+}  // namespace attnforge::cli

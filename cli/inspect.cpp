@@ -1,0 +1,146 @@
+// inspect.cpp - attnforge inspect: what a problem becomes, hop by hop, for a GPU that is here or
+// not.
+#include "attnforge/inspect.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "attnforge/version.h"
+#include "cli/gpus.h"
+#include "cli/inspect_report.h"
+#include "cli/problems.h"
+#include "cli/verbs.h"
+
+namespace attnforge::cli {
+namespace {
+
+struct InspectArguments {
+  std::vector<std::string> words;
+  std::string arch, cache, config, family;
+  std::string gpu;
+  bool source = false, entry = false, ptx = false, sass = false, cuts = false, json = false;
+  bool no_compile = false;
+  int candidates = 10;
+};
+
+constexpr const char* kFooter =
+    R"(Works without a GPU with --arch, and without NVRTC but for what the compiler says.
+
+Examples:
+  attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64 causal
+  attnforge inspect --cuts --candidates 50 fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128
+  attnforge inspect --source --arch sm_90 fwd bf16 seqlen=4096 head_dim=128 > kernel.cu && nvcc -arch=sm_90a -cubin kernel.cu
+  attnforge inspect --json --arch sm_89 fwd bf16 seqlen=4096 head_dim=128)";
+
+DeviceFacts device_of(const InspectArguments& arguments) {
+  if (!arguments.arch.empty()) return typical_device(arguments.arch);
+  const std::vector<int> ordinals = gpu_ordinals(arguments.gpu.empty() ? "0" : arguments.gpu);
+  const std::vector<DeviceFacts> devices = enumerate_devices();
+  for (const DeviceFacts& device : devices) {
+    if (device.ordinal == ordinals.front()) return device;
+  }
+  std::string archs;
+  for (std::string_view arch : known_archs())
+    archs += fmt::format("{}sm_{}", archs.empty() ? "" : ", ", arch);
+  if (!arguments.gpu.empty() && !devices.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("there is no GPU {}; this machine has {} (see attnforge list devices)",
+                            arguments.gpu, devices.size()));
+  }
+  throw Error(
+      ErrorCode::kNoDriver,
+      fmt::format("there is no GPU here; say which one is meant with --arch, one of {}", archs));
+}
+
+/// Compiles if it can. Where NVRTC is missing or too old, everything else is still worth seeing;
+/// `not_compiled` says why.
+Inspection inspect_what_can_be(const Problem& problem, const DeviceFacts& device,
+                               InspectOptions options, std::string& not_compiled) {
+  if (!options.compile) not_compiled = "not asked for";
+  try {
+    return inspect(problem, device, options);
+  } catch (const Error& error) {
+    const bool insisted = options.ptx || options.sass;
+    if (error.code() != ErrorCode::kNoDriver || !options.compile || insisted) throw;
+    not_compiled = error.what();
+  }
+  options.compile = false;
+  return inspect(problem, device, options);
+}
+
+void print_raw(const std::string& text) {
+  fmt::print("{}{}", text, text.empty() || text.back() == '\n' ? "" : "\n");
+}
+
+int run_inspect(const InspectArguments& a) {
+  const Problem problem = read_problem(a.words, "inspect");
+  const bool source_only = a.source || a.entry;
+  InspectOptions options;
+  options.config = a.config;
+  options.family = a.family;
+  options.cache_path = a.cache;
+  options.compile = !a.no_compile && !source_only;
+  options.ptx = a.ptx;
+  options.sass = a.sass;
+  std::string not_compiled;
+  const Inspection inspection = inspect_what_can_be(problem, device_of(a), options, not_compiled);
+
+  if (a.json) {
+    print_json(to_json(inspection,
+                       {.candidates = a.candidates, .cuts = a.cuts, .not_compiled = not_compiled}));
+  } else if (source_only) {
+    print_raw(a.source ? inspection.source : inspection.source_entry);
+  } else if (a.ptx) {
+    print_raw(inspection.ptx);
+  } else if (a.sass) {
+    if (inspection.sass.rfind("none: ", 0) == 0)
+      throw Error(ErrorCode::kIo, "no SASS, " + inspection.sass.substr(6));
+    print_raw(inspection.sass);
+  } else {
+    fmt::print("{}",
+               report(inspection,
+                      {.candidates = a.candidates, .cuts = a.cuts, .not_compiled = not_compiled}));
+  }
+  const bool compiled = not_compiled.empty();
+  return compiled && !inspection.compiled.ok ? kExitFailed : kExitOk;
+}
+
+}  // namespace
+
+Verb add_inspect(CLI::App& program) {
+  auto arguments = std::make_shared<InspectArguments>();
+  CLI::App* verb = program.add_subcommand(
+      "inspect", "Show what a problem becomes: candidates, config, source, code, launch");
+  InspectArguments& a = *arguments;
+  verb->add_option("problem", a.words, "The problem's words")->type_name("WORD ...");
+  auto* gpu = verb->add_option("--gpu", a.gpu, "CUDA number of the GPU; default 0")->type_name("N");
+  verb->add_option("--arch", a.arch,
+                   "A typical GPU of this arch instead, e.g. sm_86; it need not be here")
+      ->type_name("ARCH")
+      ->excludes(gpu);
+  verb->add_option("--config", a.config, "This config instead of the one that a plan would use")
+      ->type_name("TEXT");
+  verb->add_option("--family", a.family, "Only this kernel family")->type_name("NAME");
+  verb->add_option("--candidates", a.candidates, "How many candidates to list; 0: all")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_flag("--cuts", a.cuts, "List the configs that were cut, each with its reason");
+  verb->add_flag("--no-compile", a.no_compile, "Leave the compiler out");
+  auto* source = verb->add_flag("--source", a.source, "Print only the self-contained .cu");
+  auto* entry = verb->add_flag("--entry", a.entry, "Print only the generated lines of it");
+  auto* ptx = verb->add_flag("--ptx", a.ptx, "Print only the PTX");
+  auto* sass =
+      verb->add_flag("--sass", a.sass, "Print only the SASS (needs nvdisasm or cuobjdump on PATH)");
+  source->excludes(entry)->excludes(ptx)->excludes(sass);
+  entry->excludes(ptx)->excludes(sass);
+  ptx->excludes(sass);
+  add_cache_option(*verb, a.cache);
+  verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)");
+  verb->footer(kFooter);
+  return [arguments] { return run_inspect(*arguments); };
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,20 @@
+// json.h - the library's nouns as JSON. docs/CLI.md documents the keys: add some, rename none.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "attnforge/inspect.h"
+
+namespace attnforge::cli {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const DeviceFacts& device);
+Json to_json(const Trial& trial);
+Json to_json(const CompileInfo& compiled);
+
+/// On standard output, indented; text that is not UTF-8 (a compiler's log may hold some) is
+/// replaced.
+void print_json(const Json& json);
+
+}  // namespace attnforge::cli

@@ -1,0 +1,112 @@
+// main.cpp - the program attnforge: finds the verb, runs it, turns errors into one line and an exit
+// code.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "attnforge/version.h"
+#include "cli/verbs.h"
+
+namespace attnforge::cli {
+
+ExitCode exit_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidProblem:
+    case ErrorCode::kInvalidArgument:
+      return kExitUsage;
+    case ErrorCode::kUnsupported:
+      return kExitUnsupported;
+    case ErrorCode::kNoDriver:
+      return kExitNoDevice;
+    case ErrorCode::kNotReady:
+    case ErrorCode::kCompile:
+    case ErrorCode::kCuda:
+    case ErrorCode::kCache:
+    case ErrorCode::kIo:
+    case ErrorCode::kInternal:
+      return kExitFailed;
+  }
+  return kExitFailed;
+}
+
+void add_cache_option(CLI::App& verb, std::string& path) {
+  verb.add_option("--cache", path,
+                  "Database file; default $ATTNFORGE_CACHE, else ~/.cache/attnforge/attnforge.db")
+      ->type_name("PATH");
+}
+
+namespace {
+
+constexpr const char* kFooter = R"(A problem is a list of words, quoted or not:
+  fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal
+Exit codes: 0 done, 1 failed, 2 bad command line or problem, 3 no kernel serves the problem, 4 run --check found a
+wrong output, 5 no GPU, driver or NVRTC, 130 interrupted.
+
+Examples:
+  attnforge tune fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
+  attnforge run --q q.npy --k k.npy --v v.npy --o o.npy causal --check
+  attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64
+  attnforge VERB --help)";
+
+/// "attnforge: message", the message's own lines indented below.
+void print_error(const std::string& message) {
+  std::string text = message;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (std::size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 3))
+    text.insert(at + 1, "  ");
+  fmt::print(stderr, "attnforge: {}\n", text);
+}
+
+/// Output that did not reach its file (disk full, closed pipe) is a failure, however well the verb
+/// went.
+int with_flushed_output(int code) {
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!failed) return code;
+  print_error("the output could not be written to standard output; is the disk full?");
+  return code == kExitOk ? kExitFailed : code;
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App app{"Tunes, runs and explains attention kernels for the NVIDIA GPU at hand.",
+               "attnforge"};
+  app.set_version_flag("--version", fmt::format("attnforge {}", kVersion));
+  app.require_subcommand(1);
+  app.footer(kFooter);
+
+  const std::pair<const char*, Verb> verbs[] = {
+      {"tune", add_tune(app)},       {"run", add_run(app)},   {"bench", add_bench(app)},
+      {"inspect", add_inspect(app)}, {"list", add_list(app)}, {"cache", add_cache(app)},
+      {"doctor", add_doctor(app)}};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return with_flushed_output(app.exit(error));
+    std::string verb;
+    for (const CLI::App* parsed : app.get_subcommands()) verb = parsed->get_name() + " ";
+    print_error(fmt::format("{}; see attnforge {}--help", error.what(), verb));
+    return kExitUsage;
+  }
+  for (const auto& [name, verb] : verbs) {
+    if (!app.get_subcommand(name)->parsed()) continue;
+    try {
+      return with_flushed_output(verb());
+    } catch (const Error& error) {
+      std::fflush(stdout);
+      print_error(error.what());
+      return exit_code(error.code());
+    } catch (const std::exception& error) {
+      std::fflush(stdout);
+      print_error(fmt::format("{} failed: {}", name, error.what()));
+      return kExitFailed;
+    }
+  }
+  return kExitUsage;  // not reached: a subcommand is required
+}
+
+}  // namespace
+}  // namespace attnforge::cli
+
+int main(int argc, char** argv) { return attnforge::cli::run_program(argc, argv); }

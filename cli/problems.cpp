@@ -1,0 +1,119 @@
+#include "cli/problems.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+
+#include "attnforge/error.h"
+
+namespace attnforge::cli {
+namespace {
+
+// Each begins a problem's text. A new operation of the library gets its word here.
+constexpr std::string_view kOperations[] = {"fwd"};
+
+constexpr const char* kExample = "fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal";
+
+bool is_operation(std::string_view word) {
+  for (std::string_view operation : kOperations) {
+    if (word == operation) return true;
+  }
+  return false;
+}
+
+std::string read_all(const std::string& path) {
+  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  // An empty file sets failbit on `text`, which is no error; a folder opens but does not read.
+  if (!file || file.bad()) {
+    throw Error(ErrorCode::kIo,
+                fmt::format("cannot read the problem file \"{}\"; does it exist?", path));
+  }
+  return text.str();
+}
+
+}  // namespace
+
+std::vector<std::string> words_of(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words;
+  for (const std::string& argument : arguments) {
+    std::istringstream stream(argument);
+    words.insert(words.end(), std::istream_iterator<std::string>(stream), {});
+  }
+  return words;
+}
+
+std::vector<Problem> problems_from_words(const std::vector<std::string>& arguments) {
+  std::vector<std::string> texts;
+  for (const std::string& word : words_of(arguments)) {
+    if (texts.empty() || is_operation(word)) {
+      texts.push_back(word);
+    } else {
+      texts.back() += " " + word;
+    }
+  }
+  std::vector<Problem> problems;
+  for (const std::string& text : texts) problems.push_back(parse_problem(text));
+  return problems;
+}
+
+std::vector<Problem> problems_from_text(std::string_view text, const std::string& name) {
+  std::vector<Problem> problems;
+  int number = 0;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    ++number;
+    line = line.substr(0, line.find('#'));
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    if (line.back() == '\r') line.remove_suffix(1);
+    try {
+      problems.push_back(parse_problem(line));
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}:{}: {}", name, number, error.what()));
+    }
+  }
+  return problems;
+}
+
+std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
+                                   const std::string& path, const std::string& verb) {
+  if (!arguments.empty() && !path.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("a problem (\"{}\") and --file {} were both given; give one of them",
+                            fmt::join(arguments, " "), path));
+  }
+  if (!arguments.empty()) return problems_from_words(arguments);
+  if (path.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("no problem was given; for example: attnforge {} {}, or --file problems.txt",
+                    verb, kExample));
+  }
+  const std::string name = path == "-" ? "standard input" : path;
+  std::vector<Problem> problems = problems_from_text(read_all(path), name);
+  if (problems.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} holds no problem; write one a line, for example: {}", name, kExample));
+  }
+  return problems;
+}
+
+Problem read_problem(const std::vector<std::string>& arguments, const std::string& verb) {
+  const std::vector<Problem> problems = problems_from_words(arguments);
+  if (problems.size() == 1) return problems.front();
+  throw Error(ErrorCode::kInvalidArgument,
+              problems.empty() ? fmt::format("no problem was given; for example: attnforge {} {}",
+                                             verb, kExample)
+                               : fmt::format("{} problems were given, but {} takes one at a time",
+                                             problems.size(), verb));
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,30 @@
+// problems.h - problems from the command line and from files.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/problem.h"
+
+namespace attnforge::cli {
+
+/// Splits at blanks.
+std::vector<std::string> words_of(const std::vector<std::string>& arguments);
+
+/// Arguments are words or quoted groups of words; each operation ("fwd") begins a new problem.
+/// Throws Error(kInvalidProblem) naming the bad word.
+std::vector<Problem> problems_from_words(const std::vector<std::string>& arguments);
+
+/// A problem a line; # begins a comment, empty lines are skipped. Errors begin with "name:line: ".
+std::vector<Problem> problems_from_text(std::string_view text, const std::string& name);
+
+/// From the file `path` ("-": standard input) if it is not "", else from words. Throws
+/// Error(kInvalidArgument) when both or none are given, Error(kIo) when the file cannot be read.
+std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
+                                   const std::string& path, const std::string& verb);
+
+/// The one problem of verbs that take one. Throws Error(kInvalidArgument) for none or several.
+Problem read_problem(const std::vector<std::string>& arguments, const std::string& verb);
+
+}  // namespace attnforge::cli

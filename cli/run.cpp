@@ -1,0 +1,274 @@
+// run.cpp - attnforge run: one problem on tensors from .npy files or random ones, timed and, if
+// wanted, checked.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "attnforge/check.h"
+#include "attnforge/device_memory.h"
+#include "attnforge/measure.h"
+#include "attnforge/version.h"
+#include "cli/gpus.h"
+#include "cli/json.h"
+#include "cli/policies.h"
+#include "cli/problems.h"
+#include "cli/run_files.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+
+namespace attnforge::cli {
+namespace {
+
+struct RunArguments {
+  std::vector<std::string> words;
+  std::string q, k, v, o, lse, cache, config, family;
+  std::string policy = "estimate";
+  int gpu = 0;
+  std::uint64_t seed = 0;
+  bool random = false, bf16 = false, o_fp32 = false, check = false, check_all = false, json = false;
+  int repeat = 10;
+  double time_limit_s = 8;
+};
+
+constexpr const char* kFooter =
+    R"(Files hold [batch, seqlen, num_heads, head_dim], or [batch, num_heads, seqlen, head_dim] with the word layout=bhsd.
+float16 is fp16, float32 is fp32 or rounded to the dtype that is asked for, bfloat16 of ml_dtypes is bf16, and so is
+uint16 with --bf16. --check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
+
+Examples:
+  attnforge run --q q.npy --k k.npy --v v.npy --o o.npy causal --check
+  attnforge run --q q.npy --k k.npy --v v.npy --o o.npy --lse lse.npy bf16 layout=bhsd window_left=1023
+  attnforge run --random 1 --check fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal)";
+
+[[noreturn]] void usage(const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); }
+
+/// The problem and its inputs; o and lse are allocated.
+struct Inputs {
+  Problem problem;
+  HostTensors host;
+};
+
+Inputs inputs_from_files(const RunArguments& a) {
+  for (const auto& [option, path] : {std::pair("--q", &a.q), {"--k", &a.k}, {"--v", &a.v}}) {
+    if (path->empty())
+      usage(fmt::format("{} is missing; give --q, --k and --v, or --random SEED and a problem",
+                        option));
+  }
+  std::vector<std::string> words = a.words;
+  if (!a.lse.empty()) {
+    const std::vector<std::string> split = words_of(words);
+    if (std::find(split.begin(), split.end(), "lse") == split.end()) words.push_back("lse");
+  }
+  NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
+  const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
+  Inputs inputs{problem_of_files(headers, words), {}};
+  const Problem& p = inputs.problem;
+  inputs.host = allocate_host_tensors(p);
+  inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
+  inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
+  inputs.host.v = converted(std::move(v), npy_dtype(headers.v.header, a.bf16, a.v), p.dtype_v);
+  return inputs;
+}
+
+Inputs random_inputs(const RunArguments& a) {
+  if (!a.q.empty() || !a.k.empty() || !a.v.empty())
+    usage("--random and files for q, k, v exclude each other");
+  Problem problem = read_problem(a.words, "run --random 1");
+  if (!a.lse.empty()) problem.lse = true;
+  return {problem, random_host_tensors(problem, a.seed)};
+}
+
+void write_outputs(const RunArguments& a, const Problem& problem, const HostTensors& host) {
+  if (!a.o.empty()) {
+    const bool widened = a.o_fp32 && problem.dtype_o != DType::kFp32;
+    const DType dtype = widened ? DType::kFp32 : problem.dtype_o;
+    const char* descr = dtype == DType::kFp32   ? "<f4"
+                        : dtype == DType::kFp16 ? "<f2"
+                        : a.bf16                ? "<u2"
+                                                : "<V2";
+    std::vector<std::byte> wide;
+    if (widened) wide = converted({{}, host.o}, problem.dtype_o, DType::kFp32);
+    write_npy(a.o, descr, output_shape(problem), widened ? wide : host.o);
+  }
+  if (!a.lse.empty()) {
+    const std::int64_t shape[] = {problem.batch, problem.num_heads_q, problem.seqlen_q};
+    write_npy(a.lse, "<f4", shape, std::as_bytes(std::span(host.lse)));
+  }
+}
+
+/// Without NVRTC a plan from the database runs all the same, but nothing can time it.
+struct Timing {
+  BenchResult result;
+  std::string missing;  // why there is none; "": there is
+};
+
+Timing time_of(const RunArguments& a, const Plan& plan, Device& device,
+               const DeviceTensors& on_gpu) {
+  try {
+    return {measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(),
+                    {.min_samples = a.repeat, .max_samples = a.repeat}),
+            ""};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNoDriver) throw;
+    return {{}, error.what()};
+  }
+}
+
+Json element_json(const CheckedElement& e) {
+  return {{"batch", e.batch}, {"head", e.head},         {"row", e.row},        {"dim", e.dim},
+          {"got", e.got},     {"expected", e.expected}, {"allowed", e.allowed}};
+}
+
+Json report_json(const Plan& plan, const Device& device, const Timing& timing,
+                 const CheckReport* check) {
+  Json json{{"attnforge", kVersion},
+            {"problem", to_string(plan.problem())},
+            {"device", to_json(device.facts())},
+            {"config", plan.config()},
+            {"provenance", to_string(plan.provenance())},
+            {"time", nullptr}};
+  const BenchResult& time = timing.result;
+  if (timing.missing.empty()) {
+    json["time"] = {{"time_us", time.time_us},
+                    {"min_us", time.min_us},
+                    {"noise", time.noise},
+                    {"samples", time.samples},
+                    {"clock_mhz", time.clock_mhz},
+                    {"tflops_per_s", time.tflops_per_s},
+                    {"gbytes_per_s", time.gbytes_per_s},
+                    {"ns_per_token_head", time.ns_per_token_head}};
+  } else {
+    json["not_timed"] = timing.missing;
+  }
+  if (check) {
+    json["check"] = {{"ok", check->ok},
+                     {"rows_checked", check->rows_checked},
+                     {"rows_total", check->rows_total},
+                     {"wrong", check->wrong},
+                     {"nonfinite_wrong", check->nonfinite_wrong},
+                     {"max_error", check->max_error},
+                     {"cosine_similarity", check->cosine_similarity},
+                     {"worst", element_json(check->worst)}};
+    if (plan.problem().lse) {
+      json["check"]["max_lse_error"] = check->max_lse_error;
+      json["check"]["worst_lse"] = element_json(check->worst_lse);
+    }
+  }
+  return json;
+}
+
+void print_element(const char* tensor, const CheckedElement& e) {
+  fmt::print(
+      "  worst of {:<4} batch={} head={} row={} dim={}: {:.7g}, expected {:.7g}, allowed error "
+      "{:.3g}\n",
+      tensor, e.batch, e.head, e.row, e.dim, e.got, e.expected, e.allowed);
+}
+
+void print_check(const CheckReport& c, bool lse) {
+  fmt::print("check         {}\n",
+             c.ok ? green("ok") : red(fmt::format("WRONG: {} elements", c.wrong)));
+  if (c.rows_total == 0) return;
+  fmt::print("  rows        {} of {}{}\n", c.rows_checked, c.rows_total,
+             c.sampled() ? ", a sample; --check-all takes all" : "");
+  fmt::print("  max error   {:.4g}\n", c.max_error);
+  if (lse) fmt::print("  lse error   {:.4g}\n", c.max_lse_error);
+  if (c.nonfinite_wrong > 0)
+    fmt::print("  NaN or infinite where it should not be: {} elements\n", c.nonfinite_wrong);
+  fmt::print("  cosine      {:.9f}\n", c.cosine_similarity);
+  print_element("o", c.worst);
+  if (lse) print_element("lse", c.worst_lse);
+}
+
+void print_report(const RunArguments& a, const Plan& plan, const Device& device,
+                  const Timing& timing) {
+  fmt::print("problem       {}\n", to_string(plan.problem()));
+  fmt::print("GPU           {}\n", describe(device.facts()));
+  fmt::print("config        {}\n", plan.config());
+  fmt::print("provenance    {}\n", to_string(plan.provenance()));
+  const BenchResult& time = timing.result;
+  if (timing.missing.empty()) {
+    fmt::print("time          {:.2f} us, {:.1f} TFLOP/s, {:.1f} GB/s\n", time.time_us,
+               time.tflops_per_s, time.gbytes_per_s);
+    fmt::print("              (median of {}, cold L2, noise {:.1f}%)\n", time.samples,
+               100 * time.noise);
+  } else {
+    fmt::print("time          not measured: {}\n", timing.missing);
+  }
+  if (!a.o.empty()) fmt::print("o             {}\n", a.o);
+  if (!a.lse.empty()) fmt::print("lse           {}\n", a.lse);
+}
+
+int run_run(const RunArguments& a) {
+  if (!a.random && a.words.empty() && a.q.empty() && a.k.empty() && a.v.empty()) {
+    usage("nothing to run; give --q, --k and --v, or --random SEED and a problem");
+  }
+  const PlanOptions options = plan_options(a.policy, a.time_limit_s, a.family, a.config);
+  Inputs inputs = a.random ? random_inputs(a) : inputs_from_files(a);
+
+  Device device(
+      {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to_stderr(), .read_only_cache = false});
+  const Plan plan = make_plan(inputs.problem, device, options);
+  const DeviceTensors on_gpu = upload_tensors(device, plan, inputs.host);
+  plan.run(on_gpu.tensors, on_gpu.workspace.data());
+  download_outputs(on_gpu, inputs.problem, inputs.host);
+  write_outputs(a, inputs.problem, inputs.host);
+  const Timing timing = time_of(a, plan, device, on_gpu);
+
+  const bool check = a.check || a.check_all;
+  if (!a.json) {
+    print_report(a, plan, device, timing);
+    std::fflush(stdout);  // the check may take a while
+  }
+  CheckReport report;
+  if (check) {
+    CheckOptions check_options;
+    check_options.seed = a.seed;
+    if (a.check_all) check_options.max_work = 0;
+    report = check_output(inputs.problem, inputs.host, check_options);
+  }
+  if (a.json) {
+    print_json(report_json(plan, device, timing, check ? &report : nullptr));
+  } else if (check) {
+    print_check(report, inputs.problem.lse);
+  }
+  return report.ok ? kExitOk : kExitCheckFailed;
+}
+
+}  // namespace
+
+Verb add_run(CLI::App& program) {
+  auto arguments = std::make_shared<RunArguments>();
+  RunArguments& a = *arguments;
+  CLI::App* verb = program.add_subcommand("run", "Run one problem on .npy files or random tensors");
+  verb->add_option("problem", a.words, "The problem's words; with files, only what they do not say")
+      ->type_name("WORD ...");
+  verb->add_option("--q", a.q, "Queries")->type_name("NPY");
+  verb->add_option("--k", a.k, "Keys")->type_name("NPY");
+  verb->add_option("--v", a.v, "Values")->type_name("NPY");
+  verb->add_option("--o", a.o, "Where the output goes")->type_name("NPY");
+  verb->add_option("--lse", a.lse,
+                   "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
+      ->type_name("NPY");
+  auto* random =
+      verb->add_option("--random", a.seed, "Random tensors instead of files")->type_name("SEED");
+  verb->add_flag("--bf16", a.bf16, "uint16 files hold the bits of bf16, for o too");
+  verb->add_flag("--o-fp32", a.o_fp32, "Write o as float32");
+  verb->add_flag("--check", a.check, "Compare with the reference; exit code 4 if it is wrong");
+  verb->add_flag("--check-all", a.check_all, "The same on all rows, however long it takes");
+  verb->add_option("--repeat", a.repeat, "Timed runs")->type_name("N")->check(CLI::PositiveNumber);
+  verb->add_option("--gpu", a.gpu, "CUDA number of the GPU")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  add_policy_options(*verb, a.policy, a.time_limit_s, a.family, a.config);
+  add_cache_option(*verb, a.cache);
+  verb->add_flag("--json", a.json, "As JSON");
+  verb->footer(kFooter);
+  return [arguments, random] {
+    arguments->random = random->count() > 0;
+    return run_run(*arguments);
+  };
+}
+
+}  // namespace attnforge::cli

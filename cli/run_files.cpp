@@ -1,0 +1,147 @@
+#include "cli/run_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <set>
+
+#include "attnforge/error.h"
+#include "cli/problems.h"
+
+namespace attnforge::cli {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::kInvalidProblem, why); }
+
+struct Sizes {
+  std::int64_t batch, seqlen, num_heads, head_dim;
+};
+
+Sizes sizes_of(const NamedHeader& file, Layout layout) {
+  const std::vector<std::int64_t>& s = file.header.shape;
+  if (s.size() != 4) {
+    refuse(fmt::format("{}: its shape {} has {} dimensions; 4 are needed: {}", file.name,
+                       shape_text(s), s.size(),
+                       layout == Layout::kBhsd
+                           ? "[batch, num_heads, seqlen, head_dim]"
+                           : "[batch, seqlen, num_heads, head_dim] (or the word layout=bhsd)"));
+  }
+  if (layout == Layout::kBhsd) return {s[0], s[2], s[1], s[3]};
+  return {s[0], s[1], s[2], s[3]};
+}
+
+/// What the words say before "=": which sizes and dtypes are given.
+std::set<std::string> keys_of(const std::vector<std::string>& words) {
+  std::set<std::string> keys;
+  for (const std::string& word : words) keys.insert(word.substr(0, word.find('=')));
+  return keys;
+}
+
+Layout layout_of(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word == "layout=bhsd") return Layout::kBhsd;
+    if (word == "layout=packed_qkv") {
+      refuse(
+          "layout=packed_qkv has no files of its own for q, k and v; save them apart, or use "
+          "--random");
+    }
+  }
+  return Layout::kBshd;  // a layout that does not exist is refused with the rest of the text
+}
+
+/// "fwd", the words, and for each size and dtype that no word gives what the files say.
+std::string complete_text(const std::vector<std::string>& words, const Sizes& q, const Sizes& k,
+                          const Sizes& v, const std::array<DType, 3>& dtypes) {
+  const std::set<std::string> given = keys_of(words);
+  const auto has = [&](const char* key) { return given.count(key) != 0; };
+  std::string text = has("fwd") ? "" : "fwd";
+  for (const std::string& word : words) text += " " + word;
+  const auto add = [&](const char* key, std::int64_t value) {
+    text += fmt::format(" {}={}", key, value);
+  };
+
+  if (!has("batch")) add("batch", q.batch);
+  if (!has("num_heads")) {
+    if (!has("num_heads_q")) add("num_heads_q", q.num_heads);
+    if (!has("num_heads_kv")) add("num_heads_kv", k.num_heads);
+  }
+  if (!has("seqlen")) {
+    if (!has("seqlen_q")) add("seqlen_q", q.seqlen);
+    if (!has("seqlen_kv")) add("seqlen_kv", k.seqlen);
+  }
+  if (!has("head_dim")) add("head_dim", q.head_dim);
+  if (!has("head_dim_v") && !has("head_dim")) add("head_dim_v", v.head_dim);
+  const bool for_all = has("fp32") || has("fp16") || has("bf16");
+  if (!for_all) {
+    const char* const names[] = {"q", "k", "v"};
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (!has(names[i])) text += fmt::format(" {}={}", names[i], to_string(dtypes[i]));
+    }
+    if (!has("o")) text += fmt::format(" o={}", to_string(dtypes[0]));
+  }
+  return text;
+}
+
+void check_size(const NamedHeader& file, const char* name, std::int64_t in_file,
+                std::int64_t in_problem) {
+  if (in_file == in_problem) return;
+  refuse(
+      fmt::format("{}: its shape {} says {}={}, but the problem has {}={}; drop the word, or check "
+                  "the layout and the "
+                  "other files",
+                  file.name, shape_text(file.header.shape), name, in_file, name, in_problem));
+}
+
+void check_dtype(const NamedHeader& file, DType in_file, DType in_problem) {
+  // fp32 holds every value of the others; they do not hold each other's.
+  if (in_file == in_problem || in_file == DType::kFp32 || in_problem == DType::kFp32) return;
+  refuse(fmt::format(
+      "{}: its values are {}, but the problem wants {}; drop the word, or convert the file",
+      file.name, to_string(in_file), to_string(in_problem)));
+}
+
+}  // namespace
+
+Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>& arguments) {
+  const std::vector<std::string> words = words_of(arguments);
+  const Layout layout = layout_of(words);
+  const Sizes q = sizes_of(in.q, layout), k = sizes_of(in.k, layout), v = sizes_of(in.v, layout);
+  const std::array<DType, 3> dtypes = {npy_dtype(in.q.header, in.uint16_is_bf16, in.q.name),
+                                       npy_dtype(in.k.header, in.uint16_is_bf16, in.k.name),
+                                       npy_dtype(in.v.header, in.uint16_is_bf16, in.v.name)};
+  const Problem p = parse_problem(complete_text(words, q, k, v, dtypes));
+  check_size(in.q, "batch", q.batch, p.batch);
+  check_size(in.q, "num_heads_q", q.num_heads, p.num_heads_q);
+  check_size(in.q, "seqlen_q", q.seqlen, p.seqlen_q);
+  check_size(in.q, "head_dim", q.head_dim, p.head_dim);
+  check_size(in.k, "batch", k.batch, p.batch);
+  check_size(in.k, "num_heads_kv", k.num_heads, p.num_heads_kv);
+  check_size(in.k, "seqlen_kv", k.seqlen, p.seqlen_kv);
+  check_size(in.k, "head_dim", k.head_dim, p.head_dim);
+  check_size(in.v, "batch", v.batch, p.batch);
+  check_size(in.v, "num_heads_kv", v.num_heads, p.num_heads_kv);
+  check_size(in.v, "seqlen_kv", v.seqlen, p.seqlen_kv);
+  check_size(in.v, "head_dim_v", v.head_dim, p.head_dim_v);
+  check_dtype(in.q, dtypes[0], p.dtype_q);
+  check_dtype(in.k, dtypes[1], p.dtype_k);
+  check_dtype(in.v, dtypes[2], p.dtype_v);
+  return p;
+}
+
+std::vector<std::byte> converted(NpyArray&& array, DType from, DType to) {
+  if (from == to) return std::move(array.data);
+  const std::size_t count = array.data.size() / static_cast<std::size_t>(size_bytes(from));
+  std::vector<float> values(count);
+  values_to_float(from, array.data.data(), count, values.data());
+  std::vector<std::byte> result(count * static_cast<std::size_t>(size_bytes(to)));
+  values_from_float(to, values.data(), count, result.data());
+  return result;
+}
+
+std::vector<std::int64_t> output_shape(const Problem& p) {
+  if (p.layout == Layout::kBhsd) return {p.batch, p.num_heads_q, p.seqlen_q, p.head_dim_v};
+  return {p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v};
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,272 @@
+// tune.cpp - attnforge tune: searches the configs of problems on one or more GPUs, keeps every try
+// in the database.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "attnforge/inspect.h"
+#include "attnforge/version.h"
+#include "cli/display.h"
+#include "cli/gpus.h"
+#include "cli/interrupt.h"
+#include "cli/problems.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "cli/tune_report.h"
+#include "cli/verbs.h"
+
+namespace attnforge::cli {
+namespace {
+
+struct TuneArguments {
+  std::vector<std::string> words;
+  std::string file, cache, family;
+  std::string gpu = "0";
+  std::string rigor = "full";
+  double time_limit_s = 0;
+  bool retune = false, json = false, quiet = false;
+  unsigned seed = 1;
+  int compile_threads = 0;
+  int top = 0;
+  std::vector<std::string> archs;
+  int candidates = 8;
+};
+
+constexpr const char* kFooter =
+    R"(Progress goes to standard error, results to standard output. The first Ctrl-C stops the search, keeps what is done
+and exits with 130; the second ends the program at once. Killed, it goes on where it was when it is started again.
+
+Examples:
+  attnforge tune fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
+  attnforge tune --file problems.txt --gpu all --rigor quick --time-limit 30
+  attnforge tune "fwd fp16 seqlen=1024 head_dim=64" --json --top 5
+  attnforge tune --arch sm_86,sm_90 fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
+
+/// The problems of one command, handed out to one thread a GPU.
+class TuneRun {
+ public:
+  TuneRun(const TuneArguments& arguments, const std::vector<Problem>& problems, int lanes)
+      : arguments_(arguments), display_(lanes, arguments.quiet) {
+    for (const Problem& problem : problems) jobs_.emplace_back().problem = problem;
+  }
+
+  /// Opens the GPUs first, so that a bad one is an error before anything is tuned; then tunes.
+  void run(const std::vector<int>& ordinals) {
+    std::vector<std::unique_ptr<Device>> devices;
+    for (int ordinal : ordinals) {
+      const auto log = [this](LogLevel level, std::string_view text) {
+        display_.message(log_line(level, text));
+      };
+      devices.push_back(std::make_unique<Device>(DeviceOptions{.ordinal = ordinal,
+                                                               .cache_path = arguments_.cache,
+                                                               .log = log,
+                                                               .read_only_cache = false}));
+    }
+    std::vector<std::thread> threads;
+    for (std::size_t lane = 1; lane < devices.size(); ++lane) {
+      threads.emplace_back(
+          [this, lane, &devices] { work(static_cast<int>(lane), *devices[lane]); });
+    }
+    work(0, *devices[0]);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  const std::vector<TuneJob>& jobs() const { return jobs_; }
+
+ private:
+  void work(int lane, Device& device) {
+    for (std::size_t index = next_++; index < jobs_.size() && !interrupted(); index = next_++) {
+      TuneJob& job = jobs_[index];
+      job.device = device.facts();
+      display_.begin(lane, label(index, device));
+      try {
+        job.result = tune(job.problem, device, options(lane));
+      } catch (const Error& error) {
+        job.error = error.what();
+        job.code = error.code();
+      } catch (const std::exception& error) {
+        job.error = error.what();
+      }
+      display_.end(lane);
+      if (!arguments_.json) print(job);
+      if (job.code == ErrorCode::kCuda) return;  // the GPU may be lost; the others go on
+    }
+  }
+
+  TuneOptions options(int lane) {
+    TuneOptions options;
+    options.rigor = parse_rigor(arguments_.rigor);
+    options.time_limit_s = arguments_.time_limit_s;
+    options.family = arguments_.family;
+    options.compile_threads = arguments_.compile_threads;
+    options.retune = arguments_.retune;
+    options.seed = arguments_.seed;
+    options.on_progress = [this, lane](const Progress& progress) {
+      display_.update(lane, progress);
+    };
+    options.cancelled = [this] {
+      if (!interrupted()) return false;
+      if (!announced_.exchange(true)) {
+        display_.message("attnforge: stopping; what is done is kept. Ctrl-C again ends at once");
+      }
+      return true;
+    };
+    return options;
+  }
+
+  std::string label(std::size_t index, const Device& device) const {
+    std::string text;
+    if (arguments_.gpu == "all") text += fmt::format("GPU {} ", device.facts().ordinal);
+    if (jobs_.size() > 1) text += fmt::format("{}/{} ", index + 1, jobs_.size());
+    return text + to_string(jobs_[index].problem);
+  }
+
+  void print(const TuneJob& job) {
+    const std::lock_guard lock(print_);
+    fmt::print("{}\n", report(job, arguments_.top));
+    std::fflush(stdout);
+  }
+
+  const TuneArguments& arguments_;
+  std::vector<TuneJob> jobs_;  // each written by the thread that took it
+  std::atomic<std::size_t> next_{0};
+  std::atomic<bool> announced_{false};
+  Display display_;
+  std::mutex print_;
+};
+
+int exit_code_of(const std::vector<TuneJob>& jobs, bool was_interrupted) {
+  if (was_interrupted) return kExitInterrupted;
+  for (const TuneJob& job : jobs) {
+    if (!job.error.empty()) return exit_code(job.code);
+    if (!job.result || job.result->winner.empty()) return kExitFailed;
+  }
+  return kExitOk;
+}
+
+int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& problems) {
+  std::vector<int> ordinals = gpu_ordinals(arguments.gpu);
+  if (ordinals.size() > problems.size()) ordinals.resize(problems.size());
+  const InterruptScope scope;
+  TuneRun run(arguments, problems, static_cast<int>(ordinals.size()));
+  try {
+    run.run(ordinals);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNoDriver) throw;
+    throw Error(
+        error.code(),
+        fmt::format(
+            "{}\nWithout a GPU, configs can be compiled and ranked for one that is not here: "
+            "attnforge tune --arch sm_86 ...",
+            error.what()));
+  }
+  const bool stopped = interrupted();
+  if (arguments.json) {
+    print_json(to_json(run.jobs(), arguments.top, stopped));
+  } else if (problems.size() > 1) {
+    fmt::print("{}", summary(run.jobs()));
+  }
+  const bool failed_alone = problems.size() == 1 && !run.jobs()[0].error.empty();
+  if (failed_alone) throw Error(run.jobs()[0].code, run.jobs()[0].error);
+  return exit_code_of(run.jobs(), stopped);
+}
+
+int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& problems) {
+  Json results = Json::array();
+  for (const std::string& arch : arguments.archs) {
+    const DeviceFacts& device = typical_device(arch);
+    for (const Problem& problem : problems) {
+      std::vector<RankedCandidate> ranked;
+      {
+        Display display(1, arguments.quiet);
+        display.begin(0, fmt::format("sm{} {}", device.arch.name, to_string(problem)));
+        ranked = rank_untuned(problem, device, arguments.candidates, arguments.cache,
+                              [&](const Progress& progress) { display.update(0, progress); });
+      }
+      Json rows = Json::array();
+      Table table{{{"estimate us", Column::Align::kRight},
+                   {"registers", Column::Align::kRight},
+                   {"spills B", Column::Align::kRight},
+                   {"smem B", Column::Align::kRight},
+                   {"occupancy", Column::Align::kRight},
+                   {"config"}},
+                  {}};
+      for (const RankedCandidate& candidate : ranked) {
+        const CompileInfo& c = candidate.compiled;
+        rows.push_back({{"config", candidate.config},
+                        {"estimate_us", candidate.estimate_us},
+                        {"compiled", to_json(c)}});
+        table.rows.push_back({fmt::format("{:.2f}", candidate.estimate_us),
+                              c.ok ? std::to_string(c.registers) : "failed",
+                              std::to_string(c.spill_bytes), std::to_string(c.smem_bytes),
+                              fmt::format("{:.0f}%", 100 * c.occupancy), candidate.config});
+      }
+      results.push_back(
+          {{"problem", to_string(problem)}, {"device", to_json(device)}, {"ranked", rows}});
+      if (!arguments.json) {
+        fmt::print("{}\n  estimates for {}, best first; nothing was measured\n{}\n",
+                   bold(to_string(problem)), describe(device), aligned(table, "  "));
+      }
+    }
+  }
+  if (arguments.json) print_json({{"attnforge", kVersion}, {"results", results}});
+  return kExitOk;
+}
+
+int run_tune(const TuneArguments& arguments) {
+  const std::vector<Problem> problems = read_problems(arguments.words, arguments.file, "tune");
+  return arguments.archs.empty() ? tune_on_gpus(arguments, problems)
+                                 : rank_for_archs(arguments, problems);
+}
+
+}  // namespace
+
+Verb add_tune(CLI::App& program) {
+  auto arguments = std::make_shared<TuneArguments>();
+  CLI::App* verb = program.add_subcommand(
+      "tune", "Find the fastest kernel for a problem and keep it in the database");
+  TuneArguments& a = *arguments;
+  verb->add_option("problem", a.words, "The problem's words")->type_name("WORD ...");
+  verb->add_option("--file", a.file, "A problem a line, # begins a comment; - is standard input")
+      ->type_name("PATH");
+  verb->add_option("--gpu", a.gpu, "CUDA number of the GPU, or all (problems are shared out)")
+      ->type_name("N|all");
+  verb->add_option("--rigor", a.rigor,
+                   "quick: the model's best few; full: until converged; exhaustive: every config")
+      ->check(CLI::IsMember({"quick", "full", "exhaustive"}));
+  verb->add_option("--time-limit", a.time_limit_s, "For each problem; 0: none")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_flag("--retune", a.retune, "Measure again what the database already has");
+  verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
+      ->type_name("NAME");
+  verb->add_option("--top", a.top, "Also show the best N tries")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_option("--seed", a.seed, "Of the inputs and the order of measurements");
+  verb->add_option("--compile-threads", a.compile_threads, "0: one a core")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_option("--arch", a.archs,
+                   "Compile and rank by the model for GPUs that are not here, e.g. sm_86,sm_90")
+      ->delimiter(',')
+      ->expected(1)
+      ->take_all()
+      ->type_name("ARCH");
+  verb->add_option("--candidates", a.candidates, "With --arch: how many to compile")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  add_cache_option(*verb, a.cache);
+  verb->add_flag("--json", a.json, "Results as JSON");
+  verb->add_flag("-q,--quiet", a.quiet, "No progress");
+  verb->footer(kFooter);
+  return [arguments] { return run_tune(*arguments); };
+}
+
+}  // namespace attnforge::cli

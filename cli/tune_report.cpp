@@ -1,0 +1,143 @@
+#include "cli/tune_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "attnforge/version.h"
+#include "cli/gpus.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+
+namespace attnforge::cli {
+namespace {
+
+constexpr auto kRight = Column::Align::kRight;
+
+std::string time_text(double us) { return us > 0 ? fmt::format("{:.2f}", us) : "-"; }
+
+std::string speed_up_text(const TuneResult& result) {
+  const double factor = speed_up(result);
+  return factor > 0 ? fmt::format("{:.3f}x", factor) : "-";
+}
+
+/// First lines of a compiler's log may say all, but a table has one.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string best_tries(const TuneResult& result, int top) {
+  Table table{
+      {{"time us", kRight}, {"noise", kRight}, {"estimate us", kRight}, {"status"}, {"config"}},
+      {}};
+  for (const Trial& trial : result.trials) {
+    if (static_cast<int>(table.rows.size()) == top) break;
+    const Measurement& m = trial.measurement;
+    const bool ok = m.status == Status::kOk;
+    table.rows.push_back(
+        {ok ? time_text(m.time_us) : "-", ok ? fmt::format("{:.1f}%", 100 * m.noise) : "-",
+         fmt::format("{:.2f}", trial.estimate_us), std::string(to_string(m.status)), trial.config});
+  }
+  return aligned(table, "  ");
+}
+
+}  // namespace
+
+double speed_up(const TuneResult& result) {
+  return result.winner_us > 0 && result.untuned_us > 0 ? result.untuned_us / result.winner_us : 0;
+}
+
+std::string report(const TuneJob& job, int top) {
+  if (!job.result) {
+    return fmt::format("{}\n  {}: {}\n", bold(to_string(job.problem)), red("failed"),
+                       job.error.empty() ? "not begun" : job.error);
+  }
+  const TuneResult& r = *job.result;
+  const double tflops = r.winner_us > 0 ? flops(r.problem) / r.winner_us / 1e6 : 0;
+  std::string text = fmt::format("{}\n", bold(to_string(job.problem)));
+  if (!(r.problem == job.problem)) text += fmt::format("  measured as  {}\n", to_string(r.problem));
+  Table table{{{""}, {"time us", kRight}, {"TFLOP/s", kRight}, {"config"}}, {}};
+  if (!r.winner.empty()) {
+    table.rows.push_back(
+        {"winner", time_text(r.winner_us), fmt::format("{:.1f}", tflops), r.winner});
+  }
+  table.rows.push_back(
+      {"untuned", time_text(r.untuned_us),
+       r.untuned_us > 0 ? fmt::format("{:.1f}", flops(r.problem) / r.untuned_us / 1e6) : "-",
+       r.untuned});
+  text += aligned(table, "  ");
+  text += fmt::format("  speed-up {}, {} tried, {} failed, {} reused, space {}, {:.1f} s on {}{}\n",
+                      green(speed_up_text(r)), r.tried, r.failed, r.reused, r.space, r.elapsed_s,
+                      describe(job.device), r.complete ? "" : ", " + yellow("stopped early"));
+  if (r.winner.empty()) {
+    text += fmt::format(
+        "  {}: no config worked{}\n", red("failed"),
+        r.trials.empty() ? ""
+                         : "; the first said: " + first_line(r.trials.front().measurement.detail));
+  }
+  if (top > 0) text += best_tries(r, top);
+  return text;
+}
+
+std::string summary(const std::vector<TuneJob>& jobs) {
+  Table table{{{"winner us", kRight},
+               {"untuned us", kRight},
+               {"speed-up", kRight},
+               {"tried", kRight},
+               {"failed", kRight},
+               {"reused", kRight},
+               {"space", kRight},
+               {"GPU", kRight},
+               {"problem"}},
+              {}};
+  for (const TuneJob& job : jobs) {
+    if (!job.result) {
+      const std::string dash = "-";
+      table.rows.push_back({job.error.empty() ? "not begun" : "failed", dash, dash, dash, dash,
+                            dash, dash, dash, to_string(job.problem)});
+      continue;
+    }
+    const TuneResult& r = *job.result;
+    table.rows.push_back({r.winner.empty() ? "failed" : time_text(r.winner_us),
+                          time_text(r.untuned_us), speed_up_text(r), std::to_string(r.tried),
+                          std::to_string(r.failed), std::to_string(r.reused),
+                          std::to_string(r.space), std::to_string(job.device.ordinal),
+                          to_string(job.problem)});
+  }
+  return aligned(table);
+}
+
+Json to_json(const std::vector<TuneJob>& jobs, int top, bool interrupted) {
+  Json results = Json::array();
+  for (const TuneJob& job : jobs) {
+    Json entry{{"problem", to_string(job.problem)}};
+    if (!job.result) {
+      entry["error"] = job.error.empty()
+                           ? Json{{"code", "interrupted"}, {"message", "not begun"}}
+                           : Json{{"code", to_string(job.code)}, {"message", job.error}};
+      results.push_back(entry);
+      continue;
+    }
+    const TuneResult& r = *job.result;
+    entry["measured_as"] = to_string(r.problem);
+    entry["device"] = to_json(job.device);
+    entry["winner"] = r.winner;
+    entry["winner_us"] = r.winner_us;
+    entry["untuned"] = r.untuned;
+    entry["untuned_us"] = r.untuned_us;
+    entry["speed_up"] = speed_up(r);
+    entry["tried"] = r.tried;
+    entry["failed"] = r.failed;
+    entry["reused"] = r.reused;
+    entry["space"] = r.space;
+    entry["elapsed_s"] = r.elapsed_s;
+    entry["complete"] = r.complete;
+    entry["trials"] = Json::array();
+    for (const Trial& trial : r.trials) {
+      if (static_cast<int>(entry["trials"].size()) == top) break;
+      entry["trials"].push_back(to_json(trial));
+    }
+    results.push_back(entry);
+  }
+  return {{"attnforge", kVersion}, {"interrupted", interrupted}, {"results", results}};
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,34 @@
+// tune_report.h - what a tuning found, for people and for programs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "attnforge/tune.h"
+#include "cli/json.h"
+
+namespace attnforge::cli {
+
+/// One problem of a tuning run.
+struct TuneJob {
+  Problem problem;
+  DeviceFacts device;  // that did it
+  std::optional<TuneResult> result;
+  std::string error;  // why there is no result; "" and no result: not begun
+  ErrorCode code = ErrorCode::kInternal;
+};
+
+/// untuned time / winner's time; 0 when one of them is missing.
+double speed_up(const TuneResult& result);
+
+/// A few lines on one problem, with its best `top` tries.
+std::string report(const TuneJob& job, int top);
+
+/// A row a problem.
+std::string summary(const std::vector<TuneJob>& jobs);
+
+Json to_json(const std::vector<TuneJob>& jobs, int top, bool interrupted);
+
+}  // namespace attnforge::cli
