@@ -42,6 +42,8 @@ namespace attnforge {
   X(cuMemAlloc, 3020)                                  \
   X(cuMemFree, 3020)                                   \
   X(cuMemGetInfo, 3020)                                \
+  X(cuMemHostAlloc, 2020)                              \
+  X(cuMemFreeHost, 2000)                               \
   X(cuMemcpyHtoD, 3020)                                \
   X(cuMemcpyDtoH, 3020)                                \
   X(cuMemsetD8Async, 3020)                             \

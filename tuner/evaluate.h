@@ -12,6 +12,13 @@
 
 namespace attnforge {
 
+/// Why an Evaluator cannot go on.
+struct Loss {
+  std::string config;       // text of the culprit; "" when several may be it
+  Measurement measurement;  // its status and detail
+  std::string advice;       // what happened and what to do, for people
+};
+
 /// One problem on one GPU. Implementations: the GPU of this process (in_process_evaluator.h), a
 /// fake for tests; a worker process later. Not thread-safe. What a candidate does wrong is a
 /// status, never an exception; what breaks the machine under everybody (no memory, no compiler) is
@@ -50,12 +57,15 @@ class Evaluator {
   /// SM clock during the last sample_us() or heat(); 0: unknown.
   virtual double clock_mhz() = 0;
 
+  /// Puts the code of a prepared candidate into the database, where plans look for it.
+  virtual void keep(const Config& config) = 0;
+
   /// Unloads a candidate. Unknown ones are ignored.
   virtual void release(const Config& config) = 0;
 
-  /// Not "": a candidate hung or broke the CUDA context, and no further call of this evaluator
-  /// means anything. Says why and what to do.
-  virtual std::string lost() = 0;
+  /// Not null: a candidate hung or broke the CUDA context; what the last call returned and any
+  /// further call mean nothing.
+  virtual const Loss* lost() const = 0;
 };
 
 }  // namespace attnforge

@@ -24,6 +24,7 @@ void sample(Evaluator& evaluator, const std::vector<Racer*>& racers) {
   order.reserve(racers.size());
   for (const Racer* racer : racers) order.push_back(racer->config);
   const std::vector<double> times = evaluator.sample_us(order);
+  if (evaluator.lost() != nullptr) return;
   const double clock_mhz = evaluator.clock_mhz();
   for (std::size_t i = 0; i < racers.size(); ++i) {
     Racer& racer = *racers[i];
@@ -48,7 +49,7 @@ bool run_round(Evaluator& evaluator, const std::vector<Racer*>& racers,
     const bool last = i + 1 == racers.size();
     if (!last && run.size() < kRunSamples && run_us + work_us(*racers[i + 1]) <= kRunUs) continue;
     sample(evaluator, run);
-    if (!evaluator.lost().empty()) return false;
+    if (evaluator.lost() != nullptr) return false;
     if (!keep_going()) return false;
     run.clear();
     run_us = 0;
@@ -75,7 +76,7 @@ bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds,
   drop_failed(racers);
   if (racers.empty()) return true;
   heat(evaluator, racers);
-  if (!evaluator.lost().empty()) return false;
+  if (evaluator.lost() != nullptr) return false;
   for (int round = 0; round < rounds; ++round) {
     if (!keep_going()) return false;
     shuffle(racers, random);
@@ -125,7 +126,7 @@ bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>
   };
 
   heat(evaluator, running);
-  if (!evaluator.lost().empty()) return false;
+  if (evaluator.lost() != nullptr) return false;
   double spent_us = 0;
   for (int round = 0; round < rules.max_rounds; ++round) {
     if (!keep_going()) return false;

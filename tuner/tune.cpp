@@ -97,14 +97,20 @@ bool Tuning::alive(double until_s) {
   progress_.state.best_us = state_.best_us();
   progress_.tick();
   if (options_.cancelled && options_.cancelled()) cancelled_ = true;
-  return !cancelled_ && evaluator_.lost().empty() && environment_.now_s() < until_s;
+  return !cancelled_ && evaluator_.lost() == nullptr && environment_.now_s() < until_s;
 }
 
+/// After everything else was recorded: puts the culprit's try beside the others and gives up.
 void Tuning::check_lost() {
-  const std::string why = evaluator_.lost();
-  if (why.empty()) return;
+  const Loss* loss = evaluator_.lost();
+  if (loss == nullptr) return;
+  const std::size_t culprit = state_.find(loss->config);
+  if (culprit != state_.size()) {
+    state_[culprit].loaded = false;  // nothing can be unloaded any more
+    fail(culprit, loss->measurement.status, loss->measurement.detail);
+  }
   journal_.flush();
-  throw Error(ErrorCode::kCuda, "tuning of \"" + problem_text_ + "\" had to stop: " + why);
+  throw Error(ErrorCode::kCuda, "tuning of \"" + problem_text_ + "\" had to stop: " + loss->advice);
 }
 
 TuneResult Tuning::result(const std::string& winner) {
@@ -129,6 +135,20 @@ TuneResult Tuning::result(const std::string& winner) {
   progress_.state.done = progress_.state.total;
   progress_.end();
   return result;
+}
+
+/// The search counts as finished from here on, and the winner's code is there for plans that may
+/// not compile.
+void Tuning::finish(Rigor rigor, const std::string& winner) {
+  const std::size_t index = state_.find(winner);
+  try {
+    if (state_[index].loaded) evaluator_.keep(candidates_[index].config);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCache) throw;
+    log(environment_, LogLevel::kWarning,
+        std::string("the winner's code is not stored: ") + error.what());
+  }
+  journal_.finish(rigor, winner);
 }
 
 TuneResult Tuning::run() {
@@ -179,10 +199,10 @@ TuneResult Tuning::run() {
   const TuneResult answer = result(winner);
   const std::size_t quick = std::min(seeds(candidates_, Rigor::kQuick).size(), state_.size());
   if (!winner.empty() && answer.complete) {
-    journal_.finish(options_.rigor, winner);
+    finish(options_.rigor, winner);
   } else if (!winner.empty() && final_ran_ && !cancelled_ &&
              static_cast<std::size_t>(answer.tried) >= quick) {
-    journal_.finish(Rigor::kQuick, winner);
+    finish(Rigor::kQuick, winner);
   } else {
     journal_.flush();
   }

@@ -74,6 +74,7 @@ class Tuning {
   void record(std::size_t index, const Racer& racer);
   void fail(std::size_t index, Status status, const std::string& detail);
   void note(std::size_t index);
+  void finish(Rigor rigor, const std::string& winner);
   TuneResult result(const std::string& winner);
 
   const Problem& problem_;

@@ -107,9 +107,9 @@ std::string Tuning::choose(std::vector<Finalist> finalists) {
     const std::size_t index = finalists[place].index;
     if (cancelled_ || !state_[index].loaded) return state_[index].config;
     const Measurement again = evaluator_.prove(candidates_[index].config);
+    check_lost();
     if (again.status == Status::kOk) return state_[index].config;
     fail(index, again.status, "proved once, then not: " + again.detail);
-    check_lost();
     finalists.erase(finalists.begin() + static_cast<std::ptrdiff_t>(place));
   }
   const std::vector<std::size_t> order = state_.by_time();

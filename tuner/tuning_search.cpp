@@ -44,9 +44,7 @@ void Tuning::fail(std::size_t index, Status status, const std::string& detail) {
 /// Takes over what a racer saw.
 void Tuning::record(std::size_t index, const Racer& racer) {
   if (racer.failed) {
-    const std::string lost = evaluator_.lost();
-    fail(index, lost.empty() ? Status::kLaunchError : Status::kTimedOut,
-         lost.empty() ? "a launch failed while it was timed" : lost);
+    fail(index, Status::kLaunchError, "a launch failed while it was timed");
     return;
   }
   if (racer.samples.empty()) return;
@@ -72,7 +70,9 @@ void Tuning::first_sample(std::size_t index) {
   if (rough_us > 100e3) {
     alone.samples = {rough_us};
   } else {
-    for (double time_us : evaluator_.sample_us(order)) {
+    const std::vector<double> times = evaluator_.sample_us(order);
+    if (evaluator_.lost() != nullptr) return;
+    for (double time_us : times) {
       if (time_us > 0) alone.samples.push_back(time_us);
     }
     alone.failed = alone.samples.size() < order.size();
@@ -101,11 +101,12 @@ void Tuning::load(const std::vector<std::size_t>& indices, double until_s, bool 
     Entry& entry = state_[index];
     ++seen;
     ++progress_.state.done;
-    if (!evaluator_.lost().empty()) return;
+    if (evaluator_.lost() != nullptr) return;
     Measurement measurement = prepared;
     if (measurement.status == Status::kOk) {
       entry.loaded = true;
       measurement = evaluator_.prove(candidates_[index].config);
+      if (evaluator_.lost() != nullptr) return;  // check_lost() records it
     }
     if (measurement.status != Status::kOk) {
       entry.measurement = measurement;

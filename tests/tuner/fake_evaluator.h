@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -85,13 +86,14 @@ class FakeEvaluator : public Evaluator {
   double noise = 0.01;        // standard deviation, relative
   double compile_s = 0.025;   // a candidate, all threads together
   std::string digest_suffix;  // "templates have changed"
-  std::set<std::string> does_not_compile, does_not_launch, wrong, fails_when_timed, hangs;
+  std::set<std::string> does_not_compile, does_not_launch, wrong, fails_when_timed, hangs,
+      hangs_when_timed;
   std::map<std::string, int> wrong_from_proof;  // correct before this many proofs
 
   // What a test may look at.
   int prepared = 0, proved = 0, sampled = 0;
   std::map<std::string, int> samples_of;
-  std::set<std::string> loaded;
+  std::set<std::string> loaded, kept;
   std::size_t loaded_most = 0;
   double first_sample_after_pause_boost = 0.92;  // an unheated card is faster
 
@@ -143,7 +145,7 @@ class FakeEvaluator : public Evaluator {
     if (hangs.count(text)) {
       result.status = Status::kTimedOut;
       result.detail = "no end after 2 s";
-      lost_ = "a kernel hangs: restart the process";
+      lost_ = Loss{text, result, "a kernel hangs: restart the process"};
       clock_.now_s += 2;
     }
     return result;
@@ -156,6 +158,12 @@ class FakeEvaluator : public Evaluator {
       const std::string text = to_string(config);
       ++sampled;
       const int nth = ++samples_of[text];
+      if (hangs_when_timed.count(text) && nth > 3) {
+        Measurement result_of_it;
+        result_of_it.status = Status::kTimedOut;
+        lost_ = Loss{text, result_of_it, "a kernel hangs: restart the process"};
+        return std::vector<double>(order.size(), std::numeric_limits<double>::quiet_NaN());
+      }
       std::normal_distribution<double> normal(1.0, noise);
       double sample = time_us(config) * normal(random_);
       if (!heated_) sample *= first_sample_after_pause_boost;
@@ -176,19 +184,23 @@ class FakeEvaluator : public Evaluator {
 
   double clock_mhz() override { return 1600; }
   void release(const Config& config) override { loaded.erase(to_string(config)); }
-  std::string lost() override { return lost_; }
+  const Loss* lost() const override { return lost_ ? &*lost_ : nullptr; }
+  void keep(const Config& config) override {
+    require(config);
+    kept.insert(to_string(config));
+  }
 
  private:
   void require(const Config& config) const {
     if (!loaded.count(to_string(config)))
       throw std::logic_error("not prepared: " + to_string(config));
-    if (!lost_.empty()) throw std::logic_error("used after it was lost");
+    if (lost_) throw std::logic_error("used after it was lost");
   }
 
   FakeClock& clock_;
   std::mt19937_64 random_{42};
   std::map<std::string, int> proofs_;
-  std::string lost_;
+  std::optional<Loss> lost_;
   bool heated_ = false;
 };
 

@@ -427,6 +427,24 @@ TEST_F(TuneTest, HangingKernelEndsTheRunAfterItsTriesAreStored) {
   EXPECT_TRUE(result.complete);
 }
 
+TEST_F(TuneTest, HangInTheRaceIsRecordedForTheCulpritAlone) {
+  evaluator.hangs_when_timed = {to_string(candidates[5].config)};
+  EXPECT_THROW(tune(), Error);
+  int failures = 0;
+  for (const Try& entry : stored()) {
+    if (entry.measurement.status == Status::kOk) continue;
+    ++failures;
+    EXPECT_EQ(entry.config, to_string(candidates[5].config));
+    EXPECT_EQ(entry.measurement.status, Status::kTimedOut);
+  }
+  EXPECT_EQ(failures, 1);
+}
+
+TEST_F(TuneTest, WinnersCodeIsKept) {
+  const TuneResult result = tune();
+  EXPECT_EQ(evaluator.kept, std::set<std::string>{result.winner});
+}
+
 TEST_F(TuneTest, ProgressIsOrderedAndNotTooOften) {
   std::vector<Progress> reports;
   std::vector<double> times;

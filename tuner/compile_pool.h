@@ -1,0 +1,50 @@
+// compile_pool.h - runs slow, independent jobs on several threads while the caller's thread does
+// what they lead to.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "attnforge/tune.h"
+#include "generator/cubin.h"
+#include "generator/source.h"
+
+namespace attnforge {
+
+struct Compiled {
+  Source source;
+  Cubin cubin;
+  Measurement failure;         // status kCompileError if it did not compile
+  std::exception_ptr trouble;  // set if the fault is not the candidate's
+};
+
+class CompilePool {
+ public:
+  /// `threads` 0: one a core.
+  explicit CompilePool(int threads);
+  /// Waits for jobs in flight.
+  ~CompilePool();
+  CompilePool(const CompilePool&) = delete;
+  CompilePool& operator=(const CompilePool&) = delete;
+
+  /// Calls `job(index)` for 0 to count - 1 on the pool's threads, about in order, and
+  /// `on_done(index, result)` on this thread. `keep_going` is asked here at least every 50 ms; when
+  /// it says no, no more jobs start and run() returns without waiting for those in flight. `job` is
+  /// copied and must not throw; what it borrows must outlive the pool. What on_done throws ends the
+  /// run in the same way.
+  void run(std::size_t count, std::function<Compiled(std::size_t)> job,
+           const std::function<bool()>& keep_going,
+           const std::function<void(std::size_t, Compiled&&)>& on_done);
+
+ private:
+  struct Shared;
+  const int threads_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace attnforge

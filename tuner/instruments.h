@@ -1,0 +1,63 @@
+// instruments.h - the tuner's own small kernels, compiled and loaded: random inputs, poison,
+// canaries, a gate, clocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/device.h"
+#include "attnforge/problem.h"
+#include "generator/source.h"
+#include "runtime/kernel.h"
+#include "tuner/instruments_params.h"
+
+namespace attnforge {
+
+/// instruments_params.h and instruments.cuh as one text; generated when attnforge is built.
+std::string_view instruments_text();
+/// The same, to compile.
+Source instruments_source();
+
+/// A NaN in fp16 and bf16, and in fp32 when both halves are: what outputs hold before a run.
+inline constexpr std::uint16_t kPoison = 0x7fd5;
+/// What is around outputs.
+inline constexpr std::uint16_t kCanary = 0x5ca3;
+/// No number that normal() makes is larger.
+inline constexpr double kLargestNormal = 5.9;
+
+/// Everything is enqueued on `stream` and returns at once. Counters are in device memory and are
+/// added to.
+class Instruments {
+ public:
+  /// Compiles for `arch` and loads in the current context. Throws as compile() and Kernel::load().
+  explicit Instruments(const Arch& arch);
+
+  void set_words(void* data, std::size_t count, std::uint16_t value, CUstream stream) const;
+  void count_other_words(void* data, std::size_t count, std::uint16_t value, std::uint64_t* counter,
+                         CUstream stream) const;
+  void set_normal(void* data, std::size_t count, DType dtype, std::uint64_t seed,
+                  CUstream stream) const;
+  void count_not_normal(void* data, std::size_t count, DType dtype, std::uint64_t seed,
+                        std::uint64_t* counter, CUstream stream) const;
+  /// counters[0]: elements that still hold kPoison; counters[1]: other NaNs.
+  void scan(const void* data, std::size_t count, DType dtype, std::uint64_t* counters,
+            CUstream stream) const;
+  void gather(const GatherParams& params, CUstream stream) const;
+  void gate(const GateParams& params, CUstream stream) const;
+  /// One stamp for each SM that gets one of 2 * num_sms blocks.
+  void stamp_clocks(ClockStamp* stamps, std::size_t count, int num_sms, CUstream stream) const;
+
+ private:
+  explicit Instruments(std::span<const std::byte> cubin);
+
+  Kernel words_, normal_, scan_, gather_, gate_, clock_;
+};
+
+/// Median over the SMs in both lists of cycles / time, in MHz; 0 when there is none or the time
+/// between is under 100 us, which is too short for the timer's resolution.
+double clock_mhz(const std::vector<ClockStamp>& before, const std::vector<ClockStamp>& after);
+
+}  // namespace attnforge

@@ -1,0 +1,66 @@
+// problem_tensors.h - the tensors of a problem in device memory: random inputs, outputs between
+// canaries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attnforge/plan.h"
+#include "runtime/memory.h"
+#include "tuner/instruments.h"
+
+namespace attnforge {
+
+/// Inputs are standard normal numbers, the same for the same seed, between guards of NaN: what is
+/// read past an end shows in the output. Outputs are between guards of canaries. A guard has 128
+/// rows of its tensor, but at least 4 KiB and at most 1 MiB. Pointers are aligned to exactly
+/// problem.alignment_bytes (16: to 256).
+class ProblemTensors {
+ public:
+  /// Allocates and fills. Throws Error(kCuda) when memory is short, with the bytes needed.
+  ProblemTensors(const Problem& problem, unsigned seed, const Instruments& instruments,
+                 CUstream stream);
+
+  const Tensors& tensors() const { return tensors_; }
+
+  /// Enqueues: outputs to kPoison, guards to kCanary.
+  void poison_outputs(CUstream stream) const;
+  /// Enqueues the checks of what a run must leave alone or must have written.
+  void check(CUstream stream);
+  /// After the stream has passed check(): "" or what is wrong, and puts inputs right again if those
+  /// were.
+  std::string findings(CUstream stream);
+
+  static constexpr int kCounters = 8;
+
+ private:
+  struct Region {
+    Buffer memory;
+    std::size_t begin = 0, bytes = 0;  // of the tensor in memory
+    void* data() const { return static_cast<char*>(memory.data()) + begin; }
+    std::size_t words_after() const { return (memory.size_bytes() - begin - bytes) / 2; }
+  };
+  Region allocate(std::size_t bytes, std::size_t row_bytes, std::size_t least_alignment) const;
+  void guard(const Region& region, std::uint16_t value, CUstream stream) const;
+  void count_guard(const Region& region, std::uint16_t value, int counter, CUstream stream);
+  void fill_inputs(CUstream stream) const;
+  std::uint64_t* counter(int index) const {
+    return static_cast<std::uint64_t*>(counters_.data()) + index;
+  }
+
+  struct Input {
+    Region region;
+    DType dtype;
+    std::uint64_t seed;
+  };
+  const Problem problem_;
+  const Instruments& instruments_;
+  Tensors tensors_;
+  std::vector<Input> inputs_;  // q, k, v, or one of all three
+  Region o_, lse_;
+  Buffer counters_;
+};
+
+}  // namespace attnforge
