@@ -1,4 +1,5 @@
-// family.cpp - fwd_naive as a Family: any problem, any arch, slow but for its role as oracle fast enough.
+// family.cpp - fwd_naive as a Family: any problem, any arch, slow but for its role as oracle fast
+// enough.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,18 +20,21 @@ namespace {
 constexpr std::string_view kName = "fwd_naive";
 
 constexpr Field<FwdNaiveConfig> kFields[] = {
-    {"dtype_q", &FwdNaiveConfig::dtype_q},       {"dtype_k", &FwdNaiveConfig::dtype_k},
-    {"dtype_v", &FwdNaiveConfig::dtype_v},       {"dtype_o", &FwdNaiveConfig::dtype_o},
-    {"head_dim", &FwdNaiveConfig::head_dim},     {"head_dim_v", &FwdNaiveConfig::head_dim_v},
-    {"lse", &FwdNaiveConfig::lse},               {"alignment", &FwdNaiveConfig::alignment},
-    {"block_m", &FwdNaiveConfig::block_m},       {"num_threads", &FwdNaiveConfig::num_threads},
+    {"dtype_q", &FwdNaiveConfig::dtype_q},         {"dtype_k", &FwdNaiveConfig::dtype_k},
+    {"dtype_v", &FwdNaiveConfig::dtype_v},         {"dtype_o", &FwdNaiveConfig::dtype_o},
+    {"head_dim", &FwdNaiveConfig::head_dim},       {"head_dim_v", &FwdNaiveConfig::head_dim_v},
+    {"softcap", &FwdNaiveConfig::softcap},         {"lse", &FwdNaiveConfig::lse},
+    {"alignment", &FwdNaiveConfig::alignment},     {"block_m", &FwdNaiveConfig::block_m},
+    {"num_threads", &FwdNaiveConfig::num_threads},
 };
 
 constexpr std::int64_t kMaxBlocks = 2147483647;  // gridDim.x
 
 int block_m(const Problem& problem) { return problem.seqlen_q <= 1 ? 1 : 8; }
 
-std::int64_t row_blocks(const Problem& problem, int block_m) { return (problem.seqlen_q + block_m - 1) / block_m; }
+std::int64_t row_blocks(const Problem& problem, int block_m) {
+  return (problem.seqlen_q + block_m - 1) / block_m;
+}
 
 std::int64_t blocks(const Problem& problem, int block_m) {
   return problem.batch * problem.num_heads_q * row_blocks(problem, block_m);
@@ -39,7 +43,8 @@ std::int64_t blocks(const Problem& problem, int block_m) {
 std::string supports(const Problem& problem, const Arch& arch) {
   if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);
   const std::int64_t needed = blocks(problem, block_m(problem));
-  if (needed > kMaxBlocks) return fmt::format("needs {} thread blocks, more than the {} of a grid", needed, kMaxBlocks);
+  if (needed > kMaxBlocks)
+    return fmt::format("needs {} thread blocks, more than the {} of a grid", needed, kMaxBlocks);
   return "";
 }
 
@@ -51,6 +56,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
       {"dtype_o", {static_cast<int>(problem.dtype_o)}},
       {"head_dim", {problem.head_dim}},
       {"head_dim_v", {problem.head_dim_v}},
+      {"softcap", {problem.softcap != 0 ? 1 : 0}},
       {"lse", {problem.lse ? 1 : 0}},
       {"alignment", {problem.alignment_bytes}},
       {"block_m", {block_m(problem)}},
@@ -68,34 +74,40 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   return typed(config, kFields).valid() ? "" : "no such thread block";
 }
 
-/// Three products' worth of fp32 multiply-adds (scores are computed twice), at a quarter of the rate of the units; fewer
-/// threads than hide the latency of memory take longer in proportion.
+/// Three products' worth of fp32 multiply-adds (scores are computed twice), at a quarter of the
+/// rate of the units; fewer threads than hide the latency of memory take longer in proportion.
 double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
   constexpr double kFmaPerClockPerSm = 128, kEfficiency = 0.25, kThreadsPerSm = 1024, kLaunchUs = 3;
   const FwdNaiveConfig c = typed(config, kFields);
   if (problem.seqlen_q == 0 || problem.batch == 0) return 0;
-  const double keys = static_cast<double>(visible_pairs(problem)) / static_cast<double>(problem.seqlen_q);
+  const double keys =
+      static_cast<double>(visible_pairs(problem)) / static_cast<double>(problem.seqlen_q);
   const double tile = c.num_threads;
   const double tiles_of_keys = keys + tile / 2;  // the last tile of a row is half empty
   const double rows = static_cast<double>(blocks(problem, c.block_m)) * c.block_m;
   const double columns = static_cast<double>(c.columns_per_thread()) * c.threads_per_group();
   const double fma = rows * tiles_of_keys * (2.0 * c.head_dim + columns);
-  const double threads_per_sm = static_cast<double>(blocks(problem, c.block_m)) * c.num_threads / device.num_sms;
+  const double threads_per_sm =
+      static_cast<double>(blocks(problem, c.block_m)) * c.num_threads / device.num_sms;
   const double filled = std::min(1.0, threads_per_sm / kThreadsPerSm);
-  const double fma_per_us = kFmaPerClockPerSm * device.num_sms * device.sm_clock_mhz * kEfficiency * filled;
+  const double fma_per_us =
+      kFmaPerClockPerSm * device.num_sms * device.sm_clock_mhz * kEfficiency * filled;
   return kLaunchUs + fma / fma_per_us;
 }
 
 /// "bf16", or all four dtypes where they differ.
 std::string dtype_name(const FwdNaiveConfig& c) {
   const auto name = [](int dtype) { return to_string(static_cast<DType>(dtype)); };
-  if (c.dtype_q == c.dtype_k && c.dtype_q == c.dtype_v && c.dtype_q == c.dtype_o) return std::string(name(c.dtype_q));
-  return fmt::format("{}_{}_{}_{}", name(c.dtype_q), name(c.dtype_k), name(c.dtype_v), name(c.dtype_o));
+  if (c.dtype_q == c.dtype_k && c.dtype_q == c.dtype_v && c.dtype_q == c.dtype_o)
+    return std::string(name(c.dtype_q));
+  return fmt::format("{}_{}_{}_{}", name(c.dtype_q), name(c.dtype_k), name(c.dtype_v),
+                     name(c.dtype_o));
 }
 
 std::string symbol(const FwdNaiveConfig& c) {
-  const std::string head_dims =
-      c.head_dim == c.head_dim_v ? fmt::format("{}", c.head_dim) : fmt::format("{}x{}", c.head_dim, c.head_dim_v);
+  const std::string head_dims = c.head_dim == c.head_dim_v
+                                    ? fmt::format("{}", c.head_dim)
+                                    : fmt::format("{}x{}", c.head_dim, c.head_dim_v);
   return fmt::format("{}_{}_d{}_t{}", kName, dtype_name(c), head_dims, c.num_threads);
 }
 
@@ -106,8 +118,10 @@ Source render(const Config& config, const Problem& /*problem*/) {
       "// generated: {}\n"
       "#include \"fwd_naive/kernel.cuh\"\n"
       "inline constexpr attnforge::FwdNaiveConfig kConfig{};\n"
-      "extern \"C\" __global__ void __launch_bounds__(kConfig.num_threads)\n"
-      "{}(const __grid_constant__ attnforge::FwdParams p) {{ attnforge::FwdNaive<kConfig>::run(p); }}\n",
+      "extern \"C\" __global__ void __launch_bounds__(kConfig.num_threads, "
+      "kConfig.blocks_per_sm())\n"
+      "{}(const __grid_constant__ attnforge::FwdParams p) {{ attnforge::FwdNaive<kConfig>::run(p); "
+      "}}\n",
       to_string(config), initializer(config), source.name);
   source.text = self_contained(source.entry, embedded_headers());
   return source;
@@ -132,9 +146,11 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& /
 
 const Family fwd_naive = {
     .name = kName,
-    .summary = "one thread block for 8 query rows, two passes over the keys, all in fp32: the oracle on the GPU",
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa | kFeatureUnequalHeadDims |
-                kFeatureUnaligned | kFeatureMixedDtypes,
+    .summary =
+        "one thread block for 8 query rows, two passes over the keys, all in fp32: the oracle on "
+        "the GPU",
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes,
     .supports = supports,
     .axes = axes,
     .reject = reject,

@@ -25,6 +25,7 @@ struct FwdNaive {
     float q[kRows][C.head_dim];        // 16-byte aligned rows: head_dim is a multiple of 8
     float p[C.num_threads][kRows];     // probabilities of a tile of keys; at the end, partial outputs of the key groups
     float reduction[C.num_warps()][kRows];
+    float row_max[kRows];
   };
 
   struct Maximum {
@@ -59,7 +60,7 @@ struct FwdNaive {
   ATTNFORGE_DEVICE static void scores(const FwdParams& p, const SharedMemory& smem, const char* key_row, float (&s)[kRows]) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) s[r] = 0.0f;
-#pragma unroll 2
+#pragma unroll 1
     for (int d = 0; d < C.head_dim; d += 8) {
       float k[8];
       load_8<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
@@ -71,7 +72,7 @@ struct FwdNaive {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       s[r] *= p.softmax_scale;
-      if (p.softcap != 0.0f) s[r] = p.softcap * tanhf(s[r] / p.softcap);
+      if constexpr (C.softcap) s[r] = p.softcap * tanhf(s[r] / p.softcap);
     }
   }
 
@@ -114,15 +115,18 @@ struct FwdNaive {
         if (sees(r, key)) row_max[r] = fmaxf(row_max[r], s[r]);
     }
     reduce<Maximum>(row_max, smem);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      if (thread == r) smem.row_max[r] = row_max[r];  // not in registers through the next loop
+    __syncthreads();
 
     // ---- 3. Probabilities of a tile of keys, then their product with V ----
     constexpr int kColumns = C.columns_per_thread();
     const int group = thread / C.threads_per_group(), column = thread % C.threads_per_group();
-    float row_sum[kRows], shift[kRows], o[kColumns][kRows];
+    float row_sum[kRows], o[kColumns][kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       row_sum[r] = 0.0f;
-      shift[r] = row_max[r] == negative_infinity() ? 0.0f : row_max[r];  // -inf - -inf would be NaN
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) o[c][r] = 0.0f;
     }
@@ -133,22 +137,23 @@ struct FwdNaive {
         scores(p, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), s);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          constexpr float kLog2e = 1.4426950408889634f;
-          const float probability = sees(r, key) ? exp2f((s[r] - shift[r]) * kLog2e) : 0.0f;
+          constexpr float kLog2e = 1.4426950408889634f, kLowest = -3.4028234663852886e38f;
+          const float shift = fmaxf(smem.row_max[r], kLowest);  // -inf - -inf would be NaN
+          const float probability = sees(r, key) ? exp2f((s[r] - shift) * kLog2e) : 0.0f;
           row_sum[r] += probability;
           smem.p[thread][r] = probability;
         }
       }
       __syncthreads();
       const int tile_keys = min(C.num_threads, keys_end - tile);
+      const char* v_column = v_head + (tile * p.v.stride_row + column) * element_bytes(C.dtype_v);
+#pragma unroll 2
+      for (int i = group; i < tile_keys; i += C.key_groups()) {
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const int d = column + c * C.threads_per_group();
-        if (d >= C.head_dim_v) break;
-        const char* v_column = v_head + (tile * p.v.stride_row + d) * element_bytes(C.dtype_v);
-#pragma unroll 4
-        for (int i = group; i < tile_keys; i += C.key_groups()) {
-          const float v = load_1<C.dtype_v>(v_column + i * p.v.stride_row * element_bytes(C.dtype_v));
+        for (int c = 0; c < kColumns; ++c) {
+          const int d = c * C.threads_per_group();
+          if (column + d >= C.head_dim_v) break;
+          const float v = load_1<C.dtype_v>(v_column + (i * p.v.stride_row + d) * element_bytes(C.dtype_v));
 #pragma unroll
           for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
         }
@@ -182,7 +187,7 @@ struct FwdNaive {
       }
       if (C.lse && thread == 0) {
         float* lse = p.lse + batch * p.lse_stride_batch + head * p.lse_stride_head + row;
-        *lse = row_sum[r] == 0.0f ? negative_infinity() : row_max[r] + logf(row_sum[r]);
+        *lse = row_sum[r] == 0.0f ? negative_infinity() : smem.row_max[r] + logf(row_sum[r]);
       }
     }
   }
