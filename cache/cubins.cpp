@@ -22,8 +22,9 @@ constexpr int kCompressionLevel = 3;
 
 constexpr const char* kGet = R"sql(
 SELECT id, registers, smem_static_bytes, stack_bytes, spill_store_bytes, spill_load_bytes,
-       wgmma_serialized, compile_ms, log, code_bytes, code_checksum, code
-FROM cubins WHERE source_digest = ?1 AND arch = ?2 AND nvrtc = ?3
+       wgmma_serialized, compile_ms, log, code_bytes, code_checksum, code, nvrtc
+FROM cubins WHERE source_digest = ?1 AND arch = ?2 AND (?3 = '' OR nvrtc = ?3)
+ORDER BY created_at DESC, id DESC LIMIT 1
 )sql";
 
 constexpr const char* kPut = R"sql(

@@ -1,4 +1,5 @@
 // cubins_test.cpp - machine code goes in and comes back, or does not come back at all.
+#include <fmt/format.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -47,6 +48,20 @@ TEST_F(CubinsTest, EveryPartOfTheKeyCounts) {
   EXPECT_FALSE(cache_.get_cubin("d2", "90a", kNvrtc));
   EXPECT_FALSE(cache_.get_cubin("d1", "90", kNvrtc));
   EXPECT_FALSE(cache_.get_cubin("d1", "90a", "12.8"));
+}
+
+TEST_F(CubinsTest, WithoutAnNvrtcTheNewestOfAnyAnswers) {
+  Cubin older = cubin("d1", 100);
+  older.nvrtc = "12.4 cl-1";
+  cache_.put_cubin(cubin("d1", 200), "source", "f");
+  cache_.put_cubin(older, "source", "f");
+  raw().execute("UPDATE cubins SET created_at = '2024-01-01T00:00:00Z' WHERE nvrtc = '12.4 cl-1'");
+  const auto found = cache_.get_cubin("d1", "90a", "");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->nvrtc, kNvrtc);
+  EXPECT_EQ(found->bytes.size(), 200u);
+  EXPECT_EQ(cache_.get_cubin("d1", "90a", older.nvrtc)->bytes.size(), 100u);
+  EXPECT_FALSE(cache_.get_cubin("d1", "86", ""));
 }
 
 TEST_F(CubinsTest, TheSameKeyAgainReplaces) {
@@ -115,11 +130,11 @@ INSTANTIATE_TEST_SUITE_P(
 // The target is 2 ms for 200 KB on an idle machine.
 TEST_F(CubinsTest, ReadIsFast) {
   for (int i = 0; i < 50; ++i)
-    cache_.put_cubin(cubin("d" + std::to_string(i), 200'000), std::string(50'000, 's'), "f");
+    cache_.put_cubin(cubin(fmt::format("d{}", i), 200'000), std::string(50'000, 's'), "f");
   std::vector<double> samples;
   for (int i = 0; i < 50; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    const bool found = get("d" + std::to_string(i)).has_value();
+    const bool found = get(fmt::format("d{}", i)).has_value();
     samples.push_back(
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
             .count());

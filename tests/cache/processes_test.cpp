@@ -1,4 +1,5 @@
 // processes_test.cpp - several processes on one file, and processes that are killed.
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ TEST_F(ProcessesTest, WritersLoseNoRowAndAreNeverToldThatItIsLocked) {
           tries.push_back(good_try(10'000 * writer + kBatch * batch + i, 10));
         cache.put(tries);
         if (!cache.best(kProblem, current(), digest_of)) return false;
-        if (batch % 8 == 0) cache.put_cubin(cubin("d" + std::to_string(writer)), "source", "f");
+        if (batch % 8 == 0) cache.put_cubin(cubin(fmt::format("d{}", writer)), "source", "f");
       }
       for (const std::string& message : said) std::fprintf(stderr, "said: %s\n", message.c_str());
       return said.empty();

@@ -1,6 +1,7 @@
 // support.cpp - see support.h.
 #include "support.h"
 
+#include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,7 +41,7 @@ std::vector<std::string> Folder::files() const {
   return names;
 }
 
-std::string config(int i) { return "fwd_test block_m=" + std::to_string(i); }
+std::string config(int i) { return fmt::format("fwd_test block_m={}", i); }
 
 std::string digest_of(std::string_view config) { return "digest of " + std::string(config); }
 
