@@ -37,7 +37,8 @@ FwdParams fwd_params(const Problem& problem) {
   return params;
 }
 
-void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* /*workspace*/, std::span<std::byte> out) {
+void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* /*workspace*/,
+              std::span<std::byte> out) {
   ATTNFORGE_ASSERT(step.params.size() >= sizeof(FwdParams) && out.size() == step.params.size(),
                    "the argument of a forward kernel begins with FwdParams");
   FwdParams params;
@@ -50,7 +51,8 @@ void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* /*workspace*
   params.lse_stride_batch = tensors.lse_stride_batch;
   params.lse_stride_head = tensors.lse_stride_head;
   std::memcpy(out.data(), &params, sizeof(params));
-  std::memcpy(out.data() + sizeof(params), step.params.data() + sizeof(params), out.size() - sizeof(params));
+  std::memcpy(out.data() + sizeof(params), step.params.data() + sizeof(params),
+              out.size() - sizeof(params));
 }
 
 }  // namespace attnforge

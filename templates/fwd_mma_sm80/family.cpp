@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "attnforge/error.h"
-#include "fmt/format.h"
+#include <fmt/format.h>
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "templates/embedded.h"

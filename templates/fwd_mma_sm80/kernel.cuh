@@ -22,8 +22,6 @@ struct FwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
 
   static constexpr int kRowFragments = C.row_fragments();  // of 16 query rows, a warp
-  static constexpr int kSteps = C.block_n / C.step_n;      // softmax steps a tile
-  static constexpr int kScoreFragments = C.step_n / 8;     // of 8 keys, a step
   static constexpr int kOutFragments = C.head_dim_v / 8;   // of 8 output columns
   static constexpr int kDepthSteps = C.qk_chunks() / 2;    // of 16 elements of the head dim
 
@@ -33,7 +31,8 @@ struct FwdMmaSm80 {
   using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_chunks(), C.num_threads(), C.alignment>;
   using VLoader = TileLoader<C.block_n, C.v_chunks(), C.v_chunks(), C.num_threads(), C.alignment>;
 
-  using Scores = float[kRowFragments][kScoreFragments][4];
+  template <int kStep>
+  using Scores = float[kRowFragments][kStep / 8][4];  // fragments of 8 keys
 
   /// The query tile of this block. Computed again where it is needed: see special_registers.cuh.
   struct Place {
@@ -147,8 +146,9 @@ struct FwdMmaSm80 {
 
   // ---- 2. One step: scores, softmax, output ----
 
-  /// s = Q K^T over step_n keys; `tile` is the address of the step's first key.
-  ATTNFORGE_DEVICE void scores(Scores& s, u32 tile) {
+  /// s = Q K^T over kStep keys; `tile` is the address of the step's first key.
+  template <int kStep>
+  ATTNFORGE_DEVICE void scores(Scores<kStep>& s, u32 tile) {
 #pragma unroll
     for (int d = 0; d < kDepthSteps; ++d) {
       u32 from_smem[kRowFragments][4];
@@ -158,7 +158,7 @@ struct FwdMmaSm80 {
           ldmatrix_x4(from_smem[f], QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
       }
 #pragma unroll
-      for (int j = 0; j < kScoreFragments; j += 2) {
+      for (int j = 0; j < kStep / 8; j += 2) {
         u32 k[4];
         ldmatrix_x4(k, QkRows::advance(tile + k_fragment, 2 * d) + j * 8 * QkRows::kRowBytes);
 #pragma unroll
@@ -177,14 +177,14 @@ struct FwdMmaSm80 {
   }
 
   /// Scores of keys from first_key on to probabilities; the output is rescaled to the new maxima.
-  template <bool kMasked>
-  ATTNFORGE_DEVICE void probabilities(Scores& s, int first_key) {
+  template <bool kMasked, int kStep>
+  ATTNFORGE_DEVICE void probabilities(Scores<kStep>& s, int first_key) {
     if constexpr (C.softcap) {
       const SoftcapScore cap(p);
 #pragma unroll
       for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
-        for (int j = 0; j < kScoreFragments; ++j)
+        for (int j = 0; j < kStep / 8; ++j)
 #pragma unroll
           for (int c = 0; c < 4; ++c) s[f][j][c] = cap(s[f][j][c]);
     }
@@ -198,7 +198,7 @@ struct FwdMmaSm80 {
           visible.first -= lane_key;
           visible.last -= lane_key;
 #pragma unroll
-          for (int j = 0; j < kScoreFragments; ++j)
+          for (int j = 0; j < kStep / 8; ++j)
 #pragma unroll
             for (int c = 0; c < 2; ++c) s[f][j][2 * r + c] = masked<C.left_bound != 0>(s[f][j][2 * r + c], j * 8 + c, visible);
         }
@@ -217,10 +217,11 @@ struct FwdMmaSm80 {
     }
   }
 
-  /// o += P V over step_n keys; `tile` is the address of the step's first key.
-  ATTNFORGE_DEVICE void outputs(const Scores& s, u32 tile) {
+  /// o += P V over kStep keys; `tile` is the address of the step's first key.
+  template <int kStep>
+  ATTNFORGE_DEVICE void outputs(const Scores<kStep>& s, u32 tile) {
 #pragma unroll
-    for (int j = 0; j < kScoreFragments; j += 2) {
+    for (int j = 0; j < kStep / 8; j += 2) {
       u32 a[kRowFragments][4];
 #pragma unroll
       for (int f = 0; f < kRowFragments; ++f)
@@ -254,13 +255,14 @@ struct FwdMmaSm80 {
   /// `stage` holds tile n of K; V's tile must be awaited by `v_ready` between the products when it comes separately.
   template <bool kMasked, class VReady>
   ATTNFORGE_DEVICE void attend_tile(int n, int stage, const VReady& v_ready) {
+    constexpr int kStep = kMasked ? C.masked_step_n() : C.step_n;
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
-    for (int step = 0; step < kSteps; ++step) {
-      Scores s;
-      scores(s, k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
-      probabilities<kMasked>(s, n * C.block_n + step * C.step_n);
+    for (int step = 0; step < C.block_n / kStep; ++step) {
+      Scores<kStep> s;
+      scores<kStep>(s, k_tile(stage) + step * kStep * QkRows::kRowBytes);
+      probabilities<kMasked, kStep>(s, n * C.block_n + step * kStep);
       v_ready();  // with one stage there is one step
-      outputs(s, v_tile(stage) + step * C.step_n * VRows::kRowBytes);
+      outputs<kStep>(s, v_tile(stage) + step * kStep * VRows::kRowBytes);
     }
   }
 
@@ -324,9 +326,11 @@ struct FwdMmaSm80 {
     }
 
     int stage = 0;
-    attend<true>(n, blocks.clear_end, stage);
-    attend<false>(n, blocks.clear_begin, stage);
-    if constexpr (C.left_bound) attend<true>(n, blocks.begin, stage);
+#pragma unroll 1  // one copy of the masked loop serves both ends
+    for (int side = 0; side < (C.left_bound ? 2 : 1); ++side) {
+      attend<true>(n, side == 0 ? blocks.clear_end : blocks.begin, stage);
+      if (side == 0) attend<false>(n, blocks.clear_begin, stage);
+    }
     store();
   }
 
