@@ -1,0 +1,171 @@
+// check_test.cpp - outputs held against the CPU reference: right ones pass, each kind of wrong one
+// is found and located.
+#include "attnforge/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "attnforge/error.h"
+#include "plan/bind_tensors.h"
+#include "reference/attention.h"
+#include "reference/half.h"
+
+namespace attnforge {
+namespace {
+
+/// Random inputs and the outputs that the reference gives for them, rounded to the problem's
+/// dtypes.
+HostTensors solved(const Problem& problem, std::uint64_t seed = 1) {
+  HostTensors host = random_host_tensors(problem, seed);
+  const Tensors tensors = bind_contiguous(problem, host.q.data(), host.k.data(), host.v.data(),
+                                          host.o.data(), host.lse.data());
+  const Reference reference = reference_attention(problem, tensors);
+  for (std::size_t i = 0; i < reference.rows.size(); ++i) {
+    const QueryRow& row = reference.rows[i];
+    for (int d = 0; d < problem.head_dim_v; ++d) {
+      const std::int64_t at = row.batch * tensors.o.stride_batch +
+                              row.head * tensors.o.stride_head + row.query * tensors.o.stride_row +
+                              d;
+      const double value =
+          reference
+              .o[i * static_cast<std::size_t>(problem.head_dim_v) + static_cast<std::size_t>(d)];
+      store_element(problem.dtype_o, host.o.data(), at, static_cast<float>(value));
+    }
+    if (problem.lse) {
+      host.lse[static_cast<std::size_t>(row.batch * tensors.lse_stride_batch +
+                                        row.head * tensors.lse_stride_head + row.query)] =
+          static_cast<float>(reference.lse[i]);
+    }
+  }
+  return host;
+}
+
+Problem small() {
+  return parse_problem("fwd bf16 batch=2 num_heads=4:2 seqlen=70:90 head_dim=32 causal lse");
+}
+
+TEST(CheckOutput, ARightOutputPassesInEveryLayout) {
+  for (const char* layout : {"bshd", "bhsd"}) {
+    const Problem problem = parse_problem(to_string(small()) + " layout=" + layout);
+    const CheckReport report = check_output(problem, solved(problem));
+    EXPECT_TRUE(report.ok) << report.summary;
+    EXPECT_EQ(report.rows_checked, 2 * 4 * 70);
+    EXPECT_FALSE(report.sampled());
+    EXPECT_GT(report.cosine_similarity, 0.9999);
+    EXPECT_GT(report.max_error, 0) << "bf16 cannot hold the reference exactly";
+  }
+  const Problem packed =
+      parse_problem("fwd fp16 num_heads=4:2 seqlen=70 head_dim=32 layout=packed_qkv");
+  EXPECT_TRUE(check_output(packed, solved(packed)).ok);
+}
+
+TEST(CheckOutput, OneWrongElementIsLocated) {
+  const Problem problem = small();
+  HostTensors host = solved(problem);
+  const std::int64_t at = ((1 * 70 + 33) * 4 + 2) * 32 + 5;  // batch 1, row 33, head 2, dim 5
+  const float right = load_element(DType::kBf16, host.o.data(), at) > 0 ? 1.0f : -1.0f;
+  store_element(DType::kBf16, host.o.data(), at, -3 * right);
+  const CheckReport report = check_output(problem, host);
+  EXPECT_FALSE(report.ok);
+  EXPECT_EQ(report.wrong, 1);
+  EXPECT_EQ(report.worst.batch, 1);
+  EXPECT_EQ(report.worst.row, 33);
+  EXPECT_EQ(report.worst.head, 2);
+  EXPECT_EQ(report.worst.dim, 5);
+  EXPECT_FLOAT_EQ(static_cast<float>(report.worst.got), -3 * right);
+  EXPECT_GT(std::abs(report.worst.got - report.worst.expected), report.worst.allowed);
+}
+
+TEST(CheckOutput, AnOutputThatNobodyWroteIsWrong) {
+  const Problem problem = small();
+  const CheckReport report = check_output(problem, random_host_tensors(problem, 1));
+  EXPECT_FALSE(report.ok);
+  EXPECT_EQ(report.nonfinite_wrong, 2 * 4 * 70 * 32 + 2 * 4 * 70) << "o and lse";
+}
+
+TEST(CheckOutput, AWrongLseIsFound) {
+  const Problem problem = small();
+  HostTensors host = solved(problem);
+  host.lse[(1 * 4 + 3) * 70 + 7] += 1.0f;
+  const CheckReport report = check_output(problem, host);
+  EXPECT_FALSE(report.ok);
+  EXPECT_EQ(report.worst_lse.batch, 1);
+  EXPECT_EQ(report.worst_lse.head, 3);
+  EXPECT_EQ(report.worst_lse.row, 7);
+  EXPECT_NEAR(report.max_lse_error, 1.0, 1e-3);
+}
+
+TEST(CheckOutput, LargeProblemsAreSampledAtBothEndsOfEachHead) {
+  const Problem problem = parse_problem("fwd fp32 num_heads=4 seqlen=500 head_dim=8");
+  HostTensors host = solved(problem);
+  CheckOptions options;
+  options.max_work = flops(problem) / 2 / 20;  // one row of twenty
+  const CheckReport report = check_output(problem, host, options);
+  EXPECT_TRUE(report.ok) << report.summary;
+  EXPECT_TRUE(report.sampled());
+  EXPECT_EQ(report.rows_total, 4 * 500);
+  EXPECT_GE(report.rows_checked, 4 * 10);
+  EXPECT_LE(report.rows_checked, 4 * 25);
+
+  for (std::int64_t row : {0, 499}) {
+    HostTensors wrong = host;
+    store_element(DType::kFp32, wrong.o.data(), (row * 4 + 3) * 8, 100.0f);
+    EXPECT_FALSE(check_output(problem, wrong, options).ok) << "row " << row;
+  }
+  options.max_work = 0;
+  EXPECT_FALSE(check_output(problem, host, options).sampled());
+}
+
+TEST(CheckOutput, EvenTheSmallestBudgetChecksSomething) {
+  const Problem problem = parse_problem("fwd fp32 batch=3 num_heads=5 seqlen=64 head_dim=8");
+  CheckOptions options;
+  options.max_work = 1;
+  EXPECT_EQ(check_output(problem, solved(problem), options).rows_checked, 1);
+}
+
+TEST(CheckOutput, NothingToCompute) {
+  const Problem problem = parse_problem("fwd seqlen=0:16");
+  const CheckReport report = check_output(problem, random_host_tensors(problem, 1));
+  EXPECT_TRUE(report.ok);
+  EXPECT_EQ(report.rows_total, 0);
+}
+
+TEST(CheckOutput, SizesMustBeTheProblems) {
+  HostTensors host = random_host_tensors(small(), 1);
+  host.k.pop_back();
+  try {
+    check_output(small(), host);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(error.what(), testing::HasSubstr("host tensor k"));
+  }
+}
+
+TEST(RandomHostTensors, HaveMeanZeroAndVarianceOneAndAreTheSeeds) {
+  const Problem problem = parse_problem("fwd fp32 num_heads=4 seqlen=4096 head_dim=8");
+  const HostTensors host = random_host_tensors(problem, 5);
+  const std::size_t count = host.q.size() / 4;
+  std::vector<float> q(count), k(count);
+  values_to_float(DType::kFp32, host.q.data(), count, q.data());
+  values_to_float(DType::kFp32, host.k.data(), count, k.data());
+  double sum = 0, squares = 0, product = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    sum += q[i];
+    squares += q[i] * q[i];
+    product += q[i] * k[i];
+  }
+  const double n = static_cast<double>(count);
+  EXPECT_NEAR(sum / n, 0, 0.02);
+  EXPECT_NEAR(squares / n, 1, 0.02);
+  EXPECT_NEAR(product / n, 0, 0.02) << "q and k are independent";
+  EXPECT_EQ(random_host_tensors(problem, 5).q, host.q);
+  EXPECT_NE(random_host_tensors(problem, 6).q, host.q);
+}
+
+}  // namespace
+}  // namespace attnforge
