@@ -1,0 +1,129 @@
+// compile_test.cpp - NVRTC compiles every family for every arch that it serves: the config used
+// when nothing was measured without a spill, and a few others. Needs NVRTC, but neither a GPU nor a
+// driver.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include "attnforge/error.h"
+#include "generator/arch.h"
+#include "generator/candidates.h"
+#include "runtime/compiler.h"
+#include "templates/registry.h"
+#include "tests/templates/problems.h"
+
+namespace attnforge {
+namespace {
+
+constexpr unsigned kSeed = 1;
+constexpr int kRandomConfigs = 2;  // a family and arch, besides the untuned one of each problem
+constexpr int kThreads = 2;
+
+struct Case {
+  const Family* family;
+  const Arch* arch;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << test::test_name(*c.family, *c.arch); }
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Family* family : registry()) {
+    for (const Arch& arch : archs()) cases.push_back({family, &arch});
+  }
+  return cases;
+}
+
+struct Job {
+  Problem problem;
+  Candidate candidate;
+  bool is_default = true;  // what a user gets who never tunes: spills are not accepted
+};
+
+std::vector<Job> jobs_of(const Case& c) {
+  const DeviceFacts& device = typical_device(c.arch->name);
+  const Family* const families[] = {c.family};
+  std::vector<Job> jobs;
+  for (const Problem& problem : test::template_problems()) {
+    if (rejection(*c.family, problem, *c.arch).empty())
+      jobs.push_back({problem, untuned(families, problem, device)});
+  }
+  if (jobs.empty()) return jobs;
+  std::mt19937 random(kSeed);
+  const std::size_t defaults = jobs.size();
+  for (int i = 0; i < kRandomConfigs; ++i) {
+    const Problem problem = jobs[random() % defaults].problem;
+    const std::vector<Candidate> all = candidates(*c.family, problem, device);
+    jobs.push_back({problem, all[random() % all.size()], false});
+  }
+  return jobs;
+}
+
+/// "" if the compiled kernel can be launched on the arch, else why not.
+std::string complaint(const Job& job, const Cubin& cubin, const Arch& arch) {
+  const Launch launch =
+      job.candidate.family->launch(job.candidate.config, job.problem, typical_device(arch.name));
+  for (const LaunchStep& step : launch.steps) {
+    const int threads = static_cast<int>(step.block.x * step.block.y * step.block.z);
+    const int smem_bytes = step.smem_bytes + cubin.smem_static_bytes;
+    if (smem_bytes > arch.smem_per_block_bytes)
+      return fmt::format("{} bytes of shared memory", smem_bytes);
+    if (cubin.registers == 0 || blocks_per_sm(arch, cubin.registers, threads, smem_bytes) < 1) {
+      return fmt::format("{} registers for {} threads", cubin.registers, threads);
+    }
+  }
+  if (job.is_default && (cubin.spill_store_bytes != 0 || cubin.spill_load_bytes != 0)) {
+    return fmt::format("spills {} bytes, loads {}", cubin.spill_store_bytes,
+                       cubin.spill_load_bytes);
+  }
+  return "";
+}
+
+/// Compiles and judges; any problem as text.
+std::string run(const Job& job, const Arch& arch) {
+  std::string what;
+  try {
+    what = complaint(
+        job, compile(job.candidate.family->render(job.candidate.config, job.problem), arch), arch);
+  } catch (const Error& error) {
+    what = error.what();
+  }
+  if (what.empty()) return "";
+  return fmt::format("{}{}\n  {}\n  {}\n", job.is_default ? "" : fmt::format("seed {}: ", kSeed),
+                     to_string(job.problem), to_string(job.candidate.config), what);
+}
+
+class TemplateCompiles : public testing::TestWithParam<Case> {};
+
+TEST_P(TemplateCompiles, DefaultsWithoutSpillsAndOthersAtAll) {
+  const Arch& arch = *GetParam().arch;
+  const NvrtcFacts& nvrtc = nvrtc_facts();
+  if (!nvrtc.available) GTEST_SKIP() << nvrtc.problem;
+  if (std::find(nvrtc.archs.begin(), nvrtc.archs.end(), arch.sm) == nvrtc.archs.end()) {
+    GTEST_SKIP() << "NVRTC " << nvrtc.version_text() << " does not know sm_" << arch.name;
+  }
+  const std::vector<Job> jobs = jobs_of(GetParam());
+  if (jobs.empty()) GTEST_SKIP() << GetParam().family->name << " does not run on sm_" << arch.name;
+  ASSERT_GE(jobs.size(), 8u);
+
+  std::vector<std::string> complaints(jobs.size());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = static_cast<std::size_t>(t); i < jobs.size(); i += kThreads)
+        complaints[i] = run(jobs[i], arch);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& complaint : complaints) EXPECT_EQ(complaint, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, TemplateCompiles, testing::ValuesIn(all_cases()),
+                         [](const auto& info) {
+                           return test::test_name(*info.param.family, *info.param.arch);
+                         });
+
+}  // namespace
+}  // namespace attnforge

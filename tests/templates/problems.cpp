@@ -1,0 +1,38 @@
+// problems.cpp - the list.
+#include "tests/templates/problems.h"
+
+#include <fmt/format.h>
+
+namespace attnforge::test {
+
+std::span<const Problem> template_problems() {
+  static const std::vector<Problem> problems = [] {
+    std::vector<Problem> list;
+    for (const char* text : {
+             "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal",
+             "fwd fp16 batch=4 num_heads=16 seqlen=1024 head_dim=64 lse",
+             "fwd bf16 batch=2 num_heads=8 seqlen=512 head_dim=40 causal alignment=4",
+             "fwd fp16 batch=1 num_heads=12 seqlen=2048 head_dim=72 window_left=256 window_right=0",
+             "fwd bf16 batch=1 num_heads=16 seqlen=2048 head_dim=192:128 causal lse",
+             "fwd bf16 batch=1 num_heads=8:1 seqlen=4096 head_dim=256 causal softcap=50",
+             "fwd fp16 batch=8 num_heads=32:4 seqlen=1:4096 head_dim=128",
+             "fwd bf16 batch=1 num_heads=4 seqlen=300:700 head_dim=64:256 window_left=64 "
+             "window_right=64",
+             "fwd fp16 batch=1 num_heads=24 seqlen=4608 head_dim=8 softcap=30 lse",
+             "fwd fp32 batch=1 num_heads=8 seqlen=1024 head_dim=96 causal lse",
+             "fwd fp16 batch=1 num_heads=8:2 seqlen=129:65 head_dim=112 causal alignment=2",
+             "fwd q=bf16 k=fp16 v=fp32 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=32:16 "
+             "alignment=4",
+         }) {
+      list.push_back(parse_problem(text));
+    }
+    return list;
+  }();
+  return problems;
+}
+
+std::string test_name(const Family& family, const Arch& arch) {
+  return fmt::format("{}_sm{}", family.name, arch.name);
+}
+
+}  // namespace attnforge::test

@@ -1,0 +1,19 @@
+// problems.h - problems that every family's tests walk through: head dims, dtypes, masks and
+// options spread thinly.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "generator/family.h"
+
+namespace attnforge::test {
+
+/// For any family and arch at least eight of them are supported by a family that takes 16-bit
+/// floats; all by fwd_naive.
+std::span<const Problem> template_problems();
+
+/// A family's name and an arch's as a test name: "fwd_naive_sm90a".
+std::string test_name(const Family& family, const Arch& arch);
+
+}  // namespace attnforge::test
