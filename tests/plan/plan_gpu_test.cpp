@@ -9,32 +9,22 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <new>
 #include <thread>
 
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
+#include "count_allocations.h"
 #include "generator/bucket.h"
 #include "reference/half.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/memory.h"
 
-namespace {
-std::atomic<long> allocations = 0;
-}
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-
 namespace attnforge {
 namespace {
 
+using test::allocations;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -102,7 +92,8 @@ class PlanGpuTest : public ::testing::Test {
   }
   static std::vector<float> values(const Buffer& o) {
     std::vector<float> floats;
-    for (const std::uint16_t each : o.to_host<std::uint16_t>()) floats.push_back(fp16_to_float(each));
+    for (const std::uint16_t each : o.to_host<std::uint16_t>())
+      floats.push_back(fp16_to_float(each));
     return floats;
   }
   /// What fwd_naive computes, itself checked against the CPU by the conformance tests.
@@ -269,9 +260,9 @@ TEST_F(PlanGpuTest, RunAllocatesNeitherHostNorDeviceMemory) {
   check(driver().cuCtxSynchronize(), "wait");
   std::size_t free_before = 0, free_after = 0, total = 0;
   check(driver().cuMemGetInfo(&free_before, &total), "ask for free memory");
-  const long before = allocations;
+  const long before = allocations();
   for (int i = 0; i < 100; ++i) plan.run(t);
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(allocations(), before);
   check(driver().cuCtxSynchronize(), "wait");
   check(driver().cuMemGetInfo(&free_after, &total), "ask for free memory");
   EXPECT_EQ(free_after, free_before);

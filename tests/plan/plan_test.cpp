@@ -8,13 +8,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <new>
 #include <thread>
 #include <vector>
 
 #include "attnforge/error.h"
 #include "attnforge/tune.h"
 #include "cache/cache.h"
+#include "count_allocations.h"
 #include "fake_cuda.h"
 #include "generator/arch.h"
 #include "generator/bucket.h"
@@ -23,21 +23,10 @@
 #include "runtime/driver.h"
 #include "templates/registry.h"
 
-// Every allocation of this program is counted, so that a run can be shown to make none.
-namespace {
-std::atomic<long> allocations = 0;
-}
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-
 namespace attnforge {
 namespace {
 
+using test::allocations;
 using test::fake_cuda;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -293,9 +282,9 @@ TEST_F(PlanTest, RunAllocatesNothing) {
   const Plan plan = make_plan(kProblem, device);
   const Tensors tensors = tensors_of(kProblem);
   plan.run(tensors);  // the fake driver's context stack grows here
-  const long before = allocations;
+  const long before = allocations();
   for (int i = 0; i < 100; ++i) plan.run(tensors);
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(allocations(), before);
   EXPECT_EQ(fake_cuda().launches(), 101);
 }
 
@@ -303,9 +292,9 @@ TEST_F(PlanTest, PlanInMemoryIsFoundWithoutAnAllocation) {
   Device device = open();
   make_plan(kProblem, device);
   const PlanOptions options;
-  const long before = allocations;
+  const long before = allocations();
   for (int i = 0; i < 100; ++i) make_plan(kProblem, device, options);
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(allocations(), before);
 }
 
 TEST_F(PlanTest, RunLeavesTheThreadsContextAsItWas) {

@@ -1,0 +1,9 @@
+// count_allocations.h - how often this program has called operator new; linking it replaces the
+// operator. Apart from the tests, so that the compiler does not see through it.
+#pragma once
+
+namespace attnforge::test {
+
+long allocations();
+
+}  // namespace attnforge::test
