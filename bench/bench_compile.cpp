@@ -1,0 +1,55 @@
+// bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch. Needs no GPU.
+#include <benchmark/benchmark.h>
+
+#include <string>
+
+#include "attnforge/device.h"
+#include "attnforge/problem.h"
+#include "generator/candidates.h"
+#include "runtime/compiler.h"
+#include "templates/registry.h"
+
+namespace {
+
+using namespace attnforge;
+
+void compile_untuned(benchmark::State& state, const Family* family, const DeviceFacts& device, const Problem& problem) {
+  const Candidate candidate = candidates(*family, problem, device).front();
+  const Source source = family->render(candidate.config, problem);
+  Cubin cubin;
+  for (auto _ : state) {
+    cubin = compile(source, device.arch);
+    state.SetIterationTime(cubin.compile_ms / 1e3);
+  }
+  state.counters["registers"] = cubin.registers;
+  state.counters["spill_bytes"] = cubin.spill_store_bytes + cubin.spill_load_bytes;
+  state.counters["cubin_bytes"] = static_cast<double>(cubin.bytes.size());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* problems[] = {
+      "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal",
+      "fwd bf16 batch=8 num_heads=32 seqlen=2048 head_dim=64 lse",
+      "fwd bf16 batch=2 num_heads=8 seqlen=8192 head_dim=256 causal",
+      "fwd bf16 batch=4 num_heads=25 seqlen=4096 head_dim=80 causal window_left=511 softcap=50",
+  };
+  for (const Family* family : registry()) {
+    for (const char* arch : {"86", "89", "90a"}) {
+      for (const char* text : problems) {
+        const Problem problem = parse_problem(text);
+        const DeviceFacts& device = typical_device(arch);
+        if (!rejection(*family, problem, device.arch).empty()) continue;
+        const std::string name = std::string(family->name) + "/sm" + arch + "/" + to_string(problem);
+        benchmark::RegisterBenchmark(name.c_str(), [=, &device](benchmark::State& state) {
+          compile_untuned(state, family, device, problem);
+        })->UseManualTime()->Unit(benchmark::kMillisecond);
+      }
+    }
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}

@@ -1,0 +1,141 @@
+"""Writes the tables of README.md from the CSV files of bench/results.
+
+    python3 bench/tables.py           # rewrites what stands between the <!-- table ... --> marks
+    python3 bench/tables.py --check   # fails when README.md does not say what the results say
+"""
+
+import collections
+import csv
+import math
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench/results/h200"
+
+
+def read(name):
+    """(header comments, rows as dicts) of a CSV file."""
+    lines = (RESULTS / name).read_text().splitlines()
+    comments = [line[2:] for line in lines if line.startswith("# ")]
+    rows = [line for line in lines if line and not line.startswith("#")]
+    return comments, list(csv.DictReader(rows))
+
+
+def markdown(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
+
+
+def geometric_mean(values):
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def source(comments, name):
+    return f"{comments[0]}. `{comments[1]}`, all numbers in bench/results/h200/{name}."
+
+
+def ours_and_ratio(rows):
+    return {
+        (int(row["head_dim"]), int(row["causal"]), int(row["seqlen_q"])): (
+            float(row["tflops"]),
+            float(row["ratio_to_torch_flash"]),
+        )
+        for row in rows
+        if row["impl"] == "attnforge"
+    }
+
+
+def peers_main():
+    name = "peers_main.csv"
+    comments, rows = read(name)
+    points = ours_and_ratio(rows)
+    lengths = sorted({key[2] for key in points})
+    table = []
+    for dim, causal in sorted({key[:2] for key in points}):
+        cells = [points[dim, causal, length] for length in lengths]
+        mask = "causal" if causal else "full"
+        table.append([f"{dim} {mask}"] + [f"{tflops:.0f} ({ratio:.2f}x)" for tflops, ratio in cells])
+    ratios = [ratio for _, ratio in points.values()]
+    return "\n\n".join(
+        [
+            "Forward, bf16, 16384 tokens, hidden size 2048: TFLOP/s, and in brackets the speed relative to PyTorch's"
+            f" FlashAttention-2 in the same run. Geometric mean {geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x.",
+            markdown(["head_dim \\ seqlen"] + lengths, table),
+            source(comments, name),
+        ]
+    )
+
+
+def peers_odd():
+    name = "peers_odd_head_dims.csv"
+    comments, rows = read(name)
+    points = ours_and_ratio(rows)
+    table = []
+    for dim in sorted({key[0] for key in points}):
+        table.append([dim] + ["{:.0f} ({:.2f}x)".format(*points[dim, causal, 4096]) for causal in (0, 1)])
+    ratios = [ratio for _, ratio in points.values()]
+    return "\n\n".join(
+        [
+            "Head dims that others pad, seqlen 4096, 16384 tokens: TFLOP/s, and in brackets relative to PyTorch's"
+            f" FlashAttention-2. Geometric mean {geometric_mean(ratios):.2f}x.",
+            markdown(["head_dim", "full", "causal"], table),
+            source(comments, name),
+        ]
+    )
+
+
+def host():
+    name = "host.csv"
+    comments, rows = read(name)
+    table = [[row["what"], row["limit"], row["measured"]] for row in rows]
+    return "\n\n".join([markdown(["host cost", "goal", "measured"], table), source(comments, name)])
+
+
+def first_run():
+    name = "first_run.csv"
+    comments, rows = read(name)
+    table = [
+        [row["problem"], row["space"], f"{float(row['first_run_s']):.1f} s", f"{float(row['loss']):.1%}", f"{float(row['gain']):.2f}x"]
+        for row in rows
+    ]
+    header = ["problem", "configs", "tuning on first run", "slower than the best of all configs", "faster than untuned"]
+    return "\n\n".join([markdown(header, table), source(comments, name)])
+
+
+TABLES = {"peers_main": peers_main, "peers_odd": peers_odd, "host": host, "first_run": first_run}
+
+
+def render(text):
+    out, inside = [], None
+    seen = collections.Counter()
+    for line in text.splitlines():
+        if line.startswith("<!-- table "):
+            inside = line.split()[2]
+            seen[inside] += 1
+            out += [line, "", TABLES[inside](), ""]
+        elif line == "<!-- end -->":
+            inside = None
+            out.append(line)
+        elif inside is None:
+            out.append(line)
+    if inside is not None:
+        raise SystemExit(f"README.md: the table {inside} has no <!-- end -->")
+    missing = set(TABLES) - set(seen)
+    if missing:
+        raise SystemExit(f"README.md shows no table {', '.join(sorted(missing))}")
+    return "\n".join(out) + "\n"
+
+
+def main():
+    readme = ROOT / "README.md"
+    old = readme.read_text()
+    new = render(old)
+    if "--check" in sys.argv[1:]:
+        if new != old:
+            raise SystemExit("README.md differs from bench/results; run python3 bench/tables.py")
+    else:
+        readme.write_text(new)
+
+
+main()
