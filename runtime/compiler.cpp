@@ -21,6 +21,8 @@ constexpr int kMaxStaticSmemBytes = 48 * 1024;  // of every arch; NVRTC 12 does 
 // NVRTC 12 numbers differ from 13 ones in what else they accept; these are asked for one by one.
 // Symbols of internal linkage carry a random number unless the seed is fixed.
 constexpr const char* kSeedOption = "--frandom-seed=attnforge";
+// NVRTC's own compile cache on disk gives back machine code without the assembler's remarks, which registers and spills are read
+// from. attnforge has a cache of its own.
 constexpr const char* kNoCacheOption = "--no-cache";
 
 /// One compile: the handle and the texts read from it.
@@ -190,7 +192,7 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
   std::vector<std::string> words = options_of(instance, source, fmt::format("sm_{}", arch.name));
   words.push_back("--ptxas-options=-v");
   if (options.line_info) words.push_back("-lineinfo");
-  if (!options.keep_compile_cache && instance.accepts_no_cache) words.push_back(kNoCacheOption);
+  if (instance.accepts_no_cache) words.push_back(kNoCacheOption);
 
   const auto start = std::chrono::steady_clock::now();
   Program program(instance.library.functions, source.text, source.name + ".cu");

@@ -26,8 +26,6 @@ struct NvrtcFacts {
 const NvrtcFacts& nvrtc_facts();
 
 struct CompileOptions {
-  bool keep_compile_cache =
-      true;  // false: --no-cache where NVRTC has a compile cache, for timing a compile
   bool line_info = false;
 };
 
