@@ -108,11 +108,11 @@ std::string to_string(const Comparison& c) {
     if (c.nonfinite_wrong > 0)
       text += fmt::format(" ({} NaN or infinite on one side)", c.nonfinite_wrong);
   }
-  return text +
-         fmt::format(
-             "; worst at batch={} head={} query={} column={}: {:.9g}, expected {:.9g} +- {:.3g}",
-             c.worst_row.batch, c.worst_row.head, c.worst_row.query, c.worst_column, c.worst_actual,
-             c.worst_expected, c.worst_allowed);
+  text += fmt::format("; worst at batch={} head={} query={} column={}: {:.9g}, expected {:.9g}",
+                      c.worst_row.batch, c.worst_row.head, c.worst_row.query, c.worst_column,
+                      c.worst_actual, c.worst_expected);
+  if (std::isfinite(c.worst_expected)) text += fmt::format(" +- {:.3g}", c.worst_allowed);
+  return text;
 }
 
 Verdict compare(const Problem& problem, const Tensors& tensors, const Reference& expected) {
