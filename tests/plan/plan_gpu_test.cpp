@@ -101,8 +101,9 @@ class PlanGpuTest : public ::testing::Test {
     if (expected_.empty()) {
       Device device = open();
       const Buffer o = new_output();
-      make_plan(kProblem, device, {.policy = Policy::kEstimate, .family = "fwd_naive"})
-          .run(tensors(o));
+      PlanOptions naive;
+      naive.family = "fwd_naive";
+      make_plan(kProblem, device, naive).run(tensors(o));
       check(driver().cuCtxSynchronize(), "wait for fwd_naive");
       expected_ = values(o);
     }
@@ -142,14 +143,18 @@ TEST_F(PlanGpuTest, SecondDeviceFindsTheWinnerOfTheFirst) {
   std::string winner;
   {
     Device device = open();
-    const TuneResult result =
-        tune(kProblem, device, {.rigor = Rigor::kQuick, .time_limit_s = 20, .family = ""});
+    TuneOptions options;
+    options.rigor = Rigor::kQuick;
+    options.time_limit_s = 20;
+    const TuneResult result = tune(kProblem, device, options);
     ASSERT_NE(result.winner, "");
     winner = result.winner;
     EXPECT_EQ(make_plan(kProblem, device).config(), winner);
   }
   Device device = open();
-  const Plan plan = make_plan(kProblem, device, {.policy = Policy::kCachedOnly});
+  PlanOptions cached_only;
+  cached_only.policy = Policy::kCachedOnly;
+  const Plan plan = make_plan(kProblem, device, cached_only);
   EXPECT_EQ(plan.config(), winner);
   EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
   EXPECT_GT(plan.measured_us(), 0);
@@ -163,7 +168,9 @@ TEST_F(PlanGpuTest, FirstRunTunesOnceAndPlansAfterATuningUseItsWinner) {
   Device device = open();
   EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated);
   int reports = 0;
-  PlanOptions first_run{.policy = Policy::kFirstRun, .time_limit_s = 6};
+  PlanOptions first_run;
+  first_run.policy = Policy::kFirstRun;
+  first_run.time_limit_s = 6;
   first_run.on_progress = [&](const Progress&) { ++reports; };
   const Plan plan = make_plan(kProblem, device, first_run);
   EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
@@ -178,7 +185,8 @@ TEST_F(PlanGpuTest, FirstRunTunesOnceAndPlansAfterATuningUseItsWinner) {
 }
 
 TEST_F(PlanGpuTest, NoJitIsNotReadyUntilTheCodeIsStored) {
-  const PlanOptions no_jit{.policy = Policy::kEstimate, .time_limit_s = 8, .allow_compile = false};
+  PlanOptions no_jit;
+  no_jit.allow_compile = false;
   {
     Device device = open();
     try {

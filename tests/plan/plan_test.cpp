@@ -34,6 +34,32 @@ namespace fs = std::filesystem;
 const Problem kProblem =
     parse_problem("fwd fp16 batch=1 num_heads=4:2 seqlen=300 head_dim=64 causal");
 
+PlanOptions with(Policy policy) {
+  PlanOptions options;
+  options.policy = policy;
+  return options;
+}
+PlanOptions no_jit() {
+  PlanOptions options;
+  options.allow_compile = false;
+  return options;
+}
+PlanOptions first_run() {
+  PlanOptions options = with(Policy::kFirstRun);
+  options.time_limit_s = 2;
+  return options;
+}
+PlanOptions with_config(const std::string& config) {
+  PlanOptions options;
+  options.config = config;
+  return options;
+}
+PlanOptions with_family(const std::string& family) {
+  PlanOptions options;
+  options.family = family;
+  return options;
+}
+
 class PlanTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -129,8 +155,7 @@ TEST_F(PlanTest, NewLengthInABucketOnlyComputesTheLaunch) {
   Problem longer = kProblem;
   longer.seqlen_q = longer.seqlen_kv = 500;
   ASSERT_EQ(bucket(longer), bucket(kProblem));
-  const Plan plan =
-      make_plan(longer, device, {.policy = Policy::kEstimate, .allow_compile = false});
+  const Plan plan = make_plan(longer, device, no_jit());
   EXPECT_EQ(plan.problem(), longer);
   EXPECT_EQ(fake_cuda().loads(), 1);
 }
@@ -143,8 +168,7 @@ TEST_F(PlanTest, SecondDeviceFindsTheCubinInTheDatabase) {
   }
   EXPECT_EQ(fake_cuda().unloads(), 1);
   Device device = open();
-  const Plan plan =
-      make_plan(kProblem, device, {.policy = Policy::kEstimate, .allow_compile = false});
+  const Plan plan = make_plan(kProblem, device, no_jit());
   EXPECT_EQ(plan.config(), config);
 }
 
@@ -159,7 +183,7 @@ TEST_F(PlanTest, WinnerOfTheDatabaseBeatsTheModel) {
 
 TEST_F(PlanTest, CachedOnlyNeedsAWinnerWithItsCode) {
   Device device = open();
-  const PlanOptions cached_only{.policy = Policy::kCachedOnly};
+  const PlanOptions cached_only = with(Policy::kCachedOnly);
   const Error nothing = error_of([&] { make_plan(kProblem, device, cached_only); });
   EXPECT_EQ(nothing.code(), ErrorCode::kNotReady);
   EXPECT_THAT(nothing.what(), HasSubstr(to_string(bucket(kProblem))));
@@ -178,18 +202,16 @@ TEST_F(PlanTest, CachedOnlyNeedsAWinnerWithItsCode) {
 TEST_F(PlanTest, EstimateInMemoryDoesNotAnswerCachedOnly) {
   Device device = open();
   make_plan(kProblem, device);
-  const Error error =
-      error_of([&] { make_plan(kProblem, device, {.policy = Policy::kCachedOnly}); });
+  const Error error = error_of([&] { make_plan(kProblem, device, with(Policy::kCachedOnly)); });
   EXPECT_EQ(error.code(), ErrorCode::kNotReady);
   store_winner(device.facts(), 0);  // the same config, measured meanwhile by another process
-  EXPECT_EQ(make_plan(kProblem, device, {.policy = Policy::kCachedOnly}).provenance(),
+  EXPECT_EQ(make_plan(kProblem, device, with(Policy::kCachedOnly)).provenance(),
             Provenance::kMeasured);
 }
 
 TEST_F(PlanTest, NoJitSaysWhichProblemIsNotReady) {
   Device device = open();
-  const Error error = error_of(
-      [&] { make_plan(kProblem, device, {.policy = Policy::kEstimate, .allow_compile = false}); });
+  const Error error = error_of([&] { make_plan(kProblem, device, no_jit()); });
   EXPECT_EQ(error.code(), ErrorCode::kNotReady);
   EXPECT_THAT(error.what(), HasSubstr(to_string(bucket(kProblem))));
   EXPECT_EQ(fake_cuda().loads(), 0);
@@ -258,11 +280,11 @@ TEST_F(PlanTest, ThreadsThatWantOneProblemCompileItOnce) {
 
 TEST_F(PlanTest, FirstRunGoesOnWithAnEstimateWhereTuningIsImpossible) {
   Device device = open();
-  const Plan plan = make_plan(kProblem, device, {.policy = Policy::kFirstRun, .time_limit_s = 2});
+  const Plan plan = make_plan(kProblem, device, first_run());
   EXPECT_EQ(plan.provenance(), Provenance::kEstimated);
   EXPECT_THAT(logged(), HasSubstr("goes on with an estimate"));
   const int loads = fake_cuda().loads();
-  make_plan(kProblem, device, {.policy = Policy::kFirstRun, .time_limit_s = 2});
+  make_plan(kProblem, device, first_run());
   EXPECT_EQ(fake_cuda().loads(), loads) << "a tuning that failed is not repeated";
 }
 
@@ -333,7 +355,7 @@ TEST_F(PlanTest, EmptyProblemsLoadAndLaunchNothing) {
   for (const char* sizes : {"batch=0 seqlen=64", "batch=2 seqlen=0:64", "batch=0 seqlen=0"}) {
     const Problem empty = parse_problem(std::string("fwd bf16 head_dim=64 ") + sizes);
     for (const Policy policy : {Policy::kEstimate, Policy::kFirstRun, Policy::kCachedOnly}) {
-      const Plan plan = make_plan(empty, device, {.policy = policy});
+      const Plan plan = make_plan(empty, device, with(policy));
       EXPECT_NO_THROW(plan.run({})) << "null pointers are fine where nothing is read or written";
     }
   }
@@ -392,7 +414,7 @@ TEST_F(PlanTest, ForcedConfigIsUsedOrRefusedWithItsReason) {
   Device device = open();
   const std::vector<Candidate> all = candidates(registry(), bucket(kProblem), device.facts());
   const std::string chosen = to_string(all.at(5).config);
-  const Plan plan = make_plan(kProblem, device, {.policy = Policy::kEstimate, .config = chosen});
+  const Plan plan = make_plan(kProblem, device, with_config(chosen));
   EXPECT_EQ(plan.config(), chosen);
   EXPECT_EQ(plan.provenance(), Provenance::kForced);
   EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated)
@@ -400,19 +422,16 @@ TEST_F(PlanTest, ForcedConfigIsUsedOrRefusedWithItsReason) {
 
   Problem other = kProblem;
   other.head_dim = other.head_dim_v = 128;
-  const Error error =
-      error_of([&] { make_plan(other, device, {.policy = Policy::kEstimate, .config = chosen}); });
+  const Error error = error_of([&] { make_plan(other, device, with_config(chosen)); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
   EXPECT_THAT(error.what(), HasSubstr("head_dim"));
 }
 
 TEST_F(PlanTest, ForcedFamilyIsUsedOrRefused) {
   Device device = open();
-  const Plan plan =
-      make_plan(kProblem, device, {.policy = Policy::kEstimate, .family = "fwd_naive"});
+  const Plan plan = make_plan(kProblem, device, with_family("fwd_naive"));
   EXPECT_THAT(plan.config(), ::testing::StartsWith("fwd_naive "));
-  const Error error = error_of(
-      [&] { make_plan(kProblem, device, {.policy = Policy::kEstimate, .family = "fwd_nothing"}); });
+  const Error error = error_of([&] { make_plan(kProblem, device, with_family("fwd_nothing")); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
   EXPECT_THAT(error.what(), HasSubstr("fwd_naive"));
 }
