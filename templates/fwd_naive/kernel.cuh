@@ -1,5 +1,6 @@
-// kernel.cuh - attention forward as it is written in textbooks, in fp32: one pass over the keys for the exact maximum of each
-// row, one for the exponentials and the output. The oracle of other kernels on the GPU, so it stays simple.
+// kernel.cuh - attention forward as it is written in textbooks, in fp32: one pass over the keys for
+// the exact maximum of each row, one for the exponentials and the output. The oracle of other
+// kernels on the GPU, so it stays simple.
 #pragma once
 
 #include "base.cuh"
@@ -13,7 +14,8 @@ namespace attnforge {
 /// Address of row 0 of a head.
 template <int kDtype>
 ATTNFORGE_DEVICE char* head_pointer(const TensorRef& tensor, int batch, int head) {
-  return static_cast<char*>(tensor.data) + (batch * tensor.stride_batch + head * tensor.stride_head) * element_bytes(kDtype);
+  return static_cast<char*>(tensor.data) +
+         (batch * tensor.stride_batch + head * tensor.stride_head) * element_bytes(kDtype);
 }
 
 template <FwdNaiveConfig C>
@@ -22,8 +24,9 @@ struct FwdNaive {
   static constexpr int kRows = C.block_m;
 
   struct SharedMemory {
-    float q[kRows][C.head_dim];        // 16-byte aligned rows: head_dim is a multiple of 8
-    float p[C.num_threads][kRows];     // probabilities of a tile of keys; at the end, partial outputs of the key groups
+    float q[kRows][C.head_dim];     // 16-byte aligned rows: head_dim is a multiple of 8
+    float p[C.num_threads][kRows];  // probabilities of a tile of keys; at the end, partial outputs
+                                    // of the key groups
     float reduction[C.num_warps()][kRows];
     float row_max[kRows];
   };
@@ -45,19 +48,22 @@ struct FwdNaive {
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
       for (int distance = 16; distance > 0; distance /= 2)
-        values[r] = Operation::combine(values[r], __shfl_xor_sync(0xffffffffu, values[r], distance));
+        values[r] =
+            Operation::combine(values[r], __shfl_xor_sync(0xffffffffu, values[r], distance));
       if (threadIdx.x % 32 == 0) smem.reduction[threadIdx.x / 32][r] = values[r];
     }
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       values[r] = Operation::identity();
-      for (int w = 0; w < C.num_warps(); ++w) values[r] = Operation::combine(values[r], smem.reduction[w][r]);
+      for (int w = 0; w < C.num_warps(); ++w)
+        values[r] = Operation::combine(values[r], smem.reduction[w][r]);
     }
   }
 
   /// Scaled and capped scores of the block's rows with one key.
-  ATTNFORGE_DEVICE static void scores(const FwdParams& p, const SharedMemory& smem, const char* key_row, float (&s)[kRows]) {
+  ATTNFORGE_DEVICE static void scores(const FwdParams& p, const SharedMemory& smem,
+                                      const char* key_row, float (&s)[kRows]) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) s[r] = 0.0f;
 #pragma unroll 1
@@ -92,11 +98,14 @@ struct FwdNaive {
     for (int i = thread; i < kRows * C.head_dim; i += C.num_threads) {
       const int r = i / C.head_dim, d = i % C.head_dim;
       const i64 at = (first_row + r) * p.q.stride_row + d;
-      smem.q[r][d] = first_row + r < p.seqlen_q ? load_1<C.dtype_q>(q_head + at * element_bytes(C.dtype_q)) : 0.0f;
+      smem.q[r][d] = first_row + r < p.seqlen_q
+                         ? load_1<C.dtype_q>(q_head + at * element_bytes(C.dtype_q))
+                         : 0.0f;
     }
     __syncthreads();
 
-    // Row first_row + r sees keys from seen_from + r to seen_to + r, both included, as far as they exist.
+    // Row first_row + r sees keys from seen_from + r to seen_to + r, both included, as far as they
+    // exist.
     const int position = first_row + p.seqlen_kv - p.seqlen_q;  // bottom-right alignment
     const int seen_from = position - p.window_left, seen_to = position + p.window_right;
     const int keys_begin = max(seen_from, 0);
@@ -153,7 +162,8 @@ struct FwdNaive {
         for (int c = 0; c < kColumns; ++c) {
           const int d = c * C.threads_per_group();
           if (column + d >= C.head_dim_v) break;
-          const float v = load_1<C.dtype_v>(v_column + (i * p.v.stride_row + d) * element_bytes(C.dtype_v));
+          const float v =
+              load_1<C.dtype_v>(v_column + (i * p.v.stride_row + d) * element_bytes(C.dtype_v));
 #pragma unroll
           for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
         }
@@ -164,7 +174,8 @@ struct FwdNaive {
 
     // ---- 4. Sum over key groups, division, store ----
     if constexpr (C.key_groups() > 1) {
-      static_assert(kColumns == 1, "several groups exist only where one has a thread for every column");
+      static_assert(kColumns == 1,
+                    "several groups exist only where one has a thread for every column");
 #pragma unroll
       for (int r = 0; r < kRows; ++r) smem.p[thread][r] = o[0][r];
       __syncthreads();
@@ -183,7 +194,8 @@ struct FwdNaive {
       for (int c = 0; c < kColumns; ++c) {
         const int d = column + c * C.threads_per_group();
         if (group != 0 || d >= C.head_dim_v) break;
-        store_1<C.dtype_o>(o_head + (row * p.o.stride_row + d) * element_bytes(C.dtype_o), o[c][r] * inverse);
+        store_1<C.dtype_o>(o_head + (row * p.o.stride_row + d) * element_bytes(C.dtype_o),
+                           o[c][r] * inverse);
       }
       if (C.lse && thread == 0) {
         float* lse = p.lse + batch * p.lse_stride_batch + head * p.lse_stride_head + row;

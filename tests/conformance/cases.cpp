@@ -1,0 +1,153 @@
+// cases.cpp - the list. Small problems: they are about edges, not about load.
+#include "tests/conformance/cases.h"
+
+#include <fmt/format.h>
+
+namespace attnforge::test {
+namespace {
+
+/// Eight head dims a test, all of them from 8 to 256; dtype, mask and lse change from one to the
+/// next.
+void add_head_dims(std::vector<ConformanceCase>& cases) {
+  for (int from = 8; from <= 256; from += 64) {
+    ConformanceCase c;
+    c.name = fmt::format("HeadDims{}To{}", from, from + 56);
+    for (int head_dim = from; head_dim < from + 64; head_dim += 8) {
+      const int i = head_dim / 8;
+      c.problems.push_back(fmt::format("fwd {} batch=1 num_heads=2:1 seqlen=150:{} head_dim={}{}{}",
+                                       i % 2 == 0 ? "bf16" : "fp16", i % 3 == 0 ? 150 : 203,
+                                       head_dim, i % 4 < 2 ? " causal" : "",
+                                       i % 3 == 1 ? " lse" : ""));
+    }
+    cases.push_back(c);
+  }
+}
+
+std::vector<ConformanceCase> edges() {
+  return {
+      {"SeqlenOne",
+       {"fwd bf16 batch=2 num_heads=4:2 seqlen=1 head_dim=64 lse",
+        "fwd fp16 batch=1 num_heads=1 seqlen=1 head_dim=128 causal"}},
+      {"OneQueryManyKeys",
+       {"fwd bf16 batch=3 num_heads=8:1 seqlen=1:1001 head_dim=128 causal lse"}},
+      {"ManyQueriesOneKey", {"fwd fp16 batch=1 num_heads=2 seqlen=200:1 head_dim=64 lse"}},
+      {"RaggedTails",
+       {"fwd bf16 batch=2 num_heads=2 seqlen=129:257 head_dim=128 lse",
+        "fwd fp16 batch=1 num_heads=3 seqlen=127:63 head_dim=64",
+        "fwd bf16 batch=1 num_heads=2 seqlen=100:321 head_dim=96 causal lse"}},
+      {"TilesThatFitExactly",
+       {"fwd bf16 batch=1 num_heads=2 seqlen=256 head_dim=128 causal lse",
+        "fwd fp16 batch=1 num_heads=2 seqlen=384:512 head_dim=64"}},
+      {"SeqlenQLongerThanKvCausal",
+       {"fwd bf16 batch=1 num_heads=4:2 seqlen=300:70 head_dim=128 causal lse",
+        "fwd fp16 batch=2 num_heads=2 seqlen=500:10 head_dim=64 causal lse"}},
+      {"FullyMaskedRowsWithoutLse",
+       {"fwd bf16 batch=1 num_heads=2 seqlen=257:31 head_dim=80 causal"}},
+      {"FullyMaskedRowsByWindow",
+       {"fwd fp16 batch=1 num_heads=2 seqlen=200:50 head_dim=64 window_left=4 window_right=4 lse"}},
+      {"Gqa8To1",
+       {"fwd bf16 batch=2 num_heads=16:2 seqlen=140:190 head_dim=128 causal lse",
+        "fwd fp16 batch=1 num_heads=8:1 seqlen=3:777 head_dim=64 causal"}},
+      {"Gqa3To1", {"fwd bf16 batch=1 num_heads=6:2 seqlen=7:333 head_dim=128 causal lse"}},
+      {"Mqa", {"fwd fp16 batch=2 num_heads=5:1 seqlen=90:210 head_dim=64 lse"}},
+      {"ManyHeadsAndBatches",
+       {"fwd bf16 batch=7 num_heads=12:4 seqlen=33:65 head_dim=32 causal lse"}},
+      {"NoBatch", {"fwd bf16 batch=0 num_heads=2 seqlen=64 head_dim=64 lse"}},
+      {"NoQueries", {"fwd bf16 batch=1 num_heads=2 seqlen=0:64 head_dim=64 lse"}},
+      {"NoKeys",
+       {"fwd bf16 batch=2 num_heads=2 seqlen=70:0 head_dim=64 lse",
+        "fwd fp16 batch=1 num_heads=1 seqlen=5:0 head_dim=128:40 causal"}},
+      {"UnequalHeadDims",
+       {"fwd bf16 batch=1 num_heads=2 seqlen=150:250 head_dim=192:128 causal lse",
+        "fwd fp16 batch=1 num_heads=2 seqlen=130:200 head_dim=64:256",
+        "fwd bf16 batch=1 num_heads=2 seqlen=130:200 head_dim=256:64 lse",
+        "fwd bf16 batch=1 num_heads=2 seqlen=70:90 head_dim=8:256",
+        "fwd fp16 batch=1 num_heads=2:1 seqlen=70:90 head_dim=40:72 causal"}},
+  };
+}
+
+std::vector<ConformanceCase> masks_and_scores() {
+  const std::string sizes = " batch=1 num_heads=4:2 seqlen=200:333 head_dim=64 lse ";
+  const std::vector<std::string> windows = {
+      "fwd bf16" + sizes + "window_left=50",
+      "fwd fp16" + sizes + "window_right=50",
+      "fwd bf16" + sizes + "window_left=0 causal",
+      "fwd fp16" + sizes + "window_left=128 window_right=0",
+      "fwd bf16" + sizes + "window_left=17 window_right=33",
+      "fwd bf16" + sizes + "window_left=1000 window_right=1000",
+      "fwd bf16 batch=1 num_heads=2 seqlen=1500 head_dim=128 lse window_left=100 causal"};
+  const std::vector<std::string> ragged = {
+      "fwd bf16 batch=1 num_heads=2 seqlen=65:129 head_dim=128 lse",
+      "fwd fp16 batch=1 num_heads=2 seqlen=130:70 head_dim=64 causal lse"};
+  return {
+      {"Windows", windows},
+      {"Softcap",
+       {"fwd bf16" + sizes + "softcap=30", "fwd fp16" + sizes + "softcap=2 causal",
+        "fwd bf16" + sizes + "softcap=50 window_left=40 window_right=3"}},
+      {"SoftcapOfLargeScores", {"fwd bf16" + sizes + "softcap=20 causal"}, Inputs::kLarge},
+      {"SoftmaxScale",
+       {"fwd bf16" + sizes + "softmax_scale=0.03 causal", "fwd fp16" + sizes + "softmax_scale=1"}},
+      {"StronglyNegativeScoresRaggedTail", ragged, Inputs::kStronglyNegative},
+      {"StronglyPositiveScoresRaggedTail", ragged, Inputs::kStronglyPositive},
+      {"LargeInputs", ragged, Inputs::kLarge},
+      {"EqualScores", ragged, Inputs::kEqualScores},
+      {"KeysWithScoresOfMinusInfinity", ragged, Inputs::kInfiniteKeys},
+      {"LseOffAndOn",
+       {"fwd bf16 batch=1 num_heads=2 seqlen=90 head_dim=64",
+        "fwd bf16 batch=1 num_heads=2 seqlen=90 head_dim=64 lse"}},
+      {"DtypesOfAllKinds",
+       {"fwd fp32 batch=1 num_heads=2 seqlen=100:150 head_dim=64 causal lse",
+        "fwd fp16 batch=1 num_heads=2 seqlen=100:150 head_dim=64 causal lse",
+        "fwd q=bf16 k=fp16 v=fp32 o=fp32 batch=1 num_heads=2 seqlen=70:90 head_dim=40:24 lse",
+        "fwd q=bf16 k=bf16 v=bf16 o=fp32 batch=1 num_heads=2 seqlen=70:90 head_dim=128"}},
+  };
+}
+
+std::vector<ConformanceCase> memory() {
+  const std::string sizes = " batch=2 num_heads=4:2 seqlen=150 head_dim=72 causal lse ";
+  std::vector<ConformanceCase> cases;
+  const Gaps gaps{.row = 3, .head = 1, .rows_after = 5};
+  for (const auto& [name, layout] : {std::pair("Bshd", "bshd"), std::pair("Bhsd", "bhsd"),
+                                     std::pair("PackedQkv", "packed_qkv")}) {
+    const std::vector<std::string> problems = {"fwd bf16" + sizes + "layout=" + layout};
+    cases.push_back({fmt::format("Layout{}", name), problems});
+    cases.push_back({fmt::format("Layout{}WithGaps", name), problems, Inputs::kNormal, gaps});
+  }
+  for (const int alignment : {2, 4, 8}) {
+    ConformanceCase c{
+        fmt::format("Alignment{}WithOddStrides", alignment), {}, Inputs::kNormal, gaps};
+    for (const char* layout : {"bshd", "bhsd"}) {
+      c.problems.push_back(fmt::format("fwd {}{}layout={} alignment={}",
+                                       alignment == 8 ? "bf16" : "fp16", sizes, layout, alignment));
+    }
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+}  // namespace
+
+void PrintTo(const ConformanceCase& c, std::ostream* out) {
+  for (const std::string& problem : c.problems) *out << "\n  " << problem;
+}
+
+std::vector<ConformanceCase> conformance_cases() {
+  std::vector<ConformanceCase> cases = edges();
+  for (auto* more : {&masks_and_scores, &memory}) {
+    for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
+  }
+  add_head_dims(cases);
+  cases.push_back({"LongPrefill",
+                   {"fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse"},
+                   Inputs::kNormal,
+                   {},
+                   300});
+  cases.push_back({"LongKeys",
+                   {"fwd fp16 batch=1 num_heads=4:1 seqlen=130:40000 head_dim=64 causal lse"},
+                   Inputs::kNormal,
+                   {},
+                   200});
+  return cases;
+}
+
+}  // namespace attnforge::test

@@ -1,0 +1,23 @@
+// cases.h - the hard cases of attention by name.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tests/support/host_problem.h"
+
+namespace attnforge::test {
+
+struct ConformanceCase {
+  std::string name;                   // a test's name
+  std::vector<std::string> problems;  // texts
+  Inputs inputs = Inputs::kNormal;
+  Gaps gaps = {};
+  int sampled_rows = 0;  // 0: all rows are compared
+};
+void PrintTo(const ConformanceCase& c, std::ostream* out);
+
+std::vector<ConformanceCase> conformance_cases();
+
+}  // namespace attnforge::test

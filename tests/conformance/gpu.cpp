@@ -1,0 +1,97 @@
+// gpu.cpp - what a plan does, in a few lines and without the library above: candidates, compile,
+// load, bind, launch.
+#include "tests/conformance/gpu.h"
+
+#include <algorithm>
+#include <random>
+
+#include "attnforge/error.h"
+#include "reference/parallel.h"
+#include "runtime/compiler.h"
+
+namespace attnforge::test {
+
+std::string gpu_problem() {
+  if (!driver_problem().empty()) return driver_problem();
+  if (device_count() == 0) return "the driver shows no GPU";
+  if (!nvrtc_facts().available) return nvrtc_facts().problem;
+  if (gpu_facts().arch.name.empty())
+    return "attnforge has no kernels for the arch of " + gpu_facts().name;
+  return "";
+}
+
+PrimaryContext& gpu_context() {
+  static PrimaryContext context(0);
+  return context;
+}
+
+const DeviceFacts& gpu_facts() {
+  static const DeviceFacts facts = device_facts(0);
+  return facts;
+}
+
+GpuProblem::GpuProblem(const HostProblem& host) {
+  std::vector<void*> bases;
+  for (const auto& storage : host.storages) {
+    buffers.emplace_back(storage.size());
+    bases.push_back(buffers.back().data());
+  }
+  tensors = host.tensors(bases);
+  upload(host);
+}
+
+void GpuProblem::upload(const HostProblem& host) {
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    buffers[i].copy_from_host(host.storages[i].data(), buffers[i].size_bytes());
+}
+
+void GpuProblem::download(HostProblem& host) const {
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    buffers[i].copy_to_host(host.storages[i].data(), buffers[i].size_bytes());
+}
+
+std::vector<Compiled> compile_some(const Family& family, const Problem& problem, int more,
+                                   unsigned seed) {
+  const DeviceFacts& device = gpu_facts();
+  std::vector<Candidate> all = candidates(family, problem, device);
+  if (all.empty()) return {};
+  std::shuffle(all.begin() + 1, all.end(),
+               std::mt19937(seed));  // the first is the one used when nothing was measured
+  all.resize(std::min(all.size(), static_cast<std::size_t>(1 + more)));
+  std::vector<Compiled> compiled(all.size());
+  parallel_for(static_cast<std::int64_t>(all.size()), 0, [&](std::int64_t index) {
+    Compiled& c = compiled[static_cast<std::size_t>(index)];
+    c.candidate = all[static_cast<std::size_t>(index)];
+    c.launch = family.launch(c.candidate.config, problem, device);
+    try {
+      c.cubin = compile(family.render(c.candidate.config, problem), device.arch);
+    } catch (const Error& error) {
+      c.failure = error.what();
+    }
+  });
+  return compiled;
+}
+
+Loaded::Loaded(const Compiled& compiled)
+    : family_(*compiled.candidate.family), launch_(compiled.launch) {
+  for (const LaunchStep& step : launch_.steps)
+    kernels_.push_back(Kernel::load(compiled.cubin.bytes, step.kernel, step.smem_bytes));
+}
+
+void Loaded::run(const Tensors& tensors, const Buffer& workspace, CUstream stream) const {
+  alignas(16) std::byte params[kMaxParamsBytes];
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    const LaunchStep& step = launch_.steps[i];
+    const std::span<std::byte> bound(params, step.params.size());
+    family_.bind(step, tensors, workspace.data(), bound);
+    kernels_[i].launch(step, bound, stream);
+  }
+}
+
+Buffer Loaded::make_workspace() const {
+  Buffer workspace((launch_.workspace_bytes + 3) / 4 * 4);
+  workspace.fill32(0);
+  return workspace;
+}
+
+}  // namespace attnforge::test

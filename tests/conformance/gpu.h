@@ -1,0 +1,56 @@
+// gpu.h - a problem's tensors on the GPU, and candidates loaded to run on them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generator/candidates.h"
+#include "runtime/device.h"
+#include "runtime/kernel.h"
+#include "runtime/memory.h"
+#include "tests/support/host_problem.h"
+
+namespace attnforge::test {
+
+/// "" when GPU 0 and NVRTC can be used, else why not.
+std::string gpu_problem();
+PrimaryContext& gpu_context();
+const DeviceFacts& gpu_facts();
+
+/// Copies of a host problem's storages. `tensors` points into them.
+struct GpuProblem {
+  std::vector<Buffer> buffers;
+  Tensors tensors;
+
+  explicit GpuProblem(const HostProblem& host);
+  void upload(const HostProblem& host);
+  void download(HostProblem& host) const;
+};
+
+/// A compiled candidate, without the driver.
+struct Compiled {
+  Candidate candidate;
+  Launch launch;
+  Cubin cubin;
+  std::string failure;  // "" unless it does not compile
+};
+/// The config used when nothing was measured, and `more` others chosen by `seed`; compiled in
+/// parallel. Empty when the family does not serve the problem here.
+std::vector<Compiled> compile_some(const Family& family, const Problem& problem, int more,
+                                   unsigned seed);
+
+/// Ready to run; one object may be run from several threads if each brings its own workspace.
+class Loaded {
+ public:
+  explicit Loaded(const Compiled& compiled);
+  void run(const Tensors& tensors, const Buffer& workspace, CUstream stream) const;
+  /// Zeroed.
+  Buffer make_workspace() const;
+
+ private:
+  const Family& family_;
+  Launch launch_;
+  std::vector<Kernel> kernels_;  // one a step
+};
+
+}  // namespace attnforge::test

@@ -1,0 +1,107 @@
+// host_problem_test.cpp - the tensors that other tests are built on: poison where nobody may read,
+// alarms where nobody may write, alignment no better than promised.
+#include "tests/support/host_problem.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "reference/half.h"
+
+namespace attnforge::test {
+namespace {
+
+const char* const kProblems[] = {
+    "fwd bf16 batch=2 num_heads=4:2 seqlen=5 head_dim=16 lse alignment=2",
+    "fwd fp16 batch=2 num_heads=4:2 seqlen=5 head_dim=16 lse alignment=8 layout=bhsd",
+    "fwd fp32 batch=2 num_heads=4:2 seqlen=5 head_dim=16 lse alignment=16 layout=packed_qkv",
+};
+const Gaps kGaps{.row = 3, .head = 1, .rows_after = 2};
+
+std::int64_t last_element(const Problem& p, const Tensor& tensor, std::int64_t heads,
+                          std::int64_t rows, int columns) {
+  return (p.batch - 1) * tensor.stride_batch + (heads - 1) * tensor.stride_head +
+         (rows - 1) * tensor.stride_row + columns - 1;
+}
+
+TEST(HostProblem, PointersAndStridesHaveTheAlignmentAndNoMore) {
+  for (const char* text : kProblems) {
+    HostProblem host = make_host_problem(parse_problem(text), 1, Inputs::kNormal, kGaps);
+    for (const PlacedTensor& placed : {host.q, host.o}) {
+      EXPECT_EQ(placed.offset_bytes % (2 * host.problem.alignment_bytes),
+                host.problem.alignment_bytes)
+          << text;
+    }
+    for (const PlacedTensor& placed : {host.q, host.k, host.v, host.o}) {
+      const int bytes = size_bytes(host.problem.dtype_q);
+      for (const std::int64_t stride :
+           {placed.strides.stride_batch, placed.strides.stride_row, placed.strides.stride_head}) {
+        EXPECT_EQ(stride * bytes % host.problem.alignment_bytes, 0) << text;
+      }
+    }
+  }
+}
+
+TEST(HostProblem, NothingButElementsIsFinite) {
+  for (const char* text : kProblems) {
+    HostProblem host = make_host_problem(parse_problem(text), 1, Inputs::kNormal, kGaps);
+    const Problem& p = host.problem;
+    std::int64_t finite = 0;
+    for (int storage = 0; storage < 4; ++storage) {  // q, k, v, o
+      const auto& bytes = host.storages[static_cast<std::size_t>(storage)];
+      for (std::size_t i = 0; i < bytes.size() / static_cast<std::size_t>(size_bytes(p.dtype_q));
+           ++i) {
+        finite +=
+            std::isfinite(load_element(p.dtype_q, bytes.data(), static_cast<std::int64_t>(i)));
+      }
+    }
+    EXPECT_EQ(finite, p.batch * (p.num_heads_q + 2 * p.num_heads_kv) * p.seqlen_q * p.head_dim)
+        << text;
+  }
+}
+
+TEST(HostProblem, EveryByteOutsideTheOutputsIsWatched) {
+  for (const char* text : kProblems) {
+    HostProblem host = make_host_problem(parse_problem(text), 1, Inputs::kNormal, kGaps);
+    const Problem& p = host.problem;
+    const Tensors t = host.tensors();
+    EXPECT_EQ(host.trespass(), "");
+    // Elements may change.
+    const std::int64_t last = last_element(p, t.o, p.num_heads_q, p.seqlen_q, p.head_dim_v);
+    store_element(p.dtype_o, t.o.data, 0, 1.0f);
+    store_element(p.dtype_o, t.o.data, last, 1.0f);
+    t.lse[(p.batch - 1) * t.lse_stride_batch + p.seqlen_q - 1] = 1.0f;
+    EXPECT_EQ(host.trespass(), "") << text;
+    // What surrounds them may not: before, after, and in the gap that follows the first row of a
+    // head.
+    const std::int64_t gap = t.o.stride_head > t.o.stride_row
+                                 ? p.head_dim_v
+                                 : (p.num_heads_q - 1) * t.o.stride_head + p.head_dim_v;
+    for (const std::int64_t at : {std::int64_t{-1}, last + 1, gap}) {
+      host.poison_outputs();
+      store_element(p.dtype_o, t.o.data, at, 1.0f);
+      EXPECT_NE(host.trespass(), "") << text << " at " << at;
+    }
+    host.poison_outputs();
+    t.lse[p.seqlen_q] = 1.0f;
+    EXPECT_NE(host.trespass(), "") << text;
+  }
+}
+
+TEST(HostProblem, LseThatNobodyWantsIsWatchedWhole) {
+  HostProblem host =
+      make_host_problem(parse_problem("fwd bf16 batch=1 num_heads=1 seqlen=5 head_dim=16"), 1);
+  EXPECT_EQ(host.tensors().lse, nullptr);
+  std::memset(host.storages[4].data() + host.lse.offset_bytes, 0, 4);
+  EXPECT_NE(host.trespass(), "");
+}
+
+TEST(HostProblem, SeedsDecideTheInputs) {
+  const Problem problem = parse_problem(kProblems[0]);
+  EXPECT_EQ(make_host_problem(problem, 1).storages, make_host_problem(problem, 1).storages);
+  EXPECT_NE(make_host_problem(problem, 1).storages, make_host_problem(problem, 2).storages);
+}
+
+}  // namespace
+}  // namespace attnforge::test
