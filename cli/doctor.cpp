@@ -9,7 +9,6 @@
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
 #include "cli/json.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 
@@ -68,13 +67,12 @@ void print_report(const std::vector<Check>& checks) {
     fmt::print("{}  {:<{}}  {}\n", painted_state(check.state), check.name, width, check.detail);
     if (!check.advice.empty()) fmt::print("{:{}}-> {}\n", "", width + 12, check.advice);
   }
-  Table table{{{"variable"}, {"value"}, {"when unset"}, {"meaning"}}, {}};
+  fmt::print("\n{}\n", bold("Environment"));
   for (const EnvironmentVariable& variable : environment_variables()) {
     const char* value = std::getenv(variable.name.c_str());
-    table.rows.push_back(
-        {variable.name, value ? value : "(unset)", variable.fallback, variable.meaning});
+    fmt::print("{}={}\n    {}\n    unset: {}\n", variable.name, value ? value : "(unset)",
+               variable.meaning, variable.fallback);
   }
-  fmt::print("\n{}\n{}", bold("Environment"), aligned(table));
 }
 
 Json report_json(const std::vector<Check>& checks) {

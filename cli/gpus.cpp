@@ -30,7 +30,7 @@ std::vector<int> gpu_ordinals(const std::string& text) {
 
 std::string describe(const DeviceFacts& device) {
   if (device.ordinal >= 0) return fmt::format("GPU {}, {}", device.ordinal, device.name);
-  return fmt::format("{} (sm{}, not present)", device.name, device.arch.name);
+  return fmt::format("{} (sm_{}, not present)", device.name, device.arch.name);
 }
 
 std::string log_line(LogLevel level, std::string_view message) {

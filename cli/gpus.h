@@ -12,7 +12,7 @@ namespace attnforge::cli {
 /// is missing. Throws Error(kInvalidArgument).
 std::vector<int> gpu_ordinals(const std::string& text);
 
-/// "GPU 0, NVIDIA H200" or "typical NVIDIA RTX 3090 (sm86, not present)".
+/// "GPU 0, NVIDIA H200" or "NVIDIA GeForce RTX 3090 (sm_86, not present)".
 std::string describe(const DeviceFacts& device);
 
 /// A line a message on standard error: "attnforge: warning: ...".

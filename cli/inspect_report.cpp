@@ -35,6 +35,30 @@ std::string indented(const std::string& text) {
   return result;
 }
 
+/// "smem 180224 > 101376" and "smem 196608 > 101376" are one reason: "smem # > #".
+std::string without_numbers(const std::string& reason) {
+  std::string text;
+  for (char c : reason) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) text += c;
+    if (digit && (text.empty() || text.back() != '#')) text += '#';
+  }
+  return text;
+}
+
+/// How many configs were cut for a kind of reason.
+struct CutCount {
+  int count = 0;
+  std::string reason;  // with its numbers, if they are always the same
+};
+
+void count_cut(std::map<std::string, CutCount>& counts, const std::string& reason) {
+  const std::string kind = without_numbers(reason);
+  CutCount& cut = counts[kind];
+  if (++cut.count == 1) cut.reason = reason;
+  if (cut.reason != reason) cut.reason = kind;
+}
+
 std::string problem_section(const Inspection& i) {
   const Problem& p = i.problem;
   const Window window = effective_window(p);
@@ -66,7 +90,7 @@ std::string device_section(const DeviceFacts& d) {
 std::string candidates_section(const Inspection& i, const InspectView& view) {
   Table kept{{{"estimate us", kRight}, {"config"}}, {}};
   Table cuts{{{"cut because"}, {"config"}}, {}};
-  std::map<std::string, int> reasons;
+  std::map<std::string, CutCount> reasons;
   int kept_count = 0, cut_count = 0;
   for (const CandidateInfo& candidate : i.candidates) {
     if (candidate.cut.empty()) {
@@ -76,7 +100,7 @@ std::string candidates_section(const Inspection& i, const InspectView& view) {
       ++kept_count;
     } else {
       if (view.cuts) cuts.rows.push_back({candidate.cut, candidate.config});
-      ++reasons[candidate.cut];
+      count_cut(reasons, candidate.cut);
       ++cut_count;
     }
   }
@@ -90,7 +114,7 @@ std::string candidates_section(const Inspection& i, const InspectView& view) {
   }
   if (view.cuts) return text + aligned(cuts, "  ");
   std::vector<std::pair<int, std::string>> common;
-  for (const auto& [reason, count] : reasons) common.emplace_back(-count, reason);
+  for (const auto& [kind, cut] : reasons) common.emplace_back(-cut.count, cut.reason);
   std::sort(common.begin(), common.end());
   constexpr std::size_t kShown = 8;
   for (std::size_t n = 0; n < std::min(kShown, common.size()); ++n) {
@@ -111,7 +135,7 @@ std::string source_section(const Inspection& i) {
 
 std::string compile_section(const CompileInfo& c, const InspectView& view) {
   std::string text = heading(6, "Compiled");
-  if (!view.not_compiled.empty()) return text + row("", "not compiled: " + view.not_compiled);
+  if (!view.not_compiled.empty()) return text + "  not compiled: " + view.not_compiled + "\n";
   text += row("result", c.ok ? green("ok") : red("failed"));
   if (c.ok) {
     text += row("registers",
@@ -127,7 +151,7 @@ std::string compile_section(const CompileInfo& c, const InspectView& view) {
 
 std::string launch_section(const std::vector<LaunchInfo>& launches) {
   std::string text = heading(7, "Launch");
-  if (launches.empty()) return text + row("", "none: there is nothing to compute");
+  if (launches.empty()) return text + "  none: there is nothing to compute\n";
   for (const LaunchInfo& l : launches) {
     text += row("kernel", l.kernel);
     text += row("grid", fmt::format("{} x {} x {} blocks of {} x {} x {} threads", l.grid[0],
@@ -141,7 +165,7 @@ std::string launch_section(const std::vector<LaunchInfo>& launches) {
 std::string measured_section(const Inspection& i, const InspectView& view) {
   std::string text = heading(8, fmt::format("Database: {} tries", i.measured.size()));
   if (i.measured.empty())
-    return text + row("", "nothing measured yet: attnforge tune " + to_string(i.problem));
+    return text + "  nothing measured yet: attnforge tune " + to_string(i.problem) + "\n";
   Table table{
       {{"time us", kRight}, {"noise", kRight}, {"estimate us", kRight}, {"status"}, {"config"}},
       {}};
