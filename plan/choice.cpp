@@ -147,6 +147,15 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
   return choice;
 }
 
+void require_support(const ChoiceKey& key, const DeviceFacts& device) {
+  const std::vector<const Family*> families = families_named(key.family);
+  const auto serves = [&](const Family* family) {
+    return rejection(*family, key.problem, device.arch).empty();
+  };
+  if (std::any_of(families.begin(), families.end(), serves)) return;
+  untuned(families, key.problem, device);  // throws with the reasons
+}
+
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device) {
   const std::vector<const Family*> families = families_named(key.family);
   Candidate candidate = untuned(families, key.problem, device);

@@ -46,7 +46,10 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
 /// since) counts as an estimate.
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache);
 
-/// The model's first choice. Throws Error(kUnsupported).
+/// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
+void require_support(const ChoiceKey& key, const DeviceFacts& device);
+
+/// The model's first choice. Throws Error(kUnsupported). Looks at the whole search space: a few ms.
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device);
 
 /// What to try when that one fails: the model's best few of every family, the naive one last.

@@ -1,4 +1,5 @@
 // doctor.cpp - looks at everything outside of attnforge that it depends on, and says what to do.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -122,6 +123,16 @@ fs::path existing_folder(const fs::path& path) {
   return folder;
 }
 
+/// By trying: permissions alone do not tell of read-only or special file systems.
+bool can_create_in(const fs::path& folder) {
+  const std::string probe = (folder / fmt::format(".attnforge-doctor-{}", getpid())).string();
+  const int file = open(probe.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (file < 0) return false;
+  close(file);
+  unlink(probe.c_str());
+  return true;
+}
+
 Check check_database(const std::string& path) {
   if (path == ":memory:") {
     return {"database", State::kWarning,
@@ -131,7 +142,7 @@ Check check_database(const std::string& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     const fs::path folder = existing_folder(path);
-    if (access(folder.c_str(), W_OK) == 0) {
+    if (can_create_in(folder)) {
       return {"database", State::kOk,
               fmt::format("{} does not exist yet and will be created", path), ""};
     }

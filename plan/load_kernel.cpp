@@ -132,10 +132,9 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
                                               DeviceState& state) {
   if (!key.config.empty())
     return load(forced_choice(key.config, key.problem, state.facts), key, options, state);
-  // Also tells whether any family serves the problem, before anything slow.
-  const Choice untuned = untuned_choice(key, state.facts);
-  if (untuned.family->launch(untuned.config, key.problem, state.facts).steps.empty()) {
-    return load(untuned, key, options, state);
+  require_support(key, state.facts);
+  if (key.problem.batch == 0 || key.problem.seqlen_q == 0) {
+    return load(untuned_choice(key, state.facts), key, options, state);  // loads nothing
   }
 
   Attempts attempt(key, options, state);
@@ -157,7 +156,7 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
     if (auto loaded = attempt(*stored)) return with_note(std::move(loaded));
   }
   if (options.policy == Policy::kCachedOnly) attempt.rethrow();
-  if (auto loaded = attempt(untuned)) return with_note(std::move(loaded));
+  if (auto loaded = attempt(untuned_choice(key, state.facts))) return with_note(std::move(loaded));
   for (const Choice& choice : fallback_choices(key, state.facts)) {
     if (auto loaded = attempt(choice)) return with_note(std::move(loaded));
   }
