@@ -18,7 +18,7 @@ def declared(root):
             c_functions |= set(re.findall(r"\b(attnforge_\w+)\s*\([^;{}]*\)\s*;", text))
             continue
         # Declarations at namespace scope start in the first column; inline ones have a body.
-        for match in re.finditer(r"^(?!using|#|class|struct|enum|inline|template|typedef|\})[\w\[].*?\b(\w+)\(.*?\)\s*;",
+        for match in re.finditer(r"^(?!namespace|using|#|class|struct|enum|inline|template|typedef|\})[\w\[].*?\b(\w+)\(.*?\)\s*;",
                                  text, flags=re.M | re.S):
             functions.add(match.group(1))
         for match in re.finditer(r"^class (\w+)[^;]*?\{(.*?)^\};", text, flags=re.M | re.S):
