@@ -30,6 +30,9 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "where nvdisasm, cuobjdump and Python installations with a wheel of NVRTC are looked for",
        "toolkit folders only"},
       {"TMPDIR", "folder of the file that a disassembler reads", "/tmp"},
+      {"COLUMNS", "command line: columns where the terminal does not tell", "80"},
+      {"NO_COLOR", "command line: set to anything, no colours", "colours on a terminal"},
+      {"TERM", "command line: no colours if it is dumb", "no colours"},
       {"NVTX_INJECTION64_PATH",
        "set by profilers: plan, compile, tune and run become ranges on the time line", "no ranges"},
   };
