@@ -22,7 +22,7 @@ namespace {
 struct BenchArguments {
   std::vector<std::string> words;
   std::string file, cache, config, rigor;
-  std::vector<std::string> families;
+  std::string families;
   int gpu = 0;
   int min_samples = 20, max_samples = 200;
   double seconds = 1.0;
@@ -151,7 +151,7 @@ Json json_of(const std::vector<BenchRow>& rows, const DeviceFacts& device, bool 
 
 int run_bench(const BenchArguments& a) {
   const std::vector<Problem> problems = read_problems(a.words, a.file, "bench");
-  std::vector<std::string> families = a.families;
+  std::vector<std::string> families = names_of(a.families);
   if (families.empty()) families.emplace_back();
   Device device(
       {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to_stderr(), .read_only_cache = false});
@@ -193,9 +193,6 @@ Verb add_bench(CLI::App& program) {
       ->type_name("PATH");
   verb->add_option("--families", a.families,
                    "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive")
-      ->delimiter(',')
-      ->expected(1)
-      ->take_all()
       ->type_name("NAMES");
   verb->add_option("--config", a.config, "Exactly this config, as tune and inspect print it")
       ->type_name("TEXT");

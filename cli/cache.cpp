@@ -25,7 +25,7 @@ namespace {
 struct CacheArguments {
   std::string path;
   std::vector<std::string> filter;
-  std::string file = "-";
+  std::string file = "-", export_filter;
   bool json = false, all = false, cubins = false;
   int top = 20;
 
@@ -182,14 +182,14 @@ int run_stats(const CacheArguments& a) {
 
 int run_export(const CacheArguments& a) {
   if (a.file == "-") {
-    cache_export(a.path, std::cout, a.filter_text());
+    cache_export(a.path, std::cout, a.export_filter);
     std::cout.flush();
     if (!std::cout) file_failed("standard output", "written");
     return kExitOk;
   }
   // The database first: a mistyped --cache must not leave an empty file behind.
   std::ostringstream text;
-  const int lines = cache_export(a.path, text, a.filter_text());
+  const int lines = cache_export(a.path, text, a.export_filter);
   errno = 0;
   std::ofstream file(a.file, std::ios::binary | std::ios::trunc);
   file << text.str();
@@ -263,9 +263,7 @@ Verb add_cache(CLI::App& program) {
       ->check(CLI::NonNegativeNumber);
   export_->add_option("file", a.file, "Where to; - (default) is standard output")
       ->type_name("FILE");
-  export_->add_option("--filter", a.filter, "Part of a problem's text")
-      ->type_name("FILTER")
-      ->expected(1);
+  export_->add_option("--filter", a.export_filter, "Part of a problem's text")->type_name("FILTER");
   import->add_option("file", a.file, "Where from; - (default) is standard input")
       ->type_name("FILE");
   clear->add_flag("--all", a.all, "Of all problems");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -27,13 +28,15 @@ bool is_operation(std::string_view word) {
 
 std::string read_all(const std::string& path) {
   if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::error_code ignored;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file) text << file.rdbuf();
-  // An empty file sets failbit on `text`, which is no error; a folder opens but does not read.
-  if (!file || file.bad()) {
-    throw Error(ErrorCode::kIo,
-                fmt::format("cannot read the problem file \"{}\"; does it exist?", path));
+  // A folder can be opened, but not read.
+  if (!file || std::filesystem::is_directory(path, ignored)) {
+    throw Error(
+        ErrorCode::kIo,
+        fmt::format("cannot read the problem file \"{}\"; is it a file, and does it exist?", path));
   }
   return text.str();
 }
@@ -47,6 +50,15 @@ std::vector<std::string> words_of(const std::vector<std::string>& arguments) {
     words.insert(words.end(), std::istream_iterator<std::string>(stream), {});
   }
   return words;
+}
+
+std::vector<std::string> names_of(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream stream(list);
+  for (std::string name; std::getline(stream, name, ',');) {
+    if (!name.empty()) names.push_back(name);
+  }
+  return names;
 }
 
 std::vector<Problem> problems_from_words(const std::vector<std::string>& arguments) {

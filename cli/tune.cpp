@@ -34,7 +34,7 @@ struct TuneArguments {
   unsigned seed = 1;
   int compile_threads = 0;
   int top = 0;
-  std::vector<std::string> archs;
+  std::string archs;
   int candidates = 8;
 };
 
@@ -94,7 +94,8 @@ class TuneRun {
         job.error = error.what();
       }
       display_.end(lane);
-      if (!arguments_.json) print(job);
+      // The error of a problem that is alone goes to standard error, as that of any other verb.
+      if (!arguments_.json && (jobs_.size() > 1 || job.error.empty())) print(job);
       if (job.code == ErrorCode::kCuda) return;  // the GPU may be lost; the others go on
     }
   }
@@ -179,7 +180,7 @@ int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& pro
 
 int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& problems) {
   Json results = Json::array();
-  for (const std::string& arch : arguments.archs) {
+  for (const std::string& arch : names_of(arguments.archs)) {
     const DeviceFacts& device = typical_device(arch);
     for (const Problem& problem : problems) {
       std::vector<RankedCandidate> ranked;
@@ -255,10 +256,7 @@ Verb add_tune(CLI::App& program) {
       ->check(CLI::NonNegativeNumber);
   verb->add_option("--arch", a.archs,
                    "Compile and rank by the model for GPUs that are not here, e.g. sm_86,sm_90")
-      ->delimiter(',')
-      ->expected(1)
-      ->take_all()
-      ->type_name("ARCH");
+      ->type_name("ARCHS");
   verb->add_option("--candidates", a.candidates, "With --arch: how many to compile")
       ->type_name("N")
       ->check(CLI::PositiveNumber);

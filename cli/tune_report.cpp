@@ -111,7 +111,7 @@ Json to_json(const std::vector<TuneJob>& jobs, int top, bool interrupted) {
     Json entry{{"problem", to_string(job.problem)}};
     if (!job.result) {
       entry["error"] = job.error.empty()
-                           ? Json{{"code", "interrupted"}, {"message", "not begun"}}
+                           ? Json{{"code", "not_begun"}, {"message", "not begun"}}
                            : Json{{"code", to_string(job.code)}, {"message", job.error}};
       results.push_back(entry);
       continue;
