@@ -9,6 +9,7 @@
 
 #include "attnforge/error.h"
 #include "plan/bind_tensors.h"
+#include "plan/host_sizes.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
 
@@ -23,12 +24,12 @@ void check_size(const char* name, std::size_t bytes, std::size_t wanted, const P
 }
 
 void check_sizes(const Problem& problem, const HostTensors& tensors) {
-  const HostTensors wanted = allocate_host_tensors(problem);
-  check_size("q", tensors.q.size(), wanted.q.size(), problem);
-  check_size("k", tensors.k.size(), wanted.k.size(), problem);
-  check_size("v", tensors.v.size(), wanted.v.size(), problem);
-  check_size("o", tensors.o.size(), wanted.o.size(), problem);
-  check_size("lse", 4 * tensors.lse.size(), 4 * wanted.lse.size(), problem);
+  const HostSizes wanted = host_sizes(problem);
+  check_size("q", tensors.q.size(), wanted.q, problem);
+  check_size("k", tensors.k.size(), wanted.k, problem);
+  check_size("v", tensors.v.size(), wanted.v, problem);
+  check_size("o", tensors.o.size(), wanted.o, problem);
+  check_size("lse", tensors.lse.size() * sizeof(float), wanted.lse_count * sizeof(float), problem);
 }
 
 /// Up to `count` positions of a sequence: its ends, random borders of tiles, random ones.

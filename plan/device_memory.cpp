@@ -8,6 +8,7 @@
 #include "plan/bind_tensors.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
+#include "plan/host_sizes.h"
 #include "runtime/memory.h"
 
 namespace attnforge {
@@ -58,7 +59,7 @@ void DeviceBuffer::fill(unsigned char byte) {
 
 DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors& host) {
   const Problem& problem = plan.problem();
-  const HostTensors wanted = allocate_host_tensors(problem);
+  const HostSizes wanted = host_sizes(problem);
   const auto uploaded = [&](const char* name, const std::vector<std::byte>& from,
                             std::size_t bytes) {
     if (from.size() != bytes) {
@@ -71,13 +72,13 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
     return buffer;
   };
   DeviceTensors to;
-  to.q = uploaded("q", host.q, wanted.q.size());
-  to.k = uploaded("k", host.k, wanted.k.size());
-  to.v = uploaded("v", host.v, wanted.v.size());
+  to.q = uploaded("q", host.q, wanted.q);
+  to.k = uploaded("k", host.k, wanted.k);
+  to.v = uploaded("v", host.v, wanted.v);
   // All bits set is a NaN in each dtype: what no kernel writes shows.
-  to.o = DeviceBuffer(device, wanted.o.size());
+  to.o = DeviceBuffer(device, wanted.o);
   to.o.fill(0xff);
-  to.lse = DeviceBuffer(device, wanted.lse.size() * sizeof(float));
+  to.lse = DeviceBuffer(device, wanted.lse_count * sizeof(float));
   to.lse.fill(0xff);
   to.workspace = DeviceBuffer(device, plan.workspace_bytes());
   to.tensors = bind_contiguous(problem, to.q.data(), to.k.data(), to.v.data(), to.o.data(),
@@ -86,9 +87,9 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
 }
 
 void download_outputs(const DeviceTensors& from, const Problem& problem, HostTensors& to) {
-  const HostTensors wanted = allocate_host_tensors(problem);
-  to.o.resize(wanted.o.size());
-  to.lse.resize(wanted.lse.size());
+  const HostSizes wanted = host_sizes(problem);
+  to.o.resize(wanted.o);
+  to.lse.resize(wanted.lse_count);
   from.o.download(to.o.data(), to.o.size());
   from.lse.download(to.lse.data(), to.lse.size() * sizeof(float));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "plan/host_sizes.h"
 #include "reference/half.h"
 #include "reference/parallel.h"
 
@@ -45,25 +46,31 @@ void fill_random(DType dtype, std::vector<std::byte>& values, std::uint64_t seed
 
 }  // namespace
 
-HostTensors allocate_host_tensors(const Problem& problem) {
-  validate(problem);
-  const Problem& p = problem;
-  HostTensors host;
+HostSizes host_sizes(const Problem& p) {
+  validate(p);
+  HostSizes sizes;
   if (p.layout == Layout::kPackedQkv) {
-    host.q.resize(
-        bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv, p.head_dim));
+    sizes.q =
+        bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv, p.head_dim);
   } else {
-    host.q.resize(bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim));
-    host.k.resize(bytes_of(p.dtype_k, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim));
-    host.v.resize(bytes_of(p.dtype_v, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim_v));
+    sizes.q = bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim);
+    sizes.k = bytes_of(p.dtype_k, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim);
+    sizes.v = bytes_of(p.dtype_v, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim_v);
   }
+  sizes.o = bytes_of(p.dtype_o, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v);
+  if (p.lse) sizes.lse_count = static_cast<std::size_t>(p.batch * p.num_heads_q * p.seqlen_q);
+  return sizes;
+}
+
+HostTensors allocate_host_tensors(const Problem& problem) {
+  const HostSizes sizes = host_sizes(problem);
+  HostTensors host;
+  host.q.resize(sizes.q);
+  host.k.resize(sizes.k);
+  host.v.resize(sizes.v);
   // All bits set is a NaN in each dtype.
-  host.o.assign(bytes_of(p.dtype_o, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v),
-                std::byte{0xff});
-  if (p.lse) {
-    host.lse.assign(static_cast<std::size_t>(p.batch * p.num_heads_q * p.seqlen_q),
-                    std::numeric_limits<float>::quiet_NaN());
-  }
+  host.o.assign(sizes.o, std::byte{0xff});
+  host.lse.assign(sizes.lse_count, std::numeric_limits<float>::quiet_NaN());
   return host;
 }
 
