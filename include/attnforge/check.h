@@ -39,7 +39,7 @@ struct CheckReport {
       worst;  // of o: the largest error in units of what is allowed; not finite ones first
   double max_lse_error = 0;  // 0 without lse
   CheckedElement worst_lse;
-  std::string summary;  // a line on o and, if there is one, a line on lse
+  std::string summary{};  // a line on o and, if there is one, a line on lse
 };
 
 /// `tensors` as uploaded and as downloaded again. Sampled rows are the first, the last, those

@@ -15,7 +15,7 @@ struct HostTensors {
   std::vector<std::byte> q, k, v;  // kPackedQkv: q holds all three, k and v are empty
   std::vector<std::byte>
       o;  // [batch, seqlen_q, num_heads_q, head_dim_v], or by heads first for kBhsd
-  std::vector<float> lse;  // [batch, num_heads_q, seqlen_q] if problem.lse, else empty
+  std::vector<float> lse{};  // [batch, num_heads_q, seqlen_q] if problem.lse, else empty
 };
 
 /// All vectors in their right sizes; inputs zero, outputs NaN, so that an element that nobody wrote
