@@ -17,6 +17,17 @@ namespace {
 
 using Typed = FwdMmaSm80Config;
 
+constexpr Field<Typed> kFixedFields[] = {
+    {"dtype", &Typed::dtype},
+    {"head_dim", &Typed::head_dim},
+    {"head_dim_v", &Typed::head_dim_v},
+    {"right_bound", &Typed::right_bound},
+    {"left_bound", &Typed::left_bound},
+    {"softcap", &Typed::softcap},
+    {"lse", &Typed::lse},
+    {"alignment", &Typed::alignment},
+};
+
 constexpr Field<Typed> kFields[] = {
     {"dtype", &Typed::dtype},
     {"head_dim", &Typed::head_dim},
@@ -40,7 +51,7 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it spills.
 constexpr int kRegisterSlack = 24;
 constexpr int kSmallestBlockM = 32;
-constexpr int kLongQuery = 512;  // rows of a head from which packing heads into a tile gains nothing
+constexpr int kLongQuery = 128;  // rows of a head from which packing heads into a tile gains nothing
 constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid
 
 int registers_available(const Typed& c, const Arch& arch) {
@@ -65,6 +76,21 @@ bool memory_is_scarce(const Typed& c, const Arch& arch) {
   return 4 * modest.smem_bytes() > arch.smem_per_sm_bytes;
 }
 
+/// The fields that are not searched.
+Typed fixed_by(const Problem& problem) {
+  const Window window = effective_window(problem);
+  Typed c{};
+  c.dtype = static_cast<int>(problem.dtype_q);
+  c.head_dim = problem.head_dim;
+  c.head_dim_v = problem.head_dim_v;
+  c.right_bound = window.right >= 0;
+  c.left_bound = window.left >= 0;
+  c.softcap = problem.softcap > 0;
+  c.lse = problem.lse;
+  c.alignment = problem.alignment_bytes;
+  return c;
+}
+
 int gqa_group(const Problem& problem) { return static_cast<int>(problem.num_heads_q / problem.num_heads_kv); }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -77,19 +103,13 @@ std::string supports(const Problem& problem, const Arch& arch) {
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
-  const Window window = effective_window(problem);
   std::vector<int> packs = {1};
   if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
   const int quarter_of_l2_mb = std::max(1, static_cast<int>(device.l2_bytes >> 22));
-  return {
-      {"dtype", {static_cast<int>(problem.dtype_q)}},
-      {"head_dim", {problem.head_dim}},
-      {"head_dim_v", {problem.head_dim_v}},
-      {"right_bound", {window.right >= 0}},
-      {"left_bound", {window.left >= 0}},
-      {"softcap", {problem.softcap > 0}},
-      {"lse", {problem.lse}},
-      {"alignment", {problem.alignment_bytes}},
+  const Typed fixed = fixed_by(problem);
+  std::vector<Axis> axes;
+  for (const Field<Typed>& field : kFixedFields) axes.push_back({field.name, {fixed.*field.member}});
+  const std::vector<Axis> searched = {
       {"block_m", {128, 64, 32, 256}},
       {"num_warps", {4, 8, 2}},
       {"block_n", {64, 32, 48, 96, 128, 16}},
@@ -100,10 +120,18 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"pack_gqa", packs},
       {"head_group_mb", {quarter_of_l2_mb, 0}},
   };
+  axes.insert(axes.end(), searched.begin(), searched.end());
+  return axes;
 }
 
 std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
   const Typed c = typed(config, kFields);
+  const Typed wanted = fixed_by(problem);
+  for (const Field<Typed>& field : kFixedFields) {
+    if (c.*field.member != wanted.*field.member) {
+      return fmt::format("{}={} is not the problem's {}", field.name, c.*field.member, wanted.*field.member);
+    }
+  }
   const Arch& arch = device.arch;
   if (c.block_m % (16 * c.num_warps) != 0) return "block_m is not a multiple of 16 rows a warp";
   if (c.row_fragments() > 2) return "more than 32 query rows a warp leave no registers for scores";
@@ -140,8 +168,12 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
 }
 
 double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with it.
+  constexpr int kSafeSlack = 44;
+  constexpr double kSpillRisk = 1.1;
   const Typed c = typed(config, kFields);
-  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm);
+  const bool tight = c.planned_registers() + kSafeSlack > registers_available(c, device.arch);
+  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm) * (tight ? kSpillRisk : 1.0);
 }
 
 std::string symbol(const Typed& c) {

@@ -61,7 +61,7 @@ struct FwdMmaSm80 {
     first_row = place.first_row;
     const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
     const int last_row = min(first_row + C.block_m, p.seqlen_q * C.pack_gqa) - 1;
-    blocks = KvBlocks::of_queries(p, C.block_n, query_of(first_row), query_of(last_row));
+    blocks = KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, query_of(first_row), query_of(last_row));
     k_next = first_source(p.k, place.batch, kv_head, k_loader);
     v_next = first_source(p.v, place.batch, kv_head, v_loader);
     scale_log2 = p.softmax_scale * 1.4426950408889634f;

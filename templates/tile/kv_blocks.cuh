@@ -20,15 +20,17 @@ struct VisibleKeys {
 struct KvBlocks {
   int begin, clear_begin, clear_end, end;
 
-  /// Of the queries first_query to last_query, both included.
+  /// Of the queries first_query to last_query, both included. kLeftBound: rows do not see all keys to their left; else both
+  /// beginnings are the constant 0, which costs the main loop no register.
+  template <bool kLeftBound>
   ATTNFORGE_DEVICE static KvBlocks of_queries(const FwdParams& p, int block_n, int first_query, int last_query) {
     const VisibleKeys top = VisibleKeys::of_row(p, first_query), bottom = VisibleKeys::of_row(p, last_query);
     KvBlocks blocks;
-    blocks.begin = max(top.first, 0) / block_n;
+    blocks.begin = kLeftBound ? max(top.first, 0) / block_n : 0;
     blocks.end = max((bottom.last + block_n) / block_n, blocks.begin);
-    const int all_see_from = max(bottom.first, 0), all_see_to = max(top.last + 1, 0);
-    blocks.clear_end = min(max(all_see_to / block_n, blocks.begin), blocks.end);
-    blocks.clear_begin = min(max((all_see_from + block_n - 1) / block_n, blocks.begin), blocks.clear_end);
+    blocks.clear_end = min(max(max(top.last + 1, 0) / block_n, blocks.begin), blocks.end);
+    const int all_see_from = kLeftBound ? (max(bottom.first, 0) + block_n - 1) / block_n : 0;
+    blocks.clear_begin = kLeftBound ? min(max(all_see_from, blocks.begin), blocks.clear_end) : 0;
     return blocks;
   }
 };
