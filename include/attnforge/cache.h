@@ -13,23 +13,23 @@ std::string default_cache_path();
 
 /// The best try of a problem on a GPU class.
 struct CacheEntry {
-  std::string problem;       // text form of the bucket's problem
-  std::string device_class;  // text form, e.g. "NVIDIA H200 sm90a sms=132 ..."
-  std::string config;
-  std::string digest;        // of the kernel's self-contained source and options
+  std::string problem{};       // text form of the bucket's problem
+  std::string device_class{};  // text form, e.g. "NVIDIA H200 sm90a sms=132 ..."
+  std::string config{};
+  std::string digest{};        // of the kernel's self-contained source and options
   double time_us = 0;
   double noise = 0;
   int tries = 0;             // stored for this problem and GPU class
   int failures = 0;
   bool has_cubin = false;
   bool estimated = false;    // ranked by the model, never measured
-  std::string driver;        // provenance of the winning measurement
-  std::string nvrtc;
-  std::string measured_at;   // UTC, ISO 8601
+  std::string driver{};        // provenance of the winning measurement
+  std::string nvrtc{};
+  std::string measured_at{};   // UTC, ISO 8601
 };
 
 struct CacheStats {
-  std::string path;
+  std::string path{};
   std::int64_t file_bytes = 0;
   int schema_version = 0;
   int problems = 0;
@@ -37,9 +37,9 @@ struct CacheStats {
   int tries = 0;
   int cubins = 0;
   std::int64_t cubin_bytes = 0;  // stored (compressed)
-  std::string journal_mode;
+  std::string journal_mode{};
   bool healthy = true;           // quick_check said ok
-  std::string health;
+  std::string health{};
 };
 
 /// `path` "" is default_cache_path(). All throw Error(kCache) with what to do, and none creates a missing file but

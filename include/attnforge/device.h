@@ -29,9 +29,9 @@ struct Arch {
 
 /// A GPU as data: filled by the driver for one that is present, from a table for one that is not.
 struct DeviceFacts {
-  Arch arch;
-  std::string name;             // "NVIDIA H200"
-  std::string uuid;             // "" when not present
+  Arch arch{};
+  std::string name{};             // "NVIDIA H200"
+  std::string uuid{};             // "" when not present
   int ordinal = -1;             // CUDA device number; -1 when not present
   int num_sms = 0;
   std::int64_t l2_bytes = 0;
@@ -40,7 +40,7 @@ struct DeviceFacts {
   int memory_clock_mhz = 0;     // maximum
   int memory_bus_bits = 0;
   int driver_version = 0;       // as cuDriverGetVersion: 13000; 0 when not present
-  std::string mig_profile;      // "" when not a MIG instance
+  std::string mig_profile{};      // "" when not a MIG instance
 };
 
 /// GPUs of this machine, by CUDA ordinal. Empty without a driver; never throws for a missing one.
@@ -56,8 +56,8 @@ using LogFunction = std::function<void(LogLevel, std::string_view message)>;
 
 struct DeviceOptions {
   int ordinal = 0;
-  std::string cache_path;  // SQLite file; "": $ATTNFORGE_CACHE, else $XDG_CACHE_HOME/attnforge/attnforge.db; ":memory:": none on disk
-  LogFunction log;         // called from any thread; level from $ATTNFORGE_LOG (debug, info, warning, error, off); default warning
+  std::string cache_path{};  // SQLite file; "": $ATTNFORGE_CACHE, else $XDG_CACHE_HOME/attnforge/attnforge.db; ":memory:": none on disk
+  LogFunction log{};         // called from any thread; level from $ATTNFORGE_LOG (debug, info, warning, error, off); default warning
   bool read_only_cache = false;
 };
 

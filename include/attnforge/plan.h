@@ -59,7 +59,7 @@ struct Progress {
   double default_us = 0;        // of the untuned choice; 0: not measured yet
   double elapsed_s = 0;
   double remaining_s = 0;       // estimate, 0: unknown
-  std::string best_config;
+  std::string best_config{};
 };
 using ProgressFunction = std::function<void(const Progress&)>;  // called on the thread that called tune or make_plan
 
@@ -67,9 +67,9 @@ struct PlanOptions {
   Policy policy = Policy::kEstimate;
   double time_limit_s = 8.0;    // of kFirstRun
   bool allow_compile = true;    // false: Error(kNotReady) where a compile would be needed
-  std::string family;           // "": any; else only this one
-  std::string config;           // "": choose; else exactly this config's text
-  ProgressFunction on_progress;
+  std::string family{};           // "": any; else only this one
+  std::string config{};           // "": choose; else exactly this config's text
+  ProgressFunction on_progress{};
 };
 
 class PlanState;  // plan/plan_state.h
@@ -103,8 +103,8 @@ Plan make_plan(const Problem& problem, Device& device, const PlanOptions& option
 /// Whether a problem can be served on a device, and by which family first; cheap: no compile, no GPU work.
 struct Support {
   bool supported = false;
-  std::string family;
-  std::string reason;  // when not supported: one line a family
+  std::string family{};
+  std::string reason{};  // when not supported: one line a family
 };
 Support supported(const Problem& problem, const DeviceFacts& device);
 

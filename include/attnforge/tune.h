@@ -25,31 +25,31 @@ struct Measurement {
   int samples = 0;
   double max_error = 0;    // against the oracle; meaningful if it ran
   double clock_mhz = 0;    // SM clock while timed; 0: unknown
-  std::string detail;      // compiler log or mismatch report, at most 4 KiB
+  std::string detail{};      // compiler log or mismatch report, at most 4 KiB
 };
 
 struct Trial {
-  std::string config;      // text form
+  std::string config{};      // text form
   double estimate_us = 0;
-  Measurement measurement;
+  Measurement measurement{};
 };
 
 struct TuneOptions {
   Rigor rigor = Rigor::kFull;
   double time_limit_s = 0;         // 0: none
-  std::string family;              // "": all that support the problem
+  std::string family{};              // "": all that support the problem
   int compile_threads = 0;         // 0: one a core
   bool retune = false;             // measure again what the database already has
   unsigned seed = 1;               // of inputs and of the order of rounds
-  ProgressFunction on_progress;
-  std::function<bool()> cancelled; // asked often; true stops the search and keeps what is done
+  ProgressFunction on_progress{};
+  std::function<bool()> cancelled{}; // asked often; true stops the search and keeps what is done
 };
 
 struct TuneResult {
-  Problem problem;                 // as measured: the bucket's
-  std::string winner;              // config text; "" when nothing worked
+  Problem problem{};                 // as measured: the bucket's
+  std::string winner{};              // config text; "" when nothing worked
   double winner_us = 0;
-  std::string untuned;             // the model's first choice
+  std::string untuned{};             // the model's first choice
   double untuned_us = 0;
   int tried = 0;
   int failed = 0;
@@ -57,7 +57,7 @@ struct TuneResult {
   int space = 0;                   // candidates after pruning
   double elapsed_s = 0;
   bool complete = false;           // not cut short by a limit or cancelled
-  std::vector<Trial> trials;       // best first, failures last
+  std::vector<Trial> trials{};       // best first, failures last
 };
 
 /// Thread-safe, but two tunings on one GPU disturb each other's times and are therefore run one after the other.
