@@ -82,7 +82,7 @@ TEST_F(GpuTest, RightKernelsPassWhateverTheProblem) {
            "fwd fp32 num_heads=2 seqlen=65 head_dim=72:48 lse",
            "fwd bf16 batch=2 num_heads=8:2 seqlen=100 head_dim=128 layout=packed_qkv causal",
            "fwd bf16 num_heads=2 seqlen=90:60 head_dim=64 causal lse",
-           "fwd bf16 num_heads=2 seqlen=128 head_dim=64 alignment_bytes=2 window_left=17 "
+           "fwd bf16 num_heads=2 seqlen=128 head_dim=64 alignment=2 window_left=17 "
            "window_right=5 lse",
            "fwd bf16 num_heads=2 seqlen=1 head_dim=64 lse",
            "fwd bf16 num_heads=2 seqlen=40:0 head_dim=64 lse",

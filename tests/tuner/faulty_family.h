@@ -47,7 +47,7 @@ inline constexpr std::array<Fault, static_cast<std::size_t>(FaultKind::kCount)> 
     {"wrong", "static_cast<unsigned short*>(p.o.data)[5] ^= 0x8000;"},
     {"wrong_lse", "p.lse[0] += 0.01f;"},
     {"nan", "static_cast<unsigned short*>(p.o.data)[7] = 0x7fff;"},
-    {"input_changed", "static_cast<unsigned short*>(p.k.data)[0] ^= 1;"},
+    {"input_changed", "static_cast<unsigned short*>(p.k.data)[0] += 1;"},
     {"second_run", "if (runs++ > 0) static_cast<unsigned short*>(p.o.data)[5] ^= 0x8000;"},
     {"syntax", "this is not C++;"},
     {"shared_memory", ""},
