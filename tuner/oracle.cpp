@@ -17,6 +17,13 @@
 namespace attnforge {
 namespace {
 
+Problem with_fp32_output(Problem problem) {
+  problem.dtype_o = DType::kFp32;
+  // No less than an element; these tensors are the tuner's own, and aligned to more.
+  problem.alignment_bytes = std::max(problem.alignment_bytes, size_bytes(problem.dtype_o));
+  return problem;
+}
+
 constexpr double kLongestSeconds =
     60;  // it takes a fraction of one; this is for a GPU that others keep busy
 
@@ -95,8 +102,7 @@ Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors&
   const Buffer o(o_elements_ * sizeof(float)), lse(lse_elements_ * sizeof(float));
   NaiveRunner naive(device, stream);
   for (std::size_t i = 0; i < expected_.size(); ++i) {
-    Problem fp32 = expected_[i].problem;
-    fp32.dtype_o = DType::kFp32;
+    const Problem fp32 = with_fp32_output(expected_[i].problem);
     Tensors small = patch_tensors(problem, tensors, expected_[i].patch, smalls[i]);
     place_outputs(small, fp32, static_cast<float*>(o.data()) + expected_[i].o_begin,
                   static_cast<float*>(lse.data()) + expected_[i].lse_begin);
@@ -114,8 +120,7 @@ Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors&
 
   std::vector<float> host_o = o.to_host<float>(), host_lse = lse.to_host<float>();
   for (Expected& expected : expected_) {
-    Problem fp32 = expected.problem;
-    fp32.dtype_o = DType::kFp32;
+    const Problem fp32 = with_fp32_output(expected.problem);
     Tensors outputs;
     place_outputs(outputs, fp32, host_o.data() + expected.o_begin,
                   host_lse.data() + expected.lse_begin);

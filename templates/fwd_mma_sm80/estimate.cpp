@@ -79,9 +79,8 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
   const double rounds = std::max(query_tiles / (double(device.num_sms) * resident_blocks), 1e-9);
   double idle = std::ceil(rounds) / rounds;
   if (c.right_bound && rounds > 1) idle = 1 + kCausalTail / rounds;
-  // One head after another: under a mask a head's light tiles start before the next one's heavy ones, and the last head's heavy
-  // tiles end late.
-  if (c.right_bound && c.head_group_mb == 0) idle *= 1.02;
+  // Under a mask, one head after another ends with the last head's heavy tiles; without one, groups only spread the reads of L2.
+  if ((c.right_bound != 0) != (c.head_group_mb != 0)) idle *= 1.05;
   return clocks * idle / device.num_sms / device.sm_clock_mhz / kBias;
 }
 

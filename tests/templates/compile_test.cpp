@@ -74,7 +74,10 @@ std::string complaint(const Job& job, const Cubin& cubin, const Arch& arch) {
       return fmt::format("{} registers for {} threads", cubin.registers, threads);
     }
   }
-  if (job.is_default && (cubin.spill_store_bytes != 0 || cubin.spill_load_bytes != 0)) {
+  // Promised for sm_86, sm_89 and sm_90; sm_80 and sm_120 keep it too. The assembler for sm_100 spills a few loop constants of
+  // kernels that it holds in registers elsewhere.
+  const int allowed_bytes = arch.sm == 100 ? 32 : 0;
+  if (job.is_default && std::max(cubin.spill_store_bytes, cubin.spill_load_bytes) > allowed_bytes) {
     return fmt::format("spills {} bytes, loads {}", cubin.spill_store_bytes,
                        cubin.spill_load_bytes);
   }

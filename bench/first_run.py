@@ -1,0 +1,80 @@
+"""How good a first run's tuning is: within its default limit, against every config of the pruned space.
+
+    python3 bench/first_run.py --attnforge build/release/bin/attnforge --out bench/results/h200/first_run.csv
+
+Each problem is tuned twice in fresh databases: as the first call of a program does (8 s at most), and exhaustively. Then the
+two winners and the untuned choice are timed in turn, several rounds each.
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+PROBLEMS = (
+    "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal",
+    "fwd bf16 batch=8 num_heads=32 seqlen=2048 head_dim=64 lse",
+    "fwd bf16 batch=4 num_heads=8 seqlen=4096 head_dim=256 causal lse",
+    "fwd bf16 batch=4 num_heads=25 seqlen=4096 head_dim=80 lse",
+    "fwd bf16 batch=2 num_heads=64:8 seqlen=4096 head_dim=64 causal window_left=127",
+)
+DEFAULT_LIMIT_S = 8
+ROUNDS = 7
+
+
+def run(program, *arguments):
+    done = subprocess.run([program, *arguments, "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{program} {' '.join(arguments)} failed: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def tune(program, problem, cache, *arguments):
+    return run(program, "tune", problem, "--quiet", "--cache", cache, *arguments)["results"][0]
+
+
+def time_us(program, problem, cache, config):
+    return run(program, "bench", problem, "--config", config, "--cache", cache)["results"][0]["time_us"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--attnforge", default="build/release/bin/attnforge")
+    parser.add_argument("--out", help="CSV file; default: standard output")
+    args = parser.parse_args()
+    program = str(pathlib.Path(args.attnforge).resolve())
+    file = open(args.out, "w", newline="") if args.out else sys.stdout
+    machine = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=True
+    ).stdout.split("\n")[0]
+    file.write(f"# {machine}\n# python3 bench/first_run.py {' '.join(sys.argv[1:])}\n")
+    out = csv.writer(file)
+    columns = "problem,space,first_run_s,first_run_tried,exhaustive_s,first_run_us,best_us,untuned_us,loss,gain"
+    out.writerow((columns + ",first_run_config,best_config").split(","))
+    for problem in PROBLEMS:
+        with tempfile.TemporaryDirectory() as folder:
+            caches = f"{folder}/first.db", f"{folder}/all.db"
+            first = tune(program, problem, caches[0], "--time-limit", str(DEFAULT_LIMIT_S))
+            every = tune(program, problem, caches[1], "--rigor", "exhaustive")
+            configs = first["winner"], every["winner"], first["untuned"]
+            times = [[] for _ in configs]
+            for _ in range(ROUNDS):
+                for config, samples in zip(configs, times):
+                    samples.append(time_us(program, problem, caches[1], config))
+            ours, best, untuned = (statistics.median(samples) for samples in times)
+            best = min(best, ours)
+        row = [problem, every["space"], f"{first['elapsed_s']:.2f}", first["tried"], f"{every['elapsed_s']:.1f}"]
+        row += [f"{us:.2f}" for us in (ours, best, untuned)]
+        out.writerow(row + [f"{ours / best - 1:.4f}", f"{untuned / ours:.4f}", first["winner"], every["winner"]])
+        file.flush()
+        print(
+            f"{problem}: {first['elapsed_s']:.1f} s, {ours / best - 1:.1%} slower than the best of {every['space']}",
+            file=sys.stderr,
+        )
+
+
+main()

@@ -1,0 +1,62 @@
+"""What attnforge costs the host: plans, launches, compiles. Runs bench_plan and bench_compile and sums them up.
+
+    python3 bench/host.py --bin build/release/bin --out bench/results/h200/host.csv
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def benchmarks(program, *arguments):
+    """{name: nanoseconds}, medians over repetitions."""
+    done = subprocess.run(
+        [program, "--benchmark_format=json", *arguments], stdout=subprocess.PIPE, text=True, check=True
+    )
+    found = {}
+    for row in json.loads(done.stdout)["benchmarks"]:
+        if row["run_type"] == "iteration":
+            found.setdefault(row["name"].split("/iterations")[0], []).append(row["real_time"] * NS[row["time_unit"]])
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bin", default="build/release/bin")
+    parser.add_argument("--out", help="CSV file; default: standard output")
+    args = parser.parse_args()
+    folder = pathlib.Path(args.bin).resolve()
+    plan = benchmarks(folder / "bench_plan", "--benchmark_repetitions=3")
+    compiles = benchmarks(folder / "bench_compile", "--benchmark_filter=fwd_mma_sm80/sm90a", "--benchmark_min_time=1")
+    overhead = plan["launch/plan_run"] - plan["launch/bare"]
+    rows = [
+        ("plan found in the same process", "<= 1 us", f"{plan['plan/in_memory']:.0f} ns"),
+        ("plan for a new length in a tuned bucket", "<= 5 us", f"{plan['plan/new_length_in_bucket'] / 1e3:.2f} us"),
+        (
+            "plan from SQLite in a fresh process, machine code included, beyond driver start",
+            "<= 5 ms",
+            f"{plan['plan/from_database_in_fresh_process'] / 1e6:.2f} ms",
+        ),
+        ("Plan::run over a bare cuLaunchKernelEx", "<= 1 us", f"{overhead / 1e3:.2f} us"),
+    ]
+    for name, ns in compiles.items():
+        problem = name.split("/")[2]
+        rows.append((f"NVRTC compile, one core, no cache: {problem}", "<= 400 ms", f"{ns / 1e6:.0f} ms"))
+    file = open(args.out, "w", newline="") if args.out else sys.stdout
+    machine = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=True
+    ).stdout.split("\n")[0]
+    cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    file.write(f"# {machine}, {cpu}\n# python3 bench/host.py {' '.join(sys.argv[1:])}\n")
+    out = csv.writer(file)
+    out.writerow(["what", "limit", "measured"])
+    out.writerows(rows)
+
+
+main()
