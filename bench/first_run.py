@@ -23,7 +23,7 @@ PROBLEMS = (
     "fwd bf16 batch=2 num_heads=64:8 seqlen=4096 head_dim=64 causal window_left=127",
 )
 DEFAULT_LIMIT_S = 8
-ROUNDS = 7
+ROUNDS = 5
 
 
 def run(program, *arguments):
@@ -38,7 +38,7 @@ def tune(program, problem, cache, *arguments):
 
 
 def time_us(program, problem, cache, config):
-    return run(program, "bench", problem, "--config", config, "--cache", cache)["results"][0]["time_us"]
+    return run(program, "bench", problem, "--config", config, "--cache", cache, "--seconds", "0.5")["results"][0]["time_us"]
 
 
 def main():
