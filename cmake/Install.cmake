@@ -15,6 +15,8 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/attnforgeConfigVers
 install(FILES ${PROJECT_BINARY_DIR}/cmake/attnforgeConfig.cmake ${PROJECT_BINARY_DIR}/cmake/attnforgeConfigVersion.cmake
               cmake/attnforgeStaticDependencies.cmake
         DESTINATION ${ATTNFORGE_CMAKE_DIR})
+# Relative, as in the CMake files: an installed package may be moved.
+file(RELATIVE_PATH ATTNFORGE_PREFIX_FROM_PKGCONFIG /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/attnforge.pc.in ${PROJECT_BINARY_DIR}/cmake/attnforge.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/cmake/attnforge.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
