@@ -19,7 +19,7 @@ namespace {
 
 Problem with_fp32_output(Problem problem) {
   problem.dtype_o = DType::kFp32;
-  // No less than an element; these tensors are the tuner's own, and aligned to more.
+  // No less than an element, or the problem is not valid.
   problem.alignment_bytes = std::max(problem.alignment_bytes, size_bytes(problem.dtype_o));
   return problem;
 }
@@ -50,10 +50,14 @@ class NaiveRunner {
     ATTNFORGE_ASSERT(family_ != nullptr, "the registry lists fwd_naive: it is the oracle");
   }
 
-  void run(const Problem& problem, const Tensors& tensors) {
+  /// `inputs_alignment_bytes` may be less than an element of the output, which a Problem cannot say.
+  void run(const Problem& problem, const Tensors& tensors, int inputs_alignment_bytes) {
     const std::vector<Candidate> configs = candidates(*family_, problem, device_);
     ATTNFORGE_ASSERT(!configs.empty(), "fwd_naive serves every problem: it is the oracle");
-    const Config& config = configs.front().config;
+    Config config = configs.front().config;
+    for (auto& [name, value] : config.fields) {
+      if (name == "alignment") value = inputs_alignment_bytes;
+    }
     const Launch launch = family_->launch(config, problem, device_);
     ATTNFORGE_ASSERT(launch.workspace_bytes == 0, "fwd_naive needs no workspace");
     for (const LaunchStep& step : launch.steps) {
@@ -106,7 +110,7 @@ Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors&
     Tensors small = patch_tensors(problem, tensors, expected_[i].patch, smalls[i]);
     place_outputs(small, fp32, static_cast<float*>(o.data()) + expected_[i].o_begin,
                   static_cast<float*>(lse.data()) + expected_[i].lse_begin);
-    naive.run(fp32, small);
+    naive.run(fp32, small, problem.alignment_bytes);
   }
   Event done;
   done.record(stream);
