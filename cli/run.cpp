@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -28,6 +29,7 @@ struct RunArguments {
   int gpu = 0;
   std::uint64_t seed = 0;
   bool random = false, bf16 = false, o_fp32 = false, check = false, check_all = false, json = false;
+  bool cpu = false;
   int repeat = 10;
   double time_limit_s = 8;
 };
@@ -121,6 +123,21 @@ Json element_json(const CheckedElement& e) {
           {"got", e.got},     {"expected", e.expected}, {"allowed", e.allowed}};
 }
 
+void add_check(Json& json, const CheckReport& check, bool lse) {
+  json["check"] = {{"ok", check.ok},
+                   {"rows_checked", check.rows_checked},
+                   {"rows_total", check.rows_total},
+                   {"wrong", check.wrong},
+                   {"nonfinite_wrong", check.nonfinite_wrong},
+                   {"max_error", check.max_error},
+                   {"cosine_similarity", check.cosine_similarity},
+                   {"worst", element_json(check.worst)}};
+  if (lse) {
+    json["check"]["max_lse_error"] = check.max_lse_error;
+    json["check"]["worst_lse"] = element_json(check.worst_lse);
+  }
+}
+
 Json report_json(const Plan& plan, const Device& device, const Timing& timing,
                  const CheckReport* check) {
   Json json{{"attnforge", kVersion},
@@ -142,20 +159,7 @@ Json report_json(const Plan& plan, const Device& device, const Timing& timing,
   } else {
     json["not_timed"] = timing.missing;
   }
-  if (check) {
-    json["check"] = {{"ok", check->ok},
-                     {"rows_checked", check->rows_checked},
-                     {"rows_total", check->rows_total},
-                     {"wrong", check->wrong},
-                     {"nonfinite_wrong", check->nonfinite_wrong},
-                     {"max_error", check->max_error},
-                     {"cosine_similarity", check->cosine_similarity},
-                     {"worst", element_json(check->worst)}};
-    if (plan.problem().lse) {
-      json["check"]["max_lse_error"] = check->max_lse_error;
-      json["check"]["worst_lse"] = element_json(check->worst_lse);
-    }
-  }
+  if (check) add_check(json, *check, plan.problem().lse);
   return json;
 }
 
@@ -200,12 +204,45 @@ void print_report(const RunArguments& a, const Plan& plan, const Device& device,
   if (!a.lse.empty()) fmt::print("lse           {}\n", a.lse);
 }
 
+CheckReport checked(const RunArguments& a, const Inputs& inputs) {
+  CheckOptions options;
+  options.seed = a.seed;
+  if (a.check_all) options.max_work = 0;
+  return check_output(inputs.problem, inputs.host, options);
+}
+
+/// The reference in place of a GPU.
+int run_on_cpu(const RunArguments& a, Inputs& inputs) {
+  const auto begin = std::chrono::steady_clock::now();
+  solve_on_cpu(inputs.problem, inputs.host);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  write_outputs(a, inputs.problem, inputs.host);
+  const bool check = a.check || a.check_all;
+  const CheckReport report = check ? checked(a, inputs) : CheckReport{};
+  if (a.json) {
+    Json json{{"attnforge", kVersion},
+              {"problem", to_string(inputs.problem)},
+              {"device", "cpu"},
+              {"elapsed_s", elapsed.count()}};
+    if (check) add_check(json, report, inputs.problem.lse);
+    print_json(json);
+  } else {
+    fmt::print("problem       {}\n", to_string(inputs.problem));
+    fmt::print("computed      on the CPU in fp64 in {:.2f} s\n", elapsed.count());
+    if (!a.o.empty()) fmt::print("o             {}\n", a.o);
+    if (!a.lse.empty()) fmt::print("lse           {}\n", a.lse);
+    if (check) print_check(report, inputs.problem.lse);
+  }
+  return report.ok ? kExitOk : kExitCheckFailed;
+}
+
 int run_run(const RunArguments& a) {
   if (!a.random && a.words.empty() && a.q.empty() && a.k.empty() && a.v.empty()) {
     usage("nothing to run; give --q, --k and --v, or --random SEED and a problem");
   }
   const PlanOptions options = plan_options(a.policy, a.time_limit_s, a.family, a.config);
   Inputs inputs = a.random ? random_inputs(a) : inputs_from_files(a);
+  if (a.cpu) return run_on_cpu(a, inputs);
 
   Device device(
       {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to_stderr(), .read_only_cache = false});
@@ -221,13 +258,7 @@ int run_run(const RunArguments& a) {
     print_report(a, plan, device, timing);
     std::fflush(stdout);  // the check may take a while
   }
-  CheckReport report;
-  if (check) {
-    CheckOptions check_options;
-    check_options.seed = a.seed;
-    if (a.check_all) check_options.max_work = 0;
-    report = check_output(inputs.problem, inputs.host, check_options);
-  }
+  const CheckReport report = check ? checked(a, inputs) : CheckReport{};
   if (a.json) {
     print_json(report_json(plan, device, timing, check ? &report : nullptr));
   } else if (check) {
@@ -258,9 +289,11 @@ Verb add_run(CLI::App& program) {
   verb->add_flag("--check", a.check, "Compare with the reference; exit code 4 if it is wrong");
   verb->add_flag("--check-all", a.check_all, "The same on all rows, however long it takes");
   verb->add_option("--repeat", a.repeat, "Timed runs")->type_name("N")->check(CLI::PositiveNumber);
-  verb->add_option("--gpu", a.gpu, "CUDA number of the GPU")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+  auto* gpu = verb->add_option("--gpu", a.gpu, "CUDA number of the GPU")
+                  ->type_name("N")
+                  ->check(CLI::NonNegativeNumber);
+  verb->add_flag("--cpu", a.cpu, "Compute the reference on the CPU in fp64 instead; no GPU needed")
+      ->excludes(gpu);
   add_policy_options(*verb, a.policy, a.time_limit_s, a.family, a.config);
   add_cache_option(*verb, a.cache);
   verb->add_flag("--json", a.json, "As JSON");

@@ -12,6 +12,7 @@
 #include "plan/host_sizes.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
+#include "reference/half.h"
 
 namespace attnforge {
 namespace {
@@ -19,8 +20,8 @@ namespace {
 void check_size(const char* name, std::size_t bytes, std::size_t wanted, const Problem& problem) {
   if (bytes == wanted) return;
   throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("cannot check: host tensor {} has {} bytes, but \"{}\" needs {}", name,
-                          bytes, to_string(problem), wanted));
+              fmt::format("host tensor {} has {} bytes, but \"{}\" needs {}", name, bytes,
+                          to_string(problem), wanted));
 }
 
 void check_sizes(const Problem& problem, const HostTensors& tensors) {
@@ -117,6 +118,28 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
   report.worst_lse = element(verdict.lse);
   report.summary = to_string(verdict);
   return report;
+}
+
+void solve_on_cpu(const Problem& problem, HostTensors& host) {
+  check_sizes(problem, host);
+  const Tensors tensors = bind_contiguous(problem, host.q.data(), host.k.data(), host.v.data(),
+                                          host.o.data(), host.lse.data());
+  const Reference reference = reference_attention(problem, tensors);
+  const auto head_dim_v = static_cast<std::size_t>(problem.head_dim_v);
+  for (std::size_t i = 0; i < reference.rows.size(); ++i) {
+    const QueryRow& row = reference.rows[i];
+    const std::int64_t o_row = row.batch * tensors.o.stride_batch +
+                               row.head * tensors.o.stride_head + row.query * tensors.o.stride_row;
+    for (std::size_t d = 0; d < head_dim_v; ++d) {
+      store_element(problem.dtype_o, host.o.data(), o_row + static_cast<std::int64_t>(d),
+                    static_cast<float>(reference.o[i * head_dim_v + d]));
+    }
+    if (problem.lse) {
+      const std::int64_t at =
+          row.batch * tensors.lse_stride_batch + row.head * tensors.lse_stride_head + row.query;
+      host.lse[static_cast<std::size_t>(at)] = static_cast<float>(reference.lse[i]);
+    }
+  }
 }
 
 }  // namespace attnforge

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -154,6 +155,20 @@ TEST_F(Program, WithoutAGpuExitCode5AndWhatToDo) {
   }
   EXPECT_THAT(run({"tune", "fwd seqlen=64"}).err, HasSubstr("tune --arch"));
   EXPECT_THAT(run({"inspect", "fwd seqlen=64"}).err, HasSubstr("--arch"));
+}
+
+TEST_F(Program, TheReferenceRunsWithoutAGpu) {
+  const std::string o = folder_.file("o.npy");
+  const Outcome outcome =
+      run({"run", "--cpu", "--random", "1", "--check", "--json", "--o", o,
+           "fwd bf16 batch=2 num_heads=4:2 seqlen=33:65 head_dim=40 causal lse"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  EXPECT_EQ(json["device"], "cpu");
+  EXPECT_EQ(json["check"]["rows_checked"], 2 * 4 * 33);
+  EXPECT_GT(json["check"]["max_error"], 0.0);  // bf16 rounds
+  EXPECT_TRUE(std::filesystem::exists(o));
+  EXPECT_EQ(run({"run", "--cpu", "--gpu", "0", "--random", "1", "fwd seqlen=8"}).exit_code, 2);
 }
 
 TEST_F(Program, ABadGpuIsRefused) {

@@ -167,5 +167,23 @@ TEST(RandomHostTensors, HaveMeanZeroAndVarianceOneAndAreTheSeeds) {
   EXPECT_NE(random_host_tensors(problem, 6).q, host.q);
 }
 
+TEST(SolveOnCpu, WritesEveryElementOfTheReference) {
+  for (const char* text : {"fwd bf16 batch=2 num_heads=4:2 seqlen=70:90 head_dim=32 causal lse",
+                           "fwd fp16 num_heads=2 seqlen=5:3 head_dim=16 causal layout=bhsd",
+                           "fwd fp32 num_heads=2 seqlen=9 head_dim=24:8 lse"}) {
+    const Problem problem = parse_problem(text);
+    HostTensors host = random_host_tensors(problem, 1);
+    solve_on_cpu(problem, host);
+    const HostTensors expected = solved(problem);
+    EXPECT_EQ(host.o, expected.o) << text;
+    EXPECT_EQ(host.lse, expected.lse) << text;
+  }
+}
+
+TEST(SolveOnCpu, RefusesTensorsOfAnotherProblem) {
+  HostTensors host = random_host_tensors(small(), 1);
+  EXPECT_THROW(solve_on_cpu(parse_problem("fwd bf16 seqlen=8 head_dim=32"), host), Error);
+}
+
 }  // namespace
 }  // namespace attnforge

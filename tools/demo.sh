@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# demo.sh - the main job on a Llama-3-8B prefill. Called by `./dev demo`. With a GPU: tune, find the winner in a second process,
+# run it on .npy files, compare speeds. Without: compile and rank for GPUs that are not here, run the CPU reference.
+# usage: demo.sh ATTNFORGE gpu|cpu
+set -euo pipefail
+readonly attnforge=$1 machine=$2
+here=$(dirname "$(readlink -f "$0")")
+readonly problem="fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export ATTNFORGE_CACHE=$folder/demo.db # of its own: each demo shows the whole way
+
+heading() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+show() { # prints the command, then runs it
+  printf '$ attnforge %s\n' "$*"
+  "$attnforge" "$@"
+}
+
+demo_gpu() {
+  heading "1. Tune: $problem"
+  show tune $problem
+
+  heading "2. Another process finds the winner in the database"
+  show cache ls
+  show run --random 1 --policy cached_only $problem
+
+  heading "3. Run it on .npy files and compare with attention in fp64 on the CPU"
+  python3 "$here/random_npy.py" "$folder/q.npy" 1 1 4096 32 128
+  python3 "$here/random_npy.py" "$folder/k.npy" 2 1 4096 8 128
+  python3 "$here/random_npy.py" "$folder/v.npy" 3 1 4096 8 128
+  show run --q "$folder/q.npy" --k "$folder/k.npy" --v "$folder/v.npy" --o "$folder/o.npy" --bf16 causal --check
+
+  heading "4. Against fwd_naive, and against the choice of an untuned library (an empty database)"
+  show bench --families fwd_mma_sm80,fwd_naive $problem
+  show bench --cache :memory: $problem
+}
+
+demo_cpu() {
+  heading "1. No GPU here: candidates for sm_86, sm_89 and sm_90 compiled by NVRTC, ranked by the model, stored as estimates"
+  show tune --arch sm_86,sm_89,sm_90 --candidates 8 $problem
+  show cache ls
+
+  heading "2. The CPU reference on a smaller problem"
+  show run --cpu --random 1 --check fwd bf16 num_heads=8:2 seqlen=512 head_dim=128 causal lse
+
+  heading "3. What the problem becomes on an H200, and the generated kernel"
+  show inspect --arch sm_90 --candidates 5 $problem
+  printf '(inspect --source prints the kernel with every header in place: %s lines that stock nvcc compiles alone)\n' \
+    "$("$attnforge" inspect --arch sm_90 --source $problem | wc -l)"
+}
+
+"demo_$machine"
