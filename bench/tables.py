@@ -23,8 +23,8 @@ def read(name):
 
 
 def markdown(header, rows):
-    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
+    lines = ["| " + " | ".join(map(str, header)) + " |", "|" + " --- |" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
 def geometric_mean(values):
