@@ -1,4 +1,5 @@
-// bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch. Needs no GPU.
+// bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch.
+// Needs no GPU.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -13,7 +14,8 @@ namespace {
 
 using namespace attnforge;
 
-void compile_untuned(benchmark::State& state, const Family* family, const DeviceFacts& device, const Problem& problem) {
+void compile_untuned(benchmark::State& state, const Family* family, const DeviceFacts& device,
+                     const Problem& problem) {
   const Candidate candidate = candidates(*family, problem, device).front();
   const Source source = family->render(candidate.config, problem);
   Cubin cubin;
@@ -41,10 +43,14 @@ int main(int argc, char** argv) {
         const Problem problem = parse_problem(text);
         const DeviceFacts& device = typical_device(arch);
         if (!rejection(*family, problem, device.arch).empty()) continue;
-        const std::string name = std::string(family->name) + "/sm" + arch + "/" + to_string(problem);
-        benchmark::RegisterBenchmark(name.c_str(), [=, &device](benchmark::State& state) {
-          compile_untuned(state, family, device, problem);
-        })->UseManualTime()->Unit(benchmark::kMillisecond);
+        const std::string name = std::string(family->name) + "/sm" + arch + "/" +
+                                 to_string(problem);
+        benchmark::RegisterBenchmark(name.c_str(),
+                                     [=, &device](benchmark::State& state) {
+                                       compile_untuned(state, family, device, problem);
+                                     })
+            ->UseManualTime()
+            ->Unit(benchmark::kMillisecond);
       }
     }
   }

@@ -1,5 +1,6 @@
-// bench_kernels.cpp - the kernels that plans choose, over the problem lists. Cold L2, random inputs, on the GPU's clock.
-// The database decides what runs: tune first (attnforge tune --file bench/problems/main.txt) or see the untuned choice.
+// bench_kernels.cpp - the kernels that plans choose, over the problem lists. Cold L2, random
+// inputs, on the GPU's clock. The database decides what runs: tune first (attnforge tune --file
+// bench/problems/main.txt) or see the untuned choice.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -33,11 +34,15 @@ void run_kernel(benchmark::State& state, Device& device, const Problem& problem)
 int main(int argc, char** argv) try {
   Device device;
   for (const char* list : {"main", "odd_head_dims", "models"}) {
-    for (const Problem& problem : read_problem_list(std::string(ATTNFORGE_PROBLEMS "/") + list + ".txt")) {
+    for (const Problem& problem :
+         read_problem_list(std::string(ATTNFORGE_PROBLEMS "/") + list + ".txt")) {
       const std::string name = std::string(list) + "/" + to_string(problem);
-      benchmark::RegisterBenchmark(name.c_str(), [&device, problem](benchmark::State& state) {
-        run_kernel(state, device, problem);
-      })->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
+      benchmark::RegisterBenchmark(
+          name.c_str(),
+          [&device, problem](benchmark::State& state) { run_kernel(state, device, problem); })
+          ->UseManualTime()
+          ->Iterations(1)
+          ->Unit(benchmark::kMicrosecond);
     }
   }
   benchmark::Initialize(&argc, argv);

@@ -1,5 +1,5 @@
-// bench_plan.cpp - what a plan costs the host: found in memory, for a new length, from the database in a fresh process; and
-// what Plan::run adds to a bare launch.
+// bench_plan.cpp - what a plan costs the host: found in memory, for a new length, from the database
+// in a fresh process; and what Plan::run adds to a bare launch.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -31,11 +31,14 @@ constexpr const char* kProblem = "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 he
 // A kernel of few microseconds, so that the launch queue stays short.
 constexpr const char* kTinyProblem = "fwd bf16 batch=1 num_heads=1 seqlen=64 head_dim=64";
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// A database of its own with one winner, removed at the end.
 struct TunedDatabase {
-  std::string path = std::filesystem::temp_directory_path() / ("attnforge_bench_" + std::to_string(getpid()) + ".db");
+  std::string path = std::filesystem::temp_directory_path() /
+                     ("attnforge_bench_" + std::to_string(getpid()) + ".db");
 
   TunedDatabase() {
     Device device({.cache_path = path});
@@ -66,9 +69,11 @@ void plan_for_new_length(benchmark::State& state, const std::string& cache) {
   }
 }
 
-/// Starts this program again for a single plan; the child prints its microseconds from a started driver to the plan.
+/// Starts this program again for a single plan; the child prints its microseconds from a started
+/// driver to the plan.
 void plan_in_fresh_process(benchmark::State& state, const std::string& cache) {
-  const std::string command = std::filesystem::read_symlink("/proc/self/exe").string() + " --fresh-plan " + cache;
+  const std::string command = std::filesystem::read_symlink("/proc/self/exe").string() +
+                              " --fresh-plan " + cache;
   for (auto _ : state) {
     FILE* child = popen(command.c_str(), "r");
     double us = 0;
@@ -87,7 +92,8 @@ int fresh_plan(const char* cache) {
   { const Buffer first_allocation(1 << 20); }
   const auto start = Clock::now();
   Device device({.cache_path = cache});
-  const Plan plan = make_plan(parse_problem(kProblem), device, {.policy = Policy::kCachedOnly, .allow_compile = false});
+  const Plan plan = make_plan(parse_problem(kProblem), device,
+                              {.policy = Policy::kCachedOnly, .allow_compile = false});
   std::printf("%f\n", seconds_since(start) * 1e6);
   return plan.provenance() == Provenance::kMeasured ? 0 : 1;
 }
@@ -145,13 +151,16 @@ int main(int argc, char** argv) try {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   const TunedDatabase database;
   using benchmark::RegisterBenchmark;
-  RegisterBenchmark("plan/in_memory", [&](benchmark::State& state) { plan_in_memory(state, database.path); });
+  RegisterBenchmark("plan/in_memory",
+                    [&](benchmark::State& state) { plan_in_memory(state, database.path); });
   RegisterBenchmark("plan/new_length_in_bucket", [&](benchmark::State& state) {
     plan_for_new_length(state, database.path);
   })->Iterations(500);
-  RegisterBenchmark("plan/from_database_in_fresh_process", [&](benchmark::State& state) {
-    plan_in_fresh_process(state, database.path);
-  })->UseManualTime()->Iterations(10)->Unit(benchmark::kMillisecond);
+  RegisterBenchmark("plan/from_database_in_fresh_process",
+                    [&](benchmark::State& state) { plan_in_fresh_process(state, database.path); })
+      ->UseManualTime()
+      ->Iterations(10)
+      ->Unit(benchmark::kMillisecond);
   RegisterBenchmark("launch/plan_run", run_plan)->UseManualTime()->Iterations(200);
   RegisterBenchmark("launch/bare", bare_launch)->UseManualTime()->Iterations(200);
   benchmark::RunSpecifiedBenchmarks();

@@ -181,12 +181,12 @@ CacheStats cache_stats(const std::string& path) {
     const ReadTransaction one_view(database);
     stats.schema_version = static_cast<int>(database.integer("PRAGMA user_version"));
     stats.problems = static_cast<int>(database.integer("SELECT count(*) FROM problems"));
-    stats.device_classes =
-        static_cast<int>(database.integer("SELECT count(*) FROM device_classes"));
+    stats.device_classes = static_cast<int>(
+        database.integer("SELECT count(*) FROM device_classes"));
     stats.tries = static_cast<int>(database.integer("SELECT count(*) FROM tries"));
     stats.cubins = static_cast<int>(database.integer("SELECT count(*) FROM cubins"));
-    stats.cubin_bytes =
-        database.integer("SELECT coalesce(sum(length(code) + length(source)), 0) FROM cubins");
+    stats.cubin_bytes = database.integer(
+        "SELECT coalesce(sum(length(code) + length(source)), 0) FROM cubins");
   } catch (const SqliteError& error) {
     if (!error.corrupt()) throw_cache_error(stats.path, error);
     stats.healthy = false;

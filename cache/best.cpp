@@ -134,8 +134,8 @@ std::optional<Winner> Cache::best(
   Digests digests(digest_of);
   Found own = look_up(impl_->store, problem, current.device_class, at_least, digests);
   if (own.current) {
-    const bool same =
-        own.current->best.driver == current.driver && own.current->best.nvrtc == current.nvrtc;
+    const bool same = own.current->best.driver == current.driver &&
+                      own.current->best.nvrtc == current.nvrtc;
     own.current->fit = same ? Fit::kExact : Fit::kCompatible;
     return std::move(own.current);
   }

@@ -49,8 +49,8 @@ std::vector<std::byte> compress(std::span<const std::byte> bytes) {
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kCompressionLevel);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
   std::vector<std::byte> result(ZSTD_compressBound(bytes.size()));
-  const std::size_t size =
-      ZSTD_compress2(context.get(), result.data(), result.size(), bytes.data(), bytes.size());
+  const std::size_t size = ZSTD_compress2(context.get(), result.data(), result.size(), bytes.data(),
+                                          bytes.size());
   ATTNFORGE_ASSERT(!ZSTD_isError(size), ZSTD_getErrorName(size));
   result.resize(size);
   return result;
@@ -61,8 +61,8 @@ bool unpack(std::span<const std::byte> packed, std::int64_t size, const std::str
             std::vector<std::byte>& result) {
   if (size < 0 || size > kMaxCodeBytes) return false;
   result.resize(static_cast<std::size_t>(size));
-  const std::size_t got =
-      ZSTD_decompress(result.data(), result.size(), packed.data(), packed.size());
+  const std::size_t got = ZSTD_decompress(result.data(), result.size(), packed.data(),
+                                          packed.size());
   if (!ZSTD_isError(got) && got == result.size() && checksum(result) == sum) return true;
   result.clear();
   return false;

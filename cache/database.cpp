@@ -156,8 +156,8 @@ void Database::wait_for_locks(int milliseconds) {
 
 bool Database::moved() const {
   int moved = 0;
-  const int result =
-      sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+  const int result = sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED,
+                                          &moved);
   return result == SQLITE_OK && moved != 0;
 }
 

@@ -30,13 +30,13 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
   if (lead < 0x80) return lead != 0 ? 1 : 0;
   if (lead >= 0xC2 && lead <= 0xDF) return tail(at + 1) ? 2 : 0;
   if (lead >= 0xE0 && lead <= 0xEF) {
-    const bool second =
-        tail(at + 1) && (lead != 0xE0 || next >= 0xA0) && (lead != 0xED || next < 0xA0);
+    const bool second = tail(at + 1) && (lead != 0xE0 || next >= 0xA0) &&
+                        (lead != 0xED || next < 0xA0);
     return second && tail(at + 2) ? 3 : 0;
   }
   if (lead >= 0xF0 && lead <= 0xF4) {
-    const bool second =
-        tail(at + 1) && (lead != 0xF0 || next >= 0x90) && (lead != 0xF4 || next < 0x90);
+    const bool second = tail(at + 1) && (lead != 0xF0 || next >= 0x90) &&
+                        (lead != 0xF4 || next < 0x90);
     return second && tail(at + 2) && tail(at + 3) ? 4 : 0;
   }
   return 0;
@@ -68,8 +68,8 @@ std::int64_t problem_row(Database& database, std::string_view text) {
 std::int64_t device_class_row(Database& database, std::string_view text) {
   Query find = database.query("SELECT id FROM device_classes WHERE text = ?1");
   if (find.bind(1, text).step()) return find.integer(0);
-  Query insert =
-      database.query("INSERT INTO device_classes (text, sm) VALUES (?1, ?2) RETURNING id");
+  Query insert = database.query(
+      "INSERT INTO device_classes (text, sm) VALUES (?1, ?2) RETURNING id");
   insert.bind(1, text).bind(2, sm_of_device_class(text)).step();
   const std::int64_t id = insert.integer(0);
   insert.run();
@@ -157,8 +157,8 @@ int sm_of_device_class(std::string_view device_class) {
     std::size_t digits = 2;
     while (digits < word.size() && word[digits] >= '0' && word[digits] <= '9')
       sm = 10 * sm + (word[digits++] - '0');
-    const bool feature_letter =
-        digits + 1 == word.size() && word[digits] >= 'a' && word[digits] <= 'z';
+    const bool feature_letter = digits + 1 == word.size() && word[digits] >= 'a' &&
+                                word[digits] <= 'z';
     if (digits >= 4 && (digits == word.size() || feature_letter)) return sm;
   }
   return 0;
@@ -204,8 +204,8 @@ Try read_try(const Query& row, int first) {
 void put_try(Database& database, const Try& attempt, Conflict conflict) {
   check_try(attempt);
   const Measurement& m = attempt.measurement;
-  const double max_error =
-      std::isfinite(m.max_error) ? m.max_error : std::numeric_limits<double>::quiet_NaN();
+  const double max_error = std::isfinite(m.max_error) ? m.max_error
+                                                      : std::numeric_limits<double>::quiet_NaN();
   Query insert = database.query(try_sql(conflict));
   insert.bind(1, problem_row(database, attempt.problem))
       .bind(2, device_class_row(database, attempt.device_class));

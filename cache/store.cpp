@@ -99,8 +99,8 @@ void Store::open() {
   }
   for (int attempt = 0;; ++attempt) {
     try {
-      Opened opened =
-          open_file(asked_path_, read_only_ ? OpenMode::kRead : OpenMode::kCreate, log_);
+      Opened opened = open_file(asked_path_, read_only_ ? OpenMode::kRead : OpenMode::kCreate,
+                                log_);
       database_.emplace(std::move(opened.database));
       writable_ = opened.writable;
       if (!writable_ && !read_only_)

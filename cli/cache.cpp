@@ -254,8 +254,8 @@ Verb add_cache(CLI::App& program) {
   CLI::App* stats = add("stats", "Size and health of the file", run_stats, false);
   CLI::App* clear = add("clear", "Delete tries, or only the compiled code", run_clear, true);
   CLI::App* export_ = add("export", "Write measurements as lines of JSON", run_export, false);
-  CLI::App* import =
-      add("import", "Merge the lines of an export; nothing is lost or doubled", run_import, false);
+  CLI::App* import = add("import", "Merge the lines of an export; nothing is lost or doubled",
+                         run_import, false);
 
   for (CLI::App* sub : {ls, show, stats}) sub->add_flag("--json", a.json, "As JSON");
   show->add_option("--top", a.top, "How many tries of each problem; 0: all")

@@ -51,8 +51,8 @@ int doctor_exit_code(const std::vector<Check>& checks) {
   int code = kExitOk;
   for (const Check& check : checks) {
     if (check.state != Check::State::kFailed) continue;
-    const bool machine =
-        check.name == "driver" || check.name == "nvrtc" || check.name.rfind("gpu", 0) == 0;
+    const bool machine = check.name == "driver" || check.name == "nvrtc" ||
+                         check.name.rfind("gpu", 0) == 0;
     if (!machine) return kExitFailed;
     code = kExitNoDevice;
   }
@@ -97,8 +97,8 @@ Json report_json(const std::vector<Check>& checks) {
 
 Verb add_doctor(CLI::App& program) {
   auto arguments = std::make_shared<DoctorArguments>();
-  CLI::App* verb =
-      program.add_subcommand("doctor", "Check driver, NVRTC, database and disk; say what to do");
+  CLI::App* verb = program.add_subcommand("doctor",
+                                          "Check driver, NVRTC, database and disk; say what to do");
   add_cache_option(*verb, arguments->cache);
   verb->add_flag("--json", arguments->json, "As JSON");
   verb->footer(kFooter);

@@ -132,8 +132,8 @@ Verb add_inspect(CLI::App& program) {
   auto* source = verb->add_flag("--source", a.source, "Print only the self-contained .cu");
   auto* entry = verb->add_flag("--entry", a.entry, "Print only the generated lines of it");
   auto* ptx = verb->add_flag("--ptx", a.ptx, "Print only the PTX");
-  auto* sass =
-      verb->add_flag("--sass", a.sass, "Print only the SASS (needs nvdisasm or cuobjdump on PATH)");
+  auto* sass = verb->add_flag("--sass", a.sass,
+                              "Print only the SASS (needs nvdisasm or cuobjdump on PATH)");
   source->excludes(entry)->excludes(ptx)->excludes(sass);
   entry->excludes(ptx)->excludes(sass);
   ptx->excludes(sass);

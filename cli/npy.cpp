@@ -21,8 +21,8 @@ static_assert(std::endian::native == std::endian::little,
               "values are copied between files and memory as they are");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kMaxHeaderBytes =
-    1 << 16;  // ours need 100; a longer one is not an array of numbers
+constexpr std::size_t
+    kMaxHeaderBytes = 1 << 16;  // ours need 100; a longer one is not an array of numbers
 
 [[noreturn]] void refuse(const std::string& name, const std::string& why) {
   throw Error(ErrorCode::kIo, fmt::format("{}: {}", name, why));
@@ -247,14 +247,14 @@ std::string npy_header_text(std::string_view descr, std::span<const std::int64_t
   for (std::int64_t size : shape) sizes += fmt::format("{}, ", size);
   if (shape.size() > 1) sizes.resize(sizes.size() - 2);
   if (shape.size() == 1) sizes.pop_back();
-  std::string dict =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, sizes);
+  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                                 descr, sizes);
   const std::size_t before = kMagic.size() + 4;
   dict.append(63 - (before + dict.size()) % 64, ' ');
   dict += '\n';
   std::string text(kMagic);
-  text +=
-      {'\x01', '\x00', static_cast<char>(dict.size() & 0xff), static_cast<char>(dict.size() >> 8)};
+  text += {'\x01', '\x00', static_cast<char>(dict.size() & 0xff),
+           static_cast<char>(dict.size() >> 8)};
   return text + dict;
 }
 

@@ -29,8 +29,9 @@ std::string_view phase_name(Progress::Phase phase) {
 
 std::string bar(const Progress& progress, int columns) {
   const int inside = columns - 2;
-  const double part =
-      progress.total > 0 ? std::clamp(double(progress.done) / progress.total, 0.0, 1.0) : 0.0;
+  const double part = progress.total > 0
+                          ? std::clamp(double(progress.done) / progress.total, 0.0, 1.0)
+                          : 0.0;
   const int filled = static_cast<int>(part * inside);
   return fmt::format("[{}{}]", std::string(filled, '#'), std::string(inside - filled, '.'));
 }

@@ -282,8 +282,8 @@ Verb add_run(CLI::App& program) {
   verb->add_option("--lse", a.lse,
                    "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
       ->type_name("NPY");
-  auto* random =
-      verb->add_option("--random", a.seed, "Random tensors instead of files")->type_name("SEED");
+  auto* random = verb->add_option("--random", a.seed, "Random tensors instead of files")
+                     ->type_name("SEED");
   verb->add_flag("--bf16", a.bf16, "uint16 files hold the bits of bf16, for o too");
   verb->add_flag("--o-fp32", a.o_fp32, "Write o as float32");
   verb->add_flag("--check", a.check, "Compare with the reference; exit code 4 if it is wrong");

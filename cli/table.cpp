@@ -35,8 +35,8 @@ std::string aligned(const Table& table, const std::string& indent) {
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const std::string blanks(widths[i] - cells[i].size(), ' ');
       if (i > 0) line += "  ";
-      line +=
-          table.columns[i].align == Column::Align::kRight ? blanks + cells[i] : cells[i] + blanks;
+      line += table.columns[i].align == Column::Align::kRight ? blanks + cells[i]
+                                                              : cells[i] + blanks;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

@@ -163,18 +163,18 @@ int blocks_per_sm(const Arch& arch, int registers, int threads, int smem_bytes) 
   }
   const int warps = (threads + kWarpThreads - 1) / kWarpThreads;
   const int warp_registers = round_up(std::max(registers, 1) * kWarpThreads, kRegisterGranularity);
-  const int by_registers =
-      arch.registers_per_sm / kPartitions / warp_registers * kPartitions / warps;
-  const int by_smem =
-      arch.smem_per_sm_bytes / round_up(smem_bytes + kSmemReservedBytes, kSmemGranularityBytes);
+  const int by_registers = arch.registers_per_sm / kPartitions / warp_registers * kPartitions /
+                           warps;
+  const int by_smem = arch.smem_per_sm_bytes /
+                      round_up(smem_bytes + kSmemReservedBytes, kSmemGranularityBytes);
   const int by_threads = arch.max_threads_per_sm / (warps * kWarpThreads);
   return std::min({by_registers, by_smem, by_threads, arch.max_blocks_per_sm});
 }
 
 std::string device_class(const DeviceFacts& facts) {
-  std::string text =
-      fmt::format("{} sm{} sms={} memory_clock_mhz={} l2_bytes={}", facts.name, facts.arch.name,
-                  facts.num_sms, facts.memory_clock_mhz, facts.l2_bytes);
+  std::string text = fmt::format("{} sm{} sms={} memory_clock_mhz={} l2_bytes={}", facts.name,
+                                 facts.arch.name, facts.num_sms, facts.memory_clock_mhz,
+                                 facts.l2_bytes);
   if (!facts.mig_profile.empty()) text += " mig=" + facts.mig_profile;
   return text;
 }

@@ -11,17 +11,20 @@ namespace attnforge {
 /// Every arch that attnforge generates for, ascending.
 std::span<const Arch> archs();
 
-/// By name with or without "sm", "sm_" and the feature letter: "86", "sm_90", "sm90a". Throws Error(kInvalidArgument) listing
-/// the known ones.
+/// By name with or without "sm", "sm_" and the feature letter: "86", "sm_90", "sm90a". Throws
+/// Error(kInvalidArgument) listing the known ones.
 const Arch& arch_named(std::string_view name);
 
-/// By compute capability, e.g. 90; nullptr if unknown. Minor revisions fall to the arch whose code runs on them (87 -> 86).
+/// By compute capability, e.g. 90; nullptr if unknown. Minor revisions fall to the arch whose code
+/// runs on them (87 -> 86).
 const Arch* arch_for_sm(int sm);
 
-/// Resident blocks of an SM for a kernel of `registers` a thread, `threads` and `smem_bytes` a block.
+/// Resident blocks of an SM for a kernel of `registers` a thread, `threads` and `smem_bytes` a
+/// block.
 int blocks_per_sm(const Arch& arch, int registers, int threads, int smem_bytes);
 
-/// The class of GPUs that share winners: name, arch, SMs, memory clock, L2, MIG profile. Readable, stable, no ordinal, no uuid.
+/// The class of GPUs that share winners: name, arch, SMs, memory clock, L2, MIG profile. Readable,
+/// stable, no ordinal, no uuid.
 std::string device_class(const DeviceFacts& facts);
 
 }  // namespace attnforge

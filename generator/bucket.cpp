@@ -28,8 +28,8 @@ std::int64_t round_batch(std::int64_t batch) {
                     : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(batch)));
 }
 
-constexpr float kBucketSoftcap =
-    30.0f;  // a usual value; only whether there is one changes the kernel
+constexpr float
+    kBucketSoftcap = 30.0f;  // a usual value; only whether there is one changes the kernel
 
 std::uint64_t bits_of(float value) {
   return std::bit_cast<std::uint32_t>(value + 0.0f);  // -0 equals 0, so it must hash like it

@@ -1,4 +1,5 @@
-// candidates.h - which configurations are worth trying for a problem on a device. Pure: no GPU, no I/O.
+// candidates.h - which configurations are worth trying for a problem on a device. Pure: no GPU, no
+// I/O.
 #pragma once
 
 #include <span>
@@ -23,17 +24,22 @@ struct CutCandidate {
 /// "" if `family` serves `problem` on `arch`, else why not (missing features first).
 std::string rejection(const Family& family, const Problem& problem, const Arch& arch);
 
-/// All configs of `family` that are legal, best estimate first; ties in the order of the axes, so the result is
-/// deterministic. Empty when rejection() is not "". `cut`, if given, receives the others with their reasons.
-/// Throws Error(kInvalidProblem) if the problem is not valid. Cost: up to a few ms.
-std::vector<Candidate> candidates(const Family& family, const Problem& problem, const DeviceFacts& device,
+/// All configs of `family` that are legal, best estimate first; ties in the order of the axes, so
+/// the result is deterministic. Empty when rejection() is not "". `cut`, if given, receives the
+/// others with their reasons. Throws Error(kInvalidProblem) if the problem is not valid. Cost: up
+/// to a few ms.
+std::vector<Candidate> candidates(const Family& family, const Problem& problem,
+                                  const DeviceFacts& device,
                                   std::vector<CutCandidate>* cut = nullptr);
 
-/// Of all families: the candidates of each that serves the problem, in the order of `families` (best family first).
-std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem, const DeviceFacts& device);
+/// Of all families: the candidates of each that serves the problem, in the order of `families`
+/// (best family first).
+std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
+                                  const DeviceFacts& device);
 
-/// The config to use when nothing was measured: the best estimate of the first family that serves the problem.
-/// Throws Error(kUnsupported) with one line a family.
-Candidate untuned(std::span<const Family* const> families, const Problem& problem, const DeviceFacts& device);
+/// The config to use when nothing was measured: the best estimate of the first family that serves
+/// the problem. Throws Error(kUnsupported) with one line a family.
+Candidate untuned(std::span<const Family* const> families, const Problem& problem,
+                  const DeviceFacts& device);
 
 }  // namespace attnforge

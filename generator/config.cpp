@@ -66,9 +66,9 @@ Config parse_config(std::string_view text) {
   Config config{std::string(family), {}};
   for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
     auto field = parse_field(word);
-    const bool again =
-        std::any_of(config.fields.begin(), config.fields.end(),
-                    [&](const auto& earlier) { return earlier.first == field.first; });
+    const bool again = std::any_of(
+        config.fields.begin(), config.fields.end(),
+        [&](const auto& earlier) { return earlier.first == field.first; });
     if (again)
       refuse(fmt::format("config word \"{}\" gives {} again; give it once", word, field.first));
     config.fields.push_back(std::move(field));

@@ -1,4 +1,5 @@
-// config.h - a configuration: a family's name and named integers. The currency of search, cache, logs and the CLI.
+// config.h - a configuration: a family's name and named integers. The currency of search, cache,
+// logs and the CLI.
 #pragma once
 
 #include <string>
@@ -19,7 +20,8 @@ struct Config {
 
 /// "fwd_mma_sm80 head_dim=128 block_m=128 ..."; parse_config(to_string(c)) == c.
 std::string to_string(const Config& config);
-/// Throws Error(kInvalidArgument) naming the word. Knows nothing of families: a family checks its own fields.
+/// Throws Error(kInvalidArgument) naming the word. Knows nothing of families: a family checks its
+/// own fields.
 Config parse_config(std::string_view text);
 
 /// One int member of a family's typed config, with its name in texts.

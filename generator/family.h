@@ -1,4 +1,5 @@
-// family.h - what a kernel family must answer: a table of pure functions. No driver, no files, no globals.
+// family.h - what a kernel family must answer: a table of pure functions. No driver, no files, no
+// globals.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,8 @@
 
 namespace attnforge {
 
-/// Optional parts of a Problem. A family that does not list a part that a problem has is never asked about it, so a part
-/// invented later cannot be ignored silently by a family written before.
+/// Optional parts of a Problem. A family that does not list a part that a problem has is never
+/// asked about it, so a part invented later cannot be ignored silently by a family written before.
 enum Feature : std::uint64_t {
   kFeatureCausal = 1u << 0,
   kFeatureWindow = 1u << 1,
@@ -26,7 +27,7 @@ enum Feature : std::uint64_t {
   kFeatureLse = 1u << 3,
   kFeatureGqa = 1u << 4,
   kFeatureUnequalHeadDims = 1u << 5,
-  kFeatureUnaligned = 1u << 6,      // alignment_bytes < 16
+  kFeatureUnaligned = 1u << 6,  // alignment_bytes < 16
   kFeatureMixedDtypes = 1u << 7,
 };
 using Features = std::uint64_t;
@@ -55,10 +56,13 @@ struct Family {
   /// Predicted time. Orders candidates; decides when nothing was measured.
   double (*estimate_us)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
   Source (*render)(const Config&, const Problem&) = nullptr;
-  /// Grid, block, shared memory, workspace, and params but for what Tensors gives. A few microseconds at most.
+  /// Grid, block, shared memory, workspace, and params but for what Tensors gives. A few
+  /// microseconds at most.
   Launch (*launch)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
-  /// Copies step.params to `out` (of the same size) and fills in pointers and strides. No allocation.
-  void (*bind)(const LaunchStep& step, const Tensors& tensors, void* workspace, std::span<std::byte> out) = nullptr;
+  /// Copies step.params to `out` (of the same size) and fills in pointers and strides. No
+  /// allocation.
+  void (*bind)(const LaunchStep& step, const Tensors& tensors, void* workspace,
+               std::span<std::byte> out) = nullptr;
 };
 
 }  // namespace attnforge

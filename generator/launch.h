@@ -14,11 +14,12 @@ struct Dim3 {
 
 /// One kernel launch.
 struct LaunchStep {
-  std::string kernel;                // extern "C" symbol in the cubin
+  std::string kernel;  // extern "C" symbol in the cubin
   Dim3 grid, block;
-  Dim3 cluster;                      // {1, 1, 1}: no cluster attribute
-  int smem_bytes = 0;                // dynamic
-  std::vector<std::byte> params;     // the kernel's one argument with everything filled in that does not come from Tensors
+  Dim3 cluster;                   // {1, 1, 1}: no cluster attribute
+  int smem_bytes = 0;             // dynamic
+  std::vector<std::byte> params;  // the kernel's one argument with everything filled in that does
+                                  // not come from Tensors
 };
 
 /// All steps of a run, in stream order. No steps: nothing to do (seqlen_q or batch is 0).

@@ -246,9 +246,9 @@ double flops(const Problem& p) {
 }
 
 double minimum_bytes(const Problem& p) {
-  const double lse_bytes =
-      p.lse ? 4.0 * static_cast<double>(p.batch * p.num_heads_q) * static_cast<double>(p.seqlen_q)
-            : 0.0;
+  const double lse_bytes = p.lse ? 4.0 * static_cast<double>(p.batch * p.num_heads_q) *
+                                       static_cast<double>(p.seqlen_q)
+                                 : 0.0;
   return elements_q(p) * size_bytes(p.dtype_q) + elements_k(p) * size_bytes(p.dtype_k) +
          elements_v(p) * size_bytes(p.dtype_v) + elements_o(p) * size_bytes(p.dtype_o) + lse_bytes;
 }

@@ -162,8 +162,8 @@ attnforge_status attnforge_query(const attnforge_context* context,
                                  const attnforge_problem* problem) {
   return guarded([&] {
     const attnforge::Problem wanted = attnforge::from_c(problem);
-    const attnforge::Support support =
-        attnforge::supported(wanted, required(context, "context").facts);
+    const attnforge::Support support = attnforge::supported(wanted,
+                                                            required(context, "context").facts);
     return support.supported ? ATTNFORGE_OK
                              : attnforge::fail(ATTNFORGE_ERR_UNSUPPORTED, support.reason);
   });
@@ -205,8 +205,8 @@ attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
       out = given.plan.workspace_bytes();
       return ATTNFORGE_OK;
     }
-    const attnforge_sizes sizes =
-        attnforge::read_struct(upper_bound, kSizesDefaults, "upper_bound");
+    const attnforge_sizes sizes = attnforge::read_struct(upper_bound, kSizesDefaults,
+                                                         "upper_bound");
     out = attnforge::workspace_bound(
         given.plan.problem(), given.config, given.facts,
         {.batch = sizes.batch, .seqlen_q = sizes.seqlen_q, .seqlen_kv = sizes.seqlen_kv});
@@ -290,8 +290,8 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
     tune_options.compile_threads = given.compile_threads;
     tune_options.retune = given.retune != 0;
     tune_options.seed = given.seed;
-    tune_options.on_progress =
-        attnforge::progress_from_c(given.progress, given.progress_user, &stop);
+    tune_options.on_progress = attnforge::progress_from_c(given.progress, given.progress_user,
+                                                          &stop);
     tune_options.cancelled = [&stop] { return stop; };
     const attnforge::TuneResult result = attnforge::tune(wanted, device, tune_options);
     if (json != nullptr) *json = copied(attnforge::to_json(result));
@@ -305,19 +305,19 @@ attnforge_status attnforge_inspect(const attnforge_context* context,
   return guarded([&] {
     char*& out = required(json, "json");
     const attnforge_context& from = required(context, "context");
-    const attnforge_inspect_options given =
-        options_or_defaults(options, kInspectDefaults, "options");
+    const attnforge_inspect_options given = options_or_defaults(options, kInspectDefaults,
+                                                                "options");
     check_flags("options.flags", given.flags,
                 ATTNFORGE_INSPECT_COMPILE | ATTNFORGE_INSPECT_PTX | ATTNFORGE_INSPECT_SASS);
-    const attnforge::Inspection inspection =
-        attnforge::inspect(attnforge::from_c(problem), from.facts,
-                           {.config = or_empty(given.config),
-                            .family = or_empty(given.family),
-                            .cache_path = from.cache_path,
-                            .compile = (given.flags & ATTNFORGE_INSPECT_COMPILE) != 0,
-                            .ptx = (given.flags & ATTNFORGE_INSPECT_PTX) != 0,
-                            .sass = (given.flags & ATTNFORGE_INSPECT_SASS) != 0,
-                            .max_candidates = given.max_candidates});
+    const attnforge::Inspection inspection = attnforge::inspect(
+        attnforge::from_c(problem), from.facts,
+        {.config = or_empty(given.config),
+         .family = or_empty(given.family),
+         .cache_path = from.cache_path,
+         .compile = (given.flags & ATTNFORGE_INSPECT_COMPILE) != 0,
+         .ptx = (given.flags & ATTNFORGE_INSPECT_PTX) != 0,
+         .sass = (given.flags & ATTNFORGE_INSPECT_SASS) != 0,
+         .max_candidates = given.max_candidates});
     out = copied(attnforge::to_json(inspection));
     return ATTNFORGE_OK;
   });

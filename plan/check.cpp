@@ -36,8 +36,8 @@ void check_sizes(const Problem& problem, const HostTensors& tensors) {
 /// Up to `count` positions of a sequence: its ends, random borders of tiles, random ones.
 std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count,
                                         std::mt19937_64& random) {
-  constexpr std::int64_t kTile =
-      64;  // divides the query tiles of all families, or is divided by them
+  constexpr std::int64_t
+      kTile = 64;  // divides the query tiles of all families, or is divided by them
   std::set<std::int64_t> positions;
   const auto below = [&](std::int64_t end) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
@@ -59,8 +59,8 @@ std::vector<QueryRow> rows_to_check(const Problem& problem, const CheckOptions& 
   const double work = flops(problem) / 2;
   if (options.max_work <= 0 || work <= options.max_work) return all_rows(problem);
 
-  const double row_work =
-      work / (static_cast<double>(groups) * static_cast<double>(problem.seqlen_q));
+  const double row_work = work /
+                          (static_cast<double>(groups) * static_cast<double>(problem.seqlen_q));
   const auto affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
   const std::int64_t sampled_groups = std::min(groups, affordable);
   std::mt19937_64 random(options.seed);
@@ -96,9 +96,9 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
   const auto pointer = [](const auto& values) {
     return const_cast<void*>(static_cast<const void*>(values.data()));
   };
-  const Tensors tensors =
-      bind_contiguous(problem, pointer(host.q), pointer(host.k), pointer(host.v), pointer(host.o),
-                      static_cast<float*>(pointer(host.lse)));
+  const Tensors tensors = bind_contiguous(problem, pointer(host.q), pointer(host.k),
+                                          pointer(host.v), pointer(host.o),
+                                          static_cast<float*>(pointer(host.lse)));
   CheckReport report;
   report.rows_total = problem.batch * problem.num_heads_q * problem.seqlen_q;
   if (report.rows_total == 0) {
@@ -135,8 +135,8 @@ void solve_on_cpu(const Problem& problem, HostTensors& host) {
                     static_cast<float>(reference.o[i * head_dim_v + d]));
     }
     if (problem.lse) {
-      const std::int64_t at =
-          row.batch * tensors.lse_stride_batch + row.head * tensors.lse_stride_head + row.query;
+      const std::int64_t at = row.batch * tensors.lse_stride_batch +
+                              row.head * tensors.lse_stride_head + row.query;
       host.lse[static_cast<std::size_t>(at)] = static_cast<float>(reference.lse[i]);
     }
   }

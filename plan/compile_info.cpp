@@ -20,8 +20,8 @@ CompileInfo describe(const Cubin& cubin, const Launch& launch, const Arch& arch)
   info.blocks_per_sm = blocks_per_sm(arch, cubin.registers, threads, info.smem_bytes);
   constexpr int kWarp = 32;
   const int warps = (threads + kWarp - 1) / kWarp;
-  info.occupancy =
-      static_cast<double>(info.blocks_per_sm * warps) / (arch.max_threads_per_sm / kWarp);
+  info.occupancy = static_cast<double>(info.blocks_per_sm * warps) /
+                   (arch.max_threads_per_sm / kWarp);
   return info;
 }
 

@@ -30,8 +30,8 @@ class DeviceState {
   PrimaryContext primary;
   const DeviceFacts facts;
   const std::string device_class;
-  CUcontext context =
-      nullptr;  // the caller's, if it was current and of this GPU, else the primary one
+  CUcontext
+      context = nullptr;  // the caller's, if it was current and of this GPU, else the primary one
   Cache cache;
 
   // What the caller insists on (family, config) is empty for nearly all plans: those are found by

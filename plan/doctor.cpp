@@ -87,9 +87,9 @@ Check check_gpu(const DeviceFacts& gpu) {
   if (nvrtc.available &&
       std::find(nvrtc.archs.begin(), nvrtc.archs.end(), gpu.arch.sm) == nvrtc.archs.end()) {
     check.state = State::kFailed;
-    check.advice =
-        fmt::format("NVRTC {}.{} does not know sm_{}: set ATTNFORGE_NVRTC to a newer one",
-                    nvrtc.major, nvrtc.minor, gpu.arch.name);
+    check.advice = fmt::format(
+        "NVRTC {}.{} does not know sm_{}: set ATTNFORGE_NVRTC to a newer one", nvrtc.major,
+        nvrtc.minor, gpu.arch.name);
   }
   return check;
 }

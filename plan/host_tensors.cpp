@@ -37,8 +37,8 @@ void fill_random(DType dtype, std::vector<std::byte>& values, std::uint64_t seed
   const auto count = static_cast<std::int64_t>(values.size()) / size_bytes(dtype);
   parallel_for((count + kPiece - 1) / kPiece, 0, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i) {
-      const std::uint64_t counter =
-          mixed(seed) + static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u;
+      const std::uint64_t counter = mixed(seed) +
+                                    static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u;
       store_element(dtype, values.data(), i, nearly_normal(mixed(counter)));
     }
   });
@@ -50,8 +50,8 @@ HostSizes host_sizes(const Problem& p) {
   validate(p);
   HostSizes sizes;
   if (p.layout == Layout::kPackedQkv) {
-    sizes.q =
-        bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv, p.head_dim);
+    sizes.q = bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv,
+                       p.head_dim);
   } else {
     sizes.q = bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim);
     sizes.k = bytes_of(p.dtype_k, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim);

@@ -63,8 +63,8 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
   const Source source = choice.family->render(choice.config, key.problem);
   loaded->digest = digest(source);
   const Arch& arch = state.facts.arch;
-  if (const std::optional<Cubin> stored =
-          stored_cubin(loaded->digest, arch, choice.nvrtc, state.cache)) {
+  if (const std::optional<Cubin> stored = stored_cubin(loaded->digest, arch, choice.nvrtc,
+                                                       state.cache)) {
     try {
       load_symbols(*loaded, *stored, launch, state);
       return loaded;

@@ -59,8 +59,8 @@ BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, vo
       plan.run(tensors, workspace, timer.stream());
       return true;
     };
-    const Timer::Samples taken =
-        timer.sample(static_cast<std::size_t>(count), enqueue, kHangsSeconds);
+    const Timer::Samples taken = timer.sample(static_cast<std::size_t>(count), enqueue,
+                                              kHangsSeconds);
     if (taken.timed_out) {
       throw Error(ErrorCode::kCuda, plan.config() + " did not finish; the GPU hangs in it");
     }

@@ -33,19 +33,19 @@ class PointerCheck {
     const std::uintptr_t bits = address(t.q.data) | address(t.k.data) | address(t.v.data) |
                                 address(t.o.data) | scaled(t.q, bytes_q_) | scaled(t.k, bytes_k_) |
                                 scaled(t.v, bytes_v_) | scaled(t.o, bytes_o_);
-    const bool present =
-        t.q.data != nullptr && t.k.data != nullptr && t.v.data != nullptr && t.o.data != nullptr;
+    const bool present = t.q.data != nullptr && t.k.data != nullptr && t.v.data != nullptr &&
+                         t.o.data != nullptr;
     const bool lse_good = !needs_lse_ || (t.lse != nullptr && address(t.lse) % alignof(float) == 0);
-    const bool workspace_good =
-        workspace_bytes_ == 0 ||
-        (workspace != nullptr && address(workspace) % kWorkspaceAlignment == 0);
+    const bool workspace_good = workspace_bytes_ == 0 ||
+                                (workspace != nullptr &&
+                                 address(workspace) % kWorkspaceAlignment == 0);
     return present && (bits & misaligned_) == 0 && lse_good && workspace_good;
   }
   void explain(const Problem& problem, const Tensors& tensors, const void* workspace) const;
 
   static constexpr std::uintptr_t kWorkspaceAlignment = 256;
-  std::uintptr_t misaligned_ =
-      0;  // low bits that must be 0 in every address and every stride in bytes
+  std::uintptr_t
+      misaligned_ = 0;  // low bits that must be 0 in every address and every stride in bytes
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false;

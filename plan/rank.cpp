@@ -134,8 +134,8 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
   compile_all(work, key.problem, device, cache, [&](int done, int failed) {
     progress.done = done;
     progress.failed = failed;
-    progress.elapsed_s =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    progress.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+                             .count();
     progress.remaining_s = done > 0 ? progress.elapsed_s / done * (progress.total - done) : 0;
     if (on_progress) on_progress(progress);
   });

@@ -47,8 +47,8 @@ Tensors contiguous_tensors(const Problem& p) {
       tensors.v = heads_of_rows(p.seqlen_kv, p.num_heads_kv, p.head_dim_v);
       break;
     case Layout::kPackedQkv:
-      tensors.q = tensors.k = tensors.v =
-          rows_of_heads(p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv, p.head_dim);
+      tensors.q = tensors.k = tensors.v = rows_of_heads(
+          p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv, p.head_dim);
       break;
   }
   tensors.o = p.layout == Layout::kBhsd ? heads_of_rows(p.seqlen_q, p.num_heads_q, p.head_dim_v)

@@ -92,8 +92,8 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
   double row[kMaxHeadDim];
   double q_square[kRows] = {}, k_square[kRows] = {};
   for (int r = 0; r < count; ++r) {
-    const std::int64_t at =
-        row_offset(tensors.q, first.batch, first.head, result.rows[block.begin + r].query);
+    const std::int64_t at = row_offset(tensors.q, first.batch, first.head,
+                                       result.rows[block.begin + r].query);
     load_elements(problem.dtype_q, tensors.q.data, at, problem.head_dim, row);
     for (int d = 0; d < problem.head_dim; ++d) q[d][r] = row[d];
     q_square[r] = sum_of_finite_squares(row, problem.head_dim);
@@ -176,8 +176,8 @@ double max_abs_of_v(const Problem& problem, const Tensors& tensors, int threads)
     double v[kMaxHeadDim];
     double largest = 0;
     for (std::int64_t key = 0; key < problem.seqlen_kv; ++key) {
-      const std::int64_t at =
-          row_offset(tensors.v, i / problem.num_heads_kv, i % problem.num_heads_kv, key);
+      const std::int64_t at = row_offset(tensors.v, i / problem.num_heads_kv,
+                                         i % problem.num_heads_kv, key);
       load_elements(problem.dtype_v, tensors.v.data, at, problem.head_dim_v, v);
       for (int d = 0; d < problem.head_dim_v; ++d) {
         if (std::isfinite(v[d])) largest = std::max(largest, std::abs(v[d]));
@@ -223,10 +223,10 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
   if (rows.empty()) return result;
   result.max_abs_v = max_abs_of_v(problem, tensors, threads);
   // At most 64 MiB of scores a block, unless a single row has more.
-  const std::int64_t rows_that_fit =
-      (std::int64_t{1} << 20) / std::max<std::int64_t>(problem.seqlen_kv / 8, 1);
-  const std::vector<RowBlock> blocks =
-      blocks_of(rows, static_cast<std::size_t>(std::clamp<std::int64_t>(rows_that_fit, 1, kRows)));
+  const std::int64_t rows_that_fit = (std::int64_t{1} << 20) /
+                                     std::max<std::int64_t>(problem.seqlen_kv / 8, 1);
+  const std::vector<RowBlock> blocks = blocks_of(
+      rows, static_cast<std::size_t>(std::clamp<std::int64_t>(rows_that_fit, 1, kRows)));
   parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t i) {
     attend(problem, tensors, blocks[static_cast<std::size_t>(i)], result);
   });
@@ -241,9 +241,9 @@ Reference reference_from_outputs(const Problem& problem, const Tensors& tensors,
                                  std::span<const QueryRow> rows, double max_abs_v) {
   Reference result = empty_reference(problem, rows);
   result.max_abs_v = max_abs_v;
-  const double norm =
-      problem.head_dim +
-      4 * std::sqrt(2.0 * problem.head_dim);  // of |q|^2: mean and 4 standard deviations
+  const double norm = problem.head_dim +
+                      4 * std::sqrt(2.0 *
+                                    problem.head_dim);  // of |q|^2: mean and 4 standard deviations
   const auto columns = static_cast<std::size_t>(problem.head_dim_v);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const QueryRow& row = rows[i];
@@ -255,15 +255,17 @@ Reference reference_from_outputs(const Problem& problem, const Tensors& tensors,
                                   row.head * tensors.lse_stride_head + row.query];
     }
     const KeyRange visible = visible_keys(problem, row.query);
-    const auto keys =
-        static_cast<double>(std::max<std::int64_t>(visible.last - visible.first + 1, 0));
+    const auto keys = static_cast<double>(
+        std::max<std::int64_t>(visible.last - visible.first + 1, 0));
     const double scale = effective_softmax_scale(problem);
     result.score_magnitude[i] = scale * norm;
     // The scores have the standard deviation scale * sqrt(head_dim): E[p^2] / E[p]^2 =
     // exp(variance).
     const double variance = scale * scale * problem.head_dim;
-    result.spread[i] =
-        keys == 0 ? 0.0 : std::min(1.0, std::sqrt(std::exp(std::min(variance, 50.0)) / keys) * 1.5);
+    result.spread[i] = keys == 0
+                           ? 0.0
+                           : std::min(1.0,
+                                      std::sqrt(std::exp(std::min(variance, 50.0)) / keys) * 1.5);
   }
   return result;
 }

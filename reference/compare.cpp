@@ -23,8 +23,8 @@ class Comparer {
   void add(const Reference& reference, std::size_t row, int column, double actual,
            double expected) {
     ++result_.elements;
-    const double allowed =
-        allowed_error(tolerance_, expected, reference.spread[row], reference.score_magnitude[row]);
+    const double allowed = allowed_error(tolerance_, expected, reference.spread[row],
+                                         reference.score_magnitude[row]);
     const double as_stored = round_to(dtype_, static_cast<float>(expected));
     double badness;  // at most 1 is right
     if (std::isfinite(actual) && std::isfinite(expected)) {
@@ -92,8 +92,8 @@ Comparison compare_lse(const Problem& /*problem*/, const Tensors& tensors,
   Comparer comparer("lse", DType::kFp32, tolerance);
   for (std::size_t i = 0; i < expected.rows.size(); ++i) {
     const QueryRow& row = expected.rows[i];
-    const std::int64_t at =
-        row.batch * tensors.lse_stride_batch + row.head * tensors.lse_stride_head + row.query;
+    const std::int64_t at = row.batch * tensors.lse_stride_batch +
+                            row.head * tensors.lse_stride_head + row.query;
     comparer.add(expected, i, 0, tensors.lse[at], expected.lse[i]);
   }
   return comparer.take();
@@ -117,8 +117,8 @@ std::string to_string(const Comparison& c) {
 
 Verdict compare(const Problem& problem, const Tensors& tensors, const Reference& expected) {
   Verdict verdict;
-  verdict.o =
-      compare_output(problem, tensors, expected, output_tolerance(problem, expected.max_abs_v));
+  verdict.o = compare_output(problem, tensors, expected,
+                             output_tolerance(problem, expected.max_abs_v));
   verdict.lse.tensor = "lse";
   if (problem.lse) verdict.lse = compare_lse(problem, tensors, expected, lse_tolerance(problem));
   return verdict;

@@ -27,8 +27,8 @@ std::uint16_t float_to_fp16(float x) {
   const std::uint32_t sign = bits >> 16 & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   constexpr std::uint32_t kInfinity = 0x7f800000u;
-  constexpr std::uint32_t kRoundsToInfinity =
-      0x477ff000u;                                        // 65520, half-way between 65504 and 65536
+  constexpr std::uint32_t
+      kRoundsToInfinity = 0x477ff000u;                    // 65520, half-way between 65504 and 65536
   constexpr std::uint32_t kSmallestNormal = 0x38800000u;  // 2^-14
   std::uint32_t half;
   if (magnitude > kInfinity) {

@@ -16,8 +16,8 @@ namespace {
 std::vector<float> load_row(DType dtype, const Tensor& tensor, std::int64_t batch,
                             std::int64_t head, std::int64_t row, int count) {
   std::vector<float> values(static_cast<std::size_t>(count));
-  const std::int64_t at =
-      batch * tensor.stride_batch + head * tensor.stride_head + row * tensor.stride_row;
+  const std::int64_t at = batch * tensor.stride_batch + head * tensor.stride_head +
+                          row * tensor.stride_row;
   for (int i = 0; i < count; ++i)
     values[static_cast<std::size_t>(i)] = load_element(dtype, tensor.data, at + i);
   return values;
@@ -28,8 +28,8 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
                                 KeyRange visible) {
   const DType dtype = problem.dtype_q;
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
-  const std::vector<float> q =
-      load_row(dtype, tensors.q, row.batch, row.head, row.query, problem.head_dim);
+  const std::vector<float> q = load_row(dtype, tensors.q, row.batch, row.head, row.query,
+                                        problem.head_dim);
   const float scale = effective_softmax_scale(problem);
   std::vector<float> scores;
   for (std::int64_t key = visible.first; key <= visible.last; ++key) {
@@ -64,9 +64,9 @@ double row_error(const Problem& problem, const Tensors& tensors, const QueryRow&
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   std::vector<float> o(static_cast<std::size_t>(problem.head_dim_v), 0.0f);
   for (std::size_t i = 0; i < p.size(); ++i) {
-    const std::vector<float> v =
-        load_row(problem.dtype_v, tensors.v, row.batch, kv_head,
-                 visible.first + static_cast<std::int64_t>(i), problem.head_dim_v);
+    const std::vector<float> v = load_row(problem.dtype_v, tensors.v, row.batch, kv_head,
+                                          visible.first + static_cast<std::int64_t>(i),
+                                          problem.head_dim_v);
     for (std::size_t d = 0; d < o.size(); ++d) o[d] += p[i] * v[d];
   }
   double largest = 0;

@@ -31,8 +31,8 @@ double softcap_error(const Problem& problem) { return 2e-6 * problem.softcap; }
 }  // namespace
 
 Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
-  const double p_roundoff =
-      unit_roundoff(problem.dtype_v);  // probabilities are rounded to the other factor's dtype
+  const double p_roundoff = unit_roundoff(
+      problem.dtype_v);  // probabilities are rounded to the other factor's dtype
   const double o_roundoff = unit_roundoff(problem.dtype_o);
   Tolerance tolerance;
   // Probabilities of the same value are rounded the same way, and then all of the output is off by

@@ -83,8 +83,8 @@ CompileLog read_compile_log(std::string_view text) {
     if (registers && contains(line, "ptxas info") && contains(line, "Used ")) {
       log.has_resources = true;
       log.registers = std::max(log.registers, *registers);
-      log.smem_static_bytes =
-          std::max(log.smem_static_bytes, number_before(line, " bytes smem").value_or(0));
+      log.smem_static_bytes = std::max(log.smem_static_bytes,
+                                       number_before(line, " bytes smem").value_or(0));
       continue;
     }
     log.wgmma_serialized = log.wgmma_serialized || is_serialized_wgmma(line);

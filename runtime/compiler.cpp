@@ -21,16 +21,16 @@ constexpr int kMaxStaticSmemBytes = 48 * 1024;  // of every arch; NVRTC 12 does 
 // NVRTC 12 numbers differ from 13 ones in what else they accept; these are asked for one by one.
 // Symbols of internal linkage carry a random number unless the seed is fixed.
 constexpr const char* kSeedOption = "--frandom-seed=attnforge";
-// NVRTC's own compile cache on disk gives back machine code without the assembler's remarks, which registers and spills are read
-// from. attnforge has a cache of its own.
+// NVRTC's own compile cache on disk gives back machine code without the assembler's remarks, which
+// registers and spills are read from. attnforge has a cache of its own.
 constexpr const char* kNoCacheOption = "--no-cache";
 
 /// One compile: the handle and the texts read from it.
 class Program {
  public:
   Program(const Nvrtc& nvrtc, const std::string& text, const std::string& file) : nvrtc_(nvrtc) {
-    const nvrtcResult result =
-        nvrtc_.nvrtcCreateProgram(&program_, text.c_str(), file.c_str(), 0, nullptr, nullptr);
+    const nvrtcResult result = nvrtc_.nvrtcCreateProgram(&program_, text.c_str(), file.c_str(), 0,
+                                                         nullptr, nullptr);
     if (result != NVRTC_SUCCESS)
       throw Error(ErrorCode::kCompile,
                   fmt::format("NVRTC could not start to compile {} ({} bytes): {}", file,
@@ -197,8 +197,8 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
   const auto start = std::chrono::steady_clock::now();
   Program program(instance.library.functions, source.text, source.name + ".cu");
   run_compile(instance, program, source, words);
-  const std::chrono::duration<double, std::milli> elapsed =
-      std::chrono::steady_clock::now() - start;
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() -
+                                                            start;
 
   const std::string text = program.log();
   const CompileLog log = read_compile_log(text);
@@ -233,8 +233,8 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
 
 std::string compile_to_ptx(const Source& source, const Arch& arch) {
   const Compiler& instance = compiler_for(arch);
-  const std::vector<std::string> words =
-      options_of(instance, source, fmt::format("compute_{}", arch.name));
+  const std::vector<std::string> words = options_of(instance, source,
+                                                    fmt::format("compute_{}", arch.name));
   Program program(instance.library.functions, source.text, source.name + ".cu");
   run_compile(instance, program, source, words);
   std::string ptx = program.ptx();

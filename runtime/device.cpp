@@ -64,10 +64,10 @@ DeviceFacts device_facts(int ordinal) {
   facts.name = name;
   facts.mig_profile = mig_profile(facts.name);
 
-  const int sm =
-      10 * attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                     "the compute capability") +
-      attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, "the compute capability");
+  const int sm = 10 * attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                "the compute capability") +
+                 attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                           "the compute capability");
   if (const Arch* arch = arch_for_sm(sm))
     facts.arch = *arch;
   else
@@ -83,10 +83,11 @@ DeviceFacts device_facts(int ordinal) {
   facts.num_sms = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, "the number of SMs");
   facts.l2_bytes = attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, "the size of the L2 cache");
   facts.sm_clock_mhz = attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, "the clock") / 1000;
-  facts.memory_clock_mhz =
-      attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, "the memory clock") / 1000;
-  facts.memory_bus_bits =
-      attribute(device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, "the width of the memory bus");
+  facts.memory_clock_mhz = attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+                                     "the memory clock") /
+                           1000;
+  facts.memory_bus_bits = attribute(device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+                                    "the width of the memory bus");
   facts.driver_version = driver_version();
   return facts;
 }

@@ -113,8 +113,8 @@ int start(const std::vector<std::string>& arguments, pid_t& child, int& output) 
 bool read_until(int output, Clock::time_point deadline, std::string& text) {
   char part[1 << 14];
   for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now())
+                          .count();
     if (left <= 0) return false;
     pollfd waiting{output, POLLIN, 0};
     const int ready = poll(&waiting, 1, static_cast<int>(std::min<long long>(left, 1000)));
@@ -145,16 +145,16 @@ Disassembly run_tool(const std::string& program, const char* option, const std::
     result.problem = fmt::format("{} could not be started: {}", program, std::strerror(error));
     return result;
   }
-  const auto limit =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time_limit_s));
+  const auto limit = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(time_limit_s));
   std::string text;
   const bool ended = read_until(output, Clock::now() + limit, text);
   if (!ended) kill(-child, SIGKILL);
   close(output);
   const int status = wait_for(child);
   if (!ended)
-    result.problem =
-        fmt::format("{} did not end within {} s and was stopped", program, time_limit_s);
+    result.problem = fmt::format("{} did not end within {} s and was stopped", program,
+                                 time_limit_s);
   else if (status != 0)
     result.problem = fmt::format(
         "{} failed ({} {}): {}", program, WIFSIGNALED(status) ? "signal" : "exit status",
@@ -169,8 +169,8 @@ Disassembly run_tool(const std::string& program, const char* option, const std::
 }  // namespace
 
 Disassembly disassemble(std::span<const std::byte> cubin, const DisassembleOptions& options) {
-  const std::vector<std::string> folders =
-      options.folders.empty() ? default_folders() : options.folders;
+  const std::vector<std::string> folders = options.folders.empty() ? default_folders()
+                                                                   : options.folders;
   Disassembly result;
   TemporaryFile file(cubin);
   if (!file.problem.empty()) {

@@ -19,8 +19,8 @@ bool resolve(PFN_cuGetProcAddress_v12000 get_address, const char* name, int vers
              Function& function) {
   void* address = nullptr;
   CUdriverProcAddressQueryResult status{};
-  const CUresult result =
-      get_address(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+  const CUresult result = get_address(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT,
+                                      &status);
   if (result != CUDA_SUCCESS || status != CU_GET_PROC_ADDRESS_SUCCESS) return false;
   function = reinterpret_cast<Function>(address);
   return function != nullptr;
@@ -120,8 +120,8 @@ std::string open_driver(const char* library, Driver& driver) {
         library, reason ? reason : "unknown reason");
   }
   // The symbol that takes five arguments: cuGetProcAddress itself has four before CUDA 12.
-  const auto get_address =
-      reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(handle, "cuGetProcAddress_v2"));
+  const auto get_address = reinterpret_cast<PFN_cuGetProcAddress_v12000>(
+      dlsym(handle, "cuGetProcAddress_v2"));
   if (get_address == nullptr)
     return fmt::format("{} is not a CUDA 12 driver: it has no cuGetProcAddress_v2; {}", library,
                        kTooOld);

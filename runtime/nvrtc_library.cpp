@@ -213,8 +213,8 @@ NvrtcLibrary open_nvrtc(const NvrtcSearch& search) {
     const std::string problem = try_open(place, library);
     if (problem.empty()) return library;
     // The loader's texts begin with the name that it was given.
-    tried +=
-        problem.rfind(place, 0) == 0 ? "\n  " + problem : fmt::format("\n  {}: {}", place, problem);
+    tried += problem.rfind(place, 0) == 0 ? "\n  " + problem
+                                          : fmt::format("\n  {}: {}", place, problem);
   }
   library.problem = fmt::format("NVRTC (libnvrtc.so) was not found; {}. Tried:{}", kAdvice,
                                 tried.empty() ? " nothing" : tried);

@@ -1,4 +1,5 @@
-// embedded.h - every header under templates/ as bytes in the library: no path is needed at run time.
+// embedded.h - every header under templates/ as bytes in the library: no path is needed at run
+// time.
 #pragma once
 
 #include <span>

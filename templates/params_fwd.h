@@ -1,4 +1,5 @@
-// params_fwd.h - the one argument of a forward kernel. Compiled by g++ (bind) and NVRTC (kernel), so they cannot disagree.
+// params_fwd.h - the one argument of a forward kernel. Compiled by g++ (bind) and NVRTC (kernel),
+// so they cannot disagree.
 #pragma once
 
 #include "base.cuh"
@@ -9,15 +10,16 @@ namespace attnforge {
 struct TensorRef {
   void* data;
   i64 stride_batch;
-  i64 stride_row;   // between sequence positions
+  i64 stride_row;  // between sequence positions
   i64 stride_head;
 };
 
-/// Shapes: q [batch, seqlen_q, num_heads_q, head_dim], k [batch, seqlen_kv, num_heads_kv, head_dim],
-/// v [batch, seqlen_kv, num_heads_kv, head_dim_v], o [batch, seqlen_q, num_heads_q, head_dim_v], in any order of strides.
+/// Shapes: q [batch, seqlen_q, num_heads_q, head_dim], k [batch, seqlen_kv, num_heads_kv,
+/// head_dim], v [batch, seqlen_kv, num_heads_kv, head_dim_v], o [batch, seqlen_q, num_heads_q,
+/// head_dim_v], in any order of strides.
 struct FwdParams {
   TensorRef q, k, v, o;
-  float* lse;             // [batch, num_heads_q, seqlen_q], natural log; null: not wanted
+  float* lse;  // [batch, num_heads_q, seqlen_q], natural log; null: not wanted
   i64 lse_stride_batch;
   i64 lse_stride_head;
   int batch;
@@ -25,23 +27,24 @@ struct FwdParams {
   int num_heads_kv;
   int seqlen_q;
   int seqlen_kv;
-  int window_left;        // keys before the query's position that it sees; kOpenWindow: all
-  int window_right;       // keys after it
+  int window_left;   // keys before the query's position that it sees; kOpenWindow: all
+  int window_right;  // keys after it
   float softmax_scale;
-  float softcap;          // 0: none
+  float softcap;  // 0: none
 };
 
 /// Larger than any length, small enough that position + kOpenWindow does not overflow.
 inline constexpr int kOpenWindow = 1 << 30;
 
-/// The order in which blocks take query tiles (tile/tile_order.cuh). Blocks start in the order of their index. Heads are
-/// taken in groups whose K and V stay in L2 together; inside a group all heads do their last (under causal masks: heaviest)
-/// query tile first, so that the light ones fill the end. heads_per_group 1 means a head's tiles one after another.
+/// The order in which blocks take query tiles (tile/tile_order.cuh). Blocks start in the order of
+/// their index. Heads are taken in groups whose K and V stay in L2 together; inside a group all
+/// heads do their last (under causal masks: heaviest) query tile first, so that the light ones fill
+/// the end. heads_per_group 1 means a head's tiles one after another.
 struct TileOrder {
-  int m_blocks;         // query tiles of a head
-  int heads;            // of all sequences
+  int m_blocks;  // query tiles of a head
+  int heads;     // of all sequences
   int heads_per_group;
-  int heavy_last;       // 1: the last query tile is the heaviest, and comes first
+  int heavy_last;  // 1: the last query tile is the heaviest, and comes first
 };
 
 }  // namespace attnforge

@@ -1,4 +1,5 @@
-// registry.cpp - the only file that names every kernel family. A new one is a folder and a line here.
+// registry.cpp - the only file that names every kernel family. A new one is a folder and a line
+// here.
 #include "templates/registry.h"
 
 namespace attnforge {
@@ -7,7 +8,8 @@ extern const Family fwd_mma_sm80;
 extern const Family fwd_naive;
 
 std::span<const Family* const> registry() {
-  static constexpr const Family* kFamilies[] = {&fwd_mma_sm80, &fwd_naive};  // best first, naive last
+  static constexpr const Family* kFamilies[] = {&fwd_mma_sm80,
+                                                &fwd_naive};  // best first, naive last
   return kFamilies;
 }
 

@@ -191,8 +191,8 @@ class InProcessEvaluator : public Evaluator {
     Compiled result;
     try {
       result.source = candidate.family->render(candidate.config, problem_);
-      std::optional<Cubin> known =
-          cache_.get_cubin(digest(result.source), device_.arch.name, nvrtc_facts().version_text());
+      std::optional<Cubin> known = cache_.get_cubin(digest(result.source), device_.arch.name,
+                                                    nvrtc_facts().version_text());
       result.cubin = known ? *std::move(known) : compile(result.source, device_.arch);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kCompile) {
@@ -209,8 +209,8 @@ class InProcessEvaluator : public Evaluator {
   Measurement load(const Candidate& candidate, Compiled&& compiled) {
     if (compiled.failure.status != Status::kOk) return compiled.failure;
     try {
-      auto loaded =
-          std::make_unique<LoadedCandidate>(candidate, problem_, device_, std::move(compiled));
+      auto loaded = std::make_unique<LoadedCandidate>(candidate, problem_, device_,
+                                                      std::move(compiled));
       gpu_->loaded[loaded->config()] = std::move(loaded);
       return {};
     } catch (const Error& error) {
@@ -254,8 +254,8 @@ class InProcessEvaluator : public Evaluator {
   /// `candidate` null: one of several.
   Measurement hung(const LoadedCandidate* candidate, double limit_s) {
     const std::string name = candidate ? candidate->config() : "one of several kernels";
-    const Measurement result =
-        failed(Status::kTimedOut, fmt::format("no end after {:.1f} s", limit_s));
+    const Measurement result = failed(Status::kTimedOut,
+                                      fmt::format("no end after {:.1f} s", limit_s));
     loss_ = Loss{
         candidate ? name : "", result,
         fmt::format("{} did not end within {:.1f} s and cannot be stopped from inside this "

@@ -115,8 +115,8 @@ double clock_mhz(const std::vector<ClockStamp>& before, const std::vector<ClockS
   for (std::size_t sm = 0; sm < std::min(before.size(), after.size()); ++sm) {
     if (before[sm].taken == 0 || after[sm].taken == 0) continue;
     const double ns = static_cast<double>(after[sm].ns) - static_cast<double>(before[sm].ns);
-    const double cycles =
-        static_cast<double>(after[sm].cycles) - static_cast<double>(before[sm].cycles);
+    const double cycles = static_cast<double>(after[sm].cycles) -
+                          static_cast<double>(before[sm].cycles);
     if (ns >= kShortestNs && cycles > 0) mhz.push_back(1e3 * cycles / ns);
   }
   return mhz.empty() ? 0 : median(mhz);

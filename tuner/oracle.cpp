@@ -24,8 +24,8 @@ Problem with_fp32_output(Problem problem) {
   return problem;
 }
 
-constexpr double kLongestSeconds =
-    60;  // it takes a fraction of one; this is for a GPU that others keep busy
+constexpr double
+    kLongestSeconds = 60;  // it takes a fraction of one; this is for a GPU that others keep busy
 
 /// Contiguous [batch, heads, rows, head_dim_v] at `o`, [batch, heads, rows] at `lse`.
 void place_outputs(Tensors& tensors, const Problem& patch, void* o, float* lse) {
@@ -50,7 +50,8 @@ class NaiveRunner {
     ATTNFORGE_ASSERT(family_ != nullptr, "the registry lists fwd_naive: it is the oracle");
   }
 
-  /// `inputs_alignment_bytes` may be less than an element of the output, which a Problem cannot say.
+  /// `inputs_alignment_bytes` may be less than an element of the output, which a Problem cannot
+  /// say.
   void run(const Problem& problem, const Tensors& tensors, int inputs_alignment_bytes) {
     const std::vector<Candidate> configs = candidates(*family_, problem, device_);
     ATTNFORGE_ASSERT(!configs.empty(), "fwd_naive serves every problem: it is the oracle");
@@ -182,10 +183,10 @@ Oracle::Verdict Oracle::compare(const Tensors& tensors, CUstream stream) {
     verdict.max_error = std::max(verdict.max_error, compared.o.max_error);
     if (compared.passed() || !verdict.mismatch.empty()) continue;
     const Patch& patch = expected.patch;
-    verdict.mismatch =
-        fmt::format("wrong in query rows {} to {} of sequences {} to {}, counted from there: {}",
-                    patch.row_begin, patch.row_end - 1, patch.batch_begin, patch.batch_end - 1,
-                    to_string(compared));
+    verdict.mismatch = fmt::format(
+        "wrong in query rows {} to {} of sequences {} to {}, counted from there: {}",
+        patch.row_begin, patch.row_end - 1, patch.batch_begin, patch.batch_end - 1,
+        to_string(compared));
   }
   return verdict;
 }

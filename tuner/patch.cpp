@@ -35,8 +35,8 @@ PatchProblem patch_problem(const Problem& problem, const Patch& patch) {
   // their positions; each key more moves them by one to the right, and the window's bounds move
   // back. Keys past the last row's window are not needed.
   const std::int64_t keys = problem.seqlen_kv - (problem.seqlen_q - patch.row_end);
-  const std::int64_t after =
-      problem.seqlen_q - patch.row_end;  // keys after the last row's position
+  const std::int64_t after = problem.seqlen_q -
+                             patch.row_end;  // keys after the last row's position
   const std::int64_t shift = window.right < 0 ? after : std::min(after, window.right);
   small.causal = false;
   small.window_right = window.right < 0 ? -1 : window.right - shift;
@@ -88,8 +88,8 @@ std::vector<Patch> patches(const Problem& problem, const DeviceFacts& device, un
   std::vector<Patch> result;
   double elements_left = kElementsMost, flops_left = flops_most;
   for (std::size_t i = 0; i < begins.size(); ++i) {
-    std::int64_t batch =
-        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(problem.batch));
+    std::int64_t batch = static_cast<std::int64_t>(random() %
+                                                   static_cast<std::uint64_t>(problem.batch));
     if (i == 0) batch = 0;
     if (i == 1) batch = problem.batch - 1;
     const Patch patch{batch, batch + 1, begins[i],

@@ -38,8 +38,8 @@ std::size_t product(std::initializer_list<std::int64_t> factors) {
 
 ProblemTensors::Region ProblemTensors::allocate(std::size_t bytes, std::size_t row_bytes,
                                                 std::size_t least_alignment) const {
-  const std::size_t guard =
-      round_up(std::clamp(kGuardRows * row_bytes, kGuardLeast, kGuardMost), 256);
+  const std::size_t guard = round_up(std::clamp(kGuardRows * row_bytes, kGuardLeast, kGuardMost),
+                                     256);
   const auto wanted = static_cast<std::size_t>(problem_.alignment_bytes);
   const std::size_t shift = wanted >= 16 ? 0 : std::max(wanted, least_alignment);
   Region region;
@@ -71,8 +71,8 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
   };
   if (p.layout == Layout::kPackedQkv) {
     const std::int64_t heads = p.num_heads_q + 2 * p.num_heads_kv;
-    tensors_.q.data =
-        input(product({p.batch, p.seqlen_q, heads, p.head_dim}), heads * p.head_dim, p.dtype_q);
+    tensors_.q.data = input(product({p.batch, p.seqlen_q, heads, p.head_dim}), heads * p.head_dim,
+                            p.dtype_q);
     char* const base = static_cast<char*>(tensors_.q.data);
     tensors_.k.data = base + p.num_heads_q * p.head_dim * size_bytes(p.dtype_q);
     tensors_.v.data = base + (p.num_heads_q + p.num_heads_kv) * p.head_dim * size_bytes(p.dtype_q);

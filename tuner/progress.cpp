@@ -42,8 +42,8 @@ void ProgressReporter::report(double now_s) {
   state.remaining_s = state.done > 0 ? (now_s - phase_start_s_) / state.done * left : 0;
   if (limit_s_ > 0) {
     const double until_limit_s = std::max(0.0, limit_s_ - state.elapsed_s);
-    state.remaining_s =
-        state.remaining_s > 0 ? std::min(state.remaining_s, until_limit_s) : until_limit_s;
+    state.remaining_s = state.remaining_s > 0 ? std::min(state.remaining_s, until_limit_s)
+                                              : until_limit_s;
   }
   last_s_ = now_s;
   report_(state);

@@ -20,8 +20,8 @@ constexpr std::size_t kTwoAxisMoves = 4;
 constexpr std::size_t kFinalistsAlways = 4;
 constexpr std::size_t kFinalistsMost = 8;
 constexpr double kFinalistsWithin = 1.05;
-constexpr double kTie =
-    1.005;  // never told apart: less than the spread of one kernel between processes
+constexpr double
+    kTie = 1.005;  // never told apart: less than the spread of one kernel between processes
 constexpr double kTieAtMost = 1.02;  // however noisy
 
 /// Indices by estimate, but for the first candidate, which stays first.

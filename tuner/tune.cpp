@@ -123,8 +123,8 @@ TuneResult Tuning::result(const std::string& winner) {
     result.untuned_us = state_[0].measurement.time_us;
   result.trials = state_.trials();
   result.tried = static_cast<int>(result.trials.size());
-  result.failed =
-      state_.count([](const Entry& e) { return e.known && e.measurement.status != Status::kOk; });
+  result.failed = state_.count(
+      [](const Entry& e) { return e.known && e.measurement.status != Status::kOk; });
   result.reused = state_.count([](const Entry& e) { return e.reused; });
   result.space = static_cast<int>(state_.size());
   result.complete = !cut_ && !cancelled_;

@@ -36,8 +36,8 @@ std::vector<std::size_t> Tuning::contenders(double until_s) {
     for (std::size_t index : order) racers.push_back(racer(index));
     std::vector<Racer*> pointers;
     for (Racer& racer : racers) pointers.push_back(&racer);
-    const bool whole =
-        run_rounds(evaluator_, pointers, rounds, random_, [&] { return alive(until_s); });
+    const bool whole = run_rounds(evaluator_, pointers, rounds, random_,
+                                  [&] { return alive(until_s); });
     for (std::size_t i = 0; i < order.size(); ++i) record(order[i], racers[i]);
     check_lost();
     std::erase_if(order, [&](std::size_t index) { return !state_[index].loaded; });

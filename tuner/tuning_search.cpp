@@ -6,8 +6,8 @@
 namespace attnforge {
 namespace {
 
-constexpr std::size_t kBatch =
-    64;  // prepared at a time; bounds the kernels that are loaded at once
+constexpr std::size_t
+    kBatch = 64;  // prepared at a time; bounds the kernels that are loaded at once
 constexpr std::size_t kLoadedMost = 32;  // fastest ones that stay loaded between batches
 constexpr int kFirstRounds = 3;          // for every proved candidate
 constexpr std::size_t kDescentLeaders = 4, kDescentStep = 24;

@@ -81,18 +81,18 @@ extern "C" {
 
 typedef enum attnforge_status {
   ATTNFORGE_OK = 0,
-  ATTNFORGE_ERR_INVALID = 1, /* a problem or an argument: nothing was launched or stored */
-  ATTNFORGE_ERR_UNSUPPORTED =
-      2,                       /* valid, but no kernel family serves it; the text has each reason */
-  ATTNFORGE_ERR_WORKSPACE = 3, /* the workspace is missing, too small or not 256-byte aligned */
-  ATTNFORGE_ERR_COMPILE = 4,   /* NVRTC refused a source */
-  ATTNFORGE_ERR_CUDA = 5,      /* a driver call failed */
-  ATTNFORGE_ERR_NOT_READY =
-      6, /* needs work that was forbidden; the text has the command to do it */
-  ATTNFORGE_ERR_NO_MEMORY = 7, /* host memory */
-  ATTNFORGE_ERR_NO_DRIVER = 8, /* libcuda, libnvrtc or the GPU is missing */
-  ATTNFORGE_ERR_IO = 9,        /* the database or another file cannot be used */
-  ATTNFORGE_ERR_INTERNAL = 10  /* a bug in attnforge */
+  ATTNFORGE_ERR_INVALID = 1,     /* a problem or an argument: nothing was launched or stored */
+  ATTNFORGE_ERR_UNSUPPORTED = 2, /* valid, but no kernel family serves it; the text has each reason
+                                  */
+  ATTNFORGE_ERR_WORKSPACE = 3,   /* the workspace is missing, too small or not 256-byte aligned */
+  ATTNFORGE_ERR_COMPILE = 4,     /* NVRTC refused a source */
+  ATTNFORGE_ERR_CUDA = 5,        /* a driver call failed */
+  ATTNFORGE_ERR_NOT_READY = 6,   /* needs work that was forbidden; the text has the command to do it
+                                  */
+  ATTNFORGE_ERR_NO_MEMORY = 7,   /* host memory */
+  ATTNFORGE_ERR_NO_DRIVER = 8,   /* libcuda, libnvrtc or the GPU is missing */
+  ATTNFORGE_ERR_IO = 9,          /* the database or another file cannot be used */
+  ATTNFORGE_ERR_INTERNAL = 10    /* a bug in attnforge */
 } attnforge_status;
 
 /* ---- Versions and texts ---- */

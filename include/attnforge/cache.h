@@ -1,4 +1,5 @@
-// cache.h - look into and carry around the database of winners. For people and fleet tools; plans use it by themselves.
+// cache.h - look into and carry around the database of winners. For people and fleet tools; plans
+// use it by themselves.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,8 @@
 
 namespace attnforge {
 
-/// $ATTNFORGE_CACHE, else $XDG_CACHE_HOME/attnforge/attnforge.db, else ~/.cache/attnforge/attnforge.db.
+/// $ATTNFORGE_CACHE, else $XDG_CACHE_HOME/attnforge/attnforge.db, else
+/// ~/.cache/attnforge/attnforge.db.
 std::string default_cache_path();
 
 /// The best try of a problem on a GPU class.
@@ -16,16 +18,16 @@ struct CacheEntry {
   std::string problem{};       // text form of the bucket's problem
   std::string device_class{};  // text form, e.g. "NVIDIA H200 sm90a sms=132 ..."
   std::string config{};
-  std::string digest{};        // of the kernel's self-contained source and options
+  std::string digest{};  // of the kernel's self-contained source and options
   double time_us = 0;
   double noise = 0;
-  int tries = 0;             // stored for this problem and GPU class
+  int tries = 0;  // stored for this problem and GPU class
   int failures = 0;
   bool has_cubin = false;
-  bool estimated = false;    // ranked by the model, never measured
-  std::string driver{};        // provenance of the winning measurement
+  bool estimated = false;  // ranked by the model, never measured
+  std::string driver{};    // provenance of the winning measurement
   std::string nvrtc{};
-  std::string measured_at{};   // UTC, ISO 8601
+  std::string measured_at{};  // UTC, ISO 8601
 };
 
 struct CacheStats {
@@ -38,19 +40,20 @@ struct CacheStats {
   int cubins = 0;
   std::int64_t cubin_bytes = 0;  // stored (compressed)
   std::string journal_mode{};
-  bool healthy = true;           // quick_check said ok
+  bool healthy = true;  // quick_check said ok
   std::string health{};
 };
 
-/// `path` "" is default_cache_path(). All throw Error(kCache) with what to do, and none creates a missing file but
-/// import. Filters are substrings of the problem's text; "" is all.
+/// `path` "" is default_cache_path(). All throw Error(kCache) with what to do, and none creates a
+/// missing file but import. Filters are substrings of the problem's text; "" is all.
 std::vector<CacheEntry> cache_list(const std::string& path, const std::string& filter = "");
 /// Every try of the problems that match, best first: one line of JSON each.
 std::vector<std::string> cache_show(const std::string& path, const std::string& filter);
 CacheStats cache_stats(const std::string& path);
-/// One JSON object a line: measurements, not cubins (they are compiled again where they are imported).
-/// Returns how many lines were written or taken. Import is a merge: it never loses a try, and the same file twice is
-/// the same as once. A bad line throws with its number and nothing of the file is taken.
+/// One JSON object a line: measurements, not cubins (they are compiled again where they are
+/// imported). Returns how many lines were written or taken. Import is a merge: it never loses a
+/// try, and the same file twice is the same as once. A bad line throws with its number and nothing
+/// of the file is taken.
 int cache_export(const std::string& path, std::ostream& out, const std::string& filter = "");
 int cache_import(const std::string& path, std::istream& in);
 /// Deletes tries (and what only they used) of the problems that match; returns how many.

@@ -10,8 +10,8 @@
 namespace attnforge {
 
 struct CheckOptions {
-  double max_work =
-      4e9;  // multiply-adds that the reference may spend; rows are sampled beyond. 0: all rows
+  double max_work = 4e9;  // multiply-adds that the reference may spend; rows are sampled beyond. 0:
+                          // all rows
   std::uint64_t seed = 1;  // of the sample
 };
 

@@ -1,4 +1,5 @@
-// device.h - what is known of a GPU: facts as plain data, and the opened Device that plans are made for.
+// device.h - what is known of a GPU: facts as plain data, and the opened Device that plans are made
+// for.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,16 @@ namespace attnforge {
 
 /// Limits and features of a compute capability. The table is in generator/arch.cpp.
 struct Arch {
-  int sm = 0;                       // 80, 86, 89, 90, 100, 120
-  std::string_view name;            // the name that NVRTC is given, after "sm_": "80", "90a", "100a"; "": a GPU without kernels
-  int smem_per_block_bytes = 0;     // opt-in limit of dynamic shared memory
+  int sm = 0;             // 80, 86, 89, 90, 100, 120
+  std::string_view name;  // the name that NVRTC is given, after "sm_": "80", "90a", "100a"; "": a
+                          // GPU without kernels
+  int smem_per_block_bytes = 0;  // opt-in limit of dynamic shared memory
   int smem_per_sm_bytes = 0;
   int registers_per_sm = 65536;
   int max_threads_per_sm = 0;
   int max_blocks_per_sm = 0;
-  int mma_fma_per_clock_per_sm = 0; // fp16 mma.sync with fp32 accumulation: fused multiply-adds an SM finishes a clock
+  int mma_fma_per_clock_per_sm = 0;  // fp16 mma.sync with fp32 accumulation: fused multiply-adds an
+                                     // SM finishes a clock
   bool cp_async = false;
   bool tma = false;
   bool wgmma = false;
@@ -30,23 +33,24 @@ struct Arch {
 /// A GPU as data: filled by the driver for one that is present, from a table for one that is not.
 struct DeviceFacts {
   Arch arch{};
-  std::string name{};             // "NVIDIA H200"
-  std::string uuid{};             // "" when not present
-  int ordinal = -1;             // CUDA device number; -1 when not present
+  std::string name{};  // "NVIDIA H200"
+  std::string uuid{};  // "" when not present
+  int ordinal = -1;    // CUDA device number; -1 when not present
   int num_sms = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;
-  int sm_clock_mhz = 0;         // maximum
-  int memory_clock_mhz = 0;     // maximum
+  int sm_clock_mhz = 0;      // maximum
+  int memory_clock_mhz = 0;  // maximum
   int memory_bus_bits = 0;
-  int driver_version = 0;       // as cuDriverGetVersion: 13000; 0 when not present
-  std::string mig_profile{};      // "" when not a MIG instance
+  int driver_version = 0;     // as cuDriverGetVersion: 13000; 0 when not present
+  std::string mig_profile{};  // "" when not a MIG instance
 };
 
 /// GPUs of this machine, by CUDA ordinal. Empty without a driver; never throws for a missing one.
 std::vector<DeviceFacts> enumerate_devices();
 
-/// A typical GPU of an arch ("86", "sm86", "sm_90a"), for planning without it. Throws Error(kInvalidArgument).
+/// A typical GPU of an arch ("86", "sm86", "sm_90a"), for planning without it. Throws
+/// Error(kInvalidArgument).
 const DeviceFacts& typical_device(std::string_view arch);
 /// All archs that attnforge knows, e.g. {"80", "86", "89", "90a", "100a", "120a"}.
 std::vector<std::string_view> known_archs();
@@ -56,19 +60,22 @@ using LogFunction = std::function<void(LogLevel, std::string_view message)>;
 
 struct DeviceOptions {
   int ordinal = 0;
-  std::string cache_path{};  // SQLite file; "": $ATTNFORGE_CACHE, else $XDG_CACHE_HOME/attnforge/attnforge.db; ":memory:": none on disk
-  LogFunction log{};         // called from any thread; level from $ATTNFORGE_LOG (debug, info, warning, error, off); default warning
+  std::string cache_path{};  // SQLite file; "": $ATTNFORGE_CACHE, else
+                             // $XDG_CACHE_HOME/attnforge/attnforge.db; ":memory:": none on disk
+  LogFunction log{};  // called from any thread; level from $ATTNFORGE_LOG (debug, info, warning,
+                      // error, off); default warning
   bool read_only_cache = false;
 };
 
 class DeviceState;  // plan/device_state.h
 
-/// One GPU opened for attnforge: its facts, its cache, the kernels loaded so far. Uses the caller's current CUDA context
-/// if it belongs to this GPU, else the primary context. Thread-safe. Plans made from it must not outlive it.
+/// One GPU opened for attnforge: its facts, its cache, the kernels loaded so far. Uses the caller's
+/// current CUDA context if it belongs to this GPU, else the primary context. Thread-safe. Plans
+/// made from it must not outlive it.
 class Device {
  public:
-  /// Throws Error(kNoDriver) without a driver or GPU, Error(kInvalidArgument) for a bad ordinal. A database that cannot be
-  /// opened is logged and replaced by one in memory.
+  /// Throws Error(kNoDriver) without a driver or GPU, Error(kInvalidArgument) for a bad ordinal. A
+  /// database that cannot be opened is logged and replaced by one in memory.
   explicit Device(const DeviceOptions& options = {});
   ~Device();
   Device(Device&&) noexcept;

@@ -1,4 +1,5 @@
-// error.h - the one exception type of the library. The C API turns it into a status code and a text.
+// error.h - the one exception type of the library. The C API turns it into a status code and a
+// text.
 #pragma once
 
 #include <stdexcept>
@@ -34,7 +35,8 @@ class Error : public std::runtime_error {
 };
 
 /// Throws Error(kInternal): a promise inside attnforge was broken. Active in every build.
-[[noreturn]] void assertion_failed(const char* condition, const char* why, const char* file, int line);
+[[noreturn]] void assertion_failed(const char* condition, const char* why, const char* file,
+                                   int line);
 
 }  // namespace attnforge
 

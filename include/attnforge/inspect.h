@@ -1,4 +1,5 @@
-// inspect.h - look at what a problem becomes, hop by hop, for a GPU that is here or not; and at the machine.
+// inspect.h - look at what a problem becomes, hop by hop, for a GPU that is here or not; and at the
+// machine.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@ namespace attnforge {
 
 struct FamilyInfo {
   std::string name{};
-  std::string summary{};              // one line
-  std::vector<std::string> archs{};   // those it can serve
+  std::string summary{};             // one line
+  std::vector<std::string> archs{};  // those it can serve
   std::vector<std::string> features{};
 };
 std::vector<FamilyInfo> list_families();
@@ -21,19 +22,19 @@ std::vector<FamilyInfo> list_families();
 struct CandidateInfo {
   std::string config{};
   double estimate_us = 0;
-  std::string cut{};                  // "" if kept, else why it was cut
+  std::string cut{};  // "" if kept, else why it was cut
 };
 
 /// What the compiler made of one config.
 struct CompileInfo {
   bool ok = false;
-  std::string log{};                  // compiler and assembler remarks
+  std::string log{};  // compiler and assembler remarks
   double compile_ms = 0;
   int registers = 0;
-  int spill_bytes = 0;              // stores + loads
-  int smem_bytes = 0;               // dynamic, as launched
-  int blocks_per_sm = 0;            // resident, by registers, shared memory and threads
-  double occupancy = 0;             // resident warps / most an SM holds
+  int spill_bytes = 0;    // stores + loads
+  int smem_bytes = 0;     // dynamic, as launched
+  int blocks_per_sm = 0;  // resident, by registers, shared memory and threads
+  double occupancy = 0;   // resident warps / most an SM holds
   std::size_t cubin_bytes = 0;
 };
 
@@ -46,13 +47,13 @@ struct LaunchInfo {
 };
 
 struct InspectOptions {
-  std::string config{};               // "": the one that a plan would use
+  std::string config{};  // "": the one that a plan would use
   std::string family{};
-  std::string cache_path{};           // "": default; measured times come from there
+  std::string cache_path{};  // "": default; measured times come from there
   bool compile = true;
   bool ptx = false;
-  bool sass = false;                // needs nvdisasm or cuobjdump on PATH
-  int max_candidates = 0;           // 0: all
+  bool sass = false;       // needs nvdisasm or cuobjdump on PATH
+  int max_candidates = 0;  // 0: all
 };
 
 struct Inspection {
@@ -61,35 +62,38 @@ struct Inspection {
   std::vector<std::string> rejected_families{};  // "family: reason"
   std::vector<CandidateInfo> candidates{};       // kept ones best first, then the cut ones
   std::string config{};
-  std::string why{};                             // why this config
-  std::string source_entry{};                    // the generated lines
-  std::string source{};                          // the whole self-contained .cu
+  std::string why{};           // why this config
+  std::string source_entry{};  // the generated lines
+  std::string source{};        // the whole self-contained .cu
   std::string digest{};
   CompileInfo compiled{};
   std::string ptx{};
-  std::string sass{};                            // or why there is none
+  std::string sass{};  // or why there is none
   std::vector<LaunchInfo> launches{};
-  std::vector<Trial> measured{};                 // tries in the database, best first
+  std::vector<Trial> measured{};  // tries in the database, best first
 };
 /// Throws as make_plan does. Needs NVRTC only if options.compile. Works without a driver.
-Inspection inspect(const Problem& problem, const DeviceFacts& device, const InspectOptions& options = {});
+Inspection inspect(const Problem& problem, const DeviceFacts& device,
+                   const InspectOptions& options = {});
 
-/// Compiles the model's first `count` candidates, ranks them by the model and by what the compiler said, and stores them
-/// in the database as estimates. For machines without the GPU.
+/// Compiles the model's first `count` candidates, ranks them by the model and by what the compiler
+/// said, and stores them in the database as estimates. For machines without the GPU.
 struct RankedCandidate {
   std::string config{};
   double estimate_us = 0;
   CompileInfo compiled{};
 };
-std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& device, int count,
-                                          const std::string& cache_path = "", const ProgressFunction& on_progress = {});
+std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& device,
+                                          int count, const std::string& cache_path = "",
+                                          const ProgressFunction& on_progress = {});
 
 /// One line of the report on this machine: what was looked at, how it stands, what to do.
 struct Check {
-  std::string name{};                 // "driver", "nvrtc", "database", "disk", "gpu 0", "environment ATTNFORGE_LOG"
+  std::string
+      name{};  // "driver", "nvrtc", "database", "disk", "gpu 0", "environment ATTNFORGE_LOG"
   enum class State { kOk, kWarning, kFailed } state = State::kOk;
   std::string detail{};
-  std::string advice{};               // "" when nothing is to be done
+  std::string advice{};  // "" when nothing is to be done
 };
 std::vector<Check> doctor(const std::string& cache_path = "");
 
@@ -97,7 +101,7 @@ std::vector<Check> doctor(const std::string& cache_path = "");
 struct EnvironmentVariable {
   std::string name{};
   std::string meaning{};
-  std::string fallback{};             // when unset
+  std::string fallback{};  // when unset
 };
 const std::vector<EnvironmentVariable>& environment_variables();
 

@@ -15,21 +15,23 @@ namespace attnforge {
 struct Tensor {
   void* data = nullptr;
   std::int64_t stride_batch = 0;
-  std::int64_t stride_row = 0;   // between sequence positions
+  std::int64_t stride_row = 0;  // between sequence positions
   std::int64_t stride_head = 0;
 };
 
-/// Everything that a run reads and writes. All memory is the caller's and must stay alive until the stream has passed.
+/// Everything that a run reads and writes. All memory is the caller's and must stay alive until the
+/// stream has passed.
 struct Tensors {
   Tensor q, k, v, o;
-  float* lse = nullptr;          // required when problem.lse, else ignored; the row stride is 1
+  float* lse = nullptr;  // required when problem.lse, else ignored; the row stride is 1
   std::int64_t lse_stride_batch = 0;
   std::int64_t lse_stride_head = 0;
 };
 
-/// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v start at
-/// q + num_heads_q * head_dim and q + (num_heads_q + num_heads_kv) * head_dim elements. o is [batch, seqlen_q, num_heads_q,
-/// head_dim_v] unless the layout is kBhsd. lse is [batch, num_heads_q, seqlen_q].
+/// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v
+/// start at q + num_heads_q * head_dim and q + (num_heads_q + num_heads_kv) * head_dim elements. o
+/// is [batch, seqlen_q, num_heads_q, head_dim_v] unless the layout is kBhsd. lse is [batch,
+/// num_heads_q, seqlen_q].
 Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.
@@ -41,10 +43,10 @@ enum class Policy {
 
 /// Where a plan's config came from.
 enum class Provenance {
-  kMeasured,     // tuned for this problem's bucket on this GPU class
-  kNearDevice,   // tuned for this bucket on another GPU of the same sm
-  kEstimated,    // the model's choice; nothing was measured
-  kForced,       // PlanOptions::config
+  kMeasured,    // tuned for this problem's bucket on this GPU class
+  kNearDevice,  // tuned for this bucket on another GPU of the same sm
+  kEstimated,   // the model's choice; nothing was measured
+  kForced,      // PlanOptions::config
 };
 std::string_view to_string(Policy policy);
 std::string_view to_string(Provenance provenance);
@@ -52,42 +54,45 @@ std::string_view to_string(Provenance provenance);
 /// A step of a tuning run, for progress displays.
 struct Progress {
   enum class Phase { kCompile, kVerify, kMeasure, kFinal } phase = Phase::kCompile;
-  int done = 0;                 // of this phase
+  int done = 0;  // of this phase
   int total = 0;
   int failed = 0;
-  double best_us = 0;           // 0: none yet
-  double default_us = 0;        // of the untuned choice; 0: not measured yet
+  double best_us = 0;     // 0: none yet
+  double default_us = 0;  // of the untuned choice; 0: not measured yet
   double elapsed_s = 0;
-  double remaining_s = 0;       // estimate, 0: unknown
+  double remaining_s = 0;  // estimate, 0: unknown
   std::string best_config{};
 };
-using ProgressFunction = std::function<void(const Progress&)>;  // called on the thread that called tune or make_plan
+using ProgressFunction = std::function<void(const Progress&)>;  // called on the thread that called
+                                                                // tune or make_plan
 
 struct PlanOptions {
   Policy policy = Policy::kEstimate;
-  double time_limit_s = 8.0;    // of kFirstRun
-  bool allow_compile = true;    // false: Error(kNotReady) where a compile would be needed
-  std::string family{};           // "": any; else only this one
-  std::string config{};           // "": choose; else exactly this config's text
+  double time_limit_s = 8.0;  // of kFirstRun
+  bool allow_compile = true;  // false: Error(kNotReady) where a compile would be needed
+  std::string family{};       // "": any; else only this one
+  std::string config{};       // "": choose; else exactly this config's text
   ProgressFunction on_progress{};
 };
 
 class PlanState;  // plan/plan_state.h
 
-/// Runs one problem. A small value: copies are cheap and run the same kernel. Thread-safe; borrows from its Device.
+/// Runs one problem. A small value: copies are cheap and run the same kernel. Thread-safe; borrows
+/// from its Device.
 class Plan {
  public:
-  /// Enqueues the problem on `stream` (a CUstream; nullptr: the default stream). Packs arguments and launches: no
-  /// allocation, no synchronisation; may be captured into a CUDA graph.
-  /// `workspace`: workspace_bytes() of device memory aligned to 256 that no other stream uses meanwhile; ignored when 0.
-  /// Throws Error(kInvalidArgument) for null pointers, misaligned pointers or strides, Error(kCuda) if a launch fails.
+  /// Enqueues the problem on `stream` (a CUstream; nullptr: the default stream). Packs arguments
+  /// and launches: no allocation, no synchronisation; may be captured into a CUDA graph.
+  /// `workspace`: workspace_bytes() of device memory aligned to 256 that no other stream uses
+  /// meanwhile; ignored when 0. Throws Error(kInvalidArgument) for null pointers, misaligned
+  /// pointers or strides, Error(kCuda) if a launch fails.
   void run(const Tensors& tensors, void* workspace = nullptr, void* stream = nullptr) const;
 
   std::size_t workspace_bytes() const;
   const Problem& problem() const;
-  std::string config() const;      // text form, e.g. "fwd_mma_sm80 head_dim=128 ..."
+  std::string config() const;  // text form, e.g. "fwd_mma_sm80 head_dim=128 ..."
   Provenance provenance() const;
-  double measured_us() const;      // of the bucket's problem; 0 when estimated
+  double measured_us() const;  // of the bucket's problem; 0 when estimated
 
  private:
   friend Plan make_plan(const Problem&, Device&, const PlanOptions&);
@@ -95,12 +100,13 @@ class Plan {
   const PlanState* state_;
 };
 
-/// Memory, then the database, then options.policy. Thread-safe; the same problem is compiled or tuned once.
-/// Throws Error(kInvalidProblem), Error(kUnsupported) with every family's reason, Error(kNotReady) with the problem's text,
-/// Error(kCompile), Error(kCuda).
+/// Memory, then the database, then options.policy. Thread-safe; the same problem is compiled or
+/// tuned once. Throws Error(kInvalidProblem), Error(kUnsupported) with every family's reason,
+/// Error(kNotReady) with the problem's text, Error(kCompile), Error(kCuda).
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options = {});
 
-/// Whether a problem can be served on a device, and by which family first; cheap: no compile, no GPU work.
+/// Whether a problem can be served on a device, and by which family first; cheap: no compile, no
+/// GPU work.
 struct Support {
   bool supported = false;
   std::string family{};

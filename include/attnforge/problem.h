@@ -10,22 +10,24 @@ namespace attnforge {
 enum class Op : std::uint8_t { kForward };
 enum class DType : std::uint8_t { kFp32, kFp16, kBf16 };
 
-/// How attnforge lays out tensors that it allocates itself (tune, bench, run) and the usual strides of the caller.
-/// Any strides with a contiguous last dimension may be passed to a plan whatever its layout says.
+/// How attnforge lays out tensors that it allocates itself (tune, bench, run) and the usual strides
+/// of the caller. Any strides with a contiguous last dimension may be passed to a plan whatever its
+/// layout says.
 enum class Layout : std::uint8_t {
   kBshd,       // [batch, seqlen, num_heads, head_dim]
   kBhsd,       // [batch, num_heads, seqlen, head_dim]
-  kPackedQkv,  // [batch, seqlen, num_heads_q + 2 * num_heads_kv, head_dim]; needs seqlen_q == seqlen_kv, head_dim == head_dim_v
+  kPackedQkv,  // [batch, seqlen, num_heads_q + 2 * num_heads_kv, head_dim]; needs seqlen_q ==
+               // seqlen_kv, head_dim == head_dim_v
 };
 
 /// Softmax(softmax_scale * Q K^T, masked) V for `batch` sequences.
-///   q   [batch, num_heads_q,  seqlen_q,  head_dim]      k [batch, num_heads_kv, seqlen_kv, head_dim]
-///   o   [batch, num_heads_q,  seqlen_q,  head_dim_v]    v [batch, num_heads_kv, seqlen_kv, head_dim_v]
-///   lse [batch, num_heads_q, seqlen_q] fp32, natural logarithm, optional
+///   q   [batch, num_heads_q,  seqlen_q,  head_dim]      k [batch, num_heads_kv, seqlen_kv,
+///   head_dim] o   [batch, num_heads_q,  seqlen_q,  head_dim_v]    v [batch, num_heads_kv,
+///   seqlen_kv, head_dim_v] lse [batch, num_heads_q, seqlen_q] fp32, natural logarithm, optional
 /// Query head h reads key/value head h / (num_heads_q / num_heads_kv).
-/// Query row i stands at key position i + seqlen_kv - seqlen_q (bottom-right alignment); it sees the keys in
-/// [position - window_left, position + window_right]. Causal is window_right = 0. A row that sees no key gives o = 0,
-/// lse = -inf.
+/// Query row i stands at key position i + seqlen_kv - seqlen_q (bottom-right alignment); it sees
+/// the keys in [position - window_left, position + window_right]. Causal is window_right = 0. A row
+/// that sees no key gives o = 0, lse = -inf.
 struct Problem {
   Op op = Op::kForward;
   DType dtype_q = DType::kBf16;
@@ -34,29 +36,31 @@ struct Problem {
   DType dtype_o = DType::kBf16;
   Layout layout = Layout::kBshd;
   bool causal = false;
-  bool lse = false;               // also write lse
-  int alignment_bytes = 16;       // of every pointer and every stride: 2, 4, 8 or 16; checked when a plan runs
+  bool lse = false;          // also write lse
+  int alignment_bytes = 16;  // of every pointer and every stride: 2, 4, 8 or 16; checked when a
+                             // plan runs
   std::int64_t batch = 1;
   std::int64_t num_heads_q = 1;
-  std::int64_t num_heads_kv = 1;  // divides num_heads_q
-  std::int64_t seqlen_q = 1;      // 0 allowed
-  std::int64_t seqlen_kv = 1;     // 0 allowed
-  int head_dim = 64;              // multiple of 8, 8 to 256
-  int head_dim_v = 64;            // multiple of 8, 8 to 256
-  std::int64_t window_left = -1;  // keys before the query's position that it sees; -1: all
-  std::int64_t window_right = -1; // keys after it; -1: all. Causal requires -1 here or 0
-  float softcap = 0.0f;           // 0: none; else s = softcap * tanh(s / softcap) after scaling
-  float softmax_scale = 0.0f;     // 0: 1 / sqrt(head_dim)
+  std::int64_t num_heads_kv = 1;   // divides num_heads_q
+  std::int64_t seqlen_q = 1;       // 0 allowed
+  std::int64_t seqlen_kv = 1;      // 0 allowed
+  int head_dim = 64;               // multiple of 8, 8 to 256
+  int head_dim_v = 64;             // multiple of 8, 8 to 256
+  std::int64_t window_left = -1;   // keys before the query's position that it sees; -1: all
+  std::int64_t window_right = -1;  // keys after it; -1: all. Causal requires -1 here or 0
+  float softcap = 0.0f;            // 0: none; else s = softcap * tanh(s / softcap) after scaling
+  float softmax_scale = 0.0f;      // 0: 1 / sqrt(head_dim)
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
 /// Reads the text form, e.g.
 ///   "fwd bf16 batch=1 num_heads_q=32 num_heads_kv=8 seqlen=4096 head_dim=128 causal lse"
-/// Words are separated by blanks, in any order after the op. Shorthands: num_heads=32:8 or num_heads=32, seqlen=4096:8192
-/// (queries:keys) or seqlen=4096, head_dim=192:128. dtypes: one word for all, or q=fp16 k=fp16 v=fp16 o=fp16.
-/// Defaults are those of the struct; head_dim_v follows head_dim, num_heads_kv follows num_heads_q and seqlen_kv follows
-/// seqlen_q. Validates. Throws Error(kInvalidProblem) naming the word, its value and what is allowed.
+/// Words are separated by blanks, in any order after the op. Shorthands: num_heads=32:8 or
+/// num_heads=32, seqlen=4096:8192 (queries:keys) or seqlen=4096, head_dim=192:128. dtypes: one word
+/// for all, or q=fp16 k=fp16 v=fp16 o=fp16. Defaults are those of the struct; head_dim_v follows
+/// head_dim, num_heads_kv follows num_heads_q and seqlen_kv follows seqlen_q. Validates. Throws
+/// Error(kInvalidProblem) naming the word, its value and what is allowed.
 Problem parse_problem(std::string_view text);
 
 /// Canonical text: parse_problem(to_string(p)) == p. Default options are left out, sizes never.
@@ -72,7 +76,8 @@ int size_bytes(DType dtype);
 /// The multiplier of QK^T that is used: softmax_scale, or its default.
 float effective_softmax_scale(const Problem& problem);
 
-/// The window as two bounds relative to the query's position, with causal folded in; -1 means open on that side.
+/// The window as two bounds relative to the query's position, with causal folded in; -1 means open
+/// on that side.
 struct Window {
   std::int64_t left;
   std::int64_t right;
@@ -82,7 +87,8 @@ Window effective_window(const Problem& problem);
 /// How many (query, key) pairs of one head of one sequence are not masked. Exact, O(1).
 std::int64_t visible_pairs(const Problem& problem);
 
-/// Floating point operations of the two products over the visible pairs: 2 * pairs * (head_dim + head_dim_v) per head.
+/// Floating point operations of the two products over the visible pairs: 2 * pairs * (head_dim +
+/// head_dim_v) per head.
 double flops(const Problem& problem);
 
 /// Bytes of q, k, v read once and o, lse written once.

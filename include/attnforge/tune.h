@@ -9,7 +9,11 @@
 
 namespace attnforge {
 
-enum class Rigor { kQuick, kFull, kExhaustive };  // the model's best few; until converged; every config
+enum class Rigor {
+  kQuick,
+  kFull,
+  kExhaustive
+};  // the model's best few; until converged; every config
 std::string_view to_string(Rigor rigor);
 Rigor parse_rigor(std::string_view text);
 
@@ -20,48 +24,49 @@ Status parse_status(std::string_view text);
 /// What one config did. Stored, good or bad.
 struct Measurement {
   Status status = Status::kOk;
-  double time_us = 0;      // median over samples, cold L2; meaningful only if kOk
-  double noise = 0;        // interquartile range / median
+  double time_us = 0;  // median over samples, cold L2; meaningful only if kOk
+  double noise = 0;    // interquartile range / median
   int samples = 0;
-  double max_error = 0;    // against the oracle; meaningful if it ran
-  double clock_mhz = 0;    // SM clock while timed; 0: unknown
-  std::string detail{};      // compiler log or mismatch report, at most 4 KiB
+  double max_error = 0;  // against the oracle; meaningful if it ran
+  double clock_mhz = 0;  // SM clock while timed; 0: unknown
+  std::string detail{};  // compiler log or mismatch report, at most 4 KiB
 };
 
 struct Trial {
-  std::string config{};      // text form
+  std::string config{};  // text form
   double estimate_us = 0;
   Measurement measurement{};
 };
 
 struct TuneOptions {
   Rigor rigor = Rigor::kFull;
-  double time_limit_s = 0;         // 0: none
-  std::string family{};              // "": all that support the problem
-  int compile_threads = 0;         // 0: one a core
-  bool retune = false;             // measure again what the database already has
-  unsigned seed = 1;               // of inputs and of the order of rounds
+  double time_limit_s = 0;  // 0: none
+  std::string family{};     // "": all that support the problem
+  int compile_threads = 0;  // 0: one a core
+  bool retune = false;      // measure again what the database already has
+  unsigned seed = 1;        // of inputs and of the order of rounds
   ProgressFunction on_progress{};
-  std::function<bool()> cancelled{}; // asked often; true stops the search and keeps what is done
+  std::function<bool()> cancelled{};  // asked often; true stops the search and keeps what is done
 };
 
 struct TuneResult {
-  Problem problem{};                 // as measured: the bucket's
-  std::string winner{};              // config text; "" when nothing worked
+  Problem problem{};     // as measured: the bucket's
+  std::string winner{};  // config text; "" when nothing worked
   double winner_us = 0;
-  std::string untuned{};             // the model's first choice
+  std::string untuned{};  // the model's first choice
   double untuned_us = 0;
   int tried = 0;
   int failed = 0;
-  int reused = 0;                  // taken from the database
-  int space = 0;                   // candidates after pruning
+  int reused = 0;  // taken from the database
+  int space = 0;   // candidates after pruning
   double elapsed_s = 0;
-  bool complete = false;           // not cut short by a limit or cancelled
-  std::vector<Trial> trials{};       // best first, failures last
+  bool complete = false;        // not cut short by a limit or cancelled
+  std::vector<Trial> trials{};  // best first, failures last
 };
 
-/// Thread-safe, but two tunings on one GPU disturb each other's times and are therefore run one after the other.
-/// Throws Error(kInvalidProblem), Error(kUnsupported), Error(kCuda) if the GPU is lost.
+/// Thread-safe, but two tunings on one GPU disturb each other's times and are therefore run one
+/// after the other. Throws Error(kInvalidProblem), Error(kUnsupported), Error(kCuda) if the GPU is
+/// lost.
 TuneResult tune(const Problem& problem, Device& device, const TuneOptions& options = {});
 
 }  // namespace attnforge

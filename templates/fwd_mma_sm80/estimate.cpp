@@ -9,8 +9,10 @@ namespace attnforge {
 namespace {
 
 // Fitted on an H200: 6194 configs over head dims 48 to 256, seqlen 512 to 8192, causal and full.
-constexpr double kTensor = 1.74, kShared = 0.833, kIssue = 1.375, kSoftmax = 1.012, kL2ClocksPerByte = 0.0371;
-constexpr double kWait = 271, kTileStart = 6052, kUnoverlapped = 0.4075, kCausalTail = 0.724, kBias = 1.326;
+constexpr double kTensor = 1.74, kShared = 0.833, kIssue = 1.375, kSoftmax = 1.012,
+                 kL2ClocksPerByte = 0.0371;
+constexpr double kWait = 271, kTileStart = 6052, kUnoverlapped = 0.4075, kCausalTail = 0.724,
+                 kBias = 1.326;
 
 /// Work of one block on one tile of keys, in clocks of an SM that does nothing else.
 struct TileCost {
@@ -18,23 +20,30 @@ struct TileCost {
   double shared;        // shared memory: ldmatrix reads, cp.async writes, 128 bytes a clock
   double issue;         // instructions, four a clock
   double exponentials;  // 16 a clock
-  double softmax;       // the part of issue between the two products, which no product of the same warp overlaps
-  double l2;            // K and V on their way from L2
+  double softmax;  // the part of issue between the two products, which no product of the same warp
+                   // overlaps
+  double l2;       // K and V on their way from L2
 };
 
 TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
-  const int depth_steps = c.qk_chunks() / 2, out_fragments = c.v_chunks(), rows = c.row_fragments(), warps = c.num_warps;
+  const int depth_steps = c.qk_chunks() / 2, out_fragments = c.v_chunks(), rows = c.row_fragments(),
+            warps = c.num_warps;
   const int key_steps = c.block_n / 16, softmax_steps = c.block_n / c.step_n;
   const double tile_bytes = c.k_bytes() + c.v_bytes();
-  const double reads = depth_steps * key_steps + (c.q_in_regs ? 0 : depth_steps * rows * softmax_steps) +
+  const double reads = depth_steps * key_steps +
+                       (c.q_in_regs ? 0 : depth_steps * rows * softmax_steps) +
                        key_steps * ((out_fragments + 1) / 2);  // ldmatrix of a warp
-  const double products = rows * (2.0 * key_steps * depth_steps + key_steps * out_fragments);  // mma of a warp
-  const double scores = rows * c.block_n / 2.0;                                                // of a thread
+  const double products = rows * (2.0 * key_steps * depth_steps +
+                                  key_steps * out_fragments);  // mma of a warp
+  const double scores = rows * c.block_n / 2.0;                // of a thread
   const double copies = tile_bytes / c.alignment / c.num_threads();
   TileCost cost;
-  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + c.head_dim_v) / arch.mma_fma_per_clock_per_sm;
+  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + c.head_dim_v) /
+                arch.mma_fma_per_clock_per_sm;
   cost.shared = 4.0 * warps * reads + tile_bytes / 128.0;
-  cost.issue = warps / 4.0 * (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 + 1.5 * copies);
+  cost.issue = warps / 4.0 *
+               (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
+                1.5 * copies);
   cost.exponentials = c.block_m * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
   cost.l2 = c.block_n * (c.head_dim + c.head_dim_v) * 2 * kL2ClocksPerByte;
@@ -44,12 +53,14 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
 /// Tiles of keys that all query tiles of a head visit together.
 double tiles_of_keys(const FwdMmaSm80Config& c, const Problem& problem) {
   const Window window = effective_window(problem);
-  const double rows = double(problem.seqlen_q), keys = double(problem.seqlen_kv), offset = keys - rows;
+  const double rows = double(problem.seqlen_q), keys = double(problem.seqlen_kv),
+               offset = keys - rows;
   const double queries = double(c.block_m) / c.pack_gqa;
   double tiles = 0;
   for (double first = 0; first < rows; first += queries) {
     const double last = std::min(first + queries, rows) - 1;
-    const double end = window.right < 0 ? keys : std::min(keys, last + offset + double(window.right) + 1);
+    const double end = window.right < 0 ? keys
+                                        : std::min(keys, last + offset + double(window.right) + 1);
     const double begin = window.left < 0 ? 0 : std::max(0.0, first + offset - double(window.left));
     if (end > begin) tiles += std::ceil(end / c.block_n) - std::floor(begin / c.block_n);
   }
@@ -58,28 +69,34 @@ double tiles_of_keys(const FwdMmaSm80Config& c, const Problem& problem) {
 
 }  // namespace
 
-double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
-                                int resident_blocks) {
+double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& problem,
+                                const DeviceFacts& device, int resident_blocks) {
   const TileCost cost = tile_cost(c, device.arch);
 
-  // Either a unit of the SM is busy all the time, or its blocks wait for themselves: products, softmax, barriers.
-  const double busy = std::pow(std::pow(cost.tensor * kTensor, 4) + std::pow(cost.shared * kShared, 4) +
-                                   std::pow(cost.issue * kIssue, 4) + std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
-                               0.25);
+  // Either a unit of the SM is busy all the time, or its blocks wait for themselves: products,
+  // softmax, barriers.
+  const double busy = std::pow(
+      std::pow(cost.tensor * kTensor, 4) + std::pow(cost.shared * kShared, 4) +
+          std::pow(cost.issue * kIssue, 4) + std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
+      0.25);
   const double serial = (cost.tensor + cost.softmax * kSoftmax + 100.0 * (c.block_n / c.step_n) +
                          kWait * (c.stages == 1 ? 2 : 1)) /
                         resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
 
-  const double heads = double(problem.batch) * double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
+  const double heads = double(problem.batch) *
+                       double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double query_tiles = std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m) * heads;
-  const double clocks = tiles_of_keys(c, problem) * heads * clocks_per_tile + query_tiles * kTileStart / resident_blocks;
+  const double clocks = tiles_of_keys(c, problem) * heads * clocks_per_tile +
+                        query_tiles * kTileStart / resident_blocks;
 
-  // The last round of blocks leaves SMs idle; under masks the light tiles fill most of it if they come last.
+  // The last round of blocks leaves SMs idle; under masks the light tiles fill most of it if they
+  // come last.
   const double rounds = std::max(query_tiles / (double(device.num_sms) * resident_blocks), 1e-9);
   double idle = std::ceil(rounds) / rounds;
   if (c.right_bound && rounds > 1) idle = 1 + kCausalTail / rounds;
-  // Under a mask, one head after another ends with the last head's heavy tiles; without one, groups only spread the reads of L2.
+  // Under a mask, one head after another ends with the last head's heavy tiles; without one, groups
+  // only spread the reads of L2.
   if ((c.right_bound != 0) != (c.head_group_mb != 0)) idle *= 1.05;
   return clocks * idle / device.num_sms / device.sm_clock_mhz / kBias;
 }

@@ -1,4 +1,5 @@
-// estimate.h - how long a config of fwd_mma_sm80 takes, from what its tile costs each unit of an SM.
+// estimate.h - how long a config of fwd_mma_sm80 takes, from what its tile costs each unit of an
+// SM.
 #pragma once
 
 #include "attnforge/device.h"
@@ -8,7 +9,7 @@
 namespace attnforge {
 
 /// Microseconds. `resident_blocks` is how many blocks an SM holds at once.
-double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& config, const Problem& problem, const DeviceFacts& device,
-                                int resident_blocks);
+double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& config, const Problem& problem,
+                                const DeviceFacts& device, int resident_blocks);
 
 }  // namespace attnforge

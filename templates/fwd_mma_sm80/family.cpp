@@ -1,10 +1,11 @@
-// family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, its source and its launch.
+// family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, its source and its
+// launch.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
-#include "attnforge/error.h"
 #include <fmt/format.h>
+#include "attnforge/error.h"
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "templates/embedded.h"
@@ -48,25 +49,30 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb},
 };
 
-/// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it spills.
+/// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
+/// spills.
 constexpr int kRegisterSlack = 24;
 constexpr int kSmallestBlockM = 32;
-constexpr int kLongQuery = 128;  // rows of a head from which packing heads into a tile gains nothing
+constexpr int
+    kLongQuery = 128;  // rows of a head from which packing heads into a tile gains nothing
 constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid
 
 int registers_available(const Typed& c, const Arch& arch) {
   return std::min(255, arch.registers_per_sm / (c.num_threads() * c.blocks_per_sm) / 8 * 8);
 }
 
-/// Whether blocks_per_sm blocks fit an SM: by what the main loop keeps in registers, shared memory and threads.
+/// Whether blocks_per_sm blocks fit an SM: by what the main loop keeps in registers, shared memory
+/// and threads.
 bool fits(const Typed& c, const Arch& arch) {
   constexpr int kReservedBytes = 1024;  // shared memory that the system takes from every block
   return c.planned_registers() + kRegisterSlack <= registers_available(c, arch) &&
          c.blocks_per_sm * (c.smem_bytes() + kReservedBytes) <= arch.smem_per_sm_bytes &&
-         c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm && c.blocks_per_sm <= arch.max_blocks_per_sm;
+         c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm &&
+         c.blocks_per_sm <= arch.max_blocks_per_sm;
 }
 
-/// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims and on small GPUs.
+/// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims and
+/// on small GPUs.
 bool memory_is_scarce(const Typed& c, const Arch& arch) {
   Typed modest = c;
   modest.block_m = 64;
@@ -91,14 +97,19 @@ Typed fixed_by(const Problem& problem) {
   return c;
 }
 
-int gqa_group(const Problem& problem) { return static_cast<int>(problem.num_heads_q / problem.num_heads_kv); }
+int gqa_group(const Problem& problem) {
+  return static_cast<int>(problem.num_heads_q / problem.num_heads_kv);
+}
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
   if (problem.dtype_q == DType::kFp32) return "takes fp16 or bf16, not fp32";
-  if (problem.alignment_bytes < 4) return "needs pointers and strides aligned to 4 bytes; alignment=2";
-  const std::int64_t blocks = (problem.seqlen_q + kSmallestBlockM - 1) / kSmallestBlockM * problem.batch * problem.num_heads_q;
-  if (blocks > kMaxBlocks) return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
+  if (problem.alignment_bytes < 4)
+    return "needs pointers and strides aligned to 4 bytes; alignment=2";
+  const std::int64_t blocks = (problem.seqlen_q + kSmallestBlockM - 1) / kSmallestBlockM *
+                              problem.batch * problem.num_heads_q;
+  if (blocks > kMaxBlocks)
+    return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
   return "";
 }
 
@@ -108,7 +119,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const int quarter_of_l2_mb = std::max(1, static_cast<int>(device.l2_bytes >> 22));
   const Typed fixed = fixed_by(problem);
   std::vector<Axis> axes;
-  for (const Field<Typed>& field : kFixedFields) axes.push_back({field.name, {fixed.*field.member}});
+  for (const Field<Typed>& field : kFixedFields)
+    axes.push_back({field.name, {fixed.*field.member}});
   const std::vector<Axis> searched = {
       {"block_m", {128, 64, 32, 256}},
       {"num_warps", {4, 8, 2}},
@@ -129,46 +141,55 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   const Typed wanted = fixed_by(problem);
   for (const Field<Typed>& field : kFixedFields) {
     if (c.*field.member != wanted.*field.member) {
-      return fmt::format("{}={} is not the problem's {}", field.name, c.*field.member, wanted.*field.member);
+      return fmt::format("{}={} is not the problem's {}", field.name, c.*field.member,
+                         wanted.*field.member);
     }
   }
   const Arch& arch = device.arch;
   if (c.block_m % (16 * c.num_warps) != 0) return "block_m is not a multiple of 16 rows a warp";
   if (c.row_fragments() > 2) return "more than 32 query rows a warp leave no registers for scores";
   if (c.block_n % c.step_n != 0) return "step_n does not divide block_n";
-  if (c.stages == 1 && c.step_n != c.block_n) return "one stage reloads K after the first softmax step";
+  if (c.stages == 1 && c.step_n != c.block_n)
+    return "one stage reloads K after the first softmax step";
   if (c.block_m % c.pack_gqa != 0) return "block_m is not a multiple of the packed heads";
   if (!c.valid()) return "not a valid combination";
   if (c.smem_bytes() > arch.smem_per_block_bytes) {
-    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(), arch.name,
-                       arch.smem_per_block_bytes);
+    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
+                       arch.name, arch.smem_per_block_bytes);
   }
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
-  if (c.block_m > kSmallestBlockM && c.block_m / 2 >= rows) return "half the query tile would be empty";
-  if (c.block_n > 32 && c.block_n / 2 >= problem.seqlen_kv) return "half the key tile would be empty";
+  if (c.block_m > kSmallestBlockM && c.block_m / 2 >= rows)
+    return "half the query tile would be empty";
+  if (c.block_n > 32 && c.block_n / 2 >= problem.seqlen_kv)
+    return "half the key tile would be empty";
   if (!fits(c, arch)) {
-    return fmt::format("{} blocks an SM do not fit: about {} of {} registers, {} bytes of shared memory each",
-                       c.blocks_per_sm, c.planned_registers() + kRegisterSlack, registers_available(c, arch),
-                       c.smem_bytes());
+    return fmt::format(
+        "{} blocks an SM do not fit: about {} of {} registers, {} bytes of shared memory each",
+        c.blocks_per_sm, c.planned_registers() + kRegisterSlack, registers_available(c, arch),
+        c.smem_bytes());
   }
   const bool scarce = memory_is_scarce(c, arch);
   if (!scarce && c.block_n == 16) return "16 keys a tile: there is memory for more";
-  if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM) return "32 rows a tile: there is memory for more";
+  if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
+    return "32 rows a tile: there is memory for more";
   Typed fuller = c;
   fuller.blocks_per_sm = c.blocks_per_sm + (scarce ? 2 : 1);
   if (fuller.blocks_per_sm <= 4 && fits(fuller, arch)) return "another block would fit the SM";
   if (c.blocks_per_sm * c.num_warps < 4) return "fewer than 4 warps an SM";
-  if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery) return "queries fill the tiles without packing heads";
+  if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
+    return "queries fill the tiles without packing heads";
   Typed unshared = c;
   unshared.q_in_regs = 1;
-  if (c.q_in_regs == 2 && c.blocks_per_sm * c.smem_bytes() * 4 < arch.smem_per_sm_bytes && fits(unshared, arch)) {
+  if (c.q_in_regs == 2 && c.blocks_per_sm * c.smem_bytes() * 4 < arch.smem_per_sm_bytes &&
+      fits(unshared, arch)) {
     return "shared memory is not scarce: Q need not give its own away";
   }
   return "";
 }
 
 double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with it.
+  // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
+  // it.
   constexpr int kSafeSlack = 56;
   constexpr double kSpillRisk = 1.1;
   const Typed c = typed(config, kFields);
@@ -177,9 +198,11 @@ double estimate_us(const Config& config, const Problem& problem, const DeviceFac
 }
 
 std::string symbol(const Typed& c) {
-  const std::string dims = c.head_dim == c.head_dim_v ? fmt::format("d{}", c.head_dim)
-                                                      : fmt::format("d{}v{}", c.head_dim, c.head_dim_v);
-  return fmt::format("fwd_mma_sm80_{}_{}_{}x{}", c.dtype == kBf16 ? "bf16" : "fp16", dims, c.block_m, c.block_n);
+  const std::string dims = c.head_dim == c.head_dim_v
+                               ? fmt::format("d{}", c.head_dim)
+                               : fmt::format("d{}v{}", c.head_dim, c.head_dim_v);
+  return fmt::format("fwd_mma_sm80_{}_{}_{}x{}", c.dtype == kBf16 ? "bf16" : "fp16", dims,
+                     c.block_m, c.block_n);
 }
 
 Source render(const Config& config, const Problem&) {
@@ -204,14 +227,16 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
   const Typed c = typed(config, kFields);
   FwdMmaSm80Params params{};
   params.fwd = fwd_params(problem);
-  const std::int64_t heads = problem.batch * (c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
+  const std::int64_t heads = problem.batch *
+                             (c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const std::int64_t m_blocks = (problem.seqlen_q * c.pack_gqa + c.block_m - 1) / c.block_m;
   Launch result;
   if (heads * m_blocks == 0) return result;
   ATTNFORGE_ASSERT(heads * m_blocks <= kMaxBlocks, "supports() lets no larger grid through");
 
   const std::int64_t head_bytes = std::max<std::int64_t>(
-      1, problem.seqlen_kv * (c.head_dim + c.head_dim_v) * 2 / (c.pack_gqa > 1 ? 1 : gqa_group(problem)));
+      1, problem.seqlen_kv * (c.head_dim + c.head_dim_v) * 2 /
+             (c.pack_gqa > 1 ? 1 : gqa_group(problem)));
   const std::int64_t in_l2 = (std::int64_t{c.head_group_mb} << 20) / head_bytes;
   params.order.m_blocks = static_cast<int>(m_blocks);
   params.order.heads = static_cast<int>(heads);
@@ -235,8 +260,8 @@ extern const Family fwd_mma_sm80;
 const Family fwd_mma_sm80 = {
     .name = "fwd_mma_sm80",
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa | kFeatureUnequalHeadDims |
-                kFeatureUnaligned,
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureUnaligned,
     .supports = supports,
     .axes = axes,
     .reject = reject,

@@ -1,5 +1,6 @@
-// kernel.cuh - attention forward by mma.sync: warps share a query tile along its rows, K and V pass through a cp.async ring
-// (FlashAttention-2, Dao 2023, with lazy rescaling, and several softmax steps a tile and Q in registers as options).
+// kernel.cuh - attention forward by mma.sync: warps share a query tile along its rows, K and V pass
+// through a cp.async ring (FlashAttention-2, Dao 2023, with lazy rescaling, and several softmax
+// steps a tile and Q in registers as options).
 #pragma once
 
 #include "base.cuh"
@@ -27,8 +28,10 @@ struct FwdMmaSm80 {
 
   using QkRows = SwizzledRows<C.qk_chunks()>;
   using VRows = SwizzledRows<C.v_chunks()>;
-  using QLoader = TileLoader<C.block_m, C.head_dim / 8, C.qk_chunks(), C.num_threads(), C.alignment>;
-  using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_chunks(), C.num_threads(), C.alignment>;
+  using QLoader = TileLoader<C.block_m, C.head_dim / 8, C.qk_chunks(), C.num_threads(),
+                             C.alignment>;
+  using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_chunks(), C.num_threads(),
+                             C.alignment>;
   using VLoader = TileLoader<C.block_n, C.v_chunks(), C.v_chunks(), C.num_threads(), C.alignment>;
 
   template <int kStep>
@@ -56,12 +59,17 @@ struct FwdMmaSm80 {
   SoftmaxRows softmax[kRowFragments];
 
   ATTNFORGE_DEVICE FwdMmaSm80(const FwdMmaSm80Params& kernel_params, u32 smem_base)
-      : params(kernel_params), p(kernel_params.fwd), smem(smem_base), k_loader(thread_index()), v_loader(thread_index()) {
+      : params(kernel_params),
+        p(kernel_params.fwd),
+        smem(smem_base),
+        k_loader(thread_index()),
+        v_loader(thread_index()) {
     const Place place = locate();
     first_row = place.first_row;
     const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
     const int last_row = min(first_row + C.block_m, p.seqlen_q * C.pack_gqa) - 1;
-    blocks = KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, query_of(first_row), query_of(last_row));
+    blocks = KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, query_of(first_row),
+                                                     query_of(last_row));
     k_next = first_source(p.k, place.batch, kv_head, k_loader);
     v_next = first_source(p.v, place.batch, kv_head, v_loader);
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
@@ -81,7 +89,9 @@ struct FwdMmaSm80 {
 
   /// First row of this warp in the tile, and the row of this lane's accumulator c[0] in it.
   ATTNFORGE_DEVICE static int warp_row() { return thread_index() / 32 * C.warp_m(); }
-  ATTNFORGE_DEVICE static int lane_row() { return warp_row() + MmaFragment::row(thread_index() % 32); }
+  ATTNFORGE_DEVICE static int lane_row() {
+    return warp_row() + MmaFragment::row(thread_index() % 32);
+  }
 
   ATTNFORGE_DEVICE static int query_of(int row) { return row / C.pack_gqa; }
   ATTNFORGE_DEVICE static int query_head_of(int head, int row) {
@@ -89,9 +99,11 @@ struct FwdMmaSm80 {
   }
 
   template <class Loader>
-  ATTNFORGE_DEVICE const char* first_source(const TensorRef& tensor, int batch, int kv_head, const Loader& loader) const {
+  ATTNFORGE_DEVICE const char* first_source(const TensorRef& tensor, int batch, int kv_head,
+                                            const Loader& loader) const {
     const i64 row = i64(blocks.end - 1) * C.block_n + loader.row;
-    const i64 at = batch * tensor.stride_batch + kv_head * tensor.stride_head + row * tensor.stride_row + loader.chunk * 8;
+    const i64 at = batch * tensor.stride_batch + kv_head * tensor.stride_head +
+                   row * tensor.stride_row + loader.chunk * 8;
     return static_cast<const char*>(tensor.data) + at * 2;
   }
 
@@ -114,13 +126,15 @@ struct FwdMmaSm80 {
     cp_async_commit();
   }
 
-  /// Loads tile n of K or V, where `next` points for this thread, and moves `next` to tile n - 1. Only the first tile that is
-  /// loaded can be the last of the sequence, and ragged.
+  /// Loads tile n of K or V, where `next` points for this thread, and moves `next` to tile n - 1.
+  /// Only the first tile that is loaded can be the last of the sequence, and ragged.
   template <bool kRagged, class Loader>
-  ATTNFORGE_DEVICE void load_tile(const Loader& loader, const char*& next, i64 stride_row, u32 tile, int n) const {
+  ATTNFORGE_DEVICE void load_tile(const Loader& loader, const char*& next, i64 stride_row, u32 tile,
+                                  int n) const {
     if (n >= blocks.begin) {
       const i64 pass_bytes = Loader::kRowsPerPass * 2 * stride_row;
-      loader.template load<kRagged>(tile, [&](int pass) { return next + pass * pass_bytes; }, p.seqlen_kv - n * C.block_n);
+      loader.template load<kRagged>(
+          tile, [&](int pass) { return next + pass * pass_bytes; }, p.seqlen_kv - n * C.block_n);
       next -= C.block_n * 2 * stride_row;
     }
     cp_async_commit();
@@ -140,7 +154,8 @@ struct FwdMmaSm80 {
       for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
         for (int d = 0; d < kDepthSteps; ++d)
-          ldmatrix_x4(q[f][d], QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
+          ldmatrix_x4(q[f][d],
+                      QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
     }
   }
 
@@ -155,7 +170,8 @@ struct FwdMmaSm80 {
       if constexpr (C.q_in_regs == 0) {
 #pragma unroll
         for (int f = 0; f < kRowFragments; ++f)
-          ldmatrix_x4(from_smem[f], QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
+          ldmatrix_x4(from_smem[f],
+                      QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
       }
 #pragma unroll
       for (int j = 0; j < kStep / 8; j += 2) {
@@ -193,14 +209,17 @@ struct FwdMmaSm80 {
       if constexpr (kMasked) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          VisibleKeys visible = VisibleKeys::of_row(p, query_of(first_row + lane_row() + f * 16 + 8 * r));
+          VisibleKeys visible = VisibleKeys::of_row(
+              p, query_of(first_row + lane_row() + f * 16 + 8 * r));
           const int lane_key = first_key + MmaFragment::column(thread_index() % 32);
           visible.first -= lane_key;
           visible.last -= lane_key;
 #pragma unroll
           for (int j = 0; j < kStep / 8; ++j)
 #pragma unroll
-            for (int c = 0; c < 2; ++c) s[f][j][2 * r + c] = masked<C.left_bound != 0>(s[f][j][2 * r + c], j * 8 + c, visible);
+            for (int c = 0; c < 2; ++c)
+              s[f][j][2 * r + c] = masked<C.left_bound != 0>(s[f][j][2 * r + c], j * 8 + c,
+                                                             visible);
         }
       }
       float rescale[2];
@@ -245,14 +264,16 @@ struct FwdMmaSm80 {
         u32 v0, v1;
         ldmatrix_x2_trans(v0, v1, VRows::advance(rows, kOutFragments - 1));
 #pragma unroll
-        for (int f = 0; f < kRowFragments; ++f) mma_m16n8k16<C.dtype>(o[f][kOutFragments - 1], a[f], v0, v1);
+        for (int f = 0; f < kRowFragments; ++f)
+          mma_m16n8k16<C.dtype>(o[f][kOutFragments - 1], a[f], v0, v1);
       }
     }
   }
 
   // ---- 3. One tile of keys ----
 
-  /// `stage` holds tile n of K; V's tile must be awaited by `v_ready` between the products when it comes separately.
+  /// `stage` holds tile n of K; V's tile must be awaited by `v_ready` between the products when it
+  /// comes separately.
   template <bool kMasked, class VReady>
   ATTNFORGE_DEVICE void attend_tile(int n, int stage, const VReady& v_ready) {
     constexpr int kStep = kMasked ? C.masked_step_n() : C.step_n;
@@ -266,7 +287,8 @@ struct FwdMmaSm80 {
     }
   }
 
-  /// Tiles from `n` down to `end`, both in one stage each: the ring is one tile further with every iteration.
+  /// Tiles from `n` down to `end`, both in one stage each: the ring is one tile further with every
+  /// iteration.
   template <bool kMasked>
   ATTNFORGE_DEVICE void attend(int& n, int end, int& stage) {
 #pragma unroll 1
@@ -282,8 +304,8 @@ struct FwdMmaSm80 {
           load_k<false>(n - 1, 0);
         });
       } else {
-        // All but the newest stages - 2 tiles are here. The barrier also says that everybody is done with the tile before,
-        // whose memory takes the tile that comes stages - 1 later.
+        // All but the newest stages - 2 tiles are here. The barrier also says that everybody is
+        // done with the tile before, whose memory takes the tile that comes stages - 1 later.
         cp_async_wait<2 * (C.stages - 2)>();
         __syncthreads();
         const int free = C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
@@ -349,10 +371,11 @@ struct FwdMmaSm80 {
   template <int kHalf>
   ATTNFORGE_DEVICE void store_half(const Place& place, int f, float inverse, float lse) {
     const int row = place.first_row + lane_row() + f * 16 + 8 * kHalf;
-    const int query = query_of(row), query_head = query_head_of(place.head, row), quad_lane = thread_index() % 4;
+    const int query = query_of(row), query_head = query_head_of(place.head, row),
+              quad_lane = thread_index() % 4;
     const bool present = query < p.seqlen_q;
-    u16* to = static_cast<u16*>(p.o.data) + place.batch * p.o.stride_batch + query * p.o.stride_row +
-              query_head * p.o.stride_head;
+    u16* to = static_cast<u16*>(p.o.data) + place.batch * p.o.stride_batch +
+              query * p.o.stride_row + query_head * p.o.stride_head;
     store_row<C.dtype, kHalf, C.alignment>(o[f], inverse, to, present, quad_lane);
     if constexpr (C.lse) {
       if (present && quad_lane == 0) {

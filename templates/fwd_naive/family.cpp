@@ -80,18 +80,18 @@ double estimate_us(const Config& config, const Problem& problem, const DeviceFac
   constexpr double kFmaPerClockPerSm = 128, kEfficiency = 0.25, kThreadsPerSm = 1024, kLaunchUs = 3;
   const FwdNaiveConfig c = typed(config, kFields);
   if (problem.seqlen_q == 0 || problem.batch == 0) return 0;
-  const double keys =
-      static_cast<double>(visible_pairs(problem)) / static_cast<double>(problem.seqlen_q);
+  const double keys = static_cast<double>(visible_pairs(problem)) /
+                      static_cast<double>(problem.seqlen_q);
   const double tile = c.num_threads;
   const double tiles_of_keys = keys + tile / 2;  // the last tile of a row is half empty
   const double rows = static_cast<double>(blocks(problem, c.block_m)) * c.block_m;
   const double columns = static_cast<double>(c.columns_per_thread()) * c.threads_per_group();
   const double fma = rows * tiles_of_keys * (2.0 * c.head_dim + columns);
-  const double threads_per_sm =
-      static_cast<double>(blocks(problem, c.block_m)) * c.num_threads / device.num_sms;
+  const double threads_per_sm = static_cast<double>(blocks(problem, c.block_m)) * c.num_threads /
+                                device.num_sms;
   const double filled = std::min(1.0, threads_per_sm / kThreadsPerSm);
-  const double fma_per_us =
-      kFmaPerClockPerSm * device.num_sms * device.sm_clock_mhz * kEfficiency * filled;
+  const double fma_per_us = kFmaPerClockPerSm * device.num_sms * device.sm_clock_mhz * kEfficiency *
+                            filled;
   return kLaunchUs + fma / fma_per_us;
 }
 

@@ -48,8 +48,8 @@ struct FwdNaive {
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
       for (int distance = 16; distance > 0; distance /= 2)
-        values[r] =
-            Operation::combine(values[r], __shfl_xor_sync(0xffffffffu, values[r], distance));
+        values[r] = Operation::combine(values[r],
+                                       __shfl_xor_sync(0xffffffffu, values[r], distance));
       if (threadIdx.x % 32 == 0) smem.reduction[threadIdx.x / 32][r] = values[r];
     }
     __syncthreads();
@@ -162,8 +162,8 @@ struct FwdNaive {
         for (int c = 0; c < kColumns; ++c) {
           const int d = c * C.threads_per_group();
           if (column + d >= C.head_dim_v) break;
-          const float v =
-              load_1<C.dtype_v>(v_column + (i * p.v.stride_row + d) * element_bytes(C.dtype_v));
+          const float v = load_1<C.dtype_v>(v_column +
+                                            (i * p.v.stride_row + d) * element_bytes(C.dtype_v));
 #pragma unroll
           for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
         }

@@ -1,4 +1,5 @@
-// convert.cuh - fp32 to and from 16-bit floats (PTX ISA, "cvt"). Instead of cuda_bf16.h and cuda_fp16.h.
+// convert.cuh - fp32 to and from 16-bit floats (PTX ISA, "cvt"). Instead of cuda_bf16.h and
+// cuda_fp16.h.
 #pragma once
 
 #include "base.cuh"

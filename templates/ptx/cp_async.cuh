@@ -5,7 +5,8 @@
 
 namespace attnforge {
 
-/// An address in shared memory as the 32 bits that instructions take: cheaper to compute with than a generic pointer.
+/// An address in shared memory as the 32 bits that instructions take: cheaper to compute with than
+/// a generic pointer.
 ATTNFORGE_DEVICE u32 smem_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
@@ -14,9 +15,12 @@ ATTNFORGE_DEVICE u32 smem_address(const void* pointer) {
 template <int kBytes>
 ATTNFORGE_DEVICE void cp_async(u32 smem_dst, const void* gmem_src) {
   if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_dst), "l"(gmem_src) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_dst), "l"(gmem_src)
+                 : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(smem_dst), "l"(gmem_src), "n"(kBytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(smem_dst), "l"(gmem_src),
+                 "n"(kBytes)
+                 : "memory");
   }
 }
 
@@ -25,11 +29,12 @@ template <int kBytes>
 ATTNFORGE_DEVICE void cp_async_or_zero(u32 smem_dst, const void* gmem_src, bool in_bounds) {
   const int source_bytes = in_bounds ? kBytes : 0;
   if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_dst), "l"(gmem_src), "r"(source_bytes)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_dst), "l"(gmem_src),
+                 "r"(source_bytes)
                  : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(smem_dst), "l"(gmem_src), "n"(kBytes),
-                 "r"(source_bytes)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(smem_dst), "l"(gmem_src),
+                 "n"(kBytes), "r"(source_bytes)
                  : "memory");
   }
 }

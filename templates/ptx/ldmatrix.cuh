@@ -1,4 +1,5 @@
-// ldmatrix.cuh - 8 x 8 matrices of 16-bit elements from shared memory to mma fragments (PTX ISA, "ldmatrix").
+// ldmatrix.cuh - 8 x 8 matrices of 16-bit elements from shared memory to mma fragments (PTX ISA,
+// "ldmatrix").
 #pragma once
 
 #include "base.cuh"

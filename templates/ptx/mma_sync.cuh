@@ -1,28 +1,33 @@
-// mma_sync.cuh - warp-wide matrix multiply-add on registers (PTX ISA, "Matrix fragments for mma.m16n8k16").
+// mma_sync.cuh - warp-wide matrix multiply-add on registers (PTX ISA, "Matrix fragments for
+// mma.m16n8k16").
 #pragma once
 
 #include "base.cuh"
 
 namespace attnforge {
 
-/// Where a thread's elements of the 16 x 8 accumulator lie: c[0], c[1] in row(), c[2], c[3] in row() + 8, columns
-/// column() and column() + 1. Operand A (16 x 16) has the same rows, with registers {k 0-7: row, row + 8, k 8-15: row, row + 8}.
+/// Where a thread's elements of the 16 x 8 accumulator lie: c[0], c[1] in row(), c[2], c[3] in
+/// row() + 8, columns column() and column() + 1. Operand A (16 x 16) has the same rows, with
+/// registers {k 0-7: row, row + 8, k 8-15: row, row + 8}.
 struct MmaFragment {
   ATTNFORGE_DEVICE static int row(int lane) { return lane >> 2; }
   ATTNFORGE_DEVICE static int column(int lane) { return (lane & 3) * 2; }
 };
 
-/// c (16 x 8, fp32) += a (16 x 16) * b (16 x 8). Not volatile: without side effects, so it may be scheduled freely.
+/// c (16 x 8, fp32) += a (16 x 16) * b (16 x 8). Not volatile: without side effects, so it may be
+/// scheduled freely.
 template <int kDtype>
 ATTNFORGE_DEVICE void mma_m16n8k16(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   static_assert(kDtype == kFp16 || kDtype == kBf16, "mma_m16n8k16 takes fp16 or bf16");
   if constexpr (kDtype == kBf16) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -34,12 +39,14 @@ template <int kDtype>
 ATTNFORGE_DEVICE void mma_m16n8k16_zero(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   static_assert(kDtype == kFp16 || kDtype == kBf16, "mma_m16n8k16 takes fp16 or bf16");
   if constexpr (kDtype == kBf16) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, "
         "{%10, %10, %10, %10};"
         : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
   } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, "
         "{%10, %10, %10, %10};"
         : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));

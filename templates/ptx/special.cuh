@@ -1,4 +1,5 @@
-// special.cuh - the approximate functions of the special function unit (PTX ISA, "ex2", "lg2", "rcp").
+// special.cuh - the approximate functions of the special function unit (PTX ISA, "ex2", "lg2",
+// "rcp").
 #pragma once
 
 #include "base.cuh"

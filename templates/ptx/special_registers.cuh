@@ -1,5 +1,6 @@
-// special_registers.cuh - who this thread is (PTX ISA, "Special registers"). Volatile: read again where needed, because a
-// register that lives through a main loop only for its epilogue is one too few in the loop.
+// special_registers.cuh - who this thread is (PTX ISA, "Special registers"). Volatile: read again
+// where needed, because a register that lives through a main loop only for its epilogue is one too
+// few in the loop.
 #pragma once
 
 #include "base.cuh"

@@ -1,4 +1,5 @@
-// kv_blocks.cuh - the dense K/V block iterator: which key tiles a query tile visits, and which of them need a mask.
+// kv_blocks.cuh - the dense K/V block iterator: which key tiles a query tile visits, and which of
+// them need a mask.
 #pragma once
 
 #include "base.cuh"
@@ -16,15 +17,18 @@ struct VisibleKeys {
   }
 };
 
-/// Tiles of block_n keys, walked from end - 1 down to begin. Tiles in [clear_begin, clear_end) are visible to every row.
+/// Tiles of block_n keys, walked from end - 1 down to begin. Tiles in [clear_begin, clear_end) are
+/// visible to every row.
 struct KvBlocks {
   int begin, clear_begin, clear_end, end;
 
-  /// Of the queries first_query to last_query, both included. kLeftBound: rows do not see all keys to their left; else both
-  /// beginnings are the constant 0, which costs the main loop no register.
+  /// Of the queries first_query to last_query, both included. kLeftBound: rows do not see all keys
+  /// to their left; else both beginnings are the constant 0, which costs the main loop no register.
   template <bool kLeftBound>
-  ATTNFORGE_DEVICE static KvBlocks of_queries(const FwdParams& p, int block_n, int first_query, int last_query) {
-    const VisibleKeys top = VisibleKeys::of_row(p, first_query), bottom = VisibleKeys::of_row(p, last_query);
+  ATTNFORGE_DEVICE static KvBlocks of_queries(const FwdParams& p, int block_n, int first_query,
+                                              int last_query) {
+    const VisibleKeys top = VisibleKeys::of_row(p, first_query),
+                      bottom = VisibleKeys::of_row(p, last_query);
     KvBlocks blocks;
     blocks.begin = kLeftBound ? max(top.first, 0) / block_n : 0;
     blocks.end = max((bottom.last + block_n) / block_n, blocks.begin);

@@ -1,4 +1,5 @@
-// load_tile.cuh - the plain loader: rows of a tensor to a swizzled tile in shared memory, by all threads of a block.
+// load_tile.cuh - the plain loader: rows of a tensor to a swizzled tile in shared memory, by all
+// threads of a block.
 #pragma once
 
 #include "base.cuh"
@@ -7,30 +8,37 @@
 
 namespace attnforge {
 
-/// kRows x kDataChunks chunks of 16 bytes, in rows of kChunks (more than kDataChunks where the matrix instructions want a
-/// zero chunk behind an odd head dim; that one is not touched here). kCopyBytes is what the tensor's alignment allows.
+/// kRows x kDataChunks chunks of 16 bytes, in rows of kChunks (more than kDataChunks where the
+/// matrix instructions want a zero chunk behind an odd head dim; that one is not touched here).
+/// kCopyBytes is what the tensor's alignment allows.
 template <int kRows, int kDataChunks, int kChunks, int kThreads, int kCopyBytes>
 struct TileLoader {
   using Layout = SwizzledRows<kChunks>;
   /// Lanes that share a row: the widest that wastes least.
-  static constexpr int kLanesPerRow = round_up(kDataChunks, 8) <= round_up(kDataChunks, 4) && kThreads >= 64 ? 8 : 4;
+  static constexpr int kLanesPerRow = round_up(kDataChunks, 8) <= round_up(kDataChunks, 4) &&
+                                              kThreads >= 64
+                                          ? 8
+                                          : 4;
   static constexpr int kRowsPerPass = kThreads / kLanesPerRow;
   static_assert(kRowsPerPass % 8 == 0, "a thread's rows must share one swizzle");
-  static_assert(kLanesPerRow % Layout::kSwap == 0 || kDataChunks <= kLanesPerRow, "a thread's chunks must share one swizzle");
+  static_assert(kLanesPerRow % Layout::kSwap == 0 || kDataChunks <= kLanesPerRow,
+                "a thread's chunks must share one swizzle");
 
   u32 smem_offset;  // of this thread's first chunk
   int row;          // its first row
   int chunk;        // its first chunk
 
-  ATTNFORGE_DEVICE explicit TileLoader(int thread) : row(thread / kLanesPerRow), chunk(thread % kLanesPerRow) {
+  ATTNFORGE_DEVICE explicit TileLoader(int thread)
+      : row(thread / kLanesPerRow), chunk(thread % kLanesPerRow) {
     smem_offset = Layout::offset(row, chunk);
   }
 
   /// The row that this thread copies in a pass over the tile.
   ATTNFORGE_DEVICE int row_of(int pass) const { return row + pass * kRowsPerPass; }
 
-  /// source(pass) is where row_of(pass) of the tile starts in global memory, plus chunk * 16 bytes. Rows from `rows_present`
-  /// on are filled with zeros and not read, if kBounded; else all are present.
+  /// source(pass) is where row_of(pass) of the tile starts in global memory, plus chunk * 16 bytes.
+  /// Rows from `rows_present` on are filled with zeros and not read, if kBounded; else all are
+  /// present.
   template <bool kBounded, class Source>
   ATTNFORGE_DEVICE void load(u32 tile, const Source& source, int rows_present) const {
 #pragma unroll
@@ -54,13 +62,17 @@ struct TileLoader {
     }
   }
 
-  /// Zeros in the chunks behind the data, once before the first use of a tile's memory. Visible after a block barrier.
+  /// Zeros in the chunks behind the data, once before the first use of a tile's memory. Visible
+  /// after a block barrier.
   ATTNFORGE_DEVICE static void clear_padding(u32 tile, int thread) {
     if constexpr (kChunks > kDataChunks) {
-      static_assert(kChunks == kDataChunks + 1, "at most one chunk is missing to a multiple of 16 elements");
+      static_assert(kChunks == kDataChunks + 1,
+                    "at most one chunk is missing to a multiple of 16 elements");
       for (int r = thread; r < kRows; r += kThreads) {
-        asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + Layout::offset(r, kDataChunks)), "r"(0)
-                     : "memory");
+        asm volatile(
+            "st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + Layout::offset(r, kDataChunks)),
+            "r"(0)
+            : "memory");
       }
     }
   }

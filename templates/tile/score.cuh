@@ -1,4 +1,5 @@
-// score.cuh - what happens to a score between Q K^T and softmax: soft cap and mask, as functors of the main loop.
+// score.cuh - what happens to a score between Q K^T and softmax: soft cap and mask, as functors of
+// the main loop.
 #pragma once
 
 #include "base.cuh"
@@ -7,8 +8,8 @@
 
 namespace attnforge {
 
-/// s = softcap * tanh(s * softmax_scale / softcap), given back in units of 1 / softmax_scale so that the softmax multiplies
-/// by the same factor whether there is a cap or not.
+/// s = softcap * tanh(s * softmax_scale / softcap), given back in units of 1 / softmax_scale so
+/// that the softmax multiplies by the same factor whether there is a cap or not.
 struct SoftcapScore {
   float to_tanh;    // softmax_scale / softcap
   float from_tanh;  // softcap / softmax_scale

@@ -1,5 +1,5 @@
-// softmax.cuh - online softmax in base 2 over rows spread over the four lanes of a quad (Milakov and Gimelshein 2018;
-// Dao et al. 2022).
+// softmax.cuh - online softmax in base 2 over rows spread over the four lanes of a quad (Milakov
+// and Gimelshein 2018; Dao et al. 2022).
 #pragma once
 
 #include "base.cuh"
@@ -18,27 +18,33 @@ ATTNFORGE_DEVICE float quad_sum(float x) {
   return x + shuffle_xor<2>(x);
 }
 
-/// State of the two rows of an mma fragment. row_max is in raw scores; row_sum is this lane's share until finish().
+/// State of the two rows of an mma fragment. row_max is in raw scores; row_sum is this lane's share
+/// until finish().
 struct SoftmaxRows {
   float row_max[2];
   float row_sum[2];
 
-  ATTNFORGE_DEVICE SoftmaxRows() : row_max{negative_infinity(), negative_infinity()}, row_sum{0.0f, 0.0f} {}
+  ATTNFORGE_DEVICE SoftmaxRows()
+      : row_max{negative_infinity(), negative_infinity()}, row_sum{0.0f, 0.0f} {}
 
-  /// Raises the maxima to those of kFragments accumulator fragments, and gives in `rescale` what older sums and outputs are to
-  /// be multiplied with. Lazy: as long as no row of the warp grew by more than 2^8 it keeps the old maxima and returns false,
-  /// since numbers up to 256 are as exact in 16-bit floats as numbers up to 1. The answer is the same in all lanes.
-  /// kMayBeEmpty: a row may have seen no key at all yet.
+  /// Raises the maxima to those of kFragments accumulator fragments, and gives in `rescale` what
+  /// older sums and outputs are to be multiplied with. Lazy: as long as no row of the warp grew by
+  /// more than 2^8 it keeps the old maxima and returns false, since numbers up to 256 are as exact
+  /// in 16-bit floats as numbers up to 1. The answer is the same in all lanes. kMayBeEmpty: a row
+  /// may have seen no key at all yet.
   template <bool kMayBeEmpty, int kFragments>
-  ATTNFORGE_DEVICE bool raise_max(const float (&s)[kFragments][4], float scale_log2, float (&rescale)[2]) {
+  ATTNFORGE_DEVICE bool raise_max(const float (&s)[kFragments][4], float scale_log2,
+                                  float (&rescale)[2]) {
     float top[2];
     bool grew = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       top[r] = s[0][2 * r];
 #pragma unroll
-      for (int j = 0; j < kFragments; ++j) top[r] = fmaxf(top[r], fmaxf(s[j][2 * r], s[j][2 * r + 1]));
-      grew |= (top[r] - row_max[r]) * scale_log2 > 8.0f;  // of this lane's keys: some lane has the row's maximum
+      for (int j = 0; j < kFragments; ++j)
+        top[r] = fmaxf(top[r], fmaxf(s[j][2 * r], s[j][2 * r + 1]));
+      grew |= (top[r] - row_max[r]) * scale_log2 >
+              8.0f;  // of this lane's keys: some lane has the row's maximum
     }
     if (!any_lane(grew)) return false;
 #pragma unroll
@@ -67,7 +73,8 @@ struct SoftmaxRows {
     }
   }
 
-  /// Sums of whole rows; `inverse` is 0 for a row that saw no key. Returns lse in natural logarithm through `lse`.
+  /// Sums of whole rows; `inverse` is 0 for a row that saw no key. Returns lse in natural logarithm
+  /// through `lse`.
   ATTNFORGE_DEVICE void finish(float softmax_scale, float (&inverse)[2], float (&lse)[2]) {
     constexpr float kLn2 = 0.6931471805599453f;
 #pragma unroll
@@ -75,12 +82,14 @@ struct SoftmaxRows {
       const float sum = quad_sum(row_sum[r]);
       const bool empty = sum == 0.0f;
       inverse[r] = empty ? 0.0f : 1.0f / sum;
-      lse[r] = empty ? negative_infinity() : fmaf(row_max[r], softmax_scale, log2_approx(sum) * kLn2);
+      lse[r] = empty ? negative_infinity()
+                     : fmaf(row_max[r], softmax_scale, log2_approx(sum) * kLn2);
     }
   }
 
  private:
-  /// -inf minus -inf is not a number: a row without keys counts from 0, and its exponentials are 2^-inf = 0.
+  /// -inf minus -inf is not a number: a row without keys counts from 0, and its exponentials are
+  /// 2^-inf = 0.
   template <bool kMayBeEmpty>
   ATTNFORGE_DEVICE static float base(float top) {
     return kMayBeEmpty && top == negative_infinity() ? 0.0f : top;

@@ -1,13 +1,15 @@
-// swizzle.cuh - where a 16-byte chunk of a tile row lies in shared memory, so that ldmatrix meets no bank conflict.
+// swizzle.cuh - where a 16-byte chunk of a tile row lies in shared memory, so that ldmatrix meets
+// no bank conflict.
 #pragma once
 
 #include "base.cuh"
 
 namespace attnforge {
 
-/// Rows of kChunks chunks, without padding. The eight rows of one 8 x 8 matrix must lie in eight different chunk columns
-/// modulo 8 (128 bytes are all banks). A row moves the column by kChunks, so gcd(kChunks, 8) of the column's values are
-/// reached by swapping chunks inside the row, and the rest by the pitch itself: an odd kChunks needs no swapping at all.
+/// Rows of kChunks chunks, without padding. The eight rows of one 8 x 8 matrix must lie in eight
+/// different chunk columns modulo 8 (128 bytes are all banks). A row moves the column by kChunks,
+/// so gcd(kChunks, 8) of the column's values are reached by swapping chunks inside the row, and the
+/// rest by the pitch itself: an odd kChunks needs no swapping at all.
 template <int kChunks>
 struct SwizzledRows {
   static constexpr int kRowBytes = kChunks * 16;
@@ -17,9 +19,12 @@ struct SwizzledRows {
   ATTNFORGE_DEVICE static int swap(int row) { return (row * kSwap / 8) % kSwap; }
 
   /// Bytes from the start of the tile, which is aligned to 128.
-  ATTNFORGE_DEVICE static u32 offset(int row, int chunk) { return row * kRowBytes + (chunk ^ swap(row)) * 16; }
+  ATTNFORGE_DEVICE static u32 offset(int row, int chunk) {
+    return row * kRowBytes + (chunk ^ swap(row)) * 16;
+  }
 
-  /// The address `chunks` (even) further in the row, from the address of chunk 0 or 1: one xor and an immediate.
+  /// The address `chunks` (even) further in the row, from the address of chunk 0 or 1: one xor and
+  /// an immediate.
   ATTNFORGE_DEVICE static u32 advance(u32 address, int chunks) {
     return (address ^ (chunks % kSwap * 16)) + chunks / kSwap * kSwap * 16;
   }

@@ -1,4 +1,5 @@
-// tile_order.cuh - which query tile of which head a block works on: heads in groups, heavy tiles first.
+// tile_order.cuh - which query tile of which head a block works on: heads in groups, heavy tiles
+// first.
 #pragma once
 
 #include "base.cuh"

@@ -214,10 +214,10 @@ class BestOfManyTest : public BestTest {
     std::vector<Try> tries;
     for (int problem = 0; problem < 20; ++problem)
       for (int i = 0; i < 500; ++i) {
-        Try t =
-            i % 5 == 4 ? failed_try(i, Status::kCompileError) : good_try(i, 100 + (i * 37) % 491);
-        t.problem =
-            problem == 0 ? kProblem : std::string(kProblem) + " softcap=" + std::to_string(problem);
+        Try t = i % 5 == 4 ? failed_try(i, Status::kCompileError)
+                           : good_try(i, 100 + (i * 37) % 491);
+        t.problem = problem == 0 ? kProblem
+                                 : std::string(kProblem) + " softcap=" + std::to_string(problem);
         tries.push_back(std::move(t));
       }
     cache_.put(tries);

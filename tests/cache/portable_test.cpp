@@ -123,8 +123,8 @@ TEST_P(BadLineTest, ThrowsWithItsNumberAndTakesNothing) {
   Try second = good_try(2, 20);
   Cache(path()).put({second});
   const std::string before = exported(path());
-  const std::string text =
-      good + "\n" + GetParam().spoil(nlohmann::json::parse(good)) + "\n" + good;
+  const std::string text = good + "\n" + GetParam().spoil(nlohmann::json::parse(good)) + "\n" +
+                           good;
   try {
     import_text(path(), text);
     FAIL() << "imported " << text;
@@ -198,8 +198,8 @@ rc::Gen<Try> any_try() {
                 ? good_try(which, *rc::gen::inRange(1, 4))
                 : failed_try(which, *rc::gen::element(Status::kWrongResult, Status::kTimedOut));
     t.rigor = *rc::gen::element(Rigor::kQuick, Rigor::kFull, Rigor::kExhaustive);
-    t.measured_at =
-        *rc::gen::element<std::string>("", "2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z");
+    t.measured_at = *rc::gen::element<std::string>("", "2025-01-01T00:00:00Z",
+                                                   "2025-01-02T00:00:00Z");
     t.device_class = *rc::gen::element<std::string>(kH200, kA10);
     t.driver = *rc::gen::element<std::string>("12040", "13000");
     t.measurement.detail = *rc::gen::arbitrary<std::string>();

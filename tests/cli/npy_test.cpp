@@ -38,8 +38,8 @@ std::string error_of(const std::string& file) {
 TEST(NpyHeader, IsReadAsNumPyWritesIt) {
   // The first 128 bytes of numpy.save of a float16 array of shape (2, 3, 4, 8).
   const std::string dict = "{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3, 4, 8), }";
-  const NpyHeader header =
-      parse_npy_header(file_text(1, dict + std::string(117 - dict.size(), ' ') + "\n"), "x.npy");
+  const NpyHeader header = parse_npy_header(
+      file_text(1, dict + std::string(117 - dict.size(), ' ') + "\n"), "x.npy");
   EXPECT_EQ(header.descr, "<f2");
   EXPECT_EQ(header.shape, (std::vector<std::int64_t>{2, 3, 4, 8}));
   EXPECT_EQ(header.data_offset, 128u);

@@ -32,8 +32,8 @@ TEST(Problems, QuotedOrNotIsTheSame) {
 }
 
 TEST(Problems, EachOperationBeginsAProblem) {
-  const std::vector<Problem> problems =
-      problems_from_words({"fwd seqlen=16", "fwd", "seqlen=32", "causal", "fwd seqlen=64"});
+  const std::vector<Problem> problems = problems_from_words(
+      {"fwd seqlen=16", "fwd", "seqlen=32", "causal", "fwd seqlen=64"});
   ASSERT_EQ(problems.size(), 3u);
   EXPECT_EQ(problems[1], parse_problem("fwd seqlen=32 causal"));
   EXPECT_EQ(problems[2].seqlen_kv, 64);
@@ -57,8 +57,8 @@ TEST(ProblemFile, CommentsEmptyLinesAndWindowsLineEndings) {
 }
 
 TEST(ProblemFile, ABadLineIsNamedByFileAndNumber) {
-  const std::string error =
-      error_of([] { problems_from_text("fwd seqlen=16\n\nfwd seqlen=x\n", "list.txt"); });
+  const std::string error = error_of(
+      [] { problems_from_text("fwd seqlen=16\n\nfwd seqlen=x\n", "list.txt"); });
   EXPECT_THAT(error, HasSubstr("list.txt:3: "));
   EXPECT_THAT(error, HasSubstr("seqlen=x"));
 }

@@ -71,8 +71,8 @@ TEST_F(ProgramOnGpu, TuneThenAnotherProcessFindsTheWinnerAndRunsItOnFiles) {
   EXPECT_EQ(read_npy(o).header.descr, "<f4");
   EXPECT_EQ(read_npy(lse).header.shape, (std::vector<std::int64_t>{1, 8, 512}));
 
-  const Json again =
-      Json::parse(run({"tune", kProblem, "--rigor", "quick", "--json"}).out).at("results")[0];
+  const Json again = Json::parse(run({"tune", kProblem, "--rigor", "quick", "--json"}).out)
+                         .at("results")[0];
   EXPECT_EQ(again.at("winner"), result.at("winner"));
   EXPECT_GT(again.at("reused").get<int>(), 0) << "nothing is measured twice";
 }
@@ -84,9 +84,9 @@ TEST_F(ProgramOnGpu, CachedOnlyWithoutAWinnerIsRefused) {
 }
 
 TEST_F(ProgramOnGpu, BenchTimesFamiliesAsCsvAndJson) {
-  const Outcome json_run =
-      run({"bench", "fwd fp16 seqlen=256 head_dim=64", "fwd fp16 seqlen=512 head_dim=64",
-           "--families", "fwd_mma_sm80,fwd_naive", "--seconds", "0.1", "--json"});
+  const Outcome json_run = run({"bench", "fwd fp16 seqlen=256 head_dim=64",
+                                "fwd fp16 seqlen=512 head_dim=64", "--families",
+                                "fwd_mma_sm80,fwd_naive", "--seconds", "0.1", "--json"});
   ASSERT_EQ(json_run.exit_code, 0) << json_run.err;
   const Json results = Json::parse(json_run.out).at("results");
   ASSERT_EQ(results.size(), 4u);
@@ -96,8 +96,8 @@ TEST_F(ProgramOnGpu, BenchTimesFamiliesAsCsvAndJson) {
     EXPECT_GE(row.at("samples").get<int>(), 20);
   }
   EXPECT_THAT(results[1].at("config").get<std::string>(), testing::StartsWith("fwd_naive"));
-  const Outcome csv_run =
-      run({"bench", "fwd fp16 seqlen=256 head_dim=64", "--seconds", "0.1", "--csv"});
+  const Outcome csv_run = run(
+      {"bench", "fwd fp16 seqlen=256 head_dim=64", "--seconds", "0.1", "--csv"});
   EXPECT_EQ(std::count(csv_run.out.begin(), csv_run.out.end(), '\n'), 2);
 }
 

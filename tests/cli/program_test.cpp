@@ -120,8 +120,8 @@ TEST_F(Program, ABadWordIsNamedWithWhatIsAllowed) {
 }
 
 TEST_F(Program, ABadLineOfAFileIsNamed) {
-  const std::string path =
-      folder_.write("problems.txt", "# list\nfwd seqlen=16\nfwd seqlen=1o24\n");
+  const std::string path = folder_.write("problems.txt",
+                                         "# list\nfwd seqlen=16\nfwd seqlen=1o24\n");
   for (const char* verb : {"tune", "bench"}) {
     const Outcome outcome = run({verb, "--file", path});
     EXPECT_EQ(outcome.exit_code, 2) << verb;
@@ -159,9 +159,9 @@ TEST_F(Program, WithoutAGpuExitCode5AndWhatToDo) {
 
 TEST_F(Program, TheReferenceRunsWithoutAGpu) {
   const std::string o = folder_.file("o.npy");
-  const Outcome outcome =
-      run({"run", "--cpu", "--random", "1", "--check", "--json", "--o", o,
-           "fwd bf16 batch=2 num_heads=4:2 seqlen=33:65 head_dim=40 causal lse"});
+  const Outcome outcome = run(
+      {"run", "--cpu", "--random", "1", "--check", "--json", "--o", o,
+       "fwd bf16 batch=2 num_heads=4:2 seqlen=33:65 head_dim=40 causal lse"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = Json::parse(outcome.out);
   EXPECT_EQ(json["device"], "cpu");
@@ -234,15 +234,15 @@ TEST_F(Program, InspectSourceIsOnlySourceAndComplete) {
 }
 
 TEST_F(Program, InspectTakesAConfigAndAFamily) {
-  const Json first =
-      Json::parse(run(inspect_with({"--json", "--candidates", "2", "--no-compile"})).out);
+  const Json first = Json::parse(
+      run(inspect_with({"--json", "--candidates", "2", "--no-compile"})).out);
   const std::string second = first.at("candidates")[1].at("config");
-  const Json forced =
-      Json::parse(run(inspect_with({"--json", "--no-compile", "--config", second})).out);
+  const Json forced = Json::parse(
+      run(inspect_with({"--json", "--no-compile", "--config", second})).out);
   EXPECT_EQ(forced.at("config"), second);
 
-  const Json naive =
-      Json::parse(run(inspect_with({"--json", "--no-compile", "--family", "fwd_naive"})).out);
+  const Json naive = Json::parse(
+      run(inspect_with({"--json", "--no-compile", "--family", "fwd_naive"})).out);
   EXPECT_THAT(naive.at("config").get<std::string>(), StartsWith("fwd_naive "));
 
   const Outcome unknown = run(inspect_with({"--family", "fwd_nothing"}));
@@ -353,8 +353,8 @@ TEST_F(Program, QuietShowsNoProgress) {
 }
 
 TEST_F(Program, AnUnsupportedProblemIsExitCode3) {
-  const Outcome outcome =
-      run({"inspect", "--arch", "sm_86", "--family", "fwd_mma_sm80", "fwd", "fp32", "seqlen=64"});
+  const Outcome outcome = run(
+      {"inspect", "--arch", "sm_86", "--family", "fwd_mma_sm80", "fwd", "fp32", "seqlen=64"});
   EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("fwd_mma_sm80"));
 }
@@ -385,10 +385,10 @@ TEST_F(ProgramOnFakeDriver, ListsGpus) {
 }
 
 TEST_F(ProgramOnFakeDriver, EachProblemOfAFileGetsItsResultOrItsError) {
-  const std::string path =
-      folder_.write("problems.txt", "fwd fp16 seqlen=64\nfwd fp16 seqlen=128\n");
-  const Outcome outcome =
-      run({"tune", "--gpu", "all", "--rigor", "quick", "--json", "--file", path});
+  const std::string path = folder_.write("problems.txt",
+                                         "fwd fp16 seqlen=64\nfwd fp16 seqlen=128\n");
+  const Outcome outcome = run(
+      {"tune", "--gpu", "all", "--rigor", "quick", "--json", "--file", path});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   const Json results = Json::parse(outcome.out).at("results");
   ASSERT_EQ(results.size(), 2u);
@@ -412,8 +412,8 @@ TEST_F(ProgramOnFakeDriver, AGpuThatIsNotThere) {
 }
 
 TEST_F(ProgramOnFakeDriver, AnAllocationThatFailsSaysHowMuch) {
-  const Outcome outcome =
-      run({"run", "--random", "1", "fwd fp16 num_heads=2 seqlen=64 head_dim=32"});
+  const Outcome outcome = run(
+      {"run", "--random", "1", "fwd fp16 num_heads=2 seqlen=64 head_dim=32"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("8192 bytes"));
 }
@@ -439,8 +439,8 @@ TEST_F(Program, CacheLsOfAnEmptyDatabase) {
 }
 
 TEST_F(Program, CacheImportNamesABadLine) {
-  const Outcome outcome =
-      run({"cache", "import", folder_.write("bad.jsonl", "{\"kind\": \"try\"\n")});
+  const Outcome outcome = run(
+      {"cache", "import", folder_.write("bad.jsonl", "{\"kind\": \"try\"\n")});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("line 1"));
   EXPECT_EQ(run({"cache", "import", folder_.file("none.jsonl")}).exit_code, 1);

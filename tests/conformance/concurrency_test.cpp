@@ -43,8 +43,8 @@ class Concurrency : public testing::TestWithParam<const Family*> {
     return after;
   }
 
-  const Problem problem_ =
-      parse_problem("fwd bf16 batch=2 num_heads=8:2 seqlen=300:411 head_dim=128 causal lse");
+  const Problem problem_ = parse_problem(
+      "fwd bf16 batch=2 num_heads=8:2 seqlen=300:411 head_dim=128 causal lse");
   std::optional<ScopedContext> context_;
   std::vector<Compiled> compiled_;
 };
@@ -79,8 +79,8 @@ TEST_P(Concurrency, ThreadsAndStreamsShareAKernel) {
     threads.emplace_back([&, t] {
       try {
         ScopedContext context(gpu_context());
-        const HostProblem host =
-            make_host_problem(problem_, 10 + t);  // inputs of its own: mixed-up arguments are seen
+        const HostProblem host = make_host_problem(
+            problem_, 10 + t);  // inputs of its own: mixed-up arguments are seen
         const HostProblem expected = outputs_of_a_run(loaded, host);
         GpuProblem gpu(host);
         const Buffer workspace = loaded.make_workspace();

@@ -33,8 +33,8 @@ std::vector<QueryRow> rows_to_compare(const Problem& problem, int sampled) {
   if (sampled == 0) return all;
   std::vector<QueryRow> rows;
   std::mt19937 random(kSeed);
-  const int per_head =
-      std::max<int>(5, sampled / static_cast<int>(problem.batch * problem.num_heads_q));
+  const int per_head = std::max<int>(
+      5, sampled / static_cast<int>(problem.batch * problem.num_heads_q));
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
     for (std::int64_t head = 0; head < problem.num_heads_q; ++head) {
       for (const std::int64_t query :

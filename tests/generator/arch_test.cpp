@@ -43,8 +43,8 @@ TEST(Arch, IsFoundByAnyUsualSpelling) {
 
 TEST(Arch, AnUnknownNameListsTheKnownOnes) {
   for (const char* name : {"", "sm", "75", "sm_86a", "h200", "9"}) {
-    const std::string message =
-        error_message(ErrorCode::kInvalidArgument, [&] { arch_named(name); });
+    const std::string message = error_message(ErrorCode::kInvalidArgument,
+                                              [&] { arch_named(name); });
     EXPECT_THAT(message, HasSubstr("\"" + std::string(name) + "\""));
     EXPECT_THAT(message, HasSubstr("80, 86, 89, 90a, 100a, 120a"));
     EXPECT_THROW(typical_device(name), Error);

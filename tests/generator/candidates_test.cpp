@@ -162,8 +162,8 @@ TEST(Untuned, SaysWhyForEachFamilyWhenNoneServes) {
   later.features = kFeatureSoftcap;
   const Family* const families[] = {&kTile, &later};
   const Problem p{.head_dim = 256, .head_dim_v = 256, .softcap = 1.0f};
-  const std::string message =
-      error_message(ErrorCode::kUnsupported, [&] { untuned(families, p, typical_device("86")); });
+  const std::string message = error_message(ErrorCode::kUnsupported,
+                                            [&] { untuned(families, p, typical_device("86")); });
   EXPECT_THAT(message, HasSubstr(to_string(p)));
   EXPECT_THAT(message, HasSubstr("NVIDIA GeForce RTX 3090 (sm86)"));
   EXPECT_THAT(message, HasSubstr("\n  fwd_tile: does not have softcap"));

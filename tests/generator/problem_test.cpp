@@ -67,8 +67,8 @@ TEST(Problem, ValidationNamesTheFieldItsValueAndWhatIsAllowed) {
   };
   for (const Invalid& row : table) {
     SCOPED_TRACE(row.said.front());
-    const std::string message =
-        error_message(ErrorCode::kInvalidProblem, [&] { validate(row.problem); });
+    const std::string message = error_message(ErrorCode::kInvalidProblem,
+                                              [&] { validate(row.problem); });
     for (const std::string& said : row.said) EXPECT_THAT(message, HasSubstr(said));
   }
 }

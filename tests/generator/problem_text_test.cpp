@@ -183,8 +183,8 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
   };
   for (const Refused& row : table) {
     SCOPED_TRACE(row.text);
-    const std::string message =
-        error_message(ErrorCode::kInvalidProblem, [&] { parse_problem(row.text); });
+    const std::string message = error_message(ErrorCode::kInvalidProblem,
+                                              [&] { parse_problem(row.text); });
     for (const std::string& said : row.said) EXPECT_THAT(message, HasSubstr(said));
   }
 }

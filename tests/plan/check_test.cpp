@@ -30,15 +30,14 @@ HostTensors solved(const Problem& problem, std::uint64_t seed = 1) {
       const std::int64_t at = row.batch * tensors.o.stride_batch +
                               row.head * tensors.o.stride_head + row.query * tensors.o.stride_row +
                               d;
-      const double value =
-          reference
-              .o[i * static_cast<std::size_t>(problem.head_dim_v) + static_cast<std::size_t>(d)];
+      const double value = reference.o[i * static_cast<std::size_t>(problem.head_dim_v) +
+                                       static_cast<std::size_t>(d)];
       store_element(problem.dtype_o, host.o.data(), at, static_cast<float>(value));
     }
     if (problem.lse) {
       host.lse[static_cast<std::size_t>(row.batch * tensors.lse_stride_batch +
-                                        row.head * tensors.lse_stride_head + row.query)] =
-          static_cast<float>(reference.lse[i]);
+                                        row.head * tensors.lse_stride_head +
+                                        row.query)] = static_cast<float>(reference.lse[i]);
     }
   }
   return host;
@@ -58,8 +57,8 @@ TEST(CheckOutput, ARightOutputPassesInEveryLayout) {
     EXPECT_GT(report.cosine_similarity, 0.9999);
     EXPECT_GT(report.max_error, 0) << "bf16 cannot hold the reference exactly";
   }
-  const Problem packed =
-      parse_problem("fwd fp16 num_heads=4:2 seqlen=70 head_dim=32 layout=packed_qkv");
+  const Problem packed = parse_problem(
+      "fwd fp16 num_heads=4:2 seqlen=70 head_dim=32 layout=packed_qkv");
   EXPECT_TRUE(check_output(packed, solved(packed)).ok);
 }
 

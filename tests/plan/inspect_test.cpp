@@ -34,8 +34,8 @@ using ::testing::StartsWith;
 namespace fs = std::filesystem;
 
 const char* const kArchs[] = {"86", "89", "90a"};
-const Problem kProblem =
-    parse_problem("fwd bf16 batch=2 num_heads=8:2 seqlen=700 head_dim=64 causal");
+const Problem kProblem = parse_problem(
+    "fwd bf16 batch=2 num_heads=8:2 seqlen=700 head_dim=64 causal");
 
 class Folder : public ::testing::Test {
  protected:
@@ -107,8 +107,8 @@ TEST(ContiguousTensors, OfEachLayout) {
   expect_strides(t.v, 2 * 7 * 24, 24, 7 * 24);
   expect_strides(t.o, 4 * 5 * 24, 24, 5 * 24);
 
-  const Problem packed =
-      parse_problem("fwd bf16 batch=3 num_heads=4:2 seqlen=5 head_dim=16 layout=packed_qkv");
+  const Problem packed = parse_problem(
+      "fwd bf16 batch=3 num_heads=4:2 seqlen=5 head_dim=16 layout=packed_qkv");
   t = contiguous_tensors(packed);
   for (const Tensor& each : {t.q, t.k, t.v}) expect_strides(each, 5 * 8 * 16, 8 * 16, 16);
   expect_strides(t.o, 5 * 4 * 16, 4 * 16, 16);
@@ -141,9 +141,9 @@ TEST_F(InspectTest, ShowsEveryHopForGpusThatAreNotHere) {
   const bool compiles = nvrtc_facts().available;
   for (const char* arch : kArchs) {
     const DeviceFacts& device = typical_device(arch);
-    const Inspection found =
-        inspect(kProblem, device,
-                {.config = "", .family = "", .cache_path = path("none.db"), .compile = compiles});
+    const Inspection found = inspect(
+        kProblem, device,
+        {.config = "", .family = "", .cache_path = path("none.db"), .compile = compiles});
     EXPECT_EQ(found.problem, kProblem);
     EXPECT_EQ(found.config, to_string(untuned(registry(), bucket(kProblem), device).config));
     EXPECT_THAT(found.why, HasSubstr("nothing was measured"));
@@ -168,9 +168,9 @@ TEST_F(InspectTest, ShowsEveryHopForGpusThatAreNotHere) {
 }
 
 TEST_F(InspectTest, ListsCutCandidatesWithTheirReasons) {
-  const Inspection all =
-      inspect(kProblem, typical_device("86"),
-              {.config = "", .family = "", .cache_path = ":memory:", .compile = false});
+  const Inspection all = inspect(
+      kProblem, typical_device("86"),
+      {.config = "", .family = "", .cache_path = ":memory:", .compile = false});
   std::size_t cut = 0;
   bool in_order = true;
   for (const CandidateInfo& each : all.candidates) {
@@ -191,11 +191,11 @@ TEST_F(InspectTest, ListsCutCandidatesWithTheirReasons) {
 
 TEST_F(InspectTest, ShowsAForcedConfigAndRefusesAnIllegalOne) {
   const DeviceFacts& device = typical_device("89");
-  const std::string config =
-      to_string(candidates(*find_family("fwd_naive"), bucket(kProblem), device).back().config);
-  const Inspection found =
-      inspect(kProblem, device,
-              {.config = config, .family = "", .cache_path = ":memory:", .compile = false});
+  const std::string config = to_string(
+      candidates(*find_family("fwd_naive"), bucket(kProblem), device).back().config);
+  const Inspection found = inspect(
+      kProblem, device,
+      {.config = config, .family = "", .cache_path = ":memory:", .compile = false});
   EXPECT_EQ(found.config, config);
   EXPECT_THROW(inspect(kProblem, device,
                        {.config = "fwd_naive nonsense=1",
@@ -221,9 +221,9 @@ TEST_F(InspectTest, ShowsMeasuredTimesOfTheDatabase) {
     cache.put({each});
     cache.finish(each.problem, each.device_class, Rigor::kQuick, each.config);
   }
-  const Inspection found =
-      inspect(kProblem, device,
-              {.config = "", .family = "", .cache_path = path("cache.db"), .compile = false});
+  const Inspection found = inspect(
+      kProblem, device,
+      {.config = "", .family = "", .cache_path = path("cache.db"), .compile = false});
   EXPECT_EQ(found.config, each.config);
   EXPECT_THAT(found.why, HasSubstr("quick search"));
   ASSERT_THAT(found.measured, SizeIs(1));
@@ -231,9 +231,9 @@ TEST_F(InspectTest, ShowsMeasuredTimesOfTheDatabase) {
 }
 
 TEST_F(InspectTest, JsonHasTheHopsByName) {
-  const Inspection found =
-      inspect(kProblem, typical_device("90a"),
-              {.config = "", .family = "", .cache_path = ":memory:", .compile = false});
+  const Inspection found = inspect(
+      kProblem, typical_device("90a"),
+      {.config = "", .family = "", .cache_path = ":memory:", .compile = false});
   const nlohmann::json json = nlohmann::json::parse(to_json(found));
   EXPECT_EQ(json["problem"], to_string(kProblem));
   EXPECT_EQ(json["config"], found.config);
@@ -261,13 +261,13 @@ TEST_F(RankTest, StoresEstimatesAndCodeThatNoPlanTakesForMeasured) {
   if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
   const DeviceFacts& device = typical_device("86");
   int calls = 0, last_done = 0;
-  const std::vector<RankedCandidate> ranked =
-      rank_untuned(kProblem, device, 3, path("cache.db"), [&](const Progress& progress) {
-        ++calls;
-        EXPECT_EQ(progress.total, 3);
-        EXPECT_GT(progress.done, last_done);
-        last_done = progress.done;
-      });
+  const std::vector<RankedCandidate> ranked = rank_untuned(kProblem, device, 3, path("cache.db"),
+                                                           [&](const Progress& progress) {
+                                                             ++calls;
+                                                             EXPECT_EQ(progress.total, 3);
+                                                             EXPECT_GT(progress.done, last_done);
+                                                             last_done = progress.done;
+                                                           });
   EXPECT_EQ(calls, 3);
   ASSERT_THAT(ranked, SizeIs(3));
   for (std::size_t i = 0; i < ranked.size(); ++i) {

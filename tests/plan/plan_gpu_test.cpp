@@ -28,8 +28,8 @@ using test::allocations;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-const Problem kProblem =
-    parse_problem("fwd fp16 batch=2 num_heads=8:2 seqlen=200:300 head_dim=64 causal");
+const Problem kProblem = parse_problem(
+    "fwd fp16 batch=2 num_heads=8:2 seqlen=200:300 head_dim=64 causal");
 
 /// fp16 inputs between -1 and 1, the same for the same seed.
 std::vector<std::uint16_t> random_halves(std::size_t count, unsigned seed) {
@@ -278,8 +278,8 @@ TEST_F(PlanGpuTest, RunAllocatesNeitherHostNorDeviceMemory) {
 
 TEST_F(PlanGpuTest, NoKeysGiveZerosAndMinusInfinity) {
   Device device = open();
-  const Problem no_keys =
-      parse_problem("fwd fp16 batch=2 num_heads=8:2 seqlen=200:0 head_dim=64 lse");
+  const Problem no_keys = parse_problem(
+      "fwd fp16 batch=2 num_heads=8:2 seqlen=200:0 head_dim=64 lse");
   const Plan plan = make_plan(no_keys, device);
   const Buffer o = new_output();
   Buffer lse(static_cast<std::size_t>(no_keys.batch * no_keys.num_heads_q * no_keys.seqlen_q) *

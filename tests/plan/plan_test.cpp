@@ -31,8 +31,8 @@ using test::fake_cuda;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-const Problem kProblem =
-    parse_problem("fwd fp16 batch=1 num_heads=4:2 seqlen=300 head_dim=64 causal");
+const Problem kProblem = parse_problem(
+    "fwd fp16 batch=1 num_heads=4:2 seqlen=300 head_dim=64 causal");
 
 PlanOptions with(Policy policy) {
   PlanOptions options;
@@ -450,8 +450,8 @@ TEST_F(PlanTest, DatabaseThatCannotBeOpenedCostsOnlyMemory) {
 }
 
 TEST_F(PlanTest, OrdinalsThatDoNotExistAreRefused) {
-  const Error error =
-      error_of([] { Device device({.ordinal = 7, .cache_path = ":memory:", .log = {}}); });
+  const Error error = error_of(
+      [] { Device device({.ordinal = 7, .cache_path = ":memory:", .log = {}}); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
 }
 

@@ -1,4 +1,5 @@
-// environment_table_test.cpp - every ATTNFORGE_ variable that the sources read is in the table that doctor and the docs show.
+// environment_table_test.cpp - every ATTNFORGE_ variable that the sources read is in the table that
+// doctor and the docs show.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,9 +35,10 @@ std::set<std::string> matches(const std::string& text, const std::regex& pattern
 const std::string& sources() {
   static const std::string text = [] {
     std::string all;
-    for (const char* folder :
-         {"generator", "templates", "reference", "runtime", "cache", "tuner", "plan", "cli", "python"}) {
-      for (const auto& entry : fs::recursive_directory_iterator(fs::path(ATTNFORGE_SOURCE_DIR) / folder)) {
+    for (const char* folder : {"generator", "templates", "reference", "runtime", "cache", "tuner",
+                               "plan", "cli", "python"}) {
+      for (const auto& entry :
+           fs::recursive_directory_iterator(fs::path(ATTNFORGE_SOURCE_DIR) / folder)) {
         const auto extension = entry.path().extension();
         if (extension != ".cpp" && extension != ".h" && extension != ".py") continue;
         if (entry.path() == fs::path(ATTNFORGE_SOURCE_DIR) / "plan/environment.cpp") continue;
@@ -66,13 +68,15 @@ TEST(EnvironmentTable, ListsEveryVariableThatTheSourcesRead) {
   const auto names = listed();
   const auto read = read_by_sources();
   ASSERT_TRUE(read.count("ATTNFORGE_CACHE"));
-  for (const auto& name : read) EXPECT_TRUE(names.count(name)) << name << " is read but not in environment_variables()";
+  for (const auto& name : read)
+    EXPECT_TRUE(names.count(name)) << name << " is read but not in environment_variables()";
 }
 
 TEST(EnvironmentTable, ListsNothingThatNobodyReads) {
   for (const auto& name : listed()) {
     if (name == "NVTX_INJECTION64_PATH") continue;  // read by NVTX's own header
-    EXPECT_NE(sources().find('"' + name + '"'), std::string::npos) << name << " is listed but nothing reads it";
+    EXPECT_NE(sources().find('"' + name + '"'), std::string::npos)
+        << name << " is listed but nothing reads it";
   }
 }
 
@@ -84,8 +88,8 @@ TEST(EnvironmentTable, SaysWhatEachIsForAndItsDefault) {
 }
 
 TEST(EnvironmentTable, IsTheTableOfTheDocs) {
-  const auto documented =
-      matches(text_of(fs::path(ATTNFORGE_SOURCE_DIR) / "docs/ENVIRONMENT.md"), std::regex("\\| `([A-Z0-9_]+)` \\|"));
+  const auto documented = matches(text_of(fs::path(ATTNFORGE_SOURCE_DIR) / "docs/ENVIRONMENT.md"),
+                                  std::regex("\\| `([A-Z0-9_]+)` \\|"));
   EXPECT_EQ(documented, listed());
 }
 

@@ -1,4 +1,5 @@
-// template_headers_test.cpp - every template header compiles alone with NVRTC, and the emitted source with stock nvcc.
+// template_headers_test.cpp - every template header compiles alone with NVRTC, and the emitted
+// source with stock nvcc.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -48,15 +49,18 @@ TEST_P(TemplateHeader, CompilesAlone) {
   if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
   Source source;
   source.name = "alone";
-  source.entry = fmt::format("#include \"{}\"\nextern \"C\" __global__ void alone() {{}}\n", GetParam().path);
+  source.entry = fmt::format("#include \"{}\"\nextern \"C\" __global__ void alone() {{}}\n",
+                             GetParam().path);
   source.text = self_contained(source.entry, embedded_headers());
   EXPECT_NO_THROW(compile(source, arch_named("90a")));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TemplateHeader, testing::ValuesIn(embedded_headers().begin(), embedded_headers().end()),
+INSTANTIATE_TEST_SUITE_P(All, TemplateHeader,
+                         testing::ValuesIn(embedded_headers().begin(), embedded_headers().end()),
                          [](const auto& test) {
                            std::string name(test.param.path);
-                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           for (char& c : name)
+                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
                            return name;
                          });
 
@@ -66,7 +70,8 @@ TEST_P(EmittedSource, CompilesWithStockNvcc) {
   const std::string nvcc = ATTNFORGE_NVCC;
   if (nvcc.empty()) GTEST_SKIP() << "nvcc was not found when this build was configured";
   const Family& family = *GetParam();
-  const Problem problem = parse_problem("fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse");
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse");
   const DeviceFacts* device = nullptr;
   for (const auto name : known_archs()) {
     if (rejection(family, problem, arch_named(name)).empty()) {
@@ -78,11 +83,13 @@ TEST_P(EmittedSource, CompilesWithStockNvcc) {
   const auto all = candidates(family, problem, *device);
   ASSERT_FALSE(all.empty());
 
-  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("attnforge-nvcc-{}-{}", family.name, getpid());
+  const fs::path folder = fs::path(testing::TempDir()) /
+                          fmt::format("attnforge-nvcc-{}-{}", family.name, getpid());
   fs::create_directories(folder);
   std::ofstream(folder / "kernel.cu") << family.render(all.front().config, problem).text;
-  const std::string command = fmt::format("cd '{}' && '{}' -std=c++20 -arch=sm_{} -cubin -o kernel.cubin kernel.cu > log 2>&1",
-                                          folder.string(), nvcc, device->arch.name);
+  const std::string command = fmt::format(
+      "cd '{}' && '{}' -std=c++20 -arch=sm_{} -cubin -o kernel.cubin kernel.cu > log 2>&1",
+      folder.string(), nvcc, device->arch.name);
   const int status = std::system(command.c_str());
   std::ifstream log(folder / "log");
   EXPECT_EQ(status, 0) << command << "\n" << std::string(std::istreambuf_iterator<char>(log), {});
@@ -90,7 +97,8 @@ TEST_P(EmittedSource, CompilesWithStockNvcc) {
   fs::remove_all(folder);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, EmittedSource, testing::ValuesIn(registry().begin(), registry().end()),
+INSTANTIATE_TEST_SUITE_P(Families, EmittedSource,
+                         testing::ValuesIn(registry().begin(), registry().end()),
                          [](const auto& test) { return std::string(test.param->name); });
 
 }  // namespace

@@ -44,9 +44,9 @@ Element element(DType dtype, const Tensor& tensor, std::int64_t batch, std::int6
 HostProblem one_column(const std::string& options, const std::vector<float>& q,
                        const std::vector<float>& k, const std::vector<float>& v) {
   const std::string scale = options.find("softmax_scale") == options.npos ? " softmax_scale=1" : "";
-  const Problem problem =
-      parse_problem("fwd fp32 head_dim=8 batch=1 num_heads=1 seqlen=" + std::to_string(q.size()) +
-                    ":" + std::to_string(k.size()) + " " + options + scale);
+  const Problem problem = parse_problem(
+      "fwd fp32 head_dim=8 batch=1 num_heads=1 seqlen=" + std::to_string(q.size()) + ":" +
+      std::to_string(k.size()) + " " + options + scale);
   HostProblem host = make_host_problem(problem, 1);
   const Tensors t = host.tensors();
   const auto fill = [](const Tensor& tensor, const std::vector<float>& first) {
@@ -228,8 +228,8 @@ TEST(ReferenceLaws, OrderOfKeysDoesNotMatter) {
 }
 
 TEST(ReferenceLaws, TheSameVectorAddedToEveryKeyShiftsLseOnly) {
-  const Problem problem =
-      parse_problem("fwd fp32 batch=1 num_heads=1 seqlen=4:20 head_dim=8 causal");
+  const Problem problem = parse_problem(
+      "fwd fp32 batch=1 num_heads=1 seqlen=4:20 head_dim=8 causal");
   HostProblem host = make_host_problem(problem, 6);
   const Tensors t = host.tensors();
   const Reference before = reference_attention(problem, t);
@@ -248,8 +248,8 @@ TEST(ReferenceLaws, TheSameVectorAddedToEveryKeyShiftsLseOnly) {
   const Reference after = reference_attention(problem, t);
   expect_near(after.o, rounded.o);
   for (int row = 0; row < 4; ++row) {
-    const double shift =
-        16.0 * element(DType::kFp32, t.q, 0, 0, row, 2).get() * effective_softmax_scale(problem);
+    const double shift = 16.0 * element(DType::kFp32, t.q, 0, 0, row, 2).get() *
+                         effective_softmax_scale(problem);
     EXPECT_NEAR(after.lse[static_cast<std::size_t>(row)],
                 rounded.lse[static_cast<std::size_t>(row)] + shift, 1e-12);
   }
@@ -257,8 +257,8 @@ TEST(ReferenceLaws, TheSameVectorAddedToEveryKeyShiftsLseOnly) {
 }
 
 TEST(ReferenceLaws, LayoutsStridesAndPoisonedGapsMakeNoDifference) {
-  const std::string sizes =
-      " batch=2 num_heads=4:2 seqlen=19 head_dim=16 causal window_left=9 alignment=4";
+  const std::string
+      sizes = " batch=2 num_heads=4:2 seqlen=19 head_dim=16 causal window_left=9 alignment=4";
   const Problem plain = parse_problem("fwd bf16" + sizes);
   HostProblem host = make_host_problem(plain, 7);
   const Reference expected = reference_attention(plain, host.tensors());
@@ -275,8 +275,8 @@ TEST(ReferenceLaws, LayoutsStridesAndPoisonedGapsMakeNoDifference) {
 }
 
 TEST(ReferenceLaws, ChosenRowsEqualThoseOfTheWhole) {
-  const Problem problem =
-      parse_problem("fwd fp16 batch=2 num_heads=3 seqlen=40:33 head_dim=8:16 causal");
+  const Problem problem = parse_problem(
+      "fwd fp16 batch=2 num_heads=3 seqlen=40:33 head_dim=8:16 causal");
   HostProblem host = make_host_problem(problem, 8);
   const Reference whole = reference_attention(problem, host.tensors(), 2);
   std::vector<QueryRow> rows = all_rows(problem);
@@ -286,8 +286,8 @@ TEST(ReferenceLaws, ChosenRowsEqualThoseOfTheWhole) {
     const Reference some = reference_attention(problem, host.tensors(), rows, threads);
     ASSERT_EQ(some.rows, rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const auto at =
-          static_cast<std::size_t>((rows[i].batch * 3 + rows[i].head) * 40 + rows[i].query);
+      const auto at = static_cast<std::size_t>((rows[i].batch * 3 + rows[i].head) * 40 +
+                                               rows[i].query);
       EXPECT_EQ(some.lse[i], whole.lse[at]);
       for (std::size_t d = 0; d < 16; ++d) EXPECT_EQ(some.o[i * 16 + d], whole.o[at * 16 + d]);
     }

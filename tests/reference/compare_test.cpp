@@ -47,8 +47,8 @@ struct Solved {
   }
   void set_lse(std::size_t row, float x) {
     const QueryRow& r = reference.rows[row];
-    tensors.lse[r.batch * tensors.lse_stride_batch + r.head * tensors.lse_stride_head + r.query] =
-        x;
+    tensors
+        .lse[r.batch * tensors.lse_stride_batch + r.head * tensors.lse_stride_head + r.query] = x;
   }
   Verdict verdict() const { return compare(host.problem, tensors, reference); }
 };
@@ -129,8 +129,8 @@ TEST(Compare, OracleThatIsNanWantsNan) {
 
 TEST(Compare, PoisonedOutputsFail) {
   HostProblem host = make_host_problem(parse_problem(kProblem), 1);
-  const Verdict verdict =
-      compare(host.problem, host.tensors(), reference_attention(host.problem, host.tensors()));
+  const Verdict verdict = compare(host.problem, host.tensors(),
+                                  reference_attention(host.problem, host.tensors()));
   EXPECT_EQ(verdict.o.nonfinite_wrong, verdict.o.elements);
   EXPECT_EQ(verdict.lse.nonfinite_wrong, verdict.lse.elements);
 }
@@ -154,8 +154,8 @@ TEST(Tolerance, OneKeyTooManyOrTooFewIsSeenInALongRow) {
 
 TEST(Tolerance, SlightlyWrongScaleIsSeen) {
   for (const char* dtype : {"fp32", "fp16", "bf16"}) {
-    const std::string sizes =
-        std::string("fwd ") + dtype + " batch=1 num_heads=2 head_dim=64 lse seqlen=128:512";
+    const std::string sizes = std::string("fwd ") + dtype +
+                              " batch=1 num_heads=2 head_dim=64 lse seqlen=128:512";
     Solved right(sizes);
     const Solved mistaken(sizes + " softmax_scale=0.13125");  // 5% more than 1/8
     right.tensors.o.data = mistaken.tensors.o.data;
@@ -180,8 +180,8 @@ TEST(Tolerance, GrowsWithTheRoundingOfTheDtype) {
 TEST(ReferenceFromOutputs, PassesAgainstItselfAndKnowsTheTypicalSpread) {
   Solved solved("fwd bf16 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=64 causal lse");
   const std::vector<QueryRow> rows = all_rows(solved.host.problem);
-  const Reference copy =
-      reference_from_outputs(solved.host.problem, solved.tensors, rows, solved.reference.max_abs_v);
+  const Reference copy = reference_from_outputs(solved.host.problem, solved.tensors, rows,
+                                                solved.reference.max_abs_v);
   ASSERT_EQ(copy.rows, rows);
   EXPECT_TRUE(compare(solved.host.problem, solved.tensors, copy).passed());
   for (std::size_t i = 0; i < rows.size(); ++i) {

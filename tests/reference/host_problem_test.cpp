@@ -52,8 +52,8 @@ TEST(HostProblem, NothingButElementsIsFinite) {
       const auto& bytes = host.storages[static_cast<std::size_t>(storage)];
       for (std::size_t i = 0; i < bytes.size() / static_cast<std::size_t>(size_bytes(p.dtype_q));
            ++i) {
-        finite +=
-            std::isfinite(load_element(p.dtype_q, bytes.data(), static_cast<std::int64_t>(i)));
+        finite += std::isfinite(
+            load_element(p.dtype_q, bytes.data(), static_cast<std::int64_t>(i)));
       }
     }
     EXPECT_EQ(finite, p.batch * (p.num_heads_q + 2 * p.num_heads_kv) * p.seqlen_q * p.head_dim)
@@ -90,8 +90,8 @@ TEST(HostProblem, EveryByteOutsideTheOutputsIsWatched) {
 }
 
 TEST(HostProblem, LseThatNobodyWantsIsWatchedWhole) {
-  HostProblem host =
-      make_host_problem(parse_problem("fwd bf16 batch=1 num_heads=1 seqlen=5 head_dim=16"), 1);
+  HostProblem host = make_host_problem(
+      parse_problem("fwd bf16 batch=1 num_heads=1 seqlen=5 head_dim=16"), 1);
   EXPECT_EQ(host.tensors().lse, nullptr);
   std::memset(host.storages[4].data() + host.lse.offset_bytes, 0, 4);
   EXPECT_NE(host.trespass(), "");

@@ -197,7 +197,8 @@ TEST(Compile, ThreadsGiveTheBytesOfASerialCompile) {
   EXPECT_NE(serial[0].bytes, serial[1].bytes);
 }
 
-// NVRTC keeps compiles on disk and gives no remarks with those: the second compile had no registers.
+// NVRTC keeps compiles on disk and gives no remarks with those: the second compile had no
+// registers.
 TEST(Compile, TheSameSourceAgainStillTellsRegisters) {
   const Cubin first = compile(tiny(1), some_arch()), second = compile(tiny(1), some_arch());
   EXPECT_GT(second.registers, 0);

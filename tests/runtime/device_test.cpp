@@ -38,8 +38,8 @@ TEST(Device, EnumerationNeverThrowsAndFillsEveryFact) {
 }
 
 TEST(Device, BadOrdinalIsRefused) {
-  const ErrorCode expected =
-      driver_problem().empty() ? ErrorCode::kInvalidArgument : ErrorCode::kNoDriver;
+  const ErrorCode expected = driver_problem().empty() ? ErrorCode::kInvalidArgument
+                                                      : ErrorCode::kNoDriver;
   for (int ordinal : {-1, 4096}) {
     try {
       device_facts(ordinal);

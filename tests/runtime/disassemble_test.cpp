@@ -42,9 +42,9 @@ class DisassembleTest : public ::testing::Test {
 
   Disassembly run(double time_limit_s = 30) {
     const std::string text = "machine code";
-    const Disassembly result =
-        disassemble(std::as_bytes(std::span(text.data(), text.size())),
-                    {.folders = {"/nowhere", root_.string()}, .time_limit_s = time_limit_s});
+    const Disassembly result = disassemble(
+        std::as_bytes(std::span(text.data(), text.size())),
+        {.folders = {"/nowhere", root_.string()}, .time_limit_s = time_limit_s});
     EXPECT_TRUE(fs::is_empty(root_ / "tmp")) << "the temporary file was left behind";
     return result;
   }

@@ -19,8 +19,8 @@ int NVTX_API pop() {
 }  // namespace
 
 extern "C" int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table) {
-  const auto* callbacks =
-      static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
+  const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(
+      get_export_table(NVTX_ETID_CALLBACKS));
   NvtxFunctionTable table = nullptr;
   unsigned size = 0;
   if (!callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size))

@@ -47,8 +47,8 @@ class NvrtcPlaces : public ::testing::Test {
 };
 
 TEST(NvrtcSearch, NamedLibraryIsTheOnlyPlace) {
-  const NvrtcSearch search =
-      search_in({{"ATTNFORGE_NVRTC", "/nowhere/libnvrtc.so"}, {"PATH", "/usr/bin"}});
+  const NvrtcSearch search = search_in(
+      {{"ATTNFORGE_NVRTC", "/nowhere/libnvrtc.so"}, {"PATH", "/usr/bin"}});
   EXPECT_EQ(search.named, "/nowhere/libnvrtc.so");
   EXPECT_TRUE(search.places.empty());
 }
@@ -63,19 +63,19 @@ TEST(NvrtcSearch, LoaderIsAskedFirstNewestFirst) {
 
 TEST_F(NvrtcPlaces, ToolkitsWheelsAndVirtualEnvironmentsAreFound) {
   const std::string toolkit = make_library("cuda/lib64/libnvrtc.so.12");
-  const std::string venv =
-      make_library("venv/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13");
-  const std::string python =
-      make_library("py/lib/python3.9/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
+  const std::string venv = make_library(
+      "venv/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13");
+  const std::string python = make_library(
+      "py/lib/python3.9/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
   make_library("py/bin/python3");
-  const std::string user =
-      make_library("home/.local/lib/python3.12/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
-  const std::vector<std::string> places =
-      search_in({{"CUDA_HOME", (root_ / "cuda").string()},
-                 {"VIRTUAL_ENV", (root_ / "venv").string()},
-                 {"PATH", "/nowhere:" + (root_ / "py/bin").string()},
-                 {"HOME", (root_ / "home").string()}})
-          .places;
+  const std::string user = make_library(
+      "home/.local/lib/python3.12/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
+  const std::vector<std::string> places = search_in(
+                                              {{"CUDA_HOME", (root_ / "cuda").string()},
+                                               {"VIRTUAL_ENV", (root_ / "venv").string()},
+                                               {"PATH", "/nowhere:" + (root_ / "py/bin").string()},
+                                               {"HOME", (root_ / "home").string()}})
+                                              .places;
   for (const std::string& expected : {toolkit, venv, python, user})
     EXPECT_THAT(places, Contains(expected));
   EXPECT_LT(std::find(places.begin(), places.end(), toolkit),
@@ -85,8 +85,8 @@ TEST_F(NvrtcPlaces, ToolkitsWheelsAndVirtualEnvironmentsAreFound) {
 TEST_F(NvrtcPlaces, OneFileUnderTwoNamesIsTriedOnce) {
   const std::string file = make_library("cuda/lib64/libnvrtc.so.12");
   fs::create_symlink(file, root_ / "cuda/lib64/libnvrtc.so");
-  const std::vector<std::string> places =
-      search_in({{"CUDA_HOME", (root_ / "cuda").string()}}).places;
+  const std::vector<std::string> places = search_in({{"CUDA_HOME", (root_ / "cuda").string()}})
+                                              .places;
   EXPECT_EQ(
       std::count_if(places.begin(), places.end(),
                     [&](const std::string& place) { return place.rfind(root_.string(), 0) == 0; }),
@@ -106,8 +106,8 @@ TEST_F(NvrtcPlaces, NonsenseInTheVariableIsNamedWithAdvice) {
 
 TEST_F(NvrtcPlaces, NothingFoundListsWhatWasTried) {
   const std::string bad = make_library("libnvrtc.so.13");
-  const NvrtcLibrary library =
-      open_nvrtc({.named = std::nullopt, .places = {"libnvrtc-of-nobody.so", bad}});
+  const NvrtcLibrary library = open_nvrtc(
+      {.named = std::nullopt, .places = {"libnvrtc-of-nobody.so", bad}});
   EXPECT_THAT(library.problem,
               AllOf(HasSubstr("NVRTC (libnvrtc.so) was not found"), HasSubstr("ATTNFORGE_NVRTC"),
                     HasSubstr("\n  libnvrtc-of-nobody.so: "), HasSubstr("\n  " + bad + ": ")));
@@ -115,9 +115,9 @@ TEST_F(NvrtcPlaces, NothingFoundListsWhatWasTried) {
 
 TEST(NvrtcLibrary, PlacesThatDoNotWorkAreSkipped) {
   ASSERT_TRUE(nvrtc_facts().available) << nvrtc_facts().problem;
-  const NvrtcLibrary library =
-      open_nvrtc({.named = std::nullopt,
-                  .places = {"libnvrtc-of-nobody.so", "libc.so.6", nvrtc_facts().path}});
+  const NvrtcLibrary library = open_nvrtc(
+      {.named = std::nullopt,
+       .places = {"libnvrtc-of-nobody.so", "libc.so.6", nvrtc_facts().path}});
   EXPECT_EQ(library.problem, "");
   EXPECT_EQ(library.path, nvrtc_facts().path);
   EXPECT_EQ(library.major, nvrtc_facts().major);

@@ -74,8 +74,8 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
   host.storages.resize(kStorages);
   if (p.layout == Layout::kPackedQkv) {
     const std::int64_t row_heads = p.num_heads_q + 2 * p.num_heads_kv;
-    const std::int64_t elements =
-        set_strides(q, p.layout, row_heads, gaps, alignment, host.q.strides);
+    const std::int64_t elements = set_strides(q, p.layout, row_heads, gaps, alignment,
+                                              host.q.strides);
     add_storage(host, kStorageQ, elements, p.dtype_q, host.q);
     host.k = host.v = host.q;
     const std::int64_t head_bytes = host.q.strides.stride_head * size_bytes(p.dtype_q);
@@ -83,14 +83,14 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
     host.v.offset_bytes += (p.num_heads_q + p.num_heads_kv) * head_bytes;
   } else {
     const auto place = [&](Storage storage, const Shape& shape, PlacedTensor& placed) {
-      const std::int64_t elements =
-          set_strides(shape, p.layout, shape.heads, gaps, alignment, placed.strides);
+      const std::int64_t elements = set_strides(shape, p.layout, shape.heads, gaps, alignment,
+                                                placed.strides);
       add_storage(host, storage, elements, shape.dtype, placed);
     };
     place(kStorageQ, q, host.q), place(kStorageK, k, host.k), place(kStorageV, v, host.v);
   }
-  const std::int64_t o_elements =
-      set_strides(o, p.layout, o.heads, gaps, alignment, host.o.strides);
+  const std::int64_t o_elements = set_strides(o, p.layout, o.heads, gaps, alignment,
+                                              host.o.strides);
   add_storage(host, kStorageO, o_elements, p.dtype_o, host.o);
   // lse has rows of one float; a gap follows each head's.
   host.lse.strides = {nullptr, p.num_heads_q * (p.seqlen_q + gaps.rows_after), 1,
@@ -108,8 +108,8 @@ void for_each_element(const Shape& shape, const Tensor& strides, Visit&& visit) 
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       for (std::int64_t row = 0; row < shape.rows; ++row) {
-        const std::int64_t at =
-            batch * strides.stride_batch + head * strides.stride_head + row * strides.stride_row;
+        const std::int64_t at = batch * strides.stride_batch + head * strides.stride_head +
+                                row * strides.stride_row;
         for (int column = 0; column < shape.columns; ++column) visit(at + column, row, column);
       }
     }
@@ -119,8 +119,8 @@ void for_each_element(const Shape& shape, const Tensor& strides, Visit&& visit) 
 /// Writes value(row, column) to every element.
 template <class Value>
 void fill(HostProblem& host, const Shape& shape, const PlacedTensor& placed, Value&& value) {
-  std::byte* data =
-      host.storages[static_cast<std::size_t>(placed.storage)].data() + placed.offset_bytes;
+  std::byte* data = host.storages[static_cast<std::size_t>(placed.storage)].data() +
+                    placed.offset_bytes;
   for_each_element(shape, placed.strides, [&](std::int64_t at, std::int64_t row, int column) {
     store_element(shape.dtype, data, at, value(row, column));
   });

@@ -28,8 +28,8 @@ TEST_P(CandidateCounts, FwdMmaSm80HasBetween100And1000) {
   const Family* family = find_family("fwd_mma_sm80");
   ASSERT_NE(family, nullptr);
   for (const char* text : kProblems) {
-    const std::size_t count =
-        candidates(*family, parse_problem(text), typical_device(GetParam())).size();
+    const std::size_t count = candidates(*family, parse_problem(text), typical_device(GetParam()))
+                                  .size();
     EXPECT_GE(count, 100u) << text;
     EXPECT_LE(count, 1000u) << text;
   }

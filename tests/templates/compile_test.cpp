@@ -63,8 +63,8 @@ std::vector<Job> jobs_of(const Case& c) {
 
 /// "" if the compiled kernel can be launched on the arch, else why not.
 std::string complaint(const Job& job, const Cubin& cubin, const Arch& arch) {
-  const Launch launch =
-      job.candidate.family->launch(job.candidate.config, job.problem, typical_device(arch.name));
+  const Launch launch = job.candidate.family->launch(job.candidate.config, job.problem,
+                                                     typical_device(arch.name));
   for (const LaunchStep& step : launch.steps) {
     const int threads = static_cast<int>(step.block.x * step.block.y * step.block.z);
     const int smem_bytes = step.smem_bytes + cubin.smem_static_bytes;
@@ -74,8 +74,8 @@ std::string complaint(const Job& job, const Cubin& cubin, const Arch& arch) {
       return fmt::format("{} registers for {} threads", cubin.registers, threads);
     }
   }
-  // Promised for sm_86, sm_89 and sm_90; sm_80 and sm_120 keep it too. The assembler for sm_100 spills a few loop constants of
-  // kernels that it holds in registers elsewhere.
+  // Promised for sm_86, sm_89 and sm_90; sm_80 and sm_120 keep it too. The assembler for sm_100
+  // spills a few loop constants of kernels that it holds in registers elsewhere.
   const int allowed_bytes = arch.sm == 100 ? 32 : 0;
   if (job.is_default && std::max(cubin.spill_store_bytes, cubin.spill_load_bytes) > allowed_bytes) {
     return fmt::format("spills {} bytes, loads {}", cubin.spill_store_bytes,

@@ -28,8 +28,8 @@ TEST(FwdParams, SizesAndScale) {
 
 TEST(FwdParams, WindowsThatAreOpenOrWiderThanAnythingAreOpen) {
   const auto windows = [](const std::string& options) {
-    const FwdParams p =
-        fwd_params(parse_problem("fwd bf16 batch=1 num_heads=1 seqlen=8 head_dim=64 " + options));
+    const FwdParams p = fwd_params(
+        parse_problem("fwd bf16 batch=1 num_heads=1 seqlen=8 head_dim=64 " + options));
     return std::pair(p.window_left, p.window_right);
   };
   EXPECT_EQ(windows(""), std::pair(kOpenWindow, kOpenWindow));

@@ -72,8 +72,8 @@ TEST_P(Golden, EntryIsAsCommitted) {
   const DeviceFacts* device = device_for(family, problem);
   if (device == nullptr)
     GTEST_SKIP() << family.name << " does not serve " << GetParam().problem.text;
-  const std::filesystem::path path =
-      std::filesystem::path(ATTNFORGE_GOLDEN_DIR) / (name_of(GetParam()) + ".cu");
+  const std::filesystem::path path = std::filesystem::path(ATTNFORGE_GOLDEN_DIR) /
+                                     (name_of(GetParam()) + ".cu");
   const std::string golden = read(path);
 
   if (std::getenv("ATTNFORGE_UPDATE_GOLDEN") != nullptr) {

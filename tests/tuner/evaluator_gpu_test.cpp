@@ -71,8 +71,8 @@ class GpuTest : public ::testing::Test {
   std::unique_ptr<ScopedContext> scope;
   DeviceFacts device;
   Cache cache{":memory:"};
-  const Problem small =
-      parse_problem("fwd bf16 batch=2 num_heads=4:2 seqlen=77:133 head_dim=64 causal lse");
+  const Problem small = parse_problem(
+      "fwd bf16 batch=2 num_heads=4:2 seqlen=77:133 head_dim=64 causal lse");
 };
 
 TEST_F(GpuTest, RightKernelsPassWhateverTheProblem) {
@@ -148,8 +148,8 @@ TEST_F(GpuDeathTest, KernelWithoutEndIsGivenUp) {
       {
         {
           const auto evaluator = evaluator_for(small);
-          const Measurement result =
-              try_out(*evaluator, faulty_candidate<FaultKind::kSlow>(small, device));
+          const Measurement result = try_out(*evaluator,
+                                             faulty_candidate<FaultKind::kSlow>(small, device));
           const Loss* loss = evaluator->lost();
           if (result.status != Status::kTimedOut || loss == nullptr ||
               loss->config.rfind("slow ", 0) != 0)
@@ -165,8 +165,8 @@ TEST_F(GpuDeathTest, IllegalAddressIsBlamedOnItsKernel) {
   EXPECT_EXIT(
       {
         const auto evaluator = evaluator_for(small);
-        const Measurement result =
-            try_out(*evaluator, faulty_candidate<FaultKind::kIllegal>(small, device));
+        const Measurement result = try_out(*evaluator,
+                                           faulty_candidate<FaultKind::kIllegal>(small, device));
         const Loss* loss = evaluator->lost();
         const bool right = result.status == Status::kLaunchError && loss != nullptr &&
                            loss->config.rfind("illegal ", 0) == 0;
@@ -231,8 +231,8 @@ TEST_F(GpuTest, SamplesOfOneKernelAgree) {
   const Candidate candidate = naive(small);
   ASSERT_EQ(try_out(*evaluator, candidate).status, Status::kOk);
   evaluator->heat(std::span(&candidate.config, 1));
-  const std::vector<double> samples =
-      evaluator->sample_us(std::vector<Config>(30, candidate.config));
+  const std::vector<double> samples = evaluator->sample_us(
+      std::vector<Config>(30, candidate.config));
   ASSERT_EQ(samples.size(), 30u);
   for (double sample : samples) EXPECT_GT(sample, 1);
   EXPECT_LT(relative_iqr(samples), 0.25);

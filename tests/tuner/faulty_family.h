@@ -63,9 +63,9 @@ Source render_faulty(const Config& config, const Problem& problem) {
   const std::string_view call = "::run(p); }";
   const std::size_t at = source.text.rfind(call);
   ATTNFORGE_ASSERT(at != std::string::npos, "fwd_naive's entry point ends with a call of run");
-  const std::string fault =
-      "::run(p); __syncthreads(); if (blockIdx.x == 0 && threadIdx.x == 0) { " +
-      std::string(kFaults[static_cast<std::size_t>(kKind)].code) + " } }";
+  const std::string
+      fault = "::run(p); __syncthreads(); if (blockIdx.x == 0 && threadIdx.x == 0) { " +
+              std::string(kFaults[static_cast<std::size_t>(kKind)].code) + " } }";
   source.text.replace(at, call.size(), fault);
   source.text =
       "__device__ int runs;\n"

@@ -14,8 +14,8 @@ using testing::FaultKind;
 
 template <FaultKind kKind>
 void expect_compiles() {
-  const Problem problem =
-      parse_problem("fwd bf16 batch=2 num_heads=4:2 seqlen=77:133 head_dim=64 causal lse");
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=2 num_heads=4:2 seqlen=77:133 head_dim=64 causal lse");
   const DeviceFacts& device = typical_device("90a");
   const Candidate candidate = testing::faulty_candidate<kKind>(problem, device);
   const Source source = candidate.family->render(candidate.config, problem);

@@ -50,8 +50,8 @@ void expect_same_rows(const Problem& problem, const Patch& patch, unsigned seed)
   const Reference expected = reference_attention(problem, host.tensors, rows, 1);
   const PatchProblem small = patch_problem(problem, patch);
   validate(small.problem);
-  const Reference actual =
-      reference_attention(small.problem, patch_tensors(problem, host.tensors, patch, small), 1);
+  const Reference actual = reference_attention(
+      small.problem, patch_tensors(problem, host.tensors, patch, small), 1);
   ASSERT_EQ(actual.o.size(), expected.o.size());
   for (std::size_t i = 0; i < expected.o.size(); ++i)
     ASSERT_NEAR(actual.o[i], expected.o[i], 1e-12);
@@ -92,11 +92,11 @@ TEST(PatchProblem, HasTheSameRowsWhateverTheMask) {
     std::mt19937_64 random(seed);
     const Problem problem = random_problem(random);
     Patch patch;
-    patch.batch_begin =
-        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(problem.batch));
+    patch.batch_begin = static_cast<std::int64_t>(random() %
+                                                  static_cast<std::uint64_t>(problem.batch));
     patch.batch_end = patch.batch_begin + 1;
-    patch.row_begin =
-        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(problem.seqlen_q));
+    patch.row_begin = static_cast<std::int64_t>(random() %
+                                                static_cast<std::uint64_t>(problem.seqlen_q));
     patch.row_end = patch.row_begin + 1 +
                     static_cast<std::int64_t>(
                         random() % static_cast<std::uint64_t>(problem.seqlen_q - patch.row_begin));
@@ -105,28 +105,28 @@ TEST(PatchProblem, HasTheSameRowsWhateverTheMask) {
 }
 
 TEST(PatchProblem, WholeOutputKeepsAllSequences) {
-  const Problem problem =
-      parse_problem("fwd fp32 batch=3 num_heads=2 seqlen=20:33 head_dim=8 causal lse");
+  const Problem problem = parse_problem(
+      "fwd fp32 batch=3 num_heads=2 seqlen=20:33 head_dim=8 causal lse");
   expect_same_rows(problem, {0, 3, 0, 20}, 1);
 }
 
 TEST(PatchProblem, KeysOutsideOfTheWindowAreLeftOff) {
-  const Problem problem =
-      parse_problem("fwd fp32 num_heads=1 seqlen=100000 head_dim=8 causal window_left=128");
+  const Problem problem = parse_problem(
+      "fwd fp32 num_heads=1 seqlen=100000 head_dim=8 causal window_left=128");
   const PatchProblem small = patch_problem(problem, {0, 1, 50000, 50008});
   EXPECT_EQ(small.kv_begin, 50000 - 128);
   EXPECT_EQ(small.problem.seqlen_kv, 128 + 8);
 }
 
 TEST(Patches, SmallProblemsAreComparedWhole) {
-  const Problem problem =
-      parse_problem("fwd bf16 batch=2 num_heads=4 seqlen=333 head_dim=64 causal");
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=2 num_heads=4 seqlen=333 head_dim=64 causal");
   EXPECT_EQ(patches(problem, typical_device("90a"), 1), (std::vector<Patch>{{0, 2, 0, 333}}));
 }
 
 TEST(Patches, LargeProblemsBySamplesWithinTheBudget) {
-  const Problem problem =
-      parse_problem("fwd bf16 batch=4 num_heads=32:8 seqlen=8192 head_dim=128 causal");
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=4 num_heads=32:8 seqlen=8192 head_dim=128 causal");
   const std::vector<Patch> sampled = patches(problem, typical_device("90a"), 1);
   ASSERT_GE(sampled.size(), 8u);
   EXPECT_EQ(sampled[0], (Patch{0, 1, 0, 8}));
@@ -147,8 +147,8 @@ TEST(Patches, LargeProblemsBySamplesWithinTheBudget) {
 }
 
 TEST(Patches, ManySequencesOfOneQuery) {
-  const Problem problem =
-      parse_problem("fwd bf16 batch=1024 num_heads=32:8 seqlen=1:4096 head_dim=128");
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=1024 num_heads=32:8 seqlen=1:4096 head_dim=128");
   const std::vector<Patch> sampled = patches(problem, typical_device("90a"), 1);
   std::set<std::int64_t> sequences;
   for (const Patch& patch : sampled) sequences.insert(patch.batch_begin);

@@ -81,8 +81,8 @@ TEST_F(TuneTest, SameSeedSameResult) {
   const TuneResult first = tune();
   FakeEvaluator again{clock};
   Cache empty{":memory:"};
-  const TuneResult second =
-      tune_problem(problem, device, empty, again, candidates, options, environment(clock));
+  const TuneResult second = tune_problem(problem, device, empty, again, candidates, options,
+                                         environment(clock));
   EXPECT_EQ(first.winner, second.winner);
   EXPECT_EQ(first.winner_us, second.winner_us);
   EXPECT_EQ(first.tried, second.tried);
@@ -347,8 +347,8 @@ TEST_F(TuneTest, SearchReplaysFromStoredTries) {
   replay.time_us = [&](const Config& config) { return recorded.at(to_string(config)).time_us; };
   Cache empty{":memory:"};
   options.rigor = Rigor::kFull;
-  const TuneResult result =
-      tune_problem(problem, device, empty, replay, candidates, options, environment(clock));
+  const TuneResult result = tune_problem(problem, device, empty, replay, candidates, options,
+                                         environment(clock));
   double best_us = 1e9;
   for (const auto& [config, measurement] : recorded)
     best_us = std::min(best_us, measurement.time_us);
@@ -369,8 +369,8 @@ TEST_F(TuneTest, TimeLimitIsKeptAndStillYieldsTheBestSoFar) {
       options.time_limit_s = limit_s;
       options.rigor = Rigor::kExhaustive;
       const double start_s = clock.now_s;
-      const TuneResult result =
-          tune_problem(problem, device, empty, fresh, candidates, options, environment(clock));
+      const TuneResult result = tune_problem(problem, device, empty, fresh, candidates, options,
+                                             environment(clock));
       EXPECT_LE(clock.now_s - start_s, limit_s + 0.3);
       EXPECT_NEAR(result.elapsed_s, clock.now_s - start_s, 1e-9);
       if (compile_s < 0.75 * limit_s) {
@@ -397,8 +397,8 @@ TEST_F(TuneTest, CancelStopsInEveryPhase) {
     FakeEvaluator fresh{clock};
     const double start_s = clock.now_s;
     options.cancelled = [&] { return clock.now_s - start_s >= after_s; };
-    const TuneResult result =
-        tune_problem(problem, device, empty, fresh, candidates, options, environment(clock));
+    const TuneResult result = tune_problem(problem, device, empty, fresh, candidates, options,
+                                           environment(clock));
     EXPECT_LE(clock.now_s - start_s, after_s + 0.3) << "cancelled after " << after_s << " s";
     EXPECT_EQ(empty.tries(to_string(problem), device_class(device)).size(),
               static_cast<std::size_t>(result.tried));
@@ -513,8 +513,8 @@ TEST_F(BusyTuneTest, WaitsForTheOtherAndTakesItsWinner) {
       other_->release_lease(to_string(problem), device_class(device));
     }
   };
-  const TuneResult result =
-      tune_problem(problem, device, *mine_, evaluator, candidates, options, waiting);
+  const TuneResult result = tune_problem(problem, device, *mine_, evaluator, candidates, options,
+                                         waiting);
   EXPECT_EQ(result.winner, kBest);
   EXPECT_EQ(evaluator.prepared, 0);
   EXPECT_TRUE(result.complete);
@@ -523,8 +523,8 @@ TEST_F(BusyTuneTest, WaitsForTheOtherAndTakesItsWinner) {
 TEST_F(BusyTuneTest, WaitEndsWithTheTimeLimit) {
   options.time_limit_s = 2;
   const double start_s = clock.now_s;
-  const TuneResult result =
-      tune_problem(problem, device, *mine_, evaluator, candidates, options, environment(clock));
+  const TuneResult result = tune_problem(problem, device, *mine_, evaluator, candidates, options,
+                                         environment(clock));
   EXPECT_LE(clock.now_s - start_s, 2.3);
   EXPECT_GE(clock.now_s - start_s, 1.9);
   EXPECT_FALSE(result.complete);
