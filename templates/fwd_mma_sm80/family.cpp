@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include <fmt/format.h>
 #include "attnforge/error.h"
@@ -17,17 +18,6 @@ namespace attnforge {
 namespace {
 
 using Typed = FwdMmaSm80Config;
-
-constexpr Field<Typed> kFixedFields[] = {
-    {"dtype", &Typed::dtype},
-    {"head_dim", &Typed::head_dim},
-    {"head_dim_v", &Typed::head_dim_v},
-    {"right_bound", &Typed::right_bound},
-    {"left_bound", &Typed::left_bound},
-    {"softcap", &Typed::softcap},
-    {"lse", &Typed::lse},
-    {"alignment", &Typed::alignment},
-};
 
 constexpr Field<Typed> kFields[] = {
     {"dtype", &Typed::dtype},
@@ -48,6 +38,10 @@ constexpr Field<Typed> kFields[] = {
     {"pack_gqa", &Typed::pack_gqa},
     {"head_group_mb", &Typed::head_group_mb},
 };
+
+// Those that the problem decides: the first of them, up to alignment.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
+static_assert(kFixedFields.back().name == "alignment");
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
