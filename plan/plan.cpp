@@ -11,6 +11,7 @@
 #include "plan/load_kernel.h"
 #include "plan/plan_state.h"
 #include "runtime/nvtx.h"
+#include "runtime/tensor_map.h"
 
 namespace attnforge {
 namespace {
@@ -72,7 +73,7 @@ void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
   alignas(64) std::array<std::byte, kMaxParamsBytes> buffer;
   for (const PlanState::Step& step : plan.steps) {
     const std::span<std::byte> params(buffer.data(), step.launch.params.size());
-    plan.loaded->family->bind(step.launch, tensors, workspace, params);
+    bind_arguments(*plan.loaded->family, step.launch, tensors, workspace, params);
     step.kernel->launch(step.launch, params, static_cast<CUstream>(stream));
   }
 }

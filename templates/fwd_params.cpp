@@ -1,6 +1,8 @@
 // fwd_params.cpp - Problem and Tensors to FwdParams.
 #include "templates/fwd_params.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -35,6 +37,33 @@ FwdParams fwd_params(const Problem& problem) {
   params.softmax_scale = effective_softmax_scale(problem);
   params.softcap = problem.softcap;
   return params;
+}
+
+int gqa_group(const Problem& problem) {
+  return static_cast<int>(problem.num_heads_q / problem.num_heads_kv);
+}
+
+TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
+                     bool heavy_last) {
+  const bool packed = pack_gqa > 1;
+  const std::int64_t heads = problem.batch * (packed ? problem.num_heads_kv : problem.num_heads_q);
+  const std::int64_t head_bytes = problem.seqlen_kv * (problem.head_dim + problem.head_dim_v) *
+                                  size_bytes(problem.dtype_k) / (packed ? 1 : gqa_group(problem));
+  const std::int64_t in_group = (std::int64_t{head_group_mb} << 20) /
+                                std::max<std::int64_t>(1, head_bytes);
+  TileOrder order;
+  order.m_blocks = static_cast<int>((problem.seqlen_q * pack_gqa + block_m - 1) / block_m);
+  order.heads = static_cast<int>(heads);
+  order.heads_per_group = static_cast<int>(
+      std::clamp<std::int64_t>(in_group, 1, std::max<std::int64_t>(heads, 1)));
+  order.heavy_last = heavy_last ? 1 : 0;
+  return order;
+}
+
+std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int block_n) {
+  const std::string dims = head_dim == head_dim_v ? fmt::format("d{}", head_dim)
+                                                  : fmt::format("d{}v{}", head_dim, head_dim_v);
+  return fmt::format("{}_{}_{}x{}", dtype == kBf16 ? "bf16" : "fp16", dims, block_m, block_n);
 }
 
 void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* /*workspace*/,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
@@ -15,6 +16,17 @@ namespace attnforge {
 /// Everything that the problem decides; pointers and strides are null and 0. Windows that are open,
 /// or wider than any length, become kOpenWindow.
 FwdParams fwd_params(const Problem& problem);
+
+/// Query heads of a K/V head.
+int gqa_group(const Problem& problem);
+
+/// Query tiles of block_m rows, pack_gqa heads in each, in groups of heads whose K and V take about
+/// head_group_mb MB; 0: head after head. heavy_last: the last tile of a head has the most work.
+TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
+                     bool heavy_last);
+
+/// "bf16_d128_128x64", "fp16_d192v128_64x80": the part of a kernel's symbol that says what it does.
+std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int block_n);
 
 /// Family::bind of a family whose kernel argument is a FwdParams or begins with one. `out` has the
 /// size of step.params.

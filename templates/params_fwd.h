@@ -33,6 +33,11 @@ struct FwdParams {
   float softcap;  // 0: none
 };
 
+/// A tensor as TMA is told of it: what cuTensorMapEncodeTiled fills in.
+struct alignas(64) TensorMap {
+  u64 words[16];
+};
+
 /// Larger than any length, small enough that position + kOpenWindow does not overflow.
 inline constexpr int kOpenWindow = 1 << 30;
 

@@ -5,10 +5,11 @@
 namespace attnforge {
 
 extern const Family fwd_mma_sm80;
+extern const Family fwd_wgmma_sm90a;
 extern const Family fwd_naive;
 
 std::span<const Family* const> registry() {
-  static constexpr const Family* kFamilies[] = {&fwd_mma_sm80,
+  static constexpr const Family* kFamilies[] = {&fwd_wgmma_sm90a, &fwd_mma_sm80,
                                                 &fwd_naive};  // best first, naive last
   return kFamilies;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/tensor_map.h"
+
 namespace attnforge {
 
 LoadedCandidate::LoadedCandidate(const Candidate& candidate, const Problem& problem,
@@ -34,7 +36,7 @@ LoadedCandidate::LoadedCandidate(const Candidate& candidate, const Problem& prob
 
 void LoadedCandidate::bind(const Tensors& tensors) {
   for (std::size_t i = 0; i < launch_.steps.size(); ++i) {
-    family_->bind(launch_.steps[i], tensors, workspace_.data(), params_[i]);
+    bind_arguments(*family_, launch_.steps[i], tensors, workspace_.data(), params_[i]);
   }
 }
 

@@ -37,6 +37,15 @@ class _Torch:
     def empty(self, shape, code, device):
         return self._torch.empty(shape, dtype=self._dtypes[code], device=self._torch.device("cuda", device))
 
+    def zeros(self, size_bytes, device):
+        zeros = self._torch.zeros(size_bytes, dtype=self._torch.uint8, device=self._torch.device("cuda", device))
+        if not self.capturing():
+            self._torch.cuda.synchronize(device)  # the run may be on another stream
+        return zeros.data_ptr(), zeros
+
+    def capturing(self):
+        return self._torch.cuda.is_current_stream_capturing()
+
     def stream(self, device):
         if self._raw_stream is not None:
             return self._raw_stream(device)
@@ -63,6 +72,16 @@ class _Cupy:
         name = ("float32", "float16", "bfloat16")[code]
         with self._cupy.cuda.Device(device):
             return self._cupy.empty(shape, dtype=name)
+
+    def zeros(self, size_bytes, device):
+        with self._cupy.cuda.Device(device) as gpu:
+            zeros = self._cupy.zeros(size_bytes, dtype="uint8")
+            if not self.capturing():
+                gpu.synchronize()
+        return zeros.data.ptr, zeros
+
+    def capturing(self):
+        return self._cupy.cuda.get_current_stream().is_capturing()
 
     def stream(self, device):
         with self._cupy.cuda.Device(device):
@@ -153,6 +172,22 @@ class _Protocols:
         raise InvalidError(
             "attnforge cannot allocate arrays of this framework: pass out= (and, for return_lse, a pair out=(o, lse))"
         )
+
+    def zeros(self, size_bytes, device):
+        """From the driver, in the context that the arrays are in; never freed."""
+        driver = ctypes.CDLL("libcuda.so.1")
+        address = ctypes.c_uint64()
+        status = driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size_bytes))
+        status = status or driver.cuMemsetD8_v2(address, ctypes.c_ubyte(0), ctypes.c_size_t(size_bytes))
+        status = status or driver.cuCtxSynchronize()
+        if status:
+            raise InvalidError(
+                f"the driver gave no workspace of {size_bytes} bytes (error {status}): is the arrays' CUDA context current?"
+            )
+        return address.value, None
+
+    def capturing(self):
+        return False
 
     def stream(self, device):
         return 0

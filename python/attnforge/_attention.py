@@ -336,7 +336,7 @@ def attention(
     )
     if stream is None:
         stream = backend.stream(device)
-    workspace, workspace_bytes, keep = _workspace(plan, backend, device)
+    workspace, workspace_bytes, keep = _workspace(plan, backend, device, stream)
     status = lib().attnforge_run(plan.handle, ctypes.byref(tensors), workspace, workspace_bytes, stream)
     if status:
         check(status)
@@ -344,11 +344,20 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def _workspace(plan, backend, device):
-    """Address, size and owner of a workspace from the framework's allocator; nothing for the plans that need none."""
+_workspaces = {}  # (framework, device, stream) -> address, bytes, owner
+
+
+def _workspace(plan, backend, device, stream):
+    """Address, size and owner of the stream's workspace; nothing for plans that need none. Runs find it zeroed and leave it so."""
     size = plan.workspace_bytes
     if size == 0:
         return None, 0, None
-    floats = backend.empty((-(-size // 4) + 64,), 0, device)
-    address = backend.view(floats)[0]
-    return -(-address // 256) * 256, size, floats
+    key = type(backend), device, stream
+    known = _workspaces.get(key)
+    if known is None or known[1] < size:
+        capacity = max(size, 4096)
+        base, owner = backend.zeros(capacity + 256, device)
+        known = -(-base // 256) * 256, capacity, owner
+        if not backend.capturing():  # memory of a graph is the graph's alone
+            _workspaces[key] = known
+    return known

@@ -91,10 +91,6 @@ Typed fixed_by(const Problem& problem) {
   return c;
 }
 
-int gqa_group(const Problem& problem) {
-  return static_cast<int>(problem.num_heads_q / problem.num_heads_kv);
-}
-
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
   if (problem.dtype_q == DType::kFp32) return "takes fp16 or bf16, not fp32";
@@ -192,11 +188,7 @@ double estimate_us(const Config& config, const Problem& problem, const DeviceFac
 }
 
 std::string symbol(const Typed& c) {
-  const std::string dims = c.head_dim == c.head_dim_v
-                               ? fmt::format("d{}", c.head_dim)
-                               : fmt::format("d{}v{}", c.head_dim, c.head_dim_v);
-  return fmt::format("fwd_mma_sm80_{}_{}_{}x{}", c.dtype == kBf16 ? "bf16" : "fp16", dims,
-                     c.block_m, c.block_n);
+  return "fwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
 Source render(const Config& config, const Problem&) {
@@ -221,25 +213,15 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
   const Typed c = typed(config, kFields);
   FwdMmaSm80Params params{};
   params.fwd = fwd_params(problem);
-  const std::int64_t heads = problem.batch *
-                             (c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  const std::int64_t m_blocks = (problem.seqlen_q * c.pack_gqa + c.block_m - 1) / c.block_m;
+  params.order = tile_order(problem, c.block_m, c.pack_gqa, c.head_group_mb, c.right_bound != 0);
+  const std::int64_t blocks = std::int64_t{params.order.heads} * params.order.m_blocks;
   Launch result;
-  if (heads * m_blocks == 0) return result;
-  ATTNFORGE_ASSERT(heads * m_blocks <= kMaxBlocks, "supports() lets no larger grid through");
-
-  const std::int64_t head_bytes = std::max<std::int64_t>(
-      1, problem.seqlen_kv * (c.head_dim + c.head_dim_v) * 2 /
-             (c.pack_gqa > 1 ? 1 : gqa_group(problem)));
-  const std::int64_t in_l2 = (std::int64_t{c.head_group_mb} << 20) / head_bytes;
-  params.order.m_blocks = static_cast<int>(m_blocks);
-  params.order.heads = static_cast<int>(heads);
-  params.order.heads_per_group = static_cast<int>(std::clamp<std::int64_t>(in_l2, 1, heads));
-  params.order.heavy_last = c.right_bound;
+  if (blocks == 0) return result;
+  ATTNFORGE_ASSERT(blocks <= kMaxBlocks, "supports() lets no larger grid through");
 
   LaunchStep step;
   step.kernel = symbol(c);
-  step.grid.x = static_cast<unsigned>(heads * m_blocks);
+  step.grid.x = static_cast<unsigned>(blocks);
   step.block.x = static_cast<unsigned>(c.num_threads());
   step.smem_bytes = c.smem_bytes();
   step.params.resize(sizeof(params));

@@ -8,6 +8,7 @@
 #include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
+#include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"

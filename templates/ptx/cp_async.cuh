@@ -5,12 +5,6 @@
 
 namespace attnforge {
 
-/// An address in shared memory as the 32 bits that instructions take: cheaper to compute with than
-/// a generic pointer.
-ATTNFORGE_DEVICE u32 smem_address(const void* pointer) {
-  return static_cast<u32>(__cvta_generic_to_shared(pointer));
-}
-
 /// Copies kBytes (4, 8 or 16), both sides aligned to it. 16 bytes bypass L1.
 template <int kBytes>
 ATTNFORGE_DEVICE void cp_async(u32 smem_dst, const void* gmem_src) {

@@ -22,6 +22,9 @@ ATTNFORGE_DEVICE float shuffle_xor(float x) {
   return y;
 }
 
+/// The value of lane 0, which the compiler then knows to be the same in all lanes.
+ATTNFORGE_DEVICE int from_lane_0(int x) { return __shfl_sync(~0u, x, 0); }
+
 /// Whether `predicate` holds in any lane (PTX ISA, "vote.sync").
 ATTNFORGE_DEVICE bool any_lane(bool predicate) { return __any_sync(~0u, predicate); }
 

@@ -8,6 +8,7 @@
 #include "attnforge/error.h"
 #include "reference/parallel.h"
 #include "runtime/compiler.h"
+#include "runtime/tensor_map.h"
 
 namespace attnforge::test {
 
@@ -83,7 +84,7 @@ void Loaded::run(const Tensors& tensors, const Buffer& workspace, CUstream strea
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     const LaunchStep& step = launch_.steps[i];
     const std::span<std::byte> bound(params, step.params.size());
-    family_.bind(step, tensors, workspace.data(), bound);
+    bind_arguments(family_, step, tensors, workspace.data(), bound);
     kernels_[i].launch(step, bound, stream);
   }
 }

@@ -1,0 +1,103 @@
+// tensor_map.cpp - TensorMapSpec and Tensor to CUtensorMap (CUDA Driver API, "Tensor Map Object
+// Management").
+#include "runtime/tensor_map.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "attnforge/error.h"
+#include "runtime/driver.h"
+
+namespace attnforge {
+namespace {
+
+using Operand = TensorMapSpec::Operand;
+
+const Tensor& operand_of(const Tensors& tensors, Operand operand) {
+  return operand == Operand::kQ ? tensors.q : operand == Operand::kK ? tensors.k : tensors.v;
+}
+
+CUtensorMapDataType data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kFp32:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case DType::kFp16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    default:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  }
+}
+
+CUtensorMapSwizzle swizzle(int bytes) {
+  return bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+         : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                       : CU_TENSOR_MAP_SWIZZLE_32B;
+}
+
+/// Dimensions as the driver wants them: innermost first, no stride for the innermost.
+struct Dimensions {
+  cuuint32_t rank = 0;
+  cuuint64_t extents[5] = {};
+  cuuint64_t strides_bytes[4] = {};
+  cuuint32_t box[5] = {};
+
+  void add(std::int64_t extent, std::int64_t stride_bytes, int box_extent) {
+    // The stride of a dimension of size 1 is never used and may be anything; an empty tensor is
+    // not read.
+    constexpr std::int64_t kAnyStride = 16;
+    if (rank > 0)
+      strides_bytes[rank - 1] = static_cast<cuuint64_t>(extent > 1 ? stride_bytes : kAnyStride);
+    extents[rank] = static_cast<cuuint64_t>(std::max<std::int64_t>(extent, 1));
+    box[rank] = static_cast<cuuint32_t>(box_extent);
+    ++rank;
+  }
+};
+
+Dimensions dimensions(const TensorMapSpec& spec, const Tensor& tensor) {
+  const int bytes = size_bytes(spec.dtype);
+  const int packed = std::max(spec.packed_heads, 1);
+  Dimensions result;
+  result.add(spec.columns, bytes, spec.box_columns);
+  if (spec.packed_heads > 0) result.add(packed, tensor.stride_head * bytes, packed);
+  result.add(spec.rows, tensor.stride_row * bytes, spec.box_rows);
+  result.add(spec.heads / packed, tensor.stride_head * packed * bytes, 1);
+  result.add(spec.batch, tensor.stride_batch * bytes, 1);
+  return result;
+}
+
+void encode(const TensorMapSpec& spec, const Tensor& tensor, std::byte* to) {
+  const Dimensions d = dimensions(spec, tensor);
+  const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
+  CUtensorMap map;  // aligned to 64; `to` need not be
+  const CUresult result = driver().cuTensorMapEncodeTiled(
+      &map, data_type(spec.dtype), d.rank, tensor.data, d.extents, d.strides_bytes, d.box, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(spec.swizzle_bytes),
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) [[unlikely]] {
+    constexpr const char* kNames[] = {"q", "k", "v"};
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("TMA cannot address {} at {} with strides batch={} row={} head={} "
+                            "elements: pointer and strides must be multiples of 16 bytes, strides "
+                            "not negative and below 2^40 bytes",
+                            kNames[static_cast<int>(spec.operand)], tensor.data,
+                            tensor.stride_batch, tensor.stride_row, tensor.stride_head));
+  }
+  static_assert(sizeof(map) == 128);
+  std::memcpy(to, &map, sizeof(map));
+}
+
+}  // namespace
+
+void bind_arguments(const Family& family, const LaunchStep& step, const Tensors& tensors,
+                    void* workspace, std::span<std::byte> params) {
+  family.bind(step, tensors, workspace, params);
+  for (const TensorMapSpec& spec : step.tensor_maps) {
+    ATTNFORGE_ASSERT(spec.offset + sizeof(CUtensorMap) <= params.size(),
+                     "a tensor map lies in the kernel's argument");
+    encode(spec, operand_of(tensors, spec.operand), params.data() + spec.offset);
+  }
+}
+
+}  // namespace attnforge

@@ -1,0 +1,103 @@
+// config.h - the axes of fwd_wgmma_sm90a. Compiled by g++ (search, launch) and by NVRTC (kernel).
+#pragma once
+
+#include "base.cuh"
+#include "params_fwd.h"
+
+namespace attnforge {
+
+/// How blocks come by their query tiles. Persistent blocks load the next tile's Q, K and V while
+/// they finish a tile.
+inline constexpr int kGridPlain = 0;    // a block has one tile
+inline constexpr int kGridStatic = 1;   // persistent, every gridDim-th tile
+inline constexpr int kGridDynamic = 2;  // persistent, the next tile that nobody has: for masks,
+                                        // where tiles differ in work
+
+struct FwdWgmmaSm90aConfig {
+  // Fixed by the problem.
+  int dtype;  // of q, k, v and o: kFp16 or kBf16
+  int head_dim;
+  int head_dim_v;
+  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
+  int left_bound;   // 1: nor all keys to its left (window_left)
+  int softcap;      // 1: scores are capped
+  int lse;          // 1: lse is written
+  // Searched.
+  int warpgroups;     // that compute; each has 64 query rows
+  int block_n;        // keys in a tile
+  int stages;         // tiles of K, and of V, in shared memory
+  int q_in_regs;      // 1: Q is read into registers once, and its shared memory is free for the next
+  int q_stages;       // query tiles in shared memory: with 2, the next comes during this one
+  int pingpong;       // 1: warpgroups issue their products in turn
+  int grid;           // kGridPlain, kGridStatic, kGridDynamic
+  int blocks_per_sm;  // resident blocks that registers are to leave room for
+  int swizzle;        // bytes: a row lies in column chunks this wide
+  int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none
+  int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one after another
+
+  ATTNFORGE_HOST_DEVICE constexpr int block_m() const { return 64 * warpgroups; }
+  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
+  ATTNFORGE_HOST_DEVICE constexpr int chunk_columns() const { return swizzle / 2; }
+  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
+    return ceil_div(head_dim, chunk_columns());
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
+    return ceil_div(head_dim_v, chunk_columns());
+  }
+  // Tiles are stored chunk after chunk; Q's warpgroup after warpgroup.
+  ATTNFORGE_HOST_DEVICE constexpr int q_chunk_bytes() const { return 64 * swizzle; }
+  ATTNFORGE_HOST_DEVICE constexpr int kv_chunk_bytes() const { return block_n * swizzle; }
+  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const {
+    return warpgroups * qk_chunks() * q_chunk_bytes();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return qk_chunks() * kv_chunk_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return v_chunks() * kv_chunk_bytes(); }
+  // Q, K, V, the barriers, and the number of the tile that each Q belongs to.
+  ATTNFORGE_HOST_DEVICE constexpr int k_begin() const { return q_stages * q_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_begin() + stages * k_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int barriers_begin() const {
+    return v_begin() + stages * v_bytes();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const { return 2 * q_stages + 4 * stages; }
+  ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
+    return barriers_begin() + 8 * num_barriers();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const { return tiles_begin() + 4 * q_stages; }
+
+  // Registers a thread at launch, and after the producer has given its own to the consumers. What
+  // it gives must be what they take: 128 * producer + 128 * warpgroups * consumer = launch * threads.
+  ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const {
+    const int registers = 65536 / (num_threads() * blocks_per_sm) / 8 * 8;
+    return registers > 240 ? 240 : registers;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
+    return warpgroups == 3 ? 32 : 24;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {
+    const int all = launch_registers() * (warpgroups + 1) - producer_registers();
+    const int registers = all / warpgroups / 8 * 8;
+    return registers > 240 ? 240 : registers;
+  }
+  /// What the main loop keeps in registers, a thread: output, scores, probabilities, Q.
+  ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
+    return head_dim_v / 2 + block_n / 2 + block_n / 4 +
+           (q_in_regs ? 4 * ceil_div(head_dim, 16) : 0);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+    return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 1 && warpgroups <= 3 &&
+           block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && stages >= 1 && q_stages >= 1 &&
+           q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
+           64 % pack_gqa == 0 && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1;
+  }
+};
+
+struct FwdWgmmaSm90aParams {
+  FwdParams fwd;  // first: bind_fwd() writes to it; q, k and v are read through the maps
+  TileOrder order;
+  int tiles;       // query tiles of all heads and sequences
+  int* scheduler;  // kGridDynamic: {tiles given out, blocks done}; 0 at the start and at the end
+  TensorMap q;     // {column, packed head, query, head, batch}
+  TensorMap k, v;  // {column, key, head, batch}
+};
+
+}  // namespace attnforge

@@ -1,0 +1,265 @@
+// family.cpp - fwd_wgmma_sm90a as a Family: what it serves, its search space, its source and its
+// launch.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <fmt/format.h>
+#include "attnforge/error.h"
+#include "generator/family.h"
+#include "templates/embedded.h"
+#include "templates/fwd_params.h"
+#include "templates/fwd_wgmma_sm90a/config.h"
+#include "templates/fwd_wgmma_sm90a/estimate.h"
+#include "templates/wgmma_text.h"
+
+namespace attnforge {
+namespace {
+
+using Typed = FwdWgmmaSm90aConfig;
+
+constexpr Field<Typed> kFields[] = {
+    {"dtype", &Typed::dtype},
+    {"head_dim", &Typed::head_dim},
+    {"head_dim_v", &Typed::head_dim_v},
+    {"right_bound", &Typed::right_bound},
+    {"left_bound", &Typed::left_bound},
+    {"softcap", &Typed::softcap},
+    {"lse", &Typed::lse},
+    {"warpgroups", &Typed::warpgroups},
+    {"block_n", &Typed::block_n},
+    {"stages", &Typed::stages},
+    {"q_in_regs", &Typed::q_in_regs},
+    {"q_stages", &Typed::q_stages},
+    {"pingpong", &Typed::pingpong},
+    {"grid", &Typed::grid},
+    {"blocks_per_sm", &Typed::blocks_per_sm},
+    {"swizzle", &Typed::swizzle},
+    {"pack_gqa", &Typed::pack_gqa},
+    {"head_group_mb", &Typed::head_group_mb},
+};
+
+// Those that the problem decides: the first of them, up to lse.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(7);
+static_assert(kFixedFields.back().name == "lse");
+
+/// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
+/// spills, and then serializes the products.
+constexpr int kRegisterSlack = 28;
+constexpr int kLongQuery = 128;  // rows from which packing heads into a tile gains nothing
+constexpr std::int64_t kMaxTiles = 2147483647;
+constexpr std::size_t kSchedulerBytes = 2 * sizeof(int);
+
+Typed fixed_by(const Problem& problem) {
+  const Window window = effective_window(problem);
+  Typed c{};
+  c.dtype = static_cast<int>(problem.dtype_q);
+  c.head_dim = problem.head_dim;
+  c.head_dim_v = problem.head_dim_v;
+  c.right_bound = window.right >= 0;
+  c.left_bound = window.left >= 0;
+  c.softcap = problem.softcap > 0;
+  c.lse = problem.lse;
+  return c;
+}
+
+std::int64_t tiles_of(const Problem& problem, const Typed& c) {
+  const TileOrder order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, false);
+  return std::int64_t{order.m_blocks} * order.heads;
+}
+
+std::string supports(const Problem& problem, const Arch& arch) {
+  if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
+  if (problem.dtype_q == DType::kFp32) return "takes fp16 or bf16, not fp32";
+  if (problem.alignment_bytes < 16)
+    return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
+                       problem.alignment_bytes);
+  const std::int64_t tiles = (problem.seqlen_q + 63) / 64 * problem.batch * problem.num_heads_q;
+  if (tiles > kMaxTiles) return fmt::format("needs {} query tiles, more than 2^31", tiles);
+  return "";
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
+  std::vector<int> packs = {1};
+  if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
+  const Typed fixed = fixed_by(problem);
+  std::vector<Axis> axes;
+  for (const Field<Typed>& field : kFixedFields)
+    axes.push_back({field.name, {fixed.*field.member}});
+  const std::vector<Axis> searched = {
+      {"warpgroups", {2, 3, 1}},
+      {"block_n", {128, 112, 96, 80, 64, 144, 160, 176, 192, 48, 32}},
+      {"stages", {2}},
+      {"q_in_regs", {0, 1}},
+      {"q_stages", {1, 2}},
+      {"pingpong", {1, 0}},
+      {"grid", {kGridDynamic, kGridStatic, kGridPlain}},
+      {"blocks_per_sm", {1, 2}},
+      {"swizzle", {128, 64, 32}},
+      {"pack_gqa", packs},
+      {"head_group_mb", {32, 16}},
+  };
+  axes.insert(axes.end(), searched.begin(), searched.end());
+  return axes;
+}
+
+/// Columns of shared memory that a swizzle pads a row of Q or K, and of V, with.
+int padding(const Typed& c, int swizzle) {
+  const int chunk = swizzle / 2;
+  return round_up(c.head_dim, chunk) + round_up(c.head_dim_v, chunk);
+}
+
+std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  const Typed c = typed(config, kFields);
+  const Typed wanted = fixed_by(problem);
+  for (const Field<Typed>& field : kFixedFields) {
+    if (c.*field.member != wanted.*field.member) {
+      return fmt::format("{}={} is not the problem's {}", field.name, c.*field.member,
+                         wanted.*field.member);
+    }
+  }
+  const Arch& arch = device.arch;
+  if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
+    return "the packed heads do not divide the 64 rows of a warpgroup";
+  if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
+  if (!c.valid()) return "not a valid combination";
+  if (c.blocks_per_sm > 1 && c.warpgroups > 1)
+    return "several blocks an SM only of one warpgroup each: others lack the registers";
+  if (c.blocks_per_sm * (c.smem_bytes() + 1024) > arch.smem_per_sm_bytes) {
+    return fmt::format("{} blocks of {} bytes of shared memory each do not fit the {} of an SM",
+                       c.blocks_per_sm, c.smem_bytes(), arch.smem_per_sm_bytes);
+  }
+  if (c.planned_registers() + kRegisterSlack > c.consumer_registers()) {
+    return fmt::format("about {} registers for the {} that a thread has",
+                       c.planned_registers() + kRegisterSlack, c.consumer_registers());
+  }
+  if (c.swizzle < 128 && padding(c, c.swizzle) >= padding(c, 2 * c.swizzle))
+    return "a wider swizzle pads no more";
+  if (c.q_in_regs && c.q_stages > 1) return "Q in registers frees its buffer at once";
+  if (c.grid == kGridPlain && c.q_stages > 1) return "a block with one tile has one Q";
+  const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
+  if (c.warpgroups > 1 && rows <= 64 * (c.warpgroups - 1)) return "a warpgroup would have no rows";
+  if (c.block_n > 64 && c.block_n - 32 >= problem.seqlen_kv) return "the key tile would be empty";
+  if (c.block_n < 64 && padding(c, c.swizzle) <= 2 * 192) return "there is memory for more keys";
+  if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
+    return "queries fill the tiles without packing heads";
+  const bool every_tile_at_once = tiles_of(problem, c) <= std::int64_t{device.num_sms} *
+                                                              c.blocks_per_sm;
+  if (c.grid != kGridPlain && every_tile_at_once) return "every tile has an SM of its own";
+  const bool masked = c.right_bound || c.left_bound;
+  if (c.grid == kGridDynamic && !masked) return "tiles of equal work need no scheduler";
+  if (c.grid == kGridStatic && masked) return "tiles of unequal work in a fixed order";
+  return "";
+}
+
+double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  return estimate_fwd_wgmma_sm90a_us(typed(config, kFields), problem, device);
+}
+
+std::string symbol(const Typed& c) {
+  return "fwd_wgmma_sm90a_" +
+         shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
+}
+
+Source render(const Config& config, const Problem&) {
+  const Typed c = typed(config, kFields);
+  const std::string name = symbol(c);
+  std::string products = wgmma_text(c.dtype, c.block_n);
+  if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
+  Source source;
+  source.name = name;
+  source.entry = fmt::format(R"(// generated: {}
+#include "fwd_wgmma_sm90a/kernel.cuh"
+namespace attnforge {{
+{}}}  // namespace attnforge
+using namespace attnforge;
+inline constexpr FwdWgmmaSm90aConfig kConfig{};
+extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
+{}(const __grid_constant__ FwdWgmmaSm90aParams p) {{
+  FwdWgmmaSm90a<kConfig>::run(p);
+}}
+)",
+                             to_string(config), products, initializer(config), name);
+  source.text = self_contained(source.entry, embedded_headers());
+  return source;
+}
+
+std::vector<TensorMapSpec> tensor_maps(const Typed& c, const Problem& problem) {
+  using Operand = TensorMapSpec::Operand;
+  TensorMapSpec q{.operand = Operand::kQ,
+                  .dtype = problem.dtype_q,
+                  .offset = offsetof(FwdWgmmaSm90aParams, q),
+                  .columns = c.head_dim,
+                  .packed_heads = c.pack_gqa,
+                  .rows = problem.seqlen_q,
+                  .heads = problem.num_heads_q,
+                  .batch = problem.batch,
+                  .box_columns = c.chunk_columns(),
+                  .box_rows = 64 / c.pack_gqa,
+                  .swizzle_bytes = c.swizzle};
+  TensorMapSpec k = q;
+  k.operand = Operand::kK;
+  k.offset = offsetof(FwdWgmmaSm90aParams, k);
+  k.packed_heads = 0;
+  k.rows = problem.seqlen_kv;
+  k.heads = problem.num_heads_kv;
+  k.box_rows = c.block_n;
+  TensorMapSpec v = k;
+  v.operand = Operand::kV;
+  v.offset = offsetof(FwdWgmmaSm90aParams, v);
+  v.columns = c.head_dim_v;
+  return {q, k, v};
+}
+
+Launch launch(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  const Typed c = typed(config, kFields);
+  FwdWgmmaSm90aParams params{};
+  params.fwd = fwd_params(problem);
+  params.order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
+  const std::int64_t tiles = std::int64_t{params.order.m_blocks} * params.order.heads;
+  Launch result;
+  if (tiles == 0) return result;
+  ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
+  params.tiles = static_cast<int>(tiles);
+
+  LaunchStep step;
+  step.kernel = symbol(c);
+  const std::int64_t resident = std::int64_t{std::max(device.num_sms, 1)} * c.blocks_per_sm;
+  step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
+  step.block.x = static_cast<unsigned>(c.num_threads());
+  step.smem_bytes = c.smem_bytes();
+  step.params.resize(sizeof(params));
+  std::memcpy(step.params.data(), &params, sizeof(params));
+  step.tensor_maps = tensor_maps(c, problem);
+  result.steps.push_back(std::move(step));
+  if (c.grid == kGridDynamic) result.workspace_bytes = kSchedulerBytes;
+  return result;
+}
+
+void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
+          std::span<std::byte> out) {
+  bind_fwd(step, tensors, workspace, out);
+  std::memcpy(out.data() + offsetof(FwdWgmmaSm90aParams, scheduler), &workspace,
+              sizeof(workspace));
+}
+
+}  // namespace
+
+extern const Family fwd_wgmma_sm90a;
+const Family fwd_wgmma_sm90a = {
+    .name = "fwd_wgmma_sm90a",
+    .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims,
+    .supports = supports,
+    .axes = axes,
+    .reject = reject,
+    .estimate_us = estimate_us,
+    .render = render,
+    .launch = launch,
+    .bind = bind,
+};
+
+}  // namespace attnforge

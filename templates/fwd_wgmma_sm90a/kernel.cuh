@@ -1,0 +1,488 @@
+// kernel.cuh - attention forward for Hopper: one warp issues TMA loads into rings of K and V tiles,
+// warpgroups of 64 query rows each compute with wgmma; the scores of the next tile are in flight
+// with the output of this one, and the softmax runs under that (FlashAttention-3, Shah et al.
+// 2024), with lazy rescaling.
+#pragma once
+
+#include "base.cuh"
+#include "fwd_wgmma_sm90a/config.h"
+#include "ptx/convert.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/mma_sync.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/warpgroup.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile/kv_blocks.cuh"
+#include "tile/ring.cuh"
+#include "tile/score.cuh"
+#include "tile/softmax.cuh"
+#include "tile/store_rows.cuh"
+#include "tile/tile_order.cuh"
+
+namespace attnforge {
+
+template <FwdWgmmaSm90aConfig C>
+struct FwdWgmmaSm90a {
+  static_assert(C.valid(), "the generator renders only configs that pass reject()");
+  using Params = FwdWgmmaSm90aParams;
+
+  static constexpr int kScoreFragments = C.block_n / 8;  // of 8 keys
+  static constexpr int kOutFragments = C.head_dim_v / 8;
+  static constexpr int kDepthSteps = ceil_div(C.head_dim, 16);
+  static constexpr int kConsumerWarps = 4 * C.warpgroups;
+
+  // ---- Shared memory and barriers, as 32-bit addresses ----
+
+  struct Shared {
+    u32 base;
+
+    ATTNFORGE_DEVICE u32 q(int stage, int warpgroup) const {
+      return base + stage * C.q_bytes() + warpgroup * C.qk_chunks() * C.q_chunk_bytes();
+    }
+    ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_bytes(); }
+    ATTNFORGE_DEVICE u32 v(int stage) const { return base + C.v_begin() + stage * C.v_bytes(); }
+    // Full: TMA has written a buffer. Empty: every consumer warp has read it.
+    ATTNFORGE_DEVICE u32 k_full(int stage) const { return barrier(stage); }
+    ATTNFORGE_DEVICE u32 k_empty(int stage) const { return barrier(C.stages + stage); }
+    ATTNFORGE_DEVICE u32 v_full(int stage) const { return barrier(2 * C.stages + stage); }
+    ATTNFORGE_DEVICE u32 v_empty(int stage) const { return barrier(3 * C.stages + stage); }
+    ATTNFORGE_DEVICE u32 q_full(int stage) const { return barrier(4 * C.stages + stage); }
+    ATTNFORGE_DEVICE u32 q_empty(int stage) const {
+      return barrier(4 * C.stages + C.q_stages + stage);
+    }
+    /// kGridDynamic: the query tile that comes with Q in this stage.
+    ATTNFORGE_DEVICE u32 tile(int stage) const { return base + C.tiles_begin() + 4 * stage; }
+
+    ATTNFORGE_DEVICE u32 barrier(int index) const {
+      return base + C.barriers_begin() + 8 * index;
+    }
+    ATTNFORGE_DEVICE void init_barriers() const {
+      for (int i = 0; i < C.stages; ++i) {
+        mbarrier_init(k_full(i), 1);
+        mbarrier_init(v_full(i), 1);
+        mbarrier_init(k_empty(i), kConsumerWarps);
+        mbarrier_init(v_empty(i), kConsumerWarps);
+      }
+      for (int i = 0; i < C.q_stages; ++i) {
+        mbarrier_init(q_full(i), 1);
+        mbarrier_init(q_empty(i), kConsumerWarps);
+      }
+      mbarrier_init_fence();
+    }
+  };
+
+  // ---- The work: query tiles ----
+
+  ATTNFORGE_DEVICE static int query_of(int row) { return row / C.pack_gqa; }
+
+  struct Work {
+    int batch;
+    int head;       // a query head, or a K/V head when heads are packed
+    int first_row;  // among a head's rows; heads packed into the tile lie next to each other
+    KvBlocks blocks;
+
+    ATTNFORGE_DEVICE Work(const Params& params, int tile) {
+      const FwdParams& p = params.fwd;
+      const TilePlace place = place_tile(params.order, tile);
+      const int heads = C.pack_gqa > 1 ? p.num_heads_kv : p.num_heads_q;
+      batch = place.head / heads;
+      head = place.head - batch * heads;
+      first_row = place.m_block * C.block_m();
+      blocks = blocks_of(p, first_row, C.block_m());
+    }
+    ATTNFORGE_DEVICE static KvBlocks blocks_of(const FwdParams& p, int row, int rows) {
+      const int last_row = min(row + rows, p.seqlen_q * C.pack_gqa) - 1;
+      return KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, query_of(row),
+                                                     query_of(last_row));
+    }
+    ATTNFORGE_DEVICE int kv_head(const FwdParams& p) const {
+      return C.pack_gqa > 1 ? head : head / (p.num_heads_q / p.num_heads_kv);
+    }
+    /// Fully masked rows only: nothing to load, zeros to store.
+    ATTNFORGE_DEVICE bool empty() const { return blocks.end == blocks.begin; }
+  };
+
+  // ---- 1. Producer: one thread, which keeps the rings full ----
+
+  struct Producer {
+    const Params& params;
+    const Shared smem;
+    Ring<C.stages> k_ring, v_ring;
+    Ring<C.q_stages> q_ring;
+
+    ATTNFORGE_DEVICE Producer(const Params& p, Shared s) : params(p), smem(s) {}
+
+    ATTNFORGE_DEVICE int tile_after(int tile) const {
+      if constexpr (C.grid == kGridPlain) return params.tiles;
+      if constexpr (C.grid == kGridStatic) return tile + gridDim.x;
+      return gridDim.x + atomicAdd(params.scheduler, 1);
+    }
+
+    ATTNFORGE_DEVICE void load_q(const Work& work, int tile) {
+      const int stage = q_ring.stage;
+      mbarrier_wait(smem.q_empty(stage), q_ring.parity ^ 1);
+      if constexpr (C.grid == kGridDynamic) store_shared(smem.tile(stage), tile);
+      mbarrier_arrive_expect(smem.q_full(stage), C.q_bytes());
+#pragma unroll
+      for (int w = 0; w < C.warpgroups; ++w)
+#pragma unroll
+        for (int c = 0; c < C.qk_chunks(); ++c)
+          tma_load_5d(smem.q(stage, w) + c * C.q_chunk_bytes(), params.q, smem.q_full(stage),
+                      kEvictFirst, c * C.chunk_columns(), 0, query_of(work.first_row + w * 64),
+                      work.head, work.batch);
+      q_ring.advance();
+    }
+    ATTNFORGE_DEVICE void load_k(const Work& work, int kv_head, int n) {
+      mbarrier_wait(smem.k_empty(k_ring.stage), k_ring.parity ^ 1);
+      load_kv<C.qk_chunks()>(params.k, smem.k(k_ring.stage), smem.k_full(k_ring.stage), work,
+                             kv_head, n);
+      k_ring.advance();
+    }
+    ATTNFORGE_DEVICE void load_v(const Work& work, int kv_head, int n) {
+      mbarrier_wait(smem.v_empty(v_ring.stage), v_ring.parity ^ 1);
+      load_kv<C.v_chunks()>(params.v, smem.v(v_ring.stage), smem.v_full(v_ring.stage), work,
+                            kv_head, n);
+      v_ring.advance();
+    }
+    template <int kChunks>
+    ATTNFORGE_DEVICE void load_kv(const TensorMap& map, u32 to, u32 full, const Work& work,
+                                  int kv_head, int n) {
+      mbarrier_arrive_expect(full, kChunks * C.kv_chunk_bytes());
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c)
+        tma_load_4d(to + c * C.kv_chunk_bytes(), map, full, kEvictLast, c * C.chunk_columns(),
+                    n * C.block_n, kv_head, work.batch);
+    }
+
+    ATTNFORGE_DEVICE void run() {
+      int tile = blockIdx.x;
+      while (tile < params.tiles) {
+        const int upcoming = tile_after(tile);  // asked for a tile ahead: hides the latency
+        const Work work(params, tile);
+        const int kv_head = work.kv_head(params.fwd);
+        int n = work.blocks.end - 1;
+        if (C.q_stages > 1 || work.empty()) load_q(work, tile);
+        if (!work.empty()) {
+          load_k(work, kv_head, n);
+          if constexpr (C.q_stages == 1) load_q(work, tile);
+          for (; n > work.blocks.begin; --n) {
+            load_k(work, kv_head, n - 1);
+            load_v(work, kv_head, n);
+          }
+          load_v(work, kv_head, n);
+        }
+        tile = upcoming;
+      }
+      if constexpr (C.grid == kGridDynamic) {
+        mbarrier_wait(smem.q_empty(q_ring.stage), q_ring.parity ^ 1);
+        store_shared(smem.tile(q_ring.stage), tile);  // past the last: the consumers end
+        mbarrier_arrive(smem.q_full(q_ring.stage));
+        put_scheduler_back();
+      }
+    }
+
+    /// The last block leaves the counters as it wants to find them. Every tile was asked for once,
+    /// so a count that is not theirs means a workspace that did not begin with zeros: better an
+    /// error than tiles left out.
+    ATTNFORGE_DEVICE void put_scheduler_back() {
+      const u32 done = atomicAdd(params.scheduler + 1, 1);
+      if (done < gridDim.x - 1) return;
+      if (atomicExch(params.scheduler, 0) != params.tiles) asm volatile("trap;");
+      params.scheduler[1] = 0;
+    }
+  };
+
+  // ---- 2. Consumer: a warpgroup, 64 rows of the query tile ----
+
+  struct Consumer {
+    using Scores = Wgmma<C.dtype, C.block_n>;
+    using Outputs = Wgmma<C.dtype, C.head_dim_v>;
+
+    const Params& params;
+    const FwdParams& p;
+    const Shared smem;
+    const int warpgroup;
+    const float scale_log2;
+    Ring<C.stages> k_ring, v_ring;
+    Ring<C.q_stages> q_ring;
+    float o[kOutFragments][4];
+    float s[kScoreFragments][4];
+    u32 probs[kScoreFragments / 2][4];
+    u32 q[C.q_in_regs ? kDepthSteps : 1][4];
+    SoftmaxRows softmax;
+
+    ATTNFORGE_DEVICE Consumer(const Params& kernel_params, Shared shared, int index)
+        : params(kernel_params),
+          p(kernel_params.fwd),
+          smem(shared),
+          warpgroup(index),
+          scale_log2(p.softmax_scale * 1.4426950408889634f) {}
+
+    ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
+    ATTNFORGE_DEVICE static int warp() { return thread_index() / 32 % 4; }
+    ATTNFORGE_DEVICE static int lane_row() { return warp() * 16 + MmaFragment::row(lane()); }
+
+    ATTNFORGE_DEVICE static void release(u32 empty) {
+      if (lane() == 0) mbarrier_arrive(empty);
+    }
+    // Ping-pong: a warpgroup issues products while the others compute their softmax.
+    ATTNFORGE_DEVICE void await_turn() const {
+      if constexpr (C.pingpong) named_barrier_wait(1 + warpgroup, 256);
+    }
+    ATTNFORGE_DEVICE void pass_turn() const {
+      if constexpr (C.pingpong)
+        named_barrier_arrive(1 + (warpgroup + 1 == C.warpgroups ? 0 : warpgroup + 1), 256);
+    }
+
+    // -- Products --
+
+    ATTNFORGE_DEVICE void read_q() {
+      if constexpr (C.q_in_regs != 0) {
+#pragma unroll
+        for (int d = 0; d < kDepthSteps; ++d) {
+          const u32 chunk = smem.q(q_ring.stage, warpgroup) +
+                            d * 16 / C.chunk_columns() * C.q_chunk_bytes();
+          const u32 at = (warp() * 16 + lane() % 16) * C.swizzle +
+                         d * 16 % C.chunk_columns() * 2 + lane() / 16 * 16;
+          ldmatrix_x4(q[d], chunk + (at ^ ((at >> 7 << 4) & (C.swizzle - 16))));
+        }
+        release(smem.q_empty(q_ring.stage));
+      }
+    }
+
+    /// s = Q K^T of the tile in K's ring; in flight until a wait.
+    ATTNFORGE_DEVICE void issue_scores() {
+      const u64 a = smem_descriptor<C.swizzle, 16, 8 * C.swizzle>(smem.q(q_ring.stage, warpgroup));
+      const u64 b = smem_descriptor<C.swizzle, 16, 8 * C.swizzle>(smem.k(k_ring.stage));
+      pin(s);
+      wgmma_fence();
+#pragma unroll
+      for (int d = 0; d < kDepthSteps; ++d) {
+        const int chunk = d * 16 / C.chunk_columns(), inside = d * 16 % C.chunk_columns() * 2;
+        const u64 b_at = b + (chunk * C.kv_chunk_bytes() + inside) / 16;
+        if constexpr (C.q_in_regs)
+          Scores::regs_smem(s, q[d][0], q[d][1], q[d][2], q[d][3], b_at, d > 0);
+        else
+          Scores::smem_smem(s, a + (chunk * C.q_chunk_bytes() + inside) / 16, b_at, d > 0);
+      }
+      wgmma_commit();
+    }
+
+    /// o += P V of the tile in V's ring; in flight until a wait.
+    ATTNFORGE_DEVICE void issue_outputs() {
+      const u64 b = smem_descriptor<C.swizzle, C.kv_chunk_bytes(), 8 * C.swizzle>(
+          smem.v(v_ring.stage));
+      pin(o);
+      pin(probs);
+      wgmma_fence();
+#pragma unroll
+      for (int j = 0; j < C.block_n / 16; ++j)
+        Outputs::regs_smem_mn(o, probs[j][0], probs[j][1], probs[j][2], probs[j][3],
+                              b + j * 16 * C.swizzle / 16);
+      wgmma_commit();
+    }
+
+    ATTNFORGE_DEVICE void await_k() const { mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity); }
+    ATTNFORGE_DEVICE void await_v() const { mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity); }
+    ATTNFORGE_DEVICE void release_k() {
+      release(smem.k_empty(k_ring.stage));
+      k_ring.advance();
+    }
+    ATTNFORGE_DEVICE void release_v() {
+      release(smem.v_empty(v_ring.stage));
+      v_ring.advance();
+    }
+
+    // -- Softmax --
+
+    /// Scores of the keys from first_key on to probabilities, still in fp32. True if older outputs
+    /// are to be multiplied by `rescale`.
+    template <bool kMasked>
+    ATTNFORGE_DEVICE bool probabilities(int row, int first_key, float (&rescale)[2]) {
+      if constexpr (C.softcap) {
+        const SoftcapScore cap(p);
+#pragma unroll
+        for (int j = 0; j < kScoreFragments; ++j)
+#pragma unroll
+          for (int c = 0; c < 4; ++c) s[j][c] = cap(s[j][c]);
+      }
+      if constexpr (kMasked) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          VisibleKeys visible = VisibleKeys::of_row(p, query_of(row + 8 * r));
+          const int lane_key = first_key + MmaFragment::column(lane());
+          visible.first -= lane_key;
+          visible.last -= lane_key;
+#pragma unroll
+          for (int j = 0; j < kScoreFragments; ++j)
+#pragma unroll
+            for (int c = 0; c < 2; ++c)
+              s[j][2 * r + c] = masked<C.left_bound != 0>(s[j][2 * r + c], j * 8 + c, visible);
+        }
+      }
+      const bool raised = softmax.template raise_max<kMasked>(s, scale_log2, rescale);
+      if (raised) {
+        softmax.row_sum[0] *= rescale[0];
+        softmax.row_sum[1] *= rescale[1];
+      }
+      softmax.template exponentiate<kMasked>(s, scale_log2);
+      return raised;
+    }
+
+    ATTNFORGE_DEVICE void round_probabilities() {
+#pragma unroll
+      for (int j = 0; j < kScoreFragments / 2; ++j)
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          const auto& from = s[2 * j + w / 2];
+          probs[j][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
+        }
+    }
+
+    // -- A tile of keys, and a query tile --
+
+    /// Scores of tile n are computed with the outputs of tile n + 1.
+    template <bool kMasked>
+    ATTNFORGE_DEVICE void attend(int row, int n) {
+      await_k();
+      await_turn();
+      issue_scores();
+      await_v();
+      issue_outputs();
+      pass_turn();
+      wgmma_wait<1>();
+      pin(s);
+      release_k();
+      float rescale[2];
+      const bool raised = probabilities<kMasked>(row, n * C.block_n, rescale);
+      wgmma_wait<0>();
+      pin(o);
+      pin(probs);
+      release_v();
+      if (raised) {
+#pragma unroll
+        for (int j = 0; j < kOutFragments; ++j) {
+          o[j][0] *= rescale[0], o[j][1] *= rescale[0];
+          o[j][2] *= rescale[1], o[j][3] *= rescale[1];
+        }
+      }
+      round_probabilities();
+    }
+
+    ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
+      const int first_row = work.first_row + warpgroup * 64;
+      const int row = first_row + lane_row();
+      const KvBlocks mine = Work::blocks_of(p, first_row, 64);  // which of them need no mask
+      softmax = SoftmaxRows();
+#pragma unroll
+      for (int j = 0; j < kOutFragments; ++j)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) o[j][c] = 0.0f;
+
+      int n = work.blocks.end - 1;
+      if (!work.empty()) {
+        await_k();
+        await_turn();
+        issue_scores();
+        pass_turn();
+        wgmma_wait<0>();
+        pin(s);
+        release_k();
+        float rescale[2];  // nothing is there yet to be multiplied
+        if (n >= mine.clear_end || n < mine.clear_begin)
+          probabilities<true>(row, n * C.block_n, rescale);
+        else
+          probabilities<false>(row, n * C.block_n, rescale);
+        round_probabilities();
+        --n;
+        if constexpr (C.right_bound) {
+#pragma unroll 1
+          for (; n >= max(mine.clear_end, work.blocks.begin); --n) attend<true>(row, n);
+        }
+#pragma unroll 1
+        for (; n >= mine.clear_begin; --n) attend<false>(row, n);
+        if constexpr (C.left_bound) {
+#pragma unroll 1
+          for (; n >= work.blocks.begin; --n) attend<true>(row, n);
+        }
+      }
+      if constexpr (!C.q_in_regs) release(smem.q_empty(q_ring.stage));
+      if (!work.empty()) {
+        await_v();
+        issue_outputs();
+        wgmma_wait<0>();
+        pin(o);
+        release_v();
+      }
+      store(work, row);
+    }
+
+    ATTNFORGE_DEVICE void store(const Work& work, int row) {
+      float inverse[2], lse[2];
+      softmax.finish(p.softmax_scale, inverse, lse);
+      store_half<0>(work, row, inverse[0], lse[0]);
+      store_half<1>(work, row + 8, inverse[1], lse[1]);
+    }
+    template <int kHalf>
+    ATTNFORGE_DEVICE void store_half(const Work& work, int row, float inverse, float lse) {
+      const int query = query_of(row), quad_lane = thread_index() % 4;
+      const int query_head = C.pack_gqa > 1 ? work.head * C.pack_gqa + row % C.pack_gqa : work.head;
+      const bool present = query < p.seqlen_q;
+      u16* to = static_cast<u16*>(p.o.data) + work.batch * p.o.stride_batch +
+                query * p.o.stride_row + query_head * p.o.stride_head;
+      store_row<C.dtype, kHalf, 16>(o, inverse, to, present, quad_lane);
+      if constexpr (C.lse) {
+        if (present && quad_lane == 0)
+          p.lse[work.batch * p.lse_stride_batch + query_head * p.lse_stride_head + query] = lse;
+      }
+    }
+
+    /// The tile after `tile` (before the first: -1), with its Q in shared memory; params.tiles or
+    /// more when there is none.
+    ATTNFORGE_DEVICE int await_tile(int tile) const {
+      if constexpr (C.grid != kGridDynamic) {
+        const int next = tile < 0 ? blockIdx.x : C.grid == kGridPlain ? params.tiles
+                                                                      : tile + gridDim.x;
+        if (next < params.tiles) mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
+        return next;
+      } else {
+        mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
+        // The same in all lanes, and the compiler must know: descriptors then stay in uniform
+        // registers.
+        return from_lane_0(load_shared(smem.tile(q_ring.stage)));
+      }
+    }
+
+    ATTNFORGE_DEVICE void run() {
+      if (C.pingpong && warpgroup == C.warpgroups - 1) pass_turn();  // the first has the first turn
+      for (int tile = await_tile(-1); tile < params.tiles; tile = await_tile(tile)) {
+        read_q();
+        attend_query_tile(Work(params, tile));
+        q_ring.advance();
+      }
+    }
+  };
+
+  // ---- 3. Roles ----
+
+  ATTNFORGE_DEVICE static void run(const Params& params) {
+    extern __shared__ __align__(1024) u8 shared_memory[];
+    const Shared smem{smem_address(shared_memory)};
+    if (threadIdx.x == 0) smem.init_barriers();
+    __syncthreads();
+    const int warpgroup = from_lane_0(threadIdx.x / 128);
+    if (warpgroup == C.warpgroups) {
+      registers_shrink<C.producer_registers()>();
+      if (threadIdx.x == C.warpgroups * 128) Producer(params, smem).run();
+    } else {
+      registers_grow<C.consumer_registers()>();
+      Consumer(params, smem, warpgroup).run();
+    }
+  }
+};
+
+}  // namespace attnforge

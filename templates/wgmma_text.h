@@ -1,0 +1,12 @@
+// wgmma_text.h - the wgmma instructions of a kernel as generated lines of CUDA C++.
+#pragma once
+
+#include <string>
+
+namespace attnforge {
+
+/// The definition of Wgmma<dtype, n> (templates/ptx/wgmma.cuh says what it does). `dtype`: kFp16 or
+/// kBf16; `n`: a multiple of 8 up to 256.
+std::string wgmma_text(int dtype, int n);
+
+}  // namespace attnforge
