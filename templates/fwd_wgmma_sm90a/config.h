@@ -31,6 +31,7 @@ struct FwdWgmmaSm90aConfig {
   int pingpong;       // 1: warpgroups issue their products in turn
   int grid;           // kGridPlain, kGridStatic, kGridDynamic
   int blocks_per_sm;  // resident blocks that registers are to leave room for
+  int cluster;        // 2: two blocks with neighbouring query tiles share the loads of K and V
   int swizzle;        // bytes: a row lies in column chunks this wide
   int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one after another
@@ -87,14 +88,15 @@ struct FwdWgmmaSm90aConfig {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 1 && warpgroups <= 3 &&
            block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && stages >= 1 && q_stages >= 1 &&
            q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
-           64 % pack_gqa == 0 && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1;
+           64 % pack_gqa == 0 && (cluster == 1 || (cluster == 2 && grid != kGridDynamic)) && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
+           consumer_registers() > launch_registers();
   }
 };
 
 struct FwdWgmmaSm90aParams {
   FwdParams fwd;  // first: bind_fwd() writes to it; q, k and v are read through the maps
   TileOrder order;
-  int tiles;       // query tiles of all heads and sequences
+  int tiles;       // query tiles of all heads and sequences; pairs of them with clusters
   int* scheduler;  // kGridDynamic: {tiles given out, blocks done}; 0 at the start and at the end
   TensorMap q;     // {column, packed head, query, head, batch}
   TensorMap k, v;  // {column, key, head, batch}

@@ -36,6 +36,7 @@ constexpr Field<Typed> kFields[] = {
     {"pingpong", &Typed::pingpong},
     {"grid", &Typed::grid},
     {"blocks_per_sm", &Typed::blocks_per_sm},
+    {"cluster", &Typed::cluster},
     {"swizzle", &Typed::swizzle},
     {"pack_gqa", &Typed::pack_gqa},
     {"head_group_mb", &Typed::head_group_mb},
@@ -65,10 +66,13 @@ Typed fixed_by(const Problem& problem) {
   return c;
 }
 
-std::int64_t tiles_of(const Problem& problem, const Typed& c) {
-  const TileOrder order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, false);
-  return std::int64_t{order.m_blocks} * order.heads;
+/// Clusters take their query tiles together.
+TileOrder order_of(const Problem& problem, const Typed& c) {
+  return tile_order(problem, c.cluster * c.block_m(), c.pack_gqa, c.head_group_mb,
+                    c.right_bound != 0);
 }
+
+std::int64_t tiles_of(const TileOrder& order) { return std::int64_t{order.m_blocks} * order.heads; }
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
@@ -90,25 +94,39 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
     axes.push_back({field.name, {fixed.*field.member}});
   const std::vector<Axis> searched = {
       {"warpgroups", {2, 3, 1}},
-      {"block_n", {128, 112, 96, 80, 64, 144, 160, 176, 192, 48, 32}},
-      {"stages", {2}},
+      {"block_n", {128, 112, 96, 80, 64, 48, 32, 144, 160, 176, 192}},
+      {"stages", {2, 3}},
       {"q_in_regs", {0, 1}},
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
       {"grid", {kGridDynamic, kGridStatic, kGridPlain}},
-      {"blocks_per_sm", {1, 2}},
-      {"swizzle", {128, 64, 32}},
+      {"blocks_per_sm", {1, 2, 3, 4}},
+      {"cluster", {1, 2}},
+      {"swizzle", {128, 64}},
       {"pack_gqa", packs},
-      {"head_group_mb", {32, 16}},
+      {"head_group_mb", {32, fixed.right_bound || fixed.left_bound ? 16 : 0}},
   };
   axes.insert(axes.end(), searched.begin(), searched.end());
   return axes;
 }
 
-/// Columns of shared memory that a swizzle pads a row of Q or K, and of V, with.
-int padding(const Typed& c, int swizzle) {
+/// Columns of shared memory that a row of Q or K and a row of V take with a swizzle.
+int padded_columns(const Typed& c, int swizzle) {
   const int chunk = swizzle / 2;
   return round_up(c.head_dim, chunk) + round_up(c.head_dim_v, chunk);
+}
+
+bool memory_fits(const Typed& c, const Arch& arch) {
+  constexpr int kReservedBytes = 1024;  // that the system takes from every block
+  return c.smem_bytes() <= arch.smem_per_block_bytes &&
+         c.blocks_per_sm * (c.smem_bytes() + kReservedBytes) <= arch.smem_per_sm_bytes;
+}
+
+bool registers_fit(const Typed& c) {
+  // ptxas also wants the operands of one product to fit the registers of the launch.
+  const int product = std::max(c.block_n, c.head_dim_v) / 2;
+  return c.planned_registers() + kRegisterSlack <= c.consumer_registers() &&
+         product + kRegisterSlack + 4 <= c.launch_registers();
 }
 
 std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
@@ -121,36 +139,48 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
     }
   }
   const Arch& arch = device.arch;
+  // Illegal.
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
     return "the packed heads do not divide the 64 rows of a warpgroup";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
   if (!c.valid()) return "not a valid combination";
-  if (c.blocks_per_sm > 1 && c.warpgroups > 1)
-    return "several blocks an SM only of one warpgroup each: others lack the registers";
-  if (c.blocks_per_sm * (c.smem_bytes() + 1024) > arch.smem_per_sm_bytes) {
+  if (c.blocks_per_sm * c.num_threads() > arch.max_threads_per_sm)
+    return "more threads than an SM holds";
+  if (!memory_fits(c, arch)) {
     return fmt::format("{} blocks of {} bytes of shared memory each do not fit the {} of an SM",
                        c.blocks_per_sm, c.smem_bytes(), arch.smem_per_sm_bytes);
   }
-  if (c.planned_registers() + kRegisterSlack > c.consumer_registers()) {
+  if (!registers_fit(c)) {
     return fmt::format("about {} registers for the {} that a thread has",
                        c.planned_registers() + kRegisterSlack, c.consumer_registers());
   }
-  if (c.swizzle < 128 && padding(c, c.swizzle) >= padding(c, 2 * c.swizzle))
+  // Not worth a try.
+  if (c.swizzle < 128 && padded_columns(c, c.swizzle) >= padded_columns(c, 2 * c.swizzle))
     return "a wider swizzle pads no more";
   if (c.q_in_regs && c.q_stages > 1) return "Q in registers frees its buffer at once";
   if (c.grid == kGridPlain && c.q_stages > 1) return "a block with one tile has one Q";
+  if (c.stages > 2 && c.block_n > 64) return "two large tiles are enough to hide the loads";
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (c.warpgroups > 1 && rows <= 64 * (c.warpgroups - 1)) return "a warpgroup would have no rows";
   if (c.block_n > 64 && c.block_n - 32 >= problem.seqlen_kv) return "the key tile would be empty";
-  if (c.block_n < 64 && padding(c, c.swizzle) <= 2 * 192) return "there is memory for more keys";
+  Typed more = c;
+  more.block_n += 16;
+  if (c.block_n < 64 && memory_fits(more, arch) && registers_fit(more))
+    return "there is room for more keys";
   if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
     return "queries fill the tiles without packing heads";
-  const bool every_tile_at_once = tiles_of(problem, c) <= std::int64_t{device.num_sms} *
-                                                              c.blocks_per_sm;
+  const bool every_tile_at_once = tiles_of(order_of(problem, c)) * c.cluster <=
+                                  std::int64_t{device.num_sms} * c.blocks_per_sm;
   if (c.grid != kGridPlain && every_tile_at_once) return "every tile has an SM of its own";
+  if (c.blocks_per_sm * c.warpgroups < 2 && !every_tile_at_once)
+    return "one warpgroup leaves the SM idle";
+  if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
+  if (c.cluster > 1 && (c.blocks_per_sm > 1 || c.warpgroups < 2))
+    return "clusters are for blocks that fill their SM";
+  if (c.cluster > 1 && rows <= c.block_m()) return "the other block of a cluster would have no rows";
   const bool masked = c.right_bound || c.left_bound;
   if (c.grid == kGridDynamic && !masked) return "tiles of equal work need no scheduler";
-  if (c.grid == kGridStatic && masked) return "tiles of unequal work in a fixed order";
+  if (c.grid == kGridStatic && masked && !every_tile_at_once) return "tiles of unequal work in a fixed order";
   return "";
 }
 
@@ -205,7 +235,7 @@ std::vector<TensorMapSpec> tensor_maps(const Typed& c, const Problem& problem) {
   k.packed_heads = 0;
   k.rows = problem.seqlen_kv;
   k.heads = problem.num_heads_kv;
-  k.box_rows = c.block_n;
+  k.box_rows = c.block_n / c.cluster;
   TensorMapSpec v = k;
   v.operand = Operand::kV;
   v.offset = offsetof(FwdWgmmaSm90aParams, v);
@@ -217,8 +247,8 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& d
   const Typed c = typed(config, kFields);
   FwdWgmmaSm90aParams params{};
   params.fwd = fwd_params(problem);
-  params.order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
-  const std::int64_t tiles = std::int64_t{params.order.m_blocks} * params.order.heads;
+  params.order = order_of(problem, c);
+  const std::int64_t tiles = tiles_of(params.order);
   Launch result;
   if (tiles == 0) return result;
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
@@ -226,8 +256,10 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& d
 
   LaunchStep step;
   step.kernel = symbol(c);
-  const std::int64_t resident = std::int64_t{std::max(device.num_sms, 1)} * c.blocks_per_sm;
-  step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
+  const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm / c.cluster);
+  step.grid.x = static_cast<unsigned>(
+      c.cluster * (c.grid == kGridPlain ? tiles : std::min(tiles, resident)));
+  step.cluster.x = static_cast<unsigned>(c.cluster);
   step.block.x = static_cast<unsigned>(c.num_threads());
   step.smem_bytes = c.smem_bytes();
   step.params.resize(sizeof(params));

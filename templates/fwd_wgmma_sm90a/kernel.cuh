@@ -6,6 +6,7 @@
 
 #include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
+#include "ptx/cluster.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
@@ -45,7 +46,8 @@ struct FwdWgmmaSm90a {
     }
     ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_bytes(); }
     ATTNFORGE_DEVICE u32 v(int stage) const { return base + C.v_begin() + stage * C.v_bytes(); }
-    // Full: TMA has written a buffer. Empty: every consumer warp has read it.
+    // Full: TMA has written a buffer. Empty: every consumer warp, of both blocks of a cluster, has
+    // read it.
     ATTNFORGE_DEVICE u32 k_full(int stage) const { return barrier(stage); }
     ATTNFORGE_DEVICE u32 k_empty(int stage) const { return barrier(C.stages + stage); }
     ATTNFORGE_DEVICE u32 v_full(int stage) const { return barrier(2 * C.stages + stage); }
@@ -64,8 +66,8 @@ struct FwdWgmmaSm90a {
       for (int i = 0; i < C.stages; ++i) {
         mbarrier_init(k_full(i), 1);
         mbarrier_init(v_full(i), 1);
-        mbarrier_init(k_empty(i), kConsumerWarps);
-        mbarrier_init(v_empty(i), kConsumerWarps);
+        mbarrier_init(k_empty(i), kConsumerWarps * C.cluster);
+        mbarrier_init(v_empty(i), kConsumerWarps * C.cluster);
       }
       for (int i = 0; i < C.q_stages; ++i) {
         mbarrier_init(q_full(i), 1);
@@ -91,11 +93,13 @@ struct FwdWgmmaSm90a {
       const int heads = C.pack_gqa > 1 ? p.num_heads_kv : p.num_heads_q;
       batch = place.head / heads;
       head = place.head - batch * heads;
-      first_row = place.m_block * C.block_m();
-      blocks = blocks_of(p, first_row, C.block_m());
+      const int rows = C.cluster * C.block_m();  // both blocks of a cluster walk the same keys
+      const int rank = C.cluster > 1 ? cluster_rank() : 0;
+      first_row = place.m_block * rows + rank * C.block_m();
+      blocks = blocks_of(p, place.m_block * rows, rows);
     }
     ATTNFORGE_DEVICE static KvBlocks blocks_of(const FwdParams& p, int row, int rows) {
-      const int last_row = min(row + rows, p.seqlen_q * C.pack_gqa) - 1;
+      const int last_row = max(min(row + rows, p.seqlen_q * C.pack_gqa) - 1, row);
       return KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, query_of(row),
                                                      query_of(last_row));
     }
@@ -105,6 +109,10 @@ struct FwdWgmmaSm90a {
     /// Fully masked rows only: nothing to load, zeros to store.
     ATTNFORGE_DEVICE bool empty() const { return blocks.end == blocks.begin; }
   };
+
+  /// With clusters, tiles are numbered by pairs.
+  ATTNFORGE_DEVICE static int first_tile() { return blockIdx.x / C.cluster; }
+  ATTNFORGE_DEVICE static int tile_step() { return gridDim.x / C.cluster; }
 
   // ---- 1. Producer: one thread, which keeps the rings full ----
 
@@ -118,7 +126,7 @@ struct FwdWgmmaSm90a {
 
     ATTNFORGE_DEVICE int tile_after(int tile) const {
       if constexpr (C.grid == kGridPlain) return params.tiles;
-      if constexpr (C.grid == kGridStatic) return tile + gridDim.x;
+      if constexpr (C.grid == kGridStatic) return tile + tile_step();
       return gridDim.x + atomicAdd(params.scheduler, 1);
     }
 
@@ -152,14 +160,22 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE void load_kv(const TensorMap& map, u32 to, u32 full, const Work& work,
                                   int kv_head, int n) {
       mbarrier_arrive_expect(full, kChunks * C.kv_chunk_bytes());
+      // Of a cluster each block loads its share of the rows, for both.
+      constexpr int kRows = C.block_n / C.cluster;
+      const int first = C.cluster > 1 ? cluster_rank() * kRows : 0;
 #pragma unroll
-      for (int c = 0; c < kChunks; ++c)
-        tma_load_4d(to + c * C.kv_chunk_bytes(), map, full, kEvictLast, c * C.chunk_columns(),
-                    n * C.block_n, kv_head, work.batch);
+      for (int c = 0; c < kChunks; ++c) {
+        const u32 chunk = to + c * C.kv_chunk_bytes() + first * C.swizzle;
+        const int column = c * C.chunk_columns(), row = n * C.block_n + first;
+        if constexpr (C.cluster > 1)
+          tma_load_4d_multicast(chunk, map, full, kEvictLast, 3, column, row, kv_head, work.batch);
+        else
+          tma_load_4d(chunk, map, full, kEvictLast, column, row, kv_head, work.batch);
+      }
     }
 
     ATTNFORGE_DEVICE void run() {
-      int tile = blockIdx.x;
+      int tile = first_tile();
       while (tile < params.tiles) {
         const int upcoming = tile_after(tile);  // asked for a tile ahead: hides the latency
         const Work work(params, tile);
@@ -229,6 +245,12 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE static void release(u32 empty) {
       if (lane() == 0) mbarrier_arrive(empty);
     }
+    ATTNFORGE_DEVICE static void release_kv(u32 empty) {
+      if constexpr (C.cluster == 1)
+        release(empty);
+      else if (lane() < C.cluster)
+        mbarrier_arrive_at(empty, lane());
+    }
     // Ping-pong: a warpgroup issues products while the others compute their softmax.
     ATTNFORGE_DEVICE void await_turn() const {
       if constexpr (C.pingpong) named_barrier_wait(1 + warpgroup, 256);
@@ -289,20 +311,36 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE void await_k() const { mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity); }
     ATTNFORGE_DEVICE void await_v() const { mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity); }
     ATTNFORGE_DEVICE void release_k() {
-      release(smem.k_empty(k_ring.stage));
+      release_kv(smem.k_empty(k_ring.stage));
       k_ring.advance();
     }
     ATTNFORGE_DEVICE void release_v() {
-      release(smem.v_empty(v_ring.stage));
+      release_kv(smem.v_empty(v_ring.stage));
       v_ring.advance();
     }
 
     // -- Softmax --
 
-    /// Scores of the keys from first_key on to probabilities, still in fp32. True if older outputs
-    /// are to be multiplied by `rescale`.
-    template <bool kMasked>
-    ATTNFORGE_DEVICE bool probabilities(int row, int first_key, float (&rescale)[2]) {
+    ATTNFORGE_DEVICE void mask(int row, int first_key) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        VisibleKeys visible = VisibleKeys::of_row(p, query_of(row + 8 * r));
+        const int lane_key = first_key + MmaFragment::column(lane());
+        visible.first -= lane_key;
+        visible.last -= lane_key;
+#pragma unroll
+        for (int j = 0; j < kScoreFragments; ++j)
+#pragma unroll
+          for (int c = 0; c < 2; ++c)
+            s[j][2 * r + c] = masked<C.left_bound != 0>(s[j][2 * r + c], j * 8 + c, visible);
+      }
+    }
+
+    /// Scores to probabilities, still in fp32. True if older outputs are to be multiplied by
+    /// `rescale`.
+    ATTNFORGE_DEVICE bool probabilities(int row, int first_key, bool needs_mask,
+                                        float (&rescale)[2]) {
+      constexpr bool kMayBeEmpty = C.right_bound || C.left_bound;  // a row without keys so far
       if constexpr (C.softcap) {
         const SoftcapScore cap(p);
 #pragma unroll
@@ -310,26 +348,13 @@ struct FwdWgmmaSm90a {
 #pragma unroll
           for (int c = 0; c < 4; ++c) s[j][c] = cap(s[j][c]);
       }
-      if constexpr (kMasked) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          VisibleKeys visible = VisibleKeys::of_row(p, query_of(row + 8 * r));
-          const int lane_key = first_key + MmaFragment::column(lane());
-          visible.first -= lane_key;
-          visible.last -= lane_key;
-#pragma unroll
-          for (int j = 0; j < kScoreFragments; ++j)
-#pragma unroll
-            for (int c = 0; c < 2; ++c)
-              s[j][2 * r + c] = masked<C.left_bound != 0>(s[j][2 * r + c], j * 8 + c, visible);
-        }
-      }
-      const bool raised = softmax.template raise_max<kMasked>(s, scale_log2, rescale);
+      if (needs_mask) mask(row, first_key);
+      const bool raised = softmax.template raise_max<kMayBeEmpty>(s, scale_log2, rescale);
       if (raised) {
         softmax.row_sum[0] *= rescale[0];
         softmax.row_sum[1] *= rescale[1];
       }
-      softmax.template exponentiate<kMasked>(s, scale_log2);
+      softmax.template exponentiate<kMayBeEmpty>(s, scale_log2);
       return raised;
     }
 
@@ -345,25 +370,16 @@ struct FwdWgmmaSm90a {
 
     // -- A tile of keys, and a query tile --
 
-    /// Scores of tile n are computed with the outputs of tile n + 1.
-    template <bool kMasked>
-    ATTNFORGE_DEVICE void attend(int row, int n) {
-      await_k();
-      await_turn();
-      issue_scores();
-      await_v();
-      issue_outputs();
-      pass_turn();
-      wgmma_wait<1>();
-      pin(s);
-      release_k();
+    /// The scores of tile n, with which the outputs of tile n + 1 may be in flight, to probabilities
+    /// that the next outputs take.
+    ATTNFORGE_DEVICE void attend(int row, int n, bool first, bool needs_mask) {
       float rescale[2];
-      const bool raised = probabilities<kMasked>(row, n * C.block_n, rescale);
+      const bool raised = probabilities(row, n * C.block_n, needs_mask, rescale);
       wgmma_wait<0>();
       pin(o);
       pin(probs);
-      release_v();
-      if (raised) {
+      if (!first) release_v();
+      if (raised && !first) {
 #pragma unroll
         for (int j = 0; j < kOutFragments; ++j) {
           o[j][0] *= rescale[0], o[j][1] *= rescale[0];
@@ -383,7 +399,6 @@ struct FwdWgmmaSm90a {
 #pragma unroll
         for (int c = 0; c < 4; ++c) o[j][c] = 0.0f;
 
-      int n = work.blocks.end - 1;
       if (!work.empty()) {
         await_k();
         await_turn();
@@ -392,22 +407,21 @@ struct FwdWgmmaSm90a {
         wgmma_wait<0>();
         pin(s);
         release_k();
-        float rescale[2];  // nothing is there yet to be multiplied
-        if (n >= mine.clear_end || n < mine.clear_begin)
-          probabilities<true>(row, n * C.block_n, rescale);
-        else
-          probabilities<false>(row, n * C.block_n, rescale);
-        round_probabilities();
-        --n;
-        if constexpr (C.right_bound) {
+        const int last = work.blocks.end - 1;
 #pragma unroll 1
-          for (; n >= max(mine.clear_end, work.blocks.begin); --n) attend<true>(row, n);
-        }
-#pragma unroll 1
-        for (; n >= mine.clear_begin; --n) attend<false>(row, n);
-        if constexpr (C.left_bound) {
-#pragma unroll 1
-          for (; n >= work.blocks.begin; --n) attend<true>(row, n);
+        for (int n = last;; --n) {
+          attend(row, n, n == last, n >= mine.clear_end || n < mine.clear_begin);
+          if (n == work.blocks.begin) break;
+          // The scores of the next tile with the outputs of this one.
+          await_k();
+          await_turn();
+          issue_scores();
+          await_v();
+          issue_outputs();
+          pass_turn();
+          wgmma_wait<1>();
+          pin(s);
+          release_k();
         }
       }
       if constexpr (!C.q_in_regs) release(smem.q_empty(q_ring.stage));
@@ -445,8 +459,9 @@ struct FwdWgmmaSm90a {
     /// more when there is none.
     ATTNFORGE_DEVICE int await_tile(int tile) const {
       if constexpr (C.grid != kGridDynamic) {
-        const int next = tile < 0 ? blockIdx.x : C.grid == kGridPlain ? params.tiles
-                                                                      : tile + gridDim.x;
+        const int next = tile < 0                  ? first_tile()
+                         : C.grid == kGridPlain ? params.tiles
+                                                : tile + tile_step();
         if (next < params.tiles) mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
         return next;
       } else {
@@ -473,7 +488,7 @@ struct FwdWgmmaSm90a {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const Shared smem{smem_address(shared_memory)};
     if (threadIdx.x == 0) smem.init_barriers();
-    __syncthreads();
+    sync_blocks();
     const int warpgroup = from_lane_0(threadIdx.x / 128);
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
@@ -482,6 +497,14 @@ struct FwdWgmmaSm90a {
       registers_grow<C.consumer_registers()>();
       Consumer(params, smem, warpgroup).run();
     }
+    if constexpr (C.cluster > 1) cluster_sync();  // no block ends while its partner may write to it
+  }
+
+  ATTNFORGE_DEVICE static void sync_blocks() {
+    if constexpr (C.cluster > 1)
+      cluster_sync();
+    else
+      __syncthreads();
   }
 };
 
