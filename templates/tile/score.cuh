@@ -15,7 +15,8 @@ struct SoftcapScore {
   float from_tanh;  // softcap / softmax_scale
 
   ATTNFORGE_DEVICE explicit SoftcapScore(const FwdParams& p)
-      : to_tanh(p.softmax_scale / p.softcap), from_tanh(p.softcap / p.softmax_scale) {}
+      : to_tanh(p.softmax_scale * reciprocal_approx(p.softcap)),
+        from_tanh(p.softcap * reciprocal_approx(p.softmax_scale)) {}
   ATTNFORGE_DEVICE float operator()(float s) const { return from_tanh * tanh_by_exp2(s * to_tanh); }
 };
 

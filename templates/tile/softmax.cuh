@@ -81,7 +81,7 @@ struct SoftmaxRows {
     for (int r = 0; r < 2; ++r) {
       const float sum = quad_sum(row_sum[r]);
       const bool empty = sum == 0.0f;
-      inverse[r] = empty ? 0.0f : 1.0f / sum;
+      inverse[r] = empty ? 0.0f : reciprocal_approx(sum);
       lse[r] = empty ? negative_infinity()
                      : fmaf(row_max[r], softmax_scale, log2_approx(sum) * kLn2);
     }
