@@ -38,7 +38,7 @@ struct FwdMmaSm80 {
   template <int kStep>
   using Scores = float[kRowFragments][kStep / 8][4];  // fragments of 8 keys
 
-  /// The query tile of this block. Computed again where it is needed: see special_registers.cuh.
+  /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
   struct Place {
     int batch;
     int head;       // a query head, or a K/V head when heads are packed
@@ -59,13 +59,13 @@ struct FwdMmaSm80 {
   float o[kRowFragments][kOutFragments][4];
   SoftmaxRows softmax[kRowFragments];
 
-  ATTNFORGE_DEVICE FwdMmaSm80(const FwdMmaSm80Params& kernel_params, u32 smem_base)
+  ATTNFORGE_DEVICE FwdMmaSm80(const FwdMmaSm80Params& kernel_params, u32 smem_base,
+                              const Place& place)
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(smem_base),
         k_loader(thread_index()),
         v_loader(thread_index()) {
-    const Place place = locate();
     first_row = place.first_row;
     const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
     const int last_row = min(first_row + C.block_m, p.seqlen_q * C.pack_gqa) - 1;
@@ -81,9 +81,9 @@ struct FwdMmaSm80 {
     v_fragment = VRows::offset(lane % 16, lane / 16);
   }
 
-  ATTNFORGE_DEVICE Place locate() const {
+  ATTNFORGE_DEVICE static Place locate(const FwdMmaSm80Params& params) {
     const TilePlace place = place_tile(params.order, block_index());
-    const int heads = C.pack_gqa > 1 ? p.num_heads_kv : p.num_heads_q;
+    const int heads = C.pack_gqa > 1 ? params.fwd.num_heads_kv : params.fwd.num_heads_q;
     const int batch = place.head / heads;
     return {batch, place.head - batch * heads, place.m_block * C.block_m};
   }
@@ -113,8 +113,7 @@ struct FwdMmaSm80 {
 
   // ---- 1. Loads ----
 
-  ATTNFORGE_DEVICE void load_q() {
-    const Place place = locate();
+  ATTNFORGE_DEVICE void load_q(const Place& place) {
     const QLoader loader(thread_index());
     const auto source = [&](int pass) {
       const int row = first_row + loader.row_of(pass);
@@ -320,8 +319,8 @@ struct FwdMmaSm80 {
 
   // ---- 4. The whole query tile ----
 
-  ATTNFORGE_DEVICE void run() {
-    load_q();
+  ATTNFORGE_DEVICE void run(const Place& place) {
+    load_q(place);
     if constexpr (C.q_in_regs == 2) {
       cp_async_wait<0>();
       __syncthreads();
@@ -358,7 +357,7 @@ struct FwdMmaSm80 {
   }
 
   ATTNFORGE_DEVICE void store() {
-    const Place place = locate();
+    const Place place = locate(params);
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
       float inverse[2], lse[2];
@@ -387,8 +386,9 @@ struct FwdMmaSm80 {
 
   ATTNFORGE_DEVICE static void run(const FwdMmaSm80Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
-    FwdMmaSm80 block(params, smem_address(shared_memory));
-    block.run();
+    const Place place = locate(params);
+    FwdMmaSm80 block(params, smem_address(shared_memory), place);
+    block.run(place);
   }
 };
 
