@@ -223,7 +223,7 @@ struct FwdMmaSm80 {
         }
       }
       float rescale[2];
-      if (softmax[f].template raise_max<kMasked>(s[f], scale_log2, rescale)) {
+      if (softmax[f].raise_max(s[f], scale_log2, rescale)) {
         softmax[f].row_sum[0] *= rescale[0];
         softmax[f].row_sum[1] *= rescale[1];
 #pragma unroll
@@ -232,7 +232,7 @@ struct FwdMmaSm80 {
           o[f][j][2] *= rescale[1], o[f][j][3] *= rescale[1];
         }
       }
-      softmax[f].template exponentiate<kMasked>(s[f], scale_log2);
+      softmax[f].exponentiate(s[f], scale_log2);
     }
   }
 

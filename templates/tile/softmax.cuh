@@ -21,18 +21,21 @@ ATTNFORGE_DEVICE float quad_sum(float x) {
 /// State of the two rows of an mma fragment. row_max is in raw scores; row_sum is this lane's share
 /// until finish().
 struct SoftmaxRows {
+  /// The maximum of a row that has seen no key. Finite: a hidden score of -inf relative to it is
+  /// -inf, not -inf minus -inf, and its exponential 0. Any score of a key that is seen is above it.
+  static constexpr float kNothingSeen = -1e30f;
+
   float row_max[2];
   float row_sum[2];
 
   ATTNFORGE_DEVICE SoftmaxRows()
-      : row_max{negative_infinity(), negative_infinity()}, row_sum{0.0f, 0.0f} {}
+      : row_max{kNothingSeen, kNothingSeen}, row_sum{0.0f, 0.0f} {}
 
   /// Raises the maxima to those of kFragments accumulator fragments, and gives in `rescale` what
   /// older sums and outputs are to be multiplied with. Lazy: as long as no row of the warp grew by
   /// more than 2^8 it keeps the old maxima and returns false, since numbers up to 256 are as exact
-  /// in 16-bit floats as numbers up to 1. The answer is the same in all lanes. kMayBeEmpty: a row
-  /// may have seen no key at all yet.
-  template <bool kMayBeEmpty, int kFragments>
+  /// in 16-bit floats as numbers up to 1. The answer is the same in all lanes.
+  template <int kFragments>
   ATTNFORGE_DEVICE bool raise_max(const float (&s)[kFragments][4], float scale_log2,
                                   float (&rescale)[2]) {
     float top[2];
@@ -51,17 +54,17 @@ struct SoftmaxRows {
     for (int r = 0; r < 2; ++r) {
       const float old = row_max[r];
       row_max[r] = quad_max(fmaxf(top[r], old));
-      rescale[r] = exp2_approx((old - base<kMayBeEmpty>(row_max[r])) * scale_log2);
+      rescale[r] = exp2_approx((old - row_max[r]) * scale_log2);
     }
     return true;
   }
 
   /// Scores to probabilities relative to the current maxima, and their sums.
-  template <bool kMayBeEmpty, int kFragments>
+  template <int kFragments>
   ATTNFORGE_DEVICE void exponentiate(float (&s)[kFragments][4], float scale_log2) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float shift = base<kMayBeEmpty>(row_max[r]) * scale_log2;
+      const float shift = row_max[r] * scale_log2;
 #pragma unroll
       for (int j = 0; j < kFragments; ++j) {
 #pragma unroll
@@ -85,14 +88,6 @@ struct SoftmaxRows {
       lse[r] = empty ? negative_infinity()
                      : fmaf(row_max[r], softmax_scale, log2_approx(sum) * kLn2);
     }
-  }
-
- private:
-  /// -inf minus -inf is not a number: a row without keys counts from 0, and its exponentials are
-  /// 2^-inf = 0.
-  template <bool kMayBeEmpty>
-  ATTNFORGE_DEVICE static float base(float top) {
-    return kMayBeEmpty && top == negative_infinity() ? 0.0f : top;
   }
 };
 
