@@ -33,12 +33,6 @@ struct FwdMmaSm80Config {
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
   ATTNFORGE_HOST_DEVICE constexpr int warp_m() const { return block_m / num_warps; }
   ATTNFORGE_HOST_DEVICE constexpr int row_fragments() const { return warp_m() / 16; }
-  // Masked tiles are few (without bounds: one, the ragged last): smaller softmax steps there halve
-  // the code of their loop, and so its share of the compile.
-  ATTNFORGE_HOST_DEVICE constexpr int masked_step_n() const {
-    const int small = right_bound || left_bound ? 32 : 16;
-    return stages > 1 && step_n % small == 0 ? small : step_n;
-  }
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
     return round_up(head_dim, 16) / 8;
   }  // 16-byte chunks of a row

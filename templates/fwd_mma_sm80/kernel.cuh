@@ -27,6 +27,9 @@ struct FwdMmaSm80 {
   static constexpr int kOutFragments = C.head_dim_v / 8;   // of 8 output columns
   static constexpr int kDepthSteps = C.qk_chunks() / 2;    // of 16 elements of the head dim
 
+  // Tiles of K and V that are loaded before the main loop, and then ahead of their use.
+  static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
+
   using QkRows = SwizzledRows<C.qk_chunks()>;
   using VRows = SwizzledRows<C.v_chunks()>;
   using QLoader = TileLoader<C.block_m, C.head_dim / 8, C.qk_chunks(), C.num_threads(),
@@ -35,8 +38,7 @@ struct FwdMmaSm80 {
                              C.alignment>;
   using VLoader = TileLoader<C.block_n, C.v_chunks(), C.v_chunks(), C.num_threads(), C.alignment>;
 
-  template <int kStep>
-  using Scores = float[kRowFragments][kStep / 8][4];  // fragments of 8 keys
+  using Scores = float[kRowFragments][C.step_n / 8][4];  // of one step, in fragments of 8 keys
 
   /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
   struct Place {
@@ -159,11 +161,10 @@ struct FwdMmaSm80 {
     }
   }
 
-  // ---- 2. One step: scores, softmax, output ----
+  // ---- 2. One step of step_n keys: scores, softmax, output ----
 
-  /// s = Q K^T over kStep keys; `tile` is the address of the step's first key.
-  template <int kStep>
-  ATTNFORGE_DEVICE void scores(Scores<kStep>& s, u32 tile) {
+  /// s = Q K^T over a step's keys; `tile` is the address of the step's first key.
+  ATTNFORGE_DEVICE void scores(Scores& s, u32 tile) {
 #pragma unroll
     for (int d = 0; d < kDepthSteps; ++d) {
       u32 from_smem[kRowFragments][4];
@@ -174,7 +175,7 @@ struct FwdMmaSm80 {
                       QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
       }
 #pragma unroll
-      for (int j = 0; j < kStep / 8; j += 2) {
+      for (int j = 0; j < C.step_n / 8; j += 2) {
         u32 k[4];
         ldmatrix_x4(k, QkRows::advance(tile + k_fragment, 2 * d) + j * 8 * QkRows::kRowBytes);
 #pragma unroll
@@ -192,36 +193,39 @@ struct FwdMmaSm80 {
     }
   }
 
-  /// Scores of keys from first_key on to probabilities; the output is rescaled to the new maxima.
-  template <bool kMasked, int kStep>
-  ATTNFORGE_DEVICE void probabilities(Scores<kStep>& s, int first_key) {
-    if constexpr (C.softcap) {
-      const SoftcapScore cap(p);
+  ATTNFORGE_DEVICE void cap(Scores& s) const {
+    const SoftcapScore capped(p);
 #pragma unroll
-      for (int f = 0; f < kRowFragments; ++f)
+    for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
-        for (int j = 0; j < kStep / 8; ++j)
+      for (int j = 0; j < C.step_n / 8; ++j)
 #pragma unroll
-          for (int c = 0; c < 4; ++c) s[f][j][c] = cap(s[f][j][c]);
-    }
+        for (int c = 0; c < 4; ++c) s[f][j][c] = capped(s[f][j][c]);
+  }
+
+  /// -inf to the scores of keys, from first_key on, that a row does not see.
+  ATTNFORGE_DEVICE void hide(Scores& s, int first_key) const {
+    const int lane_key = first_key + MmaFragment::column(thread_index() % 32);
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        VisibleKeys visible = VisibleKeys::of_row(
+            p, query_of(first_row + lane_row() + f * 16 + 8 * r));
+        visible.first -= lane_key;
+        visible.last -= lane_key;
+#pragma unroll
+        for (int j = 0; j < C.step_n / 8; ++j)
+#pragma unroll
+          for (int c = 2 * r; c < 2 * r + 2; ++c)
+            s[f][j][c] = masked<C.left_bound != 0>(s[f][j][c], j * 8 + c % 2, visible);
+      }
+  }
+
+  /// Scores to probabilities; the output is rescaled to the new maxima.
+  ATTNFORGE_DEVICE void probabilities(Scores& s) {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
-      if constexpr (kMasked) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          VisibleKeys visible = VisibleKeys::of_row(
-              p, query_of(first_row + lane_row() + f * 16 + 8 * r));
-          const int lane_key = first_key + MmaFragment::column(thread_index() % 32);
-          visible.first -= lane_key;
-          visible.last -= lane_key;
-#pragma unroll
-          for (int j = 0; j < kStep / 8; ++j)
-#pragma unroll
-            for (int c = 0; c < 2; ++c)
-              s[f][j][2 * r + c] = masked<C.left_bound != 0>(s[f][j][2 * r + c], j * 8 + c,
-                                                             visible);
-        }
-      }
       float rescale[2];
       if (softmax[f].raise_max(s[f], scale_log2, rescale)) {
         softmax[f].row_sum[0] *= rescale[0];
@@ -236,11 +240,10 @@ struct FwdMmaSm80 {
     }
   }
 
-  /// o += P V over kStep keys; `tile` is the address of the step's first key.
-  template <int kStep>
-  ATTNFORGE_DEVICE void outputs(const Scores<kStep>& s, u32 tile) {
+  /// o += P V over a step's keys; `tile` is the address of the step's first key.
+  ATTNFORGE_DEVICE void outputs(const Scores& s, u32 tile) {
 #pragma unroll
-    for (int j = 0; j < kStep / 8; j += 2) {
+    for (int j = 0; j < C.step_n / 8; j += 2) {
       u32 a[kRowFragments][4];
 #pragma unroll
       for (int f = 0; f < kRowFragments; ++f)
@@ -273,36 +276,36 @@ struct FwdMmaSm80 {
   // ---- 3. One tile of keys ----
 
   /// `stage` holds tile n of K; V's tile must be awaited by `v_ready` between the products when it
-  /// comes separately.
-  template <bool kMasked, class VReady>
-  ATTNFORGE_DEVICE void attend_tile(int n, int stage, const VReady& v_ready) {
-    constexpr int kStep = kMasked ? C.masked_step_n() : C.step_n;
+  /// comes separately. masked: not all rows see all keys of the tile.
+  template <class VReady>
+  ATTNFORGE_DEVICE void attend_tile(int n, int stage, bool masked, const VReady& v_ready) {
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
-    for (int step = 0; step < C.block_n / kStep; ++step) {
-      Scores<kStep> s;
-      scores<kStep>(s, k_tile(stage) + step * kStep * QkRows::kRowBytes);
-      probabilities<kMasked, kStep>(s, n * C.block_n + step * kStep);
+    for (int step = 0; step < C.block_n / C.step_n; ++step) {
+      Scores s;
+      scores(s, k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
+      if constexpr (C.softcap) cap(s);
+      if (masked) hide(s, n * C.block_n + step * C.step_n);
+      probabilities(s);
       v_ready();  // with one stage there is one step
-      outputs<kStep>(s, v_tile(stage) + step * kStep * VRows::kRowBytes);
+      outputs(s, v_tile(stage) + step * C.step_n * VRows::kRowBytes);
     }
   }
 
-  /// Tiles from `n` down to `end`, both in one stage each: the ring is one tile further with every
-  /// iteration.
-  template <bool kMasked>
-  ATTNFORGE_DEVICE void attend(int& n, int end, int& stage) {
+  /// Tiles from `n` down to `end`, all of them masked or none. With several stages both tiles of an
+  /// iteration lie in `stage`, and the ring is one tile further with every iteration.
+  ATTNFORGE_DEVICE void attend(int& n, int end, int& stage, bool masked) {
 #pragma unroll 1
     for (; n >= end; --n) {
       if constexpr (C.stages == 1) {
         // K's tile is loaded while V's is in use, and the other way round.
-        cp_async_wait<0>();
-        __syncthreads();
-        load_v<kMasked>(n, 0);
-        attend_tile<kMasked>(n, 0, [&] {
+        attend_tile(n, 0, masked, [&] {
           cp_async_wait<0>();
           __syncthreads();
           load_k<false>(n - 1, 0);
         });
+        cp_async_wait<0>();
+        __syncthreads();
+        load_v<false>(n - 1, 0);
       } else {
         // All but the newest stages - 2 tiles are here. The barrier also says that everybody is
         // done with the tile before, whose memory takes the tile that comes stages - 1 later.
@@ -311,7 +314,7 @@ struct FwdMmaSm80 {
         const int free = C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
         load_k<false>(n - (C.stages - 1), free);
         load_v<false>(n - (C.stages - 1), free);
-        attend_tile<kMasked>(n, stage, [] {});
+        attend_tile(n, stage, masked, [] {});
         stage = C.stages == 2 ? free : stage == C.stages - 1 ? 0 : stage + 1;
       }
     }
@@ -331,9 +334,9 @@ struct FwdMmaSm80 {
 #pragma unroll
     for (int s = 0; s < C.stages; ++s) {
       KLoader::clear_padding(k_tile(s), thread_index());
-      if (s == C.stages - 1 && C.stages > 1) break;
+      if (s == kTilesAhead) break;
       s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
-      if constexpr (C.stages > 1) s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
+      s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
     }
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
@@ -341,17 +344,22 @@ struct FwdMmaSm80 {
       for (int j = 0; j < kOutFragments; ++j)
 #pragma unroll
         for (int c = 0; c < 4; ++c) o[f][j][c] = 0.0f;
-    if constexpr (C.q_in_regs == 1) {
-      cp_async_wait<(C.stages > 1 ? 2 * (C.stages - 1) : 1)>();
+    if constexpr (C.stages == 1 || C.q_in_regs == 1) {
+      cp_async_wait<2 * kTilesAhead - (C.stages == 1)>();
       __syncthreads();
-      read_q();
     }
+    if constexpr (C.q_in_regs == 1) read_q();
 
     int stage = 0;
-#pragma unroll 1  // one copy of the masked loop serves both ends
-    for (int side = 0; side < (C.left_bound ? 2 : 1); ++side) {
-      attend<true>(n, side == 0 ? blocks.clear_end : blocks.begin, stage);
-      if (side == 0) attend<false>(n, blocks.clear_begin, stage);
+    // Keys that some rows do not see, for being right of them; keys that all rows see; keys that
+    // some do not see, for being left of them. Rolled: one copy of the code serves all ranges, and
+    // compiles in two thirds of the time.
+#pragma unroll 1
+    for (int range = 0; range < (C.left_bound ? 3 : 2); ++range) {
+      const int end = range == 0   ? blocks.clear_end
+                      : range == 1 ? blocks.clear_begin
+                                   : blocks.begin;
+      attend(n, end, stage, range != 1);
     }
     store();
   }

@@ -28,8 +28,7 @@ struct SoftmaxRows {
   float row_max[2];
   float row_sum[2];
 
-  ATTNFORGE_DEVICE SoftmaxRows()
-      : row_max{kNothingSeen, kNothingSeen}, row_sum{0.0f, 0.0f} {}
+  ATTNFORGE_DEVICE SoftmaxRows() : row_max{kNothingSeen, kNothingSeen}, row_sum{0.0f, 0.0f} {}
 
   /// Raises the maxima to those of kFragments accumulator fragments, and gives in `rescale` what
   /// older sums and outputs are to be multiplied with. Lazy: as long as no row of the warp grew by
