@@ -54,8 +54,9 @@ struct FwdMmaSm80 {
   KvBlocks blocks;
   KLoader k_loader;
   VLoader v_loader;
-  const char *k_next, *v_next;             // this thread's part of the next tile to load
-  u32 q_fragment, k_fragment, v_fragment;  // ldmatrix addresses of this lane, relative to a tile
+  const char *k_next, *v_next;                       // this thread's part of the next tile to load
+  typename QkRows::Fragment q_fragment, k_fragment;  // for ldmatrix, of this lane
+  typename VRows::Fragment v_fragment;
   float scale_log2;
   u32 q[kRowFragments][C.q_in_regs ? kDepthSteps : 1][4];
   float o[kRowFragments][kOutFragments][4];
@@ -67,7 +68,10 @@ struct FwdMmaSm80 {
         p(kernel_params.fwd),
         smem(smem_base),
         k_loader(thread_index()),
-        v_loader(thread_index()) {
+        v_loader(thread_index()),
+        q_fragment(warp_row() + lane() % 16, lane() / 16),
+        k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2),
+        v_fragment(lane() % 16, lane() / 16) {
     first_row = place.first_row;
     const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
     const int last_row = min(first_row + C.block_m, p.seqlen_q * C.pack_gqa) - 1;
@@ -76,11 +80,6 @@ struct FwdMmaSm80 {
     k_next = first_source(p.k, place.batch, kv_head, k_loader);
     v_next = first_source(p.v, place.batch, kv_head, v_loader);
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
-
-    const int lane = thread_index() % 32;
-    q_fragment = QkRows::offset(warp_row() + lane % 16, lane / 16);
-    k_fragment = QkRows::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
-    v_fragment = VRows::offset(lane % 16, lane / 16);
   }
 
   ATTNFORGE_DEVICE static Place locate(const FwdMmaSm80Params& params) {
@@ -90,11 +89,10 @@ struct FwdMmaSm80 {
     return {batch, place.head - batch * heads, place.m_block * C.block_m};
   }
 
+  ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
   /// First row of this warp in the tile, and the row of this lane's accumulator c[0] in it.
   ATTNFORGE_DEVICE static int warp_row() { return thread_index() / 32 * C.warp_m(); }
-  ATTNFORGE_DEVICE static int lane_row() {
-    return warp_row() + MmaFragment::row(thread_index() % 32);
-  }
+  ATTNFORGE_DEVICE static int lane_row() { return warp_row() + MmaFragment::row(lane()); }
 
   ATTNFORGE_DEVICE static int query_of(int row) { return row / C.pack_gqa; }
   ATTNFORGE_DEVICE static int query_head_of(int head, int row) {
@@ -156,8 +154,7 @@ struct FwdMmaSm80 {
       for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
         for (int d = 0; d < kDepthSteps; ++d)
-          ldmatrix_x4(q[f][d],
-                      QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
+          ldmatrix_x4(q[f][d], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
     }
   }
 
@@ -171,13 +168,12 @@ struct FwdMmaSm80 {
       if constexpr (C.q_in_regs == 0) {
 #pragma unroll
         for (int f = 0; f < kRowFragments; ++f)
-          ldmatrix_x4(from_smem[f],
-                      QkRows::advance(smem + q_fragment + f * 16 * QkRows::kRowBytes, 2 * d));
+          ldmatrix_x4(from_smem[f], q_fragment.at(smem + f * 16 * QkRows::kRowBytes, 2 * d));
       }
 #pragma unroll
       for (int j = 0; j < C.step_n / 8; j += 2) {
         u32 k[4];
-        ldmatrix_x4(k, QkRows::advance(tile + k_fragment, 2 * d) + j * 8 * QkRows::kRowBytes);
+        ldmatrix_x4(k, k_fragment.at(tile + j * 8 * QkRows::kRowBytes, 2 * d));
 #pragma unroll
         for (int f = 0; f < kRowFragments; ++f) {
           const auto& a = C.q_in_regs ? q[f][C.q_in_regs ? d : 0] : from_smem[f];
@@ -205,7 +201,7 @@ struct FwdMmaSm80 {
 
   /// -inf to the scores of keys, from first_key on, that a row does not see.
   ATTNFORGE_DEVICE void hide(Scores& s, int first_key) const {
-    const int lane_key = first_key + MmaFragment::column(thread_index() % 32);
+    const int lane_key = first_key + MmaFragment::column(lane());
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
@@ -252,11 +248,11 @@ struct FwdMmaSm80 {
           const auto& from = s[f][j + w / 2];
           a[f][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
         }
-      const u32 rows = tile + v_fragment + j * 8 * VRows::kRowBytes;
+      const u32 rows = tile + j * 8 * VRows::kRowBytes;
 #pragma unroll
       for (int c = 0; c + 2 <= kOutFragments; c += 2) {
         u32 v[4];
-        ldmatrix_x4_trans(v, VRows::advance(rows, c));
+        ldmatrix_x4_trans(v, v_fragment.at(rows, c));
 #pragma unroll
         for (int f = 0; f < kRowFragments; ++f) {
           mma_m16n8k16<C.dtype>(o[f][c], a[f], v[0], v[1]);
@@ -265,7 +261,7 @@ struct FwdMmaSm80 {
       }
       if constexpr (kOutFragments % 2 != 0) {
         u32 v0, v1;
-        ldmatrix_x2_trans(v0, v1, VRows::advance(rows, kOutFragments - 1));
+        ldmatrix_x2_trans(v0, v1, v_fragment.at(rows, kOutFragments - 1));
 #pragma unroll
         for (int f = 0; f < kRowFragments; ++f)
           mma_m16n8k16<C.dtype>(o[f][kOutFragments - 1], a[f], v0, v1);

@@ -23,11 +23,25 @@ struct SwizzledRows {
     return row * kRowBytes + (chunk ^ swap(row)) * 16;
   }
 
-  /// The address `chunks` (even) further in the row, from the address of chunk 0 or 1: one xor and
-  /// an immediate.
-  ATTNFORGE_DEVICE static u32 advance(u32 address, int chunks) {
-    return (address ^ (chunks % kSwap * 16)) + chunks / kSwap * kSwap * 16;
-  }
+  /// Where a lane reads in the rows of any tile, from its row and its chunk (0 or 1) on: chunks
+  /// swap places only within a group, so a few offsets and immediates reach the whole row.
+  struct Fragment {
+    u32 offsets[ceil_div(kSwap, 2)];
+
+    ATTNFORGE_DEVICE Fragment(int row, int chunk) {
+#pragma unroll
+      for (int i = 0; i < ceil_div(kSwap, 2); ++i) {
+        offsets[i] = offset(row, chunk) ^ (i * 32);
+        asm volatile("" : "+r"(offsets[i]));  // kept: else computed again in every step
+      }
+    }
+
+    /// The address `chunks` (even) further in the row; `tile` may be that of any row that is a
+    /// multiple of 8.
+    ATTNFORGE_DEVICE u32 at(u32 tile, int chunks) const {
+      return tile + offsets[chunks % kSwap / 2] + chunks / kSwap * kSwap * 16;
+    }
+  };
 };
 
 }  // namespace attnforge
