@@ -25,7 +25,8 @@ struct FwdWgmmaSm90aConfig {
   // Searched.
   int warpgroups;     // that compute; each has 64 query rows
   int block_n;        // keys in a tile
-  int stages;         // tiles of K, and of V, in shared memory
+  int k_stages;       // tiles of K in shared memory; 1 is loaded again while outputs are computed
+  int v_stages;       // tiles of V
   int q_in_regs;      // 1: Q is read into registers once, and its shared memory is free for the next
   int q_stages;       // query tiles in shared memory: with 2, the next comes during this one
   int pingpong;       // 1: warpgroups issue their products in turn
@@ -55,11 +56,13 @@ struct FwdWgmmaSm90aConfig {
   ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return v_chunks() * kv_chunk_bytes(); }
   // Q, K, V, the barriers, and the number of the tile that each Q belongs to.
   ATTNFORGE_HOST_DEVICE constexpr int k_begin() const { return q_stages * q_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_begin() + stages * k_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_begin() + k_stages * k_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int barriers_begin() const {
-    return v_begin() + stages * v_bytes();
+    return v_begin() + v_stages * v_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const { return 2 * q_stages + 4 * stages; }
+  ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
+    return 2 * (q_stages + k_stages + v_stages);
+  }
   ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
     return barriers_begin() + 8 * num_barriers();
   }
@@ -86,7 +89,7 @@ struct FwdWgmmaSm90aConfig {
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 1 && warpgroups <= 3 &&
-           block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && stages >= 1 && q_stages >= 1 &&
+           block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && k_stages >= 1 && v_stages >= 1 && q_stages >= 1 &&
            q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
            64 % pack_gqa == 0 && (cluster == 1 || (cluster == 2 && grid != kGridDynamic)) && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
            consumer_registers() > launch_registers();

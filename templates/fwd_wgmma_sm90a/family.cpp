@@ -30,7 +30,8 @@ constexpr Field<Typed> kFields[] = {
     {"lse", &Typed::lse},
     {"warpgroups", &Typed::warpgroups},
     {"block_n", &Typed::block_n},
-    {"stages", &Typed::stages},
+    {"k_stages", &Typed::k_stages},
+    {"v_stages", &Typed::v_stages},
     {"q_in_regs", &Typed::q_in_regs},
     {"q_stages", &Typed::q_stages},
     {"pingpong", &Typed::pingpong},
@@ -49,6 +50,7 @@ static_assert(kFixedFields.back().name == "lse");
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
 constexpr int kRegisterSlack = 28;
+constexpr int kLargeHeadDims = 320;  // of Q K^T and P V together
 constexpr int kLongQuery = 128;  // rows from which packing heads into a tile gains nothing
 constexpr std::int64_t kMaxTiles = 2147483647;
 constexpr std::size_t kSchedulerBytes = 2 * sizeof(int);
@@ -89,13 +91,15 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   std::vector<int> packs = {1};
   if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
   const Typed fixed = fixed_by(problem);
+  const bool masked = fixed.right_bound || fixed.left_bound;
   std::vector<Axis> axes;
   for (const Field<Typed>& field : kFixedFields)
     axes.push_back({field.name, {fixed.*field.member}});
   const std::vector<Axis> searched = {
       {"warpgroups", {2, 3, 1}},
       {"block_n", {128, 112, 96, 80, 64, 48, 32, 144, 160, 176, 192}},
-      {"stages", {2, 3}},
+      {"k_stages", {2, 3, 1}},
+      {"v_stages", {2, 3}},
       {"q_in_regs", {0, 1}},
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
@@ -104,7 +108,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
       {"cluster", {1, 2}},
       {"swizzle", {128, 64}},
       {"pack_gqa", packs},
-      {"head_group_mb", {32, fixed.right_bound || fixed.left_bound ? 16 : 0}},
+      {"head_group_mb", masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32}},
   };
   axes.insert(axes.end(), searched.begin(), searched.end());
   return axes;
@@ -159,10 +163,17 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
     return "a wider swizzle pads no more";
   if (c.q_in_regs && c.q_stages > 1) return "Q in registers frees its buffer at once";
   if (c.grid == kGridPlain && c.q_stages > 1) return "a block with one tile has one Q";
-  if (c.stages > 2 && c.block_n > 64) return "two large tiles are enough to hide the loads";
+  if (c.k_stages > c.v_stages || c.v_stages > std::max(2, c.k_stages))
+    return "as many tiles of K as of V, or one of K and two of V";
+  if (c.k_stages > 2 && c.block_n > 64) return "two large tiles are enough to hide the loads";
+  Typed deeper = c;
+  deeper.k_stages = deeper.v_stages;
+  if (c.k_stages < c.v_stages && memory_fits(deeper, arch)) return "there is room for more tiles";
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (c.warpgroups > 1 && rows <= 64 * (c.warpgroups - 1)) return "a warpgroup would have no rows";
   if (c.block_n > 64 && c.block_n - 32 >= problem.seqlen_kv) return "the key tile would be empty";
+  if (c.head_group_mb == 64 && 4 * problem.seqlen_kv * (c.head_dim + c.head_dim_v) < (16 << 20))
+    return "small heads: few MB of them at a time are enough";
   Typed more = c;
   more.block_n += 16;
   if (c.block_n < 64 && memory_fits(more, arch) && registers_fit(more))
@@ -175,8 +186,8 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (c.blocks_per_sm * c.warpgroups < 2 && !every_tile_at_once)
     return "one warpgroup leaves the SM idle";
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
-  if (c.cluster > 1 && (c.blocks_per_sm > 1 || c.warpgroups < 2))
-    return "clusters are for blocks that fill their SM";
+  if (c.cluster > 1 && (c.warpgroups != 2 || c.head_dim + c.head_dim_v < kLargeHeadDims))
+    return "sharing loads in clusters pays at large head dims only";
   if (c.cluster > 1 && rows <= c.block_m()) return "the other block of a cluster would have no rows";
   const bool masked = c.right_bound || c.left_bound;
   if (c.grid == kGridDynamic && !masked) return "tiles of equal work need no scheduler";

@@ -49,13 +49,15 @@ struct FwdWgmmaSm90a {
     // Full: TMA has written a buffer. Empty: every consumer warp, of both blocks of a cluster, has
     // read it.
     ATTNFORGE_DEVICE u32 k_full(int stage) const { return barrier(stage); }
-    ATTNFORGE_DEVICE u32 k_empty(int stage) const { return barrier(C.stages + stage); }
-    ATTNFORGE_DEVICE u32 v_full(int stage) const { return barrier(2 * C.stages + stage); }
-    ATTNFORGE_DEVICE u32 v_empty(int stage) const { return barrier(3 * C.stages + stage); }
-    ATTNFORGE_DEVICE u32 q_full(int stage) const { return barrier(4 * C.stages + stage); }
-    ATTNFORGE_DEVICE u32 q_empty(int stage) const {
-      return barrier(4 * C.stages + C.q_stages + stage);
+    ATTNFORGE_DEVICE u32 k_empty(int stage) const { return barrier(C.k_stages + stage); }
+    ATTNFORGE_DEVICE u32 v_full(int stage) const { return barrier(2 * C.k_stages + stage); }
+    ATTNFORGE_DEVICE u32 v_empty(int stage) const {
+      return barrier(2 * C.k_stages + C.v_stages + stage);
     }
+    ATTNFORGE_DEVICE u32 q_full(int stage) const {
+      return barrier(2 * (C.k_stages + C.v_stages) + stage);
+    }
+    ATTNFORGE_DEVICE u32 q_empty(int stage) const { return q_full(C.q_stages + stage); }
     /// kGridDynamic: the query tile that comes with Q in this stage.
     ATTNFORGE_DEVICE u32 tile(int stage) const { return base + C.tiles_begin() + 4 * stage; }
 
@@ -63,10 +65,12 @@ struct FwdWgmmaSm90a {
       return base + C.barriers_begin() + 8 * index;
     }
     ATTNFORGE_DEVICE void init_barriers() const {
-      for (int i = 0; i < C.stages; ++i) {
+      for (int i = 0; i < C.k_stages; ++i) {
         mbarrier_init(k_full(i), 1);
-        mbarrier_init(v_full(i), 1);
         mbarrier_init(k_empty(i), kConsumerWarps * C.cluster);
+      }
+      for (int i = 0; i < C.v_stages; ++i) {
+        mbarrier_init(v_full(i), 1);
         mbarrier_init(v_empty(i), kConsumerWarps * C.cluster);
       }
       for (int i = 0; i < C.q_stages; ++i) {
@@ -119,7 +123,8 @@ struct FwdWgmmaSm90a {
   struct Producer {
     const Params& params;
     const Shared smem;
-    Ring<C.stages> k_ring, v_ring;
+    Ring<C.k_stages> k_ring;
+    Ring<C.v_stages> v_ring;
     Ring<C.q_stages> q_ring;
 
     ATTNFORGE_DEVICE Producer(const Params& p, Shared s) : params(p), smem(s) {}
@@ -223,7 +228,8 @@ struct FwdWgmmaSm90a {
     const Shared smem;
     const int warpgroup;
     const float scale_log2;
-    Ring<C.stages> k_ring, v_ring;
+    Ring<C.k_stages> k_ring;
+    Ring<C.v_stages> v_ring;
     Ring<C.q_stages> q_ring;
     float o[kOutFragments][4];
     float s[kScoreFragments][4];
@@ -340,7 +346,6 @@ struct FwdWgmmaSm90a {
     /// `rescale`.
     ATTNFORGE_DEVICE bool probabilities(int row, int first_key, bool needs_mask,
                                         float (&rescale)[2]) {
-      constexpr bool kMayBeEmpty = C.right_bound || C.left_bound;  // a row without keys so far
       if constexpr (C.softcap) {
         const SoftcapScore cap(p);
 #pragma unroll
@@ -349,12 +354,12 @@ struct FwdWgmmaSm90a {
           for (int c = 0; c < 4; ++c) s[j][c] = cap(s[j][c]);
       }
       if (needs_mask) mask(row, first_key);
-      const bool raised = softmax.template raise_max<kMayBeEmpty>(s, scale_log2, rescale);
+      const bool raised = softmax.raise_max(s, scale_log2, rescale);
       if (raised) {
         softmax.row_sum[0] *= rescale[0];
         softmax.row_sum[1] *= rescale[1];
       }
-      softmax.template exponentiate<kMayBeEmpty>(s, scale_log2);
+      softmax.exponentiate(s, scale_log2);
       return raised;
     }
 
