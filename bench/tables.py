@@ -5,10 +5,11 @@
 """
 
 import collections
-import csv
-import math
 import pathlib
+import statistics
 import sys
+
+import figures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results/h200"
@@ -16,19 +17,12 @@ RESULTS = ROOT / "bench/results/h200"
 
 def read(name):
     """(header comments, rows as dicts) of a CSV file."""
-    lines = (RESULTS / name).read_text().splitlines()
-    comments = [line[2:] for line in lines if line.startswith("# ")]
-    rows = [line for line in lines if line and not line.startswith("#")]
-    return comments, list(csv.DictReader(rows))
+    return figures.read_csv(RESULTS / name)
 
 
 def markdown(header, rows):
     lines = ["| " + " | ".join(map(str, header)) + " |", "|" + " --- |" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
-
-
-def geometric_mean(values):
-    return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
 def source(comments, name):
@@ -60,7 +54,7 @@ def peers_main():
     return "\n\n".join(
         [
             "Forward, bf16, 16384 tokens, hidden size 2048: TFLOP/s, and in brackets the speed relative to PyTorch's"
-            f" FlashAttention-2 in the same run. Geometric mean {geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x.",
+            f" FlashAttention-2 in the same run. Geometric mean {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x.",
             markdown(["head_dim \\ seqlen"] + lengths, table),
             source(comments, name),
         ]
@@ -78,8 +72,36 @@ def peers_odd():
     return "\n\n".join(
         [
             "Head dims that others pad, seqlen 4096, 16384 tokens: TFLOP/s, and in brackets relative to PyTorch's"
-            f" FlashAttention-2. Geometric mean {geometric_mean(ratios):.2f}x.",
+            f" FlashAttention-2. Geometric mean {statistics.geometric_mean(ratios):.2f}x.",
             markdown(["head_dim", "full", "causal"], table),
+            source(comments, name),
+        ]
+    )
+
+
+def hopper():
+    name = "hopper.csv"
+    if not (RESULTS / name).exists():
+        return ""
+    comments, rows = read(name)
+    tflops = {figures.point_of(row): float(row["tflops"]) for row in rows if row["impl"] == "attnforge"}
+    ratios = figures.all_ratios(rows)
+    lengths = sorted({point.seqlen_q for point in tflops})
+    cells = collections.defaultdict(dict)
+    for point in sorted(tflops, key=lambda p: (p.head_dim, p.head_dim_v, p.num_heads_q, p.causal)):
+        dims = f"{point.head_dim}" if point.head_dim == point.head_dim_v else f"{point.head_dim}:{point.head_dim_v}"
+        heads = "" if point.num_heads_q == point.num_heads_kv else f", heads {point.num_heads_q}:{point.num_heads_kv}"
+        best = figures.best_peer(ratios[point])
+        ratio = f" ({best:.2f}x)" if best else ""
+        cells[f"{dims} {'causal' if point.causal else 'full'}{heads}"][point.seqlen_q] = f"{tflops[point]:.0f}{ratio}"
+    table = [[label] + [row.get(length, "") for length in lengths] for label, row in cells.items()]
+    return "\n\n".join(
+        [
+            "Forward on Hopper, bf16: TFLOP/s, and in brackets the speed relative to the best of FlashAttention-3, ThunderKittens"
+            " and cuDNN (head_dim 192:128: cuDNN alone). cuDNN ran in the same rounds; the two others are converted through it.",
+            markdown(["head_dim \\ seqlen"] + lengths, table),
+            "What was asked, as geometric means over points:",
+            markdown(figures.FIGURE_COLUMNS, figures.figure_rows(ratios, "bf16")),
             source(comments, name),
         ]
     )
@@ -103,7 +125,8 @@ def first_run():
     return "\n\n".join([markdown(header, table), source(comments, name)])
 
 
-TABLES = {"peers_main": peers_main, "peers_odd": peers_odd, "host": host, "first_run": first_run}
+# A table without its file is empty.
+TABLES = {"hopper": hopper, "peers_main": peers_main, "peers_odd": peers_odd, "host": host, "first_run": first_run}
 
 
 def render(text):
@@ -113,7 +136,8 @@ def render(text):
         if line.startswith("<!-- table "):
             inside = line.split()[2]
             seen[inside] += 1
-            out += [line, "", TABLES[inside](), ""]
+            table = TABLES[inside]()
+            out += [line, "", table, ""] if table else [line]
         elif line == "<!-- end -->":
             inside = None
             out.append(line)
