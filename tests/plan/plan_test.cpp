@@ -15,13 +15,13 @@
 #include "attnforge/tune.h"
 #include "cache/cache.h"
 #include "count_allocations.h"
-#include "fake_cuda.h"
 #include "generator/arch.h"
 #include "generator/bucket.h"
 #include "generator/candidates.h"
 #include "runtime/compiler.h"
 #include "runtime/driver.h"
 #include "templates/registry.h"
+#include "tests/support/fake_cuda.h"
 
 namespace attnforge {
 namespace {

@@ -1,15 +1,20 @@
-// fake_driver.cpp - a libcuda.so.1 without a GPU: contexts, loads and launches are counted and
-// nothing is computed. Whatever else is asked for answers CUDA_ERROR_NOT_SUPPORTED, device memory
-// included.
+// fake_driver.cpp - a libcuda.so.1 without a GPU: contexts, loads, launches and tensor maps are
+// counted and nothing is computed. Whatever else is asked for answers CUDA_ERROR_NOT_SUPPORTED,
+// device memory included.
 #include <cuda.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
 #include <string_view>
 #include <vector>
 
+#include "tests/support/fake_cuda.h"
+
 namespace {
+
+using attnforge::test::FakeEncode;
 
 struct Context {
   CUdevice device;
@@ -31,6 +36,8 @@ void* last_argument;
 CUcontext last_context;
 CUstream last_stream;
 unsigned last_grid_x;
+int encodes;
+FakeEncode first_encodes[8];
 
 CUcontext handle(Context* context) { return reinterpret_cast<CUcontext>(context); }
 Context* current() { return stack.empty() ? nullptr : stack.back(); }
@@ -154,6 +161,48 @@ CUresult launch(const CUlaunchConfig* config, CUfunction function, void** argume
   ++launches;
   return CUDA_SUCCESS;
 }
+/// What the real one refuses (CUDA Driver API, "cuTensorMapEncodeTiled"), null pointers as before
+/// 12.6.
+bool encodable(const FakeEncode& e, cuuint64_t element_bytes, cuuint64_t swizzle_bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(e.address);
+  if (address == 0 || address % 16 != 0 || e.rank < 3 || e.rank > 5) return false;
+  for (cuuint32_t i = 0; i < e.rank; ++i) {
+    if (e.extents[i] == 0 || e.extents[i] > cuuint64_t{1} << 32) return false;
+    if (e.box[i] == 0 || e.box[i] > 256 || e.steps[i] != 1) return false;
+    if (i == 0) continue;
+    const cuuint64_t stride = e.strides_bytes[i - 1];
+    if (stride % 16 != 0 || stride >= cuuint64_t{1} << 40) return false;
+  }
+  const cuuint64_t row_bytes = e.box[0] * element_bytes;
+  return row_bytes % 16 == 0 && row_bytes <= swizzle_bytes;
+}
+CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType dtype, cuuint32_t rank, void* address,
+                      const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
+                      const cuuint32_t* steps, CUtensorMapInterleave interleave,
+                      CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                      CUtensorMapFloatOOBfill fill) {
+  if (rank < 1 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
+  FakeEncode e{};
+  e.dtype = dtype;
+  e.rank = rank;
+  e.address = address;
+  std::copy_n(extents, rank, e.extents);
+  std::copy_n(strides, rank - 1, e.strides_bytes);
+  std::copy_n(box, rank, e.box);
+  std::copy_n(steps, rank, e.steps);
+  e.interleave = interleave;
+  e.swizzle = swizzle;
+  e.fill = fill;
+  const cuuint64_t swizzle_bytes = swizzle == CU_TENSOR_MAP_SWIZZLE_128B  ? 128
+                                   : swizzle == CU_TENSOR_MAP_SWIZZLE_64B ? 64
+                                                                          : 32;
+  if (!encodable(e, dtype == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4 : 2, swizzle_bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(last_mutex);
+  if (encodes < 8) first_encodes[encodes] = e;
+  std::memset(map, ++encodes, sizeof(*map));
+  return CUDA_SUCCESS;
+}
 CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 struct Entry {
@@ -195,6 +244,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
       entry("cuFuncGetAttribute", function_get),
       entry("cuFuncSetAttribute", function_set),
       entry("cuLaunchKernelEx", launch),
+      entry("cuTensorMapEncodeTiled", encode_tiled),
   };
   constexpr std::string_view kAbsent[] = {"cuFuncLoad",
                                           "cuFuncGetParamInfo"};  // optional ones of newer drivers
@@ -218,6 +268,7 @@ void fake_reset() {
   last_context = nullptr;
   last_stream = nullptr;
   last_grid_x = 0;
+  encodes = 0;
 }
 int fake_loads() { return loads; }
 int fake_unloads() { return unloads; }
@@ -228,5 +279,13 @@ CUstream fake_last_stream() { return last_stream; }
 unsigned fake_last_grid_x() { return last_grid_x; }
 void fake_fail_loads(int count) { loads_to_fail = count; }
 CUcontext fake_other_context() { return handle(&other); }
+int fake_encodes() {
+  const std::lock_guard lock(last_mutex);
+  return encodes;
+}
+FakeEncode fake_encode(int index) {
+  const std::lock_guard lock(last_mutex);
+  return first_encodes[index];
+}
 
 }  // extern "C"

@@ -8,6 +8,20 @@
 
 namespace attnforge::test {
 
+/// The arguments of a cuTensorMapEncodeTiled.
+struct FakeEncode {
+  CUtensorMapDataType dtype;
+  cuuint32_t rank;
+  const void* address;
+  cuuint64_t extents[5];
+  cuuint64_t strides_bytes[4];
+  cuuint32_t box[5];
+  cuuint32_t steps[5];
+  CUtensorMapInterleave interleave;
+  CUtensorMapSwizzle swizzle;
+  CUtensorMapFloatOOBfill fill;
+};
+
 /// What the fake driver was asked to do since reset(). Two GPUs: 0 is an H200, 1 an H100 PCIe.
 struct FakeCuda {
   void (*reset)();
@@ -20,6 +34,10 @@ struct FakeCuda {
   unsigned (*last_grid_x)();
   void (*fail_loads)(int count);  // the next so many loads answer CUDA_ERROR_NO_BINARY_FOR_GPU
   CUcontext (*other_context)();   // of GPU 0, not the primary one
+  int (*encodes)();               // tensor maps encoded
+  /// The arguments of the index-th encode, of the first 8 since reset(). The map that it gave is
+  /// 128 bytes of index + 1.
+  FakeEncode (*encode)(int index);
 };
 
 /// Throws std::runtime_error if libcuda.so.1 of this process is not the fake.

@@ -1,5 +1,5 @@
 // fake_cuda.cpp - finds the fake driver's own functions.
-#include "fake_cuda.h"
+#include "tests/support/fake_cuda.h"
 
 #include <dlfcn.h>
 
@@ -31,6 +31,8 @@ FakeCuda open_fake() {
   find(library, "fake_last_grid_x", fake.last_grid_x);
   find(library, "fake_fail_loads", fake.fail_loads);
   find(library, "fake_other_context", fake.other_context);
+  find(library, "fake_encodes", fake.encodes);
+  find(library, "fake_encode", fake.encode);
   return fake;
 }
 
