@@ -44,12 +44,11 @@ struct Dimensions {
   cuuint32_t box[5] = {};
 
   void add(std::int64_t extent, std::int64_t stride_bytes, int box_extent) {
-    // The stride of a dimension of size 1 is never used and may be anything; an empty tensor is
-    // not read.
+    // The stride of a dimension of size 1 is never used and may be anything.
     constexpr std::int64_t kAnyStride = 16;
     if (rank > 0)
       strides_bytes[rank - 1] = static_cast<cuuint64_t>(extent > 1 ? stride_bytes : kAnyStride);
-    extents[rank] = static_cast<cuuint64_t>(std::max<std::int64_t>(extent, 1));
+    extents[rank] = static_cast<cuuint64_t>(extent);
     box[rank] = static_cast<cuuint32_t>(box_extent);
     ++rank;
   }
@@ -96,7 +95,15 @@ void bind_arguments(const Family& family, const LaunchStep& step, const Tensors&
   for (const TensorMapSpec& spec : step.tensor_maps) {
     ATTNFORGE_ASSERT(spec.offset + sizeof(CUtensorMap) <= params.size(),
                      "a tensor map lies in the kernel's argument");
-    encode(spec, operand_of(tensors, spec.operand), params.data() + spec.offset);
+    std::byte* const to = params.data() + spec.offset;
+    if (spec.rows > 0) {
+      encode(spec, operand_of(tensors, spec.operand), to);
+    } else {
+      // No key: nothing is read, but the driver wants an address and sizes.
+      TensorMapSpec one = spec;
+      one.rows = one.heads = one.batch = 1;
+      encode(one, tensors.q, to);
+    }
   }
 }
 

@@ -1,0 +1,238 @@
+// tensor_map_test.cpp - what the driver is told of a tensor, on the fake driver.
+#include "runtime/tensor_map.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "runtime/driver.h"
+#include "tests/support/fake_cuda.h"
+
+namespace attnforge {
+namespace {
+
+using test::fake_cuda;
+using test::FakeEncode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Operand = TensorMapSpec::Operand;
+
+constexpr std::size_t kMapBytes = 128;
+constexpr std::size_t
+    kMapOffset = 24;                // in the argument: not aligned to 64, as on the stack of run
+constexpr cuuint64_t kUnused = 16;  // the stride of a dimension of one element
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+/// 2 sequences of 100 keys, 4 heads of 72, as bshd.
+Tensor tensor() { return {address(0x10000), 100 * 4 * 72, 4 * 72, 72}; }
+TensorMapSpec spec(Operand operand = Operand::kK) {
+  return {.operand = operand,
+          .dtype = DType::kBf16,
+          .offset = kMapOffset,
+          .columns = 72,
+          .packed_heads = 0,
+          .rows = 100,
+          .heads = 4,
+          .batch = 2,
+          .box_columns = 64,
+          .box_rows = 80,
+          .swizzle_bytes = 128};
+}
+
+/// A family that fills in nothing.
+Family family() {
+  Family family;
+  family.bind = [](const LaunchStep& step, const Tensors&, void*, std::span<std::byte> out) {
+    std::copy(step.params.begin(), step.params.end(), out.begin());
+  };
+  return family;
+}
+
+class TensorMapTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake_cuda().reset();
+    ASSERT_EQ(driver_problem(), "");
+  }
+  /// The argument after the maps are bound to tensors that are all `each`.
+  static std::vector<std::byte> bind(const std::vector<TensorMapSpec>& specs, const Tensor& each,
+                                     std::size_t params_bytes = kMapOffset + kMapBytes + 8) {
+    LaunchStep step;
+    step.params.assign(params_bytes, std::byte{0x5a});
+    step.tensor_maps = specs;
+    std::vector<std::byte> params(params_bytes);
+    Tensors tensors;
+    tensors.q = tensors.k = tensors.v = tensors.o = each;
+    tensors.q.data = each.data == nullptr ? address(0xa0000) : each.data;
+    bind_arguments(family(), step, tensors, nullptr, params);
+    return params;
+  }
+  /// What the driver was told of one tensor.
+  static FakeEncode encoded(const TensorMapSpec& map, const Tensor& each) {
+    fake_cuda().reset();
+    bind({map}, each);
+    EXPECT_EQ(fake_cuda().encodes(), 1);
+    return fake_cuda().encode(0);
+  }
+  static std::vector<cuuint64_t> extents(const FakeEncode& e) {
+    return {e.extents, e.extents + e.rank};
+  }
+  static std::vector<cuuint64_t> strides_bytes(const FakeEncode& e) {
+    return {e.strides_bytes, e.strides_bytes + e.rank - 1};
+  }
+  static std::vector<cuuint32_t> box(const FakeEncode& e) { return {e.box, e.box + e.rank}; }
+};
+
+TEST_F(TensorMapTest, ColumnsRowsHeadsAndBatch) {
+  const FakeEncode e = encoded(spec(), tensor());
+  EXPECT_EQ(e.address, tensor().data);
+  EXPECT_THAT(extents(e), ElementsAre(72, 100, 4, 2));
+  EXPECT_THAT(strides_bytes(e), ElementsAre(2 * 4 * 72, 2 * 72, 2 * 100 * 4 * 72));
+  EXPECT_THAT(box(e), ElementsAre(64, 80, 1, 1));
+  EXPECT_EQ(e.interleave, CU_TENSOR_MAP_INTERLEAVE_NONE);
+  EXPECT_EQ(e.fill, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // zeros
+}
+
+TEST_F(TensorMapTest, PackedHeadsAreADimensionOfTheirOwnUnderTheRows) {
+  TensorMapSpec packed = spec(Operand::kQ);
+  packed.packed_heads = 2;
+  packed.box_rows = 32;
+  const FakeEncode e = encoded(packed, tensor());
+  EXPECT_THAT(extents(e), ElementsAre(72, 2, 100, 2, 2));
+  EXPECT_THAT(strides_bytes(e), ElementsAre(2 * 72, 2 * 4 * 72, 2 * 2 * 72, 2 * 100 * 4 * 72));
+  EXPECT_THAT(box(e), ElementsAre(64, 2, 32, 1, 1));
+}
+
+TEST_F(TensorMapTest, OnePackedHeadKeepsTheFiveDimensions) {
+  TensorMapSpec packed = spec(Operand::kQ);
+  packed.packed_heads = 1;
+  const FakeEncode e = encoded(packed, tensor());
+  EXPECT_THAT(extents(e), ElementsAre(72, 1, 100, 4, 2));
+  EXPECT_THAT(strides_bytes(e), ElementsAre(kUnused, 2 * 4 * 72, 2 * 72, 2 * 100 * 4 * 72));
+  EXPECT_THAT(box(e), ElementsAre(64, 1, 80, 1, 1));
+}
+
+TEST_F(TensorMapTest, AllHeadsPackedLeaveOneGroup) {
+  TensorMapSpec packed = spec(Operand::kQ);
+  packed.packed_heads = 4;
+  packed.box_rows = 16;
+  const FakeEncode e = encoded(packed, tensor());
+  EXPECT_THAT(extents(e), ElementsAre(72, 4, 100, 1, 2));
+  EXPECT_THAT(strides_bytes(e), ElementsAre(2 * 72, 2 * 4 * 72, kUnused, 2 * 100 * 4 * 72));
+}
+
+TEST_F(TensorMapTest, StridesOfDimensionsOfOneElementMayBeAnything) {
+  TensorMapSpec one = spec();
+  one.rows = one.heads = one.batch = 1;
+  for (const std::int64_t stride : {std::int64_t{3}, std::int64_t{-8}, std::int64_t{1} << 60}) {
+    const FakeEncode e = encoded(one, {address(0x10000), stride, stride, stride});
+    EXPECT_THAT(extents(e), ElementsAre(72, 1, 1, 1));
+    EXPECT_THAT(strides_bytes(e), ElementsAre(kUnused, kUnused, kUnused));
+  }
+}
+
+TEST_F(TensorMapTest, BoxMayBeLargerThanTheTensor) {
+  TensorMapSpec tall = spec();
+  tall.rows = 3;
+  tall.box_rows = 256;
+  EXPECT_THAT(box(encoded(tall, tensor())), ElementsAre(64, 256, 1, 1));
+}
+
+TEST_F(TensorMapTest, NoKeysNeedNoMemoryAndNoStrides) {
+  TensorMapSpec empty = spec();
+  empty.rows = 0;
+  const FakeEncode e = encoded(empty, {nullptr, 0, 3, 5});
+  EXPECT_THAT(extents(e), ElementsAre(72, 1, 1, 1));
+  EXPECT_NE(e.address, nullptr) << "drivers before 12.6 want an address, and never read there";
+}
+
+TEST_F(TensorMapTest, DtypesAndSwizzles) {
+  struct Case {
+    DType dtype;
+    int swizzle_bytes;
+    CUtensorMapDataType expected_dtype;
+    CUtensorMapSwizzle expected_swizzle;
+  };
+  for (const Case& c :
+       {Case{DType::kBf16, 128, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_SWIZZLE_128B},
+        Case{DType::kFp16, 64, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, CU_TENSOR_MAP_SWIZZLE_64B},
+        Case{DType::kFp32, 32, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, CU_TENSOR_MAP_SWIZZLE_32B}}) {
+    TensorMapSpec map = spec();
+    map.dtype = c.dtype;
+    map.swizzle_bytes = c.swizzle_bytes;
+    map.box_columns = c.swizzle_bytes / size_bytes(c.dtype);
+    const FakeEncode e = encoded(map, tensor());
+    EXPECT_EQ(e.dtype, c.expected_dtype);
+    EXPECT_EQ(e.swizzle, c.expected_swizzle);
+    EXPECT_EQ(e.strides_bytes[1], static_cast<cuuint64_t>(72 * size_bytes(c.dtype)));
+  }
+}
+
+TEST_F(TensorMapTest, MapsLandAtTheirOffsetsAndTheRestIsTheFamilys) {
+  TensorMapSpec second = spec(Operand::kV);
+  second.offset = kMapOffset + kMapBytes;
+  const std::vector<std::byte> params = bind({spec(), second}, tensor(),
+                                             kMapOffset + 2 * kMapBytes + 8);
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const std::size_t map = i < kMapOffset ? 2 : (i - kMapOffset) / kMapBytes;
+    EXPECT_EQ(params[i], map < 2 ? std::byte(map + 1) : std::byte{0x5a}) << i;
+  }
+}
+
+TEST_F(TensorMapTest, OperandsTakeTheirOwnTensors) {
+  LaunchStep step;
+  step.params.resize(3 * kMapBytes);
+  for (const Operand operand : {Operand::kQ, Operand::kK, Operand::kV}) {
+    step.tensor_maps.push_back(spec(operand));
+    step.tensor_maps.back().offset = kMapBytes * static_cast<std::size_t>(operand);
+  }
+  Tensors tensors;
+  tensors.q = tensors.k = tensors.v = tensor();
+  tensors.q.data = address(0x100), tensors.k.data = address(0x200), tensors.v.data = address(0x300);
+  std::vector<std::byte> params(step.params.size());
+  bind_arguments(family(), step, tensors, nullptr, params);
+  ASSERT_EQ(fake_cuda().encodes(), 3);
+  EXPECT_EQ(fake_cuda().encode(0).address, address(0x100));
+  EXPECT_EQ(fake_cuda().encode(1).address, address(0x200));
+  EXPECT_EQ(fake_cuda().encode(2).address, address(0x300));
+}
+
+TEST_F(TensorMapTest, TensorsThatTmaCannotAddressAreNamed) {
+  const Tensor good = tensor();
+  const Tensor bad[] = {{address(0x10008), good.stride_batch, good.stride_row, good.stride_head},
+                        {good.data, good.stride_batch, good.stride_row + 4, good.stride_head},
+                        {good.data, good.stride_batch, good.stride_row, -good.stride_head},
+                        {good.data, std::int64_t{1} << 40, good.stride_row, good.stride_head}};
+  constexpr const char* kNames[] = {"q", "k", "v"};
+  for (const Operand operand : {Operand::kQ, Operand::kK, Operand::kV}) {
+    for (const Tensor& each : bad) {
+      try {
+        bind({spec(operand)}, each);
+        ADD_FAILURE() << "no error was thrown";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+        EXPECT_THAT(error.what(), HasSubstr(std::string("address ") +
+                                            kNames[static_cast<int>(operand)] + " at "));
+        EXPECT_THAT(error.what(), HasSubstr(std::to_string(each.stride_row)));
+      }
+    }
+  }
+}
+
+TEST_F(TensorMapTest, MapOutsideOfTheArgumentIsAMistakeOfTheFamily) {
+  try {
+    bind({spec()}, tensor(), kMapOffset + kMapBytes - 1);
+    ADD_FAILURE() << "no error was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+  }
+  EXPECT_EQ(fake_cuda().encodes(), 0);
+}
+
+}  // namespace
+}  // namespace attnforge
