@@ -352,12 +352,14 @@ def _workspace(plan, backend, device, stream):
     size = plan.workspace_bytes
     if size == 0:
         return None, 0, None
+    # Memory of a graph is the graph's alone: replays may run beside this stream and beside each other.
+    capturing = backend.capturing()
     key = type(backend), device, stream
-    known = _workspaces.get(key)
+    known = None if capturing else _workspaces.get(key)
     if known is None or known[1] < size:
         capacity = max(size, 4096)
         base, owner = backend.zeros(capacity + 256, device)
         known = -(-base // 256) * 256, capacity, owner
-        if not backend.capturing():  # memory of a graph is the graph's alone
+        if not capturing:
             _workspaces[key] = known
     return known
