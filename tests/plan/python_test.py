@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import unittest
+from unittest import mock
 
 PACKAGE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 and os.path.isdir(sys.argv[1]) else None
 if PACKAGE:
@@ -242,8 +243,74 @@ class PlanCacheTest(unittest.TestCase):
         self.assertEqual(len(cache), 0)
 
 
+class FakeBackend:
+    """Gives out zeroed memory at ever higher, odd addresses."""
+
+    def __init__(self):
+        self.graph = False
+        self.sizes = []
+
+    def zeros(self, size_bytes, device):
+        self.sizes.append(size_bytes)
+        return 0x100000 * len(self.sizes) + 1, object()
+
+    def capturing(self):
+        return self.graph
+
+
+class FakePlan:
+    def __init__(self, workspace_bytes):
+        self.workspace_bytes = workspace_bytes
+
+
+class WorkspaceTest(unittest.TestCase):
+    def setUp(self):
+        _attention._workspaces.clear()
+        self.backend = FakeBackend()
+
+    def tearDown(self):
+        _attention._workspaces.clear()
+
+    def workspace(self, size=8, device=0, stream=7):
+        return _attention._workspace(FakePlan(size), self.backend, device, stream)
+
+    def test_plans_that_need_none_allocate_none(self):
+        self.assertEqual(self.workspace(0), (None, 0, None))
+        self.assertEqual(self.backend.sizes, [])
+
+    def test_aligned_and_inside_of_what_was_allocated(self):
+        address, size, owner = self.workspace(5000)
+        self.assertEqual(address % 256, 0)
+        self.assertGreaterEqual(size, 5000)
+        self.assertLessEqual(address + size, 0x100001 + self.backend.sizes[0])
+        self.assertIsNotNone(owner)
+
+    def test_one_a_stream(self):
+        first = self.workspace()
+        self.assertEqual(self.workspace(), first)
+        self.assertEqual(self.workspace(64), first)
+        self.assertNotEqual(self.workspace(stream=8)[0], first[0])
+        self.assertNotEqual(self.workspace(device=1)[0], first[0])
+        self.assertEqual(len(self.backend.sizes), 3)
+
+    def test_grows_and_stays_grown(self):
+        small = self.workspace()
+        large = self.workspace(100000)
+        self.assertNotEqual(large[0], small[0])
+        self.assertGreaterEqual(large[1], 100000)
+        self.assertEqual(self.workspace(), large)
+
+    def test_a_graph_has_its_own(self):
+        eager = self.workspace()
+        self.backend.graph = True
+        first, second = self.workspace(), self.workspace()
+        self.assertEqual(len({eager[0], first[0], second[0]}), 3)
+        self.backend.graph = False
+        self.assertEqual(self.workspace(), eager)
+
+
 class RunTest(unittest.TestCase):
-    """On the fake driver of tests/plan/fake_driver.cpp: everything but the arithmetic."""
+    """On the fake driver of tests/support/fake_driver.cpp: everything but the arithmetic."""
 
     @classmethod
     def setUpClass(cls):
@@ -272,6 +339,19 @@ class RunTest(unittest.TestCase):
         strided = FakeArray((2, 64, 4, 64), pointer=0x400000, strides=(64 * 1024, 1024, 128, 2))
         attnforge.attention(strided, k, k, causal=True, out=o)
         self.assertEqual(len(attnforge.plan_cache), 1)
+
+    def test_workspace_of_a_plan_is_allocated_once(self):
+        q = FakeArray((2, 4096, 32, 64))
+        _attention._workspaces.clear()
+        backend = FakeBackend()
+        attnforge.plan_cache.clear()
+        with mock.patch.object(_arrays._Protocols, "zeros", lambda self, size, device: backend.zeros(size, device)):
+            for _ in range(3):
+                attnforge.attention(q, q, q, causal=True, out=q, stream=0x77)
+        (plan,) = attnforge.plan_cache
+        self.assertEqual(len(backend.sizes), 1 if plan.workspace_bytes else 0)
+        self.assertGreaterEqual(self.driver.fake_launches(), 3)
+        _attention._workspaces.clear()
 
     def test_lse(self):
         q, k = FakeArray((1, 16, 2, 64)), FakeArray((1, 16, 2, 64))
