@@ -1,4 +1,4 @@
-// candidate_counts_test.cpp - the pruned search space of fwd_mma_sm80 is worth a search and small
+// candidate_counts_test.cpp - the pruned search space of a family is worth a search and small
 // enough for one.
 #include <gtest/gtest.h>
 
@@ -8,6 +8,21 @@
 
 namespace attnforge {
 namespace {
+
+struct Bounds {
+  const char* family;
+  const char* arch;
+  std::size_t least, most;  // configs of each problem
+};
+constexpr Bounds kBounds[] = {
+    {"fwd_mma_sm80", "86", 100, 1000},
+    {"fwd_mma_sm80", "89", 100, 1000},
+    {"fwd_mma_sm80", "90a", 100, 1000},
+    {"fwd_wgmma_sm90a", "90a", 200, 1000},
+};
+void PrintTo(const Bounds& bounds, std::ostream* out) {
+  *out << bounds.family << "_on_sm" << bounds.arch;
+}
 
 const char* const kProblems[] = {
     "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal",
@@ -22,21 +37,22 @@ const char* const kProblems[] = {
     "fwd fp16 batch=1 num_heads=32:8 seqlen=256:4096 head_dim=128 causal",
 };
 
-class CandidateCounts : public testing::TestWithParam<const char*> {};
+class CandidateCounts : public testing::TestWithParam<Bounds> {};
 
-TEST_P(CandidateCounts, FwdMmaSm80HasBetween100And1000) {
-  const Family* family = find_family("fwd_mma_sm80");
+TEST_P(CandidateCounts, AreWithinTheBounds) {
+  const Bounds& bounds = GetParam();
+  const Family* family = find_family(bounds.family);
   ASSERT_NE(family, nullptr);
   for (const char* text : kProblems) {
-    const std::size_t count = candidates(*family, parse_problem(text), typical_device(GetParam()))
+    const std::size_t count = candidates(*family, parse_problem(text), typical_device(bounds.arch))
                                   .size();
-    EXPECT_GE(count, 100u) << text;
-    EXPECT_LE(count, 1000u) << text;
+    EXPECT_GE(count, bounds.least) << text;
+    EXPECT_LE(count, bounds.most) << text;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Archs, CandidateCounts, testing::Values("86", "89", "90a"),
-                         [](const auto& info) { return std::string("sm") + info.param; });
+INSTANTIATE_TEST_SUITE_P(Families, CandidateCounts, testing::ValuesIn(kBounds),
+                         [](const auto& info) { return testing::PrintToString(info.param); });
 
 }  // namespace
 }  // namespace attnforge
