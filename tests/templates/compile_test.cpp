@@ -1,11 +1,12 @@
 // compile_test.cpp - NVRTC compiles every family for every arch that it serves: the config used
-// when nothing was measured without a spill, and a few others. Needs NVRTC, but neither a GPU nor a
-// driver.
+// when nothing was measured without a spill or a serialized wgmma, and a few others. Needs NVRTC,
+// but neither a GPU nor a driver.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <thread>
 
 #include "attnforge/error.h"
@@ -42,14 +43,25 @@ struct Job {
   bool is_default = true;  // what a user gets who never tunes: spills are not accepted
 };
 
+/// A family of one arch has time for more problems there.
+bool serves_one_arch(const Family& family) {
+  return std::count_if(archs().begin(), archs().end(), [&](const Arch& arch) {
+           return rejection(family, test::template_problems()[0], arch).empty();
+         }) == 1;
+}
+
 std::vector<Job> jobs_of(const Case& c) {
   const DeviceFacts& device = typical_device(c.arch->name);
   const Family* const families[] = {c.family};
   std::vector<Job> jobs;
-  for (const Problem& problem : test::template_problems()) {
-    if (rejection(*c.family, problem, *c.arch).empty())
-      jobs.push_back({problem, untuned(families, problem, device)});
-  }
+  const auto add = [&](std::span<const Problem> problems) {
+    for (const Problem& problem : problems) {
+      if (rejection(*c.family, problem, *c.arch).empty())
+        jobs.push_back({problem, untuned(families, problem, device)});
+    }
+  };
+  add(test::template_problems());
+  if (serves_one_arch(*c.family)) add(test::hopper_problems());
   if (jobs.empty()) return jobs;
   std::mt19937 random(kSeed);
   const std::size_t defaults = jobs.size();
@@ -81,6 +93,7 @@ std::string complaint(const Job& job, const Cubin& cubin, const Arch& arch) {
     return fmt::format("spills {} bytes, loads {}", cubin.spill_store_bytes,
                        cubin.spill_load_bytes);
   }
+  if (job.is_default && cubin.wgmma_serialized) return "wgmma serialized";
   return "";
 }
 

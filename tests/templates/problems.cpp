@@ -1,33 +1,66 @@
-// problems.cpp - the list.
+// problems.cpp - the lists.
 #include "tests/templates/problems.h"
 
 #include <fmt/format.h>
 
+#include <initializer_list>
+#include <vector>
+
 namespace attnforge::test {
 
+namespace {
+
+std::vector<Problem> parsed(std::initializer_list<const char*> texts) {
+  std::vector<Problem> list;
+  for (const char* text : texts) list.push_back(parse_problem(text));
+  return list;
+}
+
+}  // namespace
+
 std::span<const Problem> template_problems() {
-  static const std::vector<Problem> problems = [] {
-    std::vector<Problem> list;
-    for (const char* text : {
-             "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal",
-             "fwd fp16 batch=4 num_heads=16 seqlen=1024 head_dim=64 lse",
-             "fwd bf16 batch=2 num_heads=8 seqlen=512 head_dim=40 causal alignment=4",
-             "fwd fp16 batch=1 num_heads=12 seqlen=2048 head_dim=72 window_left=256 window_right=0",
-             "fwd bf16 batch=1 num_heads=16 seqlen=2048 head_dim=192:128 causal lse",
-             "fwd bf16 batch=1 num_heads=8:1 seqlen=4096 head_dim=256 causal softcap=50",
-             "fwd fp16 batch=8 num_heads=32:4 seqlen=1:4096 head_dim=128",
-             "fwd bf16 batch=1 num_heads=4 seqlen=300:700 head_dim=64:256 window_left=64 "
-             "window_right=64",
-             "fwd fp16 batch=1 num_heads=24 seqlen=4608 head_dim=8 softcap=30 lse",
-             "fwd fp32 batch=1 num_heads=8 seqlen=1024 head_dim=96 causal lse",
-             "fwd fp16 batch=1 num_heads=8:2 seqlen=129:65 head_dim=112 causal alignment=2",
-             "fwd q=bf16 k=fp16 v=fp32 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=32:16 "
-             "alignment=4",
-         }) {
-      list.push_back(parse_problem(text));
-    }
-    return list;
-  }();
+  static const std::vector<Problem> problems = parsed({
+      "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal",
+      "fwd fp16 batch=4 num_heads=16 seqlen=1024 head_dim=64 lse",
+      "fwd bf16 batch=2 num_heads=8 seqlen=512 head_dim=40 causal alignment=4",
+      "fwd fp16 batch=1 num_heads=12 seqlen=2048 head_dim=72 window_left=256 window_right=0",
+      "fwd bf16 batch=1 num_heads=16 seqlen=2048 head_dim=192:128 causal lse",
+      "fwd bf16 batch=1 num_heads=8:1 seqlen=4096 head_dim=256 causal softcap=50",
+      "fwd fp16 batch=8 num_heads=32:4 seqlen=1:4096 head_dim=128",
+      "fwd bf16 batch=1 num_heads=4 seqlen=300:700 head_dim=64:256 window_left=64 "
+      "window_right=64",
+      "fwd fp16 batch=1 num_heads=24 seqlen=4608 head_dim=8 softcap=30 lse",
+      "fwd fp32 batch=1 num_heads=8 seqlen=1024 head_dim=96 causal lse",
+      "fwd fp16 batch=1 num_heads=8:2 seqlen=129:65 head_dim=112 causal alignment=2",
+      "fwd q=bf16 k=fp16 v=fp32 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=32:16 "
+      "alignment=4",
+  });
+  return problems;
+}
+
+std::span<const Problem> hopper_problems() {
+  static const std::vector<Problem> problems = parsed({
+      "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 lse",
+      "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal lse",
+      "fwd fp16 batch=4 num_heads=32 seqlen=4096 head_dim=64 causal lse",
+      "fwd bf16 batch=4 num_heads=8 seqlen=4096 head_dim=256 lse",
+      "fwd bf16 batch=4 num_heads=8 seqlen=4096 head_dim=256 causal lse",
+      "fwd bf16 batch=32 num_heads=16 seqlen=512 head_dim=128 causal lse",
+      "fwd bf16 batch=4 num_heads=51 seqlen=4096 head_dim=40 lse",
+      "fwd fp16 batch=4 num_heads=42 seqlen=4096 head_dim=48 causal lse",
+      "fwd bf16 batch=4 num_heads=28 seqlen=4096 head_dim=72 lse",
+      "fwd bf16 batch=4 num_heads=25 seqlen=4096 head_dim=80 causal lse",
+      "fwd bf16 batch=4 num_heads=21 seqlen=4096 head_dim=96 lse",
+      "fwd bf16 batch=4 num_heads=18 seqlen=4096 head_dim=112 causal lse",
+      "fwd bf16 batch=4 num_heads=12 seqlen=4096 head_dim=160 lse",
+      "fwd bf16 batch=4 num_heads=10 seqlen=4096 head_dim=192 causal lse",
+      "fwd bf16 batch=1 num_heads=128 seqlen=4096 head_dim=192:128 causal lse",
+      "fwd bf16 batch=1 num_heads=64:8 seqlen=8192 head_dim=128 causal lse",
+      "fwd bf16 batch=8 num_heads=32:8 seqlen=4:4096 head_dim=128 causal",
+      "fwd bf16 batch=2 num_heads=64:8 seqlen=4096 head_dim=64 causal window_left=127",
+      "fwd fp16 batch=1 num_heads=4 seqlen=1000:3000 head_dim=88:248 softcap=20",
+      "fwd bf16 batch=1 num_heads=4 seqlen=77 head_dim=16:24 window_left=9 window_right=9 lse",
+  });
   return problems;
 }
 
