@@ -1,0 +1,22 @@
+// fwd_wgmma_sm90a_configs.h - what a config of the family says of its warpgroups' registers.
+#pragma once
+
+#include "generator/config.h"
+#include "templates/fwd_wgmma_sm90a/config.h"
+
+namespace attnforge::test {
+
+/// The fields that decide about threads and registers; the others are 0.
+inline FwdWgmmaSm90aConfig registers_of(const Config& config) {
+  FwdWgmmaSm90aConfig c{};
+  c.warpgroups = config.get("warpgroups");
+  c.blocks_per_sm = config.get("blocks_per_sm");
+  return c;
+}
+
+/// Registers that the warpgroups of a block want to have together, all threads counted.
+inline int registers_taken(const FwdWgmmaSm90aConfig& c) {
+  return 128 * c.producer_registers() + 128 * c.warpgroups * c.consumer_registers();
+}
+
+}  // namespace attnforge::test

@@ -1,0 +1,135 @@
+// fwd_wgmma_sm90a_test.cpp - what must hold for every config of the family, without a GPU: a wrong
+// share of registers hangs one.
+#include "templates/fwd_wgmma_sm90a/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "generator/arch.h"
+#include "generator/candidates.h"
+#include "templates/registry.h"
+#include "tests/templates/fwd_wgmma_sm90a_configs.h"
+#include "tests/templates/problems.h"
+
+namespace attnforge {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Family& family() { return *find_family("fwd_wgmma_sm90a"); }
+const DeviceFacts& h200() { return typical_device("90a"); }
+
+/// Every config of every problem of the lists.
+template <class Visit>
+void for_each_config(Visit&& visit) {
+  for (const auto& problems : {test::template_problems(), test::hopper_problems()}) {
+    for (const Problem& problem : problems) {
+      for (const Candidate& candidate : candidates(family(), problem, h200())) {
+        SCOPED_TRACE(to_string(problem) + "\n  " + to_string(candidate.config));
+        visit(problem, candidate.config);
+        if (testing::Test::HasFailure()) return;  // thousands would say the same
+      }
+    }
+  }
+}
+
+TEST(FwdWgmmaSm90a, SaysWhatItDoesNotServe) {
+  const Arch& hopper = h200().arch;
+  const auto reason = [](const std::string& text, const Arch& arch) {
+    return family().supports(parse_problem(text), arch);
+  };
+  EXPECT_EQ(reason("fwd bf16 seqlen=64 head_dim=8", hopper), "");
+  EXPECT_EQ(reason("fwd fp16 seqlen=64 head_dim=256:8", hopper), "");
+  EXPECT_THAT(reason("fwd fp16 seqlen=64 head_dim=64 alignment=8", hopper),
+              HasSubstr("alignment=8"));
+  EXPECT_THAT(reason("fwd fp32 seqlen=64 head_dim=64", hopper), HasSubstr("fp32"));
+  EXPECT_THAT(reason("fwd bf16 batch=1000000 num_heads=1200 seqlen=128 head_dim=64", hopper),
+              HasSubstr("2400000000 query tiles"));
+  for (const Arch& arch : archs()) {
+    if (arch.sm == hopper.sm) continue;
+    EXPECT_THAT(reason("fwd bf16 seqlen=64 head_dim=64", arch), HasSubstr("wgmma")) << arch.name;
+  }
+}
+
+TEST(FwdWgmmaSm90a, RegistersTakenAreRegistersGiven) {
+  for_each_config([](const Problem&, const Config& config) {
+    const FwdWgmmaSm90aConfig c = test::registers_of(config);
+    const int given = c.launch_registers() * c.num_threads();
+    EXPECT_LE(test::registers_taken(c), given) << "the last warpgroup would wait for ever";
+    EXPECT_LE(given * c.blocks_per_sm, h200().arch.registers_per_sm);
+    EXPECT_LT(c.producer_registers(), c.launch_registers());
+    EXPECT_GT(c.consumer_registers(), c.launch_registers());
+    for (const int registers : {c.producer_registers(), c.consumer_registers()}) {  // PTX ISA
+      EXPECT_EQ(registers % 8, 0);
+      EXPECT_GE(registers, 24);
+      EXPECT_LE(registers, 256);
+    }
+  });
+}
+
+TEST(FwdWgmmaSm90a, BlocksFitTheirSm) {
+  for_each_config([](const Problem& problem, const Config& config) {
+    const FwdWgmmaSm90aConfig c = test::registers_of(config);
+    const LaunchStep step = family().launch(config, problem, h200()).steps.at(0);
+    const Arch& arch = h200().arch;
+    constexpr int kReservedBytes = 1024;  // of each block, by the system
+    EXPECT_LE(step.smem_bytes, arch.smem_per_block_bytes);
+    EXPECT_LE(c.blocks_per_sm * (step.smem_bytes + kReservedBytes), arch.smem_per_sm_bytes);
+    EXPECT_EQ(step.block.x, static_cast<unsigned>(c.num_threads()));
+    EXPECT_LE(c.blocks_per_sm * c.num_threads(), arch.max_threads_per_sm);
+    EXPECT_LE(c.blocks_per_sm, arch.max_blocks_per_sm);
+    EXPECT_EQ(step.grid.x % step.cluster.x, 0u);
+    if (config.get("grid") == kGridPlain) return;
+    EXPECT_LE(step.grid.x, static_cast<unsigned>(h200().num_sms * c.blocks_per_sm));
+  });
+}
+
+TEST(FwdWgmmaSm90a, TensorMapsTakeWhatTmaAllows) {
+  for_each_config([](const Problem& problem, const Config& config) {
+    const Launch launch = family().launch(config, problem, h200());
+    ASSERT_EQ(launch.steps.size(), 1u);
+    const LaunchStep& step = launch.steps[0];
+    ASSERT_EQ(step.tensor_maps.size(), 3u);
+    for (const TensorMapSpec& map : step.tensor_maps) {
+      EXPECT_EQ(map.offset % 64, 0u);
+      EXPECT_LE(map.offset + 128, step.params.size());
+      EXPECT_EQ(map.dtype, problem.dtype_q);
+      EXPECT_EQ(map.box_columns * 2, map.swizzle_bytes) << "a row of a box is a row of the swizzle";
+      EXPECT_GE(map.box_rows, 1);
+      EXPECT_LE(map.box_rows, 256);
+      EXPECT_EQ(map.box_rows * std::max(map.packed_heads, 1) % 8, 0)
+          << "boxes next to each other: the swizzle's pattern is of 8 rows";
+    }
+    const TensorMapSpec& q = step.tensor_maps[0];
+    EXPECT_EQ(q.box_rows * q.packed_heads, 64) << "a warpgroup's rows";
+    EXPECT_EQ(problem.num_heads_q % q.packed_heads, 0);
+  });
+}
+
+TEST(FwdWgmmaSm90a, OnlyDynamicGridsNeedAWorkspaceAndBindPassesIt) {
+  bool dynamic = false, other = false;
+  for_each_config([&](const Problem& problem, const Config& config) {
+    const Launch launch = family().launch(config, problem, h200());
+    const bool is_dynamic = config.get("grid") == kGridDynamic;
+    (is_dynamic ? dynamic : other) = true;
+    EXPECT_EQ(launch.workspace_bytes, is_dynamic ? 2 * sizeof(int) : 0u);
+
+    int workspace[2];
+    const LaunchStep& step = launch.steps.at(0);
+    std::vector<std::byte> bound(step.params.size());
+    family().bind(step, Tensors{}, workspace, bound);
+    int* scheduler = nullptr;
+    std::memcpy(&scheduler, bound.data() + offsetof(FwdWgmmaSm90aParams, scheduler),
+                sizeof(scheduler));
+    EXPECT_EQ(scheduler, workspace);
+  });
+  EXPECT_TRUE(dynamic && other) << "the lists have both";
+}
+
+}  // namespace
+}  // namespace attnforge
