@@ -2,6 +2,7 @@
 // logs and the CLI.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,7 +50,11 @@ template <class Typed, std::size_t N>
 Typed typed(const Config& config, const Field<Typed> (&fields)[N]) {
   Typed result{};
   if (config.fields.size() != N) throw_unknown_field(config, N);
-  for (const auto& field : fields) result.*field.member = config.get(field.name);
+  for (std::size_t i = 0; i < N; ++i) {
+    // As a rule in the same order: a search converts thousands.
+    const auto& [name, value] = config.fields[i];
+    result.*fields[i].member = name == fields[i].name ? value : config.get(fields[i].name);
+  }
   return result;
 }
 

@@ -180,7 +180,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
 double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
-  constexpr int kSafeSlack = 56;
+  constexpr int kSafeSlack = 72;
   constexpr double kSpillRisk = 1.1;
   const Typed c = typed(config, kFields);
   const bool tight = c.planned_registers() + kSafeSlack > registers_available(c, device.arch);

@@ -1,5 +1,5 @@
-// estimate.cpp - the model behind the order of candidates; what it must get right is the order, not
-// the microseconds.
+// estimate.cpp - the model behind the order of candidates. Its constants are fitted to measurements
+// (docs/MEASURING.md says how); what it must get right is the order, not the microseconds.
 #include "templates/fwd_wgmma_sm90a/estimate.h"
 
 #include <algorithm>
@@ -8,67 +8,110 @@
 namespace attnforge {
 namespace {
 
-/// Clocks of an SM on one query tile: what all of its tiles of keys take together, and what comes
-/// once.
-struct TileClocks {
-  double keys;    // a tile of keys
-  double masked;  // more for one that needs a mask
-  double once;    // first scores, last outputs, epilogue
+// Fitted on an H200: 10372 configs over 29 problems, head dims 48 to 256, seqlen 512 to 16384,
+// causal and full. Units of the SM per unit of work, in clocks...
+constexpr double kTensor = 1.159, kExponential = 0.886, kIssue = 1.571, kLine = 1.511,
+                 kUnalignedLine = 2.249, kOperand = 0.287;
+// ... and of a warpgroup that waits for itself.
+constexpr double kOwnTensor = 0.558, kOwnSoftmax = 0.3925, kOwnWait = 454, kUnoverlapped = 0.6676;
+constexpr double kTileStart = 784, kStorePerColumn = 4.32, kNewBlock = 1722, kQWait = 257,
+                 kMask = 0.227;
+constexpr double kPingpong = 0.961, kCluster = 1.008, kQInRegs = 1.004, kOneK = 1.104,
+                 kGroup = 1.0075, kCausalTail = 0.205;
+
+/// What a block's work on one tile of keys takes of each unit of an SM, in clocks.
+struct TileCost {
+  double tensor;   // wgmma
+  double softmax;  // exponentials or instructions, whichever are slower
+  double busy;     // of all units together, working at once
 };
 
-TileClocks tile_clocks(const FwdWgmmaSm90aConfig& c) {
-  constexpr double kTensorFmaPerClock = 2048, kExponentialsPerClock = 16, kLanesPerClock = 128;
+TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
+  constexpr double kFmaPerClock = 2048, kExponentialsPerClock = 16, kLanesPerClock = 128,
+                   kLineBytes = 128, kInstructionsPerScore = 4.5;
   const double scores = double(c.block_m()) * c.block_n;
-  const double qk = scores * round_up(c.head_dim, 16) / kTensorFmaPerClock;
-  const double pv = scores * c.head_dim_v / kTensorFmaPerClock;
-  const double softmax = scores * std::max(1.0 / kExponentialsPerClock, 4.6 / kLanesPerClock) +
-                         60.0 * c.warpgroups;
-  const double tensor = qk + pv;
-  // One warpgroup's softmax runs under the products of the others, and under its own output.
-  const double hidden = c.warpgroups == 1 && c.blocks_per_sm == 1 ? pv : tensor;
-  TileClocks clocks;
-  clocks.keys = std::max(tensor, softmax) + 0.28 * std::min(hidden, softmax) +
-                std::max(0.0, softmax - hidden) + 90.0;
-  clocks.masked = scores * 3.0 / kLanesPerClock;
-  clocks.once = 1500.0 + qk + pv + softmax + 6.0 * c.head_dim_v;
-  if (c.grid == kGridPlain) clocks.once += 1500.0;
-  if (c.q_stages == 1 && !c.q_in_regs) clocks.once += 400.0;
-  return clocks;
+  const double tensor = scores * (round_up(c.head_dim, 16) + c.head_dim_v) / kFmaPerClock;
+  const double exponentials = kExponential * scores / kExponentialsPerClock;
+  const double issue = kIssue * scores * kInstructionsPerScore / kLanesPerClock;
+  // TMA reads rows in lines; those of odd head dims begin anywhere in a line.
+  const bool unaligned = c.head_dim * 2 % 128 != 0 || c.head_dim_v * 2 % 128 != 0;
+  const double lines = (c.k_bytes() + c.v_bytes()) / kLineBytes / c.cluster *
+                       (unaligned ? kUnalignedLine : kLine);
+  // Every warpgroup reads K, V, and Q unless it lies in registers, from shared memory.
+  const double operands = kOperand * c.warpgroups * 2 / kLineBytes *
+                          ((c.q_in_regs ? 0.0 : 64.0 * c.head_dim) +
+                           double(c.block_n) * (c.head_dim + c.head_dim_v));
+  const double busy = std::pow(std::pow(kTensor * tensor, 4) + std::pow(exponentials, 4) +
+                                   std::pow(issue, 4) + std::pow(lines, 4) + std::pow(operands, 4),
+                               0.25);
+  return {tensor, std::max(exponentials, issue), busy};
+}
+
+/// Tiles of keys that all query tiles of a head visit, and how many of those need a mask.
+struct KeyTiles {
+  double all = 0, masked = 0;
+};
+
+KeyTiles key_tiles(const FwdWgmmaSm90aConfig& c, const Problem& problem) {
+  const Window window = effective_window(problem);
+  const double rows = double(problem.seqlen_q), keys = double(problem.seqlen_kv),
+               offset = keys - rows, queries = double(c.cluster * c.block_m()) / c.pack_gqa;
+  KeyTiles result;
+  for (double first = 0; first < rows; first += queries) {
+    const double last = std::min(first + queries, rows) - 1;
+    const double end = window.right < 0 ? keys
+                                        : std::min(keys, last + offset + double(window.right) + 1);
+    const double begin = window.left < 0 ? 0 : std::max(0.0, first + offset - double(window.left));
+    if (end <= begin) continue;
+    const double tiles = std::ceil(end / c.block_n) - std::floor(begin / c.block_n);
+    result.all += tiles;
+    result.masked += std::min(tiles, (c.right_bound + c.left_bound) *
+                                         (queries / c.block_n + 0.5));
+  }
+  return result;
 }
 
 }  // namespace
 
 double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& problem,
                                    const DeviceFacts& device) {
-  const Window window = effective_window(problem);
-  const double rows = double(problem.seqlen_q), keys = double(problem.seqlen_kv),
-               offset = keys - rows, queries = double(c.block_m()) / c.pack_gqa;
-  const TileClocks clocks = tile_clocks(c);
-  double head_clocks = 0, most_clocks = 0, m_blocks = 0;
-  for (double first = 0; first < rows; first += queries, ++m_blocks) {
-    const double last = std::min(first + queries, rows) - 1;
-    const double end = window.right < 0 ? keys
-                                        : std::min(keys, last + offset + double(window.right) + 1);
-    const double begin = window.left < 0 ? 0 : std::max(0.0, first + offset - double(window.left));
-    const double tiles = end > begin ? std::ceil(end / c.block_n) - std::floor(begin / c.block_n)
-                                     : 0;
-    const double edges = (c.right_bound + c.left_bound) * (queries / c.block_n + 0.5);
-    const double all = clocks.once + tiles * clocks.keys + std::min(tiles, edges) * clocks.masked;
-    head_clocks += all;
-    most_clocks = std::max(most_clocks, all);
-  }
+  const TileCost cost = tile_cost(c);
+
+  // Either a unit of the SM is busy all the time, or its warpgroups wait for themselves: products,
+  // softmax, barriers.
+  const double own = (kOwnTensor * cost.tensor / c.warpgroups +
+                      kOwnSoftmax * cost.softmax / c.warpgroups + kOwnWait) /
+                     c.blocks_per_sm;
+  double clocks_per_tile = std::max(cost.busy, own) + kUnoverlapped * std::min(cost.busy, own);
+  if (c.pingpong) clocks_per_tile *= kPingpong;
+  if (c.cluster > 1) clocks_per_tile *= kCluster;
+  if (c.q_in_regs) clocks_per_tile *= kQInRegs;
+  if (c.k_stages < c.v_stages) clocks_per_tile *= kOneK;
+
+  const double start = (kTileStart + kStorePerColumn * c.head_dim_v + kOwnTensor * cost.tensor +
+                        cost.softmax + (c.grid == kGridPlain ? kNewBlock : 0.0) +
+                        (c.q_stages == 1 && !c.q_in_regs ? kQWait : 0.0)) /
+                       c.blocks_per_sm;
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  const double slots = double(device.num_sms) * c.blocks_per_sm;
-  const double tiles = m_blocks * heads;
-  // Equal tiles come in whole rounds; unequal ones end within about a light tile of each other.
-  const bool equal = !c.right_bound && !c.left_bound;
-  const double average = head_clocks / std::max(m_blocks, 1.0);
-  const double rounds = equal ? std::ceil(tiles / slots)
-                              : std::max(tiles / slots + 0.3, most_clocks / std::max(average, 1.0));
-  double total = rounds * average;
-  if (c.head_group_mb == 16 && keys > 1024) total *= 1.01;
-  return total / device.sm_clock_mhz;
+  const double query_tiles = c.cluster * heads *
+                             std::ceil(double(problem.seqlen_q) * c.pack_gqa /
+                                       (c.cluster * c.block_m()));
+  const KeyTiles tiles = key_tiles(c, problem);
+  const double clocks = c.cluster * heads *
+                            (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
+                        query_tiles * start;
+
+  // Equal tiles come in whole rounds. Unequal ones are given to whoever is free, the light ones
+  // last.
+  const double rounds = std::max(query_tiles / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
+  const bool masked = c.right_bound || c.left_bound;
+  double idle = masked ? 1 + kCausalTail / rounds : std::ceil(rounds - 1e-9) / rounds;
+  // Heads at a time: short ones in small groups, long ones in large; one by one without a mask.
+  const bool many = masked ? c.head_group_mb > 16 : c.head_group_mb > 0;
+  if (many != (masked && problem.seqlen_kv > 1024)) idle *= kGroup;
+  if (c.head_group_mb > 32) idle *= kGroup;
+  return clocks * idle / device.num_sms / device.sm_clock_mhz;
 }
 
 }  // namespace attnforge

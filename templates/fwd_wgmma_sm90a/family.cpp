@@ -49,10 +49,11 @@ static_assert(kFixedFields.back().name == "lse");
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
-constexpr int kRegisterSlack = 28;
-constexpr int kLargeHeadDims = 320;  // of Q K^T and P V together
+constexpr int kRegisterSlack = 28, kSoftcapSlack = 8;
+// Of Q K^T and P V together: from here on sharing loads pays; there are few keys a tile.
+constexpr int kLargeHeadDims = 320, kLargestHeadDims = 448;
 constexpr int kLongQuery = 128;  // rows from which packing heads into a tile gains nothing
-constexpr std::int64_t kMaxTiles = 2147483647;
+constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflow a tile's number
 constexpr std::size_t kSchedulerBytes = 2 * sizeof(int);
 
 Typed fixed_by(const Problem& problem) {
@@ -83,35 +84,8 @@ std::string supports(const Problem& problem, const Arch& arch) {
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
   const std::int64_t tiles = (problem.seqlen_q + 63) / 64 * problem.batch * problem.num_heads_q;
-  if (tiles > kMaxTiles) return fmt::format("needs {} query tiles, more than 2^31", tiles);
+  if (tiles > kMaxTiles) return fmt::format("needs {} query tiles, more than 2^30", tiles);
   return "";
-}
-
-std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
-  std::vector<int> packs = {1};
-  if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
-  const Typed fixed = fixed_by(problem);
-  const bool masked = fixed.right_bound || fixed.left_bound;
-  std::vector<Axis> axes;
-  for (const Field<Typed>& field : kFixedFields)
-    axes.push_back({field.name, {fixed.*field.member}});
-  const std::vector<Axis> searched = {
-      {"warpgroups", {2, 3, 1}},
-      {"block_n", {128, 112, 96, 80, 64, 48, 32, 144, 160, 176, 192}},
-      {"k_stages", {2, 3, 1}},
-      {"v_stages", {2, 3}},
-      {"q_in_regs", {0, 1}},
-      {"q_stages", {1, 2}},
-      {"pingpong", {1, 0}},
-      {"grid", {kGridDynamic, kGridStatic, kGridPlain}},
-      {"blocks_per_sm", {1, 2, 3, 4}},
-      {"cluster", {1, 2}},
-      {"swizzle", {128, 64}},
-      {"pack_gqa", packs},
-      {"head_group_mb", masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32}},
-  };
-  axes.insert(axes.end(), searched.begin(), searched.end());
-  return axes;
 }
 
 /// Columns of shared memory that a row of Q or K and a row of V take with a swizzle.
@@ -120,16 +94,56 @@ int padded_columns(const Typed& c, int swizzle) {
   return round_up(c.head_dim, chunk) + round_up(c.head_dim_v, chunk);
 }
 
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
+  const Typed fixed = fixed_by(problem);
+  const bool masked = fixed.right_bound || fixed.left_bound;
+  const int group = gqa_group(problem);
+  // Values that this problem has no use for are left out here: the product of the axes is walked.
+  const bool packs = group > 1 && 64 % group == 0 && problem.seqlen_q < kLongQuery;
+  const bool narrow = padded_columns(fixed, 64) < padded_columns(fixed, 128);
+  const bool clusters = fixed.head_dim + fixed.head_dim_v >= kLargeHeadDims;
+  std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
+  if (fixed.head_dim + fixed.head_dim_v >= kLargestHeadDims) groups.push_back(masked ? 8 : 16);
+  std::vector<Axis> axes;
+  for (const Field<Typed>& field : kFixedFields)
+    axes.push_back({field.name, {fixed.*field.member}});
+  const auto either = [](int usual, bool choice, int other) {
+    return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
+  };
+  const std::vector<Axis> searched = {
+      {"warpgroups", {2, 3, 1}},
+      {"block_n", {128, 112, 96, 80, 64, 48, 32, 144, 160, 176, 192}},
+      {"k_stages", {2, 3, 1}},
+      {"v_stages", {2, 3}},
+      {"q_in_regs", {0, 1}},
+      {"q_stages", {1, 2}},
+      {"pingpong", {1, 0}},
+      // Tiles of unequal work are given to whoever is free.
+      {"grid", {masked ? kGridDynamic : kGridStatic, kGridPlain}},
+      {"blocks_per_sm", {1, 2, 3, 4}},
+      {"cluster", either(1, clusters, 2)},
+      {"swizzle", either(128, narrow, 64)},
+      {"pack_gqa", either(1, packs, group)},
+      {"head_group_mb", groups},
+  };
+  axes.insert(axes.end(), searched.begin(), searched.end());
+  return axes;
+}
+
 bool memory_fits(const Typed& c, const Arch& arch) {
   constexpr int kReservedBytes = 1024;  // that the system takes from every block
   return c.smem_bytes() <= arch.smem_per_block_bytes &&
          c.blocks_per_sm * (c.smem_bytes() + kReservedBytes) <= arch.smem_per_sm_bytes;
 }
 
+int needed_registers(const Typed& c) {
+  return c.planned_registers() + kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
+}
+
 bool registers_fit(const Typed& c) {
   // ptxas also wants the operands of one product to fit the registers of the launch.
   const int product = std::max(c.block_n, c.head_dim_v) / 2;
-  return c.planned_registers() + kRegisterSlack <= c.consumer_registers() &&
+  return needed_registers(c) <= c.consumer_registers() &&
          product + kRegisterSlack + 4 <= c.launch_registers();
 }
 
@@ -155,8 +169,8 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
                        c.blocks_per_sm, c.smem_bytes(), arch.smem_per_sm_bytes);
   }
   if (!registers_fit(c)) {
-    return fmt::format("about {} registers for the {} that a thread has",
-                       c.planned_registers() + kRegisterSlack, c.consumer_registers());
+    return fmt::format("about {} registers for the {} that a thread has", needed_registers(c),
+                       c.consumer_registers());
   }
   // Not worth a try.
   if (c.swizzle < 128 && padded_columns(c, c.swizzle) >= padded_columns(c, 2 * c.swizzle))
@@ -176,7 +190,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
     return "small heads: few MB of them at a time are enough";
   Typed more = c;
   more.block_n += 16;
-  if (c.block_n < 64 && memory_fits(more, arch) && registers_fit(more))
+  if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) && registers_fit(more))
     return "there is room for more keys";
   if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
     return "queries fill the tiles without packing heads";
@@ -189,9 +203,6 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (c.cluster > 1 && (c.warpgroups != 2 || c.head_dim + c.head_dim_v < kLargeHeadDims))
     return "sharing loads in clusters pays at large head dims only";
   if (c.cluster > 1 && rows <= c.block_m()) return "the other block of a cluster would have no rows";
-  const bool masked = c.right_bound || c.left_bound;
-  if (c.grid == kGridDynamic && !masked) return "tiles of equal work need no scheduler";
-  if (c.grid == kGridStatic && masked && !every_tile_at_once) return "tiles of unequal work in a fixed order";
   return "";
 }
 
