@@ -64,7 +64,7 @@ def measure(problem, args, reference, flush, heat):
     import peer_runs
 
     if args.tune != "none":
-        attnforge.tune(str(problem), rigor=args.tune)
+        attnforge.tune(str(problem), rigor=args.tune, family=args.family)
     attnforge.plan_cache.clear()
     runs = peer_runs.implementations(problem, *peer_runs.tensors(problem), args.peers.split(","))
     peer_runs.check(runs, problem)
@@ -132,6 +132,7 @@ def main():
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"), help="in place of the lists' bf16")
     parser.add_argument("--peers", default="torch-flash,torch-cudnn", help="torch-flash, torch-cudnn, torch-efficient")
     parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
+    parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--heat-ms", type=float, default=100, help="of a peer's kernel before each round")
     parser.add_argument("--seed", type=int, default=1)
