@@ -203,13 +203,7 @@ Json to_json(const Inspection& i, const InspectView& view) {
       candidates.push_back({{"config", candidate.config}, {"estimate_us", candidate.estimate_us}});
     }
   }
-  for (const LaunchInfo& l : i.launches) {
-    launches.push_back({{"kernel", l.kernel},
-                        {"grid", l.grid},
-                        {"block", l.block},
-                        {"smem_bytes", l.smem_bytes},
-                        {"workspace_bytes", l.workspace_bytes}});
-  }
+  for (const LaunchInfo& launch : i.launches) launches.push_back(to_json(launch));
   for (const Trial& trial : i.measured) measured.push_back(to_json(trial));
   Json json{{"attnforge", kVersion},
             {"problem", to_string(i.problem)},

@@ -1,4 +1,4 @@
-// json.h - the library's nouns as JSON. docs/CLI.md documents the keys: add some, rename none.
+// json.h - the JSON that verbs print. docs/CLI.md documents the keys: add some, rename none.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,9 +9,11 @@ namespace attnforge::cli {
 
 using Json = nlohmann::ordered_json;
 
+/// The library's nouns, with the keys of attnforge/json.h.
 Json to_json(const DeviceFacts& device);
 Json to_json(const Trial& trial);
 Json to_json(const CompileInfo& compiled);
+Json to_json(const LaunchInfo& launch);
 
 /// On standard output, indented; text that is not UTF-8 (a compiler's log may hold some) is
 /// replaced.

@@ -8,11 +8,11 @@
 
 #include "attnforge/c.h"
 #include "attnforge/inspect.h"
+#include "attnforge/json.h"
 #include "attnforge/version.h"
 #include "plan/c_convert.h"
 #include "plan/c_error.h"
 #include "plan/c_struct.h"
-#include "plan/json.h"
 #include "plan/workspace_bound.h"
 
 using attnforge::Error;

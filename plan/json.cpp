@@ -1,4 +1,4 @@
-#include "plan/json.h"
+#include "attnforge/json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,23 @@ std::string text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-Json trial(const Trial& trial) {
+Json json(const DeviceFacts& d) {
+  return {{"ordinal", d.ordinal},
+          {"name", d.name},
+          {"arch", d.arch.name},
+          {"uuid", d.uuid},
+          {"num_sms", d.num_sms},
+          {"l2_bytes", d.l2_bytes},
+          {"memory_bytes", d.memory_bytes},
+          {"sm_clock_mhz", d.sm_clock_mhz},
+          {"memory_clock_mhz", d.memory_clock_mhz},
+          {"memory_bus_bits", d.memory_bus_bits},
+          {"smem_per_block_bytes", d.arch.smem_per_block_bytes},
+          {"driver_version", d.driver_version},
+          {"mig_profile", d.mig_profile}};
+}
+
+Json json(const Trial& trial) {
   const Measurement& m = trial.measurement;
   return {{"config", trial.config},
           {"estimate_us", trial.estimate_us},
@@ -25,68 +41,59 @@ Json trial(const Trial& trial) {
           {"detail", m.detail}};
 }
 
-Json trials(const std::vector<Trial>& all) {
+Json json(const CompileInfo& c) {
+  return {{"ok", c.ok},
+          {"compile_ms", c.compile_ms},
+          {"registers", c.registers},
+          {"spill_bytes", c.spill_bytes},
+          {"smem_bytes", c.smem_bytes},
+          {"blocks_per_sm", c.blocks_per_sm},
+          {"occupancy", c.occupancy},
+          {"cubin_bytes", c.cubin_bytes},
+          {"log", c.log}};
+}
+
+Json json(const LaunchInfo& l) {
+  return {{"kernel", l.kernel},
+          {"grid", l.grid},
+          {"block", l.block},
+          {"smem_bytes", l.smem_bytes},
+          {"workspace_bytes", l.workspace_bytes}};
+}
+
+Json json(const CandidateInfo& c) {
+  return {{"config", c.config}, {"estimate_us", c.estimate_us}, {"cut", c.cut}};
+}
+
+template <class Noun>
+Json json(const std::vector<Noun>& all) {
   Json list = Json::array();
-  for (const Trial& each : all) list.push_back(trial(each));
+  for (const Noun& each : all) list.push_back(json(each));
   return list;
-}
-
-Json device(const DeviceFacts& facts) {
-  return {{"name", facts.name},
-          {"arch", facts.arch.name},
-          {"ordinal", facts.ordinal},
-          {"num_sms", facts.num_sms},
-          {"l2_bytes", facts.l2_bytes},
-          {"memory_bytes", facts.memory_bytes},
-          {"sm_clock_mhz", facts.sm_clock_mhz},
-          {"memory_clock_mhz", facts.memory_clock_mhz},
-          {"memory_bus_bits", facts.memory_bus_bits},
-          {"driver_version", facts.driver_version},
-          {"mig_profile", facts.mig_profile}};
-}
-
-Json compiled(const CompileInfo& info) {
-  return {{"ok", info.ok},
-          {"log", info.log},
-          {"compile_ms", info.compile_ms},
-          {"registers", info.registers},
-          {"spill_bytes", info.spill_bytes},
-          {"smem_bytes", info.smem_bytes},
-          {"blocks_per_sm", info.blocks_per_sm},
-          {"occupancy", info.occupancy},
-          {"cubin_bytes", info.cubin_bytes}};
 }
 
 }  // namespace
 
+std::string to_json(const DeviceFacts& device) { return text(json(device)); }
+std::string to_json(const Trial& trial) { return text(json(trial)); }
+std::string to_json(const CompileInfo& compiled) { return text(json(compiled)); }
+std::string to_json(const LaunchInfo& launch) { return text(json(launch)); }
+
 std::string to_json(const Inspection& inspection) {
-  Json candidates = Json::array();
-  for (const CandidateInfo& each : inspection.candidates) {
-    candidates.push_back(
-        {{"config", each.config}, {"estimate_us", each.estimate_us}, {"cut", each.cut}});
-  }
-  Json launches = Json::array();
-  for (const LaunchInfo& each : inspection.launches) {
-    launches.push_back({{"kernel", each.kernel},
-                        {"grid", each.grid},
-                        {"block", each.block},
-                        {"smem_bytes", each.smem_bytes},
-                        {"workspace_bytes", each.workspace_bytes}});
-  }
   return text({{"problem", to_string(inspection.problem)},
-               {"device", device(inspection.device)},
+               {"device", json(inspection.device)},
                {"rejected_families", inspection.rejected_families},
-               {"candidates", std::move(candidates)},
+               {"candidates", json(inspection.candidates)},
                {"config", inspection.config},
                {"why", inspection.why},
                {"source_entry", inspection.source_entry},
                {"source", inspection.source},
                {"digest", inspection.digest},
-               {"compiled", compiled(inspection.compiled)},
+               {"compiled", json(inspection.compiled)},
                {"ptx", inspection.ptx},
                {"sass", inspection.sass},
-               {"launches", std::move(launches)},
-               {"measured", trials(inspection.measured)}});
+               {"launches", json(inspection.launches)},
+               {"measured", json(inspection.measured)}});
 }
 
 std::string to_json(const TuneResult& result) {
@@ -101,7 +108,7 @@ std::string to_json(const TuneResult& result) {
                {"space", result.space},
                {"elapsed_s", result.elapsed_s},
                {"complete", result.complete},
-               {"trials", trials(result.trials)}});
+               {"trials", json(result.trials)}});
 }
 
 }  // namespace attnforge

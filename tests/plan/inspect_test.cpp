@@ -13,11 +13,11 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
+#include "attnforge/json.h"
 #include "cache/cache.h"
 #include "generator/arch.h"
 #include "generator/bucket.h"
 #include "generator/candidates.h"
-#include "plan/json.h"
 #include "plan/workspace_bound.h"
 #include "runtime/compiler.h"
 #include "templates/registry.h"
@@ -240,6 +240,10 @@ TEST_F(InspectTest, JsonHasTheHopsByName) {
   EXPECT_EQ(json["config"], found.config);
   EXPECT_EQ(json["candidates"].size(), found.candidates.size());
   EXPECT_EQ(json["device"]["arch"], "90a");
+  EXPECT_EQ(json["device"], nlohmann::json::parse(to_json(found.device)));
+  EXPECT_EQ(json["compiled"], nlohmann::json::parse(to_json(found.compiled)));
+  ASSERT_THAT(json["launches"], SizeIs(found.launches.size()));
+  EXPECT_EQ(json["launches"][0], nlohmann::json::parse(to_json(found.launches[0])));
   Inspection dirty = found;
   dirty.compiled.log = "\xff\xfe not UTF-8";
   EXPECT_NO_THROW(nlohmann::json::parse(to_json(dirty)));
