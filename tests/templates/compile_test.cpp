@@ -10,10 +10,9 @@
 #include <thread>
 
 #include "attnforge/error.h"
-#include "generator/arch.h"
 #include "generator/candidates.h"
 #include "runtime/compiler.h"
-#include "templates/registry.h"
+#include "tests/templates/family_on_arch.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {
@@ -22,20 +21,6 @@ namespace {
 constexpr unsigned kSeed = 1;
 constexpr int kRandomConfigs = 2;  // a family and arch, besides the untuned one of each problem
 constexpr int kThreads = 2;
-
-struct Case {
-  const Family* family;
-  const Arch* arch;
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << test::test_name(*c.family, *c.arch); }
-
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
-  for (const Family* family : registry()) {
-    for (const Arch& arch : archs()) cases.push_back({family, &arch});
-  }
-  return cases;
-}
 
 struct Job {
   Problem problem;
@@ -50,7 +35,7 @@ bool serves_one_arch(const Family& family) {
          }) == 1;
 }
 
-std::vector<Job> jobs_of(const Case& c) {
+std::vector<Job> jobs_of(const test::FamilyOnArch& c) {
   const DeviceFacts& device = typical_device(c.arch->name);
   const Family* const families[] = {c.family};
   std::vector<Job> jobs;
@@ -114,7 +99,7 @@ std::string run(const Job& job, const Arch& arch) {
                      to_string(job.problem), to_string(job.candidate.config), what);
 }
 
-class TemplateCompiles : public testing::TestWithParam<Case> {};
+class TemplateCompiles : public testing::TestWithParam<test::FamilyOnArch> {};
 
 TEST_P(TemplateCompiles, DefaultsWithoutSpillsAndOthersAtAll) {
   const Arch& arch = *GetParam().arch;
@@ -139,10 +124,8 @@ TEST_P(TemplateCompiles, DefaultsWithoutSpillsAndOthersAtAll) {
   for (const std::string& complaint : complaints) EXPECT_EQ(complaint, "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, TemplateCompiles, testing::ValuesIn(all_cases()),
-                         [](const auto& info) {
-                           return test::test_name(*info.param.family, *info.param.arch);
-                         });
+INSTANTIATE_TEST_SUITE_P(Registry, TemplateCompiles, testing::ValuesIn(test::families_on_archs()),
+                         [](const auto& info) { return test::name_of(info.param); });
 
 }  // namespace
 }  // namespace attnforge

@@ -5,29 +5,14 @@
 #include <algorithm>
 #include <set>
 
-#include "generator/arch.h"
 #include "generator/candidates.h"
-#include "templates/registry.h"
+#include "tests/templates/family_on_arch.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {
 namespace {
 
-struct Case {
-  const Family* family;
-  const Arch* arch;
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << test::test_name(*c.family, *c.arch); }
-
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
-  for (const Family* family : registry()) {
-    for (const Arch& arch : archs()) cases.push_back({family, &arch});
-  }
-  return cases;
-}
-
-class FamilyContract : public testing::TestWithParam<Case> {
+class FamilyContract : public testing::TestWithParam<test::FamilyOnArch> {
  protected:
   const Family& family() const { return *GetParam().family; }
   const DeviceFacts& device() const { return typical_device(GetParam().arch->name); }
@@ -144,10 +129,8 @@ TEST_P(FamilyContract, BindWritesPointersAndKeepsTheRest) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, FamilyContract, testing::ValuesIn(all_cases()),
-                         [](const auto& info) {
-                           return test::test_name(*info.param.family, *info.param.arch);
-                         });
+INSTANTIATE_TEST_SUITE_P(Registry, FamilyContract, testing::ValuesIn(test::families_on_archs()),
+                         [](const auto& info) { return test::name_of(info.param); });
 
 }  // namespace
 }  // namespace attnforge

@@ -1,7 +1,7 @@
 // problems.cpp - the lists.
 #include "tests/templates/problems.h"
 
-#include <fmt/format.h>
+#include <vector>
 
 #include <initializer_list>
 #include <vector>
@@ -62,10 +62,6 @@ std::span<const Problem> hopper_problems() {
       "fwd bf16 batch=1 num_heads=4 seqlen=77 head_dim=16:24 window_left=9 window_right=9 lse",
   });
   return problems;
-}
-
-std::string test_name(const Family& family, const Arch& arch) {
-  return fmt::format("{}_sm{}", family.name, arch.name);
 }
 
 }  // namespace attnforge::test

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <span>
-#include <string>
 
-#include "generator/family.h"
+#include "attnforge/problem.h"
 
 namespace attnforge::test {
 
@@ -16,8 +15,5 @@ std::span<const Problem> template_problems();
 /// More of what a Hopper family serves: head dims in every step of padding, packed heads, masks and
 /// tails. For families of one arch; on all archs their compiles would take too long.
 std::span<const Problem> hopper_problems();
-
-/// A family's name and an arch's as a test name: "fwd_naive_sm90a".
-std::string test_name(const Family& family, const Arch& arch);
 
 }  // namespace attnforge::test
