@@ -19,7 +19,7 @@ struct TensorRef {
 /// head_dim_v], in any order of strides.
 struct FwdParams {
   TensorRef q, k, v, o;
-  float* lse;  // [batch, num_heads_q, seqlen_q], natural log; null: not wanted
+  float* lse;  // [batch, num_heads_q, seqlen_q], natural log; unread unless the config has lse=1
   i64 lse_stride_batch;
   i64 lse_stride_head;
   int batch;
