@@ -1,0 +1,43 @@
+// contiguous_tensors.cpp - the strides of tensors without gaps.
+#include "attnforge/plan.h"
+
+namespace attnforge {
+
+Tensors contiguous_tensors(const Problem& p) {
+  const auto rows_of_heads = [](std::int64_t seqlen, std::int64_t num_heads,
+                                std::int64_t head_dim) {
+    return Tensor{.stride_batch = seqlen * num_heads * head_dim,
+                  .stride_row = num_heads * head_dim,
+                  .stride_head = head_dim};
+  };
+  const auto heads_of_rows = [](std::int64_t seqlen, std::int64_t num_heads,
+                                std::int64_t head_dim) {
+    return Tensor{.stride_batch = seqlen * num_heads * head_dim,
+                  .stride_row = head_dim,
+                  .stride_head = seqlen * head_dim};
+  };
+  Tensors tensors;
+  switch (p.layout) {
+    case Layout::kBshd:
+      tensors.q = rows_of_heads(p.seqlen_q, p.num_heads_q, p.head_dim);
+      tensors.k = rows_of_heads(p.seqlen_kv, p.num_heads_kv, p.head_dim);
+      tensors.v = rows_of_heads(p.seqlen_kv, p.num_heads_kv, p.head_dim_v);
+      break;
+    case Layout::kBhsd:
+      tensors.q = heads_of_rows(p.seqlen_q, p.num_heads_q, p.head_dim);
+      tensors.k = heads_of_rows(p.seqlen_kv, p.num_heads_kv, p.head_dim);
+      tensors.v = heads_of_rows(p.seqlen_kv, p.num_heads_kv, p.head_dim_v);
+      break;
+    case Layout::kPackedQkv:
+      tensors.q = tensors.k = tensors.v = rows_of_heads(
+          p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv, p.head_dim);
+      break;
+  }
+  tensors.o = p.layout == Layout::kBhsd ? heads_of_rows(p.seqlen_q, p.num_heads_q, p.head_dim_v)
+                                        : rows_of_heads(p.seqlen_q, p.num_heads_q, p.head_dim_v);
+  tensors.lse_stride_batch = p.num_heads_q * p.seqlen_q;
+  tensors.lse_stride_head = p.seqlen_q;
+  return tensors;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,42 @@
+// contiguous_tensors_test.cpp - the strides of every layout.
+#include <gtest/gtest.h>
+
+#include "attnforge/plan.h"
+
+namespace attnforge {
+namespace {
+
+void expect_strides(const Tensor& tensor, std::int64_t batch, std::int64_t row, std::int64_t head) {
+  EXPECT_EQ(tensor.stride_batch, batch);
+  EXPECT_EQ(tensor.stride_row, row);
+  EXPECT_EQ(tensor.stride_head, head);
+  EXPECT_EQ(tensor.data, nullptr);
+}
+
+TEST(ContiguousTensors, OfEachLayout) {
+  const Problem bshd = parse_problem("fwd bf16 batch=3 num_heads=4:2 seqlen=5:7 head_dim=16:24");
+  Tensors t = contiguous_tensors(bshd);
+  expect_strides(t.q, 5 * 4 * 16, 4 * 16, 16);
+  expect_strides(t.k, 7 * 2 * 16, 2 * 16, 16);
+  expect_strides(t.v, 7 * 2 * 24, 2 * 24, 24);
+  expect_strides(t.o, 5 * 4 * 24, 4 * 24, 24);
+  EXPECT_EQ(t.lse_stride_batch, 4 * 5);
+  EXPECT_EQ(t.lse_stride_head, 5);
+
+  Problem bhsd = bshd;
+  bhsd.layout = Layout::kBhsd;
+  t = contiguous_tensors(bhsd);
+  expect_strides(t.q, 4 * 5 * 16, 16, 5 * 16);
+  expect_strides(t.k, 2 * 7 * 16, 16, 7 * 16);
+  expect_strides(t.v, 2 * 7 * 24, 24, 7 * 24);
+  expect_strides(t.o, 4 * 5 * 24, 24, 5 * 24);
+
+  const Problem packed = parse_problem(
+      "fwd bf16 batch=3 num_heads=4:2 seqlen=5 head_dim=16 layout=packed_qkv");
+  t = contiguous_tensors(packed);
+  for (const Tensor& each : {t.q, t.k, t.v}) expect_strides(each, 5 * 8 * 16, 8 * 16, 16);
+  expect_strides(t.o, 5 * 4 * 16, 4 * 16, 16);
+}
+
+}  // namespace
+}  // namespace attnforge
