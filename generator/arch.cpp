@@ -14,66 +14,23 @@ namespace {
 
 constexpr int kKiB = 1024;
 
-// mma_fma_per_clock_per_sm is what mma.sync reaches: fp16 or bf16 operands, fp32 accumulation,
-// dense.
+constexpr int kRegisters = 65536;
+
+// The fields in order: sm, name; bytes of shared memory a block and an SM; registers, threads and
+// blocks an SM; what mma.sync reaches (fp16 or bf16 operands, fp32 accumulation, dense); cp_async,
+// tma, wgmma.
 constexpr Arch kArchs[] = {
-    {.sm = 80,
-     .name = "80",
-     .smem_per_block_bytes = 163 * kKiB,
-     .smem_per_sm_bytes = 164 * kKiB,
-     .max_threads_per_sm = 2048,
-     .max_blocks_per_sm = 32,
-     .mma_fma_per_clock_per_sm = 1024,
-     .cp_async = true},
+    {80, "80", 163 * kKiB, 164 * kKiB, kRegisters, 2048, 32, 1024, true, false, false},
     // GeForce halves the rate with fp32 accumulation; the same silicon as A10 or A40 has 512.
-    {.sm = 86,
-     .name = "86",
-     .smem_per_block_bytes = 99 * kKiB,
-     .smem_per_sm_bytes = 100 * kKiB,
-     .max_threads_per_sm = 1536,
-     .max_blocks_per_sm = 16,
-     .mma_fma_per_clock_per_sm = 256,
-     .cp_async = true},
+    {86, "86", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 16, 256, true, false, false},
     // GeForce again: an RTX 4090 has 165 TFLOP/s with 128 SMs at 2.52 GHz. L4 and L40S have 512.
-    {.sm = 89,
-     .name = "89",
-     .smem_per_block_bytes = 99 * kKiB,
-     .smem_per_sm_bytes = 100 * kKiB,
-     .max_threads_per_sm = 1536,
-     .max_blocks_per_sm = 24,
-     .mma_fma_per_clock_per_sm = 256,
-     .cp_async = true},
+    {89, "89", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, true, false, false},
     // mma.sync reaches about 62 percent of the 2048 that wgmma has.
-    {.sm = 90,
-     .name = "90a",
-     .smem_per_block_bytes = 227 * kKiB,
-     .smem_per_sm_bytes = 228 * kKiB,
-     .max_threads_per_sm = 2048,
-     .max_blocks_per_sm = 32,
-     .mma_fma_per_clock_per_sm = 1270,
-     .cp_async = true,
-     .tma = true,
-     .wgmma = true},
+    {90, "90a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1270, true, true, true},
     // The full rate needs tcgen05; mma.sync has that of sm80.
-    {.sm = 100,
-     .name = "100a",
-     .smem_per_block_bytes = 227 * kKiB,
-     .smem_per_sm_bytes = 228 * kKiB,
-     .max_threads_per_sm = 2048,
-     .max_blocks_per_sm = 32,
-     .mma_fma_per_clock_per_sm = 1024,
-     .cp_async = true,
-     .tma = true},
+    {100, "100a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1024, true, true, false},
     // GeForce: an RTX 5090 has 209 TFLOP/s with 170 SMs at 2.41 GHz. RTX PRO 6000 has 512.
-    {.sm = 120,
-     .name = "120a",
-     .smem_per_block_bytes = 99 * kKiB,
-     .smem_per_sm_bytes = 100 * kKiB,
-     .max_threads_per_sm = 1536,
-     .max_blocks_per_sm = 24,
-     .mma_fma_per_clock_per_sm = 256,
-     .cp_async = true,
-     .tma = true},
+    {120, "120a", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, true, true, false},
 };
 
 struct TypicalGpu {
