@@ -40,6 +40,18 @@ def ours_and_ratio(rows):
     }
 
 
+def cudnn_sentence(rows):
+    """How fast cuDNN was in the same run."""
+    columns = list(rows[0])
+    problem = columns[1 : columns.index("ms")]
+    ms = collections.defaultdict(dict)
+    for row in rows:
+        ms[tuple(row[column] for column in problem)][row["impl"]] = float(row["ms"])
+    factors = [each["attnforge"] / each["torch-cudnn"] for each in ms.values()]
+    mean = geometric_mean(factors)
+    return f"cuDNN is {min(factors):.2f} to {max(factors):.2f} times as fast as attnforge here (geometric mean {mean:.2f})."
+
+
 def peers_main():
     name = "peers_main.csv"
     comments, rows = read(name)
@@ -54,7 +66,8 @@ def peers_main():
     return "\n\n".join(
         [
             "Forward, bf16, 16384 tokens, hidden size 2048: TFLOP/s, and in brackets the speed relative to PyTorch's"
-            f" FlashAttention-2 in the same run. Geometric mean {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x.",
+            f" FlashAttention-2 in the same run. Geometric mean {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x."
+            f" {cudnn_sentence(rows)}",
             markdown(["head_dim \\ seqlen"] + lengths, table),
             source(comments, name),
         ]
@@ -72,7 +85,7 @@ def peers_odd():
     return "\n\n".join(
         [
             "Head dims that others pad, seqlen 4096, 16384 tokens: TFLOP/s, and in brackets relative to PyTorch's"
-            f" FlashAttention-2. Geometric mean {statistics.geometric_mean(ratios):.2f}x.",
+            f" FlashAttention-2. Geometric mean {statistics.geometric_mean(ratios):.2f}x. {cudnn_sentence(rows)}",
             markdown(["head_dim", "full", "causal"], table),
             source(comments, name),
         ]
