@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs the build into an empty folder and uses it from there: find_package (shared and static), pkg-config, CLI, headers.
 
-usage: installed_consumer.py BUILD_DIR CONSUMER_DIR CXX_COMPILER CXX_FLAGS
+usage: installed_consumer.py BUILD_DIR CONSUMER_DIR CMAKE_GENERATOR CXX_COMPILER CXX_FLAGS
 """
 import os
 import pathlib
@@ -29,7 +29,7 @@ def expect(text, wanted):
         sys.exit(f"expected {wanted!r} in this output")
 
 
-def main(build, consumer, compiler, flags):
+def main(build, consumer, generator, compiler, flags):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="attnforge-consumer-"))
     try:
         staged, prefix = folder / "staged", folder / "moved"
@@ -43,7 +43,7 @@ def main(build, consumer, compiler, flags):
             if file.suffix in {".cmake", ".pc", ".h", ".py"} and str(build) in file.read_text():
                 sys.exit(f"{file} names the build folder")
 
-        run(["cmake", "-S", consumer, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}",
+        run(["cmake", "-G", generator, "-S", consumer, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}",
              f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_CXX_FLAGS={flags}"])
         run(["cmake", "--build", folder / "build", "-j2"])
         for kind in ("shared", "static"):
