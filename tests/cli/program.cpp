@@ -6,8 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
+#include <system_error>
 #include <thread>
 
 #include "tests/cli/temporary_folder.h"
@@ -38,7 +41,8 @@ void redirect(const std::string& path, int to) {
 pid_t start_program(const std::vector<std::string>& arguments, const Environment& environment,
                     const std::string& out_path, const std::string& err_path) {
   const pid_t child = fork();
-  if (child != 0) return child;
+  if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (child > 0) return child;
   redirect("/dev/null", STDIN_FILENO);
   redirect(out_path, STDOUT_FILENO);
   redirect(err_path, STDERR_FILENO);
@@ -66,6 +70,14 @@ Outcome run_program(const std::vector<std::string>& arguments, const Environment
   return {code, read_file(out), read_file(err)};
 }
 
+bool has_terminals() {
+  int terminal = -1, other_side = -1;
+  if (openpty(&terminal, &other_side, nullptr, nullptr, nullptr) != 0) return false;
+  close(terminal);
+  close(other_side);
+  return true;
+}
+
 Outcome run_on_terminal(int columns, const std::vector<std::string>& arguments,
                         const Environment& environment) {
   winsize size{};
@@ -74,6 +86,7 @@ Outcome run_on_terminal(int columns, const std::vector<std::string>& arguments,
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) become(arguments, environment);
+  if (child < 0) return {-1, "", std::strerror(errno)};
   Outcome outcome;
   char buffer[4096];
   // Ends with an error when the child has closed the other side.

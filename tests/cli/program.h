@@ -20,6 +20,9 @@ using Environment = std::map<std::string, std::string>;
 /// Ended after two minutes; then the exit code is 128 + SIGKILL.
 Outcome run_program(const std::vector<std::string>& arguments, const Environment& environment = {});
 
+/// Whether the system gives out pseudo-terminals; some containers have no /dev/pts.
+bool has_terminals();
+
 /// The same with standard output and error on a terminal of `columns`; all of both is in
 /// Outcome::out.
 Outcome run_on_terminal(int columns, const std::vector<std::string>& arguments,

@@ -327,6 +327,7 @@ TEST_F(Program, RankingFillsTheDatabaseThatCacheShows) {
 
 TEST_F(Program, ProgressIsRedrawnOnATerminalAndFitsIt) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  if (!has_terminals()) GTEST_SKIP() << "no pseudo-terminals";
   constexpr int kColumns = 60;
   const Outcome outcome = run_on_terminal(
       kColumns,
@@ -486,6 +487,7 @@ TEST_F(Program, DoctorReportsChecksAndEnvironment) {
 }
 
 TEST_F(Program, ColoursOnATerminalUnlessNoColor) {
+  if (!has_terminals()) GTEST_SKIP() << "no pseudo-terminals";
   EXPECT_THAT(run_on_terminal(80, {"list"}, environment({{"TERM", "xterm"}, {"NO_COLOR", ""}})).out,
               HasSubstr("\x1b[1m"));
   EXPECT_THAT(
