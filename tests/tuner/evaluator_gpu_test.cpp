@@ -143,7 +143,7 @@ TEST_F(GpuTest, TooMuchSharedMemoryIsALaunchError) {
 using GpuDeathTest = GpuTest;
 
 TEST_F(GpuDeathTest, KernelWithoutEndIsGivenUp) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
         {
@@ -161,7 +161,7 @@ TEST_F(GpuDeathTest, KernelWithoutEndIsGivenUp) {
 }
 
 TEST_F(GpuDeathTest, IllegalAddressIsBlamedOnItsKernel) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
         const auto evaluator = evaluator_for(small);
