@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
@@ -283,11 +284,11 @@ TEST_F(RankTest, WhatProgressThrowsEndsTheRanking) {
 
 // ---- Doctor ----
 
-const Check& check_named(const std::vector<Check>& checks, const std::string& name) {
+const Check& check_named(const std::vector<Check>& checks, std::string_view name) {
   for (const Check& check : checks) {
     if (check.name == name) return check;
   }
-  throw std::runtime_error("no check " + name);
+  throw std::runtime_error("no check " + std::string(name));
 }
 
 TEST_F(DoctorTest, LooksAtDriverCompilerDatabaseAndDisk) {
