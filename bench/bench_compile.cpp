@@ -1,7 +1,9 @@
-// bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch.
-// Needs no GPU.
+// bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch, and
+// for the winners that peers.py found on an H200. Needs no GPU.
 #include <benchmark/benchmark.h>
 
+#include <fstream>
+#include <set>
 #include <string>
 
 #include "attnforge/device.h"
@@ -14,18 +16,26 @@ namespace {
 
 using namespace attnforge;
 
-void compile_untuned(benchmark::State& state, const Family* family, const DeviceFacts& device,
-                     const Problem& problem) {
-  const Candidate candidate = candidates(*family, problem, device).front();
-  const Source source = family->render(candidate.config, problem);
+void time_compile(benchmark::State& state, const Source& source, const Arch& arch) {
   Cubin cubin;
   for (auto _ : state) {
-    cubin = compile(source, device.arch);
+    cubin = compile(source, arch);
     state.SetIterationTime(cubin.compile_ms / 1e3);
   }
   state.counters["registers"] = cubin.registers;
   state.counters["spill_bytes"] = cubin.spill_store_bytes + cubin.spill_load_bytes;
   state.counters["cubin_bytes"] = static_cast<double>(cubin.bytes.size());
+}
+
+/// The configs in the last column of a file of peers.py, each once. Empty without the file.
+std::set<std::string> winners(const std::string& path) {
+  std::set<std::string> configs;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::string last = line.substr(line.rfind(',') + 1);
+    if (line.starts_with("attnforge,")) configs.insert(last.substr(0, last.find('\r')));
+  }
+  return configs;
 }
 
 }  // namespace
@@ -47,12 +57,27 @@ int main(int argc, char** argv) {
                                  to_string(problem);
         benchmark::RegisterBenchmark(name.c_str(),
                                      [=, &device](benchmark::State& state) {
-                                       compile_untuned(state, family, device, problem);
+                                       const Config config =
+                                           candidates(*family, problem, device).front().config;
+                                       time_compile(state, family->render(config, problem),
+                                                    device.arch);
                                      })
             ->UseManualTime()
             ->Unit(benchmark::kMillisecond);
       }
     }
+  }
+  for (const std::string& text : winners(ATTNFORGE_RESULTS "/hopper.csv")) {
+    benchmark::RegisterBenchmark(("winner/" + text).c_str(),
+                                 [text](benchmark::State& state) {
+                                   const Config config = parse_config(text);
+                                   const Family* family = find_family(config.family);
+                                   time_compile(state, family->render(config, Problem{}),
+                                                typical_device("90a").arch);
+                                 })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMillisecond);
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

@@ -48,7 +48,7 @@ def cudnn_sentence(rows):
     for row in rows:
         ms[tuple(row[column] for column in problem)][row["impl"]] = float(row["ms"])
     factors = [each["attnforge"] / each["torch-cudnn"] for each in ms.values()]
-    mean = geometric_mean(factors)
+    mean = statistics.geometric_mean(factors)
     return f"cuDNN is {min(factors):.2f} to {max(factors):.2f} times as fast as attnforge here (geometric mean {mean:.2f})."
 
 

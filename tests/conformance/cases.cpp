@@ -79,6 +79,10 @@ std::vector<ConformanceCase> masks_and_scores() {
   const std::vector<std::string> ragged = {
       "fwd bf16 batch=1 num_heads=2 seqlen=65:129 head_dim=128 lse",
       "fwd fp16 batch=1 num_heads=2 seqlen=130:70 head_dim=64 causal lse"};
+  const std::vector<std::string> growing = {
+      "fwd bf16 batch=1 num_heads=2 seqlen=1100 head_dim=128 causal lse",
+      "fwd fp16 batch=1 num_heads=2 seqlen=200:1100 head_dim=64 lse",
+      "fwd bf16 batch=1 num_heads=1 seqlen=600 head_dim=256 lse"};
   return {
       {"Windows", windows},
       {"Softcap",
@@ -89,6 +93,8 @@ std::vector<ConformanceCase> masks_and_scores() {
        {"fwd bf16" + sizes + "softmax_scale=0.03 causal", "fwd fp16" + sizes + "softmax_scale=1"}},
       {"StronglyNegativeScoresRaggedTail", ragged, Inputs::kStronglyNegative},
       {"StronglyPositiveScoresRaggedTail", ragged, Inputs::kStronglyPositive},
+      {"ScoresGrowTowardsTheFirstKey", growing, Inputs::kGrowingToFirst},
+      {"ScoresGrowTowardsTheLastKey", growing, Inputs::kGrowingToLast},
       {"LargeInputs", ragged, Inputs::kLarge},
       {"EqualScores", ragged, Inputs::kEqualScores},
       {"KeysWithScoresOfMinusInfinity", ragged, Inputs::kInfiniteKeys},

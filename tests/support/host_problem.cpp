@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -131,12 +132,17 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   constexpr float kFar = 3.0f;  // |score| is about kFar^2 * sqrt(head_dim)
+  const float growth = 70.0f / (std::sqrt(static_cast<float>(p.head_dim)) *
+                                 static_cast<float>(std::max<std::int64_t>(p.seqlen_kv, 1)));
   const auto q = [&](std::int64_t, int column) {
     const float x = normal(random);
     switch (inputs) {
       case Inputs::kStronglyNegative:
       case Inputs::kStronglyPositive:
         return kFar + 0.3f * x;
+      case Inputs::kGrowingToFirst:
+      case Inputs::kGrowingToLast:
+        return 1 + 0.3f * x;
       case Inputs::kLarge:
         return 8 * x;
       case Inputs::kInfiniteKeys:
@@ -152,6 +158,10 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
         return -kFar + 0.3f * x;
       case Inputs::kStronglyPositive:
         return kFar + 0.3f * x;
+      case Inputs::kGrowingToFirst:
+        return growth * static_cast<float>(p.seqlen_kv - 1 - row) + 0.3f * x;
+      case Inputs::kGrowingToLast:
+        return growth * static_cast<float>(row) + 0.3f * x;
       case Inputs::kLarge:
         return 8 * x;
       case Inputs::kInfiniteKeys:

@@ -20,6 +20,9 @@ enum class Inputs {
   kStronglyPositive,  // all scores far above 0: an exponential without the maximum overflows
   kLarge,             // N(0, 64): one key takes nearly all of a row
   kInfiniteKeys,      // every tenth key has a score of -inf
+  kGrowingToFirst,    // scores grow by about 70 from the last key to the first: a maximum that is
+                      // raised seldom must still be raised
+  kGrowingToLast,     // and the other way round
   kEqualScores,       // k is 0: the output is the mean of the v that a row sees
 };
 

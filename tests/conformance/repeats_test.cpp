@@ -1,0 +1,109 @@
+// repeats_test.cpp - ten thousand runs of one problem give the same bits: a race between loads and
+// products, or between blocks that take tiles from one counter, would show in some of them.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "attnforge/error.h"
+#include "runtime/compiler.h"
+#include "templates/registry.h"
+#include "tests/conformance/gpu.h"
+
+namespace attnforge {
+namespace {
+
+using namespace test;
+
+constexpr int kRepeats = 10000;
+constexpr int kConfigs = 4;        // of each family
+constexpr double kPatienceS = 20;  // fwd_naive would take minutes
+
+/// The argument of kCompareSource.
+struct CompareParams {
+  CUdeviceptr a, b;
+  unsigned long long words;
+  CUdeviceptr differing;
+};
+constexpr const char* kCompareSource = R"(
+struct CompareParams { const unsigned *a, *b; unsigned long long words; unsigned* differing; };
+extern "C" __global__ void count_differing(const __grid_constant__ CompareParams p) {
+  const unsigned long long first = blockIdx.x * blockDim.x + threadIdx.x;
+  for (unsigned long long i = first; i < p.words; i += gridDim.x * blockDim.x)
+    if (p.a[i] != p.b[i]) atomicAdd(p.differing, 1u);
+}
+)";
+
+class Repeats : public testing::TestWithParam<const Family*> {
+ protected:
+  void SetUp() override {
+    const std::string unusable = gpu_problem();
+    if (!unusable.empty()) GTEST_SKIP() << unusable;
+    context_.emplace(gpu_context());
+  }
+  std::optional<ScopedContext> context_;
+};
+
+TEST_P(Repeats, GiveTheSameBits) {
+  // More query tiles than SMs have room for, and unequal ones.
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=8 num_heads=16 seqlen=512 head_dim=64 causal");
+  const std::vector<Compiled> some = compile_some(*GetParam(), problem, kConfigs - 1, 3);
+  if (some.empty()) GTEST_SKIP() << GetParam()->name << " does not serve this here";
+  const HostProblem host = make_host_problem(problem, 5);
+  GpuProblem first(host), repeated(host);
+  // Inputs are shared, so that only the output differs.
+  repeated.tensors.q = first.tensors.q;
+  repeated.tensors.k = first.tensors.k;
+  repeated.tensors.v = first.tensors.v;
+
+  Source source;
+  source.name = "count_differing";
+  source.text = kCompareSource;
+  const Kernel compare = Kernel::load(compile(source, gpu_facts().arch).bytes, source.name, 0);
+  LaunchStep step;
+  step.kernel = source.name;
+  step.grid.x = 132;
+  step.block.x = 512;
+
+  for (const Compiled& compiled : some) {
+    SCOPED_TRACE(to_string(compiled.candidate.config));
+    ASSERT_EQ(compiled.failure, "");
+    const Loaded loaded(compiled);
+    const Buffer workspace = loaded.make_workspace();
+    const std::array<unsigned, 1> zero = {0};
+    const Buffer differing = Buffer::of(std::span<const unsigned>(zero));
+    check(driver().cuCtxSynchronize(), "wait for the uploads");
+    Stream stream;
+    loaded.run(first.tensors, workspace, stream.get());
+    const CompareParams params = {
+        reinterpret_cast<CUdeviceptr>(first.tensors.o.data),
+        reinterpret_cast<CUdeviceptr>(repeated.tensors.o.data),
+        static_cast<unsigned long long>(problem.batch * problem.seqlen_q * problem.num_heads_q *
+                                        problem.head_dim_v / 2),
+        differing.address()};
+    std::array<std::byte, sizeof(params)> bytes;
+    std::memcpy(bytes.data(), &params, sizeof(params));
+    const auto began = std::chrono::steady_clock::now();
+    int repeats = 0;
+    for (; repeats < kRepeats; ++repeats) {
+      loaded.run(repeated.tensors, workspace, stream.get());
+      compare.launch(step, bytes, stream.get());
+      if (repeats % 100 != 0) continue;
+      stream.synchronize();
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - began;
+      if (spent.count() > kPatienceS) break;
+    }
+    stream.synchronize();
+    EXPECT_EQ(differing.to_host<unsigned>()[0], 0u) << "words in " << repeats << " repeats";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, Repeats, testing::ValuesIn(registry().begin(), registry().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace attnforge
