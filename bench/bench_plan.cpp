@@ -20,6 +20,7 @@
 #include "runtime/driver.h"
 #include "runtime/kernel.h"
 #include "runtime/memory.h"
+#include "runtime/tensor_map.h"
 #include "templates/registry.h"
 
 namespace {
@@ -132,7 +133,10 @@ void bare_launch(benchmark::State& state) {
   Tensors bound = contiguous_tensors(problem);
   bound.q.data = bound.k.data = bound.v.data = bound.o.data = tensors.data();
   alignas(64) std::byte params[kMaxParamsBytes];
-  candidate.family->bind(step, bound, nullptr, std::span(params, step.params.size()));
+  Buffer workspace(256);
+  workspace.fill8(0);
+  bind_arguments(*candidate.family, step, bound, workspace.data(),
+                 std::span(params, step.params.size()));
   void* arguments[] = {params};
   CUlaunchConfig config{};
   config.gridDimX = step.grid.x, config.gridDimY = step.grid.y, config.gridDimZ = step.grid.z;
