@@ -1,5 +1,5 @@
-// bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch, and
-// for the winners that peers.py found on an H200. Needs no GPU.
+// bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch,
+// and for the winners that peers.py found on an H200. Needs no GPU.
 #include <benchmark/benchmark.h>
 
 #include <fstream>
@@ -55,13 +55,12 @@ int main(int argc, char** argv) {
         if (!rejection(*family, problem, device.arch).empty()) continue;
         const std::string name = std::string(family->name) + "/sm" + arch + "/" +
                                  to_string(problem);
-        benchmark::RegisterBenchmark(name.c_str(),
-                                     [=, &device](benchmark::State& state) {
-                                       const Config config =
-                                           candidates(*family, problem, device).front().config;
-                                       time_compile(state, family->render(config, problem),
-                                                    device.arch);
-                                     })
+        benchmark::RegisterBenchmark(
+            name.c_str(),
+            [=, &device](benchmark::State& state) {
+              const Config config = candidates(*family, problem, device).front().config;
+              time_compile(state, family->render(config, problem), device.arch);
+            })
             ->UseManualTime()
             ->Unit(benchmark::kMillisecond);
       }

@@ -23,14 +23,14 @@ struct FwdWgmmaSm90aConfig {
   int softcap;      // 1: scores are capped
   int lse;          // 1: lse is written
   // Searched.
-  int warpgroups;     // that compute; each has 64 query rows
-  int block_n;        // keys in a tile
-  int k_stages;       // tiles of K in shared memory; 1 is loaded again while outputs are computed
-  int v_stages;       // tiles of V
-  int q_in_regs;      // 1: Q is read into registers once, and its shared memory is free for the next
-  int q_stages;       // query tiles in shared memory: with 2, the next comes during this one
-  int pingpong;       // 1: warpgroups issue their products in turn
-  int grid;           // kGridPlain, kGridStatic, kGridDynamic
+  int warpgroups;  // that compute; each has 64 query rows
+  int block_n;     // keys in a tile
+  int k_stages;    // tiles of K in shared memory
+  int v_stages;    // tiles of V
+  int q_in_regs;   // 1: Q is read into registers once, and its shared memory is free for the next
+  int q_stages;    // query tiles in shared memory: with 2, the next comes during this one
+  int pingpong;    // 1: warpgroups issue their products in turn
+  int grid;        // kGridPlain, kGridStatic, kGridDynamic
   int blocks_per_sm;  // resident blocks that registers are to leave room for
   int cluster;        // 2: two blocks with neighbouring query tiles share the loads of K and V
   int swizzle;        // bytes: a row lies in column chunks this wide
@@ -69,7 +69,8 @@ struct FwdWgmmaSm90aConfig {
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const { return tiles_begin() + 4 * q_stages; }
 
   // Registers a thread at launch, and after the producer has given its own to the consumers. What
-  // it gives must be what they take: 128 * producer + 128 * warpgroups * consumer = launch * threads.
+  // it gives must be what they take: 128 * producer + 128 * warpgroups * consumer = launch *
+  // threads.
   ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const {
     const int registers = 65536 / (num_threads() * blocks_per_sm) / 8 * 8;
     return registers > 240 ? 240 : registers;
@@ -89,9 +90,10 @@ struct FwdWgmmaSm90aConfig {
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 1 && warpgroups <= 3 &&
-           block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && k_stages >= 1 && v_stages >= 1 && q_stages >= 1 &&
-           q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
-           64 % pack_gqa == 0 && (cluster == 1 || (cluster == 2 && grid != kGridDynamic)) && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
+           block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && k_stages >= 1 && v_stages >= 1 &&
+           q_stages >= 1 && q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
+           64 % pack_gqa == 0 && (cluster == 1 || (cluster == 2 && grid != kGridDynamic)) &&
+           (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
            consumer_registers() > launch_registers();
   }
 };

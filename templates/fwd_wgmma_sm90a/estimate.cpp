@@ -16,8 +16,8 @@ constexpr double kTensor = 1.159, kExponential = 0.886, kIssue = 1.571, kLine = 
 constexpr double kOwnTensor = 0.558, kOwnSoftmax = 0.3925, kOwnWait = 454, kUnoverlapped = 0.6676;
 constexpr double kTileStart = 784, kStorePerColumn = 4.32, kNewBlock = 1722, kQWait = 257,
                  kMask = 0.227;
-constexpr double kPingpong = 0.961, kCluster = 1.008, kQInRegs = 1.004, kOneK = 1.104,
-                 kGroup = 1.0075, kCausalTail = 0.205;
+constexpr double kPingpong = 0.961, kCluster = 1.008, kQInRegs = 1.004, kGroup = 1.0075,
+                 kCausalTail = 0.205;
 
 /// What a block's work on one tile of keys takes of each unit of an SM, in clocks.
 struct TileCost {
@@ -65,8 +65,7 @@ KeyTiles key_tiles(const FwdWgmmaSm90aConfig& c, const Problem& problem) {
     if (end <= begin) continue;
     const double tiles = std::ceil(end / c.block_n) - std::floor(begin / c.block_n);
     result.all += tiles;
-    result.masked += std::min(tiles, (c.right_bound + c.left_bound) *
-                                         (queries / c.block_n + 0.5));
+    result.masked += std::min(tiles, (c.right_bound + c.left_bound) * (queries / c.block_n + 0.5));
   }
   return result;
 }
@@ -86,7 +85,6 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   if (c.pingpong) clocks_per_tile *= kPingpong;
   if (c.cluster > 1) clocks_per_tile *= kCluster;
   if (c.q_in_regs) clocks_per_tile *= kQInRegs;
-  if (c.k_stages < c.v_stages) clocks_per_tile *= kOneK;
 
   const double start = (kTileStart + kStorePerColumn * c.head_dim_v + kOwnTensor * cost.tensor +
                         cost.softmax + (c.grid == kGridPlain ? kNewBlock : 0.0) +

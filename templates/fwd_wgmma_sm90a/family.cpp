@@ -113,14 +113,14 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   const std::vector<Axis> searched = {
       {"warpgroups", {2, 3, 1}},
       {"block_n", {128, 112, 96, 80, 64, 48, 32, 144, 160, 176, 192}},
-      {"k_stages", {2, 3, 1}},
+      {"k_stages", {2, 3}},
       {"v_stages", {2, 3}},
       {"q_in_regs", {0, 1}},
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
       // Tiles of unequal work are given to whoever is free.
       {"grid", {masked ? kGridDynamic : kGridStatic, kGridPlain}},
-      {"blocks_per_sm", {1, 2, 3, 4}},
+      {"blocks_per_sm", {1, 2, 3}},
       {"cluster", either(1, clusters, 2)},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
@@ -177,12 +177,8 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
     return "a wider swizzle pads no more";
   if (c.q_in_regs && c.q_stages > 1) return "Q in registers frees its buffer at once";
   if (c.grid == kGridPlain && c.q_stages > 1) return "a block with one tile has one Q";
-  if (c.k_stages > c.v_stages || c.v_stages > std::max(2, c.k_stages))
-    return "as many tiles of K as of V, or one of K and two of V";
+  if (c.k_stages != c.v_stages) return "as many tiles of K as of V";
   if (c.k_stages > 2 && c.block_n > 64) return "two large tiles are enough to hide the loads";
-  Typed deeper = c;
-  deeper.k_stages = deeper.v_stages;
-  if (c.k_stages < c.v_stages && memory_fits(deeper, arch)) return "there is room for more tiles";
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (c.warpgroups > 1 && rows <= 64 * (c.warpgroups - 1)) return "a warpgroup would have no rows";
   if (c.block_n > 64 && c.block_n - 32 >= problem.seqlen_kv) return "the key tile would be empty";
@@ -190,7 +186,8 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
     return "small heads: few MB of them at a time are enough";
   Typed more = c;
   more.block_n += 16;
-  if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) && registers_fit(more))
+  if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) &&
+      registers_fit(more))
     return "there is room for more keys";
   if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
     return "queries fill the tiles without packing heads";
@@ -202,7 +199,8 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
   if (c.cluster > 1 && (c.warpgroups != 2 || c.head_dim + c.head_dim_v < kLargeHeadDims))
     return "sharing loads in clusters pays at large head dims only";
-  if (c.cluster > 1 && rows <= c.block_m()) return "the other block of a cluster would have no rows";
+  if (c.cluster > 1 && rows <= c.block_m())
+    return "the other block of a cluster would have no rows";
   return "";
 }
 
@@ -211,8 +209,7 @@ double estimate_us(const Config& config, const Problem& problem, const DeviceFac
 }
 
 std::string symbol(const Typed& c) {
-  return "fwd_wgmma_sm90a_" +
-         shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
+  return "fwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
 Source render(const Config& config, const Problem&) {
@@ -279,8 +276,8 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& d
   LaunchStep step;
   step.kernel = symbol(c);
   const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm / c.cluster);
-  step.grid.x = static_cast<unsigned>(
-      c.cluster * (c.grid == kGridPlain ? tiles : std::min(tiles, resident)));
+  step.grid.x = static_cast<unsigned>(c.cluster *
+                                      (c.grid == kGridPlain ? tiles : std::min(tiles, resident)));
   step.cluster.x = static_cast<unsigned>(c.cluster);
   step.block.x = static_cast<unsigned>(c.num_threads());
   step.smem_bytes = c.smem_bytes();
@@ -295,8 +292,7 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& d
 void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
           std::span<std::byte> out) {
   bind_fwd(step, tensors, workspace, out);
-  std::memcpy(out.data() + offsetof(FwdWgmmaSm90aParams, scheduler), &workspace,
-              sizeof(workspace));
+  std::memcpy(out.data() + offsetof(FwdWgmmaSm90aParams, scheduler), &workspace, sizeof(workspace));
 }
 
 }  // namespace

@@ -61,9 +61,7 @@ struct FwdWgmmaSm90a {
     /// kGridDynamic: the query tile that comes with Q in this stage.
     ATTNFORGE_DEVICE u32 tile(int stage) const { return base + C.tiles_begin() + 4 * stage; }
 
-    ATTNFORGE_DEVICE u32 barrier(int index) const {
-      return base + C.barriers_begin() + 8 * index;
-    }
+    ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
     ATTNFORGE_DEVICE void init_barriers() const {
       for (int i = 0; i < C.k_stages; ++i) {
         mbarrier_init(k_full(i), 1);
@@ -274,8 +272,8 @@ struct FwdWgmmaSm90a {
         for (int d = 0; d < kDepthSteps; ++d) {
           const u32 chunk = smem.q(q_ring.stage, warpgroup) +
                             d * 16 / C.chunk_columns() * C.q_chunk_bytes();
-          const u32 at = (warp() * 16 + lane() % 16) * C.swizzle +
-                         d * 16 % C.chunk_columns() * 2 + lane() / 16 * 16;
+          const u32 at = (warp() * 16 + lane() % 16) * C.swizzle + d * 16 % C.chunk_columns() * 2 +
+                         lane() / 16 * 16;
           ldmatrix_x4(q[d], chunk + (at ^ ((at >> 7 << 4) & (C.swizzle - 16))));
         }
         release(smem.q_empty(q_ring.stage));
@@ -314,8 +312,12 @@ struct FwdWgmmaSm90a {
       wgmma_commit();
     }
 
-    ATTNFORGE_DEVICE void await_k() const { mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity); }
-    ATTNFORGE_DEVICE void await_v() const { mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity); }
+    ATTNFORGE_DEVICE void await_k() const {
+      mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
+    }
+    ATTNFORGE_DEVICE void await_v() const {
+      mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
+    }
     ATTNFORGE_DEVICE void release_k() {
       release_kv(smem.k_empty(k_ring.stage));
       k_ring.advance();
@@ -375,8 +377,8 @@ struct FwdWgmmaSm90a {
 
     // -- A tile of keys, and a query tile --
 
-    /// The scores of tile n, with which the outputs of tile n + 1 may be in flight, to probabilities
-    /// that the next outputs take.
+    /// The scores of tile n, with which the outputs of tile n + 1 may be in flight, to
+    /// probabilities that the next outputs take.
     ATTNFORGE_DEVICE void attend(int row, int n, bool first, bool needs_mask) {
       float rescale[2];
       const bool raised = probabilities(row, n * C.block_n, needs_mask, rescale);
@@ -464,7 +466,7 @@ struct FwdWgmmaSm90a {
     /// more when there is none.
     ATTNFORGE_DEVICE int await_tile(int tile) const {
       if constexpr (C.grid != kGridDynamic) {
-        const int next = tile < 0                  ? first_tile()
+        const int next = tile < 0               ? first_tile()
                          : C.grid == kGridPlain ? params.tiles
                                                 : tile + tile_step();
         if (next < params.tiles) mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);

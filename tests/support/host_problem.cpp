@@ -133,7 +133,7 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
   std::normal_distribution<float> normal;
   constexpr float kFar = 3.0f;  // |score| is about kFar^2 * sqrt(head_dim)
   const float growth = 70.0f / (std::sqrt(static_cast<float>(p.head_dim)) *
-                                 static_cast<float>(std::max<std::int64_t>(p.seqlen_kv, 1)));
+                                static_cast<float>(std::max<std::int64_t>(p.seqlen_kv, 1)));
   const auto q = [&](std::int64_t, int column) {
     const float x = normal(random);
     switch (inputs) {

@@ -26,19 +26,21 @@ void PrintTo(const Bounds& bounds, std::ostream* out) {
 
 struct Counted {
   const char* problem;
-  bool fills_gpu = true;  // more query tiles than SMs: else a persistent grid is no choice
+  // Of the lower bound: less where query tiles are fewer than SMs (a persistent grid is no choice)
+  // and where head dims are so large that few tiles fit.
+  double share = 1;
 };
 constexpr Counted kProblems[] = {
     {"fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal"},
     {"fwd bf16 batch=4 num_heads=16 seqlen=2048 head_dim=64"},
-    {"fwd fp16 batch=1 num_heads=16:1 seqlen=8192 head_dim=256 causal"},
+    {"fwd fp16 batch=1 num_heads=16:1 seqlen=8192 head_dim=256 causal", 0.8},
     {"fwd fp16 batch=8 num_heads=12 seqlen=512 head_dim=40"},
     {"fwd bf16 batch=2 num_heads=16 seqlen=4096 head_dim=72 causal lse"},
     {"fwd bf16 batch=1 num_heads=24 seqlen=4608 head_dim=96"},
     {"fwd bf16 batch=1 num_heads=16 seqlen=4096 head_dim=192:128 causal"},
     {"fwd fp16 batch=1 num_heads=8 seqlen=16384 head_dim=160 window_left=1024"},
     {"fwd bf16 batch=2 num_heads=32:4 seqlen=1024 head_dim=112 softcap=30"},
-    {"fwd fp16 batch=1 num_heads=32:8 seqlen=256:4096 head_dim=128 causal", false},
+    {"fwd fp16 batch=1 num_heads=32:8 seqlen=256:4096 head_dim=128 causal", 0.5},
 };
 
 class CandidateCounts : public testing::TestWithParam<Bounds> {};
@@ -50,7 +52,7 @@ TEST_P(CandidateCounts, AreWithinTheBounds) {
   for (const Counted& counted : kProblems) {
     const Problem problem = parse_problem(counted.problem);
     const std::size_t count = candidates(*family, problem, typical_device(bounds.arch)).size();
-    EXPECT_GE(count, counted.fills_gpu ? bounds.least : bounds.least / 2) << counted.problem;
+    EXPECT_GE(double(count), counted.share * double(bounds.least)) << counted.problem;
     EXPECT_LE(count, bounds.most) << counted.problem;
   }
 }
