@@ -27,11 +27,16 @@ std::string wgmma_text(int dtype, int n) {
   const int registers = n / 2;  // of d; the inputs are numbered from here
   std::string d, outputs;
   for (int i = 0; i < registers; ++i) {
-    d += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
-    outputs += fmt::format("{}\"+f\"(d[{}][{}])", i == 0 ? "" : ", ", i / 4, i % 4);
+    // Lines of the source as people read it: 16 registers of the string, 4 of the operands.
+    d += fmt::format("{}{}%{}", i == 0 ? "" : ", ", i % 16 == 0 ? "\"\n        \"" : "", i);
+    outputs += fmt::format("{}\"+f\"(d[{}][{}])",
+                           i == 0       ? ""
+                           : i % 4 == 0 ? ",\n          "
+                                        : ", ",
+                           i / 4, i % 4);
   }
   const std::string instruction = fmt::format(
-      "wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}", n, type, type, d);
+      "wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}\"\n        \"", n, type, type, d);
   const auto input = [&](int i) { return fmt::format("%{}", registers + i); };
   const std::string a_regs = fmt::format("{{{}, {}, {}, {}}}", input(0), input(1), input(2),
                                          input(3));

@@ -10,6 +10,7 @@
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "templates/embedded.h"
+#include "templates/fixed_fields.h"
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
 #include "templates/fwd_params.h"
@@ -108,9 +109,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
   const int quarter_of_l2_mb = std::max(1, static_cast<int>(device.l2_bytes >> 22));
   const Typed fixed = fixed_by(problem);
-  std::vector<Axis> axes;
-  for (const Field<Typed>& field : kFixedFields)
-    axes.push_back({field.name, {fixed.*field.member}});
+  std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
   const std::vector<Axis> searched = {
       {"block_m", {128, 64, 32, 256}},
       {"num_warps", {4, 8, 2}},
@@ -128,13 +127,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 
 std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
   const Typed c = typed(config, kFields);
-  const Typed wanted = fixed_by(problem);
-  for (const Field<Typed>& field : kFixedFields) {
-    if (c.*field.member != wanted.*field.member) {
-      return fmt::format("{}={} is not the problem's {}", field.name, c.*field.member,
-                         wanted.*field.member);
-    }
-  }
+  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
+  if (!wrong.empty()) return wrong;
   const Arch& arch = device.arch;
   if (c.block_m % (16 * c.num_warps) != 0) return "block_m is not a multiple of 16 rows a warp";
   if (c.row_fragments() > 2) return "more than 32 query rows a warp leave no registers for scores";

@@ -10,6 +10,7 @@
 #include "attnforge/error.h"
 #include "generator/family.h"
 #include "templates/embedded.h"
+#include "templates/fixed_fields.h"
 #include "templates/fwd_params.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
@@ -104,9 +105,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   const bool clusters = fixed.head_dim + fixed.head_dim_v >= kLargeHeadDims;
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (fixed.head_dim + fixed.head_dim_v >= kLargestHeadDims) groups.push_back(masked ? 8 : 16);
-  std::vector<Axis> axes;
-  for (const Field<Typed>& field : kFixedFields)
-    axes.push_back({field.name, {fixed.*field.member}});
+  std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
   };
@@ -149,13 +148,8 @@ bool registers_fit(const Typed& c) {
 
 std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
   const Typed c = typed(config, kFields);
-  const Typed wanted = fixed_by(problem);
-  for (const Field<Typed>& field : kFixedFields) {
-    if (c.*field.member != wanted.*field.member) {
-      return fmt::format("{}={} is not the problem's {}", field.name, c.*field.member,
-                         wanted.*field.member);
-    }
-  }
+  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
+  if (!wrong.empty()) return wrong;
   const Arch& arch = device.arch;
   // Illegal.
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
