@@ -27,7 +27,7 @@ std::string rejection(const Family& family, const Problem& problem, const Arch& 
 /// All configs of `family` that are legal, best estimate first; ties in the order of the axes, so
 /// the result is deterministic. Empty when rejection() is not "". `cut`, if given, receives the
 /// others with their reasons. Throws Error(kInvalidProblem) if the problem is not valid. Cost: up
-/// to a few ms.
+/// to some tens of ms.
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
                                   const DeviceFacts& device,
                                   std::vector<CutCandidate>* cut = nullptr);

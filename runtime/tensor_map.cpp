@@ -79,7 +79,8 @@ void encode(const TensorMapSpec& spec, const Tensor& tensor, std::byte* to) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("TMA cannot address {} at {} with strides batch={} row={} head={} "
                             "elements: pointer and strides must be multiples of 16 bytes, strides "
-                            "not negative and below 2^40 bytes",
+                            "not negative and below 2^40 bytes. Families without TMA take others: "
+                            "name one in PlanOptions::family",
                             kNames[static_cast<int>(spec.operand)], tensor.data,
                             tensor.stride_batch, tensor.stride_row, tensor.stride_head));
   }
