@@ -104,7 +104,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   const bool narrow = padded_columns(fixed, 64) < padded_columns(fixed, 128);
   const bool clusters = fixed.head_dim + fixed.head_dim_v >= kLargeHeadDims;
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
-  if (fixed.head_dim + fixed.head_dim_v >= kLargestHeadDims) groups.push_back(masked ? 8 : 16);
+  if (fixed.head_dim + fixed.head_dim_v >= kLargestHeadDims)  // a head takes many MB
+    groups = masked ? std::vector<int>{32, 16, 64, 48, 8} : std::vector<int>{0, 32, 16, 8};
   std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
