@@ -31,11 +31,13 @@ struct BenchArguments {
 };
 
 constexpr const char* kFooter =
-    R"(A time is the median over samples by the GPU's clock, the L2 cache overwritten before each.
+    R"(A word with several values, seqlen=512,1024 or causal,full, makes a problem of each.
+A time is the median over samples by the GPU's clock, the L2 cache overwritten before each.
 TFLOP/s count the pairs that the mask lets through; GB/s count each tensor once.
 
 Examples:
   attnforge bench fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
+  attnforge bench fwd bf16,fp16 num_heads=16 seqlen=512,1024,2048,4096 head_dim=64,128 causal,full --csv > sweep.csv
   attnforge bench --file problems.txt --families fwd_mma_sm80,fwd_naive --csv > times.csv
   attnforge bench "fwd bf16 seqlen=1024 head_dim=64" "fwd bf16 seqlen=2048 head_dim=64" --rigor quick --json)";
 

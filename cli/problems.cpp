@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "attnforge/error.h"
+#include "cli/sweep.h"
 
 namespace attnforge::cli {
 namespace {
@@ -24,6 +25,11 @@ bool is_operation(std::string_view word) {
     if (word == operation) return true;
   }
   return false;
+}
+
+/// The problem of a text, or all that it sweeps over.
+void add_problems(std::string_view text, std::vector<Problem>& problems) {
+  for (const std::string& one : expand_sweep(text)) problems.push_back(parse_problem(one));
 }
 
 std::string read_all(const std::string& path) {
@@ -71,7 +77,7 @@ std::vector<Problem> problems_from_words(const std::vector<std::string>& argumen
     }
   }
   std::vector<Problem> problems;
-  for (const std::string& text : texts) problems.push_back(parse_problem(text));
+  for (const std::string& text : texts) add_problems(text, problems);
   return problems;
 }
 
@@ -86,7 +92,7 @@ std::vector<Problem> problems_from_text(std::string_view text, const std::string
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     if (line.back() == '\r') line.remove_suffix(1);
     try {
-      problems.push_back(parse_problem(line));
+      add_problems(line, problems);
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}:{}: {}", name, number, error.what()));
     }

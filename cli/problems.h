@@ -16,7 +16,8 @@ std::vector<std::string> words_of(const std::vector<std::string>& arguments);
 std::vector<std::string> names_of(const std::string& list);
 
 /// Arguments are words or quoted groups of words; each operation ("fwd") begins a new problem.
-/// Throws Error(kInvalidProblem) naming the bad word.
+/// Words may have several values (sweep.h): then it is one problem for each combination. Throws
+/// Error(kInvalidProblem) naming the bad word.
 std::vector<Problem> problems_from_words(const std::vector<std::string>& arguments);
 
 /// A problem a line; # begins a comment, empty lines are skipped. Errors begin with "name:line: ".
