@@ -8,10 +8,26 @@
 #include <string>
 #include <vector>
 
+#include "attnforge/problem.h"
 #include "generator/config.h"
 #include "generator/family.h"
 
 namespace attnforge {
+
+/// The fields that every tensor-core forward family has, from a problem; the rest is zero.
+template <class Typed>
+Typed fixed_by_problem(const Problem& problem) {
+  const Window window = effective_window(problem);
+  Typed c{};
+  c.dtype = static_cast<int>(problem.dtype_q);
+  c.head_dim = problem.head_dim;
+  c.head_dim_v = problem.head_dim_v;
+  c.right_bound = window.right >= 0;
+  c.left_bound = window.left >= 0;
+  c.softcap = problem.softcap > 0;
+  c.lse = problem.lse;
+  return c;
+}
 
 template <class Typed>
 std::vector<Axis> fixed_axes(const Typed& fixed, std::span<const Field<Typed>> fields) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "templates/key_tiles.h"
+
 namespace attnforge {
 namespace {
 
@@ -50,23 +52,6 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
   return cost;
 }
 
-/// Tiles of keys that all query tiles of a head visit together.
-double tiles_of_keys(const FwdMmaSm80Config& c, const Problem& problem) {
-  const Window window = effective_window(problem);
-  const double rows = double(problem.seqlen_q), keys = double(problem.seqlen_kv),
-               offset = keys - rows;
-  const double queries = double(c.block_m) / c.pack_gqa;
-  double tiles = 0;
-  for (double first = 0; first < rows; first += queries) {
-    const double last = std::min(first + queries, rows) - 1;
-    const double end = window.right < 0 ? keys
-                                        : std::min(keys, last + offset + double(window.right) + 1);
-    const double begin = window.left < 0 ? 0 : std::max(0.0, first + offset - double(window.left));
-    if (end > begin) tiles += std::ceil(end / c.block_n) - std::floor(begin / c.block_n);
-  }
-  return tiles;
-}
-
 }  // namespace
 
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& problem,
@@ -87,7 +72,8 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double query_tiles = std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m) * heads;
-  const double clocks = tiles_of_keys(c, problem) * heads * clocks_per_tile +
+  const double clocks = key_tiles(problem, double(c.block_m) / c.pack_gqa, c.block_n).all * heads *
+                            clocks_per_tile +
                         query_tiles * kTileStart / resident_blocks;
 
   // The last round of blocks leaves SMs idle; under masks the light tiles fill most of it if they

@@ -79,15 +79,7 @@ bool memory_is_scarce(const Typed& c, const Arch& arch) {
 
 /// The fields that are not searched.
 Typed fixed_by(const Problem& problem) {
-  const Window window = effective_window(problem);
-  Typed c{};
-  c.dtype = static_cast<int>(problem.dtype_q);
-  c.head_dim = problem.head_dim;
-  c.head_dim_v = problem.head_dim_v;
-  c.right_bound = window.right >= 0;
-  c.left_bound = window.left >= 0;
-  c.softcap = problem.softcap > 0;
-  c.lse = problem.lse;
+  Typed c = fixed_by_problem<Typed>(problem);
   c.alignment = problem.alignment_bytes;
   return c;
 }

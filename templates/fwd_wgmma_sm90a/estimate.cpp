@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "templates/key_tiles.h"
+
 namespace attnforge {
 namespace {
 
@@ -47,29 +49,6 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
   return {tensor, std::max(exponentials, issue), busy};
 }
 
-/// Tiles of keys that all query tiles of a head visit, and how many of those need a mask.
-struct KeyTiles {
-  double all = 0, masked = 0;
-};
-
-KeyTiles key_tiles(const FwdWgmmaSm90aConfig& c, const Problem& problem) {
-  const Window window = effective_window(problem);
-  const double rows = double(problem.seqlen_q), keys = double(problem.seqlen_kv),
-               offset = keys - rows, queries = double(c.cluster * c.block_m()) / c.pack_gqa;
-  KeyTiles result;
-  for (double first = 0; first < rows; first += queries) {
-    const double last = std::min(first + queries, rows) - 1;
-    const double end = window.right < 0 ? keys
-                                        : std::min(keys, last + offset + double(window.right) + 1);
-    const double begin = window.left < 0 ? 0 : std::max(0.0, first + offset - double(window.left));
-    if (end <= begin) continue;
-    const double tiles = std::ceil(end / c.block_n) - std::floor(begin / c.block_n);
-    result.all += tiles;
-    result.masked += std::min(tiles, (c.right_bound + c.left_bound) * (queries / c.block_n + 0.5));
-  }
-  return result;
-}
-
 }  // namespace
 
 double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& problem,
@@ -95,7 +74,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   const double query_tiles = c.cluster * heads *
                              std::ceil(double(problem.seqlen_q) * c.pack_gqa /
                                        (c.cluster * c.block_m()));
-  const KeyTiles tiles = key_tiles(c, problem);
+  const KeyTiles tiles = key_tiles(problem, double(c.cluster * c.block_m()) / c.pack_gqa,
+                                   c.block_n);
   const double clocks = c.cluster * heads *
                             (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
                         query_tiles * start;

@@ -57,18 +57,7 @@ constexpr int kLongQuery = 128;  // rows from which packing heads into a tile ga
 constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflow a tile's number
 constexpr std::size_t kSchedulerBytes = 2 * sizeof(int);
 
-Typed fixed_by(const Problem& problem) {
-  const Window window = effective_window(problem);
-  Typed c{};
-  c.dtype = static_cast<int>(problem.dtype_q);
-  c.head_dim = problem.head_dim;
-  c.head_dim_v = problem.head_dim_v;
-  c.right_bound = window.right >= 0;
-  c.left_bound = window.left >= 0;
-  c.softcap = problem.softcap > 0;
-  c.lse = problem.lse;
-  return c;
-}
+Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 /// Clusters take their query tiles together.
 TileOrder order_of(const Problem& problem, const Typed& c) {
