@@ -214,7 +214,7 @@ TEST_F(InspectTest, JsonHasTheHopsByName) {
   EXPECT_EQ(json["launches"][0], nlohmann::json::parse(to_json(found.launches[0])));
   Inspection dirty = found;
   dirty.compiled.log = "\xff\xfe not UTF-8";
-  EXPECT_NO_THROW(static_cast<void>(nlohmann::json::parse(to_json(dirty))));
+  EXPECT_TRUE(nlohmann::json::accept(to_json(dirty)));
 }
 
 TEST(ListFamilies, NamesAllWithArchsAndFeatures) {
