@@ -94,7 +94,7 @@ struct FwdWgmmaSm90aConfig {
            q_stages >= 1 && q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
            64 % pack_gqa == 0 && (cluster == 1 || (cluster == 2 && grid != kGridDynamic)) &&
            (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
-           consumer_registers() > launch_registers();
+           consumer_registers() >= launch_registers();
   }
 };
 

@@ -52,7 +52,7 @@ static_assert(kFixedFields.back().name == "lse");
 /// spills, and then serializes the products.
 constexpr int kRegisterSlack = 28, kSoftcapSlack = 8;
 // Of Q K^T and P V together: from here on sharing loads pays; there are few keys a tile.
-constexpr int kLargeHeadDims = 320, kLargestHeadDims = 448;
+constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
 constexpr int kLongQuery = 128;  // rows from which packing heads into a tile gains nothing
 constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflow a tile's number
 constexpr std::size_t kSchedulerBytes = 2 * sizeof(int);
@@ -84,17 +84,28 @@ int padded_columns(const Typed& c, int swizzle) {
   return round_up(c.head_dim, chunk) + round_up(c.head_dim_v, chunk);
 }
 
-std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
+/// Whether even tiles of 64 rows are so few that each has an SM of its own. Time is then latency:
+/// of the loads first of all.
+bool few_tiles(const Problem& problem, const DeviceFacts& device) {
+  return (problem.seqlen_q + 63) / 64 * problem.batch * problem.num_heads_q <= device.num_sms;
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const Typed fixed = fixed_by(problem);
   const bool masked = fixed.right_bound || fixed.left_bound;
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
   const bool packs = group > 1 && 64 % group == 0 && problem.seqlen_q < kLongQuery;
   const bool narrow = padded_columns(fixed, 64) < padded_columns(fixed, 128);
-  const bool clusters = fixed.head_dim + fixed.head_dim_v >= kLargeHeadDims;
+  const bool few = few_tiles(problem, device);
+  const bool clusters_pay = fixed.head_dim + fixed.head_dim_v >= kLargeHeadDims;
+  const std::vector<int> stages = few ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (fixed.head_dim + fixed.head_dim_v >= kLargestHeadDims)  // a head takes many MB
-    groups = masked ? std::vector<int>{32, 16, 64, 48, 8} : std::vector<int>{0, 32, 16, 8};
+    groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
+                    : std::vector<int>{0, 32, 64, 16, 8, 4};
+  else if (few && !clusters_pay)  // all heads are under way at once
+    groups.resize(1);
   std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
@@ -102,15 +113,15 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   const std::vector<Axis> searched = {
       {"warpgroups", {2, 3, 1}},
       {"block_n", {128, 112, 96, 80, 64, 48, 32, 144, 160, 176, 192}},
-      {"k_stages", {2, 3}},
-      {"v_stages", {2, 3}},
+      {"k_stages", stages},
+      {"v_stages", stages},
       {"q_in_regs", {0, 1}},
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
       // Tiles of unequal work are given to whoever is free.
       {"grid", {masked ? kGridDynamic : kGridStatic, kGridPlain}},
       {"blocks_per_sm", {1, 2, 3}},
-      {"cluster", either(1, clusters, 2)},
+      {"cluster", either(1, clusters_pay || few, 2)},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups},
@@ -162,7 +173,9 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (c.q_in_regs && c.q_stages > 1) return "Q in registers frees its buffer at once";
   if (c.grid == kGridPlain && c.q_stages > 1) return "a block with one tile has one Q";
   if (c.k_stages != c.v_stages) return "as many tiles of K as of V";
-  if (c.k_stages > 2 && c.block_n > 64) return "two large tiles are enough to hide the loads";
+  const bool few = few_tiles(problem, device);
+  if (c.k_stages > 2 && c.block_n > 64 && !few)
+    return "two large tiles are enough to hide the loads";
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (c.warpgroups > 1 && rows <= 64 * (c.warpgroups - 1)) return "a warpgroup would have no rows";
   if (c.block_n > 64 && c.block_n - 32 >= problem.seqlen_kv) return "the key tile would be empty";
@@ -181,7 +194,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (c.blocks_per_sm * c.warpgroups < 2 && !every_tile_at_once)
     return "one warpgroup leaves the SM idle";
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
-  if (c.cluster > 1 && (c.warpgroups != 2 || c.head_dim + c.head_dim_v < kLargeHeadDims))
+  if (c.cluster > 1 && !few && (c.warpgroups != 2 || c.head_dim + c.head_dim_v < kLargeHeadDims))
     return "sharing loads in clusters pays at large head dims only";
   if (c.cluster > 1 && rows <= c.block_m())
     return "the other block of a cluster would have no rows";

@@ -26,8 +26,7 @@ void PrintTo(const Bounds& bounds, std::ostream* out) {
 
 struct Counted {
   const char* problem;
-  double share = 1;  // of the lower bound: with fewer query tiles than SMs a persistent grid is no
-                     // choice
+  double share = 1;  // of the lower bound: a few rows fill one warpgroup only
 };
 constexpr Counted kProblems[] = {
     {"fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal"},
@@ -39,7 +38,13 @@ constexpr Counted kProblems[] = {
     {"fwd bf16 batch=1 num_heads=16 seqlen=4096 head_dim=192:128 causal"},
     {"fwd fp16 batch=1 num_heads=8 seqlen=16384 head_dim=160 window_left=1024"},
     {"fwd bf16 batch=2 num_heads=32:4 seqlen=1024 head_dim=112 softcap=30"},
-    {"fwd fp16 batch=1 num_heads=32:8 seqlen=256:4096 head_dim=128 causal", 0.5},
+    {"fwd fp16 batch=1 num_heads=32:8 seqlen=256:4096 head_dim=128 causal"},
+    {"fwd bf16 batch=1 num_heads=16 seqlen=512 head_dim=256"},
+    {"fwd fp16 batch=1 num_heads=16 seqlen=512 head_dim=72 causal"},
+    {"fwd bf16 batch=1 num_heads=8 seqlen=256 head_dim=192:128 lse"},
+    {"fwd bf16 batch=4 num_heads=8 seqlen=4096 head_dim=256 causal lse"},
+    {"fwd bf16 batch=4 num_heads=10 seqlen=4096 head_dim=192 lse"},
+    {"fwd bf16 batch=4 num_heads=32:8 seqlen=1:4096 head_dim=128", 0.4},
 };
 
 class CandidateCounts : public testing::TestWithParam<Bounds> {};

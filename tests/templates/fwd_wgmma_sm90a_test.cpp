@@ -63,7 +63,7 @@ TEST(FwdWgmmaSm90a, RegistersTakenAreRegistersGiven) {
     EXPECT_LE(test::registers_taken(c), given) << "the last warpgroup would wait for ever";
     EXPECT_LE(given * c.blocks_per_sm, h200().arch.registers_per_sm);
     EXPECT_LT(c.producer_registers(), c.launch_registers());
-    EXPECT_GT(c.consumer_registers(), c.launch_registers());
+    EXPECT_GE(c.consumer_registers(), c.launch_registers());
     for (const int registers : {c.producer_registers(), c.consumer_registers()}) {  // PTX ISA
       EXPECT_EQ(registers % 8, 0);
       EXPECT_GE(registers, 24);
