@@ -12,12 +12,15 @@ namespace attnforge {
 namespace {
 
 /// Calls visit(config, reason) for every point of the search space, the last axis fastest. The
-/// config is one object that is changed from point to point.
+/// config is one object that is changed from point to point. A family that cannot be forced has one
+/// point, of no fields, cut for that reason.
 template <class Visit>
 void for_each_point(const Family& family, const Problem& problem, const DeviceFacts& device,
-                    Visit&& visit) {
-  const std::vector<Axis> axes = family.axes(problem, device);
+                    const Overrides& overrides, Visit&& visit) {
+  std::vector<Axis> axes = family.axes(problem, device);
   Config config{std::string(family.name), {}};
+  if (const std::string reason = force_axes(axes, overrides); !reason.empty())
+    return visit(std::as_const(config), reason);
   config.fields.reserve(axes.size());
   for (const Axis& axis : axes) {
     ATTNFORGE_ASSERT(!axis.values.empty(), "every axis has at least one value");
@@ -55,11 +58,12 @@ std::string rejection(const Family& family, const Problem& problem, const Arch& 
 }
 
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
-                                  const DeviceFacts& device, std::vector<CutCandidate>* cut) {
+                                  const DeviceFacts& device, std::vector<CutCandidate>* cut,
+                                  const Overrides& overrides) {
   validate(problem);
   std::vector<Candidate> kept;
   if (!rejection(family, problem, device.arch).empty()) return kept;
-  for_each_point(family, problem, device, [&](const Config& config, std::string reason) {
+  for_each_point(family, problem, device, overrides, [&](const Config& config, std::string reason) {
     if (reason.empty()) {
       kept.push_back({&family, config, estimate(family, config, problem, device)});
     } else if (cut != nullptr) {
@@ -73,31 +77,33 @@ std::vector<Candidate> candidates(const Family& family, const Problem& problem,
 }
 
 std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
-                                  const DeviceFacts& device) {
+                                  const DeviceFacts& device, const Overrides& overrides) {
   std::vector<Candidate> all;
   for (const Family* family : families) {
-    std::vector<Candidate> of_family = candidates(*family, problem, device);
+    std::vector<Candidate> of_family = candidates(*family, problem, device, nullptr, overrides);
     std::move(of_family.begin(), of_family.end(), std::back_inserter(all));
   }
   return all;
 }
 
 Candidate untuned(std::span<const Family* const> families, const Problem& problem,
-                  const DeviceFacts& device) {
+                  const DeviceFacts& device, const Overrides& overrides) {
   validate(problem);
   std::string reasons;
   for (const Family* family : families) {
     std::string reason = rejection(*family, problem, device.arch);
     if (reason.empty()) {
       Candidate best;
-      for_each_point(*family, problem, device, [&](const Config& config, const std::string& cut) {
-        if (!cut.empty()) {
-          reason = cut;
-          return;
-        }
-        const double time_us = estimate(*family, config, problem, device);
-        if (best.family == nullptr || time_us < best.estimate_us) best = {family, config, time_us};
-      });
+      for_each_point(*family, problem, device, overrides,
+                     [&](const Config& config, const std::string& cut) {
+                       if (!cut.empty()) {
+                         reason = cut;
+                         return;
+                       }
+                       const double time_us = estimate(*family, config, problem, device);
+                       if (best.family == nullptr || time_us < best.estimate_us)
+                         best = {family, config, time_us};
+                     });
       if (best.family != nullptr) return best;
       reason = fmt::format("every config is cut, the last one because: {}", reason);
     }

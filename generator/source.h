@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "generator/config.h"
@@ -24,6 +25,8 @@ struct Source {
   std::string text;  // entry with every reachable header in its place, once: what is compiled, by
                      // stock nvcc too
   std::vector<std::string> options;  // compiler options beside arch and standard
+  std::vector<std::pair<std::string, std::string>>
+      renamed{};  // kernels that LaunchStep::kernel calls otherwise than the text: its name, theirs
 };
 
 /// Replaces `#include "path"` lines by the header's text, each header once, recursively; drops

@@ -17,14 +17,15 @@ constexpr std::size_t kFallbacksPerFamily = 3;
 /// The fastest good try of one family whose kernel is the one of today: a winner of all families
 /// does not answer for one.
 std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const DeviceFacts& device,
-                                              Cache& cache) {
-  const std::vector<Try> tries = cache.tries(to_string(key.problem), device_class(device));
+                                              Cache& cache, const Overrides& overrides) {
+  const std::vector<Try> tries = cache.tries(stored_as(key.problem, overrides),
+                                             device_class(device));
   const Try* best = nullptr;
   for (const Try& each : tries) {
     if (each.family != key.family || each.estimated || each.measurement.status != Status::kOk)
       continue;
     if (best != nullptr && best->measurement.time_us <= each.measurement.time_us) continue;
-    if (each.digest != digest_today(each.config, key.problem)) continue;
+    if (each.digest != digest_today(each.config, key.problem, overrides)) continue;
     if (illegal(parse_config(each.config), key.problem, device).empty()) best = &each;
   }
   if (best == nullptr) return std::nullopt;
@@ -41,8 +42,15 @@ std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const Device
 
 }  // namespace
 
-std::vector<const Family*> families_named(const std::string& name) {
+std::vector<const Family*> families_named(const std::string& asked, const Overrides& overrides) {
   const std::span<const Family* const> all = registry();
+  const std::string& forced = overrides.family;
+  if (!asked.empty() && !forced.empty() && asked != forced) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} was asked for, but ATTNFORGE_FAMILY forces {}: drop one of the two",
+                            asked, forced));
+  }
+  const std::string& name = asked.empty() ? forced : asked;
   if (name.empty()) return {all.begin(), all.end()};
   if (const Family* family = find_family(name)) return {family};
   std::vector<std::string_view> known;
@@ -75,27 +83,29 @@ std::string illegal(const Config& config, const Problem& problem, const DeviceFa
   return family->reject(config, problem, device);
 }
 
-std::string digest_today(std::string_view config_text, const Problem& problem) {
+std::string digest_today(std::string_view config_text, const Problem& problem,
+                         const Overrides& overrides) {
   try {
     const Config config = parse_config(config_text);
     const Family* family = find_family(config.family);
-    return family == nullptr ? "" : digest(family->render(config, problem));
+    return family == nullptr ? "" : digest(render(*family, config, problem, overrides));
   } catch (const Error&) {
     return "";  // a config of another version of the family
   }
 }
 
 Choice forced_choice(const std::string& config_text, const Problem& problem,
-                     const DeviceFacts& device) {
+                     const DeviceFacts& device, const Overrides& overrides) {
   Config config = parse_config(config_text);
-  const Family* family = families_named(config.family).front();
+  const Family* family = families_named(config.family, {}).front();
   const std::string unserved = rejection(*family, problem, device.arch);
   if (!unserved.empty()) {
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("{} does not serve \"{}\" on {}: {}", family->name, to_string(problem),
                             device.name, unserved));
   }
-  const std::string reason = illegal(config, problem, device);
+  std::string reason = contradiction(config, overrides);
+  if (reason.empty()) reason = illegal(config, problem, device);
   if (!reason.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("config \"{}\" cannot be used for \"{}\" on {}: {}", config_text,
@@ -107,14 +117,18 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
           .why = "the caller asked for it"};
 }
 
-std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache) {
-  if (!key.family.empty()) return stored_choice_of_family(key, device, cache);
+std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+                                    const Overrides& overrides) {
+  if (!key.family.empty()) return stored_choice_of_family(key, device, cache, overrides);
   // driver and nvrtc stay empty: they only tell kExact from kCompatible, which are the same to a
   // plan, and asking NVRTC for its version takes longer than everything else here.
   const Cache::Current current{
       .device_class = device_class(device), .driver = "", .nvrtc = "", .sm = device.arch.sm};
-  const auto digest_of = [&](std::string_view config) { return digest_today(config, key.problem); };
-  const std::optional<Winner> winner = cache.best(to_string(key.problem), current, digest_of);
+  const auto digest_of = [&](std::string_view config) {
+    return digest_today(config, key.problem, overrides);
+  };
+  const std::optional<Winner> winner = cache.best(stored_as(key.problem, overrides), current,
+                                                  digest_of);
   if (!winner) return std::nullopt;
 
   Config config;
@@ -128,7 +142,8 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
                 .config = std::move(config),
                 .nvrtc = winner->best.nvrtc};
   const bool stale = winner->fit == Fit::kStale ||
-                     winner->best.digest != digest_today(winner->best.config, key.problem);
+                     winner->best.digest !=
+                         digest_today(winner->best.config, key.problem, overrides);
   if (stale) {
     choice.nvrtc.clear();
     choice.why =
@@ -147,28 +162,29 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
   return choice;
 }
 
-void require_support(const ChoiceKey& key, const DeviceFacts& device) {
-  const std::vector<const Family*> families = families_named(key.family);
+void require_support(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides) {
+  const std::vector<const Family*> families = families_named(key.family, overrides);
   const auto serves = [&](const Family* family) {
     return rejection(*family, key.problem, device.arch).empty();
   };
   if (std::any_of(families.begin(), families.end(), serves)) return;
-  untuned(families, key.problem, device);  // throws with the reasons
+  untuned(families, key.problem, device, overrides);  // throws with the reasons
 }
 
-Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device) {
-  const std::vector<const Family*> families = families_named(key.family);
-  Candidate candidate = untuned(families, key.problem, device);
+Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides) {
+  const std::vector<const Family*> families = families_named(key.family, overrides);
+  Candidate candidate = untuned(families, key.problem, device, overrides);
   return {.family = candidate.family,
           .config = std::move(candidate.config),
           .why = fmt::format("nothing was measured; the model predicts {:.1f} us, its best",
                              candidate.estimate_us)};
 }
 
-std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device) {
+std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device,
+                                     const Overrides& overrides) {
   std::vector<Choice> choices;
-  for (const Family* family : families_named(key.family)) {
-    std::vector<Candidate> of_family = candidates(*family, key.problem, device);
+  for (const Family* family : families_named(key.family, overrides)) {
+    std::vector<Candidate> of_family = candidates(*family, key.problem, device, nullptr, overrides);
     for (std::size_t i = 0; i < std::min(of_family.size(), kFallbacksPerFamily); ++i) {
       choices.push_back({.family = family,
                          .config = std::move(of_family[i].config),

@@ -1,5 +1,5 @@
 // choice.h - which config a plan should use: the one that the caller forces, the database's winner,
-// the model's. Runs nothing.
+// the model's. Runs nothing. `device` is limited() by the same overrides.
 #pragma once
 
 #include <functional>
@@ -25,9 +25,9 @@ struct Choice {
   std::string why = {};    // a sentence for inspect and the log
 };
 
-/// The registry, or only the family of that name. Throws Error(kInvalidArgument) for an unknown
-/// one, listing all.
-std::vector<const Family*> families_named(const std::string& name);
+/// The registry, or only the family of that name, or the one that is forced. Throws
+/// Error(kInvalidArgument) for an unknown one, listing all, and for one that is not the forced one.
+std::vector<const Family*> families_named(const std::string& name, const Overrides& overrides);
 
 /// "" if `config` may be used for `problem`, else why not: of an unknown family, unsupported, cut,
 /// or made for other head dims or dtypes. What a database or a caller says is checked by this
@@ -35,24 +35,27 @@ std::vector<const Family*> families_named(const std::string& name);
 std::string illegal(const Config& config, const Problem& problem, const DeviceFacts& device);
 
 /// Digest of the kernel that a config's text becomes today; "" if it is of no family of this build.
-std::string digest_today(std::string_view config_text, const Problem& problem);
+std::string digest_today(std::string_view config_text, const Problem& problem,
+                         const Overrides& overrides);
 
 /// Throws Error(kInvalidArgument) if the text is not a config or is illegal, Error(kUnsupported) if
 /// its family does not serve the problem.
 Choice forced_choice(const std::string& config_text, const Problem& problem,
-                     const DeviceFacts& device);
+                     const DeviceFacts& device, const Overrides& overrides);
 
 /// The database's winner for a bucket, if it can be used. A stale one (its template has changed
-/// since) counts as an estimate.
-std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache);
+/// since) counts as an estimate. Under force it is the winner under the same force.
+std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+                                    const Overrides& overrides);
 
 /// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
-void require_support(const ChoiceKey& key, const DeviceFacts& device);
+void require_support(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
 /// The model's first choice. Throws Error(kUnsupported). Looks at the whole search space: a few ms.
-Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device);
+Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
 /// What to try when that one fails: the model's best few of every family, the naive one last.
-std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device);
+std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device,
+                                     const Overrides& overrides);
 
 }  // namespace attnforge

@@ -5,6 +5,7 @@
 
 #include "attnforge/error.h"
 #include "generator/arch.h"
+#include "plan/overrides.h"
 #include "runtime/driver.h"
 
 namespace attnforge {
@@ -21,13 +22,16 @@ CUcontext context_for(PrimaryContext& primary) {
 
 DeviceState::DeviceState(const DeviceOptions& options)
     : log(options.log),
+      overrides(overrides_from_environment()),
       primary(options.ordinal),
-      facts(device_facts(options.ordinal)),
+      facts(limited(device_facts(options.ordinal), overrides)),
       device_class(attnforge::device_class(facts)),
       context(context_for(primary)),
       cache(options.cache_path, options.read_only_cache, log_function()) {
   log.info(
       fmt::format("opened GPU {} ({}), database {}", options.ordinal, device_class, cache.path()));
+  if (const std::string forced = forced_text(overrides); !forced.empty())
+    log.warning(fmt::format("the environment decides on kernels: {}", forced));
 }
 
 LogFunction DeviceState::log_function() const {

@@ -7,6 +7,8 @@
 
 #include "attnforge/device.h"
 #include "cache/cache.h"
+#include "generator/overrides.h"
+#include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
@@ -27,8 +29,9 @@ class DeviceState {
   LogFunction log_function() const;
 
   const Logger log;
+  const Overrides overrides;  // as the environment was when this was made
   PrimaryContext primary;
-  const DeviceFacts facts;
+  const DeviceFacts facts;  // with the shared memory budget of overrides
   const std::string device_class;
   CUcontext
       context = nullptr;  // the caller's, if it was current and of this GPU, else the primary one
@@ -40,6 +43,7 @@ class DeviceState {
   OnceMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans;
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   std::mutex tuning;  // one at a time, else they disturb each other's times
+  LaunchLog launches;
 };
 
 /// Text of a driver's version for provenance, e.g. "13.0".

@@ -13,6 +13,7 @@
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
 #include "generator/arch.h"
+#include "plan/overrides.h"
 #include "runtime/compiler.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -209,6 +210,19 @@ Check check_variable(const std::string& name, const std::string& value) {
   return check;
 }
 
+/// What the switches for experiments do to every kernel. Nothing to say when none is set.
+std::vector<Check> check_forced() {
+  try {
+    const std::string forced = forced_text(overrides_from_environment());
+    if (forced.empty()) return {};
+    return {
+        {"kernels", State::kWarning, fmt::format("the environment decides: {}", forced),
+         "unset the variables of experiments (docs/ENVIRONMENT.md) to have the fastest kernels"}};
+  } catch (const Error& error) {
+    return {{"kernels", State::kFailed, error.what(), "no device can be opened until then"}};
+  }
+}
+
 }  // namespace
 
 std::vector<Check> doctor(const std::string& cache_path) {
@@ -228,6 +242,7 @@ std::vector<Check> doctor(const std::string& cache_path) {
     const char* value = std::getenv(variable.name.c_str());
     if (value != nullptr && *value != '\0') checks.push_back(check_variable(variable.name, value));
   }
+  for (Check& check : check_forced()) checks.push_back(std::move(check));
   return checks;
 }
 

@@ -7,6 +7,7 @@
 #include "generator/arch.h"
 #include "plan/choice.h"
 #include "plan/compile_info.h"
+#include "plan/overrides.h"
 #include "runtime/compiler.h"
 #include "runtime/disassemble.h"
 #include "templates/registry.h"
@@ -14,15 +15,17 @@
 namespace attnforge {
 namespace {
 
-void list_candidates(Inspection& inspection, const ChoiceKey& key, int max_candidates) {
+void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrides& overrides,
+                     int max_candidates) {
   std::vector<CutCandidate> cut;
-  for (const Family* family : families_named(key.family)) {
+  for (const Family* family : families_named(key.family, overrides)) {
     const std::string reason = rejection(*family, key.problem, inspection.device.arch);
     if (!reason.empty()) {
       inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
       continue;
     }
-    for (const Candidate& each : candidates(*family, key.problem, inspection.device, &cut)) {
+    for (const Candidate& each :
+         candidates(*family, key.problem, inspection.device, &cut, overrides)) {
       inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
     }
   }
@@ -33,10 +36,15 @@ void list_candidates(Inspection& inspection, const ChoiceKey& key, int max_candi
     inspection.candidates.resize(limit);
 }
 
-Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache) {
-  if (!key.config.empty()) return forced_choice(key.config, key.problem, device);
-  if (std::optional<Choice> stored = stored_choice(key, device, cache)) return *stored;
-  return untuned_choice(key, device);
+Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+              const Overrides& overrides) {
+  if (!key.config.empty()) return forced_choice(key.config, key.problem, device, overrides);
+  std::optional<Choice> stored = stored_choice(key, device, cache, overrides);
+  Choice choice = stored ? *std::move(stored) : untuned_choice(key, device, overrides);
+  if (const std::string forced = forced_text(overrides); !forced.empty())
+    choice.why = fmt::format("the environment forces it ({}); among the rest, {}", forced,
+                             choice.why);
+  return choice;
 }
 
 void compile_source(Inspection& inspection, const Source& source, const Launch& launch,
@@ -57,9 +65,9 @@ void compile_source(Inspection& inspection, const Source& source, const Launch& 
   inspection.sass = disassembly.problem.empty() ? disassembly.text : "none: " + disassembly.problem;
 }
 
-void list_launches(Inspection& inspection, const Launch& launch) {
+void list_launches(Inspection& inspection, const Launch& launch, const Source& source) {
   for (const LaunchStep& step : launch.steps) {
-    LaunchInfo info{.kernel = step.kernel,
+    LaunchInfo info{.kernel = symbol_of(step.kernel, source),
                     .smem_bytes = step.smem_bytes,
                     .workspace_bytes = launch.workspace_bytes};
     const auto copy = [](const Dim3& from, int(&to)[3]) {
@@ -99,30 +107,32 @@ std::vector<FamilyInfo> list_families() {
   return list;
 }
 
-Inspection inspect(const Problem& problem, const DeviceFacts& device,
+Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
                    const InspectOptions& options) {
   validate(problem);
+  const Overrides overrides = overrides_from_environment();
+  const DeviceFacts device = limited(whole_device, overrides);
   Inspection inspection;
   inspection.problem = problem;
   inspection.device = device;
   const ChoiceKey key{bucket(problem), options.family, options.config};
-  list_candidates(inspection, key, options.max_candidates);
+  list_candidates(inspection, key, overrides, options.max_candidates);
 
   Cache cache(options.cache_path, /*read_only=*/true);
-  const Choice choice = choose(key, device, cache);
+  const Choice choice = choose(key, device, cache, overrides);
   inspection.config = to_string(choice.config);
   inspection.why = choice.why;
 
-  const Source source = choice.family->render(choice.config, key.problem);
+  const Source source = render(*choice.family, choice.config, key.problem, overrides);
   inspection.source_entry = source.entry;
   inspection.source = source.text;
   inspection.digest = digest(source);
   const Launch launch = choice.family->launch(choice.config, problem, device);
-  list_launches(inspection, launch);
+  list_launches(inspection, launch, source);
   if (options.compile || options.sass) compile_source(inspection, source, launch, options);
   if (options.ptx) inspection.ptx = compile_to_ptx(source, device.arch);
 
-  for (const Try& each : cache.tries(to_string(key.problem), device_class(device))) {
+  for (const Try& each : cache.tries(stored_as(key.problem, overrides), device_class(device))) {
     if (!each.estimated)
       inspection.measured.push_back({each.config, each.estimate_us, each.measurement});
   }

@@ -36,14 +36,14 @@ bool may_compile(const PlanOptions& options) {
 }
 
 /// Loads every kernel that a launch uses.
-void load_symbols(LoadedKernel& loaded, const Cubin& cubin, const Launch& launch,
-                  DeviceState& state) {
+void load_symbols(LoadedKernel& loaded, const Cubin& cubin, const Source& source,
+                  const Launch& launch, DeviceState& state) {
   const ContextScope scope(state.context);
   for (const LaunchStep& step : launch.steps) {
     const auto same = [&](const auto& kernel) { return kernel.first == step.kernel; };
     if (std::any_of(loaded.kernels.begin(), loaded.kernels.end(), same)) continue;
-    loaded.kernels.emplace_back(step.kernel,
-                                Kernel::load(cubin.bytes, step.kernel, step.smem_bytes));
+    loaded.kernels.emplace_back(
+        step.kernel, Kernel::load(cubin.bytes, symbol_of(step.kernel, source), step.smem_bytes));
   }
 }
 
@@ -60,13 +60,13 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
   const Launch launch = choice.family->launch(choice.config, key.problem, state.facts);
   if (launch.steps.empty()) return loaded;  // batch or seqlen_q is 0
 
-  const Source source = choice.family->render(choice.config, key.problem);
+  const Source source = render(*choice.family, choice.config, key.problem, state.overrides);
   loaded->digest = digest(source);
   const Arch& arch = state.facts.arch;
   if (const std::optional<Cubin> stored = stored_cubin(loaded->digest, arch, choice.nvrtc,
                                                        state.cache)) {
     try {
-      load_symbols(*loaded, *stored, launch, state);
+      load_symbols(*loaded, *stored, source, launch, state);
       return loaded;
     } catch (const Error& error) {
       // Code of a newer NVRTC than the driver knows, for one. What is compiled here and now may
@@ -81,7 +81,8 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
     throw_not_ready(key, options, state,
                     fmt::format("the code of \"{}\" is not stored", loaded->config_text));
   }
-  load_symbols(*loaded, compile_and_store(source, arch, state.cache, state.log), launch, state);
+  load_symbols(*loaded, compile_and_store(source, arch, state.cache, state.log), source, launch,
+               state);
   return loaded;
 }
 
@@ -131,15 +132,17 @@ bool good_enough(const LoadedKernel& kernel, const PlanOptions& options) {
 std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOptions& options,
                                               DeviceState& state) {
   if (!key.config.empty())
-    return load(forced_choice(key.config, key.problem, state.facts), key, options, state);
-  require_support(key, state.facts);
+    return load(forced_choice(key.config, key.problem, state.facts, state.overrides), key, options,
+                state);
+  require_support(key, state.facts, state.overrides);
   if (key.problem.batch == 0 || key.problem.seqlen_q == 0) {
-    return load(untuned_choice(key, state.facts), key, options, state);  // loads nothing
+    return load(untuned_choice(key, state.facts, state.overrides), key, options,
+                state);  // loads nothing
   }
 
   Attempts attempt(key, options, state);
   bool tuning_tried = false;
-  std::optional<Choice> stored = stored_choice(key, state.facts, state.cache);
+  std::optional<Choice> stored = stored_choice(key, state.facts, state.cache, state.overrides);
   if (may_tune(options) && (!stored || stored->provenance != Provenance::kMeasured)) {
     tuning_tried = true;
     if (std::optional<Choice> winner = first_run(key, options, state)) stored = std::move(winner);
@@ -148,16 +151,19 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
       (!stored || stored->provenance == Provenance::kEstimated)) {
     throw_not_ready(key, options, state, "nothing was measured for it");
   }
+  const bool forced = !forced_text(state.overrides).empty();
   const auto with_note = [&](std::unique_ptr<LoadedKernel> loaded) {
     loaded->tuning_tried = tuning_tried;
+    if (forced) loaded->provenance = Provenance::kForced;
     return loaded;
   };
   if (stored) {
     if (auto loaded = attempt(*stored)) return with_note(std::move(loaded));
   }
   if (options.policy == Policy::kCachedOnly) attempt.rethrow();
-  if (auto loaded = attempt(untuned_choice(key, state.facts))) return with_note(std::move(loaded));
-  for (const Choice& choice : fallback_choices(key, state.facts)) {
+  if (auto loaded = attempt(untuned_choice(key, state.facts, state.overrides)))
+    return with_note(std::move(loaded));
+  for (const Choice& choice : fallback_choices(key, state.facts, state.overrides)) {
     if (auto loaded = attempt(choice)) return with_note(std::move(loaded));
   }
   attempt.rethrow();

@@ -31,6 +31,7 @@ const PlanState& plan_for_new_sizes(const Problem& problem, DeviceState& state,
       key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
       [&] { return choose_and_load(key, options, state); });
   auto made = std::make_unique<PlanState>(problem, loaded, state);
+  if (state.overrides.print_launch) state.launches.print(*made, state.log);
   if (forced)
     return state.forced_plans.put({problem, options.family, options.config}, std::move(made));
   return state.plans.put(problem, std::move(made));

@@ -14,6 +14,7 @@
 #include "plan/choice.h"
 #include "plan/compile_info.h"
 #include "plan/cubins.h"
+#include "plan/overrides.h"
 #include "runtime/compiler.h"
 #include "tuner/compile_pool.h"
 
@@ -60,9 +61,9 @@ void compile_all(std::vector<Ranked>& work, const Problem& problem, const Device
       work.size(), job, [] { return true; }, take);
 }
 
-Try as_try(const Ranked& ranked, const Problem& problem, const DeviceFacts& device) {
+Try as_try(const Ranked& ranked, const std::string& stored_problem, const DeviceFacts& device) {
   Try result;
-  result.problem = to_string(problem);
+  result.problem = stored_problem;
   result.device_class = device_class(device);
   result.config = to_string(ranked.candidate.config);
   result.family = ranked.candidate.family->name;
@@ -106,22 +107,25 @@ void require_file(const Cache& cache, const std::string& asked, LastMessage& mes
 
 }  // namespace
 
-std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& device,
+std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& whole_device,
                                           int count, const std::string& cache_path,
                                           const ProgressFunction& on_progress) {
   validate(problem);
   if (count < 1)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("count={} must be at least 1", count));
+  const Overrides overrides = overrides_from_environment();
+  const DeviceFacts device = limited(whole_device, overrides);
   const ChoiceKey key{bucket(problem), "", ""};
-  const std::vector<const Family*> families = families_named("");
-  std::vector<Candidate> best = candidates(families, key.problem, device);
+  const std::vector<const Family*> families = families_named("", overrides);
+  std::vector<Candidate> best = candidates(families, key.problem, device, overrides);
   if (best.empty())
-    untuned(families, key.problem, device);  // throws Error(kUnsupported) with the reasons
+    untuned(families, key.problem, device,
+            overrides);  // throws Error(kUnsupported) with the reasons
   if (best.size() > static_cast<std::size_t>(count)) best.resize(static_cast<std::size_t>(count));
 
   std::vector<Ranked> work;
   for (Candidate& candidate : best) {
-    Source source = candidate.family->render(candidate.config, key.problem);
+    Source source = render(*candidate.family, candidate.config, key.problem, overrides);
     work.push_back({std::move(candidate), std::move(source), {}});
   }
   LastMessage message;
@@ -153,7 +157,7 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
   std::vector<Try> tries;
   for (const Ranked& each : work) {
     ranked.push_back({to_string(each.candidate.config), each.candidate.estimate_us, each.info});
-    tries.push_back(as_try(each, key.problem, device));
+    tries.push_back(as_try(each, stored_as(key.problem, overrides), device));
   }
   cache.put(tries);
   return ranked;

@@ -5,19 +5,24 @@
 #include "attnforge/error.h"
 #include "attnforge/plan.h"
 #include "generator/candidates.h"
+#include "plan/overrides.h"
 #include "templates/registry.h"
 
 namespace attnforge {
 
 Support supported(const Problem& problem, const DeviceFacts& device) {
   validate(problem);
+  const std::string forced = family_from_environment();
   Support support;
   for (const Family* family : registry()) {
+    if (!forced.empty() && family->name != forced) continue;
     const std::string reason = rejection(*family, problem, device.arch);
     if (reason.empty()) return {true, std::string(family->name), ""};
     fmt::format_to(std::back_inserter(support.reason), "{}{}: {}",
                    support.reason.empty() ? "" : "\n", family->name, reason);
   }
+  if (!forced.empty() && support.reason.empty())
+    support.reason = fmt::format("ATTNFORGE_FAMILY={} is no kernel family", forced);
   return support;
 }
 

@@ -15,21 +15,24 @@ namespace attnforge {
 namespace {
 
 TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceState& state) {
-  const std::vector<const Family*> families = families_named(key.family);
-  const std::vector<Candidate> all = candidates(families, key.problem, state.facts);
+  const Overrides& overrides = state.overrides;
+  const std::vector<const Family*> families = families_named(key.family, overrides);
+  const std::vector<Candidate> all = candidates(families, key.problem, state.facts, overrides);
   if (all.empty())
-    untuned(families, key.problem, state.facts);  // throws Error(kUnsupported) with the reasons
+    untuned(families, key.problem, state.facts,
+            overrides);  // throws Error(kUnsupported) with the reasons
 
   const std::lock_guard one_at_a_time(state.tuning);
   const ContextScope scope(state.context);
-  const std::string text = to_string(key.problem);
+  const std::string text = stored_as(key.problem, overrides);
   const NvtxRange range("attnforge tune", text);
   state.log.info(fmt::format("tuning \"{}\": {} candidates", text, all.size()));
   const std::unique_ptr<Evaluator> evaluator = make_in_process_evaluator(
-      key.problem, state.facts, state.cache, options.compile_threads, options.seed);
+      key.problem, state.facts, state.cache, options.compile_threads, options.seed, overrides);
   TuneResult result = tune_problem(key.problem, state.facts, state.cache, *evaluator, all, options,
                                    {.driver = driver_text(state.facts),
                                     .nvrtc = nvrtc_facts().version_text(),
+                                    .stored_as = text,
                                     .log = state.log_function(),
                                     .now_s = {},
                                     .sleep_s = {}});

@@ -35,7 +35,14 @@ LogLevel log_level_from_environment() {
 Logger::Logger(LogFunction sink, LogLevel level) : sink_(std::move(sink)), level_(level) {}
 
 void Logger::log(LogLevel level, std::string_view message) const noexcept {
-  if (!enabled(level)) return;
+  if (enabled(level)) pass_on(level, message);
+}
+
+void Logger::announce(std::string_view message) const noexcept {
+  if (sink_) pass_on(LogLevel::kInfo, message);
+}
+
+void Logger::pass_on(LogLevel level, std::string_view message) const noexcept {
   try {
     sink_(level, message);
   } catch (...) {

@@ -30,8 +30,12 @@ class Logger {
   void info(std::string_view message) const noexcept { log(LogLevel::kInfo, message); }
   void warning(std::string_view message) const noexcept { log(LogLevel::kWarning, message); }
   void error(std::string_view message) const noexcept { log(LogLevel::kError, message); }
+  /// At level info, but whatever the least level is: what a user asked for by name.
+  void announce(std::string_view message) const noexcept;
 
  private:
+  void pass_on(LogLevel level, std::string_view message) const noexcept;
+
   LogFunction sink_;
   LogLevel level_ = LogLevel::kOff;
 };

@@ -12,6 +12,7 @@ namespace attnforge {
 struct TuneEnvironment {
   std::string driver;  // provenance of the measurements, as in Try
   std::string nvrtc;
+  std::string stored_as{};              // key of the problem's tries; "": the problem's text
   LogFunction log;                      // may be empty
   std::function<double()> now_s;        // empty: a steady clock
   std::function<void(double)> sleep_s;  // empty: the thread sleeps

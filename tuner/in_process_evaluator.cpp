@@ -49,11 +49,12 @@ struct Bench {
 class InProcessEvaluator : public Evaluator {
  public:
   InProcessEvaluator(const Problem& problem, const DeviceFacts& device, Cache& cache,
-                     int compile_threads, unsigned seed)
+                     int compile_threads, unsigned seed, const Overrides& overrides)
       : problem_(problem),
         device_(device),
         cache_(cache),
         seed_(seed),
+        overrides_(overrides),
         gpu_(std::make_unique<Gpu>()),
         pool_(compile_threads) {}
 
@@ -63,7 +64,7 @@ class InProcessEvaluator : public Evaluator {
   }
 
   std::string digest_of(const Candidate& candidate) override {
-    return digest(candidate.family->render(candidate.config, problem_));
+    return digest(render(*candidate.family, candidate.config, problem_, overrides_));
   }
 
   void prepare(std::span<const Candidate> candidates, const std::function<bool()>& keep_going,
@@ -190,7 +191,7 @@ class InProcessEvaluator : public Evaluator {
   Compiled compile_candidate(const Candidate& candidate) const {
     Compiled result;
     try {
-      result.source = candidate.family->render(candidate.config, problem_);
+      result.source = render(*candidate.family, candidate.config, problem_, overrides_);
       std::optional<Cubin> known = cache_.get_cubin(digest(result.source), device_.arch.name,
                                                     nvrtc_facts().version_text());
       result.cubin = known ? *std::move(known) : compile(result.source, device_.arch);
@@ -290,6 +291,7 @@ class InProcessEvaluator : public Evaluator {
   const DeviceFacts device_;
   Cache& cache_;
   const unsigned seed_;
+  const Overrides overrides_;
   std::unique_ptr<Gpu> gpu_;
   double best_us_ = 0;
   double clock_mhz_ = 0;
@@ -301,8 +303,10 @@ class InProcessEvaluator : public Evaluator {
 
 std::unique_ptr<Evaluator> make_in_process_evaluator(const Problem& problem,
                                                      const DeviceFacts& device, Cache& cache,
-                                                     int compile_threads, unsigned seed) {
-  return std::make_unique<InProcessEvaluator>(problem, device, cache, compile_threads, seed);
+                                                     int compile_threads, unsigned seed,
+                                                     const Overrides& overrides) {
+  return std::make_unique<InProcessEvaluator>(problem, device, cache, compile_threads, seed,
+                                              overrides);
 }
 
 }  // namespace attnforge

@@ -23,8 +23,9 @@ LoadedCandidate::LoadedCandidate(const Candidate& candidate, const Problem& prob
       for (const LaunchStep& other : launch_.steps) {
         if (other.kernel == step.kernel) smem_bytes = std::max(smem_bytes, other.smem_bytes);
       }
-      kernels_.emplace_back(step.kernel,
-                            Kernel::load(compiled_.cubin.bytes, step.kernel, smem_bytes));
+      kernels_.emplace_back(
+          step.kernel, Kernel::load(compiled_.cubin.bytes, symbol_of(step.kernel, compiled_.source),
+                                    smem_bytes));
       known = kernels_.end() - 1;
     }
     step_kernels_.push_back(&known->second);

@@ -29,7 +29,7 @@ class Tuning {
          TuneEnvironment environment)
       : problem_(problem),
         device_(device),
-        problem_text_(to_string(problem)),
+        problem_text_(environment.stored_as.empty() ? to_string(problem) : environment.stored_as),
         class_(device_class(device)),
         cache_(cache),
         evaluator_(evaluator),

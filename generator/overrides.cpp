@@ -1,0 +1,139 @@
+// overrides.cpp - each thing that can be forced, applied.
+#include "generator/overrides.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "attnforge/error.h"
+
+namespace attnforge {
+namespace {
+
+constexpr std::string_view kBlockN = "block_n";
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// The identifier at text[at], "" if there is none.
+std::string_view word_at(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  while (end < text.size() && is_word(text[end])) ++end;
+  return text.substr(at, end - at);
+}
+
+/// Position behind the bracket that closes the one at `open`.
+std::size_t behind_brackets(std::string_view text, std::size_t open) {
+  int depth = 0;
+  for (std::size_t at = open; at < text.size(); ++at) {
+    if (text[at] == '(') ++depth;
+    if (text[at] == ')' && --depth == 0) return at + 1;
+  }
+  return text.size();
+}
+
+/// Where the name of a kernel begins whose `__global__` ends at `at`: behind void and
+/// __launch_bounds__(...), in any order.
+std::size_t kernel_name_at(std::string_view text, std::size_t at) {
+  for (;;) {
+    while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at]))) ++at;
+    const std::string_view word = word_at(text, at);
+    if (word == "void") {
+      at += word.size();
+    } else if (word == "__launch_bounds__") {
+      at = behind_brackets(text, at + word.size());
+    } else {
+      return at;
+    }
+  }
+}
+
+/// Gives the kernels of a generated entry names of their own; notes which was which.
+void rename_kernels(Source& source, const std::string& name) {
+  constexpr std::string_view kMark = "__global__";
+  std::size_t at = 0;
+  while ((at = source.entry.find(kMark, at)) != std::string::npos) {
+    at = kernel_name_at(source.entry, at + kMark.size());
+    const std::string own(word_at(source.entry, at));
+    ATTNFORGE_ASSERT(!own.empty(), "__global__ stands before a kernel in a generated entry");
+    const std::string now = own == source.name ? name : name + "_" + own;
+    source.entry.replace(at, own.size(), now);
+    source.renamed.emplace_back(own, now);
+    at += now.size();
+  }
+  source.name = name;
+}
+
+}  // namespace
+
+std::string forced_text(const Overrides& o) {
+  std::string text;
+  const auto add = [&](const std::string& word) {
+    text += (text.empty() ? "forced " : " ") + word;
+  };
+  if (!o.family.empty()) add("family=" + o.family);
+  if (o.block_n != 0) add(fmt::format("{}={}", kBlockN, o.block_n));
+  if (o.smem_bytes != 0) add(fmt::format("smem_bytes={}", o.smem_bytes));
+  if (o.own_templates) add("own_templates");
+  if (!o.kernel_name.empty()) add("kernel_name=" + o.kernel_name);
+  return text;
+}
+
+std::string stored_as(const Problem& problem, const Overrides& overrides) {
+  const std::string forced = forced_text(overrides);
+  return forced.empty() ? to_string(problem) : to_string(problem) + " " + forced;
+}
+
+DeviceFacts limited(DeviceFacts device, const Overrides& overrides) {
+  int& bytes = device.arch.smem_per_block_bytes;
+  if (overrides.smem_bytes != 0) bytes = std::min(bytes, overrides.smem_bytes);
+  return device;
+}
+
+std::string force_axes(std::vector<Axis>& axes, const Overrides& overrides) {
+  if (overrides.block_n == 0) return "";
+  const auto axis = std::find_if(axes.begin(), axes.end(),
+                                 [](const Axis& each) { return each.name == kBlockN; });
+  if (axis == axes.end())
+    return fmt::format("has no {}, which is forced to {}", kBlockN, overrides.block_n);
+  axis->values = {overrides.block_n};
+  return "";
+}
+
+std::string contradiction(const Config& config, const Overrides& overrides) {
+  if (!overrides.family.empty() && config.family != overrides.family) {
+    return fmt::format("it is of {}, but ATTNFORGE_FAMILY forces {}: drop one of the two",
+                       config.family, overrides.family);
+  }
+  if (overrides.block_n == 0) return "";
+  for (const auto& [name, value] : config.fields) {
+    if (name == kBlockN && value == overrides.block_n) return "";
+  }
+  return fmt::format("it has not the {}={} that ATTNFORGE_BLOCK_N forces: drop one of the two",
+                     kBlockN, overrides.block_n);
+}
+
+Source render(const Family& family, const Config& config, const Problem& problem,
+              const Overrides& overrides) {
+  Source source = family.render(config, problem);
+  if (overrides.kernel_name.empty() && !overrides.own_templates) return source;
+  if (!overrides.kernel_name.empty()) rename_kernels(source, overrides.kernel_name);
+  std::vector<Header> headers;
+  for (const TemplateFile& file : overrides.headers) headers.push_back({file.path, file.text});
+  try {
+    source.text = self_contained(source.entry, headers);
+  } catch (const Error& error) {
+    if (!overrides.own_templates) throw;
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("ATTNFORGE_TEMPLATES: {}", error.what()));
+  }
+  return source;
+}
+
+std::string symbol_of(std::string_view kernel, const Source& source) {
+  for (const auto& [own, now] : source.renamed) {
+    if (own == kernel) return now;
+  }
+  return std::string(kernel);
+}
+
+}  // namespace attnforge

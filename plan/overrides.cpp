@@ -1,0 +1,134 @@
+// overrides.cpp - reads the environment's switches for experiments.
+#include "plan/overrides.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "attnforge/error.h"
+#include "templates/embedded.h"
+#include "templates/registry.h"
+
+namespace attnforge {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string variable(const char* value) { return value == nullptr ? "" : value; }
+
+[[noreturn]] void refuse(const std::string& name, const std::string& value,
+                         const std::string& wanted) {
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{}={}: {}; or unset it", name, value, wanted));
+}
+
+/// 0 when unset.
+int positive(const std::string& name, const std::string& value, const std::string& wanted) {
+  if (value.empty()) return 0;
+  int number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || number < 1)
+    refuse(name, value, wanted);
+  return number;
+}
+
+std::string checked_family(const std::string& name) {
+  if (name.empty() || find_family(name) != nullptr) return name;
+  std::string known;
+  for (const Family* family : registry())
+    known += (known.empty() ? "" : ", ") + std::string(family->name);
+  refuse("ATTNFORGE_FAMILY", name, "no kernel family is named so; there are " + known);
+}
+
+std::string checked_kernel_name(const std::string& name) {
+  const auto is_word = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+  const bool good = std::all_of(name.begin(), name.end(), is_word) &&
+                    (name.empty() || !std::isdigit(static_cast<unsigned char>(name.front())));
+  if (!good) refuse("ATTNFORGE_KERNEL_NAME", name, "a kernel's name is a C identifier");
+  return name;
+}
+
+bool checked_switch(const std::string& name, const std::string& value) {
+  if (!value.empty() && value != "0" && value != "1") refuse(name, value, "it is 1 or 0");
+  return value == "1";
+}
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file)
+    throw Error(ErrorCode::kIo,
+                fmt::format("cannot read {} of ATTNFORGE_TEMPLATES", path.string()));
+  return text;
+}
+
+/// Configs and argument structs are compiled into the library too: kernel and host would disagree.
+bool shared_with_host(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  return name == "config.h" || name.starts_with("params_");
+}
+
+/// The embedded headers, those of `folder` in their place or beside them.
+std::vector<TemplateFile> headers_with(const std::string& folder) {
+  std::vector<TemplateFile> headers;
+  for (const Header& header : embedded_headers())
+    headers.push_back({std::string(header.path), std::string(header.text)});
+  if (folder.empty()) return headers;
+
+  const auto wrong = [&](const std::string& wanted) {
+    refuse("ATTNFORGE_TEMPLATES", folder, wanted);
+  };
+  std::error_code failed;
+  if (!fs::is_directory(folder, failed)) wrong("it is the path of a folder with headers");
+  int replaced = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string extension = entry.path().extension().string();
+    if (!entry.is_regular_file() || (extension != ".cuh" && extension != ".h")) continue;
+    const std::string path = entry.path().lexically_relative(folder).generic_string();
+    if (shared_with_host(path)) {
+      wrong(fmt::format("it holds {}, which the library is compiled with too; leave it out", path));
+    }
+    const auto own = std::find_if(headers.begin(), headers.end(),
+                                  [&](const TemplateFile& each) { return each.path == path; });
+    if (own == headers.end()) {
+      headers.push_back({path, text_of(entry.path())});
+    } else {
+      own->text = text_of(entry.path());
+      ++replaced;
+    }
+  }
+  if (replaced == 0)
+    wrong("it holds no header to replace one, such as tile/softmax.cuh or fwd_naive/kernel.cuh");
+  return headers;
+}
+
+}  // namespace
+
+std::string family_from_environment() { return variable(std::getenv("ATTNFORGE_FAMILY")); }
+
+Overrides overrides_from_environment() {
+  Overrides overrides;
+  overrides.family = checked_family(family_from_environment());
+  overrides.block_n = positive("ATTNFORGE_BLOCK_N", variable(std::getenv("ATTNFORGE_BLOCK_N")),
+                               "it is how many keys a tile has, such as 64");
+  overrides.smem_bytes = positive("ATTNFORGE_SMEM_BYTES",
+                                  variable(std::getenv("ATTNFORGE_SMEM_BYTES")),
+                                  "it is how many bytes of shared memory a block may take, such as "
+                                  "49152");
+  overrides.kernel_name = checked_kernel_name(variable(std::getenv("ATTNFORGE_KERNEL_NAME")));
+  overrides.print_launch = checked_switch("ATTNFORGE_PRINT_LAUNCH",
+                                          variable(std::getenv("ATTNFORGE_PRINT_LAUNCH")));
+  const std::string folder = variable(std::getenv("ATTNFORGE_TEMPLATES"));
+  overrides.own_templates = !folder.empty();
+  if (overrides.own_templates || !overrides.kernel_name.empty())
+    overrides.headers = headers_with(folder);
+  return overrides;
+}
+
+}  // namespace attnforge
