@@ -138,7 +138,8 @@ TuneResult Tuning::result(const std::string& winner) {
 }
 
 /// The search counts as finished from here on, and the winner's code is there for plans that may
-/// not compile.
+/// not compile. What one family's search found does not: it says nothing of the others, one of
+/// which may have won before.
 void Tuning::finish(Rigor rigor, const std::string& winner) {
   const std::size_t index = state_.find(winner);
   try {
@@ -148,7 +149,11 @@ void Tuning::finish(Rigor rigor, const std::string& winner) {
     log(environment_, LogLevel::kWarning,
         std::string("the winner's code is not stored: ") + error.what());
   }
-  journal_.finish(rigor, winner);
+  if (options_.family.empty()) {
+    journal_.finish(rigor, winner);
+  } else {
+    journal_.flush();
+  }
 }
 
 TuneResult Tuning::run() {

@@ -126,6 +126,36 @@ TEST_F(TuneTest, TriesAreStoredWithTheirProvenance) {
   EXPECT_GE(winner(Rigor::kFull)->best.measurement.samples, 11);
 }
 
+TEST_F(TuneTest, SearchOfOneFamilyDoesNotDecideForAll) {
+  const TuneResult all = tune();
+  ASSERT_TRUE(winner(Rigor::kFull));
+  // Another family, slower, tuned alone afterwards.
+  std::vector<Candidate> slow;
+  for (Candidate candidate : candidates) {
+    if (candidate.config.get("block_m") == 32) slow.push_back(std::move(candidate));
+  }
+  options.family = "fake";
+  options.retune = true;
+  const TuneResult one = tune_problem(problem, device, cache, evaluator, slow, options,
+                                      environment(clock));
+  EXPECT_NE(one.winner, all.winner);
+  EXPECT_EQ(winner(Rigor::kFull)->best.config, all.winner);
+}
+
+TEST_F(TuneTest, TriesUnderForceAreStoredUnderTheirOwnKey) {
+  TuneEnvironment forced = environment(clock);
+  forced.stored_as = to_string(problem) + " forced block_n=64";
+  const TuneResult result = tune_problem(problem, device, cache, evaluator, candidates, options,
+                                         forced);
+  EXPECT_TRUE(stored().empty());
+  EXPECT_FALSE(winner(Rigor::kQuick));
+  EXPECT_EQ(cache.tries(forced.stored_as, device_class(device)).size(),
+            static_cast<std::size_t>(result.tried));
+  FakeEvaluator again{clock};
+  EXPECT_EQ(tune_problem(problem, device, cache, again, candidates, options, forced).winner,
+            result.winner);
+}
+
 TEST_F(TuneTest, UntunedChoiceIsTimedInTheSameFinal) {
   const TuneResult result = tune();
   EXPECT_EQ(result.untuned, untuned);
