@@ -8,6 +8,7 @@
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
+#include "runtime/driver.h"
 #include "tuner/stopping.h"
 #include "tuner/timer.h"
 
@@ -40,6 +41,27 @@ BenchResult result_of(const std::vector<double>& samples, const Problem& problem
                              static_cast<double>(problem.num_heads_q);
   if (token_heads > 0) result.ns_per_token_head = result.time_us * 1e3 / token_heads;
   return result;
+}
+
+/// Of the GPU, when all that was enqueued is over.
+std::int64_t free_bytes(Device& device) {
+  const ContextScope scope(device.state().context);
+  std::size_t free = 0, total = 0;
+  check(driver().cuCtxSynchronize(), "wait for a kernel");
+  check(driver().cuMemGetInfo(&free, &total), "ask for free device memory");
+  return static_cast<std::int64_t>(free);
+}
+
+MemoryUse memory_of(const DeviceTensors& tensors, const Plan& plan) {
+  const auto bytes = [](const DeviceBuffer& buffer) {
+    return static_cast<std::int64_t>(buffer.size_bytes());
+  };
+  MemoryUse use;
+  use.inputs = bytes(tensors.q) + bytes(tensors.k) + bytes(tensors.v);
+  use.outputs = bytes(tensors.o) + (plan.problem().lse ? bytes(tensors.lse) : 0);
+  use.workspace = bytes(tensors.workspace);
+  use.peak = use.inputs + use.outputs + use.workspace;
+  return use;
 }
 
 }  // namespace
@@ -85,8 +107,16 @@ BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, vo
 
 BenchResult measure(const Plan& plan, Device& device, const MeasureOptions& options) {
   const HostTensors host = random_host_tensors(plan.problem(), options.seed);
+  const std::int64_t free_before = free_bytes(device);
   const DeviceTensors on_gpu = upload_tensors(device, plan, host);
-  return measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(), options);
+  // One run before the timer has buffers of its own: what the driver adds for a kernel's local
+  // memory comes with the first launch.
+  plan.run(on_gpu.tensors, on_gpu.workspace.data());
+  const std::int64_t taken = free_before - free_bytes(device);
+  BenchResult result = measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(), options);
+  result.memory = memory_of(on_gpu, plan);
+  result.memory.driver = std::max<std::int64_t>(0, taken);
+  return result;
 }
 
 }  // namespace attnforge

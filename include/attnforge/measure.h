@@ -1,6 +1,8 @@
 // measure.h - how long a plan takes on its GPU, by the clock of the GPU.
 #pragma once
 
+#include <cstdint>
+
 #include "attnforge/device.h"
 #include "attnforge/plan.h"
 
@@ -13,6 +15,17 @@ struct MeasureOptions {
   unsigned seed = 1;          // of inputs that measure() makes itself
 };
 
+/// Device memory of a run in bytes.
+struct MemoryUse {
+  std::int64_t inputs = 0;     // q, k, v
+  std::int64_t outputs = 0;    // o, lse
+  std::int64_t workspace = 0;  // of the plan
+  std::int64_t peak = 0;       // all of that: what is allocated while the kernel runs
+  std::int64_t
+      driver = 0;  // by how much the driver's free memory fell meanwhile: with what it adds,
+                   // in units of 2 MiB as a rule, and with other processes' allocations
+};
+
 struct BenchResult {
   double time_us = 0;  // median
   double min_us = 0;
@@ -22,6 +35,7 @@ struct BenchResult {
   double tflops_per_s = 0;       // flops(problem) / time: of the visible pairs only
   double gbytes_per_s = 0;       // minimum_bytes(problem) / time, 1e9 bytes
   double ns_per_token_head = 0;  // time / (batch * seqlen_q * num_heads_q); 0 when there are none
+  MemoryUse memory{};            // zeros when the tensors are the caller's
 };
 
 /// Runs `plan` on the caller's tensors, over and over, the L2 cache overwritten before each sample,
@@ -31,7 +45,7 @@ struct BenchResult {
 BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, void* workspace,
                     const MeasureOptions& options = {});
 
-/// The same on random inputs in GPU memory of its own.
+/// The same on random inputs in GPU memory of its own, which is measured too.
 BenchResult measure(const Plan& plan, Device& device, const MeasureOptions& options = {});
 
 }  // namespace attnforge
