@@ -1,65 +1,85 @@
-// bench.cpp - attnforge bench: times of the plans of problems, cold L2, as a table, CSV or JSON.
+// bench.cpp - attnforge bench: times of the plans of problems, cold L2, as a table, CSV, JSON and
+// pictures.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 
+#include "attnforge/device_memory.h"
+#include "attnforge/inspect.h"
 #include "attnforge/measure.h"
 #include "attnforge/tune.h"
-#include "attnforge/version.h"
+#include "cli/bench_files.h"
+#include "cli/bench_rows.h"
+#include "cli/display.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
-#include "cli/json.h"
+#include "cli/plot_files.h"
+#include "cli/plot_sweep.h"
 #include "cli/problems.h"
-#include "cli/table.h"
-#include "cli/terminal.h"
+#include "cli/today.h"
 #include "cli/verbs.h"
 
 namespace attnforge::cli {
 namespace {
 
 struct BenchArguments {
-  std::vector<std::string> words;
+  std::vector<std::string> words, out;
   std::string file, cache, config, rigor;
-  std::string families;
+  std::string families, plot, from;
   int gpu = 0;
   int min_samples = 20, max_samples = 200;
   double seconds = 1.0;
   unsigned seed = 1;
-  bool csv = false, json = false;
+  bool csv = false, json = false, quiet = false;
 };
 
 constexpr const char* kFooter =
     R"(A word with several values, seqlen=512,1024 or causal,full, makes a problem of each.
 A time is the median over samples by the GPU's clock, the L2 cache overwritten before each.
-TFLOP/s count the pairs that the mask lets through; GB/s count each tensor once.
+TFLOP/s count the pairs that the mask lets through; GB/s count each tensor once; MiB are what the tensors and the
+workspace take. What fails or is not served is a row with its reason, and the sweep goes on.
 
 Examples:
   attnforge bench fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
-  attnforge bench fwd bf16,fp16 num_heads=16 seqlen=512,1024,2048,4096 head_dim=64,128 causal,full --csv > sweep.csv
+  attnforge bench fwd bf16,fp16 num_heads=16 seqlen=512,1024,2048,4096 head_dim=64,128 causal,full \
+      --families all --out sweep.csv --out sweep.json --plot pictures
+  attnforge bench --from sweep.csv --plot pictures     (no GPU: draws a sweep of before)
   attnforge bench --file problems.txt --families fwd_mma_sm80,fwd_naive --csv > times.csv
   attnforge bench "fwd bf16 seqlen=1024 head_dim=64" "fwd bf16 seqlen=2048 head_dim=64" --rigor quick --json)";
 
-/// One problem with one family ("" is any).
-struct BenchRow {
-  Problem problem;
-  std::string family;
-  BenchResult result;
-  std::string config, provenance;
-  std::string error;  // "" unless it failed
-  ErrorCode code = ErrorCode::kInternal;
-};
+/// Whether a small allocation still works: what failed then was one problem, too large as a rule,
+/// and not the GPU.
+bool gpu_works(Device& device) {
+  try {
+    DeviceBuffer(device, 256).fill(0);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Before tensors that cannot fit are made on the host.
+void require_memory(const Problem& problem, const DeviceFacts& device) {
+  constexpr double kGiB = 1 << 30;
+  const double bytes = minimum_bytes(problem);
+  if (device.memory_bytes == 0 || bytes <= static_cast<double>(device.memory_bytes)) return;
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("its tensors take {:.1f} GiB, and the GPU has {:.1f} GiB", bytes / kGiB,
+                          static_cast<double>(device.memory_bytes) / kGiB));
+}
 
 BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& problem,
                    const std::string& family) {
-  BenchRow row{.problem = problem,
-               .family = family,
-               .result = {},
-               .config = {},
-               .provenance = {},
-               .error = {}};
+  BenchRow row;
+  row.problem = problem;
+  row.asked = family;
   try {
+    require_memory(problem, device.facts());
     if (!a.rigor.empty()) {
       TuneOptions options;
       options.rigor = parse_rigor(a.rigor);
@@ -79,107 +99,126 @@ BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& probl
                           .time_limit_s = a.seconds,
                           .seed = a.seed});
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kCuda)
-      throw;  // the GPU may be lost: nothing after it would be right
     row.error = error.what();
     row.code = error.code();
+  } catch (const std::bad_alloc&) {
+    row.error = "there is not enough host memory for its random inputs; use a smaller problem";
+    row.code = ErrorCode::kUnsupported;
   }
   return row;
 }
 
-Table table_of(const std::vector<BenchRow>& rows, bool for_people) {
-  constexpr auto kRight = Column::Align::kRight;
-  Table table{{{for_people ? "time us" : "time_us", kRight},
-               {"noise", kRight},
-               {"samples", kRight},
-               {for_people ? "TFLOP/s" : "tflops_per_s", kRight},
-               {for_people ? "GB/s" : "gbytes_per_s", kRight},
-               {for_people ? "ns/token/head" : "ns_per_token_head", kRight},
-               {"provenance"},
-               {"problem"},
-               {for_people ? "config or error" : "config"}},
-              {}};
-  if (!for_people) table.columns.push_back({"error"});
-  const auto digits = [&](double value, int few) {
-    return for_people ? fmt::format("{:.{}f}", value, few) : fmt::format("{}", value);
-  };
-  for (const BenchRow& row : rows) {
-    const BenchResult& r = row.result;
-    const bool ok = row.error.empty();
-    std::vector<std::string> cells{
-        digits(r.time_us, 2),
-        for_people ? fmt::format("{:.1f}%", 100 * r.noise) : digits(r.noise, 4),
-        std::to_string(r.samples),
-        digits(r.tflops_per_s, 1),
-        digits(r.gbytes_per_s, 1),
-        digits(r.ns_per_token_head, 3)};
-    if (!ok) std::fill(cells.begin(), cells.end(), for_people ? "-" : "");
-    cells.push_back(ok ? row.provenance : for_people ? "failed" : "");
-    cells.push_back(to_string(row.problem));
-    const std::string first_line = row.error.substr(0, row.error.find('\n'));
-    cells.push_back(ok ? row.config : for_people ? first_line : row.config);
-    if (!for_people) cells.push_back(row.error);
-    table.rows.push_back(std::move(cells));
-  }
-  return table;
+std::vector<std::string> families_of(const std::string& list) {
+  if (list.empty()) return {""};
+  if (list != "all") return names_of(list);
+  std::vector<std::string> names;
+  for (const FamilyInfo& family : list_families()) names.push_back(family.name);
+  return names;
 }
 
-Json json_of(const std::vector<BenchRow>& rows, const DeviceFacts& device, bool stopped) {
-  Json results = Json::array();
-  for (const BenchRow& row : rows) {
-    const BenchResult& r = row.result;
-    Json entry{{"problem", to_string(row.problem)}};
-    if (!row.error.empty()) {
-      entry["error"] = {{"code", to_string(row.code)}, {"message", row.error}};
-    } else {
-      entry.update({{"config", row.config},
-                    {"provenance", row.provenance},
-                    {"time_us", r.time_us},
-                    {"min_us", r.min_us},
-                    {"noise", r.noise},
-                    {"clock_mhz", r.clock_mhz},
-                    {"samples", r.samples},
-                    {"tflops_per_s", r.tflops_per_s},
-                    {"gbytes_per_s", r.gbytes_per_s},
-                    {"ns_per_token_head", r.ns_per_token_head}});
+/// Draws what the rows say; the paths of the pictures go to standard error.
+void draw_sweep(const Table& rows, const std::string& folder) {
+  std::vector<Picture> pictures;
+  for (const Figure& figure : sweep_figures(rows)) pictures.push_back(picture_of(figure));
+  for (const std::string& path : draw(pictures, folder)) fmt::print(stderr, "drawn: {}\n", path);
+}
+
+/// The sweep of one command.
+class Sweep {
+ public:
+  explicit Sweep(const BenchArguments& arguments) : a_(arguments), display_(1, arguments.quiet) {}
+
+  /// Returns when all is measured, after an interrupt, or when the GPU is lost.
+  void run(const std::vector<Problem>& problems, const std::vector<std::string>& families) {
+    BenchFiles files(a_.out);
+    Device device(
+        {.ordinal = a_.gpu,
+         .cache_path = a_.cache,
+         .log = [this](LogLevel level,
+                       std::string_view text) { display_.message(log_line(level, text)); },
+         .read_only_cache = false});
+    origin_ = {device.facts(), utc_now()};
+    total_ = static_cast<int>(problems.size() * families.size());
+    display_.begin(0, "");
+    const auto start = std::chrono::steady_clock::now();
+    for (const Problem& problem : problems) {
+      for (const std::string& family : families) {
+        if (interrupted() || lost_) break;
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+        show(problem, family, elapsed.count());
+        rows_.push_back(bench_one(a_, device, problem, family));
+        files.add(rows_.back(), origin_);
+        lost_ = rows_.back().code == ErrorCode::kCuda && !rows_.back().ok() && !gpu_works(device);
+      }
     }
-    results.push_back(entry);
+    display_.end(0);
+    files.finish(rows_, origin_, interrupted());
+    if (lost_ && static_cast<int>(rows_.size()) < total_) {
+      display_.message(
+          fmt::format("attnforge: the GPU does not work any more after row {} of {}: {}",
+                      rows_.size(), total_, rows_.back().error));
+    }
   }
-  return {{"attnforge", kVersion},
-          {"device", to_json(device)},
-          {"interrupted", stopped},
-          {"results", results}};
+
+  const std::vector<BenchRow>& rows() const { return rows_; }
+  const BenchOrigin& origin() const { return origin_; }
+
+ private:
+  void show(const Problem& problem, const std::string& family, double elapsed_s) {
+    const int done = static_cast<int>(rows_.size());
+    Progress progress;
+    progress.phase = Progress::Phase::kMeasure;
+    progress.done = done;
+    progress.total = total_;
+    progress.failed = static_cast<int>(
+        std::count_if(rows_.begin(), rows_.end(), [](const BenchRow& row) { return !row.ok(); }));
+    progress.elapsed_s = elapsed_s;
+    progress.remaining_s = done > 0 ? elapsed_s / done * (total_ - done) : 0;
+    display_.relabel(0, to_string(problem) + (family.empty() ? "" : " " + family));
+    display_.update(0, progress);
+  }
+
+  const BenchArguments& a_;
+  Display display_;
+  BenchOrigin origin_;
+  std::vector<BenchRow> rows_;
+  int total_ = 0;
+  bool lost_ = false;
+};
+
+/// Pictures of a sweep of before. No GPU.
+int draw_stored(const BenchArguments& a) {
+  if (a.plot.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--from {} reads an earlier sweep; say where its pictures go: --plot "
+                            "FOLDER",
+                            a.from));
+  }
+  draw_sweep(read_sweep(a.from), a.plot);
+  return kExitOk;
 }
 
 int run_bench(const BenchArguments& a) {
+  if (!a.from.empty()) return draw_stored(a);
   const std::vector<Problem> problems = read_problems(a.words, a.file, "bench");
-  std::vector<std::string> families = names_of(a.families);
-  if (families.empty()) families.emplace_back();
-  Device device(
-      {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to_stderr(), .read_only_cache = false});
-
   const InterruptScope scope;
-  std::vector<BenchRow> rows;
-  for (const Problem& problem : problems) {
-    for (const std::string& family : families) {
-      if (interrupted()) break;
-      rows.push_back(bench_one(a, device, problem, family));
-      if (is_terminal(stderr))
-        fmt::print(stderr, "\r{} of {}\x1b[K", rows.size(), problems.size() * families.size());
-    }
-  }
-  if (is_terminal(stderr)) fmt::print(stderr, "\r\x1b[K");
-
+  Sweep sweep(a);
+  sweep.run(problems, families_of(a.families));
+  const std::vector<BenchRow>& rows = sweep.rows();
   if (a.json) {
-    print_json(json_of(rows, device.facts(), interrupted()));
+    print_json(to_json(rows, sweep.origin(), interrupted()));
   } else if (a.csv) {
-    fmt::print("{}", csv(table_of(rows, false)));
+    fmt::print("{}", csv(full_table(rows, sweep.origin())));
   } else {
-    fmt::print("{}\n{}", describe(device.facts()), aligned(table_of(rows, true)));
+    fmt::print("{}\n{}", describe(sweep.origin().device), aligned(readable_table(rows)));
   }
+  std::fflush(stdout);
+  const bool any = std::any_of(rows.begin(), rows.end(),
+                               [](const BenchRow& row) { return row.ok(); });
+  if (!a.plot.empty() && any) draw_sweep(full_table(rows, sweep.origin()), a.plot);
   if (interrupted()) return kExitInterrupted;
   for (const BenchRow& row : rows) {
-    if (!row.error.empty()) return exit_code(row.code);
+    if (!row.ok()) return exit_code(row.code);
   }
   return kExitOk;
 }
@@ -194,7 +233,7 @@ Verb add_bench(CLI::App& program) {
   verb->add_option("--file", a.file, "A problem a line, # begins a comment; - is standard input")
       ->type_name("PATH");
   verb->add_option("--families", a.families,
-                   "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive")
+                   "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive; or all")
       ->type_name("NAMES");
   verb->add_option("--config", a.config, "Exactly this config, as tune and inspect print it")
       ->type_name("TEXT");
@@ -213,6 +252,17 @@ Verb add_bench(CLI::App& program) {
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   add_cache_option(*verb, a.cache);
+  verb->add_option("--out", a.out,
+                   "Also write the rows to this file, .csv (row by row) or .json; may be repeated")
+      ->type_name("PATH")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb->add_option("--plot", a.plot,
+                   "Draw latency, throughput, memory and padding waste in this folder (gnuplot)")
+      ->type_name("FOLDER");
+  verb->add_option("--from", a.from, "Measure nothing: the rows of this CSV file, for --plot")
+      ->type_name("PATH");
+  verb->add_flag("-q,--quiet", a.quiet, "No progress");
   auto* csv = verb->add_flag("--csv", a.csv, "As CSV");
   verb->add_flag("--json", a.json, "As JSON")->excludes(csv);
   verb->footer(kFooter);

@@ -15,6 +15,8 @@
 
 #include "attnforge/version.h"
 #include "cli/json.h"
+#include "cli/plot_files.h"
+#include "cli/plot_landscape.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
@@ -26,6 +28,7 @@ struct CacheArguments {
   std::string path;
   std::vector<std::string> filter;
   std::string file = "-", export_filter;
+  std::string folder = "pictures", axes;
   bool json = false, all = false, cubins = false;
   int top = 20;
 
@@ -40,6 +43,7 @@ constexpr const char* kFooter =
 Examples:
   attnforge cache ls causal
   attnforge cache show head_dim=128
+  attnforge cache plot head_dim=128 --axes block_n,stages --out pictures
   attnforge cache export winners.jsonl && attnforge cache import winners.jsonl --cache other.db
   attnforge cache clear --cubins --all)";
 
@@ -139,6 +143,53 @@ int run_show(const CacheArguments& a) {
          json_line_text(line, "config")});
   }
   flush();
+  return kExitOk;
+}
+
+/// The tries of one problem on one GPU class.
+struct Searched {
+  std::string problem, device_class, date;
+  std::vector<Trial> trials;
+};
+
+std::vector<Searched> searched(const CacheArguments& a) {
+  std::vector<Searched> all;
+  for (const std::string& text : cache_show(a.path, a.filter_text())) {
+    const Json line = Json::parse(text);
+    if (line.value("estimated", false)) continue;
+    const std::string problem = json_line_text(line, "problem");
+    const std::string device_class = json_line_text(line, "device_class");
+    if (all.empty() || all.back().problem != problem || all.back().device_class != device_class)
+      all.push_back({problem, device_class, "", {}});
+    all.back().date = std::max(all.back().date, json_line_text(line, "measured_at").substr(0, 10));
+    Trial trial;
+    trial.config = json_line_text(line, "config");
+    trial.measurement.status = parse_status(json_line_text(line, "status"));
+    trial.measurement.time_us = json_line_number(line, "time_us");
+    all.back().trials.push_back(std::move(trial));
+  }
+  return all;
+}
+
+int run_plot(const CacheArguments& a) {
+  const std::vector<Searched> all = searched(a);
+  if (all.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("nothing was measured for a problem that matches \"{}\": see attnforge "
+                            "cache ls, or tune it",
+                            a.filter_text()));
+  }
+  std::vector<Picture> pictures;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    LandscapeOptions options = landscape_options(a.axes);
+    // A class is the GPU's name and behind it " sm90a sms=132 ...".
+    options.note = fmt::format(
+        "{}, {}", all[i].device_class.substr(0, all[i].device_class.find(" sm")), all[i].date);
+    if (all.size() > 1) options.prefix = fmt::format("landscape_{}", i + 1);
+    for (const HeatMap& map : landscapes(all[i].problem, all[i].trials, options))
+      pictures.push_back(picture_of(map));
+  }
+  for (const std::string& path : draw(pictures, a.folder)) fmt::print("{}\n", path);
   return kExitOk;
 }
 
@@ -251,6 +302,7 @@ Verb add_cache(CLI::App& program) {
   };
   CLI::App* ls = add("ls", "The winner of each problem and GPU class", run_ls, true);
   CLI::App* show = add("show", "Every try, best first", run_show, true);
+  CLI::App* plot = add("plot", "Draw the tuning landscapes of problems (gnuplot)", run_plot, true);
   CLI::App* stats = add("stats", "Size and health of the file", run_stats, false);
   CLI::App* clear = add("clear", "Delete tries, or only the compiled code", run_clear, true);
   CLI::App* export_ = add("export", "Write measurements as lines of JSON", run_export, false);
@@ -261,6 +313,10 @@ Verb add_cache(CLI::App& program) {
   show->add_option("--top", a.top, "How many tries of each problem; 0: all")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
+  plot->add_option("--out", a.folder, "Where the pictures go; default: pictures")
+      ->type_name("FOLDER");
+  plot->add_option("--axes", a.axes, "The two fields of configs; default: block_n,block_m")
+      ->type_name("X,Y");
   export_->add_option("file", a.file, "Where to; - (default) is standard output")
       ->type_name("FILE");
   export_->add_option("--filter", a.export_filter, "Part of a problem's text")->type_name("FILTER");

@@ -28,6 +28,11 @@ void Display::begin(int lane, const std::string& label) {
   lanes_[lane].printed = Clock::now();
 }
 
+void Display::relabel(int lane, const std::string& label) {
+  const std::lock_guard lock(mutex_);
+  lanes_[lane].line.label = label;
+}
+
 void Display::update(int lane_number, const Progress& progress) {
   const std::lock_guard lock(mutex_);
   Lane& lane = lanes_[lane_number];

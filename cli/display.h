@@ -26,6 +26,8 @@ class Display {
   /// A new tuning run on this lane.
   void begin(int lane, const std::string& label);
   void update(int lane, const Progress& progress);
+  /// What the run on this lane is at now.
+  void relabel(int lane, const std::string& label);
   /// The lane has nothing to show any more.
   void end(int lane);
   /// A line that stays, above the bars.

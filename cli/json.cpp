@@ -13,8 +13,10 @@ Json to_json(const Trial& trial) { return Json::parse(attnforge::to_json(trial))
 Json to_json(const CompileInfo& compiled) { return Json::parse(attnforge::to_json(compiled)); }
 Json to_json(const LaunchInfo& launch) { return Json::parse(attnforge::to_json(launch)); }
 
-void print_json(const Json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+std::string json_text(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
+
+void print_json(const Json& json) { fmt::print("{}\n", json_text(json)); }
 
 }  // namespace attnforge::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "attnforge/inspect.h"
 
@@ -15,8 +16,9 @@ Json to_json(const Trial& trial);
 Json to_json(const CompileInfo& compiled);
 Json to_json(const LaunchInfo& launch);
 
-/// On standard output, indented; text that is not UTF-8 (a compiler's log may hold some) is
-/// replaced.
+/// Indented; text that is not UTF-8 (a compiler's log may hold some) is replaced.
+std::string json_text(const Json& json);
+/// The same on standard output.
 void print_json(const Json& json);
 
 }  // namespace attnforge::cli

@@ -1,5 +1,7 @@
 #include "cli/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "attnforge/error.h"
@@ -18,6 +20,42 @@ std::string quoted(const std::string& cell) {
   std::string text = "\"";
   for (char c : cell) text += c == '"' ? std::string("\"\"") : std::string(1, c);
   return text + "\"";
+}
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string text;
+  for (std::size_t i = 0; i < cells.size(); ++i) text += (i > 0 ? "," : "") + quoted(cells[i]);
+  return text + "\n";
+}
+
+/// Takes one record, which may span lines where a cell is quoted, off the front of `text`.
+std::vector<std::string> take_csv_record(std::string_view& text, int& line) {
+  std::vector<std::string> cells(1);
+  bool in_quotes = false;
+  std::size_t at = 0;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\n') ++line;
+    if (in_quotes) {
+      if (c != '"') {
+        cells.back() += c;
+      } else if (at + 1 < text.size() && text[at + 1] == '"') {
+        cells.back() += text[++at];  // "" is a quote
+      } else {
+        in_quotes = false;
+      }
+    } else if (c == '"') {
+      in_quotes = true;
+    } else if (c == ',') {
+      cells.emplace_back();
+    } else if (c == '\n') {
+      break;
+    } else if (c != '\r') {
+      cells.back() += c;
+    }
+  }
+  text.remove_prefix(std::min(at + 1, text.size()));
+  return cells;
 }
 
 }  // namespace
@@ -46,18 +84,42 @@ std::string aligned(const Table& table, const std::string& indent) {
   return text;
 }
 
-std::string csv(const Table& table) {
+std::string csv_rows(const Table& table) {
   std::string text;
-  const auto put = [&](const std::vector<std::string>& cells) {
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (i > 0) text += ',';
-      text += quoted(cells[i]);
-    }
-    text += '\n';
-  };
-  put(names(table));
-  for (const auto& row : table.rows) put(row);
+  for (const auto& row : table.rows) text += csv_line(row);
   return text;
+}
+
+std::string csv(const Table& table) { return csv_line(names(table)) + csv_rows(table); }
+
+Table parse_csv(std::string_view text, const std::string& name) {
+  Table table;
+  int line = 1;
+  while (!text.empty()) {
+    const int first_line = line;
+    if (table.columns.empty() && text.front() == '#') {
+      text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+      ++line;
+      continue;
+    }
+    std::vector<std::string> cells = take_csv_record(text, line);
+    if (cells.size() == 1 && cells.front().empty()) continue;  // an empty line
+    if (table.columns.empty()) {
+      for (std::string& cell : cells) table.columns.push_back({std::move(cell)});
+      continue;
+    }
+    if (cells.size() != table.columns.size()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}:{}: the row has {} cells, but there are {} names of columns",
+                              name, first_line, cells.size(), table.columns.size()));
+    }
+    table.rows.push_back(std::move(cells));
+  }
+  if (table.columns.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}:1: no line of column names; is it a CSV file?", name));
+  }
+  return table;
 }
 
 }  // namespace attnforge::cli

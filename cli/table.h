@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace attnforge::cli {
@@ -22,5 +23,13 @@ std::string aligned(const Table& table, const std::string& indent = "");
 
 /// RFC 4180, with a line of names; lines end in \n.
 std::string csv(const Table& table);
+/// The same without the line of names: what is added to a file as rows come.
+std::string csv_rows(const Table& table);
+
+/// Reads what csv() writes, and what spreadsheets make of it (\r\n, quotes anywhere). Lines before
+/// the names that begin with # are comments. Throws Error(kInvalidArgument) beginning with
+/// "name:line: " for a row with more or fewer cells than there are names, and for a file without
+/// any.
+Table parse_csv(std::string_view text, const std::string& name);
 
 }  // namespace attnforge::cli

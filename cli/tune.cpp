@@ -15,9 +15,12 @@
 #include "cli/display.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
+#include "cli/plot_files.h"
+#include "cli/plot_landscape.h"
 #include "cli/problems.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "cli/today.h"
 #include "cli/tune_report.h"
 #include "cli/verbs.h"
 
@@ -34,7 +37,7 @@ struct TuneArguments {
   unsigned seed = 1;
   int compile_threads = 0;
   int top = 0;
-  std::string archs;
+  std::string archs, plot, axes;
   int candidates = 8;
 };
 
@@ -46,6 +49,7 @@ Examples:
   attnforge tune fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
   attnforge tune --file problems.txt --gpu all --rigor quick --time-limit 30
   attnforge tune "fwd fp16 seqlen=1024 head_dim=64" --json --top 5
+  attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
   attnforge tune --arch sm_86,sm_90 fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
 
 /// The problems of one command, handed out to one thread a GPU.
@@ -151,6 +155,23 @@ int exit_code_of(const std::vector<TuneJob>& jobs, bool was_interrupted) {
   return kExitOk;
 }
 
+/// The landscape of each problem that was tuned.
+void draw_landscapes(const TuneArguments& arguments, const std::vector<TuneJob>& jobs) {
+  std::vector<Picture> pictures;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const TuneJob& job = jobs[i];
+    if (!job.result || job.result->winner.empty()) continue;
+    LandscapeOptions options = landscape_options(arguments.axes);
+    options.note = fmt::format("{}, {}", job.device.name, utc_date());
+    if (jobs.size() > 1) options.prefix = fmt::format("landscape_{}", i + 1);
+    for (const HeatMap& map :
+         landscapes(to_string(job.result->problem), job.result->trials, options))
+      pictures.push_back(picture_of(map));
+  }
+  for (const std::string& path : draw(pictures, arguments.plot))
+    fmt::print(stderr, "drawn: {}\n", path);
+}
+
 int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& problems) {
   std::vector<int> ordinals = gpu_ordinals(arguments.gpu);
   if (ordinals.size() > problems.size()) ordinals.resize(problems.size());
@@ -173,6 +194,8 @@ int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& pro
   } else if (problems.size() > 1) {
     fmt::print("{}", summary(run.jobs()));
   }
+  std::fflush(stdout);
+  if (!arguments.plot.empty()) draw_landscapes(arguments, run.jobs());
   const bool failed_alone = problems.size() == 1 && !run.jobs()[0].error.empty();
   if (failed_alone) throw Error(run.jobs()[0].code, run.jobs()[0].error);
   return exit_code_of(run.jobs(), stopped);
@@ -250,6 +273,10 @@ Verb add_tune(CLI::App& program) {
   verb->add_option("--top", a.top, "Also show the best N tries")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
+  verb->add_option("--plot", a.plot, "Draw the landscape of each problem in this folder (gnuplot)")
+      ->type_name("FOLDER");
+  verb->add_option("--axes", a.axes, "With --plot: the two fields of configs, e.g. block_n,stages")
+      ->type_name("X,Y");
   verb->add_option("--seed", a.seed, "Of the inputs and the order of measurements");
   verb->add_option("--compile-threads", a.compile_threads, "0: one a core")
       ->type_name("N")

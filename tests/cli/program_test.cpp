@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -367,6 +369,101 @@ TEST_F(Program, AProblemMayFollowAnOptionWithAList) {
   EXPECT_EQ(run({"bench", "--families", "fwd_naive", "fwd", "seqlen=64"}).exit_code, 5);
 }
 
+// ---- pictures ----
+
+/// A sweep of a family at two lengths, as bench --out writes it.
+constexpr const char* kSweep =
+    "status,family,asked,batch,seqlen_q,head_dim,time_us,tflops_per_s,peak_bytes,quadratic_bytes,"
+    "problem,gpu,date\n"
+    "ok,fwd_a,fwd_a,1,512,64,10,1,1000,2000,fwd fp16 seqlen_q=512,NVIDIA H200,2026-01-31\n"
+    "ok,fwd_a,fwd_a,1,1024,64,20,2,2000,8000,fwd fp16 seqlen_q=1024,NVIDIA H200,2026-01-31\n";
+
+bool has_gnuplot() { return std::system("gnuplot --version > /dev/null 2>&1") == 0; }
+
+TEST_F(Program, WithoutGnuplotDataAndScriptsAreWrittenAndItSaysWhatToInstall) {
+  const std::string sweep = folder_.write("sweep.csv", kSweep);
+  const std::string pictures = folder_.file("pictures");
+  const Outcome outcome = run({"bench", "--from", sweep, "--plot", pictures},
+                              {{"PATH", folder_.file("nothing")}});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("apt-get install gnuplot-nox"));
+  for (const char* name : {"latency", "throughput", "memory"}) {
+    EXPECT_THAT(read_file(pictures + "/" + name + ".dat"), HasSubstr("1024 "));
+    EXPECT_THAT(read_file(pictures + "/" + name + ".gp"), HasSubstr("NVIDIA H200, 2026-01-31"));
+  }
+}
+
+TEST_F(Program, AStoredSweepIsDrawn) {
+  if (!has_gnuplot()) GTEST_SKIP() << "gnuplot is not installed: apt-get install gnuplot-nox";
+  const std::string pictures = folder_.file("pictures");
+  const Outcome outcome = run(
+      {"bench", "--from", folder_.write("sweep.csv", kSweep), "--plot", pictures});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* name : {"latency", "throughput", "memory"}) {
+    EXPECT_THAT(read_file(pictures + "/" + name + ".png"), StartsWith("\x89PNG"));
+    EXPECT_THAT(read_file(pictures + "/" + name + ".svg"), HasSubstr("sequence length (tokens)"));
+  }
+}
+
+TEST_F(Program, TheLandscapeOfStoredTriesIsDrawn) {
+  if (!has_gnuplot()) GTEST_SKIP() << "gnuplot is not installed: apt-get install gnuplot-nox";
+  std::string lines;
+  const char* const configs[] = {"block_m=64 block_n=32", "block_m=64 block_n=64",
+                                 "block_m=128 block_n=32"};
+  for (int i = 0; i < 3; ++i) {
+    lines += Json{{"kind", "try"},
+                  {"format", 1},
+                  {"problem", "fwd fp16 seqlen_q=512"},
+                  {"device_class", "NVIDIA H200 sm90a sms=132"},
+                  {"config", std::string("fwd_a ") + configs[i]},
+                  {"digest", "d"},
+                  {"family", "fwd_a"},
+                  {"rigor", "full"},
+                  {"estimate_us", 1},
+                  {"estimated", false},
+                  {"status", "ok"},
+                  {"time_us", 10 + i},
+                  {"noise", 0},
+                  {"samples", 9},
+                  {"max_error", 0},
+                  {"clock_mhz", 0},
+                  {"detail", ""},
+                  {"driver", ""},
+                  {"nvrtc", ""},
+                  {"uuid", ""},
+                  {"attnforge_version", ""},
+                  {"measured_at", "2026-01-31T12:00:00Z"}}
+                 .dump() +
+             "\n";
+  }
+  ASSERT_EQ(run({"cache", "import", folder_.write("tries.jsonl", lines)}).exit_code, 0);
+  const std::string pictures = folder_.file("pictures");
+  const Outcome outcome = run({"cache", "plot", "seqlen_q=512", "--out", pictures});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string svg = read_file(pictures + "/landscape_fwd_a.svg");
+  EXPECT_THAT(svg, HasSubstr("block_m"));
+  EXPECT_THAT(svg, HasSubstr("NVIDIA H200, 2026-01-31"));
+  EXPECT_EQ(run({"cache", "plot", "nothing like it"}).exit_code, 2);
+}
+
+TEST_F(Program, PicturesOfAStoredSweepNeedAFolder) {
+  const Outcome outcome = run({"bench", "--from", folder_.write("sweep.csv", kSweep)});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--plot"));
+}
+
+// ---- what the environment forces ----
+
+TEST_F(Program, ABadSwitchIsAnErrorAndDoctorShowsIt) {
+  const Outcome outcome = run({"inspect", "--arch", "sm_86", "--no-compile", "fwd", "seqlen=64"},
+                              {{"ATTNFORGE_BLOCK_N", "many"}});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("ATTNFORGE_BLOCK_N=many"));
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_BLOCK_N", "many"}}).out,
+              HasSubstr("ATTNFORGE_BLOCK_N=many"));
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_BLOCK_N", "32"}}).out, HasSubstr("forced block_n=32"));
+}
+
 // ---- a driver without a real GPU: two devices, no memory ----
 
 class ProgramOnFakeDriver : public Program {
@@ -397,6 +494,50 @@ TEST_F(ProgramOnFakeDriver, EachProblemOfAFileGetsItsResultOrItsError) {
     EXPECT_FALSE(result.at("error").at("message").get<std::string>().empty());
   EXPECT_THAT(results[0].at("problem").get<std::string>(), HasSubstr("seqlen_q=64"));
   EXPECT_THAT(results[1].at("problem").get<std::string>(), HasSubstr("seqlen_q=128"));
+}
+
+TEST_F(ProgramOnFakeDriver, BenchWritesFailedRowsWithTheirReasons) {
+  const std::string csv = folder_.file("rows.csv"), json = folder_.file("rows.json");
+  const Outcome outcome = run({"bench", "fwd", "fp32", "seqlen=64,128", "head_dim=64", "--families",
+                               "fwd_mma_sm80", "--out", csv, "--out", json});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  const Json rows = Json::parse(read_file(json)).at("results");
+  ASSERT_EQ(rows.size(), 2u) << "the sweep goes on";
+  for (const Json& row : rows) {
+    EXPECT_EQ(row.at("status"), "unsupported");
+    EXPECT_EQ(row.at("family"), "fwd_mma_sm80");
+    EXPECT_THAT(row.at("error").at("message").get<std::string>(), HasSubstr("fp32"));
+  }
+  EXPECT_THAT(read_file(csv), HasSubstr("\nunsupported,fwd_mma_sm80,fwd_mma_sm80,"));
+  EXPECT_THAT(outcome.out, HasSubstr("failed"));
+}
+
+TEST_F(ProgramOnFakeDriver, BenchEndsWhenTheGpuIsLostAndKeepsTheRow) {
+  const std::string csv = folder_.file("rows.csv");
+  const Outcome outcome = run({"bench", "fwd", "fp16", "seqlen=64,128", "--out", csv});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("after row 1 of 2"));
+  const std::string rows = read_file(csv);
+  EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 2);
+  EXPECT_THAT(rows, HasSubstr("\ncuda,"));
+}
+
+TEST_F(ProgramOnFakeDriver, BenchShowsABarOnATerminal) {
+  if (!has_terminals()) GTEST_SKIP() << "no pseudo-terminals";
+  const Outcome outcome = run_on_terminal(
+      100, {"bench", "fwd fp32 seqlen=64,128 head_dim=64", "--families", "fwd_mma_sm80", "--json"},
+      {{"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR}, {"ATTNFORGE_CACHE", database()}});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("measure"));
+  EXPECT_THAT(outcome.out, HasSubstr("1/2"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 failed"));
+}
+
+TEST_F(ProgramOnFakeDriver, AProblemLargerThanTheGpuIsARow) {
+  const Outcome outcome = run(
+      {"bench", "fwd fp16 batch=4096 num_heads=64 seqlen=65536 head_dim=128", "--json"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.out, HasSubstr("the GPU has 141.0 GiB"));
 }
 
 TEST_F(ProgramOnFakeDriver, TheErrorOfASingleProblemIsPrintedOnce) {

@@ -1,0 +1,366 @@
+#include "cli/plot_sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "attnforge/error.h"
+
+namespace attnforge::cli {
+namespace {
+
+/// A good row, read.
+struct Point {
+  std::string group;   // the problem without what a line or an axis stands for
+  std::string family;  // "best" where none was asked for
+  std::string strategy;
+  std::string gpu, date;
+  int batch = 0, head_dim = 0;
+  double seqlen = 0, time_us = 0, tflops_per_s = 0, peak_bytes = 0, quadratic_bytes = 0;
+};
+
+/// Cells of a row by the names of the columns.
+class Cells {
+ public:
+  explicit Cells(const Table& table) {
+    for (std::size_t i = 0; i < table.columns.size(); ++i) place_[table.columns[i].name] = i;
+  }
+  const std::string& text(const std::vector<std::string>& row, const std::string& column) const {
+    const auto found = place_.find(column);
+    if (found == place_.end()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("the rows have no column {}; they must be those of bench --csv or "
+                              "--out",
+                              column));
+    }
+    return row[found->second];
+  }
+  std::string text_if_any(const std::vector<std::string>& row, const std::string& column) const {
+    return place_.count(column) ? text(row, column) : "";
+  }
+  double number(const std::vector<std::string>& row, const std::string& column) const {
+    return std::strtod(text(row, column).c_str(), nullptr);
+  }
+
+ private:
+  std::map<std::string, std::size_t> place_;
+};
+
+/// A problem's text without the words that lines and axes stand for, and with one word for heads of
+/// which there are as many for queries as for keys.
+std::string group_of(const std::string& problem) {
+  std::istringstream stream(problem);
+  std::string group, heads;
+  for (std::string word; stream >> word;) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name == "seqlen_q" || name == "seqlen_kv" || name == "batch" || name == "head_dim" ||
+        name == "head_dim_v")
+      continue;
+    const std::string value = word.substr(std::min(word.size(), name.size() + 1));
+    if (name == "num_heads_q") heads = value;
+    if (name == "num_heads_q" || name == "num_heads_kv")
+      word = name == "num_heads_q" ? ""
+                                   : "num_heads=" + heads + (value == heads ? "" : ":" + value);
+    if (!word.empty()) group += (group.empty() ? "" : " ") + word;
+  }
+  return group;
+}
+
+std::vector<Point> points_of(const Table& table) {
+  const Cells cells(table);
+  std::vector<Point> points;
+  for (const auto& row : table.rows) {
+    if (cells.text(row, "status") != "ok") continue;
+    Point point;
+    point.group = group_of(cells.text(row, "problem"));
+    point.family = cells.text(row, "asked") == "any" ? "best family" : cells.text(row, "family");
+    point.strategy = cells.text_if_any(row, "strategy");
+    point.gpu = cells.text(row, "gpu");
+    point.date = cells.text(row, "date").substr(0, 10);
+    point.batch = static_cast<int>(cells.number(row, "batch"));
+    point.head_dim = static_cast<int>(cells.number(row, "head_dim"));
+    point.seqlen = cells.number(row, "seqlen_q");
+    point.time_us = cells.number(row, "time_us");
+    point.tflops_per_s = cells.number(row, "tflops_per_s");
+    point.peak_bytes = cells.number(row, "peak_bytes");
+    point.quadratic_bytes = cells.number(row, "quadratic_bytes");
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
+template <class Value>
+std::set<Value> values(const std::vector<Point>& points, Value Point::*member) {
+  std::set<Value> all;
+  for (const Point& point : points) all.insert(point.*member);
+  return all;
+}
+
+/// Whether the batch says more than the length does: sweeps of a fixed number of tokens have one
+/// batch for each length.
+bool batch_tells_lines_apart(const std::vector<Point>& points) {
+  std::map<double, int> batch_of;
+  for (const Point& point : points) {
+    const auto [known, is_new] = batch_of.try_emplace(point.seqlen, point.batch);
+    if (!is_new && known->second != point.batch) return true;
+  }
+  return false;
+}
+
+/// What tells the points of one figure apart, by the name that the legend has.
+struct Naming {
+  bool family, head_dim, batch, strategy;
+
+  std::string name(const Point& point) const {
+    std::string text = family ? point.family : "";
+    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+    if (strategy && !point.strategy.empty()) add(point.strategy);
+    if (head_dim) add(fmt::format("head_dim {}", point.head_dim));
+    if (batch) add(fmt::format("batch {}", point.batch));
+    return text;
+  }
+};
+
+Naming naming_of(const std::vector<Point>& points) {
+  Naming naming{};
+  naming.head_dim = values(points, &Point::head_dim).size() > 1;
+  naming.batch = batch_tells_lines_apart(points);
+  naming.strategy = values(points, &Point::strategy).size() > 1;
+  naming.family = values(points, &Point::family).size() > 1 ||
+                  !(naming.head_dim || naming.batch || naming.strategy);
+  return naming;
+}
+
+/// What all points share, as the second line of a title.
+std::string shared_words(const std::vector<Point>& points, const Naming& naming,
+                         bool head_dim_axis) {
+  std::string text = points.front().group;
+  if (!naming.head_dim && !head_dim_axis)
+    text += fmt::format(" head_dim={}", points.front().head_dim);
+  if (values(points, &Point::batch).size() == 1)
+    text += fmt::format(" batch={}", points.front().batch);
+  if (!naming.family) text += ", " + points.front().family;
+  return text;
+}
+
+std::string note_of(const std::vector<Point>& points) {
+  const std::set<std::string> gpus = values(points, &Point::gpu),
+                              dates = values(points, &Point::date);
+  return fmt::format("{}, {}", gpus.size() == 1 ? *gpus.begin() : "several GPUs",
+                     *dates.begin() == *dates.rbegin() ? *dates.begin()
+                                                       : *dates.begin() + " to " + *dates.rbegin());
+}
+
+/// A line for each name, its points by x; of several rows at one x the fastest.
+std::vector<Curve> curves_of(const std::vector<Point>& points,
+                             const std::function<std::string(const Point&)>& name,
+                             const std::function<double(const Point&)>& x,
+                             const std::function<double(const Point&)>& y) {
+  std::vector<std::string> names;  // in the order of the rows
+  std::map<std::string, std::map<double, const Point*>> lines;
+  for (const Point& point : points) {
+    const std::string line = name(point);
+    if (!lines.count(line)) names.push_back(line);
+    const auto [place, is_new] = lines[line].try_emplace(x(point), &point);
+    if (!is_new && point.time_us < place->second->time_us) place->second = &point;
+  }
+  std::vector<Curve> curves;
+  for (const std::string& line : names) {
+    Curve curve{.name = line, .points = {}};
+    for (const auto& [at, point] : lines[line]) curve.points.emplace_back(at, y(*point));
+    curves.push_back(std::move(curve));
+  }
+  return curves;
+}
+
+bool has_a_line(const std::vector<Curve>& curves) {
+  return std::any_of(curves.begin(), curves.end(),
+                     [](const Curve& curve) { return curve.points.size() > 1; });
+}
+
+constexpr double kWideRange = 100;  // beyond, a linear axis hides the slowest
+
+/// One line for those that lie on each other: families that need no memory of their own.
+std::vector<Curve> without_doubles(std::vector<Curve> curves) {
+  std::vector<Curve> different;
+  std::vector<int> others;
+  for (Curve& curve : curves) {
+    const auto same = std::find_if(different.begin(), different.end(),
+                                   [&](const Curve& each) { return each.points == curve.points; });
+    if (same == different.end()) {
+      different.push_back(std::move(curve));
+      others.push_back(0);
+    } else {
+      ++others[static_cast<std::size_t>(same - different.begin())];
+    }
+  }
+  for (std::size_t i = 0; i < different.size(); ++i) {
+    if (others[i] > 0) different[i].name += fmt::format(" and {} more", others[i]);
+  }
+  return different;
+}
+
+/// What a kernel that materialises its scores would take: one line for each head dim and batch.
+std::vector<Curve> baseline(const std::vector<Point>& points, const Naming& naming) {
+  const Naming sizes{
+      .family = false, .head_dim = naming.head_dim, .batch = naming.batch, .strategy = false};
+  const auto name = [&](const Point& point) {
+    const std::string size = sizes.name(point);
+    return "O(L^2): scores in fp32" + (size.empty() ? "" : ", " + size);
+  };
+  std::vector<Curve> curves = curves_of(
+      points, name, [](const Point& p) { return p.seqlen; },
+      [](const Point& p) { return p.quadratic_bytes; });
+  for (Curve& curve : curves) curve.look = Curve::Look::kComputed;
+  return curves;
+}
+
+void add_length_figures(const std::vector<Point>& points, const std::string& suffix,
+                        std::vector<Figure>& figures) {
+  const Naming naming = naming_of(points);
+  const auto name = [&](const Point& point) { return naming.name(point); };
+  const auto seqlen = [](const Point& point) { return point.seqlen; };
+  const PlotAxis lengths{"sequence length (tokens)", Unit::kNone, true};
+  const auto add = [&](const char* file, const char* title, const PlotAxis& y,
+                       const std::function<double(const Point&)>& value) {
+    figures.push_back({.file = file + suffix,
+                       .title = title,
+                       .subtitle = shared_words(points, naming, false),
+                       .note = note_of(points),
+                       .x = lengths,
+                       .y = y,
+                       .curves = curves_of(points, name, seqlen, value)});
+  };
+  add("latency", "Latency against sequence length", {"time of a call", Unit::kSeconds, true},
+      [](const Point& p) { return p.time_us * 1e-6; });
+  const auto slower = [](const Point& a, const Point& b) {
+    return a.tflops_per_s < b.tflops_per_s;
+  };
+  const auto [least, most] = std::minmax_element(points.begin(), points.end(), slower);
+  const bool wide = most->tflops_per_s > kWideRange * least->tflops_per_s;
+  add("throughput", "Throughput against sequence length", {"TFLOP/s", Unit::kNone, wide},
+      [](const Point& p) { return p.tflops_per_s; });
+  add("memory", "Peak device memory against sequence length",
+      {"device memory: q, k, v, o, lse, workspace", Unit::kBytes, true},
+      [](const Point& p) { return p.peak_bytes; });
+  figures.back().curves = without_doubles(std::move(figures.back().curves));
+  for (Curve& curve : baseline(points, naming)) figures.back().curves.push_back(std::move(curve));
+}
+
+constexpr std::size_t kMostLines = 8;  // that a reader tells apart; beyond, a figure a head dim
+
+std::map<int, std::vector<Point>> by_head_dim(const std::vector<Point>& points) {
+  std::map<int, std::vector<Point>> parts;
+  for (const Point& point : points) parts[point.head_dim].push_back(point);
+  return parts;
+}
+
+constexpr const char* kPaddedStrategy = "standard";
+
+int padded(int head_dim) {
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(head_dim)));
+}
+
+/// The time of the same problem padded to the next power of two; nullptr if no row has it.
+const Point* padded_point(const std::vector<Point>& points, const Point& point) {
+  const Point* wider = nullptr;
+  for (const Point& other : points) {
+    if (other.batch != point.batch || other.seqlen != point.seqlen) continue;
+    if (other.strategy == kPaddedStrategy && other.head_dim == point.head_dim) return &other;
+    if (other.family == point.family && other.head_dim == padded(point.head_dim) &&
+        other.strategy == point.strategy)
+      wider = &other;
+  }
+  return wider;
+}
+
+void add_waste_figure(const std::vector<Point>& points, const std::string& suffix,
+                      std::vector<Figure>& figures) {
+  const Naming all = naming_of(points);
+  const bool lengths = values(points, &Point::seqlen).size() > 1;
+  std::map<std::string, Curve> measured;
+  std::vector<std::string> names;
+  Curve arithmetic{
+      .name = "1 - D / next power of two", .points = {}, .look = Curve::Look::kComputed};
+  const std::set<int> head_dims = values(points, &Point::head_dim);
+  for (int head_dim = *head_dims.begin(); head_dim <= *head_dims.rbegin(); ++head_dim) {
+    arithmetic.points.emplace_back(head_dim, 100.0 * (1 - double(head_dim) / padded(head_dim)));
+  }
+  for (const Point& point : points) {
+    const Point* const wide = padded_point(points, point);
+    if (wide == nullptr || point.strategy == kPaddedStrategy) continue;
+    if (point.head_dim == padded(point.head_dim)) continue;  // nothing is padded
+    Naming naming = all;
+    naming.family = !all.strategy || values(points, &Point::family).size() > 1;
+    naming.head_dim = false;
+    std::string name = naming.name(point);
+    if (lengths) name += fmt::format(", seqlen {}", point.seqlen);
+    if (!measured.count(name)) names.push_back(name);
+    Curve& curve = measured[name];
+    curve.name = name;
+    curve.look = Curve::Look::kMarks;
+    curve.points.emplace_back(point.head_dim, 100 * (1 - point.time_us / wide->time_us));
+  }
+  const bool any_padding = std::any_of(head_dims.begin(), head_dims.end(),
+                                       [](int head_dim) { return head_dim != padded(head_dim); });
+  if (!any_padding || measured.empty()) return;
+  Figure figure{.file = "padding_waste" + suffix,
+                .title = "Time that padding to a power of two wastes",
+                .subtitle = shared_words(points, all, true),
+                .note = note_of(points),
+                .x = {"head dim D", Unit::kNone, false},
+                .y = {"share of the padded time", Unit::kPercent, false},
+                .curves = {}};
+  for (const std::string& name : names) {
+    Curve& curve = measured[name];
+    std::sort(curve.points.begin(), curve.points.end());
+    figure.curves.push_back(std::move(curve));
+  }
+  figure.curves.push_back(std::move(arithmetic));
+  figures.push_back(std::move(figure));
+}
+
+}  // namespace
+
+std::vector<Figure> sweep_figures(const Table& rows) {
+  std::map<std::string, std::vector<Point>> groups;
+  std::vector<std::string> order;
+  for (Point& point : points_of(rows)) {
+    if (!groups.count(point.group)) order.push_back(point.group);
+    groups[point.group].push_back(std::move(point));
+  }
+  std::vector<Figure> figures;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::vector<Point>& points = groups[order[i]];
+    const std::string suffix = order.size() == 1 ? "" : fmt::format("_{}", i + 1);
+    const Naming naming = naming_of(points);
+    const auto curves = curves_of(
+        points, [&](const Point& p) { return naming.name(p); },
+        [](const Point& p) { return p.seqlen; }, [](const Point& p) { return p.time_us; });
+    if (has_a_line(curves)) {
+      if (naming.family && naming.head_dim && curves.size() > kMostLines) {
+        for (const auto& [head_dim, some] : by_head_dim(points))
+          add_length_figures(some, fmt::format("{}_d{}", suffix, head_dim), figures);
+      } else {
+        add_length_figures(points, suffix, figures);
+      }
+    }
+    add_waste_figure(points, suffix, figures);
+  }
+  if (figures.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "no figure can be made of these rows: they need at least two sequence lengths of a "
+        "line (seqlen=512,1024,2048), or a head dim and the next power of two (head_dim=96,128) "
+        "that worked");
+  }
+  return figures;
+}
+
+}  // namespace attnforge::cli

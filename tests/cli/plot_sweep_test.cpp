@@ -1,0 +1,168 @@
+// plot_sweep_test.cpp - which figures a sweep gives, with which lines.
+#include "cli/plot_sweep.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "attnforge/error.h"
+#include "cli/bench_rows.h"
+
+namespace attnforge::cli {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+BenchRow row(const std::string& problem, const std::string& family, double time_us) {
+  BenchRow row;
+  row.problem = parse_problem(problem);
+  row.asked = family;
+  row.config = family + " block_m=64";
+  row.provenance = "measured";
+  row.result.time_us = time_us;
+  row.result.tflops_per_s = flops(row.problem) / time_us * 1e-6;
+  row.result.memory.peak = 4 * row.problem.seqlen_q;
+  return row;
+}
+
+BenchOrigin origin() {
+  BenchOrigin origin;
+  origin.device.name = "NVIDIA H200";
+  origin.date = "2026-01-31T12:00:00Z";
+  return origin;
+}
+
+std::vector<Figure> figures(const std::vector<BenchRow>& rows) {
+  // Through a file's text: what is stored can be drawn.
+  return sweep_figures(parse_csv(csv(full_table(rows, origin())), "sweep.csv"));
+}
+
+std::vector<std::string> files(const std::vector<Figure>& all) {
+  std::vector<std::string> names;
+  for (const Figure& figure : all) names.push_back(figure.file);
+  return names;
+}
+
+std::vector<std::string> curves(const Figure& figure) {
+  std::vector<std::string> names;
+  for (const Curve& curve : figure.curves) names.push_back(curve.name);
+  return names;
+}
+
+TEST(PlotSweep, LinesAreFamilies) {
+  const auto all = figures({row("fwd fp16 seqlen=512 head_dim=64", "fwd_a", 10),
+                            row("fwd fp16 seqlen=512 head_dim=64", "fwd_b", 20),
+                            row("fwd fp16 seqlen=1024 head_dim=64", "fwd_a", 30),
+                            row("fwd fp16 seqlen=1024 head_dim=64", "fwd_b", 60)});
+  ASSERT_THAT(files(all), ElementsAre("latency", "throughput", "memory"));
+  EXPECT_THAT(curves(all[0]), ElementsAre("fwd_a", "fwd_b"));
+  EXPECT_THAT(all[0].curves[1].points,
+              ElementsAre(Pair(512, DoubleEq(20e-6)), Pair(1024, DoubleEq(60e-6))));
+  EXPECT_THAT(all[0].subtitle, HasSubstr("fwd fp16 num_heads=1 head_dim=64 batch=1"));
+  EXPECT_EQ(all[0].note, "NVIDIA H200, 2026-01-31");
+}
+
+TEST(PlotSweep, LinesAreHeadDimsWhereThereIsOneFamily) {
+  const auto all = figures({row("fwd fp16 seqlen=512 head_dim=64", "", 10),
+                            row("fwd fp16 seqlen=1024 head_dim=64", "", 20),
+                            row("fwd fp16 seqlen=512 head_dim=128", "", 30),
+                            row("fwd fp16 seqlen=1024 head_dim=128", "", 60)});
+  EXPECT_THAT(curves(all[0]), ElementsAre("head_dim 64", "head_dim 128"));
+  EXPECT_THAT(all[0].subtitle, HasSubstr("best family"));
+}
+
+TEST(PlotSweep, BatchThatFollowsTheLengthMakesNoLines) {
+  const auto all = figures({row("fwd fp16 batch=4 seqlen=512 head_dim=64", "fwd_a", 10),
+                            row("fwd fp16 batch=2 seqlen=1024 head_dim=64", "fwd_a", 20)});
+  EXPECT_THAT(curves(all[0]), ElementsAre("fwd_a"));
+}
+
+TEST(PlotSweep, OtherDifferencesMakeFiguresOfTheirOwn) {
+  const auto all = figures({row("fwd fp16 seqlen=512 head_dim=64", "fwd_a", 10),
+                            row("fwd fp16 seqlen=1024 head_dim=64", "fwd_a", 20),
+                            row("fwd bf16 seqlen=512 head_dim=64 causal", "fwd_a", 10),
+                            row("fwd bf16 seqlen=1024 head_dim=64 causal", "fwd_a", 20)});
+  EXPECT_THAT(files(all), ElementsAre("latency_1", "throughput_1", "memory_1", "latency_2",
+                                      "throughput_2", "memory_2"));
+  EXPECT_THAT(all[3].subtitle, HasSubstr("causal"));
+}
+
+TEST(PlotSweep, MemoryHasTheQuadraticBaselineAndOneLineForEqualOnes) {
+  const auto all = figures({row("fwd fp32 seqlen=512 head_dim=64", "fwd_a", 10),
+                            row("fwd fp32 seqlen=512 head_dim=64", "fwd_b", 20),
+                            row("fwd fp32 seqlen=1024 head_dim=64", "fwd_a", 30),
+                            row("fwd fp32 seqlen=1024 head_dim=64", "fwd_b", 60)});
+  const Figure& memory = all[2];
+  ASSERT_THAT(curves(memory), ElementsAre("fwd_a and 1 more", "O(L^2): scores in fp32"));
+  EXPECT_EQ(memory.curves[1].look, Curve::Look::kComputed);
+  // q, k, v, o of 512 x 64 floats, and 512 x 512 scores.
+  EXPECT_DOUBLE_EQ(memory.curves[1].points[0].second, 4.0 * (4 * 512 * 64 + 512 * 512));
+  EXPECT_TRUE(memory.x.logarithmic && memory.y.logarithmic);
+}
+
+TEST(PlotSweep, WasteIsTheShareOfThePaddedTime) {
+  const auto all = figures({row("fwd fp16 seqlen=512 head_dim=96", "fwd_a", 80),
+                            row("fwd fp16 seqlen=512 head_dim=128", "fwd_a", 100)});
+  ASSERT_THAT(files(all), ElementsAre("padding_waste"));
+  ASSERT_THAT(curves(all[0]), ElementsAre("fwd_a", "1 - D / next power of two"));
+  ASSERT_EQ(all[0].curves[0].points.size(), 1u);
+  EXPECT_EQ(all[0].curves[0].points[0].first, 96);
+  EXPECT_NEAR(all[0].curves[0].points[0].second, 20.0, 1e-9);
+  EXPECT_NEAR(all[0].curves[1].points.front().second, 25.0, 1e-9);
+}
+
+TEST(PlotSweep, WasteIsMeasuredAgainstThePaddingStrategyWhereItWasRun) {
+  Table rows = full_table({row("fwd fp16 seqlen=512 head_dim=96", "fwd_a", 60),
+                           row("fwd fp16 seqlen=512 head_dim=96", "fwd_a", 100)},
+                          origin());
+  rows.columns.push_back({"strategy"});
+  rows.rows[0].push_back("variable_block");
+  rows.rows[1].push_back("standard");
+  const auto all = sweep_figures(rows);
+  ASSERT_THAT(files(all), ElementsAre("padding_waste"));
+  EXPECT_EQ(all[0].curves[0].name, "variable_block");
+  EXPECT_NEAR(all[0].curves[0].points[0].second, 40.0, 1e-9);
+}
+
+TEST(PlotSweep, ManyLinesAreAFigureAHeadDim) {
+  std::vector<BenchRow> rows;
+  for (int head_dim : {64, 128, 256}) {
+    for (const char* family : {"fwd_a", "fwd_b", "fwd_c"}) {
+      for (int seqlen : {512, 1024})
+        rows.push_back(
+            row(fmt::format("fwd fp16 seqlen={} head_dim={}", seqlen, head_dim), family, seqlen));
+    }
+  }
+  const auto all = figures(rows);
+  EXPECT_EQ(files(all)[0], "latency_d64");
+  EXPECT_EQ(files(all)[3], "latency_d128");
+  EXPECT_THAT(curves(all[0]), ElementsAre("fwd_a", "fwd_b", "fwd_c"));
+}
+
+TEST(PlotSweep, FailedRowsAreLeftOut) {
+  BenchRow failed = row("fwd fp16 seqlen=2048 head_dim=64", "fwd_a", 0);
+  failed.error = "no kernel";
+  const auto all = figures({row("fwd fp16 seqlen=512 head_dim=64", "fwd_a", 10),
+                            row("fwd fp16 seqlen=1024 head_dim=64", "fwd_a", 20), failed});
+  EXPECT_EQ(all[0].curves[0].points.size(), 2u);
+}
+
+TEST(PlotSweep, SaysWhatIsMissing) {
+  const auto message = [](const Table& rows) -> std::string {
+    try {
+      sweep_figures(rows);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message(full_table({row("fwd fp16 seqlen=512 head_dim=64", "fwd_a", 10)}, origin())),
+              HasSubstr("two sequence lengths"));
+  EXPECT_THAT(message(parse_csv("time_us\n1\n", "x.csv")), HasSubstr("column status"));
+}
+
+}  // namespace
+}  // namespace attnforge::cli
