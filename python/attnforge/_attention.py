@@ -79,14 +79,15 @@ class PlanCache:
 
 
 plan_cache = PlanCache()
-_options = {"policy": "estimate", "time_limit_s": 8.0, "no_jit": False}
+_options = {"policy": "estimate", "time_limit_s": 8.0, "no_jit": False, "family": None}
 
 
-def configure(policy=None, time_limit_s=None, no_jit=None):
+def configure(policy=None, time_limit_s=None, no_jit=None, family=None):
     """How later plans are chosen; what is not given stays.
 
     policy: "estimate" (the tuned winner, else the model's choice), "first_run" (the winner, else tune within time_limit_s) or
-    "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead. Forgets all plans.
+    "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead. family: only this kernel family,
+    "" any again. Forgets all plans.
     """
     if policy is not None:
         if policy not in _POLICIES:
@@ -96,6 +97,8 @@ def configure(policy=None, time_limit_s=None, no_jit=None):
         _options["time_limit_s"] = float(time_limit_s)
     if no_jit is not None:
         _options["no_jit"] = bool(no_jit)
+    if family is not None:
+        _options["family"] = family or None
     plan_cache.clear()
 
 
@@ -105,7 +108,7 @@ def _plan_options():
         policy=_POLICIES.index(_options["policy"]),
         flags=1 if _options["no_jit"] else 0,
         time_limit_s=_options["time_limit_s"],
-        family=encode(None),
+        family=encode(_options["family"]),
         config=encode(None),
     )
 

@@ -369,6 +369,17 @@ class RunTest(unittest.TestCase):
         finally:
             attnforge.configure(no_jit=False)
 
+    def test_family(self):
+        q = FakeArray((1, 16, 2, 64))
+        attnforge.configure(family="fwd_naive")
+        try:
+            attnforge.attention(q, q, q, out=q)
+            (plan,) = attnforge.plan_cache
+            self.assertTrue(plan.config.startswith("fwd_naive "), plan.config)
+        finally:
+            attnforge.configure(family="")
+        self.assertEqual(len(attnforge.plan_cache), 0, "plans made before are forgotten")
+
 
 class LibraryTest(unittest.TestCase):
     def test_struct_sizes_are_those_of_the_header(self):
