@@ -16,8 +16,9 @@ BACKENDS = {
     "torch-flash": SDPBackend.FLASH_ATTENTION,
     "torch-cudnn": SDPBackend.CUDNN_ATTENTION,
     "torch-efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "torch-math": SDPBackend.MATH,
 }
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def machine():
@@ -47,8 +48,12 @@ def implementations(problem, q, k, v, peers):
     heads_first = [x.transpose(1, 2) for x in (q, k, v)]
     options = {"is_causal": problem.causal, "enable_gqa": problem.num_heads_q != problem.num_heads_kv}
 
+    # Words of a problem that attention() takes as an argument of the same name where this attnforge has them.
+    options_of_ours = {name: True for name in ("tf32",) if getattr(problem, name, False)}
+
     def ours():
-        return attnforge.attention(q, k, v, causal=problem.causal, return_lse=True)[0]
+        result = attnforge.attention(q, k, v, causal=problem.causal, return_lse=problem.lse, **options_of_ours)
+        return result[0] if problem.lse else result
 
     def peer(backend):
         with sdpa_kernel(backend), torch.no_grad():
@@ -69,7 +74,7 @@ def implementations(problem, q, k, v, peers):
 def check(runs, problem):
     """All against the first peer: a wrong kernel is not timed."""
     outputs = {name: run() for name, run in runs.items()}
-    reference = outputs.get("torch-flash", outputs.get("torch-cudnn"))
+    reference = next((outputs[name] for name in BACKENDS if name in outputs), None)
     if reference is None:
         return
     reference = reference.float()
@@ -106,6 +111,17 @@ class Heat:
         with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]), torch.no_grad():
             for _ in range(self.repeats):
                 F.scaled_dot_product_attention(*self.heads_first)
+
+
+def once_ms(run):
+    """About how long a run takes; the second one, when everything is loaded."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    run()
+    start.record()
+    run()
+    stop.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(stop)
 
 
 def time_ms(runs, rounds, heat, flush):
