@@ -5,18 +5,11 @@
 
 #include "base.cuh"
 #include "fwd_naive/config.h"
-#include "fwd_naive/elements.cuh"
 #include "params_fwd.h"
 #include "ptx/special.cuh"
+#include "tile/elements.cuh"
 
 namespace attnforge {
-
-/// Address of row 0 of a head.
-template <int kDtype>
-ATTNFORGE_DEVICE char* head_pointer(const TensorRef& tensor, int batch, int head) {
-  return static_cast<char*>(tensor.data) +
-         (batch * tensor.stride_batch + head * tensor.stride_head) * element_bytes(kDtype);
-}
 
 template <FwdNaiveConfig C>
 struct FwdNaive {
@@ -69,7 +62,7 @@ struct FwdNaive {
 #pragma unroll 1
     for (int d = 0; d < C.head_dim; d += 8) {
       float k[8];
-      load_8<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
+      load_floats<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
 #pragma unroll
