@@ -45,11 +45,19 @@ struct LaunchStep {
   std::vector<TensorMapSpec> tensor_maps;
 };
 
+/// The first bytes of every workspace are for counters: zeros before the first run, and left as
+/// zeros by every run, so that plans of any families may take turns with one workspace. What comes
+/// after them is scratch, which a run writes before it reads.
+inline constexpr std::size_t kWorkspaceCounterBytes = 256;
+
 /// All steps of a run, in stream order. No steps: nothing to do (seqlen_q or batch is 0).
 struct Launch {
   std::vector<LaunchStep> steps;
-  std::size_t workspace_bytes = 0;  // zeros before the first run, and left as zeros by every run
+  std::size_t workspace_bytes = 0;  // counters, up to kWorkspaceCounterBytes, then scratch
 };
+
+/// Largest gridDim.x.
+inline constexpr std::int64_t kMaxGridX = 2147483647;
 
 /// Largest params struct that a run copies to its stack. CUDA allows 4096; ours are small.
 inline constexpr std::size_t kMaxParamsBytes = 1024;

@@ -86,6 +86,7 @@ class InProcessEvaluator : public Evaluator {
     Measurement result;
     try {
       candidate.bind(bench.tensors.tensors());
+      gpu_->workspace.clear_counters(stream);
       // Twice: counters that a kernel must put back are wrong in the second run at the earliest.
       bench.tensors.poison_outputs(stream);
       candidate.run(stream);
@@ -129,6 +130,7 @@ class InProcessEvaluator : public Evaluator {
     const std::vector<double> nothing(order.size(), std::numeric_limits<double>::quiet_NaN());
     LoadedCandidate* const only = order.size() == 1 ? items.front() : nullptr;
     try {
+      gpu_->workspace.clear_counters(bench.timer.stream());
       const Timer::Samples samples = bench.timer.sample(
           items.size(),
           [&](std::size_t item) { return try_run(*items[item], bench.timer.stream()); }, limit_s);
@@ -153,6 +155,7 @@ class InProcessEvaluator : public Evaluator {
     };
     LoadedCandidate* last = nullptr;
     try {
+      gpu_->workspace.clear_counters(bench.timer.stream());
       for (std::size_t next = 0; elapsed_s() < kHeatSeconds;) {
         double run_us = 0, limit_s = 0;
         do {
@@ -211,7 +214,7 @@ class InProcessEvaluator : public Evaluator {
     if (compiled.failure.status != Status::kOk) return compiled.failure;
     try {
       auto loaded = std::make_unique<LoadedCandidate>(candidate, problem_, device_,
-                                                      std::move(compiled));
+                                                      std::move(compiled), gpu_->workspace);
       gpu_->loaded[loaded->config()] = std::move(loaded);
       return {};
     } catch (const Error& error) {
@@ -238,7 +241,7 @@ class InProcessEvaluator : public Evaluator {
     return std::max(kHangLeastSeconds, 1e-6 * us);
   }
 
-  static bool try_run(const LoadedCandidate& candidate, CUstream stream) {
+  static bool try_run(LoadedCandidate& candidate, CUstream stream) {
     try {
       candidate.run(stream);
       return true;
@@ -283,6 +286,7 @@ class InProcessEvaluator : public Evaluator {
   }
 
   struct Gpu {
+    SharedWorkspace workspace;
     std::unique_ptr<Bench> bench;
     std::map<std::string, std::unique_ptr<LoadedCandidate>> loaded;
   };

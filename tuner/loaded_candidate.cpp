@@ -7,13 +7,14 @@
 namespace attnforge {
 
 LoadedCandidate::LoadedCandidate(const Candidate& candidate, const Problem& problem,
-                                 const DeviceFacts& device, Compiled&& compiled)
+                                 const DeviceFacts& device, Compiled&& compiled,
+                                 SharedWorkspace& workspace)
     : family_(candidate.family),
       config_(to_string(candidate.config)),
       estimate_us_(candidate.estimate_us),
       compiled_(std::move(compiled)),
       launch_(candidate.family->launch(candidate.config, problem, device)),
-      workspace_(launch_.workspace_bytes) {
+      workspace_(workspace) {
   kernels_.reserve(launch_.steps.size());  // step_kernels_ points into it
   for (const LaunchStep& step : launch_.steps) {
     auto known = std::find_if(kernels_.begin(), kernels_.end(),
@@ -31,17 +32,19 @@ LoadedCandidate::LoadedCandidate(const Candidate& candidate, const Problem& prob
     step_kernels_.push_back(&known->second);
     params_.emplace_back(step.params.size());
   }
-  if (workspace_.size_bytes() > 0) workspace_.fill8(0);
-  check(driver().cuStreamSynchronize(nullptr), "clearing a workspace");
+  workspace_.reserve(launch_.workspace_bytes);
 }
 
 void LoadedCandidate::bind(const Tensors& tensors) {
+  tensors_ = tensors;
+  bound_workspace_ = workspace_.data();
   for (std::size_t i = 0; i < launch_.steps.size(); ++i) {
-    bind_arguments(*family_, launch_.steps[i], tensors, workspace_.data(), params_[i]);
+    bind_arguments(*family_, launch_.steps[i], tensors, bound_workspace_, params_[i]);
   }
 }
 
-void LoadedCandidate::run(CUstream stream) const {
+void LoadedCandidate::run(CUstream stream) {
+  if (bound_workspace_ != workspace_.data()) bind(tensors_);  // another one made it larger
   for (std::size_t i = 0; i < launch_.steps.size(); ++i)
     step_kernels_[i]->launch(launch_.steps[i], params_[i], stream);
 }

@@ -7,22 +7,22 @@
 
 #include "generator/candidates.h"
 #include "runtime/kernel.h"
-#include "runtime/memory.h"
 #include "tuner/compile_pool.h"
+#include "tuner/shared_workspace.h"
 
 namespace attnforge {
 
 class LoadedCandidate {
  public:
-  /// Loads what the candidate's launch needs and gives it a workspace of its own, zeroed:
-  /// candidates take turns, and each finds its counters as it left them. Throws Error(kCuda).
+  /// Loads what the candidate's launch needs and has `workspace`, which must outlive it, grow to
+  /// what it needs. Throws Error(kCuda).
   LoadedCandidate(const Candidate& candidate, const Problem& problem, const DeviceFacts& device,
-                  Compiled&& compiled);
+                  Compiled&& compiled, SharedWorkspace& workspace);
 
   /// Fixes the tensors of the runs to come.
   void bind(const Tensors& tensors);
   /// Enqueues one run. Throws Error(kCuda).
-  void run(CUstream stream) const;
+  void run(CUstream stream);
 
   const std::string& config() const { return config_; }
   double estimate_us() const { return estimate_us_; }
@@ -39,7 +39,9 @@ class LoadedCandidate {
   std::vector<std::pair<std::string, Kernel>> kernels_;  // by symbol
   std::vector<const Kernel*> step_kernels_;
   std::vector<std::vector<std::byte>> params_;  // of each step
-  Buffer workspace_;
+  SharedWorkspace& workspace_;
+  Tensors tensors_;
+  void* bound_workspace_ = nullptr;  // where it was at the last bind()
 };
 
 }  // namespace attnforge

@@ -272,10 +272,11 @@ typedef struct attnforge_sizes {
 #define ATTNFORGE_SIZES_INIT \
   { (uint32_t)sizeof(attnforge_sizes), 1, 1, 1 }
 
-/* Bytes of device memory, aligned to 256, that a run needs: zeroed by the caller before its first
- * run, left zeroed by every run, so that plans on one stream may share it. With `upper_bound`: what
- * suffices for the same problem and config at every batch and lengths up to these; it never shrinks
- * when one of them grows. NULL: the plan's own sizes. */
+/* Bytes of device memory, aligned to 256, that a run needs. The first 256 of them are zeroed by the
+ * caller before the first run and left zeroed by every run, so that plans on one stream may share
+ * them; the rest is scratch of any content. With `upper_bound`: what suffices for the same problem
+ * and config at every batch and lengths up to these; it never shrinks when one of them grows. NULL:
+ * the plan's own sizes. */
 ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
                                                         const attnforge_sizes* upper_bound,
                                                         size_t* bytes);

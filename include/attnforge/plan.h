@@ -84,9 +84,10 @@ class Plan {
   /// Enqueues the problem on `stream` (a CUstream; nullptr: the default stream). Packs arguments
   /// and launches: no allocation, no synchronisation; may be captured into a CUDA graph.
   /// `workspace`: workspace_bytes() of device memory aligned to 256 that no other stream uses
-  /// meanwhile, zeroed before its first run (every run leaves it zeroed, so plans may share one);
-  /// ignored when 0. Throws Error(kInvalidArgument) for null pointers, misaligned
-  /// pointers or strides, Error(kCuda) if a launch fails.
+  /// meanwhile; its first 256 bytes zeroed before the first run (every run leaves them zeroed, so
+  /// plans may share one), the rest with any content; ignored when 0. Throws
+  /// Error(kInvalidArgument) for null pointers, misaligned pointers or strides, Error(kCuda) if a
+  /// launch fails.
   void run(const Tensors& tensors, void* workspace = nullptr, void* stream = nullptr) const;
 
   std::size_t workspace_bytes() const;

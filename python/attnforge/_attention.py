@@ -351,7 +351,7 @@ _workspaces = {}  # (framework, device, stream) -> address, bytes, owner
 
 
 def _workspace(plan, backend, device, stream):
-    """Address, size and owner of the stream's workspace; nothing for plans that need none. Runs find it zeroed and leave it so."""
+    """Address, size and owner of the stream's workspace; nothing for plans that need none. Runs find its counters zeroed and leave them so."""
     size = plan.workspace_bytes
     if size == 0:
         return None, 0, None
