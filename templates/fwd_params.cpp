@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -63,7 +64,37 @@ TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head
 std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int block_n) {
   const std::string dims = head_dim == head_dim_v ? fmt::format("d{}", head_dim)
                                                   : fmt::format("d{}v{}", head_dim, head_dim_v);
-  return fmt::format("{}_{}_{}x{}", dtype == kBf16 ? "bf16" : "fp16", dims, block_m, block_n);
+  return fmt::format("{}_{}_{}x{}", to_string(static_cast<DType>(dtype)), dims, block_m, block_n);
+}
+
+std::int64_t query_tiles(const Problem& problem, int block_m) {
+  return (problem.seqlen_q + block_m - 1) / block_m * problem.batch * problem.num_heads_q;
+}
+
+double idle_factor(double blocks, double places) {
+  const double rounds = std::max(blocks, 1.0) / places;
+  return std::ceil(rounds) / rounds;
+}
+
+Launch tiled_launch(const Problem& problem, const TiledKernel& kernel) {
+  constexpr int kGroupMb = 16;  // a part of any L2
+  FwdTiledParams params{};
+  params.fwd = fwd_params(problem);
+  params.order = tile_order(problem, kernel.block_m, 1, kernel.right_bound ? kGroupMb : 0,
+                            kernel.right_bound);
+  const std::int64_t blocks = std::int64_t{params.order.heads} * params.order.m_blocks;
+  Launch result;
+  if (blocks == 0) return result;
+  ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
+  LaunchStep step;
+  step.kernel = kernel.symbol;
+  step.grid.x = static_cast<unsigned>(blocks);
+  step.block.x = static_cast<unsigned>(kernel.num_threads);
+  step.smem_bytes = kernel.smem_bytes;
+  step.params.resize(sizeof(params));
+  std::memcpy(step.params.data(), &params, sizeof(params));
+  result.steps.push_back(std::move(step));
+  return result;
 }
 
 void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* /*workspace*/,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -27,6 +28,24 @@ TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head
 
 /// "bf16_d128_128x64", "fp16_d192v128_64x80": the part of a kernel's symbol that says what it does.
 std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int block_n);
+
+/// The one step of a kernel whose argument is FwdTiledParams: a block a query tile, under a right
+/// bound the heaviest first among heads that share L2. None when there is nothing to do.
+struct TiledKernel {
+  std::string symbol;
+  int block_m;
+  int num_threads;
+  int smem_bytes;
+  bool right_bound;
+};
+Launch tiled_launch(const Problem& problem, const TiledKernel& kernel);
+
+/// Query tiles of all heads: the blocks of a tiled launch.
+std::int64_t query_tiles(const Problem& problem, int block_m);
+
+/// How much longer `blocks` equal blocks take than work that spreads over all places evenly: the
+/// last round leaves some of them empty. 1 or more.
+double idle_factor(double blocks, double places);
 
 /// Family::bind of a family whose kernel argument is a FwdParams or begins with one. `out` has the
 /// size of step.params.

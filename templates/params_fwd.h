@@ -52,4 +52,10 @@ struct TileOrder {
   int heavy_last;  // 1: the last query tile is the heaviest, and comes first
 };
 
+/// The argument of a kernel that needs nothing more than its query tiles in an order.
+struct FwdTiledParams {
+  FwdParams fwd;  // first: bind_fwd() writes to it
+  TileOrder order;
+};
+
 }  // namespace attnforge

@@ -6,11 +6,13 @@ namespace attnforge {
 
 extern const Family fwd_mma_sm80;
 extern const Family fwd_wgmma_sm90a;
+extern const Family fwd_flash_scalar;
 extern const Family fwd_naive;
 
 std::span<const Family* const> registry() {
-  static constexpr const Family* kFamilies[] = {&fwd_wgmma_sm90a, &fwd_mma_sm80,
-                                                &fwd_naive};  // best first, naive last
+  static constexpr const Family* kFamilies[] = {
+      // best first, naive last
+      &fwd_wgmma_sm90a, &fwd_mma_sm80, &fwd_flash_scalar, &fwd_naive};
   return kFamilies;
 }
 

@@ -1,0 +1,22 @@
+// cuda_core_time.h - the model of FlashAttention kernels without tensor cores: how long they take
+// when it is known what a tile of keys costs a block.
+#pragma once
+
+#include "attnforge/device.h"
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+struct CudaCoreKernel {
+  int block_m, block_n;
+  int num_threads;
+  int blocks_per_sm;  // that registers leave room for
+  int smem_bytes;
+  double tile_clocks;  // of an SM that works on one tile of keys of one block and never waits
+};
+
+/// Microseconds. `efficiency`: the part of tile_clocks that a busy SM reaches.
+double cuda_core_us(const CudaCoreKernel& kernel, const Problem& problem, const DeviceFacts& device,
+                    double efficiency);
+
+}  // namespace attnforge

@@ -1,0 +1,152 @@
+// family.cpp - fwd_flash_scalar as a Family: what it serves, its search space, its source and its
+// launch.
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include <fmt/format.h>
+#include "generator/family.h"
+#include "templates/cuda_core_time.h"
+#include "templates/embedded.h"
+#include "templates/fixed_fields.h"
+#include "templates/fwd_flash_scalar/config.h"
+#include "templates/fwd_params.h"
+
+namespace attnforge {
+namespace {
+
+using Typed = FwdFlashScalarConfig;
+
+constexpr Field<Typed> kFields[] = {
+    {"dtype", &Typed::dtype},
+    {"head_dim", &Typed::head_dim},
+    {"head_dim_v", &Typed::head_dim_v},
+    {"right_bound", &Typed::right_bound},
+    {"left_bound", &Typed::left_bound},
+    {"softcap", &Typed::softcap},
+    {"lse", &Typed::lse},
+    {"lanes_per_row", &Typed::lanes_per_row},
+    {"num_warps", &Typed::num_warps},
+    {"block_n", &Typed::block_n},
+    {"step_n", &Typed::step_n},
+};
+
+// Those that the problem decides: the first of them, up to lse.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(7);
+static_assert(kFixedFields.back().name == "lse");
+
+constexpr int kSmallestBlockM = 4;  // 64 threads, 16 lanes a row
+constexpr int kLongestStep = 512;   // multiply-adds, all unrolled: 16 KB of code with their loads
+
+std::string supports(const Problem& problem, const Arch& arch) {
+  if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);
+  const std::int64_t blocks = query_tiles(problem, kSmallestBlockM);
+  if (blocks > kMaxGridX)
+    return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
+  return "";
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
+  std::vector<Axis> axes = fixed_axes(fixed_by_problem<Typed>(problem), kFixedFields);
+  const std::vector<Axis> searched = {
+      {"lanes_per_row", {4, 2, 8, 16}},
+      {"num_warps", {4, 8, 2}},
+      {"block_n", {32, 64, 16}},
+      {"step_n", {8, 16, 4}},
+  };
+  axes.insert(axes.end(), searched.begin(), searched.end());
+  return axes;
+}
+
+std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  const Typed c = typed(config, kFields);
+  const Arch& arch = device.arch;
+  std::string wrong = contradiction(c, fixed_by_problem<Typed>(problem), kFixedFields);
+  if (!wrong.empty()) return wrong;
+  if (c.head_dim % c.lanes_per_row != 0 || c.head_dim_v % c.lanes_per_row != 0)
+    return "the lanes of a row do not share a head dim evenly";
+  if (!c.valid()) return "not a valid combination";
+  if (c.planned_registers() > 255)
+    return fmt::format("a lane would hold {} elements of q and o; more lanes have room",
+                       c.qk_elements() + c.v_elements());
+  if (c.step_n * (c.qk_elements() + c.v_elements()) > kLongestStep)
+    return "a step of so many multiply-adds and loads does not stay in the instruction cache";
+  if (c.smem_bytes() > arch.smem_per_block_bytes) {
+    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
+                       arch.name, arch.smem_per_block_bytes);
+  }
+  if (c.block_n > 16 && c.block_n / 2 >= problem.seqlen_kv)
+    return "half the key tile would be empty";
+  return "";
+}
+
+/// Every key costs a warp a load from shared memory for each multiply-add, one a clock, or its
+/// instructions, four a clock, whichever takes longer.
+double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  constexpr double kEfficiency = 0.8;
+  const Typed c = typed(config, kFields);
+  const double elements = c.qk_elements() + c.v_elements();
+  const double shuffles = std::log2(c.lanes_per_row);
+  const double loads = elements + 2 * shuffles;
+  const double issued = 2 * elements + 2 * shuffles + 8 + double(c.v_elements() + 12) / c.step_n;
+  const double key_clocks = std::max(loads, issued / 4);
+  const double tile_loads = 2.0 * c.block_n * (c.head_dim + c.head_dim_v) / 32;  // and stores
+  return cuda_core_us({.block_m = c.block_m(),
+                       .block_n = c.block_n,
+                       .num_threads = c.num_threads(),
+                       .blocks_per_sm = c.blocks_per_sm(),
+                       .smem_bytes = c.smem_bytes(),
+                       .tile_clocks = c.num_warps * c.block_n * key_clocks + 2 * tile_loads},
+                      problem, device, kEfficiency);
+}
+
+std::string symbol(const Typed& c) {
+  return "fwd_flash_scalar_" +
+         shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
+}
+
+Source render(const Config& config, const Problem&) {
+  Source source;
+  source.name = symbol(typed(config, kFields));
+  source.entry = fmt::format(R"(// generated: {}
+#include "fwd_flash_scalar/kernel.cuh"
+using namespace attnforge;
+inline constexpr FwdFlashScalarConfig kConfig{};
+extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm())
+{}(const __grid_constant__ FwdTiledParams p) {{
+  FwdFlashScalar<kConfig>::run(p);
+}}
+)",
+                             to_string(config), initializer(config), source.name);
+  source.text = self_contained(source.entry, embedded_headers());
+  return source;
+}
+
+Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
+  const Typed c = typed(config, kFields);
+  return tiled_launch(problem, {.symbol = symbol(c),
+                                .block_m = c.block_m(),
+                                .num_threads = c.num_threads(),
+                                .smem_bytes = c.smem_bytes(),
+                                .right_bound = c.right_bound != 0});
+}
+
+}  // namespace
+
+extern const Family fwd_flash_scalar;
+const Family fwd_flash_scalar = {
+    .name = "fwd_flash_scalar",
+    .summary =
+        "the textbook's FlashAttention on CUDA cores, one element a load: fp32, fp16 and bf16",
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureUnaligned,
+    .supports = supports,
+    .axes = axes,
+    .reject = reject,
+    .estimate_us = estimate_us,
+    .render = render,
+    .launch = launch,
+    .bind = bind_fwd,
+};
+
+}  // namespace attnforge
