@@ -1,0 +1,176 @@
+// family.cpp - fwd_flash_vec as a Family: what it serves, its search space, its source and its
+// launch.
+#include <algorithm>
+#include <span>
+
+#include <fmt/format.h>
+#include "generator/family.h"
+#include "templates/cuda_core_time.h"
+#include "templates/embedded.h"
+#include "templates/fixed_fields.h"
+#include "templates/fwd_flash_vec/config.h"
+#include "templates/fwd_params.h"
+
+namespace attnforge {
+namespace {
+
+using Typed = FwdFlashVecConfig;
+
+constexpr Field<Typed> kFields[] = {
+    {"dtype", &Typed::dtype},
+    {"head_dim", &Typed::head_dim},
+    {"head_dim_v", &Typed::head_dim_v},
+    {"right_bound", &Typed::right_bound},
+    {"left_bound", &Typed::left_bound},
+    {"softcap", &Typed::softcap},
+    {"lse", &Typed::lse},
+    {"alignment", &Typed::alignment},
+    {"lanes_per_row", &Typed::lanes_per_row},
+    {"rows_per_thread", &Typed::rows_per_thread},
+    {"num_warps", &Typed::num_warps},
+    {"block_n", &Typed::block_n},
+    {"keys_per_lane", &Typed::keys_per_lane},
+};
+
+// Those that the problem decides: the first of them, up to alignment.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
+static_assert(kFixedFields.back().name == "alignment");
+
+constexpr int kSmallestBlockM = 2;  // 64 threads, 32 lanes a row
+constexpr int kMostScores = 64;     // of a step, a thread: more leave no registers for q and o
+
+/// The fields that are not searched.
+Typed fixed_by(const Problem& problem) {
+  Typed c = fixed_by_problem<Typed>(problem);
+  c.alignment = problem.alignment_bytes;
+  return c;
+}
+
+std::string supports(const Problem& problem, const Arch& arch) {
+  if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);
+  const std::int64_t blocks = query_tiles(problem, kSmallestBlockM);
+  if (blocks > kMaxGridX)
+    return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
+  return "";
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
+  std::vector<Axis> axes = fixed_axes(fixed_by(problem), kFixedFields);
+  const std::vector<Axis> searched = {
+      {"lanes_per_row", {8, 4, 16, 2, 32}},
+      {"rows_per_thread", {4, 2, 8, 1}},
+      {"num_warps", {4, 8, 2}},
+      {"block_n", {32, 64, 16}},
+      {"keys_per_lane", {1, 2, 4}},
+  };
+  axes.insert(axes.end(), searched.begin(), searched.end());
+  return axes;
+}
+
+std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  const Typed c = typed(config, kFields);
+  const Arch& arch = device.arch;
+  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
+  if (!wrong.empty()) return wrong;
+  if (c.block_n % c.step_n() != 0)
+    return "the keys of a step, lanes_per_row * keys_per_lane, do not divide block_n";
+  if (!c.valid()) return "not a valid combination";
+  if (c.rows_per_thread * c.step_n() > kMostScores)
+    return fmt::format("{} scores a step leave no registers for q and o",
+                       c.rows_per_thread * c.step_n());
+  if (c.planned_registers() > 255)
+    return fmt::format("about {} registers, more than a thread has", c.planned_registers());
+  if (c.smem_bytes() > arch.smem_per_block_bytes) {
+    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
+                       arch.name, arch.smem_per_block_bytes);
+  }
+  if (c.lanes_per_row > c.head_dim / 4 || c.lanes_per_row > c.head_dim_v / 4)
+    return "some lanes would have no element of a row";
+  if (c.rows_per_thread > 1 && c.rows_per_thread / 2 >= problem.seqlen_q)
+    return "half the rows of a thread would be empty";
+  if (c.block_n > 16 && c.block_n / 2 >= problem.seqlen_kv)
+    return "half the key tile would be empty";
+  return "";
+}
+
+/// What a step costs a warp: instructions, four a clock an SM, or the clocks of shared memory.
+double step_clocks(const Typed& c) {
+  const double chunks = c.qk_chunks() + c.v_chunks(), rows = c.rows_per_thread, keys = c.step_n();
+  const double products = 4 * rows * keys * chunks;
+  const double exchanged = rows * (keys - c.keys_per_lane);  // shuffles of sum_to_owners
+  const double own = rows * c.keys_per_lane;
+  const double wide_loads = keys * (chunks + (rows + 3) / 4);
+  const double issued = products + wide_loads + 4 * exchanged + 14 * own + 6 * rows + 20;
+  const double load_clocks = std::max(1.0, c.lanes_per_row / 8.0);  // 128 bytes a clock
+  const double shared = keys * chunks * load_clocks + keys * (rows + 3) / 4 + exchanged + own;
+  return std::max(issued / 4, shared);
+}
+
+double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  constexpr double kEfficiency = 0.75, kSpillRisk = 1.15;
+  constexpr int kSafeRegisters = 232;
+  const Typed c = typed(config, kFields);
+  const double steps = double(c.num_warps) * c.block_n / c.step_n();
+  const double copies = c.block_n * (c.head_dim + c.head_dim_v) / 8.0 / 32;  // of a warp, a tile
+  // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
+  // it.
+  const double risk = c.planned_registers() > kSafeRegisters ? kSpillRisk : 1.0;
+  return risk * cuda_core_us({.block_m = c.block_m(),
+                              .block_n = c.block_n,
+                              .num_threads = c.num_threads(),
+                              .blocks_per_sm = c.blocks_per_sm(),
+                              .smem_bytes = c.smem_bytes(),
+                              .tile_clocks = steps * step_clocks(c) + 20 * copies},
+                             problem, device, kEfficiency);
+}
+
+std::string symbol(const Typed& c) {
+  return "fwd_flash_vec_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
+}
+
+Source render(const Config& config, const Problem&) {
+  Source source;
+  source.name = symbol(typed(config, kFields));
+  source.entry = fmt::format(R"(// generated: {}
+#include "fwd_flash_vec/kernel.cuh"
+using namespace attnforge;
+inline constexpr FwdFlashVecConfig kConfig{};
+extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm())
+{}(const __grid_constant__ FwdTiledParams p) {{
+  FwdFlashVec<kConfig>::run(p);
+}}
+)",
+                             to_string(config), initializer(config), source.name);
+  source.text = self_contained(source.entry, embedded_headers());
+  return source;
+}
+
+Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
+  const Typed c = typed(config, kFields);
+  return tiled_launch(problem, {.symbol = symbol(c),
+                                .block_m = c.block_m(),
+                                .num_threads = c.num_threads(),
+                                .smem_bytes = c.smem_bytes(),
+                                .right_bound = c.right_bound != 0});
+}
+
+}  // namespace
+
+extern const Family fwd_flash_vec;
+const Family fwd_flash_vec = {
+    .name = "fwd_flash_vec",
+    .summary =
+        "FlashAttention on CUDA cores, four elements a load and several rows a thread: fp32, fp16 "
+        "and bf16",
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureUnaligned,
+    .supports = supports,
+    .axes = axes,
+    .reject = reject,
+    .estimate_us = estimate_us,
+    .render = render,
+    .launch = launch,
+    .bind = bind_fwd,
+};
+
+}  // namespace attnforge
