@@ -8,12 +8,15 @@ extern const Family fwd_mma_sm80;
 extern const Family fwd_wgmma_sm90a;
 extern const Family fwd_flash_vec;
 extern const Family fwd_flash_scalar;
+extern const Family fwd_materialized;
 extern const Family fwd_naive;
 
 std::span<const Family* const> registry() {
   static constexpr const Family* kFamilies[] = {
-      // best first, naive last
-      &fwd_wgmma_sm90a, &fwd_mma_sm80, &fwd_flash_vec, &fwd_flash_scalar, &fwd_naive};
+      // Best first, naive last.
+      &fwd_wgmma_sm90a,  &fwd_mma_sm80,     &fwd_flash_vec,
+      &fwd_flash_scalar, &fwd_materialized, &fwd_naive,
+  };
   return kFamilies;
 }
 

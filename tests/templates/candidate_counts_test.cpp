@@ -23,6 +23,8 @@ constexpr Bounds kBounds[] = {
     {"fwd_flash_vec", "90a", 40, 400},
     {"fwd_flash_scalar", "86", 8, 150},
     {"fwd_flash_scalar", "89", 8, 150},
+    {"fwd_materialized", "86", 8, 100},
+    {"fwd_materialized", "89", 8, 100},
 };
 void PrintTo(const Bounds& bounds, std::ostream* out) {
   *out << bounds.family << "_on_sm" << bounds.arch;

@@ -113,6 +113,7 @@ TEST_P(FamilyContract, BindWritesPointersAndKeepsTheRest) {
     for (Tensor* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.o})
       *tensor = {memory, 4096, 64, 16};
     for (const LaunchStep& step : launch.steps) {
+      tensors.o.data = memory;
       // A byte more at the end shows a write outside.
       std::vector<std::byte> first(step.params.size() + 1, std::byte{0x5a}), second = first,
                                                                              third = first;

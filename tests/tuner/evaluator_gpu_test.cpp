@@ -1,6 +1,7 @@
 // The evaluator on a real GPU: right kernels pass, each kind of fault is found, times are times.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -224,6 +225,26 @@ TEST_F(GpuTest, TimerSeesTheTimeOfAKernelAndTheClock) {
   }
   EXPECT_GT(timer.clock_mhz(), 150);
   EXPECT_LT(timer.clock_mhz(), 1.1 * device.sm_clock_mhz);
+}
+
+TEST_F(GpuTest, CandidatesTakeTurnsWithOneWorkspaceThatGrows) {
+  const Family& family = *find_family("fwd_materialized");
+  const std::vector<Candidate> all = candidates(family, small, device);
+  const auto workspace_bytes = [&](const Candidate& candidate) {
+    return family.launch(candidate.config, small, device).workspace_bytes;
+  };
+  const auto [little, much] = std::minmax_element(all.begin(), all.end(),
+                                                  [&](const Candidate& a, const Candidate& b) {
+                                                    return workspace_bytes(a) < workspace_bytes(b);
+                                                  });
+  ASSERT_LT(workspace_bytes(*little), workspace_bytes(*much));
+  const auto evaluator = evaluator_for(small);
+  EXPECT_EQ(try_out(*evaluator, *little).status, Status::kOk);
+  EXPECT_EQ(try_out(*evaluator, *much).status, Status::kOk);  // the workspace moves
+  const std::vector<Config> turns = {little->config, much->config, little->config, much->config};
+  for (const double time_us : evaluator->sample_us(turns)) EXPECT_GT(time_us, 1);
+  EXPECT_EQ(evaluator->lost(), nullptr);
+  EXPECT_EQ(evaluator->prove(little->config).status, Status::kOk);
 }
 
 TEST_F(GpuTest, SamplesOfOneKernelAgree) {

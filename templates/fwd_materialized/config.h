@@ -1,0 +1,72 @@
+// config.h - the axes of fwd_materialized and the argument of its kernels. Compiled by g++ (search,
+// launch) and by NVRTC (kernels).
+#pragma once
+
+#include "base.cuh"
+#include "params_fwd.h"
+
+namespace attnforge {
+
+struct FwdMaterializedConfig {
+  // Fixed by the problem.
+  int dtype;  // of q, k, v and o: kFp32, kFp16 or kBf16
+  int head_dim;
+  int head_dim_v;
+  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
+  int left_bound;   // 1: nor all keys to its left (window_left)
+  int softcap;      // 1: scores are capped
+  int lse;          // 1: lse is written
+  int alignment;    // bytes of pointers and strides: 4, 8 or 16
+  // Searched.
+  int block_m;          // query rows in a tile of both products
+  int block_n;          // keys in a tile of the scores
+  int num_warps;        // of a block of the products
+  int stages;           // slices of a product in shared memory; 1 for fp32
+  int softmax_threads;  // a block of the softmax, which takes one row
+
+  ATTNFORGE_HOST_DEVICE constexpr bool tensor_cores() const { return dtype != kFp32; }
+  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
+  /// Columns of V and of the output in a tile of the second product.
+  ATTNFORGE_HOST_DEVICE constexpr int block_v() const {
+    return head_dim_v < 128 ? round_up(head_dim_v, tensor_cores() ? 16 : 32) : 128;
+  }
+  /// Both products go over their depth, the head dim or the keys, in slices of this many elements:
+  /// 128 bytes of a row for the tensor cores, 16 elements of fp32.
+  ATTNFORGE_HOST_DEVICE constexpr int slice() const { return tensor_cores() ? 64 : 16; }
+  /// A slice of q or p, then one of k (its rows are keys) or of v (its rows are the depth).
+  ATTNFORGE_HOST_DEVICE constexpr int slice_bytes(int columns) const {
+    return (block_m + columns) * slice() * element_bytes(dtype);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int scores_smem_bytes() const {
+    return stages * slice_bytes(block_n);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int output_smem_bytes() const {
+    return stages * slice_bytes(block_v());
+  }
+  /// Accumulators of a thread; the larger product's.
+  ATTNFORGE_HOST_DEVICE constexpr int accumulators() const {
+    return block_m * (block_n > block_v() ? block_n : block_v()) / num_threads();
+  }
+  /// Resident blocks of a product, as the compiler is told: few enough that it need not spill.
+  ATTNFORGE_HOST_DEVICE constexpr int blocks_per_sm() const {
+    const int registers = accumulators() + 136 < 255 ? accumulators() + 136 : 255;
+    return 65536 / (num_threads() * registers);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+    const bool split_fits = tensor_cores() ? block_m % (16 * num_warps) == 0
+                                           : stages == 1 && block_m % (num_threads() / 16) == 0;
+    return split_fits && block_n % 64 == 0 && stages >= 1 && softmax_threads % 32 == 0 &&
+           softmax_threads >= 32 && alignment >= 4;
+  }
+};
+
+struct FwdMaterializedParams {
+  FwdParams fwd;  // first: bind_fwd() writes to it
+  // In the workspace:
+  float* scores;    // [heads of all sequences][seqlen_q][pitch], scaled, capped and masked; the
+                    // softmax leaves a row's probabilities, of the dtype, where the row begins
+  float* row_sums;  // [heads of all sequences][seqlen_q], of those probabilities
+  i64 pitch;        // floats in a row of scores: seqlen_kv rounded up to block_n
+};
+
+}  // namespace attnforge

@@ -1,0 +1,242 @@
+// family.cpp - fwd_materialized as a Family: what it serves, its search space, its source and its
+// launches.
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include <fmt/format.h>
+#include "generator/arch.h"
+#include "generator/family.h"
+#include "templates/embedded.h"
+#include "templates/fixed_fields.h"
+#include "templates/fwd_materialized/config.h"
+#include "templates/fwd_params.h"
+#include "templates/key_tiles.h"
+
+namespace attnforge {
+namespace {
+
+using Typed = FwdMaterializedConfig;
+
+constexpr Field<Typed> kFields[] = {
+    {"dtype", &Typed::dtype},
+    {"head_dim", &Typed::head_dim},
+    {"head_dim_v", &Typed::head_dim_v},
+    {"right_bound", &Typed::right_bound},
+    {"left_bound", &Typed::left_bound},
+    {"softcap", &Typed::softcap},
+    {"lse", &Typed::lse},
+    {"alignment", &Typed::alignment},
+    {"block_m", &Typed::block_m},
+    {"block_n", &Typed::block_n},
+    {"num_warps", &Typed::num_warps},
+    {"stages", &Typed::stages},
+    {"softmax_threads", &Typed::softmax_threads},
+};
+
+// Those that the problem decides: the first of them, up to alignment.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
+static_assert(kFixedFields.back().name == "alignment");
+
+constexpr int kSmallestTile = 64;
+constexpr double kMostOfMemory = 0.9;  // of the GPU's, for tensors and workspace
+constexpr double kGiB = 1 << 30;
+
+/// The fields that are not searched.
+Typed fixed_by(const Problem& problem) {
+  Typed c = fixed_by_problem<Typed>(problem);
+  c.alignment = problem.alignment_bytes;
+  return c;
+}
+
+std::int64_t rows(const Problem& problem) {
+  return problem.batch * problem.num_heads_q * problem.seqlen_q;
+}
+std::int64_t pitch(const Problem& problem, const Typed& c) {
+  return (problem.seqlen_kv + c.block_n - 1) / c.block_n * c.block_n;
+}
+std::size_t workspace_bytes(const Problem& problem, const Typed& c) {
+  // As a double it does not overflow; past 2^63 no GPU has the memory, and reject() says so.
+  const double bytes = double(rows(problem)) * (double(pitch(problem, c)) + 1) * sizeof(float);
+  return bytes > 9e18
+             ? std::size_t(9e18)
+             : kWorkspaceCounterBytes +
+                   std::size_t(rows(problem)) * std::size_t(pitch(problem, c) + 1) * sizeof(float);
+}
+
+std::string supports(const Problem& problem, const Arch& arch) {
+  if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
+  if (problem.alignment_bytes < 4)
+    return "needs pointers and strides aligned to 4 bytes; alignment=2";
+  const std::int64_t key_tiles = (problem.seqlen_kv + kSmallestTile - 1) / kSmallestTile;
+  const double tiles = double(query_tiles(problem, kSmallestTile)) * double(key_tiles);
+  const double blocks = std::max(tiles, double(rows(problem)));
+  if (blocks > double(kMaxGridX))
+    return fmt::format("needs {:.0f} thread blocks, more than a grid can have", blocks);
+  return "";
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
+  const bool fp32 = problem.dtype_q == DType::kFp32;
+  std::vector<Axis> axes = fixed_axes(fixed_by(problem), kFixedFields);
+  const std::vector<Axis> searched = {
+      {"block_m", {128, 64}},
+      {"block_n", {128, 64}},
+      {"num_warps", {8, 4}},
+      {"stages", fp32 ? std::vector<int>{1} : std::vector<int>{2, 3, 1}},
+      {"softmax_threads", {256, 128}},
+  };
+  axes.insert(axes.end(), searched.begin(), searched.end());
+  return axes;
+}
+
+std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  const Typed c = typed(config, kFields);
+  const Arch& arch = device.arch;
+  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
+  if (!wrong.empty()) return wrong;
+  if (c.tensor_cores() && c.block_m % (16 * c.num_warps) != 0)
+    return "block_m is not a multiple of 16 rows a warp";
+  if (!c.valid()) return "not a valid combination";
+  if (c.accumulators() > (c.tensor_cores() ? 128 : 64))
+    return fmt::format("{} accumulators a thread leave no registers", c.accumulators());
+  const int smem_bytes = std::max(c.scores_smem_bytes(), c.output_smem_bytes());
+  if (smem_bytes > arch.smem_per_block_bytes) {
+    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", smem_bytes,
+                       arch.name, arch.smem_per_block_bytes);
+  }
+  const double workspace = double(workspace_bytes(problem, c));
+  if (workspace + minimum_bytes(problem) > kMostOfMemory * double(device.memory_bytes)) {
+    return fmt::format(
+        "the scores of all heads take {:.1f} GiB of workspace, beside {:.1f} GiB of tensors; {} "
+        "has {:.1f} GiB. Choose a family whose name begins with fwd_flash, or any other: they keep "
+        "no scores",
+        workspace / kGiB, minimum_bytes(problem) / kGiB, device.name,
+        double(device.memory_bytes) / kGiB);
+  }
+  return "";
+}
+
+/// Bytes through memory and multiply-adds of the three steps one after another; what of a score is
+/// read again comes from L2 only where all of them fit there.
+double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  constexpr double kBandwidth = 0.75, kTensor = 0.35, kFma = 0.4, kLaunchUs = 3,
+                   kRowsPerUsPerSm = 8;
+  const Typed c = typed(config, kFields);
+  if (problem.seqlen_q == 0 || problem.batch == 0) return 0;
+  const double heads = double(problem.batch) * double(problem.num_heads_q);
+  const double tiles = key_tiles(problem, c.block_m, c.block_n).all * heads;
+  const double scores = tiles * c.block_m * c.block_n;
+  const double bytes = scores * (2 * 4 + 2 * element_bytes(c.dtype));
+  const double bytes_per_us = 2e6 * device.memory_clock_mhz * 1e-6 * device.memory_bus_bits / 8 *
+                              kBandwidth;
+  const double fma = scores *
+                     (round_up(c.head_dim, 16) + ceil_div(c.head_dim_v, c.block_v()) * c.block_v());
+  const double per_clock = c.tensor_cores() ? kTensor * device.arch.mma_fma_per_clock_per_sm
+                                            : kFma * 128;
+  const double blocks = std::max(1.0, double(query_tiles(problem, c.block_m)));
+  const double wide = c.block_m == 128 && c.block_n == 128 ? 1.0 : 1.2;  // reads of L2, per tile
+  const double products = fma * wide / per_clock / device.num_sms / device.sm_clock_mhz *
+                          idle_factor(blocks, device.num_sms) * (c.stages == 1 ? 1.3 : 1.0);
+  const double softmax = double(rows(problem)) / device.num_sms / kRowsPerUsPerSm *
+                         std::max(1.0, double(c.softmax_threads) / 256);
+  return 3 * kLaunchUs + bytes / bytes_per_us + products + softmax;
+}
+
+std::string shape(const Typed& c) {
+  return "fwd_materialized_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
+}
+
+// The steps: the name that ends a kernel's symbol is that of the function it calls.
+constexpr std::string_view kScores = "scores", kSoftmax = "softmax", kOutput = "output";
+
+std::string symbol(const Typed& c, std::string_view step) {
+  return fmt::format("{}_{}", shape(c), step);
+}
+
+Source render(const Config& config, const Problem&) {
+  const Typed c = typed(config, kFields);
+  Source source;
+  source.name = symbol(c, kScores);
+  source.entry = fmt::format(R"(// generated: {}
+#include "fwd_materialized/kernel.cuh"
+using namespace attnforge;
+inline constexpr FwdMaterializedConfig kConfig{};
+)",
+                             to_string(config), initializer(config));
+  for (const std::string_view step : {kScores, kSoftmax, kOutput}) {
+    source.entry += fmt::format(
+        R"(extern "C" __global__ void __launch_bounds__({})
+{}(const __grid_constant__ FwdMaterializedParams p) {{
+  FwdMaterialized<kConfig>::{}(p);
+}}
+)",
+        step == kSoftmax ? "kConfig.softmax_threads"
+                         : "kConfig.num_threads(), kConfig.blocks_per_sm()",
+        symbol(c, step), step);
+  }
+  source.text = self_contained(source.entry, embedded_headers());
+  return source;
+}
+
+Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
+  const Typed c = typed(config, kFields);
+  Launch result;
+  if (rows(problem) == 0) return result;
+  FwdMaterializedParams params{};
+  params.fwd = fwd_params(problem);
+  params.pitch = pitch(problem, c);
+  result.workspace_bytes = workspace_bytes(problem, c);
+
+  const auto add = [&](std::string_view name, std::int64_t blocks, int threads, int smem_bytes) {
+    if (blocks == 0) return;  // no keys: no scores
+    LaunchStep step;
+    step.kernel = symbol(c, name);
+    // More are asked for only when the bound of a workspace is computed, not to be launched.
+    step.grid.x = static_cast<unsigned>(std::min(blocks, kMaxGridX));
+    step.block.x = static_cast<unsigned>(threads);
+    step.smem_bytes = smem_bytes;
+    step.params.resize(sizeof(params));
+    std::memcpy(step.params.data(), &params, sizeof(params));
+    result.steps.push_back(std::move(step));
+  };
+  const std::int64_t tiles = query_tiles(problem, c.block_m);
+  add(kScores, tiles * (params.pitch / c.block_n), c.num_threads(), c.scores_smem_bytes());
+  add(kSoftmax, rows(problem), c.softmax_threads, 0);
+  add(kOutput, tiles * ceil_div(c.head_dim_v, c.block_v()), c.num_threads(), c.output_smem_bytes());
+  return result;
+}
+
+/// The workspace: counters, of which there are none here, the scores, the sums of their rows.
+void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
+          std::span<std::byte> out) {
+  bind_fwd(step, tensors, workspace, out);
+  FwdMaterializedParams params;
+  std::memcpy(&params, out.data(), sizeof(params));
+  const i64 rows = i64{params.fwd.batch} * params.fwd.num_heads_q * params.fwd.seqlen_q;
+  params.scores = reinterpret_cast<float*>(static_cast<std::byte*>(workspace) +
+                                           kWorkspaceCounterBytes);
+  params.row_sums = params.scores + rows * params.pitch;
+  std::memcpy(out.data(), &params, sizeof(params));
+}
+
+}  // namespace
+
+extern const Family fwd_materialized;
+const Family fwd_materialized = {
+    .name = "fwd_materialized",
+    .summary =
+        "scores, softmax and output one after another, with all scores in memory: the O(L^2) "
+        "baseline",
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureUnaligned,
+    .supports = supports,
+    .axes = axes,
+    .reject = reject,
+    .estimate_us = estimate_us,
+    .render = render,
+    .launch = launch,
+    .bind = bind,
+};
+
+}  // namespace attnforge

@@ -1,0 +1,129 @@
+// product_mma.cuh - a tile of A B by mma.sync, with A and B passing through a cp.async ring in
+// slices of their depth.
+#pragma once
+
+#include "base.cuh"
+#include "fwd_materialized/config.h"
+#include "fwd_materialized/product.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mma_sync.cuh"
+#include "ptx/shared_memory.cuh"
+#include "tile/load_slice.cuh"
+
+namespace attnforge {
+
+/// Warps share the rows out.
+template <FwdMaterializedConfig C, int kColumns, bool kDepthIsRow>
+struct Product<C, kColumns, kDepthIsRow, true> {
+  static constexpr int kThreads = C.num_threads(), kDepth = C.slice(), kDepthChunks = kDepth / 8;
+  static constexpr int kRowFragments = C.block_m / C.num_warps / 16;
+  static constexpr int kFragments = kColumns / 8;
+  static constexpr int kBRows = kDepthIsRow ? kDepth : kColumns;
+  static constexpr int kBChunks = kDepthIsRow ? kColumns / 8 : kDepthChunks;
+  static constexpr int kABytes = C.block_m * kDepth * 2;
+  static constexpr int kStageBytes = C.slice_bytes(kColumns);
+  using ARows = SwizzledRows<kDepthChunks>;
+  using BRows = SwizzledRows<kBChunks>;
+  template <int kCopyBytes>
+  using ALoader = SliceLoader<C.block_m, kDepthChunks, kThreads, kCopyBytes>;
+  using BLoader = SliceLoader<kBRows, kBChunks, kThreads, C.alignment>;
+
+  float c[kRowFragments][kFragments][4];
+
+  ATTNFORGE_DEVICE static int lane() { return int(threadIdx.x) % 32; }
+  /// First row of this warp in the tile.
+  ATTNFORGE_DEVICE static int warp_row() { return int(threadIdx.x) / 32 * kRowFragments * 16; }
+
+  /// Slice n of A and B to `stage`; a group of cp.async even when there is no such slice.
+  template <int kACopyBytes>
+  ATTNFORGE_DEVICE static void load(u32 stage, const MatrixSource& a, const MatrixSource& b, int n,
+                                    int slices) {
+    if (n < slices) {
+      ALoader<kACopyBytes>::load(stage, a.from + n * kDepth * 2, a.pitch_bytes, a.rows,
+                                 a.chunks - n * kDepthChunks, threadIdx.x);
+      if constexpr (kDepthIsRow) {
+        BLoader::load(stage + kABytes, b.from + n * kDepth * b.pitch_bytes, b.pitch_bytes,
+                      b.rows - n * kDepth, b.chunks, threadIdx.x);
+      } else {
+        BLoader::load(stage + kABytes, b.from + n * kDepth * 2, b.pitch_bytes, b.rows,
+                      b.chunks - n * kDepthChunks, threadIdx.x);
+      }
+    }
+    cp_async_commit();
+  }
+
+  /// c += a slice of A times a slice of B.
+  ATTNFORGE_DEVICE void multiply(u32 a_tile, u32 b_tile) {
+    const typename ARows::Fragment a_fragment(warp_row() + lane() % 16, lane() / 16);
+    const typename BRows::Fragment b_fragment(
+        kDepthIsRow ? lane() % 16 : lane() % 8 + lane() / 16 * 8,
+        kDepthIsRow ? lane() / 16 : lane() / 8 % 2);
+#pragma unroll
+    for (int d = 0; d < kDepthChunks; d += 2) {
+      u32 a[kRowFragments][4];
+#pragma unroll
+      for (int f = 0; f < kRowFragments; ++f)
+        ldmatrix_x4(a[f], a_fragment.at(a_tile + f * 16 * ARows::kRowBytes, d));
+#pragma unroll
+      for (int j = 0; j < kFragments; j += 2) {
+        u32 b[4];
+        if constexpr (kDepthIsRow) {
+          ldmatrix_x4_trans(b, b_fragment.at(b_tile + d * 8 * BRows::kRowBytes, j));
+        } else {
+          ldmatrix_x4(b, b_fragment.at(b_tile + j * 8 * BRows::kRowBytes, d));
+        }
+#pragma unroll
+        for (int f = 0; f < kRowFragments; ++f) {
+          mma_m16n8k16<C.dtype>(c[f][j], a[f], b[0], b[1]);
+          mma_m16n8k16<C.dtype>(c[f][j + 1], a[f], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  template <int kACopyBytes>
+  ATTNFORGE_DEVICE void run(const u8* shared_memory, const MatrixSource& a, const MatrixSource& b,
+                            int slices) {
+    const u32 smem = smem_address(shared_memory);
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int j = 0; j < kFragments; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) c[f][j][i] = 0.0f;
+#pragma unroll
+    for (int n = 0; n < C.stages - 1; ++n)
+      load<kACopyBytes>(smem + n * kStageBytes, a, b, n, slices);
+    u32 stage = 0;
+    for (int n = 0; n < slices; ++n) {
+      if constexpr (C.stages == 1) load<kACopyBytes>(smem, a, b, n, slices);
+      // The barrier also says that everybody is done with the slice before, whose memory is next.
+      cp_async_wait<C.stages == 1 ? 0 : C.stages - 2>();
+      __syncthreads();
+      if constexpr (C.stages > 1) {
+        const u32 free = (stage == 0 ? C.stages : stage) - 1;
+        load<kACopyBytes>(smem + free * kStageBytes, a, b, n + C.stages - 1, slices);
+      }
+      multiply(smem + stage * kStageBytes, smem + stage * kStageBytes + kABytes);
+      if constexpr (C.stages == 1) __syncthreads();
+      stage = stage == C.stages - 1 ? 0 : stage + 1;
+    }
+    cp_async_wait<0>();
+  }
+
+  template <class Visit>
+  ATTNFORGE_DEVICE void for_each_pair(const Visit& visit) const {
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int j = 0; j < kFragments; ++j) {
+          visit(warp_row() + f * 16 + half * 8 + MmaFragment::row(lane()),
+                j * 8 + MmaFragment::column(lane()), c[f][j][2 * half], c[f][j][2 * half + 1]);
+        }
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,104 @@
+// fwd_materialized_test.cpp - what is particular to the family that keeps its scores in memory: how
+// much that is, where it lies, and that nobody gets it unasked.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "attnforge/error.h"
+#include "generator/arch.h"
+#include "generator/candidates.h"
+#include "templates/fwd_materialized/config.h"
+#include "templates/registry.h"
+#include "tests/templates/problems.h"
+
+namespace attnforge {
+namespace {
+
+const Family& family() { return *find_family("fwd_materialized"); }
+
+Config first_config(const Problem& problem, const DeviceFacts& device) {
+  return candidates(family(), problem, device).at(0).config;
+}
+
+TEST(FwdMaterialized, RefusesScoresThatDoNotFitTheGpuAndSaysHowMuchTheyTake) {
+  // 64 heads x 32768 x 32768 floats are 256 GiB.
+  const Problem problem = parse_problem("fwd bf16 batch=4 num_heads=16 seqlen=32768 head_dim=128");
+  for (const char* arch : {"86", "90a"}) {
+    const DeviceFacts& device = typical_device(arch);
+    EXPECT_TRUE(candidates(family(), problem, device).empty());
+    const Family* const families[] = {&family()};
+    try {
+      untuned(families, problem, device);
+      FAIL() << "256 GiB fit " << device.name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_THAT(error.what(), testing::HasSubstr("256.0 GiB of workspace"));
+      EXPECT_THAT(error.what(), testing::HasSubstr("fwd_flash"));
+    }
+  }
+  DeviceFacts small = typical_device("90a");
+  const Problem modest = parse_problem("fwd bf16 batch=1 num_heads=16 seqlen=8192 head_dim=128");
+  EXPECT_FALSE(candidates(family(), modest, small).empty());
+  small.memory_bytes = std::int64_t{4} << 30;  // as much as the scores
+  EXPECT_TRUE(candidates(family(), modest, small).empty());
+}
+
+TEST(FwdMaterialized, WorkspaceIsCountersThenScoresThenSums) {
+  const Problem problem = parse_problem("fwd fp16 batch=2 num_heads=3 seqlen=100:200 head_dim=64");
+  const DeviceFacts& device = typical_device("90a");
+  const Config config = first_config(problem, device);
+  const std::int64_t block_n = config.get("block_n"), rows = 2 * 3 * 100;
+  const std::int64_t pitch = (200 + block_n - 1) / block_n * block_n;
+  const Launch launch = family().launch(config, problem, device);
+  EXPECT_EQ(launch.workspace_bytes,
+            kWorkspaceCounterBytes + static_cast<std::size_t>(rows * (pitch + 1)) * sizeof(float));
+  ASSERT_EQ(launch.steps.size(), 3u);
+  std::byte* const workspace = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 20);
+  for (const LaunchStep& step : launch.steps) {
+    std::vector<std::byte> bound(step.params.size());
+    family().bind(step, Tensors{}, workspace, bound);
+    FwdMaterializedParams params;
+    std::memcpy(&params, bound.data(), sizeof(params));
+    EXPECT_EQ(params.pitch, pitch);
+    EXPECT_EQ(reinterpret_cast<std::byte*>(params.scores), workspace + kWorkspaceCounterBytes);
+    EXPECT_EQ(params.row_sums, params.scores + rows * pitch);
+    EXPECT_EQ(reinterpret_cast<std::byte*>(params.row_sums + rows),
+              workspace + launch.workspace_bytes);
+  }
+}
+
+TEST(FwdMaterialized, WorkspaceNeverShrinksWhenASizeGrows) {
+  const DeviceFacts& device = typical_device("90a");
+  const Problem problem = parse_problem("fwd fp16 batch=2 num_heads=3 seqlen=100:200 head_dim=64");
+  const Config config = first_config(problem, device);
+  std::size_t before = 0;
+  for (int size = 0; size < 700; size += 7) {
+    Problem larger = problem;
+    larger.seqlen_q = 1 + size;
+    larger.seqlen_kv = size;
+    const std::size_t now = family().launch(config, larger, device).workspace_bytes;
+    EXPECT_GE(now, before) << size;
+    before = now;
+  }
+}
+
+TEST(FwdMaterialized, WithoutKeysThereAreNoScoresToCompute) {
+  const DeviceFacts& device = typical_device("90a");
+  Problem problem = parse_problem("fwd fp16 batch=2 num_heads=3 seqlen=100:200 head_dim=64 lse");
+  const Config config = first_config(problem, device);
+  problem.seqlen_kv = 0;
+  EXPECT_EQ(family().launch(config, problem, device).steps.size(), 2u);
+}
+
+TEST(FwdMaterialized, IsNobodysChoiceUnasked) {
+  for (const Problem& problem : test::template_problems()) {
+    for (const Arch& arch : archs()) {
+      const Candidate choice = untuned(registry(), problem, typical_device(arch.name));
+      EXPECT_NE(choice.family, &family()) << to_string(problem) << " on sm_" << arch.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnforge
