@@ -2,8 +2,11 @@
 // load, bind, launch.
 #include "tests/conformance/gpu.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <random>
+#include <span>
 
 #include "attnforge/error.h"
 #include "reference/parallel.h"
@@ -51,9 +54,12 @@ void GpuProblem::download(HostProblem& host) const {
     buffers[i].copy_to_host(host.storages[i].data(), buffers[i].size_bytes());
 }
 
-std::vector<Compiled> compile_some(const Family& family, const Problem& problem, int more,
-                                   unsigned seed) {
-  const DeviceFacts& device = gpu_facts();
+namespace {
+
+template <class Compile>
+std::vector<Compiled> compile_by(const Family& family, const Problem& problem,
+                                 const DeviceFacts& device, int more, unsigned seed,
+                                 const Compile& compile_source) {
   std::vector<Candidate> all = candidates(family, problem, device);
   if (all.empty()) return {};
   std::shuffle(all.begin() + 1, all.end(),
@@ -65,12 +71,32 @@ std::vector<Compiled> compile_some(const Family& family, const Problem& problem,
     c.candidate = all[static_cast<std::size_t>(index)];
     c.launch = family.launch(c.candidate.config, problem, device);
     try {
-      c.cubin = compile(family.render(c.candidate.config, problem), device.arch);
+      c.cubin = compile_source(family.render(c.candidate.config, problem));
     } catch (const Error& error) {
       c.failure = error.what();
     }
   });
   return compiled;
+}
+
+}  // namespace
+
+std::vector<Compiled> compile_some(const Family& family, const Problem& problem, int more,
+                                   unsigned seed) {
+  return compile_by(family, problem, gpu_facts(), more, seed,
+                    [](const Source& source) { return compile(source, gpu_facts().arch); });
+}
+
+std::vector<Compiled> compile_some_to_ptx(const Family& family, const Problem& problem,
+                                          const DeviceFacts& device, int more, unsigned seed) {
+  return compile_by(family, problem, device, more, seed, [&](const Source& source) {
+    const std::string text = compile_to_ptx(source, device.arch);
+    const auto bytes = std::as_bytes(std::span(text.c_str(), text.size() + 1));  // with its 0
+    Cubin ptx;
+    ptx.bytes.assign(bytes.begin(), bytes.end());
+    ptx.arch = device.arch.name;
+    return ptx;
+  });
 }
 
 Loaded::Loaded(const Compiled& compiled)
@@ -91,8 +117,25 @@ void Loaded::run(const Tensors& tensors, const Buffer& workspace, CUstream strea
 
 Buffer Loaded::make_workspace() const {
   Buffer workspace((launch_.workspace_bytes + 3) / 4 * 4);
-  workspace.fill32(0);
+  workspace.fill32(0x7fd57fd5);  // NaN in each dtype
+  const std::vector<std::byte> zeros(std::min(workspace.size_bytes(), kWorkspaceCounterBytes));
+  workspace.copy_from_host(zeros.data(), zeros.size());
   return workspace;
+}
+
+std::string Loaded::misfit(const Arch& arch) const {
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    const LaunchStep& step = launch_.steps[i];
+    const int smem_bytes = step.smem_bytes + kernels_[i].attributes().smem_static_bytes;
+    if (smem_bytes > arch.smem_per_block_bytes)
+      return fmt::format("{} wants {} bytes of shared memory, sm_{} gives a block {}", step.kernel,
+                         smem_bytes, arch.name, arch.smem_per_block_bytes);
+    if (step.cluster.x * step.cluster.y * step.cluster.z != 1)
+      return fmt::format("{} wants a cluster of blocks", step.kernel);
+    if (static_cast<int>(step.block.x * step.block.y * step.block.z) > arch.max_threads_per_sm)
+      return fmt::format("{} wants a block of {} threads", step.kernel, step.block.x);
+  }
+  return "";
 }
 
 }  // namespace attnforge::test

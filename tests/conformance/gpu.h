@@ -38,14 +38,19 @@ struct Compiled {
 /// parallel. Empty when the family does not serve the problem here.
 std::vector<Compiled> compile_some(const Family& family, const Problem& problem, int more,
                                    unsigned seed);
+/// The same for another GPU, as PTX: a driver compiles it for any GPU of that arch or a later one.
+std::vector<Compiled> compile_some_to_ptx(const Family& family, const Problem& problem,
+                                          const DeviceFacts& device, int more, unsigned seed);
 
 /// Ready to run; one object may be run from several threads if each brings its own workspace.
 class Loaded {
  public:
   explicit Loaded(const Compiled& compiled);
   void run(const Tensors& tensors, const Buffer& workspace, CUstream stream) const;
-  /// Zeroed.
+  /// Counters zeroed, scratch poisoned.
   Buffer make_workspace() const;
+  /// "" or what makes a launch of these kernels illegal on a GPU of `arch`.
+  std::string misfit(const Arch& arch) const;
 
  private:
   const Family& family_;

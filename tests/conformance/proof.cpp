@@ -1,0 +1,75 @@
+#include "tests/conformance/proof.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "reference/compare.h"
+#include "reference/plain.h"
+
+namespace attnforge::test {
+namespace {
+
+/// All rows, or a sample: of every head the first, the last, those around a multiple of 128, and
+/// random ones.
+std::vector<QueryRow> rows_to_compare(const Problem& problem, int sampled) {
+  const std::vector<QueryRow> all = all_rows(problem);
+  if (sampled == 0) return all;
+  std::vector<QueryRow> rows;
+  std::mt19937 random(kConformanceSeed);
+  const int per_head = std::max<int>(
+      5, sampled / static_cast<int>(problem.batch * problem.num_heads_q));
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    for (std::int64_t head = 0; head < problem.num_heads_q; ++head) {
+      for (const std::int64_t query :
+           {std::int64_t{0}, std::int64_t{127}, std::int64_t{128}, problem.seqlen_q - 1}) {
+        rows.push_back({batch, head, std::min(query, problem.seqlen_q - 1)});
+      }
+      for (int i = 4; i < per_head; ++i) {
+        rows.push_back(
+            {batch, head,
+             static_cast<std::int64_t>(random() % static_cast<unsigned>(problem.seqlen_q))});
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+Expectation::Expectation(const Problem& problem, const ConformanceCase& c)
+    : host(make_host_problem(problem, kConformanceSeed, c.inputs, c.gaps)),
+      reference(
+          reference_attention(problem, host.tensors(), rows_to_compare(problem, c.sampled_rows))),
+      plain_error(plain_low_precision_error(problem, host.tensors(), reference)) {}
+
+HostProblem after_run(const Loaded& loaded, GpuProblem& gpu, const HostProblem& host) {
+  gpu.upload(host);
+  Stream stream;
+  const Buffer workspace = loaded.make_workspace();
+  check(driver().cuCtxSynchronize(), "wait for the uploads");
+  loaded.run(gpu.tensors, workspace, stream.get());
+  stream.synchronize();
+  HostProblem after = host;
+  gpu.download(after);
+  return after;
+}
+
+void expect_right(const Expectation& expected, HostProblem& after) {
+  const Problem& problem = after.problem;
+  const Tensors tensors = after.tensors();
+  EXPECT_EQ(after.trespass(), "");
+  for (const PlacedTensor* input : {&after.q, &after.k, &after.v}) {
+    const auto storage = static_cast<std::size_t>(input->storage);
+    EXPECT_TRUE(after.storages[storage] == expected.host.storages[storage])
+        << "an input was written to";
+  }
+  const Verdict verdict = compare(problem, tensors, expected.reference);
+  EXPECT_TRUE(verdict.passed()) << to_string(verdict);
+  const double limit = plain_rule_limit(problem, expected.plain_error, verdict.o.max_abs_expected);
+  EXPECT_LE(verdict.o.max_error, limit) << "plain attention in this dtype is off by "
+                                        << expected.plain_error << "; " << to_string(verdict.o);
+}
+
+}  // namespace attnforge::test
