@@ -28,6 +28,9 @@ struct Job {
   bool is_default = true;  // what a user gets who never tunes: spills are not accepted
 };
 
+/// Where zero spills are promised every problem is compiled; elsewhere, to save time, every second.
+bool promised(const Arch& arch) { return arch.sm == 86 || arch.sm == 89 || arch.sm == 90; }
+
 /// A family of one arch has time for more problems there.
 bool serves_one_arch(const Family& family) {
   return std::count_if(archs().begin(), archs().end(), [&](const Arch& arch) {
@@ -40,9 +43,10 @@ std::vector<Job> jobs_of(const test::FamilyOnArch& c) {
   const Family* const families[] = {c.family};
   std::vector<Job> jobs;
   const auto add = [&](std::span<const Problem> problems) {
-    for (const Problem& problem : problems) {
-      if (rejection(*c.family, problem, *c.arch).empty())
-        jobs.push_back({problem, untuned(families, problem, device)});
+    const std::size_t step = promised(*c.arch) ? 1 : 2;
+    for (std::size_t i = 0; i < problems.size(); i += step) {
+      if (rejection(*c.family, problems[i], *c.arch).empty())
+        jobs.push_back({problems[i], untuned(families, problems[i], device)});
     }
   };
   add(test::template_problems());
@@ -110,7 +114,7 @@ TEST_P(TemplateCompiles, DefaultsWithoutSpillsAndOthersAtAll) {
   }
   const std::vector<Job> jobs = jobs_of(GetParam());
   if (jobs.empty()) GTEST_SKIP() << GetParam().family->name << " does not run on sm_" << arch.name;
-  ASSERT_GE(jobs.size(), 8u);
+  ASSERT_GE(jobs.size(), promised(arch) ? 8u : 4u);
 
   std::vector<std::string> complaints(jobs.size());
   std::vector<std::thread> threads;
