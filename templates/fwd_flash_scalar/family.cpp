@@ -83,7 +83,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
 /// Every key costs a warp a load from shared memory for each multiply-add, one a clock, or its
 /// instructions, four a clock, whichever takes longer.
 double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  constexpr double kEfficiency = 0.8;
+  constexpr double kEfficiency = 0.92;
   const Typed c = typed(config, kFields);
   const double elements = c.qk_elements() + c.v_elements();
   const double shuffles = std::log2(c.lanes_per_row);

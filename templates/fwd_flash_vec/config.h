@@ -59,7 +59,7 @@ struct FwdFlashVecConfig {
     return blocks < 1 ? 1 : blocks;
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
-    return lanes_per_row >= 1 && lanes_per_row <= 32 && 32 % lanes_per_row == 0 &&
+    return lanes_per_row >= 2 && lanes_per_row <= 32 && 32 % lanes_per_row == 0 &&
            (rows_per_thread == 1 || rows_per_thread == 2 || rows_per_thread % 4 == 0) &&
            num_warps >= 1 && keys_per_lane >= 1 && block_n % step_n() == 0 && alignment >= 2;
   }

@@ -30,6 +30,23 @@ struct FwdFlashVec {
   };
   using Scores = float[C.step_n()][kRows];
 
+  // Which lane of which group a thread is. Threads t and t ^ 2 are the same lane of two groups, and
+  // load the same chunks: a 16-byte load of a warp then takes shared memory two passes; in the
+  // order of the threads it would take four.
+  static constexpr bool kWholeWarp = kLanes == 32;  // one group: all threads differ
+
+  ATTNFORGE_DEVICE static int lane_of(int thread) {
+    return kWholeWarp ? thread % 32 : thread % 2 + thread / 4 % (kLanes / 2) * 2;
+  }
+  ATTNFORGE_DEVICE static int group_of(int thread) {
+    const int in_warp = kWholeWarp ? 0 : thread % 32 / (2 * kLanes) * 2 + thread / 2 % 2;
+    return thread / 32 * C.groups_per_warp() + in_warp;
+  }
+  /// The value of lane (lane ^ distance) of the same group; distance is a power of two.
+  ATTNFORGE_DEVICE static float from_lane(float x, int distance) {
+    return __shfl_xor_sync(~0u, x, kWholeWarp || distance == 1 ? distance : 2 * distance);
+  }
+
   ATTNFORGE_DEVICE static float4 load_4_shared(const float* from) {
     return *reinterpret_cast<const float4*>(from);
   }
@@ -77,7 +94,7 @@ struct FwdFlashVec {
         for (int r = 0; r < kRows; ++r) {
           const float given = upper ? s[j][r] : s[j + keys][r];
           const float kept = upper ? s[j + keys][r] : s[j][r];
-          s[j][r] = kept + __shfl_xor_sync(~0u, given, distance);
+          s[j][r] = kept + from_lane(given, distance);
         }
     }
   }
@@ -86,7 +103,7 @@ struct FwdFlashVec {
   ATTNFORGE_DEVICE static float over_lanes(float x, const Operation& operation) {
 #pragma unroll
     for (int distance = kLanes / 2; distance > 0; distance /= 2)
-      x = operation(x, __shfl_xor_sync(~0u, x, distance));
+      x = operation(x, from_lane(x, distance));
     return x;
   }
 
@@ -99,7 +116,7 @@ struct FwdFlashVec {
     const int kv_head = head / (p.num_heads_q / p.num_heads_kv);
     const char* k_head = head_pointer<C.dtype>(p.k, batch, kv_head);
     const char* v_head = head_pointer<C.dtype>(p.v, batch, kv_head);
-    const int group = int(threadIdx.x) / kLanes, lane = int(threadIdx.x) % kLanes;
+    const int group = group_of(int(threadIdx.x)), lane = lane_of(int(threadIdx.x));
     const int first_row = place.m_block * C.block_m();
     const int first_query = first_row + group * kRows;  // of this thread
     const int last_row = min(first_row + C.block_m(), p.seqlen_q) - 1;

@@ -117,30 +117,36 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   return "";
 }
 
-/// Bytes through memory and multiply-adds of the three steps one after another; what of a score is
-/// read again comes from L2 only where all of them fit there.
+/// The steps one after another: a product takes as long as its multiply-adds or as its scores take
+/// through memory, the softmax as long as it reads and writes. Constants are measured on an H200.
 double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  constexpr double kBandwidth = 0.75, kTensor = 0.35, kFma = 0.4, kLaunchUs = 3,
-                   kRowsPerUsPerSm = 8;
+  constexpr double kBandwidth = 0.75, kTensor = 0.36, kFma = 0.4, kLaunchUs = 3;
+  constexpr double kRowsPerUsPerSm = 8;  // of the softmax, however short they are
   const Typed c = typed(config, kFields);
   if (problem.seqlen_q == 0 || problem.batch == 0) return 0;
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double tiles = key_tiles(problem, c.block_m, c.block_n).all * heads;
   const double scores = tiles * c.block_m * c.block_n;
-  const double bytes = scores * (2 * 4 + 2 * element_bytes(c.dtype));
-  const double bytes_per_us = 2e6 * device.memory_clock_mhz * 1e-6 * device.memory_bus_bits / 8 *
+  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8 *
                               kBandwidth;
-  const double fma = scores *
-                     (round_up(c.head_dim, 16) + ceil_div(c.head_dim_v, c.block_v()) * c.block_v());
+  const double written_us = scores * 4 / bytes_per_us,
+               p_us = scores * element_bytes(c.dtype) / bytes_per_us;
+
   const double per_clock = c.tensor_cores() ? kTensor * device.arch.mma_fma_per_clock_per_sm
                                             : kFma * 128;
-  const double blocks = std::max(1.0, double(query_tiles(problem, c.block_m)));
-  const double wide = c.block_m == 128 && c.block_n == 128 ? 1.0 : 1.2;  // reads of L2, per tile
-  const double products = fma * wide / per_clock / device.num_sms / device.sm_clock_mhz *
-                          idle_factor(blocks, device.num_sms) * (c.stages == 1 ? 1.3 : 1.0);
-  const double softmax = double(rows(problem)) / device.num_sms / kRowsPerUsPerSm *
-                         std::max(1.0, double(c.softmax_threads) / 256);
-  return 3 * kLaunchUs + bytes / bytes_per_us + products + softmax;
+  const bool few_rows = c.tensor_cores() && c.block_m / c.num_warps < 32;  // that share a load of B
+  const double slower = (few_rows ? 1.2 : 1.0) *
+                        (c.stages == 1   ? 1.3
+                         : c.stages == 2 ? 1.02
+                                         : 1) *
+                        (c.block_m == 128 ? 1.0 : 1.1) * (c.block_n == 128 ? 1.0 : 1.05) *
+                        idle_factor(double(query_tiles(problem, c.block_m)), device.num_sms);
+  const double fma_us = slower / (per_clock * device.num_sms * device.sm_clock_mhz);
+  const double columns = ceil_div(c.head_dim_v, c.block_v()) * c.block_v();
+  const double per_row = c.softmax_threads == 256 ? 1.0 : 3.0;
+  return 3 * kLaunchUs + std::max(written_us, scores * round_up(c.head_dim, 16) * fma_us) +
+         (written_us + p_us + per_row * double(rows(problem)) / device.num_sms / kRowsPerUsPerSm) +
+         std::max(p_us, scores * columns * fma_us);
 }
 
 std::string shape(const Typed& c) {
