@@ -31,7 +31,7 @@ constexpr float kLargestFactor = 1e20f;
 constexpr bool between(std::int64_t value, std::int64_t low, std::int64_t high) {
   return low <= value && value <= high;
 }
-constexpr bool head_dim_ok(std::int64_t value) { return between(value, 8, 256) && value % 8 == 0; }
+constexpr bool head_dim_ok(std::int64_t value) { return between(value, 8, 512) && value % 8 == 0; }
 constexpr bool heads_ok(std::int64_t value) { return between(value, 1, kMaxHeads); }
 constexpr bool seqlen_ok(std::int64_t value) { return between(value, 0, kMaxSeqlen); }
 constexpr bool window_ok(std::int64_t value) { return between(value, -1, kMaxWindow); }
@@ -54,7 +54,7 @@ constexpr IntegerField field(std::string_view name, bool is_size, bool (*ok)(std
 
 constexpr std::string_view kHeadsAllowed = "a whole number from 1 to 65535";
 constexpr std::string_view kSeqlenAllowed = "a whole number from 0 to 134217728 (2^27)";
-constexpr std::string_view kHeadDimAllowed = "a multiple of 8 from 8 to 256";
+constexpr std::string_view kHeadDimAllowed = "a multiple of 8 from 8 to 512";
 constexpr std::string_view kWindowAllowed = "-1 (open) or a whole number up to 1073741824 (2^30)";
 
 constexpr IntegerField kFields[] = {

@@ -17,7 +17,7 @@ namespace attnforge {
 namespace {
 
 constexpr int kRows = 16;  // of a block; innermost, so that the compiler makes vector code of it
-constexpr int kMaxHeadDim = 256;
+constexpr int kMaxHeadDim = 512;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Rows [begin, end) of the list, of one batch and head.

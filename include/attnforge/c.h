@@ -139,8 +139,8 @@ typedef struct attnforge_problem {
   int64_t num_heads_kv; /* divides num_heads_q */
   int64_t seqlen_q;     /* 0 allowed */
   int64_t seqlen_kv;    /* 0 allowed */
-  int32_t head_dim;     /* multiple of 8, 8 to 256 */
-  int32_t head_dim_v;   /* multiple of 8, 8 to 256 */
+  int32_t head_dim;     /* multiple of 8, 8 to 512 */
+  int32_t head_dim_v;   /* multiple of 8, 8 to 512 */
   int64_t window_left;  /* -1: all */
   int64_t window_right; /* -1: all; -1 or 0 when causal */
   float softcap;        /* 0: none; else s = softcap * tanh(s / softcap) after scaling */

@@ -44,8 +44,8 @@ struct Problem {
   std::int64_t num_heads_kv = 1;   // divides num_heads_q
   std::int64_t seqlen_q = 1;       // 0 allowed
   std::int64_t seqlen_kv = 1;      // 0 allowed
-  int head_dim = 64;               // multiple of 8, 8 to 256
-  int head_dim_v = 64;             // multiple of 8, 8 to 256
+  int head_dim = 64;               // multiple of 8, 8 to 512
+  int head_dim_v = 64;             // multiple of 8, 8 to 512
   std::int64_t window_left = -1;   // keys before the query's position that it sees; -1: all
   std::int64_t window_right = -1;  // keys after it; -1: all. Causal requires -1 here or 0
   float softcap = 0.0f;            // 0: none; else s = softcap * tanh(s / softcap) after scaling

@@ -228,7 +228,7 @@ def attention(
     q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_kv, heads_kv, head_dim],
     v [batch, seqlen_kv, heads_kv, head_dim_v]; o is like q with head_dim_v; with layout="bhsd", heads come before seqlen.
     lse is [batch, heads_q, seqlen_q], float32, natural logarithm. Any strides with a contiguous last dimension. Head dims
-    are multiples of 8 up to 256; heads_kv divides heads_q.
+    are multiples of 8 up to 512; heads_kv divides heads_q.
 
     causal: bottom-right aligned. window: keys seen on each side of the query's position: a number, or (left, right) with None
     for open. softmax_scale: default 1 / sqrt(head_dim). softcap: s = softcap * tanh(s / softcap).

@@ -53,7 +53,8 @@ static_assert(kFixedFields.back().name == "lse");
 constexpr int kRegisterSlack = 28, kSoftcapSlack = 8;
 // Of Q K^T and P V together: from here on sharing loads pays; there are few keys a tile.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
-constexpr int kLongQuery = 128;  // rows from which packing heads into a tile gains nothing
+constexpr int kMostColumns = 256;  // of a wgmma's result
+constexpr int kLongQuery = 128;    // rows from which packing heads into a tile gains nothing
 constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflow a tile's number
 constexpr std::size_t kSchedulerBytes = 2 * sizeof(int);
 
@@ -73,6 +74,10 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (problem.alignment_bytes < 16)
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
+  const int largest = std::max(problem.head_dim, problem.head_dim_v);
+  if (largest > kMostColumns) {
+    return fmt::format("head dim {} is above {}, the columns of a wgmma", largest, kMostColumns);
+  }
   const std::int64_t tiles = (problem.seqlen_q + 63) / 64 * problem.batch * problem.num_heads_q;
   if (tiles > kMaxTiles) return fmt::format("needs {} query tiles, more than 2^30", tiles);
   return "";

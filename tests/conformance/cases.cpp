@@ -6,10 +6,10 @@
 namespace attnforge::test {
 namespace {
 
-/// Eight head dims a test, all of them from 8 to 256; dtype, mask and lse change from one to the
+/// Eight head dims a test, all of them from 8 to 512; dtype, mask and lse change from one to the
 /// next.
 void add_head_dims(std::vector<ConformanceCase>& cases) {
-  for (int from = 8; from <= 256; from += 64) {
+  for (int from = 8; from <= 512; from += 64) {
     ConformanceCase c;
     c.name = fmt::format("HeadDims{}To{}", from, from + 56);
     for (int head_dim = from; head_dim < from + 64; head_dim += 8) {
@@ -63,6 +63,13 @@ std::vector<ConformanceCase> edges() {
         "fwd bf16 batch=1 num_heads=2 seqlen=130:200 head_dim=256:64 lse",
         "fwd bf16 batch=1 num_heads=2 seqlen=70:90 head_dim=8:256",
         "fwd fp16 batch=1 num_heads=2:1 seqlen=70:90 head_dim=40:72 causal"}},
+      {"UnequalLargeHeadDims",
+       {"fwd bf16 batch=1 num_heads=2 seqlen=150:250 head_dim=512:64 causal lse",
+        "fwd fp16 batch=1 num_heads=2:1 seqlen=130:200 head_dim=64:512 lse",
+        "fwd bf16 batch=1 num_heads=2 seqlen=70:90 head_dim=8:264 window_left=20",
+        "fwd fp16 batch=1 num_heads=2 seqlen=70:90 head_dim=328:248 softcap=20 lse",
+        "fwd bf16 batch=2 num_heads=2:1 seqlen=33:130 head_dim=320:384 causal alignment=4",
+        "fwd bf16 batch=1 num_heads=8:1 seqlen=2:700 head_dim=504:512 causal lse"}},
   };
 }
 

@@ -34,8 +34,8 @@ inline Problem arbitrary_problem() {
   p.num_heads_q = p.num_heads_kv * *rc::gen::inRange<std::int64_t>(1, 9);
   p.seqlen_q = arbitrary_size(20);
   p.seqlen_kv = arbitrary_size(20);
-  p.head_dim = 8 * *rc::gen::inRange(1, 33);
-  p.head_dim_v = *rc::gen::arbitrary<bool>() ? p.head_dim : 8 * *rc::gen::inRange(1, 33);
+  p.head_dim = 8 * *rc::gen::inRange(1, 65);
+  p.head_dim_v = *rc::gen::arbitrary<bool>() ? p.head_dim : 8 * *rc::gen::inRange(1, 65);
   if (p.layout == Layout::kPackedQkv) {
     p.seqlen_kv = p.seqlen_q;
     p.head_dim_v = p.head_dim;

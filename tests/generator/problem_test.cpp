@@ -40,10 +40,10 @@ TEST(Problem, ValidationNamesTheFieldItsValueAndWhatIsAllowed) {
       {{.num_heads_q = 2, .num_heads_kv = 4}, {"num_heads_q=2", "num_heads_kv=4"}},
       {{.seqlen_q = -1}, {"seqlen_q=-1", "from 0 to 134217728"}},
       {{.seqlen_kv = (1 << 27) + 1}, {"seqlen_kv=134217729"}},
-      {{.head_dim = 0}, {"head_dim=0", "multiple of 8 from 8 to 256"}},
+      {{.head_dim = 0}, {"head_dim=0", "multiple of 8 from 8 to 512"}},
       {{.head_dim = 100}, {"head_dim=100"}},
-      {{.head_dim = 264}, {"head_dim=264"}},
-      {{.head_dim_v = 4}, {"head_dim_v=4", "multiple of 8 from 8 to 256"}},
+      {{.head_dim = 520}, {"head_dim=520"}},
+      {{.head_dim_v = 4}, {"head_dim_v=4", "multiple of 8 from 8 to 512"}},
       {{.window_left = -2}, {"window_left=-2", "-1 (open)"}},
       {{.window_right = (std::int64_t{1} << 30) + 1}, {"window_right=1073741825", "2^30"}},
       {{.causal = true, .window_right = 1}, {"window_right=1", "causal"}},
@@ -75,7 +75,7 @@ TEST(Problem, ValidationNamesTheFieldItsValueAndWhatIsAllowed) {
 
 TEST(Problem, LimitsThemselvesAreAllowed) {
   EXPECT_NO_THROW(validate({.batch = 0, .seqlen_q = 0, .seqlen_kv = 0}));
-  EXPECT_NO_THROW(validate({.batch = 1 << 20, .head_dim = 8, .head_dim_v = 256}));
+  EXPECT_NO_THROW(validate({.batch = 1 << 20, .head_dim = 8, .head_dim_v = 512}));
   EXPECT_NO_THROW(validate({.num_heads_q = 65535, .num_heads_kv = 65535}));
   EXPECT_NO_THROW(validate({.seqlen_q = 1 << 27, .seqlen_kv = 1 << 27}));
   EXPECT_NO_THROW(validate({.causal = true, .window_left = 0, .window_right = 0}));

@@ -163,7 +163,7 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
       {"fwd num_heads=8:x", {"\"num_heads=8:x\"", "num_heads_kv", "not \"x\""}},
       {"fwd num_heads=8:2:1", {"\"num_heads=8:2:1\"", "num_heads_kv"}},
       {"fwd num_heads_q=8:2", {"\"num_heads_q=8:2\"", "num_heads_q"}},
-      {"fwd head_dim=4294967304", {"head_dim=4294967304", "multiple of 8 from 8 to 256"}},
+      {"fwd head_dim=4294967304", {"head_dim=4294967304", "multiple of 8 from 8 to 512"}},
       {"fwd q=int8", {"\"q=int8\"", "fp32, fp16 or bf16", "not \"int8\""}},
       {"fwd layout=sbhd", {"\"layout=sbhd\"", "bshd, bhsd or packed_qkv"}},
       {"fwd softcap=big", {"\"softcap=big\"", "from 1e-20 to 1e20"}},
