@@ -40,6 +40,7 @@ std::vector<std::string_view> feature_names(Features features);
 struct Axis {
   std::string_view name;
   std::vector<int> values;
+  std::vector<int> only_forced{};  // legal where a caller gives the config, and never searched
 };
 
 struct Family {

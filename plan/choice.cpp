@@ -74,9 +74,11 @@ std::string illegal(const Config& config, const Problem& problem, const DeviceFa
     const auto& [name, value] = config.fields[i];
     if (name != axes[i].name)
       return fmt::format("field {} is \"{}\", not \"{}\"", i + 1, name, axes[i].name);
-    // An axis of one value is fixed by the problem. The others may be forced to values that a
-    // search would not try.
-    if (axes[i].values.size() == 1 && axes[i].values.front() != value) {
+    // An axis of one value is fixed by the problem, or to be forced to what it lists. The others
+    // may be forced to values that a search would not try.
+    const std::vector<int>& forced = axes[i].only_forced;
+    if (axes[i].values.size() == 1 && axes[i].values.front() != value &&
+        std::find(forced.begin(), forced.end(), value) == forced.end()) {
       return fmt::format("{}={} must be {} for this problem", name, value, axes[i].values.front());
     }
   }

@@ -24,6 +24,11 @@ inline constexpr int kBf16 = 2;
 ATTNFORGE_HOST_DEVICE constexpr int element_bytes(int dtype) { return dtype == kFp32 ? 4 : 2; }
 ATTNFORGE_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 ATTNFORGE_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+ATTNFORGE_HOST_DEVICE constexpr int next_power_of_two(int a) {
+  int power = 1;
+  while (power < a) power *= 2;
+  return power;
+}
 ATTNFORGE_HOST_DEVICE constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 }  // namespace attnforge

@@ -27,37 +27,69 @@ struct FwdMmaSm80Config {
                   // then take its memory
   int blocks_per_sm;  // resident blocks that registers are to leave room for
   int pack_gqa;  // query heads of a K/V head in one query tile, as rows next to each other; 1: none
-  int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one head after
-                      // another
+  int head_group_mb;   // heads are walked in groups of this many MB of K and V; 0: one head after
+                       // another
+  int head_dim_warps;  // 2: two warps share their rows, each has half of the head dims: of the sums
+                       // of Q K^T and of the columns of O. 1: a warp has all of them
+  // Not searched.
+  int pad_head_dim;  // 1: head dims are padded to the next power of two, as many a kernel does
 
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
-  ATTNFORGE_HOST_DEVICE constexpr int warp_m() const { return block_m / num_warps; }
+  ATTNFORGE_HOST_DEVICE constexpr int row_warps() const { return num_warps / head_dim_warps; }
+  ATTNFORGE_HOST_DEVICE constexpr int warp_m() const { return block_m / row_warps(); }
   ATTNFORGE_HOST_DEVICE constexpr int row_fragments() const { return warp_m() / 16; }
+  /// Of head_dim: what products and shared memory see.
+  ATTNFORGE_HOST_DEVICE constexpr int padded(int dim) const {
+    return pad_head_dim ? next_power_of_two(dim) : dim;
+  }
+  // 16-byte chunks of a row that take part in products.
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
-    return round_up(head_dim, 16) / 8;
-  }  // 16-byte chunks of a row
-  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return head_dim_v / 8; }
-  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m * qk_chunks() * 16; }
-  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n * qk_chunks() * 16; }
-  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return block_n * v_chunks() * 16; }
-  // Q, then the K tiles, then the V tiles; each a multiple of 128 bytes.
+    return round_up(padded(head_dim), 16 * head_dim_warps) / 8;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return padded(head_dim_v) / 8; }
+  // Chunks from row to row. Odd where warps have parts of a row: these may begin anywhere then.
+  ATTNFORGE_HOST_DEVICE constexpr int qk_pitch() const {
+    return qk_chunks() + (head_dim_warps > 1 ? 1 : 0);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int v_pitch() const {
+    return v_chunks() + (head_dim_warps > 1 && v_chunks() % 2 == 0 ? 1 : 0);
+  }
+  // Of a warp: steps of 16 elements in the sums of Q K^T, and fragments of 8 output columns. Halves
+  // of an odd number of fragments overlap in one, which both warps compute, and store, alike.
+  ATTNFORGE_HOST_DEVICE constexpr int depth_steps() const {
+    return qk_chunks() / 2 / head_dim_warps;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int out_fragments() const {
+    return ceil_div(v_chunks(), head_dim_warps);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m * qk_pitch() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n * qk_pitch() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return block_n * v_pitch() * 16; }
+  /// Of a warp: its part of the sums in a softmax step, for its partner.
+  ATTNFORGE_HOST_DEVICE constexpr int parts_bytes() const {
+    return head_dim_warps > 1 ? warp_m() * step_n * 4 : 0;
+  }
+  // Q, then the K tiles, then the V tiles, then the warps' parts; each a multiple of 128 bytes.
   ATTNFORGE_HOST_DEVICE constexpr int k_begin() const { return q_in_regs == 2 ? 0 : q_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_begin() + stages * k_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int parts_begin() const { return v_begin() + stages * v_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
-    const int ring_end = v_begin() + stages * v_bytes();
-    return ring_end > q_bytes() ? ring_end : q_bytes();
+    const int end = parts_begin() + num_warps * parts_bytes();
+    return end > q_bytes() ? end : q_bytes();
   }
   /// What the main loop keeps in registers, a thread; ptxas finds room for the rest or spills.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
-    const int output = row_fragments() * head_dim_v / 2;
+    const int output = row_fragments() * out_fragments() * 4;
     const int scores = row_fragments() * step_n / 2;
-    const int query = q_in_regs ? row_fragments() * qk_chunks() * 2 : row_fragments() * 4;
+    const int query = q_in_regs ? row_fragments() * depth_steps() * 4 : row_fragments() * 4;
     return output + scores + query + 4 * row_fragments() + 8;
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
-    return (dtype == kFp16 || dtype == kBf16) && block_m % (16 * num_warps) == 0 &&
-           num_warps >= 2 && block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 &&
-           block_m % pack_gqa == 0 && (stages > 1 || step_n == block_n) && alignment >= 4;
+    return (dtype == kFp16 || dtype == kBf16) && (head_dim_warps == 1 || head_dim_warps == 2) &&
+           num_warps % head_dim_warps == 0 && block_m % (16 * row_warps()) == 0 && num_warps >= 2 &&
+           block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && block_m % pack_gqa == 0 &&
+           (stages > 1 || step_n == block_n) && alignment >= 4 &&
+           (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim));
   }
 };
 

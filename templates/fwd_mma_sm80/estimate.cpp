@@ -15,6 +15,8 @@ constexpr double kTensor = 1.74, kShared = 0.833, kIssue = 1.375, kSoftmax = 1.0
                  kL2ClocksPerByte = 0.0371;
 constexpr double kWait = 271, kTileStart = 6052, kUnoverlapped = 0.4075, kCausalTail = 0.724,
                  kBias = 1.326;
+// Not fitted: two warps wait for each other's sums.
+constexpr double kExchange = 400;
 
 /// Work of one block on one tile of keys, in clocks of an SM that does nothing else.
 struct TileCost {
@@ -28,8 +30,8 @@ struct TileCost {
 };
 
 TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
-  const int depth_steps = c.qk_chunks() / 2, out_fragments = c.v_chunks(), rows = c.row_fragments(),
-            warps = c.num_warps;
+  const int depth_steps = c.depth_steps(), out_fragments = c.out_fragments(),
+            rows = c.row_fragments(), warps = c.num_warps;
   const int key_steps = c.block_n / 16, softmax_steps = c.block_n / c.step_n;
   const double tile_bytes = c.k_bytes() + c.v_bytes();
   const double reads = depth_steps * key_steps +
@@ -40,13 +42,14 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
   const double scores = rows * c.block_n / 2.0;                // of a thread
   const double copies = tile_bytes / c.alignment / c.num_threads();
   TileCost cost;
-  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + c.head_dim_v) /
+  cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + c.v_chunks() * 8) /
                 arch.mma_fma_per_clock_per_sm;
-  cost.shared = 4.0 * warps * reads + tile_bytes / 128.0;
+  const double exchange = 2.0 * warps * c.parts_bytes() / 128.0;  // written and read
+  cost.shared = 4.0 * warps * reads + tile_bytes / 128.0 + exchange;
   cost.issue = warps / 4.0 *
                (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
                 1.5 * copies);
-  cost.exponentials = c.block_m * c.block_n / 16.0;
+  cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
   cost.l2 = c.block_n * (c.head_dim + c.head_dim_v) * 2 * kL2ClocksPerByte;
   return cost;
@@ -65,7 +68,7 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
           std::pow(cost.issue * kIssue, 4) + std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
       0.25);
   const double serial = (cost.tensor + cost.softmax * kSoftmax + 100.0 * (c.block_n / c.step_n) +
-                         kWait * (c.stages == 1 ? 2 : 1)) /
+                         kWait * (c.stages == 1 ? 2 : 1) + (c.head_dim_warps > 1 ? kExchange : 0)) /
                         resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
 

@@ -38,6 +38,8 @@ constexpr Field<Typed> kFields[] = {
     {"blocks_per_sm", &Typed::blocks_per_sm},
     {"pack_gqa", &Typed::pack_gqa},
     {"head_group_mb", &Typed::head_group_mb},
+    {"head_dim_warps", &Typed::head_dim_warps},
+    {"pad_head_dim", &Typed::pad_head_dim},
 };
 
 // Those that the problem decides: the first of them, up to alignment.
@@ -96,6 +98,16 @@ std::string supports(const Problem& problem, const Arch& arch) {
   return "";
 }
 
+/// An output of more columns than kOneWarp needs the registers of two warps; sums over more terms
+/// may be faster in two. Below, halves only cost: they can be forced.
+Axis head_dim_warps(const Problem& problem) {
+  constexpr int kOneWarp = 256;
+  Axis axis{"head_dim_warps", {1}, {2}};
+  if (problem.head_dim > kOneWarp) axis = {"head_dim_warps", {1, 2}};
+  if (problem.head_dim_v > kOneWarp) axis = {"head_dim_warps", {2}};
+  return axis;
+}
+
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   std::vector<int> packs = {1};
   if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
@@ -112,6 +124,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"blocks_per_sm", {2, 3, 4, 1}},
       {"pack_gqa", packs},
       {"head_group_mb", {quarter_of_l2_mb, 0}},
+      head_dim_warps(problem),
+      {"pad_head_dim", {0}, {1}},
   };
   axes.insert(axes.end(), searched.begin(), searched.end());
   return axes;
@@ -122,11 +136,15 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
   if (!wrong.empty()) return wrong;
   const Arch& arch = device.arch;
-  if (c.block_m % (16 * c.num_warps) != 0) return "block_m is not a multiple of 16 rows a warp";
+  if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
+    return "an odd number of warps cannot share rows in pairs";
+  if (c.block_m % (16 * c.row_warps()) != 0) return "block_m is not a multiple of 16 rows a warp";
   if (c.row_fragments() > 2) return "more than 32 query rows a warp leave no registers for scores";
   if (c.block_n % c.step_n != 0) return "step_n does not divide block_n";
   if (c.stages == 1 && c.step_n != c.block_n)
     return "one stage reloads K after the first softmax step";
+  if (c.head_dim_warps > 1 && c.step_n != c.block_n)
+    return "warps that share rows exchange their sums once a tile";
   if (c.block_m % c.pack_gqa != 0) return "block_m is not a multiple of the packed heads";
   if (!c.valid()) return "not a valid combination";
   if (c.smem_bytes() > arch.smem_per_block_bytes) {

@@ -10,6 +10,7 @@
 #include "ptx/mma_sync.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "ptx/warpgroup.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/score.cuh"
@@ -24,19 +25,18 @@ struct FwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
 
   static constexpr int kRowFragments = C.row_fragments();  // of 16 query rows, a warp
-  static constexpr int kOutFragments = C.head_dim_v / 8;   // of 8 output columns
-  static constexpr int kDepthSteps = C.qk_chunks() / 2;    // of 16 elements of the head dim
+  static constexpr int kOutFragments = C.out_fragments();  // of 8 output columns
+  static constexpr int kDepthSteps = C.depth_steps();      // of 16 elements of the head dim
 
   // Tiles of K and V that are loaded before the main loop, and then ahead of their use.
   static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
 
-  using QkRows = SwizzledRows<C.qk_chunks()>;
-  using VRows = SwizzledRows<C.v_chunks()>;
-  using QLoader = TileLoader<C.block_m, C.head_dim / 8, C.qk_chunks(), C.num_threads(),
+  using QkRows = SwizzledRows<C.qk_pitch()>;
+  using VRows = SwizzledRows<C.v_pitch()>;
+  using QLoader = TileLoader<C.block_m, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
+  using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
+  using VLoader = TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(),
                              C.alignment>;
-  using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_chunks(), C.num_threads(),
-                             C.alignment>;
-  using VLoader = TileLoader<C.block_n, C.v_chunks(), C.v_chunks(), C.num_threads(), C.alignment>;
 
   using Scores = float[kRowFragments][C.step_n / 8][4];  // of one step, in fragments of 8 keys
 
@@ -69,9 +69,9 @@ struct FwdMmaSm80 {
         smem(smem_base),
         k_loader(thread_index()),
         v_loader(thread_index()),
-        q_fragment(warp_row() + lane() % 16, lane() / 16),
-        k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2),
-        v_fragment(lane() % 16, lane() / 16) {
+        q_fragment(warp_row() + lane() % 16, lane() / 16 + part() * kDepthSteps * 2),
+        k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2 + part() * kDepthSteps * 2),
+        v_fragment(lane() % 16, lane() / 16 + first_out_chunk()) {
     first_row = place.first_row;
     const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
     const int last_row = min(first_row + C.block_m, p.seqlen_q * C.pack_gqa) - 1;
@@ -90,8 +90,16 @@ struct FwdMmaSm80 {
   }
 
   ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
+  /// Which part of the head dims is this warp's; warps row_warps() apart have the same rows.
+  ATTNFORGE_DEVICE static int part() {
+    return C.head_dim_warps > 1 ? thread_index() / (32 * C.row_warps()) : 0;
+  }
+  ATTNFORGE_DEVICE static int first_out_chunk() { return part() * (C.v_chunks() - kOutFragments); }
   /// First row of this warp in the tile, and the row of this lane's accumulator c[0] in it.
-  ATTNFORGE_DEVICE static int warp_row() { return thread_index() / 32 * C.warp_m(); }
+  ATTNFORGE_DEVICE static int warp_row() {
+    const int warp = thread_index() / 32;
+    return (C.head_dim_warps > 1 ? warp % C.row_warps() : warp) * C.warp_m();
+  }
   ATTNFORGE_DEVICE static int lane_row() { return warp_row() + MmaFragment::row(lane()); }
 
   ATTNFORGE_DEVICE static int query_of(int row) { return row / C.pack_gqa; }
@@ -187,6 +195,32 @@ struct FwdMmaSm80 {
         }
       }
     }
+    if constexpr (C.head_dim_warps > 1) add_parts(s);
+  }
+
+  /// The other part of the sums, from the warp that has it. Adding commutes, so both warps go on
+  /// with the same bits. A block barrier lies between two calls: the other's last reads are over.
+  ATTNFORGE_DEVICE void add_parts(Scores& s) const {
+    constexpr int kFragmentBytes = 32 * 16;  // of 8 keys
+    const int warp = thread_index() / 32, row_warp = warp % C.row_warps();
+    const int other = warp < C.row_warps() ? warp + C.row_warps() : row_warp;
+    const u32 parts = smem + C.parts_begin() + lane() * 16;
+    const u32 to = parts + warp * C.parts_bytes(), from = parts + other * C.parts_bytes();
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int j = 0; j < C.step_n / 8; ++j)
+        store_shared(to + (f * (C.step_n / 8) + j) * kFragmentBytes, s[f][j]);
+    named_barrier_wait(1 + row_warp, 64);
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int j = 0; j < C.step_n / 8; ++j) {
+        float more[4];
+        load_shared(more, from + (f * (C.step_n / 8) + j) * kFragmentBytes);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) s[f][j][c] += more[c];
+      }
   }
 
   ATTNFORGE_DEVICE void cap(Scores& s) const {
@@ -330,6 +364,7 @@ struct FwdMmaSm80 {
 #pragma unroll
     for (int s = 0; s < C.stages; ++s) {
       KLoader::clear_padding(k_tile(s), thread_index());
+      if constexpr (C.pad_head_dim) VLoader::clear_padding(v_tile(s), thread_index());
       if (s == kTilesAhead) break;
       s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
       s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
@@ -379,10 +414,11 @@ struct FwdMmaSm80 {
               quad_lane = thread_index() % 4;
     const bool present = query < p.seqlen_q;
     u16* to = static_cast<u16*>(p.o.data) + place.batch * p.o.stride_batch +
-              query * p.o.stride_row + query_head * p.o.stride_head;
-    store_row<C.dtype, kHalf, C.alignment>(o[f], inverse, to, present, quad_lane);
+              query * p.o.stride_row + query_head * p.o.stride_head + first_out_chunk() * 8;
+    constexpr int kStored = C.pad_head_dim ? C.head_dim_v / 8 : kOutFragments;
+    store_row<C.dtype, kHalf, C.alignment, kStored>(o[f], inverse, to, present, quad_lane);
     if constexpr (C.lse) {
-      if (present && quad_lane == 0) {
+      if (present && quad_lane == 0 && part() == 0) {
         p.lse[place.batch * p.lse_stride_batch + query_head * p.lse_stride_head + query] = lse;
       }
     }

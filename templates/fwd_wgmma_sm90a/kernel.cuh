@@ -455,7 +455,7 @@ struct FwdWgmmaSm90a {
       const bool present = query < p.seqlen_q;
       u16* to = static_cast<u16*>(p.o.data) + work.batch * p.o.stride_batch +
                 query * p.o.stride_row + query_head * p.o.stride_head;
-      store_row<C.dtype, kHalf, 16>(o, inverse, to, present, quad_lane);
+      store_row<C.dtype, kHalf, 16, kOutFragments>(o, inverse, to, present, quad_lane);
       if constexpr (C.lse) {
         if (present && quad_lane == 0)
           p.lse[work.batch * p.lse_stride_batch + query_head * p.lse_stride_head + query] = lse;

@@ -15,6 +15,24 @@ ATTNFORGE_DEVICE void store_shared(u32 address, int value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
+ATTNFORGE_DEVICE void store_shared_16(u32 address, u16 value) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(value) : "memory");
+}
+
+/// 16 bytes, aligned to 16.
+ATTNFORGE_DEVICE void store_shared(u32 address, const float (&x)[4]) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x[0]), "f"(x[1]),
+               "f"(x[2]), "f"(x[3])
+               : "memory");
+}
+
+ATTNFORGE_DEVICE void load_shared(float (&x)[4], u32 address) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+               : "r"(address)
+               : "memory");
+}
+
 ATTNFORGE_DEVICE int load_shared(u32 address) {
   int value;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");

@@ -9,16 +9,15 @@
 namespace attnforge {
 
 /// kRows x kDataChunks chunks of 16 bytes, in rows of kChunks (more than kDataChunks where the
-/// matrix instructions want a zero chunk behind an odd head dim; that one is not touched here).
+/// matrix instructions want zeros behind a head dim, or another pitch; those are not touched here).
 /// kCopyBytes is what the tensor's alignment allows.
 template <int kRows, int kDataChunks, int kChunks, int kThreads, int kCopyBytes>
 struct TileLoader {
   using Layout = SwizzledRows<kChunks>;
-  /// Lanes that share a row: the widest that wastes least.
-  static constexpr int kLanesPerRow = round_up(kDataChunks, 8) <= round_up(kDataChunks, 4) &&
-                                              kThreads >= 64
-                                          ? 8
-                                          : 4;
+  /// Lanes that share a row: the widest that wastes least, but never fewer than share a swizzle.
+  static constexpr bool kWide = round_up(kDataChunks, 8) <= round_up(kDataChunks, 4) ||
+                                (Layout::kSwap > 4 && kDataChunks > 4);
+  static constexpr int kLanesPerRow = kWide && kThreads >= 64 ? 8 : 4;
   static constexpr int kRowsPerPass = kThreads / kLanesPerRow;
   static_assert(kRowsPerPass % 8 == 0, "a thread's rows must share one swizzle");
   static_assert(kLanesPerRow % Layout::kSwap == 0 || kDataChunks <= kLanesPerRow,
@@ -66,13 +65,13 @@ struct TileLoader {
   /// after a block barrier.
   ATTNFORGE_DEVICE static void clear_padding(u32 tile, int thread) {
     if constexpr (kChunks > kDataChunks) {
-      static_assert(kChunks == kDataChunks + 1,
-                    "at most one chunk is missing to a multiple of 16 elements");
       for (int r = thread; r < kRows; r += kThreads) {
-        asm volatile(
-            "st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + Layout::offset(r, kDataChunks)),
-            "r"(0)
-            : "memory");
+#pragma unroll
+        for (int c = kDataChunks; c < kChunks; ++c) {
+          asm volatile(
+              "st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + Layout::offset(r, c)), "r"(0)
+              : "memory");
+        }
       }
     }
   }

@@ -28,12 +28,13 @@ ATTNFORGE_DEVICE void quad_transpose(u32 (&w)[4], int quad_lane) {
   }
 }
 
-/// Stores row half `kHalf` (0: c[0], c[1]; 1: c[2], c[3]) of kFragments accumulators, times
-/// `factor`, to `row` (the row's first element). All lanes of the warp must call it; only those
-/// with `present` write. Rows are aligned to kAlignment bytes.
-template <int kDtype, int kHalf, int kAlignment, int kFragments>
-ATTNFORGE_DEVICE void store_row(const float (&c)[kFragments][4], float factor, u16* row,
+/// Stores row half `kHalf` (0: c[0], c[1]; 1: c[2], c[3]) of the first kFragments accumulators,
+/// times `factor`, to `row` (the row's first element). All lanes of the warp must call it; only
+/// those with `present` write. Rows are aligned to kAlignment bytes.
+template <int kDtype, int kHalf, int kAlignment, int kFragments, int kComputed>
+ATTNFORGE_DEVICE void store_row(const float (&c)[kComputed][4], float factor, u16* row,
                                 bool present, int quad_lane) {
+  static_assert(kFragments <= kComputed, "there is no more to store");
   constexpr int kWide = kAlignment >= 16 ? kFragments / 4 * 4
                                          : 0;  // fragments stored 16 bytes a lane
 #pragma unroll

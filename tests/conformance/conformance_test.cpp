@@ -27,6 +27,22 @@ std::string only_family() {
   return text == nullptr ? "" : text;
 }
 
+/// Compiled configs, run twice each.
+void expect_all_right(const Problem& problem, const Expectation& expected, GpuProblem& gpu,
+                      const std::vector<Compiled>& configs) {
+  for (const Compiled& compiled : configs) {
+    SCOPED_TRACE(fmt::format("{}\n  {} (seed {})", to_string(problem),
+                             to_string(compiled.candidate.config), kConformanceSeed));
+    EXPECT_EQ(compiled.failure, "");
+    if (!compiled.failure.empty()) continue;
+    const Loaded loaded(compiled);
+    HostProblem first = after_run(loaded, gpu, expected.host);
+    expect_right(expected, first);
+    EXPECT_TRUE(after_run(loaded, gpu, expected.host).storages == first.storages)
+        << "a second run gave other bits";
+  }
+}
+
 class Conformance : public testing::TestWithParam<ConformanceCase> {
  protected:
   void SetUp() override {
@@ -44,17 +60,7 @@ class Conformance : public testing::TestWithParam<ConformanceCase> {
       const std::vector<Compiled> some = compile_some(*family, problem, random_configs(),
                                                       kConformanceSeed);
       if (!some.empty()) ++families;
-      for (const Compiled& compiled : some) {
-        SCOPED_TRACE(fmt::format("{}\n  {} (seed {})", to_string(problem),
-                                 to_string(compiled.candidate.config), kConformanceSeed));
-        EXPECT_EQ(compiled.failure, "");
-        if (!compiled.failure.empty()) continue;
-        const Loaded loaded(compiled);
-        HostProblem first = after_run(loaded, gpu, expected.host);
-        expect_right(expected, first);
-        EXPECT_TRUE(after_run(loaded, gpu, expected.host).storages == first.storages)
-            << "a second run gave other bits";
-      }
+      expect_all_right(problem, expected, gpu, some);
     }
     return families;
   }
@@ -66,6 +72,31 @@ TEST_P(Conformance, MatchesTheOracle) {
     const int families = check_problem(parse_problem(text));
     EXPECT_GE(families, only_family().empty() ? 1 : 0) << "no family serves " << text;
   }
+}
+
+TEST(ConformanceOfForcedValues, MatchesTheOracle) {
+  const std::string unusable = gpu_problem();
+  if (!unusable.empty()) GTEST_SKIP() << unusable;
+  ScopedContext context(gpu_context());
+  const ConformanceCase hard{"Forced", {}, Inputs::kGrowingToFirst};
+  std::size_t tried = 0;
+  for (const char* text :
+       {"fwd bf16 batch=1 num_heads=2 seqlen=200:333 head_dim=64 causal lse",
+        "fwd fp16 batch=1 num_heads=4:2 seqlen=150:203 head_dim=72 lse",
+        "fwd fp16 batch=1 num_heads=2 seqlen=130:190 head_dim=160 causal",
+        "fwd bf16 batch=2 num_heads=2 seqlen=33:250 head_dim=40:104 window_left=30 lse",
+        "fwd bf16 batch=1 num_heads=2 seqlen=129:65 head_dim=48:8 softcap=20 alignment=4"}) {
+    const Problem problem = parse_problem(text);
+    const Expectation expected(problem, hard);
+    GpuProblem gpu(expected.host);
+    for (const Family* family : registry()) {
+      if (!only_family().empty() && family->name != only_family()) continue;
+      const std::vector<Compiled> forced = compile_forced(*family, problem, kConformanceSeed);
+      tried += forced.size();
+      expect_all_right(problem, expected, gpu, forced);
+    }
+  }
+  EXPECT_TRUE(tried > 0 || !only_family().empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(HardCases, Conformance, testing::ValuesIn(conformance_cases()),

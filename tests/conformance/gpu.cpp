@@ -56,19 +56,25 @@ void GpuProblem::download(HostProblem& host) const {
 
 namespace {
 
-template <class Compile>
-std::vector<Compiled> compile_by(const Family& family, const Problem& problem,
-                                 const DeviceFacts& device, int more, unsigned seed,
-                                 const Compile& compile_source) {
+/// The config used when nothing was measured, and `more` others.
+std::vector<Candidate> some_candidates(const Family& family, const Problem& problem,
+                                       const DeviceFacts& device, int more, unsigned seed) {
   std::vector<Candidate> all = candidates(family, problem, device);
   if (all.empty()) return {};
   std::shuffle(all.begin() + 1, all.end(),
                std::mt19937(seed));  // the first is the one used when nothing was measured
   all.resize(std::min(all.size(), static_cast<std::size_t>(1 + more)));
+  return all;
+}
+
+template <class Compile>
+std::vector<Compiled> compile_by(const std::vector<Candidate>& all, const Problem& problem,
+                                 const DeviceFacts& device, const Compile& compile_source) {
   std::vector<Compiled> compiled(all.size());
   parallel_for(static_cast<std::int64_t>(all.size()), 0, [&](std::int64_t index) {
     Compiled& c = compiled[static_cast<std::size_t>(index)];
     c.candidate = all[static_cast<std::size_t>(index)];
+    const Family& family = *c.candidate.family;
     c.launch = family.launch(c.candidate.config, problem, device);
     try {
       c.cubin = compile_source(family.render(c.candidate.config, problem));
@@ -79,24 +85,47 @@ std::vector<Compiled> compile_by(const Family& family, const Problem& problem,
   return compiled;
 }
 
+Cubin compile_for_this_gpu(const Source& source) { return compile(source, gpu_facts().arch); }
+
 }  // namespace
 
 std::vector<Compiled> compile_some(const Family& family, const Problem& problem, int more,
                                    unsigned seed) {
-  return compile_by(family, problem, gpu_facts(), more, seed,
-                    [](const Source& source) { return compile(source, gpu_facts().arch); });
+  return compile_by(some_candidates(family, problem, gpu_facts(), more, seed), problem, gpu_facts(),
+                    compile_for_this_gpu);
+}
+
+std::vector<Compiled> compile_forced(const Family& family, const Problem& problem, unsigned seed) {
+  const DeviceFacts& device = gpu_facts();
+  const std::vector<Candidate> all = candidates(family, problem, device);
+  std::vector<Candidate> forced;
+  const std::vector<Axis> axes = family.axes(problem, device);
+  for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+    for (const int value : axes[axis].only_forced) {
+      std::vector<Candidate> legal;
+      for (Candidate candidate : all) {
+        candidate.config.fields[axis].second = value;
+        if (family.reject(candidate.config, problem, device).empty()) legal.push_back(candidate);
+      }
+      if (legal.empty()) continue;
+      forced.push_back(legal.front());
+      forced.push_back(legal[std::mt19937(seed)() % legal.size()]);
+    }
+  }
+  return compile_by(forced, problem, device, compile_for_this_gpu);
 }
 
 std::vector<Compiled> compile_some_to_ptx(const Family& family, const Problem& problem,
                                           const DeviceFacts& device, int more, unsigned seed) {
-  return compile_by(family, problem, device, more, seed, [&](const Source& source) {
+  const auto to_ptx = [&](const Source& source) {
     const std::string text = compile_to_ptx(source, device.arch);
     const auto bytes = std::as_bytes(std::span(text.c_str(), text.size() + 1));  // with its 0
     Cubin ptx;
     ptx.bytes.assign(bytes.begin(), bytes.end());
     ptx.arch = device.arch.name;
     return ptx;
-  });
+  };
+  return compile_by(some_candidates(family, problem, device, more, seed), problem, device, to_ptx);
 }
 
 Loaded::Loaded(const Compiled& compiled)

@@ -42,6 +42,10 @@ std::vector<Compiled> compile_some(const Family& family, const Problem& problem,
 std::vector<Compiled> compile_some_to_ptx(const Family& family, const Problem& problem,
                                           const DeviceFacts& device, int more, unsigned seed);
 
+/// The same for values that only a caller can force (Axis::only_forced): for each of them the first
+/// config that it makes legal, and one chosen by `seed`.
+std::vector<Compiled> compile_forced(const Family& family, const Problem& problem, unsigned seed);
+
 /// Ready to run; one object may be run from several threads if each brings its own workspace.
 class Loaded {
  public:

@@ -427,6 +427,19 @@ TEST_F(PlanTest, ForcedConfigIsUsedOrRefusedWithItsReason) {
   EXPECT_THAT(error.what(), HasSubstr("head_dim"));
 }
 
+TEST_F(PlanTest, ValuesThatNoSearchTriesCanBeForced) {
+  Device device = open();
+  std::string text = make_plan(kProblem, device, with_family("fwd_mma_sm80")).config();
+  const std::string exact = "pad_head_dim=0", padded = "pad_head_dim=1";
+  ASSERT_NE(text.find(exact), text.npos);
+  text.replace(text.find(exact), exact.size(), padded);
+  EXPECT_EQ(make_plan(kProblem, device, with_config(text)).config(), text);
+  text.replace(text.find(padded), padded.size(), "pad_head_dim=2");
+  const Error error = error_of([&] { make_plan(kProblem, device, with_config(text)); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.what(), HasSubstr("pad_head_dim=2 must be 0"));
+}
+
 TEST_F(PlanTest, ForcedFamilyIsUsedOrRefused) {
   Device device = open();
   const Plan plan = make_plan(kProblem, device, with_family("fwd_naive"));

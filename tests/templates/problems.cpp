@@ -30,6 +30,8 @@ std::span<const Problem> template_problems() {
       "fwd bf16 batch=1 num_heads=4 seqlen=300:700 head_dim=64:256 window_left=64 "
       "window_right=64",
       "fwd fp16 batch=1 num_heads=24 seqlen=4608 head_dim=8 softcap=30 lse",
+      "fwd bf16 batch=1 num_heads=8:2 seqlen=2048 head_dim=512 causal lse",
+      "fwd fp16 batch=2 num_heads=6 seqlen=1000 head_dim=328:72 alignment=8",
       "fwd fp32 batch=1 num_heads=8 seqlen=1024 head_dim=96 causal lse",
       "fwd fp16 batch=1 num_heads=8:2 seqlen=129:65 head_dim=112 causal alignment=2",
       "fwd q=bf16 k=fp16 v=fp32 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=32:16 "
