@@ -6,6 +6,7 @@ namespace attnforge {
 
 extern const Family fwd_mma_sm80;
 extern const Family fwd_wgmma_sm90a;
+extern const Family fwd_wmma;
 extern const Family fwd_flash_vec;
 extern const Family fwd_flash_scalar;
 extern const Family fwd_materialized;
@@ -14,7 +15,7 @@ extern const Family fwd_naive;
 std::span<const Family* const> registry() {
   static constexpr const Family* kFamilies[] = {
       // Best first, naive last.
-      &fwd_wgmma_sm90a,  &fwd_mma_sm80,     &fwd_flash_vec,
+      &fwd_wgmma_sm90a,  &fwd_mma_sm80,     &fwd_wmma,  &fwd_flash_vec,
       &fwd_flash_scalar, &fwd_materialized, &fwd_naive,
   };
   return kFamilies;

@@ -1,5 +1,6 @@
 // candidate_counts_test.cpp - the pruned search space of a family is worth a search and small
 // enough for one.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "generator/arch.h"
@@ -20,6 +21,8 @@ constexpr Bounds kBounds[] = {
     {"fwd_flash_vec", "86", 40, 400},   {"fwd_flash_vec", "90a", 40, 400},
     {"fwd_flash_scalar", "86", 8, 150}, {"fwd_flash_scalar", "89", 8, 150},
     {"fwd_materialized", "86", 8, 100}, {"fwd_materialized", "89", 8, 100},
+    {"fwd_wmma", "86", 8, 500},         {"fwd_wmma", "89", 8, 500},
+    {"fwd_wmma", "90a", 16, 500},
 };
 void PrintTo(const Bounds& bounds, std::ostream* out) {
   *out << bounds.family << "_on_sm" << bounds.arch;
@@ -64,6 +67,37 @@ TEST_P(CandidateCounts, AreWithinTheBounds) {
 
 INSTANTIATE_TEST_SUITE_P(Families, CandidateCounts, testing::ValuesIn(kBounds),
                          [](const auto& info) { return testing::PrintToString(info.param); });
+
+TEST(CandidateCounts, LargeHeadDimsHaveAChoiceOnEveryArch) {
+  const Family& family = *find_family("fwd_mma_sm80");
+  for (const char* arch : {"80", "86", "89", "90a", "100a", "120a"}) {
+    for (const char* head_dim : {"264", "320", "328", "384", "504", "512", "512:64", "64:512"}) {
+      const Problem problem = parse_problem(
+          std::string("fwd bf16 batch=2 num_heads=8:2 seqlen=2048 causal lse head_dim=") +
+          head_dim);
+      const std::size_t count = candidates(family, problem, typical_device(arch)).size();
+      EXPECT_GE(count, 8u) << "sm_" << arch << " " << to_string(problem);
+      EXPECT_LE(count, 1000u) << "sm_" << arch << " " << to_string(problem);
+    }
+  }
+}
+
+TEST(CandidateCounts, NoSearchTriesWhatIsOnlyForced) {
+  for (const Counted& counted : kProblems) {
+    const Problem problem = parse_problem(counted.problem);
+    for (const Family* family : registry()) {
+      const DeviceFacts& device = typical_device("90a");
+      const std::vector<Axis> axes = family->axes(problem, device);
+      for (const Candidate& candidate : candidates(*family, problem, device)) {
+        for (std::size_t i = 0; i < axes.size(); ++i) {
+          EXPECT_THAT(axes[i].only_forced,
+                      testing::Not(testing::Contains(candidate.config.fields[i].second)))
+              << to_string(candidate.config);
+        }
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace attnforge

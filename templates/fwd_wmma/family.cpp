@@ -1,0 +1,226 @@
+// family.cpp - fwd_wmma as a Family: what it serves, its search space, its source and its launch.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <fmt/format.h>
+#include "attnforge/error.h"
+#include "generator/family.h"
+#include "templates/embedded.h"
+#include "templates/fixed_fields.h"
+#include "templates/fwd_params.h"
+#include "templates/fwd_wmma/config.h"
+#include "templates/key_tiles.h"
+
+namespace attnforge {
+namespace {
+
+using Typed = FwdWmmaConfig;
+
+constexpr Field<Typed> kFields[] = {
+    {"dtype", &Typed::dtype},
+    {"head_dim", &Typed::head_dim},
+    {"head_dim_v", &Typed::head_dim_v},
+    {"right_bound", &Typed::right_bound},
+    {"left_bound", &Typed::left_bound},
+    {"softcap", &Typed::softcap},
+    {"lse", &Typed::lse},
+    {"alignment", &Typed::alignment},
+    {"block_m", &Typed::block_m},
+    {"num_warps", &Typed::num_warps},
+    {"block_n", &Typed::block_n},
+    {"step_n", &Typed::step_n},
+    {"stages", &Typed::stages},
+    {"q_in_regs", &Typed::q_in_regs},
+    {"p_route", &Typed::p_route},
+    {"blocks_per_sm", &Typed::blocks_per_sm},
+    {"head_group_mb", &Typed::head_group_mb},
+};
+
+// Those that the problem decides: the first of them, up to alignment.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
+static_assert(kFixedFields.back().name == "alignment");
+
+/// Registers beside the planned ones that ptxas needs for addresses and operands.
+constexpr int kRegisterSlack = 40;
+constexpr int kSmallestBlockM = 32;
+constexpr int kLargestHeadDim = 256;  // its output just fits the registers of the warps that own it
+constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid
+
+int registers_available(const Typed& c, const Arch& arch) {
+  return std::min(255, arch.registers_per_sm / (c.num_threads() * c.blocks_per_sm) / 8 * 8);
+}
+
+/// Whether blocks_per_sm blocks fit an SM, by registers, shared memory and threads.
+bool fits(const Typed& c, const Arch& arch) {
+  constexpr int kReservedBytes = 1024;  // shared memory that the system takes from every block
+  return c.planned_registers() + kRegisterSlack <= registers_available(c, arch) &&
+         c.blocks_per_sm * (c.smem_bytes() + kReservedBytes) <= arch.smem_per_sm_bytes &&
+         c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm;
+}
+
+/// The fields that are not searched.
+Typed fixed_by(const Problem& problem) {
+  Typed c = fixed_by_problem<Typed>(problem);
+  c.alignment = problem.alignment_bytes;
+  return c;
+}
+
+std::string supports(const Problem& problem, const Arch& arch) {
+  if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
+  if (problem.dtype_q == DType::kFp32) return "takes fp16 or bf16, not fp32";
+  if (problem.alignment_bytes < 4)
+    return "needs pointers and strides aligned to 4 bytes; alignment=2";
+  const int largest = std::max(problem.head_dim, problem.head_dim_v);
+  if (largest > kLargestHeadDim)
+    return fmt::format("head dim {} is above its limit of {}", largest, kLargestHeadDim);
+  const std::int64_t blocks = (problem.seqlen_q + kSmallestBlockM - 1) / kSmallestBlockM *
+                              problem.batch * problem.num_heads_q;
+  if (blocks > kMaxBlocks)
+    return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
+  return "";
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
+  const int quarter_of_l2_mb = std::max(1, static_cast<int>(device.l2_bytes >> 22));
+  std::vector<Axis> axes = fixed_axes(fixed_by(problem), kFixedFields);
+  const std::vector<Axis> searched = {
+      {"block_m", {64, 128, 32}},
+      {"num_warps", {4, 8, 2}},
+      {"block_n", {64, 32, 128, 16}},
+      {"step_n", {64, 32, 16}},
+      {"stages", {2, 1}},
+      {"q_in_regs", {0, 1}},
+      {"p_route", {2, 1}, {0}},
+      {"blocks_per_sm", {2, 3, 4, 1}},
+      {"head_group_mb", {quarter_of_l2_mb, 0}},
+  };
+  axes.insert(axes.end(), searched.begin(), searched.end());
+  return axes;
+}
+
+std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  const Typed c = typed(config, kFields);
+  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
+  if (!wrong.empty()) return wrong;
+  const Arch& arch = device.arch;
+  if (c.block_m % (16 * c.num_warps) != 0) return "block_m is not a multiple of 16 rows a warp";
+  if (c.row_fragments() > 2) return "more than 32 query rows a warp leave no registers for scores";
+  if (c.block_n % c.step_n != 0) return "step_n does not divide block_n";
+  if (c.stages == 1 && c.step_n != c.block_n)
+    return "one stage reloads K after the first softmax step";
+  if (!c.valid()) return "not a valid combination";
+  if (c.smem_bytes() > arch.smem_per_block_bytes) {
+    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
+                       arch.name, arch.smem_per_block_bytes);
+  }
+  if (c.block_m > kSmallestBlockM && c.block_m / 2 >= problem.seqlen_q)
+    return "half the query tile would be empty";
+  if (c.block_n > 32 && c.block_n / 2 >= problem.seqlen_kv)
+    return "half the key tile would be empty";
+  if (!fits(c, arch)) {
+    return fmt::format(
+        "{} blocks an SM do not fit: about {} of {} registers, {} bytes of shared memory each",
+        c.blocks_per_sm, c.planned_registers() + kRegisterSlack, registers_available(c, arch),
+        c.smem_bytes());
+  }
+  Typed fuller = c;
+  ++fuller.blocks_per_sm;
+  if (fuller.blocks_per_sm <= 4 && fits(fuller, arch)) return "another block would fit the SM";
+  return "";
+}
+
+/// The work of an SM's units on all tiles, in clocks; blocks that are alone on an SM also wait for
+/// themselves. Crude: it need only put a good config first.
+double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  constexpr double kTensor = 1.7, kTileStart = 6000, kWait = 400, kSpillRisk = 1.25;
+  constexpr int kSafeSlack = 72;
+  const Typed c = typed(config, kFields);
+  const double warps = c.num_warps, rows = c.row_fragments(), keys = c.block_n / 16.0;
+  const double depth = c.depth_steps(), columns = c.out_fragments(), steps = c.block_n / c.step_n;
+  // Fragments that a warp reads or writes: of K and V, of Q, of P; 4 wavefronts each.
+  const double fragments = keys * (depth + columns) + (c.q_in_regs ? 0 : steps * rows * depth) +
+                           (c.p_route == 2 ? 0 : (c.p_route == 1 ? 3 : 4) * rows * keys);
+  const double tensor = kTensor * warps * rows * keys * (depth + columns) * 4096 /
+                        device.arch.mma_fma_per_clock_per_sm;
+  const double shared = 4 * warps * fragments + (c.k_bytes() + c.v_bytes()) / 128.0;
+  const double softmax = warps / 4 * rows * keys * 8 * 6;  // issue slots
+  const double issue = warps / 4 * (fragments + 2 * rows * keys * (depth + columns)) + softmax;
+  const double busy = std::max({tensor, shared, issue}) + 0.3 * std::min({tensor, shared, issue});
+  const double serial = (tensor + softmax + steps * 100 + kWait * (c.stages == 1 ? 2 : 1)) /
+                        c.blocks_per_sm;
+  const double clocks_per_tile = std::max(busy, serial) + 0.4 * std::min(busy, serial);
+
+  const double heads = double(problem.batch) * double(problem.num_heads_q);
+  const double query_tiles = std::ceil(double(problem.seqlen_q) / c.block_m) * heads;
+  const double clocks = key_tiles(problem, c.block_m, c.block_n).all * heads * clocks_per_tile +
+                        query_tiles * kTileStart / c.blocks_per_sm;
+  const double rounds = std::max(query_tiles / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
+  const double idle = c.right_bound && rounds > 1 ? 1 + 0.7 / rounds : std::ceil(rounds) / rounds;
+  const bool tight = c.planned_registers() + kSafeSlack > registers_available(c, device.arch);
+  return clocks * idle * (tight ? kSpillRisk : 1.0) / device.num_sms / device.sm_clock_mhz;
+}
+
+std::string symbol(const Typed& c) {
+  return "fwd_wmma_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
+}
+
+Source render(const Config& config, const Problem&) {
+  const std::string name = symbol(typed(config, kFields));
+  Source source;
+  source.name = name;
+  source.entry = fmt::format(R"(// generated: {}
+#include "fwd_wmma/kernel.cuh"
+using namespace attnforge;
+inline constexpr FwdWmmaConfig kConfig{};
+extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
+{}(const __grid_constant__ FwdWmmaParams p) {{
+  FwdWmma<kConfig>::run(p);
+}}
+)",
+                             to_string(config), initializer(config), name);
+  source.text = self_contained(source.entry, embedded_headers());
+  return source;
+}
+
+Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
+  const Typed c = typed(config, kFields);
+  FwdWmmaParams params{};
+  params.fwd = fwd_params(problem);
+  params.order = tile_order(problem, c.block_m, 1, c.head_group_mb, c.right_bound != 0);
+  const std::int64_t blocks = std::int64_t{params.order.heads} * params.order.m_blocks;
+  Launch result;
+  if (blocks == 0) return result;
+  ATTNFORGE_ASSERT(blocks <= kMaxBlocks, "supports() lets no larger grid through");
+
+  LaunchStep step;
+  step.kernel = symbol(c);
+  step.grid.x = static_cast<unsigned>(blocks);
+  step.block.x = static_cast<unsigned>(c.num_threads());
+  step.smem_bytes = c.smem_bytes();
+  step.params.resize(sizeof(params));
+  std::memcpy(step.params.data(), &params, sizeof(params));
+  result.steps.push_back(std::move(step));
+  return result;
+}
+
+}  // namespace
+
+extern const Family fwd_wmma;
+const Family fwd_wmma = {
+    .name = "fwd_wmma",
+    .summary = "wmma with opaque fragments and a cp.async ring: fp16 and bf16 on sm_80 and later",
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureUnaligned,
+    .supports = supports,
+    .axes = axes,
+    .reject = reject,
+    .estimate_us = estimate_us,
+    .render = render,
+    .launch = launch,
+    .bind = bind_fwd,
+};
+
+}  // namespace attnforge

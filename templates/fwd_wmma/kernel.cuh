@@ -1,0 +1,570 @@
+// kernel.cuh - attention forward by the wmma instructions, knowing nothing of how their fragments
+// lie in registers: softmax is elementwise on fragments, and shared memory is where rows are seen.
+// Online softmax after Milakov and Gimelshein 2018; the loop is that of FlashAttention-2, Dao 2023.
+#pragma once
+
+#include "base.cuh"
+#include "fwd_wmma/config.h"
+#include "ptx/convert.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/special.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/wmma.cuh"
+#include "tile/kv_blocks.cuh"
+#include "tile/load_tile.cuh"
+#include "tile/score.cuh"
+#include "tile/softmax.cuh"
+#include "tile/tile_order.cuh"
+
+namespace attnforge {
+
+template <FwdWmmaConfig C>
+struct FwdWmma {
+  static_assert(C.valid(), "the generator renders only configs that pass reject()");
+
+  static constexpr int kRowFragments = C.row_fragments();
+  static constexpr int kKeyFragments = C.step_n / 16;
+  static constexpr int kOutFragments = C.out_fragments();
+  static constexpr int kDepthSteps = C.depth_steps();
+  static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
+  static constexpr int kScratchPitch = C.scratch_pitch();
+
+  using Operand = WmmaOperand<C.dtype>;
+  using QLoader = TileLoader<C.block_m, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
+  using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
+  using VLoader = TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(),
+                             C.alignment>;
+  using Scores = WmmaAccumulator[kRowFragments][kKeyFragments];
+
+  struct Place {
+    int batch, head, first_row;
+  };
+
+  const FwdWmmaParams& params;
+  const FwdParams& p;
+  const u32 smem;
+  int first_row;
+  KvBlocks blocks;
+  KLoader k_loader;
+  VLoader v_loader;
+  const char *k_next, *v_next;  // this thread's part of the next tile to load
+  float scale_log2;
+  // Where this lane's elements of a fragment lie in the warp's P. Not kept where P is expected to
+  // stay in registers.
+  u32 p_places[C.p_route < 2 ? 8 : 1];
+  bool p_pairs;   // elements 2i and 2i + 1 lie side by side, in all lanes
+  bool p_agrees;  // the accumulator's elements are those of matrix A, in all lanes
+  Operand q[C.q_in_regs ? kRowFragments : 1][C.q_in_regs ? kDepthSteps : 1];
+  WmmaAccumulator o[kRowFragments][kOutFragments];
+  WmmaAccumulator row_max[kRowFragments];  // an element's row's, in raw scores
+  WmmaAccumulator row_sum[kRowFragments];  // of the elements at this place of all fragments
+
+  ATTNFORGE_DEVICE FwdWmma(const FwdWmmaParams& kernel_params, u32 smem_base, const Place& place)
+      : params(kernel_params),
+        p(kernel_params.fwd),
+        smem(smem_base),
+        first_row(place.first_row),
+        k_loader(thread_index()),
+        v_loader(thread_index()) {
+    const int last_row = min(first_row + C.block_m, p.seqlen_q) - 1;
+    blocks = KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, first_row, last_row);
+    const int kv_head = place.head / (p.num_heads_q / p.num_heads_kv);
+    k_next = first_source(p.k, place.batch, kv_head, k_loader);
+    v_next = first_source(p.v, place.batch, kv_head, v_loader);
+    scale_log2 = p.softmax_scale * 1.4426950408889634f;
+  }
+
+  ATTNFORGE_DEVICE static Place locate(const FwdWmmaParams& params) {
+    const TilePlace place = place_tile(params.order, block_index());
+    const int batch = place.head / params.fwd.num_heads_q;
+    return {batch, place.head - batch * params.fwd.num_heads_q, place.m_block * C.block_m};
+  }
+
+  template <class Loader>
+  ATTNFORGE_DEVICE const char* first_source(const TensorRef& tensor, int batch, int kv_head,
+                                            const Loader& loader) const {
+    const i64 row = i64(blocks.end - 1) * C.block_n + loader.row;
+    const i64 at = batch * tensor.stride_batch + kv_head * tensor.stride_head +
+                   row * tensor.stride_row + loader.chunk * 8;
+    return static_cast<const char*>(tensor.data) + at * 2;
+  }
+
+  ATTNFORGE_DEVICE static int warp() { return thread_index() / 32; }
+  ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
+  ATTNFORGE_DEVICE u32 warp_q() const { return smem + warp() * C.warp_m() * C.qk_pitch() * 16; }
+  /// P of this warp's rows, and a fragment in fp32 when P is not in use.
+  ATTNFORGE_DEVICE u32 warp_memory() const {
+    return smem + C.warp_begin() + warp() * C.warp_bytes();
+  }
+  ATTNFORGE_DEVICE u32 table() const { return smem + C.table_begin(); }
+  ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
+  ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
+
+  // ---- 1. What the fragments are ----
+
+  /// The number row * 16 + column of every element of a 16 x 16 matrix, for wmma_load to deal out.
+  ATTNFORGE_DEVICE void write_table() const {
+    for (int i = thread_index(); i < 256; i += C.num_threads()) store_shared(table() + i * 4, i);
+  }
+
+  /// From a fragment of element numbers: this lane's places in P.
+  ATTNFORGE_DEVICE void find_places(u32 (&places)[8]) const {
+    WmmaAccumulator number;
+    wmma_load(number, table(), 16);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int n = __float_as_int(number.x[i]);
+      places[i] = warp_memory() + n / 16 * C.p_pitch() * 16 + n % 16 * 2;
+    }
+  }
+
+  /// What the fragments of all lanes have in common.
+  ATTNFORGE_DEVICE void learn() {
+    u32 places[8];
+    find_places(places);
+    bool pairs = true;
+#pragma unroll
+    for (int i = 0; i < 8; i += 2) pairs &= places[i + 1] == places[i] + 2 && places[i] % 4 == 0;
+    p_pairs = !any_lane(!pairs);
+    if constexpr (C.p_route < 2) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) p_places[i] = places[i];
+    }
+    if constexpr (C.p_route == 2) {
+      // The same numbers as elements of matrix A, in this warp's memory.
+      for (int i = lane(); i < 128; i += 32) {
+        store_shared(warp_memory() + i / 8 * C.p_pitch() * 16 + i % 8 * 4,
+                     static_cast<int>(pack2<C.dtype>(2 * i, 2 * i + 1)));
+      }
+      __syncwarp();
+      Operand a;
+      wmma_load<WmmaOperandKind::kARows>(a, warp_memory(), C.p_pitch() * 8);
+      WmmaAccumulator number;
+      wmma_load(number, table(), 16);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) number.x[i] = __float_as_int(number.x[i]);
+      const Operand packed = as_operand(number);
+      bool agrees = true;
+#pragma unroll
+      for (int i = 0; i < Operand::kRegisters; ++i) agrees &= a.r[i] == packed.r[i];
+      p_agrees = !any_lane(!agrees);
+      __syncwarp();
+    }
+  }
+
+  /// The elements of an accumulator as a matrix A with the same places.
+  ATTNFORGE_DEVICE static Operand as_operand(const WmmaAccumulator& c) {
+    Operand a;
+#pragma unroll
+    for (int i = 0; i < Operand::kRegisters; ++i)
+      a.r[i] = pack2<C.dtype>(c.x[i % 4 * 2], c.x[i % 4 * 2 + 1]);
+    return a;
+  }
+
+  // ---- 2. Loads ----
+
+  ATTNFORGE_DEVICE void load_q(const Place& place) {
+    const QLoader loader(thread_index());
+    const i64 at = place.batch * p.q.stride_batch + place.head * p.q.stride_head;
+    const char* const head = static_cast<const char*>(p.q.data) + at * 2 + loader.chunk * 16;
+    loader.template load<true>(
+        smem,
+        [&](int pass) { return head + (first_row + loader.row_of(pass)) * p.q.stride_row * 2; },
+        p.seqlen_q - first_row);
+    clear_depth_padding<QLoader>(smem);
+    cp_async_commit();
+  }
+
+  /// Zeros behind a head dim that is not a multiple of 16.
+  template <class Loader>
+  ATTNFORGE_DEVICE static void clear_depth_padding(u32 tile) {
+    if constexpr (C.head_dim % 16 != 0) Loader::clear_padding(tile, thread_index());
+  }
+
+  /// Tile n of K or V from `next`, which moves on to tile n - 1. Only the first can be ragged.
+  template <bool kRagged, class Loader>
+  ATTNFORGE_DEVICE void load_tile(const Loader& loader, const char*& next, i64 stride_row, u32 tile,
+                                  int n) const {
+    if (n >= blocks.begin) {
+      const i64 pass_bytes = Loader::kRowsPerPass * 2 * stride_row;
+      loader.template load<kRagged>(
+          tile, [&](int pass) { return next + pass * pass_bytes; }, p.seqlen_kv - n * C.block_n);
+      next -= C.block_n * 2 * stride_row;
+    }
+    cp_async_commit();
+  }
+  template <bool kRagged>
+  ATTNFORGE_DEVICE void load_k(int n, int stage) {
+    load_tile<kRagged>(k_loader, k_next, p.k.stride_row, k_tile(stage), n);
+  }
+  template <bool kRagged>
+  ATTNFORGE_DEVICE void load_v(int n, int stage) {
+    load_tile<kRagged>(v_loader, v_next, p.v.stride_row, v_tile(stage), n);
+  }
+
+  ATTNFORGE_DEVICE void read_q(Operand& a, int f, int d) const {
+    wmma_load<WmmaOperandKind::kARows>(a, warp_q() + f * 16 * C.qk_pitch() * 16 + d * 32,
+                                       C.qk_pitch() * 8);
+  }
+
+  // ---- 3. One step of step_n keys: scores, softmax, output ----
+
+  /// s = Q K^T; `tile` is the address of the step's first key. K's rows are the columns of K^T.
+  ATTNFORGE_DEVICE void scores(Scores& s, u32 tile) const {
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int j = 0; j < kKeyFragments; ++j) s[f][j] = WmmaAccumulator{};
+#pragma unroll
+    for (int d = 0; d < kDepthSteps; ++d) {
+      Operand a[kRowFragments];
+#pragma unroll
+      for (int f = 0; f < kRowFragments; ++f) {
+        if constexpr (C.q_in_regs) {
+          a[f] = q[f][d];
+        } else {
+          read_q(a[f], f, d);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kKeyFragments; ++j) {
+        Operand b;
+        wmma_load<WmmaOperandKind::kBColumns>(b, tile + j * 16 * C.qk_pitch() * 16 + d * 32,
+                                              C.qk_pitch() * 8);
+#pragma unroll
+        for (int f = 0; f < kRowFragments; ++f)
+          wmma_mma<WmmaOperandKind::kBColumns>(s[f][j], a[f], b);
+      }
+    }
+  }
+
+  ATTNFORGE_DEVICE void cap(Scores& s) const {
+    const SoftcapScore capped(p);
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int j = 0; j < kKeyFragments; ++j)
+#pragma unroll
+        for (int i = 0; i < 8; ++i) s[f][j].x[i] = capped(s[f][j].x[i]);
+  }
+
+  /// -inf to the scores of keys, from first_key on, that a row does not see.
+  ATTNFORGE_DEVICE void hide(Scores& s, int first_key) const {
+    WmmaAccumulator number;
+    wmma_load(number, table(), 16);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int n = __float_as_int(number.x[i]);
+#pragma unroll
+      for (int f = 0; f < kRowFragments; ++f) {
+        VisibleKeys visible = VisibleKeys::of_row(
+            p, first_row + warp() * C.warp_m() + f * 16 + n / 16);
+        visible.first -= first_key + n % 16;
+        visible.last -= first_key + n % 16;
+#pragma unroll
+        for (int j = 0; j < kKeyFragments; ++j)
+          s[f][j].x[i] = masked<C.left_bound != 0>(s[f][j].x[i], j * 16, visible);
+      }
+    }
+  }
+
+  /// Every element becomes the maximum of its row. Through shared memory, where a lane has half a
+  /// row.
+  ATTNFORGE_DEVICE void reduce_to_row_max(WmmaAccumulator& c) const {
+    const u32 half_row = scratch_half_row();
+    __syncwarp();
+    wmma_store(warp_memory(), c, kScratchPitch);
+    __syncwarp();
+    HalfRow x;
+    load_half_row(x, half_row);
+    float top = x[0][0];
+#pragma unroll
+    for (int i = 1; i < 8; ++i) top = fmaxf(top, x[i / 4][i % 4]);
+    top = fmaxf(top, shuffle_xor<1>(top));
+    const float four[4] = {top, top, top, top};
+    store_shared(half_row, four);
+    store_shared(half_row + 16, four);
+    __syncwarp();
+    wmma_load(c, warp_memory(), kScratchPitch);
+    __syncwarp();
+  }
+
+  /// Of the fragment in this warp's memory: lanes 2r and 2r + 1 have the halves of row r.
+  ATTNFORGE_DEVICE u32 scratch_half_row() const {
+    return warp_memory() + lane() / 2 * kScratchPitch * 4 + lane() % 2 * 32;
+  }
+
+  using HalfRow = float[2][4];
+  ATTNFORGE_DEVICE static void load_half_row(HalfRow& x, u32 address) {
+    load_shared(x[0], address);
+    load_shared(x[1], address + 16);
+  }
+
+  /// Raises the maxima where some row of the warp grew by more than 2^8, as SoftmaxRows does: until
+  /// then the old ones serve, and no row needs to be seen as a whole.
+  ATTNFORGE_DEVICE void raise_max(const Scores& s) {
+    WmmaAccumulator top[kRowFragments];
+    bool grew = false;
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        top[f].x[i] = s[f][0].x[i];
+#pragma unroll
+        for (int j = 1; j < kKeyFragments; ++j) top[f].x[i] = fmaxf(top[f].x[i], s[f][j].x[i]);
+        grew |= (top[f].x[i] - row_max[f].x[i]) * scale_log2 > 8.0f;
+      }
+    if (!any_lane(grew)) return;
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f) {
+      reduce_to_row_max(top[f]);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const float old = row_max[f].x[i];
+        row_max[f].x[i] = fmaxf(old, top[f].x[i]);
+        const float rescale = exp2_approx((old - row_max[f].x[i]) * scale_log2);
+        row_sum[f].x[i] *= rescale;
+#pragma unroll
+        for (int c = 0; c < kOutFragments; ++c) o[f][c].x[i] *= rescale;
+      }
+    }
+  }
+
+  /// Scores to probabilities relative to the current maxima, and their sums.
+  ATTNFORGE_DEVICE void exponentiate(Scores& s) {
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const float shift = row_max[f].x[i] * scale_log2;
+#pragma unroll
+        for (int j = 0; j < kKeyFragments; ++j) {
+          s[f][j].x[i] = exp2_approx(fmaf(s[f][j].x[i], scale_log2, -shift));
+          row_sum[f].x[i] += s[f][j].x[i];
+        }
+      }
+  }
+
+  /// P to this warp's memory, rounded to 16 bits.
+  ATTNFORGE_DEVICE void write_p(const Scores& s) const {
+    u32 places[8];
+    if constexpr (C.p_route == 2) {
+      find_places(places);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) places[i] = p_places[i];
+    }
+    __syncwarp();  // reads of the step before are done
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int j = 0; j < kKeyFragments; ++j)
+#pragma unroll
+        for (int i = 0; i < 8; i += 2) {
+          const u32 two = pack2<C.dtype>(s[f][j].x[i], s[f][j].x[i + 1]);
+          const u32 offset = f * 16 * C.p_pitch() * 16 + j * 32;
+          if (C.p_route > 0 && p_pairs) {
+            store_shared(places[i] + offset, static_cast<int>(two));
+          } else {
+            store_shared_16(places[i] + offset, static_cast<u16>(two));
+            store_shared_16(places[i + 1] + offset, static_cast<u16>(two >> 16));
+          }
+        }
+    __syncwarp();
+  }
+
+  /// o += P V over a step's keys; p_of(f, j) is fragment j of P's rows f.
+  template <class FragmentOfP>
+  ATTNFORGE_DEVICE void outputs(u32 tile, const FragmentOfP& p_of) {
+#pragma unroll
+    for (int j = 0; j < kKeyFragments; ++j) {
+      Operand a[kRowFragments];
+#pragma unroll
+      for (int f = 0; f < kRowFragments; ++f) a[f] = p_of(f, j);
+#pragma unroll
+      for (int c = 0; c < kOutFragments; ++c) {
+        Operand b;
+        wmma_load<WmmaOperandKind::kBRows>(b, tile + j * 16 * C.v_pitch() * 16 + c * 32,
+                                           C.v_pitch() * 8);
+#pragma unroll
+        for (int f = 0; f < kRowFragments; ++f) wmma_mma<WmmaOperandKind::kBRows>(o[f][c], a[f], b);
+      }
+    }
+  }
+
+  ATTNFORGE_DEVICE void outputs(const Scores& s, u32 tile) {
+    if constexpr (C.p_route == 2) {
+      if (p_agrees) {
+        outputs(tile, [&](int f, int j) { return as_operand(s[f][j]); });
+        return;
+      }
+    }
+    write_p(s);
+    outputs(tile, [&](int f, int j) {
+      Operand a;
+      wmma_load<WmmaOperandKind::kARows>(a, warp_memory() + f * 16 * C.p_pitch() * 16 + j * 32,
+                                         C.p_pitch() * 8);
+      return a;
+    });
+  }
+
+  // ---- 4. One tile of keys, and the ring of tiles ----
+
+  template <class VReady>
+  ATTNFORGE_DEVICE void attend_tile(int n, int stage, bool masked, const VReady& v_ready) {
+#pragma unroll 1
+    for (int step = 0; step < C.block_n / C.step_n; ++step) {
+      Scores s;
+      scores(s, k_tile(stage) + step * C.step_n * C.qk_pitch() * 16);
+      if constexpr (C.softcap) cap(s);
+      if (masked) hide(s, n * C.block_n + step * C.step_n);
+      raise_max(s);
+      exponentiate(s);
+      v_ready();
+      outputs(s, v_tile(stage) + step * C.step_n * C.v_pitch() * 16);
+    }
+  }
+
+  /// Tiles from `n` down to `end`, all of them masked or none; `stage` is the ring's.
+  ATTNFORGE_DEVICE void attend(int& n, int end, int& stage, bool masked) {
+#pragma unroll 1
+    for (; n >= end; --n) {
+      if constexpr (C.stages == 1) {
+        // K's tile is loaded while V's is in use, and the other way round.
+        attend_tile(n, 0, masked, [&] {
+          cp_async_wait<0>();
+          __syncthreads();
+          load_k<false>(n - 1, 0);
+        });
+        cp_async_wait<0>();
+        __syncthreads();
+        load_v<false>(n - 1, 0);
+      } else {
+        // All but the newest stages - 2 tiles are here, and everybody is done with the tile before,
+        // whose memory takes the tile that comes stages - 1 later.
+        cp_async_wait<2 * (C.stages - 2)>();
+        __syncthreads();
+        const int free = C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
+        load_k<false>(n - (C.stages - 1), free);
+        load_v<false>(n - (C.stages - 1), free);
+        attend_tile(n, stage, masked, [] {});
+        stage = C.stages == 2 ? free : stage == C.stages - 1 ? 0 : stage + 1;
+      }
+    }
+  }
+
+  // ---- 5. The whole query tile ----
+
+  ATTNFORGE_DEVICE void run(const Place& place) {
+    load_q(place);
+    write_table();
+    int n = blocks.end - 1;
+#pragma unroll
+    for (int s = 0; s < C.stages; ++s) {
+      clear_depth_padding<KLoader>(k_tile(s));
+      if (s == kTilesAhead) break;
+      s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
+      s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
+    }
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) row_max[f].x[i] = SoftmaxRows::kNothingSeen;
+      row_sum[f] = WmmaAccumulator{};
+#pragma unroll
+      for (int c = 0; c < kOutFragments; ++c) o[f][c] = WmmaAccumulator{};
+    }
+    cp_async_wait<2 * kTilesAhead - (C.stages == 1)>();  // Q, and K where it has no ring
+    __syncthreads();
+    learn();
+    if constexpr (C.q_in_regs) {
+#pragma unroll
+      for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+        for (int d = 0; d < kDepthSteps; ++d) read_q(q[f][d], f, d);
+    }
+
+    int stage = 0;
+    // Keys that some rows do not see, for being right of them; keys that all rows see; keys that
+    // some do not see, for being left of them.
+#pragma unroll 1
+    for (int range = 0; range < (C.left_bound ? 3 : 2); ++range) {
+      const int end = range == 0   ? blocks.clear_end
+                      : range == 1 ? blocks.clear_begin
+                                   : blocks.begin;
+      attend(n, end, stage, range != 1);
+    }
+    store();
+  }
+
+  /// Fragment after fragment through the warp's memory, where a lane has half a row of 16 columns.
+  ATTNFORGE_DEVICE void store() const {
+    constexpr float kLn2 = 0.6931471805599453f;
+    const Place place = locate(params);
+    const int half = lane() % 2;
+    const u32 half_row = scratch_half_row();
+    const auto half_of = [&](const WmmaAccumulator& c, HalfRow& x) {
+      __syncwarp();
+      wmma_store(warp_memory(), c, kScratchPitch);
+      __syncwarp();
+      load_half_row(x, half_row);
+    };
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f) {
+      HalfRow x;
+      half_of(row_max[f], x);
+      const float top = x[0][0];
+      half_of(row_sum[f], x);
+      float sum = 0.0f;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sum += x[i / 4][i % 4];
+      sum += shuffle_xor<1>(sum);
+      const bool empty = sum == 0.0f;
+      const float inverse = empty ? 0.0f : reciprocal_approx(sum);
+
+      const int query = place.first_row + warp() * C.warp_m() + f * 16 + lane() / 2;
+      const bool present = query < p.seqlen_q;
+      if constexpr (C.lse) {
+        if (present && half == 0) {
+          p.lse[place.batch * p.lse_stride_batch + place.head * p.lse_stride_head +
+                query] = empty ? negative_infinity()
+                               : fmaf(top, p.softmax_scale, log2_approx(sum) * kLn2);
+        }
+      }
+      u16* const row = static_cast<u16*>(p.o.data) + place.batch * p.o.stride_batch +
+                       query * p.o.stride_row + place.head * p.o.stride_head;
+#pragma unroll
+      for (int c = 0; c < kOutFragments; ++c) {
+        half_of(o[f][c], x);
+        const bool column_present = C.head_dim_v % 16 == 0 || c + 1 < kOutFragments || half == 0;
+        u32 w[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float* const two = &x[i / 2][i % 2 * 2];
+          w[i] = pack2<C.dtype>(two[0] * inverse, two[1] * inverse);
+        }
+        if (present && column_present) store_16_bytes(row + c * 16 + half * 8, w);
+      }
+    }
+  }
+
+  ATTNFORGE_DEVICE static void store_16_bytes(u16* to, const u32 (&w)[4]) {
+    if constexpr (C.alignment >= 16) {
+      *reinterpret_cast<uint4*>(to) = make_uint4(w[0], w[1], w[2], w[3]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) reinterpret_cast<u32*>(to)[i] = w[i];
+    }
+  }
+
+  ATTNFORGE_DEVICE static void run(const FwdWmmaParams& params) {
+    extern __shared__ __align__(128) u8 shared_memory[];
+    const Place place = locate(params);
+    FwdWmma block(params, smem_address(shared_memory), place);
+    block.run(place);
+  }
+};
+
+}  // namespace attnforge
