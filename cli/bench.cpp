@@ -21,6 +21,7 @@
 #include "cli/plot_files.h"
 #include "cli/plot_sweep.h"
 #include "cli/problems.h"
+#include "cli/strategy.h"
 #include "cli/today.h"
 #include "cli/verbs.h"
 
@@ -30,7 +31,7 @@ namespace {
 struct BenchArguments {
   std::vector<std::string> words, out;
   std::string file, cache, config, rigor;
-  std::string families, plot, from;
+  std::string families, strategies, plot, from;
   int gpu = 0;
   int min_samples = 20, max_samples = 200;
   double seconds = 1.0;
@@ -50,6 +51,7 @@ Examples:
       --families all --out sweep.csv --out sweep.json --plot pictures
   attnforge bench --from sweep.csv --plot pictures     (no GPU: draws a sweep of before)
   attnforge bench --file problems.txt --families fwd_mma_sm80,fwd_naive --csv > times.csv
+  attnforge bench fwd fp16 num_heads=16 seqlen=4096 head_dim=48,72,96,160 --strategy standard,variable_block,split_k --rigor quick
   attnforge bench "fwd bf16 seqlen=1024 head_dim=64" "fwd bf16 seqlen=2048 head_dim=64" --rigor quick --json)";
 
 /// Whether a small allocation still works: what failed then was one problem, too large as a rule,
@@ -73,6 +75,7 @@ void require_memory(const Problem& problem, const DeviceFacts& device) {
                           static_cast<double>(device.memory_bytes) / kGiB));
 }
 
+/// `family`: "" is any; or a strategy, where strategies were asked for.
 BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& problem,
                    const std::string& family) {
   BenchRow row;
@@ -80,17 +83,17 @@ BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& probl
   row.asked = family;
   try {
     require_memory(problem, device.facts());
-    if (!a.rigor.empty()) {
-      TuneOptions options;
-      options.rigor = parse_rigor(a.rigor);
-      options.family = family;
-      options.cancelled = interrupted;
-      tune(problem, device, options);
-    }
-    PlanOptions options;
-    options.family = family;
-    options.config = a.config;
-    const Plan plan = make_plan(problem, device, options);
+    TuneOptions tuning;
+    tuning.family = family;
+    tuning.cancelled = interrupted;
+    if (!a.rigor.empty()) tuning.rigor = parse_rigor(a.rigor);
+    const auto plan_of_family = [&] {
+      if (!a.rigor.empty()) tune(problem, device, tuning);
+      return make_plan(problem, device, {.family = family, .config = a.config});
+    };
+    const Plan plan = a.strategies.empty() ? plan_of_family()
+                                           : apply_strategy(family, problem, device,
+                                                            a.rigor.empty() ? nullptr : &tuning);
     row.config = plan.config();
     row.provenance = to_string(plan.provenance());
     row.result = measure(plan, device,
@@ -203,7 +206,7 @@ int run_bench(const BenchArguments& a) {
   const std::vector<Problem> problems = read_problems(a.words, a.file, "bench");
   const InterruptScope scope;
   Sweep sweep(a);
-  sweep.run(problems, families_of(a.families));
+  sweep.run(problems, a.strategies.empty() ? families_of(a.families) : strategies_of(a.strategies));
   const std::vector<BenchRow>& rows = sweep.rows();
   if (a.json) {
     print_json(to_json(rows, sweep.origin(), interrupted()));
@@ -237,6 +240,11 @@ Verb add_bench(CLI::App& program) {
       ->type_name("NAMES");
   verb->add_option("--config", a.config, "Exactly this config, as tune and inspect print it")
       ->type_name("TEXT");
+  verb->add_option("--strategy", a.strategies,
+                   "A row for each of these: standard, variable_block, split_k, register_tiled")
+      ->type_name("NAMES")
+      ->excludes(verb->get_option("--families"))
+      ->excludes(verb->get_option("--config"));
   verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
       ->check(CLI::IsMember({"quick", "full", "exhaustive"}));
   verb->add_option("--samples", a.min_samples, "Take at least this many")
