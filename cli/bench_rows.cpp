@@ -53,6 +53,7 @@ constexpr Field kFields[] = {
     {"window_left", false, [](const BenchRow& r) { return Json(r.problem.window_left); }},
     {"window_right", false, [](const BenchRow& r) { return Json(r.problem.window_right); }},
     {"softcap", false, [](const BenchRow& r) { return Json(r.problem.softcap); }},
+    {"tf32", false, [](const BenchRow& r) { return Json(r.problem.tf32 ? 1 : 0); }},
     {"time_us", true, [](const BenchRow& r) { return Json(r.result.time_us); }},
     {"min_us", true, [](const BenchRow& r) { return Json(r.result.min_us); }},
     {"noise", true, [](const BenchRow& r) { return Json(r.result.noise); }},

@@ -57,7 +57,7 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
   const std::array<std::uint64_t, 11> words = {
       byte(p.op, 0) | byte(p.dtype_q, 1) | byte(p.dtype_k, 2) | byte(p.dtype_v, 3) |
           byte(p.dtype_o, 4) | byte(p.layout, 5) | byte(p.causal, 6) | byte(p.lse, 7),
-      static_cast<std::uint64_t>(p.alignment_bytes),
+      byte(p.alignment_bytes, 0) | byte(p.tf32, 4),
       static_cast<std::uint64_t>(p.batch),
       static_cast<std::uint64_t>(p.num_heads_q),
       static_cast<std::uint64_t>(p.num_heads_kv),

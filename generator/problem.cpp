@@ -177,6 +177,11 @@ void validate(const Problem& p) {
   if (p.causal && p.window_right > 0) {
     refuse(fmt::format("window_right={} must be -1 or 0 when causal", p.window_right));
   }
+  if (p.tf32 &&
+      (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32)) {
+    refuse(fmt::format("tf32 needs fp32, not q={} k={} v={}; leave it out", to_string(p.dtype_q),
+                       to_string(p.dtype_k), to_string(p.dtype_v)));
+  }
   check_layout(p);
   check_factor("softcap", p.softcap);
   check_factor("softmax_scale", p.softmax_scale);

@@ -36,7 +36,8 @@ struct FlagField {
   std::string_view name;
   bool Problem::*member;
 };
-constexpr FlagField kFlags[] = {{"causal", &Problem::causal}, {"lse", &Problem::lse}};
+constexpr FlagField kFlags[] = {
+    {"causal", &Problem::causal}, {"lse", &Problem::lse}, {"tf32", &Problem::tf32}};
 
 struct FloatField {
   std::string_view name;
@@ -265,6 +266,7 @@ std::string to_string(const Problem& p) {
   if (p.softcap != 0.0f)
     fmt::format_to(out, " softcap={}", p.softcap);  // the shortest digits that read back exactly
   if (p.lse) fmt::format_to(out, " lse");
+  if (p.tf32) fmt::format_to(out, " tf32");
   if (p.softmax_scale != 0.0f) fmt::format_to(out, " softmax_scale={}", p.softmax_scale);
   if (p.alignment_bytes != defaults.alignment_bytes)
     fmt::format_to(out, " alignment={}", p.alignment_bytes);

@@ -109,7 +109,7 @@ void attnforge_free_string(char* text) { std::free(text); }
 
 attnforge_status attnforge_problem_parse(const char* text, attnforge_problem* problem) {
   return guarded([&] {
-    attnforge::read_struct(problem, kProblemDefaults, "problem");
+    attnforge::read_struct(problem, kProblemDefaults, "problem", attnforge::kFirstProblemBytes);
     attnforge::write_struct(problem,
                             attnforge::to_c(attnforge::parse_problem(&required(text, "text"))));
     return ATTNFORGE_OK;

@@ -38,7 +38,7 @@ bool flag(std::string_view name, std::int32_t value) {
 
 Problem from_c(const attnforge_problem* given) {
   static constexpr attnforge_problem kDefaults = ATTNFORGE_PROBLEM_INIT;
-  const attnforge_problem c = read_struct(given, kDefaults, "problem");
+  const attnforge_problem c = read_struct(given, kDefaults, "problem", kFirstProblemBytes);
   Problem p;
   p.op = checked("op", c.op, Op::kForward);
   p.dtype_q = checked("dtype_q", c.dtype_q, DType::kBf16);
@@ -48,6 +48,7 @@ Problem from_c(const attnforge_problem* given) {
   p.layout = checked("layout", c.layout, Layout::kPackedQkv);
   p.causal = flag("causal", c.causal);
   p.lse = flag("lse", c.lse);
+  p.tf32 = flag("tf32", c.tf32);
   p.alignment_bytes = c.alignment_bytes;
   p.batch = c.batch;
   p.num_heads_q = c.num_heads_q;
@@ -74,6 +75,7 @@ attnforge_problem to_c(const Problem& p) {
   c.layout = static_cast<std::int32_t>(p.layout);
   c.causal = p.causal ? 1 : 0;
   c.lse = p.lse ? 1 : 0;
+  c.tf32 = p.tf32 ? 1 : 0;
   c.alignment_bytes = p.alignment_bytes;
   c.batch = p.batch;
   c.num_heads_q = p.num_heads_q;

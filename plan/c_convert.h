@@ -1,11 +1,16 @@
 // c_convert.h - nouns of the C API as those of the library, and back.
 #pragma once
 
+#include <cstddef>
+
 #include "attnforge/c.h"
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
 
 namespace attnforge {
+
+/// The size of attnforge_problem in its first version, which ended with softmax_scale.
+inline constexpr std::size_t kFirstProblemBytes = offsetof(attnforge_problem, tf32);
 
 /// Throws Error(kInvalidProblem) or Error(kInvalidArgument); the result is valid.
 Problem from_c(const attnforge_problem* problem);

@@ -2,7 +2,9 @@
 #include "reference/plain.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -12,6 +14,14 @@
 
 namespace attnforge {
 namespace {
+
+/// `x` as a product's input: in TF32, to nearest, where the problem allows that.
+float product_input(const Problem& problem, float x) {
+  if (!problem.tf32 || !std::isfinite(x)) return x;
+  constexpr std::uint32_t kDropped = 13;  // bits of the mantissa
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) + (1u << (kDropped - 1));
+  return std::bit_cast<float>(bits >> kDropped << kDropped);
+}
 
 std::vector<float> load_row(DType dtype, const Tensor& tensor, std::int64_t batch,
                             std::int64_t head, std::int64_t row, int count) {
@@ -37,7 +47,8 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
                             key * tensors.k.stride_row;
     float dot = 0;
     for (int d = 0; d < problem.head_dim; ++d)
-      dot += q[static_cast<std::size_t>(d)] * load_element(problem.dtype_k, tensors.k.data, at + d);
+      dot += product_input(problem, q[static_cast<std::size_t>(d)]) *
+             product_input(problem, load_element(problem.dtype_k, tensors.k.data, at + d));
     float s = round_to(dtype, round_to(dtype, dot) * scale);
     if (problem.softcap != 0.0f) {
       s = round_to(dtype, s / problem.softcap);
@@ -67,7 +78,8 @@ double row_error(const Problem& problem, const Tensors& tensors, const QueryRow&
     const std::vector<float> v = load_row(problem.dtype_v, tensors.v, row.batch, kv_head,
                                           visible.first + static_cast<std::int64_t>(i),
                                           problem.head_dim_v);
-    for (std::size_t d = 0; d < o.size(); ++d) o[d] += p[i] * v[d];
+    for (std::size_t d = 0; d < o.size(); ++d)
+      o[d] += product_input(problem, p[i]) * product_input(problem, v[d]);
   }
   double largest = 0;
   for (std::size_t d = 0; d < o.size(); ++d) {

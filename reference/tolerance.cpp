@@ -10,7 +10,8 @@ namespace attnforge {
 double allowed_error(const Tolerance& tolerance, double expected, double spread,
                      double score_magnitude) {
   return tolerance.atol + tolerance.rtol * std::abs(expected) + tolerance.spread_atol * spread +
-         tolerance.score_atol * score_magnitude;
+         tolerance.score_atol * score_magnitude +
+         tolerance.spread_score_atol * spread * score_magnitude;
 }
 
 namespace {
@@ -23,6 +24,16 @@ constexpr double kScoreError = 0x1p-21;
 // A sum over n keys in fp32 is a random walk of roundings of its partial sums.
 double sum_error(const Problem& problem) {
   return 1e-7 * (8.0 + std::sqrt(static_cast<double>(problem.seqlen_kv)));
+}
+
+// Of a number in TF32 (10 bits of mantissa): half a unit, and half as much again for kernels that
+// round in one instruction instead of four.
+constexpr double kTf32Roundoff = 0x1.8p-11;
+
+// The scores of n products of TF32 numbers are off by roundings that are independent of each other:
+// |q| |k| / sqrt(n) times two roundings, and 2 times that was never seen exceeded.
+double tf32_score_error(const Problem& problem) {
+  return 4 * kTf32Roundoff / std::sqrt(static_cast<double>(problem.head_dim));
 }
 
 // tanh by exp2 and a reciprocal: 1e-6 of the cap, which adds to the score.
@@ -45,6 +56,13 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   tolerance.spread_atol = 2 * p_roundoff * max_abs_v;
   tolerance.score_atol = kScoreError * max_abs_v;
   tolerance.atol = (sum_error(problem) + softcap_error(problem)) * max_abs_v;
+  if (problem.tf32) {
+    // As for a 16-bit dtype of v, but v itself is rounded too. The errors of the scores of
+    // different keys are independent, and so is what they do to the output.
+    tolerance.rtol += 2 * kTf32Roundoff;
+    tolerance.spread_atol += 4 * kTf32Roundoff * max_abs_v;
+    tolerance.spread_score_atol = tf32_score_error(problem) * max_abs_v;
+  }
   // Below the smallest normal number fp16 has an absolute step instead of a relative one.
   if (problem.dtype_o == DType::kFp16 || problem.dtype_v == DType::kFp16) tolerance.atol += 0x1p-24;
   return tolerance;
@@ -57,13 +75,14 @@ Tolerance lse_tolerance(const Problem& problem) {
   tolerance.score_atol = kScoreError;
   tolerance.atol = sum_error(problem) + softcap_error(problem) + 1e-5;
   tolerance.rtol = 0x1p-21;
+  if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);
   return tolerance;
 }
 
 double plain_rule_limit(const Problem& problem, double plain_error, double max_abs_output) {
   // Plain attention may happen to be exact where there are few keys; a rounding more is no mistake.
-  return 2 * plain_error + unit_roundoff(problem.dtype_o) * max_abs_output +
-         sum_error(problem) * max_abs_output;
+  const double roundoff = unit_roundoff(problem.dtype_o) + (problem.tf32 ? kTf32Roundoff : 0.0);
+  return 2 * plain_error + roundoff * max_abs_output + sum_error(problem) * max_abs_output;
 }
 
 }  // namespace attnforge

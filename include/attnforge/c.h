@@ -145,13 +145,15 @@ typedef struct attnforge_problem {
   int64_t window_right; /* -1: all; -1 or 0 when causal */
   float softcap;        /* 0: none; else s = softcap * tanh(s / softcap) after scaling */
   float softmax_scale;  /* 0: 1 / sqrt(head_dim) */
+  int32_t tf32;         /* 0 or 1: fp32 q, k, v only: products may round their inputs to TF32 */
+  int32_t reserved;     /* 0 */
 } attnforge_problem;
 
 #define ATTNFORGE_PROBLEM_INIT                                                                   \
   {                                                                                              \
     (uint32_t)sizeof(attnforge_problem), ATTNFORGE_OP_FORWARD, ATTNFORGE_BF16, ATTNFORGE_BF16,   \
         ATTNFORGE_BF16, ATTNFORGE_BF16, ATTNFORGE_BSHD, 0, 0, 16, 1, 1, 1, 1, 1, 64, 64, -1, -1, \
-        0.0f, 0.0f                                                                               \
+        0.0f, 0.0f, 0, 0                                                                         \
   }
 
 /* Reads the text form, e.g. "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse",

@@ -37,6 +37,7 @@ struct Problem {
   Layout layout = Layout::kBshd;
   bool causal = false;
   bool lse = false;          // also write lse
+  bool tf32 = false;         // fp32 only: products may round inputs to TF32, 10 bits of mantissa
   int alignment_bytes = 16;  // of every pointer and every stride: 2, 4, 8 or 16; checked when a
                              // plan runs
   std::int64_t batch = 1;

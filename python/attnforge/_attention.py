@@ -161,7 +161,7 @@ def _checked(name, view):
     return view
 
 
-def _problem(views, layout, causal, window, softmax_scale, softcap, lse, dtype_o, alignment):
+def _problem(views, layout, causal, window, softmax_scale, softcap, lse, tf32, dtype_o, alignment):
     batch, row, head = _places(layout)
     (_, q, _, dtype_q, _, _), (_, k, _, dtype_k, _, _), (_, v, _, dtype_v, _, _) = views
     for name, shape in (("k", k), ("v", v)):
@@ -189,6 +189,7 @@ def _problem(views, layout, causal, window, softmax_scale, softcap, lse, dtype_o
         layout=layout,
         causal=bool(causal),
         lse=lse,
+        tf32=bool(tf32),
         alignment_bytes=alignment,
         window_left=left,
         window_right=right,
@@ -197,7 +198,9 @@ def _problem(views, layout, causal, window, softmax_scale, softcap, lse, dtype_o
     )
 
 
-def problem_of(q, k, v, causal=False, window=None, softmax_scale=None, softcap=None, return_lse=False, layout="bshd"):
+def problem_of(
+    q, k, v, causal=False, window=None, softmax_scale=None, softcap=None, return_lse=False, layout="bshd", tf32=False
+):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
     views = [_checked(name, backend_of(each).view(each)) for name, each in (("q", q), ("k", k), ("v", v))]
     bits = 0
@@ -205,7 +208,7 @@ def problem_of(q, k, v, causal=False, window=None, softmax_scale=None, softcap=N
         bits |= pointer | _low_bits(strides, shape, ITEM_BYTES[code])
     bits |= views[2][1][3] * ITEM_BYTES[views[0][3]]  # rows of o
     problem = _problem(
-        views, layout, causal, window, softmax_scale, softcap, bool(return_lse), views[0][3], _alignment(bits)
+        views, layout, causal, window, softmax_scale, softcap, bool(return_lse), tf32, views[0][3], _alignment(bits)
     )
     return problem, views[0][4]
 
@@ -222,6 +225,7 @@ def attention(
     layout="bshd",
     out=None,
     stream=None,
+    tf32=False,
 ):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
@@ -234,6 +238,7 @@ def attention(
     for open. softmax_scale: default 1 / sqrt(head_dim). softcap: s = softcap * tanh(s / softcap).
     out: where o goes, with return_lse a pair (o, lse). Arrays of frameworks other than torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one.
+    tf32: of float32 tensors, products may round their inputs to TF32 (10 bits of mantissa), which is faster.
 
     Enqueues on the stream and returns at once; may be captured into a CUDA graph after a first call with the same shapes.
     Has no backward: tensors that require grad are refused unless grad is off.
@@ -305,11 +310,21 @@ def attention(
         return_lse,
         layout,
         alignment,
+        tf32,
     )
     plan = plan_cache.get(key)
     if plan is None:
         problem = _problem(
-            (view_q, view_k, view_v), layout, causal, window, softmax_scale, softcap, bool(return_lse), o_code, alignment
+            (view_q, view_k, view_v),
+            layout,
+            causal,
+            window,
+            softmax_scale,
+            softcap,
+            bool(return_lse),
+            tf32,
+            o_code,
+            alignment,
         )
         plan = _Plan(problem, device, _plan_options())
         plan_cache.put(key, plan)

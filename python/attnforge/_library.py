@@ -35,6 +35,8 @@ class ProblemStruct(ctypes.Structure):
         ("window_right", c_int64),
         ("softcap", c_float),
         ("softmax_scale", c_float),
+        ("tf32", c_int32),
+        ("reserved", c_int32),
     ]
 
 

@@ -8,6 +8,7 @@ from ._library import ProblemStruct, check, lib
 
 DTYPES = ("fp32", "fp16", "bf16")
 LAYOUTS = ("bshd", "bhsd", "packed_qkv")
+_NOT_FIELDS = ("struct_size", "op", "reserved")
 
 
 def _index(names, value, what):
@@ -22,6 +23,7 @@ class Problem:
     """An attention problem; str(problem) is its canonical text and Problem.parse reads it.
 
     num_heads_kv, seqlen_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
+    tf32: fp32 only, products may round their inputs to TF32.
     """
 
     batch: int = 1
@@ -43,6 +45,7 @@ class Problem:
     window_right: int = -1
     softcap: float = 0.0
     softmax_scale: float = 0.0
+    tf32: bool = False
 
     def __post_init__(self):
         follow = {
@@ -62,19 +65,19 @@ class Problem:
         """Reads the text form. Raises InvalidError naming the word, its value and what is allowed."""
         struct = ProblemStruct(struct_size=ctypes.sizeof(ProblemStruct))
         check(lib().attnforge_problem_parse(text.encode(), ctypes.byref(struct)))
-        values = {name: getattr(struct, name) for name, _ in ProblemStruct._fields_ if name not in ("struct_size", "op")}
+        values = {name: getattr(struct, name) for name, _ in ProblemStruct._fields_ if name not in _NOT_FIELDS}
         for name in ("dtype_q", "dtype_k", "dtype_v", "dtype_o"):
             values[name] = DTYPES[values[name]]
         values["layout"] = LAYOUTS[values["layout"]]
-        values["causal"] = bool(values["causal"])
-        values["lse"] = bool(values["lse"])
+        for name in ("causal", "lse", "tf32"):
+            values[name] = bool(values[name])
         return Problem(**values)
 
     def struct(self):
         """As the C API takes it."""
         struct = ProblemStruct(struct_size=ctypes.sizeof(ProblemStruct))
         for name, kind in ProblemStruct._fields_:
-            if name in ("struct_size", "op"):
+            if name in _NOT_FIELDS:
                 continue
             value = getattr(self, name)
             if name.startswith("dtype"):

@@ -43,6 +43,9 @@ inline Problem arbitrary_problem() {
     p.dtype_k = *dtype;
     p.dtype_v = *dtype;
   }
+  const bool fp32 = p.dtype_q == DType::kFp32 && p.dtype_k == DType::kFp32 &&
+                    p.dtype_v == DType::kFp32;
+  if (fp32) p.tf32 = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) p.window_left = arbitrary_size(20);
   if (*rc::gen::arbitrary<bool>()) p.window_right = p.causal ? 0 : arbitrary_size(20);
   const auto factor = rc::gen::map(rc::gen::inRange(1, 1 << 24),

@@ -109,6 +109,7 @@ TEST(ProblemHash, SeesEveryField) {
   vary(&Problem::layout, Layout::kBhsd);
   vary(&Problem::causal, true);
   vary(&Problem::lse, true);
+  vary(&Problem::tf32, true);
   vary(&Problem::alignment_bytes, 8);
   vary(&Problem::batch, 2);
   vary(&Problem::num_heads_q, 2);

@@ -35,6 +35,14 @@ TEST(ProblemText, OptionsHaveOneOrder) {
             "softmax_scale=0.25 alignment=8");
 }
 
+TEST(ProblemText, Tf32IsAFlagOfFp32) {
+  EXPECT_EQ(canonical("fwd tf32 fp32 lse"),
+            "fwd fp32 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=1 seqlen_kv=1 head_dim=64 "
+            "head_dim_v=64 lse tf32");
+  EXPECT_TRUE(parse_problem("fwd fp32 tf32").tf32);
+  EXPECT_FALSE(parse_problem("fwd fp32").tf32);
+}
+
 TEST(ProblemText, EveryFieldIsRead) {
   const Problem p = parse_problem(
       "fwd q=fp16 k=bf16 v=fp32 o=fp16 batch=2 num_heads_q=12 num_heads_kv=4 seqlen_q=5 "

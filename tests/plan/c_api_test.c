@@ -37,7 +37,7 @@ static const char kText[] = "fwd fp16 batch=2 num_heads=4:2 seqlen=96 head_dim=6
 
 /* Sizes and offsets of ABI version 1: a change here breaks programs that are already compiled. */
 static void test_struct_layout(void) {
-  EXPECT(sizeof(attnforge_problem) == 112);
+  EXPECT(sizeof(attnforge_problem) == 120);
   EXPECT(offsetof(attnforge_problem, batch) == 40);
   EXPECT(offsetof(attnforge_problem, softmax_scale) == 108);
   EXPECT(sizeof(attnforge_context_desc) == 48);
@@ -112,6 +112,13 @@ static void test_struct_sizes(void) {
   newer.later[1] = 0;
   EXPECT(attnforge_problem_parse(kText, &newer.known) == ATTNFORGE_OK);
   EXPECT(newer.known.struct_size == sizeof newer && newer.known.batch == 2);
+  older.struct_size = 112; /* before tf32 */
+  older.tf32 = 7;
+  EXPECT(attnforge_problem_format(&older, text, sizeof text, NULL) == ATTNFORGE_OK);
+  EXPECT(strstr(text, "tf32") == NULL);
+  older.struct_size = 111;
+  EXPECT_ERROR(attnforge_problem_format(&older, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
+               "struct_size");
   older.struct_size = 4;
   EXPECT_ERROR(attnforge_problem_format(&older, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
                "struct_size");

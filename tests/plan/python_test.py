@@ -77,6 +77,14 @@ class ProblemTest(unittest.TestCase):
         self.assertEqual((problem.head_dim, problem.head_dim_v), (64, 72))
         self.assertEqual((problem.causal, problem.lse, problem.window_left), (True, True, 50))
 
+    def test_tf32_is_a_flag_of_fp32(self):
+        problem = attnforge.Problem.parse("fwd fp32 seqlen=9 tf32")
+        self.assertIs(problem.tf32, True)
+        self.assertIn(" tf32", str(problem))
+        self.assertIs(attnforge.Problem.parse("fwd fp32 seqlen=9").tf32, False)
+        with self.assertRaisesRegex(attnforge.InvalidError, "tf32 needs fp32"):
+            attnforge.Problem.parse("fwd bf16 tf32")
+
     def test_defaults_follow_the_queries(self):
         problem = attnforge.Problem(num_heads_q=4, seqlen_q=9, head_dim=16, dtype_q="fp16")
         self.assertEqual((problem.num_heads_kv, problem.seqlen_kv, problem.head_dim_v), (4, 9, 16))
@@ -384,7 +392,7 @@ class RunTest(unittest.TestCase):
 class LibraryTest(unittest.TestCase):
     def test_struct_sizes_are_those_of_the_header(self):
         sizes = {
-            _library.ProblemStruct: 112,
+            _library.ProblemStruct: 120,
             _library.ContextDesc: 48,
             _library.PlanOptions: 56,
             _library.ProgressStruct: 64,

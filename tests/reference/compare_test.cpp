@@ -177,6 +177,31 @@ TEST(Tolerance, GrowsWithTheRoundingOfTheDtype) {
   EXPECT_NEAR(of("bf16").spread_atol / of("fp16").spread_atol, 8, 1e-9);
 }
 
+TEST(Tolerance, OfTf32IsThatOfItsRoundingsAndNotMore) {
+  const auto of = [](const char* options) {
+    return output_tolerance(
+        parse_problem(std::string("fwd batch=1 num_heads=1 seqlen=512 head_dim=64 ") + options),
+        4.0);
+  };
+  EXPECT_NEAR(of("fp32 tf32").rtol, 0x1.8p-10, 1e-6);
+  EXPECT_GT(of("fp32 tf32").spread_score_atol, 0);
+  EXPECT_EQ(of("fp32").spread_score_atol, 0);
+  // TF32 has three bits of mantissa more than bf16.
+  const double of_row = allowed_error(of("fp32 tf32"), 0.1, 0.07, 8.0);
+  EXPECT_LT(of_row, 2 * allowed_error(of("bf16"), 0.1, 0.07, 8.0));
+  EXPECT_GT(of_row, 50 * allowed_error(of("fp32"), 0.1, 0.07, 8.0));
+}
+
+TEST(Tolerance, SlightlyWrongScaleIsSeenWithTf32) {
+  const std::string sizes = "fwd fp32 tf32 batch=1 num_heads=2 head_dim=64 lse seqlen=128:512";
+  Solved right(sizes);
+  const Solved mistaken(sizes + " softmax_scale=0.13125");  // 5% more than 1/8
+  right.tensors.o.data = mistaken.tensors.o.data;
+  right.tensors.lse = mistaken.tensors.lse;
+  EXPECT_FALSE(right.verdict().lse.passed());
+  EXPECT_FALSE(right.verdict().o.passed());
+}
+
 TEST(ReferenceFromOutputs, PassesAgainstItselfAndKnowsTheTypicalSpread) {
   Solved solved("fwd bf16 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=64 causal lse");
   const std::vector<QueryRow> rows = all_rows(solved.host.problem);
