@@ -17,20 +17,20 @@ constexpr int kKiB = 1024;
 constexpr int kRegisters = 65536;
 
 // The fields in order: sm, name; bytes of shared memory a block and an SM; registers, threads and
-// blocks an SM; what mma.sync reaches (fp16 or bf16 operands, fp32 accumulation, dense); cp_async,
-// tma, wgmma.
+// blocks an SM; what mma.sync reaches (fp16 or bf16 operands, fp32 accumulation, dense); fp32
+// multiply-adds of the CUDA cores; cp_async, tma, wgmma.
 constexpr Arch kArchs[] = {
-    {80, "80", 163 * kKiB, 164 * kKiB, kRegisters, 2048, 32, 1024, true, false, false},
+    {80, "80", 163 * kKiB, 164 * kKiB, kRegisters, 2048, 32, 1024, 64, true, false, false},
     // GeForce halves the rate with fp32 accumulation; the same silicon as A10 or A40 has 512.
-    {86, "86", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 16, 256, true, false, false},
+    {86, "86", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 16, 256, 128, true, false, false},
     // GeForce again: an RTX 4090 has 165 TFLOP/s with 128 SMs at 2.52 GHz. L4 and L40S have 512.
-    {89, "89", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, true, false, false},
+    {89, "89", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, 128, true, false, false},
     // mma.sync reaches about 62 percent of the 2048 that wgmma has.
-    {90, "90a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1270, true, true, true},
+    {90, "90a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1270, 128, true, true, true},
     // The full rate needs tcgen05; mma.sync has that of sm80.
-    {100, "100a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1024, true, true, false},
+    {100, "100a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1024, 128, true, true, false},
     // GeForce: an RTX 5090 has 209 TFLOP/s with 170 SMs at 2.41 GHz. RTX PRO 6000 has 512.
-    {120, "120a", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, true, true, false},
+    {120, "120a", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, 128, true, true, false},
 };
 
 struct TypicalGpu {

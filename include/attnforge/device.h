@@ -22,7 +22,8 @@ struct Arch {
   int max_threads_per_sm = 0;
   int max_blocks_per_sm = 0;
   int mma_fma_per_clock_per_sm = 0;  // fp16 mma.sync with fp32 accumulation: fused multiply-adds an
-                                     // SM finishes a clock
+                                     // SM finishes a clock; TF32 has half of it
+  int fp32_fma_per_clock_per_sm = 0;  // of the CUDA cores
   bool cp_async = false;
   bool tma = false;
   bool wgmma = false;

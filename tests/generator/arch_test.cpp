@@ -27,6 +27,7 @@ TEST(Arch, LimitsAgreeWithThemselves) {
     EXPECT_EQ(arch.tma, arch.sm >= 90);
     EXPECT_EQ(arch.wgmma, arch.sm == 90);
     EXPECT_GT(arch.mma_fma_per_clock_per_sm, 0);
+    EXPECT_GT(arch.fp32_fma_per_clock_per_sm, 0);
   }
   EXPECT_EQ(arch_named("80").smem_per_block_bytes, 166912);
   EXPECT_EQ(arch_named("89").smem_per_block_bytes, 101376);
