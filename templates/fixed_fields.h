@@ -14,12 +14,12 @@
 
 namespace attnforge {
 
-/// The fields that every tensor-core forward family has, from a problem; the rest is zero.
+/// The fields that the forward families share, from a problem; the rest is zero.
 template <class Typed>
 Typed fixed_by_problem(const Problem& problem) {
   const Window window = effective_window(problem);
   Typed c{};
-  c.dtype = static_cast<int>(problem.dtype_q);
+  if constexpr (requires { c.dtype; }) c.dtype = static_cast<int>(problem.dtype_q);
   c.head_dim = problem.head_dim;
   c.head_dim_v = problem.head_dim_v;
   c.right_bound = window.right >= 0;

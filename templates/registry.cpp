@@ -7,6 +7,7 @@ namespace attnforge {
 extern const Family fwd_mma_sm80;
 extern const Family fwd_wgmma_sm90a;
 extern const Family fwd_wmma;
+extern const Family fwd_regtile_f32;
 extern const Family fwd_flash_vec;
 extern const Family fwd_flash_scalar;
 extern const Family fwd_materialized;
@@ -15,8 +16,8 @@ extern const Family fwd_naive;
 std::span<const Family* const> registry() {
   static constexpr const Family* kFamilies[] = {
       // Best first, naive last.
-      &fwd_wgmma_sm90a,  &fwd_mma_sm80,     &fwd_wmma,  &fwd_flash_vec,
-      &fwd_flash_scalar, &fwd_materialized, &fwd_naive,
+      &fwd_wgmma_sm90a, &fwd_mma_sm80,     &fwd_wmma,         &fwd_regtile_f32,
+      &fwd_flash_vec,   &fwd_flash_scalar, &fwd_materialized, &fwd_naive,
   };
   return kFamilies;
 }

@@ -1,5 +1,5 @@
 // mma_sync.cuh - warp-wide matrix multiply-add on registers (PTX ISA, "Matrix fragments for
-// mma.m16n8k16").
+// mma.m16n8k16", "... mma.m16n8k8").
 #pragma once
 
 #include "base.cuh"
@@ -51,6 +51,24 @@ ATTNFORGE_DEVICE void mma_m16n8k16_zero(float (&c)[4], const u32 (&a)[4], u32 b0
         : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
   }
+}
+
+/// c (16 x 8, fp32) += a (16 x 8) * b (8 x 8) of TF32: fp32 words whose 13 low bits are ignored.
+/// Registers of a: {k 0-3: row, row + 8, k 4-7: row, row + 8} with k = lane % 4 and 4 more; of b:
+/// the same k, column lane / 4. Sums are cut off, not rounded, to 24 bits.
+ATTNFORGE_DEVICE void mma_m16n8k8_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// c = a * b.
+ATTNFORGE_DEVICE void mma_m16n8k8_tf32_zero(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%10, %10, %10, %10};"
+      : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
 }  // namespace attnforge

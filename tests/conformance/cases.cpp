@@ -6,6 +6,51 @@
 namespace attnforge::test {
 namespace {
 
+/// What fp32 adds: head dims of its own tiles, TF32 by permission, and inputs that splitting into
+/// two TF32 numbers might get wrong.
+std::vector<ConformanceCase> fp32() {
+  ConformanceCase dims{"Fp32HeadDims", {}};
+  for (const int head_dim : {8, 24, 40, 48, 64, 72, 96, 104, 128, 160, 192, 256}) {
+    const int i = head_dim / 8;
+    dims.problems.push_back(fmt::format(
+        "fwd fp32 batch=1 num_heads=2:1 seqlen=150:{} head_dim={}{}{}{}", i % 3 == 0 ? 150 : 203,
+        head_dim, i % 4 < 2 ? " causal" : "", i % 3 == 1 ? " lse" : "", i % 2 == 0 ? " tf32" : ""));
+  }
+  const std::string sizes = "fwd fp32 batch=1 num_heads=4:2 seqlen=200:333 head_dim=64 lse ";
+  const std::vector<std::string> ragged = {
+      "fwd fp32 batch=1 num_heads=2 seqlen=65:129 head_dim=128 lse",
+      "fwd fp32 batch=1 num_heads=2 seqlen=130:70 head_dim=64 causal lse"};
+  ConformanceCase odd{"Fp32AlignmentAndStrides", {}, Inputs::kNormal, {3, 1, 5}};
+  for (const char* options : {"alignment=4", "alignment=8 layout=bhsd", "layout=packed_qkv"}) {
+    odd.problems.push_back(fmt::format(
+        "fwd fp32 batch=2 num_heads=4:2 seqlen=150 head_dim=72 causal lse {}", options));
+  }
+  return {dims,
+          odd,
+          {"Fp32Edges",
+           {"fwd fp32 batch=2 num_heads=4:2 seqlen=1 head_dim=64 lse",
+            "fwd fp32 batch=3 num_heads=8:1 seqlen=1:1001 head_dim=128 causal lse",
+            "fwd fp32 batch=1 num_heads=2 seqlen=200:1 head_dim=64 lse tf32",
+            "fwd fp32 batch=1 num_heads=4:2 seqlen=300:70 head_dim=128 causal lse",
+            "fwd fp32 batch=1 num_heads=6:2 seqlen=7:333 head_dim=128 causal lse tf32",
+            "fwd fp32 batch=0 num_heads=2 seqlen=64 head_dim=64 lse",
+            "fwd fp32 batch=1 num_heads=2 seqlen=0:64 head_dim=64 lse",
+            "fwd fp32 batch=2 num_heads=2 seqlen=70:0 head_dim=64 lse"}},
+          {"Fp32UnequalHeadDims",
+           {"fwd fp32 batch=1 num_heads=2 seqlen=150:250 head_dim=192:128 causal lse",
+            "fwd fp32 batch=1 num_heads=2 seqlen=130:200 head_dim=64:256 tf32",
+            "fwd fp32 batch=1 num_heads=2:1 seqlen=70:90 head_dim=40:72 causal"}},
+          {"Fp32MasksAndScores",
+           {sizes + "window_left=50", sizes + "window_left=17 window_right=33 tf32",
+            sizes + "softcap=30 causal", sizes + "softmax_scale=0.03 tf32",
+            "fwd fp32 batch=1 num_heads=2 seqlen=1500 head_dim=128 lse window_left=100 causal"}},
+          {"Fp32StronglyNegativeScores", ragged, Inputs::kStronglyNegative},
+          {"Fp32StronglyPositiveScores", ragged, Inputs::kStronglyPositive},
+          {"Fp32GrowingScores", ragged, Inputs::kGrowingToFirst},
+          {"Fp32LargeInputs", ragged, Inputs::kLarge},
+          {"Fp32KeysWithScoresOfMinusInfinity", ragged, Inputs::kInfiniteKeys}};
+}
+
 /// Eight head dims a test, all of them from 8 to 512; dtype, mask and lse change from one to the
 /// next.
 void add_head_dims(std::vector<ConformanceCase>& cases) {
@@ -146,7 +191,7 @@ void PrintTo(const ConformanceCase& c, std::ostream* out) {
 
 std::vector<ConformanceCase> conformance_cases() {
   std::vector<ConformanceCase> cases = edges();
-  for (auto* more : {&masks_and_scores, &memory}) {
+  for (auto* more : {&masks_and_scores, &memory, &fp32}) {
     for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
   }
   add_head_dims(cases);

@@ -49,7 +49,7 @@ std::vector<Job> jobs_of(const test::FamilyOnArch& c) {
         jobs.push_back({problems[i], untuned(families, problems[i], device)});
     }
   };
-  add(test::template_problems());
+  add(test::problems_of(*c.family));
   if (serves_one_arch(*c.family)) add(test::hopper_problems());
   if (jobs.empty()) return jobs;
   std::mt19937 random(kSeed);

@@ -20,7 +20,7 @@ class FamilyContract : public testing::TestWithParam<test::FamilyOnArch> {
   /// The first candidates of every problem that the family serves.
   template <class Visit>
   void for_each_candidate(Visit&& visit) const {
-    for (const Problem& problem : test::template_problems()) {
+    for (const Problem& problem : test::problems_of(family())) {
       const std::vector<Candidate> found = candidates(family(), problem, device());
       for (std::size_t i = 0; i < std::min<std::size_t>(found.size(), 4); ++i) {
         SCOPED_TRACE(to_string(problem) + "\n  " + to_string(found[i].config));
@@ -32,7 +32,7 @@ class FamilyContract : public testing::TestWithParam<test::FamilyOnArch> {
 
 TEST_P(FamilyContract, ServesProblemsOrSaysWhyNot) {
   int served = 0;
-  for (const Problem& problem : test::template_problems()) {
+  for (const Problem& problem : test::problems_of(family())) {
     if (rejection(family(), problem, device().arch).empty()) {
       ++served;
       EXPECT_FALSE(candidates(family(), problem, device()).empty()) << to_string(problem);
@@ -40,7 +40,7 @@ TEST_P(FamilyContract, ServesProblemsOrSaysWhyNot) {
   }
   if (served == 0) {
     GTEST_SKIP() << family().name << " does not run on sm_" << device().arch.name << ": "
-                 << rejection(family(), test::template_problems()[0], device().arch);
+                 << rejection(family(), test::problems_of(family())[0], device().arch);
   }
   EXPECT_GE(served, 8);
 }

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "generator/candidates.h"
 #include "templates/registry.h"
+#include "tests/templates/problems.h"
 
 namespace attnforge::test {
 
@@ -14,6 +18,15 @@ std::vector<FamilyOnArch> families_on_archs() {
     for (const Arch& arch : archs()) all.push_back({family, &arch});
   }
   return all;
+}
+
+std::span<const Problem> problems_of(const Family& family) {
+  const auto serves = [&](const Problem& problem) {
+    return std::any_of(archs().begin(), archs().end(),
+                       [&](const Arch& arch) { return rejection(family, problem, arch).empty(); });
+  };
+  const bool only_fp32 = !serves(template_problems()[0]) && serves(fp32_problems()[0]);
+  return only_fp32 ? fp32_problems() : template_problems();
 }
 
 std::string name_of(const FamilyOnArch& c) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct FamilyOnArch {
 void PrintTo(const FamilyOnArch& c, std::ostream* out);
 
 std::vector<FamilyOnArch> families_on_archs();
+
+/// The list that a family's tests walk through: template_problems(), or fp32_problems() for one
+/// that takes nothing else.
+std::span<const Problem> problems_of(const Family& family);
 
 /// As a test's name: "fwd_naive_sm90a".
 std::string name_of(const FamilyOnArch& c);

@@ -66,4 +66,22 @@ std::span<const Problem> hopper_problems() {
   return problems;
 }
 
+std::span<const Problem> fp32_problems() {
+  static const std::vector<Problem> problems = parsed({
+      "fwd fp32 batch=4 num_heads=16 seqlen=2048 head_dim=64",
+      "fwd fp32 batch=4 num_heads=16 seqlen=2048 head_dim=128 causal lse",
+      "fwd fp32 batch=4 num_heads=16 seqlen=2048 head_dim=64 tf32",
+      "fwd fp32 batch=4 num_heads=16 seqlen=2048 head_dim=128 causal tf32",
+      "fwd fp32 batch=1 num_heads=1 seqlen=1536 head_dim=64",
+      "fwd fp32 batch=2 num_heads=8:2 seqlen=700 head_dim=48 window_left=100 alignment=4",
+      "fwd fp32 batch=4 num_heads=8 seqlen=1024 head_dim=72 softcap=30 lse",
+      "fwd fp32 batch=4 num_heads=8 seqlen=1024 head_dim=160",
+      "fwd fp32 batch=2 num_heads=8 seqlen=2048 head_dim=256 lse",
+      "fwd fp32 batch=8 num_heads=32:4 seqlen=1:4096 head_dim=128",
+      "fwd fp32 batch=4 num_heads=12 seqlen=1024 head_dim=64:256 window_left=64 "
+      "window_right=64",
+  });
+  return problems;
+}
+
 }  // namespace attnforge::test

@@ -16,4 +16,8 @@ std::span<const Problem> template_problems();
 /// tails. For families of one arch; on all archs their compiles would take too long.
 std::span<const Problem> hopper_problems();
 
+/// For families that take fp32 alone: both regimes of query tiles, TF32 by permission, head dims
+/// that fill registers or shared memory.
+std::span<const Problem> fp32_problems();
+
 }  // namespace attnforge::test

@@ -1,0 +1,251 @@
+// family.cpp - fwd_regtile_f32 as a Family: what it serves, its search space, its source and its
+// launch.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "attnforge/error.h"
+#include "generator/arch.h"
+#include "generator/family.h"
+#include "templates/embedded.h"
+#include "templates/fixed_fields.h"
+#include "templates/fwd_params.h"
+#include "templates/fwd_regtile_f32/config.h"
+#include "templates/fwd_regtile_f32/estimate.h"
+
+namespace attnforge {
+namespace {
+
+using Typed = FwdRegtileF32Config;
+
+constexpr Field<Typed> kFields[] = {
+    {"head_dim", &Typed::head_dim},
+    {"head_dim_v", &Typed::head_dim_v},
+    {"right_bound", &Typed::right_bound},
+    {"left_bound", &Typed::left_bound},
+    {"softcap", &Typed::softcap},
+    {"lse", &Typed::lse},
+    {"alignment", &Typed::alignment},
+    {"math", &Typed::math},
+    {"warp_m", &Typed::warp_m},
+    {"warps_m", &Typed::warps_m},
+    {"warps_n", &Typed::warps_n},
+    {"warps_d", &Typed::warps_d},
+    {"step_n", &Typed::step_n},
+    {"steps", &Typed::steps},
+    {"stages", &Typed::stages},
+    {"q_in_regs", &Typed::q_in_regs},
+    {"blocks_per_sm", &Typed::blocks_per_sm},
+    {"pack_gqa", &Typed::pack_gqa},
+    {"head_group_mb", &Typed::head_group_mb},
+};
+
+// Those that the problem decides: the first of them, up to alignment.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(7);
+static_assert(kFixedFields.back().name == "alignment");
+
+/// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
+/// spills.
+constexpr int kRegisterSlack = 20;
+constexpr int kSmallestBlockM = 8;
+constexpr int
+    kLongQuery = 128;  // rows of a head from which packing heads into a tile gains nothing
+
+int registers_available(const Typed& c, const Arch& arch) {
+  return std::min(255, arch.registers_per_sm / (c.num_threads() * c.blocks_per_sm) / 8 * 8);
+}
+
+/// Whether blocks_per_sm blocks fit an SM: by what the main loop keeps in registers, shared memory
+/// and threads.
+bool fits(const Typed& c, const Arch& arch) {
+  constexpr int kReservedBytes = 1024;  // shared memory that the system takes from every block
+  return c.planned_registers() + kRegisterSlack <= registers_available(c, arch) &&
+         c.blocks_per_sm * (c.smem_bytes() + kReservedBytes) <= arch.smem_per_sm_bytes &&
+         c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm &&
+         c.blocks_per_sm <= arch.max_blocks_per_sm;
+}
+
+/// Single tiles of K and V pay only where there is no room for two.
+bool memory_is_scarce(const Typed& c, const Arch& arch) {
+  const int double_buffered = 64 * c.qk_chunks() * 16 +
+                              2 * 32 * (c.qk_chunks() + c.v_chunks()) * 16;
+  return 2 * double_buffered > arch.smem_per_sm_bytes;
+}
+
+/// The fields that are not searched.
+Typed fixed_by(const Problem& problem) {
+  Typed c = fixed_by_problem<Typed>(problem);
+  c.alignment = problem.alignment_bytes;
+  return c;
+}
+
+/// Whether there are enough query tiles of 64 rows for all SMs.
+bool queries_fill_the_gpu(const Problem& problem, const DeviceFacts& device) {
+  return problem.seqlen_q >= kLongQuery &&
+         (problem.seqlen_q + 63) / 64 * problem.batch * problem.num_heads_q >=
+             std::int64_t{2} * device.num_sms;
+}
+
+std::string supports(const Problem& problem, const Arch& arch) {
+  if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
+  if (problem.dtype_q != DType::kFp32) return "takes fp32";
+  const std::int64_t blocks = (problem.seqlen_q + kSmallestBlockM - 1) / kSmallestBlockM *
+                              problem.batch * problem.num_heads_q;
+  if (blocks > kMaxGridX)
+    return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
+  return "";
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
+  const bool large_out = problem.head_dim_v > 128;
+  std::vector<int> splits_of_keys = {1};
+  if (!queries_fill_the_gpu(problem, device)) splits_of_keys = {1, 2, 4, 8};
+  std::vector<int> packs = {1};
+  if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
+  const int quarter_of_l2_mb = std::max(1, static_cast<int>(device.l2_bytes >> 22));
+  const Typed fixed = fixed_by(problem);
+  std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
+  const std::vector<Axis> searched = {
+      {"math", {problem.tf32 ? kMathTf32 : kMath3xTf32, kMathFma}},
+      {"warp_m", {16, 32, 64, 8}},
+      {"warps_m", {4, 8, 2, 1}},
+      {"warps_n", splits_of_keys},
+      {"warps_d", large_out ? std::vector{1, 2, 4} : std::vector{1}},
+      {"step_n", {32, 16, 64}},
+      {"steps", {1, 2, 4}},
+      {"stages", {2, 3, 1}},
+      {"q_in_regs", problem.head_dim <= 128 ? std::vector{0, 1} : std::vector{0}},
+      {"blocks_per_sm", {2, 3, 4, 1}},
+      {"pack_gqa", packs},
+      {"head_group_mb", {quarter_of_l2_mb, 0}},
+  };
+  axes.insert(axes.end(), searched.begin(), searched.end());
+  return axes;
+}
+
+std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  const Typed c = typed(config, kFields);
+  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
+  if (!wrong.empty()) return wrong;
+  const Arch& arch = device.arch;
+  if (c.math == kMathTf32 && !problem.tf32) return "the problem does not allow TF32";
+  if (c.num_warps() < 2 || c.num_warps() > 16) return "not from 2 to 16 warps";
+  if (c.block_m() % c.pack_gqa != 0) return "block_m is not a multiple of the packed heads";
+  if (c.stages == 1 && c.steps > 1) return "one stage reloads K after the first softmax step";
+  if (c.q_in_regs && c.math == kMathFma) return "outer products read Q from shared memory";
+  if (!c.valid()) return "not a valid combination";
+  if (c.smem_bytes() > arch.smem_per_block_bytes) {
+    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
+                       arch.name, arch.smem_per_block_bytes);
+  }
+  const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
+  if (c.warps_m > 1 && c.block_m() / 2 >= rows) return "half the query tile would be empty";
+  if (c.block_n() > 32 && c.block_n() / 2 >= problem.seqlen_kv)
+    return "half the key tile would be empty";
+  if (c.block_n() > 128 && c.steps > 1) return "more than 128 keys a tile only delay the start";
+  if (!fits(c, arch)) {
+    return fmt::format(
+        "{} blocks an SM do not fit: about {} of {} registers, {} bytes of shared memory each",
+        c.blocks_per_sm, c.planned_registers() + kRegisterSlack, registers_available(c, arch),
+        c.smem_bytes());
+  }
+  if (c.stages == 1 && !memory_is_scarce(c, arch)) return "one stage: there is memory for more";
+  Typed fuller = c;
+  ++fuller.blocks_per_sm;
+  const std::int64_t tiles = (rows + c.block_m() - 1) / c.block_m() * problem.batch *
+                             (problem.num_heads_q / c.pack_gqa);
+  const bool has_more = tiles > std::int64_t{c.blocks_per_sm} * device.num_sms;
+  if (has_more && fuller.blocks_per_sm <= 4 && fits(fuller, arch))
+    return "another block would fit the SM";
+  if (!has_more && c.blocks_per_sm > 1 &&
+      tiles <= std::int64_t{c.blocks_per_sm - 1} * device.num_sms)
+    return "there are not so many blocks an SM";
+  if (c.blocks_per_sm * c.num_warps() < 4) return "fewer than 4 warps an SM";
+  if (c.warps_d > 1 && c.warp_columns() < 64) return "fewer than 64 columns a warp";
+  if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
+    return "queries fill the tiles without packing heads";
+  return "";
+}
+
+/// Whether ptxas may spill a few registers: fitted to what it did for 175 configs on sm_90.
+bool registers_are_tight(const Typed& c, const Arch& arch) {
+  const int available = registers_available(c, arch);
+  if (c.math != kMath3xTf32) return c.planned_registers() + 40 > available;
+  return c.planned_registers() + 0.55 * c.warp_columns() > 252 - 0.8 * (255 - available);
+}
+
+double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  // A spill costs time, or very little: measure it, but do not start with it. Three products into
+  // 128 registers of output always spill.
+  constexpr double kSpillRisk = 1.15, kSpills = 2.5;
+  const Typed c = typed(config, kFields);
+  const bool too_wide = c.math == kMath3xTf32 && c.thread_rows() * c.thread_columns() >= 128 &&
+                        c.warp_columns() > 128;
+  const double risk = too_wide ? kSpills : registers_are_tight(c, device.arch) ? kSpillRisk : 1.0;
+  return estimate_fwd_regtile_f32_us(c, problem, device, c.blocks_per_sm) * risk;
+}
+
+std::string symbol(const Typed& c) {
+  return "fwd_regtile_f32_" + shape_name(kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
+}
+
+Source render(const Config& config, const Problem&) {
+  const std::string name = symbol(typed(config, kFields));
+  Source source;
+  source.name = name;
+  source.entry = fmt::format(R"(// generated: {}
+#include "fwd_regtile_f32/kernel.cuh"
+using namespace attnforge;
+inline constexpr FwdRegtileF32Config kConfig{};
+extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
+{}(const __grid_constant__ FwdRegtileF32Params p) {{
+  FwdRegtileF32<kConfig>::run(p);
+}}
+)",
+                             to_string(config), initializer(config), name);
+  source.text = self_contained(source.entry, embedded_headers());
+  return source;
+}
+
+Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
+  const Typed c = typed(config, kFields);
+  FwdRegtileF32Params params{};
+  params.fwd = fwd_params(problem);
+  params.order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
+  const std::int64_t blocks = std::int64_t{params.order.heads} * params.order.m_blocks;
+  Launch result;
+  if (blocks == 0) return result;
+  ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
+
+  LaunchStep step;
+  step.kernel = symbol(c);
+  step.grid.x = static_cast<unsigned>(blocks);
+  step.block.x = static_cast<unsigned>(c.num_threads());
+  step.smem_bytes = c.smem_bytes();
+  step.params.resize(sizeof(params));
+  std::memcpy(step.params.data(), &params, sizeof(params));
+  result.steps.push_back(std::move(step));
+  return result;
+}
+
+}  // namespace
+
+extern const Family fwd_regtile_f32;
+const Family fwd_regtile_f32 = {
+    .name = "fwd_regtile_f32",
+    .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureUnaligned,
+    .supports = supports,
+    .axes = axes,
+    .reject = reject,
+    .estimate_us = estimate_us,
+    .render = render,
+    .launch = launch,
+    .bind = bind_fwd,
+};
+
+}  // namespace attnforge

@@ -1,0 +1,387 @@
+// kernel.cuh - attention forward of fp32 tensors: warps with tiles of queries and keys in
+// registers, K and V through a cp.async ring; warps may share the keys of a block's few queries,
+// and their outputs are then added (the split over keys of FlashAttention-2, Dao 2023, inside a
+// block).
+#pragma once
+
+#include "base.cuh"
+#include "fwd_regtile_f32/config.h"
+#include "fwd_regtile_f32/row_softmax.cuh"
+#include "fwd_regtile_f32/warp_fma.cuh"
+#include "fwd_regtile_f32/warp_mma.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/special_registers.cuh"
+#include "tile/kv_blocks.cuh"
+#include "tile/load_tile.cuh"
+#include "tile/score.cuh"
+#include "tile/tile_order.cuh"
+
+namespace attnforge {
+
+template <FwdRegtileF32Config C, bool kFma>
+struct WarpOf {
+  using Type = MmaWarp<C>;
+};
+template <FwdRegtileF32Config C>
+struct WarpOf<C, true> {
+  using Type = FmaWarp<C>;
+};
+
+template <FwdRegtileF32Config C>
+struct FwdRegtileF32 {
+  static_assert(C.valid(), "the generator renders only configs that pass reject()");
+
+  using Warp = typename WarpOf<C, C.math == kMathFma>::Type;
+  using Scores = typename Warp::Scores;
+  template <int kRows, int kHeadDim>
+  using Loader = TileLoader<kRows, kHeadDim / 4, kHeadDim / 4 + 1, C.num_threads(), C.alignment>;
+  using QLoader = Loader<C.block_m(), C.head_dim>;
+  using KLoader = Loader<C.block_n(), C.head_dim>;
+  using VLoader = Loader<C.block_n(), C.head_dim_v>;
+
+  // Tiles of K and V that are loaded before the main loop, and then ahead of their use.
+  static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
+
+  /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
+  struct Place {
+    int batch;
+    int head;       // a query head, or a K/V head when heads are packed
+    int first_row;  // among a head's rows; heads packed into the tile lie next to each other
+
+    ATTNFORGE_DEVICE explicit Place(const FwdRegtileF32Params& params) {
+      const TilePlace tile = place_tile(params.order, block_index());
+      const int heads = C.pack_gqa > 1 ? params.fwd.num_heads_kv : params.fwd.num_heads_q;
+      batch = tile.head / heads;
+      head = tile.head - batch * heads;
+      first_row = tile.m_block * C.block_m();
+    }
+  };
+
+  /// Which part of the tile is this warp's. Computed again too.
+  struct Part {
+    int first_row, first_key, first_column;
+    int keys_index, others_index;  // among the parts of the keys, and among rows and columns
+
+    ATTNFORGE_DEVICE Part() {
+      const int warp = from_lane_0(thread_index() / 32);
+      const int d = warp % C.warps_d, m = warp / C.warps_d % C.warps_m;
+      keys_index = warp / (C.warps_d * C.warps_m);
+      others_index = warp % (C.warps_d * C.warps_m);
+      first_row = m * C.warp_m;
+      first_key = keys_index * C.warp_keys();
+      first_column = d * C.warp_columns();
+    }
+  };
+
+  const FwdRegtileF32Params& params;
+  const FwdParams& p;
+  const u32 smem;
+  int first_row;       // of this warp, among a head's rows
+  int tile_first_row;  // of this warp in the tile
+  int tile_first_key;
+  KvBlocks blocks;
+  KLoader k_loader;
+  VLoader v_loader;
+  const char *k_next, *v_next;  // this thread's part of the next tile to load
+  float scale_log2;
+  Warp warp;
+  RowSoftmax<Warp::kRows, Warp::kLanes> softmax;
+
+  ATTNFORGE_DEVICE FwdRegtileF32(const FwdRegtileF32Params& kernel_params, u32 smem_base,
+                                 const Place& place, const Part& part, int thread)
+      : params(kernel_params),
+        p(kernel_params.fwd),
+        smem(smem_base),
+        first_row(place.first_row + part.first_row),
+        tile_first_row(part.first_row),
+        tile_first_key(part.first_key),
+        k_loader(thread),
+        v_loader(thread),
+        warp(part.first_column, smem_base + C.p_begin() + thread / 32 * C.p_bytes()) {
+    const int last_row = min(place.first_row + C.block_m(), p.seqlen_q * C.pack_gqa) - 1;
+    blocks = KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n(), query_of(place.first_row),
+                                                     query_of(last_row));
+    k_next = first_source(p.k, place, k_loader);
+    v_next = first_source(p.v, place, v_loader);
+    scale_log2 = p.softmax_scale * 1.4426950408889634f;
+  }
+
+  ATTNFORGE_DEVICE static int query_of(int row) { return row / C.pack_gqa; }
+  ATTNFORGE_DEVICE static int query_head_of(const Place& place, int row) {
+    return C.pack_gqa > 1 ? place.head * C.pack_gqa + row % C.pack_gqa : place.head;
+  }
+  /// Where a row of a query head's tensor begins.
+  ATTNFORGE_DEVICE static float* query_row(const TensorRef& tensor, const Place& place, int row) {
+    return static_cast<float*>(tensor.data) + place.batch * tensor.stride_batch +
+           query_head_of(place, row) * tensor.stride_head + query_of(row) * tensor.stride_row;
+  }
+
+  // ---- 1. Loads ----
+
+  template <class Loader>
+  ATTNFORGE_DEVICE const char* first_source(const TensorRef& tensor, const Place& place,
+                                            const Loader& loader) const {
+    const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
+    const i64 row = i64(blocks.end - 1) * C.block_n() + loader.row;
+    const float* head = static_cast<const float*>(tensor.data) + place.batch * tensor.stride_batch +
+                        kv_head * tensor.stride_head;
+    return reinterpret_cast<const char*>(head + row * tensor.stride_row + loader.chunk * 4);
+  }
+
+  ATTNFORGE_DEVICE void load_q(const Place& place) const {
+    const QLoader loader(thread_index());
+    const auto source = [&](int pass) {
+      const float* row = query_row(p.q, place, place.first_row + loader.row_of(pass));
+      return reinterpret_cast<const char*>(row + loader.chunk * 4);
+    };
+    loader.template load<true>(smem, source, p.seqlen_q * C.pack_gqa - place.first_row);
+    cp_async_commit();
+  }
+
+  /// Loads tile n of K or V, where `next` points for this thread, and moves `next` to tile n - 1.
+  /// Only the first tile that is loaded can be the last of the sequence, and ragged.
+  template <bool kRagged, class Loader>
+  ATTNFORGE_DEVICE void load_tile(const Loader& loader, const char*& next, i64 stride_row, u32 tile,
+                                  int n) const {
+    if (n >= blocks.begin) {
+      const i64 pass_bytes = Loader::kRowsPerPass * 4 * stride_row;
+      loader.template load<kRagged>(
+          tile, [&](int pass) { return next + pass * pass_bytes; }, p.seqlen_kv - n * C.block_n());
+      next -= C.block_n() * 4 * stride_row;
+    }
+    cp_async_commit();
+  }
+
+  ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
+  ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
+  template <bool kRagged>
+  ATTNFORGE_DEVICE void load_k(int n, int stage) {
+    load_tile<kRagged>(k_loader, k_next, p.k.stride_row, k_tile(stage), n);
+  }
+  template <bool kRagged>
+  ATTNFORGE_DEVICE void load_v(int n, int stage) {
+    load_tile<kRagged>(v_loader, v_next, p.v.stride_row, v_tile(stage), n);
+  }
+
+  // ---- 2. One step of step_n keys: scores, softmax, output ----
+
+  ATTNFORGE_DEVICE u32 q_rows() const { return smem + tile_first_row * C.qk_chunks() * 16; }
+
+  ATTNFORGE_DEVICE void cap(Scores& s) const {
+    const SoftcapScore capped(p);
+#pragma unroll
+    for (int r = 0; r < Warp::kRows; ++r)
+#pragma unroll
+      for (int j = 0; j < Scores::kKeys; ++j) s.at(r, j) = capped(s.at(r, j));
+  }
+
+  /// -inf to the scores of keys, from first_key on, that a row does not see.
+  ATTNFORGE_DEVICE void hide(Scores& s, int first_key) const {
+#pragma unroll
+    for (int r = 0; r < Warp::kRows; ++r) {
+      const VisibleKeys visible = VisibleKeys::of_row(p, query_of(first_row + Warp::row_of(r)));
+#pragma unroll
+      for (int j = 0; j < Scores::kKeys; ++j)
+        s.at(r, j) = masked<C.left_bound != 0>(s.at(r, j), first_key + Warp::key_of(j), visible);
+    }
+  }
+
+  /// Whether any row of this warp sees a key of a step. At the edge of a mask a block visits tiles
+  /// for the sake of its other warps.
+  ATTNFORGE_DEVICE bool sees_step(int first_key) const {
+    const VisibleKeys top = VisibleKeys::of_row(p, query_of(first_row)),
+                      bottom = VisibleKeys::of_row(p, query_of(first_row + C.warp_m - 1));
+    return first_key <= bottom.last && (!C.left_bound || first_key + C.step_n > top.first);
+  }
+
+  /// `stage` holds tile n of K; V's tile must be awaited by `v_ready` between the products when it
+  /// comes separately. masked: not all rows see all keys of the tile.
+  template <class VReady>
+  ATTNFORGE_DEVICE void attend_tile(int n, int stage, bool masked, const VReady& v_ready) {
+#pragma unroll 1
+    for (int step = 0; step < C.steps; ++step) {
+      const int first_key = tile_first_key + step * C.step_n;
+      if (masked && !sees_step(n * C.block_n() + first_key)) {
+        v_ready();
+        continue;
+      }
+      Scores s;
+      warp.scores(s, q_rows(), k_tile(stage) + first_key * C.qk_chunks() * 16);
+      if constexpr (C.softcap) cap(s);
+      if (masked) hide(s, n * C.block_n() + first_key);
+      float rescale[Warp::kRows];
+      const bool grew = softmax.raise_max(s, scale_log2, rescale);
+      softmax.exponentiate(s, scale_log2);
+      v_ready();  // with one stage there is one step
+      warp.outputs(s, v_tile(stage) + first_key * C.v_chunks() * 16, rescale, grew);
+    }
+  }
+
+  // ---- 3. The tiles of keys ----
+
+  /// Tiles from `n` down to `end`, all of them masked or none.
+  ATTNFORGE_DEVICE void attend(int& n, int end, int& stage, bool masked) {
+#pragma unroll 1
+    for (; n >= end; --n) {
+      if constexpr (C.stages == 1) {
+        // K's tile is loaded while V's is in use, and the other way round.
+        attend_tile(n, 0, masked, [&] {
+          cp_async_wait<0>();
+          __syncthreads();
+          load_k<false>(n - 1, 0);
+        });
+        cp_async_wait<0>();
+        __syncthreads();
+        load_v<false>(n - 1, 0);
+      } else {
+        // All but the newest stages - 2 tiles are here. The barrier also says that everybody is
+        // done with the tile before, whose memory takes the tile that comes stages - 1 later.
+        cp_async_wait<2 * (C.stages - 2)>();
+        __syncthreads();
+        const int free = stage == 0 ? C.stages - 1 : stage - 1;
+        load_k<false>(n - (C.stages - 1), free);
+        load_v<false>(n - (C.stages - 1), free);
+        attend_tile(n, stage, masked, [] {});
+        stage = stage == C.stages - 1 ? 0 : stage + 1;
+      }
+    }
+  }
+
+  ATTNFORGE_DEVICE void attend_all() {
+    int n = blocks.end - 1, stage = 0;
+#pragma unroll
+    for (int s = 0; s < kTilesAhead; ++s) {
+      s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
+      s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
+    }
+    if constexpr (C.stages == 1 || C.q_in_regs != 0) {
+      cp_async_wait<2 * kTilesAhead - (C.stages == 1)>();
+      __syncthreads();
+      warp.read_q(q_rows());
+    }
+    // Keys that some rows do not see, for being right of them; keys that all rows see; keys that
+    // some do not see, for being left of them.
+#pragma unroll 1
+    for (int range = 0; range < (C.left_bound ? 3 : 2); ++range) {
+      const int end = range == 0   ? blocks.clear_end
+                      : range == 1 ? blocks.clear_begin
+                                   : blocks.begin;
+      attend(n, end, stage, range != 1);
+    }
+  }
+
+  // ---- 4. Outputs over all keys ----
+
+  /// Where a warp hands its outputs over, in shared memory that the tiles no longer need.
+  ATTNFORGE_DEVICE u32 lane_slot(int slot) const {
+    return smem + slot * C.partial_bytes() + thread_index() % 32 * 4;
+  }
+
+  /// Adds the outputs of the warps with the same queries and columns, halving their number with
+  /// each round.
+  ATTNFORGE_DEVICE void add_warps(const Part& part) {
+#pragma unroll
+    for (int half = C.warps_n / 2; half >= 1; half /= 2) {
+      const u32 slot = lane_slot(part.keys_index % half * (C.warps_m * C.warps_d) +
+                                 part.others_index);
+      if (part.keys_index >= half && part.keys_index < 2 * half) give(slot);
+      __syncthreads();
+      if (part.keys_index < half) take(slot);
+      if (half > 1) __syncthreads();
+    }
+  }
+
+  ATTNFORGE_DEVICE void give(u32 to) {
+#pragma unroll
+    for (int r = 0; r < Warp::kRows; ++r) {
+      const u32 row = to + r * (Warp::kColumns + 2) * 128;
+      store_shared_floats<1>(row, {softmax.row_max[r]});
+      store_shared_floats<1>(row + 128, {softmax.row_sum[r]});
+#pragma unroll
+      for (int i = 0; i < Warp::kColumns; ++i)
+        store_shared_floats<1>(row + (i + 2) * 128, {warp.output(r, i)});
+    }
+  }
+
+  ATTNFORGE_DEVICE static float load_given(u32 from) {
+    float x[1];
+    load_shared_floats(x, from);
+    return x[0];
+  }
+
+  ATTNFORGE_DEVICE void take(u32 from) {
+#pragma unroll
+    for (int r = 0; r < Warp::kRows; ++r) {
+      const u32 row = from + r * (Warp::kColumns + 2) * 128;
+      const float other_max = load_given(row);
+      const float other_sum = load_given(row + 128);
+      float own, other;
+      softmax.merge(r, other_max, other_sum, scale_log2, own, other);
+#pragma unroll
+      for (int i = 0; i < Warp::kColumns; ++i) {
+        const float x = load_given(row + (i + 2) * 128);
+        warp.output(r, i) = fmaf(warp.output(r, i), own, x * other);
+      }
+    }
+  }
+
+  /// Stores neighbouring elements of a row of o, times `factor`, as wide as its alignment allows.
+  struct StorePiece {
+    float* row;
+    float factor;
+
+    template <int kCount>
+    ATTNFORGE_DEVICE void operator()(int column, const float (&x)[kCount]) const {
+      constexpr int kWide = kCount * 4 < C.alignment ? kCount : C.alignment / 4;
+      float* to = row + column;
+#pragma unroll
+      for (int i = 0; i < kCount; i += kWide, to += kWide) {
+        if constexpr (kWide == 4) {
+          *reinterpret_cast<float4*>(to) = make_float4(x[0] * factor, x[1] * factor, x[2] * factor,
+                                                       x[3] * factor);
+        } else if constexpr (kWide == 2) {
+          *reinterpret_cast<float2*>(to) = make_float2(x[i] * factor, x[i + 1] * factor);
+        } else {
+          *to = x[i] * factor;
+        }
+      }
+    }
+  };
+
+  ATTNFORGE_DEVICE void store(const Part& part) const {
+    const Place place(params);
+#pragma unroll
+    for (int r = 0; r < Warp::kRows; ++r) {
+      float inverse, lse;
+      softmax.finish(r, p.softmax_scale, inverse, lse);
+      const int row = place.first_row + part.first_row + Warp::row_of(r);
+      if (query_of(row) >= p.seqlen_q) continue;
+      warp.for_each_piece(r, StorePiece{query_row(p.o, place, row) + part.first_column, inverse});
+      if constexpr (C.lse) {
+        if (part.first_column == 0 && thread_index() % Warp::kLanes == 0) {
+          p.lse[place.batch * p.lse_stride_batch + query_head_of(place, row) * p.lse_stride_head +
+                query_of(row)] = lse;
+        }
+      }
+    }
+  }
+
+  ATTNFORGE_DEVICE static void run(const FwdRegtileF32Params& params) {
+    extern __shared__ __align__(128) u8 shared_memory[];
+    const Place place(params);
+    FwdRegtileF32 block(params, smem_address(shared_memory), place, Part(), thread_index());
+    block.load_q(place);
+    block.attend_all();
+    const Part part;
+    if constexpr (C.warps_n > 1) {
+      cp_async_wait<0>();
+      __syncthreads();  // all are done with the tiles
+      block.add_warps(part);
+      if (part.keys_index != 0) return;
+    }
+    block.store(part);
+  }
+};
+
+}  // namespace attnforge

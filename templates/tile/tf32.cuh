@@ -1,0 +1,38 @@
+// tf32.cuh - fp32 numbers for the tensor cores' TF32 (10 bits of mantissa), rounded or as a sum of
+// two (Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores").
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+/// An operand for which the tensor core's rounding has no bias. It ignores the 13 low bits, which
+/// cuts off half a unit on average; the factor adds as much, 1/3 to 2/3 of a unit depending on the
+/// mantissa. One instruction instead of the four of cvt.rna.tf32, exact for what TF32 can hold, and
+/// infinities and NaN stay what they are.
+ATTNFORGE_DEVICE float round_tf32(float x) {
+  constexpr float kHalfUnit = 3.3845e-4f;  // ln(2) * 2^-11
+  return x * (1.0f + kHalfUnit);
+}
+
+/// x = high + low: two operands of the tensor core, `high` exactly and `low` by what the hardware
+/// ignores of it.
+struct SplitTf32 {
+  u32 high, low;
+
+  /// `high` is nearest to x and `low` has either sign: what is lost, less than 2^-21 of x, has no
+  /// bias.
+  ATTNFORGE_DEVICE static SplitTf32 rounded(float x) { return SplitTf32(round_tf32(x), x); }
+  /// `high` is x cut off: an instruction less. What is lost is less than 2^-21 of x too, but always
+  /// of its sign: on average 2^-24 of a number, and 2^-22.8 of a product whose factors are cut and
+  /// that leaves out low times low.
+  ATTNFORGE_DEVICE static SplitTf32 cut(float x) { return SplitTf32(x, x); }
+
+ private:
+  ATTNFORGE_DEVICE SplitTf32(float to_cut, float x) {
+    high = __float_as_uint(to_cut) & 0xffffe000u;
+    low = __float_as_uint(x - __uint_as_float(high));
+  }
+};
+
+}  // namespace attnforge
