@@ -163,7 +163,8 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (!has_more && c.blocks_per_sm > 1 &&
       tiles <= std::int64_t{c.blocks_per_sm - 1} * device.num_sms)
     return "there are not so many blocks an SM";
-  if (c.blocks_per_sm * c.num_warps() < 4) return "fewer than 4 warps an SM";
+  if (!memory_is_scarce(c, arch) && c.blocks_per_sm * c.num_warps() < 4)
+    return "fewer than 4 warps an SM";
   if (c.warps_d > 1 && c.warp_columns() < 64) return "fewer than 64 columns a warp";
   if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
     return "queries fill the tiles without packing heads";

@@ -10,7 +10,7 @@ namespace {
 /// two TF32 numbers might get wrong.
 std::vector<ConformanceCase> fp32() {
   ConformanceCase dims{"Fp32HeadDims", {}};
-  for (const int head_dim : {8, 24, 40, 48, 64, 72, 96, 104, 128, 160, 192, 256}) {
+  for (const int head_dim : {8, 24, 40, 48, 64, 72, 96, 104, 128, 160, 192, 256, 264, 328, 512}) {
     const int i = head_dim / 8;
     dims.problems.push_back(fmt::format(
         "fwd fp32 batch=1 num_heads=2:1 seqlen=150:{} head_dim={}{}{}{}", i % 3 == 0 ? 150 : 203,
@@ -39,6 +39,7 @@ std::vector<ConformanceCase> fp32() {
           {"Fp32UnequalHeadDims",
            {"fwd fp32 batch=1 num_heads=2 seqlen=150:250 head_dim=192:128 causal lse",
             "fwd fp32 batch=1 num_heads=2 seqlen=130:200 head_dim=64:256 tf32",
+            "fwd fp32 batch=1 num_heads=2 seqlen=70:90 head_dim=512:40",
             "fwd fp32 batch=1 num_heads=2:1 seqlen=70:90 head_dim=40:72 causal"}},
           {"Fp32MasksAndScores",
            {sizes + "window_left=50", sizes + "window_left=17 window_right=33 tf32",

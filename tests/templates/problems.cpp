@@ -77,6 +77,8 @@ std::span<const Problem> fp32_problems() {
       "fwd fp32 batch=4 num_heads=8 seqlen=1024 head_dim=72 softcap=30 lse",
       "fwd fp32 batch=4 num_heads=8 seqlen=1024 head_dim=160",
       "fwd fp32 batch=2 num_heads=8 seqlen=2048 head_dim=256 lse",
+      "fwd fp32 batch=2 num_heads=8 seqlen=1024 head_dim=512 causal",
+      "fwd fp32 batch=2 num_heads=8 seqlen=1024 head_dim=320 tf32 lse",
       "fwd fp32 batch=8 num_heads=32:4 seqlen=1:4096 head_dim=128",
       "fwd fp32 batch=4 num_heads=12 seqlen=1024 head_dim=64:256 window_left=64 "
       "window_right=64",
