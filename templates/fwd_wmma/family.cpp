@@ -135,7 +135,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
 /// The work of an SM's units on all tiles, in clocks; blocks that are alone on an SM also wait for
 /// themselves. Crude: it need only put a good config first.
 double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  constexpr double kTensor = 1.7, kTileStart = 6000, kWait = 400, kSpillRisk = 1.25;
+  constexpr double kTensor = 1.7, kTileStart = 6000, kWait = 400, kSpillRisk = 1.6;
   constexpr int kSafeSlack = 72;
   const Typed c = typed(config, kFields);
   const double warps = c.num_warps, rows = c.row_fragments(), keys = c.block_n / 16.0;
