@@ -1,7 +1,7 @@
-"""Writes the tables of README.md from the CSV files of bench/results.
+"""Writes the tables of README.md and docs/LADDER.md from the CSV files of bench/results.
 
     python3 bench/tables.py           # rewrites what stands between the <!-- table ... --> marks
-    python3 bench/tables.py --check   # fails when README.md does not say what the results say
+    python3 bench/tables.py --check   # fails when a page does not say what the results say
 """
 
 import collections
@@ -146,18 +146,74 @@ def first_run():
     return "\n\n".join([markdown(header, table), source(comments, name)])
 
 
+def counters_of(rows):
+    """{family: {counter: value}}: sums over its launches, per cents weighted by their times."""
+    sums = ("time_us", "instructions_1e6", "l2_bytes_1e9", "dram_bytes_1e9")
+    launches = collections.defaultdict(list)
+    for row in rows:
+        launches[row["family"]].append({name: float(row[name]) for name in row if name not in ("family", "kernel") and row[name]})
+    found = {}
+    for family, each in launches.items():
+        time = sum(launch["time_us"] for launch in each)
+        found[family] = {
+            name: sum(launch.get(name, 0) * (1 if name in sums else launch["time_us"] / time) for launch in each)
+            for name in each[0]
+        }
+    return found
+
+
+def ladder():
+    name, counters_name = "lineage.csv", "counters.csv"
+    if not (RESULTS / name).exists() or not (RESULTS / counters_name).exists():
+        return ""
+    comments, rows = read(name)
+    steps = [row for row in rows if row["project"] == "ladder" and row["tflops"]]
+    counter_comments, counter_rows = read(counters_name)
+    counters = counters_of(counter_rows)
+    table, before = [], None
+    for row in steps:
+        tflops, c = float(row["tflops"]), counters.get(row["family"], {})
+        gain = f"{tflops / before:.1f}x" if before else ""
+        before = tflops
+        percent = [f"{c[name]:.0f}" if name in c else "" for name in ("issue", "fma", "exponential", "tensor", "shared_memory")]
+        counts = [f"{c[name] / scale:.1f}" if name in c else "" for name, scale in (("instructions_1e6", 1e3), ("dram_bytes_1e9", 1))]
+        table.append([f"`{row['family']}`", f"{tflops:.3g}", gain, f"{float(row['ratio']):.2f}x", *counts, *percent])
+    header = ["family", "TFLOP/s", "step", "of PyTorch's flash", "1e9 instructions", "GB of DRAM", "issue %", "FMA %",
+              "exponential %", "tensor %", "shared memory %"]
+    return "\n\n".join([markdown(header, table), source(comments, name), source(counter_comments, counters_name)])
+
+
+def lineage():
+    name = "lineage.csv"
+    if not (RESULTS / name).exists():
+        return ""
+    comments, rows = read(name)
+    table = []
+    for row in rows:
+        if row["project"] == "ladder" or not row["ratio"]:
+            continue
+        theirs = f"{float(row['theirs_ms']):.3g} ms, {row['gpu']}" if row["theirs_ms"] else ""
+        table.append(
+            [row["project"], row["problem"].removeprefix("fwd "), theirs, f"{float(row['peer_ms']):.3g} ms ({row['peer']})",
+             f"{float(row['ms']):.3g} ms (`{row['family']}`)", f"{float(row['ratio']):.2f}x", f"{float(row['ns_per_token_head']):.3g}"]
+        )
+    header = ["project", "problem", "theirs", "PyTorch here", "attnforge here", "attnforge / PyTorch", "ns/token/head"]
+    return "\n\n".join([markdown(header, table), source(comments, name)])
+
+
 # A table without its file is empty.
-TABLES = {"hopper": hopper, "peers_main": peers_main, "peers_odd": peers_odd, "host": host, "first_run": first_run}
+README_TABLES = {"hopper": hopper, "peers_main": peers_main, "peers_odd": peers_odd, "host": host, "first_run": first_run}
+PAGES = {"README.md": README_TABLES, "docs/LADDER.md": {"ladder": ladder, "lineage": lineage}}
 
 
-def render(text):
+def render(page, text, tables):
     out, inside = [], None
     seen = collections.Counter()
     for line in text.splitlines():
         if line.startswith("<!-- table "):
             inside = line.split()[2]
             seen[inside] += 1
-            table = TABLES[inside]()
+            table = tables[inside]()
             out += [line, "", table, ""] if table else [line]
         elif line == "<!-- end -->":
             inside = None
@@ -165,22 +221,21 @@ def render(text):
         elif inside is None:
             out.append(line)
     if inside is not None:
-        raise SystemExit(f"README.md: the table {inside} has no <!-- end -->")
-    missing = set(TABLES) - set(seen)
+        raise SystemExit(f"{page}: the table {inside} has no <!-- end -->")
+    missing = set(tables) - set(seen)
     if missing:
-        raise SystemExit(f"README.md shows no table {', '.join(sorted(missing))}")
+        raise SystemExit(f"{page} shows no table {', '.join(sorted(missing))}")
     return "\n".join(out) + "\n"
 
 
 def main():
-    readme = ROOT / "README.md"
-    old = readme.read_text()
-    new = render(old)
-    if "--check" in sys.argv[1:]:
-        if new != old:
-            raise SystemExit("README.md differs from bench/results; run python3 bench/tables.py")
-    else:
-        readme.write_text(new)
+    for page, tables in PAGES.items():
+        old = (ROOT / page).read_text()
+        new = render(page, old, tables)
+        if "--check" not in sys.argv[1:]:
+            (ROOT / page).write_text(new)
+        elif new != old:
+            raise SystemExit(f"{page} differs from bench/results; run python3 bench/tables.py")
 
 
 main()
