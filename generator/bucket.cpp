@@ -40,6 +40,7 @@ std::uint64_t bits_of(float value) {
 Problem bucket(const Problem& problem) {
   Problem result = problem;
   result.softmax_scale = 0.0f;
+  if (result.rope_dim == result.head_dim) result.rope_dim = 0;
   if (result.softcap > 0.0f) result.softcap = kBucketSoftcap;
   Problem rounded = result;
   rounded.batch = round_batch(problem.batch);
@@ -54,7 +55,7 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
   const auto byte = [](auto value, int place) {
     return static_cast<std::uint64_t>(value) << (8 * place);
   };
-  const std::array<std::uint64_t, 11> words = {
+  const std::array<std::uint64_t, 12> words = {
       byte(p.op, 0) | byte(p.dtype_q, 1) | byte(p.dtype_k, 2) | byte(p.dtype_v, 3) |
           byte(p.dtype_o, 4) | byte(p.layout, 5) | byte(p.causal, 6) | byte(p.lse, 7),
       byte(p.alignment_bytes, 0) | byte(p.tf32, 4),
@@ -67,6 +68,7 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
       static_cast<std::uint64_t>(p.window_left),
       static_cast<std::uint64_t>(p.window_right),
       bits_of(p.softcap) << 32 | bits_of(p.softmax_scale),
+      static_cast<std::uint64_t>(p.rope) << 32 | static_cast<std::uint32_t>(p.rope_dim),
   };
   return XXH3_64bits(words.data(), sizeof(words));
 }

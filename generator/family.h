@@ -29,6 +29,7 @@ enum Feature : std::uint64_t {
   kFeatureUnequalHeadDims = 1u << 5,
   kFeatureUnaligned = 1u << 6,  // alignment_bytes < 16
   kFeatureMixedDtypes = 1u << 7,
+  kFeatureRope = 1u << 8,
 };
 using Features = std::uint64_t;
 

@@ -18,6 +18,7 @@ constexpr FeatureName kNames[] = {
     {kFeatureUnequalHeadDims, "unequal_head_dims"},
     {kFeatureUnaligned, "unaligned"},
     {kFeatureMixedDtypes, "mixed_dtypes"},
+    {kFeatureRope, "rope"},
 };
 
 }  // namespace
@@ -38,6 +39,7 @@ Features required_features(const Problem& p) {
   need(p.alignment_bytes < 16, kFeatureUnaligned);
   need(p.dtype_q != p.dtype_k || p.dtype_q != p.dtype_v || p.dtype_q != p.dtype_o,
        kFeatureMixedDtypes);
+  need(p.rope != Rope::kNone, kFeatureRope);
   return features;
 }
 

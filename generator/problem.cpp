@@ -32,6 +32,7 @@ constexpr bool between(std::int64_t value, std::int64_t low, std::int64_t high) 
   return low <= value && value <= high;
 }
 constexpr bool head_dim_ok(std::int64_t value) { return between(value, 8, 512) && value % 8 == 0; }
+constexpr bool rope_dim_ok(std::int64_t value) { return between(value, 0, 512) && value % 8 == 0; }
 constexpr bool heads_ok(std::int64_t value) { return between(value, 1, kMaxHeads); }
 constexpr bool seqlen_ok(std::int64_t value) { return between(value, 0, kMaxSeqlen); }
 constexpr bool window_ok(std::int64_t value) { return between(value, -1, kMaxWindow); }
@@ -55,6 +56,7 @@ constexpr IntegerField field(std::string_view name, bool is_size, bool (*ok)(std
 constexpr std::string_view kHeadsAllowed = "a whole number from 1 to 65535";
 constexpr std::string_view kSeqlenAllowed = "a whole number from 0 to 134217728 (2^27)";
 constexpr std::string_view kHeadDimAllowed = "a multiple of 8 from 8 to 512";
+constexpr std::string_view kRopeDimAllowed = "0 (all) or a multiple of 8 up to head_dim";
 constexpr std::string_view kWindowAllowed = "-1 (open) or a whole number up to 1073741824 (2^30)";
 
 constexpr IntegerField kFields[] = {
@@ -73,6 +75,7 @@ constexpr IntegerField kFields[] = {
         "alignment", false,
         [](std::int64_t value) { return value == 2 || value == 4 || value == 8 || value == 16; },
         "2, 4, 8 or 16 (bytes)"),
+    field<&Problem::rope_dim>("rope_dim", false, rope_dim_ok, kRopeDimAllowed),
 };
 
 void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
@@ -140,6 +143,18 @@ void check_layout(const Problem& p) {
   }
 }
 
+void check_rope(const Problem& p) {
+  if (p.rope != Rope::kNone && p.rope != Rope::kInterleaved && p.rope != Rope::kHalf) {
+    refuse(fmt::format("rope={} must be none, interleaved or half", static_cast<int>(p.rope)));
+  }
+  if (p.rope == Rope::kNone && p.rope_dim != 0) {
+    refuse(fmt::format("rope_dim={} needs rope=interleaved or rope=half", p.rope_dim));
+  }
+  if (p.rope_dim > p.head_dim) {
+    refuse(fmt::format("rope_dim={} must be at most head_dim={}", p.rope_dim, p.head_dim));
+  }
+}
+
 /// 1 + 2 + ... + n; 0 for n <= 0.
 std::int64_t triangle(std::int64_t n) { return n <= 0 ? 0 : n * (n + 1) / 2; }
 
@@ -183,6 +198,7 @@ void validate(const Problem& p) {
                        to_string(p.dtype_k), to_string(p.dtype_v)));
   }
   check_layout(p);
+  check_rope(p);
   check_factor("softcap", p.softcap);
   check_factor("softmax_scale", p.softmax_scale);
   check_products(p);
@@ -212,11 +228,32 @@ std::string_view to_string(Layout layout) {
   return "unknown";
 }
 
+std::string_view to_string(Rope rope) {
+  switch (rope) {
+    case Rope::kNone:
+      return "none";
+    case Rope::kInterleaved:
+      return "interleaved";
+    case Rope::kHalf:
+      return "half";
+  }
+  return "unknown";
+}
+
 int size_bytes(DType dtype) { return dtype == DType::kFp32 ? 4 : 2; }
 
 float effective_softmax_scale(const Problem& problem) {
   if (problem.softmax_scale != 0.0f) return problem.softmax_scale;
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
+}
+
+int effective_rope_dim(const Problem& problem) {
+  if (problem.rope == Rope::kNone) return 0;
+  return problem.rope_dim != 0 ? problem.rope_dim : problem.head_dim;
+}
+
+std::int64_t least_rope_offset(const Problem& problem) {
+  return std::max<std::int64_t>(0, problem.seqlen_q - problem.seqlen_kv);
 }
 
 Window effective_window(const Problem& problem) {
@@ -254,8 +291,11 @@ double minimum_bytes(const Problem& p) {
   const double lse_bytes = p.lse ? 4.0 * static_cast<double>(p.batch * p.num_heads_q) *
                                        static_cast<double>(p.seqlen_q)
                                  : 0.0;
-  return elements_q(p) * size_bytes(p.dtype_q) + elements_k(p) * size_bytes(p.dtype_k) +
-         elements_v(p) * size_bytes(p.dtype_v) + elements_o(p) * size_bytes(p.dtype_o) + lse_bytes;
+  const double table_bytes = 4.0 * effective_rope_dim(p) *
+                             static_cast<double>(std::max(p.seqlen_q, p.seqlen_kv));
+  return table_bytes + elements_q(p) * size_bytes(p.dtype_q) +
+         elements_k(p) * size_bytes(p.dtype_k) + elements_v(p) * size_bytes(p.dtype_v) +
+         elements_o(p) * size_bytes(p.dtype_o) + lse_bytes;
 }
 
 }  // namespace attnforge

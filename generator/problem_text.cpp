@@ -31,6 +31,7 @@ constexpr DTypeField kDTypeFields[] = {{"q", &Problem::dtype_q},
                                        {"o", &Problem::dtype_o}};
 constexpr DType kDTypes[] = {DType::kFp32, DType::kFp16, DType::kBf16};
 constexpr Layout kLayouts[] = {Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv};
+constexpr Rope kRopes[] = {Rope::kNone, Rope::kInterleaved, Rope::kHalf};
 
 struct FlagField {
   std::string_view name;
@@ -80,6 +81,7 @@ std::vector<std::string_view> known_words() {
     if (row.name != row.first) words.push_back(row.name);
   }
   words.push_back("layout");
+  words.push_back("rope");
   for (const auto& row : kFlags) words.push_back(row.name);
   for (const auto& row : kFloats) words.push_back(row.name);
   return words;
@@ -170,6 +172,13 @@ Layout parse_layout(std::string_view word, std::string_view text) {
   refuse(fmt::format("\"{}\": layout must be bshd, bhsd or packed_qkv, not \"{}\"", word, text));
 }
 
+Rope parse_rope(std::string_view word, std::string_view text) {
+  for (Rope rope : kRopes) {
+    if (text == to_string(rope)) return rope;
+  }
+  refuse(fmt::format("\"{}\": rope must be none, interleaved or half, not \"{}\"", word, text));
+}
+
 /// A word without "=".
 void parse_bare(Problem& problem, Given& given, std::optional<DType>& dtype,
                 std::string_view word) {
@@ -204,6 +213,9 @@ void parse_assignment(Problem& problem, Given& given, std::string_view word, std
   } else if (name == "layout") {
     given.add("layout", word);
     problem.layout = parse_layout(word, text);
+  } else if (name == "rope") {
+    given.add("rope", word);
+    problem.rope = parse_rope(word, text);
   } else if (find_row(kFlags, name) != nullptr || dtype_named(name)) {
     refuse(fmt::format("\"{}\": {} takes no value; it is there or it is not", word, name));
   } else {
@@ -252,9 +264,13 @@ std::string to_string(const Problem& p) {
     for (const DTypeField& field : kDTypeFields)
       fmt::format_to(out, " {}={}", field.name, to_string(p.*field.member));
   }
+  // These come behind what they belong to, or at the end.
+  const auto is_last = [](std::string_view name) {
+    return name == "alignment" || name == "rope_dim";
+  };
   const auto put_integers = [&](bool sizes) {
     for (const IntegerField& field : integer_fields()) {
-      if (field.is_size != sizes || field.name == "alignment") continue;
+      if (field.is_size != sizes || is_last(field.name)) continue;
       if (sizes || field.get(p) != field.get(defaults))
         fmt::format_to(out, " {}={}", field.name, field.get(p));
     }
@@ -268,6 +284,8 @@ std::string to_string(const Problem& p) {
   if (p.lse) fmt::format_to(out, " lse");
   if (p.tf32) fmt::format_to(out, " tf32");
   if (p.softmax_scale != 0.0f) fmt::format_to(out, " softmax_scale={}", p.softmax_scale);
+  if (p.rope != Rope::kNone) fmt::format_to(out, " rope={}", to_string(p.rope));
+  if (p.rope_dim != 0) fmt::format_to(out, " rope_dim={}", p.rope_dim);
   if (p.alignment_bytes != defaults.alignment_bytes)
     fmt::format_to(out, " alignment={}", p.alignment_bytes);
   return fmt::to_string(text);

@@ -11,6 +11,7 @@
 #include "attnforge/error.h"
 #include "reference/half.h"
 #include "reference/parallel.h"
+#include "reference/rope.h"
 #include "reference/visible.h"
 
 namespace attnforge {
@@ -52,6 +53,7 @@ void check_arguments(const Problem& problem, const Tensors& tensors,
   check_pointer(tensors.q.data, "q", true);
   check_pointer(tensors.k.data, "k", !no_keys);
   check_pointer(tensors.v.data, "v", !no_keys);
+  check_rope_tables(problem, tensors);
   for (const QueryRow& row : rows) {
     const bool inside = 0 <= row.batch && row.batch < problem.batch && 0 <= row.head &&
                         row.head < problem.num_heads_q && 0 <= row.query &&
@@ -69,6 +71,16 @@ std::int64_t row_offset(const Tensor& tensor, std::int64_t batch, std::int64_t h
   return batch * tensor.stride_batch + head * tensor.stride_head + row * tensor.stride_row;
 }
 
+/// Root of the sum of (q_d k_d)^2, as far as they are finite.
+double product_norm(const double (*q)[kRows], int r, const double* k, int count) {
+  double sum = 0;
+  for (int d = 0; d < count; ++d) {
+    const double product = q[d][r] * k[d];
+    if (std::isfinite(product)) sum += product * product;
+  }
+  return std::sqrt(sum);
+}
+
 double sum_of_finite_squares(const double* x, int count) {
   double sum = 0;
   for (int i = 0; i < count; ++i) {
@@ -78,7 +90,7 @@ double sum_of_finite_squares(const double* x, int count) {
 }
 
 /// Scaled and capped scores of the block's rows with the keys from range.first on: [keys][kRows].
-/// Fills score_magnitude.
+/// Fills score_magnitude, and product_magnitude with rope.
 std::vector<double> block_scores(const Problem& problem, const Tensors& tensors, RowBlock block,
                                  KeyRange range, std::span<const KeyRange> visible,
                                  Reference& result) {
@@ -95,6 +107,8 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
     const std::int64_t at = row_offset(tensors.q, first.batch, first.head,
                                        result.rows[block.begin + r].query);
     load_elements(problem.dtype_q, tensors.q.data, at, problem.head_dim, row);
+    rotate(problem, tensors,
+           rope_row_of_query(problem, tensors, result.rows[block.begin + r].query), row);
     for (int d = 0; d < problem.head_dim; ++d) q[d][r] = row[d];
     q_square[r] = sum_of_finite_squares(row, problem.head_dim);
   }
@@ -104,6 +118,7 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
   for (std::int64_t key = range.first; key <= range.last; ++key) {
     load_elements(problem.dtype_k, tensors.k.data, row_offset(tensors.k, first.batch, kv_head, key),
                   problem.head_dim, row);
+    rotate(problem, tensors, rope_row_of_key(tensors, key), row);
     double s[kRows] = {};
     for (int d = 0; d < problem.head_dim; ++d) {
       for (int r = 0; r < kRows; ++r) s[r] += q[d][r] * row[d];
@@ -113,7 +128,11 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
     for (int r = 0; r < count; ++r) {
       const double scaled = s[r] * scale;
       to[r] = softcap != 0.0 ? softcap * std::tanh(scaled / softcap) : scaled;
-      if (visible[r].contains(key)) k_square[r] = std::max(k_square[r], square);
+      if (!visible[r].contains(key)) continue;
+      k_square[r] = std::max(k_square[r], square);
+      if (problem.rope == Rope::kNone) continue;
+      double& largest = result.product_magnitude[block.begin + r];
+      largest = std::max(largest, scale * product_norm(q, r, row, problem.head_dim));
     }
   }
   for (int r = 0; r < count; ++r)
@@ -199,6 +218,7 @@ Reference empty_reference(const Problem& problem, std::span<const QueryRow> rows
   result.lse.assign(rows.size(), 0.0);
   result.spread.assign(rows.size(), 0.0);
   result.score_magnitude.assign(rows.size(), 0.0);
+  result.product_magnitude.assign(rows.size(), 0.0);
   return result;
 }
 
@@ -259,6 +279,11 @@ Reference reference_from_outputs(const Problem& problem, const Tensors& tensors,
         std::max<std::int64_t>(visible.last - visible.first + 1, 0));
     const double scale = effective_softmax_scale(problem);
     result.score_magnitude[i] = scale * norm;
+    // A product of two standard normal numbers squared has the mean 1 and the variance 8.
+    if (problem.rope != Rope::kNone) {
+      const double squares = problem.head_dim + 4 * std::sqrt(8.0 * problem.head_dim);
+      result.product_magnitude[i] = scale * std::sqrt(squares);
+    }
     // The scores have the standard deviation scale * sqrt(head_dim): E[p^2] / E[p]^2 =
     // exp(variance).
     const double variance = scale * scale * problem.head_dim;

@@ -31,18 +31,23 @@ struct Reference {
   // Bound of the scores of a row before the soft cap: softmax_scale * |q| * the largest |k| that it
   // sees.
   std::vector<double> score_magnitude;  // [rows]
-  double max_abs_v = 0;                 // over the whole of v
+  // Of the products q_d k_d that a score adds up, after rotation: softmax_scale * the square root
+  // of the sum of their squares, the largest of the keys that a row sees. What independent
+  // roundings of their factors are relative to. [rows], 0 without rope.
+  std::vector<double> product_magnitude;
+  double max_abs_v = 0;  // over the whole of v
 };
 
 /// Every row of the problem, in the order [batch, num_heads_q, seqlen_q].
 std::vector<QueryRow> all_rows(const Problem& problem);
 
-/// Computes `rows` from q, k and v in host memory (tensors.o and tensors.lse are not looked at).
-/// Sums and exponentials are in fp64; the inputs are taken as they are. Rows next to each other
-/// that share batch and head are cheapest. Infinite and NaN inputs have their IEEE consequences,
-/// but keys that a row does not see have none. A row whose scores are all -inf counts as one that
-/// sees no key. Cost: about 2 GFLOP/s a core. `threads` 0: one a core. Throws
-/// Error(kInvalidProblem), Error(kInvalidArgument) for null pointers and rows outside the problem.
+/// Computes `rows` from q, k, v and rope's tables in host memory (tensors.o and tensors.lse are not
+/// looked at). Rotated elements are not rounded. Sums and exponentials are in fp64; the inputs are
+/// taken as they are. Rows next to each other that share batch and head are cheapest. Infinite and
+/// NaN inputs have their IEEE consequences, but keys that a row does not see have none. A row whose
+/// scores are all -inf counts as one that sees no key. Cost: about 2 GFLOP/s a core. `threads` 0:
+/// one a core. Throws Error(kInvalidProblem), Error(kInvalidArgument) for null pointers, rows
+/// outside the problem and positions outside the tables.
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads = 0);
 /// All rows.

@@ -24,7 +24,8 @@ class Comparer {
            double expected) {
     ++result_.elements;
     const double allowed = allowed_error(tolerance_, expected, reference.spread[row],
-                                         reference.score_magnitude[row]);
+                                         reference.score_magnitude[row],
+                                         reference.product_magnitude[row]);
     const double as_stored = round_to(dtype_, static_cast<float>(expected));
     double badness;  // at most 1 is right
     if (std::isfinite(actual) && std::isfinite(expected)) {

@@ -10,6 +10,7 @@
 
 #include "reference/half.h"
 #include "reference/parallel.h"
+#include "reference/rope.h"
 #include "reference/visible.h"
 
 namespace attnforge {
@@ -33,22 +34,34 @@ std::vector<float> load_row(DType dtype, const Tensor& tensor, std::int64_t batc
   return values;
 }
 
+/// The row of q or k, rotated by row `table_row` of the tables and rounded again if there is a
+/// rope.
+void rotate_and_round(const Problem& problem, const Tensors& tensors, DType dtype,
+                      std::int64_t table_row, std::vector<float>& row) {
+  if (problem.rope == Rope::kNone) return;
+  std::vector<double> exact(row.begin(), row.end());
+  rotate(problem, tensors, table_row, exact.data());
+  for (std::size_t d = 0; d < row.size(); ++d)
+    row[d] = round_to(dtype, static_cast<float>(exact[d]));
+}
+
 /// Scores of one row, rounded after each operation as tensors of dtype_q would be.
 std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, const QueryRow& row,
                                 KeyRange visible) {
   const DType dtype = problem.dtype_q;
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
-  const std::vector<float> q = load_row(dtype, tensors.q, row.batch, row.head, row.query,
-                                        problem.head_dim);
+  std::vector<float> q = load_row(dtype, tensors.q, row.batch, row.head, row.query,
+                                  problem.head_dim);
+  rotate_and_round(problem, tensors, dtype, rope_row_of_query(problem, tensors, row.query), q);
   const float scale = effective_softmax_scale(problem);
   std::vector<float> scores;
   for (std::int64_t key = visible.first; key <= visible.last; ++key) {
-    const std::int64_t at = row.batch * tensors.k.stride_batch + kv_head * tensors.k.stride_head +
-                            key * tensors.k.stride_row;
+    std::vector<float> k = load_row(problem.dtype_k, tensors.k, row.batch, kv_head, key,
+                                    problem.head_dim);
+    rotate_and_round(problem, tensors, problem.dtype_k, rope_row_of_key(tensors, key), k);
     float dot = 0;
-    for (int d = 0; d < problem.head_dim; ++d)
-      dot += product_input(problem, q[static_cast<std::size_t>(d)]) *
-             product_input(problem, load_element(problem.dtype_k, tensors.k.data, at + d));
+    for (std::size_t d = 0; d < q.size(); ++d)
+      dot += product_input(problem, q[d]) * product_input(problem, k[d]);
     float s = round_to(dtype, round_to(dtype, dot) * scale);
     if (problem.softcap != 0.0f) {
       s = round_to(dtype, s / problem.softcap);

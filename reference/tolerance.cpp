@@ -1,6 +1,7 @@
 // tolerance.cpp - the table of tolerances, each line with its reason.
 #include "reference/tolerance.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "reference/half.h"
@@ -8,10 +9,11 @@
 namespace attnforge {
 
 double allowed_error(const Tolerance& tolerance, double expected, double spread,
-                     double score_magnitude) {
+                     double score_magnitude, double product_magnitude) {
   return tolerance.atol + tolerance.rtol * std::abs(expected) + tolerance.spread_atol * spread +
          tolerance.score_atol * score_magnitude +
-         tolerance.spread_score_atol * spread * score_magnitude;
+         tolerance.spread_score_atol * spread * score_magnitude +
+         (tolerance.product_atol + tolerance.product_spread_atol * spread) * product_magnitude;
 }
 
 namespace {
@@ -39,6 +41,14 @@ double tf32_score_error(const Problem& problem) {
 // tanh by exp2 and a reciprocal: 1e-6 of the cap, which adds to the score.
 double softcap_error(const Problem& problem) { return 2e-6 * problem.softcap; }
 
+// Rotated elements of q and k are rounded: each product of a score is off by up to 2 roundings,
+// independently, 0.8 of one in the root mean square. The score is then off by that times
+// product_magnitude; six times the mean is as good as never exceeded.
+double rope_error(const Problem& problem) {
+  if (problem.rope == Rope::kNone) return 0;
+  return 5 * std::max(unit_roundoff(problem.dtype_q), unit_roundoff(problem.dtype_k));
+}
+
 }  // namespace
 
 Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
@@ -63,6 +73,9 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
     tolerance.spread_atol += 4 * kTf32Roundoff * max_abs_v;
     tolerance.spread_score_atol = tf32_score_error(problem) * max_abs_v;
   }
+  // As probabilities that are off by their own roundings; twice, since they are relative to their
+  // sum, and the row's keys share the errors of its q.
+  tolerance.product_spread_atol = 2 * rope_error(problem) * max_abs_v;
   // Below the smallest normal number fp16 has an absolute step instead of a relative one.
   if (problem.dtype_o == DType::kFp16 || problem.dtype_v == DType::kFp16) tolerance.atol += 0x1p-24;
   return tolerance;
@@ -76,6 +89,7 @@ Tolerance lse_tolerance(const Problem& problem) {
   tolerance.atol = sum_error(problem) + softcap_error(problem) + 1e-5;
   tolerance.rtol = 0x1p-21;
   if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);
+  tolerance.product_atol = rope_error(problem);
   return tolerance;
 }
 

@@ -26,6 +26,15 @@ struct Tensors {
   float* lse = nullptr;  // required when problem.lse, else ignored; the row stride is 1
   std::int64_t lse_stride_batch = 0;
   std::int64_t lse_stride_head = 0;
+  // With problem.rope, else ignored: [rope_rows, rope_dim / 2] each, contiguous, aligned to 16
+  // bytes. Key j takes row rope_offset + j, query i row rope_offset + i + seqlen_kv - seqlen_q; all
+  // of them must be there.
+  const float* rope_cos = nullptr;
+  const float* rope_sin = nullptr;
+  std::int64_t rope_rows = 0;
+  std::int64_t rope_offset = 0;
+  // Added to the row of queries only: for queries that do not stand bottom-right among the keys.
+  std::int64_t rope_query_shift = 0;
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v

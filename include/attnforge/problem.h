@@ -20,6 +20,14 @@ enum class Layout : std::uint8_t {
                // seqlen_kv, head_dim == head_dim_v
 };
 
+/// Rotary embedding of q and k before their product (Su et al. 2021): which two of a row's first
+/// rope_dim elements are rotated together, by the angle in column i of the tables.
+enum class Rope : std::uint8_t {
+  kNone,
+  kInterleaved,  // elements 2 i and 2 i + 1 (GPT-J)
+  kHalf,         // elements i and i + rope_dim / 2 (GPT-NeoX, Llama)
+};
+
 /// Softmax(softmax_scale * Q K^T, masked) V for `batch` sequences.
 ///   q   [batch, num_heads_q,  seqlen_q,  head_dim]      k [batch, num_heads_kv, seqlen_kv,
 ///   head_dim] o   [batch, num_heads_q,  seqlen_q,  head_dim_v]    v [batch, num_heads_kv,
@@ -28,6 +36,10 @@ enum class Layout : std::uint8_t {
 /// Query row i stands at key position i + seqlen_kv - seqlen_q (bottom-right alignment); it sees
 /// the keys in [position - window_left, position + window_right]. Causal is window_right = 0. A row
 /// that sees no key gives o = 0, lse = -inf.
+/// With `rope`, q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), cos and
+/// sin from row rope_offset + j of the tables for key j, rope_offset + position for a query. The
+/// rotated elements are rounded to the dtype of q or k. Tables and rope_offset come with a run
+/// (Tensors).
 struct Problem {
   Op op = Op::kForward;
   DType dtype_q = DType::kBf16;
@@ -51,6 +63,9 @@ struct Problem {
   std::int64_t window_right = -1;  // keys after it; -1: all. Causal requires -1 here or 0
   float softcap = 0.0f;            // 0: none; else s = softcap * tanh(s / softcap) after scaling
   float softmax_scale = 0.0f;      // 0: 1 / sqrt(head_dim)
+  Rope rope = Rope::kNone;
+  int rope_dim = 0;  // leading elements of a row that rotate: a multiple of 8 up to head_dim; 0:
+                     // all
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
@@ -72,10 +87,18 @@ void validate(const Problem& problem);
 
 std::string_view to_string(DType dtype);    // "fp32", "fp16", "bf16"
 std::string_view to_string(Layout layout);  // "bshd", "bhsd", "packed_qkv"
+std::string_view to_string(Rope rope);      // "none", "interleaved", "half"
 int size_bytes(DType dtype);
 
 /// The multiplier of QK^T that is used: softmax_scale, or its default.
 float effective_softmax_scale(const Problem& problem);
+
+/// How many elements of a row of q or k rotate: rope_dim, or its default; 0 without rope.
+int effective_rope_dim(const Problem& problem);
+
+/// The rope_offset below which the first query would stand before row 0 of the tables: 0, or
+/// seqlen_q - seqlen_kv when there are more queries than keys.
+std::int64_t least_rope_offset(const Problem& problem);
 
 /// The window as two bounds relative to the query's position, with causal folded in; -1 means open
 /// on that side.
@@ -92,7 +115,7 @@ std::int64_t visible_pairs(const Problem& problem);
 /// head_dim_v) per head.
 double flops(const Problem& problem);
 
-/// Bytes of q, k, v read once and o, lse written once.
+/// Bytes of q, k, v and the rows of rope's tables read once and o, lse written once.
 double minimum_bytes(const Problem& problem);
 
 }  // namespace attnforge

@@ -52,6 +52,8 @@ inline Problem arbitrary_problem() {
                                    [](int n) { return static_cast<float>(n) / 65536.0f; });
   if (*rc::gen::arbitrary<bool>()) p.softcap = *factor;
   if (*rc::gen::arbitrary<bool>()) p.softmax_scale = 1.0f / *factor;
+  p.rope = *rc::gen::element(Rope::kNone, Rope::kInterleaved, Rope::kHalf);
+  if (p.rope != Rope::kNone) p.rope_dim = 8 * *rc::gen::inRange(0, p.head_dim / 8 + 1);
   return p;
 }
 

@@ -91,6 +91,7 @@ RC_GTEST_PROP(Bucket, AsksForTheSameKernelText, ()) {
   expected.seqlen_kv = b.seqlen_kv;
   expected.softmax_scale = 0.0f;
   expected.softcap = p.softcap > 0 ? 30.0f : 0.0f;
+  if (p.rope_dim == p.head_dim) expected.rope_dim = 0;  // as when it is not given
   RC_ASSERT(b == expected);
 }
 
@@ -122,6 +123,8 @@ TEST(ProblemHash, SeesEveryField) {
   vary(&Problem::window_right, 2);
   vary(&Problem::softcap, 2.0f);
   vary(&Problem::softmax_scale, 2.0f);
+  vary(&Problem::rope, Rope::kHalf);
+  vary(&Problem::rope_dim, 16);
   std::unordered_set<std::size_t> hashes;
   for (const Problem& problem : variants) hashes.insert(ProblemHash{}(problem));
   EXPECT_EQ(hashes.size(), variants.size());

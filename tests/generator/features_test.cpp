@@ -29,6 +29,8 @@ TEST(Features, EachPartNeedsItsOwn) {
   EXPECT_THAT(needs({.alignment_bytes = 8}), ElementsAre("unaligned"));
   EXPECT_THAT(needs({.dtype_k = DType::kFp16}), ElementsAre("mixed_dtypes"));
   EXPECT_THAT(needs({.dtype_o = DType::kFp32}), ElementsAre("mixed_dtypes"));
+  EXPECT_THAT(needs({.rope = Rope::kHalf}), ElementsAre("rope"));
+  EXPECT_THAT(needs({.rope = Rope::kInterleaved, .rope_dim = 16}), ElementsAre("rope"));
 }
 
 TEST(Features, AWindowThatOnlyRepeatsCausalIsNotAWindow) {

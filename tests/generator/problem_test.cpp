@@ -58,6 +58,10 @@ TEST(Problem, ValidationNamesTheFieldItsValueAndWhatIsAllowed) {
       {{.softcap = 1e-30f}, {"softcap=1e-30"}},
       {{.softmax_scale = -0.5f}, {"softmax_scale=-0.5"}},
       {{.softmax_scale = infinity}, {"softmax_scale=inf"}},
+      {{.rope = static_cast<Rope>(3)}, {"rope=3", "none, interleaved or half"}},
+      {{.rope = Rope::kHalf, .rope_dim = 12}, {"rope_dim=12", "multiple of 8 up to head_dim"}},
+      {{.head_dim = 64, .rope = Rope::kHalf, .rope_dim = 72}, {"rope_dim=72", "head_dim=64"}},
+      {{.rope_dim = 16}, {"rope_dim=16", "rope=interleaved or rope=half"}},
       {{.layout = Layout::kPackedQkv, .seqlen_q = 4, .seqlen_kv = 5},
        {"packed_qkv", "seqlen_q=4", "seqlen_kv=5"}},
       {{.layout = Layout::kPackedQkv, .head_dim = 64, .head_dim_v = 32},
@@ -83,6 +87,17 @@ TEST(Problem, LimitsThemselvesAreAllowed) {
   EXPECT_NO_THROW(validate({.seqlen_q = 1 << 27, .seqlen_kv = 1 << 27}));
   EXPECT_NO_THROW(validate({.causal = true, .window_left = 0, .window_right = 0}));
   EXPECT_NO_THROW(validate({.alignment_bytes = 2, .softcap = 1e20f, .softmax_scale = 1e-20f}));
+}
+
+TEST(Problem, RopeRotatesAllElementsUnlessToldHowMany) {
+  EXPECT_EQ(effective_rope_dim({.head_dim = 96}), 0);
+  EXPECT_EQ(effective_rope_dim({.head_dim = 96, .rope = Rope::kHalf}), 96);
+  EXPECT_EQ(effective_rope_dim({.head_dim = 96, .rope = Rope::kHalf, .rope_dim = 32}), 32);
+}
+
+TEST(Problem, MoreQueriesThanKeysNeedAnOffsetOfTheRope) {
+  EXPECT_EQ(least_rope_offset({.seqlen_q = 3, .seqlen_kv = 10}), 0);
+  EXPECT_EQ(least_rope_offset({.seqlen_q = 10, .seqlen_kv = 3}), 7);
 }
 
 RC_GTEST_PROP(Problem, ArbitraryProblemsAreValid, ()) { validate(arbitrary_problem()); }
@@ -166,6 +181,9 @@ TEST(Problem, WorkIsCountedOverHeadsOfQueries) {
   without.lse = false;
   without.dtype_o = DType::kFp32;
   EXPECT_EQ(minimum_bytes(without), 2 * (q + k + v) + 4 * o);
+  without.rope = Rope::kHalf;
+  EXPECT_EQ(minimum_bytes(without), 2 * (q + k + v) + 4 * o + 2 * 4 * 7 * 8)
+      << "rows of the tables";
 }
 
 TEST(Problem, DtypesAndLayoutsHaveNamesAndSizes) {

@@ -28,11 +28,12 @@ TEST(ProblemText, CanonicalTextHasAllSizesAndOnlyOptionsThatDiffer) {
 }
 
 TEST(ProblemText, OptionsHaveOneOrder) {
-  EXPECT_EQ(canonical("fwd alignment=8 softmax_scale=0.25 lse softcap=50 window_right=0 "
-                      "window_left=127 causal layout=bhsd seqlen=7 fp16"),
+  EXPECT_EQ(canonical("fwd alignment=8 rope_dim=32 softmax_scale=0.25 lse softcap=50 "
+                      "window_right=0 rope=half window_left=127 causal layout=bhsd seqlen=7 fp16"),
             "fwd fp16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=7 seqlen_kv=7 head_dim=64 "
             "head_dim_v=64 layout=bhsd causal window_left=127 window_right=0 softcap=50 lse "
-            "softmax_scale=0.25 alignment=8");
+            "softmax_scale=0.25 rope=half rope_dim=32 alignment=8");
+  EXPECT_EQ(canonical("fwd rope=none rope_dim=0"), canonical("fwd"));
 }
 
 TEST(ProblemText, Tf32IsAFlagOfFp32) {
@@ -47,7 +48,7 @@ TEST(ProblemText, EveryFieldIsRead) {
   const Problem p = parse_problem(
       "fwd q=fp16 k=bf16 v=fp32 o=fp16 batch=2 num_heads_q=12 num_heads_kv=4 seqlen_q=5 "
       "seqlen_kv=6 head_dim=72 head_dim_v=40 layout=bhsd window_left=3 window_right=9 softcap=1.5 "
-      "lse softmax_scale=2 alignment=4");
+      "lse softmax_scale=2 rope=interleaved rope_dim=40 alignment=4");
   const Problem expected{.dtype_q = DType::kFp16,
                          .dtype_k = DType::kBf16,
                          .dtype_v = DType::kFp32,
@@ -65,7 +66,9 @@ TEST(ProblemText, EveryFieldIsRead) {
                          .window_left = 3,
                          .window_right = 9,
                          .softcap = 1.5f,
-                         .softmax_scale = 2.0f};
+                         .softmax_scale = 2.0f,
+                         .rope = Rope::kInterleaved,
+                         .rope_dim = 40};
   EXPECT_EQ(p, expected);
 }
 
@@ -130,7 +133,8 @@ std::string arbitrary_text() {
   const auto piece = rc::gen::element<std::string>(
       " ", " ", " ", "=", "=", ":", "8", "64", "-1", "1e5", ".5", "nan", "batch", "num_heads",
       "seqlen", "_q", "_kv", "head_dim", "_v", "q", "causal", "lse", "layout", "bshd", "packed_qkv",
-      "softcap", "window_left", "alignment", "bf16", "fp32", "\t", "\xff", "9999999999");
+      "softcap", "window_left", "alignment", "rope", "rope_dim", "half", "bf16", "fp32", "\t",
+      "\xff", "9999999999");
   std::string text;
   for (const std::string& part : *rc::gen::container<std::vector<std::string>>(piece)) text += part;
   return text;
@@ -187,6 +191,10 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
       {"fwd q=bf16 q=bf16", {"gives q again"}},
       {"fwd layout=bshd layout=bshd", {"gives layout again"}},
       {"fwd softcap=1 softcap=2", {"gives softcap again"}},
+      {"fwd rope", {"\"rope\" needs a value"}},
+      {"fwd rope=neox", {"\"rope=neox\"", "none, interleaved or half", "not \"neox\""}},
+      {"fwd rope=half rope=half", {"gives rope again"}},
+      {"fwd rope=half rope_dim=4", {"rope_dim=4", "multiple of 8 up to head_dim"}},
       {"fwd num_heads=7:2", {"num_heads_q=7", "num_heads_kv=2"}},
   };
   for (const Refused& row : table) {

@@ -187,9 +187,9 @@ TEST(Tolerance, OfTf32IsThatOfItsRoundingsAndNotMore) {
   EXPECT_GT(of("fp32 tf32").spread_score_atol, 0);
   EXPECT_EQ(of("fp32").spread_score_atol, 0);
   // TF32 has three bits of mantissa more than bf16.
-  const double of_row = allowed_error(of("fp32 tf32"), 0.1, 0.07, 8.0);
-  EXPECT_LT(of_row, 2 * allowed_error(of("bf16"), 0.1, 0.07, 8.0));
-  EXPECT_GT(of_row, 50 * allowed_error(of("fp32"), 0.1, 0.07, 8.0));
+  const double of_row = allowed_error(of("fp32 tf32"), 0.1, 0.07, 8.0, 0.0);
+  EXPECT_LT(of_row, 2 * allowed_error(of("bf16"), 0.1, 0.07, 8.0, 0.0));
+  EXPECT_GT(of_row, 50 * allowed_error(of("fp32"), 0.1, 0.07, 8.0, 0.0));
 }
 
 TEST(Tolerance, SlightlyWrongScaleIsSeenWithTf32) {

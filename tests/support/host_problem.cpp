@@ -10,12 +10,22 @@
 #include <random>
 
 #include "reference/half.h"
+#include "reference/rope.h"
 
 namespace attnforge::test {
 namespace {
 
 constexpr std::int64_t kGuardBytes = 4096;
-enum Storage { kStorageQ, kStorageK, kStorageV, kStorageO, kStorageLse, kStorages };
+enum Storage {
+  kStorageQ,
+  kStorageK,
+  kStorageV,
+  kStorageO,
+  kStorageLse,
+  kStorageCos,
+  kStorageSin,
+  kStorages
+};
 
 struct Shape {
   std::int64_t batch, heads, rows;
@@ -101,6 +111,33 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
   const std::int64_t lse_bytes = 2 * kGuardBytes + p.batch * host.lse.strides.stride_batch * 4;
   host.storages[kStorageLse].resize(static_cast<std::size_t>(lse_bytes));
   poison(host.storages[kStorageLse], DType::kFp32, false);
+}
+
+std::int64_t rope_offset(const Problem& p) {
+  return p.rope == Rope::kNone ? 0 : least_rope_offset(p) + 5;
+}
+std::int64_t rope_rows(const Problem& p) {
+  return p.rope == Rope::kNone ? 0 : rope_offset(p) + p.seqlen_kv;
+}
+
+void place_rope_tables(HostProblem& host) {
+  const Problem& p = host.problem;
+  const RopeTables tables = rope_tables(effective_rope_dim(p), rope_rows(p));
+  const auto first = static_cast<std::size_t>((rope_offset(p) - least_rope_offset(p)) *
+                                              effective_rope_dim(p) / 2);
+  const auto place = [&](Storage storage, const std::vector<float>& table, PlacedTensor& placed) {
+    placed.storage = storage;
+    placed.offset_bytes = kGuardBytes + 16;
+    auto& bytes = host.storages[storage];
+    bytes.resize(static_cast<std::size_t>(placed.offset_bytes + kGuardBytes) + table.size() * 4);
+    poison(bytes, DType::kFp32, true);
+    for (std::size_t i = first; i < table.size(); ++i) {
+      store_element(DType::kFp32, bytes.data() + placed.offset_bytes, static_cast<std::int64_t>(i),
+                    table[i]);
+    }
+  };
+  place(kStorageCos, tables.cos, host.rope_cos);
+  place(kStorageSin, tables.sin, host.rope_sin);
 }
 
 /// Calls visit(index of element) for every element of a tensor, rows of one head together.
@@ -212,13 +249,20 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
     return tensor;
   };
   const Tensor of_lse = at(lse);
+  const auto table = [&](const PlacedTensor& placed) {
+    return problem.rope == Rope::kNone ? nullptr : static_cast<const float*>(at(placed).data);
+  };
   return {.q = at(q),
           .k = at(k),
           .v = at(v),
           .o = at(o),
           .lse = problem.lse ? static_cast<float*>(of_lse.data) : nullptr,
           .lse_stride_batch = of_lse.stride_batch,
-          .lse_stride_head = of_lse.stride_head};
+          .lse_stride_head = of_lse.stride_head,
+          .rope_cos = table(rope_cos),
+          .rope_sin = table(rope_sin),
+          .rope_rows = rope_rows(problem),
+          .rope_offset = rope_offset(problem)};
 }
 
 std::string HostProblem::trespass() const {
@@ -240,6 +284,7 @@ HostProblem make_host_problem(const Problem& problem, unsigned seed, Inputs inpu
   HostProblem host;
   host.problem = problem;
   place_tensors(host, gaps);
+  place_rope_tables(host);
   host.poisoned_o = host.storages[kStorageO];
   host.poisoned_lse = host.storages[kStorageLse];
   fill_inputs(host, seed, inputs);

@@ -41,13 +41,15 @@ struct PlacedTensor {
 };
 
 /// Storages begin and end with 4 KiB that belong to no tensor. Every pointer is aligned to the
-/// problem's alignment and to no more. Whatever is no element of q, k or v is NaN or an infinity;
-/// all of o and lse is NaN.
+/// problem's alignment and to no more, those of rope's tables to 16. Whatever is no element of q, k
+/// or v, and no row of the tables that the problem takes, is NaN or an infinity; all of o and lse
+/// is NaN. With a rope, rope_offset is 5 more than it must be.
 struct HostProblem {
   Problem problem;
   std::vector<std::vector<std::byte>> storages;
   std::vector<std::byte> poisoned_o, poisoned_lse;  // as o and lse were before anything ran
   PlacedTensor q, k, v, o, lse;
+  PlacedTensor rope_cos, rope_sin;  // without strides
 
   /// In host memory, or in copies of the storages that begin at `bases`, which are aligned to 256.
   Tensors tensors();

@@ -1,0 +1,91 @@
+#include "reference/rope.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attnforge/error.h"
+
+namespace attnforge {
+namespace {
+
+constexpr std::int64_t kMaxRows = std::int64_t{1} << 30;  // a row's number is an int in kernels
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, message);
+}
+
+}  // namespace
+
+RopeTables rope_tables(int rope_dim, std::int64_t rows, double base) {
+  const int pairs = rope_dim / 2;
+  RopeTables tables;
+  tables.cos.reserve(static_cast<std::size_t>(rows * pairs));
+  tables.sin.reserve(static_cast<std::size_t>(rows * pairs));
+  std::vector<double> frequencies;
+  for (int i = 0; i < pairs; ++i) frequencies.push_back(std::pow(base, -2.0 * i / rope_dim));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (const double frequency : frequencies) {
+      const double angle = static_cast<double>(row) * frequency;
+      tables.cos.push_back(static_cast<float>(std::cos(angle)));
+      tables.sin.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+  return tables;
+}
+
+std::int64_t rope_row_of_key(const Tensors& tensors, std::int64_t key) {
+  return tensors.rope_offset + key;
+}
+
+std::int64_t rope_row_of_query(const Problem& problem, const Tensors& tensors, std::int64_t query) {
+  return tensors.rope_offset + tensors.rope_query_shift + query + problem.seqlen_kv -
+         problem.seqlen_q;
+}
+
+void check_rope_tables(const Problem& problem, const Tensors& tensors) {
+  if (problem.rope == Rope::kNone || problem.batch == 0 || problem.seqlen_q == 0) return;
+  if (tensors.rope_cos == nullptr || tensors.rope_sin == nullptr) {
+    refuse(
+        fmt::format("rope_{} is null, but the problem says rope={}; give a table of [rows, {}] "
+                    "fp32, or make the plan without rope",
+                    tensors.rope_cos == nullptr ? "cos" : "sin", to_string(problem.rope),
+                    effective_rope_dim(problem) / 2));
+  }
+  const std::int64_t first_query = rope_row_of_query(problem, tensors, 0);
+  const std::int64_t first = problem.seqlen_kv == 0 ? first_query
+                                                    : std::min(first_query, tensors.rope_offset);
+  const std::int64_t last = std::max(first_query + problem.seqlen_q,
+                                     tensors.rope_offset + problem.seqlen_kv) -
+                            1;
+  if (first < 0) {
+    refuse(
+        fmt::format("rope_offset={} puts the first of seqlen_q={} queries before {} keys at row {} "
+                    "of rope's tables; it must be at least {}",
+                    tensors.rope_offset, problem.seqlen_q, problem.seqlen_kv, first,
+                    tensors.rope_offset - first));
+  }
+  if (last >= tensors.rope_rows || last >= kMaxRows) {
+    refuse(
+        fmt::format("rope_rows={} is too few: positions with rope_offset={} take rows {} to {} of "
+                    "rope's tables, which may have up to 2^30",
+                    tensors.rope_rows, tensors.rope_offset, first, last));
+  }
+}
+
+void rotate(const Problem& problem, const Tensors& tensors, std::int64_t table_row, double* row) {
+  const int pairs = effective_rope_dim(problem) / 2;
+  const bool interleaved = problem.rope == Rope::kInterleaved;
+  for (int i = 0; i < pairs; ++i) {
+    const double cos = tensors.rope_cos[table_row * pairs + i],
+                 sin = tensors.rope_sin[table_row * pairs + i];
+    double& x = row[interleaved ? 2 * i : i];
+    double& y = row[interleaved ? 2 * i + 1 : i + pairs];
+    const double rotated_x = x * cos - y * sin, rotated_y = y * cos + x * sin;
+    x = rotated_x;
+    y = rotated_y;
+  }
+}
+
+}  // namespace attnforge
