@@ -54,6 +54,8 @@ constexpr Field kFields[] = {
     {"window_right", false, [](const BenchRow& r) { return Json(r.problem.window_right); }},
     {"softcap", false, [](const BenchRow& r) { return Json(r.problem.softcap); }},
     {"tf32", false, [](const BenchRow& r) { return Json(r.problem.tf32 ? 1 : 0); }},
+    {"rope", false, [](const BenchRow& r) { return Json(to_string(r.problem.rope)); }},
+    {"rope_dim", false, [](const BenchRow& r) { return Json(effective_rope_dim(r.problem)); }},
     {"time_us", true, [](const BenchRow& r) { return Json(r.result.time_us); }},
     {"min_us", true, [](const BenchRow& r) { return Json(r.result.min_us); }},
     {"noise", true, [](const BenchRow& r) { return Json(r.result.noise); }},

@@ -24,7 +24,8 @@ namespace {
 
 struct RunArguments {
   std::vector<std::string> words;
-  std::string q, k, v, o, lse, cache, config, family;
+  std::string q, k, v, o, lse, rope_cos, rope_sin, cache, config, family;
+  std::int64_t rope_offset = -1;  // -1: not given
   std::string policy = "estimate";
   int gpu = 0;
   std::uint64_t seed = 0;
@@ -37,7 +38,8 @@ struct RunArguments {
 constexpr const char* kFooter =
     R"(Files hold [batch, seqlen, num_heads, head_dim], or [batch, num_heads, seqlen, head_dim] with the word layout=bhsd.
 float16 is fp16, float32 is fp32 or rounded to the dtype that is asked for, bfloat16 of ml_dtypes is bf16, and so is
-uint16 with --bf16. --check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
+uint16 with --bf16. Tables of a rope are float32 [rows, rope_dim / 2]; without them they are those of base 10000, as many rows
+as the problem takes. --check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
 
 Examples:
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy causal --check
@@ -80,6 +82,23 @@ Inputs random_inputs(const RunArguments& a) {
   Problem problem = read_problem(a.words, "run --random 1");
   if (!a.lse.empty()) problem.lse = true;
   return {problem, random_host_tensors(problem, a.seed)};
+}
+
+/// The tables of files, in place of the usual ones that `host` has.
+void read_rope(const RunArguments& a, const Problem& problem, HostTensors& host) {
+  if (a.rope_cos.empty() != a.rope_sin.empty())
+    usage("--rope-cos and --rope-sin belong together; give both or none");
+  if (problem.rope == Rope::kNone) {
+    if (!a.rope_cos.empty() || a.rope_offset >= 0)
+      usage(
+          "--rope-cos, --rope-sin and --rope-offset need a problem with rope=half or "
+          "rope=interleaved");
+    return;
+  }
+  if (a.rope_offset >= 0) set_rope_tables(problem, host, 10000, a.rope_offset);
+  if (a.rope_cos.empty()) return;
+  host.rope_cos = read_rope_table(a.rope_cos, problem);
+  host.rope_sin = read_rope_table(a.rope_sin, problem);
 }
 
 void write_outputs(const RunArguments& a, const Problem& problem, const HostTensors& host) {
@@ -242,6 +261,7 @@ int run_run(const RunArguments& a) {
   }
   const PlanOptions options = plan_options(a.policy, a.time_limit_s, a.family, a.config);
   Inputs inputs = a.random ? random_inputs(a) : inputs_from_files(a);
+  read_rope(a, inputs.problem, inputs.host);
   if (a.cpu) return run_on_cpu(a, inputs);
 
   Device device(
@@ -279,6 +299,12 @@ Verb add_run(CLI::App& program) {
   verb->add_option("--k", a.k, "Keys")->type_name("NPY");
   verb->add_option("--v", a.v, "Values")->type_name("NPY");
   verb->add_option("--o", a.o, "Where the output goes")->type_name("NPY");
+  verb->add_option("--rope-cos", a.rope_cos, "Cosines of a rope: float32 [rows, rope_dim / 2]")
+      ->type_name("NPY");
+  verb->add_option("--rope-sin", a.rope_sin, "Sines")->type_name("NPY");
+  verb->add_option("--rope-offset", a.rope_offset, "Row of the tables that the first key takes")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
   verb->add_option("--lse", a.lse,
                    "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
       ->type_name("NPY");

@@ -139,6 +139,20 @@ std::vector<std::byte> converted(NpyArray&& array, DType from, DType to) {
   return result;
 }
 
+std::vector<float> read_rope_table(const std::string& path, const Problem& problem) {
+  const NpyArray table = read_npy(path);
+  const std::vector<std::int64_t>& shape = table.header.shape;
+  const std::int64_t pairs = effective_rope_dim(problem) / 2;
+  if (shape.size() != 2 || shape[1] != pairs ||
+      npy_dtype(table.header, false, path) != DType::kFp32) {
+    refuse(fmt::format("{}: a table of {} is {}; it must be float32 [rows, {}] for rope_dim={}",
+                       path, table.header.descr, shape_text(shape), pairs, 2 * pairs));
+  }
+  std::vector<float> values(table.data.size() / sizeof(float));
+  values_to_float(DType::kFp32, table.data.data(), values.size(), values.data());
+  return values;
+}
+
 std::vector<std::int64_t> output_shape(const Problem& p) {
   if (p.layout == Layout::kBhsd) return {p.batch, p.num_heads_q, p.seqlen_q, p.head_dim_v};
   return {p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v};

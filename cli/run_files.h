@@ -30,6 +30,10 @@ Problem problem_of_files(const InputHeaders& inputs, const std::vector<std::stri
 /// The values of a file as the dtype that the problem wants.
 std::vector<std::byte> converted(NpyArray&& array, DType from, DType to);
 
+/// A table of the rotary embedding: fp32 [rows, rope_dim / 2]. Throws Error(kInvalidProblem) naming
+/// the file and its shape if it is not.
+std::vector<float> read_rope_table(const std::string& path, const Problem& problem);
+
 /// Shape of o as a file: [batch, seqlen_q, num_heads_q, head_dim_v], for kBhsd [batch, num_heads_q,
 /// seqlen_q, head_dim_v].
 std::vector<std::int64_t> output_shape(const Problem& problem);

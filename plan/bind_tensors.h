@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
+#include "attnforge/error.h"
+#include "attnforge/host_tensors.h"
 #include "attnforge/plan.h"
 
 namespace attnforge {
@@ -23,6 +26,24 @@ inline Tensors bind_contiguous(const Problem& problem, void* q, void* k, void* v
   tensors.o.data = o;
   tensors.lse = problem.lse ? lse : nullptr;
   return tensors;
+}
+
+/// Rope's tables at `cos` and `sin`, which hold those of `host`. Throws Error(kInvalidArgument) if
+/// they are not whole rows, or not as many.
+inline void bind_rope_tables(const Problem& problem, const HostTensors& host, const void* cos,
+                             const void* sin, Tensors& tensors) {
+  if (problem.rope == Rope::kNone) return;
+  const auto pairs = static_cast<std::size_t>(effective_rope_dim(problem) / 2);
+  if (host.rope_cos.size() != host.rope_sin.size() || host.rope_cos.size() % pairs != 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "host tensors rope_cos and rope_sin have " + std::to_string(host.rope_cos.size()) +
+                    " and " + std::to_string(host.rope_sin.size()) +
+                    " elements; they must be of one size, rows of " + std::to_string(pairs));
+  }
+  tensors.rope_cos = static_cast<const float*>(cos);
+  tensors.rope_sin = static_cast<const float*>(sin);
+  tensors.rope_rows = static_cast<std::int64_t>(host.rope_cos.size() / pairs);
+  tensors.rope_offset = host.rope_offset;
 }
 
 }  // namespace attnforge

@@ -110,8 +110,16 @@ void attnforge_free_string(char* text) { std::free(text); }
 attnforge_status attnforge_problem_parse(const char* text, attnforge_problem* problem) {
   return guarded([&] {
     attnforge::read_struct(problem, kProblemDefaults, "problem", attnforge::kFirstProblemBytes);
-    attnforge::write_struct(problem,
-                            attnforge::to_c(attnforge::parse_problem(&required(text, "text"))));
+    const attnforge::Problem parsed = attnforge::parse_problem(&required(text, "text"));
+    const bool needs_rope = parsed.rope != attnforge::Rope::kNone &&
+                            problem->struct_size < offsetof(attnforge_problem, reserved);
+    if (needs_rope || (parsed.tf32 && problem->struct_size < offsetof(attnforge_problem, rope))) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("\"{}\" has {}, which a problem of struct_size {} has no field for; "
+                              "compile with this library's c.h",
+                              text, needs_rope ? "a rope" : "tf32", problem->struct_size));
+    }
+    attnforge::write_struct(problem, attnforge::to_c(parsed));
     return ATTNFORGE_OK;
   });
 }
@@ -232,7 +240,8 @@ double attnforge_plan_measured_us(const attnforge_plan* plan) {
 attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
                                               attnforge_tensors* tensors) {
   return guarded([&] {
-    attnforge_tensors out = attnforge::read_struct(tensors, kTensorsDefaults, "tensors");
+    attnforge_tensors out = attnforge::read_struct(tensors, kTensorsDefaults, "tensors",
+                                                   attnforge::kFirstTensorsBytes);
     const attnforge::Tensors strides = attnforge::contiguous_tensors(attnforge::from_c(problem));
     const auto set = [](const attnforge::Tensor& from, std::int64_t& batch, std::int64_t& row,
                         std::int64_t& head) {

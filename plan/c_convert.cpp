@@ -61,6 +61,8 @@ Problem from_c(const attnforge_problem* given) {
   p.window_right = c.window_right;
   p.softcap = c.softcap;
   p.softmax_scale = c.softmax_scale;
+  p.rope = checked("rope", c.rope, Rope::kHalf);
+  p.rope_dim = c.rope_dim;
   validate(p);
   return p;
 }
@@ -88,12 +90,14 @@ attnforge_problem to_c(const Problem& p) {
   c.window_right = p.window_right;
   c.softcap = p.softcap;
   c.softmax_scale = p.softmax_scale;
+  c.rope = static_cast<std::int32_t>(p.rope);
+  c.rope_dim = p.rope_dim;
   return c;
 }
 
 Tensors from_c(const attnforge_tensors* given) {
   static constexpr attnforge_tensors kDefaults = ATTNFORGE_TENSORS_INIT;
-  const attnforge_tensors c = read_struct(given, kDefaults, "tensors");
+  const attnforge_tensors c = read_struct(given, kDefaults, "tensors", kFirstTensorsBytes);
   // The library only writes to o and lse; its Tensor has one type of pointer for both directions.
   return {.q = {const_cast<void*>(c.q), c.q_stride_batch, c.q_stride_row, c.q_stride_head},
           .k = {const_cast<void*>(c.k), c.k_stride_batch, c.k_stride_row, c.k_stride_head},
@@ -101,7 +105,11 @@ Tensors from_c(const attnforge_tensors* given) {
           .o = {c.o, c.o_stride_batch, c.o_stride_row, c.o_stride_head},
           .lse = c.lse,
           .lse_stride_batch = c.lse_stride_batch,
-          .lse_stride_head = c.lse_stride_head};
+          .lse_stride_head = c.lse_stride_head,
+          .rope_cos = c.rope_cos,
+          .rope_sin = c.rope_sin,
+          .rope_rows = c.rope_rows,
+          .rope_offset = c.rope_offset};
 }
 
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop) {

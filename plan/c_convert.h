@@ -9,8 +9,9 @@
 
 namespace attnforge {
 
-/// The size of attnforge_problem in its first version, which ended with softmax_scale.
+/// Sizes of structs that have grown, in their first version.
 inline constexpr std::size_t kFirstProblemBytes = offsetof(attnforge_problem, tf32);
+inline constexpr std::size_t kFirstTensorsBytes = offsetof(attnforge_tensors, rope_cos);
 
 /// Throws Error(kInvalidProblem) or Error(kInvalidArgument); the result is valid.
 Problem from_c(const attnforge_problem* problem);

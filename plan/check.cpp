@@ -96,9 +96,9 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
   const auto pointer = [](const auto& values) {
     return const_cast<void*>(static_cast<const void*>(values.data()));
   };
-  const Tensors tensors = bind_contiguous(problem, pointer(host.q), pointer(host.k),
-                                          pointer(host.v), pointer(host.o),
-                                          static_cast<float*>(pointer(host.lse)));
+  Tensors tensors = bind_contiguous(problem, pointer(host.q), pointer(host.k), pointer(host.v),
+                                    pointer(host.o), static_cast<float*>(pointer(host.lse)));
+  bind_rope_tables(problem, host, host.rope_cos.data(), host.rope_sin.data(), tensors);
   CheckReport report;
   report.rows_total = problem.batch * problem.num_heads_q * problem.seqlen_q;
   if (report.rows_total == 0) {
@@ -122,8 +122,9 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
 
 void solve_on_cpu(const Problem& problem, HostTensors& host) {
   check_sizes(problem, host);
-  const Tensors tensors = bind_contiguous(problem, host.q.data(), host.k.data(), host.v.data(),
-                                          host.o.data(), host.lse.data());
+  Tensors tensors = bind_contiguous(problem, host.q.data(), host.k.data(), host.v.data(),
+                                    host.o.data(), host.lse.data());
+  bind_rope_tables(problem, host, host.rope_cos.data(), host.rope_sin.data(), tensors);
   const Reference reference = reference_attention(problem, tensors);
   const auto head_dim_v = static_cast<std::size_t>(problem.head_dim_v);
   for (std::size_t i = 0; i < reference.rows.size(); ++i) {

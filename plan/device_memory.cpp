@@ -84,6 +84,16 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
   to.workspace.fill(0);
   to.tensors = bind_contiguous(problem, to.q.data(), to.k.data(), to.v.data(), to.o.data(),
                                static_cast<float*>(to.lse.data()));
+  if (problem.rope != Rope::kNone) {
+    const auto table = [&](const std::vector<float>& from) {
+      DeviceBuffer buffer(device, from.size() * sizeof(float));
+      buffer.upload(from.data(), from.size() * sizeof(float));
+      return buffer;
+    };
+    to.rope_cos = table(host.rope_cos);
+    to.rope_sin = table(host.rope_sin);
+    bind_rope_tables(problem, host, to.rope_cos.data(), to.rope_sin.data(), to.tensors);
+  }
   return to;
 }
 

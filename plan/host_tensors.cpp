@@ -6,6 +6,7 @@
 #include "plan/host_sizes.h"
 #include "reference/half.h"
 #include "reference/parallel.h"
+#include "reference/rope.h"
 
 namespace attnforge {
 namespace {
@@ -71,6 +72,7 @@ HostTensors allocate_host_tensors(const Problem& problem) {
   // All bits set is a NaN in each dtype.
   host.o.assign(sizes.o, std::byte{0xff});
   host.lse.assign(sizes.lse_count, std::numeric_limits<float>::quiet_NaN());
+  set_rope_tables(problem, host);
   return host;
 }
 
@@ -80,6 +82,15 @@ HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed) {
   fill_random(problem.dtype_k, host.k, 3 * seed + 1);
   fill_random(problem.dtype_v, host.v, 3 * seed + 2);
   return host;
+}
+
+void set_rope_tables(const Problem& problem, HostTensors& host, double base, std::int64_t offset) {
+  if (problem.rope == Rope::kNone) return;
+  host.rope_offset = offset < 0 ? least_rope_offset(problem) : offset;
+  RopeTables tables = rope_tables(effective_rope_dim(problem), host.rope_offset + problem.seqlen_kv,
+                                  base);
+  host.rope_cos = std::move(tables.cos);
+  host.rope_sin = std::move(tables.sin);
 }
 
 void values_to_float(DType from, const void* values, std::size_t count, float* out) {

@@ -57,7 +57,8 @@ MemoryUse memory_of(const DeviceTensors& tensors, const Plan& plan) {
     return static_cast<std::int64_t>(buffer.size_bytes());
   };
   MemoryUse use;
-  use.inputs = bytes(tensors.q) + bytes(tensors.k) + bytes(tensors.v);
+  use.inputs = bytes(tensors.q) + bytes(tensors.k) + bytes(tensors.v) + bytes(tensors.rope_cos) +
+               bytes(tensors.rope_sin);
   use.outputs = bytes(tensors.o) + (plan.problem().lse ? bytes(tensors.lse) : 0);
   use.workspace = bytes(tensors.workspace);
   use.peak = use.inputs + use.outputs + use.workspace;

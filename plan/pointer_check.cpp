@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
+#include "reference/rope.h"
 
 namespace attnforge {
 namespace {
@@ -55,7 +56,10 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       bytes_k_(static_cast<std::uint8_t>(size_bytes(problem.dtype_k))),
       bytes_v_(static_cast<std::uint8_t>(size_bytes(problem.dtype_v))),
       bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
-      needs_lse_(problem.lse) {}
+      needs_lse_(problem.lse),
+      needs_rope_(problem.rope != Rope::kNone),
+      rope_before_(least_rope_offset(problem)),
+      rope_keys_(problem.seqlen_kv) {}
 
 void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
                            const void* workspace) const {
@@ -71,6 +75,16 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
   if (problem.lse && reinterpret_cast<std::uintptr_t>(tensors.lse) % alignof(float) != 0) {
     refuse(
         fmt::format("lse starts at {}, which is not a multiple of 4 bytes", fmt::ptr(tensors.lse)));
+  }
+  if (problem.rope != Rope::kNone) {
+    check_rope_tables(problem, tensors);
+    for (const auto& [name, table] :
+         {std::pair("rope_cos", tensors.rope_cos), std::pair("rope_sin", tensors.rope_sin)}) {
+      if (reinterpret_cast<std::uintptr_t>(table) % kTableAlignment != 0) {
+        refuse(fmt::format("{} starts at {}, which is not a multiple of {} bytes", name,
+                           fmt::ptr(table), kTableAlignment));
+      }
+    }
   }
   if (workspace_bytes_ == 0) return;
   if (workspace == nullptr) {

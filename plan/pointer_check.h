@@ -39,16 +39,28 @@ class PointerCheck {
     const bool workspace_good = workspace_bytes_ == 0 ||
                                 (workspace != nullptr &&
                                  address(workspace) % kWorkspaceAlignment == 0);
-    return present && (bits & misaligned_) == 0 && lse_good && workspace_good;
+    return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
+           (!needs_rope_ || rope_good(t));
+  }
+  /// Tables that no plan could mind; explain() looks closer.
+  bool rope_good(const Tensors& t) const {
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;
+    const auto address = reinterpret_cast<std::uintptr_t>(t.rope_cos) |
+                         reinterpret_cast<std::uintptr_t>(t.rope_sin);
+    return t.rope_cos != nullptr && t.rope_sin != nullptr && address % kTableAlignment == 0 &&
+           t.rope_query_shift == 0 && t.rope_offset >= rope_before_ && t.rope_rows <= kMost &&
+           t.rope_offset <= t.rope_rows - rope_keys_;
   }
   void explain(const Problem& problem, const Tensors& tensors, const void* workspace) const;
 
   static constexpr std::uintptr_t kWorkspaceAlignment = 256;
+  static constexpr std::uintptr_t kTableAlignment = 16;
   std::uintptr_t
       misaligned_ = 0;  // low bits that must be 0 in every address and every stride in bytes
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
-  bool needs_lse_ = false;
+  bool needs_lse_ = false, needs_rope_ = false;
+  std::int64_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on
 };
 
 }  // namespace attnforge

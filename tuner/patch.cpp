@@ -58,6 +58,12 @@ Tensors patch_tensors(const Problem& problem, const Tensors& tensors, const Patc
   move(result.q, patch.batch_begin, patch.row_begin, size_bytes(problem.dtype_q));
   move(result.k, patch.batch_begin, small.kv_begin, size_bytes(problem.dtype_k));
   move(result.v, patch.batch_begin, small.kv_begin, size_bytes(problem.dtype_v));
+  // The problem's key kv_begin is key 0 now; the first query, whose position counts from the last
+  // key, must keep its row of rope's tables.
+  result.rope_offset += small.kv_begin;
+  const std::int64_t position = patch.row_begin + problem.seqlen_kv - problem.seqlen_q;
+  result.rope_query_shift += position - small.kv_begin -
+                             (small.problem.seqlen_kv - small.problem.seqlen_q);
   result.o = {};
   result.lse = nullptr;
   result.lse_stride_batch = result.lse_stride_head = 0;

@@ -45,6 +45,7 @@ class ProblemTensors {
   Region allocate(std::size_t bytes, std::size_t row_bytes, std::size_t least_alignment) const;
   void guard(const Region& region, std::uint16_t value, CUstream stream) const;
   void count_guard(const Region& region, std::uint16_t value, int counter, CUstream stream);
+  void set_rope_tables();
   void fill_inputs(CUstream stream) const;
   std::uint64_t* counter(int index) const {
     return static_cast<std::uint64_t*>(counters_.data()) + index;
@@ -60,6 +61,7 @@ class ProblemTensors {
   Tensors tensors_;
   std::vector<Input> inputs_;  // q, k, v, or one of all three
   Region o_, lse_;
+  Buffer rope_cos_, rope_sin_;  // the usual tables, just the rows that are needed, before NaNs
   Buffer counters_;
 };
 

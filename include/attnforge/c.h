@@ -112,6 +112,8 @@ ATTNFORGE_API void attnforge_free_string(char* text);
 enum { ATTNFORGE_OP_FORWARD = 0 };
 enum { ATTNFORGE_FP32 = 0, ATTNFORGE_FP16 = 1, ATTNFORGE_BF16 = 2 };
 enum { ATTNFORGE_BSHD = 0, ATTNFORGE_BHSD = 1, ATTNFORGE_PACKED_QKV = 2 };
+/* Pairs of elements that the rotary embedding rotates: (2 i, 2 i + 1) or (i, i + rope_dim / 2). */
+enum { ATTNFORGE_ROPE_NONE = 0, ATTNFORGE_ROPE_INTERLEAVED = 1, ATTNFORGE_ROPE_HALF = 2 };
 
 /* softmax(softmax_scale * Q K^T, masked) V for `batch` sequences.
  *   q   [batch, num_heads_q,  seqlen_q,  head_dim]
@@ -122,7 +124,9 @@ enum { ATTNFORGE_BSHD = 0, ATTNFORGE_BHSD = 1, ATTNFORGE_PACKED_QKV = 2 };
  * in any order of strides with a contiguous last dimension. Query head h reads key/value head
  * h / (num_heads_q / num_heads_kv). Query row i stands at key position i + seqlen_kv - seqlen_q and
  * sees the keys from position - window_left to position + window_right; causal is window_right = 0.
- * A row that sees no key gives o = 0 and lse = -infinity. */
+ * A row that sees no key gives o = 0 and lse = -infinity. With rope, the first rope_dim elements of
+ * q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), by the tables of a run.
+ */
 typedef struct attnforge_problem {
   uint32_t struct_size;
   int32_t op;      /* ATTNFORGE_OP_FORWARD */
@@ -146,6 +150,8 @@ typedef struct attnforge_problem {
   float softcap;        /* 0: none; else s = softcap * tanh(s / softcap) after scaling */
   float softmax_scale;  /* 0: 1 / sqrt(head_dim) */
   int32_t tf32;         /* 0 or 1: fp32 q, k, v only: products may round their inputs to TF32 */
+  int32_t rope;         /* ATTNFORGE_ROPE_NONE, ... */
+  int32_t rope_dim;     /* multiple of 8 up to head_dim; 0: all of it */
   int32_t reserved;     /* 0 */
 } attnforge_problem;
 
@@ -153,7 +159,7 @@ typedef struct attnforge_problem {
   {                                                                                              \
     (uint32_t)sizeof(attnforge_problem), ATTNFORGE_OP_FORWARD, ATTNFORGE_BF16, ATTNFORGE_BF16,   \
         ATTNFORGE_BF16, ATTNFORGE_BF16, ATTNFORGE_BSHD, 0, 0, 16, 1, 1, 1, 1, 1, 64, 64, -1, -1, \
-        0.0f, 0.0f, 0, 0                                                                         \
+        0.0f, 0.0f, 0, ATTNFORGE_ROPE_NONE, 0, 0                                                 \
   }
 
 /* Reads the text form, e.g. "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse",
@@ -316,12 +322,19 @@ typedef struct attnforge_tensors {
   float* lse; /* required when problem.lse, else ignored; the row stride is 1 */
   int64_t lse_stride_batch;
   int64_t lse_stride_head;
+  /* Required when problem.rope, else ignored: [rope_rows, rope_dim / 2] each, contiguous, aligned
+   * to 16 bytes. Key j takes row rope_offset + j, query i rope_offset + i + seqlen_kv - seqlen_q.
+   */
+  const float* rope_cos;
+  const float* rope_sin;
+  int64_t rope_rows;
+  int64_t rope_offset;
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                                    \
   {                                                                                               \
     (uint32_t)sizeof(attnforge_tensors), NULL, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, 0, \
-        0, NULL, 0, 0                                                                             \
+        0, NULL, 0, 0, NULL, NULL, 0, 0                                                           \
   }
 
 /* Sets the strides of contiguous tensors in problem->layout; pointers stay as they are. For

@@ -38,12 +38,12 @@ class DeviceBuffer {
 
 /// The tensors of a problem and the workspace of its plan in GPU memory.
 struct DeviceTensors {
-  DeviceBuffer q, k, v, o, lse, workspace;
+  DeviceBuffer q, k, v, o, lse, rope_cos, rope_sin, workspace;
   Tensors tensors;  // points into the buffers
 };
 
-/// Copies q, k, v of `host` to the GPU and fills o and lse with NaN. Sizes are checked:
-/// Error(kInvalidArgument).
+/// Copies q, k, v and rope's tables of `host` to the GPU and fills o and lse with NaN. Sizes are
+/// checked: Error(kInvalidArgument).
 DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors& host);
 
 /// Copies o, and lse if the problem has it, back. Waits for the default stream.

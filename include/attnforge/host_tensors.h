@@ -16,16 +16,26 @@ struct HostTensors {
   std::vector<std::byte>
       o;  // [batch, seqlen_q, num_heads_q, head_dim_v], or by heads first for kBhsd
   std::vector<float> lse{};  // [batch, num_heads_q, seqlen_q] if problem.lse, else empty
+  // [rows, rope_dim / 2] with problem.rope, else empty; as many rows as Tensors::rope_rows asks
+  // for.
+  std::vector<float> rope_cos{}, rope_sin{};
+  std::int64_t rope_offset = 0;
 };
 
-/// All vectors in their right sizes; inputs zero, outputs NaN, so that an element that nobody wrote
-/// shows in a check.
+/// All vectors in their right sizes; rope's tables as by set_rope_tables(), other inputs zero,
+/// outputs NaN, so that an element that nobody wrote shows in a check.
 HostTensors allocate_host_tensors(const Problem& problem);
 
 /// The same with random q, k, v of mean 0 and variance 1 (sums of four uniform numbers: nearly
 /// normal, at most 3.5). They depend on the seed and the problem only: the same numbers on every
 /// machine.
 HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);
+
+/// Sets rope_offset, and the usual tables of that base: column i of row r is the cosine or sine of
+/// r / base^(2 i / rope_dim), with as many rows as the problem takes. `offset` -1: the least that
+/// the problem allows. Nothing without rope.
+void set_rope_tables(const Problem& problem, HostTensors& tensors, double base = 10000,
+                     std::int64_t offset = -1);
 
 /// `count` values from or to fp32. Narrowing rounds to nearest even and overflows to infinity; NaN
 /// stays NaN.

@@ -3,7 +3,7 @@
 import ctypes
 import threading
 
-from ._arrays import ITEM_BYTES, backend_of
+from ._arrays import FP32, ITEM_BYTES, backend_of
 from ._context import context
 from ._errors import InvalidError
 from ._library import PlanOptions, TensorsStruct, check, encode, lib
@@ -161,7 +161,26 @@ def _checked(name, view):
     return view
 
 
-def _problem(views, layout, causal, window, softmax_scale, softcap, lse, tf32, dtype_o, alignment):
+def _rope_tables(rope, device):
+    """Views of the two tables."""
+    views = []
+    for name, table in zip(("cos", "sin"), rope):
+        view = _, shape, strides, code, table_device, _ = backend_of(table).view(table)
+        contiguous = len(shape) == 2 and strides[1] == 1 and strides[0] == shape[1]
+        if code != FP32 or not contiguous or table_device != device:
+            raise InvalidError(
+                f"{name} of rope is {DTYPES[code]} {tuple(shape)} on GPU {table_device}; it must be contiguous float32 "
+                f"[rows, rope_dim / 2] on GPU {device}"
+            )
+        views.append(view)
+    if tuple(views[0][1]) != tuple(views[1][1]):
+        raise InvalidError(f"cos and sin of rope have shapes {tuple(views[0][1])} and {tuple(views[1][1])}; they must be one")
+    return views
+
+
+def _problem(
+    views, layout, causal, window, softmax_scale, softcap, lse, tf32, dtype_o, alignment, rope_dim=0, rope_interleaved=False
+):
     batch, row, head = _places(layout)
     (_, q, _, dtype_q, _, _), (_, k, _, dtype_k, _, _), (_, v, _, dtype_v, _, _) = views
     for name, shape in (("k", k), ("v", v)):
@@ -195,11 +214,24 @@ def _problem(views, layout, causal, window, softmax_scale, softcap, lse, tf32, d
         window_right=right,
         softcap=softcap or 0.0,
         softmax_scale=softmax_scale or 0.0,
+        rope="none" if rope_dim == 0 else "interleaved" if rope_interleaved else "half",
+        rope_dim=rope_dim,
     )
 
 
 def problem_of(
-    q, k, v, causal=False, window=None, softmax_scale=None, softcap=None, return_lse=False, layout="bshd", tf32=False
+    q,
+    k,
+    v,
+    causal=False,
+    window=None,
+    softmax_scale=None,
+    softcap=None,
+    return_lse=False,
+    layout="bshd",
+    tf32=False,
+    rope=None,
+    rope_interleaved=False,
 ):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
     views = [_checked(name, backend_of(each).view(each)) for name, each in (("q", q), ("k", k), ("v", v))]
@@ -207,8 +239,20 @@ def problem_of(
     for pointer, shape, strides, code, _, _ in views:
         bits |= pointer | _low_bits(strides, shape, ITEM_BYTES[code])
     bits |= views[2][1][3] * ITEM_BYTES[views[0][3]]  # rows of o
+    rope_dim = 0 if rope is None else 2 * _rope_tables(rope, views[0][4])[0][1][1]
     problem = _problem(
-        views, layout, causal, window, softmax_scale, softcap, bool(return_lse), tf32, views[0][3], _alignment(bits)
+        views,
+        layout,
+        causal,
+        window,
+        softmax_scale,
+        softcap,
+        bool(return_lse),
+        tf32,
+        views[0][3],
+        _alignment(bits),
+        rope_dim,
+        rope_interleaved,
     )
     return problem, views[0][4]
 
@@ -226,6 +270,9 @@ def attention(
     out=None,
     stream=None,
     tf32=False,
+    rope=None,
+    rope_interleaved=False,
+    rope_offset=0,
 ):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
@@ -236,6 +283,9 @@ def attention(
 
     causal: bottom-right aligned. window: keys seen on each side of the query's position: a number, or (left, right) with None
     for open. softmax_scale: default 1 / sqrt(head_dim). softcap: s = softcap * tanh(s / softcap).
+    rope: (cos, sin), float32 [rows, rope_dim / 2] each: q and k are rotated first, their leading rope_dim elements in pairs
+    (i, i + rope_dim / 2), or (2 i, 2 i + 1) with rope_interleaved. Key j takes row rope_offset + j, query i row
+    rope_offset + i + seqlen_kv - seqlen_q.
     out: where o goes, with return_lse a pair (o, lse). Arrays of frameworks other than torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one.
     tf32: of float32 tensors, products may round their inputs to TF32 (10 bits of mantissa), which is faster.
@@ -280,6 +330,12 @@ def attention(
         ):
             raise InvalidError(f"the lse of out must be float32 {wanted} on GPU {device} with contiguous rows")
 
+    rope_cos, rope_sin, rope_rows, rope_dim, rope_views = None, None, 0, 0, None
+    if rope is not None:
+        # The views may own what keeps the memory alive until the launch.
+        (rope_cos, shape, _, _, _, _), (rope_sin, _, _, _, _, _) = rope_views = _rope_tables(rope, device)
+        rope_rows, rope_dim = shape[0], 2 * shape[1]
+
     # ---- 2. Plan ----
     bits = (
         q_pointer
@@ -311,6 +367,8 @@ def attention(
         layout,
         alignment,
         tf32,
+        rope_dim,
+        rope_interleaved,
     )
     plan = plan_cache.get(key)
     if plan is None:
@@ -325,6 +383,8 @@ def attention(
             tf32,
             o_code,
             alignment,
+            rope_dim,
+            rope_interleaved,
         )
         plan = _Plan(problem, device, _plan_options())
         plan_cache.put(key, plan)
@@ -351,6 +411,10 @@ def attention(
         lse_pointer,
         lse_strides[0],
         lse_strides[1],
+        rope_cos,
+        rope_sin,
+        rope_rows,
+        rope_offset,
     )
     if stream is None:
         stream = backend.stream(device)
@@ -358,7 +422,7 @@ def attention(
     status = lib().attnforge_run(plan.handle, ctypes.byref(tensors), workspace, workspace_bytes, stream)
     if status:
         check(status)
-    del keep, lse_owner  # frameworks free in the stream's order
+    del keep, lse_owner, rope_views  # frameworks free in the stream's order
     return (o, lse) if return_lse else o
 
 

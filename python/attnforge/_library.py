@@ -36,6 +36,8 @@ class ProblemStruct(ctypes.Structure):
         ("softcap", c_float),
         ("softmax_scale", c_float),
         ("tf32", c_int32),
+        ("rope", c_int32),
+        ("rope_dim", c_int32),
         ("reserved", c_int32),
     ]
 
@@ -54,6 +56,7 @@ class TensorsStruct(ctypes.Structure):
             )
         ]
         + [("lse", c_void_p), ("lse_stride_batch", c_int64), ("lse_stride_head", c_int64)]
+        + [("rope_cos", c_void_p), ("rope_sin", c_void_p), ("rope_rows", c_int64), ("rope_offset", c_int64)]
     )
 
 

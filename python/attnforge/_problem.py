@@ -8,6 +8,7 @@ from ._library import ProblemStruct, check, lib
 
 DTYPES = ("fp32", "fp16", "bf16")
 LAYOUTS = ("bshd", "bhsd", "packed_qkv")
+ROPES = ("none", "interleaved", "half")
 _NOT_FIELDS = ("struct_size", "op", "reserved")
 
 
@@ -24,6 +25,7 @@ class Problem:
 
     num_heads_kv, seqlen_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
     tf32: fp32 only, products may round their inputs to TF32.
+    rope_dim: leading elements that rotate with a rope, 0 for all.
     """
 
     batch: int = 1
@@ -46,6 +48,8 @@ class Problem:
     softcap: float = 0.0
     softmax_scale: float = 0.0
     tf32: bool = False
+    rope: str = "none"
+    rope_dim: int = 0
 
     def __post_init__(self):
         follow = {
@@ -69,6 +73,7 @@ class Problem:
         for name in ("dtype_q", "dtype_k", "dtype_v", "dtype_o"):
             values[name] = DTYPES[values[name]]
         values["layout"] = LAYOUTS[values["layout"]]
+        values["rope"] = ROPES[values["rope"]]
         for name in ("causal", "lse", "tf32"):
             values[name] = bool(values[name])
         return Problem(**values)
@@ -84,6 +89,8 @@ class Problem:
                 value = _index(DTYPES, value, name)
             elif name == "layout":
                 value = _index(LAYOUTS, value, name)
+            elif name == "rope":
+                value = _index(ROPES, value, name)
             setattr(struct, name, float(value) if kind is ctypes.c_float else int(value))
         return struct
 

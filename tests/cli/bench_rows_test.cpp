@@ -66,6 +66,16 @@ TEST(BenchRows, EveryFieldOfTheProblemIsAColumn) {
   EXPECT_EQ(cell(table, 0, "gpu"), "NVIDIA H200");
 }
 
+TEST(BenchRows, ARopeSaysHowManyElementsRotate) {
+  BenchRow row = good();
+  row.problem.rope = Rope::kHalf;
+  const Table table = full_table({good(), row}, origin());
+  EXPECT_EQ(cell(table, 0, "rope"), "none");
+  EXPECT_EQ(cell(table, 0, "rope_dim"), "0");
+  EXPECT_EQ(cell(table, 1, "rope"), "half");
+  EXPECT_EQ(cell(table, 1, "rope_dim"), "72");
+}
+
 TEST(BenchRows, QuadraticMemoryIsTheTensorsAndAScoreMatrix) {
   const Problem problem = parse_problem("fwd fp32 batch=2 num_heads=4 seqlen=256 head_dim=64");
   EXPECT_DOUBLE_EQ(quadratic_bytes(problem), 4.0 * 2 * 4 * (4 * 256 * 64 + 256 * 256));

@@ -181,6 +181,24 @@ TEST_F(Program, TheReferenceRunsWithoutAGpu) {
   EXPECT_EQ(run({"run", "--cpu", "--gpu", "0", "--random", "1", "fwd seqlen=8"}).exit_code, 2);
 }
 
+TEST_F(Program, ARopeHasItsUsualTablesOrThoseOfFiles) {
+  const auto rope = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {
+        "run", "--cpu",   "--random",
+        "1",   "--check", "fwd bf16 num_heads=2 seqlen=33:65 head_dim=40 causal"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  EXPECT_EQ(rope({"rope=half"}).exit_code, 0);
+  EXPECT_EQ(rope({"rope=interleaved", "rope_dim=16", "--rope-offset", "9"}).exit_code, 0);
+  EXPECT_THAT(rope({"--rope-offset", "9"}).err, HasSubstr("need a problem with rope=half"));
+  EXPECT_THAT(rope({"rope=half", "--rope-cos", "cos.npy"}).err, HasSubstr("belong together"));
+  EXPECT_EQ(rope({"rope=half", "--rope-cos", "cos.npy"}).exit_code, 2);
+  const std::string file = folder_.write("cos.npy", "no array");
+  EXPECT_THAT(rope({"rope=half", "--rope-cos", file, "--rope-sin", file}).err,
+              HasSubstr("cos.npy"));
+}
+
 TEST_F(Program, ABadGpuIsRefused) {
   const Outcome outcome = run({"tune", "--gpu", "first", "fwd seqlen=64"});
   EXPECT_EQ(outcome.exit_code, 2);

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <span>
 
 #include "attnforge/error.h"
+#include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {
 namespace {
@@ -117,6 +119,27 @@ TEST(Converted, RoundsToNearestEven) {
   };
   EXPECT_EQ(bits(DType::kBf16), (std::vector<std::uint16_t>{0x3f80, 0xc020, 0x3f80, 0x4780}));
   EXPECT_EQ(bits(DType::kFp16), (std::vector<std::uint16_t>{0x3c00, 0xc100, 0x3c04, 0x7c00}));
+}
+
+TEST(ReadRopeTable, TakesRowsOfHalfTheRotatedElements) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("cos.npy");
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8};
+  const Shape shape = {2, 4};
+  write_npy(path, "<f4", shape, std::as_bytes(std::span(values)));
+  EXPECT_EQ(read_rope_table(path, parse_problem("fwd rope=half rope_dim=8")), values);
+  const auto refused = [&](const char* problem) -> std::string {
+    try {
+      read_rope_table(path, parse_problem(problem));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(refused("fwd rope=half rope_dim=16"),
+              testing::AllOf(HasSubstr("cos.npy"), HasSubstr("[2, 4]"), HasSubstr("[rows, 8]")));
+  write_npy(path, "<f2", shape, std::as_bytes(std::span(values).first(4)));
+  EXPECT_THAT(refused("fwd rope=half rope_dim=8"), HasSubstr("float32"));
 }
 
 TEST(OutputShape, FollowsTheLayout) {

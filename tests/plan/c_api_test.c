@@ -37,7 +37,9 @@ static const char kText[] = "fwd fp16 batch=2 num_heads=4:2 seqlen=96 head_dim=6
 
 /* Sizes and offsets of ABI version 1: a change here breaks programs that are already compiled. */
 static void test_struct_layout(void) {
-  EXPECT(sizeof(attnforge_problem) == 120);
+  EXPECT(sizeof(attnforge_problem) == 128);
+  EXPECT(offsetof(attnforge_problem, tf32) == 112); /* the first version ended here */
+  EXPECT(offsetof(attnforge_problem, rope) == 116);
   EXPECT(offsetof(attnforge_problem, batch) == 40);
   EXPECT(offsetof(attnforge_problem, softmax_scale) == 108);
   EXPECT(sizeof(attnforge_context_desc) == 48);
@@ -46,7 +48,8 @@ static void test_struct_layout(void) {
   EXPECT(offsetof(attnforge_plan_options, time_limit_s) == 16);
   EXPECT(sizeof(attnforge_progress) == 64);
   EXPECT(sizeof(attnforge_sizes) == 32);
-  EXPECT(sizeof(attnforge_tensors) == 160);
+  EXPECT(sizeof(attnforge_tensors) == 192);
+  EXPECT(offsetof(attnforge_tensors, rope_cos) == 160); /* the first version ended here */
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(sizeof(attnforge_tune_options) == 56);
   EXPECT(sizeof(attnforge_inspect_options) == 32);
@@ -122,6 +125,44 @@ static void test_struct_sizes(void) {
   older.struct_size = 4;
   EXPECT_ERROR(attnforge_problem_format(&older, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
                "struct_size");
+}
+
+/* A caller compiled before there were ropes. */
+static void test_first_version(void) {
+  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  char text[512];
+  problem.struct_size = 112;
+  problem.rope = 77; /* beyond the struct: not looked at, not written */
+  problem.rope_dim = 78;
+  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
+  EXPECT(problem.batch == 2 && problem.rope == 77 && problem.rope_dim == 78);
+  EXPECT(attnforge_problem_format(&problem, text, sizeof text, NULL) == ATTNFORGE_OK);
+  EXPECT(strstr(text, "rope") == NULL);
+  EXPECT_ERROR(attnforge_problem_parse("fwd bf16 rope=half", &problem), ATTNFORGE_ERR_INVALID,
+               "struct_size 112");
+  tensors.struct_size = 160;
+  tensors.rope_rows = 79;
+  problem.struct_size = 112;
+  EXPECT(attnforge_contiguous_tensors(&problem, &tensors) == ATTNFORGE_OK);
+  EXPECT(tensors.q_stride_row == 4 * 64 && tensors.rope_rows == 79);
+}
+
+static void test_rope(void) {
+  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  char text[512];
+  EXPECT(attnforge_problem_parse("fwd bf16 head_dim=64 rope=half rope_dim=32", &problem) ==
+         ATTNFORGE_OK);
+  EXPECT(problem.rope == ATTNFORGE_ROPE_HALF && problem.rope_dim == 32);
+  EXPECT(attnforge_problem_format(&problem, text, sizeof text, NULL) == ATTNFORGE_OK);
+  EXPECT(strstr(text, " rope=half rope_dim=32") != NULL);
+  problem.rope = 3;
+  EXPECT_ERROR(attnforge_problem_format(&problem, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
+               "rope=3");
+  problem.rope = ATTNFORGE_ROPE_INTERLEAVED;
+  problem.rope_dim = 72;
+  EXPECT_ERROR(attnforge_problem_format(&problem, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
+               "rope_dim=72");
 }
 
 static void test_query_and_inspect(void) {
@@ -298,6 +339,25 @@ static void test_run(void* library, int fake) {
     EXPECT(i == kElements);
   }
   attnforge_plan_destroy(plan);
+
+  problem.rope = ATTNFORGE_ROPE_HALF;
+  EXPECT(attnforge_plan_create(context, &problem, NULL, &plan) == ATTNFORGE_OK);
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "rope_cos is null");
+  tensors.rope_cos = (float*)device_array(library, fake, 2 * 100 * 32, 0);
+  tensors.rope_sin = (float*)device_array(library, fake, 2 * 100 * 32, 0);
+  tensors.rope_rows = 100;
+  tensors.rope_offset = 5;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "rows 5 to 100");
+  tensors.rope_offset = 4;
+  EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
+  if (!fake) {
+    EXPECT(copy_out(o, (unsigned long long)(uintptr_t)tensors.o, sizeof o) == 0);
+    for (i = 0; i < kElements && o[i] == kOne; ++i) continue;
+    EXPECT(i == kElements);
+  }
+  attnforge_plan_destroy(plan);
   attnforge_context_destroy(context);
 }
 
@@ -310,6 +370,8 @@ int main(int argc, char** argv) {
   test_versions();
   test_problems();
   test_struct_sizes();
+  test_first_version();
+  test_rope();
   test_query_and_inspect();
   test_contiguous();
 

@@ -401,6 +401,37 @@ TEST_F(PlanTest, WrongTensorsAreNamedAndNothingIsLaunched) {
   EXPECT_NO_THROW(plan.run(good));
 }
 
+TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
+  Device device = open();
+  const Problem problem = parse_problem("fwd bf16 seqlen=100:70 head_dim=64 rope=half");
+  const Plan plan = make_plan(problem, device);
+  Tensors good = tensors_of(problem);
+  good.rope_cos = reinterpret_cast<const float*>(std::uintptr_t{0x60000});
+  good.rope_sin = reinterpret_cast<const float*>(std::uintptr_t{0x70000});
+  good.rope_rows = 110;
+  good.rope_offset = 40;
+  const auto refused = [&](auto change) {
+    Tensors tensors = good;
+    change(tensors);
+    const Error error = error_of([&] { plan.run(tensors); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(refused([](Tensors& t) { t.rope_cos = nullptr; }),
+              AllOf(HasSubstr("rope_cos is null"), HasSubstr("[rows, 32]")));
+  EXPECT_THAT(refused([](Tensors& t) { t.rope_sin = nullptr; }), HasSubstr("rope_sin is null"));
+  EXPECT_THAT(refused([](Tensors& t) { t.rope_sin += 2; }),
+              AllOf(HasSubstr("rope_sin starts at"), HasSubstr("multiple of 16")));
+  EXPECT_THAT(refused([](Tensors& t) { t.rope_rows = 109; }),
+              AllOf(HasSubstr("rope_rows=109"), HasSubstr("rows 10 to 109")));
+  EXPECT_THAT(refused([](Tensors& t) { t.rope_offset = 29; }),
+              AllOf(HasSubstr("rope_offset=29"), HasSubstr("at least 30")));
+  EXPECT_EQ(fake_cuda().launches(), 0);
+  EXPECT_NO_THROW(plan.run(good));
+  good.rope_offset = 30;
+  EXPECT_NO_THROW(plan.run(good));
+}
+
 TEST_F(PlanTest, StridesOfDimensionsOfOneElementAreNotLookedAt) {
   Device device = open();
   const Problem one = parse_problem("fwd fp16 batch=1 seqlen=64 head_dim=64");

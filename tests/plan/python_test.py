@@ -100,6 +100,15 @@ class ProblemTest(unittest.TestCase):
             attnforge.Problem.parse("fwd bf16 banana=1")
 
 
+    def test_rope(self):
+        problem = attnforge.Problem.parse("fwd bf16 head_dim=64 rope=half rope_dim=32")
+        self.assertEqual((problem.rope, problem.rope_dim), ("half", 32))
+        self.assertEqual(attnforge.Problem.parse(str(problem)), problem)
+        self.assertIn(" rope=interleaved", str(attnforge.Problem(rope="interleaved")))
+        with self.assertRaisesRegex(attnforge.InvalidError, "rope='neox'"):
+            str(attnforge.Problem(rope="neox"))
+
+
 class ToolsTest(unittest.TestCase):
     def test_supported(self):
         self.assertEqual(attnforge.supported("fwd bf16 seqlen=128 head_dim=64", arch="86"), (True, ""))
@@ -239,6 +248,23 @@ class AttentionArgumentsTest(unittest.TestCase):
         self.assertEqual((problem.seqlen_q, problem.num_heads_q, problem.layout), (5, 4, "bhsd"))
 
 
+    def test_rope_of_tensors(self):
+        q, k = FakeArray((2, 5, 4, 64)), FakeArray((2, 7, 2, 64))
+        cos, sin = FakeArray((9, 16), "<f4"), FakeArray((9, 16), "<f4")
+        for interleaved, word in ((False, "half"), (True, "interleaved")):
+            problem, _ = _attention.problem_of(q, k, k, rope=(cos, sin), rope_interleaved=interleaved)
+            self.assertEqual((problem.rope, problem.rope_dim), (word, 32))
+        bad = (
+            (FakeArray((9, 16)), sin, "cos of rope is fp16"),
+            (cos, FakeArray((9, 16, 1), "<f4"), "sin of rope"),
+            (cos, FakeArray((9, 16), "<f4", strides=(4, 36)), "contiguous"),
+            (cos, FakeArray((8, 16), "<f4"), "have shapes"),
+        )
+        for first, second, said in bad:
+            with self.assertRaisesRegex(attnforge.InvalidError, said):
+                _attention.problem_of(q, k, k, rope=(first, second))
+
+
 class PlanCacheTest(unittest.TestCase):
     def test_keeps_the_newest(self):
         cache = _attention.PlanCache(limit=3)
@@ -368,6 +394,18 @@ class RunTest(unittest.TestCase):
         with self.assertRaisesRegex(attnforge.InvalidError, "lse of out"):
             attnforge.attention(q, k, k, return_lse=True, out=(o, FakeArray((1, 16, 2), "<f4")))
 
+    def test_rope(self):
+        attnforge.plan_cache.clear()
+        q = FakeArray((1, 16, 2, 64))
+        tables = FakeArray((20, 32), "<f4"), FakeArray((20, 32), "<f4")
+        launches = self.driver.fake_launches()
+        attnforge.attention(q, q, q, out=q, rope=tables, rope_offset=4)
+        attnforge.attention(q, q, q, out=q)
+        self.assertEqual(self.driver.fake_launches(), launches + 2)
+        self.assertEqual([plan.problem.rope for plan in attnforge.plan_cache], ["half", "none"])
+        with self.assertRaisesRegex(attnforge.InvalidError, "rows 5 to 20"):
+            attnforge.attention(q, q, q, out=q, rope=tables, rope_offset=5)
+
     def test_no_jit(self):
         q = FakeArray((1, 16, 2, 88))
         attnforge.configure(no_jit=True)
@@ -392,11 +430,11 @@ class RunTest(unittest.TestCase):
 class LibraryTest(unittest.TestCase):
     def test_struct_sizes_are_those_of_the_header(self):
         sizes = {
-            _library.ProblemStruct: 120,
+            _library.ProblemStruct: 128,
             _library.ContextDesc: 48,
             _library.PlanOptions: 56,
             _library.ProgressStruct: 64,
-            _library.TensorsStruct: 160,
+            _library.TensorsStruct: 192,
             _library.TuneOptions: 56,
             _library.InspectOptions: 32,
         }

@@ -88,7 +88,10 @@ TEST_F(GpuTest, RightKernelsPassWhateverTheProblem) {
            "fwd bf16 num_heads=2 seqlen=1 head_dim=64 lse",
            "fwd bf16 num_heads=2 seqlen=40:0 head_dim=64 lse",
            "fwd bf16 num_heads=2 seqlen=0:40 head_dim=64",
+           "fwd bf16 num_heads=2 seqlen=90:60 head_dim=64 causal lse rope=half",
            // Large enough for sampled rows.
+           "fwd bf16 batch=3 num_heads=16:4 seqlen=2048 head_dim=128 lse window_left=200 "
+           "rope=interleaved rope_dim=64",
            "fwd bf16 batch=3 num_heads=16:4 seqlen=2048 head_dim=128 causal lse",
            "fwd fp16 batch=2 num_heads=8 seqlen=4096 head_dim=64 layout=bhsd window_left=300 "
            "window_right=40 lse",

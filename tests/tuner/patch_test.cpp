@@ -10,6 +10,7 @@
 
 #include "generator/arch.h"
 #include "reference/attention.h"
+#include "reference/rope.h"
 
 namespace attnforge {
 namespace {
@@ -31,9 +32,16 @@ struct HostTensors {
     make(tensors.q, q, p.seqlen_q, p.num_heads_q, p.head_dim);
     make(tensors.k, k, p.seqlen_kv, p.num_heads_kv, p.head_dim);
     make(tensors.v, v, p.seqlen_kv, p.num_heads_kv, p.head_dim_v);
+    if (p.rope == Rope::kNone) return;
+    tensors.rope_offset = least_rope_offset(p) + 3;
+    tensors.rope_rows = tensors.rope_offset + p.seqlen_kv;
+    tables = rope_tables(effective_rope_dim(p), tensors.rope_rows);
+    tensors.rope_cos = tables.cos.data();
+    tensors.rope_sin = tables.sin.data();
   }
   Tensors tensors;
   std::vector<float> q, k, v;
+  RopeTables tables;
 };
 
 /// The patch's rows, computed in place and as a problem of their own.
@@ -84,6 +92,7 @@ Problem random_problem(std::mt19937_64& random) {
   if (draw(0, 1)) p.window_left = draw(0, 20);
   if (draw(0, 1)) p.window_right = draw(0, 20);
   p.causal = p.window_right <= 0 && draw(0, 1);
+  if (draw(0, 1)) p.rope = draw(0, 1) ? Rope::kHalf : Rope::kInterleaved;
   return p;
 }
 
