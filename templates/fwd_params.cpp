@@ -115,4 +115,19 @@ void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* /*workspace*
               out.size() - sizeof(params));
 }
 
+void bind_fwd_rope(const LaunchStep& step, const Tensors& tensors, void* workspace,
+                   std::span<std::byte> out, std::size_t rope_begin) {
+  bind_fwd(step, tensors, workspace, out);
+  ATTNFORGE_ASSERT(rope_begin + sizeof(RopeParams) <= out.size(), "RopeParams are in the argument");
+  FwdParams params;
+  std::memcpy(&params, out.data(), sizeof(params));
+  const std::int64_t query_0 = tensors.rope_offset + tensors.rope_query_shift + params.seqlen_kv -
+                               params.seqlen_q;
+  const RopeParams rope{.cos = tensors.rope_cos,
+                        .sin = tensors.rope_sin,
+                        .q_offset = static_cast<int>(query_0),
+                        .k_offset = static_cast<int>(tensors.rope_offset)};
+  std::memcpy(out.data() + rope_begin, &rope, sizeof(rope));
+}
+
 }  // namespace attnforge

@@ -52,4 +52,8 @@ double idle_factor(double blocks, double places);
 void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* workspace,
               std::span<std::byte> out);
 
+/// The same for an argument that has RopeParams too, `rope_begin` bytes from its start.
+void bind_fwd_rope(const LaunchStep& step, const Tensors& tensors, void* workspace,
+                   std::span<std::byte> out, std::size_t rope_begin);
+
 }  // namespace attnforge

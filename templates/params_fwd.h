@@ -33,6 +33,15 @@ struct FwdParams {
   float softcap;  // 0: none
 };
 
+/// Tables of the rotary embedding, [rows, rope_dim / 2] each: row k_offset + j is key j's, row
+/// q_offset + i query i's. In the argument of kernels whose config has a rope, behind FwdParams.
+struct RopeParams {
+  const float* cos;
+  const float* sin;
+  int q_offset;
+  int k_offset;
+};
+
 /// A tensor as TMA is told of it: what cuTensorMapEncodeTiled fills in.
 struct alignas(64) TensorMap {
   u64 words[16];

@@ -17,6 +17,8 @@ struct FwdMmaSm80Config {
   int softcap;      // 1: scores are capped
   int lse;          // 1: lse is written
   int alignment;    // bytes of pointers and strides: 4, 8 or 16
+  int rope;         // kNoRope, or which elements of q and k are rotated together
+  int rope_dim;     // leading elements that rotate
   // Searched.
   int block_m;    // query rows a thread block
   int num_warps;  // each has block_m / num_warps rows, a multiple of 16
@@ -89,13 +91,15 @@ struct FwdMmaSm80Config {
            num_warps % head_dim_warps == 0 && block_m % (16 * row_warps()) == 0 && num_warps >= 2 &&
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && block_m % pack_gqa == 0 &&
            (stages > 1 || step_n == block_n) && alignment >= 4 &&
-           (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim));
+           (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim)) && rope_dim % 8 == 0 &&
+           rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0);
   }
 };
 
 struct FwdMmaSm80Params {
   FwdParams fwd;    // first: bind_fwd() writes to it
   TileOrder order;  // a head is a K/V head when heads are packed
+  RopeParams rope;
 };
 
 }  // namespace attnforge

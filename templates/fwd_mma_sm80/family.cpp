@@ -1,6 +1,7 @@
 // family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -29,6 +30,8 @@ constexpr Field<Typed> kFields[] = {
     {"softcap", &Typed::softcap},
     {"lse", &Typed::lse},
     {"alignment", &Typed::alignment},
+    {"rope", &Typed::rope},
+    {"rope_dim", &Typed::rope_dim},
     {"block_m", &Typed::block_m},
     {"num_warps", &Typed::num_warps},
     {"block_n", &Typed::block_n},
@@ -42,9 +45,9 @@ constexpr Field<Typed> kFields[] = {
     {"pad_head_dim", &Typed::pad_head_dim},
 };
 
-// Those that the problem decides: the first of them, up to alignment.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
-static_assert(kFixedFields.back().name == "alignment");
+// Those that the problem decides: the first of them, up to rope_dim.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(10);
+static_assert(kFixedFields.back().name == "rope_dim");
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
@@ -234,6 +237,11 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
   return result;
 }
 
+void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
+          std::span<std::byte> out) {
+  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdMmaSm80Params, rope));
+}
+
 }  // namespace
 
 extern const Family fwd_mma_sm80;
@@ -241,14 +249,14 @@ const Family fwd_mma_sm80 = {
     .name = "fwd_mma_sm80",
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
     .supports = supports,
     .axes = axes,
     .reject = reject,
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind_fwd,
+    .bind = bind,
 };
 
 }  // namespace attnforge

@@ -13,6 +13,7 @@
 #include "ptx/warpgroup.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
+#include "tile/rope.cuh"
 #include "tile/score.cuh"
 #include "tile/softmax.cuh"
 #include "tile/store_rows.cuh"
@@ -37,6 +38,8 @@ struct FwdMmaSm80 {
   using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
   using VLoader = TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(),
                              C.alignment>;
+
+  using RopeQk = RopeTile<C.dtype, C.rope, C.rope_dim, QkRows, 4, false>;
 
   using Scores = float[kRowFragments][C.step_n / 8][4];  // of one step, in fragments of 8 keys
 
@@ -154,6 +157,23 @@ struct FwdMmaSm80 {
   template <bool kRagged>
   ATTNFORGE_DEVICE void load_v(int n, int stage) {
     load_tile<kRagged>(v_loader, v_next, p.v.stride_row, v_tile(stage), n);
+  }
+
+  /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
+  ATTNFORGE_DEVICE void rotate_q() const {
+    if constexpr (C.rope != kNoRope) {
+      RopeQk::rotate(params.rope, smem, thread_index() / 32 * 8, C.block_m, 8 * C.num_warps,
+                     QueryTurns<C.pack_gqa>(p, params.rope, first_row));
+      __syncthreads();
+    }
+  }
+  /// The same with tile n of K in `stage`.
+  ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
+    if constexpr (C.rope != kNoRope) {
+      RopeQk::rotate(params.rope, k_tile(stage), thread_index() / 32 * 8, C.block_n,
+                     8 * C.num_warps, KeyTurns(p, params.rope, n * C.block_n));
+      __syncthreads();
+    }
   }
 
   ATTNFORGE_DEVICE void read_q() {
@@ -328,6 +348,7 @@ struct FwdMmaSm80 {
     for (; n >= end; --n) {
       if constexpr (C.stages == 1) {
         // K's tile is loaded while V's is in use, and the other way round.
+        rotate_k(n, 0);
         attend_tile(n, 0, masked, [&] {
           cp_async_wait<0>();
           __syncthreads();
@@ -344,6 +365,7 @@ struct FwdMmaSm80 {
         const int free = C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
         load_k<false>(n - (C.stages - 1), free);
         load_v<false>(n - (C.stages - 1), free);
+        rotate_k(n, stage);
         attend_tile(n, stage, masked, [] {});
         stage = C.stages == 2 ? free : stage == C.stages - 1 ? 0 : stage + 1;
       }
@@ -357,6 +379,7 @@ struct FwdMmaSm80 {
     if constexpr (C.q_in_regs == 2) {
       cp_async_wait<0>();
       __syncthreads();
+      rotate_q();
       read_q();
       __syncthreads();
     }
@@ -375,10 +398,11 @@ struct FwdMmaSm80 {
       for (int j = 0; j < kOutFragments; ++j)
 #pragma unroll
         for (int c = 0; c < 4; ++c) o[f][j][c] = 0.0f;
-    if constexpr (C.stages == 1 || C.q_in_regs == 1) {
+    if constexpr (C.stages == 1 || C.q_in_regs == 1 || (C.rope != kNoRope && C.q_in_regs == 0)) {
       cp_async_wait<2 * kTilesAhead - (C.stages == 1)>();
       __syncthreads();
     }
+    if constexpr (C.q_in_regs != 2) rotate_q();
     if constexpr (C.q_in_regs == 1) read_q();
 
     int stage = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base.cuh"
+#include "params_fwd.h"
 
 namespace attnforge {
 
@@ -16,6 +17,8 @@ struct FwdNaiveConfig {
   int softcap;    // 1: scores are capped
   int lse;        // 1: lse is written
   int alignment;  // bytes of pointers and strides: 2, 4, 8 or 16
+  int rope;       // kNoRope, or which elements of q and k are rotated together
+  int rope_dim;   // leading elements that rotate
   int block_m;    // query rows a thread block: 8, or 1 when there is only one
   // Searched.
   int num_threads;  // a thread block; also the keys of a tile, one a thread
@@ -38,8 +41,14 @@ struct FwdNaiveConfig {
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return head_dim % 8 == 0 && head_dim_v % 8 == 0 && (block_m == 1 || block_m % 4 == 0) &&
            num_threads >= 32 && num_threads <= 384 && num_threads % (32 * key_groups()) == 0 &&
-           alignment >= element_bytes(dtype_k);
+           alignment >= element_bytes(dtype_k) && rope_dim % 2 == 0 && rope_dim <= head_dim &&
+           (rope == kNoRope) == (rope_dim == 0);
   }
+};
+
+struct FwdNaiveParams {
+  FwdParams fwd;  // first: bind_fwd() writes to it
+  RopeParams rope;
 };
 
 }  // namespace attnforge

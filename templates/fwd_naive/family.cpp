@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <span>
 
 #include "attnforge/error.h"
 #include "generator/family.h"
@@ -24,7 +26,8 @@ constexpr Field<FwdNaiveConfig> kFields[] = {
     {"dtype_v", &FwdNaiveConfig::dtype_v},         {"dtype_o", &FwdNaiveConfig::dtype_o},
     {"head_dim", &FwdNaiveConfig::head_dim},       {"head_dim_v", &FwdNaiveConfig::head_dim_v},
     {"softcap", &FwdNaiveConfig::softcap},         {"lse", &FwdNaiveConfig::lse},
-    {"alignment", &FwdNaiveConfig::alignment},     {"block_m", &FwdNaiveConfig::block_m},
+    {"alignment", &FwdNaiveConfig::alignment},     {"rope", &FwdNaiveConfig::rope},
+    {"rope_dim", &FwdNaiveConfig::rope_dim},       {"block_m", &FwdNaiveConfig::block_m},
     {"num_threads", &FwdNaiveConfig::num_threads},
 };
 
@@ -59,6 +62,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
       {"softcap", {problem.softcap != 0 ? 1 : 0}},
       {"lse", {problem.lse ? 1 : 0}},
       {"alignment", {problem.alignment_bytes}},
+      {"rope", {static_cast<int>(problem.rope)}},
+      {"rope_dim", {effective_rope_dim(problem)}},
       {"block_m", {block_m(problem)}},
       {"num_threads", {128, 64, 256}},
   };
@@ -120,7 +125,8 @@ Source render(const Config& config, const Problem& /*problem*/) {
       "inline constexpr attnforge::FwdNaiveConfig kConfig{};\n"
       "extern \"C\" __global__ void __launch_bounds__(kConfig.num_threads, "
       "kConfig.blocks_per_sm())\n"
-      "{}(const __grid_constant__ attnforge::FwdParams p) {{ attnforge::FwdNaive<kConfig>::run(p); "
+      "{}(const __grid_constant__ attnforge::FwdNaiveParams p) {{ "
+      "attnforge::FwdNaive<kConfig>::run(p); "
       "}}\n",
       to_string(config), initializer(config), source.name);
   source.text = self_contained(source.entry, embedded_headers());
@@ -131,7 +137,8 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& /
   Launch launch;
   if (problem.seqlen_q == 0 || problem.batch == 0) return launch;
   const FwdNaiveConfig c = typed(config, kFields);
-  const FwdParams params = fwd_params(problem);
+  FwdNaiveParams params{};
+  params.fwd = fwd_params(problem);
   LaunchStep step;
   step.kernel = symbol(c);
   step.grid.x = static_cast<unsigned>(blocks(problem, c.block_m));
@@ -142,6 +149,11 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& /
   return launch;
 }
 
+void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
+          std::span<std::byte> out) {
+  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdNaiveParams, rope));
+}
+
 }  // namespace
 
 const Family fwd_naive = {
@@ -150,14 +162,14 @@ const Family fwd_naive = {
         "one thread block for 8 query rows, two passes over the keys, all in fp32: the oracle on "
         "the GPU",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope,
     .supports = supports,
     .axes = axes,
     .reject = reject,
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind_fwd,
+    .bind = bind,
 };
 
 }  // namespace attnforge

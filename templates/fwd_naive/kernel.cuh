@@ -54,15 +54,35 @@ struct FwdNaive {
     }
   }
 
+  /// Element d of a row of q or k, whose value is x, after rotation by a row of the tables.
+  template <int kDtype>
+  ATTNFORGE_DEVICE static float rotated(const RopeParams& rope, int table_row, const char* row,
+                                        int d, float x) {
+    if (d >= C.rope_dim) return x;
+    constexpr int kPairs = C.rope_dim / 2;
+    const bool interleaved = C.rope == kRopeInterleaved;
+    const bool first = interleaved ? d % 2 == 0 : d < kPairs;
+    const int other = d + (first ? 1 : -1) * (interleaved ? 1 : kPairs);
+    const i64 at = i64(table_row) * kPairs + (interleaved ? d / 2 : first ? d : other);
+    const float y = load_1<kDtype>(row + other * element_bytes(kDtype));
+    return x * rope.cos[at] + (first ? -y : y) * rope.sin[at];
+  }
+
   /// Scaled and capped scores of the block's rows with one key.
-  ATTNFORGE_DEVICE static void scores(const FwdParams& p, const SharedMemory& smem,
-                                      const char* key_row, float (&s)[kRows]) {
+  ATTNFORGE_DEVICE static void scores(const FwdNaiveParams& params, const SharedMemory& smem,
+                                      const char* key_row, int key, float (&s)[kRows]) {
+    const FwdParams& p = params.fwd;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) s[r] = 0.0f;
 #pragma unroll 1
     for (int d = 0; d < C.head_dim; d += 8) {
       float k[8];
       load_floats<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
+      if constexpr (C.rope != kNoRope) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          k[i] = rotated<C.dtype_k>(params.rope, params.rope.k_offset + key, key_row, d + i, k[i]);
+      }
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
 #pragma unroll
@@ -75,7 +95,8 @@ struct FwdNaive {
     }
   }
 
-  ATTNFORGE_DEVICE static void run(const FwdParams& p) {
+  ATTNFORGE_DEVICE static void run(const FwdNaiveParams& params) {
+    const FwdParams& p = params.fwd;
     __shared__ __align__(16) SharedMemory smem;
     const int thread = threadIdx.x;
     const int row_blocks = ceil_div(p.seqlen_q, kRows);
@@ -94,6 +115,12 @@ struct FwdNaive {
       smem.q[r][d] = first_row + r < p.seqlen_q
                          ? load_1<C.dtype_q>(q_head + at * element_bytes(C.dtype_q))
                          : 0.0f;
+      if constexpr (C.rope != kNoRope) {
+        if (first_row + r >= p.seqlen_q) continue;
+        const char* row = q_head + (at - d) * element_bytes(C.dtype_q);
+        smem.q[r][d] = rotated<C.dtype_q>(params.rope, params.rope.q_offset + first_row + r, row, d,
+                                          smem.q[r][d]);
+      }
     }
     __syncthreads();
 
@@ -111,7 +138,7 @@ struct FwdNaive {
     for (int r = 0; r < kRows; ++r) row_max[r] = negative_infinity();
     for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
       float s[kRows];
-      scores(p, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), s);
+      scores(params, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
         if (sees(r, key)) row_max[r] = fmaxf(row_max[r], s[r]);
@@ -136,7 +163,7 @@ struct FwdNaive {
       const int key = tile + thread;
       if (key < keys_end) {
         float s[kRows];
-        scores(p, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), s);
+        scores(params, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
           constexpr float kLog2e = 1.4426950408889634f, kLowest = -3.4028234663852886e38f;

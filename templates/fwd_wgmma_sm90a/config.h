@@ -22,6 +22,8 @@ struct FwdWgmmaSm90aConfig {
   int left_bound;   // 1: nor all keys to its left (window_left)
   int softcap;      // 1: scores are capped
   int lse;          // 1: lse is written
+  int rope;         // kNoRope, or which elements of q and k are rotated together
+  int rope_dim;     // leading elements that rotate
   // Searched.
   int warpgroups;  // that compute; each has 64 query rows
   int block_n;     // keys in a tile
@@ -61,7 +63,7 @@ struct FwdWgmmaSm90aConfig {
     return v_begin() + v_stages * v_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
-    return 2 * (q_stages + k_stages + v_stages);
+    return 2 * (q_stages + k_stages + v_stages) + (rope != kNoRope ? k_stages : 0);
   }
   ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
     return barriers_begin() + 8 * num_barriers();
@@ -76,6 +78,8 @@ struct FwdWgmmaSm90aConfig {
     return registers > 240 ? 240 : registers;
   }
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
+    // For the warps that rotate K; odd dims take more addresses.
+    if (rope != kNoRope) return warpgroups < 3 ? 88 : rope_dim % 32 == 0 ? 56 : 72;
     return warpgroups == 3 ? 32 : 24;
   }
   ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {
@@ -93,7 +97,8 @@ struct FwdWgmmaSm90aConfig {
            block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && k_stages >= 1 && v_stages >= 1 &&
            q_stages >= 1 && q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
            64 % pack_gqa == 0 && (cluster == 1 || (cluster == 2 && grid != kGridDynamic)) &&
-           (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
+           (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 && rope_dim % 8 == 0 &&
+           rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0) &&
            consumer_registers() >= launch_registers();
   }
 };
@@ -105,6 +110,7 @@ struct FwdWgmmaSm90aParams {
   int* scheduler;  // kGridDynamic: {tiles given out, blocks done}; 0 at the start and at the end
   TensorMap q;     // {column, packed head, query, head, batch}
   TensorMap k, v;  // {column, key, head, batch}
+  RopeParams rope;
 };
 
 }  // namespace attnforge

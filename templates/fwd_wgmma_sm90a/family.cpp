@@ -29,6 +29,8 @@ constexpr Field<Typed> kFields[] = {
     {"left_bound", &Typed::left_bound},
     {"softcap", &Typed::softcap},
     {"lse", &Typed::lse},
+    {"rope", &Typed::rope},
+    {"rope_dim", &Typed::rope_dim},
     {"warpgroups", &Typed::warpgroups},
     {"block_n", &Typed::block_n},
     {"k_stages", &Typed::k_stages},
@@ -44,9 +46,9 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb},
 };
 
-// Those that the problem decides: the first of them, up to lse.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(7);
-static_assert(kFixedFields.back().name == "lse");
+// Those that the problem decides: the first of them, up to rope_dim.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(9);
+static_assert(kFixedFields.back().name == "rope_dim");
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
@@ -293,7 +295,7 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& d
 
 void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
           std::span<std::byte> out) {
-  bind_fwd(step, tensors, workspace, out);
+  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdWgmmaSm90aParams, rope));
   std::memcpy(out.data() + offsetof(FwdWgmmaSm90aParams, scheduler), &workspace, sizeof(workspace));
 }
 
@@ -304,7 +306,7 @@ const Family fwd_wgmma_sm90a = {
     .name = "fwd_wgmma_sm90a",
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims,
+                kFeatureUnequalHeadDims | kFeatureRope,
     .supports = supports,
     .axes = axes,
     .reject = reject,

@@ -11,6 +11,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma_sync.cuh"
+#include "ptx/proxy.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
@@ -19,9 +20,11 @@
 #include "ptx/wgmma.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/ring.cuh"
+#include "tile/rope.cuh"
 #include "tile/score.cuh"
 #include "tile/softmax.cuh"
 #include "tile/store_rows.cuh"
+#include "tile/swizzle.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {
@@ -35,6 +38,10 @@ struct FwdWgmmaSm90a {
   static constexpr int kOutFragments = C.head_dim_v / 8;
   static constexpr int kDepthSteps = ceil_div(C.head_dim, 16);
   static constexpr int kConsumerWarps = 4 * C.warpgroups;
+  // Warps of the producer's warpgroup that rotate K. They need the number of the query tile, and
+  // with kGridDynamic find it beside Q.
+  static constexpr int kRotatorWarps = C.rope != kNoRope ? 3 : 0;
+  static constexpr int kTileReaders = kConsumerWarps + (C.grid == kGridDynamic ? kRotatorWarps : 0);
 
   // ---- Shared memory and barriers, as 32-bit addresses ----
 
@@ -58,6 +65,8 @@ struct FwdWgmmaSm90a {
       return barrier(2 * (C.k_stages + C.v_stages) + stage);
     }
     ATTNFORGE_DEVICE u32 q_empty(int stage) const { return q_full(C.q_stages + stage); }
+    /// The rotators have rotated the tile of K that TMA has written. Consumers wait for this then.
+    ATTNFORGE_DEVICE u32 k_rotated(int stage) const { return q_full(2 * C.q_stages + stage); }
     /// kGridDynamic: the query tile that comes with Q in this stage.
     ATTNFORGE_DEVICE u32 tile(int stage) const { return base + C.tiles_begin() + 4 * stage; }
 
@@ -73,8 +82,10 @@ struct FwdWgmmaSm90a {
       }
       for (int i = 0; i < C.q_stages; ++i) {
         mbarrier_init(q_full(i), 1);
-        mbarrier_init(q_empty(i), kConsumerWarps);
+        mbarrier_init(q_empty(i), kTileReaders);
       }
+      if constexpr (C.rope != kNoRope)
+        for (int i = 0; i < C.k_stages; ++i) mbarrier_init(k_rotated(i), kRotatorWarps);
       mbarrier_init_fence();
     }
   };
@@ -115,6 +126,10 @@ struct FwdWgmmaSm90a {
   /// With clusters, tiles are numbered by pairs.
   ATTNFORGE_DEVICE static int first_tile() { return blockIdx.x / C.cluster; }
   ATTNFORGE_DEVICE static int tile_step() { return gridDim.x / C.cluster; }
+  /// The tile after `tile` (before the first: -1), unless the grid is kGridDynamic.
+  ATTNFORGE_DEVICE static int following(const Params& params, int tile) {
+    return tile < 0 ? first_tile() : C.grid == kGridPlain ? params.tiles : tile + tile_step();
+  }
 
   // ---- 1. Producer: one thread, which keeps the rings full ----
 
@@ -215,7 +230,51 @@ struct FwdWgmmaSm90a {
     }
   };
 
-  // ---- 2. Consumer: a warpgroup, 64 rows of the query tile ----
+  // ---- 2. Rotators: with a rope, three warps that rotate K's tiles where they lie ----
+
+  struct Rotator {
+    using RopeK = RopeTile<C.dtype, C.rope, C.rope_dim, TmaRows<C.swizzle, C.kv_chunk_bytes()>,
+                           C.warpgroups == 3 ? 2 : 4, true>;
+    const Params& params;
+    const Shared smem;
+    Ring<C.k_stages> k_ring;
+    Ring<C.q_stages> q_ring;
+
+    ATTNFORGE_DEVICE Rotator(const Params& p, Shared s) : params(p), smem(s) {}
+
+    ATTNFORGE_DEVICE int await_tile(int tile) {
+      if constexpr (C.grid != kGridDynamic) return following(params, tile);
+      mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
+      const int next = load_shared(smem.tile(q_ring.stage));
+      __syncwarp();
+      if (thread_index() % 32 == 0) mbarrier_arrive(smem.q_empty(q_ring.stage));
+      q_ring.advance();
+      return next;
+    }
+
+    /// A warp rotates every third group of 8 keys.
+    ATTNFORGE_DEVICE void rotate_k(int n) {
+      const int warp = thread_index() / 32 - kConsumerWarps - 1;
+      const KeyTurns turns(params.fwd, params.rope, n * C.block_n);
+      RopeK::prefetch(params.rope, warp * 8, warp * 8 + 8, 8, turns);
+      mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
+      RopeK::rotate(params.rope, smem.k(k_ring.stage), warp * 8, C.block_n, kRotatorWarps * 8,
+                    turns);
+      fence_proxy_async();
+      __syncwarp();
+      if (thread_index() % 32 == 0) mbarrier_arrive(smem.k_rotated(k_ring.stage));
+      k_ring.advance();
+    }
+
+    ATTNFORGE_DEVICE void run() {
+      for (int tile = await_tile(-1); tile < params.tiles; tile = await_tile(tile)) {
+        const Work work(params, tile);
+        for (int n = work.blocks.end - 1; n >= work.blocks.begin; --n) rotate_k(n);
+      }
+    }
+  };
+
+  // ---- 3. Consumer: a warpgroup, 64 rows of the query tile ----
 
   struct Consumer {
     using Scores = Wgmma<C.dtype, C.block_n>;
@@ -262,6 +321,21 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE void pass_turn() const {
       if constexpr (C.pingpong)
         named_barrier_arrive(1 + (warpgroup + 1 == C.warpgroups ? 0 : warpgroup + 1), 256);
+    }
+
+    /// Rotates this warpgroup's rows of Q in shared memory; a warp its own, which ldmatrix reads.
+    /// Products read those of all warps.
+    ATTNFORGE_DEVICE void rotate_q(const Work& work) {
+      using RopeQ = RopeTile<C.dtype, C.rope, C.rope_dim, TmaRows<C.swizzle, C.q_chunk_bytes()>, 4,
+                             false>;
+      const int first_row = work.first_row + warpgroup * 64;
+      RopeQ::rotate(params.rope, smem.q(q_ring.stage, warpgroup), warp() * 16, warp() * 16 + 16, 8,
+                    QueryTurns<C.pack_gqa>(p, params.rope, first_row));
+      fence_proxy_async();  // before the products, or before TMA's next write
+      if constexpr (C.q_in_regs)
+        __syncwarp();
+      else
+        named_barrier_wait(4 + warpgroup, 128);
     }
 
     // -- Products --
@@ -313,7 +387,8 @@ struct FwdWgmmaSm90a {
     }
 
     ATTNFORGE_DEVICE void await_k() const {
-      mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
+      mbarrier_wait(C.rope != kNoRope ? smem.k_rotated(k_ring.stage) : smem.k_full(k_ring.stage),
+                    k_ring.parity);
     }
     ATTNFORGE_DEVICE void await_v() const {
       mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
@@ -466,9 +541,7 @@ struct FwdWgmmaSm90a {
     /// more when there is none.
     ATTNFORGE_DEVICE int await_tile(int tile) const {
       if constexpr (C.grid != kGridDynamic) {
-        const int next = tile < 0               ? first_tile()
-                         : C.grid == kGridPlain ? params.tiles
-                                                : tile + tile_step();
+        const int next = following(params, tile);
         if (next < params.tiles) mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
         return next;
       } else {
@@ -482,6 +555,7 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE void run() {
       if (C.pingpong && warpgroup == C.warpgroups - 1) pass_turn();  // the first has the first turn
       for (int tile = await_tile(-1); tile < params.tiles; tile = await_tile(tile)) {
+        if constexpr (C.rope != kNoRope) rotate_q(Work(params, tile));
         read_q();
         attend_query_tile(Work(params, tile));
         q_ring.advance();
@@ -489,7 +563,7 @@ struct FwdWgmmaSm90a {
     }
   };
 
-  // ---- 3. Roles ----
+  // ---- 4. Roles ----
 
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(1024) u8 shared_memory[];
@@ -500,6 +574,8 @@ struct FwdWgmmaSm90a {
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
       if (threadIdx.x == C.warpgroups * 128) Producer(params, smem).run();
+      if constexpr (C.rope != kNoRope)
+        if (threadIdx.x >= C.warpgroups * 128 + 32) Rotator(params, smem).run();
     } else {
       registers_grow<C.consumer_registers()>();
       Consumer(params, smem, warpgroup).run();

@@ -17,6 +17,8 @@ struct FwdWmmaConfig {
   int softcap;      // 1: scores are capped
   int lse;          // 1: lse is written
   int alignment;    // bytes of pointers and strides: 4, 8 or 16
+  int rope;         // kNoRope, or which elements of q and k are rotated together
+  int rope_dim;     // leading elements that rotate
   // Searched.
   int block_m;    // query rows a thread block
   int num_warps;  // each has block_m / num_warps rows, a multiple of 16
@@ -71,13 +73,15 @@ struct FwdWmmaConfig {
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && block_m % (16 * num_warps) == 0 &&
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && num_warps >= 2 &&
-           (stages > 1 || step_n == block_n) && alignment >= 4 && p_route >= 0 && p_route <= 2;
+           (stages > 1 || step_n == block_n) && alignment >= 4 && p_route >= 0 && p_route <= 2 &&
+           rope_dim % 8 == 0 && rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0);
   }
 };
 
 struct FwdWmmaParams {
   FwdParams fwd;  // first: bind_fwd() writes to it
   TileOrder order;
+  RopeParams rope;
 };
 
 }  // namespace attnforge

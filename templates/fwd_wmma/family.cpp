@@ -1,6 +1,7 @@
 // family.cpp - fwd_wmma as a Family: what it serves, its search space, its source and its launch.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -28,6 +29,8 @@ constexpr Field<Typed> kFields[] = {
     {"softcap", &Typed::softcap},
     {"lse", &Typed::lse},
     {"alignment", &Typed::alignment},
+    {"rope", &Typed::rope},
+    {"rope_dim", &Typed::rope_dim},
     {"block_m", &Typed::block_m},
     {"num_warps", &Typed::num_warps},
     {"block_n", &Typed::block_n},
@@ -39,9 +42,9 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb},
 };
 
-// Those that the problem decides: the first of them, up to alignment.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
-static_assert(kFixedFields.back().name == "alignment");
+// Those that the problem decides: the first of them, up to rope_dim.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(10);
+static_assert(kFixedFields.back().name == "rope_dim");
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands.
 constexpr int kRegisterSlack = 40;
@@ -206,6 +209,11 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
   return result;
 }
 
+void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
+          std::span<std::byte> out) {
+  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdWmmaParams, rope));
+}
+
 }  // namespace
 
 extern const Family fwd_wmma;
@@ -213,14 +221,14 @@ const Family fwd_wmma = {
     .name = "fwd_wmma",
     .summary = "wmma with opaque fragments and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
     .supports = supports,
     .axes = axes,
     .reject = reject,
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind_fwd,
+    .bind = bind,
 };
 
 }  // namespace attnforge

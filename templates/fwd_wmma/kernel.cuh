@@ -14,6 +14,7 @@
 #include "ptx/wmma.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
+#include "tile/rope.cuh"
 #include "tile/score.cuh"
 #include "tile/softmax.cuh"
 #include "tile/tile_order.cuh"
@@ -36,6 +37,7 @@ struct FwdWmma {
   using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
   using VLoader = TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(),
                              C.alignment>;
+  using RopeQk = RopeTile<C.dtype, C.rope, C.rope_dim, SwizzledRows<C.qk_pitch()>, 4, false>;
   using Scores = WmmaAccumulator[kRowFragments][kKeyFragments];
 
   struct Place {
@@ -202,6 +204,23 @@ struct FwdWmma {
   template <bool kRagged>
   ATTNFORGE_DEVICE void load_v(int n, int stage) {
     load_tile<kRagged>(v_loader, v_next, p.v.stride_row, v_tile(stage), n);
+  }
+
+  /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
+  ATTNFORGE_DEVICE void rotate_q() const {
+    if constexpr (C.rope != kNoRope) {
+      RopeQk::rotate(params.rope, smem, warp() * 8, C.block_m, 8 * C.num_warps,
+                     QueryTurns<1>(p, params.rope, first_row));
+      __syncthreads();
+    }
+  }
+  /// The same with tile n of K in `stage`.
+  ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
+    if constexpr (C.rope != kNoRope) {
+      RopeQk::rotate(params.rope, k_tile(stage), warp() * 8, C.block_n, 8 * C.num_warps,
+                     KeyTurns(p, params.rope, n * C.block_n));
+      __syncthreads();
+    }
   }
 
   ATTNFORGE_DEVICE void read_q(Operand& a, int f, int d) const {
@@ -433,6 +452,7 @@ struct FwdWmma {
     for (; n >= end; --n) {
       if constexpr (C.stages == 1) {
         // K's tile is loaded while V's is in use, and the other way round.
+        rotate_k(n, 0);
         attend_tile(n, 0, masked, [&] {
           cp_async_wait<0>();
           __syncthreads();
@@ -449,6 +469,7 @@ struct FwdWmma {
         const int free = C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
         load_k<false>(n - (C.stages - 1), free);
         load_v<false>(n - (C.stages - 1), free);
+        rotate_k(n, stage);
         attend_tile(n, stage, masked, [] {});
         stage = C.stages == 2 ? free : stage == C.stages - 1 ? 0 : stage + 1;
       }
@@ -478,6 +499,7 @@ struct FwdWmma {
     }
     cp_async_wait<2 * kTilesAhead - (C.stages == 1)>();  // Q, and K where it has no ring
     __syncthreads();
+    rotate_q();
     learn();
     if constexpr (C.q_in_regs) {
 #pragma unroll

@@ -19,4 +19,18 @@ ATTNFORGE_DEVICE u32 pack2(float low, float high) {
   return packed;
 }
 
+/// The two floats of a word; exact.
+template <int kDtype>
+ATTNFORGE_DEVICE void unpack2(u32 packed, float& low, float& high) {
+  static_assert(kDtype == kFp16 || kDtype == kBf16, "unpack2 takes fp16 or bf16");
+  if constexpr (kDtype == kBf16) {
+    low = __uint_as_float(packed << 16);
+    high = __uint_as_float(packed & 0xffff0000u);
+  } else {
+    asm("{ .reg .f16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+        : "=f"(low), "=f"(high)
+        : "r"(packed));
+  }
+}
+
 }  // namespace attnforge

@@ -74,4 +74,26 @@ ATTNFORGE_DEVICE void store_shared_floats(u32 address, const float (&x)[kFloats]
   }
 }
 
+/// 8 and 16 bytes, at an address aligned to as many.
+ATTNFORGE_DEVICE void load_shared_8(u32& low, u32& high, u32 address) {
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+               : "=r"(low), "=r"(high)
+               : "r"(address)
+               : "memory");
+}
+ATTNFORGE_DEVICE void store_shared_8(u32 address, u32 low, u32 high) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(low), "r"(high) : "memory");
+}
+ATTNFORGE_DEVICE void load_shared_16(u32 (&words)[4], u32 address) {
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address)
+               : "memory");
+}
+ATTNFORGE_DEVICE void store_shared_16(u32 address, const u32 (&words)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words[0]),
+               "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+}
+
 }  // namespace attnforge

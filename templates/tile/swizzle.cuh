@@ -23,6 +23,12 @@ struct SwizzledRows {
     return row * kRowBytes + (chunk ^ swap(row)) * 16;
   }
 
+  /// `chunks` further in the row than `at`, an offset or address whose chunk has none of their
+  /// bits.
+  ATTNFORGE_DEVICE static u32 further(u32 at, int chunks) {
+    return (at ^ (chunks % kSwap * 16)) + chunks / kSwap * kSwap * 16;
+  }
+
   /// Where a lane reads in the rows of any tile, from its row and its chunk (0 or 1) on: chunks
   /// swap places only within a group, so a few offsets and immediates reach the whole row.
   struct Fragment {
@@ -42,6 +48,24 @@ struct SwizzledRows {
       return tile + offsets[chunks % kSwap / 2] + chunks / kSwap * kSwap * 16;
     }
   };
+};
+
+/// Rows as TMA lays them out with a swizzle of kSwizzle bytes (128, 64 or 32): column chunks that
+/// wide, one behind the other kChunkBytes apart, in each the rows. The tile is aligned to 1024.
+template <int kSwizzle, int kChunkBytes>
+struct TmaRows {
+  static constexpr int kRowBytes = kSwizzle;
+
+  static constexpr int kInRow = kSwizzle / 16;  // 16-byte chunks in a row of a column chunk
+
+  /// As those of SwizzledRows.
+  ATTNFORGE_DEVICE static u32 offset(int row, int chunk) {
+    const u32 at = row * kSwizzle + chunk % kInRow * 16;
+    return chunk / kInRow * kChunkBytes + (at ^ ((at >> 7 << 4) & (kSwizzle - 16)));
+  }
+  ATTNFORGE_DEVICE static u32 further(u32 at, int chunks) {
+    return (at ^ (chunks % kInRow * 16)) + chunks / kInRow * kChunkBytes;
+  }
 };
 
 }  // namespace attnforge

@@ -162,6 +162,57 @@ std::vector<ConformanceCase> masks_and_scores() {
   };
 }
 
+std::vector<ConformanceCase> ropes() {
+  const std::string sizes = " batch=2 num_heads=4:2 seqlen=150:203 ";
+  return {
+      {"RopeHalf",
+       {"fwd bf16" + sizes + "head_dim=128 causal lse rope=half",
+        "fwd fp16" + sizes + "head_dim=64 rope=half"}},
+      {"RopeInterleaved",
+       {"fwd bf16" + sizes + "head_dim=64 causal lse rope=interleaved",
+        "fwd fp16" + sizes + "head_dim=128 lse rope=interleaved"}},
+      {"RopeOfLeadingElements",
+       {"fwd bf16" + sizes + "head_dim=128 lse rope=half rope_dim=64",
+        "fwd fp16" + sizes + "head_dim=96 causal rope=half rope_dim=24",
+        "fwd bf16" + sizes + "head_dim=192:128 causal rope=interleaved rope_dim=64",
+        "fwd fp16" + sizes + "head_dim=64 rope=interleaved rope_dim=8"}},
+      {"RopeOfOddHeadDims",
+       {"fwd bf16" + sizes + "head_dim=72 causal lse rope=half",
+        "fwd fp16" + sizes + "head_dim=40 rope=interleaved",
+        "fwd bf16" + sizes + "head_dim=80 rope=half",
+        "fwd fp16" + sizes + "head_dim=104 causal rope=half rope_dim=88",
+        "fwd bf16" + sizes + "head_dim=160 rope=interleaved",
+        "fwd fp16" + sizes + "head_dim=256 causal lse rope=half"}},
+      {"RopeOfManyQueriesAndFewKeys",
+       {"fwd bf16 batch=1 num_heads=4:2 seqlen=300:70 head_dim=128 causal lse rope=half",
+        "fwd fp16 batch=1 num_heads=2 seqlen=200:50 head_dim=64 lse rope=interleaved"}},
+      {"RopeOfOneQuery",
+       {"fwd bf16 batch=3 num_heads=8:1 seqlen=1:1001 head_dim=128 causal lse rope=half",
+        "fwd bf16 batch=2 num_heads=8:2 seqlen=3:300 head_dim=64 causal rope=interleaved"}},
+      {"RopeWithoutKeys", {"fwd bf16 batch=2 num_heads=2 seqlen=70:0 head_dim=64 lse rope=half"}},
+      {"RopeWithWindowAndSoftcap",
+       {"fwd fp16" + sizes + "head_dim=64 window_left=17 window_right=33 softcap=20 lse rope=half",
+        "fwd bf16 batch=1 num_heads=2 seqlen=1500 head_dim=128 lse window_left=100 causal "
+        "rope=interleaved"}},
+      {"RopeOfManyTiles",
+       {"fwd bf16 batch=4 num_heads=32:8 seqlen=700:1100 head_dim=128 causal lse rope=half",
+        "fwd fp16 batch=4 num_heads=40 seqlen=600 head_dim=64 rope=interleaved"},
+       Inputs::kNormal,
+       {},
+       1600},
+      {"RopeWithGapsAndOddStrides",
+       {"fwd bf16 batch=2 num_heads=4:2 seqlen=150 head_dim=72 causal lse rope=half layout=bhsd "
+        "alignment=4",
+        "fwd fp16 batch=2 num_heads=4:2 seqlen=150 head_dim=64 rope=interleaved "
+        "layout=packed_qkv alignment=2"},
+       Inputs::kNormal,
+       {.row = 3, .head = 1, .rows_after = 5}},
+      {"RopeOfOtherDtypes",
+       {"fwd fp32" + sizes + "head_dim=64 causal lse rope=half rope_dim=40",
+        "fwd q=bf16 k=fp16 v=fp32 o=fp32" + sizes + "head_dim=40:24 lse rope=interleaved"}},
+  };
+}
+
 std::vector<ConformanceCase> memory() {
   const std::string sizes = " batch=2 num_heads=4:2 seqlen=150 head_dim=72 causal lse ";
   std::vector<ConformanceCase> cases;
@@ -192,7 +243,7 @@ void PrintTo(const ConformanceCase& c, std::ostream* out) {
 
 std::vector<ConformanceCase> conformance_cases() {
   std::vector<ConformanceCase> cases = edges();
-  for (auto* more : {&masks_and_scores, &memory, &fp32}) {
+  for (auto* more : {&masks_and_scores, &ropes, &memory, &fp32}) {
     for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
   }
   add_head_dims(cases);

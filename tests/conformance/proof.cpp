@@ -60,7 +60,8 @@ void expect_right(const Expectation& expected, HostProblem& after) {
   const Problem& problem = after.problem;
   const Tensors tensors = after.tensors();
   EXPECT_EQ(after.trespass(), "");
-  for (const PlacedTensor* input : {&after.q, &after.k, &after.v}) {
+  for (const PlacedTensor* input :
+       {&after.q, &after.k, &after.v, &after.rope_cos, &after.rope_sin}) {
     const auto storage = static_cast<std::size_t>(input->storage);
     EXPECT_TRUE(after.storages[storage] == expected.host.storages[storage])
         << "an input was written to";

@@ -107,6 +107,51 @@ class TorchTest(unittest.TestCase):
                 with self.subTest(window=window, causal=causal):
                     self.check(window=window, causal=causal, seqlen=(257, 300))
 
+    def test_rope(self):
+        def rotated(x, positions, cos, sin, interleaved, kind):
+            pairs = cos.shape[1]
+            cos, sin = (table[positions].to(kind)[None, :, None, :] for table in (cos, sin))
+            x = x.to(kind)
+            turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+            if interleaved:
+                a, b = turned[..., 0::2], turned[..., 1::2]
+                turned = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+            else:
+                a, b = turned[..., :pairs], turned[..., pairs:]
+                turned = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+            return torch.cat((turned, rest), dim=-1)
+
+        for interleaved in (False, True):
+            for rope_dim, rows, keys in ((64, 200, 200), (32, 3, 300), (24, 90, 40)):
+                with self.subTest(interleaved=interleaved, rope_dim=rope_dim, rows=rows, keys=keys):
+                    torch.manual_seed(rope_dim)
+                    offset = 7 + max(0, rows - keys)
+                    angles = torch.arange(offset + keys, dtype=torch.float64, device="cuda")[:, None] * 10000 ** (
+                        -torch.arange(rope_dim // 2, dtype=torch.float64, device="cuda") / (rope_dim // 2)
+                    )
+                    cos, sin = angles.cos().float(), angles.sin().float()
+                    q = torch.randn(2, rows, 4, 64, device="cuda", dtype=torch.bfloat16)
+                    k, v = (torch.randn(2, keys, 2, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+                    of_k = offset + torch.arange(keys, device="cuda")
+                    of_q = offset + keys - rows + torch.arange(rows, device="cuda")
+                    mask = visible(rows, keys, True, None)
+                    exact, rough = (
+                        plain(
+                            rotated(q, of_q, cos, sin, interleaved, kind),
+                            rotated(k, of_k, cos, sin, interleaved, kind),
+                            v,
+                            mask,
+                            None,
+                            kind,
+                        )[0]
+                        for kind in (torch.float64, torch.bfloat16)
+                    )
+                    o = attnforge.attention(
+                        q, k, v, causal=True, rope=(cos, sin), rope_interleaved=interleaved, rope_offset=offset
+                    )
+                    error = (o.double() - exact).abs().max().item()
+                    self.assertLessEqual(error, 2 * (rough.double() - exact).abs().max().item() + ATOL["bfloat16"])
+
     def test_softcap(self):
         for softcap in (5.0, 30.0, 50.0):
             with self.subTest(softcap=softcap):

@@ -76,6 +76,36 @@ TEST(BindFwd, FillsPointersAndKeepsWhatFollows) {
   EXPECT_EQ(bound.fwd.lse_stride_head, 14);
 }
 
+TEST(BindFwd, PutsRowsOfRopesTablesBesideTheRest) {
+  struct WithRope {
+    FwdParams fwd;
+    int extra;
+    RopeParams rope;
+  };
+  WithRope planned{};
+  planned.fwd = fwd_params(parse_problem("fwd fp16 seqlen=8:20 head_dim=64 rope=half"));
+  planned.extra = 77;
+  LaunchStep step;
+  step.params.resize(sizeof(planned));
+  std::memcpy(step.params.data(), &planned, sizeof(planned));
+  const float tables[2] = {};
+  const Tensors tensors{.rope_cos = &tables[0],
+                        .rope_sin = &tables[1],
+                        .rope_rows = 1000,
+                        .rope_offset = 100,
+                        .rope_query_shift = -5};
+  std::vector<std::byte> out(sizeof(planned));
+  bind_fwd_rope(step, tensors, nullptr, out, offsetof(WithRope, rope));
+  WithRope bound;
+  std::memcpy(&bound, out.data(), sizeof(bound));
+  EXPECT_EQ(bound.extra, 77);
+  EXPECT_EQ(bound.rope.cos, &tables[0]);
+  EXPECT_EQ(bound.rope.sin, &tables[1]);
+  EXPECT_EQ(bound.rope.k_offset, 100);
+  EXPECT_EQ(bound.rope.q_offset, 100 + 20 - 8 - 5) << "the last query stands at the last key";
+  EXPECT_THROW(bind_fwd_rope(step, tensors, nullptr, out, sizeof(planned) - 8), Error);
+}
+
 TEST(BindFwd, RefusesAStepOfAnotherKindOfArgument) {
   LaunchStep step;
   step.params.resize(8);

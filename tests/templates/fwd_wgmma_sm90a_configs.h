@@ -11,6 +11,8 @@ inline FwdWgmmaSm90aConfig registers_of(const Config& config) {
   FwdWgmmaSm90aConfig c{};
   c.warpgroups = config.get("warpgroups");
   c.blocks_per_sm = config.get("blocks_per_sm");
+  c.rope = config.get("rope");
+  c.rope_dim = config.get("rope_dim");
   return c;
 }
 

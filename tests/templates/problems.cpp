@@ -36,6 +36,8 @@ std::span<const Problem> template_problems() {
       "fwd fp16 batch=1 num_heads=8:2 seqlen=129:65 head_dim=112 causal alignment=2",
       "fwd q=bf16 k=fp16 v=fp32 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=32:16 "
       "alignment=4",
+      "fwd bf16 batch=1 num_heads=32:8 seqlen=2048 head_dim=128 causal rope=half",
+      "fwd fp16 batch=2 num_heads=8 seqlen=1024 head_dim=72 rope=interleaved rope_dim=40",
   });
   return problems;
 }
@@ -62,6 +64,9 @@ std::span<const Problem> hopper_problems() {
       "fwd bf16 batch=2 num_heads=64:8 seqlen=4096 head_dim=64 causal window_left=127",
       "fwd fp16 batch=1 num_heads=4 seqlen=1000:3000 head_dim=88:248 softcap=20",
       "fwd bf16 batch=1 num_heads=4 seqlen=77 head_dim=16:24 window_left=9 window_right=9 lse",
+      "fwd fp16 batch=4 num_heads=16 seqlen=4096 head_dim=64 rope=half",
+      "fwd bf16 batch=1 num_heads=16 seqlen=4096 head_dim=256 causal rope=half rope_dim=64",
+      "fwd bf16 batch=1 num_heads=32:8 seqlen=8192 head_dim=128 lse rope=interleaved",
   });
   return problems;
 }

@@ -38,17 +38,17 @@ enum class FaultKind {
 };
 
 inline constexpr std::array<Fault, static_cast<std::size_t>(FaultKind::kCount)> kFaults = {{
-    {"past_end", "static_cast<unsigned short*>(p.o.data)[p.batch * p.o.stride_batch] = 0;"},
-    {"before_start", "static_cast<unsigned short*>(p.o.data)[-1] = 0;"},
-    {"past_end_of_lse", "p.lse[p.batch * p.lse_stride_batch] = 0;"},
+    {"past_end", "static_cast<unsigned short*>(fwd.o.data)[fwd.batch * fwd.o.stride_batch] = 0;"},
+    {"before_start", "static_cast<unsigned short*>(fwd.o.data)[-1] = 0;"},
+    {"past_end_of_lse", "fwd.lse[fwd.batch * fwd.lse_stride_batch] = 0;"},
     // What an element holds that was never written.
-    {"unwritten", "static_cast<unsigned short*>(p.o.data)[3] = 0x7fd5;"},
-    {"unwritten_lse", "p.lse[0] = __uint_as_float(0x7fd57fd5u);"},
-    {"wrong", "static_cast<unsigned short*>(p.o.data)[5] ^= 0x8000;"},
-    {"wrong_lse", "p.lse[0] += 0.01f;"},
-    {"nan", "static_cast<unsigned short*>(p.o.data)[7] = 0x7fff;"},
-    {"input_changed", "static_cast<unsigned short*>(p.k.data)[0] += 1;"},
-    {"second_run", "if (runs++ > 0) static_cast<unsigned short*>(p.o.data)[5] ^= 0x8000;"},
+    {"unwritten", "static_cast<unsigned short*>(fwd.o.data)[3] = 0x7fd5;"},
+    {"unwritten_lse", "fwd.lse[0] = __uint_as_float(0x7fd57fd5u);"},
+    {"wrong", "static_cast<unsigned short*>(fwd.o.data)[5] ^= 0x8000;"},
+    {"wrong_lse", "fwd.lse[0] += 0.01f;"},
+    {"nan", "static_cast<unsigned short*>(fwd.o.data)[7] = 0x7fff;"},
+    {"input_changed", "static_cast<unsigned short*>(fwd.k.data)[0] += 1;"},
+    {"second_run", "if (runs++ > 0) static_cast<unsigned short*>(fwd.o.data)[5] ^= 0x8000;"},
     {"syntax", "this is not C++;"},
     {"shared_memory", ""},
     {"slow",
@@ -63,9 +63,10 @@ Source render_faulty(const Config& config, const Problem& problem) {
   const std::string_view call = "::run(p); }";
   const std::size_t at = source.text.rfind(call);
   ATTNFORGE_ASSERT(at != std::string::npos, "fwd_naive's entry point ends with a call of run");
-  const std::string
-      fault = "::run(p); __syncthreads(); if (blockIdx.x == 0 && threadIdx.x == 0) { " +
-              std::string(kFaults[static_cast<std::size_t>(kKind)].code) + " } }";
+  const std::string fault =
+      "::run(p); __syncthreads(); if (blockIdx.x == 0 && threadIdx.x == 0) { "
+      "const attnforge::FwdParams& fwd = p.fwd; " +
+      std::string(kFaults[static_cast<std::size_t>(kKind)].code) + " } }";
   source.text.replace(at, call.size(), fault);
   source.text =
       "__device__ int runs;\n"
