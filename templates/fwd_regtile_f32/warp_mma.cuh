@@ -19,27 +19,15 @@ struct MmaOperand {
 
   ATTNFORGE_DEVICE void set(int i, float x) {
     if constexpr (kSplit) {
-      put(i, SplitTf32::rounded(x));
+      const SplitTf32 split(x);
+      high[i] = split.high, low[i] = split.low;
     } else {
       high[i] = __float_as_uint(round_tf32(x));
     }
   }
-  /// For Q and K, whose bias scores() makes up for.
-  ATTNFORGE_DEVICE void set_cut(const u32 (&words)[kWords]) {
+  ATTNFORGE_DEVICE void set(const u32 (&words)[kWords]) {
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      const float x = __uint_as_float(words[i]);
-      if constexpr (kSplit) {
-        put(i, SplitTf32::cut(x));
-      } else {
-        set(i, x);
-      }
-    }
-  }
-
- private:
-  ATTNFORGE_DEVICE void put(int i, const SplitTf32& split) {
-    high[i] = split.high, low[i] = split.low;
+    for (int i = 0; i < kWords; ++i) set(i, __uint_as_float(words[i]));
   }
 };
 
@@ -100,7 +88,7 @@ struct MmaWarp {
   ATTNFORGE_DEVICE void load_query(MmaOperand<kSplit, 4>& to, u32 q_rows, int f, int d) const {
     u32 words[4];
     ldmatrix_x4(words, q_rows + q_lane + f * 16 * kQkRowBytes + d * 32);
-    to.set_cut(words);
+    to.set(words);
   }
 
   ATTNFORGE_DEVICE void read_q(u32 q_rows) {
@@ -159,7 +147,7 @@ struct MmaWarp {
         u32 words[4];
         ldmatrix_x4(words, k_rows + k_lane + j * 8 * kQkRowBytes + d * 32);
         MmaOperand<kSplit, 4> k;
-        k.set_cut(words);
+        k.set(words);
         if constexpr (kSplit) multiply(small, q_low, k.high, j);
         if constexpr (kSplit) multiply(small, q_high, k.low, j);
         multiply(kSplit ? large : s, q_high, k.high, j);
@@ -170,9 +158,8 @@ struct MmaWarp {
         });
     }
     if constexpr (kSplit) {
-      // On average a score lost 2.7e-7 of itself with what was cut off of Q and K, and 1e-7 with
-      // the sums.
-      constexpr float kMakeUp = 1.0f + 3 * 0x1p-23f;
+      // On average a score lost 1e-7 of itself with the sums.
+      constexpr float kMakeUp = 1.0f + 0x1p-23f;
       for_each_score([&](int f, int j, int c) {
         const float sum = fmaf(s.c[f][j][c], kMakeUp, small.c[f][j][c]);
         // The small part of an infinity is NaN.

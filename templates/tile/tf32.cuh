@@ -16,21 +16,14 @@ ATTNFORGE_DEVICE float round_tf32(float x) {
 }
 
 /// x = high + low: two operands of the tensor core, `high` exactly and `low` by what the hardware
-/// ignores of it.
+/// ignores of it. `high` is nearest to x and `low` has either sign: what is lost, less than 2^-21
+/// of x, has no bias. To cut `high` off instead saves an instruction, but loses in one direction:
+/// 20% more error of a whole attention, 2% less time.
 struct SplitTf32 {
   u32 high, low;
 
-  /// `high` is nearest to x and `low` has either sign: what is lost, less than 2^-21 of x, has no
-  /// bias.
-  ATTNFORGE_DEVICE static SplitTf32 rounded(float x) { return SplitTf32(round_tf32(x), x); }
-  /// `high` is x cut off: an instruction less. What is lost is less than 2^-21 of x too, but always
-  /// of its sign: on average 2^-24 of a number, and 2^-22.8 of a product whose factors are cut and
-  /// that leaves out low times low.
-  ATTNFORGE_DEVICE static SplitTf32 cut(float x) { return SplitTf32(x, x); }
-
- private:
-  ATTNFORGE_DEVICE SplitTf32(float to_cut, float x) {
-    high = __float_as_uint(to_cut) & 0xffffe000u;
+  ATTNFORGE_DEVICE explicit SplitTf32(float x) {
+    high = __float_as_uint(round_tf32(x)) & 0xffffe000u;
     low = __float_as_uint(x - __uint_as_float(high));
   }
 };
