@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "attnforge/error.h"
 
@@ -76,25 +77,30 @@ double idle_factor(double blocks, double places) {
   return std::ceil(rounds) / rounds;
 }
 
+Launch launch_of_tiles(const TileOrder& order, std::string symbol, int num_threads, int smem_bytes,
+                       std::span<const std::byte> params) {
+  const std::int64_t blocks = std::int64_t{order.heads} * order.m_blocks;
+  Launch result;
+  if (blocks == 0) return result;
+  ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
+  LaunchStep step;
+  step.kernel = std::move(symbol);
+  step.grid.x = static_cast<unsigned>(blocks);
+  step.block.x = static_cast<unsigned>(num_threads);
+  step.smem_bytes = smem_bytes;
+  step.params.assign(params.begin(), params.end());
+  result.steps.push_back(std::move(step));
+  return result;
+}
+
 Launch tiled_launch(const Problem& problem, const TiledKernel& kernel) {
   constexpr int kGroupMb = 16;  // a part of any L2
   FwdTiledParams params{};
   params.fwd = fwd_params(problem);
   params.order = tile_order(problem, kernel.block_m, 1, kernel.right_bound ? kGroupMb : 0,
                             kernel.right_bound);
-  const std::int64_t blocks = std::int64_t{params.order.heads} * params.order.m_blocks;
-  Launch result;
-  if (blocks == 0) return result;
-  ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
-  LaunchStep step;
-  step.kernel = kernel.symbol;
-  step.grid.x = static_cast<unsigned>(blocks);
-  step.block.x = static_cast<unsigned>(kernel.num_threads);
-  step.smem_bytes = kernel.smem_bytes;
-  step.params.resize(sizeof(params));
-  std::memcpy(step.params.data(), &params, sizeof(params));
-  result.steps.push_back(std::move(step));
-  return result;
+  return launch_of_tiles(params.order, kernel.symbol, kernel.num_threads, kernel.smem_bytes,
+                         std::as_bytes(std::span(&params, 1)));
 }
 
 void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* /*workspace*/,

@@ -29,6 +29,11 @@ TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head
 /// "bf16_d128_128x64", "fp16_d192v128_64x80": the part of a kernel's symbol that says what it does.
 std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int block_n);
 
+/// The one step of a kernel that gives each query tile of `order` a block; `params` is its argument.
+/// None when there is nothing to do.
+Launch launch_of_tiles(const TileOrder& order, std::string symbol, int num_threads, int smem_bytes,
+                       std::span<const std::byte> params);
+
 /// The one step of a kernel whose argument is FwdTiledParams: a block a query tile, under a right
 /// bound the heaviest first among heads that share L2. None when there is nothing to do.
 struct TiledKernel {

@@ -79,7 +79,8 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
           std::pow(cost.issue * kIssue, 4) + std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
       0.25);
   const double serial = (cost.tensor + cost.softmax * kSoftmax + 100.0 * (c.block_n / c.step_n) +
-                         kWait * (c.stages == 1 ? 2 : 1) + (c.head_dim_warps > 1 ? kExchange : 0) + cost.rope) /
+                         kWait * (c.stages == 1 ? 2 : 1) + (c.head_dim_warps > 1 ? kExchange : 0) +
+                         cost.rope) /
                         resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
 

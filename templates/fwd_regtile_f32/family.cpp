@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
-#include "attnforge/error.h"
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "templates/embedded.h"
@@ -217,20 +215,8 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
   FwdRegtileF32Params params{};
   params.fwd = fwd_params(problem);
   params.order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
-  const std::int64_t blocks = std::int64_t{params.order.heads} * params.order.m_blocks;
-  Launch result;
-  if (blocks == 0) return result;
-  ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
-
-  LaunchStep step;
-  step.kernel = symbol(c);
-  step.grid.x = static_cast<unsigned>(blocks);
-  step.block.x = static_cast<unsigned>(c.num_threads());
-  step.smem_bytes = c.smem_bytes();
-  step.params.resize(sizeof(params));
-  std::memcpy(step.params.data(), &params, sizeof(params));
-  result.steps.push_back(std::move(step));
-  return result;
+  return launch_of_tiles(params.order, symbol(c), c.num_threads(), c.smem_bytes(),
+                         std::as_bytes(std::span(&params, 1)));
 }
 
 }  // namespace

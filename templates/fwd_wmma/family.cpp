@@ -3,11 +3,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include <fmt/format.h>
-#include "attnforge/error.h"
 #include "generator/family.h"
 #include "templates/embedded.h"
 #include "templates/fixed_fields.h"
@@ -50,7 +48,6 @@ static_assert(kFixedFields.back().name == "rope_dim");
 constexpr int kRegisterSlack = 40;
 constexpr int kSmallestBlockM = 32;
 constexpr int kLargestHeadDim = 256;  // its output just fits the registers of the warps that own it
-constexpr std::int64_t kMaxBlocks = 2147483647;  // of a grid
 
 int registers_available(const Typed& c, const Arch& arch) {
   return std::min(255, arch.registers_per_sm / (c.num_threads() * c.blocks_per_sm) / 8 * 8);
@@ -81,7 +78,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
     return fmt::format("head dim {} is above its limit of {}", largest, kLargestHeadDim);
   const std::int64_t blocks = (problem.seqlen_q + kSmallestBlockM - 1) / kSmallestBlockM *
                               problem.batch * problem.num_heads_q;
-  if (blocks > kMaxBlocks)
+  if (blocks > kMaxGridX)
     return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
   return "";
 }
@@ -193,20 +190,8 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
   FwdWmmaParams params{};
   params.fwd = fwd_params(problem);
   params.order = tile_order(problem, c.block_m, 1, c.head_group_mb, c.right_bound != 0);
-  const std::int64_t blocks = std::int64_t{params.order.heads} * params.order.m_blocks;
-  Launch result;
-  if (blocks == 0) return result;
-  ATTNFORGE_ASSERT(blocks <= kMaxBlocks, "supports() lets no larger grid through");
-
-  LaunchStep step;
-  step.kernel = symbol(c);
-  step.grid.x = static_cast<unsigned>(blocks);
-  step.block.x = static_cast<unsigned>(c.num_threads());
-  step.smem_bytes = c.smem_bytes();
-  step.params.resize(sizeof(params));
-  std::memcpy(step.params.data(), &params, sizeof(params));
-  result.steps.push_back(std::move(step));
-  return result;
+  return launch_of_tiles(params.order, symbol(c), c.num_threads(), c.smem_bytes(),
+                         std::as_bytes(std::span(&params, 1)));
 }
 
 void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
