@@ -179,11 +179,11 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
     return "a wider swizzle pads no more";
   if (c.q_in_regs && c.q_stages > 1) return "Q in registers frees its buffer at once";
   if (c.grid == kGridPlain && c.q_stages > 1) return "a block with one tile has one Q";
-  if (c.k_stages != c.v_stages) return "as many tiles of K as of V";
   const bool few = few_tiles(problem, device);
   if (c.k_stages > 2 && c.block_n > 64 && !few)
     return "two large tiles are enough to hide the loads";
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
+  if (c.k_stages != c.v_stages && rows > 64) return "as many tiles of K as of V";
   if (c.warpgroups > 1 && rows <= 64 * (c.warpgroups - 1)) return "a warpgroup would have no rows";
   if (c.block_n > 64 && c.block_n - 32 >= problem.seqlen_kv) return "the key tile would be empty";
   if (c.head_group_mb == 64 && 4 * problem.seqlen_kv * (c.head_dim + c.head_dim_v) < (16 << 20))
@@ -198,7 +198,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   const bool every_tile_at_once = tiles_of(order_of(problem, c)) * c.cluster <=
                                   std::int64_t{device.num_sms} * c.blocks_per_sm;
   if (c.grid != kGridPlain && every_tile_at_once) return "every tile has an SM of its own";
-  if (c.blocks_per_sm * c.warpgroups < 2 && !every_tile_at_once)
+  if (c.blocks_per_sm * c.warpgroups < 2 && !every_tile_at_once && rows > 64)
     return "one warpgroup leaves the SM idle";
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
   if (c.cluster > 1 && !few && (c.warpgroups != 2 || c.head_dim + c.head_dim_v < kLargeHeadDims))
