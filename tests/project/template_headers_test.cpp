@@ -78,22 +78,31 @@ INSTANTIATE_TEST_SUITE_P(All, TemplateHeader, testing::ValuesIn(header_paths()),
                            return name;
                          });
 
+/// A problem that the family serves, and a GPU on which it does.
+struct Served {
+  Problem problem;
+  const DeviceFacts* device = nullptr;
+};
+Served served_by(const Family& family) {
+  for (const char* dtype : {"bf16", "fp32"}) {
+    const Problem problem = parse_problem(
+        fmt::format("fwd {} num_heads=32:8 seqlen=4096 head_dim=128 causal lse", dtype));
+    for (const auto name : known_archs()) {
+      if (rejection(family, problem, arch_named(name)).empty())
+        return {problem, &typical_device(name)};
+    }
+  }
+  return {};
+}
+
 class EmittedSource : public testing::TestWithParam<std::string> {};
 
 TEST_P(EmittedSource, CompilesWithStockNvcc) {
   const std::string nvcc = ATTNFORGE_NVCC;
   if (nvcc.empty()) GTEST_SKIP() << "nvcc was not found when this build was configured";
   const Family& family = *find_family(GetParam());
-  const Problem problem = parse_problem(
-      "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse");
-  const DeviceFacts* device = nullptr;
-  for (const auto name : known_archs()) {
-    if (rejection(family, problem, arch_named(name)).empty()) {
-      device = &typical_device(name);
-      break;
-    }
-  }
-  ASSERT_NE(device, nullptr) << "no arch serves " << to_string(problem);
+  const auto [problem, device] = served_by(family);
+  ASSERT_NE(device, nullptr) << "no arch serves a long causal prefill";
   const auto all = candidates(family, problem, *device);
   ASSERT_FALSE(all.empty());
 
