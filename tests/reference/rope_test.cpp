@@ -27,11 +27,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pointwise;
 
+Tensors with_tables(const float* cos, const float* sin) {
+  Tensors tensors;
+  tensors.rope_cos = cos;
+  tensors.rope_sin = sin;
+  return tensors;
+}
+
 std::vector<double> rotated(const std::string& options, std::vector<double> row) {
   // Row 1 of the tables: a quarter turn, a half turn, nothing, three quarters.
   static const float cos[] = {9, 9, 9, 9, 0, -1, 1, 0}, sin[] = {9, 9, 9, 9, 1, 0, 0, -1};
-  const Tensors tensors{.rope_cos = cos, .rope_sin = sin};
-  rotate(parse_problem("fwd fp32 head_dim=8 " + options), tensors, 1, row.data());
+  rotate(parse_problem("fwd fp32 head_dim=8 " + options), with_tables(cos, sin), 1, row.data());
   return row;
 }
 
@@ -46,8 +52,8 @@ TEST(Rotate, LeavesElementsFromRopeDimOnAlone) {
   static const float cos[] = {0, 0, 0, 0}, sin[] = {1, 1, 1, 1};
   std::vector<double> row(16);
   for (int d = 0; d < 16; ++d) row[static_cast<std::size_t>(d)] = d;
-  rotate(parse_problem("fwd fp32 head_dim=16 rope=half rope_dim=8"),
-         {.rope_cos = cos, .rope_sin = sin}, 0, row.data());
+  rotate(parse_problem("fwd fp32 head_dim=16 rope=half rope_dim=8"), with_tables(cos, sin), 0,
+         row.data());
   EXPECT_THAT(row, ElementsAre(-4, -5, -6, -7, 0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15));
 }
 

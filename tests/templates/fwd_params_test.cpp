@@ -89,11 +89,12 @@ TEST(BindFwd, PutsRowsOfRopesTablesBesideTheRest) {
   step.params.resize(sizeof(planned));
   std::memcpy(step.params.data(), &planned, sizeof(planned));
   const float tables[2] = {};
-  const Tensors tensors{.rope_cos = &tables[0],
-                        .rope_sin = &tables[1],
-                        .rope_rows = 1000,
-                        .rope_offset = 100,
-                        .rope_query_shift = -5};
+  Tensors tensors;
+  tensors.rope_cos = &tables[0];
+  tensors.rope_sin = &tables[1];
+  tensors.rope_rows = 1000;
+  tensors.rope_offset = 100;
+  tensors.rope_query_shift = -5;
   std::vector<std::byte> out(sizeof(planned));
   bind_fwd_rope(step, tensors, nullptr, out, offsetof(WithRope, rope));
   WithRope bound;
