@@ -26,6 +26,7 @@ Typed fixed_by_problem(const Problem& problem) {
   c.left_bound = window.left >= 0;
   c.softcap = problem.softcap > 0;
   c.lse = problem.lse;
+  if constexpr (requires { c.alignment; }) c.alignment = problem.alignment_bytes;
   if constexpr (requires { c.rope; }) {  // else the family does not list kFeatureRope
     c.rope = static_cast<int>(problem.rope);
     c.rope_dim = effective_rope_dim(problem);

@@ -40,11 +40,7 @@ constexpr int kSmallestBlockM = 2;  // 64 threads, 32 lanes a row
 constexpr int kMostScores = 64;     // of a step, a thread: more leave no registers for q and o
 
 /// The fields that are not searched.
-Typed fixed_by(const Problem& problem) {
-  Typed c = fixed_by_problem<Typed>(problem);
-  c.alignment = problem.alignment_bytes;
-  return c;
-}
+Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);

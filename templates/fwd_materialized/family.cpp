@@ -43,11 +43,7 @@ constexpr double kMostOfMemory = 0.9;  // of the GPU's, for tensors and workspac
 constexpr double kGiB = 1 << 30;
 
 /// The fields that are not searched.
-Typed fixed_by(const Problem& problem) {
-  Typed c = fixed_by_problem<Typed>(problem);
-  c.alignment = problem.alignment_bytes;
-  return c;
-}
+Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 std::int64_t rows(const Problem& problem) {
   return problem.batch * problem.num_heads_q * problem.seqlen_q;

@@ -13,6 +13,7 @@
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
 #include "templates/fwd_params.h"
+#include "templates/sm_room.h"
 
 namespace attnforge {
 namespace {
@@ -54,19 +55,7 @@ constexpr int kSmallestBlockM = 32;
 constexpr int
     kLongQuery = 128;  // rows of a head from which packing heads into a tile gains nothing
 
-int registers_available(const Typed& c, const Arch& arch) {
-  return std::min(255, arch.registers_per_sm / (c.num_threads() * c.blocks_per_sm) / 8 * 8);
-}
-
-/// Whether blocks_per_sm blocks fit an SM: by what the main loop keeps in registers, shared memory
-/// and threads.
-bool fits(const Typed& c, const Arch& arch) {
-  constexpr int kReservedBytes = 1024;  // shared memory that the system takes from every block
-  return c.planned_registers() + kRegisterSlack <= registers_available(c, arch) &&
-         c.blocks_per_sm * (c.smem_bytes() + kReservedBytes) <= arch.smem_per_sm_bytes &&
-         c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm &&
-         c.blocks_per_sm <= arch.max_blocks_per_sm;
-}
+bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, kRegisterSlack); }
 
 /// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims and
 /// on small GPUs.
@@ -80,11 +69,7 @@ bool memory_is_scarce(const Typed& c, const Arch& arch) {
 }
 
 /// The fields that are not searched.
-Typed fixed_by(const Problem& problem) {
-  Typed c = fixed_by_problem<Typed>(problem);
-  c.alignment = problem.alignment_bytes;
-  return c;
-}
+Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.cp_async) return "needs cp.async (sm_80 and later)";

@@ -14,6 +14,7 @@
 #include "templates/fwd_params.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
+#include "templates/sm_room.h"
 #include "templates/wgmma_text.h"
 
 namespace attnforge {
@@ -138,9 +139,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 }
 
 bool memory_fits(const Typed& c, const Arch& arch) {
-  constexpr int kReservedBytes = 1024;  // that the system takes from every block
-  return c.smem_bytes() <= arch.smem_per_block_bytes &&
-         c.blocks_per_sm * (c.smem_bytes() + kReservedBytes) <= arch.smem_per_sm_bytes;
+  return c.smem_bytes() <= arch.smem_per_block_bytes && smem_has_room(c, arch);
 }
 
 int needed_registers(const Typed& c) {

@@ -12,6 +12,7 @@
 #include "templates/fwd_params.h"
 #include "templates/fwd_wmma/config.h"
 #include "templates/key_tiles.h"
+#include "templates/sm_room.h"
 
 namespace attnforge {
 namespace {
@@ -49,24 +50,10 @@ constexpr int kRegisterSlack = 40;
 constexpr int kSmallestBlockM = 32;
 constexpr int kLargestHeadDim = 256;  // its output just fits the registers of the warps that own it
 
-int registers_available(const Typed& c, const Arch& arch) {
-  return std::min(255, arch.registers_per_sm / (c.num_threads() * c.blocks_per_sm) / 8 * 8);
-}
-
-/// Whether blocks_per_sm blocks fit an SM, by registers, shared memory and threads.
-bool fits(const Typed& c, const Arch& arch) {
-  constexpr int kReservedBytes = 1024;  // shared memory that the system takes from every block
-  return c.planned_registers() + kRegisterSlack <= registers_available(c, arch) &&
-         c.blocks_per_sm * (c.smem_bytes() + kReservedBytes) <= arch.smem_per_sm_bytes &&
-         c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm;
-}
+bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, kRegisterSlack); }
 
 /// The fields that are not searched.
-Typed fixed_by(const Problem& problem) {
-  Typed c = fixed_by_problem<Typed>(problem);
-  c.alignment = problem.alignment_bytes;
-  return c;
-}
+Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
