@@ -5,6 +5,7 @@
 #include "generator/arch.h"
 #include "templates/fwd_params.h"
 #include "templates/key_tiles.h"
+#include "templates/tile_order.h"
 
 namespace attnforge {
 

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
 #include "attnforge/error.h"
+#include "templates/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -45,23 +45,6 @@ int gqa_group(const Problem& problem) {
   return static_cast<int>(problem.num_heads_q / problem.num_heads_kv);
 }
 
-TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
-                     bool heavy_last) {
-  const bool packed = pack_gqa > 1;
-  const std::int64_t heads = problem.batch * (packed ? problem.num_heads_kv : problem.num_heads_q);
-  const std::int64_t head_bytes = problem.seqlen_kv * (problem.head_dim + problem.head_dim_v) *
-                                  size_bytes(problem.dtype_k) / (packed ? 1 : gqa_group(problem));
-  const std::int64_t in_group = (std::int64_t{head_group_mb} << 20) /
-                                std::max<std::int64_t>(1, head_bytes);
-  TileOrder order;
-  order.m_blocks = static_cast<int>((problem.seqlen_q * pack_gqa + block_m - 1) / block_m);
-  order.heads = static_cast<int>(heads);
-  order.heads_per_group = static_cast<int>(
-      std::clamp<std::int64_t>(in_group, 1, std::max<std::int64_t>(heads, 1)));
-  order.heavy_last = heavy_last ? 1 : 0;
-  return order;
-}
-
 std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int block_n) {
   const std::string dims = head_dim == head_dim_v ? fmt::format("d{}", head_dim)
                                                   : fmt::format("d{}v{}", head_dim, head_dim_v);
@@ -70,11 +53,6 @@ std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int
 
 std::int64_t query_tiles(const Problem& problem, int block_m) {
   return (problem.seqlen_q + block_m - 1) / block_m * problem.batch * problem.num_heads_q;
-}
-
-double idle_factor(double blocks, double places) {
-  const double rounds = std::max(blocks, 1.0) / places;
-  return std::ceil(rounds) / rounds;
 }
 
 Launch launch_of_tiles(const TileOrder& order, std::string symbol, int num_threads, int smem_bytes,
@@ -94,7 +72,8 @@ Launch launch_of_tiles(const TileOrder& order, std::string symbol, int num_threa
 }
 
 Launch tiled_launch(const Problem& problem, const TiledKernel& kernel) {
-  constexpr int kGroupMb = 16;  // a part of any L2
+  // CUDA cores take their time over K and V: an even end under a causal mask counts, the L2 less.
+  constexpr int kGroupMb = 64;
   FwdTiledParams params{};
   params.fwd = fwd_params(problem);
   params.order = tile_order(problem, kernel.block_m, 1, kernel.right_bound ? kGroupMb : 0,

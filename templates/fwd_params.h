@@ -21,16 +21,11 @@ FwdParams fwd_params(const Problem& problem);
 /// Query heads of a K/V head.
 int gqa_group(const Problem& problem);
 
-/// Query tiles of block_m rows, pack_gqa heads in each, in groups of heads whose K and V take about
-/// head_group_mb MB; 0: head after head. heavy_last: the last tile of a head has the most work.
-TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
-                     bool heavy_last);
-
 /// "bf16_d128_128x64", "fp16_d192v128_64x80": the part of a kernel's symbol that says what it does.
 std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int block_n);
 
-/// The one step of a kernel that gives each query tile of `order` a block; `params` is its argument.
-/// None when there is nothing to do.
+/// The one step of a kernel that gives each query tile of `order` a block; `params` is its
+/// argument. None when there is nothing to do.
 Launch launch_of_tiles(const TileOrder& order, std::string symbol, int num_threads, int smem_bytes,
                        std::span<const std::byte> params);
 
@@ -47,10 +42,6 @@ Launch tiled_launch(const Problem& problem, const TiledKernel& kernel);
 
 /// Query tiles of all heads: the blocks of a tiled launch.
 std::int64_t query_tiles(const Problem& problem, int block_m);
-
-/// How much longer `blocks` equal blocks take than work that spreads over all places evenly: the
-/// last round leaves some of them empty. 1 or more.
-double idle_factor(double blocks, double places);
 
 /// Family::bind of a family whose kernel argument is a FwdParams or begins with one. `out` has the
 /// size of step.params.

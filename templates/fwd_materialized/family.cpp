@@ -12,6 +12,7 @@
 #include "templates/fwd_materialized/config.h"
 #include "templates/fwd_params.h"
 #include "templates/key_tiles.h"
+#include "templates/tile_order.h"
 
 namespace attnforge {
 namespace {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "templates/key_tiles.h"
+#include "templates/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -13,8 +14,7 @@ namespace {
 // Fitted on an H200: 6194 configs over head dims 48 to 256, seqlen 512 to 8192, causal and full.
 constexpr double kTensor = 1.74, kShared = 0.833, kIssue = 1.375, kSoftmax = 1.012,
                  kL2ClocksPerByte = 0.0371;
-constexpr double kWait = 271, kTileStart = 6052, kUnoverlapped = 0.4075, kCausalTail = 0.724,
-                 kBias = 1.326;
+constexpr double kWait = 271, kTileStart = 6052, kUnoverlapped = 0.4075, kBias = 1.326;
 // Not fitted: two warps wait for each other's sums.
 constexpr double kExchange = 400;
 
@@ -93,12 +93,10 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
 
   // The last round of blocks leaves SMs idle; under masks the light tiles fill most of it if they
   // come last.
-  const double rounds = std::max(query_tiles / (double(device.num_sms) * resident_blocks), 1e-9);
-  double idle = std::ceil(rounds) / rounds;
-  if (c.right_bound && rounds > 1) idle = 1 + kCausalTail / rounds;
-  // Under a mask, one head after another ends with the last head's heavy tiles; without one, groups
-  // only spread the reads of L2.
-  if ((c.right_bound != 0) != (c.head_group_mb != 0)) idle *= 1.05;
+  const TileOrder order = tile_order(problem, c.block_m, c.pack_gqa, c.head_group_mb,
+                                     c.right_bound != 0);
+  double idle = idle_factor(order, double(device.num_sms) * resident_blocks);
+  if (!c.right_bound && c.head_group_mb != 0) idle *= 1.05;  // groups only spread the reads of L2
   return clocks * idle / device.num_sms / device.sm_clock_mhz / kBias;
 }
 

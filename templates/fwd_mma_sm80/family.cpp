@@ -14,6 +14,7 @@
 #include "templates/fwd_mma_sm80/estimate.h"
 #include "templates/fwd_params.h"
 #include "templates/sm_room.h"
+#include "templates/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -96,7 +97,6 @@ Axis head_dim_warps(const Problem& problem) {
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   std::vector<int> packs = {1};
   if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
-  const int quarter_of_l2_mb = std::max(1, static_cast<int>(device.l2_bytes >> 22));
   const Typed fixed = fixed_by(problem);
   std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
   const std::vector<Axis> searched = {
@@ -108,7 +108,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"q_in_regs", {0, 1, 2}},
       {"blocks_per_sm", {2, 3, 4, 1}},
       {"pack_gqa", packs},
-      {"head_group_mb", {quarter_of_l2_mb, 0}},
+      {"head_group_mb", head_groups_mb(problem, device)},
       head_dim_warps(problem),
       {"pad_head_dim", {0}, {1}},
   };

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "templates/key_tiles.h"
+#include "templates/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -14,8 +15,7 @@ namespace {
 // TF32 keeps its scheduler from issuing anything else: times add up.
 constexpr double kMma = 0.948, kFma = 0.7, kFmaLoad = 12.0, kIssue = 0.84, kL2ClocksPerByte = 0.047;
 constexpr double kStepWait = 270, kTileWait = 145, kAlone = 1.125, kUnoverlapped = 0.26,
-                 kStart = 9440, kAddParts = 800, kCausalTail = 0.83, kHeaviestTile = 1.6,
-                 kCopy = 1.97;
+                 kStart = 9440, kAddParts = 800, kHeaviestTile = 1.6, kCopy = 1.97;
 
 /// Clocks of a warp scheduler for a warp's softmax step.
 double step_clocks(const FwdRegtileF32Config& c, const Arch& arch) {
@@ -69,9 +69,12 @@ double estimate_fwd_regtile_f32_us(const FwdRegtileF32Config& c, const Problem& 
   const double alone = serial / resident;
   const double clocks_per_tile = std::max(busy, alone) + kUnoverlapped * std::min(busy, alone);
   double idle = std::max(std::ceil(per_sm / resident) * resident, per_sm) / per_sm;
-  if (c.right_bound && per_sm > resident) idle = 1 + kCausalTail * resident / per_sm;
-  if (c.right_bound && per_sm <= resident) idle *= kHeaviestTile;
-  if ((c.right_bound != 0) != (c.head_group_mb != 0)) idle *= 1.02;
+  if (c.right_bound) {
+    const TileOrder order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, true);
+    idle = per_sm > resident ? idle_factor(order, device.num_sms * resident) : idle * kHeaviestTile;
+  } else if (c.head_group_mb != 0) {
+    idle *= 1.02;  // groups only spread the reads of L2
+  }
   const double start = (kStart + kAddParts * std::log2(c.warps_n)) *
                        std::ceil(per_sm / resident_blocks);
   return (tiles / device.num_sms * clocks_per_tile * idle + start) / device.sm_clock_mhz;

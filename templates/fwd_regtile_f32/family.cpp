@@ -14,6 +14,7 @@
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
 #include "templates/sm_room.h"
+#include "templates/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -88,7 +89,6 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   if (!queries_fill_the_gpu(problem, device)) splits_of_keys = {1, 2, 4, 8};
   std::vector<int> packs = {1};
   if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
-  const int quarter_of_l2_mb = std::max(1, static_cast<int>(device.l2_bytes >> 22));
   const Typed fixed = fixed_by(problem);
   std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
   const std::vector<Axis> searched = {
@@ -103,7 +103,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"q_in_regs", problem.head_dim <= 128 ? std::vector{0, 1} : std::vector{0}},
       {"blocks_per_sm", {2, 3, 4, 1}},
       {"pack_gqa", packs},
-      {"head_group_mb", {quarter_of_l2_mb, 0}},
+      {"head_group_mb", head_groups_mb(problem, device)},
   };
   axes.insert(axes.end(), searched.begin(), searched.end());
   return axes;

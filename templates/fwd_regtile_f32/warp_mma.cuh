@@ -162,8 +162,8 @@ struct MmaWarp {
       constexpr float kMakeUp = 1.0f + 0x1p-23f;
       for_each_score([&](int f, int j, int c) {
         const float sum = fmaf(s.c[f][j][c], kMakeUp, small.c[f][j][c]);
-        // The small part of an infinity is NaN.
-        s.c[f][j][c] = sum == sum ? sum : s.c[f][j][c];
+        // The small part of an infinity is NaN; that of a NaN is what tells.
+        s.c[f][j][c] = fabsf(s.c[f][j][c]) < -negative_infinity() ? sum : s.c[f][j][c];
       });
     }
   }

@@ -15,6 +15,7 @@
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
 #include "templates/sm_room.h"
+#include "templates/tile_order.h"
 #include "templates/wgmma_text.h"
 
 namespace attnforge {

@@ -13,6 +13,7 @@
 #include "templates/fwd_wmma/config.h"
 #include "templates/key_tiles.h"
 #include "templates/sm_room.h"
+#include "templates/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -71,7 +72,6 @@ std::string supports(const Problem& problem, const Arch& arch) {
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
-  const int quarter_of_l2_mb = std::max(1, static_cast<int>(device.l2_bytes >> 22));
   std::vector<Axis> axes = fixed_axes(fixed_by(problem), kFixedFields);
   const std::vector<Axis> searched = {
       {"block_m", {64, 128, 32}},
@@ -82,7 +82,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"q_in_regs", {0, 1}},
       {"p_route", {2, 1}, {0}},
       {"blocks_per_sm", {2, 3, 4, 1}},
-      {"head_group_mb", {quarter_of_l2_mb, 0}},
+      {"head_group_mb", head_groups_mb(problem, device)},
   };
   axes.insert(axes.end(), searched.begin(), searched.end());
   return axes;

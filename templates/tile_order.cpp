@@ -1,0 +1,62 @@
+// tile_order.cpp - groups of heads for the L2 and for an even end.
+#include "templates/tile_order.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "templates/fwd_params.h"
+
+namespace attnforge {
+namespace {
+
+/// Of K and V of one K/V head.
+std::int64_t kv_head_bytes(const Problem& problem) {
+  return problem.seqlen_kv * (problem.head_dim + problem.head_dim_v) * size_bytes(problem.dtype_k);
+}
+
+}  // namespace
+
+TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
+                     bool heavy_last) {
+  const bool packed = pack_gqa > 1;
+  const std::int64_t heads = problem.batch * (packed ? problem.num_heads_kv : problem.num_heads_q);
+  const std::int64_t head_bytes = kv_head_bytes(problem) / (packed ? 1 : gqa_group(problem));
+  const std::int64_t wanted = (std::int64_t{head_group_mb} << 20) /
+                              std::max<std::int64_t>(1, head_bytes);
+  // As many groups as would be full; the heads that are left over are spread among them. A small
+  // last group would begin with its heavy tiles when all else is done.
+  const std::int64_t groups = std::max<std::int64_t>(heads / std::max<std::int64_t>(wanted, 1), 1);
+  TileOrder order;
+  order.m_blocks = static_cast<int>((problem.seqlen_q * pack_gqa + block_m - 1) / block_m);
+  order.heads = static_cast<int>(heads);
+  order.heads_per_group = std::max(static_cast<int>((heads + groups - 1) / groups), 1);
+  order.heavy_last = heavy_last ? 1 : 0;
+  return order;
+}
+
+std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& device) {
+  const int half_of_l2 = std::max(1, static_cast<int>(device.l2_bytes >> 21));
+  constexpr std::int64_t kMost = 1 << 30;
+  const std::int64_t all = (problem.batch * problem.num_heads_kv * kv_head_bytes(problem) >> 20) +
+                           1;
+  if (effective_window(problem).right < 0 || all <= half_of_l2) return {half_of_l2, 0};
+  return {half_of_l2, static_cast<int>(std::min(all, kMost))};
+}
+
+double idle_factor(double blocks, double places) {
+  const double rounds = std::max(blocks, 1.0) / places;
+  return std::ceil(rounds) / rounds;
+}
+
+double idle_factor(const TileOrder& order, double places) {
+  // In rounds of the grid; measured on an H200 with 1 to 32 heads of 2048 to 8192 queries a group.
+  constexpr double kTail = 0.3, kLateGroup = 0.75, kLateRounds = 1.6;
+  const double blocks = double(order.m_blocks) * order.heads, rounds = blocks / places;
+  if (!order.heavy_last || rounds <= 1) return idle_factor(blocks, places);
+  const int before = (order.heads - 1) / order.heads_per_group * order.heads_per_group;
+  const double last_rounds = double(order.m_blocks) * (order.heads - before) / places;
+  return 1 + (kTail + kLateGroup * std::max(0.0, 1 - last_rounds / kLateRounds)) / rounds;
+}
+
+}  // namespace attnforge

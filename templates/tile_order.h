@@ -1,0 +1,30 @@
+// tile_order.h - in which order the blocks of a grid take query tiles (tile/tile_order.cuh), and
+// what the order leaves idle.
+#pragma once
+
+#include <vector>
+
+#include "attnforge/problem.h"
+#include "generator/arch.h"
+#include "templates/params_fwd.h"
+
+namespace attnforge {
+
+/// Query tiles of block_m rows, pack_gqa heads in each, in groups of heads whose K and V take about
+/// head_group_mb MB; 0: head after head. heavy_last: the last tile of a head has the most work.
+TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
+                     bool heavy_last);
+
+/// Values of head_group_mb worth a try: half of the L2, and head after head. Under a causal mask,
+/// whose heavy tiles should all start early, rather all heads at once.
+std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& device);
+
+/// How much longer `blocks` equal blocks take than work that spreads over all places evenly: the
+/// last round leaves some of them empty. 1 or more.
+double idle_factor(double blocks, double places);
+
+/// The same for the blocks of an order. Under a causal mask the light tiles at the end fill the
+/// last round, unless the last group is small: its heavy tiles start late.
+double idle_factor(const TileOrder& order, double places);
+
+}  // namespace attnforge

@@ -1,0 +1,54 @@
+// tile_order_test.cpp - the order in which blocks take query tiles, as the host lays it down.
+#include "templates/tile_order.h"
+
+#include <gtest/gtest.h>
+
+namespace attnforge {
+namespace {
+
+// 64 heads with 2 MB of K and V each.
+Problem of_64_heads() {
+  return parse_problem("fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal");
+}
+
+int heads_per_group(const Problem& problem, int head_group_mb) {
+  return tile_order(problem, 128, 1, head_group_mb, true).heads_per_group;
+}
+
+int heads_of_last_group(const TileOrder& order) {
+  return (order.heads - 1) % order.heads_per_group + 1;
+}
+
+TEST(TileOrder, NoSmallGroupIsLeftForTheEnd) {
+  for (const int mb : {0, 2, 5, 14, 15, 30, 60, 100, 128, 4096}) {
+    const TileOrder order = tile_order(of_64_heads(), 128, 1, mb, true);
+    EXPECT_GT(2 * heads_of_last_group(order), order.heads_per_group) << mb << " MB";
+  }
+  EXPECT_EQ(heads_per_group(of_64_heads(), 15), 8);  // 7 would leave one over
+}
+
+TEST(TileOrder, GroupsHoldAsManyHeadsAsAsked) {
+  EXPECT_EQ(heads_per_group(of_64_heads(), 0), 1);
+  EXPECT_EQ(heads_per_group(of_64_heads(), 32), 16);
+  EXPECT_EQ(heads_per_group(of_64_heads(), 4096), 64);
+}
+
+TEST(TileOrder, EmptyProblemsDivideByNothing) {
+  const TileOrder order = tile_order(
+      parse_problem("fwd bf16 batch=0 num_heads=4 seqlen=0 head_dim=64"), 128, 1, 16, false);
+  EXPECT_EQ(order.heads, 0);
+  EXPECT_EQ(order.heads_per_group, 1);
+}
+
+TEST(TileOrder, SmallLastGroupsAreSeenToLeaveTheGpuIdle) {
+  constexpr double kPlaces = 264;
+  const auto idle = [&](int mb) {
+    return idle_factor(tile_order(of_64_heads(), 128, 1, mb, true), kPlaces);
+  };
+  EXPECT_GT(idle(0), idle(30));
+  EXPECT_GE(idle(30), idle(4096));
+  EXPECT_GT(idle(4096), 1.0);
+}
+
+}  // namespace
+}  // namespace attnforge
