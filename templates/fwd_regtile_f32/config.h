@@ -21,6 +21,8 @@ struct FwdRegtileF32Config {
   int softcap;      // 1: scores are capped
   int lse;          // 1: lse is written
   int alignment;    // bytes of pointers and strides: 4, 8 or 16
+  int rope;         // kNoRope, or which elements of q and k are rotated together
+  int rope_dim;     // leading elements that rotate
   // Searched.
   int math;     // kMathFma, kMath3xTf32 or kMathTf32
   int warp_m;   // query rows of a warp
@@ -105,7 +107,9 @@ struct FwdRegtileF32Config {
     return output + state + (in_qk > in_pv ? in_qk : in_pv);
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
-    const bool shapes = head_dim % 8 == 0 && head_dim_v % (8 * warps_d) == 0 && alignment >= 4;
+    const bool shapes = head_dim % 8 == 0 && head_dim_v % (8 * warps_d) == 0 && alignment >= 4 &&
+                        rope_dim % 8 == 0 && rope_dim <= head_dim &&
+                        (rope == kNoRope) == (rope_dim == 0);
     const bool counts = num_warps() >= 2 && num_warps() <= 16 && steps >= 1 && stages >= 1 &&
                         pack_gqa >= 1 && block_m() % pack_gqa == 0 && (stages > 1 || steps == 1) &&
                         (warps_n & (warps_n - 1)) == 0;
@@ -119,6 +123,7 @@ struct FwdRegtileF32Config {
 struct FwdRegtileF32Params {
   FwdParams fwd;    // first: bind_fwd() writes to it
   TileOrder order;  // a head is a K/V head when heads are packed
+  RopeParams rope;
 };
 
 }  // namespace attnforge

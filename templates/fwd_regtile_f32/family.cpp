@@ -29,6 +29,8 @@ constexpr Field<Typed> kFields[] = {
     {"softcap", &Typed::softcap},
     {"lse", &Typed::lse},
     {"alignment", &Typed::alignment},
+    {"rope", &Typed::rope},
+    {"rope_dim", &Typed::rope_dim},
     {"math", &Typed::math},
     {"warp_m", &Typed::warp_m},
     {"warps_m", &Typed::warps_m},
@@ -43,9 +45,9 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb},
 };
 
-// Those that the problem decides: the first of them, up to alignment.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(7);
-static_assert(kFixedFields.back().name == "alignment");
+// Those that the problem decides: the first of them, up to rope_dim.
+constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(9);
+static_assert(kFixedFields.back().name == "rope_dim");
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
@@ -204,6 +206,11 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
                          std::as_bytes(std::span(&params, 1)));
 }
 
+void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
+          std::span<std::byte> out) {
+  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdRegtileF32Params, rope));
+}
+
 }  // namespace
 
 extern const Family fwd_regtile_f32;
@@ -211,14 +218,14 @@ const Family fwd_regtile_f32 = {
     .name = "fwd_regtile_f32",
     .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
     .supports = supports,
     .axes = axes,
     .reject = reject,
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind_fwd,
+    .bind = bind,
 };
 
 }  // namespace attnforge

@@ -14,6 +14,8 @@
 #include "ptx/special_registers.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
+#include "tile/rope.cuh"
+#include "tile/rope_f32.cuh"
 #include "tile/score.cuh"
 #include "tile/tile_order.cuh"
 
@@ -39,6 +41,7 @@ struct FwdRegtileF32 {
   using QLoader = Loader<C.block_m(), C.head_dim>;
   using KLoader = Loader<C.block_n(), C.head_dim>;
   using VLoader = Loader<C.block_n(), C.head_dim_v>;
+  using RopeQk = RopeTileF32<C.rope, C.rope_dim, C.qk_chunks() * 16>;
 
   // Tiles of K and V that are loaded before the main loop, and then ahead of their use.
   static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
@@ -164,6 +167,25 @@ struct FwdRegtileF32 {
     load_tile<kRagged>(v_loader, v_next, p.v.stride_row, v_tile(stage), n);
   }
 
+  /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
+  ATTNFORGE_DEVICE void rotate_q(const Place& place) const {
+    if constexpr (C.rope != kNoRope) {
+      RopeQk::template rotate<C.num_threads()>(
+          params.rope, smem, C.block_m(), thread_index(),
+          QueryTurns<C.pack_gqa>(p, params.rope, place.first_row));
+      __syncthreads();
+    }
+  }
+  /// The same with tile n of K in `stage`.
+  ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
+    if constexpr (C.rope != kNoRope) {
+      RopeQk::template rotate<C.num_threads()>(params.rope, k_tile(stage), C.block_n(),
+                                               thread_index(),
+                                               KeyTurns(p, params.rope, n * C.block_n()));
+      __syncthreads();
+    }
+  }
+
   // ---- 2. One step of step_n keys: scores, softmax, output ----
 
   ATTNFORGE_DEVICE u32 q_rows() const { return smem + tile_first_row * C.qk_chunks() * 16; }
@@ -207,14 +229,14 @@ struct FwdRegtileF32 {
         continue;
       }
       Scores s;
-      warp.scores(s, q_rows(), k_tile(stage) + first_key * C.qk_chunks() * 16);
+      warp.scores(s, q_rows(), k_tile(stage) + first_key * C.qk_chunks() * 16, masked);
       if constexpr (C.softcap) cap(s);
       if (masked) hide(s, n * C.block_n() + first_key);
       float rescale[Warp::kRows];
       const bool grew = softmax.raise_max(s, scale_log2, rescale);
       softmax.exponentiate(s, scale_log2);
       v_ready();  // with one stage there is one step
-      warp.outputs(s, v_tile(stage) + first_key * C.v_chunks() * 16, rescale, grew);
+      warp.outputs(s, v_tile(stage) + first_key * C.v_chunks() * 16, rescale, grew, masked);
     }
   }
 
@@ -226,6 +248,7 @@ struct FwdRegtileF32 {
     for (; n >= end; --n) {
       if constexpr (C.stages == 1) {
         // K's tile is loaded while V's is in use, and the other way round.
+        rotate_k(n, 0);
         attend_tile(n, 0, masked, [&] {
           cp_async_wait<0>();
           __syncthreads();
@@ -242,22 +265,24 @@ struct FwdRegtileF32 {
         const int free = stage == 0 ? C.stages - 1 : stage - 1;
         load_k<false>(n - (C.stages - 1), free);
         load_v<false>(n - (C.stages - 1), free);
+        rotate_k(n, stage);
         attend_tile(n, stage, masked, [] {});
         stage = stage == C.stages - 1 ? 0 : stage + 1;
       }
     }
   }
 
-  ATTNFORGE_DEVICE void attend_all() {
+  ATTNFORGE_DEVICE void attend_all(const Place& place) {
     int n = blocks.end - 1, stage = 0;
 #pragma unroll
     for (int s = 0; s < kTilesAhead; ++s) {
       s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
       s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
     }
-    if constexpr (C.stages == 1 || C.q_in_regs != 0) {
+    if constexpr (C.stages == 1 || C.q_in_regs != 0 || C.rope != kNoRope) {
       cp_async_wait<2 * kTilesAhead - (C.stages == 1)>();
       __syncthreads();
+      rotate_q(place);
       warp.read_q(q_rows());
     }
     // Keys that some rows do not see, for being right of them; keys that all rows see; keys that
@@ -372,7 +397,7 @@ struct FwdRegtileF32 {
     const Place place(params);
     FwdRegtileF32 block(params, smem_address(shared_memory), place, Part(), thread_index());
     block.load_q(place);
-    block.attend_all();
+    block.attend_all(place);
     const Part part;
     if constexpr (C.warps_n > 1) {
       cp_async_wait<0>();

@@ -51,7 +51,7 @@ struct FmaWarp {
 
   /// s = Q K^T. Products of 32 elements are summed by themselves: one long sum would round at its
   /// full size after every one of them.
-  ATTNFORGE_DEVICE void scores(Scores& s, u32 q_rows, u32 k_rows) const {
+  ATTNFORGE_DEVICE void scores(Scores& s, u32 q_rows, u32 k_rows, bool /*precise*/) const {
     constexpr int kChunks = C.head_dim / 4, kChunksPerSum = 8;
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
@@ -91,7 +91,7 @@ struct FmaWarp {
 
   /// o = o * rescale + P V.
   ATTNFORGE_DEVICE void outputs(const Scores& p, u32 v_rows, const float (&rescale)[kRows],
-                                bool grew) {
+                                bool grew, bool /*precise*/) {
     if (grew) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r)

@@ -38,6 +38,10 @@ struct MmaOperand {
 /// of a fragment; as operand A they stand at depth i and i + 4, so that operand B takes row 2i of
 /// V, then 2i + 1. Four neighbouring columns, one 16-byte load, are one column each of four
 /// fragments, so that a lane ends up with 8 neighbouring columns of a row.
+///
+/// The hardware cuts sums off instead of rounding them: what it adds up must be short, and is added
+/// to the rest by additions that round. Half as short where `precise`, for tiles with a mask: rows
+/// with few keys have outputs as large as the inputs, and errors in proportion.
 template <FwdRegtileF32Config C>
 struct MmaWarp {
   static constexpr bool kSplit = C.math == kMath3xTf32;
@@ -120,12 +124,12 @@ struct MmaWarp {
       for (int h = 0; h < 2; ++h) mma_m16n8k8_tf32(s.c[f][j + h], a[f], k[2 * h], k[2 * h + 1]);
   }
 
-  /// s = Q K^T. The hardware cuts sums off instead of rounding them, the less often the large ones
-  /// the better: small parts are summed by themselves, and large ones over 32 elements at a time.
-  ATTNFORGE_DEVICE void scores(Scores& s, u32 q_rows, u32 k_rows) {
-    constexpr int kStepsPerSum = 4;
+  /// s = Q K^T. Small parts are summed by themselves, and large ones over 32 elements at a time, or
+  /// 16.
+  ATTNFORGE_DEVICE void scores(Scores& s, u32 q_rows, u32 k_rows, bool precise) {
     Scores small, large;
-    for_each_score([&](int f, int j, int c) { s.c[f][j][c] = small.c[f][j][c] = 0.0f; });
+    for_each_score(
+        [&](int f, int j, int c) { s.c[f][j][c] = small.c[f][j][c] = large.c[f][j][c] = 0.0f; });
 #pragma unroll(C.q_in_regs || C.head_dim <= 160 ? kDepthSteps : 8)
     for (int d = 0; d < kDepthSteps; ++d) {
       MmaOperand<kSplit, 4> q_step;
@@ -140,8 +144,6 @@ struct MmaWarp {
           if constexpr (kSplit) q_low[f][i] = from.low[i];
         }
       }
-      if (d % kStepsPerSum == 0)
-        for_each_score([&](int f, int j, int c) { large.c[f][j][c] = 0.0f; });
 #pragma unroll
       for (int j = 0; j < C.step_n / 8; j += 2) {
         u32 words[4];
@@ -152,9 +154,10 @@ struct MmaWarp {
         if constexpr (kSplit) multiply(small, q_high, k.low, j);
         multiply(kSplit ? large : s, q_high, k.high, j);
       }
-      if (kSplit && (d % kStepsPerSum == kStepsPerSum - 1 || d == kDepthSteps - 1))
+      if (kSplit && (d % 4 == 3 || d == kDepthSteps - 1 || (d % 4 == 1 && precise)))
         for_each_score([&](int f, int j, int c) {
-          s.c[f][j][c] = d < kStepsPerSum ? large.c[f][j][c] : s.c[f][j][c] + large.c[f][j][c];
+          s.c[f][j][c] += large.c[f][j][c];
+          large.c[f][j][c] = 0.0f;
         });
     }
     if constexpr (kSplit) {
@@ -170,7 +173,7 @@ struct MmaWarp {
 
   /// o = o * rescale + P V.
   ATTNFORGE_DEVICE void outputs(const Scores& p, u32 v_rows, const float (&rescale)[kRows],
-                                bool grew) {
+                                bool grew, bool precise) {
     if constexpr (!kSplit) {
       if (grew) {
 #pragma unroll
@@ -188,25 +191,23 @@ struct MmaWarp {
         a[j][f].set(0, c[0]), a[j][f].set(1, c[2]), a[j][f].set(2, c[1]), a[j][f].set(3, c[3]);
       }
 #pragma unroll
-    for (int j = 0; j < kBy4; j += 4) columns<4>(j, a, v_rows, rescale);
+    for (int j = 0; j < kBy4; j += 4) columns<4>(j, a, v_rows, rescale, precise);
 #pragma unroll
-    for (int j = kBy4; j < kBy2; j += 2) columns<2>(j, a, v_rows, rescale);
-    if constexpr (kOutFragments > kBy2) columns<1>(kBy2, a, v_rows, rescale);
+    for (int j = kBy4; j < kBy2; j += 2) columns<2>(j, a, v_rows, rescale, precise);
+    if constexpr (kOutFragments > kBy2) columns<1>(kBy2, a, v_rows, rescale, precise);
   }
 
   /// kWide output fragments from `first` on.
   template <int kWide>
   ATTNFORGE_DEVICE void columns(int first,
                                 const MmaOperand<kSplit, 4> (&a)[C.step_n / 8][kFragments],
-                                u32 v_rows, const float (&rescale)[kRows]) {
+                                u32 v_rows, const float (&rescale)[kRows], bool precise) {
     const u32 lane_rows = v_rows + v_lane + thread_index() % 32 / 4 * (kWide * 4) + first * 32;
-    float sum[kFragments][kWide][4];  // of this step: added to o by an addition that rounds
+    // Over 32 keys at a time, or 16.
+    float sum[kFragments][kWide][4] = {};
+    float factor[kRows];
 #pragma unroll
-    for (int f = 0; f < kFragments; ++f)
-#pragma unroll
-      for (int w = 0; w < kWide; ++w)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) sum[f][w][c] = 0.0f;
+    for (int r = 0; r < kRows; ++r) factor[r] = rescale[r];
 #pragma unroll
     for (int j = 0; j < C.step_n / 8; ++j) {
       float even[kWide], odd[kWide];
@@ -238,15 +239,19 @@ struct MmaWarp {
           for (int w = 0; w < kWide; ++w)
             mma_m16n8k8_tf32(o[f][first + w], a[j][f].high, v[w].high[0], v[w].high[1]);
       }
-    }
-    if constexpr (kSplit) {
+      if (kSplit && (j % 4 == 3 || j == C.step_n / 8 - 1 || (j % 4 == 1 && precise))) {
 #pragma unroll
-      for (int f = 0; f < kFragments; ++f)
+        for (int f = 0; f < kFragments; ++f)
 #pragma unroll
-        for (int w = 0; w < kWide; ++w)
+          for (int w = 0; w < kWide; ++w)
 #pragma unroll
-          for (int c = 0; c < 4; ++c)
-            o[f][first + w][c] = fmaf(o[f][first + w][c], rescale[2 * f + c / 2], sum[f][w][c]);
+            for (int c = 0; c < 4; ++c) {
+              o[f][first + w][c] = fmaf(o[f][first + w][c], factor[2 * f + c / 2], sum[f][w][c]);
+              sum[f][w][c] = 0.0f;
+            }
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) factor[r] = 1.0f;
+      }
     }
   }
 

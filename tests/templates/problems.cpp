@@ -1,8 +1,6 @@
 // problems.cpp - the lists.
 #include "tests/templates/problems.h"
 
-#include <vector>
-
 #include <initializer_list>
 #include <vector>
 
@@ -38,6 +36,7 @@ std::span<const Problem> template_problems() {
       "alignment=4",
       "fwd bf16 batch=1 num_heads=32:8 seqlen=2048 head_dim=128 causal rope=half",
       "fwd fp16 batch=2 num_heads=8 seqlen=1024 head_dim=72 rope=interleaved rope_dim=40",
+      "fwd fp32 batch=1 num_heads=8:2 seqlen=1024 head_dim=64 causal rope=half",
   });
   return problems;
 }
