@@ -11,12 +11,13 @@
 namespace attnforge {
 namespace {
 
-// Fitted on an H200: 6194 configs over head dims 48 to 256, seqlen 512 to 8192, causal and full.
-constexpr double kTensor = 1.74, kShared = 0.833, kIssue = 1.375, kSoftmax = 1.012,
-                 kL2ClocksPerByte = 0.0371;
-constexpr double kWait = 271, kTileStart = 6052, kUnoverlapped = 0.4075, kBias = 1.326;
-// Not fitted: two warps wait for each other's sums.
-constexpr double kExchange = 400;
+// Fitted on an H200, first to 6194 configs over head dims 48 to 256, then to 2800 over 64 to 512;
+// seqlen 2048 to 8192, causal and full.
+constexpr double kTensor = 1.286, kShared = 0.959, kSharedQuery = 1.309, kIssue = 1.375,
+                 kSoftmax = 1.012, kL2ClocksPerByte = 0.0371;
+constexpr double kWait = 132, kQueryWait = 0.234, kTileStart = 6052, kUnoverlapped = 0.541,
+                 kBias = 1.1;
+constexpr double kExchange = 373;  // two warps wait for each other's sums
 
 // Of a rope, from a few times at head dim 128: instructions and clocks of shared memory and L1 for
 // four pairs of elements a lane, and the wait of a warp for the tables of 8 keys.
@@ -26,6 +27,7 @@ constexpr double kRopeInstructions = 42, kRopeShared = 16, kRopeWait = 900;
 struct TileCost {
   double tensor;        // mma
   double shared;        // shared memory: ldmatrix reads, cp.async writes, 128 bytes a clock
+  double query;         // the same for reading Q in every step, which products wait for
   double issue;         // instructions, four a clock
   double exponentials;  // 16 a clock
   double softmax;  // the part of issue between the two products, which no product of the same warp
@@ -39,9 +41,10 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
             rows = c.row_fragments(), warps = c.num_warps;
   const int key_steps = c.block_n / 16, softmax_steps = c.block_n / c.step_n;
   const double tile_bytes = c.k_bytes() + c.v_bytes();
-  const double reads = depth_steps * key_steps +
-                       (c.q_in_regs ? 0 : depth_steps * rows * softmax_steps) +
-                       key_steps * ((out_fragments + 1) / 2);  // ldmatrix of a warp
+  // ldmatrix of a warp: of Q, of all
+  const double query_reads = c.q_in_regs ? 0 : depth_steps * rows * softmax_steps;
+  const double reads = query_reads + depth_steps * key_steps +
+                       key_steps * ((out_fragments + 1) / 2);
   const double products = rows * (2.0 * key_steps * depth_steps +
                                   key_steps * out_fragments);  // mma of a warp
   const double scores = rows * c.block_n / 2.0;                // of a thread
@@ -50,7 +53,8 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
   cost.tensor = double(c.block_m) * c.block_n * (c.qk_chunks() * 8 + c.v_chunks() * 8) /
                 arch.mma_fma_per_clock_per_sm;
   const double exchange = 2.0 * warps * c.parts_bytes() / 128.0;  // written and read
-  cost.shared = 4.0 * warps * reads + tile_bytes / 128.0 + exchange;
+  cost.shared = 4.0 * warps * (reads - query_reads) + tile_bytes / 128.0 + exchange;
+  cost.query = 4.0 * warps * query_reads;
   cost.issue = warps / 4.0 *
                (products + reads + 4.6 * scores + 24.0 * softmax_steps * rows + 60.0 +
                 1.5 * copies);
@@ -74,13 +78,14 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
 
   // Either a unit of the SM is busy all the time, or its blocks wait for themselves: products,
   // softmax, barriers.
-  const double busy = std::pow(
-      std::pow(cost.tensor * kTensor, 4) + std::pow(cost.shared * kShared, 4) +
-          std::pow(cost.issue * kIssue, 4) + std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
-      0.25);
+  const double busy = std::pow(std::pow(cost.tensor * kTensor, 4) +
+                                   std::pow(cost.shared * kShared + cost.query * kSharedQuery, 4) +
+                                   std::pow(cost.issue * kIssue, 4) +
+                                   std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
+                               0.25);
   const double serial = (cost.tensor + cost.softmax * kSoftmax + 100.0 * (c.block_n / c.step_n) +
                          kWait * (c.stages == 1 ? 2 : 1) + (c.head_dim_warps > 1 ? kExchange : 0) +
-                         cost.rope) /
+                         cost.query * kQueryWait + cost.rope) /
                         resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
 

@@ -170,7 +170,7 @@ double estimate_us(const Config& config, const Problem& problem, const DeviceFac
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
   constexpr int kSafeSlack = 72;
-  constexpr double kSpillRisk = 1.1;
+  constexpr double kSpillRisk = 1.06;
   const Typed c = typed(config, kFields);
   const bool tight = c.planned_registers() + kSafeSlack > registers_available(c, device.arch);
   return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm) * (tight ? kSpillRisk : 1.0);
