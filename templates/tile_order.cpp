@@ -51,7 +51,7 @@ double idle_factor(double blocks, double places) {
 
 double idle_factor(const TileOrder& order, double places) {
   // In rounds of the grid; measured on an H200 with 1 to 32 heads of 2048 to 8192 queries a group.
-  constexpr double kTail = 0.3, kLateGroup = 0.65, kLateRounds = 1.6;
+  constexpr double kTail = 0.3, kLateGroup = 0.7, kLateRounds = 1.6;
   const double blocks = double(order.m_blocks) * order.heads, rounds = blocks / places;
   if (!order.heavy_last || rounds <= 1) return idle_factor(blocks, places);
   const int before = (order.heads - 1) / order.heads_per_group * order.heads_per_group;

@@ -169,11 +169,14 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
 double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
-  constexpr int kSafeSlack = 72;
-  constexpr double kSpillRisk = 1.06;
+  constexpr int kSafeSlack = 68, kUnrolledSlack = 4, kSoftcapSlack = 4;
+  constexpr double kSpillRisk = 1.1, kSpillRiskWithRope = 1.2;
   const Typed c = typed(config, kFields);
-  const bool tight = c.planned_registers() + kSafeSlack > registers_available(c, device.arch);
-  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm) * (tight ? kSpillRisk : 1.0);
+  const int slack = kSafeSlack + (c.step_n == c.block_n ? kUnrolledSlack : 0) +
+                    (c.softcap ? kSoftcapSlack : 0);
+  const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
+  const double risk = !tight ? 1.0 : c.rope == kNoRope ? kSpillRisk : kSpillRiskWithRope;
+  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm) * risk;
 }
 
 std::string symbol(const Typed& c) {

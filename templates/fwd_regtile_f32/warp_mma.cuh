@@ -205,9 +205,6 @@ struct MmaWarp {
     const u32 lane_rows = v_rows + v_lane + thread_index() % 32 / 4 * (kWide * 4) + first * 32;
     // Over 32 keys at a time, or 16.
     float sum[kFragments][kWide][4] = {};
-    float factor[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) factor[r] = rescale[r];
 #pragma unroll
     for (int j = 0; j < C.step_n / 8; ++j) {
       float even[kWide], odd[kWide];
@@ -240,17 +237,17 @@ struct MmaWarp {
             mma_m16n8k8_tf32(o[f][first + w], a[j][f].high, v[w].high[0], v[w].high[1]);
       }
       if (kSplit && (j % 4 == 3 || j == C.step_n / 8 - 1 || (j % 4 == 1 && precise))) {
+        const bool is_first = j < 2 || (j < 4 && !precise);
 #pragma unroll
         for (int f = 0; f < kFragments; ++f)
 #pragma unroll
           for (int w = 0; w < kWide; ++w)
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
-              o[f][first + w][c] = fmaf(o[f][first + w][c], factor[2 * f + c / 2], sum[f][w][c]);
+              o[f][first + w][c] = fmaf(o[f][first + w][c],
+                                        is_first ? rescale[2 * f + c / 2] : 1.0f, sum[f][w][c]);
               sum[f][w][c] = 0.0f;
             }
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) factor[r] = 1.0f;
       }
     }
   }
