@@ -11,6 +11,7 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
+#include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/rope.cuh"
@@ -28,9 +29,6 @@ struct FwdMmaSm80 {
   static constexpr int kRowFragments = C.row_fragments();  // of 16 query rows, a warp
   static constexpr int kOutFragments = C.out_fragments();  // of 8 output columns
   static constexpr int kDepthSteps = C.depth_steps();      // of 16 elements of the head dim
-
-  // Tiles of K and V that are loaded before the main loop, and then ahead of their use.
-  static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
 
   using QkRows = SwizzledRows<C.qk_pitch()>;
   using VRows = SwizzledRows<C.v_pitch()>;
@@ -54,10 +52,7 @@ struct FwdMmaSm80 {
   const FwdParams& p;
   const u32 smem;
   int first_row;
-  KvBlocks blocks;
-  KLoader k_loader;
-  VLoader v_loader;
-  const char *k_next, *v_next;                       // this thread's part of the next tile to load
+  KeyRing<C, 2, KLoader, VLoader> ring;
   typename QkRows::Fragment q_fragment, k_fragment;  // for ldmatrix, of this lane
   typename VRows::Fragment v_fragment;
   float scale_log2;
@@ -70,18 +65,16 @@ struct FwdMmaSm80 {
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(smem_base),
-        k_loader(thread_index()),
-        v_loader(thread_index()),
+        ring(p, smem),
         q_fragment(warp_row() + lane() % 16, lane() / 16 + part() * kDepthSteps * 2),
         k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2 + part() * kDepthSteps * 2),
         v_fragment(lane() % 16, lane() / 16 + first_out_chunk()) {
     first_row = place.first_row;
     const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
     const int last_row = min(first_row + C.block_m, p.seqlen_q * C.pack_gqa) - 1;
-    blocks = KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, query_of(first_row),
-                                                     query_of(last_row));
-    k_next = first_source(p.k, place.batch, kv_head, k_loader);
-    v_next = first_source(p.v, place.batch, kv_head, v_loader);
+    ring.set_tiles(KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, query_of(first_row),
+                                                           query_of(last_row)),
+                   place.batch, kv_head);
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
@@ -110,18 +103,6 @@ struct FwdMmaSm80 {
     return C.pack_gqa > 1 ? head * C.pack_gqa + row % C.pack_gqa : head;
   }
 
-  template <class Loader>
-  ATTNFORGE_DEVICE const char* first_source(const TensorRef& tensor, int batch, int kv_head,
-                                            const Loader& loader) const {
-    const i64 row = i64(blocks.end - 1) * C.block_n + loader.row;
-    const i64 at = batch * tensor.stride_batch + kv_head * tensor.stride_head +
-                   row * tensor.stride_row + loader.chunk * 8;
-    return static_cast<const char*>(tensor.data) + at * 2;
-  }
-
-  ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
-  ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
-
   // ---- 1. Loads ----
 
   ATTNFORGE_DEVICE void load_q(const Place& place) {
@@ -137,28 +118,6 @@ struct FwdMmaSm80 {
     cp_async_commit();
   }
 
-  /// Loads tile n of K or V, where `next` points for this thread, and moves `next` to tile n - 1.
-  /// Only the first tile that is loaded can be the last of the sequence, and ragged.
-  template <bool kRagged, class Loader>
-  ATTNFORGE_DEVICE void load_tile(const Loader& loader, const char*& next, i64 stride_row, u32 tile,
-                                  int n) const {
-    if (n >= blocks.begin) {
-      const i64 pass_bytes = Loader::kRowsPerPass * 2 * stride_row;
-      loader.template load<kRagged>(
-          tile, [&](int pass) { return next + pass * pass_bytes; }, p.seqlen_kv - n * C.block_n);
-      next -= C.block_n * 2 * stride_row;
-    }
-    cp_async_commit();
-  }
-  template <bool kRagged>
-  ATTNFORGE_DEVICE void load_k(int n, int stage) {
-    load_tile<kRagged>(k_loader, k_next, p.k.stride_row, k_tile(stage), n);
-  }
-  template <bool kRagged>
-  ATTNFORGE_DEVICE void load_v(int n, int stage) {
-    load_tile<kRagged>(v_loader, v_next, p.v.stride_row, v_tile(stage), n);
-  }
-
   /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
   ATTNFORGE_DEVICE void rotate_q() const {
     if constexpr (C.rope != kNoRope) {
@@ -167,10 +126,10 @@ struct FwdMmaSm80 {
       __syncthreads();
     }
   }
-  /// The same with tile n of K in `stage`.
+  /// The same with tile n of K.
   ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
     if constexpr (C.rope != kNoRope) {
-      RopeQk::rotate(params.rope, k_tile(stage), thread_index() / 32 * 8, C.block_n,
+      RopeQk::rotate(params.rope, ring.k_tile(stage), thread_index() / 32 * 8, C.block_n,
                      8 * C.num_warps, KeyTurns(p, params.rope, n * C.block_n));
       __syncthreads();
     }
@@ -325,50 +284,18 @@ struct FwdMmaSm80 {
 
   // ---- 3. One tile of keys ----
 
-  /// `stage` holds tile n of K; V's tile must be awaited by `v_ready` between the products when it
-  /// comes separately. masked: not all rows see all keys of the tile.
-  template <class VReady>
-  ATTNFORGE_DEVICE void attend_tile(int n, int stage, bool masked, const VReady& v_ready) {
+  /// masked: not all rows see all keys of tile n.
+  ATTNFORGE_DEVICE void attend(int n, int stage, bool masked) {
+    rotate_k(n, stage);
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
-      scores(s, k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
+      scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
       if constexpr (C.softcap) cap(s);
       if (masked) hide(s, n * C.block_n + step * C.step_n);
       probabilities(s);
-      v_ready();  // with one stage there is one step
-      outputs(s, v_tile(stage) + step * C.step_n * VRows::kRowBytes);
-    }
-  }
-
-  /// Tiles from `n` down to `end`, all of them masked or none. With several stages both tiles of an
-  /// iteration lie in `stage`, and the ring is one tile further with every iteration.
-  ATTNFORGE_DEVICE void attend(int& n, int end, int& stage, bool masked) {
-#pragma unroll 1
-    for (; n >= end; --n) {
-      if constexpr (C.stages == 1) {
-        // K's tile is loaded while V's is in use, and the other way round.
-        rotate_k(n, 0);
-        attend_tile(n, 0, masked, [&] {
-          cp_async_wait<0>();
-          __syncthreads();
-          load_k<false>(n - 1, 0);
-        });
-        cp_async_wait<0>();
-        __syncthreads();
-        load_v<false>(n - 1, 0);
-      } else {
-        // All but the newest stages - 2 tiles are here. The barrier also says that everybody is
-        // done with the tile before, whose memory takes the tile that comes stages - 1 later.
-        cp_async_wait<2 * (C.stages - 2)>();
-        __syncthreads();
-        const int free = C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
-        load_k<false>(n - (C.stages - 1), free);
-        load_v<false>(n - (C.stages - 1), free);
-        rotate_k(n, stage);
-        attend_tile(n, stage, masked, [] {});
-        stage = C.stages == 2 ? free : stage == C.stages - 1 ? 0 : stage + 1;
-      }
+      ring.await_v(n);  // with one stage there is one step
+      outputs(s, ring.v_tile(stage) + step * C.step_n * VRows::kRowBytes);
     }
   }
 
@@ -383,39 +310,21 @@ struct FwdMmaSm80 {
       read_q();
       __syncthreads();
     }
-    int n = blocks.end - 1;
-#pragma unroll
-    for (int s = 0; s < C.stages; ++s) {
-      KLoader::clear_padding(k_tile(s), thread_index());
-      if constexpr (C.pad_head_dim) VLoader::clear_padding(v_tile(s), thread_index());
-      if (s == kTilesAhead) break;
-      s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
-      s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
-    }
+    ring.load_first([](u32 k_tile, u32 v_tile) {
+      KLoader::clear_padding(k_tile, thread_index());
+      if constexpr (C.pad_head_dim) VLoader::clear_padding(v_tile, thread_index());
+    });
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
       for (int j = 0; j < kOutFragments; ++j)
 #pragma unroll
         for (int c = 0; c < 4; ++c) o[f][j][c] = 0.0f;
-    if constexpr (C.stages == 1 || C.q_in_regs == 1 || (C.rope != kNoRope && C.q_in_regs == 0)) {
-      cp_async_wait<2 * kTilesAhead - (C.stages == 1)>();
-      __syncthreads();
-    }
+    if constexpr (C.stages == 1 || C.q_in_regs == 1 || (C.rope != kNoRope && C.q_in_regs == 0))
+      ring.await_q();
     if constexpr (C.q_in_regs != 2) rotate_q();
     if constexpr (C.q_in_regs == 1) read_q();
-
-    int stage = 0;
-    // Keys that some rows do not see, for being right of them; keys that all rows see; keys that
-    // some do not see, for being left of them. Rolled: one copy of the code serves all ranges, and
-    // compiles in two thirds of the time.
-#pragma unroll 1
-    for (int range = 0; range < (C.left_bound ? 3 : 2); ++range) {
-      const int end = range == 0   ? blocks.clear_end
-                      : range == 1 ? blocks.clear_begin
-                                   : blocks.begin;
-      attend(n, end, stage, range != 1);
-    }
+    ring.walk([&](int n, int stage, bool masked) { attend(n, stage, masked); });
     store();
   }
 

@@ -12,6 +12,7 @@
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/wmma.cuh"
+#include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/rope.cuh"
@@ -29,7 +30,6 @@ struct FwdWmma {
   static constexpr int kKeyFragments = C.step_n / 16;
   static constexpr int kOutFragments = C.out_fragments();
   static constexpr int kDepthSteps = C.depth_steps();
-  static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
   static constexpr int kScratchPitch = C.scratch_pitch();
 
   using Operand = WmmaOperand<C.dtype>;
@@ -48,10 +48,7 @@ struct FwdWmma {
   const FwdParams& p;
   const u32 smem;
   int first_row;
-  KvBlocks blocks;
-  KLoader k_loader;
-  VLoader v_loader;
-  const char *k_next, *v_next;  // this thread's part of the next tile to load
+  KeyRing<C, 2, KLoader, VLoader> ring;
   float scale_log2;
   // Where this lane's elements of a fragment lie in the warp's P. Not kept where P is expected to
   // stay in registers.
@@ -68,13 +65,10 @@ struct FwdWmma {
         p(kernel_params.fwd),
         smem(smem_base),
         first_row(place.first_row),
-        k_loader(thread_index()),
-        v_loader(thread_index()) {
+        ring(p, smem) {
     const int last_row = min(first_row + C.block_m, p.seqlen_q) - 1;
-    blocks = KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, first_row, last_row);
-    const int kv_head = place.head / (p.num_heads_q / p.num_heads_kv);
-    k_next = first_source(p.k, place.batch, kv_head, k_loader);
-    v_next = first_source(p.v, place.batch, kv_head, v_loader);
+    ring.set_tiles(KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, first_row, last_row),
+                   place.batch, place.head / (p.num_heads_q / p.num_heads_kv));
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
@@ -82,15 +76,6 @@ struct FwdWmma {
     const TilePlace place = place_tile(params.order, block_index());
     const int batch = place.head / params.fwd.num_heads_q;
     return {batch, place.head - batch * params.fwd.num_heads_q, place.m_block * C.block_m};
-  }
-
-  template <class Loader>
-  ATTNFORGE_DEVICE const char* first_source(const TensorRef& tensor, int batch, int kv_head,
-                                            const Loader& loader) const {
-    const i64 row = i64(blocks.end - 1) * C.block_n + loader.row;
-    const i64 at = batch * tensor.stride_batch + kv_head * tensor.stride_head +
-                   row * tensor.stride_row + loader.chunk * 8;
-    return static_cast<const char*>(tensor.data) + at * 2;
   }
 
   ATTNFORGE_DEVICE static int warp() { return thread_index() / 32; }
@@ -101,8 +86,6 @@ struct FwdWmma {
     return smem + C.warp_begin() + warp() * C.warp_bytes();
   }
   ATTNFORGE_DEVICE u32 table() const { return smem + C.table_begin(); }
-  ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
-  ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
 
   // ---- 1. What the fragments are ----
 
@@ -185,27 +168,6 @@ struct FwdWmma {
     if constexpr (C.head_dim % 16 != 0) Loader::clear_padding(tile, thread_index());
   }
 
-  /// Tile n of K or V from `next`, which moves on to tile n - 1. Only the first can be ragged.
-  template <bool kRagged, class Loader>
-  ATTNFORGE_DEVICE void load_tile(const Loader& loader, const char*& next, i64 stride_row, u32 tile,
-                                  int n) const {
-    if (n >= blocks.begin) {
-      const i64 pass_bytes = Loader::kRowsPerPass * 2 * stride_row;
-      loader.template load<kRagged>(
-          tile, [&](int pass) { return next + pass * pass_bytes; }, p.seqlen_kv - n * C.block_n);
-      next -= C.block_n * 2 * stride_row;
-    }
-    cp_async_commit();
-  }
-  template <bool kRagged>
-  ATTNFORGE_DEVICE void load_k(int n, int stage) {
-    load_tile<kRagged>(k_loader, k_next, p.k.stride_row, k_tile(stage), n);
-  }
-  template <bool kRagged>
-  ATTNFORGE_DEVICE void load_v(int n, int stage) {
-    load_tile<kRagged>(v_loader, v_next, p.v.stride_row, v_tile(stage), n);
-  }
-
   /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
   ATTNFORGE_DEVICE void rotate_q() const {
     if constexpr (C.rope != kNoRope) {
@@ -214,10 +176,10 @@ struct FwdWmma {
       __syncthreads();
     }
   }
-  /// The same with tile n of K in `stage`.
+  /// The same with tile n of K.
   ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
     if constexpr (C.rope != kNoRope) {
-      RopeQk::rotate(params.rope, k_tile(stage), warp() * 8, C.block_n, 8 * C.num_warps,
+      RopeQk::rotate(params.rope, ring.k_tile(stage), warp() * 8, C.block_n, 8 * C.num_warps,
                      KeyTurns(p, params.rope, n * C.block_n));
       __syncthreads();
     }
@@ -429,50 +391,21 @@ struct FwdWmma {
     });
   }
 
-  // ---- 4. One tile of keys, and the ring of tiles ----
+  // ---- 4. One tile of keys ----
 
-  template <class VReady>
-  ATTNFORGE_DEVICE void attend_tile(int n, int stage, bool masked, const VReady& v_ready) {
+  /// masked: not all rows see all keys of tile n.
+  ATTNFORGE_DEVICE void attend(int n, int stage, bool masked) {
+    rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
-      scores(s, k_tile(stage) + step * C.step_n * C.qk_pitch() * 16);
+      scores(s, ring.k_tile(stage) + step * C.step_n * C.qk_pitch() * 16);
       if constexpr (C.softcap) cap(s);
       if (masked) hide(s, n * C.block_n + step * C.step_n);
       raise_max(s);
       exponentiate(s);
-      v_ready();
-      outputs(s, v_tile(stage) + step * C.step_n * C.v_pitch() * 16);
-    }
-  }
-
-  /// Tiles from `n` down to `end`, all of them masked or none; `stage` is the ring's.
-  ATTNFORGE_DEVICE void attend(int& n, int end, int& stage, bool masked) {
-#pragma unroll 1
-    for (; n >= end; --n) {
-      if constexpr (C.stages == 1) {
-        // K's tile is loaded while V's is in use, and the other way round.
-        rotate_k(n, 0);
-        attend_tile(n, 0, masked, [&] {
-          cp_async_wait<0>();
-          __syncthreads();
-          load_k<false>(n - 1, 0);
-        });
-        cp_async_wait<0>();
-        __syncthreads();
-        load_v<false>(n - 1, 0);
-      } else {
-        // All but the newest stages - 2 tiles are here, and everybody is done with the tile before,
-        // whose memory takes the tile that comes stages - 1 later.
-        cp_async_wait<2 * (C.stages - 2)>();
-        __syncthreads();
-        const int free = C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
-        load_k<false>(n - (C.stages - 1), free);
-        load_v<false>(n - (C.stages - 1), free);
-        rotate_k(n, stage);
-        attend_tile(n, stage, masked, [] {});
-        stage = C.stages == 2 ? free : stage == C.stages - 1 ? 0 : stage + 1;
-      }
+      ring.await_v(n);  // with one stage there is one step
+      outputs(s, ring.v_tile(stage) + step * C.step_n * C.v_pitch() * 16);
     }
   }
 
@@ -481,14 +414,7 @@ struct FwdWmma {
   ATTNFORGE_DEVICE void run(const Place& place) {
     load_q(place);
     write_table();
-    int n = blocks.end - 1;
-#pragma unroll
-    for (int s = 0; s < C.stages; ++s) {
-      clear_depth_padding<KLoader>(k_tile(s));
-      if (s == kTilesAhead) break;
-      s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
-      s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
-    }
+    ring.load_first([](u32 k_tile, u32) { clear_depth_padding<KLoader>(k_tile); });
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
 #pragma unroll
@@ -497,8 +423,7 @@ struct FwdWmma {
 #pragma unroll
       for (int c = 0; c < kOutFragments; ++c) o[f][c] = WmmaAccumulator{};
     }
-    cp_async_wait<2 * kTilesAhead - (C.stages == 1)>();  // Q, and K where it has no ring
-    __syncthreads();
+    ring.await_q();
     rotate_q();
     learn();
     if constexpr (C.q_in_regs) {
@@ -507,17 +432,7 @@ struct FwdWmma {
 #pragma unroll
         for (int d = 0; d < kDepthSteps; ++d) read_q(q[f][d], f, d);
     }
-
-    int stage = 0;
-    // Keys that some rows do not see, for being right of them; keys that all rows see; keys that
-    // some do not see, for being left of them.
-#pragma unroll 1
-    for (int range = 0; range < (C.left_bound ? 3 : 2); ++range) {
-      const int end = range == 0   ? blocks.clear_end
-                      : range == 1 ? blocks.clear_begin
-                                   : blocks.begin;
-      attend(n, end, stage, range != 1);
-    }
+    ring.walk([&](int n, int stage, bool masked) { attend(n, stage, masked); });
     store();
   }
 

@@ -14,6 +14,7 @@ namespace attnforge {
 template <int kRows, int kDataChunks, int kChunks, int kThreads, int kCopyBytes>
 struct TileLoader {
   using Layout = SwizzledRows<kChunks>;
+  static constexpr int kTileRows = kRows;
   /// Lanes that share a row: the widest that wastes least, but never fewer than share a swizzle.
   static constexpr bool kWide = round_up(kDataChunks, 8) <= round_up(kDataChunks, 4) ||
                                 (Layout::kSwap > 4 && kDataChunks > 4);
