@@ -202,16 +202,6 @@ struct FwdMmaSm80 {
       }
   }
 
-  ATTNFORGE_DEVICE void cap(Scores& s) const {
-    const SoftcapScore capped(p);
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int j = 0; j < C.step_n / 8; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) s[f][j][c] = capped(s[f][j][c]);
-  }
-
   /// -inf to the scores of keys, from first_key on, that a row does not see.
   ATTNFORGE_DEVICE void hide(Scores& s, int first_key) const {
     const int lane_key = first_key + MmaFragment::column(lane());
@@ -291,7 +281,7 @@ struct FwdMmaSm80 {
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
       scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
-      if constexpr (C.softcap) cap(s);
+      if constexpr (C.softcap) SoftcapScore(p).cap(s);
       if (masked) hide(s, n * C.block_n + step * C.step_n);
       probabilities(s);
       ring.await_v(n);  // with one stage there is one step

@@ -423,13 +423,7 @@ struct FwdWgmmaSm90a {
     /// `rescale`.
     ATTNFORGE_DEVICE bool probabilities(int row, int first_key, bool needs_mask,
                                         float (&rescale)[2]) {
-      if constexpr (C.softcap) {
-        const SoftcapScore cap(p);
-#pragma unroll
-        for (int j = 0; j < kScoreFragments; ++j)
-#pragma unroll
-          for (int c = 0; c < 4; ++c) s[j][c] = cap(s[j][c]);
-      }
+      if constexpr (C.softcap) SoftcapScore(p).cap(s);
       if (needs_mask) mask(row, first_key);
       const bool raised = softmax.raise_max(s, scale_log2, rescale);
       if (raised) {

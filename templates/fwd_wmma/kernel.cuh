@@ -226,9 +226,7 @@ struct FwdWmma {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
-      for (int j = 0; j < kKeyFragments; ++j)
-#pragma unroll
-        for (int i = 0; i < 8; ++i) s[f][j].x[i] = capped(s[f][j].x[i]);
+      for (int j = 0; j < kKeyFragments; ++j) capped.cap(s[f][j].x);
   }
 
   /// -inf to the scores of keys, from first_key on, that a row does not see.

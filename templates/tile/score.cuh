@@ -18,6 +18,14 @@ struct SoftcapScore {
       : to_tanh(p.softmax_scale * reciprocal_approx(p.softcap)),
         from_tanh(p.softcap * reciprocal_approx(p.softmax_scale)) {}
   ATTNFORGE_DEVICE float operator()(float s) const { return from_tanh * tanh_by_exp2(s * to_tanh); }
+
+  /// All scores of an array.
+  template <class T, int kCount>
+  ATTNFORGE_DEVICE void cap(T (&s)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) cap(s[i]);
+  }
+  ATTNFORGE_DEVICE void cap(float& s) const { s = (*this)(s); }
 };
 
 /// -inf where the row does not see the key. kLeft: there is a left bound too.
