@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include "generator/family.h"
 #include "templates/cuda_core_time.h"
-#include "templates/embedded.h"
 #include "templates/fixed_fields.h"
 #include "templates/fwd_flash_scalar/config.h"
 #include "templates/fwd_params.h"
+#include "templates/kernel_source.h"
 
 namespace attnforge {
 namespace {
@@ -106,20 +106,10 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Config& config, const Problem&) {
-  Source source;
-  source.name = symbol(typed(config, kFields));
-  source.entry = fmt::format(R"(// generated: {}
-#include "fwd_flash_scalar/kernel.cuh"
-using namespace attnforge;
-inline constexpr FwdFlashScalarConfig kConfig{};
-extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm())
-{}(const __grid_constant__ FwdTiledParams p) {{
-  FwdFlashScalar<kConfig>::run(p);
-}}
-)",
-                             to_string(config), initializer(config), source.name);
-  source.text = self_contained(source.entry, embedded_headers());
-  return source;
+  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+                                .type = "FwdFlashScalar",
+                                .params = "FwdTiledParams",
+                                .blocks_per_sm = "blocks_per_sm()"});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 #include "generator/family.h"
 #include "templates/cuda_core_time.h"
-#include "templates/embedded.h"
 #include "templates/fixed_fields.h"
 #include "templates/fwd_flash_vec/config.h"
 #include "templates/fwd_params.h"
+#include "templates/kernel_source.h"
 
 namespace attnforge {
 namespace {
@@ -130,20 +130,10 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Config& config, const Problem&) {
-  Source source;
-  source.name = symbol(typed(config, kFields));
-  source.entry = fmt::format(R"(// generated: {}
-#include "fwd_flash_vec/kernel.cuh"
-using namespace attnforge;
-inline constexpr FwdFlashVecConfig kConfig{};
-extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm())
-{}(const __grid_constant__ FwdTiledParams p) {{
-  FwdFlashVec<kConfig>::run(p);
-}}
-)",
-                             to_string(config), initializer(config), source.name);
-  source.text = self_contained(source.entry, embedded_headers());
-  return source;
+  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+                                .type = "FwdFlashVec",
+                                .params = "FwdTiledParams",
+                                .blocks_per_sm = "blocks_per_sm()"});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

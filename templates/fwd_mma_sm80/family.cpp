@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 #include "generator/arch.h"
 #include "generator/family.h"
-#include "templates/embedded.h"
 #include "templates/fixed_fields.h"
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
 #include "templates/fwd_params.h"
+#include "templates/kernel_source.h"
 #include "templates/sm_room.h"
 #include "templates/tile_order.h"
 
@@ -184,21 +184,9 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Config& config, const Problem&) {
-  const std::string name = symbol(typed(config, kFields));
-  Source source;
-  source.name = name;
-  source.entry = fmt::format(R"(// generated: {}
-#include "fwd_mma_sm80/kernel.cuh"
-using namespace attnforge;
-inline constexpr FwdMmaSm80Config kConfig{};
-extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-{}(const __grid_constant__ FwdMmaSm80Params p) {{
-  FwdMmaSm80<kConfig>::run(p);
-}}
-)",
-                             to_string(config), initializer(config), name);
-  source.text = self_contained(source.entry, embedded_headers());
-  return source;
+  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+                                .type = "FwdMmaSm80",
+                                .params = "FwdMmaSm80Params"});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

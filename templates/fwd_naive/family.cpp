@@ -9,9 +9,9 @@
 
 #include "attnforge/error.h"
 #include "generator/family.h"
-#include "templates/embedded.h"
 #include "templates/fwd_naive/config.h"
 #include "templates/fwd_params.h"
+#include "templates/kernel_source.h"
 
 namespace attnforge {
 
@@ -116,21 +116,12 @@ std::string symbol(const FwdNaiveConfig& c) {
   return fmt::format("{}_{}_d{}_t{}", kName, dtype_name(c), head_dims, c.num_threads);
 }
 
-Source render(const Config& config, const Problem& /*problem*/) {
-  Source source;
-  source.name = symbol(typed(config, kFields));
-  source.entry = fmt::format(
-      "// generated: {}\n"
-      "#include \"fwd_naive/kernel.cuh\"\n"
-      "inline constexpr attnforge::FwdNaiveConfig kConfig{};\n"
-      "extern \"C\" __global__ void __launch_bounds__(kConfig.num_threads, "
-      "kConfig.blocks_per_sm())\n"
-      "{}(const __grid_constant__ attnforge::FwdNaiveParams p) {{ "
-      "attnforge::FwdNaive<kConfig>::run(p); "
-      "}}\n",
-      to_string(config), initializer(config), source.name);
-  source.text = self_contained(source.entry, embedded_headers());
-  return source;
+Source render(const Config& config, const Problem&) {
+  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+                                .type = "FwdNaive",
+                                .params = "FwdNaiveParams",
+                                .threads = "num_threads",
+                                .blocks_per_sm = "blocks_per_sm()"});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts& /*device*/) {

@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 #include "attnforge/error.h"
 #include "generator/family.h"
-#include "templates/embedded.h"
 #include "templates/fixed_fields.h"
 #include "templates/fwd_params.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
+#include "templates/kernel_source.h"
 #include "templates/sm_room.h"
 #include "templates/tile_order.h"
 #include "templates/wgmma_text.h"
@@ -218,25 +218,13 @@ std::string symbol(const Typed& c) {
 
 Source render(const Config& config, const Problem&) {
   const Typed c = typed(config, kFields);
-  const std::string name = symbol(c);
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
-  Source source;
-  source.name = name;
-  source.entry = fmt::format(R"(// generated: {}
-#include "fwd_wgmma_sm90a/kernel.cuh"
-namespace attnforge {{
-{}}}  // namespace attnforge
-using namespace attnforge;
-inline constexpr FwdWgmmaSm90aConfig kConfig{};
-extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-{}(const __grid_constant__ FwdWgmmaSm90aParams p) {{
-  FwdWgmmaSm90a<kConfig>::run(p);
-}}
-)",
-                             to_string(config), products, initializer(config), name);
-  source.text = self_contained(source.entry, embedded_headers());
-  return source;
+  return kernel_source(config, {.symbol = symbol(c),
+                                .type = "FwdWgmmaSm90a",
+                                .params = "FwdWgmmaSm90aParams",
+                                .declarations = "namespace attnforge {\n" + products +
+                                                "}  // namespace attnforge\n"});
 }
 
 std::vector<TensorMapSpec> tensor_maps(const Typed& c, const Problem& problem) {

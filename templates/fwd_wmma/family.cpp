@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 #include "generator/family.h"
-#include "templates/embedded.h"
 #include "templates/fixed_fields.h"
 #include "templates/fwd_params.h"
 #include "templates/fwd_wmma/config.h"
+#include "templates/kernel_source.h"
 #include "templates/key_tiles.h"
 #include "templates/sm_room.h"
 #include "templates/tile_order.h"
@@ -155,21 +155,9 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Config& config, const Problem&) {
-  const std::string name = symbol(typed(config, kFields));
-  Source source;
-  source.name = name;
-  source.entry = fmt::format(R"(// generated: {}
-#include "fwd_wmma/kernel.cuh"
-using namespace attnforge;
-inline constexpr FwdWmmaConfig kConfig{};
-extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-{}(const __grid_constant__ FwdWmmaParams p) {{
-  FwdWmma<kConfig>::run(p);
-}}
-)",
-                             to_string(config), initializer(config), name);
-  source.text = self_contained(source.entry, embedded_headers());
-  return source;
+  return kernel_source(
+      config,
+      {.symbol = symbol(typed(config, kFields)), .type = "FwdWmma", .params = "FwdWmmaParams"});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

@@ -1,0 +1,33 @@
+// kernel_source.cpp - puts names into the generated lines.
+#include "templates/kernel_source.h"
+
+#include <fmt/format.h>
+
+#include "templates/embedded.h"
+
+namespace attnforge {
+
+Source kernel_source(const Config& config, const KernelNames& names) {
+  using fmt::arg;
+  Source source;
+  source.name = names.symbol;
+  source.entry = fmt::format(
+      "// generated: {config}\n"
+      "#include \"{family}/kernel.cuh\"\n"
+      "{declarations}"
+      "using namespace attnforge;\n"
+      "inline constexpr {type}Config kConfig{initializer};\n"
+      "extern \"C\" __global__ void __launch_bounds__(kConfig.{threads}, kConfig.{blocks_per_sm})\n"
+      "{symbol}(const __grid_constant__ {params} p) {{\n"
+      "  {type}<kConfig>::run(p);\n"
+      "}}\n",
+      arg("config", to_string(config)), arg("family", config.family),
+      arg("declarations", names.declarations), arg("type", names.type),
+      arg("initializer", initializer(config)), arg("threads", names.threads),
+      arg("blocks_per_sm", names.blocks_per_sm), arg("symbol", names.symbol),
+      arg("params", names.params));
+  source.text = self_contained(source.entry, embedded_headers());
+  return source;
+}
+
+}  // namespace attnforge

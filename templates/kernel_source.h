@@ -1,0 +1,27 @@
+// kernel_source.h - the source of a family that has one kernel: the lines that name its config and
+// its entry point, and the text of all headers.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "generator/config.h"
+#include "generator/source.h"
+
+namespace attnforge {
+
+/// Names in the generated lines. kernel.cuh in the folder of the config's family has the template
+/// `type`, whose run() is the kernel; the type of its config is called the same with Config behind.
+struct KernelNames {
+  std::string symbol;          // of the entry point, "fwd_wmma_bf16_d128_64x64"
+  std::string_view type;       // "FwdWmma"
+  std::string_view params;     // type of the argument, "FwdWmmaParams"
+  std::string declarations{};  // lines behind the headers
+  // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.
+  std::string_view threads = "num_threads()";
+  std::string_view blocks_per_sm = "blocks_per_sm";
+};
+
+Source kernel_source(const Config& config, const KernelNames& names);
+
+}  // namespace attnforge
