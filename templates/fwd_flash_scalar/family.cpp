@@ -11,6 +11,7 @@
 #include "templates/fwd_flash_scalar/config.h"
 #include "templates/fwd_params.h"
 #include "templates/kernel_source.h"
+#include "templates/sm_room.h"
 
 namespace attnforge {
 namespace {
@@ -71,10 +72,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
                        c.qk_elements() + c.v_elements());
   if (c.step_n * (c.qk_elements() + c.v_elements()) > kLongestStep)
     return "a step of so many multiply-adds and loads does not stay in the instruction cache";
-  if (c.smem_bytes() > arch.smem_per_block_bytes) {
-    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
-                       arch.name, arch.smem_per_block_bytes);
-  }
+  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
   if (c.block_n > 16 && c.block_n / 2 >= problem.seqlen_kv)
     return "half the key tile would be empty";
   return "";

@@ -10,6 +10,7 @@
 #include "templates/fwd_flash_vec/config.h"
 #include "templates/fwd_params.h"
 #include "templates/kernel_source.h"
+#include "templates/sm_room.h"
 
 namespace attnforge {
 namespace {
@@ -76,10 +77,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
                        c.rows_per_thread * c.step_n());
   if (c.planned_registers() > 255)
     return fmt::format("about {} registers, more than a thread has", c.planned_registers());
-  if (c.smem_bytes() > arch.smem_per_block_bytes) {
-    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
-                       arch.name, arch.smem_per_block_bytes);
-  }
+  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
   if (c.lanes_per_row > c.head_dim / 4 || c.lanes_per_row > c.head_dim_v / 4)
     return "some lanes would have no element of a row";
   if (c.rows_per_thread > 1 && c.rows_per_thread / 2 >= problem.seqlen_q)

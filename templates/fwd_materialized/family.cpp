@@ -12,6 +12,7 @@
 #include "templates/fwd_materialized/config.h"
 #include "templates/fwd_params.h"
 #include "templates/key_tiles.h"
+#include "templates/sm_room.h"
 #include "templates/tile_order.h"
 
 namespace attnforge {
@@ -98,10 +99,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (c.accumulators() > (c.tensor_cores() ? 128 : 64))
     return fmt::format("{} accumulators a thread leave no registers", c.accumulators());
   const int smem_bytes = std::max(c.scores_smem_bytes(), c.output_smem_bytes());
-  if (smem_bytes > arch.smem_per_block_bytes) {
-    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", smem_bytes,
-                       arch.name, arch.smem_per_block_bytes);
-  }
+  if (smem_bytes > arch.smem_per_block_bytes) return too_much_smem(smem_bytes, arch);
   const double workspace = double(workspace_bytes(problem, c));
   if (workspace + minimum_bytes(problem) > kMostOfMemory * double(device.memory_bytes)) {
     return fmt::format(

@@ -132,21 +132,13 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
     return "warps that share rows exchange their sums once a tile";
   if (c.block_m % c.pack_gqa != 0) return "block_m is not a multiple of the packed heads";
   if (!c.valid()) return "not a valid combination";
-  if (c.smem_bytes() > arch.smem_per_block_bytes) {
-    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
-                       arch.name, arch.smem_per_block_bytes);
-  }
+  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (c.block_m > kSmallestBlockM && c.block_m / 2 >= rows)
     return "half the query tile would be empty";
   if (c.block_n > 32 && c.block_n / 2 >= problem.seqlen_kv)
     return "half the key tile would be empty";
-  if (!fits(c, arch)) {
-    return fmt::format(
-        "{} blocks an SM do not fit: about {} of {} registers, {} bytes of shared memory each",
-        c.blocks_per_sm, c.planned_registers() + kRegisterSlack, registers_available(c, arch),
-        c.smem_bytes());
-  }
+  if (!fits(c, arch)) return no_room(c, arch, kRegisterSlack);
   const bool scarce = memory_is_scarce(c, arch);
   if (!scarce && c.block_n == 16) return "16 keys a tile: there is memory for more";
   if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)

@@ -99,20 +99,12 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (c.stages == 1 && c.step_n != c.block_n)
     return "one stage reloads K after the first softmax step";
   if (!c.valid()) return "not a valid combination";
-  if (c.smem_bytes() > arch.smem_per_block_bytes) {
-    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
-                       arch.name, arch.smem_per_block_bytes);
-  }
+  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
   if (c.block_m > kSmallestBlockM && c.block_m / 2 >= problem.seqlen_q)
     return "half the query tile would be empty";
   if (c.block_n > 32 && c.block_n / 2 >= problem.seqlen_kv)
     return "half the key tile would be empty";
-  if (!fits(c, arch)) {
-    return fmt::format(
-        "{} blocks an SM do not fit: about {} of {} registers, {} bytes of shared memory each",
-        c.blocks_per_sm, c.planned_registers() + kRegisterSlack, registers_available(c, arch),
-        c.smem_bytes());
-  }
+  if (!fits(c, arch)) return no_room(c, arch, kRegisterSlack);
   Typed fuller = c;
   ++fuller.blocks_per_sm;
   if (fuller.blocks_per_sm <= 4 && fits(fuller, arch)) return "another block would fit the SM";
