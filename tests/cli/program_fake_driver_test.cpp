@@ -1,0 +1,115 @@
+// program_fake_driver_test.cpp - the program on a driver of two devices without memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/cli/program_fixture.h"
+#include "tests/cli/temporary_folder.h"
+
+namespace attnforge::cli {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class ProgramOnFakeDriver : public Program {
+ protected:
+  Outcome run(const std::vector<std::string>& arguments) {
+    return run_program(arguments, {{"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR},
+                                   {"ATTNFORGE_CACHE", database()},
+                                   {"ATTNFORGE_LOG", "off"}});
+  }
+};
+
+TEST_F(ProgramOnFakeDriver, ListsGpus) {
+  const Json devices = Json::parse(run({"list", "devices", "--json"}).out).at("devices");
+  ASSERT_EQ(devices.size(), 2u);
+  EXPECT_EQ(devices[1].at("ordinal"), 1);
+  EXPECT_EQ(devices[1].at("arch"), "90a");
+}
+
+TEST_F(ProgramOnFakeDriver, EachProblemOfAFileGetsItsResultOrItsError) {
+  const std::string path = folder_.write("problems.txt",
+                                         "fwd fp16 seqlen=64\nfwd fp16 seqlen=128\n");
+  const Outcome outcome = run(
+      {"tune", "--gpu", "all", "--rigor", "quick", "--json", "--file", path});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  const Json results = Json::parse(outcome.out).at("results");
+  ASSERT_EQ(results.size(), 2u);
+  for (const Json& result : results)
+    EXPECT_FALSE(result.at("error").at("message").get<std::string>().empty());
+  EXPECT_THAT(results[0].at("problem").get<std::string>(), HasSubstr("seqlen_q=64"));
+  EXPECT_THAT(results[1].at("problem").get<std::string>(), HasSubstr("seqlen_q=128"));
+}
+
+TEST_F(ProgramOnFakeDriver, BenchWritesFailedRowsWithTheirReasons) {
+  const std::string csv = folder_.file("rows.csv"), json = folder_.file("rows.json");
+  const Outcome outcome = run({"bench", "fwd", "fp32", "seqlen=64,128", "head_dim=64", "--families",
+                               "fwd_mma_sm80", "--out", csv, "--out", json});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  const Json rows = Json::parse(read_file(json)).at("results");
+  ASSERT_EQ(rows.size(), 2u) << "the sweep goes on";
+  for (const Json& row : rows) {
+    EXPECT_EQ(row.at("status"), "unsupported");
+    EXPECT_EQ(row.at("family"), "fwd_mma_sm80");
+    EXPECT_THAT(row.at("error").at("message").get<std::string>(), HasSubstr("fp32"));
+  }
+  EXPECT_THAT(read_file(csv), HasSubstr("\nunsupported,fwd_mma_sm80,fwd_mma_sm80,"));
+  EXPECT_THAT(outcome.out, HasSubstr("failed"));
+}
+
+TEST_F(ProgramOnFakeDriver, BenchEndsWhenTheGpuIsLostAndKeepsTheRow) {
+  const std::string csv = folder_.file("rows.csv");
+  const Outcome outcome = run({"bench", "fwd", "fp16", "seqlen=64,128", "--out", csv});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("after row 1 of 2"));
+  const std::string rows = read_file(csv);
+  EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 2);
+  EXPECT_THAT(rows, HasSubstr("\ncuda,"));
+}
+
+TEST_F(ProgramOnFakeDriver, BenchShowsABarOnATerminal) {
+  if (!has_terminals()) GTEST_SKIP() << "no pseudo-terminals";
+  const Outcome outcome = run_on_terminal(
+      100, {"bench", "fwd fp32 seqlen=64,128 head_dim=64", "--families", "fwd_mma_sm80", "--json"},
+      {{"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR}, {"ATTNFORGE_CACHE", database()}});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("measure"));
+  EXPECT_THAT(outcome.out, HasSubstr("1/2"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 failed"));
+}
+
+TEST_F(ProgramOnFakeDriver, AProblemLargerThanTheGpuIsARow) {
+  const Outcome outcome = run(
+      {"bench", "fwd fp16 batch=4096 num_heads=64 seqlen=65536 head_dim=128", "--json"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.out, HasSubstr("the GPU has 141.0 GiB"));
+}
+
+TEST_F(ProgramOnFakeDriver, TheErrorOfASingleProblemIsPrintedOnce) {
+  const Outcome outcome = run({"tune", "--rigor", "quick", "fwd fp16 seqlen=64"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("attnforge: "));
+}
+
+TEST_F(ProgramOnFakeDriver, AGpuThatIsNotThere) {
+  const Outcome outcome = run({"run", "--random", "1", "--gpu", "7", "fwd fp16 seqlen=64"});
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("7"));
+}
+
+TEST_F(ProgramOnFakeDriver, AnAllocationThatFailsSaysHowMuch) {
+  const Outcome outcome = run(
+      {"run", "--random", "1", "fwd fp16 num_heads=2 seqlen=64 head_dim=32"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("8192 bytes"));
+}
+
+}  // namespace
+}  // namespace attnforge::cli

@@ -1,0 +1,41 @@
+// program_fixture.h - the built program as a user meets it, on a machine without a GPU (if there is
+// one, it is hidden).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attnforge/inspect.h"
+#include "tests/cli/program.h"
+#include "tests/cli/temporary_folder.h"
+
+namespace attnforge::cli {
+
+class Program : public testing::Test {
+ protected:
+  Outcome run(const std::vector<std::string>& arguments, Environment more = {}) {
+    return run_program(arguments, environment(std::move(more)));
+  }
+  Environment environment(Environment more = {}) const {
+    more.insert({{"ATTNFORGE_CACHE", database()},
+                 {"CUDA_VISIBLE_DEVICES", ""},
+                 {"ATTNFORGE_LOG", "warning"}});
+    return more;
+  }
+  std::string database() const { return folder_.file("cache.db"); }
+
+  /// Whether a C++ program of this machine finds NVRTC.
+  static bool has_nvrtc() {
+    for (const Check& check : doctor(":memory:")) {
+      if (check.name == "nvrtc") return check.state != Check::State::kFailed;
+    }
+    return false;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+}  // namespace attnforge::cli

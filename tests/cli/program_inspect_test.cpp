@@ -1,0 +1,120 @@
+// program_inspect_test.cpp - attnforge inspect: every hop, as text, JSON, source and PTX.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program_fixture.h"
+
+namespace attnforge::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+using Json = nlohmann::json;
+
+const std::vector<std::string> kInspect = {"inspect",     "--arch",      "sm_86",
+                                           "fwd",         "fp16",        "num_heads=8:2",
+                                           "seqlen=1024", "head_dim=64", "causal"};
+
+std::vector<std::string> inspect_with(std::vector<std::string> more) {
+  more.insert(more.begin(), kInspect.begin(), kInspect.end());
+  return more;
+}
+
+TEST_F(Program, InspectShowsEveryHop) {
+  const Outcome outcome = run(kInspect);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* heading : {"1. Problem", "2. GPU", "3. Candidates", "4. Config", "5. Source",
+                              "6. Compiled", "7. Launch", "8. Database"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(heading));
+  }
+  EXPECT_THAT(outcome.out, HasSubstr("seqlen_q=1024"));
+  EXPECT_THAT(outcome.out, HasSubstr("sm_86"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b["))) << "no colour in a file";
+}
+
+TEST_F(Program, InspectAsJson) {
+  const Outcome outcome = run(inspect_with({"--json", "--candidates", "3", "--no-compile"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  EXPECT_EQ(json.at("device").at("arch"), "86");
+  EXPECT_EQ(json.at("candidates").size(), 3u);
+  EXPECT_GT(json.at("num_candidates").get<int>(), 100) << "the search space of a usual problem";
+  EXPECT_EQ(json.at("cut").size(), 0u);
+  EXPECT_GT(json.at("num_cut").get<int>(), 0);
+  EXPECT_EQ(json.at("config"), json.at("candidates")[0].at("config"))
+      << "the model's first choice, as nothing is measured";
+  EXPECT_TRUE(json.at("compiled").is_null());
+  EXPECT_FALSE(json.at("source").get<std::string>().empty());
+  EXPECT_FALSE(json.at("launches").empty());
+}
+
+TEST_F(Program, InspectListsCutsWithReasons) {
+  const Outcome outcome = run(inspect_with({"--json", "--cuts", "--no-compile"}));
+  const Json json = Json::parse(outcome.out);
+  ASSERT_EQ(json.at("cut").size(), json.at("num_cut").get<std::size_t>());
+  for (const Json& cut : json.at("cut")) EXPECT_FALSE(cut.at("reason").get<std::string>().empty());
+}
+
+TEST_F(Program, InspectSourceIsOnlySourceAndComplete) {
+  const Outcome outcome = run(inspect_with({"--source"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("extern \"C\" __global__"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("#include \""))) << "self-contained";
+  const Outcome entry = run(inspect_with({"--entry"}));
+  EXPECT_THAT(entry.out, HasSubstr("#include \""));
+  EXPECT_LT(entry.out.size(), outcome.out.size());
+}
+
+TEST_F(Program, InspectTakesAConfigAndAFamily) {
+  const Json first = Json::parse(
+      run(inspect_with({"--json", "--candidates", "2", "--no-compile"})).out);
+  const std::string second = first.at("candidates")[1].at("config");
+  const Json forced = Json::parse(
+      run(inspect_with({"--json", "--no-compile", "--config", second})).out);
+  EXPECT_EQ(forced.at("config"), second);
+
+  const Json naive = Json::parse(
+      run(inspect_with({"--json", "--no-compile", "--family", "fwd_naive"})).out);
+  EXPECT_THAT(naive.at("config").get<std::string>(), StartsWith("fwd_naive "));
+
+  const Outcome unknown = run(inspect_with({"--family", "fwd_nothing"}));
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("fwd_nothing"));
+  EXPECT_EQ(run(inspect_with({"--config", "fwd_naive nonsense"})).exit_code, 2);
+}
+
+TEST_F(Program, InspectAnUnknownArch) {
+  const Outcome outcome = run({"inspect", "--arch", "sm_13", "fwd seqlen=64"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("13"));
+  EXPECT_THAT(outcome.err, HasSubstr("86")) << "the archs that there are";
+}
+
+TEST_F(Program, InspectWithoutNvrtcSaysSoAndShowsTheRest) {
+  const Outcome outcome = run(kInspect, {{"ATTNFORGE_NVRTC", folder_.file("no_nvrtc.so")}});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("not compiled: "));
+  EXPECT_THAT(outcome.out, HasSubstr("7. Launch"));
+  EXPECT_EQ(
+      run(inspect_with({"--ptx"}), {{"ATTNFORGE_NVRTC", folder_.file("no_nvrtc.so")}}).exit_code,
+      5);
+}
+
+TEST_F(Program, InspectCompilesAndPrintsPtx) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const Json json = Json::parse(run(inspect_with({"--json"})).out);
+  EXPECT_TRUE(json.at("compiled").at("ok").get<bool>()) << json.at("compiled").dump();
+  EXPECT_GT(json.at("compiled").at("registers").get<int>(), 0);
+  EXPECT_GT(json.at("compiled").at("blocks_per_sm").get<int>(), 0);
+  const Outcome ptx = run(inspect_with({"--ptx"}));
+  EXPECT_EQ(ptx.exit_code, 0) << ptx.err;
+  EXPECT_THAT(ptx.out, HasSubstr(".target sm_86"));
+}
+
+}  // namespace
+}  // namespace attnforge::cli

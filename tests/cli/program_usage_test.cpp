@@ -1,0 +1,154 @@
+// program_usage_test.cpp - help, and what is said of a call that it does not understand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "attnforge/version.h"
+#include "tests/cli/program_fixture.h"
+
+namespace attnforge::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::vector<std::string> kVerbs = {"tune", "run",   "bench", "inspect",
+                                         "list", "cache", "doctor"};
+
+// ---- help, version, usage ----
+
+TEST_F(Program, HelpListsVerbsExitCodesAndExamples) {
+  const Outcome outcome = run({"--help"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const std::string& verb : kVerbs) EXPECT_THAT(outcome.out, HasSubstr("\n  " + verb + " "));
+  EXPECT_THAT(outcome.out, HasSubstr("Exit codes: 0 done"));
+  EXPECT_THAT(outcome.out, HasSubstr("Examples:\n  attnforge tune"));
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(Program, EveryVerbHasHelpWithExamples) {
+  for (const std::string& verb : kVerbs) {
+    const Outcome outcome = run({verb, "--help"});
+    EXPECT_EQ(outcome.exit_code, 0) << verb;
+    EXPECT_THAT(outcome.out, HasSubstr("Examples:\n  attnforge " + verb)) << verb;
+    EXPECT_EQ(outcome.err, "") << verb;
+  }
+  for (const char* action : {"ls", "show", "export", "import", "stats", "clear"}) {
+    const Outcome outcome = run({"cache", action, "--help"});
+    EXPECT_EQ(outcome.exit_code, 0) << action;
+    EXPECT_THAT(outcome.out, HasSubstr("--cache")) << action;
+  }
+}
+
+TEST_F(Program, Version) {
+  const Outcome outcome = run({"--version"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, std::string("attnforge ") + kVersion + "\n");
+}
+
+TEST_F(Program, UsageErrorsAreOneLineWithAdvice) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"tunes"},
+      {"tune", "--rigor", "lazy", "fwd"},
+      {"tune", "--time-limit", "-1", "fwd"},
+      {"tune", "--no-such-option"},
+      {"list", "nonsense"},
+      {"cache"},
+      {"bench", "--csv", "--json", "fwd"},
+      {"bench", "--strategy", "split_k", "--families", "fwd_naive", "fwd"},
+      {"inspect", "--arch", "sm_86", "--gpu", "0", "fwd"},
+  };
+  for (const auto& arguments : wrong) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << testing::PrintToString(arguments);
+    EXPECT_THAT(outcome.err, StartsWith("attnforge: "));
+    EXPECT_THAT(outcome.err, HasSubstr("--help"));
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+TEST_F(Program, AVerbsErrorPointsToItsOwnHelp) {
+  EXPECT_THAT(run({"tune", "--no-such-option"}).err, HasSubstr("attnforge tune --help"));
+}
+
+// ---- problems ----
+
+TEST_F(Program, ABadWordIsNamedWithWhatIsAllowed) {
+  for (const char* verb : {"tune", "bench", "inspect"}) {
+    const Outcome outcome = run({verb, "fwd", "bf16", "head_dim=63"});
+    EXPECT_EQ(outcome.exit_code, 2) << verb;
+    EXPECT_THAT(outcome.err, HasSubstr("head_dim"));
+    EXPECT_THAT(outcome.err, HasSubstr("63"));
+    EXPECT_THAT(outcome.err, HasSubstr("multiple of 8"));
+  }
+  const Outcome outcome = run({"tune", "fwd", "headdim=64"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("did you mean \"head_dim\""));
+}
+
+TEST_F(Program, AnUnknownStrategyIsNamedWithTheKnownOnes) {
+  const Outcome outcome = run({"bench", "--strategy", "standard,split", "fwd", "head_dim=72"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("no strategy \"split\""));
+  EXPECT_THAT(outcome.err, HasSubstr("standard, variable_block, split_k, register_tiled"));
+}
+
+TEST_F(Program, ABadLineOfAFileIsNamed) {
+  const std::string path = folder_.write("problems.txt",
+                                         "# list\nfwd seqlen=16\nfwd seqlen=1o24\n");
+  for (const char* verb : {"tune", "bench"}) {
+    const Outcome outcome = run({verb, "--file", path});
+    EXPECT_EQ(outcome.exit_code, 2) << verb;
+    EXPECT_THAT(outcome.err, HasSubstr(path + ":3: "));
+    EXPECT_THAT(outcome.err, HasSubstr("seqlen=1o24"));
+  }
+}
+
+TEST_F(Program, NoProblemAndNoFile) {
+  for (const char* verb : {"tune", "bench", "inspect", "run"}) {
+    const Outcome outcome = run({verb});
+    EXPECT_EQ(outcome.exit_code, 2) << verb;
+    EXPECT_THAT(outcome.err, StartsWith("attnforge: "));
+  }
+  EXPECT_EQ(run({"tune", "--file", folder_.file("none.txt")}).exit_code, 1);
+}
+
+TEST_F(Program, AnUnsupportedProblemIsExitCode3) {
+  const Outcome outcome = run(
+      {"inspect", "--arch", "sm_86", "--family", "fwd_mma_sm80", "fwd", "fp32", "seqlen=64"});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("fwd_mma_sm80"));
+}
+
+TEST_F(Program, AProblemMayFollowAnOptionWithAList) {
+  EXPECT_EQ(run({"tune", "--arch", "sm_12", "fwd", "seqlen=64"}).exit_code, 2)
+      << "the arch is unknown";
+  EXPECT_THAT(run({"tune", "--arch", "sm_12", "fwd", "seqlen=64"}).err, HasSubstr("12"));
+  EXPECT_EQ(run({"bench", "--families", "fwd_naive", "fwd", "seqlen=64"}).exit_code, 5);
+}
+
+// ---- other arguments, and the environment ----
+
+TEST_F(Program, ABadGpuIsRefused) {
+  const Outcome outcome = run({"tune", "--gpu", "first", "fwd seqlen=64"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("\"first\""));
+}
+
+TEST_F(Program, ABadSwitchIsAnErrorAndDoctorShowsIt) {
+  const Outcome outcome = run({"inspect", "--arch", "sm_86", "--no-compile", "fwd", "seqlen=64"},
+                              {{"ATTNFORGE_BLOCK_N", "many"}});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("ATTNFORGE_BLOCK_N=many"));
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_BLOCK_N", "many"}}).out,
+              HasSubstr("ATTNFORGE_BLOCK_N=many"));
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_BLOCK_N", "32"}}).out, HasSubstr("forced block_n=32"));
+}
+
+}  // namespace
+}  // namespace attnforge::cli
