@@ -43,6 +43,9 @@ Launch tiled_launch(const Problem& problem, const TiledKernel& kernel);
 /// Query tiles of all heads: the blocks of a tiled launch.
 std::int64_t query_tiles(const Problem& problem, int block_m);
 
+/// "" if a grid can have them all, else the reason why not.
+std::string too_many_query_tiles(const Problem& problem, int block_m);
+
 /// Family::bind of a family whose kernel argument is a FwdParams or begins with one. `out` has the
 /// size of step.params.
 void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* workspace,

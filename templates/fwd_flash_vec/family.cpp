@@ -45,10 +45,7 @@ Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem)
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);
-  const std::int64_t blocks = query_tiles(problem, kSmallestBlockM);
-  if (blocks > kMaxGridX)
-    return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
-  return "";
+  return too_many_query_tiles(problem, kSmallestBlockM);
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {

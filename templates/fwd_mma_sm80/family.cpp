@@ -1,11 +1,9 @@
 // family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, its source and its
 // launch.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include <fmt/format.h>
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "templates/fixed_fields.h"
@@ -77,11 +75,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (problem.dtype_q == DType::kFp32) return "takes fp16 or bf16, not fp32";
   if (problem.alignment_bytes < 4)
     return "needs pointers and strides aligned to 4 bytes; alignment=2";
-  const std::int64_t blocks = (problem.seqlen_q + kSmallestBlockM - 1) / kSmallestBlockM *
-                              problem.batch * problem.num_heads_q;
-  if (blocks > kMaxGridX)
-    return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
-  return "";
+  return too_many_query_tiles(problem, kSmallestBlockM);
 }
 
 /// An output of more columns than kOneWarp needs the registers of two warps; sums over more terms

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include <fmt/format.h>
@@ -64,11 +63,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
   const int largest = std::max(problem.head_dim, problem.head_dim_v);
   if (largest > kLargestHeadDim)
     return fmt::format("head dim {} is above its limit of {}", largest, kLargestHeadDim);
-  const std::int64_t blocks = (problem.seqlen_q + kSmallestBlockM - 1) / kSmallestBlockM *
-                              problem.batch * problem.num_heads_q;
-  if (blocks > kMaxGridX)
-    return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
-  return "";
+  return too_many_query_tiles(problem, kSmallestBlockM);
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
