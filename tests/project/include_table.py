@@ -20,7 +20,7 @@ TABLE = {
     "reference": (r"(attnforge|reference)/.*", r"fmt/\w+\.h"),
     "device": (r"base\.cuh|params_\w+\.h|(ptx|tile)/\w+\.cuh", None),  # and the own folder; not even std
     "templates": (
-        r"(attnforge|generator)/.*|templates/(registry|embedded|cuda_core_time|fixed_fields|fwd_params|kernel_source|key_tiles|params_\w+|sm_room|wgmma_text)\.h|templates/base\.cuh",  # and the own folder
+        r"(attnforge|generator)/.*|templates/(registry|embedded|cuda_core_time|fixed_fields|fwd_params|kernel_source|key_tiles|params_\w+|sm_room|tile_order|wgmma_text)\.h|templates/base\.cuh",  # and the own folder
         r"fmt/\w+\.h",
     ),
     "runtime": (
