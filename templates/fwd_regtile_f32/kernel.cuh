@@ -12,6 +12,7 @@
 #include "ptx/cp_async.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/rope.cuh"
@@ -42,9 +43,6 @@ struct FwdRegtileF32 {
   using KLoader = Loader<C.block_n(), C.head_dim>;
   using VLoader = Loader<C.block_n(), C.head_dim_v>;
   using RopeQk = RopeTileF32<C.rope, C.rope_dim, C.qk_chunks() * 16>;
-
-  // Tiles of K and V that are loaded before the main loop, and then ahead of their use.
-  static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
 
   /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
   struct Place {
@@ -83,30 +81,26 @@ struct FwdRegtileF32 {
   int first_row;       // of this warp, among a head's rows
   int tile_first_row;  // of this warp in the tile
   int tile_first_key;
-  KvBlocks blocks;
-  KLoader k_loader;
-  VLoader v_loader;
-  const char *k_next, *v_next;  // this thread's part of the next tile to load
+  KeyRing<C, 4, KLoader, VLoader> ring;
   float scale_log2;
   Warp warp;
   RowSoftmax<Warp::kRows, Warp::kLanes> softmax;
 
   ATTNFORGE_DEVICE FwdRegtileF32(const FwdRegtileF32Params& kernel_params, u32 smem_base,
-                                 const Place& place, const Part& part, int thread)
+                                 const Place& place, const Part& part)
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(smem_base),
         first_row(place.first_row + part.first_row),
         tile_first_row(part.first_row),
         tile_first_key(part.first_key),
-        k_loader(thread),
-        v_loader(thread),
-        warp(part.first_column, smem_base + C.p_begin() + thread / 32 * C.p_bytes()) {
+        ring(p, smem),
+        warp(part.first_column, smem_base + C.p_begin() + thread_index() / 32 * C.p_bytes()) {
+    const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
     const int last_row = min(place.first_row + C.block_m(), p.seqlen_q * C.pack_gqa) - 1;
-    blocks = KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n(), query_of(place.first_row),
-                                                     query_of(last_row));
-    k_next = first_source(p.k, place, k_loader);
-    v_next = first_source(p.v, place, v_loader);
+    ring.set_tiles(KvBlocks::of_queries<C.left_bound != 0>(
+                       p, C.block_n(), query_of(place.first_row), query_of(last_row)),
+                   place.batch, kv_head);
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
@@ -122,16 +116,6 @@ struct FwdRegtileF32 {
 
   // ---- 1. Loads ----
 
-  template <class Loader>
-  ATTNFORGE_DEVICE const char* first_source(const TensorRef& tensor, const Place& place,
-                                            const Loader& loader) const {
-    const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
-    const i64 row = i64(blocks.end - 1) * C.block_n() + loader.row;
-    const float* head = static_cast<const float*>(tensor.data) + place.batch * tensor.stride_batch +
-                        kv_head * tensor.stride_head;
-    return reinterpret_cast<const char*>(head + row * tensor.stride_row + loader.chunk * 4);
-  }
-
   ATTNFORGE_DEVICE void load_q(const Place& place) const {
     const QLoader loader(thread_index());
     const auto source = [&](int pass) {
@@ -140,31 +124,6 @@ struct FwdRegtileF32 {
     };
     loader.template load<true>(smem, source, p.seqlen_q * C.pack_gqa - place.first_row);
     cp_async_commit();
-  }
-
-  /// Loads tile n of K or V, where `next` points for this thread, and moves `next` to tile n - 1.
-  /// Only the first tile that is loaded can be the last of the sequence, and ragged.
-  template <bool kRagged, class Loader>
-  ATTNFORGE_DEVICE void load_tile(const Loader& loader, const char*& next, i64 stride_row, u32 tile,
-                                  int n) const {
-    if (n >= blocks.begin) {
-      const i64 pass_bytes = Loader::kRowsPerPass * 4 * stride_row;
-      loader.template load<kRagged>(
-          tile, [&](int pass) { return next + pass * pass_bytes; }, p.seqlen_kv - n * C.block_n());
-      next -= C.block_n() * 4 * stride_row;
-    }
-    cp_async_commit();
-  }
-
-  ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
-  ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
-  template <bool kRagged>
-  ATTNFORGE_DEVICE void load_k(int n, int stage) {
-    load_tile<kRagged>(k_loader, k_next, p.k.stride_row, k_tile(stage), n);
-  }
-  template <bool kRagged>
-  ATTNFORGE_DEVICE void load_v(int n, int stage) {
-    load_tile<kRagged>(v_loader, v_next, p.v.stride_row, v_tile(stage), n);
   }
 
   /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
@@ -176,10 +135,10 @@ struct FwdRegtileF32 {
       __syncthreads();
     }
   }
-  /// The same with tile n of K in `stage`.
+  /// The same with tile n of K.
   ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
     if constexpr (C.rope != kNoRope) {
-      RopeQk::template rotate<C.num_threads()>(params.rope, k_tile(stage), C.block_n(),
+      RopeQk::template rotate<C.num_threads()>(params.rope, ring.k_tile(stage), C.block_n(),
                                                thread_index(),
                                                KeyTurns(p, params.rope, n * C.block_n()));
       __syncthreads();
@@ -189,14 +148,6 @@ struct FwdRegtileF32 {
   // ---- 2. One step of step_n keys: scores, softmax, output ----
 
   ATTNFORGE_DEVICE u32 q_rows() const { return smem + tile_first_row * C.qk_chunks() * 16; }
-
-  ATTNFORGE_DEVICE void cap(Scores& s) const {
-    const SoftcapScore capped(p);
-#pragma unroll
-    for (int r = 0; r < Warp::kRows; ++r)
-#pragma unroll
-      for (int j = 0; j < Scores::kKeys; ++j) s.at(r, j) = capped(s.at(r, j));
-  }
 
   /// -inf to the scores of keys, from first_key on, that a row does not see.
   ATTNFORGE_DEVICE void hide(Scores& s, int first_key) const {
@@ -217,83 +168,38 @@ struct FwdRegtileF32 {
     return first_key <= bottom.last && (!C.left_bound || first_key + C.step_n > top.first);
   }
 
-  /// `stage` holds tile n of K; V's tile must be awaited by `v_ready` between the products when it
-  /// comes separately. masked: not all rows see all keys of the tile.
-  template <class VReady>
-  ATTNFORGE_DEVICE void attend_tile(int n, int stage, bool masked, const VReady& v_ready) {
+  /// masked: not all rows see all keys of tile n.
+  ATTNFORGE_DEVICE void attend(int n, int stage, bool masked) {
+    rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.steps; ++step) {
       const int first_key = tile_first_key + step * C.step_n;
       if (masked && !sees_step(n * C.block_n() + first_key)) {
-        v_ready();
+        ring.await_v(n);
         continue;
       }
       Scores s;
-      warp.scores(s, q_rows(), k_tile(stage) + first_key * C.qk_chunks() * 16, masked);
-      if constexpr (C.softcap) cap(s);
+      warp.scores(s, q_rows(), ring.k_tile(stage) + first_key * C.qk_chunks() * 16, masked);
+      if constexpr (C.softcap) SoftcapScore(p).cap(s.all());
       if (masked) hide(s, n * C.block_n() + first_key);
       float rescale[Warp::kRows];
       const bool grew = softmax.raise_max(s, scale_log2, rescale);
       softmax.exponentiate(s, scale_log2);
-      v_ready();  // with one stage there is one step
-      warp.outputs(s, v_tile(stage) + first_key * C.v_chunks() * 16, rescale, grew, masked);
+      ring.await_v(n);  // with one stage there is one step
+      warp.outputs(s, ring.v_tile(stage) + first_key * C.v_chunks() * 16, rescale, grew, masked);
     }
   }
 
   // ---- 3. The tiles of keys ----
 
-  /// Tiles from `n` down to `end`, all of them masked or none.
-  ATTNFORGE_DEVICE void attend(int& n, int end, int& stage, bool masked) {
-#pragma unroll 1
-    for (; n >= end; --n) {
-      if constexpr (C.stages == 1) {
-        // K's tile is loaded while V's is in use, and the other way round.
-        rotate_k(n, 0);
-        attend_tile(n, 0, masked, [&] {
-          cp_async_wait<0>();
-          __syncthreads();
-          load_k<false>(n - 1, 0);
-        });
-        cp_async_wait<0>();
-        __syncthreads();
-        load_v<false>(n - 1, 0);
-      } else {
-        // All but the newest stages - 2 tiles are here. The barrier also says that everybody is
-        // done with the tile before, whose memory takes the tile that comes stages - 1 later.
-        cp_async_wait<2 * (C.stages - 2)>();
-        __syncthreads();
-        const int free = stage == 0 ? C.stages - 1 : stage - 1;
-        load_k<false>(n - (C.stages - 1), free);
-        load_v<false>(n - (C.stages - 1), free);
-        rotate_k(n, stage);
-        attend_tile(n, stage, masked, [] {});
-        stage = stage == C.stages - 1 ? 0 : stage + 1;
-      }
-    }
-  }
-
   ATTNFORGE_DEVICE void attend_all(const Place& place) {
-    int n = blocks.end - 1, stage = 0;
-#pragma unroll
-    for (int s = 0; s < kTilesAhead; ++s) {
-      s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
-      s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
-    }
+    ring.load_first([](u32, u32) {});
     if constexpr (C.stages == 1 || C.q_in_regs != 0 || C.rope != kNoRope) {
-      cp_async_wait<2 * kTilesAhead - (C.stages == 1)>();
-      __syncthreads();
+      ring.await_q();
       rotate_q(place);
       warp.read_q(q_rows());
     }
-    // Keys that some rows do not see, for being right of them; keys that all rows see; keys that
-    // some do not see, for being left of them.
-#pragma unroll 1
-    for (int range = 0; range < (C.left_bound ? 3 : 2); ++range) {
-      const int end = range == 0   ? blocks.clear_end
-                      : range == 1 ? blocks.clear_begin
-                                   : blocks.begin;
-      attend(n, end, stage, range != 1);
-    }
+    ring.walk([&](int n, int stage, bool masked) { attend(n, stage, masked); });
   }
 
   // ---- 4. Outputs over all keys ----
@@ -395,7 +301,7 @@ struct FwdRegtileF32 {
   ATTNFORGE_DEVICE static void run(const FwdRegtileF32Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
     const Place place(params);
-    FwdRegtileF32 block(params, smem_address(shared_memory), place, Part(), thread_index());
+    FwdRegtileF32 block(params, smem_address(shared_memory), place, Part());
     block.load_q(place);
     block.attend_all(place);
     const Part part;

@@ -23,6 +23,7 @@ struct FmaWarp {
   struct Scores {
     static constexpr int kKeys = C.step_n / 8;
     float s[kRows][kKeys];
+    ATTNFORGE_DEVICE auto& all() { return s; }
     ATTNFORGE_DEVICE float& at(int r, int j) { return s[r][j]; }
     ATTNFORGE_DEVICE float at(int r, int j) const { return s[r][j]; }
   };

@@ -59,6 +59,7 @@ struct MmaWarp {
   struct Scores {
     static constexpr int kKeys = C.step_n / 4;
     float c[kFragments][C.step_n / 8][4];
+    ATTNFORGE_DEVICE auto& all() { return c; }
     ATTNFORGE_DEVICE float& at(int r, int j) { return c[r / 2][j / 2][r % 2 * 2 + j % 2]; }
     ATTNFORGE_DEVICE float at(int r, int j) const { return c[r / 2][j / 2][r % 2 * 2 + j % 2]; }
   };
