@@ -5,7 +5,8 @@
     python3 bench/lineage.py --summary bench/results/h200/lineage.csv            # no GPU: a table of what was measured
 
 The points are bench/lineage.txt's. Measured as bench/peers.py does: one process, the same tensors, cold L2, shuffled rounds on a
-heated card, medians. Their times are of their GPUs; ratios within one run are what compares. max_diff is to fp64 on the GPU.
+heated card, medians. Their times are of their GPUs; ratios within one run are what compares. max_diff is to fp64 on the GPU,
+in brackets the peer's.
 """
 
 import argparse
@@ -75,6 +76,8 @@ def measure(point, args, flush, heat):
         found["other_peers"] = " ".join(f"{name}={other:.4f}" for name, (other, _) in times.items() if name != best)
     if "max_diff" in point.asked:
         found["max_diff"], found["cosine"] = accuracy(runs["attnforge"], q, k, v, problem.causal)
+        if times:
+            found["peer_max_diff"], _ = accuracy(runs[best], q, k, v, problem.causal)
     return found
 
 

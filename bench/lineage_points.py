@@ -10,7 +10,8 @@ PUBLISHED = ("theirs_ms", "torch_ms", "max_diff", "waste", "ratio_to_torch", "gp
 ASKED = ("peers", "ratio", "max_diff", "family", "tflops", "workspace_bytes")
 COLUMNS = (
     "project,problem,gpu,theirs_ms,theirs_torch_ms,theirs_ratio_to_torch,theirs_max_diff,theirs_waste,peer,peer_ms,other_peers,"
-    "asked_family,family,ms,tflops,ns_per_token_head,ratio,max_diff,cosine,workspace_bytes,asked,verdict,note,rounds,spread,config"
+    "asked_family,family,ms,tflops,ns_per_token_head,ratio,max_diff,cosine,peer_max_diff,workspace_bytes,asked,verdict,note,rounds,"
+    "spread,config"
 ).split(",")
 
 Point = collections.namedtuple("Point", "project problem published asked")
@@ -123,6 +124,8 @@ def cells(row):
     ratio = f"{float(row['ratio']):.2f}x" if row["ratio"] else ""
     if row["max_diff"]:
         ratio += f"{', ' if ratio else ''}diff {float(row['max_diff']):.1e}"
+    if row["peer_max_diff"]:
+        ratio += f" ({float(row['peer_max_diff']):.1e})"
     tflops, latency = (f"{float(row[name]):.4g}" if row[name] else "" for name in ("tflops", "ns_per_token_head"))
     return (row["project"], short(row["problem"]), theirs, peer, ours, tflops, latency, ratio, row["asked"], row["verdict"])
 

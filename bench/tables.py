@@ -183,6 +183,12 @@ def ladder():
     return "\n\n".join([markdown(header, table), source(comments, name), source(counter_comments, counters_name)])
 
 
+def error_of(row):
+    if not row["max_diff"] or not row["peer_max_diff"]:
+        return ""
+    return f"{float(row['max_diff']):.1e} ({float(row['peer_max_diff']):.1e})"
+
+
 def lineage():
     name = "lineage.csv"
     if not (RESULTS / name).exists():
@@ -195,9 +201,11 @@ def lineage():
         theirs = f"{float(row['theirs_ms']):.3g} ms, {row['gpu']}" if row["theirs_ms"] else ""
         table.append(
             [row["project"], row["problem"].removeprefix("fwd "), theirs, f"{float(row['peer_ms']):.3g} ms ({row['peer']})",
-             f"{float(row['ms']):.3g} ms (`{row['family']}`)", f"{float(row['ratio']):.2f}x", f"{float(row['ns_per_token_head']):.3g}"]
+             f"{float(row['ms']):.3g} ms (`{row['family']}`)", f"{float(row['ratio']):.2f}x", f"{float(row['ns_per_token_head']):.3g}",
+             error_of(row)]
         )
-    header = ["project", "problem", "theirs", "PyTorch here", "attnforge here", "attnforge / PyTorch", "ns/token/head"]
+    header = ["project", "problem", "theirs", "PyTorch here", "attnforge here", "attnforge / PyTorch", "ns/token/head",
+              "largest error (PyTorch's)"]
     return "\n\n".join([markdown(header, table), source(comments, name)])
 
 
