@@ -13,7 +13,7 @@ Source kernel_source(const Config& config, const KernelNames& names) {
   source.name = names.symbol;
   source.entry = fmt::format(
       "// generated: {config}\n"
-      "#include \"{family}/kernel.cuh\"\n"
+      "#include \"{folder}/kernel.cuh\"\n"
       "{declarations}"
       "using namespace attnforge;\n"
       "inline constexpr {type}Config kConfig{initializer};\n"
@@ -21,7 +21,7 @@ Source kernel_source(const Config& config, const KernelNames& names) {
       "{symbol}(const __grid_constant__ {params} p) {{\n"
       "  {type}<kConfig>::run(p);\n"
       "}}\n",
-      arg("config", to_string(config)), arg("family", config.family),
+      arg("config", to_string(config)), arg("folder", names.folder),
       arg("declarations", names.declarations), arg("type", names.type),
       arg("initializer", initializer(config)), arg("threads", names.threads),
       arg("blocks_per_sm", names.blocks_per_sm), arg("symbol", names.symbol),

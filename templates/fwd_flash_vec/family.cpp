@@ -126,6 +126,7 @@ std::string symbol(const Typed& c) {
 
 Source render(const Config& config, const Problem&) {
   return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+                                .folder = "fwd_flash_vec",
                                 .type = "FwdFlashVec",
                                 .params = "FwdTiledParams",
                                 .blocks_per_sm = "blocks_per_sm()"});

@@ -171,6 +171,7 @@ std::string symbol(const Typed& c) {
 
 Source render(const Config& config, const Problem&) {
   return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+                                .folder = "fwd_mma_sm80",
                                 .type = "FwdMmaSm80",
                                 .params = "FwdMmaSm80Params"});
 }

@@ -118,6 +118,7 @@ std::string symbol(const FwdNaiveConfig& c) {
 
 Source render(const Config& config, const Problem&) {
   return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+                                .folder = kName,
                                 .type = "FwdNaive",
                                 .params = "FwdNaiveParams",
                                 .threads = "num_threads",

@@ -221,6 +221,7 @@ Source render(const Config& config, const Problem&) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
   return kernel_source(config, {.symbol = symbol(c),
+                                .folder = "fwd_wgmma_sm90a",
                                 .type = "FwdWgmmaSm90a",
                                 .params = "FwdWgmmaSm90aParams",
                                 .declarations = "namespace attnforge {\n" + products +

@@ -142,9 +142,10 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Config& config, const Problem&) {
-  return kernel_source(
-      config,
-      {.symbol = symbol(typed(config, kFields)), .type = "FwdWmma", .params = "FwdWmmaParams"});
+  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+                                .folder = "fwd_wmma",
+                                .type = "FwdWmma",
+                                .params = "FwdWmmaParams"});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

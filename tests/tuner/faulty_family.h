@@ -60,13 +60,13 @@ inline constexpr std::array<Fault, static_cast<std::size_t>(FaultKind::kCount)> 
 template <FaultKind kKind>
 Source render_faulty(const Config& config, const Problem& problem) {
   Source source = find_family("fwd_naive")->render(config, problem);
-  const std::string_view call = "::run(p); }";
+  const std::string_view call = "::run(p);\n}\n";
   const std::size_t at = source.text.rfind(call);
   ATTNFORGE_ASSERT(at != std::string::npos, "fwd_naive's entry point ends with a call of run");
   const std::string fault =
       "::run(p); __syncthreads(); if (blockIdx.x == 0 && threadIdx.x == 0) { "
       "const attnforge::FwdParams& fwd = p.fwd; " +
-      std::string(kFaults[static_cast<std::size_t>(kKind)].code) + " } }";
+      std::string(kFaults[static_cast<std::size_t>(kKind)].code) + " } }\n";
   source.text.replace(at, call.size(), fault);
   source.text =
       "__device__ int runs;\n"
