@@ -300,10 +300,13 @@ struct FwdMmaSm80 {
       read_q();
       __syncthreads();
     }
-    ring.load_first([](u32 k_tile, u32 v_tile) {
-      KLoader::clear_padding(k_tile, thread_index());
-      if constexpr (C.pad_head_dim) VLoader::clear_padding(v_tile, thread_index());
-    });
+#pragma unroll
+    for (int s = 0; s < C.stages; ++s) {
+      KLoader::clear_padding(ring.k_tile(s), thread_index());
+      if constexpr (C.pad_head_dim) VLoader::clear_padding(ring.v_tile(s), thread_index());
+      if (s == ring.kTilesAhead) break;
+      ring.load_first(s);
+    }
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll

@@ -193,7 +193,8 @@ struct FwdRegtileF32 {
   // ---- 3. The tiles of keys ----
 
   ATTNFORGE_DEVICE void attend_all(const Place& place) {
-    ring.load_first([](u32, u32) {});
+#pragma unroll
+    for (int s = 0; s < ring.kTilesAhead; ++s) ring.load_first(s);
     if constexpr (C.stages == 1 || C.q_in_regs != 0 || C.rope != kNoRope) {
       ring.await_q();
       rotate_q(place);

@@ -412,7 +412,12 @@ struct FwdWmma {
   ATTNFORGE_DEVICE void run(const Place& place) {
     load_q(place);
     write_table();
-    ring.load_first([](u32 k_tile, u32) { clear_depth_padding<KLoader>(k_tile); });
+#pragma unroll
+    for (int s = 0; s < C.stages; ++s) {
+      clear_depth_padding<KLoader>(ring.k_tile(s));
+      if (s == ring.kTilesAhead) break;
+      ring.load_first(s);
+    }
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
 #pragma unroll

@@ -39,18 +39,12 @@ struct KeyRing {
   ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
   ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
 
-  /// Begins the loads. prepare(k_tile, v_tile) is called with the addresses of every stage, before
-  /// anything is loaded there.
-  template <class Prepare>
-  ATTNFORGE_DEVICE void load_first(const Prepare& prepare) {
+  /// Begins to load the tiles of stage s; for all s below kTilesAhead, in this order, before the
+  /// walk.
+  ATTNFORGE_DEVICE void load_first(int s) {
     const int n = blocks.end - 1;
-#pragma unroll
-    for (int s = 0; s < C.stages; ++s) {
-      prepare(k_tile(s), v_tile(s));
-      if (s == kTilesAhead) break;
-      s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
-      s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
-    }
+    s == 0 ? load_k<true>(n, 0) : load_k<false>(n - s, s);
+    s == 0 ? load_v<true>(n, 0) : load_v<false>(n - s, s);
   }
 
   /// After it is here what was committed before load_first(), which is Q; and, if there is one
