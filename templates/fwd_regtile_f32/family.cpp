@@ -166,7 +166,7 @@ bool registers_are_tight(const Typed& c, const Arch& arch) {
 double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
   // A spill costs time, or very little: measure it, but do not start with it. Three products into
   // 128 registers of output always spill, and so do others without 24 registers to spare.
-  constexpr double kSpillRisk = 1.09, kSpills = 2.5;
+  constexpr double kSpillRisk = 1.12, kSpills = 2.5;
   const Typed c = typed(config, kFields);
   const bool too_wide = c.math == kMath3xTf32
                             ? c.thread_rows() * c.thread_columns() >= 128 && c.warp_columns() > 128
