@@ -415,8 +415,7 @@ struct FwdWmma {
 #pragma unroll
     for (int s = 0; s < C.stages; ++s) {
       clear_depth_padding<KLoader>(ring.k_tile(s));
-      if (s == ring.kTilesAhead) break;
-      ring.load_first(s);
+      if (s < ring.kTilesAhead) ring.load_first(s);
     }
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
