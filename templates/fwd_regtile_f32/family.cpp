@@ -1,18 +1,16 @@
 // family.cpp - fwd_regtile_f32 as a Family: what it serves, its search space, its source and its
 // launch.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <span>
 
 #include "generator/arch.h"
 #include "generator/family.h"
-#include "templates/embedded.h"
 #include "templates/fixed_fields.h"
 #include "templates/fwd_params.h"
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
+#include "templates/kernel_source.h"
 #include "templates/sm_room.h"
 #include "templates/tile_order.h"
 
@@ -78,11 +76,7 @@ bool queries_fill_the_gpu(const Problem& problem, const DeviceFacts& device) {
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
   if (problem.dtype_q != DType::kFp32) return "takes fp32";
-  const std::int64_t blocks = (problem.seqlen_q + kSmallestBlockM - 1) / kSmallestBlockM *
-                              problem.batch * problem.num_heads_q;
-  if (blocks > kMaxGridX)
-    return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
-  return "";
+  return too_many_query_tiles(problem, kSmallestBlockM);
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
@@ -122,21 +116,13 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (c.stages == 1 && c.steps > 1) return "one stage reloads K after the first softmax step";
   if (c.q_in_regs && c.math == kMathFma) return "outer products read Q from shared memory";
   if (!c.valid()) return "not a valid combination";
-  if (c.smem_bytes() > arch.smem_per_block_bytes) {
-    return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", c.smem_bytes(),
-                       arch.name, arch.smem_per_block_bytes);
-  }
+  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (c.warps_m > 1 && c.block_m() / 2 >= rows) return "half the query tile would be empty";
   if (c.block_n() > 32 && c.block_n() / 2 >= problem.seqlen_kv)
     return "half the key tile would be empty";
   if (c.block_n() > 128 && c.steps > 1) return "more than 128 keys a tile only delay the start";
-  if (!fits(c, arch)) {
-    return fmt::format(
-        "{} blocks an SM do not fit: about {} of {} registers, {} bytes of shared memory each",
-        c.blocks_per_sm, c.planned_registers() + kRegisterSlack, registers_available(c, arch),
-        c.smem_bytes());
-  }
+  if (!fits(c, arch)) return no_room(c, arch, kRegisterSlack);
   if (c.stages == 1 && !memory_is_scarce(c, arch)) return "one stage: there is memory for more";
   Typed fuller = c;
   ++fuller.blocks_per_sm;
@@ -180,21 +166,10 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Config& config, const Problem&) {
-  const std::string name = symbol(typed(config, kFields));
-  Source source;
-  source.name = name;
-  source.entry = fmt::format(R"(// generated: {}
-#include "fwd_regtile_f32/kernel.cuh"
-using namespace attnforge;
-inline constexpr FwdRegtileF32Config kConfig{};
-extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-{}(const __grid_constant__ FwdRegtileF32Params p) {{
-  FwdRegtileF32<kConfig>::run(p);
-}}
-)",
-                             to_string(config), initializer(config), name);
-  source.text = self_contained(source.entry, embedded_headers());
-  return source;
+  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+                                .folder = "fwd_regtile_f32",
+                                .type = "FwdRegtileF32",
+                                .params = "FwdRegtileF32Params"});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
