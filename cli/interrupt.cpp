@@ -2,18 +2,22 @@
 
 #include <signal.h>
 
+#include <atomic>
+
 namespace attnforge::cli {
 namespace {
 
-volatile sig_atomic_t noted = 0;
+// Any thread may get the signal, and one a GPU asks: a sig_atomic_t is for one thread alone.
+std::atomic<bool> noted = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "else it may not be set in a signal handler");
 struct sigaction previous_int, previous_term;
 
-void note(int) { noted = 1; }
+void note(int) { noted = true; }
 
 }  // namespace
 
 InterruptScope::InterruptScope() {
-  noted = 0;
+  noted = false;
   struct sigaction action {};
   action.sa_handler = note;
   sigemptyset(&action.sa_mask);
@@ -27,6 +31,6 @@ InterruptScope::~InterruptScope() {
   sigaction(SIGTERM, &previous_term, nullptr);
 }
 
-bool interrupted() { return noted != 0; }
+bool interrupted() { return noted; }
 
 }  // namespace attnforge::cli

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+#include <thread>
+
 namespace attnforge::cli {
 namespace {
 
@@ -17,6 +20,20 @@ TEST(Interrupt, TheFirstOneIsNoted) {
   EXPECT_FALSE(interrupted()) << "a new scope begins anew";
   raise(SIGTERM);
   EXPECT_TRUE(interrupted());
+}
+
+// As the threads of `tune --gpu all` ask; ThreadSanitizer watches how they are told.
+TEST(Interrupt, OtherThreadsSeeIt) {
+  using Clock = std::chrono::steady_clock;
+  const InterruptScope scope;
+  bool seen = false;
+  std::thread other([&] {
+    const Clock::time_point give_up = Clock::now() + std::chrono::seconds(20);
+    while (!(seen = interrupted()) && Clock::now() < give_up) std::this_thread::yield();
+  });
+  raise(SIGINT);
+  other.join();
+  EXPECT_TRUE(seen);
 }
 
 TEST(InterruptDeathTest, TheSecondOneEndsTheProgram) {
