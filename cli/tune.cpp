@@ -72,13 +72,12 @@ class TuneRun {
                                                                .log = log,
                                                                .read_only_cache = false}));
     }
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;  // joined on every way out
     for (std::size_t lane = 1; lane < devices.size(); ++lane) {
       threads.emplace_back(
           [this, lane, &devices] { work(static_cast<int>(lane), *devices[lane]); });
     }
     work(0, *devices[0]);
-    for (std::thread& thread : threads) thread.join();
   }
 
   const std::vector<TuneJob>& jobs() const { return jobs_; }
