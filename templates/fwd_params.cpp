@@ -80,12 +80,10 @@ Launch launch_of_tiles(const TileOrder& order, std::string symbol, int num_threa
 Launch tiled_launch(const Problem& problem, const TiledKernel& kernel) {
   // CUDA cores take their time over K and V: an even end under a causal mask counts, the L2 less.
   constexpr int kGroupMb = 64;
-  FwdTiledParams params{};
-  params.fwd = fwd_params(problem);
-  params.order = tile_order(problem, kernel.block_m, 1, kernel.right_bound ? kGroupMb : 0,
-                            kernel.right_bound);
-  return launch_of_tiles(params.order, kernel.symbol, kernel.num_threads, kernel.smem_bytes,
-                         std::as_bytes(std::span(&params, 1)));
+  const TileOrder order = tile_order(problem, kernel.block_m, 1, kernel.right_bound ? kGroupMb : 0,
+                                     kernel.right_bound);
+  return launch_of_tiles<FwdTiledParams>(problem, order, kernel.symbol, kernel.num_threads,
+                                         kernel.smem_bytes);
 }
 
 void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* /*workspace*/,

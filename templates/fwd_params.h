@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
@@ -28,6 +29,18 @@ std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int
 /// argument. None when there is nothing to do.
 Launch launch_of_tiles(const TileOrder& order, std::string symbol, int num_threads, int smem_bytes,
                        std::span<const std::byte> params);
+
+/// The same for an argument of type Params, of which a launch decides `fwd` and `order` alone; the
+/// rest comes with the tensors.
+template <class Params>
+Launch launch_of_tiles(const Problem& problem, const TileOrder& order, std::string symbol,
+                       int num_threads, int smem_bytes) {
+  Params params{};
+  params.fwd = fwd_params(problem);
+  params.order = order;
+  return launch_of_tiles(order, std::move(symbol), num_threads, smem_bytes,
+                         std::as_bytes(std::span(&params, 1)));
+}
 
 /// The one step of a kernel whose argument is FwdTiledParams: a block a query tile, under a right
 /// bound the heaviest first among heads that share L2. None when there is nothing to do.

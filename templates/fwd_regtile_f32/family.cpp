@@ -1,6 +1,7 @@
 // family.cpp - fwd_regtile_f32 as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -174,11 +175,10 @@ Source render(const Config& config, const Problem&) {
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
   const Typed c = typed(config, kFields);
-  FwdRegtileF32Params params{};
-  params.fwd = fwd_params(problem);
-  params.order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
-  return launch_of_tiles(params.order, symbol(c), c.num_threads(), c.smem_bytes(),
-                         std::as_bytes(std::span(&params, 1)));
+  const TileOrder order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb,
+                                     c.right_bound != 0);
+  return launch_of_tiles<FwdRegtileF32Params>(problem, order, symbol(c), c.num_threads(),
+                                              c.smem_bytes());
 }
 
 void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,

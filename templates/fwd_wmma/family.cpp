@@ -150,11 +150,8 @@ Source render(const Config& config, const Problem&) {
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
   const Typed c = typed(config, kFields);
-  FwdWmmaParams params{};
-  params.fwd = fwd_params(problem);
-  params.order = tile_order(problem, c.block_m, 1, c.head_group_mb, c.right_bound != 0);
-  return launch_of_tiles(params.order, symbol(c), c.num_threads(), c.smem_bytes(),
-                         std::as_bytes(std::span(&params, 1)));
+  const TileOrder order = tile_order(problem, c.block_m, 1, c.head_group_mb, c.right_bound != 0);
+  return launch_of_tiles<FwdWmmaParams>(problem, order, symbol(c), c.num_threads(), c.smem_bytes());
 }
 
 void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
