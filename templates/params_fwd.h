@@ -51,9 +51,9 @@ struct alignas(64) TensorMap {
 inline constexpr int kOpenWindow = 1 << 30;
 
 /// The order in which blocks take query tiles (tile/tile_order.cuh). Blocks start in the order of
-/// their index. Heads are taken in groups whose K and V stay in L2 together; inside a group all
-/// heads do their last (under causal masks: heaviest) query tile first, so that the light ones fill
-/// the end. heads_per_group 1 means a head's tiles one after another.
+/// their index. Heads are taken in groups, of which K and V stay in L2 together, or all at once;
+/// inside a group all heads do their last (under causal masks: heaviest) query tile first, so that
+/// the light ones fill the end. heads_per_group 1 means a head's tiles one after another.
 struct TileOrder {
   int m_blocks;  // query tiles of a head
   int heads;     // of all sequences
