@@ -1,8 +1,6 @@
-"""What a Hopper kernel is judged by: its speed relative to kernels that are not in the same run, and the means over points.
+"""What a run of bench/peers.py says: attnforge's speed relative to the peers timed beside it, and means over points.
 
-A run has torch-cudnn beside attnforge. bench/results/h200/peers_reference.csv has cuDNN beside FlashAttention-3 ("fa3") and
-ThunderKittens, measured once. attnforge / fa3 = (attnforge / cuDNN of the run) * (cuDNN / fa3 of the reference): clocks and
-power, which differ from day to day, cancel in each of the two.
+Only times of the same run are compared: clocks and power differ from day to day, and kernels react to them differently.
 """
 
 import collections
@@ -10,7 +8,6 @@ import csv
 import pathlib
 import statistics
 
-REFERENCE = pathlib.Path(__file__).resolve().parent / "results/h200/peers_reference.csv"
 Point = collections.namedtuple(
     "Point", "dtype batch num_heads_q num_heads_kv seqlen_q seqlen_kv head_dim head_dim_v causal"
 )
@@ -29,47 +26,36 @@ def point_of(row):
 
 
 def times(rows):
-    """{point: {implementation: ms}}"""
+    """{point: {implementation: ms}}; rows without a time, of peers that do not serve a point, are left out."""
     found = collections.defaultdict(dict)
     for row in rows:
-        found[point_of(row)][row["impl"]] = float(row["ms"])
+        if row["ms"]:
+            found[point_of(row)][row["impl"]] = float(row["ms"])
     return found
 
 
-def ratios(ms, reference_ms):
-    """{peer: attnforge's speed relative to it} at a point, from the times of the run and those of the reference.
-
-    torch-* are of the run. fa3 and thunderkittens come through cuDNN and are missing where it or they are.
-    """
-    found = {name: other / ms["attnforge"] for name, other in ms.items() if name.startswith("torch-")}
-    if "torch-cudnn" in ms and "torch-cudnn" in reference_ms:
-        for name in ("fa3", "thunderkittens"):
-            if name in reference_ms:
-                found[name] = found["torch-cudnn"] * reference_ms[name] / reference_ms["torch-cudnn"]
-    return found
+def ratios(ms):
+    """{peer: attnforge's speed relative to it} at a point."""
+    return {name: other / ms["attnforge"] for name, other in ms.items() if name != "attnforge"}
 
 
-def best_peer(found, peers=("fa3", "thunderkittens", "torch-cudnn")):
-    """The ratio to the fastest of `peers`; None where none is known."""
-    return min((found[name] for name in peers if name in found), default=None)
+def best_peer(found):
+    """(the fastest peer at a point, attnforge's speed relative to it); (None, None) where there is none."""
+    best = min(found, key=found.get, default=None)
+    return best, found.get(best)
 
 
 def all_ratios(rows):
     """{point: ratios()} of the rows of a CSV of bench/peers.py."""
-    reference = times(read_csv(REFERENCE)[1])
-    return {
-        point: ratios(ms, reference.get(point, {})) for point, ms in times(rows).items() if "attnforge" in ms
-    }
+    return {point: ratios(ms) for point, ms in times(rows).items() if "attnforge" in ms}
 
 
-# ---- The figures of the Hopper kernel ----
+def best_ratios(found):
+    """{point: attnforge's speed relative to the fastest peer there}, of the points that have a peer."""
+    return {point: best_peer(known)[1] for point, known in found.items() if known}
 
-Figure = collections.namedtuple("Figure", "what points count peers mean least", defaults=(None,))
-# `count` points of which points() is true, against the fastest of `peers`: the geometric mean and the least asked for. The
-# first of `peers` must be known for a point to count.
 
-CUDNN, FA3_OR_CUDNN = ("torch-cudnn",), ("fa3", "torch-cudnn")
-BEST = ("fa3", "torch-cudnn", "thunderkittens")
+# ---- Groups of points ----
 
 
 def grid(p):
@@ -81,55 +67,77 @@ def odd(p, head_dims):
     return p.seqlen_q == 4096 and p.head_dim == p.head_dim_v and p.head_dim in head_dims
 
 
-def long_128(p, causal):
-    return grid(p) and p.head_dim == 128 and p.seqlen_q >= 2048 and p.causal == causal
+GROUPS = {
+    "head_dim 64": lambda p: grid(p) and p.head_dim == 64,
+    "head_dim 128": lambda p: grid(p) and p.head_dim == 128,
+    "head_dim 256": lambda p: grid(p) and p.head_dim == 256,
+    "head_dim 64, 128, 256 together": grid,
+    "head_dim 40, 48, 72, 80, 112, 160": lambda p: odd(p, (40, 48, 72, 80, 112, 160)),
+    "head_dim 96, 192": lambda p: odd(p, (96, 192)),
+    "head_dim 192:128, causal": lambda p: (p.head_dim, p.head_dim_v) == (192, 128),
+    "head_dim 128, 64 heads on 8": lambda p: p.num_heads_q == 8 * p.num_heads_kv and p.head_dim == 128,
+}
+GROUP_COLUMNS = ("points", "with a peer", "geometric mean", "least", "as fast or faster")
 
 
-PADDED = (40, 48, 72, 80, 112, 160)
-FIGURES = (
-    Figure("head_dim 64, 128, 256: best peer", grid, 36, BEST, 1.06, 0.97),
-    Figure("head_dim 64: FA3, cuDNN", lambda p: grid(p) and p.head_dim == 64, 12, FA3_OR_CUDNN, 1.05),
-    Figure("head_dim 128, seqlen >= 2048, full: FA3", lambda p: long_128(p, 0), 4, ("fa3",), 1.02),
-    Figure("head_dim 128, seqlen >= 2048, causal: FA3", lambda p: long_128(p, 1), 4, ("fa3",), 1.01),
-    Figure("head_dim 40, 48, 72, 80, 112, 160: FA3, cuDNN", lambda p: odd(p, PADDED), 12, FA3_OR_CUDNN, 1.10, 1.0),
-    Figure("head_dim 96, 192: FA3, cuDNN", lambda p: odd(p, (96, 192)), 4, FA3_OR_CUDNN, 1.0),
-    Figure("head_dim 192:128, causal: cuDNN", lambda p: (p.head_dim, p.head_dim_v) == (192, 128), 3, CUDNN, 1.08),
-    Figure("64 heads on 8, head_dim 128: FA3, cuDNN", lambda p: p.num_heads_q == 8 * p.num_heads_kv, 10, FA3_OR_CUDNN, 1.02),
-)
-FIGURE_COLUMNS = ("figure", "points", "asked", "geometric mean", "asked at least", "least", "reached")
+def where(point):
+    return f"head_dim {point.head_dim} seqlen {point.seqlen_q} {'causal' if point.causal else 'full'}"
 
 
-def figure_rows(found, dtype):
-    """Rows of FIGURE_COLUMNS, from {point: ratios()}: what is asked and what is reached."""
+def group_rows(found):
+    """Rows of GROUP_COLUMNS from {point: ratios()}, each against the fastest peer at each point."""
     rows = []
-    for figure in FIGURES:
-        values = {}
-        for point, known in found.items():
-            if point.dtype == dtype and figure.points(point) and figure.peers[0] in known:
-                values[point] = best_peer(known, figure.peers)
-        row = [figure.what, f"{len(values)} of {figure.count}", f"{figure.mean:.2f}"]
-        if not values:
-            rows.append(row + ["", f"{figure.least:.2f}" if figure.least else "", "", ""])
+    for name, belongs in GROUPS.items():
+        points = [point for point in found if belongs(point)]
+        best = best_ratios({point: found[point] for point in points})
+        if not points:
             continue
-        mean = statistics.geometric_mean(values.values())
-        worst = min(values, key=values.get)
-        where = f"head_dim {worst.head_dim} seqlen {worst.seqlen_q} {'causal' if worst.causal else 'full'}"
-        missed = mean < figure.mean or values[worst] < (figure.least or 0)
-        verdict = "no" if missed else "yes" if len(values) == figure.count else "so far"
-        rows.append(
-            row
-            + [f"{mean:.3f}", f"{figure.least:.2f}" if figure.least else "", f"{values[worst]:.3f} ({where})", verdict]
-        )
+        row = [name, f"{len(best)} of {len(points)}"]
+        if best:
+            worst = min(best, key=best.get)
+            faster = sum(ratio >= 1 for ratio in best.values())
+            row += [f"{statistics.geometric_mean(best.values()):.3f}", f"{best[worst]:.3f} ({where(worst)})"]
+            row.append(f"{faster} of {len(best)}")
+        rows.append(row + [""] * (len(GROUP_COLUMNS) - len(row)))
     return rows
 
 
+def claim(best):
+    """What {point: ratio to the fastest peer} allows to say, as a sentence."""
+    if not best:
+        return "There was no peer beside it, so nothing is said about its speed relative to others."
+    mean, faster = statistics.geometric_mean(best.values()), sum(ratio >= 1 for ratio in best.values())
+    worst = min(best, key=best.get)
+    how = f"geometric mean {mean:.3f}x, least {best[worst]:.3f}x ({where(worst)})"
+    if faster == len(best):
+        return f"attnforge is as fast as the fastest of them or faster at each of {len(best)} points: {how}."
+    return f"attnforge is as fast as the fastest of them or faster at {faster} of {len(best)} points: {how}."
+
+
+def per_peer(rows):
+    """{peer: [attnforge's speed relative to it, at each point that it has]}, in the order of the rows."""
+    found = collections.defaultdict(list)
+    for known in all_ratios(rows).values():
+        for name, ratio in known.items():
+            found[name].append(ratio)
+    return found
+
+
 def summary(rows):
-    """The figures of every dtype in the rows as text; attnforge relative to the fastest of the peers named."""
-    found = all_ratios(rows)
+    """The means of every dtype in the rows as text."""
     lines = []
-    for dtype in sorted({point.dtype for point in found}):
-        table = [FIGURE_COLUMNS, *figure_rows(found, dtype)]
-        widths = [max(len(row[i]) for row in table) for i in range(len(FIGURE_COLUMNS))]
-        lines.append(f"{dtype}: attnforge relative to the fastest of the peers named")
+    for dtype in sorted({row["dtype"] for row in rows}):
+        of_dtype = [row for row in rows if row["dtype"] == dtype]
+        table = [GROUP_COLUMNS, *group_rows(all_ratios(of_dtype))]
+        widths = [max(len(row[i]) for row in table) for i in range(len(GROUP_COLUMNS))]
+        lines.append(f"{dtype}: attnforge relative to the fastest peer in the run at each point")
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
+        for name, each in per_peer(of_dtype).items():
+            mean, least = statistics.geometric_mean(each), min(each)
+            lines.append(f"attnforge / {name}: geometric mean {mean:.3f}, least {least:.3f}, {len(each)} points")
+    late = sum(bool(row.get("late")) and int(row["late"]) > 0 for row in rows)
+    if late:
+        lines.append(f"warning: {late} rows have samples that may hold time of the host (column late): heat longer")
+    failed = [row for row in rows if row["impl"] == "attnforge" and not row["ms"]]
+    lines += [f"attnforge failed at {where(point_of(row))}: {row['note']}" for row in failed]
     return "\n".join(lines)

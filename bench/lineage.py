@@ -19,6 +19,7 @@ import warnings
 
 import figures
 import lineage_points
+import peer_kernels
 import peers
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -59,21 +60,25 @@ def measure(point, args, flush, heat):
         attnforge.tune(str(problem), rigor=args.tune, family=family, time_limit_s=args.time_limit)
     attnforge.configure(family=family or "")
     q, k, v = peer_runs.tensors(problem)
-    peer_names = [name for name in point.asked.get("peers", "").split(",") if name]
-    runs = peer_runs.implementations(problem, q, k, v, peer_names)
-    peer_runs.check(runs, problem)
+    asked, missing = peer_kernels.find([name for name in point.asked.get("peers", "").split(",") if name])
+    runs, notes = peer_runs.implementations(problem, q, k, v, asked)
+    peer_runs.drop_wrong(runs, notes)
+    for name, why in (missing | notes).items():
+        print(f"  {name}: {why}", file=sys.stderr)
+    if "attnforge" in notes:
+        raise SystemExit(f"attnforge is {notes['attnforge']}")
     rounds = min(args.rounds, LEAST_ROUNDS) if peer_runs.once_ms(runs["attnforge"]) > SLOW_MS else args.rounds
     times = peer_runs.time_ms(runs, rounds, heat, flush)
-    ms, spread = times.pop("attnforge")
+    ms, spread, _ = times.pop("attnforge")
     plan = next(iter(attnforge.plan_cache))
     found = {"ms": ms, "spread": spread, "rounds": rounds, "config": plan.config, "family": plan.config.split()[0]}
     found["tflops"] = peers.flops(problem) / ms / 1e9
     found["ns_per_token_head"] = ms * 1e6 / (problem.batch * problem.seqlen_q * problem.num_heads_q)
     found["workspace_bytes"] = plan.workspace_bytes
     if times:
-        best = min(times, key=lambda name: times[name][0])
-        found |= {"peer": best, "peer_ms": times[best][0], "ratio": times[best][0] / ms}
-        found["other_peers"] = " ".join(f"{name}={other:.4f}" for name, (other, _) in times.items() if name != best)
+        best = min(times, key=lambda name: times[name].ms)
+        found |= {"peer": best, "peer_ms": times[best].ms, "ratio": times[best].ms / ms}
+        found["other_peers"] = " ".join(f"{name}={other.ms:.4f}" for name, other in times.items() if name != best)
     if "max_diff" in point.asked:
         found["max_diff"], found["cosine"] = accuracy(runs["attnforge"], q, k, v, problem.causal)
         if times:

@@ -1,24 +1,23 @@
-"""attnforge and PyTorch's attention backends on the same tensors: which of them run, whether they agree, how long they take."""
+"""attnforge and its peers on the same tensors: which of them run, whether they agree, how long they take."""
 
+import collections
 import math
 import random
 import statistics
 import subprocess
-import sys
 
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import attnforge
+import peer_kernels
 
-BACKENDS = {
-    "torch-flash": SDPBackend.FLASH_ATTENTION,
-    "torch-cudnn": SDPBackend.CUDNN_ATTENTION,
-    "torch-efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "torch-math": SDPBackend.MATH,
-}
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+Time = collections.namedtuple("Time", "ms spread late")
+# ms: median. spread: (q3 - q1) / median. late: samples that the host queued when the GPU had caught up with the heat before
+# them, so that they may hold time in which the GPU waited for the host.
 
 
 def machine():
@@ -43,112 +42,133 @@ def tensors(problem):
     return [torch.randn(problem.batch, *shape, device="cuda", dtype=DTYPES[problem.dtype_q]) for shape in shapes]
 
 
-def implementations(problem, q, k, v, peers):
-    """{name: function that runs it}; a backend that refuses the problem is left out with a note."""
-    heads_first = [x.transpose(1, 2) for x in (q, k, v)]
-    options = {"is_causal": problem.causal, "enable_gqa": problem.num_heads_q != problem.num_heads_kv}
+def attnforge_run(problem, q, k, v):
+    """A function that runs attnforge and returns o."""
+    left, right = (None if keys < 0 else keys for keys in (problem.window_left, problem.window_right))
+    options = {"causal": problem.causal, "return_lse": problem.lse, "softcap": problem.softcap or None, "tf32": problem.tf32}
+    if left is not None or right is not None:
+        options["window"] = (left, right)
+    if problem.rope != "none":
+        raise attnforge.UnsupportedError("no tables of a rope here")
 
-    # Words of a problem that attention() takes as an argument of the same name where this attnforge has them.
-    options_of_ours = {name: True for name in ("tf32",) if getattr(problem, name, False)}
-
-    def ours():
-        result = attnforge.attention(q, k, v, causal=problem.causal, return_lse=problem.lse, **options_of_ours)
+    def run():
+        result = attnforge.attention(q, k, v, **options)
         return result[0] if problem.lse else result
 
-    def peer(backend):
-        with sdpa_kernel(backend), torch.no_grad():
-            return F.scaled_dot_product_attention(*heads_first, **options).transpose(1, 2)
+    return run
 
-    runs = {"attnforge": ours}
-    for name in peers:
+
+def implementations(problem, q, k, v, peers):
+    """({name: function that runs it}, {name: why a peer does not}); attnforge's is first. Everything is compiled."""
+    runs, notes = {"attnforge": attnforge_run(problem, q, k, v)}, {}
+    runs["attnforge"]()
+    for peer in peers:
         try:
-            peer(BACKENDS[name])
+            peer_kernels.refuse_other_masks(problem)
+            runs[peer.name] = fastest(peer.prepare(problem, q, k, v))
             torch.cuda.synchronize()
-        except RuntimeError as error:
-            print(f"  {name} does not serve this: {str(error).splitlines()[0][:80]}", file=sys.stderr)
-            continue
-        runs[name] = lambda backend=BACKENDS[name]: peer(backend)
-    return runs
+        except Exception as error:  # a package raises what it likes where it does not serve a problem
+            notes[peer.name] = peer_kernels.first_line(error)
+    return runs, notes
 
 
-def check(runs, problem):
-    """All against the first peer: a wrong kernel is not timed."""
-    outputs = {name: run() for name, run in runs.items()}
-    reference = next((outputs[name] for name in BACKENDS if name in outputs), None)
-    if reference is None:
-        return
-    reference = reference.float()
-    for name, output in outputs.items():
-        error = ((output.float() - reference).norm() / reference.norm()).item()
-        if not error < 1e-2:
-            raise SystemExit(f"{name} differs from PyTorch by {error:.1e} on {problem}")
+def errors(runs):
+    """{one: {other: relative error of their outputs}}, each way; one alone is in it with nothing."""
+    outputs = {name: run().float() for name, run in runs.items()}
+    found = {name: {name: 0.0} for name in outputs}
+    for one in outputs:
+        for other in outputs:
+            if one != other:
+                found[one][other] = ((outputs[other] - outputs[one]).norm() / outputs[one].norm()).item()
+    return found
+
+
+def drop_wrong(runs, notes):
+    """{name: relative error to a peer's output}; what is wrong goes from `runs` to `notes`, attnforge too."""
+    reference, found = peer_kernels.judge(errors(runs))
+    for name, error in found.items():
+        if not error < peer_kernels.WRONG:
+            notes[name] = f"wrong: differs from {reference} by {error:.1e}"
+            del runs[name]
+    return found
 
 
 class Heat:
     """Keeps the card on its power limit: a peer's kernel for so many ms before each round of samples.
 
     Always of one problem that takes about a ms a launch, so that the host gets ahead of the GPU here: the samples that are
-    queued behind then wait for no launch.
+    queued after it then wait for no launch, and ended() tells where they might have.
     """
 
     def __init__(self, duration_ms):
         self.heads_first = [torch.randn(4, 16, 4096, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
         self.repeats = 0
+        self.end = torch.cuda.Event()
         if duration_ms > 0:
             self.repeats = 10
             self()
-            self.repeats = math.ceil(duration_ms * self.repeats / self.elapsed_ms())
-
-    def elapsed_ms(self):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        self()
-        stop.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(stop)
+            self.repeats = math.ceil(duration_ms * self.repeats / once_ms(self))
 
     def __call__(self):
         with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]), torch.no_grad():
             for _ in range(self.repeats):
                 F.scaled_dot_product_attention(*self.heads_first)
+        self.end.record()
+
+    def ended(self):
+        """Whether the GPU is done with the last heat."""
+        return self.end.query()
+
+
+def timed(run):
+    """Queues a run between two events."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    stop.record()
+    return start, stop
 
 
 def once_ms(run):
     """About how long a run takes; the second one, when everything is loaded."""
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     run()
-    start.record()
-    run()
-    stop.record()
+    start, stop = timed(run)
     torch.cuda.synchronize()
     return start.elapsed_time(stop)
 
 
+def fastest(runs):
+    """That of `runs` with the shortest run of five, in turn. Runs a single one too, so that everything is loaded."""
+    best = [math.inf] * len(runs)
+    for _ in range(5 if len(runs) > 1 else 1):
+        best = [min(ms, once_ms(run)) for ms, run in zip(best, runs)]
+    return runs[best.index(min(best))]
+
+
 def time_ms(runs, rounds, heat, flush):
-    """{name: (median, spread)}: one sample each per round, in shuffled order, on a cold L2; spread is (q3 - q1) / median."""
+    """{name: Time}: one sample each per round, in shuffled order, on a cold L2."""
     samples = {name: [] for name in runs}
-    for _ in range(3):  # warm the card and the allocator up
-        for run in runs.values():
-            run()
-    for _ in range(5):  # tuning or a pause came before
-        heat()
-    for _ in range(rounds):
-        names = list(runs)
-        random.shuffle(names)
-        events = []
-        heat()
-        for name in names:
-            flush.zero_()
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            runs[name]()
-            stop.record()
-            events.append((name, start, stop))
-        torch.cuda.synchronize()
-        for name, start, stop in events:
-            samples[name].append(start.elapsed_time(stop))
+    late = dict.fromkeys(runs, 0)
+    with torch.no_grad():
+        for _ in range(3):  # warm the card and the allocator up
+            for run in runs.values():
+                run()
+        for _ in range(5):  # tuning or a pause came before
+            heat()
+        for _ in range(rounds):
+            names = list(runs)
+            random.shuffle(names)
+            events = []
+            heat()
+            for name in names:
+                flush.zero_()
+                events.append((name, *timed(runs[name])))
+                late[name] += heat.ended()
+            torch.cuda.synchronize()
+            for name, start, stop in events:
+                samples[name].append(start.elapsed_time(stop))
     result = {}
     for name, times in samples.items():
         low, middle, high = statistics.quantiles(times, n=4)
-        result[name] = (middle, (high - low) / middle)
+        result[name] = Time(middle, (high - low) / middle, late[name])
     return result

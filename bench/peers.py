@@ -1,27 +1,31 @@
-"""Times attnforge and PyTorch's attention backends in one process, on the same tensors, and prints the ratios.
+"""Times attnforge and every peer that can be imported in one process, on the same tensors, and prints the ratios.
 
-    python3 bench/peers.py --list main --tune quick --out bench/results/h200/peers_main.csv
+    python3 bench/peers.py --list main --tune quick --out times.csv
+    python3 bench/peers.py --peers torch-cudnn,fa3,fa4,flex@seqlen=4096 --configs bench/results/h200/hopper.csv --name hopper
     python3 bench/peers.py --summary bench/results/h200/hopper.csv      # only the means, of times taken earlier
 
 Cold L2 (a buffer larger than it is cleared between samples), random normal inputs, all implementations in shuffled rounds on a
-heated card, medians over the rounds, on the GPU's own clock. Outputs are compared before anything is timed. FlashAttention-3
-and ThunderKittens are not in the run: figures.py says how the ratios to them come about.
+heated card, medians over the rounds, on the GPU's own clock. Outputs are compared before anything is timed; a peer whose output
+is another is not timed, and its row says so. peer_kernels.py has the peers.
 """
 
 import argparse
 import csv
 import pathlib
-import statistics
 import sys
+import time
 import warnings
 
 import figures
+import peer_kernels
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = (
     "impl,dtype,batch,num_heads_q,num_heads_kv,seqlen_q,seqlen_kv,head_dim,head_dim_v,causal,ms,tflops,"
-    "ratio_to_torch_flash,ratio_to_torch_cudnn,ratio_to_fa3,ratio_to_best_peer,rounds,spread,config"
+    "ratio_to_best_peer,best_peer,error,rounds,spread,late,note,config"
 ).split(",")
+# error: relative, to the output of one peer. late: samples that may hold time of the host. note: why there is no time, or of
+# attnforge how its config came about.
 LISTS = sorted(path.stem for path in (HERE / "problems").glob("*.txt"))
 
 
@@ -40,44 +44,88 @@ def flops(problem):
     return 2.0 * problem.batch * problem.num_heads_q * pairs * (problem.head_dim + problem.head_dim_v)
 
 
-def rows_of(problem, times, reference, rounds, config):
-    """The rows of a point, attnforge's first and with every ratio that is known."""
+def point_of(problem):
     sizes = [problem.batch, problem.num_heads_q, problem.num_heads_kv, problem.seqlen_q, problem.seqlen_kv]
-    sizes += [problem.head_dim, problem.head_dim_v, int(problem.causal)]
-    point = figures.Point(problem.dtype_q, *sizes)
-    known = figures.ratios({name: ms for name, (ms, _) in times.items()}, reference.get(point, {}))
-    flash = times.get("torch-flash", (None,))[0]
+    return figures.Point(problem.dtype_q, *sizes, problem.head_dim, problem.head_dim_v, int(problem.causal))
+
+
+def rows_of(problem, times, errors, notes, rounds, config=""):
+    """The rows of a point, attnforge's first: of {name: (ms, spread, late)}, {name: relative error} and {name: note}."""
+    best, ratio = None, None
+    if "attnforge" in times:
+        best, ratio = figures.best_peer(figures.ratios({name: time[0] for name, time in times.items()}))
     rows = []
-    for name, (ms, spread) in times.items():
-        row = {"impl": name, **point._asdict(), "ms": f"{ms:.4f}", "tflops": f"{flops(problem) / ms / 1e9:.1f}"}
-        row |= {"rounds": rounds, "spread": f"{spread:.3f}", "ratio_to_torch_flash": f"{flash / ms:.3f}" if flash else ""}
+    for name in dict.fromkeys(["attnforge", *times, *notes]):
+        row = {"impl": name, **point_of(problem)._asdict(), "note": notes.get(name, "")}
+        if name in times:
+            ms, spread, late = times[name]
+            row |= {"ms": f"{ms:.4f}", "tflops": f"{flops(problem) / ms / 1e9:.1f}", "rounds": rounds, "spread": f"{spread:.3f}"}
+            row["late"] = late
+        if name in errors:
+            row["error"] = f"{errors[name]:.1e}"
         if name == "attnforge":
-            ratios = {"torch_cudnn": known.get("torch-cudnn"), "fa3": known.get("fa3"), "best_peer": figures.best_peer(known)}
-            row |= {f"ratio_to_{peer}": f"{ratio:.3f}" for peer, ratio in ratios.items() if ratio}
-            row["config"] = config
-        rows.append(row)
+            row |= {"config": config, "best_peer": best or "", "ratio_to_best_peer": f"{ratio:.3f}" if ratio else ""}
+        rows.append({column: row.get(column, "") for column in COLUMNS})
     return rows
 
 
-def measure(problem, args, reference, flush, heat):
+def stored_configs(path):
+    """{point: config} of the rows of attnforge in a file that this program wrote."""
+    rows = figures.read_csv(path)[1] if path else []
+    return {figures.point_of(row): row["config"] for row in rows if row["impl"] == "attnforge" and row["config"]}
+
+
+def choose(problem, args, stored, plan):
+    """Decides which config runs; plan() makes a plan, as the first run of a problem does. Says how it came about."""
+    import attnforge
+
+    config = stored.get(point_of(problem))
+    why = ""
+    if config:
+        attnforge.configure(config=config)
+        try:
+            plan()
+            return "the config of --configs"
+        except attnforge.AttnforgeError as error:
+            why = f"; that of --configs is refused: {peer_kernels.first_line(error)}"
+    elif stored:
+        why = "; --configs does not have the point"
+    attnforge.configure(config="")
+    if args.tune == "none":
+        return f"not tuned{why}"
+    attnforge.tune(str(problem), rigor=args.tune, family=args.family)
+    return f"tuned ({args.tune}){why}"
+
+
+def asked_peers(text):
+    """{name: words that a problem's text must contain} of "fa3,flex@seqlen=4096"."""
+    return {name: words for name, _, words in (each.partition("@") for each in text.split(","))}
+
+
+def measure(problem, args, stored, peers, flush, heat):
     import attnforge
     import peer_runs
 
-    if args.tune != "none":
-        attnforge.tune(str(problem), rigor=args.tune, family=args.family)
+    q, k, v = peer_runs.tensors(problem)
+    ours = peer_runs.attnforge_run(problem, q, k, v)
+    how = choose(problem, args, stored, ours)
     attnforge.plan_cache.clear()
-    runs = peer_runs.implementations(problem, *peer_runs.tensors(problem), args.peers.split(","))
-    peer_runs.check(runs, problem)
+    words = asked_peers(args.peers)
+    here = [peer for peer in peers if words[peer.name] in str(problem)]
+    runs, notes = peer_runs.implementations(problem, q, k, v, here)
+    notes |= {peer.name: f"only asked for at {words[peer.name]}" for peer in peers if peer not in here}
+    errors = peer_runs.drop_wrong(runs, notes)
     times = peer_runs.time_ms(runs, args.rounds, heat, flush)
+    notes.setdefault("attnforge", how)
     config = next(plan.config for plan in attnforge.plan_cache)
-    return rows_of(problem, times, reference, args.rounds, config)
+    return rows_of(problem, times, errors, notes, args.rounds, config)
 
 
-def line_of(row, others):
-    """What is printed of a point: TFLOP/s of all, and attnforge's ratios."""
-    text = ", ".join(f"{each['impl']} {each['tflops']}" for each in [row, *others])
-    ratios = [f"{row[f'ratio_to_{peer}']}x {peer}" for peer in ("torch_cudnn", "fa3", "best_peer") if row.get(f"ratio_to_{peer}")]
-    return "; ".join([text, *ratios])
+def line_of(rows):
+    """What is printed of a point: TFLOP/s of all, and attnforge's ratio."""
+    text = ", ".join(f"{row['impl']} {row['tflops'] or '-'}" for row in rows)
+    ours = rows[0]
+    return f"{text}; {ours['ratio_to_best_peer']}x {ours['best_peer']}" if ours["best_peer"] else text
 
 
 def output_path(args, gpu):
@@ -88,6 +136,17 @@ def output_path(args, gpu):
     return folder / f"{args.name}{'' if args.dtype == 'bf16' else '_' + args.dtype}.csv"
 
 
+def header(args, peers, missing):
+    """What the first lines say of the peers and of attnforge's configs, after machine and command."""
+    lines = [f"peer {peer.name}: {peer.version}" for peer in peers]
+    lines += [f"not in the run: {name}: {why}" for name, why in missing.items()]
+    asked = asked_peers(args.peers)
+    lines += [f"not in the run: {name}: not asked for" for name in peer_kernels.DEFAULT if name not in asked]
+    tuned = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
+    lines.append(f"configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{tuned}")
+    return lines
+
+
 def run(args):
     sys.path.insert(0, str(HERE.parent / "python"))
     import attnforge
@@ -96,6 +155,8 @@ def run(args):
 
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)
+    stored = stored_configs(args.configs)  # before --out opens what may be the same file
+    peers, missing = peer_kernels.find(list(asked_peers(args.peers)))
     flush = torch.empty(160 << 20, dtype=torch.uint8, device="cuda")
     heat = peer_runs.Heat(args.heat_ms)
     gpu, driver = peer_runs.machine()
@@ -103,34 +164,41 @@ def run(args):
     file = open(path, "w", newline="") if path else sys.stdout
     file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
     file.write(f"# python3 bench/peers.py {' '.join(sys.argv[1:])}\n")
-    out = csv.DictWriter(file, COLUMNS, restval="")
+    for line in header(args, peers, missing):
+        file.write(f"# {line}\n")
+        print(line, file=sys.stderr)
+    out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     out.writeheader()
-    reference = figures.times(figures.read_csv(figures.REFERENCE)[1])
     rows = []
+    start = time.monotonic()
     for name in args.list.split(","):
         for text in read_list(name, args.dtype):
             problem = attnforge.Problem.parse(text)
-            of_point = measure(problem, args, reference, flush, heat)
+            try:
+                of_point = measure(problem, args, stored, peers, flush, heat)
+            except attnforge.AttnforgeError as error:
+                of_point = rows_of(problem, {}, {}, {"attnforge": peer_kernels.first_line(error)}, args.rounds)
+            torch.cuda.empty_cache()  # attnforge's tuner allocates from the driver
             out.writerows(of_point)
             file.flush()
             rows += of_point
-            print(f"{problem}: {line_of(of_point[0], of_point[1:])}", file=sys.stderr)
+            print(f"{time.monotonic() - start:.0f} s, {problem}: {line_of(of_point)}", file=sys.stderr)
+            for row in of_point[1:]:
+                if row["note"]:
+                    print(f"  {row['impl']}: {row['note']}", file=sys.stderr)
     return rows
-
-
-def print_summary(rows, file):
-    ratios = [found["torch-flash"] for found in figures.all_ratios(rows).values() if "torch-flash" in found]
-    if ratios:
-        mean, least = statistics.geometric_mean(ratios), min(ratios)
-        print(f"attnforge / torch-flash: geometric mean {mean:.3f}, least {least:.3f}, {len(ratios)} points", file=file)
-    print(figures.summary(rows), file=file)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", default="main", help=f"lists of bench/problems, separated by commas: {', '.join(LISTS)}")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"), help="in place of the lists' bf16")
-    parser.add_argument("--peers", default="torch-flash,torch-cudnn", help="torch-flash, torch-cudnn, torch-efficient")
+    parser.add_argument(
+        "--peers",
+        default=",".join(peer_kernels.DEFAULT),
+        help=f"of {', '.join(peer_kernels.LOADERS)}; NAME@WORDS: only at problems whose text has WORDS; default: %(default)s",
+    )
+    parser.add_argument("--configs", metavar="FILE.csv", help="take attnforge's configs from this earlier run, and tune what it lacks")
     parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
     parser.add_argument("--rounds", type=int, default=21)
@@ -142,7 +210,9 @@ def main():
     args = parser.parse_args()
     rows = figures.read_csv(args.summary)[1] if args.summary else run(args)
     csv_on_stdout = not (args.summary or args.out or args.name)
-    print_summary(rows, sys.stderr if csv_on_stdout else sys.stdout)
+    print(figures.summary(rows), file=sys.stderr if csv_on_stdout else sys.stdout)
+    if any(row["impl"] == "attnforge" and not row["ms"] for row in rows):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -79,15 +79,15 @@ class PlanCache:
 
 
 plan_cache = PlanCache()
-_options = {"policy": "estimate", "time_limit_s": 8.0, "no_jit": False, "family": None}
+_options = {"policy": "estimate", "time_limit_s": 8.0, "no_jit": False, "family": None, "config": None}
 
 
-def configure(policy=None, time_limit_s=None, no_jit=None, family=None):
+def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=None):
     """How later plans are chosen; what is not given stays.
 
     policy: "estimate" (the tuned winner, else the model's choice), "first_run" (the winner, else tune within time_limit_s) or
     "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead. family: only this kernel family,
-    "" any again. Forgets all plans.
+    "" any again. config: exactly this config, as a plan's .config says it, "" any again. Forgets all plans.
     """
     if policy is not None:
         if policy not in _POLICIES:
@@ -99,6 +99,8 @@ def configure(policy=None, time_limit_s=None, no_jit=None, family=None):
         _options["no_jit"] = bool(no_jit)
     if family is not None:
         _options["family"] = family or None
+    if config is not None:
+        _options["config"] = config or None
     plan_cache.clear()
 
 
@@ -109,7 +111,7 @@ def _plan_options():
         flags=1 if _options["no_jit"] else 0,
         time_limit_s=_options["time_limit_s"],
         family=encode(_options["family"]),
-        config=encode(None),
+        config=encode(_options["config"]),
     )
 
 

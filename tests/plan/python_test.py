@@ -427,6 +427,25 @@ class RunTest(unittest.TestCase):
         self.assertEqual(len(attnforge.plan_cache), 0, "plans made before are forgotten")
 
 
+    def test_config(self):
+        q = FakeArray((1, 16, 2, 64))
+        attnforge.configure(config="fwd_naive dtype=2")
+        try:
+            with self.assertRaises(attnforge.InvalidError):
+                attnforge.attention(q, q, q, out=q)
+            problem = attnforge.Problem(num_heads_q=2, seqlen_q=16, dtype_q="fp16")
+            forced = attnforge.inspect(problem, compile=False, max_candidates=2)["candidates"][1]["config"]
+            attnforge.configure(config=forced)
+            attnforge.attention(q, q, q, out=q)
+            (plan,) = attnforge.plan_cache
+            self.assertEqual(plan.config, forced)
+        finally:
+            attnforge.configure(config="")
+        attnforge.attention(q, q, q, out=q)
+        (plan,) = attnforge.plan_cache
+        self.assertNotEqual(plan.config, forced)
+
+
 class LibraryTest(unittest.TestCase):
     def test_struct_sizes_are_those_of_the_header(self):
         sizes = {
