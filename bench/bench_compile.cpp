@@ -33,7 +33,8 @@ std::set<std::string> winners(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const std::string last = line.substr(line.rfind(',') + 1);
-    if (line.starts_with("attnforge,")) configs.insert(last.substr(0, last.find('\r')));
+    const std::string config = last.substr(0, last.find('\r'));
+    if (line.starts_with("attnforge,") && !config.empty()) configs.insert(config);
   }
   return configs;
 }

@@ -1,7 +1,7 @@
 """Times attnforge and every peer that can be imported in one process, on the same tensors, and prints the ratios.
 
     python3 bench/peers.py --list main --tune quick --out times.csv
-    python3 bench/peers.py --peers torch-cudnn,fa3,fa4,flex@seqlen=4096 --configs bench/results/h200/hopper.csv --name hopper
+    python3 bench/peers.py --peers torch-cudnn,fa3,flex@seqlen=4096 --configs bench/results/h200/hopper.csv --name hopper
     python3 bench/peers.py --summary bench/results/h200/hopper.csv      # only the means, of times taken earlier
 
 Cold L2 (a buffer larger than it is cleared between samples), random normal inputs, all implementations in shuffled rounds on a
@@ -98,20 +98,22 @@ def choose(problem, args, stored, plan):
 
 
 def asked_peers(text):
-    """{name: words that a problem's text must contain} of "fa3,flex@seqlen=4096"."""
+    """{name: words that a line of a list must have} of "fa3,flex@seqlen=4096"."""
     return {name: words for name, _, words in (each.partition("@") for each in text.split(","))}
 
 
-def measure(problem, args, stored, peers, flush, heat):
+def measure(text, args, stored, peers, flush, heat):
+    """The rows of a line of a list."""
     import attnforge
     import peer_runs
 
+    problem = attnforge.Problem.parse(text)
     q, k, v = peer_runs.tensors(problem)
     ours = peer_runs.attnforge_run(problem, q, k, v)
     how = choose(problem, args, stored, ours)
     attnforge.plan_cache.clear()
     words = asked_peers(args.peers)
-    here = [peer for peer in peers if words[peer.name] in str(problem)]
+    here = [peer for peer in peers if words[peer.name] in text]
     runs, notes = peer_runs.implementations(problem, q, k, v, here)
     notes |= {peer.name: f"only asked for at {words[peer.name]}" for peer in peers if peer not in here}
     errors = peer_runs.drop_wrong(runs, notes)
@@ -162,9 +164,8 @@ def run(args):
     gpu, driver = peer_runs.machine()
     path = output_path(args, gpu)
     file = open(path, "w", newline="") if path else sys.stdout
-    file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-    file.write(f"# python3 bench/peers.py {' '.join(sys.argv[1:])}\n")
-    for line in header(args, peers, missing):
+    machine = f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}"
+    for line in [machine, f"python3 bench/peers.py {' '.join(sys.argv[1:])}", *header(args, peers, missing)]:
         file.write(f"# {line}\n")
         print(line, file=sys.stderr)
     out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -173,16 +174,16 @@ def run(args):
     start = time.monotonic()
     for name in args.list.split(","):
         for text in read_list(name, args.dtype):
-            problem = attnforge.Problem.parse(text)
             try:
-                of_point = measure(problem, args, stored, peers, flush, heat)
+                of_point = measure(text, args, stored, peers, flush, heat)
             except attnforge.AttnforgeError as error:
-                of_point = rows_of(problem, {}, {}, {"attnforge": peer_kernels.first_line(error)}, args.rounds)
+                notes = {"attnforge": peer_kernels.first_line(error)}
+                of_point = rows_of(attnforge.Problem.parse(text), {}, {}, notes, args.rounds)
             torch.cuda.empty_cache()  # attnforge's tuner allocates from the driver
             out.writerows(of_point)
             file.flush()
             rows += of_point
-            print(f"{time.monotonic() - start:.0f} s, {problem}: {line_of(of_point)}", file=sys.stderr)
+            print(f"{time.monotonic() - start:.0f} s, {text}: {line_of(of_point)}", file=sys.stderr)
             for row in of_point[1:]:
                 if row["note"]:
                     print(f"  {row['impl']}: {row['note']}", file=sys.stderr)
@@ -196,9 +197,9 @@ def main():
     parser.add_argument(
         "--peers",
         default=",".join(peer_kernels.DEFAULT),
-        help=f"of {', '.join(peer_kernels.LOADERS)}; NAME@WORDS: only at problems whose text has WORDS; default: %(default)s",
+        help=f"of {', '.join(peer_kernels.LOADERS)}; NAME@WORDS: only at lines of the lists that have WORDS; default: %(default)s",
     )
-    parser.add_argument("--configs", metavar="FILE.csv", help="take attnforge's configs from this earlier run, and tune what it lacks")
+    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
     parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
     parser.add_argument("--rounds", type=int, default=21)

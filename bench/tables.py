@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/LADDER.md from the CSV files of bench/results.
+"""Writes the tables of README.md and docs/ from the CSV files of bench/results.
 
     python3 bench/tables.py           # rewrites what stands between the <!-- table ... --> marks
     python3 bench/tables.py --check   # fails when a page does not say what the results say
@@ -10,6 +10,7 @@ import statistics
 import sys
 
 import figures
+import peer_kernels
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results/h200"
@@ -29,76 +30,114 @@ def source(comments, name):
     return f"{comments[0]}. `{comments[1]}`, all numbers in bench/results/h200/{name}."
 
 
-def ours_and_ratio(rows):
-    return {
-        (int(row["head_dim"]), int(row["causal"]), int(row["seqlen_q"])): (
-            float(row["tflops"]),
-            float(row["ratio_to_torch_flash"]),
-        )
-        for row in rows
-        if row["impl"] == "attnforge"
+def versions(comments, rows):
+    """[("fa3", "fa3-fwd 0.0.3"), ...] of the peers that have a time in the run; files of earlier versions name torch alone."""
+    timed = {row["impl"] for row in rows if row["ms"]}
+    known = dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
+    torch = comments[0].split(", ")[2]
+    names = dict.fromkeys(row["impl"] for row in rows if row["impl"] != "attnforge")
+    return [(name, known.get(name, torch)) for name in names if name in timed]
+
+
+def absent(comments, rows):
+    """{name: why} of the peers that were not in the run."""
+    lines = [line.removeprefix("not in the run: ").split(": ", 1) for line in comments if line.startswith("not in the run: ")]
+    known = {name for name, _ in versions(comments, rows)} | {line[0] for line in lines}
+    found = dict(lines) | {row["impl"]: row["note"] for row in rows if row["impl"] not in known | {"attnforge"}} | {
+        name: "not asked for" for name in peer_kernels.DEFAULT if name not in known | {row["impl"] for row in rows}
     }
+    return {name: why.replace("|", "/") for name, why in found.items()}
 
 
-def cudnn_sentence(rows):
-    """How fast cuDNN was in the same run."""
-    columns = list(rows[0])
-    problem = columns[1 : columns.index("ms")]
-    ms = collections.defaultdict(dict)
+def peers_sentence(comments, rows):
+    """Who was timed, and who was not."""
+    timed = "; ".join(f"{name} ({version})" for name, version in versions(comments, rows))
+    missing = absent(comments, rows)
+    text = f"Timed in the same shuffled rounds: {timed or 'no peer'}."
+    return f"{text} Not in the run: {', '.join(missing)}." if missing else text
+
+
+def hopper_peers():
+    """The peers in the run, their versions and at how many points; and why the others were not."""
+    name = "hopper.csv"
+    if not (RESULTS / name).exists():
+        return ""
+    comments, rows = read(name)
+    found = figures.all_ratios(rows)
+    counts = collections.Counter(peer for known in found.values() for peer in known)
+    errors = collections.defaultdict(list)
     for row in rows:
-        ms[tuple(row[column] for column in problem)][row["impl"]] = float(row["ms"])
-    factors = [each["attnforge"] / each["torch-cudnn"] for each in ms.values()]
-    mean = statistics.geometric_mean(factors)
-    return f"cuDNN is {min(factors):.2f} to {max(factors):.2f} times as fast as attnforge here (geometric mean {mean:.2f})."
+        if row["error"]:
+            errors[row["impl"]].append(float(row["error"]))
+    table = [
+        [f"`{peer}`", version, f"{counts[peer]} of {len(found)}", f"{max(errors[peer]):.1e}" if errors[peer] else ""]
+        for peer, version in [("attnforge", comments[0].split()[-1]), *versions(comments, rows)]
+    ]
+    table[0][2] = f"{len(found)}"
+    table += [[f"`{peer}`", f"not in the run: {why}", "0", ""] for peer, why in absent(comments, rows).items()]
+    return "\n\n".join([markdown(["peer", "version", "points", "largest `error`"], table), source(comments, name)])
 
 
 def peers_main():
     name = "peers_main.csv"
     comments, rows = read(name)
-    points = ours_and_ratio(rows)
+    points = ours_and_flash(rows)
     lengths = sorted({key[2] for key in points})
     table = []
     for dim, causal in sorted({key[:2] for key in points}):
         cells = [points[dim, causal, length] for length in lengths]
         mask = "causal" if causal else "full"
         table.append([f"{dim} {mask}"] + [f"{tflops:.0f} ({ratio:.2f}x)" for tflops, ratio in cells])
-    ratios = [ratio for _, ratio in points.values()]
     return "\n\n".join(
         [
             "Forward, bf16, 16384 tokens, hidden size 2048: TFLOP/s, and in brackets the speed relative to PyTorch's"
-            f" FlashAttention-2 in the same run. Geometric mean {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x."
-            f" {cudnn_sentence(rows)}",
+            f" FlashAttention-2 in the same run. {means_sentence(rows)}",
             markdown(["head_dim \\ seqlen"] + lengths, table),
             source(comments, name),
         ]
     )
 
 
+def ours_and_flash(rows):
+    """{(head_dim, causal, seqlen): (TFLOP/s, speed relative to PyTorch's FlashAttention-2)}"""
+    found = figures.all_ratios(rows)
+    tflops = {figures.point_of(row): float(row["tflops"]) for row in rows if row["impl"] == "attnforge"}
+    return {(p.head_dim, p.causal, p.seqlen_q): (tflops[p], known["torch-flash"]) for p, known in found.items()}
+
+
+def means_sentence(rows):
+    """attnforge relative to each peer of the run."""
+    parts = []
+    for name, each in figures.per_peer(rows).items():
+        parts.append(f"{statistics.geometric_mean(each):.2f}x {name} ({min(each):.2f}x to {max(each):.2f}x)")
+    return f"Geometric means of attnforge's speed: {', '.join(parts)}."
+
+
 def peers_odd():
     name = "peers_odd_head_dims.csv"
     comments, rows = read(name)
-    points = ours_and_ratio(rows)
+    points = ours_and_flash(rows)
     table = []
     for dim in sorted({key[0] for key in points}):
         table.append([dim] + ["{:.0f} ({:.2f}x)".format(*points[dim, causal, 4096]) for causal in (0, 1)])
-    ratios = [ratio for _, ratio in points.values()]
     return "\n\n".join(
         [
             "Head dims that others pad, seqlen 4096, 16384 tokens: TFLOP/s, and in brackets relative to PyTorch's"
-            f" FlashAttention-2. Geometric mean {statistics.geometric_mean(ratios):.2f}x. {cudnn_sentence(rows)}",
+            f" FlashAttention-2. {means_sentence(rows)}",
             markdown(["head_dim", "full", "causal"], table),
             source(comments, name),
         ]
     )
 
 
-def main_mean(ratios):
-    """As `./dev bench hopper` prints it with the other means."""
-    return statistics.geometric_mean(
-        figures.best_peer(found)
-        for point, found in ratios.items()
-        if point.head_dim in (64, 128, 256) and point.head_dim_v == point.head_dim and point.num_heads_q == point.num_heads_kv
-    )
+def label_of(point):
+    dims = f"{point.head_dim}" if point.head_dim == point.head_dim_v else f"{point.head_dim}:{point.head_dim_v}"
+    heads = "" if point.num_heads_q == point.num_heads_kv else f", heads {point.num_heads_q}:{point.num_heads_kv}"
+    return f"{dims} {'causal' if point.causal else 'full'}{heads}"
+
+
+def in_table_order(points):
+    return sorted(points, key=lambda p: (p.head_dim, p.head_dim_v, p.num_heads_q, p.causal, p.seqlen_q))
 
 
 def hopper():
@@ -106,26 +145,64 @@ def hopper():
     if not (RESULTS / name).exists():
         return ""
     comments, rows = read(name)
-    tflops = {figures.point_of(row): float(row["tflops"]) for row in rows if row["impl"] == "attnforge"}
-    ratios = figures.all_ratios(rows)
+    tflops = {figures.point_of(row): float(row["tflops"]) for row in rows if row["impl"] == "attnforge" and row["ms"]}
+    found = figures.all_ratios(rows)
+    best = figures.best_ratios(found)
     lengths = sorted({point.seqlen_q for point in tflops})
     cells = collections.defaultdict(dict)
-    for point in sorted(tflops, key=lambda p: (p.head_dim, p.head_dim_v, p.num_heads_q, p.causal)):
-        dims = f"{point.head_dim}" if point.head_dim == point.head_dim_v else f"{point.head_dim}:{point.head_dim_v}"
-        heads = "" if point.num_heads_q == point.num_heads_kv else f", heads {point.num_heads_q}:{point.num_heads_kv}"
-        best = figures.best_peer(ratios[point])
-        ratio = f" ({best:.2f}x)" if best else ""
-        cells[f"{dims} {'causal' if point.causal else 'full'}{heads}"][point.seqlen_q] = f"{tflops[point]:.0f}{ratio}"
+    for point in in_table_order(tflops):
+        ratio = f"{best[point]:.2f}x" if point in best else "no peer"
+        cells[label_of(point)][point.seqlen_q] = f"{tflops[point]:.0f} ({ratio})"
     table = [[label] + [row.get(length, "") for length in lengths] for label, row in cells.items()]
+    main = {point: ratio for point, ratio in best.items() if figures.grid(point)}
     return "\n\n".join(
         [
-            "Forward on Hopper, bf16: TFLOP/s, and in brackets the speed relative to the best of FlashAttention-3, ThunderKittens"
-            " and cuDNN (head_dim 192:128: cuDNN alone). cuDNN ran in the same rounds; the two others are converted through it.",
+            "Forward on Hopper, bf16: TFLOP/s, and in brackets the speed relative to the fastest peer in the same run.",
+            peers_sentence(comments, rows),
+            f"Head dims 64, 128 and 256, 16384 tokens: {figures.claim(main)}",
+            f"All: {figures.claim(best)}",
             markdown(["head_dim \\ seqlen"] + lengths, table),
-            f"Geometric mean of the head dims 64, 128 and 256: {main_mean(ratios):.2f}x.",
             source(comments, name),
         ]
     )
+
+
+def hopper_groups():
+    """Each group of points against each peer by itself, and against the fastest."""
+    name = "hopper.csv"
+    if not (RESULTS / name).exists():
+        return ""
+    comments, rows = read(name)
+    found = figures.all_ratios(rows)
+    peers = [peer for peer, _ in versions(comments, rows)]
+    table = []
+    for group, belongs in figures.GROUPS.items():
+        points = {point: known for point, known in found.items() if belongs(point)}
+        if points:
+            columns = [[known[peer] for known in points.values() if peer in known] for peer in peers]
+            columns.insert(0, list(figures.best_ratios(points).values()))
+            table.append([f"{group} ({len(points)})"] + [mean_and_least(each, len(points)) for each in columns])
+    winners = collections.Counter(figures.best_peer(known)[0] for known in found.values() if known)
+    fastest = ", ".join(f"{peer} at {count}" for peer, count in winners.most_common())
+    late = sum(int(row["late"] or 0) > 0 for row in rows)
+    warning = [f"{late} rows have samples that may hold time of the host (column `late`)."] if late else []
+    return "\n\n".join(
+        [
+            "attnforge's speed relative to the fastest peer at each point, and to each peer: geometric mean, in brackets the"
+            " least, and the number of points where a peer has fewer than the group."
+            f" Fastest peer: {fastest or 'none'}. {peers_sentence(comments, rows)}",
+            markdown(["bf16 (points)", "fastest peer"] + peers, table),
+            *warning,
+            source(comments, name),
+        ]
+    )
+
+
+def mean_and_least(ratios, points):
+    if not ratios:
+        return "no peer"
+    count = "" if len(ratios) == points else f", {len(ratios)} points"
+    return f"{statistics.geometric_mean(ratios):.3f}x ({min(ratios):.2f}x{count})"
 
 
 def host():
@@ -211,7 +288,12 @@ def lineage():
 
 # A table without its file is empty.
 README_TABLES = {"hopper": hopper, "peers_main": peers_main, "peers_odd": peers_odd, "host": host, "first_run": first_run}
-PAGES = {"README.md": README_TABLES, "docs/LADDER.md": {"ladder": ladder, "lineage": lineage}}
+PAGES = {
+    "README.md": README_TABLES,
+    "docs/HOPPER.md": {"hopper_groups": hopper_groups},
+    "docs/MEASURING.md": {"hopper_peers": hopper_peers},
+    "docs/LADDER.md": {"ladder": ladder, "lineage": lineage},
+}
 
 
 def render(page, text, tables):
@@ -246,4 +328,5 @@ def main():
             raise SystemExit(f"{page} differs from bench/results; run python3 bench/tables.py")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,9 @@ import csv
 import io
 import pathlib
 import sys
+import types
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
@@ -18,75 +20,240 @@ import attnforge  # noqa: E402
 import figures  # noqa: E402
 import lineage  # noqa: E402
 import lineage_points  # noqa: E402
+import peer_kernels  # noqa: E402
 import peers  # noqa: E402
+import tables  # noqa: E402
 
 LISTS = ("main", "odd_head_dims", "prefill")
-REFERENCE = figures.times(figures.read_csv(figures.REFERENCE)[1])
 
 
 def problems(dtype="bf16"):
     return [attnforge.Problem.parse(text) for name in LISTS for text in peers.read_list(name, dtype)]
 
 
-def rows_with_cudnn_of_the_reference(dtype, speed):
-    """Rows as peers.py writes them if attnforge were `speed` times cuDNN, and cuDNN as fast as 1 ms."""
-    times = {"attnforge": (1 / speed, 0.01), "torch-flash": (2.0, 0.01), "torch-cudnn": (1.0, 0.01)}
-    return [row for problem in problems(dtype) for row in peers.rows_of(problem, times, REFERENCE, 21, "a config")]
+def rows_of(times, errors=None, notes=None, problem="fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal lse"):
+    """Rows as peers.py writes them, from {implementation: ms}."""
+    if isinstance(problem, str):
+        problem = attnforge.Problem.parse(problem)
+    times = {name: (ms, 0.01, 0) for name, ms in times.items()}
+    return peers.rows_of(problem, times, errors or {}, notes or {}, 21, "a config")
+
+
+def rows_of_the_lists(times):
+    return [row for problem in problems() for row in rows_of(times, problem=problem)]
+
+
+def fake_module(name, **members):
+    module = types.ModuleType(name)
+    vars(module).update(members)
+    return mock.patch.dict(sys.modules, {name: module})
 
 
 class RatiosTest(unittest.TestCase):
-    def test_other_kernels_come_through_cudnn(self):
-        found = figures.ratios(
-            {"attnforge": 0.20, "torch-cudnn": 0.18, "torch-flash": 0.25},
-            {"torch-cudnn": 0.1765, "fa3": 0.2097, "thunderkittens": 0.2326},
-        )
-        self.assertAlmostEqual(found["torch-cudnn"], 0.9)
-        self.assertAlmostEqual(found["torch-flash"], 1.25)
-        self.assertAlmostEqual(found["fa3"], 0.9 * 0.2097 / 0.1765)
-        self.assertAlmostEqual(found["thunderkittens"], 0.9 * 0.2326 / 0.1765)
-        self.assertAlmostEqual(figures.best_peer(found), 0.9)  # cuDNN is the fastest, FlashAttention-2 is no peer
-        self.assertAlmostEqual(figures.best_peer(found, ("fa3",)), found["fa3"])
+    def test_the_best_peer_is_the_best_of_those_in_the_run(self):
+        rows = rows_of({"attnforge": 1.0, "torch-cudnn": 1.2, "fa4": 0.95, "fa3": 1.01})
+        self.assertEqual((rows[0]["best_peer"], rows[0]["ratio_to_best_peer"]), ("fa4", "0.950"))
+        rows = rows_of({"attnforge": 1.0, "torch-flash": 2.0})
+        self.assertEqual((rows[0]["best_peer"], rows[0]["ratio_to_best_peer"]), ("torch-flash", "2.000"))
 
-    def test_without_cudnn_they_are_not_known(self):
-        found = figures.ratios({"attnforge": 1.0, "torch-flash": 2.0}, {"torch-cudnn": 1.0, "fa3": 1.0})
-        self.assertEqual(found, {"torch-flash": 2.0})
-        self.assertIsNone(figures.best_peer(found))
+    def test_without_a_peer_nothing_is_said(self):
+        rows = rows_of({"attnforge": 1.0}, notes={"fa3": "ValueError: no such head dim"})
+        self.assertEqual((rows[0]["best_peer"], rows[0]["ratio_to_best_peer"]), ("", ""))
+        self.assertEqual((rows[1]["impl"], rows[1]["ms"], rows[1]["note"]), ("fa3", "", "ValueError: no such head dim"))
+        self.assertEqual(list(figures.all_ratios(rows).values()), [{}])
+        self.assertIn("nothing is said", figures.claim(figures.best_ratios(figures.all_ratios(rows))))
 
-    def test_a_point_that_the_reference_lacks(self):
-        self.assertEqual(figures.ratios({"attnforge": 1.0, "torch-cudnn": 1.5}, {}), {"torch-cudnn": 1.5})
+    def test_nothing_is_converted_from_another_run(self):
+        self.assertFalse((ROOT / "bench/results/h200/peers_reference.csv").exists())
+        for path in (ROOT / "bench/results/h200").glob("*.csv"):
+            rows = figures.read_csv(path)[1]
+            if "ratio_to_best_peer" not in rows[0]:
+                continue
+            self.assertEqual(list(rows[0]), peers.COLUMNS, path.name)
+            found = figures.all_ratios(rows)
+            for row in rows:
+                if row["impl"] != "attnforge" or not row["ms"]:
+                    self.assertEqual(row["ratio_to_best_peer"], "", path.name)
+                    continue
+                best, ratio = figures.best_peer(found[figures.point_of(row)])
+                self.assertEqual((row["best_peer"], row["ratio_to_best_peer"]), (best or "", f"{ratio:.3f}" if ratio else ""))
+
+    def test_a_point_where_attnforge_failed_is_no_ratio_and_stands_in_the_summary(self):
+        rows = rows_of({"torch-cudnn": 1.0}, notes={"attnforge": "wrong: differs from torch-cudnn by 1.0e+00"})
+        self.assertEqual((rows[0]["impl"], rows[0]["ms"]), ("attnforge", ""))
+        self.assertEqual(figures.all_ratios(rows), {})
+        self.assertIn("attnforge failed at head_dim 128 seqlen 4096 causal: wrong", figures.summary(rows))
 
 
 class FiguresTest(unittest.TestCase):
-    def test_the_lists_have_every_point_of_every_figure(self):
-        found = figures.all_ratios(rows_with_cudnn_of_the_reference("bf16", 1.5))
-        rows = figures.figure_rows(found, "bf16")
-        self.assertEqual([row[1] for row in rows], [f"{figure.count} of {figure.count}" for figure in figures.FIGURES])
-        self.assertEqual({row[-1] for row in rows}, {"yes"})
-        self.assertEqual(rows[6][3], "1.500")  # head_dim 192:128 against cuDNN
+    def test_the_lists_have_every_point_of_every_group(self):
+        rows = figures.group_rows(figures.all_ratios(rows_of_the_lists({"attnforge": 1.0, "fa3": 1.5})))
+        self.assertEqual([row[1] for row in rows], [f"{count} of {count}" for count in (12, 12, 12, 36, 12, 4, 3, 10)])
+        self.assertEqual({row[2] for row in rows}, {"1.500"})
 
-    def test_fp16_has_a_reference_for_half_of_the_grid(self):
-        found = figures.all_ratios(rows_with_cudnn_of_the_reference("fp16", 1.5))
-        rows = figures.figure_rows(found, "fp16")
-        self.assertEqual((rows[0][1], rows[0][-1]), ("18 of 36", "so far"))
-        self.assertEqual((rows[6][1], rows[6][-1]), ("3 of 3", "yes"))
+    def test_one_slow_point_is_the_least_and_is_not_as_fast(self):
+        rows = rows_of_the_lists({"attnforge": 1.0, "fa3": 1.5})
+        next(row for row in rows if row["impl"] == "fa3" and row["head_dim"] == 256)["ms"] = "0.9"
+        found = figures.all_ratios(rows)
+        together = figures.group_rows(found)[3]
+        self.assertEqual(together[3:], ["0.900 (head_dim 256 seqlen 512 full)", "35 of 36"])
+        grid = {point: ratio for point, ratio in figures.best_ratios(found).items() if figures.grid(point)}
+        claim = figures.claim(grid)
+        self.assertIn("at 35 of 36 points", claim)
+        self.assertIn("least 0.900x (head_dim 256 seqlen 512 full)", claim)
 
-    def test_one_slow_point_misses_a_figure(self):
-        rows = rows_with_cudnn_of_the_reference("bf16", 1.5)
-        slow = next(row for row in rows if row["impl"] == "attnforge" and row["head_dim"] == 256)
-        slow["ms"] = "2.0"
-        first = figures.figure_rows(figures.all_ratios(rows), "bf16")[0]
-        self.assertEqual(first[-1], "no")
-        self.assertIn("head_dim 256 seqlen 512 full", first[5])
-        self.assertGreater(float(first[3]), 1.06)
+    def test_a_peer_at_some_points_says_how_many(self):
+        rows = rows_of({"attnforge": 1.0, "fa3": 1.1, "flex": 2.0}) + rows_of(
+            {"attnforge": 1.0, "fa3": 1.2}, notes={"flex": "only asked for at causal"}, problem="fwd bf16 seqlen=4096 lse"
+        )
+        text = figures.summary(rows)
+        self.assertIn("attnforge / flex: geometric mean 2.000, least 2.000, 1 points", text)
+        self.assertIn("attnforge / fa3: geometric mean 1.149, least 1.100, 2 points", text)
 
-    def test_columns_and_summary(self):
-        rows = rows_with_cudnn_of_the_reference("bf16", 1.5)
-        for row in rows:
-            self.assertLessEqual(set(row), set(peers.COLUMNS))
-        self.assertEqual(rows[0]["ratio_to_torch_cudnn"], "1.500")
-        self.assertEqual(rows[0]["ratio_to_fa3"], f"{1.5 * 0.2097 / 0.1765:.3f}")
-        self.assertEqual(rows[0]["ratio_to_best_peer"], "1.500")
-        self.assertIn("36 of 36", figures.summary(rows))
+    def test_samples_that_may_hold_time_of_the_host_are_warned_of(self):
+        rows = rows_of({"attnforge": 1.0, "fa4": 1.0})
+        self.assertNotIn("warning", figures.summary(rows))
+        rows[1]["late"] = 3
+        self.assertIn("warning: 1 rows", figures.summary(rows))
+
+    def test_columns(self):
+        rows = rows_of({"attnforge": 1.0, "fa3": 1.5}, {"attnforge": 2e-3, "fa3": 0.0}, {"attnforge": "tuned (full)"})
+        self.assertEqual({tuple(row) for row in rows}, {tuple(peers.COLUMNS)})
+        self.assertEqual((rows[0]["error"], rows[0]["note"], rows[0]["config"]), ("2.0e-03", "tuned (full)", "a config"))
+        self.assertEqual(peers.COLUMNS[-1], "config", "bench_compile reads the last column")
+
+
+class PeersTest(unittest.TestCase):
+    def test_what_cannot_be_imported_is_missing_with_the_reason(self):
+        with mock.patch.dict(sys.modules, {"fa3_fwd_interface": None, "flash_attn": None, "flash_attn.cute": None, "torch": None}):
+            found, missing = peer_kernels.find(["fa3", "fa4", "flex", "torch-cudnn"])
+        self.assertEqual(found, [])
+        self.assertEqual(list(missing), ["fa3", "fa4", "flex", "torch-cudnn"])
+        self.assertIn("fa3_fwd_interface", missing["fa3"])
+
+    def test_a_package_that_breaks_while_it_is_imported_does_not_end_the_run(self):
+        def broken():
+            raise OSError("libcudart.so.12: cannot open\nmore")
+
+        with mock.patch.dict(peer_kernels.LOADERS, {"fa3": broken, "fa4": lambda: ("4.0", None)}):
+            found, missing = peer_kernels.find(["fa3", "fa4"])
+        self.assertEqual([peer.name for peer in found], ["fa4"])
+        self.assertEqual(missing, {"fa3": "OSError: libcudart.so.12: cannot open"})
+
+    def test_a_peer_that_is_none_is_named(self):
+        with self.assertRaisesRegex(SystemExit, "no peer is named fa5; there are torch-cudnn"):
+            peer_kernels.find(["fa3", "fa5"])
+
+    def test_flash_attention_is_called_as_its_interface_says(self):
+        problem = attnforge.Problem.parse("fwd bf16 seqlen=64 head_dim=64 causal lse")
+        versions = mock.patch("importlib.metadata.version", lambda name: {"fa3-fwd": "0.0.3"}.get(name, "4"))
+        fa3 = fake_module("fa3_fwd_interface", flash_attn_func=lambda q, k, v, softmax_scale=None, causal=False: (q, k, v, causal))
+
+        def fa4_function(q, k, v, causal=False, return_lse=False):
+            return (q, causal), return_lse
+
+        cute = fake_module("flash_attn.cute", flash_attn_func=fa4_function)
+        with versions, fa3, fake_module("flash_attn"), cute:
+            found, missing = peer_kernels.find(["fa3", "fa4"])
+            self.assertEqual(missing, {})
+            self.assertEqual(found[0].version, "fa3-fwd 0.0.3")
+            outputs = [run() for peer in found for run in peer.prepare(problem, "q", "k", "v")]
+        self.assertEqual(outputs, [("q", "k", "v", True), ("q", True)])
+
+    def test_masks_that_the_peers_are_not_called_for(self):
+        for words in ("seqlen=64 causal window_left=127", "seqlen=64 softcap=50", "seqlen=4:64 causal"):
+            with self.assertRaises(ValueError, msg=words):
+                peer_kernels.refuse_other_masks(attnforge.Problem.parse(f"fwd bf16 {words}"))
+        peer_kernels.refuse_other_masks(attnforge.Problem.parse("fwd bf16 seqlen=4:64 head_dim=64"))
+
+    def test_a_wrong_peer_is_alone(self):
+        right = {"attnforge", "torch-flash", "fa3"}
+
+        def errors(names):
+            return {one: {two: 0.0 if one == two else 2e-3 if {one, two} <= right else 0.7 for two in names} for one in names}
+
+        reference, found = peer_kernels.judge(errors(["attnforge", "torch-cudnn", "torch-flash", "fa3"]))
+        self.assertEqual(reference, "torch-flash", "most agree with it, though cuDNN's comes first")
+        self.assertEqual([name for name, error in found.items() if error > peer_kernels.WRONG], ["torch-cudnn"])
+        reference, found = peer_kernels.judge(errors(["attnforge", "torch-cudnn"]))
+        self.assertEqual((reference, found["attnforge"]), ("torch-cudnn", 0.7), "one against one: the peer is believed")
+        self.assertEqual(peer_kernels.judge(errors(["attnforge"])), (None, {}))
+
+    def test_an_output_of_nan_agrees_with_none(self):
+        nan = float("nan")
+        errors = {
+            "attnforge": {"attnforge": 0.0, "torch-cudnn": nan, "fa3": 1e-3},
+            "torch-cudnn": {"attnforge": nan, "torch-cudnn": 0.0, "fa3": nan},
+            "fa3": {"attnforge": 1e-3, "torch-cudnn": nan, "fa3": 0.0},
+        }
+        self.assertEqual(peer_kernels.judge(errors)[0], "fa3")
+
+
+class ConfigsTest(unittest.TestCase):
+    PROBLEM = attnforge.Problem.parse("fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal lse")
+    ARGS = types.SimpleNamespace(tune="quick", family=None)
+
+    def choose(self, stored, plan):
+        """(what choose() says, the config that it leaves forced, the tunings that it asked for)"""
+        forced, tunings = [], []
+        with mock.patch.object(attnforge, "configure", lambda config: forced.append(config)), mock.patch.object(
+            attnforge, "tune", lambda text, **options: tunings.append((text, options["rigor"]))
+        ):
+            how = peers.choose(self.PROBLEM, self.ARGS, stored, plan)
+        return how, forced[-1], tunings
+
+    def test_a_stored_config_runs_without_tuning(self):
+        stored = {peers.point_of(self.PROBLEM): "fwd_x block_n=64"}
+        self.assertEqual(self.choose(stored, lambda: None), ("the config of --configs", "fwd_x block_n=64", []))
+
+    def test_one_that_is_refused_today_is_tuned_and_says_so(self):
+        def refuse():
+            raise attnforge.InvalidError("block_n=64 is not legal")
+
+        how, forced, tunings = self.choose({peers.point_of(self.PROBLEM): "fwd_x block_n=64"}, refuse)
+        self.assertEqual(how, "tuned (quick); that of --configs is refused: InvalidError: block_n=64 is not legal")
+        self.assertEqual((forced, tunings), ("", [(str(self.PROBLEM), "quick")]))
+
+    def test_one_that_is_not_there_is_tuned(self):
+        self.assertEqual(self.choose({}, None), ("tuned (quick)", "", [(str(self.PROBLEM), "quick")]))
+        self.assertEqual(self.choose({"another": "x"}, None)[0], "tuned (quick); --configs does not have the point")
+
+    def test_the_results_are_configs(self):
+        stored = peers.stored_configs(ROOT / "bench/results/h200/hopper.csv")
+        self.assertEqual(set(stored), {peers.point_of(problem) for problem in problems()})
+
+    def test_the_header_says_who_is_missing_and_where_configs_come_from(self):
+        args = types.SimpleNamespace(peers="fa3,torch-cudnn,flex@seqlen=4096", tune="quick", configs="a.csv")
+        lines = peers.header(args, [peer_kernels.Peer("torch-cudnn", "torch 2", None)], {"fa3": "ImportError: no"})
+        self.assertIn("peer torch-cudnn: torch 2", lines)
+        self.assertIn("not in the run: fa3: ImportError: no", lines)
+        self.assertIn("not in the run: fa4: not asked for", lines)
+        self.assertEqual(lines[-1], "configs of attnforge: those in a.csv, else tuned (quick)")
+        self.assertEqual(peers.asked_peers(args.peers)["flex"], "seqlen=4096")
+
+
+class TablesTest(unittest.TestCase):
+    def page(self, rows, comments):
+        with mock.patch.object(tables, "read", lambda name: (comments, rows)):
+            return tables.hopper(), tables.hopper_groups(), tables.hopper_peers()
+
+    COMMENTS = ["NVIDIA H200, driver 1, torch 2.11, attnforge 0.1.0", "a command", "peer fa3: fa3-fwd 0.0.3"]
+
+    def test_tables_say_what_was_in_the_run_and_what_was_not(self):
+        rows = rows_of_the_lists({"attnforge": 1.0, "fa3": 0.9})
+        numbers, groups, run = self.page(rows, [*self.COMMENTS, "not in the run: fa4: ModuleNotFoundError: flash_attn"])
+        self.assertIn("fa3 (fa3-fwd 0.0.3)", numbers)
+        self.assertIn("Not in the run: fa4, torch-cudnn, torch-flash, torch-efficient, flashinfer, flex.", numbers)
+        self.assertIn("faster at 0 of 36 points: geometric mean 0.900x", numbers)
+        self.assertIn("| head_dim 192:128, causal (3) | 0.900x (0.90x) | 0.900x (0.90x) |", groups)
+        self.assertIn("Fastest peer: fa3 at 65.", groups)
+        self.assertIn("| `fa4` | not in the run: ModuleNotFoundError: flash_attn | 0 |", run)
+
+    def test_a_point_without_a_peer_says_so(self):
+        rows = rows_of({"attnforge": 1.0, "fa3": 0.9}) + rows_of({"attnforge": 1.0}, problem="fwd bf16 seqlen=4096 head_dim=64")
+        numbers, _, run = self.page(rows, self.COMMENTS)
+        self.assertIn("(no peer)", numbers)
+        self.assertIn("| `fa3` | fa3-fwd 0.0.3 | 1 of 2 |", run)
 
 
 class LineageTest(unittest.TestCase):
