@@ -23,6 +23,8 @@ constexpr double kMaxElements = 281474976710656.0;  // 2^48
 // Outside of these the scale times log2(e), or 1 / softcap, is no longer a usable float.
 constexpr float kSmallestFactor = 1e-20f;
 constexpr float kLargestFactor = 1e20f;
+constexpr double kSmallestCapInScores = 1e-30;
+constexpr double kLargestCapInScores = 1e30;
 
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
@@ -91,6 +93,16 @@ void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
 void check_factor(std::string_view name, float value) {
   if (value == 0.0f || (kSmallestFactor <= value && value <= kLargestFactor)) return;  // not NaN
   refuse(fmt::format("{}={} must be {}", name, value, kFactorAllowed));
+}
+
+/// Kernels cap scores before softmax_scale multiplies them, so the cap in their units must be a
+/// usable float too.
+void check_cap_in_scores(const Problem& p) {
+  if (p.softcap == 0.0f) return;
+  const double cap = double{p.softcap} / double{effective_softmax_scale(p)};
+  if (kSmallestCapInScores <= cap && cap <= kLargestCapInScores) return;
+  refuse(fmt::format("softcap={} divided by softmax_scale={} must be from {} to {}", p.softcap,
+                     effective_softmax_scale(p), kSmallestCapInScores, kLargestCapInScores));
 }
 
 double elements(std::int64_t batch, std::int64_t num_heads, std::int64_t seqlen,
@@ -201,6 +213,7 @@ void validate(const Problem& p) {
   check_rope(p);
   check_factor("softcap", p.softcap);
   check_factor("softmax_scale", p.softmax_scale);
+  check_cap_in_scores(p);
   check_products(p);
 }
 

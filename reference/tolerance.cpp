@@ -38,8 +38,8 @@ double tf32_score_error(const Problem& problem) {
   return 4 * kTf32Roundoff / std::sqrt(static_cast<double>(problem.head_dim));
 }
 
-// tanh by exp2 and a reciprocal: 1e-6 of the cap, which adds to the score.
-double softcap_error(const Problem& problem) { return 2e-6 * problem.softcap; }
+// tanh as a quotient of polynomials: 4e-7 of the capped score.
+double softcap_error(const Problem& problem) { return problem.softcap != 0 ? 0x1p-21 : 0; }
 
 // Rotated elements of q and k are rounded: each product of a score is off by up to 2 roundings,
 // independently, 0.8 of one in the root mean square. The score is then off by that times
@@ -64,8 +64,8 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   // spread, on average half of it; 4 times the average was never seen exceeded, and covers the
   // worst case of up to 4 keys.
   tolerance.spread_atol = 2 * p_roundoff * max_abs_v;
-  tolerance.score_atol = kScoreError * max_abs_v;
-  tolerance.atol = (sum_error(problem) + softcap_error(problem)) * max_abs_v;
+  tolerance.score_atol = (kScoreError + softcap_error(problem)) * max_abs_v;
+  tolerance.atol = sum_error(problem) * max_abs_v;
   if (problem.tf32) {
     // As for a 16-bit dtype of v, but v itself is rounded too. The errors of the scores of
     // different keys are independent, and so is what they do to the output.
@@ -85,8 +85,8 @@ Tolerance lse_tolerance(const Problem& problem) {
   Tolerance tolerance;
   // lse = maximum + log(sum): the errors of the scores and of the sum, and a few roundings of fp32
   // of its own.
-  tolerance.score_atol = kScoreError;
-  tolerance.atol = sum_error(problem) + softcap_error(problem) + 1e-5;
+  tolerance.score_atol = kScoreError + softcap_error(problem);
+  tolerance.atol = sum_error(problem) + 1e-5;
   tolerance.rtol = 0x1p-21;
   if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);
   tolerance.product_atol = rope_error(problem);

@@ -12,6 +12,7 @@
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/kv_blocks.cuh"
+#include "tile/maximum.cuh"
 #include "tile/score.cuh"
 
 namespace attnforge {
@@ -107,14 +108,13 @@ struct FwdMaterialized {
   /// their scores; 16-bit ones fill the first half of the row.
   ATTNFORGE_DEVICE static void softmax(const FwdMaterializedParams& params) {
     constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-    constexpr float kLowest = -1e30f;  // finite: -inf minus -inf would be NaN
     const FwdParams& p = params.fwd;
     const int query = int(blockIdx.x) % p.seqlen_q, global_head = int(blockIdx.x) / p.seqlen_q;
     const Queries queries(p, global_head, query / C.block_m);
     const int begin = queries.keys.begin * C.block_n, end = queries.keys.end * C.block_n;
     float* s = row_of_scores(params, global_head, query);
 
-    float row_max = kLowest;
+    float row_max = kLowestFloat;
     for (int key = begin + int(threadIdx.x) * 4; key < end; key += C.softmax_threads * 4) {
       const float4 x = *reinterpret_cast<const float4*>(s + key);
       row_max = fmaxf(fmaxf(fmaxf(row_max, x.x), fmaxf(x.y, x.z)), x.w);

@@ -226,16 +226,13 @@ struct FwdMmaSm80 {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
       float rescale[2];
-      if (softmax[f].raise_max(s[f], scale_log2, rescale)) {
-        softmax[f].row_sum[0] *= rescale[0];
-        softmax[f].row_sum[1] *= rescale[1];
+      if (softmax[f].probabilities(s[f], scale_log2, rescale)) {
 #pragma unroll
         for (int j = 0; j < kOutFragments; ++j) {
           o[f][j][0] *= rescale[0], o[f][j][1] *= rescale[0];
           o[f][j][2] *= rescale[1], o[f][j][3] *= rescale[1];
         }
       }
-      softmax[f].exponentiate(s[f], scale_log2);
     }
   }
 
@@ -281,7 +278,7 @@ struct FwdMmaSm80 {
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
       scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
-      if constexpr (C.softcap) SoftcapScore(p).cap(s);
+      if constexpr (C.softcap) SoftcapScore(p).cap<true>(s);
       if (masked) hide(s, n * C.block_n + step * C.step_n);
       probabilities(s);
       ring.await_v(n);  // with one stage there is one step
@@ -326,7 +323,7 @@ struct FwdMmaSm80 {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
       float inverse[2], lse[2];
-      softmax[f].finish(p.softmax_scale, inverse, lse);
+      softmax[f].finish(inverse, lse);
       store_half<0>(place, f, inverse[0], lse[0]);
       store_half<1>(place, f, inverse[1], lse[1]);
     }

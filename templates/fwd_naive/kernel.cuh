@@ -8,6 +8,7 @@
 #include "params_fwd.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
+#include "tile/maximum.cuh"
 
 namespace attnforge {
 
@@ -166,8 +167,8 @@ struct FwdNaive {
         scores(params, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          constexpr float kLog2e = 1.4426950408889634f, kLowest = -3.4028234663852886e38f;
-          const float shift = fmaxf(smem.row_max[r], kLowest);  // -inf - -inf would be NaN
+          constexpr float kLog2e = 1.4426950408889634f;
+          const float shift = fmaxf(smem.row_max[r], kLowestFloat);  // -inf - -inf would be NaN
           const float probability = sees(r, key) ? exp2f((s[r] - shift) * kLog2e) : 0.0f;
           row_sum[r] += probability;
           smem.p[thread][r] = probability;

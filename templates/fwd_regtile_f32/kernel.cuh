@@ -180,11 +180,10 @@ struct FwdRegtileF32 {
       }
       Scores s;
       warp.scores(s, q_rows(), ring.k_tile(stage) + first_key * C.qk_chunks() * 16, masked);
-      if constexpr (C.softcap) SoftcapScore(p).cap(s.all());
+      if constexpr (C.softcap) SoftcapScore(p).cap<false>(s.all());
       if (masked) hide(s, n * C.block_n() + first_key);
       float rescale[Warp::kRows];
-      const bool grew = softmax.raise_max(s, scale_log2, rescale);
-      softmax.exponentiate(s, scale_log2);
+      const bool grew = softmax.probabilities(s, scale_log2, rescale);
       ring.await_v(n);  // with one stage there is one step
       warp.outputs(s, ring.v_tile(stage) + first_key * C.v_chunks() * 16, rescale, grew, masked);
     }
@@ -249,7 +248,7 @@ struct FwdRegtileF32 {
       const float other_max = load_given(row);
       const float other_sum = load_given(row + 128);
       float own, other;
-      softmax.merge(r, other_max, other_sum, scale_log2, own, other);
+      softmax.merge(r, other_max, other_sum, own, other);
 #pragma unroll
       for (int i = 0; i < Warp::kColumns; ++i) {
         const float x = load_given(row + (i + 2) * 128);
@@ -286,7 +285,7 @@ struct FwdRegtileF32 {
 #pragma unroll
     for (int r = 0; r < Warp::kRows; ++r) {
       float inverse, lse;
-      softmax.finish(r, p.softmax_scale, inverse, lse);
+      softmax.finish(r, inverse, lse);
       const int row = place.first_row + part.first_row + Warp::row_of(r);
       if (query_of(row) >= p.seqlen_q) continue;
       warp.for_each_piece(r, StorePiece{query_row(p.o, place, row) + part.first_column, inverse});

@@ -423,15 +423,9 @@ struct FwdWgmmaSm90a {
     /// `rescale`.
     ATTNFORGE_DEVICE bool probabilities(int row, int first_key, bool needs_mask,
                                         float (&rescale)[2]) {
-      if constexpr (C.softcap) SoftcapScore(p).cap(s);
+      if constexpr (C.softcap) SoftcapScore(p).cap<true>(s);
       if (needs_mask) mask(row, first_key);
-      const bool raised = softmax.raise_max(s, scale_log2, rescale);
-      if (raised) {
-        softmax.row_sum[0] *= rescale[0];
-        softmax.row_sum[1] *= rescale[1];
-      }
-      softmax.exponentiate(s, scale_log2);
-      return raised;
+      return softmax.probabilities(s, scale_log2, rescale);
     }
 
     ATTNFORGE_DEVICE void round_probabilities() {
@@ -513,7 +507,7 @@ struct FwdWgmmaSm90a {
 
     ATTNFORGE_DEVICE void store(const Work& work, int row) {
       float inverse[2], lse[2];
-      softmax.finish(p.softmax_scale, inverse, lse);
+      softmax.finish(inverse, lse);
       store_half<0>(work, row, inverse[0], lse[0]);
       store_half<1>(work, row + 8, inverse[1], lse[1]);
     }

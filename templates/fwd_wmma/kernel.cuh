@@ -15,9 +15,9 @@
 #include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
+#include "tile/maximum.cuh"
 #include "tile/rope.cuh"
 #include "tile/score.cuh"
-#include "tile/softmax.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {
@@ -57,7 +57,7 @@ struct FwdWmma {
   bool p_agrees;  // the accumulator's elements are those of matrix A, in all lanes
   Operand q[C.q_in_regs ? kRowFragments : 1][C.q_in_regs ? kDepthSteps : 1];
   WmmaAccumulator o[kRowFragments][kOutFragments];
-  WmmaAccumulator row_max[kRowFragments];  // an element's row's, in raw scores
+  WmmaAccumulator row_max[kRowFragments];  // an element's row's, in log2 units
   WmmaAccumulator row_sum[kRowFragments];  // of the elements at this place of all fragments
 
   ATTNFORGE_DEVICE FwdWmma(const FwdWmmaParams& kernel_params, u32 smem_base, const Place& place)
@@ -226,7 +226,7 @@ struct FwdWmma {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
-      for (int j = 0; j < kKeyFragments; ++j) capped.cap(s[f][j].x);
+      for (int j = 0; j < kKeyFragments; ++j) capped.cap<true>(s[f][j].x);
   }
 
   /// -inf to the scores of keys, from first_key on, that a row does not see.
@@ -293,7 +293,7 @@ struct FwdWmma {
         top[f].x[i] = s[f][0].x[i];
 #pragma unroll
         for (int j = 1; j < kKeyFragments; ++j) top[f].x[i] = fmaxf(top[f].x[i], s[f][j].x[i]);
-        grew |= (top[f].x[i] - row_max[f].x[i]) * scale_log2 > 8.0f;
+        grew |= fmaf(top[f].x[i], scale_log2, -row_max[f].x[i]) > 8.0f || is_far(row_max[f].x[i]);
       }
     if (!any_lane(grew)) return;
 #pragma unroll
@@ -302,8 +302,8 @@ struct FwdWmma {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const float old = row_max[f].x[i];
-        row_max[f].x[i] = fmaxf(old, top[f].x[i]);
-        const float rescale = exp2_approx((old - row_max[f].x[i]) * scale_log2);
+        row_max[f].x[i] = fmaxf(old, top[f].x[i] * scale_log2);
+        const float rescale = exp2_approx(old - row_max[f].x[i]);
         row_sum[f].x[i] *= rescale;
 #pragma unroll
         for (int c = 0; c < kOutFragments; ++c) o[f][c].x[i] *= rescale;
@@ -317,10 +317,11 @@ struct FwdWmma {
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const float shift = row_max[f].x[i] * scale_log2;
 #pragma unroll
         for (int j = 0; j < kKeyFragments; ++j) {
-          s[f][j].x[i] = exp2_approx(fmaf(s[f][j].x[i], scale_log2, -shift));
+          const float x = s[f][j].x[i], top = row_max[f].x[i];
+          s[f][j].x[i] = exp2_approx(is_far(top) ? __fsub_rn(__fmul_rn(x, scale_log2), top)
+                                                 : fmaf(x, scale_log2, -top));
           row_sum[f].x[i] += s[f][j].x[i];
         }
       }
@@ -420,7 +421,7 @@ struct FwdWmma {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) row_max[f].x[i] = SoftmaxRows::kNothingSeen;
+      for (int i = 0; i < 8; ++i) row_max[f].x[i] = kLowestFloat;
       row_sum[f] = WmmaAccumulator{};
 #pragma unroll
       for (int c = 0; c < kOutFragments; ++c) o[f][c] = WmmaAccumulator{};
@@ -468,8 +469,7 @@ struct FwdWmma {
       if constexpr (C.lse) {
         if (present && half == 0) {
           p.lse[place.batch * p.lse_stride_batch + place.head * p.lse_stride_head +
-                query] = empty ? negative_infinity()
-                               : fmaf(top, p.softmax_scale, log2_approx(sum) * kLn2);
+                query] = empty ? negative_infinity() : (top + log2_approx(sum)) * kLn2;
         }
       }
       u16* const row = static_cast<u16*>(p.o.data) + place.batch * p.o.stride_batch +

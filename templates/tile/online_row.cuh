@@ -4,16 +4,13 @@
 
 #include "base.cuh"
 #include "ptx/special.cuh"
+#include "tile/maximum.cuh"
 
 namespace attnforge {
 
 /// row_max is in raw scores; row_sum is the sum of the probabilities that this thread made.
 struct OnlineRow {
-  /// The maximum of a row that has seen no key. Finite: a hidden score of -inf relative to it is
-  /// -inf, not -inf minus -inf, and its exponential 0. Any score of a key that is seen is above it.
-  static constexpr float kNothingSeen = -1e30f;
-
-  float row_max = kNothingSeen;
+  float row_max = kLowestFloat;
   float row_sum = 0.0f;
 
   /// Raises the maximum to `top` and gives back what older outputs are to be multiplied with.

@@ -56,6 +56,9 @@ TEST(Problem, ValidationNamesTheFieldItsValueAndWhatIsAllowed) {
       {{.softcap = -1.0f}, {"softcap=-1", "1e-20"}},
       {{.softcap = nan}, {"softcap=nan"}},
       {{.softcap = 1e-30f}, {"softcap=1e-30"}},
+      {{.softcap = 1e20f, .softmax_scale = 1e-20f},
+       {"softcap=1e+20", "softmax_scale=1e-20", "1e+30"}},
+      {{.softcap = 1e-20f, .softmax_scale = 1e20f}, {"softcap=1e-20", "1e-30"}},
       {{.softmax_scale = -0.5f}, {"softmax_scale=-0.5"}},
       {{.softmax_scale = infinity}, {"softmax_scale=inf"}},
       {{.rope = static_cast<Rope>(3)}, {"rope=3", "none, interleaved or half"}},
@@ -86,7 +89,7 @@ TEST(Problem, LimitsThemselvesAreAllowed) {
   EXPECT_NO_THROW(validate({.num_heads_q = 65535, .num_heads_kv = 65535}));
   EXPECT_NO_THROW(validate({.seqlen_q = 1 << 27, .seqlen_kv = 1 << 27}));
   EXPECT_NO_THROW(validate({.causal = true, .window_left = 0, .window_right = 0}));
-  EXPECT_NO_THROW(validate({.alignment_bytes = 2, .softcap = 1e20f, .softmax_scale = 1e-20f}));
+  EXPECT_NO_THROW(validate({.alignment_bytes = 2, .softcap = 1e15f, .softmax_scale = 1e-15f}));
 }
 
 TEST(Problem, RopeRotatesAllElementsUnlessToldHowMany) {
