@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -32,7 +33,7 @@ void compile_all(std::vector<Ranked>& work, const Problem& problem, const Device
                  Cache& cache, const std::function<void(int done, int failed)>& on_done) {
   int done = 0, failed = 0;
   CompilePool pool(0);
-  const auto job = [&](std::size_t index) {
+  const auto job = [&](std::size_t index, const std::atomic<bool>&) {
     Compiled result;
     try {
       result.cubin = compile_and_store(work[index].source, device.arch, cache, Logger());

@@ -40,6 +40,15 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  void stop_when(const std::atomic<bool>* unwanted) {
+    if (unwanted == nullptr || nvrtc_.nvrtcSetFlowCallback == nullptr) return;
+    const auto ask = [](void* flag, void*) -> int {
+      return static_cast<const std::atomic<bool>*>(flag)->load() ? 1 : 0;
+    };
+    // Without it the compile runs to its end.
+    nvrtc_.nvrtcSetFlowCallback(program_, ask, const_cast<std::atomic<bool>*>(unwanted));
+  }
+
   nvrtcResult compile(const std::vector<std::string>& options) {
     std::vector<const char*> words;
     words.reserve(options.size());
@@ -196,6 +205,7 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
 
   const auto start = std::chrono::steady_clock::now();
   Program program(instance.library.functions, source.text, source.name + ".cu");
+  program.stop_when(options.unwanted);
   run_compile(instance, program, source, words);
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() -
                                                             start;

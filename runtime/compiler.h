@@ -2,6 +2,7 @@
 // driver.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ const NvrtcFacts& nvrtc_facts();
 
 struct CompileOptions {
   bool line_info = false;
+  // Becomes true when nobody wants the result any more: a newer NVRTC then gives up, within about a
+  // third of the time that the compile takes, and compile() throws Error(kCompile). Borrowed.
+  const std::atomic<bool>* unwanted = nullptr;
 };
 
 /// Compiles for real hardware (sm_xx), not PTX. The same source, options and NVRTC give the same

@@ -136,6 +136,8 @@ std::string try_open(const std::string& place, NvrtcLibrary& library) {
   if (functions.name == nullptr) missing += missing.empty() ? #name : ", " #name;
   ATTNFORGE_NVRTC_FUNCTIONS(ATTNFORGE_RESOLVE)
 #undef ATTNFORGE_RESOLVE
+  functions.nvrtcSetFlowCallback = reinterpret_cast<decltype(functions.nvrtcSetFlowCallback)>(
+      dlsym(handle, "nvrtcSetFlowCallback"));
   std::string problem;
   int major = 0, minor = 0;
   if (!missing.empty())

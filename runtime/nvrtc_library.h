@@ -30,6 +30,9 @@ struct Nvrtc {
 #define ATTNFORGE_NVRTC_POINTER(name) decltype(&::name) name = nullptr;
   ATTNFORGE_NVRTC_FUNCTIONS(ATTNFORGE_NVRTC_POINTER)
 #undef ATTNFORGE_NVRTC_POINTER
+  // Newer ones only; null where it is missing. Declared here, since older headers do not have it.
+  nvrtcResult (*nvrtcSetFlowCallback)(nvrtcProgram program, int (*cancel)(void* payload, void*),
+                                      void* payload) = nullptr;
 };
 
 /// Where to look, best first.

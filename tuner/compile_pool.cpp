@@ -12,7 +12,7 @@ namespace attnforge {
 
 /// Of one run. Workers that outlive it keep it alive.
 struct CompilePool::Shared {
-  std::function<Compiled(std::size_t)> job;
+  Job job;
   std::size_t count = 0;
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stop{false};
@@ -24,7 +24,7 @@ struct CompilePool::Shared {
     while (!stop) {
       const std::size_t index = next++;
       if (index >= count) return;
-      Compiled compiled = job(index);
+      Compiled compiled = job(index, stop);
       const std::lock_guard lock(mutex);
       done.emplace_back(index, std::move(compiled));
       arrived.notify_one();
@@ -40,13 +40,10 @@ CompilePool::~CompilePool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void CompilePool::run(std::size_t count, std::function<Compiled(std::size_t)> job,
-                      const std::function<bool()>& keep_going,
+void CompilePool::run(std::size_t count, Job job, const std::function<bool()>& keep_going,
                       const std::function<void(std::size_t, Compiled&&)>& on_done) {
-  // Workers of the last run have at most the job left that they were in.
-  for (std::thread& worker : workers_) worker.join();
-  workers_.clear();
-
+  // Workers of earlier runs have at most the job left that they were in. They are waited for at the
+  // end: this run may have a deadline.
   const auto shared = std::make_shared<Shared>();
   shared->job = std::move(job);
   shared->count = count;

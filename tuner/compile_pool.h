@@ -2,6 +2,7 @@
 // what they lead to.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -25,6 +26,9 @@ struct Compiled {
 
 class CompilePool {
  public:
+  /// A job, on one of the pool's threads. `unwanted` becomes true when its run has ended.
+  using Job = std::function<Compiled(std::size_t index, const std::atomic<bool>& unwanted)>;
+
   /// `threads` 0: one a core.
   explicit CompilePool(int threads);
   /// Waits for jobs in flight.
@@ -32,13 +36,12 @@ class CompilePool {
   CompilePool(const CompilePool&) = delete;
   CompilePool& operator=(const CompilePool&) = delete;
 
-  /// Calls `job(index)` for 0 to count - 1 on the pool's threads, about in order, and
+  /// Calls `job(index, unwanted)` for 0 to count - 1 on the pool's threads, about in order, and
   /// `on_done(index, result)` on this thread. `keep_going` is asked here at least every 50 ms; when
   /// it says no, no more jobs start and run() returns without waiting for those in flight. `job` is
   /// copied and must not throw; what it borrows must outlive the pool. What on_done throws ends the
   /// run in the same way.
-  void run(std::size_t count, std::function<Compiled(std::size_t)> job,
-           const std::function<bool()>& keep_going,
+  void run(std::size_t count, Job job, const std::function<bool()>& keep_going,
            const std::function<void(std::size_t, Compiled&&)>& on_done);
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -71,7 +72,10 @@ class InProcessEvaluator : public Evaluator {
                const std::function<void(std::size_t, const Measurement&)>& on_done) override {
     const std::vector<Candidate> batch(candidates.begin(), candidates.end());
     pool_.run(
-        batch.size(), [this, batch](std::size_t index) { return compile_candidate(batch[index]); },
+        batch.size(),
+        [this, batch](std::size_t index, const std::atomic<bool>& unwanted) {
+          return compile_candidate(batch[index], unwanted);
+        },
         [&] { return !loss_ && keep_going(); },
         [&](std::size_t index, Compiled&& compiled) {
           if (compiled.trouble) std::rethrow_exception(compiled.trouble);
@@ -191,13 +195,14 @@ class InProcessEvaluator : public Evaluator {
 
  private:
   /// On the pool's threads: no CUDA context, nothing that is not const or thread-safe.
-  Compiled compile_candidate(const Candidate& candidate) const {
+  Compiled compile_candidate(const Candidate& candidate, const std::atomic<bool>& unwanted) const {
     Compiled result;
     try {
       result.source = render(*candidate.family, candidate.config, problem_, overrides_);
       std::optional<Cubin> known = cache_.get_cubin(digest(result.source), device_.arch.name,
                                                     nvrtc_facts().version_text());
-      result.cubin = known ? *std::move(known) : compile(result.source, device_.arch);
+      result.cubin = known ? *std::move(known)
+                           : compile(result.source, device_.arch, {.unwanted = &unwanted});
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kCompile) {
         result.failure = failed(Status::kCompileError, error.what());

@@ -16,8 +16,8 @@ namespace attnforge {
 /// prepare() throws Error(kNoDriver) without NVRTC. A kernel that does not end is given up after 2
 /// s, or 50 times the best time so far, or 20 times its own estimate, whichever is longest; its
 /// memory is then never freed, since freeing it would wait for the kernel. Destruction waits for
-/// compiles in flight. What `overrides` change of a source is that of candidates, never of the
-/// oracle.
+/// compiles in flight, which a newer NVRTC gives up. What `overrides` change of a source is that of
+/// candidates, never of the oracle.
 std::unique_ptr<Evaluator> make_in_process_evaluator(const Problem& problem,
                                                      const DeviceFacts& device, Cache& cache,
                                                      int compile_threads, unsigned seed,

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -199,6 +200,19 @@ TEST(Compile, ThreadsGiveTheBytesOfASerialCompile) {
 
 // NVRTC keeps compiles on disk and gives no remarks with those: the second compile had no
 // registers.
+TEST(Compile, WhatIsUnwantedIsGivenUpAndLaterCompilesAreUnharmed) {
+  const std::vector<std::byte> before = compile(tiny(7), some_arch()).bytes;
+  const std::atomic<bool> unwanted = true;
+  try {
+    // An NVRTC that cannot give up compiles to the end.
+    EXPECT_EQ(compile(tiny(7), some_arch(), {.unwanted = &unwanted}).bytes, before);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCompile) << error.what();
+  }
+  const std::atomic<bool> wanted = false;
+  EXPECT_EQ(compile(tiny(7), some_arch(), {.unwanted = &wanted}).bytes, before);
+}
+
 TEST(Compile, TheSameSourceAgainStillTellsRegisters) {
   const Cubin first = compile(tiny(1), some_arch()), second = compile(tiny(1), some_arch());
   EXPECT_GT(second.registers, 0);

@@ -11,7 +11,7 @@
 namespace attnforge {
 namespace {
 
-Compiled named(std::size_t index) {
+Compiled named(std::size_t index, const std::atomic<bool>& = {}) {
   Compiled result;
   result.source.name = std::to_string(index);
   return result;
@@ -25,7 +25,7 @@ TEST(CompilePool, DoesEachJobOnceAndReportsOnTheCallersThread) {
     std::set<std::size_t> seen;
     pool.run(
         100,
-        [&](std::size_t index) {
+        [&](std::size_t index, const std::atomic<bool>&) {
           ++calls;
           return named(index);
         },
@@ -55,7 +55,7 @@ TEST(CompilePool, StopsWithoutWaitingForJobsInFlight) {
     // Jobs that only end when the test says so: if run() waited for them, it would not return.
     pool.run(
         50,
-        [&](std::size_t index) {
+        [&](std::size_t index, const std::atomic<bool>&) {
           ++started;
           while (!finish) std::this_thread::yield();
           return named(index);
