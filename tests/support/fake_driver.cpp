@@ -1,6 +1,6 @@
 // fake_driver.cpp - a libcuda.so.1 without a GPU: contexts, loads, launches and tensor maps are
 // counted and nothing is computed. Whatever else is asked for answers CUDA_ERROR_NOT_SUPPORTED,
-// device memory included.
+// device memory included unless fake_gpu.h is asked for it.
 #include <cuda.h>
 
 #include <algorithm>
@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "tests/support/fake_cuda.h"
+#include "tests/support/fake_gpu.h"
 
 namespace {
 
+using attnforge::test::fake_entry;
 using attnforge::test::FakeEncode;
+using attnforge::test::FakeEntry;
 
 struct Context {
   CUdevice device;
@@ -32,6 +35,7 @@ constexpr Gpu kGpus[2] = {{"NVIDIA H200", 132, 3201000}, {"NVIDIA H100 PCIe", 11
 
 std::atomic<int> loads, unloads, launches, loads_to_fail;
 std::mutex last_mutex;
+std::vector<double> durations_us;  // of the code of each load; guarded by last_mutex
 void* last_argument;
 CUcontext last_context;
 CUstream last_stream;
@@ -131,7 +135,11 @@ CUresult library_load(CUlibrary* library, const void* code, CUjit_option*, void*
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
   if (std::memcmp(code, "\177ELF", 4) != 0) return CUDA_ERROR_INVALID_IMAGE;
-  *library = reinterpret_cast<CUlibrary>(static_cast<std::uintptr_t>(++loads));
+  const std::lock_guard lock(last_mutex);
+  const auto number = static_cast<std::size_t>(++loads);
+  if (durations_us.size() <= number) durations_us.resize(number + 1);
+  durations_us[number] = attnforge::test::fake_gpu_duration_us(static_cast<const char*>(code));
+  *library = reinterpret_cast<CUlibrary>(number);
   return CUDA_SUCCESS;
 }
 CUresult library_unload(CUlibrary) {
@@ -153,12 +161,15 @@ CUresult function_get(int* value, CUfunction_attribute, CUfunction) {
 CUresult function_set(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 CUresult launch(const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
   if (function == nullptr || current() == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(last_mutex);
+  std::unique_lock lock(last_mutex);
   std::memcpy(&last_argument, arguments[0], sizeof(last_argument));
   last_context = handle(current());
   last_stream = config->hStream;
   last_grid_x = config->gridDimX;
   ++launches;
+  const double duration_us = durations_us[reinterpret_cast<std::size_t>(function)];
+  lock.unlock();
+  attnforge::test::fake_gpu_launch(duration_us);
   return CUDA_SUCCESS;
 }
 /// What the real one refuses (CUDA Driver API, "cuTensorMapEncodeTiled"), null pointers as before
@@ -205,46 +216,37 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType dtype, cuuint32_t ra
 }
 CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 
-struct Entry {
-  std::string_view name;
-  void* function;
-};
-template <class Function>
-Entry entry(std::string_view name, Function function) {
-  return {name, reinterpret_cast<void*>(function)};
-}
-
 }  // namespace
 
 extern "C" {
 
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t,
                              CUdriverProcAddressQueryResult* status) {
-  static const Entry kEntries[] = {
-      entry("cuInit", init),
-      entry("cuDriverGetVersion", driver_version),
-      entry("cuGetErrorName", error_text),
-      entry("cuGetErrorString", error_text),
-      entry("cuDeviceGet", device_get),
-      entry("cuDeviceGetCount", device_count),
-      entry("cuDeviceGetName", device_name),
-      entry("cuDeviceGetUuid", device_uuid),
-      entry("cuDeviceTotalMem", device_memory),
-      entry("cuDeviceGetAttribute", device_attribute),
-      entry("cuDevicePrimaryCtxRetain", primary_retain),
-      entry("cuDevicePrimaryCtxRelease", primary_release),
-      entry("cuCtxGetCurrent", context_current),
-      entry("cuCtxGetDevice", context_device),
-      entry("cuCtxPushCurrent", context_push),
-      entry("cuCtxPopCurrent", context_pop),
-      entry("cuLibraryLoadData", library_load),
-      entry("cuLibraryUnload", library_unload),
-      entry("cuLibraryGetKernel", library_kernel),
-      entry("cuKernelGetFunction", kernel_function),
-      entry("cuFuncGetAttribute", function_get),
-      entry("cuFuncSetAttribute", function_set),
-      entry("cuLaunchKernelEx", launch),
-      entry("cuTensorMapEncodeTiled", encode_tiled),
+  static const FakeEntry kEntries[] = {
+      fake_entry("cuInit", init),
+      fake_entry("cuDriverGetVersion", driver_version),
+      fake_entry("cuGetErrorName", error_text),
+      fake_entry("cuGetErrorString", error_text),
+      fake_entry("cuDeviceGet", device_get),
+      fake_entry("cuDeviceGetCount", device_count),
+      fake_entry("cuDeviceGetName", device_name),
+      fake_entry("cuDeviceGetUuid", device_uuid),
+      fake_entry("cuDeviceTotalMem", device_memory),
+      fake_entry("cuDeviceGetAttribute", device_attribute),
+      fake_entry("cuDevicePrimaryCtxRetain", primary_retain),
+      fake_entry("cuDevicePrimaryCtxRelease", primary_release),
+      fake_entry("cuCtxGetCurrent", context_current),
+      fake_entry("cuCtxGetDevice", context_device),
+      fake_entry("cuCtxPushCurrent", context_push),
+      fake_entry("cuCtxPopCurrent", context_pop),
+      fake_entry("cuLibraryLoadData", library_load),
+      fake_entry("cuLibraryUnload", library_unload),
+      fake_entry("cuLibraryGetKernel", library_kernel),
+      fake_entry("cuKernelGetFunction", kernel_function),
+      fake_entry("cuFuncGetAttribute", function_get),
+      fake_entry("cuFuncSetAttribute", function_set),
+      fake_entry("cuLaunchKernelEx", launch),
+      fake_entry("cuTensorMapEncodeTiled", encode_tiled),
   };
   constexpr std::string_view kAbsent[] = {"cuFuncLoad",
                                           "cuFuncGetParamInfo"};  // optional ones of newer drivers
@@ -254,8 +256,9 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
     *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     return CUDA_ERROR_NOT_FOUND;
   }
-  *function = reinterpret_cast<void*>(not_supported);
-  for (const Entry& each : kEntries) {
+  *function = attnforge::test::fake_gpu_function(symbol);
+  if (*function == nullptr) *function = reinterpret_cast<void*>(not_supported);
+  for (const FakeEntry& each : kEntries) {
     if (each.name == symbol) *function = each.function;
   }
   return CUDA_SUCCESS;

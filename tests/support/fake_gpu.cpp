@@ -1,0 +1,110 @@
+// fake_gpu.cpp - memory is the host's and stays zero, since no kernel computes: oracle and
+// candidates agree on nothing but zeros.
+#include "tests/support/fake_gpu.h"
+
+#include <cuda.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace attnforge::test {
+namespace {
+
+int launch_us() {
+  static const char* const text = std::getenv("FAKE_GPU_LAUNCH_US");
+  return text == nullptr ? -1 : std::atoi(text);
+}
+
+std::mutex clock_mutex;
+double now_us;
+
+CUresult allocate(CUdeviceptr* pointer, std::size_t bytes) {
+  *pointer = reinterpret_cast<CUdeviceptr>(std::calloc(bytes, 1));
+  return *pointer == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+CUresult release(CUdeviceptr pointer) {
+  std::free(reinterpret_cast<void*>(pointer));
+  return CUDA_SUCCESS;
+}
+CUresult allocate_host(void** pointer, std::size_t bytes, unsigned) {
+  *pointer = std::calloc(bytes, 1);
+  return *pointer == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+CUresult release_host(void* pointer) {
+  std::free(pointer);
+  return CUDA_SUCCESS;
+}
+CUresult to_device(CUdeviceptr to, const void* from, std::size_t bytes) {
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return CUDA_SUCCESS;
+}
+CUresult to_host(void* to, CUdeviceptr from, std::size_t bytes) {
+  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+CUresult nothing() { return CUDA_SUCCESS; }  // fills, synchronisation: whatever its arguments are
+CUresult stream_create(CUstream* stream, unsigned) {
+  *stream = reinterpret_cast<CUstream>(new char);
+  return CUDA_SUCCESS;
+}
+CUresult stream_destroy(CUstream stream) {
+  delete reinterpret_cast<char*>(stream);
+  return CUDA_SUCCESS;
+}
+CUresult event_create(CUevent* event, unsigned) {
+  *event = reinterpret_cast<CUevent>(new double(0));
+  return CUDA_SUCCESS;
+}
+CUresult event_destroy(CUevent event) {
+  delete reinterpret_cast<double*>(event);
+  return CUDA_SUCCESS;
+}
+CUresult event_record(CUevent event, CUstream) {
+  const std::lock_guard lock(clock_mutex);
+  *reinterpret_cast<double*>(event) = now_us;
+  return CUDA_SUCCESS;
+}
+CUresult event_elapsed(float* milliseconds, CUevent start, CUevent stop) {
+  *milliseconds = static_cast<float>(
+      1e-3 * (*reinterpret_cast<double*>(stop) - *reinterpret_cast<double*>(start)));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void* fake_gpu_function(std::string_view name) {
+  if (launch_us() < 0) return nullptr;
+  static const FakeEntry kEntries[] = {
+      fake_entry("cuMemAlloc", allocate),          fake_entry("cuMemFree", release),
+      fake_entry("cuMemHostAlloc", allocate_host), fake_entry("cuMemFreeHost", release_host),
+      fake_entry("cuMemcpyHtoD", to_device),       fake_entry("cuMemcpyDtoH", to_host),
+      fake_entry("cuMemsetD8Async", nothing),      fake_entry("cuMemsetD32Async", nothing),
+      fake_entry("cuCtxSynchronize", nothing),     fake_entry("cuStreamSynchronize", nothing),
+      fake_entry("cuStreamCreate", stream_create), fake_entry("cuStreamDestroy", stream_destroy),
+      fake_entry("cuEventCreate", event_create),   fake_entry("cuEventDestroy", event_destroy),
+      fake_entry("cuEventRecord", event_record),   fake_entry("cuEventQuery", nothing),
+      fake_entry("cuEventSynchronize", nothing),   fake_entry("cuEventElapsedTime", event_elapsed),
+  };
+  for (const FakeEntry& each : kEntries) {
+    if (each.name == name) return each.function;
+  }
+  return nullptr;
+}
+
+double fake_gpu_duration_us(std::string_view code) {
+  const std::size_t hash = std::hash<std::string_view>{}(code);
+  return 50 + 50.0 * static_cast<double>(hash % 1000) / 1000;
+}
+
+void fake_gpu_launch(double duration_us) {
+  if (launch_us() < 0) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(launch_us()));
+  const std::lock_guard lock(clock_mutex);
+  now_us += duration_us;
+}
+
+}  // namespace attnforge::test

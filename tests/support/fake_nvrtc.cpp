@@ -1,0 +1,86 @@
+// fake_nvrtc.cpp - a libnvrtc that compiles nothing: after $FAKE_NVRTC_COMPILE_MS it gives a file
+// of a few bytes that differs from source to source. Programs are told of it by ATTNFORGE_NVRTC.
+#include <nvrtc.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+
+namespace {
+
+struct Program {
+  std::string source;
+  std::string cubin;
+};
+constexpr char kLog[] =
+    "ptxas info    : 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+    "ptxas info    : Used 64 registers\n";
+
+Program& of(nvrtcProgram program) { return *reinterpret_cast<Program*>(program); }
+
+}  // namespace
+
+extern "C" {
+
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  *major = 13;
+  *minor = 0;
+  return NVRTC_SUCCESS;
+}
+const char* nvrtcGetErrorString(nvrtcResult) { return "fake"; }
+nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
+  *count = 1;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetSupportedArchs(int* archs) {
+  *archs = 90;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int,
+                               const char* const*, const char* const*) {
+  *program = reinterpret_cast<nvrtcProgram>(new Program{source, ""});
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
+  delete &of(*program);
+  *program = nullptr;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* const*) {
+  const std::string& source = of(program).source;
+  const char* const ms = std::getenv("FAKE_NVRTC_COMPILE_MS");
+  if (!source.empty() && ms != nullptr)
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(ms)));
+  of(program).cubin = "\177ELF " + std::to_string(std::hash<std::string>{}(source));
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram, std::size_t* size) {
+  *size = sizeof(kLog);
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram, char* log) {
+  std::memcpy(log, kLog, sizeof(kLog));
+  return NVRTC_SUCCESS;
+}
+// With the zero at its end: the fake driver takes the code for a text.
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* size) {
+  *size = of(program).cubin.size() + 1;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* cubin) {
+  std::memcpy(cubin, of(program).cubin.c_str(), of(program).cubin.size() + 1);
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram, std::size_t* size) {
+  *size = 1;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetPTX(nvrtcProgram, char* ptx) {
+  *ptx = '\0';
+  return NVRTC_SUCCESS;
+}
+
+}  // extern "C"
