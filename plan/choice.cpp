@@ -120,7 +120,7 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
 }
 
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                                    const Overrides& overrides) {
+                                    const Overrides& overrides, std::optional<Rigor> at_least) {
   if (!key.family.empty()) return stored_choice_of_family(key, device, cache, overrides);
   // driver and nvrtc stay empty: they only tell kExact from kCompatible, which are the same to a
   // plan, and asking NVRTC for its version takes longer than everything else here.
@@ -130,7 +130,7 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
     return digest_today(config, key.problem, overrides);
   };
   const std::optional<Winner> winner = cache.best(stored_as(key.problem, overrides), current,
-                                                  digest_of);
+                                                  digest_of, at_least);
   if (!winner) return std::nullopt;
 
   Config config;

@@ -44,9 +44,11 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
                      const DeviceFacts& device, const Overrides& overrides);
 
 /// The database's winner for a bucket, if it can be used. A stale one (its template has changed
-/// since) counts as an estimate. Under force it is the winner under the same force.
+/// since) counts as an estimate. Under force it is the winner under the same force. With `at_least`
+/// only what a finished search of that rigor chose; a caller who insists on a family gets the
+/// fastest of its tries, since searches of one family are not noted.
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                                    const Overrides& overrides);
+                                    const Overrides& overrides, std::optional<Rigor> at_least = {});
 
 /// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
 void require_support(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);

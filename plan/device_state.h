@@ -42,7 +42,7 @@ class DeviceState {
   OnceMap<Problem, PlanState, ProblemHash> plans;
   OnceMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans;
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
-  std::mutex tuning;  // one at a time, else they disturb each other's times
+  std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   LaunchLog launches;
 };
 

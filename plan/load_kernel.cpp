@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
+#include <mutex>
 #include <optional>
 
 #include "attnforge/error.h"
@@ -14,6 +16,15 @@
 
 namespace attnforge {
 namespace {
+
+constexpr std::int64_t kLookAgainNs = 1'000'000'000;
+constexpr double kLookLeaseSeconds = 5;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 bool may_tune(const PlanOptions& options) {
   return options.policy == Policy::kFirstRun && options.allow_compile;
@@ -120,6 +131,24 @@ class Attempts {
 
 }  // namespace
 
+bool time_to_look_again(const LoadedKernel& kernel, const PlanOptions& options) {
+  return kernel.provisional && may_tune(options) &&
+         now_ns() >= kernel.look_again_ns.load(std::memory_order_relaxed);
+}
+
+void look_again(const ChoiceKey& key, DeviceState& state) {
+  LoadedKernel* const kernel = state.kernels.find(key);
+  if (kernel == nullptr) return;
+  kernel->look_again_ns.store(now_ns() + kLookAgainNs, std::memory_order_relaxed);
+  // Leases belong to the process: one that another thread tunes under is not to be touched.
+  const std::unique_lock alone(state.tuning, std::try_to_lock);
+  if (!alone.owns_lock()) return;
+  const std::string problem = stored_as(key.problem, state.overrides);
+  if (!state.cache.acquire_lease(problem, state.device_class, kLookLeaseSeconds)) return;
+  state.cache.release_lease(problem, state.device_class);
+  kernel->superseded.store(true, std::memory_order_relaxed);
+}
+
 bool good_enough(const LoadedKernel& kernel, const PlanOptions& options) {
   if (kernel.superseded.load(std::memory_order_relaxed)) return false;
   if (kernel.kernels.empty() || kernel.provenance == Provenance::kForced) return true;
@@ -130,7 +159,8 @@ bool good_enough(const LoadedKernel& kernel, const PlanOptions& options) {
 }
 
 std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOptions& options,
-                                              DeviceState& state) {
+                                              DeviceState& state,
+                                              std::chrono::steady_clock::time_point called) {
   if (!key.config.empty())
     return load(forced_choice(key.config, key.problem, state.facts, state.overrides), key, options,
                 state);
@@ -141,11 +171,17 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   }
 
   Attempts attempt(key, options, state);
-  bool tuning_tried = false;
-  std::optional<Choice> stored = stored_choice(key, state.facts, state.cache, state.overrides);
+  bool tuning_tried = false, provisional = false;
+  // What a search that still goes on has stored so far is not its answer.
+  const std::optional<Rigor> at_least = may_tune(options) ? std::optional(Rigor::kQuick)
+                                                          : std::nullopt;
+  std::optional<Choice> stored = stored_choice(key, state.facts, state.cache, state.overrides,
+                                               at_least);
   if (may_tune(options) && (!stored || stored->provenance != Provenance::kMeasured)) {
     tuning_tried = true;
-    if (std::optional<Choice> winner = first_run(key, options, state)) stored = std::move(winner);
+    FirstRun found = first_run(key, options, state, called);
+    if (found.choice) stored = std::move(found.choice);
+    provisional = found.provisional;
   }
   if (options.policy == Policy::kCachedOnly &&
       (!stored || stored->provenance == Provenance::kEstimated)) {
@@ -154,6 +190,8 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   const bool forced = !forced_text(state.overrides).empty();
   const auto with_note = [&](std::unique_ptr<LoadedKernel> loaded) {
     loaded->tuning_tried = tuning_tried;
+    loaded->provisional = provisional;
+    loaded->look_again_ns = now_ns() + kLookAgainNs;
     if (forced) loaded->provenance = Provenance::kForced;
     return loaded;
   };

@@ -2,6 +2,7 @@
 // load; fall back if one fails.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "plan/device_state.h"
@@ -12,9 +13,17 @@ namespace attnforge {
 /// tuner must be asked.
 bool good_enough(const LoadedKernel& kernel, const PlanOptions& options);
 
-/// The whole way for a bucket that is not loaded yet, or not well enough. Slow. Throws as
-/// make_plan.
+/// For callers who may tune: whether a provisional kernel's second is over. Cheap.
+bool time_to_look_again(const LoadedKernel& kernel, const PlanOptions& options);
+
+/// Marks the provisional kernel of `key` as superseded if nobody tunes it any more. Waits for
+/// nobody.
+void look_again(const ChoiceKey& key, DeviceState& state);
+
+/// The whole way for a bucket that is not loaded yet, or not well enough. Slow. `called` is when
+/// make_plan was: the time limit is counted from there. Throws as make_plan.
 std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOptions& options,
-                                              DeviceState& state);
+                                              DeviceState& state,
+                                              std::chrono::steady_clock::time_point called);
 
 }  // namespace attnforge

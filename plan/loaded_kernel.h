@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -39,6 +40,10 @@ struct LoadedKernel {
   Provenance provenance = Provenance::kEstimated;
   double measured_us = 0;
   bool tuning_tried = false;  // a first-run tuning found nothing better: do not repeat it
+  // Another process was still tuning when the time limit of a first run was over. Its winner is
+  // looked for once a second, by make_plan: after this moment of the steady clock, in ns.
+  bool provisional = false;
+  std::atomic<std::int64_t> look_again_ns{0};
   std::vector<std::pair<std::string, Kernel>>
       kernels;                          // by symbol; empty when the problem has nothing to compute
   std::atomic<bool> superseded{false};  // a tuning since may have found a better one; runs go on

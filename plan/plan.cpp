@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
@@ -20,6 +21,7 @@ namespace {
 /// launch is computed.
 const PlanState& plan_for_new_sizes(const Problem& problem, DeviceState& state,
                                     const PlanOptions& options, bool forced) {
+  const auto called = std::chrono::steady_clock::now();
   validate(problem);
   if (state.facts.arch.name.empty()) {
     throw Error(ErrorCode::kUnsupported,
@@ -27,9 +29,12 @@ const PlanState& plan_for_new_sizes(const Problem& problem, DeviceState& state,
                             state.facts.name, state.facts.arch.sm / 10, state.facts.arch.sm % 10));
   }
   const ChoiceKey key{bucket(problem), options.family, options.config};
+  if (const LoadedKernel* known = state.kernels.find(key);
+      known != nullptr && time_to_look_again(*known, options))
+    look_again(key, state);
   const LoadedKernel& loaded = state.kernels.find_or_make(
       key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
-      [&] { return choose_and_load(key, options, state); });
+      [&] { return choose_and_load(key, options, state, called); });
   auto made = std::make_unique<PlanState>(problem, loaded, state);
   if (state.overrides.print_launch) state.launches.print(*made, state.log);
   if (forced)
@@ -60,7 +65,11 @@ Plan make_plan(const Problem& problem, Device& device, const PlanOptions& option
   const PlanState* known = forced
                                ? state.forced_plans.find({problem, options.family, options.config})
                                : state.plans.find(problem);
-  if (known != nullptr && good_enough(*known->loaded, options)) return Plan(known);
+  if (known != nullptr && good_enough(*known->loaded, options)) {
+    if (time_to_look_again(*known->loaded, options))
+      look_again({bucket(problem), options.family, options.config}, state);
+    if (good_enough(*known->loaded, options)) return Plan(known);
+  }
   const NvtxRange range("attnforge plan");
   return Plan(&plan_for_new_sizes(problem, state, options, forced));
 }

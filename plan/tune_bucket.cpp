@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
 #include "runtime/compiler.h"
@@ -14,7 +18,26 @@
 namespace attnforge {
 namespace {
 
-TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceState& state) {
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// False if another thread was still tuning when a first run's time to wait was over.
+bool lock_until(std::unique_lock<std::timed_mutex>& lock, Clock::time_point called,
+                double time_limit_s) {
+  constexpr double kLongestSeconds = 1e6;  // more could not be counted in nanoseconds
+  const double limit_s = time_limit_s > 0 ? std::min(time_limit_s, kLongestSeconds)
+                                          : kLongestSeconds;
+  const std::chrono::duration<double> wait(kFirstRunWaitShare * limit_s);
+  return lock.try_lock_until(called + std::chrono::duration_cast<Clock::duration>(wait));
+}
+
+/// `called` is when the call began; with `first_run` a plan waits for the result, and its time
+/// limit began then.
+TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceState& state,
+                    Clock::time_point called, bool first_run) {
   const Overrides& overrides = state.overrides;
   const std::vector<const Family*> families = families_named(key.family, overrides);
   const std::vector<Candidate> all = candidates(families, key.problem, state.facts, overrides);
@@ -22,11 +45,17 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
     untuned(families, key.problem, state.facts,
             overrides);  // throws Error(kUnsupported) with the reasons
 
-  const std::lock_guard one_at_a_time(state.tuning);
+  std::unique_lock one_at_a_time(state.tuning, std::defer_lock);
+  if (!first_run) {
+    one_at_a_time.lock();
+  } else if (!lock_until(one_at_a_time, called, options.time_limit_s)) {
+    TuneResult nothing;
+    nothing.other_at_work = true;
+    return nothing;
+  }
   const ContextScope scope(state.context);
   const std::string text = stored_as(key.problem, overrides);
   const NvtxRange range("attnforge tune", text);
-  state.log.info(fmt::format("tuning \"{}\": {} candidates", text, all.size()));
   const std::unique_ptr<Evaluator> evaluator = make_in_process_evaluator(
       key.problem, state.facts, state.cache, options.compile_threads, options.seed, overrides);
   TuneResult result = tune_problem(key.problem, state.facts, state.cache, *evaluator, all, options,
@@ -34,42 +63,57 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
                                     .nvrtc = nvrtc_facts().version_text(),
                                     .stored_as = text,
                                     .log = state.log_function(),
+                                    .spent_s = first_run ? seconds_since(called) : 0,
+                                    .first_run = first_run,
                                     .now_s = {},
                                     .sleep_s = {}});
-  state.log.info(fmt::format(
-      "tuned \"{}\" in {:.1f} s: {} at {:.2f} us ({} tried, {} failed, {} known before)", text,
-      result.elapsed_s, result.winner.empty() ? "nothing worked" : result.winner, result.winner_us,
-      result.tried, result.failed, result.reused));
+  const bool found = result.tried > 0 && result.reused == result.tried;
+  state.log.info(
+      fmt::format("{} \"{}\" in {:.1f} s: {} at {:.2f} us ({} tried, {} failed, {} known before)",
+                  found ? "found what was tuned before for" : "tuned", text, result.elapsed_s,
+                  result.winner.empty() ? "nothing worked" : result.winner, result.winner_us,
+                  result.tried, result.failed, result.reused));
   return result;
 }
 
 }  // namespace
 
-std::optional<Choice> first_run(const ChoiceKey& key, const PlanOptions& options,
-                                DeviceState& state) {
+FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state,
+                   Clock::time_point called) {
   TuneOptions tune_options;
   tune_options.time_limit_s = options.time_limit_s;
   tune_options.family = key.family;
   tune_options.on_progress = options.on_progress;
   try {
-    const TuneResult result = tune_key(key, tune_options, state);
-    if (result.winner.empty()) {
+    const TuneResult result = tune_key(key, tune_options, state, called, true);
+    if (result.other_at_work) {
+      state.log.warning(fmt::format(
+          "somebody else still tunes \"{}\" after {:.1f} s; the plan goes on with {} and "
+          "a later one looks for the winner",
+          to_string(key.problem), seconds_since(called),
+          result.winner.empty() ? "an estimate" : "the best so far"));
+    } else if (std::optional<Choice> stored = stored_choice(key, state.facts, state.cache,
+                                                            state.overrides, Rigor::kQuick);
+               stored && stored->provenance == Provenance::kMeasured) {
+      return {.choice = std::move(stored)};
+    } else if (result.winner.empty()) {
       state.log.warning(
           fmt::format("no config of \"{}\" worked within {} s; the plan goes on with an estimate",
                       to_string(key.problem), options.time_limit_s));
-      return std::nullopt;
     }
+    if (result.winner.empty()) return {.provisional = result.other_at_work};
     Config config = parse_config(result.winner);
-    return Choice{.family = find_family(config.family),
-                  .config = std::move(config),
-                  .provenance = Provenance::kMeasured,
-                  .measured_us = result.winner_us,
-                  .nvrtc = nvrtc_facts().version_text(),
-                  .why = "it won the tuning that this plan started"};
+    return {.choice = Choice{.family = find_family(config.family),
+                             .config = std::move(config),
+                             .provenance = Provenance::kMeasured,
+                             .measured_us = result.winner_us,
+                             .nvrtc = nvrtc_facts().version_text(),
+                             .why = "it is the fastest of those that were tried so far"},
+            .provisional = result.other_at_work};
   } catch (const Error& error) {
     state.log.warning(fmt::format("\"{}\" was not tuned and the plan goes on with an estimate: {}",
                                   to_string(key.problem), error.what()));
-    return std::nullopt;
+    return {};
   }
 }
 
@@ -77,7 +121,7 @@ TuneResult tune(const Problem& problem, Device& device, const TuneOptions& optio
   validate(problem);
   DeviceState& state = device.state();
   const ChoiceKey key{bucket(problem), options.family, ""};
-  TuneResult result = tune_key(key, options, state);
+  TuneResult result = tune_key(key, options, state, Clock::now(), false);
   // Plans made from now on ask the database again. Those made before run on with the kernel that
   // they have.
   state.kernels.forget_if([&](const ChoiceKey& known, LoadedKernel& kernel) {

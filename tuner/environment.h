@@ -14,6 +14,8 @@ struct TuneEnvironment {
   std::string nvrtc;
   std::string stored_as{};              // key of the problem's tries; "": the problem's text
   LogFunction log;                      // may be empty
+  double spent_s = 0;                   // of the time limit, before tune_problem() was called
+  bool first_run = false;               // a plan waits for the answer: see tune_problem()
   std::function<double()> now_s;        // empty: a steady clock
   std::function<void(double)> sleep_s;  // empty: the thread sleeps
 };

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,10 @@ struct FinalRules {
   double max_seconds = 3;  // of measured kernel time
 };
 FinalRules final_rules(Rigor rigor);
+
+/// What the shortest final of that rigor takes in a field of `time_us` (fastest first), heating
+/// included.
+double final_seconds(Rigor rigor, std::span<const double> time_us);
 
 /// Rounds until each finalist is tied with or slower than the leader and the leader's median is
 /// settled, or the rules end it. `racers` and `finalists` go in pairs; the finalists' samples are

@@ -12,7 +12,8 @@ namespace attnforge {
 namespace {
 
 constexpr double kLongestWaitSeconds = 600;  // for another process, when there is no time limit
-constexpr double kWaitStepSeconds = 0.1;
+constexpr double kWaitStepSeconds = 0.05;
+constexpr double kStoreSeconds = 0.05;  // for the end of a search, on a slow disk
 
 }  // namespace
 
@@ -57,12 +58,19 @@ std::optional<std::string> Tuning::stored_winner(Rigor at_least) {
   return winner->best.config;
 }
 
-/// False if another process still had the lease when the time to wait was over.
-bool Tuning::take_lease() {
-  const double wait_s = options_.time_limit_s > 0 ? options_.time_limit_s : kLongestWaitSeconds;
-  while (!lease_.acquire()) {
+/// False if another process still had the lease when the time to wait was over, or has `answered`.
+bool Tuning::take_lease(const std::function<bool()>& answered) {
+  const double share = environment_.first_run ? kFirstRunWaitShare : 1;
+  const double wait_s = options_.time_limit_s > 0 ? share * options_.time_limit_s
+                                                  : kLongestWaitSeconds;
+  for (bool said = false; !lease_.acquire(); said = true) {
+    if (!said)
+      log(environment_, LogLevel::kInfo,
+          "waiting for the process that tunes \"" + problem_text_ + '"');
     if (!alive(start_s_ + wait_s)) return false;
     environment_.sleep_s(kWaitStepSeconds);
+    // Many may wait: if each took the lease to see the answer, the last would see it late.
+    if (answered()) return false;
   }
   return true;
 }
@@ -85,9 +93,24 @@ void Tuning::reuse_tries() {
 
 // ---- time, and the caller's wish to stop ----
 
-double Tuning::deadline(double share) const {
+/// When the caller wants the answer.
+double Tuning::end_s() const {
   if (options_.time_limit_s <= 0) return std::numeric_limits<double>::infinity();
-  return start_s_ + share * options_.time_limit_s;
+  return start_s_ + (environment_.first_run ? kFirstRunShare : 1) * options_.time_limit_s;
+}
+
+/// When the final is over: the winner is proved once more and stored after it.
+double Tuning::final_deadline() const { return end_s() - longest_proof_s_ - kStoreSeconds; }
+
+/// When `share` of the time is over that the search has (another process may have had the first
+/// part of the limit), or earlier if the final needs more than what is left after it.
+double Tuning::search_deadline(double share) const {
+  if (options_.time_limit_s <= 0) return end_s();
+  std::vector<double> times;
+  for (std::size_t index : state_.by_time()) times.push_back(state_[index].measurement.time_us);
+  const double whole_s = end_s() - search_start_s_;
+  const double final_s = std::min(final_seconds(options_.rigor, times), 0.5 * whole_s);
+  return std::min(search_start_s_ + share * whole_s, final_deadline() - final_s);
 }
 
 /// Asked all the time: does what must be done from time to time, and says whether to go on.
@@ -158,7 +181,8 @@ void Tuning::finish(Rigor rigor, const std::string& winner) {
 
 TuneResult Tuning::run() {
   const auto from_database = [&](const std::string& winner) {
-    reuse_tries();
+    // A plan wants the winner alone, and soon: to look at all tries renders each of them.
+    if (!environment_.first_run) reuse_tries();
     // The tie rule made the winner; a try of it that reuse_tries() refuses (another NVRTC) is still
     // the answer.
     Entry& entry = state_[state_.find(winner)];
@@ -170,19 +194,29 @@ TuneResult Tuning::run() {
     }
     return result(winner);
   };
-  if (!options_.retune) {
-    if (const auto winner = stored_winner(options_.rigor)) return from_database(*winner);
-  }
-  const double before_lease_s = environment_.now_s();
-  if (!take_lease()) {
+  // A search that its limit cut short counts as a quick one. If every plan that waited for it went
+  // on where it ended, each would tune in its turn, and end with a winner of its own.
+  const Rigor enough = environment_.first_run ? Rigor::kQuick : options_.rigor;
+  std::optional<std::string> known;
+  const auto answered = [&] {
+    if (!options_.retune) known = stored_winner(enough);
+    return known.has_value();
+  };
+  if (answered()) return from_database(*known);
+  if (!take_lease(answered)) {
+    if (known) return from_database(*known);
     reuse_tries();
     cut_ = true;
     const std::vector<std::size_t> order = state_.by_time();
-    return result(order.empty() ? std::string() : state_[order.front()].config);
+    TuneResult best_so_far = result(order.empty() ? std::string() : state_[order.front()].config);
+    best_so_far.other_at_work = !cancelled_;
+    return best_so_far;
   }
-  if (!options_.retune && environment_.now_s() - before_lease_s >= kWaitStepSeconds) {
-    if (const auto winner = stored_winner(options_.rigor)) return from_database(*winner);
-  }
+  // Asked again even if nobody was waited for: another may have ended since the first look.
+  if (answered()) return from_database(*known);
+  search_start_s_ = std::min(environment_.now_s(), end_s());
+  log(environment_, LogLevel::kInfo,
+      "tuning \"" + problem_text_ + "\": " + std::to_string(candidates_.size()) + " candidates");
 
   if (const auto winner = stored_winner(Rigor::kQuick)) incumbent_ = state_.find(*winner);
   if (!options_.retune) reuse_tries();
@@ -190,12 +224,12 @@ TuneResult Tuning::run() {
   if (incumbent_ && std::find(start.begin(), start.end(), *incumbent_) == start.end()) {
     start.insert(start.begin() + 1, *incumbent_);
   }
-  measure(start, deadline(kSeedShare));
-  if (options_.rigor == Rigor::kFull && !cut_ && !cancelled_) descend(deadline(kDescentShare));
+  measure(start, kSeedShare);
+  if (options_.rigor == Rigor::kFull && !cut_ && !cancelled_) descend();
 
   std::string winner;
   if (!cancelled_) {
-    winner = choose(final_race(deadline(1.0)));
+    winner = choose(final_race());
   } else {
     const std::vector<std::size_t> order = state_.by_time();
     if (!order.empty()) winner = state_[order.front()].config;
@@ -205,8 +239,9 @@ TuneResult Tuning::run() {
   const std::size_t quick = std::min(seeds(candidates_, Rigor::kQuick).size(), state_.size());
   if (!winner.empty() && answer.complete) {
     finish(options_.rigor, winner);
-  } else if (!winner.empty() && final_ran_ && !cancelled_ &&
-             static_cast<std::size_t>(answer.tried) >= quick) {
+  } else if (!winner.empty() && !cancelled_ &&
+             (environment_.first_run ||
+              (final_ran_ && static_cast<std::size_t>(answer.tried) >= quick))) {
     finish(Rigor::kQuick, winner);
   } else {
     journal_.flush();

@@ -3,6 +3,7 @@
 // the choice among the best.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>
@@ -35,7 +36,8 @@ class Tuning {
         evaluator_(evaluator),
         options_(options),
         environment_(with_clock(std::move(environment))),
-        start_s_(environment_.now_s()),
+        start_s_(environment_.now_s() - environment_.spent_s),
+        search_start_s_(start_s_),
         state_(candidates),
         candidates_(candidates),
         journal_(cache, environment_, blank_try()),
@@ -51,23 +53,26 @@ class Tuning {
   Cache::Current current() const;
   const std::string& digest_of(std::size_t index);
   std::optional<std::string> stored_winner(Rigor at_least);
-  bool take_lease();
+  bool take_lease(const std::function<bool()>& answered);
   void reuse_tries();
 
   // Time, and the caller's wish to stop.
-  double deadline(double share) const;
+  double end_s() const;
+  double final_deadline() const;
+  double search_deadline(double share) const;
   bool alive(double until_s);
   void check_lost();
 
   // The search.
-  void measure(const std::vector<std::size_t>& indices, double until_s);
-  void load(const std::vector<std::size_t>& indices, double until_s, bool sample);
+  Measurement prove(std::size_t index);
+  void measure(const std::vector<std::size_t>& indices, double share);
+  void load(const std::vector<std::size_t>& indices, double share, bool sample);
   void first_sample(std::size_t index);
-  void first_rounds(const std::vector<std::size_t>& indices, double until_s);
+  void first_rounds(const std::vector<std::size_t>& indices, double share);
   void keep_loaded(std::size_t most);
-  void descend(double until_s);
-  std::vector<std::size_t> contenders(double until_s);
-  std::vector<Finalist> final_race(double until_s);
+  void descend();
+  std::vector<std::size_t> contenders();
+  std::vector<Finalist> final_race();
   std::string choose(std::vector<Finalist> finalists);
 
   Racer racer(std::size_t index) const;
@@ -84,7 +89,8 @@ class Tuning {
   Evaluator& evaluator_;
   const TuneOptions& options_;
   const TuneEnvironment environment_;
-  const double start_s_;
+  const double start_s_;   // of the call that has the time limit
+  double search_start_s_;  // when others had been waited for
   SearchState state_;
   const std::vector<Candidate>& candidates_;
   Journal journal_;
@@ -92,6 +98,8 @@ class Tuning {
   ProgressReporter progress_;
   std::mt19937_64 random_;
   std::optional<std::size_t> incumbent_;
+  int proofs_ = 0;
+  double longest_proof_s_ = 0;
   bool cancelled_ = false;
   bool cut_ = false;  // something planned was left out
   bool final_ran_ = false;

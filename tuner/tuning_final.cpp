@@ -12,7 +12,7 @@ constexpr std::size_t kContendersLeast = 8, kContendersMost = 32;
 }  // namespace
 
 /// Loaded ones near the best, halved in rounds until about 8 are left; fastest first.
-std::vector<std::size_t> Tuning::contenders(double until_s) {
+std::vector<std::size_t> Tuning::contenders() {
   std::vector<std::size_t> order = state_.by_time();
   std::size_t count = std::min(order.size(), kContendersLeast);
   while (count < std::min(order.size(), kContendersMost) &&
@@ -27,7 +27,7 @@ std::vector<std::size_t> Tuning::contenders(double until_s) {
     }
   }
   order.resize(count);
-  load(order, until_s, false);
+  load(order, 1.0, false);
   std::erase_if(order, [&](std::size_t index) { return !state_[index].loaded; });
 
   int rounds = kFirstRounds;
@@ -37,7 +37,7 @@ std::vector<std::size_t> Tuning::contenders(double until_s) {
     std::vector<Racer*> pointers;
     for (Racer& racer : racers) pointers.push_back(&racer);
     const bool whole = run_rounds(evaluator_, pointers, rounds, random_,
-                                  [&] { return alive(until_s); });
+                                  [&] { return alive(search_deadline(1.0)); });
     for (std::size_t i = 0; i < order.size(); ++i) record(order[i], racers[i]);
     check_lost();
     std::erase_if(order, [&](std::size_t index) { return !state_[index].loaded; });
@@ -57,8 +57,8 @@ std::vector<std::size_t> Tuning::contenders(double until_s) {
   return order;
 }
 
-std::vector<Finalist> Tuning::final_race(double until_s) {
-  const std::vector<std::size_t> order = contenders(until_s);
+std::vector<Finalist> Tuning::final_race() {
+  const std::vector<std::size_t> order = contenders();
   std::vector<double> times;
   for (std::size_t index : order) times.push_back(state_[index].measurement.time_us);
   std::vector<std::size_t> places = select_finalists(times);
@@ -84,7 +84,7 @@ std::vector<Finalist> Tuning::final_race(double until_s) {
   if (finalists.empty()) return finalists;
   progress_.enter(Progress::Phase::kFinal, static_cast<int>(finalists.size()));
   const bool whole = run_final(evaluator_, final_rules(options_.rigor), racers, finalists, random_,
-                               [&] { return alive(until_s); });
+                               [&] { return alive(final_deadline()); });
   cut_ |= !whole;
   for (std::size_t i = 0; i < finalists.size(); ++i) record(finalists[i].index, racers[i]);
   check_lost();
@@ -106,7 +106,7 @@ std::string Tuning::choose(std::vector<Finalist> finalists) {
     const std::size_t place = decide(finalists);
     const std::size_t index = finalists[place].index;
     if (cancelled_ || !state_[index].loaded) return state_[index].config;
-    const Measurement again = evaluator_.prove(candidates_[index].config);
+    const Measurement again = prove(index);
     check_lost();
     if (again.status == Status::kOk) return state_[index].config;
     fail(index, again.status, "proved once, then not: " + again.detail);

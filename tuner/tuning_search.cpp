@@ -81,8 +81,19 @@ void Tuning::first_sample(std::size_t index) {
   record(index, alone);
 }
 
-/// Prepares and proves what is not loaded. With `sample`, takes a first time of each.
-void Tuning::load(const std::vector<std::size_t>& indices, double until_s, bool sample) {
+/// Remembers how long it took; the first one also prepares the GPU.
+Measurement Tuning::prove(std::size_t index) {
+  const double before_s = environment_.now_s();
+  const Measurement measurement = evaluator_.prove(candidates_[index].config);
+  const double two_runs_s = 2e-6 * measurement.time_us;
+  const double proof_s = proofs_++ == 0 ? two_runs_s : environment_.now_s() - before_s;
+  longest_proof_s_ = std::max(longest_proof_s_, proof_s);
+  return measurement;
+}
+
+/// Prepares and proves what is not loaded, until `share` of the time is over. With `sample`, takes
+/// a first time of each.
+void Tuning::load(const std::vector<std::size_t>& indices, double share, bool sample) {
   std::vector<std::size_t> missing;
   std::vector<Candidate> batch;
   for (std::size_t index : indices) {
@@ -94,8 +105,10 @@ void Tuning::load(const std::vector<std::size_t>& indices, double until_s, bool 
   if (batch.empty()) return;
   std::size_t seen = 0;
   // Something must work before time is up, however slow the compiler.
-  const double last_s = std::max(until_s, deadline(kDescentShare));
-  const auto keep_going = [&] { return alive(state_.best_us() > 0 ? until_s : last_s); };
+  const double last_share = std::max(share, kDescentShare);
+  const auto keep_going = [&] {
+    return alive(search_deadline(state_.best_us() > 0 ? share : last_share));
+  };
   evaluator_.prepare(batch, keep_going, [&](std::size_t i, const Measurement& prepared) {
     const std::size_t index = missing[i];
     Entry& entry = state_[index];
@@ -103,9 +116,17 @@ void Tuning::load(const std::vector<std::size_t>& indices, double until_s, bool 
     ++progress_.state.done;
     if (evaluator_.lost() != nullptr) return;
     Measurement measurement = prepared;
+    // Two runs that would not end in time, as the model has it, are not begun.
+    const double two_runs_s = 2e-6 * candidates_[index].estimate_us;
+    if (measurement.status == Status::kOk && state_.best_us() > 0 &&
+        environment_.now_s() + two_runs_s > final_deadline()) {
+      evaluator_.release(candidates_[index].config);
+      cut_ = true;
+      return;
+    }
     if (measurement.status == Status::kOk) {
       entry.loaded = true;
-      measurement = evaluator_.prove(candidates_[index].config);
+      measurement = prove(index);
       if (evaluator_.lost() != nullptr) return;  // check_lost() records it
     }
     if (measurement.status != Status::kOk) {
@@ -123,7 +144,7 @@ void Tuning::load(const std::vector<std::size_t>& indices, double until_s, bool 
 }
 
 /// The batch's hopeful ones and the best so far, in shuffled rounds.
-void Tuning::first_rounds(const std::vector<std::size_t>& indices, double until_s) {
+void Tuning::first_rounds(const std::vector<std::size_t>& indices, double share) {
   const std::vector<std::size_t> order = state_.by_time();
   if (order.empty()) return;
   std::vector<std::size_t> hopeful;
@@ -142,7 +163,8 @@ void Tuning::first_rounds(const std::vector<std::size_t>& indices, double until_
   std::vector<Racer*> pointers;
   for (Racer& racer : racers) pointers.push_back(&racer);
   progress_.enter(Progress::Phase::kMeasure, static_cast<int>(hopeful.size()));
-  run_rounds(evaluator_, pointers, kFirstRounds, random_, [&] { return alive(until_s); });
+  run_rounds(evaluator_, pointers, kFirstRounds, random_,
+             [&] { return alive(search_deadline(share)); });
   for (std::size_t i = 0; i < hopeful.size(); ++i) record(hopeful[i], racers[i]);
   check_lost();
 }
@@ -160,7 +182,7 @@ void Tuning::keep_loaded(std::size_t most) {
   }
 }
 
-void Tuning::measure(const std::vector<std::size_t>& indices, double until_s) {
+void Tuning::measure(const std::vector<std::size_t>& indices, double share) {
   std::vector<std::size_t> unknown;
   for (std::size_t index : indices) {
     if (!state_[index].known) unknown.push_back(index);
@@ -170,7 +192,7 @@ void Tuning::measure(const std::vector<std::size_t>& indices, double until_s) {
   for (std::size_t begin = 0; begin < unknown.size(); begin += kBatch) {
     const std::size_t end = std::min(begin + kBatch, unknown.size());
     const std::vector<std::size_t> batch(unknown.begin() + begin, unknown.begin() + end);
-    if (!alive(until_s)) {
+    if (!alive(search_deadline(share))) {
       cut_ = true;
       break;
     }
@@ -178,17 +200,17 @@ void Tuning::measure(const std::vector<std::size_t>& indices, double until_s) {
       progress_.enter(Progress::Phase::kCompile, static_cast<int>(unknown.size()));
       progress_.state.done = done;
     }
-    load(batch, until_s, true);
+    load(batch, share, true);
     done = progress_.state.done;
     // The rounds may go on a little after the last compile: they are short, and a time without them
     // is a rough one.
-    first_rounds(batch, std::max(until_s, deadline(kDescentShare)));
+    first_rounds(batch, std::max(share, kDescentShare));
     keep_loaded(kLoadedMost);
   }
 }
 
 /// From the leaders to their neighbours, until that has not helped for some steps.
-void Tuning::descend(double until_s) {
+void Tuning::descend() {
   int idle = 0;
   while (idle < kDescentPatience) {
     const std::vector<std::size_t> order = state_.by_time();
@@ -204,12 +226,12 @@ void Tuning::descend(double until_s) {
       return candidates_[a].estimate_us < candidates_[b].estimate_us;
     });
     frontier.resize(std::min(frontier.size(), kDescentStep));
-    if (!alive(until_s)) {
+    if (!alive(search_deadline(kDescentShare))) {
       cut_ = true;
       return;
     }
     const double before_us = state_.best_us();
-    measure(frontier, until_s);
+    measure(frontier, kDescentShare);
     idle = state_.best_us() < kProgress * before_us ? 0 : idle + 1;
     if (cut_) return;
   }

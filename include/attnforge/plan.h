@@ -46,7 +46,7 @@ Tensors contiguous_tensors(const Problem& problem);
 /// How much work may be spent on the choice of a kernel.
 enum class Policy {
   kEstimate,    // cached winner, else the model's first candidate: one compile, no measurement
-  kFirstRun,    // cached winner, else tune within time_limit_s
+  kFirstRun,    // cached winner of a search that ended, else tune within time_limit_s
   kCachedOnly,  // cached winner with its cubin, else Error(kNotReady)
 };
 
@@ -77,7 +77,7 @@ using ProgressFunction = std::function<void(const Progress&)>;  // called on the
 
 struct PlanOptions {
   Policy policy = Policy::kEstimate;
-  double time_limit_s = 8.0;  // of kFirstRun
+  double time_limit_s = 8.0;  // of kFirstRun: for the whole make_plan, waiting for others included
   bool allow_compile = true;  // false: Error(kNotReady) where a compile would be needed
   std::string family{};       // "": any; else only this one
   std::string config{};       // "": choose; else exactly this config's text
@@ -112,8 +112,12 @@ class Plan {
 };
 
 /// Memory, then the database, then options.policy. Thread-safe; the same problem is compiled or
-/// tuned once. Throws Error(kInvalidProblem), Error(kUnsupported) with every family's reason,
-/// Error(kNotReady) with the problem's text, Error(kCompile), Error(kCuda).
+/// tuned once. Of the processes that share a database one tunes, the others wait for it and take
+/// its winner. Who waits in vain goes on with the best so far or an estimate; its later calls look
+/// for the winner, at most once a second, and plans made before run on as they are. A GPU's context
+/// is made by Device(), before the time limit begins. Throws Error(kInvalidProblem),
+/// Error(kUnsupported) with every family's reason, Error(kNotReady) with the problem's text,
+/// Error(kCompile), Error(kCuda).
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options = {});
 
 /// Whether a problem can be served on a device, and by which family first; cheap: no compile, no

@@ -61,6 +61,8 @@ struct TuneResult {
   int space = 0;   // candidates after pruning
   double elapsed_s = 0;
   bool complete = false;        // not cut short by a limit or cancelled
+  bool other_at_work = false;   // the time was over while another process tuned the same problem;
+                                // the winner is the best that it had stored by then
   std::vector<Trial> trials{};  // best first, failures last
 };
 

@@ -18,6 +18,7 @@
 #include "generator/arch.h"
 #include "generator/bucket.h"
 #include "generator/candidates.h"
+#include "plan/device_state.h"
 #include "runtime/compiler.h"
 #include "runtime/driver.h"
 #include "templates/registry.h"
@@ -286,6 +287,47 @@ TEST_F(PlanTest, FirstRunGoesOnWithAnEstimateWhereTuningIsImpossible) {
   const int loads = fake_cuda().loads();
   make_plan(kProblem, device, first_run());
   EXPECT_EQ(fake_cuda().loads(), loads) << "a tuning that failed is not repeated";
+}
+
+TEST_F(PlanTest, FirstRunThatWaitsInVainGoesOnAndALaterPlanTakesTheWinner) {
+  Device device = open();
+  Cache other(database());
+  const std::string tuned = to_string(bucket(kProblem)), gpu = device_class(device.facts());
+  ASSERT_TRUE(other.acquire_lease(tuned, gpu, 60));
+  PlanOptions brief = first_run();
+  brief.time_limit_s = 0.2;
+  EXPECT_EQ(make_plan(kProblem, device, brief).provenance(), Provenance::kEstimated);
+  EXPECT_THAT(logged(), HasSubstr("somebody else still tunes"));
+
+  LoadedKernel* const kernel = device.state().kernels.find({bucket(kProblem), "", ""});
+  ASSERT_NE(kernel, nullptr);
+  const int loads = fake_cuda().loads();
+  brief.time_limit_s = 1000;
+  make_plan(kProblem, device, brief);
+  kernel->look_again_ns = 0;  // as if a second had passed
+  make_plan(kProblem, device, brief);
+  EXPECT_EQ(fake_cuda().loads(), loads)
+      << "the other is still at work, and is not waited for again";
+
+  const std::string winner = store_winner(device.facts(), 2);
+  other.release_lease(tuned, gpu);
+  make_plan(kProblem, device);
+  EXPECT_EQ(fake_cuda().loads(), loads) << "who may not tune does not look";
+  kernel->look_again_ns = 0;
+  const Plan plan = make_plan(kProblem, device, brief);
+  EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+  EXPECT_EQ(plan.config(), winner);
+}
+
+TEST_F(PlanTest, FirstRunWaitsNoLongerThanItsLimitForATuningOfAnotherThread) {
+  Device device = open();
+  const std::lock_guard other_problem(device.state().tuning);
+  PlanOptions brief = first_run();
+  brief.time_limit_s = 0.2;
+  Provenance provenance = Provenance::kForced;
+  std::thread([&] { provenance = make_plan(kProblem, device, brief).provenance(); }).join();
+  EXPECT_EQ(provenance, Provenance::kEstimated);
+  EXPECT_THAT(logged(), HasSubstr("somebody else still tunes"));
 }
 
 TEST_F(PlanTest, RunBindsTheTensorsAndUsesTheStream) {

@@ -514,7 +514,11 @@ class BusyTuneTest : public TuneTest {
     for (const char* suffix : {"", "-journal", "-wal", "-shm"})
       std::remove((path_ + suffix).c_str());
   }
-  void others_result() {
+  void others_result(Rigor rigor = Rigor::kFull) {
+    others_try();
+    other_->finish(to_string(problem), device_class(device), rigor, kBest);
+  }
+  void others_try() {
     Try entry;
     entry.problem = to_string(problem);
     entry.device_class = device_class(device);
@@ -525,8 +529,19 @@ class BusyTuneTest : public TuneTest {
     entry.driver = "driver 1";
     entry.nvrtc = "nvrtc 1";
     other_->put({entry});
-    other_->finish(entry.problem, entry.device_class, Rigor::kFull, kBest);
   }
+  /// A clock with which `happens` after `at_s` of waiting.
+  TuneEnvironment first_run_in_which(double at_s, std::function<void()> happens) {
+    TuneEnvironment result = environment(clock);
+    result.first_run = true;
+    result.sleep_s = [this, at_s, happens, start_s = clock.now_s](double seconds) {
+      const bool before = clock.now_s - start_s < at_s;
+      clock.now_s += seconds;
+      if (before && clock.now_s - start_s >= at_s) happens();
+    };
+    return result;
+  }
+  void other_leaves() { other_->release_lease(to_string(problem), device_class(device)); }
 
   std::string path_;
   std::unique_ptr<Cache> other_, mine_;
@@ -559,6 +574,82 @@ TEST_F(BusyTuneTest, WaitEndsWithTheTimeLimit) {
   EXPECT_GE(clock.now_s - start_s, 1.9);
   EXPECT_FALSE(result.complete);
   EXPECT_EQ(evaluator.prepared, 0);
+}
+
+// A search that its limit cut short counts as a quick one only. When those that waited for it went
+// on with a full one, eight processes tuned one after the other.
+TEST_F(BusyTuneTest, FirstRunTakesTheWinnerOfASearchThatWasCutShort) {
+  options.time_limit_s = 8;
+  const TuneEnvironment waiting = first_run_in_which(7, [&] {
+    others_result(Rigor::kQuick);
+    other_leaves();
+  });
+  const double start_s = clock.now_s;
+  const TuneResult result = tune_problem(problem, device, *mine_, evaluator, candidates, options,
+                                         waiting);
+  EXPECT_EQ(result.winner, kBest);
+  EXPECT_FALSE(result.other_at_work);
+  EXPECT_EQ(evaluator.prepared, 0);
+  EXPECT_LE(clock.now_s - start_s, 7.2);
+}
+
+TEST_F(BusyTuneTest, FirstRunThatWaitsInVainTakesTheBestSoFarAndTunesNothing) {
+  options.time_limit_s = 8;
+  const double start_s = clock.now_s;
+  const TuneResult result = tune_problem(problem, device, *mine_, evaluator, candidates, options,
+                                         first_run_in_which(2, [&] { others_try(); }));
+  EXPECT_TRUE(result.other_at_work);
+  EXPECT_EQ(result.winner, kBest);
+  EXPECT_EQ(evaluator.prepared, 0);
+  EXPECT_GT(clock.now_s - start_s, kFirstRunShare * 8 + 0.3) << "longer than the other tunes";
+  EXPECT_LE(clock.now_s - start_s, kFirstRunWaitShare * 8 + 0.1);
+}
+
+TEST_F(BusyTuneTest, FirstRunWhoseTunerDiesTakesOverWithTheTimeThatIsLeft) {
+  options.time_limit_s = 8;
+  for (const double died_s : {0.5, 3.0, 5.0, 6.5}) {
+    SCOPED_TRACE(died_s);
+    ASSERT_TRUE(other_->acquire_lease(to_string(problem), device_class(device), 3600));
+    FakeEvaluator fresh{clock};
+    fresh.digest_suffix = std::to_string(died_s);  // nothing is known of these kernels
+    const double start_s = clock.now_s;
+    const TuneResult result = tune_problem(problem, device, *mine_, fresh, candidates, options,
+                                           first_run_in_which(died_s, [&] { other_leaves(); }));
+    EXPECT_NE(result.winner, "");
+    EXPECT_FALSE(result.other_at_work);
+    EXPECT_GT(fresh.prepared, 0);
+    EXPECT_LE(clock.now_s - start_s, kFirstRunShare * 8 + 0.1);
+  }
+}
+
+TEST_F(TuneTest, FirstRunEndsBeforeItsLimitHoweverSlowCompilesAndKernelsAre) {
+  options.time_limit_s = 8;
+  TuneEnvironment first_run = environment(clock);
+  first_run.first_run = true;
+  for (const double compile_s : {0.025, 0.3, 2.0}) {
+    for (const double times : {1.0, 100.0, 3000.0}) {
+      for (const double spent_s : {0.0, 3.0}) {
+        SCOPED_TRACE(::testing::Message() << "compile " << compile_s << " s, kernels " << times
+                                          << " times slower, " << spent_s << " s spent before");
+        Cache empty{":memory:"};
+        FakeEvaluator slow{clock};
+        slow.compile_s = compile_s;
+        slow.time_us = [&](const Config& config) { return times * true_us(config); };
+        first_run.spent_s = spent_s;
+        const double start_s = clock.now_s - spent_s;
+        const TuneResult result = tune_problem(problem, device, empty, slow, candidates, options,
+                                               first_run);
+        const double run_s = 1e-6 * times * 300;
+        EXPECT_LE(clock.now_s - start_s, kFirstRunShare * 8 + 0.1 + run_s);
+        ASSERT_NE(result.winner, "");
+        const std::optional<Winner> noted = empty.best(
+            to_string(problem), current(),
+            [](std::string_view config) { return std::string(config); }, Rigor::kQuick);
+        ASSERT_TRUE(noted) << "the others would tune again";
+        EXPECT_EQ(noted->best.config, result.winner);
+      }
+    }
+  }
 }
 
 TEST_F(BusyTuneTest, LeaseIsGivenBack) {
