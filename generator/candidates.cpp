@@ -5,11 +5,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "attnforge/error.h"
 
 namespace attnforge {
 namespace {
+
+/// Whether no point of a search space has a value that is not allowed: then none need be looked at
+/// for that. What is forced may be one, and a number of heads that no tile can pack.
+bool all_allowed(const std::vector<Axis>& axes, std::span<const FieldRule> rules) {
+  for (std::size_t i = 0; i < std::min(axes.size(), rules.size()); ++i) {
+    for (const int value : axes[i].values) {
+      if (!rules[i].allowed.has(value)) return false;
+    }
+  }
+  return true;
+}
 
 /// Calls visit(config, reason) for every point of the search space, the last axis fastest. The
 /// config is one object that is changed from point to point. A family that cannot be forced has one
@@ -26,9 +38,12 @@ void for_each_point(const Family& family, const Problem& problem, const DeviceFa
     ATTNFORGE_ASSERT(!axis.values.empty(), "every axis has at least one value");
     config.fields.emplace_back(axis.name, axis.values.front());
   }
+  const bool allowed = all_allowed(axes, family.fields);
   std::vector<std::size_t> at(axes.size(), 0);
   for (;;) {
-    visit(std::as_const(config), family.reject(config, problem, device));
+    std::string reason = allowed ? "" : wrong_value(config, family.fields);
+    if (reason.empty()) reason = family.reject(config, problem, device);
+    visit(std::as_const(config), std::move(reason));
     std::size_t axis = axes.size();
     while (axis > 0) {  // count up, as with the digits of a number
       --axis;
@@ -55,6 +70,29 @@ std::string rejection(const Family& family, const Problem& problem, const Arch& 
   const Features missing = required_features(problem) & ~family.features;
   if (missing != 0) return fmt::format("does not have {}", fmt::join(feature_names(missing), ", "));
   return family.supports(problem, arch);
+}
+
+std::string illegal(const Family& family, const Config& config, const Problem& problem,
+                    const DeviceFacts& device) {
+  const std::vector<Axis> axes = family.axes(problem, device);
+  if (axes.size() != config.fields.size()) {
+    return fmt::format("it has {} fields, {} has {}", config.fields.size(), family.name,
+                       axes.size());
+  }
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto& [name, value] = config.fields[i];
+    if (name != axes[i].name)
+      return fmt::format("field {} is \"{}\", not \"{}\"", i + 1, name, axes[i].name);
+    // An axis of one value is fixed by the problem, or to be forced to what it lists. The others
+    // may be forced to values that a search would not try.
+    const std::vector<int>& forced = axes[i].only_forced;
+    if (axes[i].values.size() == 1 && axes[i].values.front() != value &&
+        std::find(forced.begin(), forced.end(), value) == forced.end()) {
+      return fmt::format("{}={} must be {} for this problem", name, value, axes[i].values.front());
+    }
+  }
+  const std::string wrong = wrong_value(config, family.fields);
+  return wrong.empty() ? family.reject(config, problem, device) : wrong;
 }
 
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,

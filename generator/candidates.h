@@ -25,6 +25,13 @@ struct CutCandidate {
 /// "" if `family` serves `problem` on `arch`, else why not (missing features first).
 std::string rejection(const Family& family, const Problem& problem, const Arch& arch);
 
+/// "" if `config`, which need not come from candidates(), may be used for `problem`, which the
+/// family serves; else why not: fields of another family or version, a value that is not allowed
+/// or not the problem's, a combination that reject() refuses. Nothing else of the family sees the
+/// config before.
+std::string illegal(const Family& family, const Config& config, const Problem& problem,
+                    const DeviceFacts& device);
+
 /// All configs of `family` that are legal, best estimate first; ties in the order of the axes, so
 /// the result is deterministic. Empty when rejection() is not "". `cut`, if given, receives the
 /// others with their reasons. Throws Error(kInvalidProblem) if the problem is not valid. Cost: up

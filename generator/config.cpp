@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <vector>
 
 #include "attnforge/error.h"
 #include "generator/words.h"
@@ -41,7 +43,38 @@ std::pair<std::string, int> parse_field(std::string_view word) {
   return {std::string(word.substr(0, equals)), value};
 }
 
+std::string complaint(const FieldRule& rule, int value) {
+  return fmt::format("{}={} must be {}", rule.name, value, to_string(rule.allowed));
+}
+
 }  // namespace
+
+std::string to_string(const Allowed& allowed) {
+  constexpr std::size_t kMostListed = 8;
+  const auto& [least, most, step, doubles] = allowed;
+  std::vector<int> values;
+  for (std::int64_t value = least; value <= most && values.size() <= kMostListed;
+       value = doubles ? 2 * value : value + step) {
+    values.push_back(static_cast<int>(value));
+  }
+  if (values.size() <= kMostListed) {
+    const int last = values.back();
+    values.pop_back();
+    return values.empty() ? fmt::format("{}", last)
+                          : fmt::format("{} or {}", fmt::join(values, ", "), last);
+  }
+  if (doubles) return fmt::format("{} times a power of two, at most {}", least, most);
+  if (step == 1) return fmt::format("from {} to {}", least, most);
+  return fmt::format("a multiple of {} from {} to {}", step, least, most);
+}
+
+std::string wrong_value(const Config& config, std::span<const FieldRule> rules) {
+  for (std::size_t i = 0; i < std::min(rules.size(), config.fields.size()); ++i) {
+    const int value = config.fields[i].second;
+    if (!rules[i].allowed.has(value)) return complaint(rules[i], value);
+  }
+  return "";
+}
 
 int Config::get(std::string_view name) const {
   for (const auto& [field, value] : fields) {
@@ -79,6 +112,10 @@ Config parse_config(std::string_view text) {
 void throw_unknown_field(const Config& config, std::size_t expected_count) {
   refuse(fmt::format("config \"{}\" has {} fields where {} has {}", to_string(config),
                      config.fields.size(), config.family, expected_count));
+}
+
+void throw_wrong_value(const Config& config, const FieldRule& rule, int value) {
+  refuse(fmt::format("config \"{}\": {}", to_string(config), complaint(rule, value)));
 }
 
 std::string initializer(const Config& config) {

@@ -2,7 +2,10 @@
 // logs and the CLI.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,12 +28,52 @@ std::string to_string(const Config& config);
 /// own fields.
 Config parse_config(std::string_view text);
 
-/// One int member of a family's typed config, with its name in texts.
+/// Which values a field may have, whatever the problem and the GPU: from `least` to `most`, `step`
+/// apart, or each twice the one before. They are what a family's arithmetic and kernels are good
+/// for; which of them are legal together, its reject() decides.
+struct Allowed {
+  int least = std::numeric_limits<int>::min();
+  int most = std::numeric_limits<int>::max();
+  int step = 1;
+  bool doubles = false;
+
+  constexpr bool has(int value) const {
+    if (value < least || value > most) return false;
+    if (!doubles) return step == 1 || (value - least) % step == 0;
+    while (value > least && value % 2 == 0) value /= 2;
+    return value == least;
+  }
+};
+constexpr Allowed from_to(int least, int most, int step = 1) { return {least, most, step}; }
+constexpr Allowed doubled(int least, int most) { return {least, most, 1, true}; }
+
+/// "1 or 2", "a multiple of 16 from 16 to 256": what stands after "must be".
+std::string to_string(const Allowed& allowed);
+
+struct FieldRule {
+  std::string_view name;
+  Allowed allowed;
+};
+
+/// "" if every field of `config` has a value that is allowed, else "num_warps=0 must be 2, 4 or 8".
+/// The fields are those of the rules, in the same order.
+std::string wrong_value(const Config& config, std::span<const FieldRule> rules);
+
+/// One int member of a family's typed config, with its name in texts and its values.
 template <class Typed>
 struct Field {
   std::string_view name;
   int Typed::*member;
+  Allowed allowed{};
 };
+
+/// A table of fields without their type, for Family::fields.
+template <class Typed, std::size_t N>
+constexpr std::array<FieldRule, N> rules_of(const Field<Typed> (&fields)[N]) {
+  std::array<FieldRule, N> rules;
+  for (std::size_t i = 0; i < N; ++i) rules[i] = {fields[i].name, fields[i].allowed};
+  return rules;
+}
 
 template <class Typed, std::size_t N>
 Config untyped(std::string_view family, const Typed& typed, const Field<Typed> (&fields)[N]) {
@@ -40,20 +83,22 @@ Config untyped(std::string_view family, const Typed& typed, const Field<Typed> (
   return config;
 }
 
-/// Throws Error(kInvalidArgument) for a missing field; extra ones are an error too.
-template <class Typed, std::size_t N>
-Typed typed(const Config& config, const Field<Typed> (&fields)[N]);
-
 void throw_unknown_field(const Config& config, std::size_t expected_count);
+void throw_wrong_value(const Config& config, const FieldRule& rule, int value);
 
+/// The only way from a Config to a family's arithmetic. Throws Error(kInvalidArgument) for a field
+/// that is missing or too many, and for a value that is not allowed.
 template <class Typed, std::size_t N>
 Typed typed(const Config& config, const Field<Typed> (&fields)[N]) {
   Typed result{};
   if (config.fields.size() != N) throw_unknown_field(config, N);
   for (std::size_t i = 0; i < N; ++i) {
     // As a rule in the same order: a search converts thousands.
-    const auto& [name, value] = config.fields[i];
-    result.*fields[i].member = name == fields[i].name ? value : config.get(fields[i].name);
+    const Field<Typed>& field = fields[i];
+    const auto& [name, given] = config.fields[i];
+    const int value = name == field.name ? given : config.get(field.name);
+    if (!field.allowed.has(value)) throw_wrong_value(config, {field.name, field.allowed}, value);
+    result.*field.member = value;
   }
   return result;
 }

@@ -48,12 +48,16 @@ struct Family {
   std::string_view name;     // folder name, also the value in the database
   std::string_view summary;  // one line for people
   Features features = 0;
+  /// The fields of its typed config, in their order, and which values each may have. No function
+  /// below is asked about a config with others. Borrowed; lives as long as the program.
+  std::span<const FieldRule> fields{};
 
   /// "" if it can serve the problem's dtypes, head dims and arch, else the reason.
   std::string (*supports)(const Problem&, const Arch&) = nullptr;
   /// The search space: product of the axes, in the order of the typed config's fields.
   std::vector<Axis> (*axes)(const Problem&, const DeviceFacts&) = nullptr;
-  /// "" if legal and worth trying, else the reason that inspect shows.
+  /// "" if legal and worth trying, else the reason that inspect shows. What is legal can be
+  /// launched: it divides by nothing that is 0, fits the GPU, and its blocks cover the queries.
   std::string (*reject)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
   /// Predicted time. Orders candidates; decides when nothing was measured.
   double (*estimate_us)(const Config&, const Problem&, const DeviceFacts&) = nullptr;

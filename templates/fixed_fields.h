@@ -11,8 +11,30 @@
 #include "attnforge/problem.h"
 #include "generator/config.h"
 #include "generator/family.h"
+#include "templates/base.cuh"
+#include "templates/fwd_params.h"
 
 namespace attnforge {
+
+// Values of fields that repeat the problem: those that problems may have.
+inline constexpr Allowed kFlag = from_to(0, 1);
+inline constexpr Allowed kDtypes = from_to(kFp32, kBf16);
+inline constexpr Allowed kHeadDims = from_to(8, 512, 8);
+inline constexpr Allowed kAlignments = doubled(2, 16);
+inline constexpr Allowed kRopes = from_to(kNoRope, kRopeHalf);
+inline constexpr Allowed kRopeDims = from_to(0, 512, 8);
+
+// And of fields that mean the same to several families.
+inline constexpr Allowed kPackedHeads = from_to(1, 512);
+inline constexpr Allowed kHeadGroupsMb = from_to(0, 1 << 30);
+
+/// "" or why a query tile cannot have the rows of `pack_gqa` query heads: kernels take those of one
+/// K/V head, all or one.
+inline std::string wrong_pack(const Problem& problem, int pack_gqa) {
+  const int group = gqa_group(problem);
+  if (pack_gqa == 1 || pack_gqa == group) return "";
+  return fmt::format("pack_gqa={} must be 1 or the {} query heads of a K/V head", pack_gqa, group);
+}
 
 /// The fields that the forward families share, from a problem; the rest is zero.
 template <class Typed>

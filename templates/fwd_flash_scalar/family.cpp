@@ -19,18 +19,19 @@ namespace {
 using Typed = FwdFlashScalarConfig;
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype},
-    {"head_dim", &Typed::head_dim},
-    {"head_dim_v", &Typed::head_dim_v},
-    {"right_bound", &Typed::right_bound},
-    {"left_bound", &Typed::left_bound},
-    {"softcap", &Typed::softcap},
-    {"lse", &Typed::lse},
-    {"lanes_per_row", &Typed::lanes_per_row},
-    {"num_warps", &Typed::num_warps},
-    {"block_n", &Typed::block_n},
-    {"step_n", &Typed::step_n},
+    {"dtype", &Typed::dtype, kDtypes},
+    {"head_dim", &Typed::head_dim, kHeadDims},
+    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
+    {"right_bound", &Typed::right_bound, kFlag},
+    {"left_bound", &Typed::left_bound, kFlag},
+    {"softcap", &Typed::softcap, kFlag},
+    {"lse", &Typed::lse, kFlag},
+    {"lanes_per_row", &Typed::lanes_per_row, doubled(2, 16)},
+    {"num_warps", &Typed::num_warps, doubled(2, 8)},
+    {"block_n", &Typed::block_n, from_to(4, 256, 4)},
+    {"step_n", &Typed::step_n, doubled(1, 32)},
 };
+constexpr auto kRules = rules_of(kFields);
 
 // Those that the problem decides: the first of them, up to lse.
 constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(7);
@@ -126,6 +127,7 @@ const Family fwd_flash_scalar = {
         "the textbook's FlashAttention on CUDA cores, one element a load: fp32, fp16 and bf16",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
+    .fields = kRules,
     .supports = supports,
     .axes = axes,
     .reject = reject,

@@ -18,20 +18,21 @@ namespace {
 using Typed = FwdFlashVecConfig;
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype},
-    {"head_dim", &Typed::head_dim},
-    {"head_dim_v", &Typed::head_dim_v},
-    {"right_bound", &Typed::right_bound},
-    {"left_bound", &Typed::left_bound},
-    {"softcap", &Typed::softcap},
-    {"lse", &Typed::lse},
-    {"alignment", &Typed::alignment},
-    {"lanes_per_row", &Typed::lanes_per_row},
-    {"rows_per_thread", &Typed::rows_per_thread},
-    {"num_warps", &Typed::num_warps},
-    {"block_n", &Typed::block_n},
-    {"keys_per_lane", &Typed::keys_per_lane},
+    {"dtype", &Typed::dtype, kDtypes},
+    {"head_dim", &Typed::head_dim, kHeadDims},
+    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
+    {"right_bound", &Typed::right_bound, kFlag},
+    {"left_bound", &Typed::left_bound, kFlag},
+    {"softcap", &Typed::softcap, kFlag},
+    {"lse", &Typed::lse, kFlag},
+    {"alignment", &Typed::alignment, kAlignments},
+    {"lanes_per_row", &Typed::lanes_per_row, doubled(2, 32)},
+    {"rows_per_thread", &Typed::rows_per_thread, doubled(1, 8)},
+    {"num_warps", &Typed::num_warps, doubled(2, 8)},
+    {"block_n", &Typed::block_n, from_to(4, 256, 4)},
+    {"keys_per_lane", &Typed::keys_per_lane, doubled(1, 4)},
 };
+constexpr auto kRules = rules_of(kFields);
 
 // Those that the problem decides: the first of them, up to alignment.
 constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
@@ -151,6 +152,7 @@ const Family fwd_flash_vec = {
         "and bf16",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
+    .fields = kRules,
     .supports = supports,
     .axes = axes,
     .reject = reject,

@@ -21,20 +21,21 @@ namespace {
 using Typed = FwdMaterializedConfig;
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype},
-    {"head_dim", &Typed::head_dim},
-    {"head_dim_v", &Typed::head_dim_v},
-    {"right_bound", &Typed::right_bound},
-    {"left_bound", &Typed::left_bound},
-    {"softcap", &Typed::softcap},
-    {"lse", &Typed::lse},
-    {"alignment", &Typed::alignment},
-    {"block_m", &Typed::block_m},
-    {"block_n", &Typed::block_n},
-    {"num_warps", &Typed::num_warps},
-    {"stages", &Typed::stages},
-    {"softmax_threads", &Typed::softmax_threads},
+    {"dtype", &Typed::dtype, kDtypes},
+    {"head_dim", &Typed::head_dim, kHeadDims},
+    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
+    {"right_bound", &Typed::right_bound, kFlag},
+    {"left_bound", &Typed::left_bound, kFlag},
+    {"softcap", &Typed::softcap, kFlag},
+    {"lse", &Typed::lse, kFlag},
+    {"alignment", &Typed::alignment, kAlignments},
+    {"block_m", &Typed::block_m, doubled(64, 256)},
+    {"block_n", &Typed::block_n, from_to(64, 256, 64)},
+    {"num_warps", &Typed::num_warps, doubled(2, 8)},
+    {"stages", &Typed::stages, from_to(1, 4)},
+    {"softmax_threads", &Typed::softmax_threads, from_to(32, 1024, 32)},
 };
+constexpr auto kRules = rules_of(kFields);
 
 // Those that the problem decides: the first of them, up to alignment.
 constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
@@ -231,6 +232,7 @@ const Family fwd_materialized = {
         "baseline",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
+    .fields = kRules,
     .supports = supports,
     .axes = axes,
     .reject = reject,

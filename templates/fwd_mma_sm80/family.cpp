@@ -20,28 +20,29 @@ namespace {
 using Typed = FwdMmaSm80Config;
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype},
-    {"head_dim", &Typed::head_dim},
-    {"head_dim_v", &Typed::head_dim_v},
-    {"right_bound", &Typed::right_bound},
-    {"left_bound", &Typed::left_bound},
-    {"softcap", &Typed::softcap},
-    {"lse", &Typed::lse},
-    {"alignment", &Typed::alignment},
-    {"rope", &Typed::rope},
-    {"rope_dim", &Typed::rope_dim},
-    {"block_m", &Typed::block_m},
-    {"num_warps", &Typed::num_warps},
-    {"block_n", &Typed::block_n},
-    {"step_n", &Typed::step_n},
-    {"stages", &Typed::stages},
-    {"q_in_regs", &Typed::q_in_regs},
-    {"blocks_per_sm", &Typed::blocks_per_sm},
-    {"pack_gqa", &Typed::pack_gqa},
-    {"head_group_mb", &Typed::head_group_mb},
-    {"head_dim_warps", &Typed::head_dim_warps},
-    {"pad_head_dim", &Typed::pad_head_dim},
+    {"dtype", &Typed::dtype, kDtypes},
+    {"head_dim", &Typed::head_dim, kHeadDims},
+    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
+    {"right_bound", &Typed::right_bound, kFlag},
+    {"left_bound", &Typed::left_bound, kFlag},
+    {"softcap", &Typed::softcap, kFlag},
+    {"lse", &Typed::lse, kFlag},
+    {"alignment", &Typed::alignment, kAlignments},
+    {"rope", &Typed::rope, kRopes},
+    {"rope_dim", &Typed::rope_dim, kRopeDims},
+    {"block_m", &Typed::block_m, doubled(32, 256)},
+    {"num_warps", &Typed::num_warps, doubled(2, 16)},
+    {"block_n", &Typed::block_n, from_to(16, 256, 16)},
+    {"step_n", &Typed::step_n, from_to(16, 256, 16)},
+    {"stages", &Typed::stages, from_to(1, 4)},
+    {"q_in_regs", &Typed::q_in_regs, from_to(0, 2)},
+    {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 16)},
+    {"pack_gqa", &Typed::pack_gqa, kPackedHeads},
+    {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
+    {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
+    {"pad_head_dim", &Typed::pad_head_dim, kFlag},
 };
+constexpr auto kRules = rules_of(kFields);
 
 // Those that the problem decides: the first of them, up to rope_dim.
 constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(10);
@@ -113,6 +114,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
   const Typed c = typed(config, kFields);
   std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
+  if (wrong.empty()) wrong = wrong_pack(problem, c.pack_gqa);
   if (!wrong.empty()) return wrong;
   const Arch& arch = device.arch;
   if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
@@ -197,6 +199,7 @@ const Family fwd_mma_sm80 = {
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
+    .fields = kRules,
     .supports = supports,
     .axes = axes,
     .reject = reject,

@@ -9,6 +9,7 @@
 
 #include "attnforge/error.h"
 #include "generator/family.h"
+#include "templates/fixed_fields.h"
 #include "templates/fwd_naive/config.h"
 #include "templates/fwd_params.h"
 #include "templates/kernel_source.h"
@@ -22,14 +23,21 @@ namespace {
 constexpr std::string_view kName = "fwd_naive";
 
 constexpr Field<FwdNaiveConfig> kFields[] = {
-    {"dtype_q", &FwdNaiveConfig::dtype_q},         {"dtype_k", &FwdNaiveConfig::dtype_k},
-    {"dtype_v", &FwdNaiveConfig::dtype_v},         {"dtype_o", &FwdNaiveConfig::dtype_o},
-    {"head_dim", &FwdNaiveConfig::head_dim},       {"head_dim_v", &FwdNaiveConfig::head_dim_v},
-    {"softcap", &FwdNaiveConfig::softcap},         {"lse", &FwdNaiveConfig::lse},
-    {"alignment", &FwdNaiveConfig::alignment},     {"rope", &FwdNaiveConfig::rope},
-    {"rope_dim", &FwdNaiveConfig::rope_dim},       {"block_m", &FwdNaiveConfig::block_m},
-    {"num_threads", &FwdNaiveConfig::num_threads},
+    {"dtype_q", &FwdNaiveConfig::dtype_q, kDtypes},
+    {"dtype_k", &FwdNaiveConfig::dtype_k, kDtypes},
+    {"dtype_v", &FwdNaiveConfig::dtype_v, kDtypes},
+    {"dtype_o", &FwdNaiveConfig::dtype_o, kDtypes},
+    {"head_dim", &FwdNaiveConfig::head_dim, kHeadDims},
+    {"head_dim_v", &FwdNaiveConfig::head_dim_v, kHeadDims},
+    {"softcap", &FwdNaiveConfig::softcap, kFlag},
+    {"lse", &FwdNaiveConfig::lse, kFlag},
+    {"alignment", &FwdNaiveConfig::alignment, kAlignments},
+    {"rope", &FwdNaiveConfig::rope, kRopes},
+    {"rope_dim", &FwdNaiveConfig::rope_dim, kRopeDims},
+    {"block_m", &FwdNaiveConfig::block_m, doubled(1, 8)},
+    {"num_threads", &FwdNaiveConfig::num_threads, doubled(64, 256)},
 };
+constexpr auto kRules = rules_of(kFields);
 
 constexpr std::int64_t kMaxBlocks = 2147483647;  // gridDim.x
 
@@ -70,13 +78,14 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
 }
 
 std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
+  const FwdNaiveConfig c = typed(config, kFields);
   for (const Axis& axis : axes(problem, device)) {
     const int value = config.get(axis.name);
     if (std::find(axis.values.begin(), axis.values.end(), value) == axis.values.end()) {
       return fmt::format("{}={} is not {}", axis.name, value, fmt::join(axis.values, " or "));
     }
   }
-  return typed(config, kFields).valid() ? "" : "no such thread block";
+  return c.valid() ? "" : "no such thread block";
 }
 
 /// Three products' worth of fp32 multiply-adds (scores are computed twice), at a quarter of the
@@ -155,6 +164,7 @@ const Family fwd_naive = {
         "the GPU",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope,
+    .fields = kRules,
     .supports = supports,
     .axes = axes,
     .reject = reject,

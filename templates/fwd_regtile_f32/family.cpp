@@ -21,28 +21,29 @@ namespace {
 using Typed = FwdRegtileF32Config;
 
 constexpr Field<Typed> kFields[] = {
-    {"head_dim", &Typed::head_dim},
-    {"head_dim_v", &Typed::head_dim_v},
-    {"right_bound", &Typed::right_bound},
-    {"left_bound", &Typed::left_bound},
-    {"softcap", &Typed::softcap},
-    {"lse", &Typed::lse},
-    {"alignment", &Typed::alignment},
-    {"rope", &Typed::rope},
-    {"rope_dim", &Typed::rope_dim},
-    {"math", &Typed::math},
-    {"warp_m", &Typed::warp_m},
-    {"warps_m", &Typed::warps_m},
-    {"warps_n", &Typed::warps_n},
-    {"warps_d", &Typed::warps_d},
-    {"step_n", &Typed::step_n},
-    {"steps", &Typed::steps},
-    {"stages", &Typed::stages},
-    {"q_in_regs", &Typed::q_in_regs},
-    {"blocks_per_sm", &Typed::blocks_per_sm},
-    {"pack_gqa", &Typed::pack_gqa},
-    {"head_group_mb", &Typed::head_group_mb},
+    {"head_dim", &Typed::head_dim, kHeadDims},
+    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
+    {"right_bound", &Typed::right_bound, kFlag},
+    {"left_bound", &Typed::left_bound, kFlag},
+    {"softcap", &Typed::softcap, kFlag},
+    {"lse", &Typed::lse, kFlag},
+    {"alignment", &Typed::alignment, kAlignments},
+    {"rope", &Typed::rope, kRopes},
+    {"rope_dim", &Typed::rope_dim, kRopeDims},
+    {"math", &Typed::math, from_to(kMathFma, kMathTf32)},
+    {"warp_m", &Typed::warp_m, doubled(8, 64)},
+    {"warps_m", &Typed::warps_m, doubled(1, 8)},
+    {"warps_n", &Typed::warps_n, doubled(1, 8)},
+    {"warps_d", &Typed::warps_d, doubled(1, 4)},
+    {"step_n", &Typed::step_n, from_to(16, 128, 16)},
+    {"steps", &Typed::steps, from_to(1, 8)},
+    {"stages", &Typed::stages, from_to(1, 4)},
+    {"q_in_regs", &Typed::q_in_regs, kFlag},
+    {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 16)},
+    {"pack_gqa", &Typed::pack_gqa, kPackedHeads},
+    {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
+constexpr auto kRules = rules_of(kFields);
 
 // Those that the problem decides: the first of them, up to rope_dim.
 constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(9);
@@ -109,6 +110,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
   const Typed c = typed(config, kFields);
   std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
+  if (wrong.empty()) wrong = wrong_pack(problem, c.pack_gqa);
   if (!wrong.empty()) return wrong;
   const Arch& arch = device.arch;
   if (c.math == kMathTf32 && !problem.tf32) return "the problem does not allow TF32";
@@ -194,6 +196,7 @@ const Family fwd_regtile_f32 = {
     .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
+    .fields = kRules,
     .supports = supports,
     .axes = axes,
     .reject = reject,

@@ -24,29 +24,30 @@ namespace {
 using Typed = FwdWgmmaSm90aConfig;
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype},
-    {"head_dim", &Typed::head_dim},
-    {"head_dim_v", &Typed::head_dim_v},
-    {"right_bound", &Typed::right_bound},
-    {"left_bound", &Typed::left_bound},
-    {"softcap", &Typed::softcap},
-    {"lse", &Typed::lse},
-    {"rope", &Typed::rope},
-    {"rope_dim", &Typed::rope_dim},
-    {"warpgroups", &Typed::warpgroups},
-    {"block_n", &Typed::block_n},
-    {"k_stages", &Typed::k_stages},
-    {"v_stages", &Typed::v_stages},
-    {"q_in_regs", &Typed::q_in_regs},
-    {"q_stages", &Typed::q_stages},
-    {"pingpong", &Typed::pingpong},
-    {"grid", &Typed::grid},
-    {"blocks_per_sm", &Typed::blocks_per_sm},
-    {"cluster", &Typed::cluster},
-    {"swizzle", &Typed::swizzle},
-    {"pack_gqa", &Typed::pack_gqa},
-    {"head_group_mb", &Typed::head_group_mb},
+    {"dtype", &Typed::dtype, kDtypes},
+    {"head_dim", &Typed::head_dim, kHeadDims},
+    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
+    {"right_bound", &Typed::right_bound, kFlag},
+    {"left_bound", &Typed::left_bound, kFlag},
+    {"softcap", &Typed::softcap, kFlag},
+    {"lse", &Typed::lse, kFlag},
+    {"rope", &Typed::rope, kRopes},
+    {"rope_dim", &Typed::rope_dim, kRopeDims},
+    {"warpgroups", &Typed::warpgroups, from_to(1, 3)},
+    {"block_n", &Typed::block_n, from_to(16, 256, 16)},
+    {"k_stages", &Typed::k_stages, from_to(2, 8)},
+    {"v_stages", &Typed::v_stages, from_to(2, 8)},
+    {"q_in_regs", &Typed::q_in_regs, kFlag},
+    {"q_stages", &Typed::q_stages, from_to(1, 2)},
+    {"pingpong", &Typed::pingpong, kFlag},
+    {"grid", &Typed::grid, from_to(kGridPlain, kGridDynamic)},
+    {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 4)},
+    {"cluster", &Typed::cluster, from_to(1, 2)},
+    {"swizzle", &Typed::swizzle, doubled(64, 128)},
+    {"pack_gqa", &Typed::pack_gqa, doubled(1, 64)},
+    {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
+constexpr auto kRules = rules_of(kFields);
 
 // Those that the problem decides: the first of them, up to rope_dim.
 constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(9);
@@ -157,6 +158,7 @@ bool registers_fit(const Typed& c) {
 std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
   const Typed c = typed(config, kFields);
   std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
+  if (wrong.empty()) wrong = wrong_pack(problem, c.pack_gqa);
   if (!wrong.empty()) return wrong;
   const Arch& arch = device.arch;
   // Illegal.
@@ -296,6 +298,7 @@ const Family fwd_wgmma_sm90a = {
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureRope,
+    .fields = kRules,
     .supports = supports,
     .axes = axes,
     .reject = reject,

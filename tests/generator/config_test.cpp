@@ -1,10 +1,13 @@
 // config_test.cpp - configs as text, as typed structs and as initialisers.
 #include "generator/config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <limits>
 #include <set>
+#include <vector>
 
 #include "tests/generator/expect_error.h"
 
@@ -88,6 +91,45 @@ TEST(Config, TypedRefusesMissingAndExtraFields) {
   EXPECT_THAT(message("fwd_mine block_m=1"), HasSubstr("has 1 fields where fwd_mine has 2"));
   EXPECT_THAT(message("fwd_mine block_m=1 block_n=1 stages=2"), HasSubstr("has 3 fields"));
   EXPECT_THAT(message("fwd_mine block_m=1 stages=2"), HasSubstr("has no field block_n"));
+}
+
+TEST(Config, AllowedValuesAreThoseOfTheirText) {
+  const auto values = [](const Allowed& allowed) {
+    std::vector<int> found;
+    for (int value = -300; value <= 300; ++value) {
+      if (allowed.has(value)) found.push_back(value);
+    }
+    return found;
+  };
+  EXPECT_THAT(values(doubled(2, 16)), testing::ElementsAre(2, 4, 8, 16));
+  EXPECT_EQ(to_string(doubled(2, 16)), "2, 4, 8 or 16");
+  EXPECT_THAT(values(from_to(0, 1)), testing::ElementsAre(0, 1));
+  EXPECT_EQ(to_string(from_to(0, 1)), "0 or 1");
+  EXPECT_EQ(to_string(from_to(1, 1)), "1");
+  EXPECT_THAT(values(from_to(64, 256, 64)), testing::ElementsAre(64, 128, 192, 256));
+  EXPECT_EQ(to_string(from_to(64, 256, 64)), "64, 128, 192 or 256");
+  EXPECT_EQ(to_string(from_to(16, 256, 16)), "a multiple of 16 from 16 to 256");
+  EXPECT_EQ(to_string(from_to(0, 1 << 30)), "from 0 to 1073741824");
+  const int least = std::numeric_limits<int>::min(), most = std::numeric_limits<int>::max();
+  for (const Allowed& allowed : {doubled(2, 16), from_to(0, 1 << 30), from_to(16, 256, 16)})
+    EXPECT_FALSE(allowed.has(least) || allowed.has(most));
+  EXPECT_TRUE(Allowed{}.has(least) && Allowed{}.has(most)) << "no rule, no limit";
+}
+
+TEST(Config, TypedTakesOnlyAllowedValues) {
+  constexpr Field<Mine> kRanged[] = {{"block_m", &Mine::block_m, from_to(16, 64, 16)},
+                                     {"block_n", &Mine::block_n, doubled(1, 4)}};
+  const auto message = [&](std::string_view text) {
+    return error_message(ErrorCode::kInvalidArgument, [&] { typed(parse_config(text), kRanged); });
+  };
+  EXPECT_EQ(typed(parse_config("fwd_mine block_m=48 block_n=4"), kRanged).block_m, 48);
+  EXPECT_THAT(message("fwd_mine block_m=0 block_n=4"),
+              HasSubstr("block_m=0 must be 16, 32, 48 or 64"));
+  EXPECT_THAT(message("fwd_mine block_n=3 block_m=16"), HasSubstr("block_n=3 must be 1, 2 or 4"));
+  const auto rules = rules_of(kRanged);
+  EXPECT_EQ(wrong_value(parse_config("fwd_mine block_m=64 block_n=1"), rules), "");
+  EXPECT_EQ(wrong_value(parse_config("fwd_mine block_m=64 block_n=-1"), rules),
+            "block_n=-1 must be 1, 2 or 4");
 }
 
 TEST(Config, InitializerIsDesignatedCpp) {

@@ -12,7 +12,9 @@
 #include "attnforge/error.h"
 #include "generator/candidates.h"
 #include "runtime/compiler.h"
+#include "templates/registry.h"
 #include "tests/templates/family_on_arch.h"
+#include "tests/templates/hostile_configs.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {
@@ -20,6 +22,8 @@ namespace {
 
 constexpr unsigned kSeed = 1;
 constexpr int kRandomConfigs = 2;  // a family and arch, besides the untuned one of each problem
+constexpr std::size_t kUnsearchedConfigs = 3;  // of a family
+constexpr int kAttempts = 2000;                // to find one for a problem
 constexpr int kThreads = 2;
 
 struct Job {
@@ -58,6 +62,29 @@ std::vector<Job> jobs_of(const test::FamilyOnArch& c) {
     const Problem problem = jobs[random() % defaults].problem;
     const std::vector<Candidate> all = candidates(*c.family, problem, device);
     jobs.push_back({problem, all[random() % all.size()], false});
+  }
+  return jobs;
+}
+
+/// Configs that are accepted from a caller and that no search tries.
+std::vector<Job> unsearched_jobs(const Family& family, const DeviceFacts& device) {
+  std::mt19937 random(kSeed);
+  std::vector<Job> jobs;
+  for (const Problem& problem : test::hostile_problems()) {
+    const std::vector<Candidate> all = candidates(family, problem, device);
+    if (all.empty()) continue;
+    const auto searched = [&](const Config& config) {
+      return std::any_of(all.begin(), all.end(),
+                         [&](const Candidate& each) { return each.config == config; });
+    };
+    for (int i = 0; i < kAttempts; ++i) {
+      const Config config = test::recombined(family, all[random() % all.size()].config, problem,
+                                             device, random);
+      if (searched(config) || !illegal(family, config, problem, device).empty()) continue;
+      jobs.push_back({problem, {&family, config}, false});
+      break;
+    }
+    if (jobs.size() == kUnsearchedConfigs) break;
   }
   return jobs;
 }
@@ -103,6 +130,19 @@ std::string run(const Job& job, const Arch& arch) {
                      to_string(job.problem), to_string(job.candidate.config), what);
 }
 
+void expect_all_good(const std::vector<Job>& jobs, const Arch& arch) {
+  std::vector<std::string> complaints(jobs.size());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = static_cast<std::size_t>(t); i < jobs.size(); i += kThreads)
+        complaints[i] = run(jobs[i], arch);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& complaint : complaints) EXPECT_EQ(complaint, "");
+}
+
 class TemplateCompiles : public testing::TestWithParam<test::FamilyOnArch> {};
 
 TEST_P(TemplateCompiles, DefaultsWithoutSpillsAndOthersAtAll) {
@@ -116,17 +156,22 @@ TEST_P(TemplateCompiles, DefaultsWithoutSpillsAndOthersAtAll) {
   if (jobs.empty()) GTEST_SKIP() << GetParam().family->name << " does not run on sm_" << arch.name;
   ASSERT_GE(jobs.size(), promised(arch) ? 8u : 4u);
 
-  std::vector<std::string> complaints(jobs.size());
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::size_t i = static_cast<std::size_t>(t); i < jobs.size(); i += kThreads)
-        complaints[i] = run(jobs[i], arch);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::string& complaint : complaints) EXPECT_EQ(complaint, "");
+  expect_all_good(jobs, arch);
 }
+
+class UnsearchedConfigs : public testing::TestWithParam<const Family*> {};
+
+TEST_P(UnsearchedConfigs, ThatAreAcceptedCompile) {
+  if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+  const DeviceFacts& device = typical_device("90a");
+  const std::vector<Job> jobs = unsearched_jobs(*GetParam(), device);
+  if (jobs.empty()) GTEST_SKIP() << GetParam()->name << " takes what is searched and no more";
+  expect_all_good(jobs, device.arch);
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, UnsearchedConfigs,
+                         testing::ValuesIn(registry().begin(), registry().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
 
 INSTANTIATE_TEST_SUITE_P(Registry, TemplateCompiles, testing::ValuesIn(test::families_on_archs()),
                          [](const auto& info) { return test::name_of(info.param); });

@@ -132,6 +132,18 @@ TEST(Overrides, ForcedBlockNMayBeOneThatNoSearchTries) {
   EXPECT_EQ(kept[0].config.get("block_n"), 80);
 }
 
+TEST(Overrides, ForcedBlockNThatAFamilyDoesNotTakeCutsItsConfigs) {
+  Overrides o;
+  for (const int block_n : {-64, 36, 1 << 30}) {
+    o.block_n = block_n;
+    std::vector<CutCandidate> cut;
+    const Family& family = *find_family("fwd_mma_sm80");
+    EXPECT_TRUE(candidates(family, kProblem, typical_device("86"), &cut, o).empty());
+    ASSERT_FALSE(cut.empty());
+    EXPECT_THAT(cut[0].reason, HasSubstr("must be a multiple of 16 from 16 to 256"));
+  }
+}
+
 TEST(Overrides, ConfigOfTheCallersMustNotContradict) {
   const Config config = parse_config("fwd_mma_sm80 block_m=64 block_n=64");
   Overrides o;

@@ -1,0 +1,27 @@
+// hostile_configs.h - configs that nobody would search: what a text, a row of a database or an
+// import may say.
+#pragma once
+
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generator/family.h"
+
+namespace attnforge::test {
+
+/// Problems with shared heads, odd and unequal head dims, few queries, masks, ropes; of 16 bits and
+/// fp32.
+std::span<const Problem> hostile_problems();
+
+/// `config` with one field changed at a time: to numbers that break arithmetic, and to the
+/// neighbours of its value.
+std::vector<Config> mutations_of(const Config& config);
+
+/// `config` with a few of its fields changed to values that their rules allow. The fields that the
+/// problem decides stay.
+Config recombined(const Family& family, const Config& config, const Problem& problem,
+                  const DeviceFacts& device, std::mt19937& random);
+
+}  // namespace attnforge::test
