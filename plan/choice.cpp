@@ -14,22 +14,47 @@ namespace {
 
 constexpr std::size_t kFallbacksPerFamily = 3;
 
+/// The config of a row of the database, if a plan may use it. Else a line in the log: a row may be
+/// damaged, imported, or of another version, and must cost no plan more than itself.
+std::optional<Config> usable(const std::string& text, const Problem& problem,
+                             const DeviceFacts& device, const Logger& log) {
+  std::string reason;
+  try {
+    Config config = parse_config(text);
+    reason = illegal(config, problem, device);
+    if (reason.empty()) return config;
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  log.warning(fmt::format("the stored config \"{}\" is skipped for \"{}\": {}", text,
+                          to_string(problem), reason));
+  return std::nullopt;
+}
+
+std::string digest_of(const Config& config, const Problem& problem, const Overrides& overrides) {
+  return digest(render(*find_family(config.family), config, problem, overrides));
+}
+
 /// The fastest good try of one family whose kernel is the one of today: a winner of all families
 /// does not answer for one.
 std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const DeviceFacts& device,
-                                              Cache& cache, const Overrides& overrides) {
+                                              Cache& cache, const Overrides& overrides,
+                                              const Logger& log) {
   const std::vector<Try> tries = cache.tries(stored_as(key.problem, overrides),
                                              device_class(device));
   const Try* best = nullptr;
+  Config config;
   for (const Try& each : tries) {
     if (each.family != key.family || each.estimated || each.measurement.status != Status::kOk)
       continue;
     if (best != nullptr && best->measurement.time_us <= each.measurement.time_us) continue;
-    if (each.digest != digest_today(each.config, key.problem, overrides)) continue;
-    if (illegal(parse_config(each.config), key.problem, device).empty()) best = &each;
+    std::optional<Config> own = usable(each.config, key.problem, device, log);
+    if (!own || own->family != key.family) continue;
+    if (each.digest != digest_of(*own, key.problem, overrides)) continue;
+    best = &each;
+    config = *std::move(own);
   }
   if (best == nullptr) return std::nullopt;
-  Config config = parse_config(best->config);
   return Choice{
       .family = find_family(config.family),
       .config = std::move(config),
@@ -65,35 +90,7 @@ std::string illegal(const Config& config, const Problem& problem, const DeviceFa
   if (family == nullptr) return fmt::format("there is no kernel family \"{}\"", config.family);
   const std::string unserved = rejection(*family, problem, device.arch);
   if (!unserved.empty()) return unserved;
-  const std::vector<Axis> axes = family->axes(problem, device);
-  if (axes.size() != config.fields.size()) {
-    return fmt::format("it has {} fields, {} has {}", config.fields.size(), family->name,
-                       axes.size());
-  }
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto& [name, value] = config.fields[i];
-    if (name != axes[i].name)
-      return fmt::format("field {} is \"{}\", not \"{}\"", i + 1, name, axes[i].name);
-    // An axis of one value is fixed by the problem, or to be forced to what it lists. The others
-    // may be forced to values that a search would not try.
-    const std::vector<int>& forced = axes[i].only_forced;
-    if (axes[i].values.size() == 1 && axes[i].values.front() != value &&
-        std::find(forced.begin(), forced.end(), value) == forced.end()) {
-      return fmt::format("{}={} must be {} for this problem", name, value, axes[i].values.front());
-    }
-  }
-  return family->reject(config, problem, device);
-}
-
-std::string digest_today(std::string_view config_text, const Problem& problem,
-                         const Overrides& overrides) {
-  try {
-    const Config config = parse_config(config_text);
-    const Family* family = find_family(config.family);
-    return family == nullptr ? "" : digest(render(*family, config, problem, overrides));
-  } catch (const Error&) {
-    return "";  // a config of another version of the family
-  }
+  return illegal(*family, config, problem, device);
 }
 
 Choice forced_choice(const std::string& config_text, const Problem& problem,
@@ -120,33 +117,27 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
 }
 
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                                    const Overrides& overrides, std::optional<Rigor> at_least) {
-  if (!key.family.empty()) return stored_choice_of_family(key, device, cache, overrides);
+                                    const Overrides& overrides, const Logger& log,
+                                    std::optional<Rigor> at_least) {
+  if (!key.family.empty()) return stored_choice_of_family(key, device, cache, overrides, log);
   // driver and nvrtc stay empty: they only tell kExact from kCompatible, which are the same to a
   // plan, and asking NVRTC for its version takes longer than everything else here.
   const Cache::Current current{
       .device_class = device_class(device), .driver = "", .nvrtc = "", .sm = device.arch.sm};
-  const auto digest_of = [&](std::string_view config) {
-    return digest_today(config, key.problem, overrides);
+  // Without a digest a row is passed over, and the next best is asked about.
+  const auto digest_today = [&](std::string_view text) {
+    const std::optional<Config> config = usable(std::string(text), key.problem, device, log);
+    return config ? digest_of(*config, key.problem, overrides) : "";
   };
   const std::optional<Winner> winner = cache.best(stored_as(key.problem, overrides), current,
-                                                  digest_of, at_least);
+                                                  digest_today, at_least);
   if (!winner) return std::nullopt;
-
-  Config config;
-  try {
-    config = parse_config(winner->best.config);
-    if (!illegal(config, key.problem, device).empty()) return std::nullopt;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  Config config = parse_config(winner->best.config);
+  const std::string today = digest_of(config, key.problem, overrides);
   Choice choice{.family = find_family(config.family),
                 .config = std::move(config),
                 .nvrtc = winner->best.nvrtc};
-  const bool stale = winner->fit == Fit::kStale ||
-                     winner->best.digest !=
-                         digest_today(winner->best.config, key.problem, overrides);
-  if (stale) {
+  if (winner->fit == Fit::kStale || winner->best.digest != today) {
     choice.nvrtc.clear();
     choice.why =
         "it won before its template was changed; it was not measured since, so it counts as an "

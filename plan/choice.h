@@ -12,6 +12,7 @@
 #include "cache/cache.h"
 #include "generator/candidates.h"
 #include "plan/loaded_kernel.h"
+#include "runtime/log.h"
 
 namespace attnforge {
 
@@ -34,21 +35,19 @@ std::vector<const Family*> families_named(const std::string& name, const Overrid
 /// before it is compiled.
 std::string illegal(const Config& config, const Problem& problem, const DeviceFacts& device);
 
-/// Digest of the kernel that a config's text becomes today; "" if it is of no family of this build.
-std::string digest_today(std::string_view config_text, const Problem& problem,
-                         const Overrides& overrides);
-
 /// Throws Error(kInvalidArgument) if the text is not a config or is illegal, Error(kUnsupported) if
 /// its family does not serve the problem.
 Choice forced_choice(const std::string& config_text, const Problem& problem,
                      const DeviceFacts& device, const Overrides& overrides);
 
 /// The database's winner for a bucket, if it can be used. A stale one (its template has changed
-/// since) counts as an estimate. Under force it is the winner under the same force. With `at_least`
-/// only what a finished search of that rigor chose; a caller who insists on a family gets the
-/// fastest of its tries, since searches of one family are not noted.
+/// since) counts as an estimate. Under force it is the winner under the same force. A row whose
+/// config cannot be used is skipped with a warning. With `at_least` only what a finished search of
+/// that rigor chose; a caller who insists on a family gets the fastest of its tries, since searches
+/// of one family are not noted.
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
-                                    const Overrides& overrides, std::optional<Rigor> at_least = {});
+                                    const Overrides& overrides, const Logger& log,
+                                    std::optional<Rigor> at_least = {});
 
 /// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
 void require_support(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);

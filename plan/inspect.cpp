@@ -39,7 +39,7 @@ void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrid
 Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
               const Overrides& overrides) {
   if (!key.config.empty()) return forced_choice(key.config, key.problem, device, overrides);
-  std::optional<Choice> stored = stored_choice(key, device, cache, overrides);
+  std::optional<Choice> stored = stored_choice(key, device, cache, overrides, Logger());
   Choice choice = stored ? *std::move(stored) : untuned_choice(key, device, overrides);
   if (const std::string forced = forced_text(overrides); !forced.empty())
     choice.why = fmt::format("the environment forces it ({}); among the rest, {}", forced,

@@ -176,7 +176,7 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   const std::optional<Rigor> at_least = may_tune(options) ? std::optional(Rigor::kQuick)
                                                           : std::nullopt;
   std::optional<Choice> stored = stored_choice(key, state.facts, state.cache, state.overrides,
-                                               at_least);
+                                               state.log, at_least);
   if (may_tune(options) && (!stored || stored->provenance != Provenance::kMeasured)) {
     tuning_tried = true;
     FirstRun found = first_run(key, options, state, called);

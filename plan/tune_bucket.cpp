@@ -92,8 +92,8 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
           "a later one looks for the winner",
           to_string(key.problem), seconds_since(called),
           result.winner.empty() ? "an estimate" : "the best so far"));
-    } else if (std::optional<Choice> stored = stored_choice(key, state.facts, state.cache,
-                                                            state.overrides, Rigor::kQuick);
+    } else if (std::optional<Choice> stored = stored_choice(
+                   key, state.facts, state.cache, state.overrides, state.log, Rigor::kQuick);
                stored && stored->provenance == Provenance::kMeasured) {
       return {.choice = std::move(stored)};
     } else if (result.winner.empty()) {

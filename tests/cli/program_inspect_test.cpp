@@ -53,6 +53,24 @@ TEST_F(Program, InspectAsJson) {
   EXPECT_FALSE(json.at("launches").empty());
 }
 
+TEST_F(Program, InspectRefusesConfigsWithHostileValues) {
+  // The program ended with 136 for most of these.
+  for (const char* family : {"fwd_mma_sm80", "fwd_wmma", "fwd_flash_vec", "fwd_flash_scalar",
+                             "fwd_materialized", "fwd_naive"}) {
+    const Outcome shown = run(inspect_with({"--json", "--no-compile", "--family", family}));
+    ASSERT_EQ(shown.exit_code, 0) << shown.err;
+    const std::string config = Json::parse(shown.out).at("config");
+    const std::size_t last = config.find_last_of('=') + 1;  // of a searched field
+    for (const char* value : {"0", "-1", "3", "1073741824"}) {
+      const std::string bad = config.substr(0, last) + value;
+      if (std::string(value) == "0" && bad.ends_with("pad_head_dim=0")) continue;  // is allowed
+      const Outcome outcome = run(inspect_with({"--no-compile", "--config", bad}));
+      EXPECT_EQ(outcome.exit_code, 2) << bad << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(" must be ")) << bad;
+    }
+  }
+}
+
 TEST_F(Program, InspectListsCutsWithReasons) {
   const Outcome outcome = run(inspect_with({"--json", "--cuts", "--no-compile"}));
   const Json json = Json::parse(outcome.out);

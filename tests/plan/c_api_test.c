@@ -282,6 +282,50 @@ static void test_no_jit(void) {
   attnforge_context_destroy(context);
 }
 
+/* A zero or a huge number in a config ended the process. */
+static void test_hostile_configs(void) {
+  static const char* const kFields[] = {
+      "block_m=", "block_n=", "num_warps=", "num_threads=", "stages=", "pack_gqa=", "head_dim="};
+  static const char* const kValues[] = {"0", "-1", "1073741824", "2147483647", "-2147483648"};
+  static const char* const kFamilies[] = {"fwd_naive", "fwd_materialized", "fwd_flash_vec",
+                                          "fwd_mma_sm80"};
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_plan_options options = ATTNFORGE_PLAN_OPTIONS_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_plan *plan = NULL, *other = NULL;
+  int refused = 0;
+  size_t f, i, j;
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  for (f = 0; f < sizeof kFamilies / sizeof *kFamilies; ++f) {
+    options.config = NULL;
+    options.family = kFamilies[f];
+    EXPECT(attnforge_plan_create(context, &problem, &options, &plan) == ATTNFORGE_OK);
+    if (plan == NULL) continue;
+    options.family = NULL;
+    for (i = 0; i < sizeof kFields / sizeof *kFields; ++i) {
+      const char* const config = attnforge_plan_config(plan);
+      const char* const at = strstr(config, kFields[i]);
+      if (at == NULL || at[-1] != ' ') continue;
+      for (j = 0; j < sizeof kValues / sizeof *kValues; ++j) {
+        char changed[1024];
+        const char* const rest = strchr(at, ' ');
+        snprintf(changed, sizeof changed, "%.*s%s%s%s", (int)(at - config), config, kFields[i],
+                 kValues[j], rest != NULL ? rest : "");
+        options.config = changed;
+        EXPECT_ERROR(attnforge_plan_create(context, &problem, &options, &other),
+                     ATTNFORGE_ERR_INVALID, " must be ");
+        ++refused;
+      }
+    }
+    attnforge_plan_destroy(plan);
+  }
+  EXPECT(refused >= 60);
+  attnforge_context_destroy(context);
+}
+
 /* With q = 0 every visible key has the same weight and o is the mean of v: 1 where v is 1. */
 static void test_run(void* library, int fake) {
   enum { kElements = 2 * 96 * 4 * 64, kRows = 2 * 4 * 96 };
@@ -382,6 +426,7 @@ int main(int argc, char** argv) {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
     EXPECT(library != NULL);
     test_no_jit();
+    test_hostile_configs();
     test_run(library, fake);
   } else {
     EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);
