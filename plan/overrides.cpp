@@ -10,8 +10,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 
 #include "attnforge/error.h"
+#include "generator/arch.h"
+#include "generator/config.h"
 #include "templates/embedded.h"
 #include "templates/registry.h"
 
@@ -29,13 +32,45 @@ std::string variable(const char* value) { return value == nullptr ? "" : value; 
 }
 
 /// 0 when unset.
-int positive(const std::string& name, const std::string& value, const std::string& wanted) {
+int number_of(const std::string& name, const std::string& value, const Allowed& allowed,
+              const std::string& wanted) {
   if (value.empty()) return 0;
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < 1)
+  if (error != std::errc() || end != value.data() + value.size() || !allowed.has(number))
     refuse(name, value, wanted);
   return number;
+}
+
+/// 0 when unset. A value that no family takes, of those that `family` leaves, would leave no kernel
+/// for any problem.
+int checked_block_n(const std::string& value, const std::string& family) {
+  const std::string name = "ATTNFORGE_BLOCK_N";
+  std::string takers;
+  bool taken = false;
+  const int block_n = number_of(name, value, from_to(1, std::numeric_limits<int>::max()),
+                                "it is how many keys a tile has, such as 64");
+  for (const Family* each : registry()) {
+    if (!family.empty() && each->name != family) continue;
+    for (const FieldRule& rule : each->fields) {
+      if (rule.name != "block_n") continue;
+      takers += fmt::format("{}{} takes {}", takers.empty() ? "" : ", ", each->name,
+                            to_string(rule.allowed));
+      taken |= rule.allowed.has(block_n);
+    }
+  }
+  if (block_n != 0 && !taken)
+    refuse(name, value, takers.empty() ? family + " has no block_n" : takers);
+  return block_n;
+}
+
+int checked_smem_bytes(const std::string& value) {
+  int most = 0;
+  for (const Arch& arch : archs()) most = std::max(most, arch.smem_per_block_bytes);
+  return number_of("ATTNFORGE_SMEM_BYTES", value, from_to(1, most),
+                   fmt::format("it is how many bytes of shared memory a block may take, such as "
+                               "49152; no GPU has more than {}",
+                               most));
 }
 
 std::string checked_family(const std::string& name) {
@@ -115,12 +150,8 @@ std::string family_from_environment() { return variable(std::getenv("ATTNFORGE_F
 Overrides overrides_from_environment() {
   Overrides overrides;
   overrides.family = checked_family(family_from_environment());
-  overrides.block_n = positive("ATTNFORGE_BLOCK_N", variable(std::getenv("ATTNFORGE_BLOCK_N")),
-                               "it is how many keys a tile has, such as 64");
-  overrides.smem_bytes = positive("ATTNFORGE_SMEM_BYTES",
-                                  variable(std::getenv("ATTNFORGE_SMEM_BYTES")),
-                                  "it is how many bytes of shared memory a block may take, such as "
-                                  "49152");
+  overrides.block_n = checked_block_n(variable(std::getenv("ATTNFORGE_BLOCK_N")), overrides.family);
+  overrides.smem_bytes = checked_smem_bytes(variable(std::getenv("ATTNFORGE_SMEM_BYTES")));
   overrides.kernel_name = checked_kernel_name(variable(std::getenv("ATTNFORGE_KERNEL_NAME")));
   overrides.print_launch = checked_switch("ATTNFORGE_PRINT_LAUNCH",
                                           variable(std::getenv("ATTNFORGE_PRINT_LAUNCH")));

@@ -127,6 +127,23 @@ TEST_F(OverridesTest, BadValuesNameTheVariableAndWhatIsAllowed) {
   EXPECT_THAT(error_with({{"ATTNFORGE_PRINT_LAUNCH", "yes"}}), HasSubstr("1 or 0"));
 }
 
+TEST_F(OverridesTest, ValuesThatNoFamilyTakesAreRefused) {
+  for (const char* value : {"1", "7", "1024", "1073741824", "2147483647"}) {
+    EXPECT_THAT(error_with({{"ATTNFORGE_BLOCK_N", value}}),
+                AllOf(HasSubstr(std::string("ATTNFORGE_BLOCK_N=") + value),
+                      HasSubstr("fwd_mma_sm80 takes a multiple of 16 from 16 to 256"),
+                      Not(HasSubstr("fwd_naive"))));
+  }
+  EXPECT_EQ(error_with({{"ATTNFORGE_BLOCK_N", "80"}}), "");
+  EXPECT_EQ(error_with({{"ATTNFORGE_BLOCK_N", "36"}}), "") << "for fwd_flash_vec";
+  EXPECT_THAT(error_with({{"ATTNFORGE_BLOCK_N", "36"}, {"ATTNFORGE_FAMILY", "fwd_mma_sm80"}}),
+              AllOf(HasSubstr("fwd_mma_sm80 takes"), Not(HasSubstr("fwd_flash_vec"))));
+  EXPECT_THAT(error_with({{"ATTNFORGE_BLOCK_N", "64"}, {"ATTNFORGE_FAMILY", "fwd_naive"}}),
+              HasSubstr("fwd_naive has no block_n"));
+  EXPECT_EQ(error_with({{"ATTNFORGE_SMEM_BYTES", "232448"}}), "");
+  EXPECT_THAT(error_with({{"ATTNFORGE_SMEM_BYTES", "232449"}}), HasSubstr("more than 232448"));
+}
+
 TEST_F(OverridesTest, TemplateFoldersThatDoNothingOrHarmAreRefused) {
   EXPECT_THAT(error_with({{"ATTNFORGE_TEMPLATES", (folder_ / "none").string()}}),
               HasSubstr("path of a folder"));
