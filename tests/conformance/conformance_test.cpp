@@ -99,6 +99,34 @@ TEST(ConformanceOfForcedValues, MatchesTheOracle) {
   EXPECT_TRUE(tried > 0 || !only_family().empty());
 }
 
+TEST(ConformanceOfUnsearchedConfigs, MatchesTheOracle) {
+  // What is accepted from a text must be right: nobody has measured it.
+  const std::string unusable = gpu_problem();
+  if (!unusable.empty()) GTEST_SKIP() << unusable;
+  ScopedContext context(gpu_context());
+  const ConformanceCase hard{"Unsearched", {}, Inputs::kGrowingToFirst};
+  std::size_t tried = 0;
+  for (const char* text :
+       {"fwd bf16 batch=1 num_heads=6:2 seqlen=64:300 head_dim=64 causal lse",
+        "fwd fp16 batch=2 num_heads=8:1 seqlen=1:700 head_dim=128 lse",
+        "fwd bf16 batch=1 num_heads=2 seqlen=200:333 head_dim=72 causal rope=half",
+        "fwd fp16 batch=1 num_heads=4:2 seqlen=150 head_dim=320:512 softcap=30 window_left=64",
+        "fwd fp32 batch=1 num_heads=6:2 seqlen=100:300 head_dim=96:40 alignment=4 lse",
+        "fwd fp32 batch=1 num_heads=3 seqlen=257 head_dim=64:128 causal tf32"}) {
+    const Problem problem = parse_problem(text);
+    const Expectation expected(problem, hard);
+    GpuProblem gpu(expected.host);
+    for (const Family* family : registry()) {
+      if (!only_family().empty() && family->name != only_family()) continue;
+      const std::vector<Compiled> unsearched = compile_unsearched(
+          *family, problem, random_configs(), kConformanceSeed);
+      tried += unsearched.size();
+      expect_all_right(problem, expected, gpu, unsearched);
+    }
+  }
+  EXPECT_TRUE(tried > 0 || !only_family().empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(HardCases, Conformance, testing::ValuesIn(conformance_cases()),
                          [](const auto& info) { return info.param.name; });
 

@@ -12,6 +12,7 @@
 #include "reference/parallel.h"
 #include "runtime/compiler.h"
 #include "runtime/tensor_map.h"
+#include "tests/support/hostile_configs.h"
 
 namespace attnforge::test {
 
@@ -113,6 +114,13 @@ std::vector<Compiled> compile_forced(const Family& family, const Problem& proble
     }
   }
   return compile_by(forced, problem, device, compile_for_this_gpu);
+}
+
+std::vector<Compiled> compile_unsearched(const Family& family, const Problem& problem, int count,
+                                         unsigned seed) {
+  if (!rejection(family, problem, gpu_facts().arch).empty()) return {};
+  return compile_by(unsearched_configs(family, problem, gpu_facts(), count, seed), problem,
+                    gpu_facts(), compile_for_this_gpu);
 }
 
 std::vector<Compiled> compile_some_to_ptx(const Family& family, const Problem& problem,

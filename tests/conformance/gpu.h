@@ -46,6 +46,10 @@ std::vector<Compiled> compile_some_to_ptx(const Family& family, const Problem& p
 /// config that it makes legal, and one chosen by `seed`.
 std::vector<Compiled> compile_forced(const Family& family, const Problem& problem, unsigned seed);
 
+/// The same for `count` configs that a caller may give and that no search tries.
+std::vector<Compiled> compile_unsearched(const Family& family, const Problem& problem, int count,
+                                         unsigned seed);
+
 /// Ready to run; one object may be run from several threads if each brings its own workspace.
 class Loaded {
  public:

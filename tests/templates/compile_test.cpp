@@ -13,8 +13,8 @@
 #include "generator/candidates.h"
 #include "runtime/compiler.h"
 #include "templates/registry.h"
+#include "tests/support/hostile_configs.h"
 #include "tests/templates/family_on_arch.h"
-#include "tests/templates/hostile_configs.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {
@@ -23,7 +23,6 @@ namespace {
 constexpr unsigned kSeed = 1;
 constexpr int kRandomConfigs = 2;  // a family and arch, besides the untuned one of each problem
 constexpr std::size_t kUnsearchedConfigs = 3;  // of a family
-constexpr int kAttempts = 2000;                // to find one for a problem
 constexpr int kThreads = 2;
 
 struct Job {
@@ -66,24 +65,12 @@ std::vector<Job> jobs_of(const test::FamilyOnArch& c) {
   return jobs;
 }
 
-/// Configs that are accepted from a caller and that no search tries.
+/// Of each of the first problems a config that is accepted from a caller and that no search tries.
 std::vector<Job> unsearched_jobs(const Family& family, const DeviceFacts& device) {
-  std::mt19937 random(kSeed);
   std::vector<Job> jobs;
   for (const Problem& problem : test::hostile_problems()) {
-    const std::vector<Candidate> all = candidates(family, problem, device);
-    if (all.empty()) continue;
-    const auto searched = [&](const Config& config) {
-      return std::any_of(all.begin(), all.end(),
-                         [&](const Candidate& each) { return each.config == config; });
-    };
-    for (int i = 0; i < kAttempts; ++i) {
-      const Config config = test::recombined(family, all[random() % all.size()].config, problem,
-                                             device, random);
-      if (searched(config) || !illegal(family, config, problem, device).empty()) continue;
-      jobs.push_back({problem, {&family, config}, false});
-      break;
-    }
+    for (const Candidate& each : test::unsearched_configs(family, problem, device, 1, kSeed))
+      jobs.push_back({problem, each, false});
     if (jobs.size() == kUnsearchedConfigs) break;
   }
   return jobs;

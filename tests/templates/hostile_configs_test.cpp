@@ -1,7 +1,7 @@
 // hostile_configs_test.cpp - a config that nobody searched is refused before any arithmetic with
 // it, or can be launched: for every family, several problems and archs. No compiler, no GPU; at its
 // sharpest under the sanitizers.
-#include "tests/templates/hostile_configs.h"
+#include "tests/support/hostile_configs.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,9 @@
 // hostile_configs.cpp - how configs are bent.
-#include "tests/templates/hostile_configs.h"
+#include "tests/support/hostile_configs.h"
 
 #include <limits>
 #include <set>
+#include <utility>
 
 namespace attnforge::test {
 namespace {
@@ -67,6 +68,23 @@ Config recombined(const Family& family, const Config& config, const Problem& pro
     result.fields[i].second = values[random() % values.size()];
   }
   return result;
+}
+
+std::vector<Candidate> unsearched_configs(const Family& family, const Problem& problem,
+                                          const DeviceFacts& device, int count, unsigned seed) {
+  constexpr int kAttempts = 2000;
+  const std::vector<Candidate> all = candidates(family, problem, device);
+  if (all.empty()) return {};
+  std::set<std::string> known;
+  for (const Candidate& each : all) known.insert(to_string(each.config));
+  std::mt19937 random(seed);
+  std::vector<Candidate> found;
+  for (int i = 0; i < kAttempts && static_cast<int>(found.size()) < count; ++i) {
+    Config config = recombined(family, all[random() % all.size()].config, problem, device, random);
+    if (!illegal(family, config, problem, device).empty()) continue;
+    if (known.insert(to_string(config)).second) found.push_back({&family, std::move(config)});
+  }
+  return found;
 }
 
 }  // namespace attnforge::test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "generator/family.h"
+#include "generator/candidates.h"
 
 namespace attnforge::test {
 
@@ -23,5 +23,10 @@ std::vector<Config> mutations_of(const Config& config);
 /// problem decides stay.
 Config recombined(const Family& family, const Config& config, const Problem& problem,
                   const DeviceFacts& device, std::mt19937& random);
+
+/// Configs that illegal() accepts and that are not among the candidates: at most `count`, fewer
+/// where few are found.
+std::vector<Candidate> unsearched_configs(const Family& family, const Problem& problem,
+                                          const DeviceFacts& device, int count, unsigned seed);
 
 }  // namespace attnforge::test
