@@ -13,43 +13,100 @@ namespace {
 // rigors.rank in schema.sql is the enum's value.
 int rank(Rigor rigor) { return static_cast<int>(rigor); }
 
+// Indexes only find ids here; the rows come from the table and must be of the problem and class
+// that were asked for (indexed_try).
+
 // Winners of searches that ended, highest rigor first; of each the newest row (a winner has a row
 // for each digest).
 constexpr const char* kFinished = R"sql(
-SELECT s.rigor, t.* FROM readable_tries t
-JOIN searches s ON s.problem_id = t.problem_id AND s.device_class_id = t.device_class_id
-               AND s.winner = t.config
+SELECT t.id, s.rigor, s.winner FROM searches s
 JOIN rigors r ON r.name = s.rigor
-WHERE t.problem = ?1 AND t.device_class = ?2 AND r.rank >= ?3
-  AND t.status = 'ok' AND t.estimated = 0
+JOIN tries t ON t.problem_id = s.problem_id AND t.device_class_id = s.device_class_id
+            AND t.config = s.winner
+WHERE s.problem_id = ?1 AND s.device_class_id = ?2 AND r.rank >= ?3
 ORDER BY r.rank DESC, t.measured_at DESC, t.id DESC
 )sql";
 
 // All good tries, fastest first, a page at a time: mostly the first row is the answer.
 constexpr const char* kFastest = R"sql(
-SELECT t.rigor, t.* FROM readable_tries t
-WHERE t.problem = ?1 AND t.device_class = ?2 AND t.status = 'ok' AND t.estimated = 0
-ORDER BY t.time_us, t.config, t.id LIMIT ?3 OFFSET ?4
+SELECT id FROM tries
+WHERE problem_id = ?1 AND device_class_id = ?2 AND status = 'ok' AND estimated = 0
+ORDER BY time_us, config, id LIMIT ?3 OFFSET ?4
 )sql";
 constexpr int kFirstPage = 8;
 constexpr int kLaterPages = 128;
 
 constexpr const char* kOtherClasses = R"sql(
-SELECT d.text FROM device_classes d JOIN problems p ON p.text = ?1
+SELECT d.text FROM device_classes d NOT INDEXED
 WHERE d.sm = ?2 AND d.text <> ?3
-  AND EXISTS (SELECT 1 FROM tries t WHERE t.problem_id = p.id AND t.device_class_id = d.id
+  AND EXISTS (SELECT 1 FROM tries t WHERE t.problem_id = ?1 AND t.device_class_id = d.id
               AND t.status = 'ok' AND t.estimated = 0)
 ORDER BY d.text
 )sql";
 
 constexpr const char* kTries = R"sql(
-SELECT t.* FROM readable_tries t WHERE t.problem = ?1 AND t.device_class = ?2
-ORDER BY t.status <> 'ok', t.estimated,
-         CASE WHEN t.estimated THEN t.estimate_us ELSE t.time_us END, t.config, t.id
+SELECT id FROM tries WHERE problem_id = ?1 AND device_class_id = ?2
+ORDER BY status <> 'ok', estimated, CASE WHEN estimated THEN estimate_us ELSE time_us END, config,
+         id
 )sql";
 
-Winner read_winner(const Query& row) {
-  return {.best = read_try(row, 1), .fit = Fit::kExact, .rigor = parse_rigor(row.text(0))};
+bool is_good(const Try& attempt) {
+  return attempt.measurement.status == Status::kOk && !attempt.estimated;
+}
+
+struct Group {
+  std::int64_t problem, device_class;
+};
+
+std::optional<Group> group_of(Database& database, std::string_view problem,
+                              std::string_view device_class) {
+  const auto of_problem = problem_id(database, problem);
+  if (!of_problem) return std::nullopt;
+  const auto of_class = device_class_id(database, device_class);
+  if (!of_class) return std::nullopt;
+  return Group{*of_problem, *of_class};
+}
+
+std::vector<Winner> finished(Database& database, std::string_view problem,
+                             std::string_view device_class, Rigor at_least) {
+  std::vector<Winner> winners;
+  const ReadTransaction one_view(database);
+  const auto group = group_of(database, problem, device_class);
+  if (!group) return winners;
+  Query query = database.query(kFinished);
+  query.bind(1, group->problem).bind(2, group->device_class).bind(3, rank(at_least));
+  while (query.step()) {
+    auto attempt = indexed_try(database, query.integer(0), problem, device_class);
+    if (attempt && attempt->config != query.text(2)) index_is_damaged("tries");
+    if (!attempt || !is_good(*attempt)) continue;
+    winners.push_back(
+        {.best = std::move(*attempt), .fit = Fit::kExact, .rigor = parse_rigor(query.text(1))});
+  }
+  return winners;
+}
+
+struct Page {
+  std::vector<Winner> winners;
+  bool last = true;
+};
+
+Page fastest(Database& database, std::string_view problem, std::string_view device_class, int size,
+             int offset) {
+  Page page;
+  const ReadTransaction one_view(database);
+  const auto group = group_of(database, problem, device_class);
+  if (!group) return page;
+  Query query = database.query(kFastest);
+  query.bind(1, group->problem).bind(2, group->device_class).bind(3, size).bind(4, offset);
+  int rows = 0;
+  for (; query.step(); ++rows) {
+    auto attempt = indexed_try(database, query.integer(0), problem, device_class);
+    if (!attempt || !is_good(*attempt)) continue;
+    const Rigor rigor = attempt->rigor;
+    page.winners.push_back({.best = std::move(*attempt), .fit = Fit::kExact, .rigor = rigor});
+  }
+  page.last = rows < size;
+  return page;
 }
 
 // digest_of() renders a source: once a config, and a config that no family knows any more has none.
@@ -96,32 +153,20 @@ bool consider(Winner&& winner, Digests& digests, Found& found) {
 Found look_up(Store& store, std::string_view problem, std::string_view device_class,
               std::optional<Rigor> at_least, Digests& digests) {
   Found found;
-  std::vector<Winner> rows = store.read("look-up of a winner", [&](Database& database) {
-    std::vector<Winner> winners;
-    Query query = database.query(kFinished);
-    query.bind(1, problem)
-        .bind(2, device_class)
-        .bind(3, at_least ? rank(*at_least) : rank(Rigor::kQuick));
-    while (query.step()) winners.push_back(read_winner(query));
-    return winners;
-  });
-  for (Winner& winner : rows)
+  for (Winner& winner : store.read("look-up of a winner", [&](Database& database) {
+         return finished(database, problem, device_class, at_least.value_or(Rigor::kQuick));
+       }))
     if (consider(std::move(winner), digests, found)) return found;
   if (at_least) return found;
 
-  int page = kFirstPage;
-  for (int offset = 0;; offset += page, page = kLaterPages) {
-    rows = store.read("look-up of a winner", [&](Database& database) {
-      std::vector<Winner> winners;
-      Query query = database.query(kFastest);
-      query.bind(1, problem).bind(2, device_class).bind(3, page).bind(4, offset);
-      while (query.step()) winners.push_back(read_winner(query));
-      return winners;
+  int size = kFirstPage;
+  for (int offset = 0;; offset += size, size = kLaterPages) {
+    Page page = store.read("look-up of a winner", [&](Database& database) {
+      return fastest(database, problem, device_class, size, offset);
     });
-    const bool last = static_cast<int>(rows.size()) < page;
-    for (Winner& winner : rows)
+    for (Winner& winner : page.winners)
       if (consider(std::move(winner), digests, found)) return found;
-    if (last) return found;
+    if (page.last) return found;
   }
 }
 
@@ -145,8 +190,11 @@ std::optional<Winner> Cache::best(
   }
   const auto others = impl_->store.read("look-up of other GPUs", [&](Database& database) {
     std::vector<std::string> classes;
+    const ReadTransaction one_view(database);
+    const auto id = problem_id(database, problem);
+    if (!id) return classes;
     Query query = database.query(kOtherClasses);
-    query.bind(1, problem).bind(2, current.sm).bind(3, current.device_class);
+    query.bind(1, *id).bind(2, current.sm).bind(3, current.device_class);
     while (query.step()) classes.push_back(query.text(0));
     return classes;
   });
@@ -162,9 +210,14 @@ std::optional<Winner> Cache::best(
 std::vector<Try> Cache::tries(std::string_view problem, std::string_view device_class) {
   return impl_->store.read("look-up of tries", [&](Database& database) {
     std::vector<Try> found;
+    const ReadTransaction one_view(database);
+    const auto group = group_of(database, problem, device_class);
+    if (!group) return found;
     Query query = database.query(kTries);
-    query.bind(1, problem).bind(2, device_class);
-    while (query.step()) found.push_back(read_try(query));
+    query.bind(1, group->problem).bind(2, group->device_class);
+    while (query.step())
+      if (auto attempt = indexed_try(database, query.integer(0), problem, device_class))
+        found.push_back(std::move(*attempt));
     return found;
   });
 }

@@ -46,6 +46,11 @@ bool SqliteError::read_only() const {
   return refused && (code() == SQLITE_CANTOPEN || code() == SQLITE_IOERR);
 }
 
+void index_is_damaged(std::string_view index) {
+  throw SqliteError(SQLITE_CORRUPT_INDEX, 0,
+                    fmt::format("the index of {} does not match the table", index));
+}
+
 Query::~Query() {
   sqlite3_reset(statement_);
   sqlite3_clear_bindings(statement_);

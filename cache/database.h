@@ -23,8 +23,12 @@ class SqliteError : public std::runtime_error {
 
   int code() const { return extended_code_ & 0xff; }  // SQLITE_BUSY, SQLITE_FULL, ...
   int extended_code() const { return extended_code_; }
-  /// The file is damaged or no database at all: it can be replaced.
-  bool corrupt() const { return code() == SQLITE_CORRUPT || code() == SQLITE_NOTADB; }
+  /// The file is damaged or no database at all: it can be replaced. Every row is stored together
+  /// with those that it refers to, so one that they are missing for is damage too.
+  bool corrupt() const {
+    return code() == SQLITE_CORRUPT || code() == SQLITE_NOTADB ||
+           extended_code_ == SQLITE_CONSTRAINT_FOREIGNKEY;
+  }
   bool busy() const { return code() == SQLITE_BUSY || code() == SQLITE_LOCKED; }
   /// No space, no quota, or the process's file size limit. SQLite itself only calls the first one
   /// SQLITE_FULL.
@@ -38,6 +42,9 @@ class SqliteError : public std::runtime_error {
   int extended_code_;
   int system_errno_;
 };
+
+/// Throws a SqliteError that is corrupt(): `index` named a row that is missing or another one.
+[[noreturn]] void index_is_damaged(std::string_view index);
 
 /// A prepared statement while it is in use: bind, step, read columns. Columns and parameters count
 /// from SQLite's 0 and 1. Its end resets it, which ends the read transaction that it may have

@@ -4,13 +4,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include "attnforge/error.h"
+#include "cache/checksum.h"
 #include "cache/journal.h"
 #include "cache/rows.h"
 #include "cache/sql_texts.h"
+#include "cache/trust.h"
 
 namespace attnforge {
 namespace {
@@ -35,19 +39,51 @@ void stamp(Database& database) {
                                kApplicationId, kSchemaVersion));
 }
 
-void migrate_from_1(Database& database) {
+void migrate(Database& database) {
   sqlite3_create_function_v2(database.handle(), "sm_of_device_class", 1,
                              SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
                              sm_of_device_class_function, nullptr, nullptr, nullptr);
-  database.execute(kFrom1BeforeSql);
+  const bool from_1 = database.integer("PRAGMA user_version") == 1;
+  database.execute(from_1 ? kFrom1BeforeSql : kFrom2BeforeSql);
   database.execute(kSchemaSql);
-  database.execute(kFrom1AfterSql);
+  database.execute(from_1 ? kFrom1AfterSql : kFrom2AfterSql);
   stamp(database);
 }
 
-std::string folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
+// The first bytes of the file, zeros after its end. Through SQLite's own descriptor: to open and
+// close another one would end the locks that this process has on the file.
+struct Header {
+  std::uintmax_t file_bytes = 0;
+  std::array<unsigned char, 100> bytes{};
+
+  // https://www.sqlite.org/fileformat.html, section 1.3
+  bool is_sqlite() const {
+    constexpr std::string_view kMagic("SQLite format 3\0", 16);
+    return std::string_view(reinterpret_cast<const char*>(bytes.data()), 16) == kMagic;
+  }
+  std::int64_t application_id() const {
+    return std::int64_t{bytes[68]} << 24 | bytes[69] << 16 | bytes[70] << 8 | bytes[71];
+  }
+};
+
+Header header_of(Database& database, const std::string& path) {
+  Header header;
+  std::error_code missing;  // SQLite itself calls a file of one byte empty
+  const auto bytes = std::filesystem::file_size(path, missing);
+  if (!missing) header.file_bytes = bytes;
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(database.handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  if (!file || !file->pMethods) return header;
+  file->pMethods->xRead(file, header.bytes.data(), static_cast<int>(header.bytes.size()), 0);
+  return header;
+}
+
+bool has_default_name(const std::string& path) {
+  return std::filesystem::path(path).filename() == kDefaultFileName;
+}
+
+bool may_be_written(const Header& header, const std::string& path) {
+  return header.file_bytes == 0 || header.is_sqlite() || has_default_name(path);
 }
 
 }  // namespace
@@ -58,10 +94,19 @@ FileState file_state(Database& database) {
   return state_in_transaction(database);
 }
 
-FileState make_current(Database& database) {
+bool may_be_set_aside(const std::string& path) try {
+  if (has_default_name(path)) return true;
+  Database database(path, SQLITE_OPEN_READONLY);
+  const Header header = header_of(database, path);
+  return header.is_sqlite() && header.application_id() == kApplicationId;
+} catch (const SqliteError&) {
+  return false;
+}
+
+FileState make_current(Database& database, const Waits& waits) {
   FileState state = file_state(database);
   if (state != FileState::kEmpty && state != FileState::kOlder) return state;
-  database.wait_for_locks(kWriteWaitMs);
+  database.wait_for_locks(waits.write_ms);
   {
     WriteTransaction transaction(database);
     state = state_in_transaction(database);  // another process may have been first
@@ -69,31 +114,52 @@ FileState make_current(Database& database) {
       database.execute(kSchemaSql);
       stamp(database);
     } else if (state == FileState::kOlder) {
-      migrate_from_1(database);  // 1 is the only version before the current one
+      migrate(database);
     }
     transaction.commit();
   }
-  database.wait_for_locks(kReadWaitMs);
+  database.wait_for_locks(waits.read_ms);
   return state == FileState::kEmpty || state == FileState::kOlder ? FileState::kCurrent : state;
 }
 
-Opened open_file(const std::string& path, OpenMode mode, const LogFunction& log) {
+bool has_whole_schema(Database& database) try {
+  Database fresh = open_memory();
+  Query made = fresh.query("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL");
+  while (made.step()) {
+    Query there = database.query("SELECT sql FROM sqlite_master WHERE name = ?1");
+    if (!there.bind(1, made.text(0)).step() || there.text(0) != made.text(1)) return false;
+  }
+  return true;
+} catch (const SqliteError& error) {
+  return !error.corrupt();
+}
+
+Opened open_file(const std::string& asked_path, OpenMode mode, const LogFunction& log,
+                 const Waits& waits) {
+  const std::string path = real_path(asked_path);
   int flags = SQLITE_OPEN_READONLY;
   if (mode == OpenMode::kReadWrite) flags = SQLITE_OPEN_READWRITE;
-  if (mode == OpenMode::kCreate) {
-    flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-    std::error_code ignored;  // what matters is whether the file can be opened
-    std::filesystem::create_directories(folder_of(path), ignored);
-  }
+  if (mode == OpenMode::kCreate) flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  if (mode == OpenMode::kCreate) make_private_folder(path);
+  // Before anything is put into a folder of others.
+  if (const std::string reason = distrust(path); !reason.empty())
+    throw Error(ErrorCode::kCache, reason);
+  if (mode == OpenMode::kCreate) make_private_file(path);
   Database database(path, flags);
-  database.wait_for_locks(kReadWaitMs);
+  if (!may_be_written(header_of(database, path), path))
+    throw Error(ErrorCode::kCache,
+                fmt::format("{} is not a SQLite database and is left as it is: name another file, "
+                            "or a new one (--cache, ATTNFORGE_CACHE)",
+                            path));
+  database.wait_for_locks(waits.read_ms);
+  add_checksum_function(database);
 
   // A write needs the folder too, for the journal.
   const bool writable = mode != OpenMode::kRead &&
                         sqlite3_db_readonly(database.handle(), "main") == 0 &&
                         access(folder_of(path).c_str(), W_OK) == 0;
   if (writable) set_journal(database, path, log);
-  switch (writable ? make_current(database) : file_state(database)) {
+  switch (writable ? make_current(database, waits) : file_state(database)) {
     case FileState::kCurrent:
       return {std::move(database), writable};
     case FileState::kNewer:
@@ -123,6 +189,7 @@ Opened open_file(const std::string& path, OpenMode mode, const LogFunction& log)
 
 Database open_memory() {
   Database database(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  add_checksum_function(database);
   make_current(database);
   return database;
 }

@@ -2,16 +2,18 @@
 // docs/CACHE_FORMAT.md documents a line.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <istream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <tuple>
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
 #include "cache/admin.h"
-#include "cache/rows.h"
+#include "cache/scan.h"
 
 namespace attnforge {
 namespace {
@@ -171,60 +173,58 @@ Lines read_lines(std::istream& in) {
   return lines;
 }
 
-constexpr const char* kExportTries = R"sql(
-SELECT t.* FROM readable_tries t WHERE ?1 = '' OR instr(t.problem, ?1) > 0
-ORDER BY t.problem, t.device_class, t.config, t.digest
-)sql";
+// Good ones by time, then estimates, then failures.
+bool shown_before(const Try& a, const Try& b) {
+  const auto order = [](const Try& t) {
+    return std::tuple<const std::string&, const std::string&, bool, bool, double,
+                      const std::string&>(
+        t.problem, t.device_class, t.measurement.status != Status::kOk, t.estimated,
+        t.estimated ? t.estimate_us : t.measurement.time_us, t.config);
+  };
+  return order(a) < order(b);
+}
 
-constexpr const char* kExportSearches = R"sql(
-SELECT p.text, d.text, s.rigor, s.winner, s.finished_at
-FROM searches s JOIN problems p ON p.id = s.problem_id
-JOIN device_classes d ON d.id = s.device_class_id JOIN rigors r ON r.name = s.rigor
-WHERE ?1 = '' OR instr(p.text, ?1) > 0 ORDER BY p.text, d.text, r.rank
-)sql";
-
-constexpr const char* kShow = R"sql(
-SELECT t.* FROM readable_tries t WHERE ?1 = '' OR instr(t.problem, ?1) > 0
-ORDER BY t.problem, t.device_class, t.status <> 'ok', t.estimated,
-         CASE WHEN t.estimated THEN t.estimate_us ELSE t.time_us END, t.config, t.id
-)sql";
+bool exported_before(const Try& a, const Try& b) {
+  return std::tie(a.problem, a.device_class, a.config, a.digest) <
+         std::tie(b.problem, b.device_class, b.config, b.digest);
+}
 
 }  // namespace
 
-std::vector<std::string> cache_show(const std::string& path, const std::string& filter) {
+std::vector<std::string> cache_show(const std::string& path, const std::string& filter,
+                                    std::vector<std::string>* left_out) {
   const std::string where = admin_path(path);
   return with_cache_errors(where, [&] {
     Opened opened = open_for_admin(path, OpenMode::kReadWrite);
+    LeftOut unread;
+    std::vector<Try> tries = scan_tries(opened.database, filter, unread);
+    std::stable_sort(tries.begin(), tries.end(), shown_before);
     std::vector<std::string> lines;
-    Query query = opened.database.query(kShow);
-    query.bind(1, filter);
-    while (query.step()) lines.push_back(line_of(to_json(read_try(query))));
+    for (const Try& each : tries) lines.push_back(line_of(to_json(each)));
+    if (left_out) *left_out = std::move(unread);
     return lines;
   });
 }
 
-int cache_export(const std::string& path, std::ostream& out, const std::string& filter) {
+int cache_export(const std::string& path, std::ostream& out, const std::string& filter,
+                 std::vector<std::string>* left_out) {
   const std::string where = admin_path(path);
   return with_cache_errors(where, [&] {
     Opened opened = open_for_admin(path, OpenMode::kReadWrite);
     const ReadTransaction one_view(opened.database);
-    int count = 0;
-    Query tries = opened.database.query(kExportTries);
-    tries.bind(1, filter);
-    for (; tries.step(); ++count) out << line_of(to_json(read_try(tries))) << '\n';
-    Query searches = opened.database.query(kExportSearches);
-    searches.bind(1, filter);
-    for (; searches.step(); ++count)
-      out << line_of(
-                 to_json(Search{searches.text(0), searches.text(1), parse_rigor(searches.text(2)),
-                                searches.text(3), searches.text(4)}))
-          << '\n';
+    LeftOut unread;
+    std::vector<Try> tries = scan_tries(opened.database, filter, unread);
+    std::stable_sort(tries.begin(), tries.end(), exported_before);
+    const std::vector<Search> searches = scan_searches(opened.database, filter, unread);
+    for (const Try& each : tries) out << line_of(to_json(each)) << '\n';
+    for (const Search& each : searches) out << line_of(to_json(each)) << '\n';
     out.flush();
     if (!out)
       throw Error(
           ErrorCode::kCache,
           fmt::format("the export of {} cannot be written to its end: is the disk full?", where));
-    return count;
+    if (left_out) *left_out = std::move(unread);
+    return static_cast<int>(tries.size() + searches.size());
   });
 }
 

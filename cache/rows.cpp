@@ -55,9 +55,20 @@ std::string clean_detail(std::string_view detail) {
   return clean;
 }
 
+// `by_text` finds the id in an index, `by_id` reads the text in the table: a query that does both
+// would take the text from the index as well.
+std::optional<std::int64_t> id_of(Database& database, const char* table, const char* by_text,
+                                  const char* by_id, std::string_view text) {
+  Query find = database.query(by_text);
+  if (!find.bind(1, text).step()) return std::nullopt;
+  const std::int64_t id = find.integer(0);
+  Query confirm = database.query(by_id);
+  if (!confirm.bind(1, id).step() || confirm.text(0) != text) index_is_damaged(table);
+  return id;
+}
+
 std::int64_t problem_row(Database& database, std::string_view text) {
-  Query find = database.query("SELECT id FROM problems WHERE text = ?1");
-  if (find.bind(1, text).step()) return find.integer(0);
+  if (const auto id = problem_id(database, text)) return *id;
   Query insert = database.query("INSERT INTO problems (text) VALUES (?1) RETURNING id");
   insert.bind(1, text).step();
   const std::int64_t id = insert.integer(0);
@@ -66,14 +77,29 @@ std::int64_t problem_row(Database& database, std::string_view text) {
 }
 
 std::int64_t device_class_row(Database& database, std::string_view text) {
-  Query find = database.query("SELECT id FROM device_classes WHERE text = ?1");
-  if (find.bind(1, text).step()) return find.integer(0);
+  if (const auto id = device_class_id(database, text)) return *id;
   Query insert = database.query(
       "INSERT INTO device_classes (text, sm) VALUES (?1, ?2) RETURNING id");
   insert.bind(1, text).bind(2, sm_of_device_class(text)).step();
   const std::int64_t id = insert.integer(0);
   insert.run();
   return id;
+}
+
+// A stored try of the same key would be overwritten: the index must not lead to another one.
+void confirm_key(Database& database, std::int64_t problem, std::int64_t device_class,
+                 const Try& attempt) {
+  Query find = database.query(
+      "SELECT id FROM tries WHERE problem_id = ?1 AND device_class_id = ?2 AND config = ?3 "
+      "AND digest = ?4");
+  find.bind(1, problem).bind(2, device_class).bind(3, attempt.config).bind(4, attempt.digest);
+  if (!find.step()) return;
+  Query confirm = database.query(
+      "SELECT problem_id, device_class_id, config, digest FROM tries NOT INDEXED WHERE id = ?1");
+  if (!confirm.bind(1, find.integer(0)).step() || confirm.integer(0) != problem ||
+      confirm.integer(1) != device_class || confirm.text(2) != attempt.config ||
+      confirm.text(3) != attempt.digest)
+    index_is_damaged("tries");
 }
 
 constexpr const char* kInsertTry = R"sql(
@@ -130,19 +156,16 @@ const char* search_sql(Conflict conflict) {
   return conflict == Conflict::kReplace ? kInsertSearch : merge.c_str();
 }
 
-void check_try(const Try& attempt) {
-  const char* wrong = nullptr;
-  if (attempt.problem.empty()) wrong = "it has no problem";
-  if (attempt.device_class.empty()) wrong = "it has no device class";
-  if (attempt.config.empty()) wrong = "it has no config";
+// "" for a try that can be one.
+std::string wrong_with(const Try& attempt) {
   const Measurement& m = attempt.measurement;
+  if (attempt.problem.empty()) return "it has no problem";
+  if (attempt.device_class.empty()) return "it has no GPU class";
+  if (attempt.config.empty()) return "it has no config";
+  if (m.samples < 0) return fmt::format("it has {} samples", m.samples);
   if (m.status == Status::kOk && !attempt.estimated && !(m.time_us > 0 && std::isfinite(m.time_us)))
-    wrong = "a measured kernel takes more than no time";
-  if (m.samples < 0) wrong = "it has a negative number of samples";
-  if (wrong)
-    throw Error(ErrorCode::kInternal,
-                fmt::format("cannot store the try '{}' of '{}' ({} us, {} samples): {}",
-                            attempt.config, attempt.problem, m.time_us, m.samples, wrong));
+    return fmt::format("a measured kernel takes more than no time, not {} us", m.time_us);
+  return "";
 }
 
 }  // namespace
@@ -172,9 +195,18 @@ std::string utc_now() {
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-Try read_try(const Query& row, int first) {
-  // The order of the view's columns in schema.sql; its first one is the row's id.
-  int column = first + 1;
+std::optional<std::int64_t> problem_id(Database& database, std::string_view text) {
+  return id_of(database, "problems", "SELECT id FROM problems WHERE text = ?1",
+               "SELECT text FROM problems NOT INDEXED WHERE id = ?1", text);
+}
+
+std::optional<std::int64_t> device_class_id(Database& database, std::string_view text) {
+  return id_of(database, "device_classes", "SELECT id FROM device_classes WHERE text = ?1",
+               "SELECT text FROM device_classes NOT INDEXED WHERE id = ?1", text);
+}
+
+Try read_try(const Query& row) try {
+  int column = 1;  // the order of the view's columns in schema.sql
   Try t;
   t.problem = row.text(column++);
   t.device_class = row.text(column++);
@@ -198,17 +230,37 @@ Try read_try(const Query& row, int first) {
   t.uuid = row.text(column++);
   t.attnforge_version = row.text(column++);
   t.measured_at = row.text(column++);
+  if (const std::string wrong = wrong_with(t); !wrong.empty())
+    throw Error(ErrorCode::kCache, wrong);
   return t;
+} catch (const Error& error) {
+  throw Error(ErrorCode::kCache, fmt::format("try {}: {}", row.integer(0), error.what()));
+}
+
+std::optional<Try> indexed_try(Database& database, std::int64_t id, std::string_view problem,
+                               std::string_view device_class) {
+  Query row = database.query("SELECT * FROM readable_tries WHERE id = ?1");
+  if (!row.bind(1, id).step() || row.text(1) != problem || row.text(2) != device_class)
+    index_is_damaged("tries");
+  try {
+    return read_try(row);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 void put_try(Database& database, const Try& attempt, Conflict conflict) {
-  check_try(attempt);
   const Measurement& m = attempt.measurement;
+  if (const std::string wrong = wrong_with(attempt); !wrong.empty())
+    throw Error(ErrorCode::kInternal, fmt::format("cannot store the try '{}' of '{}': {}",
+                                                  attempt.config, attempt.problem, wrong));
   const double max_error = std::isfinite(m.max_error) ? m.max_error
                                                       : std::numeric_limits<double>::quiet_NaN();
+  const std::int64_t problem = problem_row(database, attempt.problem);
+  const std::int64_t device_class = device_class_row(database, attempt.device_class);
+  confirm_key(database, problem, device_class, attempt);
   Query insert = database.query(try_sql(conflict));
-  insert.bind(1, problem_row(database, attempt.problem))
-      .bind(2, device_class_row(database, attempt.device_class));
+  insert.bind(1, problem).bind(2, device_class);
   insert.bind(3, attempt.config)
       .bind(4, attempt.digest)
       .bind(5, attempt.family)

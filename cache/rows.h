@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,8 +17,19 @@ int sm_of_device_class(std::string_view device_class);
 /// UTC, e.g. "2025-03-14T09:26:53Z".
 std::string utc_now();
 
-/// The row of a query of `readable_tries`, whose columns start at `first`.
-Try read_try(const Query& row, int first = 0);
+/// The ids of texts. An index finds the row and the table must confirm it: throws SqliteError,
+/// corrupt() if it does not. Nothing if the text is not there.
+std::optional<std::int64_t> problem_id(Database& database, std::string_view text);
+std::optional<std::int64_t> device_class_id(Database& database, std::string_view text);
+
+/// A row of `readable_tries`. Throws Error(kCache) with the row's number for one that damage has
+/// made unreadable: no text for its problem, a word that is none.
+Try read_try(const Query& row);
+
+/// The try that an index named `id` for a problem and a GPU class; nothing if it cannot be read.
+/// Throws SqliteError, corrupt() if the row is missing or of another problem or class.
+std::optional<Try> indexed_try(Database& database, std::int64_t id, std::string_view problem,
+                               std::string_view device_class);
 
 /// When a try meets a stored one of the same problem, GPU class, config and digest.
 enum class Conflict {

@@ -1,4 +1,4 @@
--- schema.sql - version 2 of the database, the only DDL. docs/CACHE_FORMAT.md explains the meaning for people.
+-- schema.sql - version 3 of the database, the only DDL. docs/CACHE_FORMAT.md explains the meaning for people.
 --
 -- Everything is a row that a person can read with the sqlite3 shell; start with:  SELECT * FROM readable_tries;
 -- The caller runs this inside one transaction and then sets application_id and user_version.
@@ -85,6 +85,7 @@ CREATE TABLE cubins (
   created_at        TEXT    NOT NULL,
   code_bytes        INTEGER NOT NULL,              -- before compression
   code_checksum     TEXT    NOT NULL,              -- XXH3-128 of the uncompressed bytes, hexadecimal
+  row_checksum      TEXT    NOT NULL,              -- of key, symbol, resources, size and code_checksum: which code it is
   code              BLOB    NOT NULL,              -- zstd
   source            BLOB    NOT NULL,              -- zstd with its own checksum; for people: unpack with zstd -d
   UNIQUE (source_digest, arch, nvrtc)
@@ -104,11 +105,12 @@ CREATE TABLE leases (
   PRIMARY KEY (problem, device_class)
 ) STRICT, WITHOUT ROWID;
 
--- For people, and the one place that joins a try with the texts of its keys.
+-- For people, and the one place that joins a try with the texts of its keys. It reads tables only (NOT INDEXED): a damaged
+-- index may name a wrong row, and must not also tell which row it is. A key without a text is NULL, not a missing row.
 CREATE VIEW readable_tries AS
 SELECT t.id, p.text AS problem, d.text AS device_class, t.config, t.digest, t.family, t.rigor, t.estimate_us, t.estimated,
        t.status, t.time_us, t.noise, t.samples, t.max_error, t.clock_mhz, t.detail, t.driver, t.nvrtc, t.uuid,
        t.attnforge_version, t.measured_at, t.problem_id, t.device_class_id, d.sm
-FROM tries t
-JOIN problems p ON p.id = t.problem_id
-JOIN device_classes d ON d.id = t.device_class_id;
+FROM tries t NOT INDEXED
+LEFT JOIN problems p NOT INDEXED ON p.id = t.problem_id
+LEFT JOIN device_classes d NOT INDEXED ON d.id = t.device_class_id;

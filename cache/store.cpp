@@ -1,82 +1,32 @@
 // store.cpp - opening with fall-backs, replacing damaged files, retrying.
 #include "cache/store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
-#include <filesystem>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
-#include "cache/open.h"
-#include "cache/rows.h"
+#include "cache/checksum.h"
+#include "cache/salvage.h"
+#include "cache/set_aside.h"
+#include "cache/trust.h"
 
 namespace attnforge {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Held while a damaged file is renamed, so that two processes that notice it together do not rename
-// the new file too. A lock on the folder leaves no lock file behind. Where it is not to be had
-// (NFS) the rename goes ahead without.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& path) {
-    const std::string folder = fs::path(path).parent_path().string();
-    descriptor_ = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (int tries = 0; descriptor_ >= 0 && tries < 100; ++tries) {
-      if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }
-  ~FolderLock() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
-
-bool is_damaged(const std::string& path) {
-  try {
-    Database database(path, SQLITE_OPEN_READONLY);
-    file_state(database);
-    return false;
-  } catch (const SqliteError& error) {
-    return error.corrupt();
-  }
-}
+using Clock = std::chrono::steady_clock;
 
 // A newer attnforge has migrated the file since it was opened.
 struct SchemaChanged {};
 
-// "20250314T092653Z", and a number where two files are set aside within a second.
-std::string name_to_set_aside(const std::string& path) {
-  std::string stamp;
-  for (const char c : utc_now())
-    if (c != '-' && c != ':') stamp += c;
-  std::string name = fmt::format("{}.corrupt-{}", path, stamp);
-  std::error_code ignored;
-  for (int i = 2; fs::exists(name, ignored); ++i)
-    name = fmt::format("{}.corrupt-{}-{}", path, stamp, i);
-  return name;
-}
-
 }  // namespace
 
-Store::Store(std::string path, bool read_only, LogFunction log)
+Store::Store(std::string path, bool read_only, LogFunction log, const Waits& waits)
     : asked_path_(path.empty() ? default_cache_path() : std::move(path)),
       read_only_(read_only),
-      log_(std::move(log)) {
+      log_(std::move(log)),
+      whole_waits_(waits) {
   open();
 }
 
@@ -89,20 +39,49 @@ bool Store::writable() const {
   return writable_;
 }
 
-void Store::open() {
+Waits Store::waits() const {
+  const auto now = Clock::now();
+  return {.read_ms = now < no_read_waits_until_ ? 0 : whole_waits_.read_ms,
+          .write_ms = now < no_write_waits_until_ ? 0 : whole_waits_.write_ms};
+}
+
+// Who keeps readers out keeps writers out. What did not wait does not make the time longer.
+void Store::waited_in_vain(bool reading) {
+  const auto now = Clock::now();
+  if (now < (reading ? no_read_waits_until_ : no_write_waits_until_)) return;
+  no_write_waits_until_ = now + std::chrono::milliseconds(whole_waits_.write_ms);
+  if (reading) no_read_waits_until_ = no_write_waits_until_;
+}
+
+bool Store::is_damage(const SqliteError& error) {
+  if (in_memory_) return false;
+  if (error.corrupt()) return true;
+  // A flipped bit in the text of the schema leaves a file that SQLite finds sound, with a column or
+  // a rule that nobody wrote.
+  return (error.code() == SQLITE_ERROR || error.code() == SQLITE_CONSTRAINT) &&
+         !has_whole_schema(*database_);
+}
+
+void Store::open(std::string aside, std::string damage) {
   database_.reset();
-  in_memory_ = asked_path_ == memory_path_;
-  if (in_memory_) {
+  retry_file_ = false;
+  if (asked_path_ == memory_path_) {
+    in_memory_ = true;
     database_.emplace(open_memory());
     writable_ = true;
     return;
   }
   for (int attempt = 0;; ++attempt) {
     try {
-      Opened opened = open_file(asked_path_, read_only_ ? OpenMode::kRead : OpenMode::kCreate,
-                                log_);
+      Opened opened = open_file(asked_path_, read_only_ ? OpenMode::kRead : OpenMode::kCreate, log_,
+                                waits());
       database_.emplace(std::move(opened.database));
       writable_ = opened.writable;
+      in_memory_ = said_in_memory_ = false;
+      if (!aside.empty())
+        log(LogLevel::kWarning,
+            fmt::format("{} is damaged ({}): renamed to {}, a new file is begun{}", asked_path_,
+                        damage, aside, save_from(aside)));
       if (!writable_ && !read_only_)
         log(LogLevel::kWarning,
             fmt::format("{} or its folder is read-only: it is used, new results are not stored",
@@ -110,11 +89,17 @@ void Store::open() {
       said_read_only_ = !writable_ && !read_only_;
       return;
     } catch (const SqliteError& error) {
-      if (error.corrupt() && !read_only_ && attempt == 0) {
-        set_file_aside(error.what());
-        continue;
+      if (!error.corrupt() || read_only_ || attempt > 0) {
+        retry_file_ = error.busy();
+        if (retry_file_) waited_in_vain(true);
+        return go_on_in_memory(error.what());
       }
-      return go_on_in_memory(error.what());
+      const SetAside done = set_aside(real_path(asked_path_),
+                                      [&] { return cannot_be_opened(asked_path_); });
+      if (!done.failure.empty())
+        return go_on_in_memory(fmt::format("damaged: {}; {}", error.what(), done.failure));
+      aside = done.renamed_to;
+      damage = error.what();
     } catch (const Error& error) {
       return go_on_in_memory(error.what());
     }
@@ -122,36 +107,53 @@ void Store::open() {
 }
 
 void Store::go_on_in_memory(const std::string& reason) {
-  log(LogLevel::kWarning,
-      fmt::format("{} cannot be used ({}): results are kept in memory until the process ends",
-                  asked_path_, reason));
+  if (!std::exchange(said_in_memory_, true))
+    log(LogLevel::kWarning,
+        fmt::format("{} cannot be used ({}): results are kept in memory until the process ends{}",
+                    asked_path_, reason, retry_file_ ? ", or until it can be written" : ""));
   in_memory_ = true;
   database_.emplace(open_memory());
   writable_ = true;
 }
 
-void Store::set_file_aside(const std::string& reason) {
-  const FolderLock lock(asked_path_);
-  const bool somebody_else_did = database_ ? database_->moved() : !is_damaged(asked_path_);
-  database_
-      .reset();  // before the rename: the last connection of a WAL file deletes the WAL by its name
-  if (somebody_else_did) return;
+void Store::replace_damaged_file(const std::string& damage) {
+  const SetAside done = set_aside(real_path(asked_path_), [&] {
+    const bool is_the_damaged_one = !database_->moved();
+    // Before the rename: the last connection of a WAL file deletes the WAL by its name.
+    database_.reset();
+    return is_the_damaged_one;
+  });
+  if (done.failure.empty()) return open(done.renamed_to, damage);
+  database_.reset();
+  go_on_in_memory(fmt::format("damaged: {}; {}", damage, done.failure));
+  save_from(real_path(asked_path_));
+}
 
-  const std::string aside = name_to_set_aside(asked_path_);
-  std::error_code failed;
-  fs::rename(asked_path_, aside, failed);
-  if (failed) {
-    log(LogLevel::kError, fmt::format("{} is damaged ({}) and cannot be renamed: {}", asked_path_,
-                                      reason, failed.message()));
+std::string Store::save_from(const std::string& path) {
+  try {
+    Database from(path, SQLITE_OPEN_READWRITE);  // an unfinished transaction is undone first
+    add_checksum_function(from);
+    const Salvaged saved = salvage(from, *database_);
+    return fmt::format("; {} could be saved from the damaged one", saved.text());
+  } catch (const std::exception& error) {
+    return fmt::format("; nothing could be saved from the damaged one: {}", error.what());
+  }
+}
+
+void Store::try_file_again() {
+  Database memory = std::move(*database_);
+  open();
+  if (in_memory_) {
+    database_.emplace(std::move(memory));
     return;
   }
-  // A journal left behind would be rolled back into the new file.
-  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
-    std::error_code ignored;
-    fs::rename(asked_path_ + suffix, aside + suffix, ignored);
+  try {
+    log(LogLevel::kInfo, fmt::format("{} can be used now: {} went from memory into it", asked_path_,
+                                     salvage(memory, *database_).text()));
+  } catch (const SqliteError& error) {
+    log(LogLevel::kWarning, fmt::format("what was kept in memory could not be stored in {}: {}",
+                                        asked_path_, error.what()));
   }
-  log(LogLevel::kWarning, fmt::format("{} is damaged ({}): renamed to {}, a new file is begun",
-                                      asked_path_, reason, aside));
 }
 
 void Store::become_read_only(const std::string& reason) {
@@ -164,32 +166,33 @@ void Store::become_read_only(const std::string& reason) {
 void Store::run_read(std::string_view what, const std::function<void(Database&)>& look_up,
                      const std::function<void()>& miss) {
   const std::lock_guard lock(mutex_);
-  try {
-    look_up(*database_);
-    return;
-  } catch (const SqliteError& error) {
-    miss();
-    if (error.corrupt() && writable_ && !in_memory_) {
-      set_file_aside(error.what());
-      open();
-    } else {
-      log(LogLevel::kWarning,
-          fmt::format("{} in {} failed and counts as a miss: {}", what, path(), error.what()));
+  for (int attempt = 0;; ++attempt) {
+    std::string failure;
+    try {
+      database_->wait_for_locks(waits().read_ms);
+      look_up(*database_);
+      no_read_waits_until_ = {};
+      return;
+    } catch (const SqliteError& error) {
+      miss();
+      if (error.busy()) waited_in_vain(true);
+      if (attempt == 0 && writable_ && is_damage(error)) {
+        replace_damaged_file(error.what());
+        continue;  // what could be saved may hold the answer
+      }
+      failure = error.what();
+    } catch (const std::exception& error) {
+      miss();
+      failure = error.what();
     }
-  } catch (const std::exception& error) {
-    miss();
     log(LogLevel::kWarning,
-        fmt::format("{} in {} failed and counts as a miss: {}", what, path(), error.what()));
+        fmt::format("{} in {} failed and counts as a miss: {}", what, path(), failure));
+    return;
   }
 }
 
 void Store::write_once(const std::function<void(Database&)>& change) {
-  struct LongWait {
-    Database& database;
-    explicit LongWait(Database& d) : database(d) { database.wait_for_locks(kWriteWaitMs); }
-    ~LongWait() { database.wait_for_locks(kReadWaitMs); }
-  };
-  const LongWait wait(*database_);
+  database_->wait_for_locks(waits().write_ms);
   WriteTransaction transaction(*database_);
   {
     Query version = database_->query("PRAGMA user_version");
@@ -197,10 +200,12 @@ void Store::write_once(const std::function<void(Database&)>& change) {
   }
   change(*database_);
   transaction.commit();
+  no_read_waits_until_ = no_write_waits_until_ = {};
 }
 
 void Store::write(std::string_view what, const std::function<void(Database&)>& change) {
   const std::lock_guard lock(mutex_);
+  if (retry_file_) try_file_again();
   for (int attempt = 0;; ++attempt) {
     if (!writable_) {
       if (!std::exchange(said_read_only_, true))
@@ -223,9 +228,8 @@ void Store::write(std::string_view what, const std::function<void(Database&)>& c
         open();
         continue;
       }
-      if (attempt == 0 && error.corrupt() && !in_memory_) {
-        set_file_aside(error.what());
-        open();
+      if (attempt == 0 && is_damage(error)) {
+        replace_damaged_file(error.what());
         continue;
       }
       if (error.read_only()) return become_read_only(error.what());
@@ -236,12 +240,15 @@ void Store::write(std::string_view what, const std::function<void(Database&)>& c
                         "{}); nothing of it "
                         "was stored. Free space, or name a file on another disk (ATTNFORGE_CACHE)",
                         what, path(), error.what()));
-      if (error.busy())
-        throw Error(
-            ErrorCode::kCache,
-            fmt::format("{} failed: another process has kept {} locked for {} s; nothing of it was "
-                        "stored. Try again, or find that process (fuser {})",
-                        what, path(), kWriteWaitMs / 1000, path()));
+      if (error.busy()) {
+        const double waited_s = waits().write_ms / 1000.0;
+        waited_in_vain(false);
+        throw Error(ErrorCode::kCache,
+                    fmt::format("{} failed: another process {} {} locked{}; nothing of it was "
+                                "stored. Try again, or find that process (fuser {})",
+                                what, waited_s > 0 ? "has kept" : "still keeps", path(),
+                                waited_s > 0 ? fmt::format(" for {} s", waited_s) : "", path()));
+      }
       if (error.code() == SQLITE_CONSTRAINT)
         throw Error(ErrorCode::kInternal, fmt::format("{} in {} broke a rule of the schema: {}",
                                                       what, path(), error.what()));

@@ -40,23 +40,35 @@ struct CacheStats {
   int cubins = 0;
   std::int64_t cubin_bytes = 0;  // stored (compressed)
   std::string journal_mode{};
-  bool healthy = true;  // quick_check said ok
-  std::string health{};
+  bool healthy = true;   // pages, rules, and every index against its table
+  std::string health{};  // "ok", or the first few faults
 };
 
 /// `path` "" is default_cache_path(). All throw Error(kCache) with what to do, and none creates a
-/// missing file but import. Filters are substrings of the problem's text; "" is all.
-std::vector<CacheEntry> cache_list(const std::string& path, const std::string& filter = "");
+/// missing file but import. Filters are substrings of the problem's text; "" is all. Rows that
+/// cannot be read (damage) do not hide the others: `left_out` gets a sentence for each.
+std::vector<CacheEntry> cache_list(const std::string& path, const std::string& filter = "",
+                                   std::vector<std::string>* left_out = nullptr);
 /// Every try of the problems that match, best first: one line of JSON each.
-std::vector<std::string> cache_show(const std::string& path, const std::string& filter);
+std::vector<std::string> cache_show(const std::string& path, const std::string& filter,
+                                    std::vector<std::string>* left_out = nullptr);
 CacheStats cache_stats(const std::string& path);
+/// Everything that is wrong with the file, a sentence each: pages, indexes against their tables,
+/// rows that refer to nothing or cannot be read, checksums of cubins. Empty if all is well.
+std::vector<std::string> cache_verify(const std::string& path);
+/// "" if plans can use the file, or can make it; else why they go on without: it is no database of
+/// this attnforge, or others could have written it. Damage and locks are no objection: they pass.
+/// Never throws.
+std::string cache_objection(const std::string& path);
 /// One JSON object a line: measurements, not cubins (they are compiled again where they are
 /// imported). Returns how many lines were written or taken. Import is a merge: it never loses a
 /// try, and the same file twice is the same as once. A bad line throws with its number and nothing
 /// of the file is taken.
-int cache_export(const std::string& path, std::ostream& out, const std::string& filter = "");
+int cache_export(const std::string& path, std::ostream& out, const std::string& filter = "",
+                 std::vector<std::string>* left_out = nullptr);
 int cache_import(const std::string& path, std::istream& in);
-/// Deletes tries (and what only they used) of the problems that match; returns how many.
+/// Deletes tries (and what only they used) of the problems that match; returns how many. Works on a
+/// full disk too.
 int cache_clear(const std::string& path, const std::string& filter, bool cubins_only = false);
 
 }  // namespace attnforge

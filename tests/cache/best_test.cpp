@@ -252,14 +252,16 @@ TEST_F(BestOfManyTest, LookUpIsFastWithAndWithoutAFinishedSearch) {
 TEST_F(BestOfManyTest, LookUpWalksTheIndex) {
   Database database = raw();
   Query plan = database.query(
-      "EXPLAIN QUERY PLAN SELECT t.rigor, t.* FROM readable_tries t WHERE t.problem = ?1 AND "
-      "t.device_class = ?2 "
-      "AND t.status = 'ok' AND t.estimated = 0 ORDER BY t.time_us, t.config, t.id LIMIT 8 OFFSET "
-      "0");
+      "EXPLAIN QUERY PLAN SELECT id FROM tries WHERE problem_id = ?1 AND device_class_id = ?2 AND "
+      "status = 'ok' AND estimated = 0 ORDER BY time_us, config, id LIMIT 8 OFFSET 0");
   std::string text;
   while (plan.step()) text += plan.text(3) + "\n";
   EXPECT_THAT(text, HasSubstr("tries_by_time"));
   EXPECT_THAT(text, Not(HasSubstr("SCAN")));
+  Query row = database.query("EXPLAIN QUERY PLAN SELECT * FROM readable_tries WHERE id = ?1");
+  for (text.clear(); row.step();) text += row.text(3) + "\n";
+  EXPECT_THAT(text, Not(HasSubstr("SCAN")));
+  EXPECT_THAT(text, Not(HasSubstr("USING INDEX"))) << "a row's own words come from the table";
 }
 
 }  // namespace

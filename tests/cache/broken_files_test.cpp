@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
@@ -278,7 +279,12 @@ class ReadOnlyPlaceTest : public BrokenFilesTest {
  protected:
   int as_reader(const std::function<bool(Cache&, std::vector<std::string>&)>& work,
                 bool file_only = false) {
-    if (fs::exists(path())) fs::permissions(path(), file_only ? fs::perms(0444) : fs::perms(0666));
+    give_to_nobody(folder_.path(""));
+    if (fs::exists(path())) {
+      give_to_nobody(path());
+      fs::permissions(path(), file_only ? fs::perms(0444) : fs::perms(0644));
+      fs::remove(path() + "-journal");
+    }
     if (!file_only) fs::permissions(folder_.path(""), fs::perms(0555));
     const int status = in_child([&] {
       become_nobody();
@@ -290,7 +296,7 @@ class ReadOnlyPlaceTest : public BrokenFilesTest {
         for (const std::string& message : said) std::fprintf(stderr, "said: %s\n", message.c_str());
       return good;
     });
-    fs::permissions(folder_.path(""), fs::perms::all);
+    fs::permissions(folder_.path(""), fs::perms::owner_all);
     return status;
   }
   static bool reads_but_does_not_write(Cache& cache, std::vector<std::string>& said) {
@@ -326,7 +332,8 @@ TEST_F(ReadOnlyPlaceTest, FolderWithoutAFile) {
 
 TEST_F(ReadOnlyPlaceTest, FolderThatTurnsReadOnlyWhileOpen) {
   make_file(3);
-  fs::permissions(path(), fs::perms(0666));
+  give_to_nobody(folder_.path(""));
+  give_to_nobody(path());
   fs::remove(path() + "-journal");
   int opened[2], changed[2];
   ASSERT_EQ(pipe(opened), 0);
@@ -349,7 +356,7 @@ TEST_F(ReadOnlyPlaceTest, FolderThatTurnsReadOnlyWhileOpen) {
   fs::permissions(folder_.path(""), fs::perms(0555));
   ASSERT_EQ(write(changed[1], &byte, 1), 1);
   EXPECT_EQ(wait_for(child), 0);
-  fs::permissions(folder_.path(""), fs::perms::all);
+  fs::permissions(folder_.path(""), fs::perms::owner_all);
   for (const int descriptor : {opened[0], opened[1], changed[0], changed[1]}) close(descriptor);
 }
 
@@ -405,11 +412,49 @@ TEST_F(BrokenFilesTest, FullTmpfsIsSaidAndNothingIsHalfWritten) {
   const int status = wait_for(start_child([&]() -> bool {
     if (unshare(CLONE_NEWNS) != 0) _exit(kNoMount);
     if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) _exit(kNoMount);
-    if (mount("tmpfs", folder_.path("").c_str(), "tmpfs", 0, "size=2m") != 0) _exit(kNoMount);
+    if (mount("tmpfs", folder_.path("").c_str(), "tmpfs", 0, "size=2m,mode=755") != 0)
+      _exit(kNoMount);
     return fills_up_in_words(path());
   }));
   if (status == kNoMount) GTEST_SKIP() << "mounting is not allowed here";
   EXPECT_EQ(status, 0);
+}
+
+// Deleting needs a journal, for which there is no space either.
+bool clear_cures(const std::string& path) {
+  const auto before = fs::file_size(path);
+  const int deleted = cache_clear(path, "");
+  const auto after = fs::file_size(path);
+  Cache cache(path);
+  cache.put({good_try(1, 10)});
+  const bool cured = cache.best(kProblem, current(), digest_of).has_value();
+  if (deleted == 0 || after >= before / 4 || !cured)
+    std::fprintf(stderr, "%d deleted, %ju bytes, then %ju\n", deleted, before, after);
+  return deleted > 0 && after < before / 4 && cured && cache.path() == path &&
+         cache_stats(path).healthy;
+}
+
+TEST_F(BrokenFilesTest, ClearCuresAFullDisk) {
+  constexpr int kNoMount = 77;
+  const int status = wait_for(start_child([&]() -> bool {
+    if (unshare(CLONE_NEWNS) != 0) _exit(kNoMount);
+    if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) _exit(kNoMount);
+    if (mount("tmpfs", folder_.path("").c_str(), "tmpfs", 0, "size=2m,mode=755") != 0)
+      _exit(kNoMount);
+    if (!fills_up_in_words(path())) return false;
+    std::ofstream rest(folder_.path("rest"));  // what the last transaction gave back
+    rest << std::string(4 << 20, 'x') << std::flush;
+    return clear_cures(path());
+  }));
+  if (status == kNoMount) GTEST_SKIP() << "mounting is not allowed here";
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(BrokenFilesTest, ClearNeedsNoLargerFileThanTheOneThatIsThere) {
+  make_file(400);
+  fs::remove(path() + "-journal");
+  EXPECT_EQ(in_child([&] { return limit_files_to(fs::file_size(path())) && clear_cures(path()); }),
+            0);
 }
 
 TEST_F(BrokenFilesTest, SpaceThatComesBackIsUsed) {

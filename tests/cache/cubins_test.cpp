@@ -124,6 +124,13 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"checksum", "UPDATE cubins SET code_checksum = '00000000000000000000000000000000'"},
         Damage{"size", "UPDATE cubins SET code_bytes = code_bytes - 1"},
         Damage{"huge_size", "UPDATE cubins SET code_bytes = 1000000000000"},
+        Damage{"symbol", "UPDATE cubins SET kernel_symbol = 'g'"},
+        Damage{"registers", "UPDATE cubins SET registers = registers + 1"},
+        Damage{"row_checksum", "UPDATE cubins SET row_checksum = ''"},
+        Damage{
+            "whole_code_of_another",
+            "UPDATE cubins SET (code, code_bytes, code_checksum, row_checksum) = (SELECT code, "
+            "code_bytes, code_checksum, row_checksum FROM cubins WHERE source_digest = 'other')"},
         Damage{"negative_size", "UPDATE cubins SET code_bytes = -1"}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -27,6 +27,111 @@ PRAGMA application_id = 1098139239;
 PRAGMA user_version = 1;
 )sql";
 
+constexpr const char* kVersion2 = R"sql(
+CREATE TABLE problems (
+  id   INTEGER PRIMARY KEY,
+  text TEXT NOT NULL UNIQUE CHECK (text <> '')
+) STRICT;
+CREATE TABLE device_classes (
+  id   INTEGER PRIMARY KEY,
+  text TEXT NOT NULL UNIQUE CHECK (text <> ''),
+  sm   INTEGER NOT NULL CHECK (sm >= 0)
+) STRICT;
+CREATE TABLE rigors (
+  name TEXT PRIMARY KEY,
+  rank INTEGER NOT NULL UNIQUE
+) STRICT, WITHOUT ROWID;
+INSERT INTO rigors VALUES ('quick', 0), ('full', 1), ('exhaustive', 2);
+CREATE TABLE tries (
+  id                INTEGER PRIMARY KEY,
+  problem_id        INTEGER NOT NULL REFERENCES problems (id),
+  device_class_id   INTEGER NOT NULL REFERENCES device_classes (id),
+  config            TEXT    NOT NULL CHECK (config <> ''),
+  digest            TEXT    NOT NULL,
+  family            TEXT    NOT NULL,
+  rigor             TEXT    NOT NULL REFERENCES rigors (name),
+  estimate_us       REAL    NOT NULL,
+  estimated         INTEGER NOT NULL CHECK (estimated IN (0, 1)),
+  status            TEXT    NOT NULL
+                    CHECK (status IN ('ok', 'compile_error', 'launch_error', 'wrong_result', 'timed_out')),
+  time_us           REAL    NOT NULL,
+  noise             REAL    NOT NULL,
+  samples           INTEGER NOT NULL CHECK (samples >= 0),
+  max_error         REAL,
+  clock_mhz         REAL    NOT NULL,
+  detail            TEXT    NOT NULL,
+  driver            TEXT    NOT NULL,
+  nvrtc             TEXT    NOT NULL,
+  uuid              TEXT    NOT NULL,
+  attnforge_version TEXT    NOT NULL,
+  measured_at       TEXT    NOT NULL,
+  UNIQUE (problem_id, device_class_id, config, digest),
+  CHECK (status <> 'ok' OR estimated = 1 OR time_us > 0)
+) STRICT;
+CREATE INDEX tries_by_time ON tries (problem_id, device_class_id, time_us) WHERE status = 'ok' AND estimated = 0;
+CREATE INDEX tries_by_digest ON tries (digest);
+CREATE TABLE searches (
+  problem_id      INTEGER NOT NULL REFERENCES problems (id),
+  device_class_id INTEGER NOT NULL REFERENCES device_classes (id),
+  rigor           TEXT    NOT NULL REFERENCES rigors (name),
+  winner          TEXT    NOT NULL,
+  finished_at     TEXT    NOT NULL,
+  PRIMARY KEY (problem_id, device_class_id, rigor)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE cubins (
+  id                INTEGER PRIMARY KEY,
+  source_digest     TEXT    NOT NULL CHECK (source_digest <> ''),
+  arch              TEXT    NOT NULL,
+  nvrtc             TEXT    NOT NULL,
+  kernel_symbol     TEXT    NOT NULL,
+  registers         INTEGER NOT NULL,
+  smem_static_bytes INTEGER NOT NULL,
+  stack_bytes       INTEGER NOT NULL,
+  spill_store_bytes INTEGER NOT NULL,
+  spill_load_bytes  INTEGER NOT NULL,
+  wgmma_serialized  INTEGER NOT NULL CHECK (wgmma_serialized IN (0, 1)),
+  compile_ms        REAL    NOT NULL,
+  log               TEXT    NOT NULL,
+  created_at        TEXT    NOT NULL,
+  code_bytes        INTEGER NOT NULL,
+  code_checksum     TEXT    NOT NULL,
+  code              BLOB    NOT NULL,
+  source            BLOB    NOT NULL,
+  UNIQUE (source_digest, arch, nvrtc)
+) STRICT;
+CREATE TABLE leases (
+  problem       TEXT    NOT NULL,
+  device_class  TEXT    NOT NULL,
+  owner         TEXT    NOT NULL,
+  host          TEXT    NOT NULL,
+  boot_id       TEXT    NOT NULL,
+  pid_namespace TEXT    NOT NULL,
+  pid           INTEGER NOT NULL,
+  pid_start     INTEGER NOT NULL,
+  expires_at    REAL    NOT NULL,
+  PRIMARY KEY (problem, device_class)
+) STRICT, WITHOUT ROWID;
+CREATE VIEW readable_tries AS
+SELECT t.id, p.text AS problem, d.text AS device_class, t.config, t.digest, t.family, t.rigor, t.estimate_us, t.estimated,
+       t.status, t.time_us, t.noise, t.samples, t.max_error, t.clock_mhz, t.detail, t.driver, t.nvrtc, t.uuid,
+       t.attnforge_version, t.measured_at, t.problem_id, t.device_class_id, d.sm
+FROM tries t
+JOIN problems p ON p.id = t.problem_id
+JOIN device_classes d ON d.id = t.device_class_id;
+PRAGMA application_id = 1098139239;
+PRAGMA user_version = 2;
+)sql";
+
+// One that version 2 wrote: 100 bytes of machine code that are cubin("d", 100)'s.
+constexpr const char* kVersion2Cubin =
+    "INSERT INTO cubins VALUES (1, 'd', '90a', '13.0 cl-36424714', 'f', 168, 16, 8, 4, 12, 1, "
+    "210.5, "
+    "'ptxas info', '2025-03-14T09:26:53Z', 100, '5f80e3dd2065a05a83b63f1c693837b4', "
+    "x'28b52ffd20642103000000000102030507090b0e1114181c2024292e33393f454b525960687078808992"
+    "9ba5afb9c3ced9e4f0010d192633404e5c6a788796a5b5c5d5e5f60c1d2f415365788b9eb2c6daee081d"
+    "32485e748aa1b8cfe7041c344d667f99b3cde707223d597591', "
+    "x'28b52ffd2006310000736f75726365');";
+
 class MigrationTest : public CacheTest {
  protected:
   void make_version_1(const std::string& rows) {
@@ -95,6 +200,73 @@ TEST_F(MigrationTest, RowsThatAreRefusedTodayStayBehind) {
   Cache cache(path(), false, log());
   EXPECT_THAT(cache.tries(kProblem, kH200), SizeIs(1));
   EXPECT_THAT(messages_, IsEmpty());
+}
+
+class MigrationFrom2Test : public MigrationTest {
+ protected:
+  void make_version_2() {
+    Database database = raw(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    database.execute(kVersion2);
+    database.execute(std::string("INSERT INTO problems VALUES (3, '") + kProblem +
+                     "'); INSERT INTO device_classes VALUES (5, '" + kH200 +
+                     "', 90); INSERT INTO tries VALUES (7, 3, 5, '" + config(1) + "', '" +
+                     digest_of(config(1)) +
+                     "', 'fwd_test', 'full', 9.0, 0, 'ok', 10.0, 0.01, 27, 0.001, 1755.0, '', "
+                     "'13000', '13.0 cl-36424714', 'GPU-0123', '0.1.0', '2025-03-14T09:26:53Z');"
+                     "INSERT INTO searches VALUES (3, 5, 'full', '" +
+                     config(1) + "', '2025-03-14T09:26:53Z');" + kVersion2Cubin);
+  }
+};
+
+TEST_F(MigrationFrom2Test, EverythingStays) {
+  make_version_2();
+  Cache cache(path(), false, log());
+  EXPECT_THAT(messages_, IsEmpty());
+  EXPECT_EQ(raw().integer("PRAGMA user_version"), kSchemaVersion);
+  EXPECT_THAT(cache_verify(path()), IsEmpty());
+  const auto winner = cache.best(kProblem, current(), digest_of);
+  ASSERT_TRUE(winner);
+  EXPECT_EQ(winner->best.config, config(1));
+  EXPECT_EQ(winner->fit, Fit::kExact);
+  EXPECT_EQ(winner->rigor, Rigor::kFull);
+  const auto kernel = cache.get_cubin("d", "90a", kNvrtc);
+  ASSERT_TRUE(kernel) << "nothing has to be compiled again";
+  EXPECT_EQ(kernel->bytes, cubin("d", 100).bytes);
+}
+
+TEST_F(MigrationFrom2Test, TheSameTablesAsInANewFile) {
+  make_version_2();
+  Cache migrated(path());
+  const std::string fresh_path = folder_.path("fresh.db");
+  Cache fresh(fresh_path);
+  const char* schema =
+      "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master ORDER BY type, name)";
+  EXPECT_EQ(raw().text(schema), Database(fresh_path, SQLITE_OPEN_READONLY).text(schema));
+}
+
+TEST_F(MigrationFrom2Test, ACubinThatIsNotItsChecksumsIsNotBlessed) {
+  make_version_2();
+  raw().execute("UPDATE cubins SET code = zeroblob(30)");
+  EXPECT_FALSE(Cache(path(), false, log()).get_cubin("d", "90a", kNvrtc));
+  EXPECT_THAT(messages_, ::testing::ElementsAre(HasSubstr("does not match its checksum")));
+}
+
+// Such a file can no longer be copied as it is: it is set aside, and what is sound goes into a new
+// one.
+TEST_F(MigrationFrom2Test, ADamagedOneIsSetAsideAndItsSoundRowsStay) {
+  make_version_2();
+  {
+    Database database = raw();
+    database.execute("PRAGMA foreign_keys = OFF");
+    database.execute(
+        "INSERT INTO tries SELECT 8, 99, 5, config, digest, family, rigor, estimate_us, "
+        "estimated, status, time_us, noise, samples, max_error, clock_mhz, detail, "
+        "driver, nvrtc, uuid, attnforge_version, measured_at FROM tries");
+  }
+  Cache cache(path(), false, log());
+  EXPECT_EQ(cache.path(), path());
+  EXPECT_THAT(messages_, ::testing::ElementsAre(HasSubstr("1 try, 1 search and 0 cubins could be")));
+  EXPECT_TRUE(cache.best(kProblem, current(), digest_of));
 }
 
 TEST_F(MigrationTest, AnEmptyVersion1) {

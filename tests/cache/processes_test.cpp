@@ -119,8 +119,8 @@ TEST_F(ProcessesTest, AReaderBehindALockMissesAndSaysSo) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(cache.tries(kProblem, kH200), IsEmpty());
   const auto waited = std::chrono::steady_clock::now() - begin;
-  EXPECT_GE(waited, std::chrono::milliseconds(kReadWaitMs / 2));
-  EXPECT_LT(waited, std::chrono::milliseconds(3 * kReadWaitMs));
+  EXPECT_GE(waited, std::chrono::milliseconds(Waits{}.read_ms / 2));
+  EXPECT_LT(waited, std::chrono::milliseconds(3 * Waits{}.read_ms));
   EXPECT_THAT(messages_, SizeIs(1));
   other.execute("ROLLBACK");
   EXPECT_THAT(cache.tries(kProblem, kH200), SizeIs(1));

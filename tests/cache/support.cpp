@@ -1,6 +1,7 @@
 // support.cpp - see support.h.
 #include "support.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -24,12 +25,12 @@ Folder::Folder() {
   std::string name = (parent / "attnforge_cache_XXXXXX").string();
   if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed for " + name);
   path_ = name;
-  fs::permissions(path_, fs::perms::all);  // for become_nobody()
+  fs::permissions(path_, fs::perms(0755));  // for become_nobody()
 }
 
 Folder::~Folder() {
   std::error_code ignored;
-  fs::permissions(path_, fs::perms::all, ignored);
+  fs::permissions(path_, fs::perms::owner_all, ignored);
   fs::remove_all(path_, ignored);
 }
 
@@ -107,6 +108,50 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+std::vector<std::size_t> index_bits(const std::string& path, bool with_tables) {
+  constexpr std::size_t kPage = 4096;
+  constexpr unsigned char kIndexLeaf = 0x0a, kIndexInterior = 0x02;
+  std::vector<std::size_t> roots;
+  {
+    Database database(path, SQLITE_OPEN_READONLY);
+    Query query = database.query("SELECT rootpage FROM sqlite_master WHERE type = 'index'");
+    while (query.step()) roots.push_back(static_cast<std::size_t>(query.integer(0)));
+  }
+  const std::string file = read_file(path);
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(file[at]); };
+  std::vector<std::size_t> bits;
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t bit = 8 * begin; bit < 8 * end; ++bit) bits.push_back(bit);
+  };
+  for (std::size_t page = 1; (page + 1) * kPage <= file.size(); ++page) {
+    const std::size_t start = page * kPage;
+    if (byte(start) != kIndexLeaf && byte(start) != kIndexInterior) continue;
+    const bool is_index = std::find(roots.begin(), roots.end(), page + 1) != roots.end();
+    if (!is_index && !with_tables) continue;
+    // https://www.sqlite.org/fileformat.html, section 1.6
+    const std::size_t cells = 256u * byte(start + 3) + byte(start + 4);
+    const std::size_t content = 256u * byte(start + 5) + byte(start + 6);
+    const std::size_t header = byte(start) == kIndexLeaf ? 8 : 12;
+    add(start, start + header + 2 * cells);
+    add(start + content, start + kPage);
+  }
+  return bits;
+}
+
+BitFlipper::BitFlipper(const std::string& path) : descriptor_(open(path.c_str(), O_RDWR)) {
+  if (descriptor_ < 0) throw std::runtime_error("cannot open " + path);
+}
+
+BitFlipper::~BitFlipper() { close(descriptor_); }
+
+void BitFlipper::flip(std::size_t bit) {
+  unsigned char byte = 0;
+  const auto at = static_cast<off_t>(bit / 8);
+  if (pread(descriptor_, &byte, 1, at) != 1) throw std::runtime_error("cannot read a byte");
+  byte = static_cast<unsigned char>(byte ^ (1u << (bit % 8)));
+  if (pwrite(descriptor_, &byte, 1, at) != 1) throw std::runtime_error("cannot write a byte");
+}
+
 pid_t start_child(const std::function<bool()>& work) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -131,9 +176,15 @@ int wait_for(pid_t child) {
 
 int in_child(const std::function<bool()>& work) { return wait_for(start_child(work)); }
 
+constexpr unsigned kNobody = 65534;
+
+void give_to_nobody(const std::string& path) {
+  if (geteuid() == 0 && chown(path.c_str(), kNobody, kNobody) != 0)
+    throw std::runtime_error("cannot give away " + path);
+}
+
 void become_nobody() {
   if (geteuid() != 0) return;
-  constexpr unsigned kNobody = 65534;
   if (setgid(kNobody) != 0 || setuid(kNobody) != 0) throw std::runtime_error("cannot give up root");
 }
 

@@ -64,6 +64,25 @@ Cubin cubin(const std::string& digest, std::size_t bytes = 40'000);
 void write_file(const std::string& path, std::string_view bytes);
 std::string read_file(const std::string& path);
 
+/// Bits of a file, counted from its first one. For databases with pages of SQLite's default size.
+/// Those of the pages of indexes that mean something (headers, pointers, cells), and of tables
+/// without rowid, which are kept like indexes, too if asked for.
+std::vector<std::size_t> index_bits(const std::string& path, bool with_tables = false);
+
+/// Turns single bits of a file over. Keeps it open: to close any descriptor of a database ends the
+/// locks of this process on it.
+class BitFlipper {
+ public:
+  explicit BitFlipper(const std::string& path);
+  ~BitFlipper();
+  BitFlipper(const BitFlipper&) = delete;
+  BitFlipper& operator=(const BitFlipper&) = delete;
+  void flip(std::size_t bit);  // a second time undoes it
+
+ private:
+  int descriptor_;
+};
+
 /// Runs `work` in a forked child and returns its exit status: 0 if it returned true; 1 if false or
 /// an exception, with the text on stderr. `work` must not use what the parent has open.
 int in_child(const std::function<bool()>& work);
@@ -72,5 +91,7 @@ int wait_for(pid_t child);  // exit status, or 128 + signal
 
 /// Gives up root's right to write everywhere, in a child; the folders of the tests stay readable.
 void become_nobody();
+/// Makes a file or folder that user's; nothing if the tests do not run as root.
+void give_to_nobody(const std::string& path);
 
 }  // namespace attnforge::testing

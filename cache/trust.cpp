@@ -1,0 +1,120 @@
+// trust.cpp - owners and permissions.
+#include "cache/trust.h"
+
+#include <fmt/format.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace attnforge {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBufferBytes = 16384;
+
+// Where every user has a group of the same name (Debian, Fedora, ...), files that this group may
+// write are the user's alone. Group 0 of root is such a group too.
+bool is_own_private_group(gid_t gid) {
+  std::vector<char> user_buffer(kBufferBytes), group_buffer(kBufferBytes);
+  passwd user{};
+  passwd* found_user = nullptr;
+  group own{};
+  group* found_group = nullptr;
+  if (getpwuid_r(geteuid(), &user, user_buffer.data(), user_buffer.size(), &found_user) != 0 ||
+      !found_user || user.pw_gid != gid)
+    return false;
+  if (getgrgid_r(gid, &own, group_buffer.data(), group_buffer.size(), &found_group) != 0 ||
+      !found_group || std::string_view(own.gr_name) != user.pw_name)
+    return false;
+  for (char** member = own.gr_mem; *member; ++member)
+    if (std::string_view(*member) != user.pw_name) return false;
+  return true;
+}
+
+std::string name_of(uid_t uid) {
+  std::vector<char> buffer(kBufferBytes);
+  passwd user{};
+  passwd* found = nullptr;
+  if (getpwuid_r(uid, &user, buffer.data(), buffer.size(), &found) == 0 && found)
+    return fmt::format("{} (uid {})", user.pw_name, uid);
+  return fmt::format("uid {}", uid);
+}
+
+// "" for what is missing, or is only this user's and root's.
+std::string objection(const std::string& path, bool is_folder) {
+  struct stat facts = {};
+  if (lstat(path.c_str(), &facts) != 0) return "";
+  const std::string what = fmt::format("{} {}", is_folder ? "the folder" : "the file", path);
+  if (facts.st_uid != geteuid() && facts.st_uid != 0)
+    return fmt::format(
+        "{} belongs to {}, not to {}: name another database (ATTNFORGE_CACHE), or "
+        "have it changed by chown",
+        what, name_of(facts.st_uid), name_of(geteuid()));
+  if (S_ISLNK(facts.st_mode)) return "";  // its mode says nothing
+  if ((facts.st_mode & S_IWOTH) != 0 && is_folder && (facts.st_mode & S_ISVTX) != 0)
+    return fmt::format(
+        "{} can be written by every user, who could put a journal beside the "
+        "database: use a folder of your own in it (mkdir -m 700)",
+        what);
+  if ((facts.st_mode & S_IWOTH) != 0)
+    return fmt::format("{} can be written by every user (mode {:o}): chmod go-w it", what,
+                       facts.st_mode & 07777);
+  if ((facts.st_mode & S_IWGRP) != 0 && !is_own_private_group(facts.st_gid))
+    return fmt::format("{} can be written by its group (gid {}, mode {:o}): chmod g-w it", what,
+                       facts.st_gid, facts.st_mode & 07777);
+  return "";
+}
+
+}  // namespace
+
+std::string real_path(const std::string& path) {
+  std::error_code failed;
+  const fs::path real = fs::weakly_canonical(path, failed);
+  return failed || real.empty() ? path : real.string();
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+std::string reason_for_distrust(const std::string& path) {
+  std::string reason = objection(folder_of(path), true);
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"})
+    if (reason.empty()) reason = objection(path + suffix, false);
+  return reason;
+}
+
+std::string distrust(const std::string& path) {
+  const char* trust = std::getenv("ATTNFORGE_CACHE_TRUST");
+  if (trust && std::string_view(trust) == "any") return "";
+  std::string reason = reason_for_distrust(path);
+  if (!reason.empty())
+    reason += ". It decides which code runs; ATTNFORGE_CACHE_TRUST=any uses it all the same";
+  return reason;
+}
+
+void make_private_folder(const std::string& path) {
+  fs::path made;
+  for (const fs::path& part : fs::path(folder_of(path))) {
+    made /= part;
+    (void)mkdir(made.c_str(), 0700);  // most exist
+  }
+}
+
+void make_private_file(const std::string& path) {
+  // Not open() and close(): closing any descriptor of a file ends this process's locks on it, also
+  // those of another connection.
+  struct stat facts = {};
+  if (lstat(path.c_str(), &facts) != 0) (void)mknod(path.c_str(), S_IFREG | 0600, 0);
+}
+
+}  // namespace attnforge
