@@ -57,8 +57,21 @@ double json_line_number(const Json& line, const char* key) {
   return found != line.end() && found->is_number() ? found->get<double>() : 0;
 }
 
+/// Damaged rows do not hide the others, but must not be missed either.
+void warn_of(const std::vector<std::string>& left_out) {
+  if (left_out.empty()) return;
+  fmt::print(
+      stderr,
+      "attnforge: {} that cannot be read {} left out, the first one: {}. See attnforge cache "
+      "verify\n",
+      left_out.size() == 1 ? "1 row" : fmt::format("{} rows", left_out.size()),
+      left_out.size() == 1 ? "is" : "are", left_out.front());
+}
+
 int run_ls(const CacheArguments& a) {
-  const std::vector<CacheEntry> entries = cache_list(a.path, a.filter_text());
+  std::vector<std::string> left_out;
+  const std::vector<CacheEntry> entries = cache_list(a.path, a.filter_text(), &left_out);
+  warn_of(left_out);
   if (a.json) {
     Json rows = Json::array();
     for (const CacheEntry& e : entries) {
@@ -98,8 +111,10 @@ int run_ls(const CacheArguments& a) {
 
 int run_show(const CacheArguments& a) {
   std::vector<Json> lines;
-  for (const std::string& line : cache_show(a.path, a.filter_text()))
+  std::vector<std::string> unread;
+  for (const std::string& line : cache_show(a.path, a.filter_text(), &unread))
     lines.push_back(Json::parse(line));
+  warn_of(unread);
   if (a.json) {
     print_json({{"attnforge", kVersion}, {"lines", lines}});
     return kExitOk;
@@ -226,21 +241,40 @@ int run_stats(const CacheArguments& a) {
   return s.healthy ? kExitOk : kExitFailed;
 }
 
+int run_verify(const CacheArguments& a) {
+  const std::vector<std::string> faults = cache_verify(a.path);
+  if (a.json) {
+    print_json({{"attnforge", kVersion}, {"faults", faults}});
+  } else if (faults.empty()) {
+    fmt::print("{}\n", green("ok"));
+  } else {
+    for (const std::string& fault : faults) fmt::print("{}\n", red(fault));
+    fmt::print(
+        "What can be read is kept by attnforge cache export. The next look-up or write that "
+        "meets the damage sets the file aside and begins a new one with all that is "
+        "sound.\n");
+  }
+  return faults.empty() ? kExitOk : kExitFailed;
+}
+
 [[noreturn]] void file_failed(const std::string& path, const char* what) {
   throw Error(ErrorCode::kIo, fmt::format("{} cannot be {}: {}", path, what,
                                           errno ? std::strerror(errno) : "unknown reason"));
 }
 
 int run_export(const CacheArguments& a) {
+  std::vector<std::string> left_out;
   if (a.file == "-") {
-    cache_export(a.path, std::cout, a.export_filter);
+    cache_export(a.path, std::cout, a.export_filter, &left_out);
+    warn_of(left_out);
     std::cout.flush();
     if (!std::cout) file_failed("standard output", "written");
     return kExitOk;
   }
   // The database first: a mistyped --cache must not leave an empty file behind.
   std::ostringstream text;
-  const int lines = cache_export(a.path, text, a.export_filter);
+  const int lines = cache_export(a.path, text, a.export_filter, &left_out);
+  warn_of(left_out);
   errno = 0;
   std::ofstream file(a.file, std::ios::binary | std::ios::trunc);
   file << text.str();
@@ -304,12 +338,14 @@ Verb add_cache(CLI::App& program) {
   CLI::App* show = add("show", "Every try, best first", run_show, true);
   CLI::App* plot = add("plot", "Draw the tuning landscapes of problems (gnuplot)", run_plot, true);
   CLI::App* stats = add("stats", "Size and health of the file", run_stats, false);
+  CLI::App* verify = add("verify", "Every page, index, row and checksum; says what is wrong",
+                         run_verify, false);
   CLI::App* clear = add("clear", "Delete tries, or only the compiled code", run_clear, true);
   CLI::App* export_ = add("export", "Write measurements as lines of JSON", run_export, false);
   CLI::App* import = add("import", "Merge the lines of an export; nothing is lost or doubled",
                          run_import, false);
 
-  for (CLI::App* sub : {ls, show, stats}) sub->add_flag("--json", a.json, "As JSON");
+  for (CLI::App* sub : {ls, show, stats, verify}) sub->add_flag("--json", a.json, "As JSON");
   show->add_option("--top", a.top, "How many tries of each problem; 0: all")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);

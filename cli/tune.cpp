@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "attnforge/cache.h"
+#include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
 #include "cli/display.h"
@@ -62,6 +64,9 @@ class TuneRun {
 
   /// Opens the GPUs first, so that a bad one is an error before anything is tuned; then tunes.
   void run(const std::vector<int>& ordinals) {
+    // A plan goes on without a database; here it is what the work is for.
+    if (const std::string objection = cache_objection(arguments_.cache); !objection.empty())
+      throw Error(ErrorCode::kCache, fmt::format("results cannot be stored: {}", objection));
     std::vector<std::unique_ptr<Device>> devices;
     for (int ordinal : ordinals) {
       const auto log = [this](LogLevel level, std::string_view text) {

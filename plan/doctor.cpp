@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cache/trust.h"
 #include "generator/arch.h"
 #include "plan/overrides.h"
 #include "runtime/compiler.h"
@@ -134,12 +136,21 @@ bool can_create_in(const fs::path& folder) {
   return true;
 }
 
+/// Who else could have written it, although the environment says that this does not matter.
+std::string trusted_all_the_same(const std::string& path) {
+  const char* trust = std::getenv("ATTNFORGE_CACHE_TRUST");
+  return trust != nullptr && std::string_view(trust) == "any" ? reason_for_distrust(real_path(path))
+                                                              : "";
+}
+
 Check check_database(const std::string& path) {
   if (path == ":memory:") {
     return {"database", State::kWarning,
             "in memory only: winners and code are lost when the process ends",
             "set ATTNFORGE_CACHE to a file to keep them"};
   }
+  if (const std::string objection = cache_objection(path); !objection.empty())
+    return {"database", State::kFailed, objection, "plans go on without a database until then"};
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     const fs::path folder = existing_folder(path);
@@ -163,14 +174,19 @@ Check check_database(const std::string& path) {
       check.state = State::kFailed;
       check.detail += "; damaged: " + stats.health;
       check.advice =
-          "export what can be read (attnforge cache export), move the file away and import it "
-          "again";
+          "attnforge cache verify says more; the next look-up that meets the damage begins a new "
+          "file with all that can be read, or do it by hand: attnforge cache export, move the file "
+          "away, attnforge cache import";
     } else if (access(path.c_str(), W_OK) != 0) {
       check.state = State::kWarning;
       check.detail += "; read-only";
       check.advice =
           "winners are read but nothing new is stored; set ATTNFORGE_CACHE to another path to keep "
           "them";
+    } else if (const std::string reason = trusted_all_the_same(path); !reason.empty()) {
+      check.state = State::kWarning;
+      check.detail += "; " + reason;
+      check.advice = "it is used because of ATTNFORGE_CACHE_TRUST=any";
     }
     return check;
   } catch (const Error& error) {
@@ -206,6 +222,10 @@ Check check_variable(const std::string& name, const std::string& value) {
   if (name == "ATTNFORGE_CACHE_WAL" && value != "0" && value != "1") {
     check.state = State::kWarning;
     check.advice = "only 1 has a meaning: it asks for a write-ahead log";
+  }
+  if (name == "ATTNFORGE_CACHE_TRUST" && value != "own" && value != "any") {
+    check.state = State::kWarning;
+    check.advice = "only any has a meaning: it uses a database that others can write";
   }
   return check;
 }

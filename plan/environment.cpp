@@ -12,6 +12,9 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "1: write-ahead log in the database, if SQLite is 3.51.3 or later and the file system is "
        "local",
        "a rollback journal"},
+      {"ATTNFORGE_CACHE_TRUST",
+       "any: use the database although other users could have written it or its folder",
+       "such a database is refused: it decides which code runs"},
       {"ATTNFORGE_LOG", "least level of log messages: debug, info, warning, error or off",
        "warning"},
       {"ATTNFORGE_NVRTC", "the NVRTC library to compile with (CUDA 12.4 or later), and no other",

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/cli/program.h"
 #include "tests/cli/program_fixture.h"
@@ -109,6 +110,68 @@ TEST_F(Program, CacheLsOfAnEmptyDatabase) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "no problem in the database matches\n");
   EXPECT_EQ(Json::parse(run({"cache", "ls", "--json"}).out).at("entries"), Json::array());
+}
+
+// ---- databases that are none, that are damaged, that others can write ----
+
+TEST_F(Program, AFileThatIsNoDatabaseIsNeverTouched) {
+  const std::string bytes = "# Read me first\n", file = folder_.write("README.md", bytes);
+  const std::vector<std::vector<std::string>> verbs = {
+      {"cache", "ls"},
+      {"cache", "show"},
+      {"cache", "stats"},
+      {"cache", "verify"},
+      {"cache", "export"},
+      {"cache", "clear", "--all"},
+      {"cache", "import", folder_.write("nothing.jsonl", "")},
+      {"tune", "--arch", "sm_86", "fwd", "fp16", "seqlen=256"}};
+  for (std::vector<std::string> verb : verbs) {
+    verb.insert(verb.end(), {"--cache", file});
+    const Outcome outcome = run(verb);
+    EXPECT_EQ(outcome.exit_code, 1) << verb[0] << " " << verb[1];
+    EXPECT_THAT(outcome.err, HasSubstr("is not a SQLite database")) << verb[0] << " " << verb[1];
+    EXPECT_EQ(read_file(file), bytes);
+  }
+  EXPECT_THAT(run({"doctor", "--cache", file}).out, HasSubstr("is not a SQLite database"));
+  EXPECT_EQ(
+      run({"inspect", "--arch", "sm_86", "fwd", "fp16", "seqlen=256", "--cache", file}).exit_code,
+      0)
+      << "plans need no database";
+  EXPECT_EQ(read_file(file), bytes);
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.file("")))
+    EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("README.md", "nothing.jsonl"));
+}
+
+TEST_F(Program, CacheVerifySaysWhatIsWrong) {
+  ASSERT_EQ(run({"cache", "import", folder_.write("nothing.jsonl", "")}).exit_code, 0);
+  const Outcome sound = run({"cache", "verify"});
+  EXPECT_EQ(sound.exit_code, 0) << sound.err;
+  EXPECT_EQ(sound.out, "ok\n");
+  std::string bytes = read_file(database());
+  const std::size_t page = bytes.rfind("exhaustive");  // a row of the table rigors
+  ASSERT_NE(page, std::string::npos);
+  bytes[page] = 'f';  // out of order, and not what its index says
+  folder_.write("cache.db", bytes);
+  const Outcome damaged = run({"cache", "verify", "--json"});
+  EXPECT_EQ(damaged.exit_code, 1);
+  EXPECT_THAT(Json::parse(damaged.out).at("faults").dump(), HasSubstr("rigors"));
+  EXPECT_EQ(run({"cache", "stats"}).exit_code, 1);
+  EXPECT_THAT(run({"doctor"}).out, HasSubstr("cache verify"));
+}
+
+TEST_F(Program, ADatabaseThatOthersCanWriteIsRefusedInWords) {
+  ASSERT_EQ(run({"cache", "import", folder_.write("nothing.jsonl", "")}).exit_code, 0);
+  std::filesystem::permissions(database(), std::filesystem::perms(0666));
+  for (const char* action : {"ls", "verify", "stats"}) {
+    const Outcome outcome = run({"cache", action});
+    EXPECT_EQ(outcome.exit_code, 1) << action;
+    EXPECT_THAT(outcome.err, HasSubstr("can be written by every user")) << action;
+    EXPECT_THAT(outcome.err, HasSubstr("ATTNFORGE_CACHE_TRUST=any")) << action;
+  }
+  EXPECT_THAT(run({"doctor"}).out, HasSubstr("can be written by every user"));
+  EXPECT_EQ(run({"cache", "ls"}, {{"ATTNFORGE_CACHE_TRUST", "any"}}).exit_code, 0);
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_CACHE_TRUST", "any"}}).out,
+              HasSubstr("used because of ATTNFORGE_CACHE_TRUST"));
 }
 
 TEST_F(Program, CacheImportNamesABadLine) {

@@ -320,6 +320,16 @@ TEST_F(DoctorTest, FindsADatabaseThatIsNone) {
   EXPECT_THAT(check.advice, Not(IsEmpty()));
 }
 
+TEST_F(DoctorTest, SaysWhoElseCanWriteTheDatabase) {
+  { Cache cache(path("cache.db")); }
+  fs::permissions(path("cache.db"), fs::perms(0666));
+  const std::vector<Check> checks = doctor(path("cache.db"));
+  const Check& check = check_named(checks, "database");
+  EXPECT_EQ(check.state, Check::State::kFailed);
+  EXPECT_THAT(check.detail, HasSubstr("can be written by every user"));
+  EXPECT_THAT(check.detail, HasSubstr("chmod"));
+}
+
 TEST_F(DoctorTest, FindsAFolderThatCannotBeWritten) {
   const std::vector<Check> checks = doctor("/proc/nowhere/cache.db");
   EXPECT_NE(check_named(checks, "database").state, Check::State::kOk);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
@@ -502,8 +504,10 @@ class BusyTuneTest : public TuneTest {
  protected:
   // A second connection stands for another process.
   void SetUp() override {
-    path_ = ::testing::TempDir() + "attnforge_tune_test_" + std::to_string(::getpid()) + ".db";
-    std::remove(path_.c_str());
+    std::string folder = ::testing::TempDir() + "attnforge_tune_test_XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    path_ = folder + "/attnforge.db";
     other_ = std::make_unique<Cache>(path_);
     mine_ = std::make_unique<Cache>(path_);
     ASSERT_TRUE(other_->acquire_lease(to_string(problem), device_class(device), 3600));
@@ -511,8 +515,7 @@ class BusyTuneTest : public TuneTest {
   void TearDown() override {
     mine_.reset();
     other_.reset();
-    for (const char* suffix : {"", "-journal", "-wal", "-shm"})
-      std::remove((path_ + suffix).c_str());
+    std::filesystem::remove_all(folder_);
   }
   void others_result(Rigor rigor = Rigor::kFull) {
     others_try();
@@ -543,7 +546,7 @@ class BusyTuneTest : public TuneTest {
   }
   void other_leaves() { other_->release_lease(to_string(problem), device_class(device)); }
 
-  std::string path_;
+  std::string folder_, path_;
   std::unique_ptr<Cache> other_, mine_;
 };
 
