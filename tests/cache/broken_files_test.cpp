@@ -428,9 +428,9 @@ bool clear_cures(const std::string& path) {
   Cache cache(path);
   cache.put({good_try(1, 10)});
   const bool cured = cache.best(kProblem, current(), digest_of).has_value();
-  if (deleted == 0 || after >= before / 4 || !cured)
+  if (deleted == 0 || after >= before / 2 || !cured)
     std::fprintf(stderr, "%d deleted, %ju bytes, then %ju\n", deleted, before, after);
-  return deleted > 0 && after < before / 4 && cured && cache.path() == path &&
+  return deleted > 0 && after < before / 2 && cured && cache.path() == path &&
          cache_stats(path).healthy;
 }
 

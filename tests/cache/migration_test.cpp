@@ -265,7 +265,8 @@ TEST_F(MigrationFrom2Test, ADamagedOneIsSetAsideAndItsSoundRowsStay) {
   }
   Cache cache(path(), false, log());
   EXPECT_EQ(cache.path(), path());
-  EXPECT_THAT(messages_, ::testing::ElementsAre(HasSubstr("1 try, 1 search and 0 cubins could be")));
+  EXPECT_THAT(messages_,
+              ::testing::ElementsAre(HasSubstr("1 try, 1 search and 0 cubins could be")));
   EXPECT_TRUE(cache.best(kProblem, current(), digest_of));
 }
 
