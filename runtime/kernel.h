@@ -17,8 +17,8 @@ class Kernel {
   /// Loads `image` (a cubin, or PTX text as bytes ending in 0) in the current context and makes the
   /// function ready: dynamic shared memory limit raised to `smem_bytes`, code loaded on the GPU.
   /// The bytes are copied. Throws Error(kCuda), e.g. when the image is for another GPU, has no such
-  /// symbol or wants more shared memory than there is; Error(kInternal) when the function does not
-  /// take exactly one argument.
+  /// symbol or wants more shared memory than there is; Error(kInternal) when the function takes no
+  /// argument.
   static Kernel load(std::span<const std::byte> image, const std::string& symbol, int smem_bytes);
   ~Kernel();
   Kernel(Kernel&& other) noexcept;

@@ -78,7 +78,11 @@ TEST_P(FamilyContract, LaunchesFitTheArch) {
     ASSERT_FALSE(launch.steps.empty());
     const Source source = family().render(candidate.config, problem);
     for (const LaunchStep& step : launch.steps) {
-      EXPECT_NE(source.text.find(step.kernel + "("), std::string::npos);
+      const std::size_t begin = source.entry.find(step.kernel + "(");
+      ASSERT_NE(begin, std::string::npos);
+      const std::string arguments = source.entry.substr(begin,
+                                                        source.entry.find(')', begin) - begin);
+      EXPECT_EQ(arguments.find(','), std::string::npos) << "a kernel takes one argument";
       EXPECT_LE(step.smem_bytes, arch.smem_per_block_bytes);
       EXPECT_LE(step.params.size(), kMaxParamsBytes);
       EXPECT_GE(step.grid.x, 1u);
