@@ -54,6 +54,19 @@ struct Inputs {
   HostTensors host;
 };
 
+/// Before anything is allocated.
+void check_rope_arguments(const RunArguments& a, const Problem& problem) {
+  if (a.rope_cos.empty() != a.rope_sin.empty())
+    usage("--rope-cos and --rope-sin belong together; give both or none");
+  const bool given = !a.rope_cos.empty() || a.rope_offset >= 0;
+  if (problem.rope == Rope::kNone && given) {
+    usage(
+        "--rope-cos, --rope-sin and --rope-offset need a problem with rope=half or "
+        "rope=interleaved");
+  }
+  if (a.rope_offset >= 0) check_rope_offset(problem, a.rope_offset);
+}
+
 Inputs inputs_from_files(const RunArguments& a) {
   for (const auto& [option, path] : {std::pair("--q", &a.q), {"--k", &a.k}, {"--v", &a.v}}) {
     if (path->empty())
@@ -69,6 +82,7 @@ Inputs inputs_from_files(const RunArguments& a) {
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
   Inputs inputs{problem_of_files(headers, words), {}};
   const Problem& p = inputs.problem;
+  check_rope_arguments(a, p);
   inputs.host = allocate_host_tensors(p);
   inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
   inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
@@ -81,22 +95,17 @@ Inputs random_inputs(const RunArguments& a) {
     usage("--random and files for q, k, v exclude each other");
   Problem problem = read_problem(a.words, "run --random 1");
   if (!a.lse.empty()) problem.lse = true;
+  check_rope_arguments(a, problem);
   return {problem, random_host_tensors(problem, a.seed)};
 }
 
-/// The tables of files, in place of the usual ones that `host` has.
+/// The tables of files or of another offset, in place of the usual ones that `host` has.
 void read_rope(const RunArguments& a, const Problem& problem, HostTensors& host) {
-  if (a.rope_cos.empty() != a.rope_sin.empty())
-    usage("--rope-cos and --rope-sin belong together; give both or none");
-  if (problem.rope == Rope::kNone) {
-    if (!a.rope_cos.empty() || a.rope_offset >= 0)
-      usage(
-          "--rope-cos, --rope-sin and --rope-offset need a problem with rope=half or "
-          "rope=interleaved");
+  if (a.rope_cos.empty()) {
+    if (a.rope_offset >= 0) set_rope_tables(problem, host, 10000, a.rope_offset);
     return;
   }
-  if (a.rope_offset >= 0) set_rope_tables(problem, host, 10000, a.rope_offset);
-  if (a.rope_cos.empty()) return;
+  if (a.rope_offset >= 0) host.rope_offset = a.rope_offset;
   host.rope_cos = read_rope_table(a.rope_cos, problem);
   host.rope_sin = read_rope_table(a.rope_sin, problem);
 }

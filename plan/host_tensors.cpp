@@ -86,7 +86,9 @@ HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed) {
 
 void set_rope_tables(const Problem& problem, HostTensors& host, double base, std::int64_t offset) {
   if (problem.rope == Rope::kNone) return;
-  host.rope_offset = offset < 0 ? least_rope_offset(problem) : offset;
+  if (offset < 0) offset = least_rope_offset(problem);
+  check_rope_offset(problem, offset);
+  host.rope_offset = offset;
   RopeTables tables = rope_tables(effective_rope_dim(problem), host.rope_offset + problem.seqlen_kv,
                                   base);
   host.rope_cos = std::move(tables.cos);

@@ -37,7 +37,10 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
                                   {"stride_head", tensor.stride_head, num_heads}};
   for (const Dimension& dimension : dimensions) {
     if (dimension.size == 1) continue;
-    if (dimension.stride * size_bytes(dtype) % alignment != 0) {
+    // Low bits only: they are right whatever overflows.
+    const std::uint64_t stride_bytes = static_cast<std::uint64_t>(dimension.stride) *
+                                       static_cast<std::uint64_t>(size_bytes(dtype));
+    if (stride_bytes % static_cast<std::uint64_t>(alignment) != 0) {
       refuse(
           fmt::format("tensor {} has {}={} elements of {} bytes, which is not a multiple of {} "
                       "bytes; copy it to aligned "

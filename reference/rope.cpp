@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "attnforge/error.h"
+#include "attnforge/host_tensors.h"
 
 namespace attnforge {
 namespace {
@@ -17,6 +18,17 @@ constexpr std::int64_t kMaxRows = std::int64_t{1} << 30;  // a row's number is a
 }
 
 }  // namespace
+
+void check_rope_offset(const Problem& problem, std::int64_t offset) {
+  if (problem.rope == Rope::kNone) return;
+  const std::int64_t least = least_rope_offset(problem), most = kMaxRows - problem.seqlen_kv;
+  if (offset >= least && offset <= most) return;
+  refuse(
+      fmt::format("rope_offset={} must be at least {}, so that the first of seqlen_q={} queries "
+                  "before {} keys takes row 0 of rope's tables or a later one, and at most {}, so "
+                  "that these need no more than 2^30 rows",
+                  offset, least, problem.seqlen_q, problem.seqlen_kv, most));
+}
 
 RopeTables rope_tables(int rope_dim, std::int64_t rows, double base) {
   const int pairs = rope_dim / 2;
@@ -53,6 +65,13 @@ void check_rope_tables(const Problem& problem, const Tensors& tensors) {
                     tensors.rope_cos == nullptr ? "cos" : "sin", to_string(problem.rope),
                     effective_rope_dim(problem) / 2));
   }
+  // Within these no sum below overflows. Without a shift it is the whole check of the first row.
+  if (tensors.rope_query_shift == 0) check_rope_offset(problem, tensors.rope_offset);
+  if (std::min(tensors.rope_offset, tensors.rope_query_shift) < -kMaxRows ||
+      std::max(tensors.rope_offset, tensors.rope_query_shift) > kMaxRows) {
+    refuse(fmt::format("rope_offset={} and rope_query_shift={} must be from -2^30 to 2^30",
+                       tensors.rope_offset, tensors.rope_query_shift));
+  }
   const std::int64_t first_query = rope_row_of_query(problem, tensors, 0);
   const std::int64_t first = problem.seqlen_kv == 0 ? first_query
                                                     : std::min(first_query, tensors.rope_offset);
@@ -60,11 +79,8 @@ void check_rope_tables(const Problem& problem, const Tensors& tensors) {
                                      tensors.rope_offset + problem.seqlen_kv) -
                             1;
   if (first < 0) {
-    refuse(
-        fmt::format("rope_offset={} puts the first of seqlen_q={} queries before {} keys at row {} "
-                    "of rope's tables; it must be at least {}",
-                    tensors.rope_offset, problem.seqlen_q, problem.seqlen_kv, first,
-                    tensors.rope_offset - first));
+    refuse(fmt::format("rope_offset={} and rope_query_shift={} take row {} of rope's tables",
+                       tensors.rope_offset, tensors.rope_query_shift, first));
   }
   if (last >= tensors.rope_rows || last >= kMaxRows) {
     refuse(

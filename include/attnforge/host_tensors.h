@@ -31,9 +31,13 @@ HostTensors allocate_host_tensors(const Problem& problem);
 /// machine.
 HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);
 
+/// Throws Error(kInvalidArgument), saying what is allowed, unless `offset` can be the rope_offset
+/// of a run: from least_rope_offset(problem) to 2^30 - seqlen_kv. Nothing to check without rope.
+void check_rope_offset(const Problem& problem, std::int64_t offset);
+
 /// Sets rope_offset, and the usual tables of that base: column i of row r is the cosine or sine of
 /// r / base^(2 i / rope_dim), with as many rows as the problem takes. `offset` -1: the least that
-/// the problem allows. Nothing without rope.
+/// the problem allows; others are checked as by check_rope_offset(). Nothing without rope.
 void set_rope_tables(const Problem& problem, HostTensors& tensors, double base = 10000,
                      std::int64_t offset = -1);
 

@@ -59,6 +59,12 @@ TEST_F(Program, ARopeHasItsUsualTablesOrThoseOfFiles) {
   };
   EXPECT_EQ(rope({"rope=half"}).exit_code, 0);
   EXPECT_EQ(rope({"rope=interleaved", "rope_dim=16", "--rope-offset", "9"}).exit_code, 0);
+  for (const char* offset : {"4611686018427387904", "9223372036854775807", "1073741760"}) {
+    const Outcome far = rope({"rope=half", "--rope-offset", offset});
+    EXPECT_EQ(far.exit_code, 2) << far.err;
+    EXPECT_THAT(far.err, AllOf(HasSubstr(std::string("rope_offset=") + offset),
+                               HasSubstr("at most 1073741759")));
+  }
   EXPECT_THAT(rope({"--rope-offset", "9"}).err, HasSubstr("need a problem with rope=half"));
   EXPECT_THAT(rope({"rope=half", "--rope-cos", "cos.npy"}).err, HasSubstr("belong together"));
   EXPECT_EQ(rope({"rope=half", "--rope-cos", "cos.npy"}).exit_code, 2);

@@ -9,6 +9,7 @@
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -440,6 +441,9 @@ TEST_F(PlanTest, WrongTensorsAreNamedAndNothingIsLaunched) {
       refused([](Tensors& t) { t.q.data = reinterpret_cast<void*>(std::uintptr_t{0x10002}); }),
       HasSubstr("tensor q"));
   EXPECT_THAT(refused([](Tensors& t) { t.k.stride_row += 1; }), HasSubstr("stride_row"));
+  EXPECT_THAT(
+      refused([](Tensors& t) { t.k.stride_row = std::numeric_limits<std::int64_t>::max(); }),
+      HasSubstr("stride_row=9223372036854775807"));
   EXPECT_THAT(refused([](Tensors& t) { t.o.stride_batch += 4; }),
               HasSubstr("tensor o has stride_batch"));
   EXPECT_THAT(refused([](Tensors& t) { t.lse = nullptr; }), HasSubstr("lse is null"));
@@ -472,6 +476,15 @@ TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
               AllOf(HasSubstr("rope_rows=109"), HasSubstr("rows 10 to 109")));
   EXPECT_THAT(refused([](Tensors& t) { t.rope_offset = 29; }),
               AllOf(HasSubstr("rope_offset=29"), HasSubstr("at least 30")));
+  for (const std::int64_t offset :
+       {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
+        std::int64_t{1} << 62, (std::int64_t{1} << 30) - 69}) {
+    EXPECT_THAT(refused([&](Tensors& t) { t.rope_offset = offset; }),
+                AllOf(HasSubstr("rope_offset=" + std::to_string(offset)), HasSubstr("at least 30"),
+                      HasSubstr("at most 1073741754")));
+  }
+  EXPECT_THAT(refused([](Tensors& t) { t.rope_rows = std::numeric_limits<std::int64_t>::min(); }),
+              HasSubstr("is too few"));
   EXPECT_EQ(fake_cuda().launches(), 0);
   EXPECT_NO_THROW(plan.run(good));
   good.rope_offset = 30;

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numbers>
 
 #include "attnforge/error.h"
@@ -156,7 +157,13 @@ TEST(ReferenceWithRope, TablesMustHaveEveryRow) {
   };
   EXPECT_THAT(refused([](Tensors& t) { t.rope_sin = nullptr; }), HasSubstr("rope_sin is null"));
   EXPECT_THAT(refused([](Tensors& t) { t.rope_offset = 4; }),
-              AllOf(HasSubstr("rope_offset=4"), HasSubstr("row -1"), HasSubstr("at least 5")));
+              AllOf(HasSubstr("rope_offset=4"), HasSubstr("at least 5")));
+  EXPECT_THAT(refused([](Tensors& t) {
+                t.rope_offset = t.rope_rows = std::numeric_limits<std::int64_t>::max();
+              }),
+              HasSubstr("rope_offset=9223372036854775807"));
+  EXPECT_THAT(refused([](Tensors& t) { t.rope_query_shift = std::int64_t{1} << 62; }),
+              HasSubstr("rope_query_shift"));
   EXPECT_THAT(refused([](Tensors& t) { --t.rope_rows; }), HasSubstr("too few"));
   EXPECT_THAT(refused([](Tensors& t) { t.rope_rows = t.rope_offset = std::int64_t{1} << 31; }),
               HasSubstr("2^30"));
