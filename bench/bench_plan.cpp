@@ -133,9 +133,9 @@ void bare_launch(benchmark::State& state) {
   Tensors bound = contiguous_tensors(problem);
   bound.q.data = bound.k.data = bound.v.data = bound.o.data = tensors.data();
   alignas(64) std::byte params[kMaxParamsBytes];
-  Buffer workspace(256);
-  workspace.fill8(0);
-  bind_arguments(*candidate.family, step, bound, workspace.data(),
+  Buffer counters(kCounterBytes);
+  counters.fill8(0);
+  bind_arguments(*candidate.family, step, bound, {.counters = counters.data()},
                  std::span(params, step.params.size()));
   void* arguments[] = {params};
   CUlaunchConfig config{};

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,17 +44,37 @@ struct LaunchStep {
   std::vector<std::byte> params;  // the kernel's one argument with everything filled in that does
                                   // not come from Tensors
   std::vector<TensorMapSpec> tensor_maps;
+  // Where in params the address of a set of counters goes, for kernels that need one.
+  std::optional<std::size_t> counters;
 };
 
-/// The first bytes of every workspace are for counters: zeros before the first run, and left as
-/// zeros by every run, so that plans of any families may take turns with one workspace. What comes
-/// after them is scratch, which a run writes before it reads.
-inline constexpr std::size_t kWorkspaceCounterBytes = 256;
+/// A set of counters: 32-bit words in device memory, aligned to kCounterBytes. All but the word
+/// kRunsCounter are zeros when a kernel starts and when it has ended. To that one a kernel adds 1
+/// when it is done with the others: kernels that ended, modulo 2^32. Two kernels with the same set
+/// must not run at the same time. runtime/counter_pool.h has them for the streams of a GPU.
+inline constexpr std::size_t kCounterBytes = 32;
+inline constexpr std::size_t kRunsCounter = 2;
 
 /// All steps of a run, in stream order. No steps: nothing to do (seqlen_q or batch is 0).
 struct Launch {
   std::vector<LaunchStep> steps;
-  std::size_t workspace_bytes = 0;  // counters, up to kWorkspaceCounterBytes, then scratch
+  std::size_t workspace_bytes = 0;  // scratch: a run writes it before it reads it
+};
+
+/// How many steps need counters.
+inline int counted_steps(const Launch& launch) {
+  int count = 0;
+  for (const LaunchStep& step : launch.steps) count += step.counters.has_value() ? 1 : 0;
+  return count;
+}
+
+/// Device memory of a run beside its tensors: Launch::workspace_bytes of the caller's, and a set of
+/// counters. Null where a launch needs none.
+struct RunMemory {
+  void* workspace = nullptr;
+  void* counters = nullptr;
+
+  friend bool operator==(const RunMemory&, const RunMemory&) = default;
 };
 
 /// Largest gridDim.x.

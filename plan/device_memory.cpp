@@ -81,7 +81,6 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
   to.lse = DeviceBuffer(device, wanted.lse_count * sizeof(float));
   to.lse.fill(0xff);
   to.workspace = DeviceBuffer(device, plan.workspace_bytes());
-  to.workspace.fill(0);
   to.tensors = bind_contiguous(problem, to.q.data(), to.k.data(), to.v.data(), to.o.data(),
                                static_cast<float*>(to.lse.data()));
   if (problem.rope != Rope::kNone) {

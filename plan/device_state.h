@@ -12,6 +12,7 @@
 #include "plan/loaded_kernel.h"
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
+#include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/log.h"
 
@@ -42,6 +43,7 @@ class DeviceState {
   OnceMap<Problem, PlanState, ProblemHash> plans;
   OnceMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans;
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
+  CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   LaunchLog launches;
 };

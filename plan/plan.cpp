@@ -44,11 +44,15 @@ const PlanState& plan_for_new_sizes(const Problem& problem, DeviceState& state,
 
 }  // namespace
 
-PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_,
-                     const DeviceState& device_)
+PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, DeviceState& device_)
     : problem(problem_), loaded(&loaded_), device(&device_) {
   Launch launch = loaded->family->launch(loaded->config, problem, device->facts);
   workspace_bytes = launch.workspace_bytes;
+  counted_steps = attnforge::counted_steps(launch);
+  if (counted_steps > 0) {
+    const ContextScope scope(device->context);
+    device->counters.reserve();
+  }
   check = PointerCheck(problem, workspace_bytes);
   steps.reserve(launch.steps.size());
   for (LaunchStep& step : launch.steps) {
@@ -80,10 +84,14 @@ void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
   plan.check(plan.problem, tensors, workspace);
   const NvtxRange range("attnforge run");
   const ContextScope scope(plan.device->context);
+  RunMemory memory{.workspace = workspace};
+  if (plan.counted_steps > 0) {
+    memory.counters = plan.device->counters.of(static_cast<CUstream>(stream), plan.counted_steps);
+  }
   alignas(64) std::array<std::byte, kMaxParamsBytes> buffer;
   for (const PlanState::Step& step : plan.steps) {
     const std::span<std::byte> params(buffer.data(), step.launch.params.size());
-    bind_arguments(*plan.loaded->family, step.launch, tensors, workspace, params);
+    bind_arguments(*plan.loaded->family, step.launch, tensors, memory, params);
     step.kernel->launch(step.launch, params, static_cast<CUstream>(stream));
   }
 }

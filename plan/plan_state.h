@@ -22,13 +22,15 @@ class PlanState {
     LaunchStep launch;
   };
 
-  PlanState(const Problem& problem, const LoadedKernel& loaded, const DeviceState& device);
+  /// Allocates counters if this is the first plan of `device` that needs some. Throws Error(kCuda).
+  PlanState(const Problem& problem, const LoadedKernel& loaded, DeviceState& device);
 
   Problem problem;
   const LoadedKernel* loaded = nullptr;
-  const DeviceState* device = nullptr;
+  DeviceState* device = nullptr;
   PointerCheck check;
   std::size_t workspace_bytes = 0;
+  int counted_steps = 0;  // of these, those that need counters
   std::vector<Step> steps;
 };
 

@@ -42,6 +42,9 @@ std::string_view advice(CUresult result) {
     case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
       return "; the call is not allowed while a stream is being captured: make plans and allocate "
              "before the capture";
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+      return "; the default stream waits for a stream that is being captured: run on another one "
+             "meanwhile";
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_ILLEGAL_INSTRUCTION:
     case CUDA_ERROR_MISALIGNED_ADDRESS:

@@ -47,6 +47,7 @@ namespace attnforge {
   X(cuMemFreeHost, 2000)                               \
   X(cuMemcpyHtoD, 3020)                                \
   X(cuMemcpyDtoH, 3020)                                \
+  X(cuMemcpyDtoHAsync, 3020)                           \
   X(cuMemsetD8Async, 3020)                             \
   X(cuMemsetD32Async, 3020)                            \
   X(cuStreamCreate, 2000)                              \
@@ -55,6 +56,9 @@ namespace attnforge {
   X(cuStreamBeginCapture, 10010)                       \
   X(cuStreamEndCapture, 10000)                         \
   X(cuStreamIsCapturing, 10000)                        \
+  X(cuStreamGetId, 12000)                              \
+  X(cuStreamQuery, 2000)                               \
+  X(cuThreadExchangeStreamCaptureMode, 10010)          \
   X(cuEventCreate, 2000)                               \
   X(cuEventDestroy, 4000)                              \
   X(cuEventRecord, 2000)                               \

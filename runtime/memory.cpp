@@ -76,6 +76,17 @@ void Buffer::fill32(std::uint32_t value, CUstream stream) {
           fmt::format("fill {} bytes", bytes_));
 }
 
+HostBuffer::HostBuffer(std::size_t bytes) {
+  context_ = current_context();
+  check(driver().cuMemHostAlloc(&handle_, bytes, 0),
+        fmt::format("allocate {} bytes of pinned host memory", bytes));
+}
+
+HostBuffer::~HostBuffer() {
+  if (handle_ != nullptr)
+    release_in(context_, [&](const Driver& cuda) { cuda.cuMemFreeHost(handle_); });
+}
+
 Stream::Stream() {
   context_ = current_context();
   check(driver().cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING), "create a stream");

@@ -75,6 +75,18 @@ class Buffer : public Owned<CUdeviceptr> {
   std::size_t bytes_ = 0;
 };
 
+/// Host memory that the GPU copies to without the host's help (pinned). Not initialised.
+class HostBuffer : public Owned<void*> {
+ public:
+  HostBuffer() = default;
+  explicit HostBuffer(std::size_t bytes);
+  ~HostBuffer();
+  HostBuffer(HostBuffer&&) noexcept = default;
+  HostBuffer& operator=(HostBuffer&&) noexcept = default;
+
+  void* data() const { return handle_; }
+};
+
 /// A stream that does not wait for the default stream.
 class Stream : public Owned<CUstream> {
  public:

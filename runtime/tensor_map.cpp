@@ -54,15 +54,23 @@ struct Dimensions {
   }
 };
 
+/// `steps` strides in bytes. What TMA cannot take anyway becomes kNoStride, so that no product
+/// overflows into a stride that it can.
+std::int64_t stride_bytes(std::int64_t stride, int steps, int element_bytes) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40, kNoStride = -1;
+  if (stride < 0 || stride >= kMost) return kNoStride;
+  return stride * steps * element_bytes;
+}
+
 Dimensions dimensions(const TensorMapSpec& spec, const Tensor& tensor) {
   const int bytes = size_bytes(spec.dtype);
   const int packed = std::max(spec.packed_heads, 1);
   Dimensions result;
   result.add(spec.columns, bytes, spec.box_columns);
-  if (spec.packed_heads > 0) result.add(packed, tensor.stride_head * bytes, packed);
-  result.add(spec.rows, tensor.stride_row * bytes, spec.box_rows);
-  result.add(spec.heads / packed, tensor.stride_head * packed * bytes, 1);
-  result.add(spec.batch, tensor.stride_batch * bytes, 1);
+  if (spec.packed_heads > 0) result.add(packed, stride_bytes(tensor.stride_head, 1, bytes), packed);
+  result.add(spec.rows, stride_bytes(tensor.stride_row, 1, bytes), spec.box_rows);
+  result.add(spec.heads / packed, stride_bytes(tensor.stride_head, packed, bytes), 1);
+  result.add(spec.batch, stride_bytes(tensor.stride_batch, 1, bytes), 1);
   return result;
 }
 
@@ -79,8 +87,8 @@ void encode(const TensorMapSpec& spec, const Tensor& tensor, std::byte* to) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("TMA cannot address {} at {} with strides batch={} row={} head={} "
                             "elements: pointer and strides must be multiples of 16 bytes, strides "
-                            "not negative and below 2^40 bytes. Families without TMA take others: "
-                            "name one in PlanOptions::family",
+                            "not negative and below 2^40 bytes. Make the plan for a problem with "
+                            "alignment=8: its kernels do without TMA and take any strides",
                             kNames[static_cast<int>(spec.operand)], tensor.data,
                             tensor.stride_batch, tensor.stride_row, tensor.stride_head));
   }
@@ -91,8 +99,14 @@ void encode(const TensorMapSpec& spec, const Tensor& tensor, std::byte* to) {
 }  // namespace
 
 void bind_arguments(const Family& family, const LaunchStep& step, const Tensors& tensors,
-                    void* workspace, std::span<std::byte> params) {
-  family.bind(step, tensors, workspace, params);
+                    const RunMemory& memory, std::span<std::byte> params) {
+  family.bind(step, tensors, memory.workspace, params);
+  if (step.counters) {
+    ATTNFORGE_ASSERT(memory.counters != nullptr, "a step that asks for counters is given a set");
+    ATTNFORGE_ASSERT(*step.counters + sizeof(memory.counters) <= params.size(),
+                     "the address of the counters lies in the kernel's argument");
+    std::memcpy(params.data() + *step.counters, &memory.counters, sizeof(memory.counters));
+  }
   for (const TensorMapSpec& spec : step.tensor_maps) {
     ATTNFORGE_ASSERT(spec.offset + sizeof(CUtensorMap) <= params.size(),
                      "a tensor map lies in the kernel's argument");

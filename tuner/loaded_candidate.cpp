@@ -32,19 +32,19 @@ LoadedCandidate::LoadedCandidate(const Candidate& candidate, const Problem& prob
     step_kernels_.push_back(&known->second);
     params_.emplace_back(step.params.size());
   }
-  workspace_.reserve(launch_.workspace_bytes);
+  workspace_.reserve(launch_);
 }
 
 void LoadedCandidate::bind(const Tensors& tensors) {
   tensors_ = tensors;
-  bound_workspace_ = workspace_.data();
+  bound_memory_ = workspace_.memory();
   for (std::size_t i = 0; i < launch_.steps.size(); ++i) {
-    bind_arguments(*family_, launch_.steps[i], tensors, bound_workspace_, params_[i]);
+    bind_arguments(*family_, launch_.steps[i], tensors, bound_memory_, params_[i]);
   }
 }
 
 void LoadedCandidate::run(CUstream stream) {
-  if (bound_workspace_ != workspace_.data()) bind(tensors_);  // another one made it larger
+  if (!(bound_memory_ == workspace_.memory())) bind(tensors_);  // another one made it larger
   for (std::size_t i = 0; i < launch_.steps.size(); ++i)
     step_kernels_[i]->launch(launch_.steps[i], params_[i], stream);
 }

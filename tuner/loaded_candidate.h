@@ -41,7 +41,7 @@ class LoadedCandidate {
   std::vector<std::vector<std::byte>> params_;  // of each step
   SharedWorkspace& workspace_;
   Tensors tensors_;
-  void* bound_workspace_ = nullptr;  // where it was at the last bind()
+  RunMemory bound_memory_;  // where it was at the last bind()
 };
 
 }  // namespace attnforge

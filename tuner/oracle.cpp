@@ -11,6 +11,7 @@
 #include "reference/compare.h"
 #include "runtime/compiler.h"
 #include "runtime/kernel.h"
+#include "runtime/tensor_map.h"
 #include "templates/registry.h"
 #include "tuner/timer.h"
 
@@ -60,10 +61,11 @@ class NaiveRunner {
       if (name == "alignment") value = inputs_alignment_bytes;
     }
     const Launch launch = family_->launch(config, problem, device_);
-    ATTNFORGE_ASSERT(launch.workspace_bytes == 0, "fwd_naive needs no workspace");
+    ATTNFORGE_ASSERT(launch.workspace_bytes == 0 && counted_steps(launch) == 0,
+                     "fwd_naive needs no memory beside its tensors");
     for (const LaunchStep& step : launch.steps) {
       std::vector<std::byte> params(step.params.size());
-      family_->bind(step, tensors, nullptr, params);
+      bind_arguments(*family_, step, tensors, {}, params);
       kernel(config, problem, step).launch(step, params, stream_);
     }
   }

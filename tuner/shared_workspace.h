@@ -1,41 +1,36 @@
-// shared_workspace.h - the workspace that candidates take turns with: as large as the largest of
-// them asks for.
+// shared_workspace.h - the memory that candidates take turns with: a workspace as large as the
+// largest of them asks for, and counters.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 #include "generator/launch.h"
-#include "runtime/driver.h"
 #include "runtime/memory.h"
 
 namespace attnforge {
 
 /// One for all: a candidate that keeps its scores in memory needs gigabytes, and dozens are loaded
-/// at a time. Nothing of a run is in it when another candidate runs, but for counters that a wrong
-/// one may have left; clear_counters() puts them back.
+/// at a time. All run on one stream. Nothing of a run is in it when another candidate runs, but for
+/// counters that a wrong one may have left; clear_counters() puts them back.
 class SharedWorkspace {
  public:
-  /// May move the memory: candidates look at data() before each run. Throws Error(kCuda).
-  void reserve(std::size_t bytes) {
-    if (bytes <= buffer_.size_bytes()) return;
-    buffer_ = Buffer();  // first: both may not fit
-    buffer_ = Buffer(bytes);
-    clear_counters(nullptr);
-    check(driver().cuStreamSynchronize(nullptr), "clearing the counters of a workspace");
+  /// May move the memory: candidates look at memory() before each run. Throws Error(kCuda).
+  void reserve(const Launch& launch) {
+    if (counted_steps(launch) > 0 && counters_.size_bytes() == 0) counters_ = Buffer(kCounterBytes);
+    if (launch.workspace_bytes <= workspace_.size_bytes()) return;
+    workspace_ = Buffer();  // first: both may not fit
+    workspace_ = Buffer(launch.workspace_bytes);
   }
 
-  void clear_counters(CUstream stream) {
-    const std::size_t bytes = std::min(buffer_.size_bytes(), kWorkspaceCounterBytes);
-    if (bytes == 0) return;
-    check(driver().cuMemsetD8Async(buffer_.address(), 0, bytes, stream),
-          "clearing the counters of a workspace");
-  }
+  /// Enqueued on `stream`; before the first run at the latest.
+  void clear_counters(CUstream stream) { counters_.fill8(0, stream); }
 
-  void* data() const { return buffer_.data(); }
+  RunMemory memory() const {
+    return {.workspace = workspace_.data(), .counters = counters_.data()};
+  }
 
  private:
-  Buffer buffer_;
+  Buffer workspace_, counters_;
 };
 
 }  // namespace attnforge

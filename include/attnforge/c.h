@@ -36,22 +36,25 @@
  * (or, for names and versions, to the library). Strings passed in are copied. Tensors and
  * workspaces belong to the caller and must live until the stream has passed the run.
  *
- * Threads. Contexts and plans may be used from any number of threads at once. Two runs of a plan
- * may overlap on two streams if each has a workspace of its own. Callbacks are called on any
- * thread (log) or on the calling thread (progress), and must not call back into the same context.
- * Destroying an object that another thread still uses is the caller's mistake.
+ * Threads. Contexts and plans may be used from any number of threads at once, on one stream or
+ * many. Runs that need a workspace may overlap if each has one of its own. Callbacks are called on
+ * any thread (log) or on the calling thread (progress), and must not call back into the same
+ * context. Destroying an object that another thread still uses is the caller's mistake.
  *
  * CUDA contexts. A context opens one GPU: the CUDA context current in the creating thread if it
  * belongs to that GPU, else the primary one. Runs work from threads where another context, or
- * none, is current, and leave it as it was. No device memory is allocated but for code, and while
- * tuning.
+ * none, is current, and leave it as it was. No device memory is allocated but for code, while
+ * tuning, and for counters from which blocks take their work: 32 bytes for each stream, known by
+ * its id whatever its handle, and for each captured launch. Streams that are idle or destroyed give
+ * theirs back. Of a captured graph only one executable may run at a time.
  *
  * Cost. attnforge_query takes microseconds. attnforge_plan_create is the only call that may be
  * slow (a compile or, by policy, a tuning), also attnforge_tune, of course; ATTNFORGE_NO_JIT
  * forbids it to compile, and what it would have to compile is then ATTNFORGE_ERR_NOT_READY with
- * the problem's text, to be tuned beforehand. attnforge_run allocates nothing, does not
- * synchronise, takes about a microsecond more than the driver's launch, and may be captured into a
- * CUDA graph. Create plans before a capture.
+ * the problem's text, to be tuned beforehand. attnforge_run allocates nothing (but more counters
+ * when some thousand streams or captured launches have theirs), does not synchronise, takes about a
+ * microsecond more than the driver's launch, and may be captured into a CUDA graph. Create plans
+ * before a capture.
  *
  * State. All state hangs on contexts, but for the error text of each thread. The driver and NVRTC
  * libraries are opened when first needed and stay open. Environment variables are read when a
@@ -137,7 +140,8 @@ typedef struct attnforge_problem {
   int32_t layout;          /* of contiguous tensors; any strides may be run */
   int32_t causal;          /* 0 or 1 */
   int32_t lse;             /* 0 or 1: also write lse */
-  int32_t alignment_bytes; /* that every pointer and every stride has: 2, 4, 8 or 16 */
+  int32_t alignment_bytes; /* that every pointer and every stride has: 2, 4, 8 or 16; at most 8
+                              where a stride of q, k or v is negative or 2^40 bytes or more */
   int64_t batch;
   int64_t num_heads_q;
   int64_t num_heads_kv; /* divides num_heads_q */
@@ -280,11 +284,10 @@ typedef struct attnforge_sizes {
 #define ATTNFORGE_SIZES_INIT \
   { (uint32_t)sizeof(attnforge_sizes), 1, 1, 1 }
 
-/* Bytes of device memory, aligned to 256, that a run needs. The first 256 of them are zeroed by the
- * caller before the first run and left zeroed by every run, so that plans on one stream may share
- * them; the rest is scratch of any content. With `upper_bound`: what suffices for the same problem
- * and config at every batch and lengths up to these; it never shrinks when one of them grows. NULL:
- * the plan's own sizes. */
+/* Bytes of device memory, aligned to 256, that a run needs: scratch of any content, which plans on
+ * one stream may share. 0 for all families but fwd_materialized. With `upper_bound`: what suffices
+ * for the same problem and config at every batch and lengths up to these; it never shrinks when one
+ * of them grows. NULL: the plan's own sizes. */
 ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
                                                         const attnforge_sizes* upper_bound,
                                                         size_t* bytes);

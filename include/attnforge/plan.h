@@ -91,12 +91,15 @@ class PlanState;  // plan/plan_state.h
 class Plan {
  public:
   /// Enqueues the problem on `stream` (a CUstream; nullptr: the default stream). Packs arguments
-  /// and launches: no allocation, no synchronisation; may be captured into a CUDA graph.
-  /// `workspace`: workspace_bytes() of device memory aligned to 256 that no other stream uses
-  /// meanwhile; its first 256 bytes zeroed before the first run (every run leaves them zeroed, so
-  /// plans may share one), the rest with any content; ignored when 0. Throws
-  /// Error(kInvalidArgument) for null pointers, misaligned pointers or strides, Error(kCuda) if a
-  /// launch fails.
+  /// and launches: no allocation, no synchronisation; may be captured into a CUDA graph. (Kernels
+  /// that count their tiles have counters in memory of the Device, 32 bytes for each stream and for
+  /// each captured launch. They are there when the plan is made; a run adds to them when more than
+  /// a few thousand are in use. Of a graph with such a launch, only one executable may run at a
+  /// time.) `workspace`: workspace_bytes() of device memory aligned to 256, of any content, that no
+  /// other run uses meanwhile; ignored when 0, as it is for all families but fwd_materialized.
+  /// Throws Error(kInvalidArgument) for null pointers, misaligned pointers or strides, and for
+  /// strides that TMA cannot take (negative, 2^40 bytes and more): those want a plan for a problem
+  /// with alignment=8. Throws Error(kCuda) if a launch fails.
   void run(const Tensors& tensors, void* workspace = nullptr, void* stream = nullptr) const;
 
   std::size_t workspace_bytes() const;

@@ -59,8 +59,7 @@ std::size_t workspace_bytes(const Problem& problem, const Typed& c) {
   const double bytes = double(rows(problem)) * (double(pitch(problem, c)) + 1) * sizeof(float);
   return bytes > 9e18
              ? std::size_t(9e18)
-             : kWorkspaceCounterBytes +
-                   std::size_t(rows(problem)) * std::size_t(pitch(problem, c) + 1) * sizeof(float);
+             : std::size_t(rows(problem)) * std::size_t(pitch(problem, c) + 1) * sizeof(float);
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -209,15 +208,14 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
   return result;
 }
 
-/// The workspace: counters, of which there are none here, the scores, the sums of their rows.
+/// The workspace: the scores, the sums of their rows.
 void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
           std::span<std::byte> out) {
   bind_fwd(step, tensors, workspace, out);
   FwdMaterializedParams params;
   std::memcpy(&params, out.data(), sizeof(params));
   const i64 rows = i64{params.fwd.batch} * params.fwd.num_heads_q * params.fwd.seqlen_q;
-  params.scores = reinterpret_cast<float*>(static_cast<std::byte*>(workspace) +
-                                           kWorkspaceCounterBytes);
+  params.scores = static_cast<float*>(workspace);
   params.row_sums = params.scores + rows * params.pitch;
   std::memcpy(out.data(), &params, sizeof(params));
 }

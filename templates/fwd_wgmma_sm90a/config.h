@@ -103,13 +103,22 @@ struct FwdWgmmaSm90aConfig {
   }
 };
 
+/// By which the blocks of a kGridDynamic share out the tiles. Zeros when a kernel starts, and
+/// again when it has ended, but for `runs`; no two kernels with the same counters at a time. 32
+/// bytes that begin on a multiple of 32 serve.
+struct TileCounters {
+  int given;      // tiles, beyond the first of each block
+  int ended;      // blocks
+  unsigned runs;  // kernels that ended, modulo 2^32; for the host, any value to begin with
+};
+
 struct FwdWgmmaSm90aParams {
   FwdParams fwd;  // first: bind_fwd() writes to it; q, k and v are read through the maps
   TileOrder order;
-  int tiles;       // query tiles of all heads and sequences; pairs of them with clusters
-  int* scheduler;  // kGridDynamic: {tiles given out, blocks done}; 0 at the start and at the end
-  TensorMap q;     // {column, packed head, query, head, batch}
-  TensorMap k, v;  // {column, key, head, batch}
+  int tiles;               // query tiles of all heads and sequences; pairs of them with clusters
+  TileCounters* counters;  // kGridDynamic; else unread
+  TensorMap q;             // {column, packed head, query, head, batch}
+  TensorMap k, v;          // {column, key, head, batch}
   RopeParams rope;
 };
 

@@ -61,7 +61,9 @@ constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
 constexpr int kMostColumns = 256;  // of a wgmma's result
 constexpr int kLongQuery = 128;    // rows from which packing heads into a tile gains nothing
 constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflow a tile's number
-constexpr std::size_t kSchedulerBytes = 2 * sizeof(int);
+
+static_assert(sizeof(TileCounters) <= kCounterBytes);
+static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
 Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
@@ -279,15 +281,14 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& d
   step.params.resize(sizeof(params));
   std::memcpy(step.params.data(), &params, sizeof(params));
   step.tensor_maps = tensor_maps(c, problem);
+  if (c.grid == kGridDynamic) step.counters = offsetof(FwdWgmmaSm90aParams, counters);
   result.steps.push_back(std::move(step));
-  if (c.grid == kGridDynamic) result.workspace_bytes = kSchedulerBytes;
   return result;
 }
 
 void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
           std::span<std::byte> out) {
   bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdWgmmaSm90aParams, rope));
-  std::memcpy(out.data() + offsetof(FwdWgmmaSm90aParams, scheduler), &workspace, sizeof(workspace));
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE int tile_after(int tile) const {
       if constexpr (C.grid == kGridPlain) return params.tiles;
       if constexpr (C.grid == kGridStatic) return tile + tile_step();
-      return gridDim.x + atomicAdd(params.scheduler, 1);
+      return gridDim.x + atomicAdd(&params.counters->given, 1);
     }
 
     ATTNFORGE_DEVICE void load_q(const Work& work, int tile) {
@@ -215,18 +215,19 @@ struct FwdWgmmaSm90a {
         mbarrier_wait(smem.q_empty(q_ring.stage), q_ring.parity ^ 1);
         store_shared(smem.tile(q_ring.stage), tile);  // past the last: the consumers end
         mbarrier_arrive(smem.q_full(q_ring.stage));
-        put_scheduler_back();
+        put_counters_back();
       }
     }
 
-    /// The last block leaves the counters as it wants to find them. Every tile was asked for once,
-    /// so a count that is not theirs means a workspace that did not begin with zeros: better an
-    /// error than tiles left out.
-    ATTNFORGE_DEVICE void put_scheduler_back() {
-      const u32 done = atomicAdd(params.scheduler + 1, 1);
-      if (done < gridDim.x - 1) return;
-      if (atomicExch(params.scheduler, 0) != params.tiles) asm volatile("trap;");
-      params.scheduler[1] = 0;
+    /// The last block leaves the counters as it found them, and only then says that it did.
+    ATTNFORGE_DEVICE void put_counters_back() {
+      TileCounters& counters = *params.counters;
+      const u32 ended = atomicAdd(&counters.ended, 1);
+      if (ended < gridDim.x - 1) return;
+      counters.given = 0;
+      counters.ended = 0;
+      __threadfence();
+      atomicAdd(&counters.runs, 1u);
     }
   };
 

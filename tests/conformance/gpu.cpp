@@ -140,14 +140,18 @@ Loaded::Loaded(const Compiled& compiled)
     : family_(*compiled.candidate.family), launch_(compiled.launch) {
   for (const LaunchStep& step : launch_.steps)
     kernels_.push_back(Kernel::load(compiled.cubin.bytes, step.kernel, step.smem_bytes));
+  if (counted_steps(launch_) > 0) counters_->reserve();
 }
 
 void Loaded::run(const Tensors& tensors, const Buffer& workspace, CUstream stream) const {
+  RunMemory memory{.workspace = workspace.data()};
+  if (const int counted = counted_steps(launch_); counted > 0)
+    memory.counters = counters_->of(stream, counted);
   alignas(16) std::byte params[kMaxParamsBytes];
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     const LaunchStep& step = launch_.steps[i];
     const std::span<std::byte> bound(params, step.params.size());
-    bind_arguments(family_, step, tensors, workspace.data(), bound);
+    bind_arguments(family_, step, tensors, memory, bound);
     kernels_[i].launch(step, bound, stream);
   }
 }
@@ -155,8 +159,6 @@ void Loaded::run(const Tensors& tensors, const Buffer& workspace, CUstream strea
 Buffer Loaded::make_workspace() const {
   Buffer workspace((launch_.workspace_bytes + 3) / 4 * 4);
   workspace.fill32(0x7fd57fd5);  // NaN in each dtype
-  const std::vector<std::byte> zeros(std::min(workspace.size_bytes(), kWorkspaceCounterBytes));
-  workspace.copy_from_host(zeros.data(), zeros.size());
   return workspace;
 }
 

@@ -1,10 +1,12 @@
 // gpu.h - a problem's tensors on the GPU, and candidates loaded to run on them.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "generator/candidates.h"
+#include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/kernel.h"
 #include "runtime/memory.h"
@@ -55,7 +57,7 @@ class Loaded {
  public:
   explicit Loaded(const Compiled& compiled);
   void run(const Tensors& tensors, const Buffer& workspace, CUstream stream) const;
-  /// Counters zeroed, scratch poisoned.
+  /// Poisoned.
   Buffer make_workspace() const;
   /// "" or what makes a launch of these kernels illegal on a GPU of `arch`.
   std::string misfit(const Arch& arch) const;
@@ -64,6 +66,7 @@ class Loaded {
   const Family& family_;
   Launch launch_;
   std::vector<Kernel> kernels_;  // one a step
+  std::unique_ptr<CounterPool> counters_ = std::make_unique<CounterPool>();
 };
 
 }  // namespace attnforge::test

@@ -69,7 +69,7 @@ class TensorMapTest : public ::testing::Test {
     Tensors tensors;
     tensors.q = tensors.k = tensors.v = tensors.o = each;
     tensors.q.data = each.data == nullptr ? address(0xa0000) : each.data;
-    bind_arguments(family(), step, tensors, nullptr, params);
+    bind_arguments(family(), step, tensors, {}, params);
     return params;
   }
   /// What the driver was told of one tensor.
@@ -195,7 +195,7 @@ TEST_F(TensorMapTest, OperandsTakeTheirOwnTensors) {
   tensors.q = tensors.k = tensors.v = tensor();
   tensors.q.data = address(0x100), tensors.k.data = address(0x200), tensors.v.data = address(0x300);
   std::vector<std::byte> params(step.params.size());
-  bind_arguments(family(), step, tensors, nullptr, params);
+  bind_arguments(family(), step, tensors, {}, params);
   ASSERT_EQ(fake_cuda().encodes(), 3);
   EXPECT_EQ(fake_cuda().encode(0).address, address(0x100));
   EXPECT_EQ(fake_cuda().encode(1).address, address(0x200));
@@ -207,7 +207,10 @@ TEST_F(TensorMapTest, TensorsThatTmaCannotAddressAreNamed) {
   const Tensor bad[] = {{address(0x10008), good.stride_batch, good.stride_row, good.stride_head},
                         {good.data, good.stride_batch, good.stride_row + 4, good.stride_head},
                         {good.data, good.stride_batch, good.stride_row, -good.stride_head},
-                        {good.data, std::int64_t{1} << 40, good.stride_row, good.stride_head}};
+                        {good.data, std::int64_t{1} << 40, good.stride_row, good.stride_head},
+                        // In bytes these are 128 modulo 2^64.
+                        {good.data, (std::int64_t{1} << 63) + 64, good.stride_row, 72},
+                        {good.data, good.stride_batch, (std::int64_t{1} << 63) + 64, 72}};
   constexpr const char* kNames[] = {"q", "k", "v"};
   for (const Operand operand : {Operand::kQ, Operand::kK, Operand::kV}) {
     for (const Tensor& each : bad) {
@@ -222,6 +225,23 @@ TEST_F(TensorMapTest, TensorsThatTmaCannotAddressAreNamed) {
       }
     }
   }
+}
+
+TEST_F(TensorMapTest, CountersGoWhereTheStepSaysAndMustBeThere) {
+  LaunchStep step;
+  step.params.resize(32, std::byte{0x5a});
+  step.counters = 8;
+  std::vector<std::byte> params(32);
+  int counters[8];
+  bind_arguments(family(), step, {}, {.counters = counters}, params);
+  const int* bound = nullptr;
+  std::memcpy(&bound, params.data() + 8, sizeof(bound));
+  EXPECT_EQ(bound, counters);
+  EXPECT_EQ(params[7], std::byte{0x5a});
+  EXPECT_EQ(params[16], std::byte{0x5a});
+  EXPECT_THROW(bind_arguments(family(), step, {}, {}, params), Error);
+  step.counters = 28;
+  EXPECT_THROW(bind_arguments(family(), step, {}, {.counters = counters}, params), Error);
 }
 
 TEST_F(TensorMapTest, MapOutsideOfTheArgumentIsAMistakeOfTheFamily) {

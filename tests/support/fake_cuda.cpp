@@ -25,7 +25,10 @@ FakeCuda open_fake() {
   find(library, "fake_loads", fake.loads);
   find(library, "fake_unloads", fake.unloads);
   find(library, "fake_launches", fake.launches);
+  find(library, "fake_watch", fake.watch);
   find(library, "fake_last_argument", fake.last_argument);
+  find(library, "fake_device_bytes", fake.device_bytes);
+  find(library, "fake_slow_copies", fake.slow_copies);
   find(library, "fake_last_context", fake.last_context);
   find(library, "fake_last_stream", fake.last_stream);
   find(library, "fake_last_grid_x", fake.last_grid_x);

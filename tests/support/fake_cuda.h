@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace attnforge::test {
@@ -28,13 +29,18 @@ struct FakeCuda {
   int (*loads)();  // successful cuLibraryLoadData
   int (*unloads)();
   int (*launches)();
-  void* (*last_argument)();     // first pointer in the last launch's argument: q
+  /// The pointer that last_argument() answers with is at `offset` of a launch's argument; 0 after
+  /// reset(), which is q.
+  void (*watch)(std::size_t offset);
+  void* (*last_argument)();
   CUcontext (*last_context)();  // current when the last launch came
   CUstream (*last_stream)();
   unsigned (*last_grid_x)();
-  void (*fail_loads)(int count);  // the next so many loads answer CUDA_ERROR_NO_BINARY_FOR_GPU
-  CUcontext (*other_context)();   // of GPU 0, not the primary one
-  int (*encodes)();               // tensor maps encoded
+  void (*fail_loads)(int count);   // the next so many loads answer CUDA_ERROR_NO_BINARY_FOR_GPU
+  CUcontext (*other_context)();    // of GPU 0, not the primary one
+  std::size_t (*device_bytes)();   // allocated now
+  void (*slow_copies)(bool slow);  // cuStreamQuery answers CUDA_ERROR_NOT_READY
+  int (*encodes)();                // tensor maps encoded
   /// The arguments of the index-th encode, of the first 8 since reset(). The map that it gave is
   /// 128 bytes of index + 1.
   FakeEncode (*encode)(int index);

@@ -1,12 +1,16 @@
 // fake_driver.cpp - a libcuda.so.1 without a GPU: contexts, loads, launches and tensor maps are
-// counted and nothing is computed. Whatever else is asked for answers CUDA_ERROR_NOT_SUPPORTED,
-// device memory included unless fake_gpu.h is asked for it.
+// counted and nothing is computed. Streams have ids and may be captured, without a graph. Device
+// memory is the host's, up to kLargestBlock at a time unless fake_gpu.h is asked for more. Whatever
+// else is asked for answers CUDA_ERROR_NOT_SUPPORTED, larger memory included.
 #include <cuda.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +40,7 @@ constexpr Gpu kGpus[2] = {{"NVIDIA H200", 132, 3201000}, {"NVIDIA H100 PCIe", 11
 std::atomic<int> loads, unloads, launches, loads_to_fail;
 std::mutex last_mutex;
 std::vector<double> durations_us;  // of the code of each load; guarded by last_mutex
+std::size_t watched_offset;
 void* last_argument;
 CUcontext last_context;
 CUstream last_stream;
@@ -162,7 +167,8 @@ CUresult function_set(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCE
 CUresult launch(const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
   if (function == nullptr || current() == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::unique_lock lock(last_mutex);
-  std::memcpy(&last_argument, arguments[0], sizeof(last_argument));
+  std::memcpy(&last_argument, static_cast<const std::byte*>(arguments[0]) + watched_offset,
+              sizeof(last_argument));
   last_context = handle(current());
   last_stream = config->hStream;
   last_grid_x = config->gridDimX;
@@ -214,6 +220,116 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType dtype, cuuint32_t ra
   std::memset(map, ++encodes, sizeof(*map));
   return CUDA_SUCCESS;
 }
+
+// ---- Streams: numbers from 0x1000 on, the lowest free one first ----
+
+std::mutex stream_mutex;
+std::map<std::uintptr_t, unsigned long long> stream_ids;  // of those that live
+std::set<std::uintptr_t> free_streams;
+std::set<CUstream> captured_streams;
+unsigned long long last_stream_id = 1000;
+std::atomic<bool> copies_take_long;
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+CUresult stream_create(CUstream* stream, unsigned) {
+  const std::lock_guard lock(stream_mutex);
+  std::uintptr_t number = 0x1000 + 0x10 * stream_ids.size();
+  if (!free_streams.empty()) number = free_streams.extract(free_streams.begin()).value();
+  stream_ids[number] = ++last_stream_id;
+  *stream = reinterpret_cast<CUstream>(number);
+  return CUDA_SUCCESS;
+}
+CUresult stream_destroy(CUstream stream) {
+  const std::lock_guard lock(stream_mutex);
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  if (stream_ids.erase(number) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  free_streams.insert(number);
+  return CUDA_SUCCESS;
+}
+/// Handle 2 is a stream of each thread; handles that no one created have ids too.
+CUresult stream_id(CUstream stream, unsigned long long* id) {
+  static std::atomic<unsigned long long> last_of_threads = 1ull << 32;
+  thread_local const unsigned long long of_this_thread = ++last_of_threads;
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  const std::lock_guard lock(stream_mutex);
+  const auto found = stream_ids.find(number);
+  *id = found != stream_ids.end()                   ? found->second
+        : stream == CU_STREAM_PER_THREAD            ? of_this_thread
+        : number == 0 || stream == CU_STREAM_LEGACY ? 1
+                                                    : (1ull << 40) + number;
+  return CUDA_SUCCESS;
+}
+CUresult stream_synchronize(CUstream) { return CUDA_SUCCESS; }
+CUresult stream_query(CUstream) { return copies_take_long ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
+CUresult capture_begin(CUstream stream, CUstreamCaptureMode) {
+  const std::lock_guard lock(stream_mutex);
+  captured_streams.insert(stream);
+  return CUDA_SUCCESS;
+}
+CUresult capture_end(CUstream stream, CUgraph* graph) {
+  const std::lock_guard lock(stream_mutex);
+  captured_streams.erase(stream);
+  *graph = nullptr;
+  return CUDA_SUCCESS;
+}
+CUresult is_capturing(CUstream stream, CUstreamCaptureStatus* status) {
+  const std::lock_guard lock(stream_mutex);
+  *status = captured_streams.count(stream) != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult exchange_capture_mode(CUstreamCaptureMode* mode) {
+  std::swap(*mode, capture_mode);
+  return CUDA_SUCCESS;
+}
+/// While any stream is captured, only threads in relaxed mode may allocate.
+bool forbidden_by_a_capture() {
+  const std::lock_guard lock(stream_mutex);
+  return !captured_streams.empty() && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+// ---- Memory ----
+
+constexpr std::size_t kLargestBlock = 1 << 20;
+
+std::mutex memory_mutex;
+std::map<CUdeviceptr, std::size_t> blocks;  // of device memory
+
+CUresult memory_alloc(CUdeviceptr* address, std::size_t bytes) {
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (forbidden_by_a_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (bytes == 0 || bytes > kLargestBlock) return CUDA_ERROR_NOT_SUPPORTED;
+  void* block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  std::memset(block, 0x5a, bytes);
+  *address = reinterpret_cast<CUdeviceptr>(block);
+  const std::lock_guard lock(memory_mutex);
+  blocks[*address] = bytes;
+  return CUDA_SUCCESS;
+}
+CUresult memory_free(CUdeviceptr address) {
+  const std::lock_guard lock(memory_mutex);
+  if (blocks.erase(address) == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::free(reinterpret_cast<void*>(address));
+  return CUDA_SUCCESS;
+}
+CUresult host_alloc(void** memory, std::size_t bytes, unsigned) {
+  if (forbidden_by_a_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  *memory = std::malloc(bytes);
+  return CUDA_SUCCESS;
+}
+CUresult host_free(void* memory) {
+  std::free(memory);
+  return CUDA_SUCCESS;
+}
+CUresult memory_set(CUdeviceptr address, unsigned char value, std::size_t bytes, CUstream) {
+  std::memset(reinterpret_cast<void*>(address), value, bytes);
+  return CUDA_SUCCESS;
+}
+CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t bytes, CUstream) {
+  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+
 CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 }  // namespace
@@ -247,6 +363,21 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
       fake_entry("cuFuncSetAttribute", function_set),
       fake_entry("cuLaunchKernelEx", launch),
       fake_entry("cuTensorMapEncodeTiled", encode_tiled),
+      fake_entry("cuStreamCreate", stream_create),
+      fake_entry("cuStreamDestroy", stream_destroy),
+      fake_entry("cuStreamGetId", stream_id),
+      fake_entry("cuStreamSynchronize", stream_synchronize),
+      fake_entry("cuStreamQuery", stream_query),
+      fake_entry("cuStreamBeginCapture", capture_begin),
+      fake_entry("cuStreamEndCapture", capture_end),
+      fake_entry("cuStreamIsCapturing", is_capturing),
+      fake_entry("cuThreadExchangeStreamCaptureMode", exchange_capture_mode),
+      fake_entry("cuMemAlloc", memory_alloc),
+      fake_entry("cuMemFree", memory_free),
+      fake_entry("cuMemHostAlloc", host_alloc),
+      fake_entry("cuMemFreeHost", host_free),
+      fake_entry("cuMemsetD8Async", memory_set),
+      fake_entry("cuMemcpyDtoHAsync", copy_to_host),
   };
   constexpr std::string_view kAbsent[] = {"cuFuncLoad",
                                           "cuFuncGetParamInfo"};  // optional ones of newer drivers
@@ -271,12 +402,22 @@ void fake_reset() {
   last_context = nullptr;
   last_stream = nullptr;
   last_grid_x = 0;
+  watched_offset = 0;
   encodes = 0;
+  copies_take_long = false;
 }
 int fake_loads() { return loads; }
 int fake_unloads() { return unloads; }
 int fake_launches() { return launches; }
+void fake_watch(std::size_t offset) { watched_offset = offset; }
 void* fake_last_argument() { return last_argument; }
+void fake_slow_copies(bool slow) { copies_take_long = slow; }
+std::size_t fake_device_bytes() {
+  const std::lock_guard lock(memory_mutex);
+  std::size_t bytes = 0;
+  for (const auto& [address, size] : blocks) bytes += size;
+  return bytes;
+}
 CUcontext fake_last_context() { return last_context; }
 CUstream fake_last_stream() { return last_stream; }
 unsigned fake_last_grid_x() { return last_grid_x; }

@@ -44,15 +44,14 @@ TEST(FwdMaterialized, RefusesScoresThatDoNotFitTheGpuAndSaysHowMuchTheyTake) {
   EXPECT_TRUE(candidates(family(), modest, small).empty());
 }
 
-TEST(FwdMaterialized, WorkspaceIsCountersThenScoresThenSums) {
+TEST(FwdMaterialized, WorkspaceIsScoresThenSums) {
   const Problem problem = parse_problem("fwd fp16 batch=2 num_heads=3 seqlen=100:200 head_dim=64");
   const DeviceFacts& device = typical_device("90a");
   const Config config = first_config(problem, device);
   const std::int64_t block_n = config.get("block_n"), rows = 2 * 3 * 100;
   const std::int64_t pitch = (200 + block_n - 1) / block_n * block_n;
   const Launch launch = family().launch(config, problem, device);
-  EXPECT_EQ(launch.workspace_bytes,
-            kWorkspaceCounterBytes + static_cast<std::size_t>(rows * (pitch + 1)) * sizeof(float));
+  EXPECT_EQ(launch.workspace_bytes, static_cast<std::size_t>(rows * (pitch + 1)) * sizeof(float));
   ASSERT_EQ(launch.steps.size(), 3u);
   std::byte* const workspace = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 20);
   for (const LaunchStep& step : launch.steps) {
@@ -61,7 +60,7 @@ TEST(FwdMaterialized, WorkspaceIsCountersThenScoresThenSums) {
     FwdMaterializedParams params;
     std::memcpy(&params, bound.data(), sizeof(params));
     EXPECT_EQ(params.pitch, pitch);
-    EXPECT_EQ(reinterpret_cast<std::byte*>(params.scores), workspace + kWorkspaceCounterBytes);
+    EXPECT_EQ(reinterpret_cast<std::byte*>(params.scores), workspace);
     EXPECT_EQ(params.row_sums, params.scores + rows * pitch);
     EXPECT_EQ(reinterpret_cast<std::byte*>(params.row_sums + rows),
               workspace + launch.workspace_bytes);

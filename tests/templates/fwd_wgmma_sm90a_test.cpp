@@ -113,22 +113,18 @@ TEST(FwdWgmmaSm90a, TensorMapsTakeWhatTmaAllows) {
   });
 }
 
-TEST(FwdWgmmaSm90a, OnlyDynamicGridsNeedAWorkspaceAndBindPassesIt) {
+TEST(FwdWgmmaSm90a, OnlyDynamicGridsNeedCounters) {
   bool dynamic = false, other = false;
   for_each_config([&](const Problem& problem, const Config& config) {
     const Launch launch = family().launch(config, problem, h200());
     const bool is_dynamic = config.get("grid") == kGridDynamic;
     (is_dynamic ? dynamic : other) = true;
-    EXPECT_EQ(launch.workspace_bytes, is_dynamic ? 2 * sizeof(int) : 0u);
-
-    int workspace[2];
-    const LaunchStep& step = launch.steps.at(0);
-    std::vector<std::byte> bound(step.params.size());
-    family().bind(step, Tensors{}, workspace, bound);
-    int* scheduler = nullptr;
-    std::memcpy(&scheduler, bound.data() + offsetof(FwdWgmmaSm90aParams, scheduler),
-                sizeof(scheduler));
-    EXPECT_EQ(scheduler, workspace);
+    EXPECT_EQ(launch.workspace_bytes, 0u);
+    const std::optional<std::size_t>& counters = launch.steps.at(0).counters;
+    EXPECT_EQ(counters.has_value(), is_dynamic);
+    if (is_dynamic) {
+      EXPECT_EQ(*counters, offsetof(FwdWgmmaSm90aParams, counters));
+    }
   });
   EXPECT_TRUE(dynamic && other) << "the lists have both";
 }

@@ -1,0 +1,170 @@
+// streams_test.cpp - plans whose kernels count their tiles, on streams of every kind, and plans
+// that end; on a fake driver, with real NVRTC.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "attnforge/plan.h"
+#include "count_allocations.h"
+#include "generator/bucket.h"
+#include "plan/device_state.h"
+#include "runtime/compiler.h"
+#include "runtime/driver.h"
+#include "runtime/memory.h"
+#include "templates/fwd_wgmma_sm90a/config.h"
+#include "tests/support/fake_cuda.h"
+
+namespace attnforge {
+namespace {
+
+using test::fake_cuda;
+using ::testing::HasSubstr;
+
+const Problem kCausal = parse_problem(
+    "fwd fp16 batch=2 num_heads=32 seqlen=4096 head_dim=64 causal");
+const Problem kSmall = parse_problem("fwd fp16 num_heads=4:2 seqlen=4000 head_dim=64");
+
+Tensors tensors_of(const Problem& problem) {
+  Tensors tensors = contiguous_tensors(problem);
+  const auto address = [](std::uintptr_t value) { return reinterpret_cast<void*>(value); };
+  tensors.q.data = address(0x10000);
+  tensors.k.data = address(0x20000);
+  tensors.v.data = address(0x30000);
+  tensors.o.data = address(0x40000);
+  return tensors;
+}
+
+/// One Device for all tests: a kernel for Hopper takes seconds to compile.
+class StreamsTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    fake_cuda().reset();
+    if (driver_problem().empty() && nvrtc_facts().available)
+      device_ = new Device({.ordinal = 0, .cache_path = ":memory:", .log = {}});
+  }
+  static void TearDownTestSuite() {
+    delete device_;
+    device_ = nullptr;
+    EXPECT_EQ(fake_cuda().device_bytes(), 0u) << "counters end with their Device";
+  }
+  void SetUp() override {
+    fake_cuda().reset();
+    ASSERT_EQ(driver_problem(), "");
+    if (device_ == nullptr) GTEST_SKIP() << nvrtc_facts().problem;
+    fake_cuda().watch(offsetof(FwdWgmmaSm90aParams, counters));
+    driver().cuCtxPushCurrent(device_->state().context);
+  }
+  void TearDown() override {
+    CUcontext popped = nullptr;
+    if (device_ != nullptr) driver().cuCtxPopCurrent(&popped);
+  }
+
+  /// Runs the plan, ends its kernel as that would, and returns the counters that it had.
+  static void* counters_of_a_run(const Plan& plan, CUstream stream) {
+    plan.run(tensors_of(plan.problem()), nullptr, stream);
+    void* const counters = fake_cuda().last_argument();
+    static_cast<std::uint32_t*>(counters)[kRunsCounter] += 1;
+    return counters;
+  }
+
+  static inline Device* device_ = nullptr;
+};
+
+TEST_F(StreamsTest, CausalPlansOnHopperNeedNoWorkspace) {
+  const Plan plan = make_plan(kCausal, *device_);
+  ASSERT_THAT(plan.config(), HasSubstr("fwd_wgmma_sm90a"));
+  ASSERT_THAT(plan.config(), HasSubstr("grid=" + std::to_string(kGridDynamic)));
+  EXPECT_EQ(plan.workspace_bytes(), 0u);
+  const Stream stream;
+  void* const counters = counters_of_a_run(plan, stream.get());
+  ASSERT_NE(counters, nullptr);
+  EXPECT_EQ(static_cast<std::uint32_t*>(counters)[0], 0u);
+  EXPECT_EQ(counters_of_a_run(plan, stream.get()), counters);
+  EXPECT_EQ(fake_cuda().device_bytes(), device_->state().counters.device_bytes());
+}
+
+TEST_F(StreamsTest, PlansOfOneStreamTakeTurnsWithItsCountersAndOtherStreamsHaveTheirOwn) {
+  const Plan plan = make_plan(kCausal, *device_);
+  Problem shorter = kCausal;
+  shorter.seqlen_q = shorter.seqlen_kv = 4000;
+  const Plan other = make_plan(shorter, *device_);
+  const Stream first, second;
+  EXPECT_EQ(counters_of_a_run(plan, first.get()), counters_of_a_run(other, first.get()));
+  EXPECT_NE(counters_of_a_run(plan, first.get()), counters_of_a_run(plan, second.get()));
+
+  std::set<void*> of_threads;
+  for (int i = 0; i < 4; ++i) {
+    std::thread([&] { of_threads.insert(counters_of_a_run(plan, CU_STREAM_PER_THREAD)); }).join();
+  }
+  EXPECT_EQ(of_threads.size(), 4u) << "handle 2 is another stream in each thread";
+}
+
+TEST_F(StreamsTest, StreamsMadeAndDroppedAroundRunsNeverShareCountersWithWorkUnderWay) {
+  const Plan plan = make_plan(kCausal, *device_);
+  const Tensors tensors = tensors_of(kCausal);
+  std::set<void*> under_way;
+  for (int i = 0; i < 100; ++i) {
+    const Stream stream;
+    plan.run(tensors, nullptr, stream.get());
+    EXPECT_TRUE(under_way.insert(fake_cuda().last_argument()).second);
+  }
+  const std::size_t before = fake_cuda().device_bytes();
+  for (int i = 0; i < 10000; ++i) {
+    const Stream stream;
+    EXPECT_EQ(under_way.count(counters_of_a_run(plan, stream.get())), 0u);
+  }
+  EXPECT_EQ(fake_cuda().device_bytes(), before);
+}
+
+TEST_F(StreamsTest, CapturedRunsHaveCountersOfTheirOwn) {
+  const Plan plan = make_plan(kCausal, *device_);
+  const Stream stream;
+  void* const eager = counters_of_a_run(plan, stream.get());
+  driver().cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+  void* const first = counters_of_a_run(plan, stream.get());
+  void* const second = counters_of_a_run(plan, stream.get());
+  CUgraph graph = nullptr;
+  driver().cuStreamEndCapture(stream.get(), &graph);
+  EXPECT_EQ((std::set<void*>{eager, first, second}.size()), 3u);
+  EXPECT_EQ(counters_of_a_run(plan, stream.get()), eager);
+}
+
+TEST_F(StreamsTest, RunThatCountsAllocatesNothing) {
+  const Plan plan = make_plan(kCausal, *device_);
+  const Tensors tensors = tensors_of(kCausal);
+  const Stream stream;
+  plan.run(tensors, nullptr, stream.get());
+  const long before = test::allocations();
+  for (int i = 0; i < 100; ++i) plan.run(tensors, nullptr, stream.get());
+  EXPECT_EQ(test::allocations(), before);
+}
+
+TEST_F(StreamsTest, StridesThatTmaCannotTakeWantAPlanWithAlignment8) {
+  Problem problem = kCausal;
+  Tensors backwards = tensors_of(problem);
+  backwards.k.stride_row = -backwards.k.stride_row;
+  Tensors huge = tensors_of(problem);
+  huge.v.stride_batch = std::int64_t{1} << 62;  // times 2 bytes: 2^63; times 4 it would be 0
+  const Plan with_tma = make_plan(problem, *device_);
+  for (const Tensors& tensors : {backwards, huge}) {
+    try {
+      with_tma.run(tensors);
+      FAIL() << "TMA has no such strides";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_THAT(error.what(), HasSubstr("alignment=8"));
+    }
+  }
+  problem.alignment_bytes = 8;
+  const Plan without = make_plan(problem, *device_);
+  EXPECT_THAT(without.config(), HasSubstr("fwd_mma_sm80"));
+  EXPECT_NO_THROW(without.run(backwards));
+}
+
+}  // namespace
+}  // namespace attnforge
