@@ -2,6 +2,7 @@
 // loaded or planned so far.
 #pragma once
 
+#include <cstddef>
 #include <mutex>
 #include <string>
 
@@ -12,17 +13,20 @@
 #include "plan/loaded_kernel.h"
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
+#include "plan/recent_map.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/log.h"
 
 namespace attnforge {
 
-/// Thread-safe. Kernels and plans are kept until the end: a Plan is a pointer into this. A plan
-/// takes about half a KiB, so a server that sees a million different lengths keeps half a GiB of
-/// them.
+/// Thread-safe. Kernels are kept until the end, since plans point to them. A plan is kept while
+/// someone holds it, and the latest kPlansKept besides: with 1 to 2 KiB each, a server that sees a
+/// million different lengths keeps a few MiB of them.
 class DeviceState {
  public:
+  static constexpr std::size_t kPlansKept = 4096;  // of each map
+
   /// Throws as Device().
   explicit DeviceState(const DeviceOptions& options);
 
@@ -40,8 +44,8 @@ class DeviceState {
 
   // What the caller insists on (family, config) is empty for nearly all plans: those are found by
   // the problem alone.
-  OnceMap<Problem, PlanState, ProblemHash> plans;
-  OnceMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans;
+  RecentMap<Problem, PlanState, ProblemHash> plans{kPlansKept};
+  RecentMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans{kPlansKept};
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times

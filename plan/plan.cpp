@@ -5,6 +5,8 @@
 
 #include <array>
 #include <chrono>
+#include <memory>
+#include <utility>
 
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
@@ -19,8 +21,8 @@ namespace {
 
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
 /// launch is computed.
-const PlanState& plan_for_new_sizes(const Problem& problem, DeviceState& state,
-                                    const PlanOptions& options, bool forced) {
+std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, DeviceState& state,
+                                                    const PlanOptions& options, bool forced) {
   const auto called = std::chrono::steady_clock::now();
   validate(problem);
   if (state.facts.arch.name.empty()) {
@@ -35,7 +37,7 @@ const PlanState& plan_for_new_sizes(const Problem& problem, DeviceState& state,
   const LoadedKernel& loaded = state.kernels.find_or_make(
       key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
       [&] { return choose_and_load(key, options, state, called); });
-  auto made = std::make_unique<PlanState>(problem, loaded, state);
+  auto made = std::make_shared<const PlanState>(problem, loaded, state);
   if (state.overrides.print_launch) state.launches.print(*made, state.log);
   if (forced)
     return state.forced_plans.put({problem, options.family, options.config}, std::move(made));
@@ -66,16 +68,16 @@ PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, Devic
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
   DeviceState& state = device.state();
   const bool forced = !options.family.empty() || !options.config.empty();
-  const PlanState* known = forced
-                               ? state.forced_plans.find({problem, options.family, options.config})
-                               : state.plans.find(problem);
+  std::shared_ptr<const PlanState> known = forced ? state.forced_plans.find(
+                                                        {problem, options.family, options.config})
+                                                  : state.plans.find(problem);
   if (known != nullptr && good_enough(*known->loaded, options)) {
     if (time_to_look_again(*known->loaded, options))
       look_again({bucket(problem), options.family, options.config}, state);
-    if (good_enough(*known->loaded, options)) return Plan(known);
+    if (good_enough(*known->loaded, options)) return Plan(std::move(known));
   }
   const NvtxRange range("attnforge plan");
-  return Plan(&plan_for_new_sizes(problem, state, options, forced));
+  return Plan(plan_for_new_sizes(problem, state, options, forced));
 }
 
 void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {

@@ -14,7 +14,8 @@ namespace attnforge {
 class Context;
 class DeviceState;
 
-/// Immutable once made; lives as long as its DeviceState.
+/// Immutable once made; shared by the Plans of a problem and, for a while, its DeviceState, which
+/// must outlive every run.
 class PlanState {
  public:
   struct Step {

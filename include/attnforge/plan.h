@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
@@ -86,8 +88,9 @@ struct PlanOptions {
 
 class PlanState;  // plan/plan_state.h
 
-/// Runs one problem. A small value: copies are cheap and run the same kernel. Thread-safe; borrows
-/// from its Device.
+/// Runs one problem. A small value: copies are cheap and run the same kernel. Thread-safe. Borrows
+/// from its Device: once that is gone a Plan may only be assigned and destroyed. Its own memory (1
+/// to 2 KiB a problem) is freed with the last copy, after the Device has met 4096 other problems.
 class Plan {
  public:
   /// Enqueues the problem on `stream` (a CUstream; nullptr: the default stream). Packs arguments
@@ -110,8 +113,8 @@ class Plan {
 
  private:
   friend Plan make_plan(const Problem&, Device&, const PlanOptions&);
-  explicit Plan(const PlanState* state) : state_(state) {}
-  const PlanState* state_;
+  explicit Plan(std::shared_ptr<const PlanState> state) : state_(std::move(state)) {}
+  std::shared_ptr<const PlanState> state_;
 };
 
 /// Memory, then the database, then options.policy. Thread-safe; the same problem is compiled or

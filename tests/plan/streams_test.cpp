@@ -166,5 +166,44 @@ TEST_F(StreamsTest, StridesThatTmaCannotTakeWantAPlanWithAlignment8) {
   EXPECT_NO_THROW(without.run(backwards));
 }
 
+// ---- Plans that end ----
+
+TEST_F(StreamsTest, ThirtyThousandLengthsAreNotKept) {
+  const DeviceState& state = device_->state();
+  Problem problem = kSmall;
+  const Plan kept = make_plan(problem, *device_);
+  int planned = 0;
+  long at_the_limit = 0;
+  for (std::int64_t q = 3590; q < 3790; ++q) {
+    for (std::int64_t kv = 3590; kv < 3740; ++kv) {
+      problem.seqlen_q = q;
+      problem.seqlen_kv = kv;
+      ASSERT_EQ(make_plan(problem, *device_).problem(), problem);
+      if (++planned == 5000) at_the_limit = test::live_bytes();
+    }
+  }
+  EXPECT_EQ(planned, 30000);
+  EXPECT_EQ(state.plans.size(), DeviceState::kPlansKept);
+  EXPECT_LT(test::live_bytes() - at_the_limit, 100 << 10) << "of 25000 plans more";
+  EXPECT_EQ(kept.problem(), kSmall);
+  const int launches = fake_cuda().launches();
+  kept.run(tensors_of(kSmall));
+  EXPECT_EQ(fake_cuda().launches(), launches + 1) << "who holds a plan can run it";
+  EXPECT_EQ(make_plan(kSmall, *device_).config(), kept.config());
+}
+
+TEST_F(StreamsTest, PlanMayBeDroppedAfterItsDevice) {
+  std::vector<Plan> plans;
+  {
+    Device device({.ordinal = 0, .cache_path = ":memory:", .log = {}});
+    PlanOptions options;
+    options.family = "fwd_naive";
+    plans.push_back(make_plan(kSmall, device, options));
+    plans.push_back(plans.front());
+  }
+  plans.pop_back();
+  plans.clear();
+}
+
 }  // namespace
 }  // namespace attnforge
