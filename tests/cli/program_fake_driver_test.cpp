@@ -106,9 +106,9 @@ TEST_F(ProgramOnFakeDriver, AGpuThatIsNotThere) {
 
 TEST_F(ProgramOnFakeDriver, AnAllocationThatFailsSaysHowMuch) {
   const Outcome outcome = run(
-      {"run", "--random", "1", "fwd fp16 num_heads=2 seqlen=64 head_dim=32"});
+      {"run", "--random", "1", "fwd fp16 num_heads=2 seqlen=16384 head_dim=32"});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("8192 bytes"));
+  EXPECT_THAT(outcome.err, HasSubstr("allocate 2097152 bytes"));
 }
 
 }  // namespace
