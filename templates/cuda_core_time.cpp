@@ -27,11 +27,11 @@ double cuda_core_us(const CudaCoreKernel& kernel, const Problem& problem, const 
 
   const int together = std::max(1, kCountedRows / kernel.block_m);
   const double heads = double(problem.batch) * double(problem.num_heads_q);
-  const double rows = double(kernel.block_m) * together;
   // Tiles that are not there when a head has fewer rows than are counted together.
   const double all = std::min(double(together),
                               double(problem.seqlen_q + kernel.block_m - 1) / kernel.block_m);
-  const double tiles = key_tiles(problem, rows, kernel.block_n).all * all * heads;
+  const double tiles = key_tiles(problem, kernel.block_m * together, 1, kernel.block_n).all * all *
+                       heads;
   return kLaunchUs + tiles * per_tile * idle_factor(blocks, device.num_sms) / device.num_sms /
                          device.sm_clock_mhz;
 }

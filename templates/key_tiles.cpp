@@ -1,28 +1,100 @@
-// key_tiles.cpp - the host's counterpart of tile/kv_blocks.cuh, summed over a head.
+// key_tiles.cpp - the host's counterpart of tile/kv_blocks.cuh, summed over a head. The cost does
+// not grow with the lengths: where bounds move with the query tiles, the number of tiles repeats
+// itself after a period, but for what it rises or falls by.
 #include "templates/key_tiles.h"
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace attnforge {
+namespace {
 
-KeyTiles key_tiles(const Problem& problem, double queries, int block_n) {
-  const Window window = effective_window(problem);
-  const double rows = double(problem.seqlen_q), keys = double(problem.seqlen_kv),
-               offset = keys - rows;
-  const int bounds = (window.right >= 0) + (window.left >= 0);
-  KeyTiles result;
-  for (double first = 0; first < rows; first += queries) {
-    const double last = std::min(first + queries, rows) - 1;
-    const double end = window.right < 0 ? keys
-                                        : std::min(keys, last + offset + double(window.right) + 1);
-    const double begin = window.left < 0 ? 0 : std::max(0.0, first + offset - double(window.left));
-    if (end <= begin) continue;
-    const double tiles = std::ceil(end / block_n) - std::floor(begin / block_n);
-    result.all += tiles;
-    result.masked += std::min(tiles, bounds * (queries / block_n + 0.5));
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }  // a >= 0
+
+/// The sum of `start`, start + step, ..., `count` of them.
+double sum_of(double start, double step, std::int64_t count) {
+  return double(count) * start + step * (double(count) * double(count - 1) / 2);
+}
+
+/// The same, each at most `most`.
+double sum_of_at_most(double start, double step, std::int64_t count, double most) {
+  if (step < 0) return sum_of_at_most(start + step * double(count - 1), -step, count, most);
+  if (step == 0) return double(count) * std::min(start, most);
+  const double below = std::ceil((most - start) / step);
+  const std::int64_t few = below <= 0 ? 0 : std::min(count, std::int64_t(below));
+  return sum_of(start, step, few) + double(count - few) * most;
+}
+
+/// One head. Positions are in units of 1 / pack rows, so that they are whole.
+struct Head {
+  std::int64_t rows, keys;        // of all queries, all keys
+  std::int64_t block_m, block_n;  // from tile to tile
+  std::int64_t to_end, to_begin;  // from a position among queries to one among keys
+  bool bounded_right, bounded_left;
+  double most_masked;  // tiles of a query tile that need a mask
+
+  std::int64_t end(std::int64_t tile) const {
+    if (!bounded_right) return keys;
+    return std::min(keys, std::min((tile + 1) * block_m, rows) + to_end);
   }
-  return result;
+  std::int64_t begin(std::int64_t tile) const {
+    return bounded_left ? std::max<std::int64_t>(0, tile * block_m + to_begin) : 0;
+  }
+  /// 0 or less: the query tile sees nothing.
+  std::int64_t tiles(std::int64_t tile) const {
+    const std::int64_t from = begin(tile), to = end(tile);
+    return to <= from ? 0 : ceil_div(to, block_n) - from / block_n;
+  }
+};
+
+/// Adds query tiles `first` to `last` - 1, over which each bound either moves by block_m from tile
+/// to tile, or stands still.
+void add(const Head& head, std::int64_t first, std::int64_t last, KeyTiles& sum) {
+  if (first >= last) return;
+  const std::int64_t period = head.block_n / std::gcd(head.block_m, head.block_n);
+  const std::int64_t seen = std::min(period, last - first);
+  for (std::int64_t tile = first; tile < first + seen; ++tile) {
+    const std::int64_t count = (last - tile + period - 1) / period;
+    const double start = double(head.tiles(tile));
+    const double step = count > 1 ? double(head.tiles(tile + period)) - start : 0;
+    sum.all += sum_of(start, step, count);
+    sum.masked += sum_of_at_most(start, step, count, head.most_masked);
+  }
+}
+
+}  // namespace
+
+KeyTiles key_tiles(const Problem& problem, int block_m, int pack, int block_n) {
+  const Window window = effective_window(problem);
+  const std::int64_t offset = problem.seqlen_kv - problem.seqlen_q;
+  const int bounds = (window.right >= 0) + (window.left >= 0);
+  const Head head{.rows = problem.seqlen_q * pack,
+                  .keys = problem.seqlen_kv * pack,
+                  .block_m = block_m,
+                  .block_n = std::int64_t{block_n} * pack,
+                  .to_end = (offset + window.right) * pack,
+                  .to_begin = (offset - window.left) * pack,
+                  .bounded_right = window.right >= 0,
+                  .bounded_left = window.left >= 0,
+                  .most_masked = bounds * (double(block_m) / pack / block_n + 0.5)};
+  const std::int64_t count = ceil_div(head.rows, block_m);
+  // The first tile for which position + `to` is at least `limit`.
+  const auto first_at = [&](std::int64_t limit, std::int64_t to) {
+    const std::int64_t missing = limit - to;
+    return missing <= 0 ? 0 : std::min(count, ceil_div(missing, block_m));
+  };
+  // Where a bound begins or ceases to move; the last tile may be a part of one.
+  std::int64_t cuts[] = {0,
+                         head.bounded_right ? first_at(1, head.to_end + block_m) : 0,
+                         head.bounded_right ? first_at(head.keys, head.to_end + block_m) : 0,
+                         head.bounded_left ? first_at(0, head.to_begin) : 0,
+                         std::max<std::int64_t>(0, count - 1),
+                         count};
+  std::sort(std::begin(cuts), std::end(cuts));
+  KeyTiles sum;
+  for (std::size_t i = 0; i + 1 < std::size(cuts); ++i) add(head, cuts[i], cuts[i + 1], sum);
+  return sum;
 }
 
 }  // namespace attnforge

@@ -10,8 +10,8 @@ struct KeyTiles {
   double masked = 0;  // of them, those that need a mask for the problem's bounds; about
 };
 
-/// For query tiles of `queries` queries (a fraction where packed heads share the rows) and tiles of
-/// block_n keys.
-KeyTiles key_tiles(const Problem& problem, double queries, int block_n);
+/// For query tiles of block_m rows, in which `pack` heads share each query, and tiles of block_n
+/// keys. All at least 1. Cost: about a microsecond, whatever the lengths.
+KeyTiles key_tiles(const Problem& problem, int block_m, int pack, int block_n);
 
 }  // namespace attnforge

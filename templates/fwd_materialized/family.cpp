@@ -120,7 +120,7 @@ double estimate_us(const Config& config, const Problem& problem, const DeviceFac
   const Typed c = typed(config, kFields);
   if (problem.seqlen_q == 0 || problem.batch == 0) return 0;
   const double heads = double(problem.batch) * double(problem.num_heads_q);
-  const double tiles = key_tiles(problem, c.block_m, c.block_n).all * heads;
+  const double tiles = key_tiles(problem, c.block_m, 1, c.block_n).all * heads;
   const double scores = tiles * c.block_m * c.block_n;
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8 *
                               kBandwidth;

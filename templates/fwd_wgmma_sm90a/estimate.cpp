@@ -85,8 +85,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   const double query_tiles = c.cluster * heads *
                              std::ceil(double(problem.seqlen_q) * c.pack_gqa /
                                        (c.cluster * c.block_m()));
-  const KeyTiles tiles = key_tiles(problem, double(c.cluster * c.block_m()) / c.pack_gqa,
-                                   c.block_n);
+  const KeyTiles tiles = key_tiles(problem, c.cluster * c.block_m(), c.pack_gqa, c.block_n);
   const double clocks = c.cluster * heads *
                             (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
                         query_tiles * start;

@@ -130,7 +130,7 @@ double estimate_us(const Config& config, const Problem& problem, const DeviceFac
 
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double query_tiles = std::ceil(double(problem.seqlen_q) / c.block_m) * heads;
-  const double clocks = key_tiles(problem, c.block_m, c.block_n).all * heads * clocks_per_tile +
+  const double clocks = key_tiles(problem, c.block_m, 1, c.block_n).all * heads * clocks_per_tile +
                         query_tiles * kTileStart / c.blocks_per_sm;
   const double rounds = std::max(query_tiles / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
   const double idle = c.right_bound && rounds > 1 ? 1 + 0.7 / rounds : std::ceil(rounds) / rounds;
