@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "attnforge/error.h"
+
 namespace attnforge {
 namespace {
 
@@ -61,9 +63,19 @@ bool on_local_file_system(const std::string& path) {
   return std::find(std::begin(kNotLocal), std::end(kNotLocal), type) == std::end(kNotLocal);
 }
 
+bool wal_asked_for() {
+  const char* value = std::getenv("ATTNFORGE_CACHE_WAL");
+  const std::string_view word = value ? value : "";
+  if (!word.empty() && word != "0" && word != "1") {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("ATTNFORGE_CACHE_WAL={}: it is 1 (a write-ahead log) or 0; or unset it", word));
+  }
+  return word == "1";
+}
+
 void set_journal(Database& database, const std::string& path, const LogFunction& log) {
-  const char* asked = std::getenv("ATTNFORGE_CACHE_WAL");
-  const JournalFacts facts{.wal_asked = asked && std::string_view(asked) == "1",
+  const JournalFacts facts{.wal_asked = wal_asked_for(),
                            .sqlite_version = sqlite3_libversion_number(),
                            .local_file_system = on_local_file_system(path)};
   const std::string objection = wal_objection(facts);

@@ -16,6 +16,10 @@ struct JournalFacts {
   bool local_file_system = false;
 };
 
+/// $ATTNFORGE_CACHE_WAL; false when it is unset, empty or 0. Throws Error(kInvalidArgument) if it
+/// is not 0 or 1.
+bool wal_asked_for();
+
 /// "" if WAL may be used, else why not.
 std::string wal_objection(const JournalFacts& facts);
 
@@ -27,7 +31,7 @@ bool on_local_file_system(const std::string& path);
 /// Sets journal and syncing of a connection to the file at `path`. Takes no write lock unless the
 /// file has to change from WAL to a rollback journal or back; if that is not possible now (other
 /// processes have it open), goes on with what there is and says so. Throws SqliteError for a file
-/// that is no database.
+/// that is no database, Error(kInvalidArgument) as wal_asked_for().
 void set_journal(Database& database, const std::string& path, const LogFunction& log);
 
 }  // namespace attnforge

@@ -10,6 +10,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/version.h"
+#include "generator/utf8.h"
 
 namespace attnforge {
 namespace {
@@ -17,30 +18,6 @@ namespace {
 constexpr std::size_t kMaxDetailBytes = 4096;
 
 double finite_or_zero(double value) { return std::isfinite(value) ? value : 0.0; }
-
-// Length of the well-formed UTF-8 sequence at `at`, 0 if there is none. Overlong forms and
-// surrogates are accepted by length only where Unicode allows them (Unicode standard, table 3-7).
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const unsigned lead = byte(at);
-  const unsigned next = byte(at + 1);
-  if (lead < 0x80) return lead != 0 ? 1 : 0;
-  if (lead >= 0xC2 && lead <= 0xDF) return tail(at + 1) ? 2 : 0;
-  if (lead >= 0xE0 && lead <= 0xEF) {
-    const bool second = tail(at + 1) && (lead != 0xE0 || next >= 0xA0) &&
-                        (lead != 0xED || next < 0xA0);
-    return second && tail(at + 2) ? 3 : 0;
-  }
-  if (lead >= 0xF0 && lead <= 0xF4) {
-    const bool second = tail(at + 1) && (lead != 0xF0 || next >= 0x90) &&
-                        (lead != 0xF4 || next < 0x90);
-    return second && tail(at + 2) && tail(at + 3) ? 4 : 0;
-  }
-  return 0;
-}
 
 // Compiler logs may hold anything; JSON and the sqlite3 shell want text.
 std::string clean_detail(std::string_view detail) {

@@ -13,6 +13,7 @@
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cache/journal.h"
 #include "cache/trust.h"
 #include "generator/arch.h"
 #include "plan/overrides.h"
@@ -215,13 +216,12 @@ Check check_disk(const std::string& path) {
 
 Check check_variable(const std::string& name, const std::string& value) {
   Check check{"environment " + name, State::kOk, value, ""};
-  if (name == "ATTNFORGE_LOG" && !parse_log_level(value)) {
-    check.state = State::kWarning;
-    check.advice = "not a level, so warning is used: set it to debug, info, warning, error or off";
-  }
-  if (name == "ATTNFORGE_CACHE_WAL" && value != "0" && value != "1") {
-    check.state = State::kWarning;
-    check.advice = "only 1 has a meaning: it asks for a write-ahead log";
+  try {
+    if (name == "ATTNFORGE_LOG") log_level_from_environment();
+    if (name == "ATTNFORGE_CACHE_WAL") wal_asked_for();
+  } catch (const Error& error) {
+    check.state = State::kFailed;
+    check.advice = error.what();
   }
   if (name == "ATTNFORGE_CACHE_TRUST" && value != "own" && value != "any") {
     check.state = State::kWarning;

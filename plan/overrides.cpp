@@ -13,8 +13,10 @@
 #include <limits>
 
 #include "attnforge/error.h"
+#include "cache/journal.h"
 #include "generator/arch.h"
 #include "generator/config.h"
+#include "runtime/log.h"
 #include "templates/embedded.h"
 #include "templates/registry.h"
 
@@ -148,6 +150,10 @@ std::vector<TemplateFile> headers_with(const std::string& folder) {
 std::string family_from_environment() { return variable(std::getenv("ATTNFORGE_FAMILY")); }
 
 Overrides overrides_from_environment() {
+  // Not overrides, but read where nothing can be said of them any more.
+  log_level_from_environment();
+  wal_asked_for();
+
   Overrides overrides;
   overrides.family = checked_family(family_from_environment());
   overrides.block_n = checked_block_n(variable(std::getenv("ATTNFORGE_BLOCK_N")), overrides.family);

@@ -1,8 +1,13 @@
 // log.cpp - log levels and their names.
 #include "runtime/log.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <utility>
+
+#include "attnforge/error.h"
+#include "attnforge/printable.h"
 
 namespace attnforge {
 namespace {
@@ -29,7 +34,11 @@ std::optional<LogLevel> parse_log_level(std::string_view word) {
 
 LogLevel log_level_from_environment() {
   const char* word = std::getenv("ATTNFORGE_LOG");
-  return parse_log_level(word ? word : "").value_or(LogLevel::kWarning);
+  if (word == nullptr || *word == '\0') return LogLevel::kWarning;
+  if (const std::optional<LogLevel> level = parse_log_level(word)) return *level;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("ATTNFORGE_LOG={}: it is debug, info, warning, error or off; or unset it", word));
 }
 
 Logger::Logger(LogFunction sink, LogLevel level) : sink_(std::move(sink)), level_(level) {}
@@ -44,7 +53,7 @@ void Logger::announce(std::string_view message) const noexcept {
 
 void Logger::pass_on(LogLevel level, std::string_view message) const noexcept {
   try {
-    sink_(level, message);
+    sink_(level, printable_lines(message));
   } catch (...) {
     // Documented: a log line must not fail the work that it reports on.
   }

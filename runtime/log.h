@@ -13,11 +13,13 @@ std::string_view to_string(LogLevel level);  // "debug", "info", "warning", "err
 /// nullopt for any other word.
 std::optional<LogLevel> parse_log_level(std::string_view word);
 
-/// $ATTNFORGE_LOG; kWarning when it is unset or not a level.
+/// $ATTNFORGE_LOG; kWarning when it is unset or empty. Throws Error(kInvalidArgument) if it is not
+/// a level.
 LogLevel log_level_from_environment();
 
-/// Passes messages of its level or above on to `sink`. Thread-safe if the sink is. Never throws:
-/// what the sink throws is dropped, for a log line must not fail a plan.
+/// Passes messages of its level or above on to `sink`, printable (printable.h): names and texts of
+/// files and databases are in them. Thread-safe if the sink is. Never throws: what the sink throws
+/// is dropped, for a log line must not fail a plan.
 class Logger {
  public:
   Logger() = default;  // drops everything

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "attnforge/error.h"
+
 namespace attnforge {
 namespace {
 
@@ -22,10 +24,25 @@ TEST(LogLevel, NamesAreReadBack) {
 TEST(LogLevel, EnvironmentDecidesAndWarningIsTheDefault) {
   setenv("ATTNFORGE_LOG", "debug", 1);
   EXPECT_EQ(log_level_from_environment(), LogLevel::kDebug);
-  setenv("ATTNFORGE_LOG", "chatty", 1);
+  setenv("ATTNFORGE_LOG", "", 1);
   EXPECT_EQ(log_level_from_environment(), LogLevel::kWarning);
   unsetenv("ATTNFORGE_LOG");
   EXPECT_EQ(log_level_from_environment(), LogLevel::kWarning);
+}
+
+TEST(LogLevel, AWordThatIsNoLevelIsAnErrorAndNotAGuess) {
+  for (const char* word : {"loud", "WARNING", "2", " info"}) {
+    setenv("ATTNFORGE_LOG", word, 1);
+    try {
+      log_level_from_environment();
+      ADD_FAILURE() << word;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find("debug, info, warning, error or off"),
+                std::string::npos);
+    }
+  }
+  unsetenv("ATTNFORGE_LOG");
 }
 
 TEST(Logger, PassesOnItsLevelAndAbove) {
@@ -41,6 +58,13 @@ TEST(Logger, PassesOnItsLevelAndAbove) {
   EXPECT_EQ(lines, (std::vector<std::string>{"info: i", "warning: w", "error: e"}));
   EXPECT_FALSE(logger.enabled(LogLevel::kDebug));
   EXPECT_TRUE(logger.enabled(LogLevel::kError));
+}
+
+TEST(Logger, TextsOfFilesCannotSteerATerminal) {
+  std::string line;
+  const Logger logger([&](LogLevel, std::string_view message) { line = message; }, LogLevel::kInfo);
+  logger.warning("path \x1b[2J\n  next");
+  EXPECT_EQ(line, "path \\x1b[2J\n  next");
 }
 
 TEST(Logger, OffPassesNothingOn) {
