@@ -17,14 +17,16 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-// Services and containers run without $HOME; the account still has a home.
+// Services and containers run without $HOME; the account still has a home. "": none, or none that
+// would be the same folder for every process.
 std::string home_folder() {
-  if (std::string home = environment("HOME"); !home.empty()) return home;
+  if (std::string home = environment("HOME"); std::filesystem::path(home).is_absolute())
+    return home;
   std::vector<char> buffer(16384);
   passwd entry{};
   passwd* found = nullptr;
   if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found &&
-      found->pw_dir)
+      found->pw_dir && std::filesystem::path(found->pw_dir).is_absolute())
     return found->pw_dir;
   return "";
 }

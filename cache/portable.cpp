@@ -7,7 +7,9 @@
 #include <istream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
+#include <string_view>
 #include <tuple>
 
 #include "attnforge/cache.h"
@@ -22,8 +24,14 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
 
+// What is beyond these was not measured, and not written by an export.
+constexpr double kShortestUs = 1e-3, kLongestUs = 1e12;
+constexpr std::size_t kLongestLine = 64 << 10;  // an export's have some 5 KiB, most of it `detail`
+constexpr std::size_t kLargestImport = 256 << 20;  // all of it is read before the file is touched
+
 std::string line_of(const Json& object) {
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  // ASCII only: a terminal obeys some characters that JSON may hold.
+  return object.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
 Json to_json(const Try& t) {
@@ -70,21 +78,56 @@ const Json& field(const Json& object, const char* name) {
   return *found;
 }
 
+/// `value` for a message: printable and short, whatever a stranger's file holds.
+std::string quoted(const Json& value) {
+  constexpr std::size_t kShown = 60;
+  const std::string whole = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (whole.size() <= kShown) return whole;
+  return fmt::format("{}... ({} bytes)", whole.substr(0, kShown), whole.size());
+}
+
+/// Texts but `detail`, which may be a compiler's log, are one line.
+bool has_control_characters(std::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
 std::string text(const Json& object, const char* name, bool required = false) {
   const Json& value = field(object, name);
-  if (!value.is_string()) refuse(fmt::format("\"{}\" is {}, not a string", name, value.dump()));
+  if (!value.is_string()) refuse(fmt::format("\"{}\" is {}, not a string", name, quoted(value)));
   auto result = value.get<std::string>();
   if (required && result.empty()) refuse(fmt::format("\"{}\" is empty", name));
   if (result.find('\0') != std::string::npos) refuse(fmt::format("\"{}\" holds a zero byte", name));
+  if (std::string_view(name) != "detail" && has_control_characters(result))
+    refuse(fmt::format("\"{}\" is {}, with control characters in it", name, quoted(value)));
   return result;
+}
+
+/// "2025-03-14T09:26:53Z"; "": unknown. Dates are compared as texts.
+std::string date(const Json& object, const char* name) {
+  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
+  std::string value = text(object, name);
+  bool good = value.empty() || value.size() == kForm.size();
+  for (std::size_t i = 0; good && i < value.size(); ++i)
+    good = kForm[i] == 'd' ? value[i] >= '0' && value[i] <= '9' : value[i] == kForm[i];
+  const auto part = [&](std::size_t at) { return 10 * (value[at] - '0') + (value[at + 1] - '0'); };
+  if (good && !value.empty()) {
+    good = part(5) >= 1 && part(5) <= 12 && part(8) >= 1 && part(8) <= 31 && part(11) <= 23 &&
+           part(14) <= 59 && part(17) <= 60;
+  }
+  if (!good) {
+    refuse(fmt::format("\"{}\" is {}: not a date like 2025-03-14T09:26:53Z", name,
+                       quoted(object.at(name))));
+  }
+  return value;
 }
 
 double number(const Json& object, const char* name) {
   const Json& value = field(object, name);
-  if (!value.is_number()) refuse(fmt::format("\"{}\" is {}, not a number", name, value.dump()));
+  if (!value.is_number()) refuse(fmt::format("\"{}\" is {}, not a number", name, quoted(value)));
   const double result = value.get<double>();
   if (!std::isfinite(result) || result < 0)
-    refuse(fmt::format("\"{}\" is {}: not a size or time", name, value.dump()));
+    refuse(fmt::format("\"{}\" is {}: not a size or time", name, quoted(value)));
   return result;
 }
 
@@ -99,17 +142,20 @@ Try try_of(const Json& object) {
   t.estimate_us = number(object, "estimate_us");
   const Json& estimated = field(object, "estimated");
   if (!estimated.is_boolean())
-    refuse(fmt::format("\"estimated\" is {}, not true or false", estimated.dump()));
+    refuse(fmt::format("\"estimated\" is {}, not true or false", quoted(estimated)));
   t.estimated = estimated.get<bool>();
   Measurement& m = t.measurement;
   m.status = parse_status(text(object, "status"));
   m.time_us = number(object, "time_us");
-  if (m.status == Status::kOk && !t.estimated && m.time_us == 0)
-    refuse("\"time_us\" of a measured kernel is 0");
+  if (m.status == Status::kOk && !t.estimated &&
+      !(m.time_us >= kShortestUs && m.time_us <= kLongestUs)) {
+    refuse(fmt::format("\"time_us\" of a measured kernel is {}: it is from {} to {}", m.time_us,
+                       kShortestUs, kLongestUs));
+  }
   m.noise = number(object, "noise");
   const Json& samples = field(object, "samples");
   if (!samples.is_number_integer() || samples < 0 || samples > std::numeric_limits<int>::max())
-    refuse(fmt::format("\"samples\" is {}, not a count", samples.dump()));
+    refuse(fmt::format("\"samples\" is {}, not a count", quoted(samples)));
   m.samples = samples.get<int>();
   const bool no_error = field(object, "max_error").is_null();
   m.max_error = no_error ? std::numeric_limits<double>::quiet_NaN() : number(object, "max_error");
@@ -119,7 +165,7 @@ Try try_of(const Json& object) {
   t.nvrtc = text(object, "nvrtc");
   t.uuid = text(object, "uuid");
   t.attnforge_version = text(object, "attnforge_version");
-  t.measured_at = text(object, "measured_at");
+  t.measured_at = date(object, "measured_at");
   return t;
 }
 
@@ -129,7 +175,7 @@ Search search_of(const Json& object) {
   s.device_class = text(object, "device_class", true);
   s.rigor = parse_rigor(text(object, "rigor"));
   s.winner = text(object, "winner");
-  s.finished_at = text(object, "finished_at");
+  s.finished_at = date(object, "finished_at");
   return s;
 }
 
@@ -143,7 +189,7 @@ void take_line(const std::string& line, Lines& lines) {
   if (!object.is_object()) refuse("it is not a JSON object");
   const Json& format = field(object, "format");
   if (format != kFormat)
-    refuse(fmt::format("its format is {}, this attnforge reads {}: use a newer one", format.dump(),
+    refuse(fmt::format("its format is {}, this attnforge reads {}: use a newer one", quoted(format),
                        kFormat));
   const std::string kind = text(object, "kind");
   if (kind == "try")
@@ -151,16 +197,36 @@ void take_line(const std::string& line, Lines& lines) {
   else if (kind == "search")
     lines.searches.push_back(search_of(object));
   else
-    refuse(fmt::format("its kind is \"{}\", expected \"try\" or \"search\"", kind));
+    refuse(fmt::format("its kind is {}, expected \"try\" or \"search\"", quoted(object["kind"])));
+}
+
+/// The next line without its newline, at most `most` bytes; nullopt at the end. A longer one is not
+/// read to its end: it may have none.
+std::optional<std::string> next_line(std::istream& in, std::size_t most) {
+  std::string line;
+  std::streambuf& from = *in.rdbuf();
+  for (int c = from.sbumpc(); c != std::char_traits<char>::eof(); c = from.sbumpc()) {
+    if (c == '\n') return line;
+    if (line.size() == most) refuse(fmt::format("it is longer than {} KiB", most >> 10));
+    line += static_cast<char>(c);
+  }
+  if (line.empty()) return std::nullopt;
+  return line;
 }
 
 Lines read_lines(std::istream& in) {
   Lines lines;
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+  std::size_t bytes = 0;
+  for (int number = 1;; ++number) {
     try {
-      take_line(line, lines);
+      const std::optional<std::string> line = next_line(in, kLongestLine);
+      if (!line) break;
+      bytes += line->size() + 1;
+      if (bytes > kLargestImport) {
+        refuse(fmt::format("the file is larger than {} MiB; import it in parts",
+                           kLargestImport >> 20));
+      }
+      if (line->find_first_not_of(" \t\r") != std::string::npos) take_line(*line, lines);
     } catch (const std::exception& error) {
       throw Error(ErrorCode::kCache,
                   fmt::format("line {} cannot be imported: {}. Nothing was imported", number,

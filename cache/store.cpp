@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include "attnforge/cache.h"
@@ -23,10 +24,18 @@ struct SchemaChanged {};
 }  // namespace
 
 Store::Store(std::string path, bool read_only, LogFunction log, const Waits& waits)
-    : asked_path_(path.empty() ? default_cache_path() : std::move(path)),
+    : asked_path_(path.empty() ? default_cache_path() : path),
       read_only_(read_only),
       log_(std::move(log)),
       whole_waits_(waits) {
+  const char* named = std::getenv("ATTNFORGE_CACHE");
+  const bool wished = !path.empty() || (named != nullptr && *named != '\0');
+  if (!wished && asked_path_ == memory_path_) {
+    this->log(
+        LogLevel::kWarning,
+        "there is no home folder ($HOME is not set and the account has none): results are kept "
+        "in memory until the process ends. Name a file with ATTNFORGE_CACHE");
+  }
   open();
 }
 

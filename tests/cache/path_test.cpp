@@ -54,6 +54,37 @@ TEST(DefaultCachePath, AServiceWithoutHomeUsesItsAccount) {
             (std::filesystem::path(account->pw_dir) / ".cache/attnforge/attnforge.db").string());
 }
 
+TEST(DefaultCachePath, ARelativeHomeIsNone) {
+  const Environment own("ATTNFORGE_CACHE", nullptr);
+  const Environment xdg("XDG_CACHE_HOME", nullptr);
+  const Environment home("HOME", "somewhere");
+  const std::string path = default_cache_path();
+  EXPECT_TRUE(path == ":memory:" || std::filesystem::path(path).is_absolute()) << path;
+}
+
+TEST(DefaultCachePath, NobodysProcessWithoutHomeKeepsItsResultsInMemoryAndSaysSo) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become an account that does not exist";
+  const auto cache_without_home = [] {
+    unsetenv("ATTNFORGE_CACHE");
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    if (setuid(4'000'000) != 0 || getpwuid(geteuid()) != nullptr) return false;
+    std::string said;
+    const auto log = [&](LogLevel level, std::string_view message) {
+      if (level == LogLevel::kWarning) said += message;
+    };
+    Cache cache("", false, log);
+    cache.put({good_try(1, 10)});
+    const bool warned = said.find("no home folder") != said.npos &&
+                        said.find("ATTNFORGE_CACHE") != said.npos;
+    said.clear();
+    Cache wished(":memory:", false, log);
+    return warned && said.empty() && cache.path() == ":memory:" &&
+           cache.tries(kProblem, kH200).size() == 1;
+  };
+  EXPECT_EQ(in_child(cache_without_home), 0);
+}
+
 TEST(DefaultCachePath, FolderAndFileAreMade) {
   const Folder folder;
   const Environment own("ATTNFORGE_CACHE", nullptr);

@@ -164,9 +164,64 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"too_many_samples", set("samples", 5'000'000'000), "\"samples\""},
         BadLine{"flag_as_number", set("estimated", 1), "\"estimated\""},
         BadLine{"zero_byte", set("driver", std::string("a\0b", 3)), "zero byte"},
+        BadLine{"faster_than_light", set("time_us", 1e-300), "it is from 0.001 to"},
+        BadLine{"slower_than_history", set("time_us", 1e300), "it is from 0.001 to"},
+        BadLine{"no_date", set("measured_at", "yesterday"), "\"measured_at\" is \"yesterday\""},
+        BadLine{"no_such_month", set("measured_at", "2025-13-01T00:00:00Z"), "not a date"},
+        BadLine{"a_date_and_more", set("measured_at", "2025-03-14T09:26:53Z or so"), "not a date"},
+        BadLine{"escapes", set("config", "fwd \x1b[2J"),
+                "\"fwd \\u001b[2J\", with control characters"},
+        BadLine{"two_lines", set("device_class", "H200\nok"), "control characters"},
+        BadLine{"a_text_of_a_megabyte", set("detail", std::string(1 << 20, 'x')),
+                "longer than 64 KiB"},
+        BadLine{"a_long_number_as_text", set("digest", std::vector<int>(1000, 7)),
+                "bytes), not a string"},
         BadLine{"newer_format", set("format", 2), "format is 2"},
         BadLine{"other_kind", set("kind", "cubin"), "\"cubin\""}),
     [](const auto& info) { return std::string(info.param.name); });
+
+/// "a" without an end, and how much of it was read.
+class Endless : public std::streambuf {
+ public:
+  explicit Endless(std::string piece) : piece_(std::move(piece)) {}
+  std::size_t read = 0;
+
+ private:
+  int_type underflow() override {
+    read += piece_.size();
+    setg(piece_.data(), piece_.data(), piece_.data() + piece_.size());
+    return traits_type::to_int_type(piece_.front());
+  }
+  std::string piece_;
+};
+
+TEST_F(PortableTest, EndlessInputEnds) {
+  for (const char* piece : {"a", "\n"}) {
+    Endless endless(std::string(1 << 16, *piece));
+    std::istream in(&endless);
+    try {
+      cache_import(path(), in);
+      FAIL() << piece;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(*piece == 'a' ? "line 1 " : "larger than 256 MiB"));
+    }
+    EXPECT_LE(endless.read, std::size_t{257} << 20);
+  }
+  EXPECT_THAT(folder_.files(), IsEmpty());
+}
+
+TEST_F(PortableTest, ExportsAreAsciiSoThatTheyCanBeShown) {
+  Try t = failed_try(1, Status::kWrongResult,
+                     "red \x1b[31m, \xc2\x9b"
+                     "1m, \x7f, \u00e9");
+  Cache(path()).put({t});
+  const std::string text = exported(path());
+  EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return c == '\n' || (c >= 0x20 && c < 0x7f);
+  })) << text;
+  import_text(other(), text);
+  EXPECT_EQ(Cache(other()).tries(kProblem, kH200).at(0).measurement.detail, t.measurement.detail);
+}
 
 TEST_F(PortableTest, AMissingOrReadOnlyTargetIsAnError) {
   std::ostringstream out;
