@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "plan/choice.h"
 #include "plan/compile_info.h"
+#include "plan/option_checks.h"
 #include "plan/overrides.h"
 #include "runtime/compiler.h"
 #include "runtime/disassemble.h"
@@ -110,6 +113,7 @@ std::vector<FamilyInfo> list_families() {
 Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
                    const InspectOptions& options) {
   validate(problem);
+  require_count("max_candidates", options.max_candidates, 0, std::numeric_limits<int>::max());
   const Overrides overrides = overrides_from_environment();
   const DeviceFacts device = limited(whole_device, overrides);
   Inspection inspection;

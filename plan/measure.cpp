@@ -8,6 +8,7 @@
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
+#include "plan/option_checks.h"
 #include "runtime/driver.h"
 #include "tuner/stopping.h"
 #include "tuner/timer.h"
@@ -26,6 +27,7 @@ constexpr double kWarmUpSeconds = 0.1;
 /// Far more than any batch of samples takes.
 constexpr double kHangsSeconds = 600;
 constexpr int kBatch = 16;
+constexpr int kMostSamples = 1'000'000;
 
 BenchResult result_of(const std::vector<double>& samples, const Problem& problem) {
   BenchResult result;
@@ -69,10 +71,9 @@ MemoryUse memory_of(const DeviceTensors& tensors, const Plan& plan) {
 
 BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, void* workspace,
                     const MeasureOptions& options) {
-  if (options.min_samples < 1 || options.max_samples < options.min_samples) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "measure needs at least one sample, and max_samples not below min_samples");
-  }
+  require_count("min_samples", options.min_samples, 1, kMostSamples);
+  require_count("max_samples", options.max_samples, options.min_samples, kMostSamples);
+  require_seconds("time_limit_s", options.time_limit_s);
   const ContextScope scope(device.state().context);
   const Instruments instruments(device.facts().arch);
   Timer timer(device.facts(), instruments);
@@ -96,11 +97,15 @@ BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, vo
 
   samples.clear();
   const auto began = Clock::now();
-  sample(options.min_samples);
-  while (static_cast<int>(samples.size()) < options.max_samples &&
-         seconds_since(began) < options.time_limit_s) {
-    sample(std::min(kBatch, options.max_samples - static_cast<int>(samples.size())));
-  }
+  const auto goes_on = [&](int taken) {
+    if (taken == 0) return true;
+    if (options.cancelled && options.cancelled()) return false;
+    return taken < options.min_samples ||
+           (taken < options.max_samples && seconds_since(began) < options.time_limit_s);
+  };
+  for (int taken = 0; goes_on(taken); taken = static_cast<int>(samples.size()))
+    sample(std::min(
+        kBatch, (taken < options.min_samples ? options.min_samples : options.max_samples) - taken));
   BenchResult result = result_of(samples, plan.problem());
   result.clock_mhz = timer.clock_mhz();
   return result;

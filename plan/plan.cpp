@@ -12,6 +12,7 @@
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/load_kernel.h"
+#include "plan/option_checks.h"
 #include "plan/plan_state.h"
 #include "runtime/nvtx.h"
 #include "runtime/tensor_map.h"
@@ -25,6 +26,7 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
                                                     const PlanOptions& options, bool forced) {
   const auto called = std::chrono::steady_clock::now();
   validate(problem);
+  require_seconds("time_limit_s", options.time_limit_s);
   if (state.facts.arch.name.empty()) {
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("{} has compute capability {}.{}, which attnforge has no kernels for",

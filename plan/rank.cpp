@@ -26,11 +26,14 @@ struct Ranked {
   Candidate candidate;
   Source source;
   CompileInfo info;
+  bool done = false;
 };
 
-/// Compiles all in parallel; on_done is called on this thread after each.
+/// Compiles all in parallel, or as many as keep_going lets; on_done is called on this thread after
+/// each.
 void compile_all(std::vector<Ranked>& work, const Problem& problem, const DeviceFacts& device,
-                 Cache& cache, const std::function<void(int done, int failed)>& on_done) {
+                 Cache& cache, const std::function<bool()>& keep_going,
+                 const std::function<void(int done, int failed)>& on_done) {
   int done = 0, failed = 0;
   CompilePool pool(0);
   const auto job = [&](std::size_t index, const std::atomic<bool>&) {
@@ -56,10 +59,10 @@ void compile_all(std::vector<Ranked>& work, const Problem& problem, const Device
       mine.info = describe_failure(compiled.failure.detail);
       ++failed;
     }
+    mine.done = true;
     on_done(++done, failed);
   };
-  pool.run(
-      work.size(), job, [] { return true; }, take);
+  pool.run(work.size(), job, keep_going, take);
 }
 
 Try as_try(const Ranked& ranked, const std::string& stored_problem, const DeviceFacts& device) {
@@ -110,7 +113,8 @@ void require_file(const Cache& cache, const std::string& asked, LastMessage& mes
 
 std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& whole_device,
                                           int count, const std::string& cache_path,
-                                          const ProgressFunction& on_progress) {
+                                          const ProgressFunction& on_progress,
+                                          const std::function<bool()>& cancelled) {
   validate(problem);
   if (count < 1)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("count={} must be at least 1", count));
@@ -127,7 +131,7 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
   std::vector<Ranked> work;
   for (Candidate& candidate : best) {
     Source source = render(*candidate.family, candidate.config, key.problem, overrides);
-    work.push_back({std::move(candidate), std::move(source), {}});
+    work.push_back({std::move(candidate), std::move(source), {}, false});
   }
   LastMessage message;
   Cache cache(cache_path, /*read_only=*/false, message.keeper());
@@ -136,7 +140,8 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
                     .total = static_cast<int>(work.size()),
                     .best_config = {}};
   const auto start = std::chrono::steady_clock::now();
-  compile_all(work, key.problem, device, cache, [&](int done, int failed) {
+  const auto keep_going = [&] { return !cancelled || !cancelled(); };
+  compile_all(work, key.problem, device, cache, keep_going, [&](int done, int failed) {
     progress.done = done;
     progress.failed = failed;
     progress.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -145,6 +150,7 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
     if (on_progress) on_progress(progress);
   });
 
+  std::erase_if(work, [](const Ranked& each) { return !each.done; });
   // The model does not know what the compiler does with registers: a kernel that spills stands
   // behind all that do not.
   std::stable_sort(work.begin(), work.end(), [](const Ranked& a, const Ranked& b) {

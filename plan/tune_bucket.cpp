@@ -9,6 +9,7 @@
 
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
+#include "plan/option_checks.h"
 #include "runtime/compiler.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
@@ -17,6 +18,8 @@
 
 namespace attnforge {
 namespace {
+
+constexpr int kMaxThreads = 1024;
 
 using Clock = std::chrono::steady_clock;
 
@@ -84,6 +87,7 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
   tune_options.time_limit_s = options.time_limit_s;
   tune_options.family = key.family;
   tune_options.on_progress = options.on_progress;
+  tune_options.cancelled = options.cancelled;
   try {
     const TuneResult result = tune_key(key, tune_options, state, called, true);
     if (result.other_at_work) {
@@ -97,9 +101,12 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
                stored && stored->provenance == Provenance::kMeasured) {
       return {.choice = std::move(stored)};
     } else if (result.winner.empty()) {
+      const bool cancelled = options.cancelled && options.cancelled();
       state.log.warning(
-          fmt::format("no config of \"{}\" worked within {} s; the plan goes on with an estimate",
-                      to_string(key.problem), options.time_limit_s));
+          fmt::format("no config of \"{}\" worked {}; the plan goes on with an estimate",
+                      to_string(key.problem),
+                      cancelled ? std::string("before the tuning was cancelled")
+                                : fmt::format("within {} s", options.time_limit_s)));
     }
     if (result.winner.empty()) return {.provisional = result.other_at_work};
     Config config = parse_config(result.winner);
@@ -119,6 +126,8 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
 
 TuneResult tune(const Problem& problem, Device& device, const TuneOptions& options) {
   validate(problem);
+  require_seconds("time_limit_s", options.time_limit_s);
+  require_count("compile_threads", options.compile_threads, 0, kMaxThreads);
   DeviceState& state = device.state();
   const ChoiceKey key{bucket(problem), options.family, ""};
   TuneResult result = tune_key(key, options, state, Clock::now(), false);

@@ -2,6 +2,7 @@
 // machine.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -77,7 +78,8 @@ Inspection inspect(const Problem& problem, const DeviceFacts& device,
                    const InspectOptions& options = {});
 
 /// Compiles the model's first `count` candidates, ranks them by the model and by what the compiler
-/// said, and stores them in the database as estimates. For machines without the GPU.
+/// said, and stores them in the database as estimates. For machines without the GPU. `cancelled` is
+/// asked often: true ends it after the compiles in flight, with what was compiled until then.
 struct RankedCandidate {
   std::string config{};
   double estimate_us = 0;
@@ -85,7 +87,8 @@ struct RankedCandidate {
 };
 std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& device,
                                           int count, const std::string& cache_path = "",
-                                          const ProgressFunction& on_progress = {});
+                                          const ProgressFunction& on_progress = {},
+                                          const std::function<bool()>& cancelled = {});
 
 /// One line of the report on this machine: what was looked at, how it stands, what to do.
 struct Check {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "attnforge/device.h"
 #include "attnforge/plan.h"
@@ -9,10 +10,11 @@
 namespace attnforge {
 
 struct MeasureOptions {
-  int min_samples = 10;
-  int max_samples = 200;
+  int min_samples = 10;       // 1 to 1,000,000
+  int max_samples = 200;      // not below min_samples, to 1,000,000
   double time_limit_s = 1.0;  // no sample is begun after it, but min_samples are always taken
   unsigned seed = 1;          // of inputs that measure() makes itself
+  std::function<bool()> cancelled{};  // asked after each batch of samples; true: those must do
 };
 
 /// Device memory of a run in bytes.

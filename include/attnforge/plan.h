@@ -84,6 +84,8 @@ struct PlanOptions {
   std::string family{};       // "": any; else only this one
   std::string config{};       // "": choose; else exactly this config's text
   ProgressFunction on_progress{};
+  std::function<bool()> cancelled{};  // asked often while kFirstRun tunes; true ends that as the
+                                      // time limit does: what was measured is kept and decides
 };
 
 class PlanState;  // plan/plan_state.h

@@ -42,7 +42,7 @@ struct TuneOptions {
   Rigor rigor = Rigor::kFull;
   double time_limit_s = 0;  // 0: none
   std::string family{};     // "": all that support the problem
-  int compile_threads = 0;  // 0: one a core
+  int compile_threads = 0;  // 0: one a core; at most 1024
   bool retune = false;      // measure again what the database already has
   unsigned seed = 1;        // of inputs and of the order of rounds
   ProgressFunction on_progress{};
