@@ -11,6 +11,7 @@
 #include <ostream>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
@@ -184,7 +185,7 @@ struct Lines {
   std::vector<Search> searches;
 };
 
-void take_line(const std::string& line, Lines& lines) {
+void take_line(std::string_view line, Lines& lines) {
   const Json object = Json::parse(line);
   if (!object.is_object()) refuse("it is not a JSON object");
   const Json& format = field(object, "format");
@@ -200,33 +201,33 @@ void take_line(const std::string& line, Lines& lines) {
     refuse(fmt::format("its kind is {}, expected \"try\" or \"search\"", quoted(object["kind"])));
 }
 
-/// The next line without its newline, at most `most` bytes; nullopt at the end. A longer one is not
-/// read to its end: it may have none.
-std::optional<std::string> next_line(std::istream& in, std::size_t most) {
-  std::string line;
-  std::streambuf& from = *in.rdbuf();
-  for (int c = from.sbumpc(); c != std::char_traits<char>::eof(); c = from.sbumpc()) {
-    if (c == '\n') return line;
-    if (line.size() == most) refuse(fmt::format("it is longer than {} KiB", most >> 10));
-    line += static_cast<char>(c);
-  }
-  if (line.empty()) return std::nullopt;
-  return line;
+/// The next line without its newline; nullopt at the end, and where reading fails (in.bad()). A
+/// line that does not fit into `buffer` is not read to its end: it may have none.
+std::optional<std::string_view> next_line(std::istream& in, std::vector<char>& buffer) {
+  in.get(buffer.data(), static_cast<std::streamsize>(buffer.size()), '\n');
+  const auto length = static_cast<std::size_t>(in.gcount());
+  if (in.bad() || (in.eof() && length == 0)) return std::nullopt;
+  if (length + 1 == buffer.size())
+    refuse(fmt::format("it is longer than {} KiB", kLongestLine >> 10));
+  in.clear();  // an empty line counts as a failure
+  in.get();    // the newline, or the end
+  return std::string_view(buffer.data(), length);
 }
 
 Lines read_lines(std::istream& in) {
   Lines lines;
+  std::vector<char> buffer(kLongestLine + 2);
   std::size_t bytes = 0;
   for (int number = 1;; ++number) {
     try {
-      const std::optional<std::string> line = next_line(in, kLongestLine);
+      const std::optional<std::string_view> line = next_line(in, buffer);
       if (!line) break;
       bytes += line->size() + 1;
       if (bytes > kLargestImport) {
         refuse(fmt::format("the file is larger than {} MiB; import it in parts",
                            kLargestImport >> 20));
       }
-      if (line->find_first_not_of(" \t\r") != std::string::npos) take_line(*line, lines);
+      if (line->find_first_not_of(" \t\r") != line->npos) take_line(*line, lines);
     } catch (const std::exception& error) {
       throw Error(ErrorCode::kCache,
                   fmt::format("line {} cannot be imported: {}. Nothing was imported", number,
