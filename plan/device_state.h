@@ -14,6 +14,7 @@
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
+#include "plan/said_once.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
 #include "runtime/log.h"
@@ -50,6 +51,7 @@ class DeviceState {
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   LaunchLog launches;
+  SaidOnce slow_paths;
 };
 
 /// Text of a driver's version for provenance, e.g. "13.0".

@@ -11,6 +11,7 @@
 #include "plan/compile_info.h"
 #include "plan/option_checks.h"
 #include "plan/overrides.h"
+#include "plan/slow_path.h"
 #include "runtime/compiler.h"
 #include "runtime/disassemble.h"
 #include "templates/registry.h"
@@ -126,6 +127,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   const Choice choice = choose(key, device, cache, overrides);
   inspection.config = to_string(choice.config);
   inspection.why = choice.why;
+  inspection.slow_path = slow_path(problem, device, overrides);
 
   const Source source = render(*choice.family, choice.config, key.problem, overrides);
   inspection.source_entry = source.entry;

@@ -86,6 +86,7 @@ std::string to_json(const Inspection& inspection) {
                {"candidates", json(inspection.candidates)},
                {"config", inspection.config},
                {"why", inspection.why},
+               {"slow_path", inspection.slow_path},
                {"source_entry", inspection.source_entry},
                {"source", inspection.source},
                {"digest", inspection.digest},

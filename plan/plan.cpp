@@ -14,11 +14,20 @@
 #include "plan/load_kernel.h"
 #include "plan/option_checks.h"
 #include "plan/plan_state.h"
+#include "plan/slow_path.h"
 #include "runtime/nvtx.h"
 #include "runtime/tensor_map.h"
 
 namespace attnforge {
 namespace {
+
+/// Once for each bucket, unless the kernel was forced: whoever does that knows.
+void warn_of_slow_path(const ChoiceKey& key, DeviceState& state) {
+  if (!key.family.empty() || !key.config.empty() || !forced_text(state.overrides).empty()) return;
+  if (!state.log.enabled(LogLevel::kWarning)) return;
+  const std::string slow = slow_path(key.problem, state.facts, state.overrides);
+  if (!slow.empty() && state.slow_paths.first(slow)) state.log.warning(slow);
+}
 
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
 /// launch is computed.
@@ -38,7 +47,10 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
     look_again(key, state);
   const LoadedKernel& loaded = state.kernels.find_or_make(
       key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
-      [&] { return choose_and_load(key, options, state, called); });
+      [&] {
+        warn_of_slow_path(key, state);
+        return choose_and_load(key, options, state, called);
+      });
   auto made = std::make_shared<const PlanState>(problem, loaded, state);
   if (state.overrides.print_launch) state.launches.print(*made, state.log);
   if (forced)

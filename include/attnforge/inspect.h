@@ -64,6 +64,7 @@ struct Inspection {
   std::vector<CandidateInfo> candidates{};       // kept ones best first, then the cut ones
   std::string config{};
   std::string why{};           // why this config
+  std::string slow_path{};     // what about the tensors makes it slow, and what to do; "": nothing
   std::string source_entry{};  // the generated lines
   std::string source{};        // the whole self-contained .cu
   std::string digest{};

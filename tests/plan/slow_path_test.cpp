@@ -1,0 +1,58 @@
+// slow_path_test.cpp - which problems are told that they are served badly, and what they are told.
+#include "plan/slow_path.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace attnforge {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string told(const std::string& words, const char* arch = "sm_90") {
+  return slow_path(parse_problem("fwd num_heads=32:8 seqlen=4096 head_dim=128 causal " + words),
+                   typical_device(arch));
+}
+
+TEST(SlowPath, OrdinaryProblemsAreToldNothing) {
+  for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90"}) {
+    for (const char* words : {"bf16", "fp16", "fp32", "bf16 window_left=1000 softcap=30 lse"})
+      EXPECT_EQ(told(words, arch), "") << arch << ' ' << words;
+  }
+}
+
+TEST(SlowPath, QueriesOfAnotherDtypeAreToldToBeConverted) {
+  for (const char* arch : {"sm_80", "sm_86", "sm_90"}) {
+    EXPECT_THAT(told("bf16 q=fp32 o=fp32", arch),
+                AllOf(HasSubstr("fwd_naive serves"), HasSubstr("times slower"),
+                      HasSubstr("make q, k, v and o all bf16 (they are fp32, bf16, bf16 and fp32)"),
+                      Not(HasSubstr("align"))))
+        << arch;
+  }
+}
+
+TEST(SlowPath, TensorsOffTheirAlignmentAreToldToBeAligned) {
+  EXPECT_THAT(told("bf16 alignment=2"),
+              AllOf(HasSubstr("than fwd_wgmma_sm90a would"),
+                    HasSubstr("align pointers and strides of q, k, v and o to 16 bytes (now 2)"),
+                    Not(HasSubstr("make q"))));
+}
+
+TEST(SlowPath, BothAreSaidWhereBothAreNeeded) {
+  EXPECT_THAT(told("bf16 q=fp32 alignment=4"),
+              AllOf(HasSubstr("make q, k, v and o all bf16"), HasSubstr(", and align pointers")));
+}
+
+TEST(SlowPath, AProblemTooSmallToCareIsToldNothing) {
+  EXPECT_EQ(slow_path(parse_problem("fwd bf16 alignment=8 num_heads=1 seqlen=1:16 head_dim=64"),
+                      typical_device("sm_90")),
+            "");
+  EXPECT_EQ(slow_path(parse_problem("fwd bf16 alignment=2 batch=0"), typical_device("sm_90")), "");
+}
+
+}  // namespace
+}  // namespace attnforge
