@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -211,10 +213,11 @@ TEST_F(GpuTest, InputsAreStandardNormal) {
 TEST_F(GpuTest, TimerSeesTheTimeOfAKernelAndTheClock) {
   const Instruments instruments(device.arch);
   Timer timer(device, instruments);
-  // A gate that nobody opens holds the stream for exactly its limit.
+  // A gate that nobody opens holds the stream for its limit, and for one look at the host's memory
+  // and the step of the GPU's timer beyond.
   SharedWord closed, expired;
-  for (double expected_us : {20.0, 500.0}) {
-    const auto limit_ns = static_cast<unsigned long long>(1e3 * expected_us);
+  const auto time_of_gate_us = [&](double limit_us) {
+    const auto limit_ns = static_cast<unsigned long long>(1e3 * limit_us);
     const Timer::Samples samples = timer.sample(
         40,
         [&](std::size_t) {
@@ -222,10 +225,19 @@ TEST_F(GpuTest, TimerSeesTheTimeOfAKernelAndTheClock) {
           return true;
         },
         5);
-    ASSERT_FALSE(samples.timed_out);
-    ASSERT_EQ(samples.time_us.size(), 40u);
-    EXPECT_NEAR(median(samples.time_us), expected_us, 4 + 0.05 * expected_us);
-  }
+    EXPECT_FALSE(samples.timed_out);
+    EXPECT_EQ(samples.time_us.size(), 40u);
+    return median(samples.time_us);
+  };
+  // What a time holds beside the kernel (docs/MEASURING.md): it differs from GPU to GPU, but not
+  // from kernel to kernel.
+  const double offset_us = time_of_gate_us(0);
+  RecordProperty("offset_us", std::to_string(offset_us));
+  std::printf("a gate of no time is timed at %.2f us\n", offset_us);
+  EXPECT_GT(offset_us, 0);
+  EXPECT_LT(offset_us, 12);
+  for (double limit_us : {20.0, 500.0})
+    EXPECT_NEAR(time_of_gate_us(limit_us) - offset_us, limit_us, 2 + 0.02 * limit_us);
   EXPECT_GT(timer.clock_mhz(), 150);
   EXPECT_LT(timer.clock_mhz(), 1.1 * device.sm_clock_mhz);
 }
