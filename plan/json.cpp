@@ -9,7 +9,7 @@ using Json = nlohmann::ordered_json;
 
 std::string text(const Json& json) {
   // A compiler's log may hold any byte; JSON may not.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(2, ' ', true, Json::error_handler_t::replace);
 }
 
 Json json(const DeviceFacts& d) {

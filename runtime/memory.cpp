@@ -27,13 +27,21 @@ void release_in(CUcontext context, Release release) {
   cuda.cuCtxPopCurrent(&popped);
 }
 
+/// " (1024 of 81559 MiB are free)", or "" if the driver does not say.
+std::string how_much_is_free() {
+  std::size_t free = 0, total = 0;
+  if (driver().cuMemGetInfo(&free, &total) != CUDA_SUCCESS) return "";
+  return fmt::format(" ({} of {} MiB are free)", free >> 20, total >> 20);
+}
+
 }  // namespace
 
 Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   context_ = current_context();
-  check(driver().cuMemAlloc(&handle_, bytes),
-        fmt::format("allocate {} bytes of device memory", bytes));
+  const CUresult result = driver().cuMemAlloc(&handle_, bytes);
+  if (result == CUDA_SUCCESS) return;
+  check(result, fmt::format("allocate {} bytes of device memory{}", bytes, how_much_is_free()));
 }
 
 Buffer::~Buffer() {

@@ -96,6 +96,10 @@ static void test_problems(void) {
   problem.dtype_k = 77;
   EXPECT_ERROR(attnforge_problem_format(&problem, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
                "dtype_k=77");
+  problem.dtype_k = ATTNFORGE_FP16;
+  problem.reserved = 7;
+  EXPECT_ERROR(attnforge_problem_format(&problem, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
+               "reserved=7 must be 0");
 }
 
 /* A caller compiled with a later header, and one with a broken struct. */
@@ -341,6 +345,7 @@ static void test_run(void* library, int fake) {
   copy_out_function copy_out = NULL;
   void* primary = NULL;
   size_t own = 1, bound = 0;
+  attnforge_tune_options tuning = ATTNFORGE_TUNE_OPTIONS_INIT;
   int messages = 0;
   static unsigned short o[kElements];
   size_t i;
@@ -355,6 +360,9 @@ static void test_run(void* library, int fake) {
   desc.log_user = &messages;
   EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
   EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  tuning.compile_threads = -5;
+  EXPECT_ERROR(attnforge_tune(context, &problem, &tuning, NULL), ATTNFORGE_ERR_INVALID,
+               "compile_threads=-5");
   EXPECT(attnforge_plan_create(context, &problem, NULL, &plan) == ATTNFORGE_OK);
   if (plan == NULL) return;
   EXPECT(strcmp(attnforge_plan_provenance(plan), "estimated") == 0);

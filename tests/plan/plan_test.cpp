@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <climits>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -17,6 +18,7 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
+#include "attnforge/inspect.h"
 #include "attnforge/tune.h"
 #include "cache/cache.h"
 #include "count_allocations.h"
@@ -651,6 +653,48 @@ TEST_F(PlanTest, OrdinalsThatDoNotExistAreRefused) {
   const Error error = error_of(
       [] { Device device({.ordinal = 7, .cache_path = ":memory:", .log = {}}); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST_F(PlanTest, AProblemThatIsSlowForItsTensorsIsToldSoOnce) {
+  Problem slow = parse_problem("fwd bf16 q=fp32 o=fp32 num_heads=16 seqlen=2048 head_dim=64");
+  {
+    Device device = open();
+    make_plan(slow, device);
+    slow.seqlen_q = slow.seqlen_kv = 2047;  // of the same bucket
+    make_plan(slow, device);
+    EXPECT_EQ(count(logged(), "times slower than"), 1) << logged();
+    EXPECT_EQ(count(logged(), "make q, k, v and o all bf16"), 1);
+  }
+  logged_.clear();
+  Device device = open();
+  make_plan(slow, device, with_family("fwd_naive"));
+  EXPECT_EQ(count(logged(), "times slower than"), 0) << "who forces a family knows";
+}
+
+TEST_F(PlanTest, NumbersOfOptionsThatMeanNothingAreRefused) {
+  Device device = open();
+  TuneOptions tuning;
+  tuning.compile_threads = -5;
+  Error error = error_of([&] { tune(kProblem, device, tuning); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_STREQ(error.what(), "compile_threads=-5 must be from 0 to 1024");
+  tuning = {};
+  tuning.time_limit_s = std::nan("");
+  EXPECT_EQ(error_of([&] { tune(kProblem, device, tuning); }).code(), ErrorCode::kInvalidArgument);
+  PlanOptions planning;
+  planning.time_limit_s = -1;
+  EXPECT_EQ(error_of([&] { make_plan(kProblem, device, planning); }).code(),
+            ErrorCode::kInvalidArgument);
+  InspectOptions inspecting;
+  inspecting.max_candidates = -1;
+  EXPECT_EQ(error_of([&] { inspect(kProblem, device.facts(), inspecting); }).code(),
+            ErrorCode::kInvalidArgument);
 }
 
 }  // namespace
