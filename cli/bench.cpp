@@ -18,6 +18,9 @@
 #include "cli/display.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
+#include "cli/memory_check.h"
+#include "cli/messages.h"
+#include "cli/option_values.h"
 #include "cli/plot_files.h"
 #include "cli/plot_sweep.h"
 #include "cli/problems.h"
@@ -65,16 +68,6 @@ bool gpu_works(Device& device) {
   }
 }
 
-/// Before tensors that cannot fit are made on the host.
-void require_memory(const Problem& problem, const DeviceFacts& device) {
-  constexpr double kGiB = 1 << 30;
-  const double bytes = minimum_bytes(problem);
-  if (device.memory_bytes == 0 || bytes <= static_cast<double>(device.memory_bytes)) return;
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("its tensors take {:.1f} GiB, and the GPU has {:.1f} GiB", bytes / kGiB,
-                          static_cast<double>(device.memory_bytes) / kGiB));
-}
-
 /// `family`: "" is any; or a strategy, where strategies were asked for.
 BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& problem,
                    const std::string& family) {
@@ -82,7 +75,8 @@ BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& probl
   row.problem = problem;
   row.asked = family;
   try {
-    require_memory(problem, device.facts());
+    require_gpu_memory(problem, device.facts());
+    require_host_memory(problem);
     TuneOptions tuning;
     tuning.family = family;
     tuning.cancelled = interrupted;
@@ -98,9 +92,10 @@ BenchRow bench_one(const BenchArguments& a, Device& device, const Problem& probl
     row.provenance = to_string(plan.provenance());
     row.result = measure(plan, device,
                          {.min_samples = a.min_samples,
-                          .max_samples = std::max(a.min_samples, a.max_samples),
+                          .max_samples = a.max_samples,
                           .time_limit_s = a.seconds,
-                          .seed = a.seed});
+                          .seed = a.seed,
+                          .cancelled = interrupted});
   } catch (const Error& error) {
     row.error = error.what();
     row.code = error.code();
@@ -123,7 +118,7 @@ std::vector<std::string> families_of(const std::string& list) {
 void draw_sweep(const Table& rows, const std::string& folder) {
   std::vector<Picture> pictures;
   for (const Figure& figure : sweep_figures(rows)) pictures.push_back(picture_of(figure));
-  for (const std::string& path : draw(pictures, folder)) fmt::print(stderr, "drawn: {}\n", path);
+  for (const std::string& path : draw(pictures, folder)) say("drawn: " + path);
 }
 
 /// The sweep of one command.
@@ -197,8 +192,22 @@ int draw_stored(const BenchArguments& a) {
                             "FOLDER",
                             a.from));
   }
+  if (!a.words.empty() || !a.file.empty() || !a.out.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--from {} measures nothing; leave out the problem, --file and --out", a.from));
+  }
   draw_sweep(read_sweep(a.from), a.plot);
   return kExitOk;
+}
+
+/// Throws Error(kInvalidArgument) for options that contradict each other.
+void check_samples(BenchArguments& a, bool most_given) {
+  if (!most_given) a.max_samples = std::max(a.min_samples, a.max_samples);
+  if (a.max_samples >= a.min_samples) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("--max-samples {} is less than --samples {}: at least so many are taken",
+                          a.max_samples, a.min_samples));
 }
 
 int run_bench(const BenchArguments& a) {
@@ -237,33 +246,38 @@ Verb add_bench(CLI::App& program) {
       ->type_name("PATH");
   verb->add_option("--families", a.families,
                    "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive; or all")
-      ->type_name("NAMES");
+      ->type_name("NAMES")
+      ->check(names());
   verb->add_option("--config", a.config, "Exactly this config, as tune and inspect print it")
       ->type_name("TEXT");
   verb->add_option("--strategy", a.strategies,
                    "A row for each of these: standard, variable_block, split_k, register_tiled")
       ->type_name("NAMES")
+      ->check(names())
       ->excludes(verb->get_option("--families"))
       ->excludes(verb->get_option("--config"));
   verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
       ->check(CLI::IsMember({"quick", "full", "exhaustive"}));
   verb->add_option("--samples", a.min_samples, "Take at least this many")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--max-samples", a.max_samples, "Take at most this many")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number(1, kMostSamples));
+  auto* most = verb->add_option("--max-samples", a.max_samples, "Take at most this many")
+                   ->type_name("N")
+                   ->transform(whole_number(1, kMostSamples));
   verb->add_option("--seconds", a.seconds, "Stop sampling a problem after this time")
-      ->check(CLI::NonNegativeNumber);
-  verb->add_option("--seed", a.seed, "Of the inputs");
+      ->transform(seconds());
+  verb->add_option("--seed", a.seed, "Of the inputs")
+      ->type_name("N")
+      ->transform(whole_number(0, kMostUnsigned));
   verb->add_option("--gpu", a.gpu, "CUDA number of the GPU")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0, kMostInt));
   add_cache_option(*verb, a.cache);
   verb->add_option("--out", a.out,
                    "Also write the rows to this file, .csv (row by row) or .json; may be repeated")
       ->type_name("PATH")
       ->expected(1)
+      ->allow_extra_args(false)  // else it takes the problem behind the file too
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_option("--plot", a.plot,
                    "Draw latency, throughput, memory and padding waste in this folder (gnuplot)")
@@ -274,7 +288,10 @@ Verb add_bench(CLI::App& program) {
   auto* csv = verb->add_flag("--csv", a.csv, "As CSV");
   verb->add_flag("--json", a.json, "As JSON")->excludes(csv);
   verb->footer(kFooter);
-  return [arguments] { return run_bench(*arguments); };
+  return [arguments, most] {
+    check_samples(*arguments, most->count() > 0);
+    return run_bench(*arguments);
+  };
 }
 
 }  // namespace attnforge::cli

@@ -5,8 +5,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "cli/read_text.h"
 
 namespace attnforge::cli {
 namespace {
@@ -51,15 +52,6 @@ void BenchFiles::finish(const std::vector<BenchRow>& rows, const BenchOrigin& or
     write(path, json_text(to_json(rows, origin, interrupted)) + "\n", std::ios::trunc);
 }
 
-Table read_sweep(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) {
-    throw Error(ErrorCode::kIo, fmt::format("cannot read the sweep \"{}\": {}", path,
-                                            errno ? std::strerror(errno) : "is it a file?"));
-  }
-  return parse_csv(text, path);
-}
+Table read_sweep(const std::string& path) { return parse_csv(read_text(path, "sweep"), path); }
 
 }  // namespace attnforge::cli

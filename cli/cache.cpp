@@ -13,8 +13,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "attnforge/printable.h"
 #include "attnforge/version.h"
 #include "cli/json.h"
+#include "cli/option_values.h"
 #include "cli/plot_files.h"
 #include "cli/plot_landscape.h"
 #include "cli/table.h"
@@ -139,8 +141,9 @@ int run_show(const CacheArguments& a) {
   };
   for (const Json& line : lines) {
     if (json_line_text(line, "kind") != "try") continue;
-    const std::string key = fmt::format("{}\n  on {}", bold(json_line_text(line, "problem")),
-                                        json_line_text(line, "device_class"));
+    const std::string key = fmt::format("{}\n  on {}",
+                                        bold(printable(json_line_text(line, "problem"))),
+                                        printable(json_line_text(line, "device_class")));
     if (key != title) flush();
     title = key;
     if (a.top > 0 && static_cast<int>(table.rows.size()) == a.top) {
@@ -204,7 +207,7 @@ int run_plot(const CacheArguments& a) {
     for (const HeatMap& map : landscapes(all[i].problem, all[i].trials, options))
       pictures.push_back(picture_of(map));
   }
-  for (const std::string& path : draw(pictures, a.folder)) fmt::print("{}\n", path);
+  for (const std::string& path : draw(pictures, a.folder)) fmt::print("{}\n", printable(path));
   return kExitOk;
 }
 
@@ -227,7 +230,7 @@ int run_stats(const CacheArguments& a) {
     const auto row = [](const char* name, const auto& value) {
       fmt::print("{:<16}{}\n", name, value);
     };
-    row("file", s.path);
+    row("file", printable(s.path));
     row("size", fmt::format("{:.1f} KiB", static_cast<double>(s.file_bytes) / 1024));
     row("schema", s.schema_version);
     row("journal", s.journal_mode);
@@ -236,7 +239,7 @@ int run_stats(const CacheArguments& a) {
     row("tries", s.tries);
     row("cubins", fmt::format("{} ({:.1f} KiB compressed)", s.cubins,
                               static_cast<double>(s.cubin_bytes) / 1024));
-    row("health", s.healthy ? green("ok") : red(s.health));
+    row("health", s.healthy ? green("ok") : red(printable(s.health)));
   }
   return s.healthy ? kExitOk : kExitFailed;
 }
@@ -280,7 +283,7 @@ int run_export(const CacheArguments& a) {
   file << text.str();
   file.close();
   if (!file) file_failed(a.file, "written");
-  fmt::print("{} lines written to {}\n", lines, a.file);
+  fmt::print("{} lines written to {}\n", lines, printable(a.file));
   return kExitOk;
 }
 
@@ -294,7 +297,8 @@ int run_import(const CacheArguments& a) {
     if (!file) file_failed(a.file, "read");
     lines = cache_import(a.path, file);
   }
-  fmt::print("{} lines taken from {}\n", lines, a.file == "-" ? "standard input" : a.file);
+  fmt::print("{} lines taken from {}\n", lines,
+             a.file == "-" ? "standard input" : printable(a.file));
   return kExitOk;
 }
 
@@ -348,7 +352,7 @@ Verb add_cache(CLI::App& program) {
   for (CLI::App* sub : {ls, show, stats, verify}) sub->add_flag("--json", a.json, "As JSON");
   show->add_option("--top", a.top, "How many tries of each problem; 0: all")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0, kMostInt));
   plot->add_option("--out", a.folder, "Where the pictures go; default: pictures")
       ->type_name("FOLDER");
   plot->add_option("--axes", a.axes, "The two fields of configs; default: block_n,block_m")

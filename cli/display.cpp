@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "cli/messages.h"
 #include "cli/terminal.h"
 
 namespace attnforge::cli {
@@ -57,7 +58,7 @@ void Display::end(int lane) {
 void Display::message(std::string_view text) {
   const std::lock_guard lock(mutex_);
   erase();
-  write(std::string(text) + "\n");
+  write(message_text(text) + "\n");
   if (terminal_ && !quiet_) draw();
 }
 

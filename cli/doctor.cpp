@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnforge/inspect.h"
+#include "attnforge/printable.h"
 #include "attnforge/version.h"
 #include "cli/json.h"
 #include "cli/terminal.h"
@@ -64,14 +65,15 @@ void print_report(const std::vector<Check>& checks) {
   std::size_t width = 0;
   for (const Check& check : checks) width = std::max(width, check.name.size());
   for (const Check& check : checks) {
-    fmt::print("{}  {:<{}}  {}\n", painted_state(check.state), check.name, width, check.detail);
-    if (!check.advice.empty()) fmt::print("{:{}}-> {}\n", "", width + 12, check.advice);
+    fmt::print("{}  {:<{}}  {}\n", painted_state(check.state), check.name, width,
+               printable(check.detail));
+    if (!check.advice.empty()) fmt::print("{:{}}-> {}\n", "", width + 12, printable(check.advice));
   }
   fmt::print("\n{}\n", bold("Environment"));
   for (const EnvironmentVariable& variable : environment_variables()) {
     const char* value = std::getenv(variable.name.c_str());
-    fmt::print("{}={}\n    {}\n    unset: {}\n", variable.name, value ? value : "(unset)",
-               variable.meaning, variable.fallback);
+    fmt::print("{}={}\n    {}\n    unset: {}\n", variable.name,
+               value ? printable(value) : "(unset)", variable.meaning, variable.fallback);
   }
 }
 

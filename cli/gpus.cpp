@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstdio>
 
 #include "attnforge/error.h"
+#include "attnforge/printable.h"
+#include "cli/messages.h"
 
 namespace attnforge::cli {
 
@@ -29,7 +30,7 @@ std::vector<int> gpu_ordinals(const std::string& text) {
 }
 
 std::string describe(const DeviceFacts& device) {
-  if (device.ordinal >= 0) return fmt::format("GPU {}, {}", device.ordinal, device.name);
+  if (device.ordinal >= 0) return fmt::format("GPU {}, {}", device.ordinal, printable(device.name));
   return fmt::format("{} (sm_{}, not present)", device.name, device.arch.name);
 }
 
@@ -42,9 +43,7 @@ std::string log_line(LogLevel level, std::string_view message) {
 }
 
 LogFunction log_to_stderr() {
-  return [](LogLevel level, std::string_view message) {
-    fmt::print(stderr, "{}\n", log_line(level, message));
-  };
+  return [](LogLevel level, std::string_view message) { say(log_line(level, message)); };
 }
 
 }  // namespace attnforge::cli

@@ -11,6 +11,7 @@
 #include "attnforge/version.h"
 #include "cli/gpus.h"
 #include "cli/inspect_report.h"
+#include "cli/option_values.h"
 #include "cli/problems.h"
 #include "cli/verbs.h"
 
@@ -126,9 +127,9 @@ Verb add_inspect(CLI::App& program) {
   verb->add_option("--family", a.family, "Only this kernel family")->type_name("NAME");
   verb->add_option("--candidates", a.candidates, "How many candidates to list; 0: all")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0, kMostInt));
   verb->add_flag("--cuts", a.cuts, "List the configs that were cut, each with its reason");
-  verb->add_flag("--no-compile", a.no_compile, "Leave the compiler out");
+  auto* no_compile = verb->add_flag("--no-compile", a.no_compile, "Leave the compiler out");
   auto* source = verb->add_flag("--source", a.source, "Print only the self-contained .cu");
   auto* entry = verb->add_flag("--entry", a.entry, "Print only the generated lines of it");
   auto* ptx = verb->add_flag("--ptx", a.ptx, "Print only the PTX");
@@ -137,6 +138,7 @@ Verb add_inspect(CLI::App& program) {
   source->excludes(entry)->excludes(ptx)->excludes(sass);
   entry->excludes(ptx)->excludes(sass);
   ptx->excludes(sass);
+  no_compile->excludes(ptx)->excludes(sass);
   add_cache_option(*verb, a.cache);
   verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)");
   verb->footer(kFooter);

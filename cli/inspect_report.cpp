@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "attnforge/printable.h"
 #include "attnforge/version.h"
 #include "cli/gpus.h"
 #include "cli/table.h"
@@ -21,10 +22,11 @@ std::string heading(int number, const std::string& text) {
 }
 
 std::string row(const char* name, const std::string& value) {
-  return fmt::format("  {:<14}{}\n", name, value);
+  return fmt::format("  {:<14}{}\n", name, printable(value));
 }
 
-std::string indented(const std::string& text) {
+std::string indented(const std::string& raw) {
+  const std::string text = printable_lines(raw);
   std::string result;
   std::size_t begin = 0;
   while (begin < text.size()) {
@@ -118,7 +120,7 @@ std::string candidates_section(const Inspection& i, const InspectView& view) {
   std::sort(common.begin(), common.end());
   constexpr std::size_t kShown = 8;
   for (std::size_t n = 0; n < std::min(kShown, common.size()); ++n) {
-    text += fmt::format("  {:>6} cut: {}\n", -common[n].first, common[n].second);
+    text += fmt::format("  {:>6} cut: {}\n", -common[n].first, printable(common[n].second));
   }
   if (common.size() > kShown)
     text += fmt::format("  ... and {} more reasons: --cuts\n", common.size() - kShown);
@@ -135,8 +137,9 @@ std::string source_section(const Inspection& i) {
 
 std::string compile_section(const CompileInfo& c, const InspectView& view) {
   std::string text = heading(6, "Compiled");
-  if (!view.not_compiled.empty()) return text + "  not compiled: " + view.not_compiled + "\n";
-  text += row("result", c.ok ? green("ok") : red("failed"));
+  if (!view.not_compiled.empty())
+    return text + "  not compiled: " + printable(view.not_compiled) + "\n";
+  text += fmt::format("  {:<14}{}\n", "result", c.ok ? green("ok") : red("failed"));
   if (c.ok) {
     text += row("registers",
                 fmt::format("{} a thread, {} bytes of spills", c.registers, c.spill_bytes));
@@ -186,6 +189,7 @@ std::string measured_section(const Inspection& i, const InspectView& view) {
 std::string report(const Inspection& i, const InspectView& view) {
   std::string text = problem_section(i) + device_section(i.device) + candidates_section(i, view);
   text += heading(4, "Config") + row("config", i.config) + row("why", i.why);
+  if (!i.slow_path.empty()) text += row("slow", i.slow_path);
   text += source_section(i) + compile_section(i.compiled, view) + launch_section(i.launches) +
           measured_section(i, view);
   return text.substr(1);  // without the blank line before the first heading
@@ -217,6 +221,7 @@ Json to_json(const Inspection& i, const InspectView& view) {
             {"cut", cuts},
             {"config", i.config},
             {"why", i.why},
+            {"slow_path", i.slow_path},
             {"digest", i.digest},
             {"entry", i.source_entry},
             {"source", i.source},

@@ -14,7 +14,7 @@ Json to_json(const CompileInfo& compiled) { return Json::parse(attnforge::to_jso
 Json to_json(const LaunchInfo& launch) { return Json::parse(attnforge::to_json(launch)); }
 
 std::string json_text(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(2, ' ', true, Json::error_handler_t::replace);
 }
 
 void print_json(const Json& json) { fmt::print("{}\n", json_text(json)); }

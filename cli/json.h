@@ -16,7 +16,8 @@ Json to_json(const Trial& trial);
 Json to_json(const CompileInfo& compiled);
 Json to_json(const LaunchInfo& launch);
 
-/// Indented; text that is not UTF-8 (a compiler's log may hold some) is replaced.
+/// Indented, in ASCII: a terminal obeys some characters that JSON may hold. Text that is not UTF-8
+/// (a compiler's log may hold some) is replaced.
 std::string json_text(const Json& json);
 /// The same on standard output.
 void print_json(const Json& json);

@@ -5,9 +5,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 
 #include "attnforge/version.h"
+#include "cli/memory_check.h"
+#include "cli/messages.h"
+#include "cli/option_values.h"
 #include "cli/verbs.h"
 
 namespace attnforge::cli {
@@ -51,14 +55,7 @@ Examples:
   attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64
   attnforge VERB --help)";
 
-/// "attnforge: message", the message's own lines indented below.
-void print_error(const std::string& message) {
-  std::string text = message;
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (std::size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 3))
-    text.insert(at + 1, "  ");
-  fmt::print(stderr, "attnforge: {}\n", text);
-}
+void print_error(const std::string& message) { say("attnforge: " + message); }
 
 /// Output that did not reach its file (disk full, closed pipe) is a failure, however well the verb
 /// went.
@@ -80,6 +77,7 @@ int run_program(int argc, char** argv) {
       {"tune", add_tune(app)},       {"run", add_run(app)},   {"bench", add_bench(app)},
       {"inspect", add_inspect(app)}, {"list", add_list(app)}, {"cache", add_cache(app)},
       {"doctor", add_doctor(app)}};
+  refuse_empty_values(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -97,6 +95,12 @@ int run_program(int argc, char** argv) {
       std::fflush(stdout);
       print_error(error.what());
       return exit_code(error.code());
+    } catch (const std::bad_alloc&) {
+      std::fflush(stdout);
+      print_error(
+          fmt::format("{} failed: there is not enough host memory ({:.1f} GiB are available)", name,
+                      available_host_bytes() / (1 << 30)));
+      return kExitFailed;
     } catch (const std::exception& error) {
       std::fflush(stdout);
       print_error(fmt::format("{} failed: {}", name, error.what()));
@@ -109,4 +113,7 @@ int run_program(int argc, char** argv) {
 }  // namespace
 }  // namespace attnforge::cli
 
-int main(int argc, char** argv) { return attnforge::cli::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  attnforge::cli::hold_standard_files();
+  return attnforge::cli::run_program(argc, argv);
+}

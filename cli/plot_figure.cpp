@@ -9,6 +9,8 @@
 #include <iterator>
 #include <set>
 
+#include "attnforge/printable.h"
+
 namespace attnforge::cli {
 namespace {
 
@@ -20,12 +22,13 @@ constexpr Style kStyles[] = {{"#0072B2", 1, 7},  {"#D55E00", 2, 5},  {"#009E73",
                              {"#CC79A7", 5, 13}, {"#E69F00", 3, 11}, {"#56B4E9", 1, 6},
                              {"#000000", 2, 4},  {"#8C6D31", 4, 8}};
 
-/// In gnuplot's double quotes. Titles come from problems and names of GPUs.
+/// In gnuplot's double quotes, in which it would run what stands between backquotes as a command.
+/// Titles come from problems and names of GPUs, which may be of a database of others.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     if (c == '"' || c == '\\') result += '\\';
-    result += c == '\n' ? std::string("\\n") : std::string(1, c);
+    result += c == '`' ? std::string("\\140") : std::string(1, c);
   }
   return result + "\"";
 }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -66,6 +67,15 @@ std::string axis_name(const std::vector<std::string>& names, const std::string& 
     if (name != other) return name;
   }
   return "";
+}
+
+/// The family of a config may come from a database of others: no folders, nothing that gnuplot
+/// reads.
+std::string as_file_name(std::string name) {
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-') c = '_';
+  }
+  return name;
 }
 
 HeatMap map_of(const std::vector<Fields>& configs, const std::string& x, const std::string& y) {
@@ -138,7 +148,8 @@ std::vector<HeatMap> landscapes(const std::string& problem, const std::vector<Tr
     const std::string y = axis_name(names, options.y, "block_m", x);
     if (x.empty() || y.empty()) continue;
     HeatMap map = map_of(configs, x, y);
-    map.file = fmt::format("{}_{}", options.prefix.empty() ? "landscape" : options.prefix, family);
+    map.file = fmt::format("{}_{}", options.prefix.empty() ? "landscape" : options.prefix,
+                           as_file_name(family));
     const auto best = std::min_element(
         configs.begin(), configs.end(),
         [](const Fields& a, const Fields& b) { return a.time_us < b.time_us; });

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "attnforge/error.h"
+#include "cli/option_values.h"
 
 namespace attnforge::cli {
 namespace {
@@ -20,7 +21,7 @@ void add_policy_options(CLI::App& verb, std::string& policy, double& time_limit_
       ->check(CLI::IsMember(names));
   verb.add_option("--time-limit", time_limit_s, "Of the tuning by --policy first_run")
       ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(seconds());
   verb.add_option("--family", family, "Only this kernel family (see attnforge list)")
       ->type_name("NAME");
   verb.add_option("--config", config, "Exactly this config, as tune and inspect print it")

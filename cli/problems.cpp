@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <iterator>
 #include <sstream>
 
 #include "attnforge/error.h"
+#include "cli/read_text.h"
 #include "cli/sweep.h"
 
 namespace attnforge::cli {
@@ -30,21 +28,6 @@ bool is_operation(std::string_view word) {
 /// The problem of a text, or all that it sweeps over.
 void add_problems(std::string_view text, std::vector<Problem>& problems) {
   for (const std::string& one : expand_sweep(text)) problems.push_back(parse_problem(one));
-}
-
-std::string read_all(const std::string& path) {
-  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  std::error_code ignored;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  // A folder can be opened, but not read.
-  if (!file || std::filesystem::is_directory(path, ignored)) {
-    throw Error(
-        ErrorCode::kIo,
-        fmt::format("cannot read the problem file \"{}\"; is it a file, and does it exist?", path));
-  }
-  return text.str();
 }
 
 }  // namespace
@@ -115,7 +98,7 @@ std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
                     verb, kExample));
   }
   const std::string name = path == "-" ? "standard input" : path;
-  std::vector<Problem> problems = problems_from_text(read_all(path), name);
+  std::vector<Problem> problems = problems_from_text(read_text(path, "problem file"), name);
   if (problems.empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,

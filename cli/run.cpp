@@ -4,15 +4,22 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "attnforge/check.h"
 #include "attnforge/device_memory.h"
 #include "attnforge/measure.h"
+#include "attnforge/printable.h"
 #include "attnforge/version.h"
 #include "cli/gpus.h"
+#include "cli/interrupt.h"
 #include "cli/json.h"
+#include "cli/memory_check.h"
+#include "cli/messages.h"
+#include "cli/option_values.h"
 #include "cli/policies.h"
 #include "cli/problems.h"
 #include "cli/run_files.h"
@@ -83,6 +90,7 @@ Inputs inputs_from_files(const RunArguments& a) {
   Inputs inputs{problem_of_files(headers, words), {}};
   const Problem& p = inputs.problem;
   check_rope_arguments(a, p);
+  require_host_memory(p);
   inputs.host = allocate_host_tensors(p);
   inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
   inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
@@ -96,6 +104,7 @@ Inputs random_inputs(const RunArguments& a) {
   Problem problem = read_problem(a.words, "run --random 1");
   if (!a.lse.empty()) problem.lse = true;
   check_rope_arguments(a, problem);
+  require_host_memory(problem);
   return {problem, random_host_tensors(problem, a.seed)};
 }
 
@@ -217,7 +226,7 @@ void print_report(const RunArguments& a, const Plan& plan, const Device& device,
                   const Timing& timing) {
   fmt::print("problem       {}\n", to_string(plan.problem()));
   fmt::print("GPU           {}\n", describe(device.facts()));
-  fmt::print("config        {}\n", plan.config());
+  fmt::print("config        {}\n", printable(plan.config()));
   fmt::print("provenance    {}\n", to_string(plan.provenance()));
   const BenchResult& time = timing.result;
   if (timing.missing.empty()) {
@@ -226,10 +235,10 @@ void print_report(const RunArguments& a, const Plan& plan, const Device& device,
     fmt::print("              (median of {}, cold L2, noise {:.1f}%)\n", time.samples,
                100 * time.noise);
   } else {
-    fmt::print("time          not measured: {}\n", timing.missing);
+    fmt::print("time          not measured: {}\n", printable(timing.missing));
   }
-  if (!a.o.empty()) fmt::print("o             {}\n", a.o);
-  if (!a.lse.empty()) fmt::print("lse           {}\n", a.lse);
+  if (!a.o.empty()) fmt::print("o             {}\n", printable(a.o));
+  if (!a.lse.empty()) fmt::print("lse           {}\n", printable(a.lse));
 }
 
 CheckReport checked(const RunArguments& a, const Inputs& inputs) {
@@ -257,11 +266,23 @@ int run_on_cpu(const RunArguments& a, Inputs& inputs) {
   } else {
     fmt::print("problem       {}\n", to_string(inputs.problem));
     fmt::print("computed      on the CPU in fp64 in {:.2f} s\n", elapsed.count());
-    if (!a.o.empty()) fmt::print("o             {}\n", a.o);
-    if (!a.lse.empty()) fmt::print("lse           {}\n", a.lse);
+    if (!a.o.empty()) fmt::print("o             {}\n", printable(a.o));
+    if (!a.lse.empty()) fmt::print("lse           {}\n", printable(a.lse));
     if (check) print_check(report, inputs.problem.lse);
   }
   return report.ok ? kExitOk : kExitCheckFailed;
+}
+
+/// Tuning may take a while: Ctrl-C ends it and keeps what was measured. nullopt: it did.
+std::optional<Plan> plan_unless_interrupted(const Problem& problem, Device& device,
+                                            PlanOptions options) {
+  if (options.policy != Policy::kFirstRun) return make_plan(problem, device, options);
+  const InterruptScope scope;
+  options.cancelled = interrupted;
+  Plan plan = make_plan(problem, device, options);
+  if (!interrupted()) return plan;
+  say("attnforge: interrupted; what was measured is kept");
+  return std::nullopt;
 }
 
 int run_run(const RunArguments& a) {
@@ -275,7 +296,10 @@ int run_run(const RunArguments& a) {
 
   Device device(
       {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to_stderr(), .read_only_cache = false});
-  const Plan plan = make_plan(inputs.problem, device, options);
+  require_gpu_memory(inputs.problem, device.facts());
+  const std::optional<Plan> made = plan_unless_interrupted(inputs.problem, device, options);
+  if (!made) return kExitInterrupted;
+  const Plan& plan = *made;
   const DeviceTensors on_gpu = upload_tensors(device, plan, inputs.host);
   plan.run(on_gpu.tensors, on_gpu.workspace.data());
   download_outputs(on_gpu, inputs.problem, inputs.host);
@@ -313,20 +337,23 @@ Verb add_run(CLI::App& program) {
   verb->add_option("--rope-sin", a.rope_sin, "Sines")->type_name("NPY");
   verb->add_option("--rope-offset", a.rope_offset, "Row of the tables that the first key takes")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()));
   verb->add_option("--lse", a.lse,
                    "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
       ->type_name("NPY");
   auto* random = verb->add_option("--random", a.seed, "Random tensors instead of files")
-                     ->type_name("SEED");
+                     ->type_name("SEED")
+                     ->transform(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
   verb->add_flag("--bf16", a.bf16, "uint16 files hold the bits of bf16, for o too");
   verb->add_flag("--o-fp32", a.o_fp32, "Write o as float32");
   verb->add_flag("--check", a.check, "Compare with the reference; exit code 4 if it is wrong");
   verb->add_flag("--check-all", a.check_all, "The same on all rows, however long it takes");
-  verb->add_option("--repeat", a.repeat, "Timed runs")->type_name("N")->check(CLI::PositiveNumber);
+  verb->add_option("--repeat", a.repeat, "Timed runs")
+      ->type_name("N")
+      ->transform(whole_number(1, kMostSamples));
   auto* gpu = verb->add_option("--gpu", a.gpu, "CUDA number of the GPU")
                   ->type_name("N")
-                  ->check(CLI::NonNegativeNumber);
+                  ->transform(whole_number(0, kMostInt));
   verb->add_flag("--cpu", a.cpu, "Compute the reference on the CPU in fp64 instead; no GPU needed")
       ->excludes(gpu);
   add_policy_options(*verb, a.policy, a.time_limit_s, a.family, a.config);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "attnforge/error.h"
+#include "attnforge/printable.h"
 
 namespace attnforge::cli {
 namespace {
@@ -63,9 +64,13 @@ std::vector<std::string> take_csv_record(std::string_view& text, int& line) {
 std::string aligned(const Table& table, const std::string& indent) {
   std::vector<std::size_t> widths;
   for (const Column& column : table.columns) widths.push_back(column.name.size());
+  std::vector<std::vector<std::string>> rows;
   for (const auto& row : table.rows) {
     ATTNFORGE_ASSERT(row.size() == widths.size(), "a table's row has a cell for each column");
-    for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    std::vector<std::string>& shown = rows.emplace_back();
+    for (const std::string& cell : row) shown.push_back(printable(cell));
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      widths[i] = std::max(widths[i], shown[i].size());
   }
   std::string text;
   const auto put = [&](const std::vector<std::string>& cells) {
@@ -80,7 +85,7 @@ std::string aligned(const Table& table, const std::string& indent) {
     text += line + "\n";
   };
   put(names(table));
-  for (const auto& row : table.rows) put(row);
+  for (const auto& row : rows) put(row);
   return text;
 }
 

@@ -18,7 +18,8 @@ struct Table {
   std::vector<std::vector<std::string>> rows;
 };
 
-/// A line of names, then a line a row; columns two blanks apart, no blanks at the ends of lines.
+/// For people: cells are made printable. A line of names, then a line a row; columns two blanks
+/// apart, no blanks at the ends of lines.
 std::string aligned(const Table& table, const std::string& indent = "");
 
 /// RFC 4180, with a line of names; lines end in \n.

@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -22,7 +23,8 @@ int terminal_columns(std::FILE* stream) {
   winsize size{};
   if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const char* columns = std::getenv("COLUMNS");
-  const int number = columns ? std::atoi(columns) : 0;
+  int number = 0;
+  if (columns) std::from_chars(columns, columns + std::strlen(columns), number);
   return number > 0 ? number : 80;
 }
 

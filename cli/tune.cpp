@@ -17,6 +17,8 @@
 #include "cli/display.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
+#include "cli/messages.h"
+#include "cli/option_values.h"
 #include "cli/plot_files.h"
 #include "cli/plot_landscape.h"
 #include "cli/problems.h"
@@ -137,9 +139,9 @@ class TuneRun {
   }
 
   void print(const TuneJob& job) {
+    const std::string text = report(job, arguments_.top) + "\n";
     const std::lock_guard lock(print_);
-    fmt::print("{}\n", report(job, arguments_.top));
-    std::fflush(stdout);
+    write_out(text);
   }
 
   const TuneArguments& arguments_;
@@ -172,8 +174,7 @@ void draw_landscapes(const TuneArguments& arguments, const std::vector<TuneJob>&
          landscapes(to_string(job.result->problem), job.result->trials, options))
       pictures.push_back(picture_of(map));
   }
-  for (const std::string& path : draw(pictures, arguments.plot))
-    fmt::print(stderr, "drawn: {}\n", path);
+  for (const std::string& path : draw(pictures, arguments.plot)) say("drawn: " + path);
 }
 
 int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& problems) {
@@ -206,16 +207,19 @@ int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& pro
 }
 
 int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& problems) {
+  const InterruptScope scope;
   Json results = Json::array();
   for (const std::string& arch : names_of(arguments.archs)) {
     const DeviceFacts& device = typical_device(arch);
     for (const Problem& problem : problems) {
+      if (interrupted()) break;
       std::vector<RankedCandidate> ranked;
       {
         Display display(1, arguments.quiet);
         display.begin(0, fmt::format("sm{} {}", device.arch.name, to_string(problem)));
-        ranked = rank_untuned(problem, device, arguments.candidates, arguments.cache,
-                              [&](const Progress& progress) { display.update(0, progress); });
+        ranked = rank_untuned(
+            problem, device, arguments.candidates, arguments.cache,
+            [&](const Progress& progress) { display.update(0, progress); }, interrupted);
       }
       Json rows = Json::array();
       Table table{{{"estimate us", Column::Align::kRight},
@@ -237,14 +241,17 @@ int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& p
       }
       results.push_back(
           {{"problem", to_string(problem)}, {"device", to_json(device)}, {"ranked", rows}});
-      if (!arguments.json) {
+      if (!arguments.json && !ranked.empty()) {
         fmt::print("{}\n  estimates for {}, best first; nothing was measured\n{}\n",
                    bold(to_string(problem)), describe(device), aligned(table, "  "));
       }
     }
   }
-  if (arguments.json) print_json({{"attnforge", kVersion}, {"results", results}});
-  return kExitOk;
+  const bool stopped = interrupted();
+  if (stopped) say("attnforge: interrupted; what was compiled is kept");
+  if (arguments.json)
+    print_json({{"attnforge", kVersion}, {"interrupted", stopped}, {"results", results}});
+  return stopped ? kExitInterrupted : kExitOk;
 }
 
 int run_tune(const TuneArguments& arguments) {
@@ -270,27 +277,38 @@ Verb add_tune(CLI::App& program) {
       ->check(CLI::IsMember({"quick", "full", "exhaustive"}));
   verb->add_option("--time-limit", a.time_limit_s, "For each problem; 0: none")
       ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(seconds());
   verb->add_flag("--retune", a.retune, "Measure again what the database already has");
   verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
       ->type_name("NAME");
   verb->add_option("--top", a.top, "Also show the best N tries")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  verb->add_option("--plot", a.plot, "Draw the landscape of each problem in this folder (gnuplot)")
-      ->type_name("FOLDER");
+      ->transform(whole_number(0, kMostInt));
+  auto* plot = verb->add_option("--plot", a.plot,
+                                "Draw the landscape of each problem in this folder (gnuplot)")
+                   ->type_name("FOLDER");
   verb->add_option("--axes", a.axes, "With --plot: the two fields of configs, e.g. block_n,stages")
-      ->type_name("X,Y");
-  verb->add_option("--seed", a.seed, "Of the inputs and the order of measurements");
+      ->type_name("X,Y")
+      ->needs(plot);
+  verb->add_option("--seed", a.seed, "Of the inputs and the order of measurements")
+      ->type_name("N")
+      ->transform(whole_number(0, kMostUnsigned));
   verb->add_option("--compile-threads", a.compile_threads, "0: one a core")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  verb->add_option("--arch", a.archs,
-                   "Compile and rank by the model for GPUs that are not here, e.g. sm_86,sm_90")
-      ->type_name("ARCHS");
+      ->transform(whole_number(0, 1024));
+  auto* arch = verb->add_option("--arch", a.archs,
+                                "Compile and rank by the model for GPUs that are not here, e.g. "
+                                "sm_86,sm_90")
+                   ->type_name("ARCHS")
+                   ->check(names());
   verb->add_option("--candidates", a.candidates, "With --arch: how many to compile")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number(1, kMostInt))
+      ->needs(arch);
+  // Nothing is measured then; what would be ignored is refused.
+  for (const char* option : {"--gpu", "--rigor", "--time-limit", "--retune", "--family", "--top",
+                             "--plot", "--seed", "--compile-threads"})
+    arch->excludes(verb->get_option(option));
   add_cache_option(*verb, a.cache);
   verb->add_flag("--json", a.json, "Results as JSON");
   verb->add_flag("-q,--quiet", a.quiet, "No progress");

@@ -4,8 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attnforge/printable.h"
 #include "attnforge/version.h"
 #include "cli/gpus.h"
+#include "cli/messages.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 
@@ -48,7 +50,7 @@ double speed_up(const TuneResult& result) {
 std::string report(const TuneJob& job, int top) {
   if (!job.result) {
     return fmt::format("{}\n  {}: {}\n", bold(to_string(job.problem)), red("failed"),
-                       job.error.empty() ? "not begun" : job.error);
+                       job.error.empty() ? "not begun" : message_text(job.error));
   }
   const TuneResult& r = *job.result;
   const double tflops = r.winner_us > 0 ? flops(r.problem) / r.winner_us / 1e6 : 0;
@@ -70,8 +72,9 @@ std::string report(const TuneJob& job, int top) {
   if (r.winner.empty()) {
     text += fmt::format(
         "  {}: no config worked{}\n", red("failed"),
-        r.trials.empty() ? ""
-                         : "; the first said: " + first_line(r.trials.front().measurement.detail));
+        r.trials.empty()
+            ? ""
+            : "; the first said: " + printable(first_line(r.trials.front().measurement.detail)));
   }
   if (top > 0) text += best_tries(r, top);
   return text;

@@ -1,0 +1,20 @@
+// memory_check.h - whether the tensors of a problem fit, before they are made.
+#pragma once
+
+#include "attnforge/device.h"
+#include "attnforge/problem.h"
+
+namespace attnforge::cli {
+
+/// Bytes of host memory that this process may still take: what the system has available, less where
+/// its control group is limited. 0: unknown.
+double available_host_bytes();
+
+/// Throws Error(kUnsupported) with what is needed and what there is if the tensors of `problem` are
+/// larger than `available` bytes of host memory (0: unknown).
+void require_host_memory(const Problem& problem, double available = available_host_bytes());
+
+/// The same for the GPU's memory.
+void require_gpu_memory(const Problem& problem, const DeviceFacts& device);
+
+}  // namespace attnforge::cli
