@@ -1,0 +1,82 @@
+// messages_test.cpp - messages and tables with texts of strangers in them.
+#include "cli/messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "cli/json.h"
+#include "cli/memory_check.h"
+#include "cli/plot_figure.h"
+#include "cli/plot_landscape.h"
+#include "cli/table.h"
+#include "tests/generator/expect_error.h"
+
+namespace attnforge::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Messages, OnlyTheFirstLineBeginsAtTheLeft) {
+  EXPECT_EQ(message_text("no kernel:\nfwd_naive: why\nattnforge: all is well\n\n"),
+            "no kernel:\n  fwd_naive: why\n  attnforge: all is well");
+  EXPECT_EQ(message_text("a \x1b[2Jb"), "a \\x1b[2Jb");
+}
+
+TEST(Messages, ACellOfATableIsOneLine) {
+  const Table table{{{"config"}}, {{"fwd\n\x1b[31mwinner"}}};
+  EXPECT_EQ(aligned(table), "config\nfwd\\n\\x1b[31mwinner\n");
+}
+
+TEST(Messages, JsonIsAscii) {
+  const std::string text = json_text(Json{{"detail", "\x1b[2J \x7f \xc2\x9b \xff \u00e9"}});
+  for (const char c : text) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << text;
+  EXPECT_EQ(Json::parse(text).at("detail"), "\x1b[2J \x7f \xc2\x9b \ufffd \u00e9");
+}
+
+TEST(Messages, GnuplotRunsNoCommandOfATitle) {
+  Figure figure;
+  figure.file = "latency";
+  figure.title = "a `touch /tmp/x` \"quoted\" \\ title\n\x1b[0m";
+  figure.curves.push_back({.name = "`id`"});
+  const std::string script = picture_of(figure).script;
+  EXPECT_THAT(script, Not(HasSubstr("`")));
+  EXPECT_THAT(script, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(script, HasSubstr("a \\140touch /tmp/x\\140 \\\"quoted\\\" \\\\ title"));
+}
+
+TEST(Messages, AFamilyOfADatabaseNamesNoFileElsewhere) {
+  std::vector<Trial> trials(4);
+  for (int i = 0; i < 4; ++i) {
+    trials[static_cast<std::size_t>(i)].config = "../../etc/`x` block_m=" +
+                                                 std::to_string(64 + i % 2) +
+                                                 " block_n=" + std::to_string(32 + i / 2);
+    trials[static_cast<std::size_t>(i)].measurement.time_us = 1 + i;
+  }
+  const std::vector<HeatMap> maps = landscapes("fwd", trials, LandscapeOptions{});
+  ASSERT_FALSE(maps.empty());
+  for (const HeatMap& map : maps)
+    EXPECT_EQ(map.file.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-"),
+              std::string::npos)
+        << map.file;
+}
+
+TEST(MemoryCheck, SaysWhichMemoryHowMuchIsNeededAndHowMuchThereIs) {
+  const Problem giant = parse_problem("fwd bf16 batch=64 num_heads=64 seqlen=65536 head_dim=128");
+  EXPECT_THAT(
+      error_message(ErrorCode::kUnsupported, [&] { require_host_memory(giant, 32.0 * (1 << 30)); }),
+      HasSubstr("its tensors take 256.0 GiB of host memory, and there are 32.0 GiB"));
+  DeviceFacts device = typical_device("sm_90");
+  device.memory_bytes = std::int64_t{80} << 30;
+  EXPECT_THAT(error_message(ErrorCode::kUnsupported, [&] { require_gpu_memory(giant, device); }),
+              HasSubstr("256.0 GiB of GPU memory, and the GPU has 80.0 GiB"));
+  require_host_memory(giant, 0);  // unknown
+  require_host_memory(parse_problem("fwd bf16 seqlen=64"));
+  EXPECT_GT(available_host_bytes(), 1 << 20);
+}
+
+}  // namespace
+}  // namespace attnforge::cli
