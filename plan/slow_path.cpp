@@ -13,7 +13,7 @@
 namespace attnforge {
 namespace {
 
-constexpr double kSlow = 1.5;        // times as long: worth a line
+constexpr double kSlow = 2;          // times as long: worth a line, and more than the models err
 constexpr double kNearlyAll = 1.25;  // times as long as after the best change: as good as that
 constexpr int kAligned = 16;         // bytes; what every family takes
 

@@ -73,7 +73,8 @@ TEST_F(Program, BadValuesOfOptionsAreUsageErrorsInPlainWords) {
 /// The options of a verb's help, each with the name of its value; "" for flags.
 std::map<std::string, std::string> documented_options(const std::string& help) {
   std::map<std::string, std::string> options;
-  static const std::regex kLine("\n  (?:-[a-z],)?(--[a-z0-9-]+)(?: ([^ \n]+))?");
+  static const std::regex kLine(
+      "\n  (?:-[a-z],)?(--[a-z0-9-]+)(?: (?!Excludes:|Needs:)([^ \n]+))?");
   for (std::sregex_iterator it(help.begin(), help.end(), kLine), end; it != end; ++it)
     options[(*it)[1].str()] = (*it)[2].str();
   options.erase("--help");
@@ -115,7 +116,8 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--top", "3"},
                                                      {"--v", "v.npy"}};
   const std::map<std::string, Words> needs = {{"--axes", {"--plot", "pictures"}},
-                                              {"--candidates", {"--arch", "sm_90"}}};
+                                              {"--candidates", {"--arch", "sm_90"}},
+                                              {"--from", {"--plot", "pictures"}}};
   int tried = 0;
   for (const char* verb : {"tune", "run", "bench", "inspect"}) {
     for (const auto& [option, type] : documented_options(run({verb, "--help"}).out)) {

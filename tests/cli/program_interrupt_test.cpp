@@ -36,7 +36,7 @@ class Interrupt : public Program {
                                      {"ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC},
                                      {"ATTNFORGE_CACHE", database()},
                                      {"ATTNFORGE_LOG", "info"},
-                                     {"FAKE_GPU_LAUNCH_US", "500"},
+                                     {"FAKE_GPU_LAUNCH_US", "5000"},
                                      {"FAKE_NVRTC_COMPILE_MS", "100"}};
     const std::string out = folder_.file("out"), err = folder_.file("err");
     const pid_t process = start_program(arguments, environment, out, err);
