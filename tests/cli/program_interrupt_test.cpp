@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "attnforge/cache.h"
+#include "attnforge/error.h"
 #include "tests/cli/program.h"
 #include "tests/cli/program_fixture.h"
 #include "tests/cli/temporary_folder.h"
