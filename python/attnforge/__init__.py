@@ -8,11 +8,11 @@
     print(attnforge.inspect("fwd bf16 seqlen=4096 head_dim=128", arch="90a")["source"])  # needs no GPU
 
 Tensors are read and written where they are, on the framework's current stream, and nothing is copied. The first call for a
-shape makes a plan (it may compile a kernel); later calls cost a few microseconds. Needs libattnforge.so, found through
-$ATTNFORGE_LIBRARY, in this folder, in a build folder of the checkout, or by the loader. Imports no other package.
+shape makes a plan (it may compile a kernel); later calls with torch's tensors cost a few microseconds. Needs libattnforge.so,
+found through $ATTNFORGE_LIBRARY, in this folder, in a build folder of the checkout, or by the loader. Imports no other package.
 """
 
-from ._attention import attention, configure, plan_cache
+from ._attention import attention
 from ._errors import (
     AttnforgeError,
     CompileError,
@@ -20,10 +20,12 @@ from ._errors import (
     InvalidError,
     NoDriverError,
     NotReadyError,
+    PerformanceWarning,
     UnsupportedError,
     WorkspaceError,
 )
 from ._library import library_path, version
+from ._plans import configure, plan_cache
 from ._problem import Problem
 from ._tools import inspect, supported, tune
 
@@ -34,6 +36,7 @@ __all__ = [
     "InvalidError",
     "NoDriverError",
     "NotReadyError",
+    "PerformanceWarning",
     "Problem",
     "UnsupportedError",
     "WorkspaceError",

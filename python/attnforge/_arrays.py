@@ -1,87 +1,157 @@
 """Device arrays of any framework as address, shape, strides and dtype; without importing one.
 
-A backend is found by the module of an array's type, so a framework is used only if the caller has imported it.
+A backend is found by the module of an array's type, so a framework is used only if the caller has imported it. Each has
+  view(name, array, stream)         an Array; raises InvalidError, which calls the array `name`, for what attention cannot take
+  empty(shape, code, device, stream)  a new contiguous array of the framework, for use on the stream
+  scratch(size_bytes, device, stream) a context manager: the address of memory for use on the stream, freed in the stream's order
+  stream(device)                    number of the framework's current stream
+  torch                             the module torch, or None
 """
 
+import contextlib
 import ctypes
 import sys
+from typing import NamedTuple
 
 from ._errors import InvalidError
 
 FP32, FP16, BF16 = 0, 1, 2
 ITEM_BYTES = (4, 2, 2)
+_NO_DTYPE = "; use float16, bfloat16 or float32"
+
+
+class Array(NamedTuple):
+    """What is read or written: strides in elements, code of the dtype, GPU. The owner keeps the memory alive, where it must."""
+
+    address: int
+    shape: tuple
+    strides: tuple
+    code: int
+    device: int
+    owner: object = None
 
 
 class _Torch:
     """torch.Tensor."""
 
     def __init__(self, torch):
-        self._torch = torch
+        self.torch = torch
         self._codes = {torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
         self._dtypes = {code: dtype for dtype, code in self._codes.items()}
-        self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self._grad_enabled = torch.is_grad_enabled
+        self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or self._slow_stream
 
-    def view(self, tensor):
-        if tensor.device.type != "cuda":
-            raise InvalidError(f"a tensor is on {tensor.device}; attention needs CUDA tensors")
-        if tensor.requires_grad and self._grad_enabled():
+    def view(self, name, tensor, stream=None):
+        # The order is from what cannot even be asked for a shape to what is merely not served.
+        kind = type(tensor)
+        if kind.__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__:
             raise InvalidError(
-                "a tensor requires grad, and attnforge has no backward yet: call it under torch.no_grad(), or detach()"
+                f"{name} is a {kind.__module__}.{kind.__qualname__}, which has operators of its own; attention reads memory and "
+                "needs a plain torch.Tensor (of a DTensor: to_local())"
             )
+        try:
+            return self._view(name, tensor)
+        except InvalidError:
+            raise
+        except Exception as error:  # whatever torch raises for tensors that have no memory of their own
+            raise InvalidError(
+                f"{name} has no memory that could be read: {error}. Tensors inside torch.func transforms (vmap, grad, jvp), "
+                "uninitialized parameters and the like cannot be taken"
+            ) from error
+
+    def _view(self, name, tensor):
+        if tensor.is_nested or tensor.layout != self.torch.strided:
+            layout = "nested" if tensor.is_nested else tensor.layout
+            raise InvalidError(f"{name} is a tensor of layout {layout}; attention needs a dense, strided one")
+        if tensor.device.type != "cuda":
+            raise InvalidError(f"{name} is on {tensor.device}; attention needs CUDA tensors")
         code = self._codes.get(tensor.dtype)
         if code is None:
-            raise InvalidError(f"dtype {tensor.dtype} is not supported; use float16, bfloat16 or float32")
-        return tensor.data_ptr(), tensor.shape, tensor.stride(), code, tensor.device.index, None
+            raise InvalidError(f"{name} has dtype {tensor.dtype}, which is not supported{_NO_DTYPE}")
+        if tensor.requires_grad and self.torch.is_grad_enabled():
+            raise InvalidError(
+                f"{name} requires grad, and attnforge has no backward yet: call it under torch.no_grad(), or {name}.detach()"
+            )
+        if tensor.is_neg():
+            raise InvalidError(
+                f"{name} is a view whose sign torch flips when it reads it (is_neg()); pass {name}.resolve_neg()"
+            )
+        address = tensor.data_ptr()
+        if self.torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
+            raise InvalidError(
+                f"{name} has a forward-mode tangent, and attnforge has no derivative: pass "
+                f"torch.autograd.forward_ad.unpack_dual({name}).primal, whose result has none"
+            )
+        if address == 0 and tensor.numel() > 0:
+            raise InvalidError(f"{name} is null: a tensor without memory, as functional and zero tensors are")
+        return Array(address, tensor.shape, tensor.stride(), code, tensor.device.index)
 
-    def empty(self, shape, code, device):
-        return self._torch.empty(shape, dtype=self._dtypes[code], device=self._torch.device("cuda", device))
+    def _on(self, device, stream):
+        """The context in which the allocator's memory is for a stream, given by its number."""
+        torch = self.torch
+        if stream == self.stream(device):
+            return contextlib.nullcontext()
+        if stream in (0, 1):  # two numbers of one stream
+            return torch.cuda.stream(torch.cuda.default_stream(device))
+        return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device))
 
-    def zeros(self, size_bytes, device):
-        zeros = self._torch.zeros(size_bytes, dtype=self._torch.uint8, device=self._torch.device("cuda", device))
-        if not self.capturing():
-            self._torch.cuda.synchronize(device)  # the run may be on another stream
-        return zeros.data_ptr(), zeros
+    def empty(self, shape, code, device, stream):
+        with self._on(device, stream):
+            return self.torch.empty(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
 
-    def capturing(self):
-        return self._torch.cuda.is_current_stream_capturing()
+    def allocator(self, shape, code, device):
+        """A function of no arguments that does what empty() does for the current stream, quickly."""
+        torch, strides = self.torch, contiguous(shape)
+        dtype, place = self._dtypes[code], torch.device("cuda", device)
+        return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=place)
 
-    def stream(self, device):
-        if self._raw_stream is not None:
-            return self._raw_stream(device)
-        return self._torch.cuda.current_stream(device).cuda_stream
+    @contextlib.contextmanager
+    def scratch(self, size_bytes, device, stream):
+        torch = self.torch
+        with self._on(device, stream):
+            memory = torch.empty(size_bytes, dtype=torch.uint8, device=torch.device("cuda", device))
+        yield memory.data_ptr()  # and then it returns to the stream's memory, or to that of the graph being captured
+
+    def _slow_stream(self, device):
+        return self.torch.cuda.current_stream(device).cuda_stream
 
 
 class _Cupy:
     """cupy.ndarray. cupy has no bfloat16; ml_dtypes' is taken if an array has it."""
 
+    torch = None
     _CODES = {"float32": FP32, "float16": FP16, "bfloat16": BF16}
 
     def __init__(self, cupy):
         self._cupy = cupy
 
-    def view(self, array):
+    def view(self, name, array, stream=None):
         code = self._CODES.get(array.dtype.name)
         if code is None:
-            raise InvalidError(f"dtype {array.dtype} is not supported; use float16, bfloat16 or float32")
-        size = ITEM_BYTES[code]
-        strides = tuple(stride // size for stride in array.strides)
-        return array.data.ptr, array.shape, strides, code, array.device.id, None
+            raise InvalidError(f"{name} has dtype {array.dtype}, which is not supported{_NO_DTYPE}")
+        strides = _in_elements(name, array.strides, ITEM_BYTES[code])
+        return Array(array.data.ptr, array.shape, strides, code, array.device.id)
 
-    def empty(self, shape, code, device):
+    @contextlib.contextmanager
+    def _on(self, device, stream):
+        cuda = self._cupy.cuda
+        with cuda.Device(device):
+            if stream == cuda.get_current_stream().ptr:
+                yield
+            else:
+                with cuda.ExternalStream(stream, device):
+                    yield
+
+    def empty(self, shape, code, device, stream):
         name = ("float32", "float16", "bfloat16")[code]
-        with self._cupy.cuda.Device(device):
+        with self._on(device, stream):
             return self._cupy.empty(shape, dtype=name)
 
-    def zeros(self, size_bytes, device):
-        with self._cupy.cuda.Device(device) as gpu:
-            zeros = self._cupy.zeros(size_bytes, dtype="uint8")
-            if not self.capturing():
-                gpu.synchronize()
-        return zeros.data.ptr, zeros
-
-    def capturing(self):
-        return self._cupy.cuda.get_current_stream().is_capturing()
+    @contextlib.contextmanager
+    def scratch(self, size_bytes, device, stream):
+        with self._on(device, stream):
+            memory = self._cupy.empty(size_bytes, dtype="uint8")
+            yield memory.data.ptr
+            del memory  # while the stream is current, whose memory it becomes again
 
     def stream(self, device):
         with self._cupy.cuda.Device(device):
@@ -117,7 +187,8 @@ _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def _contiguous(shape):
+def contiguous(shape):
+    """Strides in elements of a contiguous array."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -125,76 +196,92 @@ def _contiguous(shape):
     return tuple(reversed(strides))
 
 
-class _Protocols:
-    """Anything with DLPack or __cuda_array_interface__. Works on the default stream and allocates nothing."""
+def _in_elements(name, strides_bytes, item_bytes):
+    if any(stride % item_bytes for stride in strides_bytes):
+        raise InvalidError(
+            f"{name} has strides of {tuple(strides_bytes)} bytes, which are not whole elements of {item_bytes} bytes; copy it"
+        )
+    return tuple(stride // item_bytes for stride in strides_bytes)
 
-    def view(self, array):
+
+def _driver():
+    return ctypes.CDLL("libcuda.so.1")
+
+
+class _Protocols:
+    """Anything with DLPack or __cuda_array_interface__. Works on the default stream and allocates no outputs."""
+
+    torch = None
+
+    def view(self, name, array, stream=None):
         if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
-            return self._dlpack(array)
+            return self._dlpack(name, array, stream)
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is None:
             raise InvalidError(
-                f"{type(array).__module__}.{type(array).__name__} is no device array: it has neither __dlpack__ nor "
-                "__cuda_array_interface__"
+                f"{name} is a {type(array).__module__}.{type(array).__qualname__}, which is not a device array: it has neither "
+                "__dlpack__ nor __cuda_array_interface__"
             )
-        return self._cuda_array_interface(interface)
+        return self._cuda_array_interface(name, interface)
 
     @staticmethod
-    def _dlpack(array):
+    def _dlpack(name, array, stream):
         kind, _ = array.__dlpack_device__()
         if kind not in (_DL_CUDA, _DL_CUDA_MANAGED):
-            raise InvalidError(f"an array is on DLPack device type {kind}; attention needs CUDA arrays (type {_DL_CUDA})")
-        capsule = array.__dlpack__(stream=_LEGACY_DEFAULT_STREAM)
+            raise InvalidError(f"{name} is on DLPack device type {kind}; attention needs CUDA arrays (type {_DL_CUDA})")
+        # The owner sees to it that the stream of the run waits for what writes the array.
+        capsule = array.__dlpack__(stream=stream or _LEGACY_DEFAULT_STREAM)
         tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
         code = _DL_CODES.get((tensor.dtype.code, tensor.dtype.bits)) if tensor.dtype.lanes == 1 else None
         if code is None:
             raise InvalidError(
-                f"DLPack dtype (code {tensor.dtype.code}, {tensor.dtype.bits} bits) is not supported; use float16, bfloat16 "
-                "or float32"
+                f"{name} has DLPack dtype (code {tensor.dtype.code}, {tensor.dtype.bits} bits), which is not supported{_NO_DTYPE}"
             )
         shape = tuple(tensor.shape[: tensor.ndim])
-        strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _contiguous(shape)
+        strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous(shape)
         # The capsule keeps the memory alive until it is dropped.
-        return (tensor.data or 0) + tensor.byte_offset, shape, strides, code, tensor.device.device_id, capsule
+        return Array((tensor.data or 0) + tensor.byte_offset, shape, strides, code, tensor.device.device_id, capsule)
 
     @staticmethod
-    def _cuda_array_interface(interface):
+    def _cuda_array_interface(name, interface):
         code = {"<f4": FP32, "<f2": FP16}.get(interface["typestr"])
         if code is None:
-            raise InvalidError(f"typestr {interface['typestr']} is not supported; use <f2 or <f4, or DLPack for bfloat16")
+            raise InvalidError(
+                f"{name} has typestr {interface['typestr']}, which is not supported; use <f2 or <f4, or DLPack for bfloat16"
+            )
         shape = tuple(interface["shape"])
         bytes_ = interface.get("strides")
-        strides = _contiguous(shape) if bytes_ is None else tuple(stride // ITEM_BYTES[code] for stride in bytes_)
+        strides = contiguous(shape) if bytes_ is None else _in_elements(name, bytes_, ITEM_BYTES[code])
         # The interface does not say which GPU; where several are used, DLPack does.
-        return interface["data"][0] or 0, shape, strides, code, 0, None
+        return Array(interface["data"][0] or 0, shape, strides, code, 0)
 
-    def empty(self, shape, code, device):
+    def empty(self, shape, code, device, stream):
         raise InvalidError(
             "attnforge cannot allocate arrays of this framework: pass out= (and, for return_lse, a pair out=(o, lse))"
         )
 
-    def zeros(self, size_bytes, device):
-        """From the driver, in the context that the arrays are in; never freed."""
-        driver = ctypes.CDLL("libcuda.so.1")
-        address = ctypes.c_uint64()
-        status = driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size_bytes))
-        status = status or driver.cuMemsetD8_v2(address, ctypes.c_ubyte(0), ctypes.c_size_t(size_bytes))
-        status = status or driver.cuCtxSynchronize()
+    @contextlib.contextmanager
+    def scratch(self, size_bytes, device, stream):
+        """From the driver's own pool, in the context that the arrays are in."""
+        driver = _driver()
+        address, queue = ctypes.c_uint64(), ctypes.c_void_p(stream)
+        status = driver.cuMemAllocAsync(ctypes.byref(address), ctypes.c_size_t(size_bytes), queue)
         if status:
             raise InvalidError(
                 f"the driver gave no workspace of {size_bytes} bytes (error {status}): is the arrays' CUDA context current?"
             )
-        return address.value, None
-
-    def capturing(self):
-        return False
+        try:
+            yield address.value
+        finally:
+            driver.cuMemFreeAsync(address, queue)
 
     def stream(self, device):
         return 0
 
 
-_FRAMEWORKS = {"torch": _Torch, "cupy": _Cupy}
+_FRAMEWORKS = (("torch", "Tensor", _Torch), ("cupy", "ndarray", _Cupy))
 _protocols = _Protocols()
+_by_name = {}
 _by_type = {}
 
 
@@ -203,22 +290,14 @@ def backend_of(array):
     kind = type(array)
     backend = _by_type.get(kind)
     if backend is None:
-        backend = _protocols
+        backend = _by_type[kind] = _find_backend(kind)
+    return backend
+
+
+def _find_backend(kind):
+    for name, array_type, backend in _FRAMEWORKS:
+        module = sys.modules.get(name)
         # A subclass (torch.nn.Parameter) may live in another module than its base.
-        for base in kind.__mro__:
-            name = base.__module__.partition(".")[0]
-            if name in _FRAMEWORKS and name in sys.modules:
-                backend = _backend(name)
-                break
-        _by_type[kind] = backend
-    return backend
-
-
-_by_name = {}
-
-
-def _backend(name):
-    backend = _by_name.get(name)
-    if backend is None:
-        backend = _by_name[name] = _FRAMEWORKS[name](sys.modules[name])
-    return backend
+        if module is not None and issubclass(kind, getattr(module, array_type, ())):
+            return _by_name.setdefault(name, backend(module))
+    return _protocols

@@ -4,6 +4,7 @@ import ctypes
 import logging
 import threading
 
+from . import _checks
 from ._library import LOG_FUNCTION, ContextDesc, check, encode, lib
 
 _log = logging.getLogger("attnforge")
@@ -22,13 +23,13 @@ _contexts = {}
 
 def context(device=0, arch=None):
     """Handle of the context of a GPU's ordinal, or of an arch. It lives as long as the process: plans point into it."""
-    key = device if arch is None else arch
+    key = _checks.integer("device", device, 0, 2**31 - 1) if arch is None else _checks.text("arch", arch)
     handle = _contexts.get(key)
     if handle is None:
         with _lock:
             handle = _contexts.get(key)
             if handle is None:
-                desc = ContextDesc(struct_size=ctypes.sizeof(ContextDesc), device=device, arch=encode(arch), log=_to_logging)
+                desc = ContextDesc(struct_size=ctypes.sizeof(ContextDesc), device=device, arch=encode("arch", arch), log=_to_logging)
                 made = ctypes.c_void_p()
                 check(lib().attnforge_context_create(ctypes.byref(desc), ctypes.byref(made)))
                 handle = _contexts[key] = made.value

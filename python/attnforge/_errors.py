@@ -33,6 +33,10 @@ class NoDriverError(AttnforgeError):
     """libcuda, libnvrtc or the GPU is missing."""
 
 
+class PerformanceWarning(UserWarning):
+    """A problem runs many times slower than it would with another dtype or address; the text says with which."""
+
+
 _BY_STATUS = {
     1: InvalidError,
     2: UnsupportedError,

@@ -6,6 +6,7 @@ import os
 import threading
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
+from ._checks import text
 from ._errors import error_of
 
 ABI_VERSION = 1
@@ -220,9 +221,9 @@ def check(status):
         raise error_of(status, lib().attnforge_last_error().decode(errors="replace"))
 
 
-def encode(text):
+def encode(name, value):
     """A str as the C API takes it; None stays None."""
-    return None if text is None else text.encode()
+    return None if value is None else text(name, value).encode()
 
 
 def take_string(pointer):

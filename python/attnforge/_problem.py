@@ -3,7 +3,7 @@
 import ctypes
 from dataclasses import dataclass
 
-from ._errors import InvalidError
+from . import _checks
 from ._library import ProblemStruct, check, lib
 
 DTYPES = ("fp32", "fp16", "bf16")
@@ -12,11 +12,12 @@ ROPES = ("none", "interleaved", "half")
 _NOT_FIELDS = ("struct_size", "op", "reserved")
 
 
-def _index(names, value, what):
-    try:
-        return names.index(value)
-    except ValueError:
-        raise InvalidError(f"{what}={value!r} must be one of {', '.join(names)}") from None
+_NAMES = {
+    **dict.fromkeys(("dtype_q", "dtype_k", "dtype_v", "dtype_o"), DTYPES),
+    "layout": LAYOUTS,
+    "rope": ROPES,
+}
+_FLAGS = ("causal", "lse", "tf32")
 
 
 @dataclass(frozen=True)
@@ -68,30 +69,31 @@ class Problem:
     def parse(text):
         """Reads the text form. Raises InvalidError naming the word, its value and what is allowed."""
         struct = ProblemStruct(struct_size=ctypes.sizeof(ProblemStruct))
-        check(lib().attnforge_problem_parse(text.encode(), ctypes.byref(struct)))
+        check(lib().attnforge_problem_parse(_checks.text("problem", text).encode(), ctypes.byref(struct)))
         values = {name: getattr(struct, name) for name, _ in ProblemStruct._fields_ if name not in _NOT_FIELDS}
-        for name in ("dtype_q", "dtype_k", "dtype_v", "dtype_o"):
-            values[name] = DTYPES[values[name]]
-        values["layout"] = LAYOUTS[values["layout"]]
-        values["rope"] = ROPES[values["rope"]]
-        for name in ("causal", "lse", "tf32"):
+        for name, names in _NAMES.items():
+            values[name] = names[values[name]]
+        for name in _FLAGS:
             values[name] = bool(values[name])
         return Problem(**values)
 
     def struct(self):
-        """As the C API takes it."""
+        """As the C API takes it. Raises InvalidError for what its fields cannot hold."""
         struct = ProblemStruct(struct_size=ctypes.sizeof(ProblemStruct))
         for name, kind in ProblemStruct._fields_:
             if name in _NOT_FIELDS:
                 continue
             value = getattr(self, name)
-            if name.startswith("dtype"):
-                value = _index(DTYPES, value, name)
-            elif name == "layout":
-                value = _index(LAYOUTS, value, name)
-            elif name == "rope":
-                value = _index(ROPES, value, name)
-            setattr(struct, name, float(value) if kind is ctypes.c_float else int(value))
+            if name in _NAMES:
+                value = _NAMES[name].index(_checks.one_of(name, value, _NAMES[name]))
+            elif name in _FLAGS:
+                value = int(_checks.flag(name, value))
+            elif kind is ctypes.c_float:
+                value = _checks.float32(name, value)
+            else:
+                most = 2 ** (8 * ctypes.sizeof(kind) - 1) - 1
+                value = _checks.integer(name, value, -most - 1, most)
+            setattr(struct, name, value)
         return struct
 
     def __str__(self):

@@ -3,7 +3,8 @@
 import ctypes
 import json
 
-from ._attention import plan_cache, problem_of
+from . import _checks
+from ._arguments import problem_of
 from ._context import context
 from ._errors import InvalidError, UnsupportedError
 from ._library import (
@@ -15,6 +16,7 @@ from ._library import (
     lib,
     take_string,
 )
+from ._plans import plan_cache
 from ._problem import Problem, as_problem
 
 _RIGORS = ("quick", "full", "exhaustive")
@@ -41,8 +43,14 @@ def inspect(problem, arch=None, device=0, config=None, family=None, compile=True
     arch: e.g. "86"; needs no GPU. compile needs NVRTC; sass needs nvdisasm or cuobjdump.
     """
     struct = as_problem(problem).struct()
-    flags = (compile and _INSPECT_COMPILE) | (ptx and _INSPECT_PTX) | (sass and _INSPECT_SASS)
-    options = InspectOptions(ctypes.sizeof(InspectOptions), int(flags), max_candidates, encode(config), encode(family))
+    wanted = (("compile", compile, _INSPECT_COMPILE), ("ptx", ptx, _INSPECT_PTX), ("sass", sass, _INSPECT_SASS))
+    options = InspectOptions(
+        struct_size=ctypes.sizeof(InspectOptions),
+        flags=sum(bit for name, value, bit in wanted if _checks.flag(name, value)),
+        max_candidates=_checks.integer("max_candidates", max_candidates, 0, 2**31 - 1),
+        config=encode("config", config),
+        family=encode("family", family),
+    )
     text = ctypes.c_void_p()
     check(
         lib().attnforge_inspect(
@@ -70,8 +78,7 @@ def tune(
     progress(dict) is called as it goes; when it answers True, the search stops and keeps what is done. Ctrl-C does the same
     at the next report of progress, and is raised again afterwards.
     """
-    if rigor not in _RIGORS:
-        raise InvalidError(f"rigor={rigor!r} must be one of {', '.join(_RIGORS)}")
+    _checks.one_of("rigor", rigor, _RIGORS)
     if len(problem_or_tensors) == 1:
         if attention_options:
             raise InvalidError(f"{', '.join(attention_options)}: belongs into the problem's text")
@@ -115,11 +122,11 @@ def tune(
     options = TuneOptions(
         struct_size=ctypes.sizeof(TuneOptions),
         rigor=_RIGORS.index(rigor),
-        time_limit_s=time_limit_s,
-        family=encode(family),
-        compile_threads=compile_threads,
-        retune=int(bool(retune)),
-        seed=seed,
+        time_limit_s=_checks.seconds("time_limit_s", time_limit_s),
+        family=encode("family", family),
+        compile_threads=_checks.integer("compile_threads", compile_threads, 0, 2**31 - 1),
+        retune=int(_checks.flag("retune", retune)),
+        seed=_checks.integer("seed", seed, 0, 2**32 - 1),
         progress=report,
     )
     struct = problem.struct()

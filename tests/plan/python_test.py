@@ -17,7 +17,7 @@ if PACKAGE:
     sys.path.insert(0, PACKAGE)
 
 import attnforge  # noqa: E402
-from attnforge import _arrays, _attention, _library  # noqa: E402
+from attnforge import _arguments, _arrays, _library, _plans  # noqa: E402
 
 TEXT = "fwd bf16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:72 causal lse window_left=50"
 
@@ -162,30 +162,53 @@ class ToolsTest(unittest.TestCase):
 class ArraysTest(unittest.TestCase):
     def test_cuda_array_interface(self):
         backend = _arrays.backend_of(FakeArray((1, 2, 3, 8)))
-        view = backend.view(FakeArray((1, 2, 3, 8)))
+        view = backend.view("q", FakeArray((1, 2, 3, 8)))
         self.assertEqual(view[:5], (0x10000, (1, 2, 3, 8), (48, 24, 8, 1), _arrays.FP16, 0))
-        strided = backend.view(FakeArray((1, 2, 3, 8), strides=(960, 480, 160, 2)))
+        strided = backend.view("q", FakeArray((1, 2, 3, 8), strides=(960, 480, 160, 2)))
         self.assertEqual(strided[2], (480, 240, 80, 1))
 
     def test_dlpack(self):
         array = FakeDlpack((2, 3, 4, 16))
-        view = _arrays.backend_of(array).view(array)
+        view = _arrays.backend_of(array).view("k", array)
         self.assertEqual(view[:5], (0x20040, (2, 3, 4, 16), (192, 64, 16, 1), _arrays.BF16, 1))
         array = FakeDlpack((2, 3, 4, 16), strides=(999, 64, 16, 1))
-        self.assertEqual(_arrays.backend_of(array).view(array)[2], (999, 64, 16, 1))
+        self.assertEqual(_arrays.backend_of(array).view("k", array)[2], (999, 64, 16, 1))
 
     def test_what_is_no_device_array(self):
-        with self.assertRaisesRegex(attnforge.InvalidError, "list"):
+        with self.assertRaisesRegex(attnforge.InvalidError, "q is a builtins.list"):
             attnforge.attention([1], [2], [3])
         host = FakeDlpack((1, 1, 1, 8), device_type=1)
-        with self.assertRaisesRegex(attnforge.InvalidError, "device type 1"):
+        with self.assertRaisesRegex(attnforge.InvalidError, "q is on DLPack device type 1"):
             attnforge.attention(host, host, host)
-        with self.assertRaisesRegex(attnforge.InvalidError, "<i4"):
-            _arrays.backend_of(FakeArray((1,), "<i4")).view(FakeArray((1,), "<i4"))
+        with self.assertRaisesRegex(attnforge.InvalidError, "v has typestr <i4"):
+            _arrays.backend_of(FakeArray((1,), "<i4")).view("v", FakeArray((1,), "<i4"))
 
-    def test_alignment_looks_at_used_strides_only(self):
+    def test_strides_of_parts_of_elements_are_refused(self):
+        array = FakeArray((1, 2, 3, 8), strides=(96, 49, 16, 2))
+        with self.assertRaisesRegex(attnforge.InvalidError, "q has strides of .96, 49, 16, 2. bytes"):
+            _arrays.backend_of(array).view("q", array)
+
+    def test_dlpack_producers_are_told_the_stream_of_the_run(self):
+        asked = []
+        array = FakeDlpack((2, 3, 4, 16))
+        give = array.__dlpack__
+
+        class Watched:
+            __dlpack_device__ = staticmethod(array.__dlpack_device__)
+
+            @staticmethod
+            def __dlpack__(stream=None):
+                asked.append(stream)
+                return give()
+
+        for stream in (None, 0, 0x77):
+            _arrays.backend_of(Watched()).view("q", Watched(), stream)
+        self.assertEqual(asked, [1, 1, 0x77])  # 1 is the default stream; 0 means nothing in DLPack
+
+    def test_alignment_looks_atused_strides_only(self):
         def alignment(pointer, strides, shape):
-            return _attention._alignment(pointer | _attention._low_bits(strides, shape, 2))
+            array = _arrays.Array(pointer, shape, strides, _arrays.FP16, 0)
+            return _arguments.alignment_of(pointer | _arguments.used_strides(array).bits)
 
         self.assertEqual(alignment(0x10000, (4096, 64, 8, 1), (2, 64, 8, 8)), 16)
         self.assertEqual(alignment(0x10008, (4096, 64, 8, 1), (2, 64, 8, 8)), 8)
@@ -230,21 +253,22 @@ class AttentionArgumentsTest(unittest.TestCase):
             attnforge.attention(q, k, k, out=FakeArray((1, 8, 4, 64)))
 
     def test_window(self):
-        self.assertEqual(_attention._window(None, False), (-1, -1))
-        self.assertEqual(_attention._window(7, False), (7, 7))
-        self.assertEqual(_attention._window(7, True), (7, 0))
-        self.assertEqual(_attention._window((3, None), False), (3, -1))
+        self.assertEqual(_arguments.window_of(None, False), (-1, -1))
+        self.assertEqual(_arguments.window_of(7, False), (7, 7))
+        self.assertEqual(_arguments.window_of(7, True), (7, 0))
+        self.assertEqual(_arguments.window_of((3, None), False), (3, -1))
+        self.assertEqual(_arguments.window_of([3, 4], True), (3, 4))
 
     def test_problem_of_tensors(self):
         q, k = FakeArray((2, 5, 4, 64)), FakeArray((2, 7, 2, 64))
-        problem, device = _attention.problem_of(q, k, k, causal=True, return_lse=True)
+        problem, device = _arguments.problem_of(q, k, k, causal=True, return_lse=True)
         self.assertEqual(device, 0)
         self.assertEqual(
             problem,
             attnforge.Problem.parse("fwd fp16 batch=2 num_heads=4:2 seqlen=5:7 head_dim=64 causal lse"),
         )
         q, k = FakeArray((2, 4, 5, 64)), FakeArray((2, 2, 7, 64))
-        problem, _ = _attention.problem_of(q, k, k, layout="bhsd")
+        problem, _ = _arguments.problem_of(q, k, k, layout="bhsd")
         self.assertEqual((problem.seqlen_q, problem.num_heads_q, problem.layout), (5, 4, "bhsd"))
 
 
@@ -252,7 +276,7 @@ class AttentionArgumentsTest(unittest.TestCase):
         q, k = FakeArray((2, 5, 4, 64)), FakeArray((2, 7, 2, 64))
         cos, sin = FakeArray((9, 16), "<f4"), FakeArray((9, 16), "<f4")
         for interleaved, word in ((False, "half"), (True, "interleaved")):
-            problem, _ = _attention.problem_of(q, k, k, rope=(cos, sin), rope_interleaved=interleaved)
+            problem, _ = _arguments.problem_of(q, k, k, rope=(cos, sin), rope_interleaved=interleaved)
             self.assertEqual((problem.rope, problem.rope_dim), (word, 32))
         bad = (
             (FakeArray((9, 16)), sin, "cos of rope is fp16"),
@@ -262,12 +286,12 @@ class AttentionArgumentsTest(unittest.TestCase):
         )
         for first, second, said in bad:
             with self.assertRaisesRegex(attnforge.InvalidError, said):
-                _attention.problem_of(q, k, k, rope=(first, second))
+                _arguments.problem_of(q, k, k, rope=(first, second))
 
 
 class PlanCacheTest(unittest.TestCase):
     def test_keeps_the_newest(self):
-        cache = _attention.PlanCache(limit=3)
+        cache = _plans.PlanCache(limit=3)
         for i in range(5):
             cache.put(i, f"plan {i}")
         self.assertEqual(list(cache), ["plan 2", "plan 3", "plan 4"])
@@ -275,72 +299,6 @@ class PlanCacheTest(unittest.TestCase):
         self.assertEqual(cache.get(4), "plan 4")
         cache.clear()
         self.assertEqual(len(cache), 0)
-
-
-class FakeBackend:
-    """Gives out zeroed memory at ever higher, odd addresses."""
-
-    def __init__(self):
-        self.graph = False
-        self.sizes = []
-
-    def zeros(self, size_bytes, device):
-        self.sizes.append(size_bytes)
-        return 0x100000 * len(self.sizes) + 1, object()
-
-    def capturing(self):
-        return self.graph
-
-
-class FakePlan:
-    def __init__(self, workspace_bytes):
-        self.workspace_bytes = workspace_bytes
-
-
-class WorkspaceTest(unittest.TestCase):
-    def setUp(self):
-        _attention._workspaces.clear()
-        self.backend = FakeBackend()
-
-    def tearDown(self):
-        _attention._workspaces.clear()
-
-    def workspace(self, size=8, device=0, stream=7):
-        return _attention._workspace(FakePlan(size), self.backend, device, stream)
-
-    def test_plans_that_need_none_allocate_none(self):
-        self.assertEqual(self.workspace(0), (None, 0, None))
-        self.assertEqual(self.backend.sizes, [])
-
-    def test_aligned_and_inside_of_what_was_allocated(self):
-        address, size, owner = self.workspace(5000)
-        self.assertEqual(address % 256, 0)
-        self.assertGreaterEqual(size, 5000)
-        self.assertLessEqual(address + size, 0x100001 + self.backend.sizes[0])
-        self.assertIsNotNone(owner)
-
-    def test_one_a_stream(self):
-        first = self.workspace()
-        self.assertEqual(self.workspace(), first)
-        self.assertEqual(self.workspace(64), first)
-        self.assertNotEqual(self.workspace(stream=8)[0], first[0])
-        self.assertNotEqual(self.workspace(device=1)[0], first[0])
-        self.assertEqual(len(self.backend.sizes), 3)
-
-    def test_grows_and_stays_grown(self):
-        small = self.workspace()
-        large = self.workspace(100000)
-        self.assertNotEqual(large[0], small[0])
-        self.assertGreaterEqual(large[1], 100000)
-        self.assertEqual(self.workspace(), large)
-
-    def test_a_graph_has_its_own(self):
-        eager = self.workspace()
-        self.backend.graph = True
-        first, second = self.workspace(), self.workspace()
-        self.assertEqual(len({eager[0], first[0], second[0]}), 3)
-        self.backend.graph = False
-        self.assertEqual(self.workspace(), eager)
 
 
 class RunTest(unittest.TestCase):
@@ -355,6 +313,9 @@ class RunTest(unittest.TestCase):
             raise unittest.SkipTest("the driver is not the fake one")
         cls.driver.fake_last_argument.restype = ctypes.c_void_p
         cls.driver.fake_last_stream.restype = ctypes.c_void_p
+
+    def setUp(self):
+        self.driver.fake_reset()
 
     def test_attention_launches_on_the_callers_stream_and_remembers_the_plan(self):
         attnforge.plan_cache.clear()
@@ -374,52 +335,80 @@ class RunTest(unittest.TestCase):
         attnforge.attention(strided, k, k, causal=True, out=o)
         self.assertEqual(len(attnforge.plan_cache), 1)
 
-    def test_workspace_of_a_plan_is_allocated_once(self):
-        q = FakeArray((2, 4096, 32, 64))
-        _attention._workspaces.clear()
-        backend = FakeBackend()
-        attnforge.plan_cache.clear()
-        with mock.patch.object(_arrays._Protocols, "zeros", lambda self, size, device: backend.zeros(size, device)):
-            for _ in range(3):
-                attnforge.attention(q, q, q, causal=True, out=q, stream=0x77)
-        (plan,) = attnforge.plan_cache
-        self.assertEqual(len(backend.sizes), 1 if plan.workspace_bytes else 0)
-        self.assertGreaterEqual(self.driver.fake_launches(), 3)
-        _attention._workspaces.clear()
+    def test_a_workspace_belongs_to_its_run(self):
+        """Two runs share none, whatever their streams are numbered: each is allocated and freed on the stream of its run."""
+        events = []
+
+        class Driver:
+            @staticmethod
+            def cuMemAllocAsync(address, size, stream):
+                events.append(("alloc", size.value, stream.value))
+                address._obj.value = 0x50000000 * len(events) + 1
+                return 0
+
+            @staticmethod
+            def cuMemFreeAsync(address, stream):
+                events.append(("free", address.value, stream.value))
+                return 0
+
+        q, k, o = (FakeArray((1, 64, 2, 64), pointer=pointer) for pointer in (0x100000, 0x200000, 0x300000))
+        attnforge.configure(family="fwd_materialized")
+        try:
+            with mock.patch.object(_arrays, "_driver", lambda: Driver):
+                for stream in (0x77, 0x77, 0x78):
+                    attnforge.attention(q, k, k, out=o, stream=stream)
+            (plan,) = attnforge.plan_cache
+            self.assertGreater(plan.workspace_bytes, 0)
+        finally:
+            attnforge.configure(family="")
+        self.assertEqual([event[0] for event in events], ["alloc", "free"] * 3)
+        self.assertEqual([event[2] for event in events], [0x77] * 4 + [0x78] * 2)
+        for event in events[::2]:
+            self.assertGreaterEqual(event[1], plan.workspace_bytes + 255)  # aligned to 256 inside
+
+    def test_memory_that_the_driver_does_not_give_is_an_error(self):
+        q, k, o = (FakeArray((1, 64, 2, 64), pointer=pointer) for pointer in (0x100000, 0x200000, 0x300000))
+        attnforge.configure(family="fwd_materialized")
+        try:
+            with mock.patch.object(_arrays, "_driver", lambda: mock.Mock(cuMemAllocAsync=lambda *_: 2)):
+                with self.assertRaisesRegex(attnforge.InvalidError, "no workspace of"):
+                    attnforge.attention(q, k, k, out=o)
+        finally:
+            attnforge.configure(family="")
 
     def test_lse(self):
         q, k = FakeArray((1, 16, 2, 64)), FakeArray((1, 16, 2, 64))
-        o, lse = FakeArray((1, 16, 2, 64)), FakeArray((1, 2, 16), "<f4")
+        o, lse = FakeArray((1, 16, 2, 64), pointer=0x40000), FakeArray((1, 2, 16), "<f4", pointer=0x50000)
         self.assertEqual(attnforge.attention(q, k, k, return_lse=True, out=(o, lse)), (o, lse))
         with self.assertRaisesRegex(attnforge.InvalidError, "lse of out"):
             attnforge.attention(q, k, k, return_lse=True, out=(o, FakeArray((1, 16, 2), "<f4")))
 
     def test_rope(self):
         attnforge.plan_cache.clear()
-        q = FakeArray((1, 16, 2, 64))
+        q, o = FakeArray((1, 16, 2, 64)), FakeArray((1, 16, 2, 64), pointer=0x40000)
         tables = FakeArray((20, 32), "<f4"), FakeArray((20, 32), "<f4")
         launches = self.driver.fake_launches()
-        attnforge.attention(q, q, q, out=q, rope=tables, rope_offset=4)
-        attnforge.attention(q, q, q, out=q)
+        attnforge.attention(q, q, q, out=o, rope=tables, rope_offset=4)
+        attnforge.attention(q, q, q, out=o)
         self.assertEqual(self.driver.fake_launches(), launches + 2)
         self.assertEqual([plan.problem.rope for plan in attnforge.plan_cache], ["half", "none"])
         with self.assertRaisesRegex(attnforge.InvalidError, "rows 5 to 20"):
-            attnforge.attention(q, q, q, out=q, rope=tables, rope_offset=5)
+            attnforge.attention(q, q, q, out=o, rope=tables, rope_offset=5)
 
     def test_no_jit(self):
-        q = FakeArray((1, 16, 2, 88))
+        q, o = FakeArray((1, 16, 2, 88)), FakeArray((1, 16, 2, 88), pointer=0x40000)
         attnforge.configure(no_jit=True)
         try:
             with self.assertRaisesRegex(attnforge.NotReadyError, "attnforge tune"):
-                attnforge.attention(q, q, q, out=q)
+                attnforge.attention(q, q, q, out=o)
         finally:
             attnforge.configure(no_jit=False)
 
     def test_family(self):
-        q = FakeArray((1, 16, 2, 64))
+        q, o = FakeArray((1, 16, 2, 64)), FakeArray((1, 16, 2, 64), pointer=0x40000)
         attnforge.configure(family="fwd_naive")
         try:
-            attnforge.attention(q, q, q, out=q)
+            attnforge.attention(q, q, q, out=o)
             (plan,) = attnforge.plan_cache
             self.assertTrue(plan.config.startswith("fwd_naive "), plan.config)
         finally:
@@ -428,20 +417,20 @@ class RunTest(unittest.TestCase):
 
 
     def test_config(self):
-        q = FakeArray((1, 16, 2, 64))
+        q, o = FakeArray((1, 16, 2, 64)), FakeArray((1, 16, 2, 64), pointer=0x40000)
         attnforge.configure(config="fwd_naive dtype=2")
         try:
             with self.assertRaises(attnforge.InvalidError):
-                attnforge.attention(q, q, q, out=q)
+                attnforge.attention(q, q, q, out=o)
             problem = attnforge.Problem(num_heads_q=2, seqlen_q=16, dtype_q="fp16")
             forced = attnforge.inspect(problem, compile=False, max_candidates=2)["candidates"][1]["config"]
             attnforge.configure(config=forced)
-            attnforge.attention(q, q, q, out=q)
+            attnforge.attention(q, q, q, out=o)
             (plan,) = attnforge.plan_cache
             self.assertEqual(plan.config, forced)
         finally:
             attnforge.configure(config="")
-        attnforge.attention(q, q, q, out=q)
+        attnforge.attention(q, q, q, out=o)
         (plan,) = attnforge.plan_cache
         self.assertNotEqual(plan.config, forced)
 

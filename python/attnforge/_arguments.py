@@ -1,0 +1,243 @@
+"""The arguments of attention(): options as plain values, arrays that fit together, and the problem that they are."""
+
+from typing import NamedTuple, Optional
+
+from . import _checks
+from ._arrays import FP32, ITEM_BYTES, backend_of
+from ._errors import InvalidError
+from ._overlap import overlaps_itself
+from ._problem import DTYPES, Problem
+
+_INT64_MAX = 2**63 - 1
+
+# ---- 1. Options ----
+
+# Places of batch, row (sequence position) and head in shapes and strides.
+PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
+
+
+class Options(NamedTuple):
+    """The options of a call as plain values; a key, and what the problem is made from."""
+
+    causal: bool
+    window_left: int  # -1: open
+    window_right: int
+    softmax_scale: Optional[float]
+    softcap: float
+    lse: bool
+    layout: str
+    tf32: bool
+    rope_interleaved: bool
+
+
+def options_of(causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved):
+    """Options from the arguments of attention(). Raises InvalidError, which names the argument."""
+    causal = _checks.flag("causal", causal)
+    left, right = window_of(window, causal)
+    if softmax_scale is not None:
+        softmax_scale = _checks.number("softmax_scale", softmax_scale)
+        if softmax_scale <= 0:
+            raise InvalidError(f"softmax_scale={softmax_scale} must be positive, or None for 1 / sqrt(head_dim)")
+    return Options(
+        causal,
+        left,
+        right,
+        softmax_scale,
+        0.0 if softcap is None else _checks.number("softcap", softcap),
+        _checks.flag("return_lse", return_lse),
+        _checks.one_of("layout", layout, tuple(PLACES)),
+        _checks.flag("tf32", tf32),
+        _checks.flag("rope_interleaved", rope_interleaved),
+    )
+
+
+def window_of(window, causal):
+    """(left, right) with -1 for open, from None, a number of keys or a pair."""
+    if window is None:
+        return -1, -1
+    if isinstance(window, (tuple, list)):
+        wanted = "a number of keys, or a pair (left, right) of numbers or None"
+        left, right = _checks.pair("window", window, wanted)
+        return tuple(
+            -1 if side is None else _checks.integer(f"window[{i}]", side, -1, _INT64_MAX) for i, side in enumerate((left, right))
+        )
+    keys = _checks.integer("window", window, -1, _INT64_MAX)
+    return keys, 0 if causal else keys
+
+
+# ---- 2. Arrays ----
+
+# Bytes: strides that TMA can take are below this, and not negative.
+_TMA_STRIDE_LIMIT = 2**40
+
+
+class _Strides(NamedTuple):
+    """What the strides of an array allow."""
+
+    bits: int  # OR of the strides in bytes of dimensions of more than one element
+    tma: bool
+
+
+def used_strides(array):
+    """What the strides of q, k, v or o allow; those of dimensions of one element are never used."""
+    used = [array.strides[i] * ITEM_BYTES[array.code] for i in (0, 1, 2) if array.shape[i] > 1]
+    bits = 0
+    for stride in used:
+        bits |= stride
+    return _Strides(bits, all(0 <= stride < _TMA_STRIDE_LIMIT for stride in used))
+
+
+def alignment_of(bits):
+    """Largest of 16, 8, 4, 2 that divides every address and stride that went into `bits`."""
+    bits |= 16
+    return bits & -bits
+
+
+def check_rows(name, array):
+    """Raises InvalidError unless an array has four dimensions, the last of them contiguous."""
+    if len(array.shape) != 4:
+        raise InvalidError(f"{name} has shape {tuple(array.shape)}; attention needs four dimensions")
+    if array.strides[3] != 1 and array.shape[3] > 1:
+        raise InvalidError(f"the last dimension of {name} has stride {array.strides[3]}; it must be contiguous, of stride 1")
+
+
+def view_inputs(q, k, v, stream):
+    """Arrays of q, k and v."""
+    return tuple(backend_of(each).view(name, each, stream) for name, each in (("q", q), ("k", k), ("v", v)))
+
+
+def check_inputs(q, k, v, layout):
+    """Raises InvalidError unless arrays fit together."""
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        check_rows(name, array)
+    if k.device != q.device or v.device != q.device:
+        raise InvalidError(f"q, k and v are on GPUs {q.device}, {k.device} and {v.device}; they must be on one")
+    batch, row, head = PLACES[layout]
+    for name, array in (("k", k), ("v", v)):
+        if array.shape[batch] != q.shape[batch]:
+            raise InvalidError(f"{name} has batch {array.shape[batch]} and q has {q.shape[batch]}")
+    if k.shape[row] != v.shape[row] or k.shape[head] != v.shape[head]:
+        raise InvalidError(f"k {tuple(k.shape)} and v {tuple(v.shape)} differ in sequence length or heads")
+    if k.shape[3] != q.shape[3]:
+        raise InvalidError(f"q has head_dim {q.shape[3]} and k has {k.shape[3]}")
+
+
+def shape_of_o(q, v):
+    return (*q.shape[:3], v.shape[3])
+
+
+def shape_of_lse(q, layout):
+    batch, row, head = PLACES[layout]
+    return q.shape[batch], q.shape[head], q.shape[row]
+
+
+def view_outputs(o, lse, stream):
+    """Arrays of o and of lse, None without one."""
+    return (
+        backend_of(o).view("out", o, stream),
+        None if lse is None else backend_of(lse).view("the lse of out", lse, stream),
+    )
+
+
+def check_outputs(o, lse, q, v, layout):
+    """Raises InvalidError unless arrays of o and lse fit to those of q and v, and do not lie over themselves."""
+    check_rows("out", o)
+    wanted = shape_of_o(q, v)
+    if tuple(o.shape) != wanted or o.device != q.device:
+        raise InvalidError(f"out has shape {tuple(o.shape)} on GPU {o.device}; it must be {wanted} on GPU {q.device}")
+    if overlaps_itself(o.shape, o.strides):
+        raise InvalidError(f"out {tuple(o.shape)} has strides {tuple(o.strides)}: elements of it lie at one place")
+    if lse is None:
+        return
+    wanted = shape_of_lse(q, layout)
+    rows_apart = len(lse.strides) == 3 and lse.strides[2] != 1 and wanted[2] > 1
+    if tuple(lse.shape) != wanted or lse.code != FP32 or lse.device != q.device or rows_apart:
+        raise InvalidError(
+            f"the lse of out is {DTYPES[lse.code]} {tuple(lse.shape)} with strides {tuple(lse.strides)} on GPU {lse.device}; it "
+            f"must be fp32 {wanted} on GPU {q.device} with a contiguous last dimension"
+        )
+    if overlaps_itself(lse.shape, lse.strides):
+        raise InvalidError(f"the lse of out has strides {tuple(lse.strides)}: elements of it lie at one place")
+
+
+def view_rope(rope, stream):
+    """Arrays of the tables cos and sin; (None, None) without a rope."""
+    if rope is None:
+        return None, None
+    cos, sin = _checks.pair("rope", rope, "a pair (cos, sin) of float32 tables [rows, rope_dim / 2]")
+    return backend_of(cos).view("cos of rope", cos, stream), backend_of(sin).view("sin of rope", sin, stream)
+
+
+def check_rope(cos, sin, device):
+    """Raises InvalidError unless arrays are tables of a rope, or None."""
+    if cos is None:
+        return
+    for name, array in (("cos", cos), ("sin", sin)):
+        contiguous = len(array.shape) == 2 and (
+            (array.strides[1] == 1 or array.shape[1] <= 1) and (array.strides[0] == array.shape[1] or array.shape[0] <= 1)
+        )
+        if array.code != FP32 or not contiguous or array.device != device:
+            raise InvalidError(
+                f"{name} of rope is {DTYPES[array.code]} {tuple(array.shape)} with strides {tuple(array.strides)} on GPU "
+                f"{array.device}; it must be contiguous float32 [rows, rope_dim / 2] on GPU {device}"
+            )
+    if tuple(cos.shape) != tuple(sin.shape):
+        raise InvalidError(f"cos and sin of rope have shapes {tuple(cos.shape)} and {tuple(sin.shape)}; they must be one")
+
+
+def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim):
+    """The problem of arrays that fit together."""
+    batch, row, head = PLACES[options.layout]
+    return Problem(
+        batch=q.shape[batch],
+        num_heads_q=q.shape[head],
+        num_heads_kv=k.shape[head],
+        seqlen_q=q.shape[row],
+        seqlen_kv=k.shape[row],
+        head_dim=q.shape[3],
+        head_dim_v=v.shape[3],
+        dtype_q=DTYPES[q.code],
+        dtype_k=DTYPES[k.code],
+        dtype_v=DTYPES[v.code],
+        dtype_o=DTYPES[code_o],
+        layout=options.layout,
+        causal=options.causal,
+        lse=options.lse,
+        tf32=options.tf32,
+        alignment_bytes=alignment,
+        window_left=options.window_left,
+        window_right=options.window_right,
+        softcap=options.softcap,
+        softmax_scale=options.softmax_scale or 0.0,
+        rope="none" if rope_dim == 0 else "interleaved" if options.rope_interleaved else "half",
+        rope_dim=rope_dim,
+    )
+
+
+def problem_of(
+    q,
+    k,
+    v,
+    causal=False,
+    window=None,
+    softmax_scale=None,
+    softcap=None,
+    return_lse=False,
+    layout="bshd",
+    tf32=False,
+    rope=None,
+    rope_interleaved=False,
+):
+    """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
+    options = options_of(causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved)
+    q, k, v = view_inputs(q, k, v, None)
+    check_inputs(q, k, v, options.layout)
+    cos, sin = view_rope(rope, None)
+    check_rope(cos, sin, q.device)
+    strides = [used_strides(array) for array in (q, k, v)]
+    bits = q.address | k.address | v.address | v.shape[3] * ITEM_BYTES[q.code]  # and rows of o
+    for each in strides:
+        bits |= each.bits
+    alignment = min(alignment_of(bits), 16 if all(each.tma for each in strides) else 8)
+    rope_dim = 0 if cos is None else 2 * cos.shape[1]
+    return problem_of_arrays(q, k, v, q.code, options, alignment, rope_dim), q.device

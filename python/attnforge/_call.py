@@ -1,0 +1,170 @@
+"""A call of attention() that was checked: its problem, its plans, and the argument of the launch but for the addresses."""
+
+import struct
+import warnings
+
+from ._arguments import PLACES, alignment_of, problem_of_arrays, used_strides
+from ._arrays import ITEM_BYTES, contiguous
+from ._errors import InvalidError, PerformanceWarning
+from ._overlap import overlap, span
+from ._plans import Plan, choice, plan_cache
+
+_NAMES = ("q", "k", "v", "out", "the lse of out", "cos of rope", "sin of rope")
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQqq")  # TensorsStruct, as a test compares
+_HEAD = struct.pack("=Ixxxx", _TENSORS.size)
+_pack = _TENSORS.pack
+
+
+class Call:
+    """Everything of a call but addresses and stream. Addresses are of q, k, v, o, lse, cos, sin, 0 where there is none.
+
+    Immutable but for what it remembers of addresses; thread-safe. like_q: o is what torch.empty_like(q) makes; new_o(), new_lse():
+    outputs for the current stream, where the framework is torch.
+    """
+
+    __slots__ = (
+        "device",
+        "options",
+        "like_q",
+        "new_o",
+        "new_lse",
+        "_arrays",
+        "_rope_dim",
+        "_bits",
+        "_most_alignment",
+        "_plans",
+        "_pairs",
+        "_around_o",
+        "_apart",
+        "_fixed",
+    )
+
+    def __init__(self, arrays, options, allocator):
+        """arrays: None where there is none. allocator: the backend that allocates the outputs, None if the caller passed out=."""
+        q, k, v, o, lse, cos, _ = arrays
+        # Without owners: a call that is remembered keeps no memory alive.
+        self._arrays = tuple(array and array._replace(address=0, owner=None) for array in arrays)
+        self.options, self.device = options, q.device
+        used = [used_strides(array) for array in (q, k, v, o)]
+        self._bits = used[0].bits | used[1].bits | used[2].bits | used[3].bits
+        # No family that asks for less than 16 reads through TMA.
+        self._most_alignment = 16 if all(each.tma for each in used[:3]) else 8
+        places = PLACES[options.layout]
+        rope_rows, self._rope_dim = (0, 0) if cos is None else (cos.shape[0], 2 * cos.shape[1])
+        self._fixed = (
+            *(struct.pack("=qqq", *(array.strides[i] for i in places)) for array in (q, k, v, o)),
+            struct.pack("=qq", *(lse.strides[:2] if lse is not None else (0, 0))),
+            rope_rows,
+        )
+        self._plans = {}  # by the low four bits of the addresses; those without a workspace
+        self._pairs = self._find_pairs() if allocator is None else ()
+        self._around_o = tuple(bound for pair in self._pairs if pair[0] == 3 and pair[1] < 3 for bound in pair[2:])
+        self._apart = set()
+        self.like_q = self.new_o = self.new_lse = None
+        if allocator is not None and allocator.torch is not None:
+            self.like_q = tuple(q.shape) == tuple(o.shape) and tuple(q.strides) == contiguous(q.shape)
+            self.new_o = allocator.allocator(o.shape, o.code, o.device)
+            self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
+
+    def argument(self, q, k, v, o, lse, cos, sin, rope_offset):
+        """The bytes of a TensorsStruct with these addresses."""
+        of_q, of_k, of_v, of_o, of_lse, rope_rows = self._fixed
+        return _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, cos, sin, rope_rows, rope_offset)
+
+    def launch(self, q, k, v, o, lse, cos, sin, rope_offset):
+        """(plan, argument) where check_apart() and plan() have nothing to add to earlier calls; (None, None) otherwise."""
+        if self._pairs:
+            below_q, above_q, below_k, above_k, below_v, above_v = self._around_o
+            close = below_q < o - q < above_q or below_k < o - k < above_k or below_v < o - v < above_v
+            if close or lse or cos:
+                self.check_apart((q, k, v, o, lse, cos, sin))
+        if not (q and k and v and o):  # tensors of modes and transforms of torch
+            return None, None
+        of_q, of_k, of_v, of_o, of_lse, rope_rows = self._fixed
+        return (
+            self._plans.get((q | k | v | o) & 15),
+            _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, cos, sin, rope_rows, rope_offset),
+        )
+
+    def _find_pairs(self):
+        """(output, other, below, above): they may share memory if below < address of output - address of other < above."""
+        spans = [array and span(array.shape, array.strides, ITEM_BYTES[array.code]) for array in self._arrays]
+        pairs = []
+        for output, others in ((3, (0, 1, 2, 5, 6)), (4, (0, 1, 2, 3, 5, 6))):
+            for other in others:
+                a, b = spans[output], spans[other]
+                if a is not None and b is not None and a[0] != a[1] and b[0] != b[1]:
+                    pairs.append((output, other, b[0] - a[1], b[1] - a[0]))
+        return tuple(pairs)
+
+    def check_apart(self, addresses):
+        """Raises InvalidError if an output shares memory with another array; addresses as in `arrays`."""
+        close = tuple(
+            (a, b, addresses[a] - addresses[b]) for a, b, below, above in self._pairs if below < addresses[a] - addresses[b] < above
+        )
+        if not close or close in self._apart:
+            return
+        for a, b, distance in close:
+            first, second = (
+                (address, array.shape, array.strides, ITEM_BYTES[array.code])
+                for address, array in ((distance, self._arrays[a]), (0, self._arrays[b]))
+            )
+            if overlap(first, second):
+                raise InvalidError(
+                    f"{_NAMES[a]} shares memory with {_NAMES[b]}, but kernels read and write in any order; give it memory of its own"
+                )
+        if len(self._apart) >= 64:
+            self._apart.clear()
+        self._apart.add(close)  # rows between the rows of another array, as in packed tensors
+
+    def plan(self, addresses):
+        """The plan for arrays at these addresses."""
+        low = (addresses[0] | addresses[1] | addresses[2] | addresses[3]) & 15
+        plan = self._plans.get(low)
+        if plan is not None:
+            return plan
+        alignment = min(self._most_alignment, alignment_of(self._bits | low))
+        q, k, v, o = self._arrays[:4]
+        problem = problem_of_arrays(q, k, v, o.code, self.options, alignment, self._rope_dim)
+        epoch = plan_cache.epoch
+        key = self.device, problem
+        plan = plan_cache.get(key)
+        if plan is None:
+            chosen = choice()
+            plan = Plan(problem, self.device, chosen)
+            if chosen.family is None and chosen.config is None:  # the caller did not ask for it
+                self._warn_of_cliffs(plan, addresses)
+            plan_cache.put(key, plan, epoch)
+        if plan.workspace_bytes == 0:
+            self._plans[low] = plan
+        return plan
+
+    def _warn_of_cliffs(self, plan, addresses):
+        """One warning for a problem that the caller could have served by tensor cores with another dtype or address."""
+        if plan.family not in _SLOW_FAMILIES:
+            return
+        problem = plan.problem
+        dtypes = {"q": problem.dtype_q, "k": problem.dtype_k, "v": problem.dtype_v}
+        if len(set(dtypes.values())) > 1:
+            mixed = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
+            advice = (
+                f"{mixed}: no tensor-core kernel takes q, k and v of different dtypes, and it may be 60 times slower; convert them "
+                "to one"
+            )
+        elif problem.alignment_bytes < 4:
+            odd = [
+                f"{name} (address {address:#x}, strides {tuple(array.strides)})"
+                for name, address, array in zip(_NAMES, addresses, self._arrays[:4])
+                if alignment_of(address | used_strides(array).bits) < 4
+            ]
+            advice = (
+                f"rows on odd multiples of 2 bytes, here of {' and '.join(odd)}, are served by no tensor-core kernel, and it may be "
+                "20 times slower; begin arrays and rows on multiples of 16 bytes (a clone() does)"
+            )
+        else:
+            return
+        warnings.warn(f"attention runs {plan.family} for \"{problem}\": {advice}", PerformanceWarning, stacklevel=5)
+
+
+# Without tensor cores.
+_SLOW_FAMILIES = ("fwd_naive", "fwd_flash_scalar", "fwd_flash_vec")

@@ -1,0 +1,151 @@
+"""Plans, how they are chosen, and where they are kept."""
+
+import ctypes
+import threading
+from typing import NamedTuple, Optional
+
+from . import _checks
+from ._context import context
+from ._library import PlanOptions, check, encode, lib
+
+_POLICIES = ("estimate", "first_run", "cached_only")
+
+
+class Plan:
+    """Owns a plan of the library; it is destroyed when the last run that holds it is over."""
+
+    __slots__ = ("handle", "problem", "workspace_bytes", "_destroy")
+
+    def __init__(self, problem, device, choice):
+        self.handle = None
+        library = lib()
+        self._destroy = library.attnforge_plan_destroy
+        self.problem = problem
+        struct = problem.struct()
+        options = choice.struct()
+        made = ctypes.c_void_p()
+        check(
+            library.attnforge_plan_create(
+                context(device), ctypes.byref(struct), ctypes.byref(options), ctypes.byref(made)
+            )
+        )
+        self.handle = made  # a c_void_p, which ctypes passes on faster than an int
+        size = ctypes.c_size_t()
+        check(library.attnforge_plan_workspace(self.handle, None, ctypes.byref(size)))
+        self.workspace_bytes = size.value
+
+    @property
+    def config(self):
+        return lib().attnforge_plan_config(self.handle).decode()
+
+    @property
+    def family(self):
+        return self.config.partition(" ")[0]
+
+    @property
+    def provenance(self):
+        return lib().attnforge_plan_provenance(self.handle).decode()
+
+    def __del__(self):
+        if self.handle:
+            self._destroy(self.handle)
+
+
+class PlanCache:
+    """Plans by (device, problem), and what attention() remembers of calls (strides, ...) that led to them. Thread-safe.
+
+    Keeps the newest `limit` of each; a server that sees endless shapes does not grow without bound.
+    """
+
+    def __init__(self, limit=4096):
+        self._plans = {}
+        self._calls = {}
+        self._lock = threading.Lock()
+        self.limit = limit
+        self.epoch = 0  # of clear(): what was begun before is not kept after
+        self.get = self._plans.get
+        self.get_call = self._calls.get
+
+    def put(self, key, plan, epoch=None):
+        """Keeps a plan, unless clear() was called since `epoch`."""
+        self._put(self._plans, key, plan, epoch)
+
+    def put_call(self, key, call, epoch=None):
+        self._put(self._calls, key, call, epoch)
+
+    def _put(self, kept, key, value, epoch):
+        with self._lock:
+            if epoch is not None and epoch != self.epoch:
+                return
+            kept[key] = value
+            while len(kept) > self.limit:
+                del kept[next(iter(kept))]
+
+    def clear(self):
+        with self._lock:
+            self.epoch += 1
+            self._calls.clear()
+            self._plans.clear()
+
+    def __len__(self):
+        return len(self._plans)
+
+    def __iter__(self):
+        """The plans, oldest first; each has .problem, .config and .provenance."""
+        with self._lock:
+            return iter(list(self._plans.values()))
+
+
+class Choice(NamedTuple):
+    """How plans are chosen: what configure() sets."""
+
+    policy: str = "estimate"
+    time_limit_s: float = 8.0
+    no_jit: bool = False
+    family: Optional[str] = None
+    config: Optional[str] = None
+
+    def struct(self):
+        """As the C API takes it."""
+        return PlanOptions(
+            struct_size=ctypes.sizeof(PlanOptions),
+            policy=_POLICIES.index(self.policy),
+            flags=1 if self.no_jit else 0,
+            time_limit_s=self.time_limit_s,
+            family=encode("family", self.family),
+            config=encode("config", self.config),
+        )
+
+
+plan_cache = PlanCache()
+_choice = Choice()
+_configuring = threading.Lock()
+
+
+def choice():
+    """What configure() has set. Ask for plan_cache.epoch before."""
+    return _choice
+
+
+def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=None):
+    """How later plans are chosen; what is not given stays.
+
+    policy: "estimate" (the tuned winner, else the model's choice), "first_run" (the winner, else tune within time_limit_s) or
+    "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead. family: only this kernel family,
+    "" any again. config: exactly this config, as a plan's .config says it, "" any again. Forgets all plans.
+    """
+    global _choice
+    changes = {}
+    if policy is not None:
+        changes["policy"] = _checks.one_of("policy", policy, _POLICIES)
+    if time_limit_s is not None:
+        changes["time_limit_s"] = _checks.seconds("time_limit_s", time_limit_s)
+    if no_jit is not None:
+        changes["no_jit"] = _checks.flag("no_jit", no_jit)
+    if family is not None:
+        changes["family"] = _checks.text("family", family) or None
+    if config is not None:
+        changes["config"] = _checks.text("config", config) or None
+    with _configuring:
+        _choice = _choice._replace(**changes)
+        plan_cache.clear()

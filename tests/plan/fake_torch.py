@@ -1,0 +1,108 @@
+"""A module that looks like torch to the Python package: tensors with addresses but without memory, on GPUs that are not there."""
+
+import contextlib
+import types
+
+
+class Device:
+    def __init__(self, type, index=None):
+        self.type, self.index = type, index
+
+    def __repr__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+
+class Torch(types.ModuleType):
+    """install() it as sys.modules["torch"]. `memory` is the next address that is given out."""
+
+    def __init__(self):
+        super().__init__("torch")
+        torch = self
+        self.grad_enabled, self.streams, self.memory = False, [0], 0x7F0000000000
+        self.empty_streams = []  # the current stream at each allocation
+        self.float32, self.float16, self.bfloat16, self.float64 = "float32", "float16", "bfloat16", "float64"
+        self.uint8, self.strided, self.sparse_coo = "uint8", "strided", "sparse_coo"
+        self.device = Device
+        self.is_grad_enabled = lambda: torch.grad_enabled
+        forward_ad = types.SimpleNamespace(_current_level=-1)
+        forward_ad.unpack_dual = lambda tensor: types.SimpleNamespace(tangent=tensor.tangent)
+        self.autograd = types.SimpleNamespace(forward_ad=forward_ad)
+        self._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: torch.streams[-1])
+        self.cuda = types.SimpleNamespace(
+            stream=self._stream, ExternalStream=lambda number, device: number, default_stream=lambda device: 0
+        )
+
+        class Tensor:
+            __module__ = "torch"
+            __torch_dispatch__ = None
+            requires_grad = is_nested = False
+            tangent = negative = None
+
+            def __init__(self, shape, dtype="bfloat16", strides=None, address=None, device=("cuda", 0), layout="strided"):
+                self.shape, self.dtype, self.device, self.layout = tuple(shape), dtype, Device(*device), layout
+                natural, step = [], 1
+                for size in reversed(self.shape):
+                    natural.insert(0, step)
+                    step *= size
+                self._natural = tuple(natural)
+                self._strides = self._natural if strides is None else tuple(strides)
+                self._address = torch.allocate(4 * step) if address is None else address
+
+            def stride(self):
+                return self._strides
+
+            def is_contiguous(self):
+                return self._strides == self._natural
+
+            def get_device(self):
+                return -1 if self.device.index is None else self.device.index
+
+            def data_ptr(self):
+                if self._address == "none":
+                    raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+                return self._address
+
+            def is_neg(self):
+                return bool(self.negative)
+
+            def numel(self):
+                count = 1
+                for size in self.shape:
+                    count *= size
+                return count
+
+            def __bool__(self):
+                raise RuntimeError("the value of a fake tensor was read")
+
+        class Parameter(Tensor):
+            __module__ = "torch.nn.parameter"
+
+        class DTensor(Tensor):
+            __module__ = "torch.distributed.tensor"
+            __torch_dispatch__ = "its own"
+
+        self.Tensor, self.Parameter, self.DTensor = Tensor, Parameter, DTensor
+
+    def allocate(self, size_bytes):
+        address = self.memory
+        self.memory += -(-size_bytes // 512) * 512 + 512
+        return address
+
+    @contextlib.contextmanager
+    def _stream(self, number):
+        self.streams.append(number)
+        try:
+            yield
+        finally:
+            self.streams.pop()
+
+    def empty(self, shape, dtype, device):
+        self.empty_streams.append(self.streams[-1])
+        return self.Tensor((shape,) if isinstance(shape, int) else shape, dtype, device=(device.type, device.index))
+
+    def empty_strided(self, shape, strides, dtype, device):
+        self.empty_streams.append(self.streams[-1])
+        return self.Tensor(shape, dtype, strides, device=(device.type, device.index))
+
+    def empty_like(self, tensor):
+        return self.empty(tensor.shape, tensor.dtype, tensor.device)

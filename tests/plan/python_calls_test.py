@@ -1,0 +1,474 @@
+#!/usr/bin/env python3
+"""Calls of attention() with tensors that look like torch's: what is refused, what is remembered, what reaches the driver.
+
+usage: ATTNFORGE_LIBRARY=libattnforge.so python_calls_test.py PACKAGE_FOLDER [unittest arguments]
+The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
+"""
+
+import ctypes
+import os
+import random
+import sys
+import threading
+import types
+import unittest
+import warnings
+from unittest import mock
+
+sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import attnforge  # noqa: E402
+from attnforge import _arguments, _arrays, _attention, _call, _checks, _library, _overlap  # noqa: E402
+from fake_torch import Torch  # noqa: E402
+
+torch = sys.modules["torch"] = Torch()
+SHAPE = (2, 64, 4, 64)
+
+
+class CallTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.driver = ctypes.CDLL("libcuda.so.1")
+        cls.driver.fake_last_argument.restype = cls.driver.fake_last_stream.restype = ctypes.c_void_p
+
+    def setUp(self):
+        self.driver.fake_reset()
+        attnforge.plan_cache.clear()
+        self.q, self.k, self.v, self.o = (torch.Tensor(SHAPE) for _ in range(4))
+        # The first tensor ever opens the fast path, the second call finds it, the third uses it.
+        for _ in range(2):
+            self.call()
+        self.driver.fake_reset()
+
+    def call(self, **options):
+        options.setdefault("out", self.o)
+        return attnforge.attention(self.q, self.k, self.v, **options)
+
+    def refused(self, text, **options):
+        launches = self.driver.fake_launches()
+        with self.assertRaisesRegex(attnforge.InvalidError, text):
+            self.call(**options)
+        self.assertEqual(self.driver.fake_launches(), launches, "nothing is launched")
+
+
+class FastPathTest(CallTest):
+    def slow(self):
+        """A context in which calls that need the slow path fail."""
+        return mock.patch.object(_attention, "_attend", side_effect=AssertionError("the slow path was taken"))
+
+    def test_the_second_call_of_a_kind_takes_it(self):
+        cases = (
+            {},
+            {"out": None},
+            {"out": None, "return_lse": True, "causal": True},
+            {"out": (self.o, torch.Tensor((2, 4, 64), "float32")), "return_lse": True},
+            {"window": (3, None), "softmax_scale": 0.5, "softcap": 20.0},
+            {"rope": (torch.Tensor((64, 32), "float32"), torch.Tensor((64, 32), "float32"))},
+            {"stream": 0x77},
+        )
+        for options in cases:
+            with self.subTest(options=list(options)):
+                self.call(**options)
+                launches = self.driver.fake_launches()
+                with self.slow():
+                    self.call(**options)
+                self.assertEqual(self.driver.fake_launches(), launches + 1)
+
+    def test_launches_with_the_addresses_of_this_call(self):
+        for _ in range(3):
+            self.q = torch.Tensor(SHAPE)
+            with self.slow():
+                self.assertIs(self.call(), self.o)
+            self.assertEqual(self.driver.fake_last_argument(), self.q.data_ptr())
+
+    def test_the_argument_is_the_struct_of_the_header(self):
+        arrays = []
+        for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32))):
+            strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
+            arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
+        options = _arguments.options_of(False, None, None, None, True, "bshd", False, False)
+        call = _call.Call(arrays, options, None)
+        struct = _library.TensorsStruct.from_buffer_copy(call.argument(11, 12, 13, 14, 15, 16, 17, -5))
+        got = {name: getattr(struct, name) for name, _ in struct._fields_}
+        wanted = {"struct_size": ctypes.sizeof(struct), "lse": 15, "lse_stride_batch": 5000, "lse_stride_head": 5001}
+        wanted.update(rope_cos=16, rope_sin=17, rope_rows=70, rope_offset=-5)
+        for i, name in enumerate("qkvo"):
+            wanted[name] = 11 + i
+            for j, place in enumerate(("batch", "row", "head")):
+                wanted[f"{name}_stride_{place}"] = 1000 * (i + 1) + j
+        self.assertEqual(got, wanted)
+
+    def test_what_differs_is_another_call(self):
+        plans = len(attnforge.plan_cache)
+        strided = torch.Tensor(SHAPE, strides=(64 * 512, 512, 128, 1))
+        with self.assertRaisesRegex(AssertionError, "slow path"), self.slow():
+            attnforge.attention(strided, self.k, self.v, out=self.o)
+        attnforge.attention(strided, self.k, self.v, out=self.o)
+        self.assertEqual(len(attnforge.plan_cache), plans, "other strides are the same plan")
+        for dtype, index in (("float16", 0), ("bfloat16", 1)):
+            others = [torch.Tensor(SHAPE, dtype, device=("cuda", index)) for _ in range(4)]
+            attnforge.attention(*others[:3], out=others[3])
+        self.assertEqual(len(attnforge.plan_cache), plans + 2)
+        self.call(causal=True)
+        self.assertEqual(len(attnforge.plan_cache), plans + 3)
+
+    def test_alignment_is_looked_at_in_every_call(self):
+        self.q = torch.Tensor(SHAPE, address=self.q.data_ptr() + 8)
+        self.call()
+        self.assertEqual([plan.problem.alignment_bytes for plan in attnforge.plan_cache], [16, 8])
+
+    def test_new_outputs_are_like_q(self):
+        o, lse = self.call(out=None, return_lse=True)
+        self.assertEqual((o.shape, o.dtype, lse.shape, lse.dtype), (SHAPE, "bfloat16", (2, 4, 64), "float32"))
+        packed = torch.Tensor(SHAPE, strides=(64 * 768, 768, 64, 1))
+        for _ in range(2):
+            o = attnforge.attention(packed, self.k, self.v)
+            self.assertTrue(o.is_contiguous())
+        v = torch.Tensor((2, 64, 4, 128))
+        for _ in range(2):
+            self.assertEqual(attnforge.attention(self.q, self.k, v).shape, (2, 64, 4, 128))
+
+    def test_configure_and_clear_forget_calls(self):
+        attnforge.configure(family="fwd_naive")
+        try:
+            self.call()
+            self.assertEqual([plan.family for plan in attnforge.plan_cache], ["fwd_naive"])
+        finally:
+            attnforge.configure(family="")
+        self.call()
+        self.assertEqual([plan.family for plan in attnforge.plan_cache], ["fwd_wgmma_sm90a"])
+
+    def test_a_plan_begun_before_configure_is_not_kept_after(self):
+        make = _call.Plan
+
+        def slow_plan(*arguments):
+            plan = make(*arguments)
+            attnforge.configure(family="fwd_naive")
+            return plan
+
+        attnforge.plan_cache.clear()
+        try:
+            with mock.patch.object(_call, "Plan", slow_plan):
+                self.call()
+            self.assertEqual(len(attnforge.plan_cache), 0)
+            self.call()
+            self.assertEqual([plan.family for plan in attnforge.plan_cache], ["fwd_naive"])
+        finally:
+            attnforge.configure(family="")
+
+    def test_threads_do_not_share_an_argument(self):
+        wrong = []
+
+        def recorded(handle, tensors, *_):
+            struct = _library.TensorsStruct.from_buffer_copy(tensors)
+            if mine.expected != (struct.q, struct.o):
+                wrong.append((struct.q, struct.o))
+            return 0
+
+        mine = threading.local()
+
+        def calls():
+            for _ in range(300):
+                q, o = torch.Tensor(SHAPE), torch.Tensor(SHAPE)
+                mine.expected = q.data_ptr(), o.data_ptr()
+                attnforge.attention(q, self.k, self.v, out=o)
+
+        with mock.patch.object(_attention, "_run", recorded), self.slow():
+            threads = [threading.Thread(target=calls) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(wrong, [])
+
+
+class StreamTest(CallTest):
+    def test_the_current_stream_is_asked_for_in_every_call(self):
+        for number in (0x10, 0x20):
+            with torch.cuda.stream(number):
+                self.call()
+            self.assertEqual(self.driver.fake_last_stream(), number)
+
+    def test_outputs_are_allocated_on_the_stream_of_the_run(self):
+        for _ in range(3):
+            torch.empty_streams.clear()
+            self.call(out=None, return_lse=True, stream=0x30)
+            self.assertEqual(torch.empty_streams, [0x30, 0x30])
+            self.assertEqual(self.driver.fake_last_stream(), 0x30)
+
+    def test_scratch_is_allocated_on_the_stream_of_the_run(self):
+        attnforge.configure(family="fwd_materialized")
+        try:
+            for stream in (0x40, 0x40, 0x50):
+                torch.empty_streams.clear()
+                self.call(stream=stream)
+                self.assertEqual(torch.empty_streams, [stream])
+        finally:
+            attnforge.configure(family="")
+
+    def test_what_is_not_a_number_is_refused_and_does_not_end_the_process(self):
+        for stream in ("x", b"x", 1.5, -1, 2**64, object(), ctypes.c_void_p(7), True):
+            self.refused("stream", stream=stream)
+
+
+class RefusedTest(CallTest):
+    """After calls that were fine: what is remembered does not hide what is wrong now."""
+
+    def test_last_dimensions_that_run_backwards(self):
+        backwards = torch.Tensor(SHAPE, strides=(64 * 256, 256, 64, -1))
+        for k, v in ((backwards, backwards), (backwards, self.v), (self.k, backwards)):
+            with self.assertRaisesRegex(attnforge.InvalidError, "the last dimension of [kv] has stride -1"):
+                attnforge.attention(self.q, k, v, out=self.o)
+        with self.assertRaisesRegex(attnforge.InvalidError, "the last dimension of q has stride -1"):
+            attnforge.attention(backwards, self.k, self.v, out=self.o)
+        self.refused("the last dimension of out has stride -1", out=backwards)
+        lse = torch.Tensor((2, 4, 64), "float32", strides=(256, 64, -1))
+        self.refused("the lse of out .*contiguous last", out=(self.o, lse), return_lse=True)
+        table, odd = torch.Tensor((70, 32), "float32"), torch.Tensor((70, 32), "float32", strides=(32, -1))
+        self.refused("cos of rope .*contiguous", rope=(odd, table))
+        self.refused("sin of rope .*contiguous", rope=(table, odd))
+
+    def test_tensors_as_options(self):
+        scalar = torch.Tensor(())
+        for name in ("softmax_scale", "window", "softcap", "causal", "return_lse", "tf32", "rope_offset"):
+            self.refused(f"{name} is a torch", **{name: scalar})
+        table = torch.Tensor((70, 32), "float32")
+        self.refused("rope_interleaved is a torch", rope=(table, table), rope_interleaved=scalar)
+        self.refused(r"window\[1\] is a torch", window=(3, scalar))
+        self.refused("no gradient goes through softmax_scale", softmax_scale=type("P", (torch.Parameter,), {"__dlpack__": 0})(()))
+
+    def test_options_of_wrong_types_and_values(self):
+        cases = {
+            "window": ((5,), (1, 2, 3), "5", 2.5, -2, 2**63, {1, 2}, (None, "x")),
+            "softmax_scale": (0, -1.0, float("nan"), float("inf"), "1", 1e-60, 1e60, 10**400, True, [1]),
+            "softcap": (float("nan"), "1", 1e-60, True, -3.0),
+            "causal": (2, "yes", None, 0.5, []),
+            "layout": ("sbhd", 5, None, []),
+            "return_lse": (None, "no"),
+            "tf32": (3,),
+            "rope": (5, (1, 2, 3)),
+            "rope_offset": (2**63, 2**64, "1", 1.5),
+            "out": (5, (1, 2)),
+        }
+        for name, values in cases.items():
+            for value in values:
+                with self.subTest(name=name, value=repr(value)[:20]):
+                    self.refused("", **{name: value})
+
+    def test_scalars_of_numpy_are_numbers(self):
+        class Generic:
+            def __init__(self, value):
+                self.value = value
+
+            def item(self):
+                return self.value
+
+        with mock.patch.dict(sys.modules, numpy=types.SimpleNamespace(generic=Generic)):
+            self.assertEqual(_checks.integer("window", Generic(3), 0, 9), 3)
+            self.assertEqual(_checks.number("softcap", Generic(0.5)), 0.5)
+            self.assertIs(_checks.flag("causal", Generic(True)), True)
+
+    def test_tensors_without_memory_of_their_own(self):
+        spoiled = (
+            ({"_address": 0}, "q is null"),
+            ({"_address": "none"}, "q has no memory"),
+            ({"_address": "none", "layout": "sparse_coo"}, "q is a tensor of layout sparse_coo"),
+            ({"_address": "none", "is_nested": True}, "q is a tensor of layout nested"),
+            ({"negative": True}, r"q\.resolve_neg"),
+            ({"dtype": "float64"}, "q has dtype float64"),
+        )
+        for fields, text in spoiled:
+            self.q = torch.Tensor(SHAPE)
+            vars(self.q).update(fields)
+            self.refused(text)
+        for place, text in (("cpu", "q is on cpu"), ("meta", "q is on meta")):
+            self.q = torch.Tensor(SHAPE, device=(place, None))
+            self.refused(text)
+        self.q = torch.DTensor(SHAPE)
+        self.refused("q is a torch.distributed.tensor.*to_local")
+
+    def test_the_tensor_at_fault_is_named(self):
+        for name in "qkv":
+            good = getattr(self, name)
+            setattr(self, name, torch.Tensor(SHAPE, device=("cpu", None)))
+            self.refused(f"^{name} is on cpu")
+            setattr(self, name, good)
+        self.refused("^out is on cpu", out=torch.Tensor(SHAPE, device=("cpu", None)))
+
+    def test_gradients(self):
+        for name in ("q", "k", "v", "o"):
+            getattr(self, name).requires_grad = True
+            self.call()  # grad is off
+            with mock.patch.object(torch, "grad_enabled", True):
+                self.refused(f"^{'out' if name == 'o' else name} requires grad")
+            getattr(self, name).requires_grad = False
+        with mock.patch.object(torch, "grad_enabled", True):
+            self.call()
+
+    def test_forward_mode_tangents(self):
+        with mock.patch.object(torch.autograd.forward_ad, "_current_level", 0):
+            self.call()
+            self.k.tangent = object()
+            self.refused("^k has a forward-mode tangent")
+
+    def test_outputs_over_themselves(self):
+        self.refused("out .*at one place", out=torch.Tensor(SHAPE, strides=(64 * 256, 0, 64, 1)))
+        self.refused("out .*at one place", out=torch.Tensor(SHAPE, strides=(64 * 256, 256, 32, 1)))
+        lse = torch.Tensor((2, 4, 64), "float32", strides=(0, 64, 1))
+        self.refused("the lse of out .*at one place", out=(self.o, lse), return_lse=True)
+
+    def test_outputs_over_inputs(self):
+        for name in "qkv":
+            self.refused(f"out shares memory with {name}", out=getattr(self, name))
+        size = 2 * 64 * 4 * 64 * 2
+        for distance, shared in ((-size, False), (-size + 16, True), (size - 16, True), (size, False)):
+            o = torch.Tensor(SHAPE, address=self.v.data_ptr() + distance)
+            self.refused("out shares memory with v", out=o) if shared else self.call(out=o)
+        lse = torch.Tensor((2, 4, 64), "float32", address=self.k.data_ptr() + 64)
+        self.refused("the lse of out shares memory with k", out=(self.o, lse), return_lse=True)
+        lse = torch.Tensor((2, 4, 64), "float32", address=self.o.data_ptr() + 64)
+        self.refused("the lse of out shares memory with out", out=(self.o, lse), return_lse=True)
+
+    def test_outputs_between_the_rows_of_an_input_are_fine(self):
+        strides = (64 * 4 * 256, 4 * 256, 64, 1)
+        base = torch.allocate(1 << 20)
+        self.q, self.k, self.v, self.o = (torch.Tensor(SHAPE, strides=strides, address=base + 512 * i) for i in range(4))
+        for _ in range(3):
+            self.call()
+        self.refused("out shares memory with v", out=torch.Tensor(SHAPE, strides=strides, address=base + 512 * 2 + 16))
+
+
+class StridesThatTmaCannotTakeTest(CallTest):
+    def test_are_served_by_a_family_without_it(self):
+        for strides in ((64 * 256, -256, 64, 1), (-64 * 256, 256, 64, 1), (2**40, 256, 64, 1)):
+            for name in "qkv":
+                attnforge.plan_cache.clear()
+                tensors = {each: torch.Tensor(SHAPE, strides=strides if each == name else None) for each in "qkv"}
+                attnforge.attention(**tensors, out=self.o)
+                (plan,) = attnforge.plan_cache
+                self.assertEqual((plan.problem.alignment_bytes, plan.family), (8, "fwd_mma_sm80"))
+                problem, _ = _arguments.problem_of(**tensors)
+                self.assertEqual(problem.alignment_bytes, 8, "tune() asks for the same")
+
+    def test_of_outputs_and_of_single_elements_do_not_count(self):
+        attnforge.plan_cache.clear()
+        backwards = torch.Tensor(SHAPE, strides=(64 * 256, -256, 64, 1))
+        self.call(out=backwards)
+        one = torch.Tensor((2, 1, 4, 64), strides=(256, -7, 64, 1))
+        attnforge.attention(one, self.k, self.v, out=torch.Tensor((2, 1, 4, 64)))
+        self.assertEqual([plan.family for plan in attnforge.plan_cache], ["fwd_wgmma_sm90a"] * 2)
+
+
+class CliffsTest(CallTest):
+    def warnings_of(self, function):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            function()
+        return [each for each in caught if each.category is attnforge.PerformanceWarning]
+
+    def test_mixed_dtypes_warn_once_and_name_the_tensors(self):
+        self.q = torch.Tensor(SHAPE, "float32")
+        (warned,) = self.warnings_of(self.call)
+        self.assertRegex(str(warned.message), "q is fp32, k is bf16, v is bf16.*convert")
+        self.assertEqual(os.path.basename(warned.filename), os.path.basename(__file__))
+        self.assertEqual(self.warnings_of(self.call), [])
+
+    def test_odd_addresses_warn_and_name_the_tensor(self):
+        self.k = torch.Tensor(SHAPE, address=self.k.data_ptr() + 2)
+        (warned,) = self.warnings_of(self.call)
+        self.assertRegex(str(warned.message), "here of k .address 0x[0-9a-f]+, .*clone")
+        self.assertNotIn("q (address", str(warned.message))
+
+    def test_nothing_is_said_where_nothing_is_lost_or_a_family_was_asked_for(self):
+        self.assertEqual(self.warnings_of(lambda: self.call(causal=True)), [])
+        single = [torch.Tensor(SHAPE, "float32") for _ in range(4)]
+        self.assertEqual(self.warnings_of(lambda: attnforge.attention(*single[:3], out=single[3])), [])
+        attnforge.configure(family="fwd_naive")
+        try:
+            self.assertEqual(self.warnings_of(self.call), [])
+        finally:
+            attnforge.configure(family="")
+
+
+class OverlapTest(unittest.TestCase):
+    @staticmethod
+    def bytes_of(address, shape, strides, item):
+        places = [address]
+        for size, stride in zip(shape, strides):
+            places = [place + i * stride * item for place in places for i in range(size)]
+        return [place + i for place in places for i in range(item)]
+
+    def test_agrees_with_every_byte_written_down(self):
+        numbers = random.Random(7)
+        found = {True: 0, False: 0}
+        for _ in range(3000):
+            arrays = []
+            for _ in range(2):
+                shape = tuple(numbers.randint(0 if numbers.random() < 0.05 else 1, 4) for _ in range(4))
+                strides = tuple(numbers.choice((0, 1, 1, 2, 3, 5, 8, 16, 24, -1, -4, -16)) for _ in range(4))
+                arrays.append((numbers.randint(0, 60) * 2, shape, strides, numbers.choice((2, 4))))
+            a, b = (self.bytes_of(*array) for array in arrays)
+            shared = not set(a).isdisjoint(b)
+            found[shared] += 1
+            self.assertEqual(_overlap.overlap(*arrays), shared, arrays)
+            self.assertEqual(_overlap.overlaps_itself(*arrays[0][1:3]), len(set(a)) < len(a), arrays[0])
+            first, end = _overlap.span(*arrays[0][1:])
+            if a:
+                self.assertEqual((min(a), max(a) + 1), (arrays[0][0] + first, arrays[0][0] + end))
+        self.assertGreater(min(found.values()), 300)
+
+    def test_large_and_awkward_arrays_end_soon(self):
+        shape = (4096, 4096, 4096, 4096)
+        array = (0, shape, (7919, 7907, 7901, 7883), 2)
+        self.assertIs(_overlap.overlap(array, (1 << 50, *array[1:])), False)
+        self.assertIs(_overlap.overlaps_itself(*array[1:3]), True)
+
+
+class ArgumentsOfToolsTest(unittest.TestCase):
+    TEXT = "fwd bf16 seqlen=64 head_dim=64"
+
+    def test_wrong_types_and_ranges_are_ours(self):
+        calls = (
+            lambda: attnforge.Problem.parse(5),
+            lambda: attnforge.Problem.parse(self.TEXT + "\0 causal"),
+            lambda: attnforge.Problem(batch=2**70).struct(),
+            lambda: attnforge.Problem(head_dim=2**32 + 64).struct(),
+            lambda: attnforge.Problem(batch=2.7).struct(),
+            lambda: attnforge.Problem(batch="2").struct(),
+            lambda: attnforge.Problem(softmax_scale=1e-60).struct(),
+            lambda: attnforge.Problem(softcap=float("nan")).struct(),
+            lambda: attnforge.Problem(causal=2).struct(),
+            lambda: attnforge.Problem(layout=None).struct(),
+            lambda: attnforge.supported(self.TEXT, arch=86),
+            lambda: attnforge.supported(self.TEXT, device="0"),
+            lambda: attnforge.supported(self.TEXT, device=2**32),
+            lambda: attnforge.inspect(self.TEXT, arch="86", max_candidates="x"),
+            lambda: attnforge.inspect(self.TEXT, arch="86", max_candidates=2**32),
+            lambda: attnforge.inspect(self.TEXT, arch="86", family=5),
+            lambda: attnforge.inspect(self.TEXT, arch="86", compile="no"),
+            lambda: attnforge.tune(self.TEXT, rigor=None),
+            lambda: attnforge.tune(self.TEXT, seed=-1),
+            lambda: attnforge.tune(self.TEXT, seed=2**32),
+            lambda: attnforge.tune(self.TEXT, compile_threads=2**32 + 1),
+            lambda: attnforge.tune(self.TEXT, compile_threads=-5),
+            lambda: attnforge.tune(self.TEXT, time_limit_s=float("nan")),
+            lambda: attnforge.tune(self.TEXT, time_limit_s="1"),
+            lambda: attnforge.configure(policy=5),
+            lambda: attnforge.configure(time_limit_s=-1),
+            lambda: attnforge.configure(time_limit_s=float("nan")),
+            lambda: attnforge.configure(no_jit="yes"),
+            lambda: attnforge.configure(family=5),
+        )
+        for i, call in enumerate(calls):
+            with self.subTest(i=i):
+                self.assertRaises(attnforge.InvalidError, call)
+
+    def test_huge_integers_do_not_fill_the_message(self):
+        with self.assertRaisesRegex(attnforge.InvalidError, "an integer of 33220 bits") as caught:
+            attnforge.Problem(batch=10**10000).struct()
+        self.assertLess(len(str(caught.exception)), 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
