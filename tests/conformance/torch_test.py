@@ -4,15 +4,22 @@ The rule: the largest error against fp64 is at most twice that of a plain attent
 own operators, plus a small absolute tolerance.
 """
 
+import gc
 import math
 import pathlib
 import sys
+import threading
 import unittest
+import warnings
 
 try:
     import torch
 except ImportError:
     torch = None
+try:
+    import cupy
+except ImportError:
+    cupy = None
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 import attnforge  # noqa: E402
@@ -199,6 +206,181 @@ class TorchTest(unittest.TestCase):
             got = attnforge.attention(late, late, late, causal=True)
         stream.synchronize()
         self.assertTrue(torch.equal(got, expected))
+
+    def test_strides_that_tma_cannot_take(self):
+        """Rows that run backwards have no view in torch: cupy's arrays do, see CupyTest. Here: odd strides and addresses."""
+        torch.manual_seed(5)
+        q, k, v = (torch.randn(2, 300, 4, 64, device="cuda").to(torch.bfloat16) for _ in range(3))
+        expected = attnforge.attention(q, k, v, causal=True)
+        for columns in (66, 68, 72):
+            wide = torch.empty(2, 300, 4, columns, device="cuda", dtype=torch.bfloat16)
+            views = []
+            for x in (q, k, v):
+                view = wide.clone()[..., 2:66]
+                view.copy_(x)
+                views.append(view)
+            got = attnforge.attention(*views, causal=True)
+            self.assertLessEqual((got.float() - expected.float()).abs().max().item(), 2e-2)
+
+    def test_cliffs_warn_once(self):
+        q = torch.randn(1, 128, 2, 64, device="cuda")
+        k, v = (torch.randn(1, 128, 2, 64, device="cuda").to(torch.bfloat16) for _ in range(2))
+        attnforge.plan_cache.clear()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                attnforge.attention(q, k, v)
+        texts = [str(each.message) for each in caught if each.category is attnforge.PerformanceWarning]
+        self.assertEqual(len(texts), 1)
+        self.assertIn("q is fp32", texts[0])
+
+    def test_calls_without_a_derivative_or_memory_are_refused(self):
+        from torch.autograd import forward_ad
+
+        q = torch.randn(1, 64, 2, 64, device="cuda", dtype=torch.bfloat16)
+        for _ in range(3):
+            attnforge.attention(q, q, q)
+        scale = torch.nn.Parameter(torch.tensor(0.5, device="cuda"))
+        parameter = torch.nn.Parameter(q)
+        cases = {
+            "a tensor as scale": lambda: attnforge.attention(q, q, q, softmax_scale=scale),
+            "a tensor as window": lambda: attnforge.attention(q, q, q, window=torch.tensor(3)),
+            "requires grad": lambda: attnforge.attention(q, parameter, q),
+            "negative view": lambda: attnforge.attention(q, torch._neg_view(q), q),
+            "zero tensor": lambda: attnforge.attention(
+                q, torch._efficientzerotensor(q.shape, dtype=q.dtype, device="cuda"), q
+            ),
+            "vmap": lambda: torch.vmap(lambda x: attnforge.attention(x, q, q))(q[None]),
+            "grad": lambda: torch.func.grad(lambda x: attnforge.attention(x, q, q).sum())(q),
+            "jvp": lambda: torch.func.jvp(lambda x: attnforge.attention(x, q, q), (q,), (q,)),
+            "meta": lambda: attnforge.attention(q, q.to("meta"), q),
+            "cpu": lambda: attnforge.attention(q, q, q.cpu()),
+            "sparse": lambda: attnforge.attention(q, q.to_sparse(), q),
+            "in place": lambda: attnforge.attention(q, q, q, out=q),
+            "stride 0": lambda: attnforge.attention(q, q, q, out=q.new_empty(1, 1, 2, 64).expand_as(q)),
+            "a stream that is none": lambda: attnforge.attention(q, q, q, stream="x"),
+        }
+        for name, call in cases.items():
+            with self.subTest(name), self.assertRaises(attnforge.InvalidError):
+                call()
+        with forward_ad.dual_level(), self.assertRaises(attnforge.InvalidError):
+            attnforge.attention(forward_ad.make_dual(q, q), q, q)
+        with torch.no_grad():
+            attnforge.attention(q, parameter, q)
+        torch.cuda.synchronize()  # nothing ended the context
+
+    def test_outputs_for_another_stream_are_allocated_on_it(self):
+        q = torch.randn(2, 512, 4, 64, device="cuda").to(torch.bfloat16)
+        expected, expected_lse = attnforge.attention(q, q, q, causal=True, return_lse=True)
+        torch.cuda.synchronize()
+        stream = torch.cuda.Stream()
+        for _ in range(20):
+            # Memory that the current stream has freed and still writes: it must not become the output.
+            busy = torch.empty_like(q)
+            torch.cuda._sleep(2_000_000)
+            busy.fill_(float("nan"))
+            del busy
+            got, lse = attnforge.attention(q, q, q, causal=True, return_lse=True, stream=stream.cuda_stream)
+            torch.cuda.synchronize()
+            self.assertTrue(torch.equal(got, expected) and torch.equal(lse, expected_lse))
+
+    def test_graphs(self):
+        for causal in (False, True):
+            q = torch.randn(2, 512, 4, 64, device="cuda").to(torch.bfloat16)
+            expected = attnforge.attention(q, q, q, causal=causal)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                got = attnforge.attention(q, q, q, causal=causal)
+            for _ in range(5):
+                graph.replay()
+            torch.cuda.synchronize()
+            self.assertTrue(torch.equal(got, expected))
+
+    def test_threads_on_streams_of_their_own(self):
+        inputs = [torch.randn(2, 1024, 8, 64, device="cuda").to(torch.bfloat16) for _ in range(4)]
+        expected = [attnforge.attention(q, q, q, causal=True) for q in inputs]
+        torch.cuda.synchronize()
+        wrong = []
+
+        def work(q, wanted):
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for _ in range(50):
+                    got = attnforge.attention(q, q, q, causal=True)
+                    if not torch.equal(got, wanted):
+                        wrong.append(1)
+
+        in_threads([lambda q=q, o=o: work(q, o) for q, o in zip(inputs, expected)])
+        self.assertEqual(wrong, [])
+
+
+def in_threads(functions):
+    """Runs each in a thread of its own; raises the first exception."""
+    failed = []
+
+    def kept(function):
+        try:
+            function()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=kept, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+@unittest.skipUnless(cupy is not None, "needs cupy")
+class CupyTest(unittest.TestCase):
+    """Streams whose numbers say nothing: CUDA gives that of a destroyed one to the next, and number 2 is one of each thread."""
+
+    def setUp(self):
+        generator = cupy.random.RandomState(6)
+        self.inputs = [
+            tuple(generator.standard_normal((2, 1024, 8, 64), dtype="float32").astype("float16") for _ in range(3))
+            for _ in range(4)
+        ]
+        self.expected = [attnforge.attention(*each, causal=True) for each in self.inputs]
+        cupy.cuda.Device().synchronize()
+
+    def test_streams_that_are_dropped_after_the_call(self):
+        results = []
+        for i in range(200):
+            stream = cupy.cuda.Stream(non_blocking=True)
+            with stream:
+                results.append((i % 4, attnforge.attention(*self.inputs[i % 4], causal=True)))
+            del stream
+            gc.collect(0)
+        cupy.cuda.Device().synchronize()
+        for i, got in results:
+            self.assertTrue(bool((got == self.expected[i]).all()))
+
+    def test_the_default_stream_of_each_thread(self):
+        wrong = []
+
+        def work(i):
+            with cupy.cuda.Stream.ptds:
+                for _ in range(100):
+                    got = attnforge.attention(*self.inputs[i], causal=True)
+                    cupy.cuda.Stream.ptds.synchronize()
+                    if not bool((got == self.expected[i]).all()):
+                        wrong.append(i)
+
+        in_threads([lambda i=i: work(i) for i in range(4)])
+        self.assertEqual(wrong, [])
+
+    def test_rows_that_run_backwards(self):
+        q, k, v = self.inputs[0]
+        expected = attnforge.attention(q, cupy.ascontiguousarray(k[:, ::-1]), cupy.ascontiguousarray(v[:, ::-1]))
+        got = attnforge.attention(q, k[:, ::-1], v[:, ::-1])
+        self.assertLessEqual(float(cupy.abs(got.astype("float32") - expected.astype("float32")).max()), 1e-2)
+
+    def test_last_dimensions_that_run_backwards_are_refused(self):
+        q, k, v = self.inputs[0]
+        with self.assertRaisesRegex(attnforge.InvalidError, "the last dimension of k has stride -1"):
+            attnforge.attention(q, k[..., ::-1], v[..., ::-1])
 
 
 if __name__ == "__main__":
