@@ -1,4 +1,4 @@
-"""What attnforge costs the host: plans, launches, compiles. Runs bench_plan and bench_compile and sums them up.
+"""What attnforge costs the host: plans, launches, compiles, calls from Python. Runs bench_plan, bench_compile and host_python.
 
     python3 bench/host.py --bin build/release/bin --out bench/results/h200/host.csv
 """
@@ -6,10 +6,13 @@
 import argparse
 import csv
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
+
+from host_python import python_rows
 
 NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -24,6 +27,18 @@ def benchmarks(program, *arguments):
         if row["run_type"] == "iteration":
             found.setdefault(row["name"].split("/iterations")[0], []).append(row["real_time"] * NS[row["time_unit"]])
     return {name: statistics.median(times) for name, times in found.items()}
+
+
+def rows_of_python(folder):
+    """Calls of the package of this checkout over the library that was built beside the programs; none without torch."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        print("no torch for this python3: calls from Python are not timed", file=sys.stderr)
+        return []
+    os.environ.setdefault("ATTNFORGE_LIBRARY", str(folder.parent / "lib" / "libattnforge.so"))
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+    return python_rows()
 
 
 def main():
@@ -52,6 +67,7 @@ def main():
     median, worst = statistics.median(winners) / 1e6, max(winners) / 1e6
     rows.append((f"NVRTC compile of fwd_wgmma_sm90a, {len(winners)} winners, median", "<= 700 ms", f"{median:.0f} ms"))
     rows.append((f"NVRTC compile of fwd_wgmma_sm90a, {len(winners)} winners, worst", "<= 1200 ms", f"{worst:.0f} ms"))
+    rows += rows_of_python(folder)
     file = open(args.out, "w", newline="") if args.out else sys.stdout
     machine = subprocess.run(
         ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=True
