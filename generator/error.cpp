@@ -3,7 +3,27 @@
 
 #include <fmt/format.h>
 
+#include "attnforge/printable.h"
+
 namespace attnforge {
+namespace {
+
+// Twice what is quoted of a compiler's log; the C API keeps 8 KiB of a text.
+constexpr std::size_t kMostMessageBytes = 8000;
+
+std::string shown(const std::string& message) {
+  std::string text = printable_lines(message);
+  if (text.size() <= kMostMessageBytes) return text;
+  std::size_t end = kMostMessageBytes;
+  while ((text[end] & 0xC0) == 0x80) --end;  // not in the middle of a character
+  text.resize(end);
+  return text + fmt::format("... (cut short: {} bytes in all)", message.size());
+}
+
+}  // namespace
+
+Error::Error(ErrorCode code, const std::string& message)
+    : std::runtime_error(shown(message)), code_(code) {}
 
 std::string_view to_string(ErrorCode code) {
   switch (code) {

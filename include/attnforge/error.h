@@ -25,9 +25,11 @@ enum class ErrorCode {
 std::string_view to_string(ErrorCode code);
 
 /// What failed, with which values, and what to do about it.
+/// what() is printable_lines() of the message, cut short below 8 KiB: values that it quotes may be
+/// anybody's.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(ErrorCode code, const std::string& message);
   ErrorCode code() const { return code_; }
 
  private:

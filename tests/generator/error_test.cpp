@@ -28,6 +28,21 @@ TEST(Error, AnAssertionSaysWhatWhyAndWhereWithoutFolders) {
   EXPECT_THAT(message, testing::HasSubstr(" error_test.cpp:"));
 }
 
+TEST(Error, QuotedControlCharactersAreNotSentToTheTerminal) {
+  const Error error(ErrorCode::kIo,
+                    std::string("file \"\x1b[2J\r\x7f\0\xc2\x9b\xff\":\n\tgr\xc3\xbc\xc3\x9f", 26));
+  EXPECT_STREQ(error.what(), "file \"\\x1b[2J\\r\\x7f\\x00\\xc2\\x9b\\xff\":\n gr\xc3\xbc\xc3\x9f");
+}
+
+TEST(Error, AMessageThatQuotesAWholeFileIsCutBetweenCharacters) {
+  std::string file;
+  for (int i = 0; i < 1'000'000; ++i) file += "\xc3\xbc";
+  const std::string message = Error(ErrorCode::kIo, "x" + file).what();
+  EXPECT_LT(message.size(), 8192u);
+  EXPECT_THAT(message, testing::StartsWith("x\xc3\xbc"));
+  EXPECT_THAT(message, testing::EndsWith("\xc3\xbc... (cut short: 2000001 bytes in all)"));
+}
+
 TEST(Error, AnAssertionThatHoldsDoesNothing) {
   EXPECT_NO_THROW(ATTNFORGE_ASSERT(1 + 1 == 2, "sums are sums"));
 }
