@@ -1,0 +1,189 @@
+// c_api.cpp - any field values in the structs of the C API, on the fake driver and a compiler that
+// compiles nothing: every call answers with a status, and a text if it is not ATTNFORGE_OK.
+#include "attnforge/c.h"
+
+#include <stdlib.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "attnforge/inspect.h"
+#include "tests/fuzz/any_problem.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/support/fake_cuda.h"
+
+namespace attnforge::fuzz {
+namespace {
+
+// Larger ones take long to be estimated.
+constexpr MostSizes kMost = {.batch_bits = 8, .heads_bits = 5, .seqlen_bits = 15};
+
+/// What the caller gets; returns whether the call succeeded.
+bool answered(attnforge_status status, const char* call) {
+  const std::string text = attnforge_last_error();
+  require(status != ATTNFORGE_ERR_INTERNAL, std::string(call) + ": " + text);
+  require(std::strcmp(attnforge_status_name(status), "unknown") != 0, "an unknown status");
+  require((status == ATTNFORGE_OK) == text.empty(),
+          std::string(call) + " says " + attnforge_status_name(status) + " with the text: " + text);
+  if (status != ATTNFORGE_OK) require_readable(text);
+  return status == ATTNFORGE_OK;
+}
+
+void on_log(void* user, int32_t level, const char* message) {
+  require(user == nullptr && level >= 0 && level <= 3, "a log line's level");
+  require_readable(message);
+}
+int on_progress(void*, const attnforge_progress* progress) { return progress->done > 3; }
+
+/// A struct as a caller would have it, with a tail that a later version might have; some aligned
+/// fields overwritten.
+template <class Struct>
+struct Hostile {
+  alignas(16) unsigned char memory[sizeof(Struct) + 32] = {};
+
+  Hostile(const Struct& valid, Bytes& bytes, std::set<std::size_t> kept = {}) {
+    std::memcpy(memory, &valid, sizeof(valid));
+    for (int changes = bytes.byte() % 4; changes > 0; --changes) {
+      const std::size_t width = bytes.flag() ? 4 : 8;
+      const auto at = static_cast<std::size_t>(
+                          bytes.between(0, static_cast<std::int64_t>(sizeof(memory) / width) - 1)) *
+                      width;
+      const std::int64_t value = bytes.odd_number();
+      bool is_kept = false;  // a pointer that the library may follow
+      for (const std::size_t offset : kept)
+        is_kept = is_kept || (at < offset + 8 && offset < at + width);
+      if (!is_kept) std::memcpy(memory + at, &value, width);
+    }
+    std::uint32_t size = 0;  // more than there is would be a caller's lie, which none can see
+    std::memcpy(&size, memory, sizeof(size));
+    if (size > sizeof(memory)) size = sizeof(memory);
+    std::memcpy(memory, &size, sizeof(size));
+  }
+  Struct* get() { return reinterpret_cast<Struct*>(memory); }
+};
+
+attnforge_context* new_context(const char* arch) {
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  desc.cache_path = ":memory:";
+  desc.log = on_log;
+  desc.arch = arch;
+  attnforge_context* context = nullptr;
+  require(
+      answered(attnforge_context_create(&desc, &context), "context_create") && context != nullptr,
+      "no context");
+  return context;
+}
+
+/// Plans stay in their context, so that one is not kept for ever.
+attnforge_context* context_in_use() {
+  static int uses = 0;
+  static attnforge_context* context = nullptr;
+  if (uses++ % 256 == 0) {
+    attnforge_context_destroy(context);
+    context = new_context(nullptr);
+  }
+  return context;
+}
+
+void create_any_context(Bytes& bytes) {
+  const std::string arch = bytes.text(8), path = bytes.text(8);
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  desc.arch = bytes.flag() ? arch.c_str() : nullptr;
+  desc.cache_path = ":memory:";
+  desc.log = on_log;
+  Hostile hostile(
+      desc, bytes,
+      {offsetof(attnforge_context_desc, arch), offsetof(attnforge_context_desc, cache_path),
+       offsetof(attnforge_context_desc, log), offsetof(attnforge_context_desc, log_user)});
+  attnforge_context* context = new_context("80");
+  attnforge_context_destroy(context);
+  const bool ok = answered(attnforge_context_create(hostile.get(), &context), "context_create");
+  require(ok == (context != nullptr), "a context and a failure");
+  attnforge_context_destroy(context);
+}
+
+void run_plan(const attnforge_plan* plan, attnforge_problem* problem, Bytes& bytes) {
+  alignas(256) static unsigned char memory[4096];
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  answered(attnforge_contiguous_tensors(problem, &tensors), "contiguous_tensors");
+  tensors.q = tensors.k = tensors.v = memory;
+  tensors.o = memory;
+  tensors.lse = reinterpret_cast<float*>(memory);
+  tensors.rope_cos = tensors.rope_sin = tensors.lse;
+  tensors.rope_rows = std::int64_t{1} << 40;
+  Hostile hostile(tensors, bytes);
+  size_t needed = 0;
+  require(answered(attnforge_plan_workspace(plan, nullptr, &needed), "plan_workspace"),
+          "no workspace");
+  const size_t given = bytes.byte() % 8 == 0 ? bytes.bits(2) : needed;
+  answered(
+      attnforge_run(plan, hostile.get(), memory + (bytes.byte() % 8 == 0 ? 16 : 0), given, nullptr),
+      "run");
+  attnforge_sizes sizes = ATTNFORGE_SIZES_INIT;
+  sizes.batch = problem->batch;
+  sizes.seqlen_q = problem->seqlen_q;
+  sizes.seqlen_kv = problem->seqlen_kv;
+  Hostile bound(sizes, bytes);
+  answered(attnforge_plan_workspace(plan, bound.get(), &needed), "plan_workspace");
+}
+
+}  // namespace
+
+int fuzz_one(const std::uint8_t* data, std::size_t size) {
+  static const bool is_fake = [] {
+    setenv("ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC, 1);
+    test::fake_cuda();  // throws if the real driver would be used
+    return true;
+  }();
+  require(is_fake, "not the fake driver");
+  Bytes bytes(data, size);
+  if (bytes.byte() % 16 == 0) create_any_context(bytes);
+  attnforge_context* context = context_in_use();
+
+  attnforge_problem valid = ATTNFORGE_PROBLEM_INIT;
+  const std::string text = to_string(any_problem(bytes, kMost));
+  require(answered(attnforge_problem_parse(text.c_str(), &valid), "problem_parse"), text);
+  Hostile problem(valid, bytes);
+  const std::string anything = bytes.text(64);
+  attnforge_problem out = ATTNFORGE_PROBLEM_INIT;
+  answered(attnforge_problem_parse(anything.c_str(), &out), "problem_parse");
+  char buffer[600];
+  size_t length = 0;
+  const size_t capacity = static_cast<size_t>(bytes.between(0, sizeof(buffer)));
+  if (answered(attnforge_problem_format(problem.get(), buffer, capacity, &length),
+               "problem_format"))
+    require(capacity == 0 || std::strlen(buffer) == std::min(length, capacity - 1), "a cut text");
+
+  // A giant takes long.
+  attnforge_problem& p = *problem.get();
+  if (p.seqlen_q > 1 << kMost.seqlen_bits || p.seqlen_kv > 1 << kMost.seqlen_bits) return 0;
+  answered(attnforge_query(context, &p), "query");
+  attnforge_plan_options options = ATTNFORGE_PLAN_OPTIONS_INIT;
+  // One family has fewer candidates to rank than all.
+  static const std::vector<attnforge::FamilyInfo> families = attnforge::list_families();
+  const std::string family = bytes.byte() % 8 == 0 ? bytes.text(16) : bytes.among(families).name;
+  if (bytes.byte() % 8 != 0) options.family = family.c_str();
+  if (bytes.byte() % 8 == 0) options.config = anything.c_str();
+  options.progress = on_progress;
+  Hostile hostile(
+      options, bytes,
+      {offsetof(attnforge_plan_options, family), offsetof(attnforge_plan_options, config),
+       offsetof(attnforge_plan_options, progress)});
+  attnforge_plan* plan = nullptr;
+  const bool ok = answered(attnforge_plan_create(context, &p, hostile.get(), &plan), "plan_create");
+  require(ok == (plan != nullptr), "a plan and a failure");
+  if (!ok) return 0;
+  require(*attnforge_plan_config(plan) != '\0' && *attnforge_plan_problem(plan) != '\0' &&
+              *attnforge_plan_provenance(plan) != '\0',
+          "a plan without texts");
+  require(attnforge_plan_measured_us(plan) >= 0, "a negative time");
+  run_plan(plan, &p, bytes);
+  attnforge_plan_destroy(plan);
+  return 1;
+}
+
+std::vector<std::string> corpus() { return random_inputs(64, 300); }
+std::vector<std::string> words() { return {"fwd bf16 seqlen=64", "fwd_naive", "90a"}; }
+
+}  // namespace attnforge::fuzz
