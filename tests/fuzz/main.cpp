@@ -27,6 +27,14 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ATTNFORGE_FUZZ_SANITIZED 1  // GCC
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ATTNFORGE_FUZZ_SANITIZED 1  // clang
+#endif
+#endif
+
 namespace attnforge::fuzz {
 namespace {
 
@@ -84,8 +92,9 @@ void endless(int) {
 }
 
 /// A parser that asks for the memory of the whole machine gets std::bad_alloc, which is no answer.
+/// Sanitizers reserve more than that for themselves.
 void limit_memory() {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef ATTNFORGE_FUZZ_SANITIZED
   const rlimit limit{std::uint64_t{4} << 30, std::uint64_t{4} << 30};
   setrlimit(RLIMIT_AS, &limit);
 #endif
