@@ -106,12 +106,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 [[noreturn]] void refuse_unknown(std::string_view word, std::string_view name) {
   const std::vector<std::string_view> words = known_words();
-  const std::string_view start = name.substr(0, 64);  // more than any word has
+  constexpr std::size_t kLongest = 64;  // more than any word has: the distance takes its square
+  const std::string_view start = name.substr(0, kLongest);
   const auto nearest = *std::min_element(words.begin(), words.end(),
                                          [&](std::string_view a, std::string_view b) {
                                            return edit_distance(start, a) < edit_distance(start, b);
                                          });
-  refuse(fmt::format("unknown word \"{}\"; did you mean \"{}\"? Known are {}", word, nearest,
+  refuse(fmt::format("unknown word \"{}{}\"; did you mean \"{}\"? Known are {}",
+                     word.substr(0, kLongest), word.size() > kLongest ? "..." : "", nearest,
                      fmt::join(words, ", ")));
 }
 

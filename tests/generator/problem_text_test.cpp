@@ -205,5 +205,13 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
   }
 }
 
+TEST(ProblemText, AnUnknownWordOfMegabytesIsRefusedAsAShortOneIs) {
+  const std::string text = "fwd seqlenn" + std::string(10'000'000, 'x');
+  const std::string message = error_message(ErrorCode::kInvalidProblem,
+                                            [&] { parse_problem(text); });
+  EXPECT_LT(message.size(), 1000u);
+  EXPECT_THAT(message, HasSubstr("xxx...\"; did you mean"));
+}
+
 }  // namespace
 }  // namespace attnforge
