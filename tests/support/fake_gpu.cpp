@@ -30,6 +30,10 @@ CUresult release(CUdeviceptr pointer) {
   std::free(reinterpret_cast<void*>(pointer));
   return CUDA_SUCCESS;
 }
+CUresult memory_info(std::size_t* free, std::size_t* total) {
+  *free = *total = std::size_t{64} << 30;
+  return CUDA_SUCCESS;
+}
 CUresult allocate_host(void** pointer, std::size_t bytes, unsigned) {
   *pointer = std::calloc(bytes, 1);
   return *pointer == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -79,15 +83,25 @@ CUresult event_elapsed(float* milliseconds, CUevent start, CUevent stop) {
 void* fake_gpu_function(std::string_view name) {
   if (launch_us() < 0) return nullptr;
   static const FakeEntry kEntries[] = {
-      fake_entry("cuMemAlloc", allocate),          fake_entry("cuMemFree", release),
-      fake_entry("cuMemHostAlloc", allocate_host), fake_entry("cuMemFreeHost", release_host),
-      fake_entry("cuMemcpyHtoD", to_device),       fake_entry("cuMemcpyDtoH", to_host),
-      fake_entry("cuMemsetD8Async", nothing),      fake_entry("cuMemsetD32Async", nothing),
-      fake_entry("cuCtxSynchronize", nothing),     fake_entry("cuStreamSynchronize", nothing),
-      fake_entry("cuStreamCreate", stream_create), fake_entry("cuStreamDestroy", stream_destroy),
-      fake_entry("cuEventCreate", event_create),   fake_entry("cuEventDestroy", event_destroy),
-      fake_entry("cuEventRecord", event_record),   fake_entry("cuEventQuery", nothing),
-      fake_entry("cuEventSynchronize", nothing),   fake_entry("cuEventElapsedTime", event_elapsed),
+      fake_entry("cuMemAlloc", allocate),
+      fake_entry("cuMemFree", release),
+      fake_entry("cuMemHostAlloc", allocate_host),
+      fake_entry("cuMemFreeHost", release_host),
+      fake_entry("cuMemGetInfo", memory_info),
+      fake_entry("cuMemcpyHtoD", to_device),
+      fake_entry("cuMemcpyDtoH", to_host),
+      fake_entry("cuMemsetD8Async", nothing),
+      fake_entry("cuMemsetD32Async", nothing),
+      fake_entry("cuCtxSynchronize", nothing),
+      fake_entry("cuStreamSynchronize", nothing),
+      fake_entry("cuStreamCreate", stream_create),
+      fake_entry("cuStreamDestroy", stream_destroy),
+      fake_entry("cuEventCreate", event_create),
+      fake_entry("cuEventDestroy", event_destroy),
+      fake_entry("cuEventRecord", event_record),
+      fake_entry("cuEventQuery", nothing),
+      fake_entry("cuEventSynchronize", nothing),
+      fake_entry("cuEventElapsedTime", event_elapsed),
   };
   for (const FakeEntry& each : kEntries) {
     if (each.name == name) return each.function;
