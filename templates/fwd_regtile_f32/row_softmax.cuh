@@ -15,7 +15,7 @@ namespace attnforge {
 template <int kRows, int kLanes>
 struct RowSoftmax {
   float row_max[kRows], row_sum[kRows];
-  bool far = true;  // some row of the warp has a far maximum, or none yet; the same in all lanes
+  bool far = false;  // some row of the warp has a far maximum; the same in all lanes
 
   ATTNFORGE_DEVICE RowSoftmax() {
 #pragma unroll

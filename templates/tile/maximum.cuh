@@ -16,7 +16,10 @@ inline constexpr float kLowestFloat = -3.4028234663852886e38f;
 /// would reach the size of the exponents themselves, scores are rounded as the maximum was.
 inline constexpr float kFarMaximum = 4194304.0f;
 
-ATTNFORGE_DEVICE bool is_far(float maximum) { return fabsf(maximum) > kFarMaximum; }
+/// Not of a row that has seen no key: its neighbours are not to be rounded for that.
+ATTNFORGE_DEVICE bool is_far(float maximum) {
+  return fabsf(maximum) > kFarMaximum && maximum != kLowestFloat;
+}
 
 /// Score minus a maximum in log2 units, both rounded alike: 0 for the largest score. In units of
 /// scores, for a loop that multiplies by scale_log2 later.

@@ -24,10 +24,10 @@ ATTNFORGE_DEVICE float quad_sum(float x) {
 struct SoftmaxRows {
   float row_max[2];
   float row_sum[2];
-  bool far;  // some row of the warp has a far maximum, or none yet; the same in all lanes
+  bool far;  // some row of the warp has a far maximum; the same in all lanes
 
   ATTNFORGE_DEVICE SoftmaxRows()
-      : row_max{kLowestFloat, kLowestFloat}, row_sum{0.0f, 0.0f}, far(true) {}
+      : row_max{kLowestFloat, kLowestFloat}, row_sum{0.0f, 0.0f}, far(false) {}
 
   /// Scores of kFragments accumulator fragments to probabilities relative to the maxima, which are
   /// raised to them before. True if older outputs are to be multiplied with `rescale` (sums are
