@@ -13,6 +13,8 @@
 #include <system_error>
 #include <vector>
 
+#include "attnforge/error.h"
+
 namespace attnforge {
 namespace {
 
@@ -93,9 +95,20 @@ std::string reason_for_distrust(const std::string& path) {
   return reason;
 }
 
+bool anybody_is_trusted() {
+  const char* value = std::getenv("ATTNFORGE_CACHE_TRUST");
+  const std::string_view word = value ? value : "";
+  if (!word.empty() && word != "own" && word != "any") {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("ATTNFORGE_CACHE_TRUST={}: it is own (a database that others can write "
+                            "is refused) or any; or unset it",
+                            word));
+  }
+  return word == "any";
+}
+
 std::string distrust(const std::string& path) {
-  const char* trust = std::getenv("ATTNFORGE_CACHE_TRUST");
-  if (trust && std::string_view(trust) == "any") return "";
+  if (anybody_is_trusted()) return "";
   std::string reason = reason_for_distrust(path);
   if (!reason.empty())
     reason += ". It decides which code runs; ATTNFORGE_CACHE_TRUST=any uses it all the same";

@@ -22,6 +22,10 @@ std::string distrust(const std::string& path);
 /// The same whatever the environment says: for doctor.
 std::string reason_for_distrust(const std::string& path);
 
+/// Whether $ATTNFORGE_CACHE_TRUST is any. Throws Error(kInvalidArgument) if it is set to something
+/// else than own or any.
+bool anybody_is_trusted();
+
 /// Make the folders of `path` that are missing (0700), and an empty file (0600). What exists is
 /// left as it is; what cannot be made is noticed by whoever opens the file.
 void make_private_folder(const std::string& path);

@@ -14,6 +14,7 @@
 
 #include "attnforge/error.h"
 #include "cache/journal.h"
+#include "cache/trust.h"
 #include "generator/arch.h"
 #include "generator/config.h"
 #include "runtime/log.h"
@@ -24,6 +25,8 @@ namespace attnforge {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kMostEntries = 10000;  // of a folder of templates; / named by mistake has more
 
 std::string variable(const char* value) { return value == nullptr ? "" : value; }
 
@@ -121,25 +124,30 @@ std::vector<TemplateFile> headers_with(const std::string& folder) {
   const auto wrong = [&](const std::string& wanted) {
     refuse("ATTNFORGE_TEMPLATES", folder, wanted);
   };
-  std::error_code failed;
+  std::error_code failed, dangling;
   if (!fs::is_directory(folder, failed)) wrong("it is the path of a folder with headers");
-  int replaced = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    const std::string extension = entry.path().extension().string();
-    if (!entry.is_regular_file() || (extension != ".cuh" && extension != ".h")) continue;
-    const std::string path = entry.path().lexically_relative(folder).generic_string();
+  int replaced = 0, seen = 0;
+  fs::recursive_directory_iterator entry(folder, failed), end;
+  for (; !failed && entry != end; entry.increment(failed)) {
+    if (++seen > kMostEntries)
+      wrong(fmt::format("it holds more than {} files and folders", kMostEntries));
+    if (entry.depth() == 1) entry.disable_recursion_pending();  // headers are FOLDER/NAME
+    const std::string extension = entry->path().extension().string();
+    if (!entry->is_regular_file(dangling) || (extension != ".cuh" && extension != ".h")) continue;
+    const std::string path = entry->path().lexically_relative(folder).generic_string();
     if (shared_with_host(path)) {
       wrong(fmt::format("it holds {}, which the library is compiled with too; leave it out", path));
     }
     const auto own = std::find_if(headers.begin(), headers.end(),
                                   [&](const TemplateFile& each) { return each.path == path; });
     if (own == headers.end()) {
-      headers.push_back({path, text_of(entry.path())});
+      headers.push_back({path, text_of(entry->path())});
     } else {
-      own->text = text_of(entry.path());
+      own->text = text_of(entry->path());
       ++replaced;
     }
   }
+  if (failed) wrong(fmt::format("all of it can be read: {}", failed.message()));
   if (replaced == 0)
     wrong("it holds no header to replace one, such as tile/softmax.cuh or fwd_naive/kernel.cuh");
   return headers;
@@ -153,6 +161,7 @@ Overrides overrides_from_environment() {
   // Not overrides, but read where nothing can be said of them any more.
   log_level_from_environment();
   wal_asked_for();
+  anybody_is_trusted();
 
   Overrides overrides;
   overrides.family = checked_family(family_from_environment());

@@ -154,6 +154,9 @@ TEST_F(Program, SettingsThatAreNotUnderstoodAreRefused) {
   const Outcome wal = run(inspect, {{"ATTNFORGE_CACHE_WAL", "yes"}});
   EXPECT_EQ(wal.exit_code, 2);
   EXPECT_THAT(wal.err, HasSubstr("ATTNFORGE_CACHE_WAL=yes: it is 1"));
+  const Outcome trust = run(inspect, {{"ATTNFORGE_CACHE_TRUST", "all"}});
+  EXPECT_EQ(trust.exit_code, 2);
+  EXPECT_THAT(trust.err, HasSubstr("ATTNFORGE_CACHE_TRUST=all: it is own"));
   const std::string lines = folder_.write("none.jsonl", "");
   EXPECT_EQ(run({"cache", "import", lines}, {{"ATTNFORGE_CACHE_WAL", "yes"}}).exit_code, 2);
   EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_LOG", "loud"}}).out, HasSubstr("ATTNFORGE_LOG=loud"));

@@ -36,11 +36,12 @@ void put_nan(HostProblem& host, const PlacedTensor& tensor, std::int64_t row, in
 
 TEST_P(NotANumber, ShowsInWhatDependsOnIt) {
   const ScopedContext context(gpu_context());
-  for (const char* dtype : {"fp16", "bf16", "fp32", "fp32 tf32"}) {
+  for (const char* words : {"fp16", "bf16", "fp32", "fp32 tf32", "bf16 softcap=20",
+                            "fp16 softcap=1", "fp32 softcap=1"}) {
     const Problem problem = parse_problem(
-        fmt::format("fwd {} num_heads=2 seqlen=100:130 head_dim=64 lse", dtype));
+        fmt::format("fwd {} num_heads=2 seqlen=100:130 head_dim=64 lse", words));
     const std::vector<Compiled> some = compile_some(*GetParam(), problem, 2, 3);
-    if (some.empty()) continue;  // a dtype that the family does not take
+    if (some.empty()) continue;  // a problem that the family does not take
     const HostProblem clean = make_host_problem(problem, 11);
     GpuProblem gpu(clean);
     for (const PlacedTensor HostProblem::*input :

@@ -153,6 +153,8 @@ TEST_F(OverridesTest, TemplateFoldersThatDoNothingOrHarmAreRefused) {
   EXPECT_THAT(error_with({{"ATTNFORGE_TEMPLATES", templates("fwd_naive/config.h", "")}}),
               HasSubstr("fwd_naive/config.h"))
       << "the host would not have it";
+  EXPECT_THAT(error_with({{"ATTNFORGE_TEMPLATES", "/"}}), HasSubstr("ATTNFORGE_TEMPLATES=/"))
+      << "neither all of the disk nor what cannot be read";
 }
 
 // ---- inspect ----
