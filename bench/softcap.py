@@ -42,7 +42,7 @@ def main():
     gpu = torch.cuda.get_device_name()
     file.write(f"# {gpu}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
     file.write(f"# python3 bench/softcap.py {' '.join(sys.argv[1:])}\n")
-    rows = csv.writer(file)
+    rows = csv.writer(file, lineterminator="\n")
     rows.writerow(["softcap", "attnforge_max", "attnforge_mean", "torch_max", "torch_mean"])
     for cap in CAPS:
         exact = plain(torch, q.double(), k.double(), v.double(), cap)

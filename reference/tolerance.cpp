@@ -19,9 +19,12 @@ double allowed_error(const Tolerance& tolerance, double expected, double spread,
 namespace {
 
 // A score is a sum of head_dim products in fp32, multiplied by the scale, minus the maximum,
-// through an exp2 that is good to 2 ulp; tensor cores cut off where others round. All of it is
-// relative to |q| |k|, and becomes the relative error of a probability.
-constexpr double kScoreError = 0x1p-21;
+// through an exp2 that is good to 2 ulp. Tensor cores cut off where others round, a unit at most at
+// each 16 products: where all have one sign, errors add up. All of it is relative to |q| |k|, and
+// becomes the relative error of a probability.
+double score_error(const Problem& problem) {
+  return 0x1p-23 * std::max(4.0, static_cast<double>(problem.head_dim) / 16);
+}
 
 // A sum over n keys in fp32 is a random walk of roundings of its partial sums.
 double sum_error(const Problem& problem) {
@@ -64,7 +67,7 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   // spread, on average half of it; 4 times the average was never seen exceeded, and covers the
   // worst case of up to 4 keys.
   tolerance.spread_atol = 2 * p_roundoff * max_abs_v;
-  tolerance.score_atol = (kScoreError + softcap_error(problem)) * max_abs_v;
+  tolerance.score_atol = (score_error(problem) + softcap_error(problem)) * max_abs_v;
   tolerance.atol = sum_error(problem) * max_abs_v;
   if (problem.tf32) {
     // As for a 16-bit dtype of v, but v itself is rounded too. The errors of the scores of
@@ -85,7 +88,7 @@ Tolerance lse_tolerance(const Problem& problem) {
   Tolerance tolerance;
   // lse = maximum + log(sum): the errors of the scores and of the sum, and a few roundings of fp32
   // of its own.
-  tolerance.score_atol = kScoreError + softcap_error(problem);
+  tolerance.score_atol = score_error(problem) + softcap_error(problem);
   tolerance.atol = sum_error(problem) + 1e-5;
   tolerance.rtol = 0x1p-21;
   if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);
