@@ -1,11 +1,12 @@
 """What a call of attention() costs the host, beside PyTorch's own. Needs torch and a GPU; alone or from bench/host.py.
 
-    python3 bench/host_python.py [--package python]      another checkout's python/ folder compares two versions
+    python3 bench/host_python.py [--package python] [--out FILE.csv]      another checkout's python/ folder compares two versions
 
 The problem is so small that the GPU is never the slower side, and its queue never full: what is timed is the call.
 """
 
 import argparse
+import csv
 import pathlib
 import statistics
 import sys
@@ -52,10 +53,21 @@ def python_rows():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--package", default=pathlib.Path(__file__).resolve().parents[1] / "python")
+    parser.add_argument("--out", help="CSV file too")
     arguments = parser.parse_args()
     sys.path.insert(0, str(arguments.package))
-    for what, limit, measured in python_rows():
+    measured_rows = python_rows()
+    for what, limit, measured in measured_rows:
         print(f"{what:60} {limit:9} {measured}")
+    if arguments.out:
+        import attnforge
+        import torch
+
+        with open(arguments.out, "w", newline="") as file:
+            file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
+            file.write(f"# python3 bench/host_python.py {' '.join(sys.argv[1:])}\n")
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerows([("what", "limit", "measured"), *measured_rows])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@
     print(attnforge.inspect("fwd bf16 seqlen=4096 head_dim=128", arch="90a")["source"])  # needs no GPU
 
 Tensors are read and written where they are, on the framework's current stream, and nothing is copied. The first call for a
-shape makes a plan (it may compile a kernel); later calls with torch's tensors cost a few microseconds. Needs libattnforge.so,
-found through $ATTNFORGE_LIBRARY, in this folder, in a build folder of the checkout, or by the loader. Imports no other package.
+shape makes a plan (it may compile a kernel); later calls with torch's tensors cost less than PyTorch's own (the README has
+times). Needs libattnforge.so, found through $ATTNFORGE_LIBRARY, in this folder, in a build folder of the checkout, or by the
+loader. Imports no other package.
 """
 
 from ._attention import attention
