@@ -15,7 +15,9 @@ namespace attnforge {
 template <int kRows, int kLanes>
 struct RowSoftmax {
   float row_max[kRows], row_sum[kRows];
-  bool far = false;  // some row of the warp has a far maximum; the same in all lanes
+  // 1: some row of the warp has a far maximum; the same in all lanes. As a bool it costs configs at
+  // the limit of registers a spill.
+  u32 far = 0;
 
   ATTNFORGE_DEVICE RowSoftmax() {
 #pragma unroll
@@ -40,7 +42,7 @@ struct RowSoftmax {
   template <class Scores>
   ATTNFORGE_DEVICE bool probabilities(Scores& s, float scale_log2, float (&rescale)[kRows]) {
     float top[kRows];
-    bool grew = far;
+    bool grew = far != 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       rescale[r] = 1.0f;
@@ -60,8 +62,8 @@ struct RowSoftmax {
         row_sum[r] *= rescale[r];
         is_far_row |= is_far(row_max[r]);
       }
-      far = any_lane(is_far_row);
-      if (far) {
+      far = any_lane(is_far_row) ? 1 : 0;
+      if (far != 0) {
 #pragma unroll
         for (int r = 0; r < kRows; ++r)
 #pragma unroll
@@ -71,7 +73,7 @@ struct RowSoftmax {
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const float shift = far ? 0.0f : row_max[r];
+      const float shift = far != 0 ? 0.0f : row_max[r];
 #pragma unroll
       for (int j = 0; j < Scores::kKeys; ++j) {
         s.at(r, j) = exp2_approx(fmaf(s.at(r, j), scale_log2, -shift));

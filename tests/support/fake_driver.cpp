@@ -388,7 +388,8 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
     return CUDA_ERROR_NOT_FOUND;
   }
   *function = attnforge::test::fake_gpu_function(symbol);
-  if (*function == nullptr) *function = reinterpret_cast<void*>(not_supported);
+  if (*function != nullptr) return CUDA_SUCCESS;
+  *function = reinterpret_cast<void*>(not_supported);
   for (const FakeEntry& each : kEntries) {
     if (each.name == symbol) *function = each.function;
   }
