@@ -50,10 +50,13 @@ def point_of(problem):
 
 
 def rows_of(problem, times, errors, notes, rounds, config=""):
-    """The rows of a point, attnforge's first: of {name: (ms, spread, late)}, {name: relative error} and {name: note}."""
+    """The rows of a point, attnforge's first: of {name: (ms, spread, late)}, {name: relative error} and {name: note}.
+
+    Ratios are of the times as they are written, so that whoever reads the file finds the same.
+    """
     best, ratio = None, None
     if "attnforge" in times:
-        best, ratio = figures.best_peer(figures.ratios({name: time[0] for name, time in times.items()}))
+        best, ratio = figures.best_peer(figures.ratios({name: float(f"{time[0]:.4f}") for name, time in times.items()}))
     rows = []
     for name in dict.fromkeys(["attnforge", *times, *notes]):
         row = {"impl": name, **point_of(problem)._asdict(), "note": notes.get(name, "")}

@@ -40,10 +40,9 @@ Problem from_c(const attnforge_problem* given) {
   static constexpr attnforge_problem kDefaults = ATTNFORGE_PROBLEM_INIT;
   const attnforge_problem c = read_struct(given, kDefaults, "problem", kFirstProblemBytes);
   if (c.reserved != 0) {
-    throw Error(ErrorCode::kInvalidProblem,
-                fmt::format("invalid problem: reserved={} must be 0; begin with "
-                            "ATTNFORGE_PROBLEM_INIT",
-                            c.reserved));
+    throw Error(ErrorCode::kInvalidProblem, fmt::format("invalid problem: reserved={} must be 0; "
+                                                        "begin with ATTNFORGE_PROBLEM_INIT",
+                                                        c.reserved));
   }
   Problem p;
   p.op = checked("op", c.op, Op::kForward);
