@@ -51,6 +51,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
 
   write();
   accepts([&] { cache_stats(path); });
+  accepts([&] { cache_verify(path); });
   accepts([&] { cache_list(path); });
   accepts([&] { cache_show(path, ""); });
   accepts([&] {

@@ -342,8 +342,8 @@ TEST_F(DoctorTest, FindsAWrongVariable) {
   const std::vector<Check> checks = doctor(path("cache.db"));
   before == nullptr ? unsetenv("ATTNFORGE_LOG") : setenv("ATTNFORGE_LOG", saved.c_str(), 1);
   const Check& check = check_named(checks, "environment ATTNFORGE_LOG");
-  EXPECT_EQ(check.state, Check::State::kWarning);
-  EXPECT_THAT(check.advice, HasSubstr("warning"));
+  EXPECT_EQ(check.state, Check::State::kFailed);
+  EXPECT_THAT(check.advice, HasSubstr("ATTNFORGE_LOG=loud: it is debug"));
 }
 
 TEST(Names, OfPoliciesAndProvenances) {
