@@ -107,11 +107,11 @@ std::string cache_objection(const std::string& asked) {
   const std::string path = admin_path(asked);
   std::error_code failed;
   if (path == ":memory:") return "";
-  if (!fs::exists(path, failed)) {
-    const std::string real = real_path(path);
-    return fs::exists(folder_of(real), failed) ? distrust(real) : "";
-  }
   try {
+    if (!fs::exists(path, failed)) {
+      const std::string real = real_path(path);
+      return fs::exists(folder_of(real), failed) ? distrust(real) : "";
+    }
     open_for_admin(path, OpenMode::kReadWrite);
   } catch (const Error& error) {
     return error.what();

@@ -139,9 +139,7 @@ bool can_create_in(const fs::path& folder) {
 
 /// Who else could have written it, although the environment says that this does not matter.
 std::string trusted_all_the_same(const std::string& path) {
-  const char* trust = std::getenv("ATTNFORGE_CACHE_TRUST");
-  return trust != nullptr && std::string_view(trust) == "any" ? reason_for_distrust(real_path(path))
-                                                              : "";
+  return anybody_is_trusted() ? reason_for_distrust(real_path(path)) : "";
 }
 
 Check check_database(const std::string& path) {

@@ -157,6 +157,9 @@ TEST_F(Program, SettingsThatAreNotUnderstoodAreRefused) {
   const Outcome trust = run(inspect, {{"ATTNFORGE_CACHE_TRUST", "all"}});
   EXPECT_EQ(trust.exit_code, 2);
   EXPECT_THAT(trust.err, HasSubstr("ATTNFORGE_CACHE_TRUST=all: it is own"));
+  EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_CACHE_TRUST", "all"}}).out,
+              HasSubstr("environment ATTNFORGE_CACHE_TRUST"))
+      << "doctor goes on to its other lines";
   const std::string lines = folder_.write("none.jsonl", "");
   EXPECT_EQ(run({"cache", "import", lines}, {{"ATTNFORGE_CACHE_WAL", "yes"}}).exit_code, 2);
   EXPECT_THAT(run({"doctor"}, {{"ATTNFORGE_LOG", "loud"}}).out, HasSubstr("ATTNFORGE_LOG=loud"));
