@@ -13,6 +13,7 @@ add_library(attnforge_shared SHARED)
 foreach(library IN LISTS ATTNFORGE_OBJECT_LIBRARIES)
   target_sources(attnforge_static PRIVATE $<TARGET_OBJECTS:${library}>)
 endforeach()
+target_sources(attnforge_static PRIVATE $<TARGET_OBJECTS:attnforge_fmt>)
 target_link_libraries(attnforge_shared PRIVATE ${ATTNFORGE_OBJECT_LIBRARIES})
 
 include(${PROJECT_SOURCE_DIR}/cmake/attnforgeStaticDependencies.cmake)

@@ -1,0 +1,6 @@
+# {fmt} compiled once into our own objects: header-only costs seconds in every file, libfmt.so would have to be installed.
+add_library(attnforge_fmt STATIC ${PROJECT_SOURCE_DIR}/generator/fmt_functions.cpp)
+target_link_libraries(attnforge_fmt PRIVATE fmt::fmt-header-only)
+# Inline functions of that one file are for the others: g++ keeps all of them, clang those that it neither inlines nor replaces.
+target_compile_options(attnforge_fmt PRIVATE
+  $<IF:$<CXX_COMPILER_ID:GNU>,-fkeep-inline-functions,-O0;-Xclang;-mno-constructor-aliases>)
