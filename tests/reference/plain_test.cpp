@@ -51,9 +51,9 @@ TEST(Plain, SoftcapIsApplied) {
 
 TEST(Plain, RuleLeavesRoomForOneRoundingEvenWherePlainIsExact) {
   const Problem problem = parse_problem("fwd bf16 batch=1 num_heads=1 seqlen=5:1 head_dim=16");
-  EXPECT_GE(plain_rule_limit(problem, 0.0, 2.0), 2.0 * unit_roundoff(DType::kBf16));
-  EXPECT_LT(plain_rule_limit(problem, 0.0, 2.0), 2.1 * unit_roundoff(DType::kBf16));
-  EXPECT_NEAR(plain_rule_limit(problem, 0.5, 0.0), 1.0, 1e-12);
+  EXPECT_GE(plain_rule_limit(problem, 0.0, 2.0, 10.0), 2.0 * unit_roundoff(DType::kBf16));
+  EXPECT_LT(plain_rule_limit(problem, 0.0, 2.0, 10.0), 2.1 * unit_roundoff(DType::kBf16));
+  EXPECT_NEAR(plain_rule_limit(problem, 0.5, 0.0, 10.0), 1.0, 1e-12);
 }
 
 }  // namespace
