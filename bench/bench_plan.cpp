@@ -12,6 +12,7 @@
 #include <string>
 
 #include "attnforge/device_memory.h"
+#include "attnforge/error.h"
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
 #include "generator/candidates.h"
@@ -36,19 +37,25 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A database of its own with one winner, removed at the end.
+/// A database with one winner in a folder of its own, which others cannot write; removed at the
+/// end.
 struct TunedDatabase {
-  std::string path = std::filesystem::temp_directory_path() /
-                     ("attnforge_bench_" + std::to_string(getpid()) + ".db");
+  std::filesystem::path folder = std::filesystem::temp_directory_path() / "attnforge_bench_XXXXXX";
+  std::string path;
 
   TunedDatabase() {
+    std::string name = folder;
+    if (mkdtemp(name.data()) == nullptr)
+      throw Error(ErrorCode::kIo, "cannot make a folder " + folder.string());
+    folder = name;
+    path = folder / "bench.db";
     Device device({.cache_path = path});
     tune(parse_problem(kProblem), device, {.rigor = Rigor::kQuick});
     make_plan(parse_problem(kProblem), device);
   }
   ~TunedDatabase() {
     std::error_code ignored;
-    std::filesystem::remove(path, ignored);
+    std::filesystem::remove_all(folder, ignored);
   }
 };
 

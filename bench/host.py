@@ -24,6 +24,8 @@ def benchmarks(program, *arguments):
     )
     found = {}
     for row in json.loads(done.stdout)["benchmarks"]:
+        if row.get("error_occurred"):
+            raise SystemExit(f"{row['name']} failed: {row['error_message']}")
         if row["run_type"] == "iteration":
             found.setdefault(row["name"].split("/iterations")[0], []).append(row["real_time"] * NS[row["time_unit"]])
     return {name: statistics.median(times) for name, times in found.items()}
