@@ -9,10 +9,10 @@
 
 #include "attnforge/error.h"
 #include "generator/family.h"
-#include "templates/fixed_fields.h"
 #include "templates/fwd_naive/config.h"
-#include "templates/fwd_params.h"
-#include "templates/kernel_source.h"
+#include "templates/host/fixed_fields.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/kernel_source.h"
 
 namespace attnforge {
 

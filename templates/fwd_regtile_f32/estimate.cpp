@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "templates/key_tiles.h"
-#include "templates/tile_order.h"
+#include "templates/host/key_tiles.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 namespace {

@@ -7,13 +7,13 @@
 
 #include "generator/arch.h"
 #include "generator/family.h"
-#include "templates/fixed_fields.h"
-#include "templates/fwd_params.h"
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
-#include "templates/kernel_source.h"
-#include "templates/sm_room.h"
-#include "templates/tile_order.h"
+#include "templates/host/fixed_fields.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/kernel_source.h"
+#include "templates/host/sm_room.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "templates/key_tiles.h"
+#include "templates/host/key_tiles.h"
 
 namespace attnforge {
 namespace {

@@ -9,14 +9,14 @@
 #include <fmt/format.h>
 #include "attnforge/error.h"
 #include "generator/family.h"
-#include "templates/fixed_fields.h"
-#include "templates/fwd_params.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
-#include "templates/kernel_source.h"
-#include "templates/sm_room.h"
-#include "templates/tile_order.h"
-#include "templates/wgmma_text.h"
+#include "templates/host/fixed_fields.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/kernel_source.h"
+#include "templates/host/sm_room.h"
+#include "templates/host/tile_order.h"
+#include "templates/host/wgmma_text.h"
 
 namespace attnforge {
 namespace {

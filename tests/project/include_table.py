@@ -20,7 +20,7 @@ TABLE = {
     "reference": (r"(attnforge|reference)/.*", r"fmt/\w+\.h"),
     "device": (r"base\.cuh|params_\w+\.h|(ptx|tile)/\w+\.cuh", None),  # and the own folder; not even std
     "templates": (
-        r"(attnforge|generator)/.*|templates/(registry|embedded|cuda_core_time|fixed_fields|fwd_params|kernel_source|key_tiles|params_\w+|sm_room|tile_order|wgmma_text)\.h|templates/base\.cuh",  # and the own folder
+        r"(attnforge|generator)/.*|templates/(registry|embedded|params_\w+|host/\w+)\.h|templates/base\.cuh",  # and the own folder
         r"fmt/\w+\.h",
     ),
     "runtime": (
@@ -68,8 +68,8 @@ def refusal(path, kind, target):
         return f"not among the system headers of {row}"
     if re.fullmatch(quoted, target):
         return ""
-    if path.parts[0] == "templates" and len(path.parts) == 3:
-        own = path.parts[1]
+    if path.parts[0] == "templates" and len(path.parts) > 2:
+        own = "/".join(path.parts[1:-1])
         if target.startswith((f"{own}/", f"templates/{own}/")):
             return ""
     return f"not in the row of {row}"
@@ -115,6 +115,10 @@ def self_test():
         ("templates/f/family.cpp", '"', "templates/f/config.h", True),
         ("templates/f/family.cpp", '"', "templates/g/config.h", False),
         ("templates/f/family.cpp", '"', "runtime/kernel.h", False),
+        ("templates/ladder/f/family.cpp", '"', "templates/ladder/f/config.h", True),
+        ("templates/ladder/f/family.cpp", '"', "templates/ladder/g/config.h", False),
+        ("templates/ladder/f/family.cpp", '"', "templates/host/fwd_params.h", True),
+        ("templates/ladder/f/kernel.cuh", '"', "host/fwd_params.h", False),
         ("runtime/a.cpp", '"', "templates/registry.h", False),
         ("runtime/a.cpp", "<", "cuda.h", True),
         ("cache/a.cpp", '"', "tuner/search.h", False),

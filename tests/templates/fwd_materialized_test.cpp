@@ -8,7 +8,7 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "templates/fwd_materialized/config.h"
+#include "templates/ladder/fwd_materialized/config.h"
 #include "templates/registry.h"
 #include "tests/templates/problems.h"
 

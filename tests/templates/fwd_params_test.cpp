@@ -1,6 +1,6 @@
 // fwd_params_test.cpp - the argument of forward kernels: what comes from the problem and what from
 // the tensors.
-#include "templates/fwd_params.h"
+#include "templates/host/fwd_params.h"
 
 #include <gtest/gtest.h>
 

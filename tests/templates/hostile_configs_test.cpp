@@ -15,7 +15,7 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "templates/fwd_params.h"
+#include "templates/host/fwd_params.h"
 #include "templates/registry.h"
 
 namespace attnforge {

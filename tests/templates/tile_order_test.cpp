@@ -1,5 +1,5 @@
 // tile_order_test.cpp - the order in which blocks take query tiles, as the host lays it down.
-#include "templates/tile_order.h"
+#include "templates/host/tile_order.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // generated: fwd_flash_scalar dtype=1 head_dim=40 head_dim_v=72 right_bound=0 left_bound=1 softcap=1 lse=1 lanes_per_row=8 num_warps=2 block_n=16 step_n=8
-#include "fwd_flash_scalar/kernel.cuh"
+#include "ladder/fwd_flash_scalar/kernel.cuh"
 using namespace attnforge;
 inline constexpr FwdFlashScalarConfig kConfig{.dtype = 1, .head_dim = 40, .head_dim_v = 72, .right_bound = 0, .left_bound = 1, .softcap = 1, .lse = 1, .lanes_per_row = 8, .num_warps = 2, .block_n = 16, .step_n = 8};
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm())

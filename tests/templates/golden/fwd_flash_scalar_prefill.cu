@@ -1,5 +1,5 @@
 // generated: fwd_flash_scalar dtype=2 head_dim=128 head_dim_v=128 right_bound=1 left_bound=0 softcap=0 lse=0 lanes_per_row=2 num_warps=4 block_n=64 step_n=8
-#include "fwd_flash_scalar/kernel.cuh"
+#include "ladder/fwd_flash_scalar/kernel.cuh"
 using namespace attnforge;
 inline constexpr FwdFlashScalarConfig kConfig{.dtype = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .lanes_per_row = 2, .num_warps = 4, .block_n = 64, .step_n = 8};
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm())

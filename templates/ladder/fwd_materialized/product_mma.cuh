@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base.cuh"
-#include "fwd_materialized/config.h"
-#include "fwd_materialized/product.cuh"
+#include "ladder/fwd_materialized/config.h"
+#include "ladder/fwd_materialized/product.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "fwd_flash_scalar/config.h"
+#include "ladder/fwd_flash_scalar/config.h"
 #include "params_fwd.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"

@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 #include "generator/family.h"
-#include "templates/fixed_fields.h"
-#include "templates/fwd_params.h"
-#include "templates/fwd_wmma/config.h"
-#include "templates/kernel_source.h"
-#include "templates/key_tiles.h"
-#include "templates/sm_room.h"
-#include "templates/tile_order.h"
+#include "templates/host/fixed_fields.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/kernel_source.h"
+#include "templates/host/key_tiles.h"
+#include "templates/host/sm_room.h"
+#include "templates/host/tile_order.h"
+#include "templates/ladder/fwd_wmma/config.h"
 
 namespace attnforge {
 namespace {
@@ -144,7 +144,7 @@ std::string symbol(const Typed& c) {
 
 Source render(const Config& config, const Problem&) {
   return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
-                                .folder = "fwd_wmma",
+                                .folder = "ladder/fwd_wmma",
                                 .type = "FwdWmma",
                                 .params = "FwdWmmaParams"});
 }

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "fwd_flash_vec/config.h"
+#include "ladder/fwd_flash_vec/config.h"
 #include "params_fwd.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"

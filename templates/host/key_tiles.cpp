@@ -1,7 +1,7 @@
 // key_tiles.cpp - the host's counterpart of tile/kv_blocks.cuh, summed over a head. The cost does
 // not grow with the lengths: where bounds move with the query tiles, the number of tiles repeats
 // itself after a period, but for what it rises or falls by.
-#include "templates/key_tiles.h"
+#include "templates/host/key_tiles.h"
 
 #include <algorithm>
 #include <cmath>

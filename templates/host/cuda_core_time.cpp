@@ -1,11 +1,11 @@
-#include "templates/cuda_core_time.h"
+#include "templates/host/cuda_core_time.h"
 
 #include <algorithm>
 
 #include "generator/arch.h"
-#include "templates/fwd_params.h"
-#include "templates/key_tiles.h"
-#include "templates/tile_order.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/key_tiles.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 

@@ -5,10 +5,10 @@
 #pragma once
 
 #include "base.cuh"
-#include "fwd_materialized/config.h"
-#include "fwd_materialized/product.cuh"
-#include "fwd_materialized/product_fma.cuh"
-#include "fwd_materialized/product_mma.cuh"
+#include "ladder/fwd_materialized/config.h"
+#include "ladder/fwd_materialized/product.cuh"
+#include "ladder/fwd_materialized/product_fma.cuh"
+#include "ladder/fwd_materialized/product_mma.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/kv_blocks.cuh"

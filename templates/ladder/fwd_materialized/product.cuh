@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "fwd_materialized/config.h"
+#include "ladder/fwd_materialized/config.h"
 
 namespace attnforge {
 

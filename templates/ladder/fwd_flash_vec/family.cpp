@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 #include "generator/family.h"
-#include "templates/cuda_core_time.h"
-#include "templates/fixed_fields.h"
-#include "templates/fwd_flash_vec/config.h"
-#include "templates/fwd_params.h"
-#include "templates/kernel_source.h"
-#include "templates/sm_room.h"
+#include "templates/host/cuda_core_time.h"
+#include "templates/host/fixed_fields.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/kernel_source.h"
+#include "templates/host/sm_room.h"
+#include "templates/ladder/fwd_flash_vec/config.h"
 
 namespace attnforge {
 namespace {
@@ -127,7 +127,7 @@ std::string symbol(const Typed& c) {
 
 Source render(const Config& config, const Problem&) {
   return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
-                                .folder = "fwd_flash_vec",
+                                .folder = "ladder/fwd_flash_vec",
                                 .type = "FwdFlashVec",
                                 .params = "FwdTiledParams",
                                 .blocks_per_sm = "blocks_per_sm()"});

@@ -10,11 +10,11 @@
 
 namespace attnforge {
 
-/// Names in the generated lines. kernel.cuh in `folder` has the template `type`, whose run() is the
-/// kernel; the type of its config is called the same with Config behind.
+/// Names in the generated lines. `folder`/kernel.cuh defines the template `type` with a static
+/// run(); its config type is `type` + "Config".
 struct KernelNames {
   std::string symbol;          // of the entry point, "fwd_wmma_bf16_d128_64x64"
-  std::string_view folder;     // "fwd_wmma"
+  std::string_view folder;     // below templates/: "ladder/fwd_wmma"
   std::string_view type;       // "FwdWmma"
   std::string_view params;     // type of the argument, "FwdWmmaParams"
   std::string declarations{};  // lines behind the headers

@@ -8,12 +8,12 @@
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "templates/embedded.h"
-#include "templates/fixed_fields.h"
-#include "templates/fwd_materialized/config.h"
-#include "templates/fwd_params.h"
-#include "templates/key_tiles.h"
-#include "templates/sm_room.h"
-#include "templates/tile_order.h"
+#include "templates/host/fixed_fields.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/key_tiles.h"
+#include "templates/host/sm_room.h"
+#include "templates/host/tile_order.h"
+#include "templates/ladder/fwd_materialized/config.h"
 
 namespace attnforge {
 namespace {
@@ -160,7 +160,7 @@ Source render(const Config& config, const Problem&) {
   Source source;
   source.name = symbol(c, kScores);
   source.entry = fmt::format(R"(// generated: {}
-#include "fwd_materialized/kernel.cuh"
+#include "ladder/fwd_materialized/kernel.cuh"
 using namespace attnforge;
 inline constexpr FwdMaterializedConfig kConfig{};
 )",

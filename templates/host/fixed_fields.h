@@ -12,7 +12,7 @@
 #include "generator/config.h"
 #include "generator/family.h"
 #include "templates/base.cuh"
-#include "templates/fwd_params.h"
+#include "templates/host/fwd_params.h"
 
 namespace attnforge {
 

@@ -1,5 +1,5 @@
 // fwd_params.cpp - Problem and Tensors to FwdParams.
-#include "templates/fwd_params.h"
+#include "templates/host/fwd_params.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "templates/tile_order.h"
+#include "templates/host/tile_order.h"
 
 namespace attnforge {
 namespace {

@@ -1,11 +1,11 @@
 // tile_order.cpp - groups of heads for the L2 and for an even end.
-#include "templates/tile_order.h"
+#include "templates/host/tile_order.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
-#include "templates/fwd_params.h"
+#include "templates/host/fwd_params.h"
 
 namespace attnforge {
 namespace {

@@ -1,6 +1,6 @@
 // wgmma_text.cpp - an asm statement names each of its registers, so a shape cannot be a parameter
 // of a template (PTX ISA, "wgmma.mma_async").
-#include "templates/wgmma_text.h"
+#include "templates/host/wgmma_text.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // kernel_source.cpp - puts names into the generated lines.
-#include "templates/kernel_source.h"
+#include "templates/host/kernel_source.h"
 
 #include <fmt/format.h>
 

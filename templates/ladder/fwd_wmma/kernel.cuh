@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "fwd_wmma/config.h"
+#include "ladder/fwd_wmma/config.h"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/shared_memory.cuh"
