@@ -1,14 +1,18 @@
 // bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch,
 // and for the winners that peers.py found on an H200. Needs no GPU.
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
+#include <array>
 #include <fstream>
-#include <set>
+#include <map>
+#include <sstream>
 #include <string>
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 #include "generator/candidates.h"
+#include "generator/shape.h"
 #include "runtime/compiler.h"
 #include "templates/registry.h"
 
@@ -27,16 +31,33 @@ void time_compile(benchmark::State& state, const Source& source, const Arch& arc
   state.counters["cubin_bytes"] = static_cast<double>(cubin.bytes.size());
 }
 
-/// The configs in the last column of a file of peers.py, each once. Empty without the file.
-std::set<std::string> winners(const std::string& path) {
-  std::set<std::string> configs;
+struct Winner {
+  std::string name;  // problem and config
+  Source source;
+};
+
+/// The kernels that a file of peers.py names: its first columns are a problem, which asks for lse,
+/// and the last is a config. Each once, by digest. Empty without the file.
+std::map<std::string, Winner> winners(const std::string& path) {
+  std::map<std::string, Winner> kernels;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("attnforge,")) continue;
+    std::istringstream cells(line);
+    std::array<std::string, 10> cell;  // implementation, dtype, sizes, causal
+    for (std::string& each : cell) std::getline(cells, each, ',');
     const std::string last = line.substr(line.rfind(',') + 1);
-    const std::string config = last.substr(0, last.find('\r'));
-    if (line.starts_with("attnforge,") && !config.empty()) configs.insert(config);
+    const std::string text = last.substr(0, last.find('\r'));
+    if (text.empty()) continue;
+    const Problem problem = parse_problem(fmt::format(
+        "fwd {} batch={} num_heads={}:{} seqlen={}:{} head_dim={}:{} lse{}", cell[1], cell[2],
+        cell[3], cell[4], cell[5], cell[6], cell[7], cell[8], cell[9] == "1" ? " causal" : ""));
+    Config config = parse_config(text);
+    drop_shape_words(config, shape_of(problem));
+    const Source source = find_family(config.family)->render(config, problem);
+    kernels.emplace(digest(source), Winner{to_string(problem) + " " + to_string(config), source});
   }
-  return configs;
+  return kernels;
 }
 
 }  // namespace
@@ -67,13 +88,10 @@ int main(int argc, char** argv) {
       }
     }
   }
-  for (const std::string& text : winners(ATTNFORGE_RESULTS "/hopper.csv")) {
-    benchmark::RegisterBenchmark(("winner/" + text).c_str(),
-                                 [text](benchmark::State& state) {
-                                   const Config config = parse_config(text);
-                                   const Family* family = find_family(config.family);
-                                   time_compile(state, family->render(config, Problem{}),
-                                                typical_device("90a").arch);
+  for (const auto& [digest, winner] : winners(ATTNFORGE_RESULTS "/hopper.csv")) {
+    benchmark::RegisterBenchmark(("winner/" + winner.name).c_str(),
+                                 [source = winner.source](benchmark::State& state) {
+                                   time_compile(state, source, typical_device("90a").arch);
                                  })
         ->UseManualTime()
         ->Iterations(1)

@@ -75,8 +75,6 @@ Plan padded(const Problem& problem, Device& device, const TuneOptions* tuning) {
   larger.head_dim_v = next_power(problem.head_dim_v);
   tune_first(larger, device, kTensorCores, tuning);
   std::string config = chosen_config(larger, device);
-  config = with_field(config, "head_dim", problem.head_dim);
-  config = with_field(config, "head_dim_v", problem.head_dim_v);
   config = with_field(config, "pad_head_dim", 1);
   if (const std::optional<Plan> plan = plan_of(config, problem, device)) return *plan;
   throw Error(

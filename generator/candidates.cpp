@@ -12,56 +12,26 @@
 namespace attnforge {
 namespace {
 
-/// Whether no point of a search space has a value that is not allowed: then none need be looked at
-/// for that. What is forced may be one, and a number of heads that no tile can pack.
-bool all_allowed(const std::vector<Axis>& axes, std::span<const FieldRule> rules) {
-  for (std::size_t i = 0; i < std::min(axes.size(), rules.size()); ++i) {
-    for (const int value : axes[i].values) {
-      if (!rules[i].allowed.has(value)) return false;
-    }
-  }
-  return true;
-}
-
-/// Calls visit(config, reason) for every point of the search space, the last axis fastest. The
-/// config is one object that is changed from point to point. A family that cannot be forced has one
-/// point, of no fields, cut for that reason.
-template <class Visit>
-void for_each_point(const Family& family, const Problem& problem, const DeviceFacts& device,
-                    const Overrides& overrides, Visit&& visit) {
+/// The axes of a search, with what is forced on them; `reason` is why the family cannot be forced.
+std::vector<Axis> axes_of(const Family& family, const Problem& problem, const DeviceFacts& device,
+                          const Overrides& overrides, std::string& reason) {
   std::vector<Axis> axes = family.axes(problem, device);
-  Config config{std::string(family.name), {}};
-  if (const std::string reason = force_axes(axes, overrides); !reason.empty())
-    return visit(std::as_const(config), reason);
-  config.fields.reserve(axes.size());
-  for (const Axis& axis : axes) {
+  reason = force_axes(axes, overrides);
+  for (const Axis& axis : axes)
     ATTNFORGE_ASSERT(!axis.values.empty(), "every axis has at least one value");
-    config.fields.emplace_back(axis.name, axis.values.front());
-  }
-  const bool allowed = all_allowed(axes, family.fields);
-  std::vector<std::size_t> at(axes.size(), 0);
-  for (;;) {
-    std::string reason = allowed ? "" : wrong_value(config, family.fields);
-    if (reason.empty()) reason = family.reject(config, problem, device);
-    visit(std::as_const(config), std::move(reason));
-    std::size_t axis = axes.size();
-    while (axis > 0) {  // count up, as with the digits of a number
-      --axis;
-      at[axis] = (at[axis] + 1) % axes[axis].values.size();
-      config.fields[axis].second = axes[axis].values[at[axis]];
-      if (at[axis] != 0) break;
-      if (axis == 0) return;
-    }
-    if (axes.empty()) return;
-  }
+  return axes;
 }
 
-double estimate(const Family& family, const Config& config, const Problem& problem,
-                const DeviceFacts& device) {
-  const double time_us = family.estimate_us(config, problem, device);
+Config config_of(const Family& family, const std::vector<Axis>& axes, std::span<const int> values) {
+  Config config{std::string(family.name), {}};
+  config.fields.reserve(axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) config.fields.emplace_back(axes[i].name, values[i]);
+  return config;
+}
+
+void require_finite(double time_us) {
   ATTNFORGE_ASSERT(std::isfinite(time_us),
                    "an estimate is a finite number");  // else the order would not be one
-  return time_us;
 }
 
 }  // namespace
@@ -101,11 +71,18 @@ std::vector<Candidate> candidates(const Family& family, const Problem& problem,
   validate(problem);
   std::vector<Candidate> kept;
   if (!rejection(family, problem, device.arch).empty()) return kept;
-  for_each_point(family, problem, device, overrides, [&](const Config& config, std::string reason) {
-    if (reason.empty()) {
-      kept.push_back({&family, config, estimate(family, config, problem, device)});
+  std::string unforced;
+  const std::vector<Axis> axes = axes_of(family, problem, device, overrides, unforced);
+  if (!unforced.empty()) {
+    if (cut != nullptr) cut->push_back({{std::string(family.name), {}}, unforced});
+    return kept;
+  }
+  family.for_each_point(axes, problem, device, [&](const Point& point) {
+    if (point.cut.empty()) {
+      require_finite(point.estimate_us);
+      kept.push_back({&family, config_of(family, axes, point.values), point.estimate_us});
     } else if (cut != nullptr) {
-      cut->push_back({config, std::move(reason)});
+      cut->push_back({config_of(family, axes, point.values), point.cut.text()});
     }
   });
   std::stable_sort(kept.begin(), kept.end(), [](const Candidate& a, const Candidate& b) {
@@ -131,18 +108,28 @@ Candidate untuned(std::span<const Family* const> families, const Problem& proble
   for (const Family* family : families) {
     std::string reason = rejection(*family, problem, device.arch);
     if (reason.empty()) {
+      const std::vector<Axis> axes = axes_of(*family, problem, device, overrides, reason);
       Candidate best;
-      for_each_point(*family, problem, device, overrides,
-                     [&](const Config& config, const std::string& cut) {
-                       if (!cut.empty()) {
-                         reason = cut;
-                         return;
-                       }
-                       const double time_us = estimate(*family, config, problem, device);
-                       if (best.family == nullptr || time_us < best.estimate_us)
-                         best = {family, config, time_us};
-                     });
-      if (best.family != nullptr) return best;
+      if (reason.empty()) {
+        Reason last;
+        std::vector<int> values;
+        family->for_each_point(axes, problem, device, [&](const Point& point) {
+          if (!point.cut.empty()) {
+            if (best.family == nullptr) last = point.cut;
+            return;
+          }
+          require_finite(point.estimate_us);
+          if (best.family != nullptr && point.estimate_us >= best.estimate_us) return;
+          best.family = family;
+          best.estimate_us = point.estimate_us;
+          values.assign(point.values.begin(), point.values.end());
+        });
+        if (best.family != nullptr) {
+          best.config = config_of(*family, axes, values);
+          return best;
+        }
+        reason = last.text();
+      }
       reason = fmt::format("every config is cut, the last one because: {}", reason);
     }
     fmt::format_to(std::back_inserter(reasons), "\n  {}: {}", family->name, reason);

@@ -35,8 +35,8 @@ std::string illegal(const Family& family, const Config& config, const Problem& p
 /// All configs of `family` that are legal, best estimate first; ties in the order of the axes, so
 /// the result is deterministic. Empty when rejection() is not "". `cut`, if given, receives the
 /// others with their reasons. Throws Error(kInvalidProblem) if the problem is not valid. Cost: up
-/// to some tens of ms. What `overrides` forces of a config is all that is on its axis; its shared
-/// memory budget comes in through `device` (limited()).
+/// to 10 ms without `cut`. What `overrides` forces of a config is all that is on its axis; its
+/// shared memory budget comes in through `device` (limited()).
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
                                   const DeviceFacts& device,
                                   std::vector<CutCandidate>* cut = nullptr,

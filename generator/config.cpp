@@ -1,4 +1,4 @@
-// config.cpp - configs as text and as a C++ initialiser.
+// config.cpp - configs as text, and the values that their fields may have.
 #include "generator/config.h"
 
 #include <fmt/format.h>
@@ -43,10 +43,6 @@ std::pair<std::string, int> parse_field(std::string_view word) {
   return {std::string(word.substr(0, equals)), value};
 }
 
-std::string complaint(const FieldRule& rule, int value) {
-  return fmt::format("{}={} must be {}", rule.name, value, to_string(rule.allowed));
-}
-
 }  // namespace
 
 std::string to_string(const Allowed& allowed) {
@@ -68,10 +64,14 @@ std::string to_string(const Allowed& allowed) {
   return fmt::format("a multiple of {} from {} to {}", step, least, most);
 }
 
+std::string wrong_value(const FieldRule& rule, int value) {
+  return fmt::format("{}={} must be {}", rule.name, value, to_string(rule.allowed));
+}
+
 std::string wrong_value(const Config& config, std::span<const FieldRule> rules) {
   for (std::size_t i = 0; i < std::min(rules.size(), config.fields.size()); ++i) {
     const int value = config.fields[i].second;
-    if (!rules[i].allowed.has(value)) return complaint(rules[i], value);
+    if (!rules[i].allowed.has(value)) return wrong_value(rules[i], value);
   }
   return "";
 }
@@ -115,16 +115,7 @@ void throw_unknown_field(const Config& config, std::size_t expected_count) {
 }
 
 void throw_wrong_value(const Config& config, const FieldRule& rule, int value) {
-  refuse(fmt::format("config \"{}\": {}", to_string(config), complaint(rule, value)));
-}
-
-std::string initializer(const Config& config) {
-  std::string text = "{";
-  for (const auto& [name, value] : config.fields) {
-    fmt::format_to(std::back_inserter(text), "{}.{} = {}", text.size() == 1 ? "" : ", ", name,
-                   value);
-  }
-  return text + "}";
+  refuse(fmt::format("config \"{}\": {}", to_string(config), wrong_value(rule, value)));
 }
 
 }  // namespace attnforge

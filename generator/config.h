@@ -1,5 +1,5 @@
-// config.h - a configuration: a family's name and named integers. The currency of search, cache,
-// logs and the CLI.
+// config.h - a configuration: a family's name and what is searched of it, as named integers. The
+// currency of search, cache, logs and the CLI.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct Config {
   friend bool operator==(const Config&, const Config&) = default;
 };
 
-/// "fwd_mma_sm80 head_dim=128 block_m=128 ..."; parse_config(to_string(c)) == c.
+/// "fwd_mma_sm80 block_m=128 num_warps=4 ..."; parse_config(to_string(c)) == c.
 std::string to_string(const Config& config);
 /// Throws Error(kInvalidArgument) naming the word. Knows nothing of families: a family checks its
 /// own fields.
@@ -58,6 +58,9 @@ struct FieldRule {
 /// "" if every field of `config` has a value that is allowed, else "num_warps=0 must be 2, 4 or 8".
 /// The fields are those of the rules, in the same order.
 std::string wrong_value(const Config& config, std::span<const FieldRule> rules);
+
+/// "num_warps=0 must be 2, 4 or 8".
+std::string wrong_value(const FieldRule& rule, int value);
 
 /// One int member of a family's typed config, with its name in texts and its values.
 template <class Typed>
@@ -102,8 +105,5 @@ Typed typed(const Config& config, const Field<Typed> (&fields)[N]) {
   }
   return result;
 }
-
-/// "{.head_dim = 128, .block_m = 64}": the config as a C++ initialiser for the generated source.
-std::string initializer(const Config& config);
 
 }  // namespace attnforge

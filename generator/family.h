@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "attnforge/problem.h"
 #include "generator/config.h"
 #include "generator/launch.h"
+#include "generator/reason.h"
 #include "generator/source.h"
 
 namespace attnforge {
@@ -37,30 +39,44 @@ Features required_features(const Problem& problem);
 /// Names of the set bits, e.g. {"causal", "lse"}.
 std::vector<std::string_view> feature_names(Features features);
 
-/// One dimension of a search space. A fixed axis has one value.
+/// One dimension of a search space. One that has no choice for a problem has one value.
 struct Axis {
   std::string_view name;
   std::vector<int> values;
   std::vector<int> only_forced{};  // legal where a caller gives the config, and never searched
 };
 
+/// A point of a search space, as its family sees it.
+struct Point {
+  std::span<const int> values;  // of the axes, in their order; borrowed for the call
+  Reason cut;                   // why it is not a candidate; empty if it is one
+  double estimate_us = 0;       // of a candidate
+};
+
+/// What can be known of a family's configs without a GPU. Those of its functions that take a config
+/// are written for the family's own typed config; typed_family() (generator/typed_family.h) makes
+/// these of them.
 struct Family {
   std::string_view name;     // folder name, also the value in the database
   std::string_view summary;  // one line for people
   Features features = 0;
-  /// The fields of its typed config, in their order, and which values each may have. No function
-  /// below is asked about a config with others. Borrowed; lives as long as the program.
+  /// What is searched, in the order of a config's fields, and which values each may have. No
+  /// function below is asked about a config with others. Borrowed; lives as long as the program.
   std::span<const FieldRule> fields{};
 
   /// "" if it can serve the problem's dtypes, head dims and arch, else the reason.
   std::string (*supports)(const Problem&, const Arch&) = nullptr;
-  /// The search space: product of the axes, in the order of the typed config's fields.
+  /// The search space: product of the axes, which are `fields` in their order.
   std::vector<Axis> (*axes)(const Problem&, const DeviceFacts&) = nullptr;
   /// "" if legal and worth trying, else the reason that inspect shows. What is legal can be
   /// launched: it divides by nothing that is 0, fits the GPU, and its blocks cover the queries.
   std::string (*reject)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
   /// Predicted time. Orders candidates; decides when nothing was measured.
   double (*estimate_us)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
+  /// Calls `visit` for each point of the product of `axes`, the last axis fastest, with what
+  /// reject() and estimate_us() would answer. `axes` are axes()'s, perhaps with a value forced.
+  void (*for_each_point)(std::span<const Axis> axes, const Problem&, const DeviceFacts&,
+                         const std::function<void(const Point&)>& visit) = nullptr;
   Source (*render)(const Config&, const Problem&) = nullptr;
   /// Grid, block, shared memory, workspace, and params but for what Tensors gives. A few
   /// microseconds at most.

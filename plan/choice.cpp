@@ -7,6 +7,7 @@
 
 #include "attnforge/error.h"
 #include "generator/arch.h"
+#include "generator/shape.h"
 #include "templates/registry.h"
 
 namespace attnforge {
@@ -103,7 +104,9 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
                 fmt::format("{} does not serve \"{}\" on {}: {}", family->name, to_string(problem),
                             device.name, unserved));
   }
-  std::string reason = contradiction(config, overrides);
+  std::string reason = drop_shape_words(config, shape_of(problem));
+  if (!reason.empty()) reason += "; a config need not repeat the problem: leave the word out";
+  if (reason.empty()) reason = contradiction(config, overrides);
   if (reason.empty()) reason = illegal(config, problem, device);
   if (!reason.empty()) {
     throw Error(ErrorCode::kInvalidArgument,

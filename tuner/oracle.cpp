@@ -56,23 +56,23 @@ class NaiveRunner {
   void run(const Problem& problem, const Tensors& tensors, int inputs_alignment_bytes) {
     const std::vector<Candidate> configs = candidates(*family_, problem, device_);
     ATTNFORGE_ASSERT(!configs.empty(), "fwd_naive serves every problem: it is the oracle");
-    Config config = configs.front().config;
-    for (auto& [name, value] : config.fields) {
-      if (name == "alignment") value = inputs_alignment_bytes;
-    }
-    const Launch launch = family_->launch(config, problem, device_);
+    const Config& config = configs.front().config;
+    Problem aligned = problem;
+    aligned.alignment_bytes = inputs_alignment_bytes;
+    const Launch launch = family_->launch(config, aligned, device_);
     ATTNFORGE_ASSERT(launch.workspace_bytes == 0 && counted_steps(launch) == 0,
                      "fwd_naive needs no memory beside its tensors");
     for (const LaunchStep& step : launch.steps) {
       std::vector<std::byte> params(step.params.size());
       bind_arguments(*family_, step, tensors, {}, params);
-      kernel(config, problem, step).launch(step, params, stream_);
+      kernel(config, aligned, step).launch(step, params, stream_);
     }
   }
 
  private:
   const Kernel& kernel(const Config& config, const Problem& problem, const LaunchStep& step) {
-    const std::string key = to_string(config) + " " + step.kernel;
+    const std::string key = fmt::format("{} {} alignment={}", to_string(config), step.kernel,
+                                        problem.alignment_bytes);
     auto it = kernels_.find(key);
     if (it == kernels_.end()) {
       const Cubin cubin = compile(family_->render(config, problem), device_.arch);

@@ -4,22 +4,11 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "shape.h"
 
 namespace attnforge {
 
-struct FwdMmaSm80Config {
-  // Fixed by the problem.
-  int dtype;  // of q, k, v and o: kFp16 or kBf16
-  int head_dim;
-  int head_dim_v;
-  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
-  int left_bound;   // 1: nor all keys to its left (window_left)
-  int softcap;      // 1: scores are capped
-  int lse;          // 1: lse is written
-  int alignment;    // bytes of pointers and strides: 4, 8 or 16
-  int rope;         // kNoRope, or which elements of q and k are rotated together
-  int rope_dim;     // leading elements that rotate
-  // Searched.
+struct FwdMmaSm80Config : Shape {
   int block_m;    // query rows a thread block
   int num_warps;  // each has block_m / num_warps rows, a multiple of 16
   int block_n;    // keys in a tile of shared memory

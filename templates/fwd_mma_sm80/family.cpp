@@ -6,9 +6,10 @@
 
 #include "generator/arch.h"
 #include "generator/family.h"
+#include "generator/typed_family.h"
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
-#include "templates/host/fixed_fields.h"
+#include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/sm_room.h"
@@ -18,18 +19,9 @@ namespace attnforge {
 namespace {
 
 using Typed = FwdMmaSm80Config;
+constexpr std::string_view kName = "fwd_mma_sm80";
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype, kDtypes},
-    {"head_dim", &Typed::head_dim, kHeadDims},
-    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
-    {"right_bound", &Typed::right_bound, kFlag},
-    {"left_bound", &Typed::left_bound, kFlag},
-    {"softcap", &Typed::softcap, kFlag},
-    {"lse", &Typed::lse, kFlag},
-    {"alignment", &Typed::alignment, kAlignments},
-    {"rope", &Typed::rope, kRopes},
-    {"rope_dim", &Typed::rope_dim, kRopeDims},
     {"block_m", &Typed::block_m, doubled(32, 256)},
     {"num_warps", &Typed::num_warps, doubled(2, 16)},
     {"block_n", &Typed::block_n, from_to(16, 256, 16)},
@@ -42,11 +34,6 @@ constexpr Field<Typed> kFields[] = {
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
     {"pad_head_dim", &Typed::pad_head_dim, kFlag},
 };
-constexpr auto kRules = rules_of(kFields);
-
-// Those that the problem decides: the first of them, up to rope_dim.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(10);
-static_assert(kFixedFields.back().name == "rope_dim");
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
@@ -67,9 +54,6 @@ bool memory_is_scarce(const Typed& c, const Arch& arch) {
   modest.q_in_regs = 0;
   return 4 * modest.smem_bytes() > arch.smem_per_sm_bytes;
 }
-
-/// The fields that are not searched.
-Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
@@ -92,9 +76,7 @@ Axis head_dim_warps(const Problem& problem) {
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   std::vector<int> packs = {1};
   if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
-  const Typed fixed = fixed_by(problem);
-  std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
-  const std::vector<Axis> searched = {
+  return {
       {"block_m", {128, 64, 32, 256}},
       {"num_warps", {4, 8, 2}},
       {"block_n", {64, 32, 48, 96, 128, 16}},
@@ -107,15 +89,10 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       head_dim_warps(problem),
       {"pad_head_dim", {0}, {1}},
   };
-  axes.insert(axes.end(), searched.begin(), searched.end());
-  return axes;
 }
 
-std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  const Typed c = typed(config, kFields);
-  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
-  if (wrong.empty()) wrong = wrong_pack(problem, c.pack_gqa);
-  if (!wrong.empty()) return wrong;
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (Reason wrong = wrong_pack(problem, c.pack_gqa); !wrong.empty()) return wrong;
   const Arch& arch = device.arch;
   if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
     return "an odd number of warps cannot share rows in pairs";
@@ -154,12 +131,11 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   return "";
 }
 
-double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
   constexpr int kSafeSlack = 68, kUnrolledSlack = 4, kSoftcapSlack = 4;
   constexpr double kSpillRisk = 1.1, kSpillRiskWithRope = 1.2;
-  const Typed c = typed(config, kFields);
   const int slack = kSafeSlack + (c.step_n == c.block_n ? kUnrolledSlack : 0) +
                     (c.softcap ? kSoftcapSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
@@ -171,15 +147,15 @@ std::string symbol(const Typed& c) {
   return "fwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
-Source render(const Config& config, const Problem&) {
-  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
-                                .folder = "fwd_mma_sm80",
-                                .type = "FwdMmaSm80",
-                                .params = "FwdMmaSm80Params"});
+Source render(const Typed& c, const Problem&) {
+  return kernel_source(untyped(kName, c, kFields), c,
+                       {.symbol = symbol(c),
+                        .folder = "fwd_mma_sm80",
+                        .type = "FwdMmaSm80",
+                        .params = "FwdMmaSm80Params"});
 }
 
-Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
-  const Typed c = typed(config, kFields);
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const TileOrder order = tile_order(problem, c.block_m, c.pack_gqa, c.head_group_mb,
                                      c.right_bound != 0);
   return launch_of_tiles<FwdMmaSm80Params>(problem, order, symbol(c), c.num_threads(),
@@ -194,19 +170,14 @@ void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
 }  // namespace
 
 extern const Family fwd_mma_sm80;
-const Family fwd_mma_sm80 = {
-    .name = "fwd_mma_sm80",
+constinit const Family fwd_mma_sm80 = typed_family<kFields, reject, estimate_us, render, launch>({
+    .name = kName,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
-    .fields = kRules,
     .supports = supports,
     .axes = axes,
-    .reject = reject,
-    .estimate_us = estimate_us,
-    .render = render,
-    .launch = launch,
     .bind = bind,
-};
+});
 
 }  // namespace attnforge

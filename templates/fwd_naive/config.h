@@ -3,24 +3,12 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "shape.h"
 
 namespace attnforge {
 
-struct FwdNaiveConfig {
-  // Fixed by the problem.
-  int dtype_q;  // kFp32, kFp16 or kBf16, as the other three
-  int dtype_k;
-  int dtype_v;
-  int dtype_o;
-  int head_dim;
-  int head_dim_v;
-  int softcap;    // 1: scores are capped
-  int lse;        // 1: lse is written
-  int alignment;  // bytes of pointers and strides: 2, 4, 8 or 16
-  int rope;       // kNoRope, or which elements of q and k are rotated together
-  int rope_dim;   // leading elements that rotate
-  int block_m;    // query rows a thread block: 8, or 1 when there is only one
-  // Searched.
+struct FwdNaiveConfig : Shape {
+  int block_m;      // query rows a thread block: 8, or 1 when there is only one
   int num_threads;  // a thread block; also the keys of a tile, one a thread
 
   ATTNFORGE_HOST_DEVICE constexpr int num_warps() const { return num_threads / 32; }

@@ -9,8 +9,9 @@
 
 #include "attnforge/error.h"
 #include "generator/family.h"
+#include "generator/typed_family.h"
 #include "templates/fwd_naive/config.h"
-#include "templates/host/fixed_fields.h"
+#include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 
@@ -20,24 +21,13 @@ extern const Family fwd_naive;
 
 namespace {
 
+using Typed = FwdNaiveConfig;
 constexpr std::string_view kName = "fwd_naive";
 
-constexpr Field<FwdNaiveConfig> kFields[] = {
-    {"dtype_q", &FwdNaiveConfig::dtype_q, kDtypes},
-    {"dtype_k", &FwdNaiveConfig::dtype_k, kDtypes},
-    {"dtype_v", &FwdNaiveConfig::dtype_v, kDtypes},
-    {"dtype_o", &FwdNaiveConfig::dtype_o, kDtypes},
-    {"head_dim", &FwdNaiveConfig::head_dim, kHeadDims},
-    {"head_dim_v", &FwdNaiveConfig::head_dim_v, kHeadDims},
-    {"softcap", &FwdNaiveConfig::softcap, kFlag},
-    {"lse", &FwdNaiveConfig::lse, kFlag},
-    {"alignment", &FwdNaiveConfig::alignment, kAlignments},
-    {"rope", &FwdNaiveConfig::rope, kRopes},
-    {"rope_dim", &FwdNaiveConfig::rope_dim, kRopeDims},
-    {"block_m", &FwdNaiveConfig::block_m, doubled(1, 8)},
-    {"num_threads", &FwdNaiveConfig::num_threads, doubled(64, 256)},
+constexpr Field<Typed> kFields[] = {
+    {"block_m", &Typed::block_m, doubled(1, 8)},
+    {"num_threads", &Typed::num_threads, doubled(64, 256)},
 };
-constexpr auto kRules = rules_of(kFields);
 
 constexpr std::int64_t kMaxBlocks = 2147483647;  // gridDim.x
 
@@ -61,38 +51,21 @@ std::string supports(const Problem& problem, const Arch& arch) {
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
   return {
-      {"dtype_q", {static_cast<int>(problem.dtype_q)}},
-      {"dtype_k", {static_cast<int>(problem.dtype_k)}},
-      {"dtype_v", {static_cast<int>(problem.dtype_v)}},
-      {"dtype_o", {static_cast<int>(problem.dtype_o)}},
-      {"head_dim", {problem.head_dim}},
-      {"head_dim_v", {problem.head_dim_v}},
-      {"softcap", {problem.softcap != 0 ? 1 : 0}},
-      {"lse", {problem.lse ? 1 : 0}},
-      {"alignment", {problem.alignment_bytes}},
-      {"rope", {static_cast<int>(problem.rope)}},
-      {"rope_dim", {effective_rope_dim(problem)}},
       {"block_m", {block_m(problem)}},
       {"num_threads", {128, 64, 256}},
   };
 }
 
-std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  const FwdNaiveConfig c = typed(config, kFields);
-  for (const Axis& axis : axes(problem, device)) {
-    const int value = config.get(axis.name);
-    if (std::find(axis.values.begin(), axis.values.end(), value) == axis.values.end()) {
-      return fmt::format("{}={} is not {}", axis.name, value, fmt::join(axis.values, " or "));
-    }
-  }
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts&) {
+  if (c.block_m != block_m(problem))
+    return Reason("block_m={} is not {}", c.block_m, block_m(problem));
   return c.valid() ? "" : "no such thread block";
 }
 
 /// Three products' worth of fp32 multiply-adds (scores are computed twice), at a quarter of the
 /// rate of the units; fewer threads than hide the latency of memory take longer in proportion.
-double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kFmaPerClockPerSm = 128, kEfficiency = 0.25, kThreadsPerSm = 1024, kLaunchUs = 3;
-  const FwdNaiveConfig c = typed(config, kFields);
   if (problem.seqlen_q == 0 || problem.batch == 0) return 0;
   const double keys = static_cast<double>(visible_pairs(problem)) /
                       static_cast<double>(problem.seqlen_q);
@@ -110,34 +83,36 @@ double estimate_us(const Config& config, const Problem& problem, const DeviceFac
 }
 
 /// "bf16", or all four dtypes where they differ.
-std::string dtype_name(const FwdNaiveConfig& c) {
+std::string dtype_name(const Typed& c) {
   const auto name = [](int dtype) { return to_string(static_cast<DType>(dtype)); };
-  if (c.dtype_q == c.dtype_k && c.dtype_q == c.dtype_v && c.dtype_q == c.dtype_o)
-    return std::string(name(c.dtype_q));
-  return fmt::format("{}_{}_{}_{}", name(c.dtype_q), name(c.dtype_k), name(c.dtype_v),
+  if (c.dtype == c.dtype_k && c.dtype == c.dtype_v && c.dtype == c.dtype_o)
+    return std::string(name(c.dtype));
+  return fmt::format("{}_{}_{}_{}", name(c.dtype), name(c.dtype_k), name(c.dtype_v),
                      name(c.dtype_o));
 }
 
-std::string symbol(const FwdNaiveConfig& c) {
+std::string symbol(const Typed& c) {
   const std::string head_dims = c.head_dim == c.head_dim_v
                                     ? fmt::format("{}", c.head_dim)
                                     : fmt::format("{}x{}", c.head_dim, c.head_dim_v);
   return fmt::format("{}_{}_d{}_t{}", kName, dtype_name(c), head_dims, c.num_threads);
 }
 
-Source render(const Config& config, const Problem&) {
-  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
-                                .folder = kName,
-                                .type = "FwdNaive",
-                                .params = "FwdNaiveParams",
-                                .threads = "num_threads",
-                                .blocks_per_sm = "blocks_per_sm()"});
+Source render(const Typed& config, const Problem&) {
+  Typed c = config;
+  c.right_bound = c.left_bound = 0;  // read at run time: one kernel for every window
+  return kernel_source(untyped(kName, c, kFields), c,
+                       {.symbol = symbol(c),
+                        .folder = kName,
+                        .type = "FwdNaive",
+                        .params = "FwdNaiveParams",
+                        .threads = "num_threads",
+                        .blocks_per_sm = "blocks_per_sm()"});
 }
 
-Launch launch(const Config& config, const Problem& problem, const DeviceFacts& /*device*/) {
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& /*device*/) {
   Launch launch;
   if (problem.seqlen_q == 0 || problem.batch == 0) return launch;
-  const FwdNaiveConfig c = typed(config, kFields);
   FwdNaiveParams params{};
   params.fwd = fwd_params(problem);
   LaunchStep step;
@@ -157,21 +132,16 @@ void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
 
 }  // namespace
 
-const Family fwd_naive = {
+constinit const Family fwd_naive = typed_family<kFields, reject, estimate_us, render, launch>({
     .name = kName,
     .summary =
         "one thread block for 8 query rows, two passes over the keys, all in fp32: the oracle on "
         "the GPU",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope,
-    .fields = kRules,
     .supports = supports,
     .axes = axes,
-    .reject = reject,
-    .estimate_us = estimate_us,
-    .render = render,
-    .launch = launch,
     .bind = bind,
-};
+});
 
 }  // namespace attnforge

@@ -109,18 +109,18 @@ struct FwdNaive {
     const char* v_head = head_pointer<C.dtype_v>(p.v, batch, kv_head);
 
     // ---- 1. Query rows to shared memory; rows past the end stay 0 ----
-    const char* q_head = head_pointer<C.dtype_q>(p.q, batch, head);
+    const char* q_head = head_pointer<C.dtype>(p.q, batch, head);
     for (int i = thread; i < kRows * C.head_dim; i += C.num_threads) {
       const int r = i / C.head_dim, d = i % C.head_dim;
       const i64 at = (first_row + r) * p.q.stride_row + d;
       smem.q[r][d] = first_row + r < p.seqlen_q
-                         ? load_1<C.dtype_q>(q_head + at * element_bytes(C.dtype_q))
+                         ? load_1<C.dtype>(q_head + at * element_bytes(C.dtype))
                          : 0.0f;
       if constexpr (C.rope != kNoRope) {
         if (first_row + r >= p.seqlen_q) continue;
-        const char* row = q_head + (at - d) * element_bytes(C.dtype_q);
-        smem.q[r][d] = rotated<C.dtype_q>(params.rope, params.rope.q_offset + first_row + r, row, d,
-                                          smem.q[r][d]);
+        const char* row = q_head + (at - d) * element_bytes(C.dtype);
+        smem.q[r][d] = rotated<C.dtype>(params.rope, params.rope.q_offset + first_row + r, row, d,
+                                        smem.q[r][d]);
       }
     }
     __syncthreads();

@@ -4,6 +4,7 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "shape.h"
 
 namespace attnforge {
 
@@ -12,18 +13,7 @@ inline constexpr int kMathFma = 0;     // fused multiply-adds of the CUDA cores
 inline constexpr int kMath3xTf32 = 1;  // tensor cores, each product as three of TF32 numbers
 inline constexpr int kMathTf32 = 2;    // tensor cores, inputs rounded to TF32
 
-struct FwdRegtileF32Config {
-  // Fixed by the problem.
-  int head_dim;
-  int head_dim_v;
-  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
-  int left_bound;   // 1: nor all keys to its left (window_left)
-  int softcap;      // 1: scores are capped
-  int lse;          // 1: lse is written
-  int alignment;    // bytes of pointers and strides: 4, 8 or 16
-  int rope;         // kNoRope, or which elements of q and k are rotated together
-  int rope_dim;     // leading elements that rotate
-  // Searched.
+struct FwdRegtileF32Config : Shape {
   int math;     // kMathFma, kMath3xTf32 or kMathTf32
   int warp_m;   // query rows of a warp
   int warps_m;  // warps side by side along the queries

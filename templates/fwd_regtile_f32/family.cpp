@@ -7,9 +7,10 @@
 
 #include "generator/arch.h"
 #include "generator/family.h"
+#include "generator/typed_family.h"
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
-#include "templates/host/fixed_fields.h"
+#include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/sm_room.h"
@@ -19,17 +20,9 @@ namespace attnforge {
 namespace {
 
 using Typed = FwdRegtileF32Config;
+constexpr std::string_view kName = "fwd_regtile_f32";
 
 constexpr Field<Typed> kFields[] = {
-    {"head_dim", &Typed::head_dim, kHeadDims},
-    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
-    {"right_bound", &Typed::right_bound, kFlag},
-    {"left_bound", &Typed::left_bound, kFlag},
-    {"softcap", &Typed::softcap, kFlag},
-    {"lse", &Typed::lse, kFlag},
-    {"alignment", &Typed::alignment, kAlignments},
-    {"rope", &Typed::rope, kRopes},
-    {"rope_dim", &Typed::rope_dim, kRopeDims},
     {"math", &Typed::math, from_to(kMathFma, kMathTf32)},
     {"warp_m", &Typed::warp_m, doubled(8, 64)},
     {"warps_m", &Typed::warps_m, doubled(1, 8)},
@@ -43,11 +36,6 @@ constexpr Field<Typed> kFields[] = {
     {"pack_gqa", &Typed::pack_gqa, kPackedHeads},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
-constexpr auto kRules = rules_of(kFields);
-
-// Those that the problem decides: the first of them, up to rope_dim.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(9);
-static_assert(kFixedFields.back().name == "rope_dim");
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
@@ -64,9 +52,6 @@ bool memory_is_scarce(const Typed& c, const Arch& arch) {
                               2 * 32 * (c.qk_chunks() + c.v_chunks()) * 16;
   return 2 * double_buffered > arch.smem_per_sm_bytes;
 }
-
-/// The fields that are not searched.
-Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 /// Whether there are enough query tiles of 64 rows for all SMs.
 bool queries_fill_the_gpu(const Problem& problem, const DeviceFacts& device) {
@@ -87,9 +72,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   if (!queries_fill_the_gpu(problem, device)) splits_of_keys = {1, 2, 4, 8};
   std::vector<int> packs = {1};
   if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
-  const Typed fixed = fixed_by(problem);
-  std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
-  const std::vector<Axis> searched = {
+  return {
       {"math", {problem.tf32 ? kMathTf32 : kMath3xTf32, kMathFma}},
       {"warp_m", {16, 32, 64, 8}},
       {"warps_m", {4, 8, 2, 1}},
@@ -103,15 +86,10 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"pack_gqa", packs},
       {"head_group_mb", head_groups_mb(problem, device)},
   };
-  axes.insert(axes.end(), searched.begin(), searched.end());
-  return axes;
 }
 
-std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  const Typed c = typed(config, kFields);
-  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
-  if (wrong.empty()) wrong = wrong_pack(problem, c.pack_gqa);
-  if (!wrong.empty()) return wrong;
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (Reason wrong = wrong_pack(problem, c.pack_gqa); !wrong.empty()) return wrong;
   const Arch& arch = device.arch;
   if (c.math == kMathTf32 && !problem.tf32) return "the problem does not allow TF32";
   if (c.num_warps() < 2 || c.num_warps() > 16) return "not from 2 to 16 warps";
@@ -152,11 +130,10 @@ bool registers_are_tight(const Typed& c, const Arch& arch) {
   return c.planned_registers() + 0.55 * c.warp_columns() > 252 - 0.8 * (255 - available);
 }
 
-double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   // A spill costs time, or very little: measure it, but do not start with it. Three products into
   // 128 registers of output always spill, and so do others without 24 registers to spare.
   constexpr double kSpillRisk = 1.12, kSpills = 2.5;
-  const Typed c = typed(config, kFields);
   const bool too_wide = c.math == kMath3xTf32
                             ? c.thread_rows() * c.thread_columns() >= 128 && c.warp_columns() > 128
                             : c.planned_registers() + 24 > registers_available(c, device.arch);
@@ -168,15 +145,15 @@ std::string symbol(const Typed& c) {
   return "fwd_regtile_f32_" + shape_name(kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
 }
 
-Source render(const Config& config, const Problem&) {
-  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
-                                .folder = "fwd_regtile_f32",
-                                .type = "FwdRegtileF32",
-                                .params = "FwdRegtileF32Params"});
+Source render(const Typed& c, const Problem&) {
+  return kernel_source(untyped(kName, c, kFields), c,
+                       {.symbol = symbol(c),
+                        .folder = "fwd_regtile_f32",
+                        .type = "FwdRegtileF32",
+                        .params = "FwdRegtileF32Params"});
 }
 
-Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
-  const Typed c = typed(config, kFields);
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const TileOrder order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb,
                                      c.right_bound != 0);
   return launch_of_tiles<FwdRegtileF32Params>(problem, order, symbol(c), c.num_threads(),
@@ -191,19 +168,15 @@ void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
 }  // namespace
 
 extern const Family fwd_regtile_f32;
-const Family fwd_regtile_f32 = {
-    .name = "fwd_regtile_f32",
-    .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
-    .fields = kRules,
-    .supports = supports,
-    .axes = axes,
-    .reject = reject,
-    .estimate_us = estimate_us,
-    .render = render,
-    .launch = launch,
-    .bind = bind,
-};
+constinit const Family fwd_regtile_f32 = typed_family<kFields, reject, estimate_us, render, launch>(
+    {
+        .name = kName,
+        .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
+        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
+        .supports = supports,
+        .axes = axes,
+        .bind = bind,
+    });
 
 }  // namespace attnforge

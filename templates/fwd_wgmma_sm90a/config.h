@@ -3,6 +3,7 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "shape.h"
 
 namespace attnforge {
 
@@ -13,18 +14,7 @@ inline constexpr int kGridStatic = 1;   // persistent, every gridDim-th tile
 inline constexpr int kGridDynamic = 2;  // persistent, the next tile that nobody has: for masks,
                                         // where tiles differ in work
 
-struct FwdWgmmaSm90aConfig {
-  // Fixed by the problem.
-  int dtype;  // of q, k, v and o: kFp16 or kBf16
-  int head_dim;
-  int head_dim_v;
-  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
-  int left_bound;   // 1: nor all keys to its left (window_left)
-  int softcap;      // 1: scores are capped
-  int lse;          // 1: lse is written
-  int rope;         // kNoRope, or which elements of q and k are rotated together
-  int rope_dim;     // leading elements that rotate
-  // Searched.
+struct FwdWgmmaSm90aConfig : Shape {
   int warpgroups;  // that compute; each has 64 query rows
   int block_n;     // keys in a tile
   int k_stages;    // tiles of K in shared memory

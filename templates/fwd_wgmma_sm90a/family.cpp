@@ -9,9 +9,10 @@
 #include <fmt/format.h>
 #include "attnforge/error.h"
 #include "generator/family.h"
+#include "generator/typed_family.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
-#include "templates/host/fixed_fields.h"
+#include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/sm_room.h"
@@ -22,17 +23,9 @@ namespace attnforge {
 namespace {
 
 using Typed = FwdWgmmaSm90aConfig;
+constexpr std::string_view kName = "fwd_wgmma_sm90a";
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype, kDtypes},
-    {"head_dim", &Typed::head_dim, kHeadDims},
-    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
-    {"right_bound", &Typed::right_bound, kFlag},
-    {"left_bound", &Typed::left_bound, kFlag},
-    {"softcap", &Typed::softcap, kFlag},
-    {"lse", &Typed::lse, kFlag},
-    {"rope", &Typed::rope, kRopes},
-    {"rope_dim", &Typed::rope_dim, kRopeDims},
     {"warpgroups", &Typed::warpgroups, from_to(1, 3)},
     {"block_n", &Typed::block_n, from_to(16, 256, 16)},
     {"k_stages", &Typed::k_stages, from_to(2, 8)},
@@ -47,11 +40,6 @@ constexpr Field<Typed> kFields[] = {
     {"pack_gqa", &Typed::pack_gqa, doubled(1, 64)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
-constexpr auto kRules = rules_of(kFields);
-
-// Those that the problem decides: the first of them, up to rope_dim.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(9);
-static_assert(kFixedFields.back().name == "rope_dim");
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
@@ -64,8 +52,6 @@ constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflo
 
 static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
-
-Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 /// Clusters take their query tiles together.
 TileOrder order_of(const Problem& problem, const Typed& c) {
@@ -91,9 +77,9 @@ std::string supports(const Problem& problem, const Arch& arch) {
 }
 
 /// Columns of shared memory that a row of Q or K and a row of V take with a swizzle.
-int padded_columns(const Typed& c, int swizzle) {
+int padded_columns(const Shape& shape, int swizzle) {
   const int chunk = swizzle / 2;
-  return round_up(c.head_dim, chunk) + round_up(c.head_dim_v, chunk);
+  return round_up(shape.head_dim, chunk) + round_up(shape.head_dim_v, chunk);
 }
 
 /// Whether even tiles of 64 rows are so few that each has an SM of its own. Time is then latency:
@@ -103,26 +89,25 @@ bool few_tiles(const Problem& problem, const DeviceFacts& device) {
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
-  const Typed fixed = fixed_by(problem);
-  const bool masked = fixed.right_bound || fixed.left_bound;
+  const Shape shape = shape_of(problem);
+  const bool masked = shape.right_bound || shape.left_bound;
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
   const bool packs = group > 1 && 64 % group == 0 && problem.seqlen_q < kLongQuery;
-  const bool narrow = padded_columns(fixed, 64) < padded_columns(fixed, 128);
+  const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(problem, device);
-  const bool clusters_pay = fixed.head_dim + fixed.head_dim_v >= kLargeHeadDims;
+  const bool clusters_pay = shape.head_dim + shape.head_dim_v >= kLargeHeadDims;
   const std::vector<int> stages = few ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
-  if (fixed.head_dim + fixed.head_dim_v >= kLargestHeadDims)  // a head takes many MB
+  if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims)  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
                     : std::vector<int>{0, 32, 64, 16, 8, 4};
   else if (few && !clusters_pay)  // all heads are under way at once
     groups.resize(1);
-  std::vector<Axis> axes = fixed_axes(fixed, kFixedFields);
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
   };
-  const std::vector<Axis> searched = {
+  return {
       {"warpgroups", {2, 3, 1}},
       {"block_n", {128, 112, 96, 80, 64, 48, 32, 144, 160, 176, 192}},
       {"k_stages", stages},
@@ -138,8 +123,6 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups},
   };
-  axes.insert(axes.end(), searched.begin(), searched.end());
-  return axes;
 }
 
 bool memory_fits(const Typed& c, const Arch& arch) {
@@ -157,11 +140,8 @@ bool registers_fit(const Typed& c) {
          product + kRegisterSlack + 4 <= c.launch_registers();
 }
 
-std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  const Typed c = typed(config, kFields);
-  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
-  if (wrong.empty()) wrong = wrong_pack(problem, c.pack_gqa);
-  if (!wrong.empty()) return wrong;
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (Reason wrong = wrong_pack(problem, c.pack_gqa); !wrong.empty()) return wrong;
   const Arch& arch = device.arch;
   // Illegal.
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
@@ -171,12 +151,12 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   if (c.blocks_per_sm * c.num_threads() > arch.max_threads_per_sm)
     return "more threads than an SM holds";
   if (!memory_fits(c, arch)) {
-    return fmt::format("{} blocks of {} bytes of shared memory each do not fit the {} of an SM",
-                       c.blocks_per_sm, c.smem_bytes(), arch.smem_per_sm_bytes);
+    return Reason("{} blocks of {} bytes of shared memory each do not fit the {} of an SM",
+                  c.blocks_per_sm, c.smem_bytes(), arch.smem_per_sm_bytes);
   }
   if (!registers_fit(c)) {
-    return fmt::format("about {} registers for the {} that a thread has", needed_registers(c),
-                       c.consumer_registers());
+    return Reason("about {} registers for the {} that a thread has", needed_registers(c),
+                  c.consumer_registers());
   }
   // Not worth a try.
   if (c.swizzle < 128 && padded_columns(c, c.swizzle) >= padded_columns(c, 2 * c.swizzle))
@@ -212,24 +192,24 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
   return "";
 }
 
-double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  return estimate_fwd_wgmma_sm90a_us(typed(config, kFields), problem, device);
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  return estimate_fwd_wgmma_sm90a_us(c, problem, device);
 }
 
 std::string symbol(const Typed& c) {
   return "fwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
-Source render(const Config& config, const Problem&) {
-  const Typed c = typed(config, kFields);
+Source render(const Typed& c, const Problem&) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
-  return kernel_source(config, {.symbol = symbol(c),
-                                .folder = "fwd_wgmma_sm90a",
-                                .type = "FwdWgmmaSm90a",
-                                .params = "FwdWgmmaSm90aParams",
-                                .declarations = "namespace attnforge {\n" + products +
-                                                "}  // namespace attnforge\n"});
+  return kernel_source(
+      untyped(kName, c, kFields), c,
+      {.symbol = symbol(c),
+       .folder = "fwd_wgmma_sm90a",
+       .type = "FwdWgmmaSm90a",
+       .params = "FwdWgmmaSm90aParams",
+       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n"});
 }
 
 std::vector<TensorMapSpec> tensor_maps(const Typed& c, const Problem& problem) {
@@ -259,8 +239,7 @@ std::vector<TensorMapSpec> tensor_maps(const Typed& c, const Problem& problem) {
   return {q, k, v};
 }
 
-Launch launch(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  const Typed c = typed(config, kFields);
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   FwdWgmmaSm90aParams params{};
   params.fwd = fwd_params(problem);
   params.order = order_of(problem, c);
@@ -294,19 +273,15 @@ void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
 }  // namespace
 
 extern const Family fwd_wgmma_sm90a;
-const Family fwd_wgmma_sm90a = {
-    .name = "fwd_wgmma_sm90a",
-    .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureRope,
-    .fields = kRules,
-    .supports = supports,
-    .axes = axes,
-    .reject = reject,
-    .estimate_us = estimate_us,
-    .render = render,
-    .launch = launch,
-    .bind = bind,
-};
+constinit const Family fwd_wgmma_sm90a = typed_family<kFields, reject, estimate_us, render, launch>(
+    {
+        .name = kName,
+        .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
+        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                    kFeatureUnequalHeadDims | kFeatureRope,
+        .supports = supports,
+        .axes = axes,
+        .bind = bind,
+    });
 
 }  // namespace attnforge

@@ -7,7 +7,14 @@
 
 namespace attnforge {
 
-Source kernel_source(const Config& config, const KernelNames& names) {
+std::string initializer(const Config& config, const Shape& shape) {
+  std::string text = "{" + initializer(shape);
+  for (const auto& [name, value] : config.fields)
+    fmt::format_to(std::back_inserter(text), ", {}", value);
+  return text + "}";
+}
+
+Source kernel_source(const Config& config, const Shape& shape, const KernelNames& names) {
   using fmt::arg;
   Source source;
   source.name = names.symbol;
@@ -23,7 +30,7 @@ Source kernel_source(const Config& config, const KernelNames& names) {
       "}}\n",
       arg("config", to_string(config)), arg("folder", names.folder),
       arg("declarations", names.declarations), arg("type", names.type),
-      arg("initializer", initializer(config)), arg("threads", names.threads),
+      arg("initializer", initializer(config, shape)), arg("threads", names.threads),
       arg("blocks_per_sm", names.blocks_per_sm), arg("symbol", names.symbol),
       arg("params", names.params));
   source.text = self_contained(source.entry, embedded_headers());

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "generator/config.h"
+#include "generator/shape.h"
 #include "generator/source.h"
 
 namespace attnforge {
@@ -23,6 +24,11 @@ struct KernelNames {
   std::string_view blocks_per_sm = "blocks_per_sm";
 };
 
-Source kernel_source(const Config& config, const KernelNames& names);
+/// "{{.dtype = 2, ...}, 128, 4}": a typed config as a C++ initialiser. Its members are the shape's,
+/// then the config's fields in their order; designators cannot name those beside a base.
+std::string initializer(const Config& config, const Shape& shape);
+
+/// `config` as text and `shape` are one typed config.
+Source kernel_source(const Config& config, const Shape& shape, const KernelNames& names);
 
 }  // namespace attnforge

@@ -1,12 +1,9 @@
 // sm_room.h - whether the blocks that a config wants on an SM have room there; the reason if not.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <string>
-
 #include "generator/arch.h"
+#include "generator/reason.h"
 
 namespace attnforge {
 
@@ -34,16 +31,16 @@ bool sm_has_room(const Typed& c, const Arch& arch, int register_slack) {
 }
 
 /// Why a block cannot have more shared memory than arch.smem_per_block_bytes.
-inline std::string too_much_smem(int smem_bytes, const Arch& arch) {
-  return fmt::format("needs {} bytes of shared memory, sm_{} gives a block {}", smem_bytes,
-                     arch.name, arch.smem_per_block_bytes);
+inline Reason too_much_smem(int smem_bytes, const Arch& arch) {
+  return Reason("needs {} bytes of shared memory, sm_{} gives a block {}", smem_bytes, arch.sm,
+                arch.smem_per_block_bytes);
 }
 
 /// What a config without room by sm_has_room() needs.
 template <class Typed>
-std::string no_room(const Typed& c, const Arch& arch, int register_slack) {
-  return fmt::format(
-      "{} blocks an SM do not fit: about {} of {} registers, {} bytes of shared memory each",
+Reason no_room(const Typed& c, const Arch& arch, int register_slack) {
+  return Reason(
+      "{} blocks per SM do not fit: about {} of {} registers, {} bytes of shared memory each",
       c.blocks_per_sm, c.planned_registers() + register_slack, registers_available(c, arch),
       c.smem_bytes());
 }

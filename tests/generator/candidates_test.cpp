@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "generator/arch.h"
+#include "generator/typed_family.h"
 #include "tests/generator/expect_error.h"
 
 namespace attnforge {
@@ -18,35 +19,67 @@ std::string serves_sm86_and_up_to_128(const Problem& problem, const Arch& arch) 
   return problem.head_dim > 128 ? "head_dim is more than 128" : "";
 }
 
-std::vector<Axis> tile_axes(const Problem& problem, const DeviceFacts&) {
-  return {{"head_dim", {problem.head_dim}}, {"block_m", {64, 128}}, {"stages", {1, 2, 3}}};
+struct TileConfig : Shape {
+  int block_m;
+  int stages;
+};
+constexpr Field<TileConfig> kTileFields[] = {{"block_m", &TileConfig::block_m, from_to(64, 128)},
+                                             {"stages", &TileConfig::stages, from_to(1, 3)}};
+
+std::vector<Axis> tile_axes(const Problem&, const DeviceFacts&) {
+  return {{"block_m", {64, 128}}, {"stages", {1, 2, 3}}};
 }
 
-std::string reject_deep_and_large(const Config& config, const Problem&, const DeviceFacts&) {
-  return config.get("block_m") == 128 && config.get("stages") == 3 ? "smem is too large" : "";
+Reason reject_deep_and_large(const TileConfig& c, const Problem&, const DeviceFacts&) {
+  return c.block_m == 128 && c.stages == 3 ? "smem is too large" : "";
 }
 
 /// 64: 30, 20, 10 for stages 1, 2, 3; 128: 20, 20.
-double estimate_tile(const Config& config, const Problem&, const DeviceFacts&) {
-  return config.get("block_m") == 128 ? 20.0 : 10.0 * (4 - config.get("stages"));
+double estimate_tile(const TileConfig& c, const Problem&, const DeviceFacts&) {
+  return c.block_m == 128 ? 20.0 : 10.0 * (4 - c.stages);
 }
 
-const Family kTile{.name = "fwd_tile",
-                   .summary = "made up",
-                   .features = kFeatureCausal | kFeatureLse,
-                   .supports = serves_sm86_and_up_to_128,
-                   .axes = tile_axes,
-                   .reject = reject_deep_and_large,
-                   .estimate_us = estimate_tile};
+double estimate_nan(const TileConfig&, const Problem&, const DeviceFacts&) {
+  return std::numeric_limits<double>::quiet_NaN();
+}
+double estimate_flat(const TileConfig&, const Problem&, const DeviceFacts&) { return 5.0; }
 
-const Family kNaive{
-    .name = "fwd_slow",
-    .summary = "made up, serves everything",
-    .features = ~Features{0},
-    .supports = [](const Problem&, const Arch&) { return std::string(); },
-    .axes = [](const Problem&, const DeviceFacts&) { return std::vector<Axis>(); },
-    .reject = [](const Config&, const Problem&, const DeviceFacts&) { return std::string(); },
-    .estimate_us = [](const Config&, const Problem&, const DeviceFacts&) { return 1.0; }};
+Reason reject_all(const TileConfig&, const Problem&, const DeviceFacts&) {
+  return "smem is too large";
+}
+
+Source render_tile(const TileConfig&, const Problem&) { return {}; }
+Launch launch_tile(const TileConfig&, const Problem&, const DeviceFacts&) { return {}; }
+
+constexpr Family kMadeUp{.name = "fwd_tile",
+                         .summary = "made up",
+                         .features = kFeatureCausal | kFeatureLse,
+                         .supports = serves_sm86_and_up_to_128,
+                         .axes = tile_axes};
+
+const Family kTile = typed_family<kTileFields, reject_deep_and_large, estimate_tile, render_tile,
+                                  launch_tile>(kMadeUp);
+
+struct SlowConfig : Shape {
+  int num_threads;
+};
+constexpr Field<SlowConfig> kSlowFields[] = {{"num_threads", &SlowConfig::num_threads}};
+
+Reason reject_none(const SlowConfig&, const Problem&, const DeviceFacts&) { return ""; }
+double estimate_one(const SlowConfig&, const Problem&, const DeviceFacts&) { return 1.0; }
+Source render_slow(const SlowConfig&, const Problem&) { return {}; }
+Launch launch_slow(const SlowConfig&, const Problem&, const DeviceFacts&) { return {}; }
+
+const Family
+    kNaive = typed_family<kSlowFields, reject_none, estimate_one, render_slow, launch_slow>(
+        {.name = "fwd_slow",
+         .summary = "made up, serves everything",
+         .features = ~Features{0},
+         .supports = [](const Problem&, const Arch&) { return std::string(); },
+         .axes =
+             [](const Problem&, const DeviceFacts&) {
+               return std::vector<Axis>{{"num_threads", {32}}};
+             }});
 
 std::vector<std::string> texts(const std::vector<Candidate>& candidates) {
   std::vector<std::string> result;
@@ -56,11 +89,10 @@ std::vector<std::string> texts(const std::vector<Candidate>& candidates) {
 
 TEST(Candidates, BestEstimateFirstAndTiesInTheOrderOfTheAxes) {
   const auto found = candidates(kTile, Problem{}, typical_device("86"));
-  EXPECT_THAT(texts(found), ElementsAre("fwd_tile head_dim=64 block_m=64 stages=3",
-                                        "fwd_tile head_dim=64 block_m=64 stages=2",
-                                        "fwd_tile head_dim=64 block_m=128 stages=1",
-                                        "fwd_tile head_dim=64 block_m=128 stages=2",
-                                        "fwd_tile head_dim=64 block_m=64 stages=1"));
+  EXPECT_THAT(texts(found),
+              ElementsAre("fwd_tile block_m=64 stages=3", "fwd_tile block_m=64 stages=2",
+                          "fwd_tile block_m=128 stages=1", "fwd_tile block_m=128 stages=2",
+                          "fwd_tile block_m=64 stages=1"));
   EXPECT_EQ(found.front().family, &kTile);
   EXPECT_EQ(found.front().estimate_us, 10.0);
   EXPECT_EQ(found.back().estimate_us, 30.0);
@@ -71,12 +103,13 @@ TEST(Candidates, TheOthersAreCutWithTheirReason) {
   const auto kept = candidates(kTile, Problem{}, typical_device("86"), &cut);
   EXPECT_EQ(kept.size(), 5u);
   ASSERT_EQ(cut.size(), 1u);
-  EXPECT_EQ(to_string(cut[0].config), "fwd_tile head_dim=64 block_m=128 stages=3");
+  EXPECT_EQ(to_string(cut[0].config), "fwd_tile block_m=128 stages=3");
   EXPECT_EQ(cut[0].reason, "smem is too large");
 }
 
-TEST(Candidates, AFamilyWithoutAxesHasOneConfig) {
-  EXPECT_THAT(texts(candidates(kNaive, Problem{}, typical_device("80"))), ElementsAre("fwd_slow"));
+TEST(Candidates, AFamilyWithoutAChoiceHasOneConfig) {
+  EXPECT_THAT(texts(candidates(kNaive, Problem{}, typical_device("80"))),
+              ElementsAre("fwd_slow num_threads=32"));
 }
 
 TEST(Candidates, OfAllFamiliesComeInTheirOrder) {
@@ -101,10 +134,8 @@ TEST(Candidates, AnInvalidProblemIsRefused) {
 }
 
 TEST(Candidates, BrokenFamiliesAreBugs) {
-  Family family = kTile;
-  family.estimate_us = [](const Config&, const Problem&, const DeviceFacts&) {
-    return std::numeric_limits<double>::quiet_NaN();
-  };
+  Family family = typed_family<kTileFields, reject_deep_and_large, estimate_nan, render_tile,
+                               launch_tile>(kMadeUp);
   const DeviceFacts& device = typical_device("86");
   EXPECT_THAT(error_message(ErrorCode::kInternal, [&] { candidates(family, Problem{}, device); }),
               HasSubstr("finite"));
@@ -114,6 +145,23 @@ TEST(Candidates, BrokenFamiliesAreBugs) {
   };
   EXPECT_THAT(error_message(ErrorCode::kInternal, [&] { candidates(family, Problem{}, device); }),
               HasSubstr("at least one value"));
+  family.axes = [](const Problem&, const DeviceFacts&) {
+    return std::vector<Axis>{{"stages", {1}}, {"block_m", {64}}};
+  };
+  EXPECT_THAT(error_message(ErrorCode::kInternal, [&] { candidates(family, Problem{}, device); }),
+              HasSubstr("in the order of the fields"));
+}
+
+TEST(Candidates, EachPointIsAskedAboutAsItsConfigWouldBe) {
+  const Problem problem{};
+  const DeviceFacts& device = typical_device("86");
+  std::vector<CutCandidate> cut;
+  for (const Candidate& kept : candidates(kTile, problem, device, &cut)) {
+    EXPECT_EQ(kTile.reject(kept.config, problem, device), "");
+    EXPECT_EQ(kTile.estimate_us(kept.config, problem, device), kept.estimate_us);
+  }
+  for (const CutCandidate& each : cut)
+    EXPECT_EQ(kTile.reject(each.config, problem, device), each.reason);
 }
 
 TEST(Rejection, MissingFeaturesAreNamedBeforeTheFamilyIsAsked) {
@@ -135,8 +183,8 @@ TEST(Untuned, IsTheBestEstimateOfTheFirstFamilyThatServes) {
 }
 
 TEST(Untuned, IsTheFirstCandidateAmongTiesToo) {
-  Family flat = kTile;
-  flat.estimate_us = [](const Config&, const Problem&, const DeviceFacts&) { return 5.0; };
+  const Family flat = typed_family<kTileFields, reject_deep_and_large, estimate_flat, render_tile,
+                                   launch_tile>(kMadeUp);
   const Family* const families[] = {&flat};
   const DeviceFacts& device = typical_device("86");
   EXPECT_EQ(untuned(families, Problem{}, device).config,
@@ -144,10 +192,8 @@ TEST(Untuned, IsTheFirstCandidateAmongTiesToo) {
 }
 
 TEST(Untuned, GoesOnWhenEveryConfigIsCut) {
-  Family strict = kTile;
-  strict.reject = [](const Config&, const Problem&, const DeviceFacts&) {
-    return std::string("smem is too large");
-  };
+  const Family strict = typed_family<kTileFields, reject_all, estimate_tile, render_tile,
+                                     launch_tile>(kMadeUp);
   const Family* const both[] = {&strict, &kNaive};
   EXPECT_EQ(untuned(both, Problem{}, typical_device("86")).family, &kNaive);
   const Family* const alone[] = {&strict};

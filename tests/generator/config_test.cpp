@@ -132,12 +132,5 @@ TEST(Config, TypedTakesOnlyAllowedValues) {
             "block_n=-1 must be 1, 2 or 4");
 }
 
-TEST(Config, InitializerIsDesignatedCpp) {
-  EXPECT_EQ(initializer({"fwd_mine", {{"head_dim", 128}, {"block_m", 64}}}),
-            "{.head_dim = 128, .block_m = 64}");
-  EXPECT_EQ(initializer({"fwd_mine", {{"shift", -1}}}), "{.shift = -1}");
-  EXPECT_EQ(initializer({"fwd_mine", {}}), "{}");
-}
-
 }  // namespace
 }  // namespace attnforge

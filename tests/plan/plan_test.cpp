@@ -2,6 +2,7 @@
 // NVRTC.
 #include "attnforge/plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -512,11 +513,29 @@ TEST_F(PlanTest, ForcedConfigIsUsedOrRefusedWithItsReason) {
   EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated)
       << "forced plans are kept apart";
 
-  Problem other = kProblem;
-  other.head_dim = other.head_dim_v = 128;
-  const Error error = error_of([&] { make_plan(other, device, with_config(chosen)); });
+  const Error error = error_of([&] { make_plan(kProblem, device, with_config("fwd_naive")); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-  EXPECT_THAT(error.what(), HasSubstr("head_dim"));
+  EXPECT_THAT(error.what(), HasSubstr("it has 0 fields, fwd_naive has 2"));
+}
+
+TEST_F(PlanTest, ForcedConfigMayRepeatTheProblemButNotContradictIt) {
+  // As scripts and tables have them that are older than configs of what is searched alone.
+  Device device = open();
+  const std::string chosen = make_plan(kProblem, device, with_family("fwd_mma_sm80")).config();
+  const std::string searched = chosen.substr(chosen.find(' '));
+  const auto with_words = [&](const std::string& words) {
+    return with_config("fwd_mma_sm80 " + words + searched);
+  };
+  const std::string dtype = fmt::format("dtype={}", int(kProblem.dtype_q));
+  const std::string head_dim = fmt::format(" head_dim={}", kProblem.head_dim);
+  EXPECT_EQ(make_plan(kProblem, device, with_words(dtype + head_dim)).config(), chosen);
+  EXPECT_EQ(make_plan(kProblem, device, with_config(chosen + head_dim)).config(), chosen);
+  const Error error = error_of(
+      [&] { make_plan(kProblem, device, with_words(dtype + " head_dim=8")); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.what(), HasSubstr(fmt::format("head_dim=8 is not the problem's {}; a config "
+                                                  "need not repeat the problem",
+                                                  kProblem.head_dim)));
 }
 
 TEST_F(PlanTest, ValuesThatNoSearchTriesCanBeForced) {
@@ -547,7 +566,7 @@ constexpr std::pair<const char*, int> kHostileValues[] = {
     {"num_warps", 0},      {"num_warps", 255},   {"block_m", 0},
     {"block_n", 0},        {"block_n", 1 << 30}, {"blocks_per_sm", 1 << 30},
     {"blocks_per_sm", 0},  {"stages", 0},        {"stages", INT_MAX},
-    {"head_group_mb", -1}, {"head_dim", 0},      {"step_n", INT_MIN},
+    {"head_group_mb", -1}, {"q_in_regs", 3},     {"step_n", INT_MIN},
     {"pack_gqa", 0},       {"pack_gqa", 4},      {"num_warps", INT_MAX},
     {"block_m", INT_MIN}};
 

@@ -16,9 +16,9 @@ HOST = r"(fmt/\w+\.h|nlohmann/json(_fwd)?\.hpp)"
 # folder -> (quoted includes, angle includes besides the C++ standard library), as full-match patterns.
 TABLE = {
     "include": (r"attnforge/\w+\.h", C_STD),
-    "generator": (r"(attnforge|generator)/.*", r"fmt/\w+\.h|xxhash\.h"),
+    "generator": (r"(attnforge|generator)/.*|templates/shape\.h", r"fmt/\w+\.h|xxhash\.h"),
     "reference": (r"(attnforge|reference)/.*", r"fmt/\w+\.h"),
-    "device": (r"base\.cuh|params_\w+\.h|(ptx|tile)/\w+\.cuh", None),  # and the own folder; not even std
+    "device": (r"base\.cuh|shape\.h|params_\w+\.h|(ptx|tile)/\w+\.cuh", None),  # and the own folder; not even std
     "templates": (
         r"(attnforge|generator)/.*|templates/(registry|embedded|params_\w+|host/\w+)\.h|templates/base\.cuh",  # and the own folder
         r"fmt/\w+\.h",
@@ -52,7 +52,7 @@ def row_of(path):
     parts = path.parts
     if parts[0] != "templates":
         return parts[0]
-    device = path.suffix == ".cuh" or path.name == "config.h" or path.name.startswith("params_")
+    device = path.suffix == ".cuh" or path.name in ("config.h", "shape.h") or path.name.startswith("params_")
     return "device" if device else "templates"
 
 
@@ -100,6 +100,7 @@ def self_test():
         ("generator/a.cpp", '"', "generator/arch.h", True),
         ("generator/a.cpp", '"', "runtime/driver.h", False),
         ("generator/a.cpp", '"', "templates/registry.h", False),
+        ("generator/a.cpp", '"', "templates/shape.h", True),
         ("generator/a.cpp", "<", "cuda.h", False),
         ("generator/a.cpp", "<", "vector", True),
         ("include/attnforge/a.h", '"', "generator/arch.h", False),
@@ -111,6 +112,8 @@ def self_test():
         ("templates/f/kernel.cuh", "<", "cstdint", False),
         ("templates/f/kernel.cuh", "<", "cuda_bf16.h", False),
         ("templates/f/config.h", '"', "generator/config.h", False),
+        ("templates/f/config.h", '"', "shape.h", True),
+        ("templates/shape.h", "<", "cstdint", False),
         ("templates/f/family.cpp", '"', "generator/family.h", True),
         ("templates/f/family.cpp", '"', "templates/f/config.h", True),
         ("templates/f/family.cpp", '"', "templates/g/config.h", False),

@@ -21,7 +21,7 @@ TEST(FwdWgmmaSm90aCompiles, WithTheRegistersThatWarpgroupsShareOut) {
   const Problem problem = parse_problem("fwd bf16 batch=2 num_heads=16 seqlen=4096 head_dim=64");
   std::set<std::pair<int, int>> seen;  // warpgroups, blocks an SM
   for (const Candidate& candidate : candidates(family, problem, device)) {
-    const FwdWgmmaSm90aConfig c = test::registers_of(candidate.config);
+    const FwdWgmmaSm90aConfig c = test::registers_of(candidate.config, problem);
     if (!seen.insert({c.warpgroups, c.blocks_per_sm}).second) continue;
     const Cubin cubin = compile(family.render(candidate.config, problem), device.arch);
     const int given = (cubin.registers + 7) / 8 * 8 * c.num_threads();

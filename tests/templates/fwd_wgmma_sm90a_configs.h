@@ -1,18 +1,17 @@
 // fwd_wgmma_sm90a_configs.h - what a config of the family says of its warpgroups' registers.
 #pragma once
 
-#include "generator/config.h"
+#include "generator/shape.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 
 namespace attnforge::test {
 
-/// The fields that decide about threads and registers; the others are 0.
-inline FwdWgmmaSm90aConfig registers_of(const Config& config) {
+/// The shape and the fields that decide about threads and registers; the others are 0.
+inline FwdWgmmaSm90aConfig registers_of(const Config& config, const Problem& problem) {
   FwdWgmmaSm90aConfig c{};
+  static_cast<Shape&>(c) = shape_of(problem);
   c.warpgroups = config.get("warpgroups");
   c.blocks_per_sm = config.get("blocks_per_sm");
-  c.rope = config.get("rope");
-  c.rope_dim = config.get("rope_dim");
   return c;
 }
 

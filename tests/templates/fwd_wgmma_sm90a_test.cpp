@@ -59,8 +59,8 @@ TEST(FwdWgmmaSm90a, SaysWhatItDoesNotServe) {
 }
 
 TEST(FwdWgmmaSm90a, RegistersTakenAreRegistersGiven) {
-  for_each_config([](const Problem&, const Config& config) {
-    const FwdWgmmaSm90aConfig c = test::registers_of(config);
+  for_each_config([](const Problem& problem, const Config& config) {
+    const FwdWgmmaSm90aConfig c = test::registers_of(config, problem);
     const int given = c.launch_registers() * c.num_threads();
     EXPECT_LE(test::registers_taken(c), given) << "the last warpgroup would wait for ever";
     EXPECT_LE(given * c.blocks_per_sm, h200().arch.registers_per_sm);
@@ -76,7 +76,7 @@ TEST(FwdWgmmaSm90a, RegistersTakenAreRegistersGiven) {
 
 TEST(FwdWgmmaSm90a, BlocksFitTheirSm) {
   for_each_config([](const Problem& problem, const Config& config) {
-    const FwdWgmmaSm90aConfig c = test::registers_of(config);
+    const FwdWgmmaSm90aConfig c = test::registers_of(config, problem);
     const LaunchStep step = family().launch(config, problem, h200()).steps.at(0);
     const Arch& arch = h200().arch;
     constexpr int kReservedBytes = 1024;  // of each block, by the system

@@ -2,19 +2,11 @@
 #pragma once
 
 #include "base.cuh"
+#include "shape.h"
 
 namespace attnforge {
 
-struct FwdFlashScalarConfig {
-  // Fixed by the problem.
-  int dtype;  // of q, k, v and o: kFp32, kFp16 or kBf16
-  int head_dim;
-  int head_dim_v;
-  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
-  int left_bound;   // 1: nor all keys to its left (window_left)
-  int softcap;      // 1: scores are capped
-  int lse;          // 1: lse is written
-  // Searched.
+struct FwdFlashScalarConfig : Shape {
   int lanes_per_row;  // lanes that share a query row; lane l has elements l, l + lanes_per_row, ...
                       // At least 2: a lane alone would have neighbours, and the compiler wide loads
   int num_warps;

@@ -6,8 +6,9 @@
 
 #include <fmt/format.h>
 #include "generator/family.h"
+#include "generator/typed_family.h"
 #include "templates/host/cuda_core_time.h"
-#include "templates/host/fixed_fields.h"
+#include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/sm_room.h"
@@ -17,25 +18,14 @@ namespace attnforge {
 namespace {
 
 using Typed = FwdFlashScalarConfig;
+constexpr std::string_view kName = "fwd_flash_scalar";
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype, kDtypes},
-    {"head_dim", &Typed::head_dim, kHeadDims},
-    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
-    {"right_bound", &Typed::right_bound, kFlag},
-    {"left_bound", &Typed::left_bound, kFlag},
-    {"softcap", &Typed::softcap, kFlag},
-    {"lse", &Typed::lse, kFlag},
     {"lanes_per_row", &Typed::lanes_per_row, doubled(2, 16)},
     {"num_warps", &Typed::num_warps, doubled(2, 8)},
     {"block_n", &Typed::block_n, from_to(4, 256, 4)},
     {"step_n", &Typed::step_n, doubled(1, 32)},
 };
-constexpr auto kRules = rules_of(kFields);
-
-// Those that the problem decides: the first of them, up to lse.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(7);
-static_assert(kFixedFields.back().name == "lse");
 
 constexpr int kSmallestBlockM = 4;  // 64 threads, 16 lanes a row
 constexpr int kLongestStep = 512;   // multiply-adds, all unrolled: 16 KB of code with their loads
@@ -45,29 +35,23 @@ std::string supports(const Problem& problem, const Arch& arch) {
   return too_many_query_tiles(problem, kSmallestBlockM);
 }
 
-std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
-  std::vector<Axis> axes = fixed_axes(fixed_by_problem<Typed>(problem), kFixedFields);
-  const std::vector<Axis> searched = {
+std::vector<Axis> axes(const Problem&, const DeviceFacts&) {
+  return {
       {"lanes_per_row", {4, 2, 8, 16}},
       {"num_warps", {4, 8, 2}},
       {"block_n", {32, 64, 16}},
       {"step_n", {8, 16, 4}},
   };
-  axes.insert(axes.end(), searched.begin(), searched.end());
-  return axes;
 }
 
-std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  const Typed c = typed(config, kFields);
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const Arch& arch = device.arch;
-  std::string wrong = contradiction(c, fixed_by_problem<Typed>(problem), kFixedFields);
-  if (!wrong.empty()) return wrong;
   if (c.head_dim % c.lanes_per_row != 0 || c.head_dim_v % c.lanes_per_row != 0)
     return "the lanes of a row do not share a head dim evenly";
   if (!c.valid()) return "not a valid combination";
   if (c.planned_registers() > 255)
-    return fmt::format("a lane would hold {} elements of q and o; more lanes have room",
-                       c.qk_elements() + c.v_elements());
+    return Reason("a lane would hold {} elements of q and o; more lanes have room",
+                  c.qk_elements() + c.v_elements());
   if (c.step_n * (c.qk_elements() + c.v_elements()) > kLongestStep)
     return "a step of so many multiply-adds and loads does not stay in the instruction cache";
   if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
@@ -78,9 +62,8 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
 
 /// Every key costs a warp a load from shared memory for each multiply-add, one a clock, or its
 /// instructions, four a clock, whichever takes longer.
-double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kEfficiency = 0.92;
-  const Typed c = typed(config, kFields);
   const double elements = c.qk_elements() + c.v_elements();
   const double shuffles = std::log2(c.lanes_per_row);
   const double loads = elements + 2 * shuffles;
@@ -101,16 +84,16 @@ std::string symbol(const Typed& c) {
          shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
-Source render(const Config& config, const Problem&) {
-  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
-                                .folder = "ladder/fwd_flash_scalar",
-                                .type = "FwdFlashScalar",
-                                .params = "FwdTiledParams",
-                                .blocks_per_sm = "blocks_per_sm()"});
+Source render(const Typed& c, const Problem&) {
+  return kernel_source(untyped(kName, c, kFields), c,
+                       {.symbol = symbol(c),
+                        .folder = "ladder/fwd_flash_scalar",
+                        .type = "FwdFlashScalar",
+                        .params = "FwdTiledParams",
+                        .blocks_per_sm = "blocks_per_sm()"});
 }
 
-Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
-  const Typed c = typed(config, kFields);
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   return tiled_launch(problem, {.symbol = symbol(c),
                                 .block_m = c.block_m(),
                                 .num_threads = c.num_threads(),
@@ -121,20 +104,16 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
 }  // namespace
 
 extern const Family fwd_flash_scalar;
-const Family fwd_flash_scalar = {
-    .name = "fwd_flash_scalar",
-    .summary =
-        "the textbook's FlashAttention on CUDA cores, one element a load: fp32, fp16 and bf16",
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned,
-    .fields = kRules,
-    .supports = supports,
-    .axes = axes,
-    .reject = reject,
-    .estimate_us = estimate_us,
-    .render = render,
-    .launch = launch,
-    .bind = bind_fwd,
-};
+constinit const Family
+    fwd_flash_scalar = typed_family<kFields, reject, estimate_us, render, launch>({
+        .name = kName,
+        .summary =
+            "the textbook's FlashAttention on CUDA cores, one element a load: fp32, fp16 and bf16",
+        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                    kFeatureUnequalHeadDims | kFeatureUnaligned,
+        .supports = supports,
+        .axes = axes,
+        .bind = bind_fwd,
+    });
 
 }  // namespace attnforge

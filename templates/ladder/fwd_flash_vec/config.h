@@ -2,20 +2,11 @@
 #pragma once
 
 #include "base.cuh"
+#include "shape.h"
 
 namespace attnforge {
 
-struct FwdFlashVecConfig {
-  // Fixed by the problem.
-  int dtype;  // of q, k, v and o: kFp32, kFp16 or kBf16
-  int head_dim;
-  int head_dim_v;
-  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
-  int left_bound;   // 1: nor all keys to its left (window_left)
-  int softcap;      // 1: scores are capped
-  int lse;          // 1: lse is written
-  int alignment;    // bytes of pointers and strides: 2, 4, 8 or 16
-  // Searched.
+struct FwdFlashVecConfig : Shape {
   int lanes_per_row;    // lanes that share a group of query rows; a lane has every lanes_per_row-th
                         // chunk of four elements
   int rows_per_thread;  // query rows of a group

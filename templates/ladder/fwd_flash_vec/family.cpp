@@ -5,8 +5,9 @@
 
 #include <fmt/format.h>
 #include "generator/family.h"
+#include "generator/typed_family.h"
 #include "templates/host/cuda_core_time.h"
-#include "templates/host/fixed_fields.h"
+#include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/sm_room.h"
@@ -16,65 +17,44 @@ namespace attnforge {
 namespace {
 
 using Typed = FwdFlashVecConfig;
+constexpr std::string_view kName = "fwd_flash_vec";
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype, kDtypes},
-    {"head_dim", &Typed::head_dim, kHeadDims},
-    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
-    {"right_bound", &Typed::right_bound, kFlag},
-    {"left_bound", &Typed::left_bound, kFlag},
-    {"softcap", &Typed::softcap, kFlag},
-    {"lse", &Typed::lse, kFlag},
-    {"alignment", &Typed::alignment, kAlignments},
     {"lanes_per_row", &Typed::lanes_per_row, doubled(2, 32)},
     {"rows_per_thread", &Typed::rows_per_thread, doubled(1, 8)},
     {"num_warps", &Typed::num_warps, doubled(2, 8)},
     {"block_n", &Typed::block_n, from_to(4, 256, 4)},
     {"keys_per_lane", &Typed::keys_per_lane, doubled(1, 4)},
 };
-constexpr auto kRules = rules_of(kFields);
-
-// Those that the problem decides: the first of them, up to alignment.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
-static_assert(kFixedFields.back().name == "alignment");
 
 constexpr int kSmallestBlockM = 2;  // 64 threads, 32 lanes a row
 constexpr int kMostScores = 64;     // of a step, a thread: more leave no registers for q and o
-
-/// The fields that are not searched.
-Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);
   return too_many_query_tiles(problem, kSmallestBlockM);
 }
 
-std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
-  std::vector<Axis> axes = fixed_axes(fixed_by(problem), kFixedFields);
-  const std::vector<Axis> searched = {
+std::vector<Axis> axes(const Problem&, const DeviceFacts&) {
+  return {
       {"lanes_per_row", {8, 4, 16, 2, 32}},
       {"rows_per_thread", {4, 2, 8, 1}},
       {"num_warps", {4, 8, 2}},
       {"block_n", {32, 64, 16}},
       {"keys_per_lane", {1, 2, 4}},
   };
-  axes.insert(axes.end(), searched.begin(), searched.end());
-  return axes;
 }
 
-std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  const Typed c = typed(config, kFields);
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const Arch& arch = device.arch;
-  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
-  if (!wrong.empty()) return wrong;
   if (c.block_n % c.step_n() != 0)
     return "the keys of a step, lanes_per_row * keys_per_lane, do not divide block_n";
   if (!c.valid()) return "not a valid combination";
   if (c.rows_per_thread * c.step_n() > kMostScores)
-    return fmt::format("{} scores a step leave no registers for q and o",
-                       c.rows_per_thread * c.step_n());
+    return Reason("{} scores a step leave no registers for q and o",
+                  c.rows_per_thread * c.step_n());
   if (c.planned_registers() > 255)
-    return fmt::format("about {} registers, more than a thread has", c.planned_registers());
+    return Reason("about {} registers, more than a thread has", c.planned_registers());
   if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
   if (c.lanes_per_row > c.head_dim / 4 || c.lanes_per_row > c.head_dim_v / 4)
     return "some lanes would have no element of a row";
@@ -100,10 +80,9 @@ double step_clocks(const Typed& c) {
   return long_step * std::max(issued / 4, shared);
 }
 
-double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kEfficiency = 0.7, kSpillRisk = 1.15, kLargeTiles = 1.1;
   constexpr int kSafeRegisters = 232, kSmallTilesBytes = 48 * 1024;
-  const Typed c = typed(config, kFields);
   const double steps = double(c.num_warps) * c.block_n / c.step_n();
   const double copies = c.block_n * (c.head_dim + c.head_dim_v) / 8.0 / 32;  // of a warp, a tile
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
@@ -125,16 +104,16 @@ std::string symbol(const Typed& c) {
   return "fwd_flash_vec_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
-Source render(const Config& config, const Problem&) {
-  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
-                                .folder = "ladder/fwd_flash_vec",
-                                .type = "FwdFlashVec",
-                                .params = "FwdTiledParams",
-                                .blocks_per_sm = "blocks_per_sm()"});
+Source render(const Typed& c, const Problem&) {
+  return kernel_source(untyped(kName, c, kFields), c,
+                       {.symbol = symbol(c),
+                        .folder = "ladder/fwd_flash_vec",
+                        .type = "FwdFlashVec",
+                        .params = "FwdTiledParams",
+                        .blocks_per_sm = "blocks_per_sm()"});
 }
 
-Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
-  const Typed c = typed(config, kFields);
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   return tiled_launch(problem, {.symbol = symbol(c),
                                 .block_m = c.block_m(),
                                 .num_threads = c.num_threads(),
@@ -145,21 +124,16 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
 }  // namespace
 
 extern const Family fwd_flash_vec;
-const Family fwd_flash_vec = {
-    .name = "fwd_flash_vec",
+constinit const Family fwd_flash_vec = typed_family<kFields, reject, estimate_us, render, launch>({
+    .name = kName,
     .summary =
         "FlashAttention on CUDA cores, four elements a load and several rows a thread: fp32, fp16 "
         "and bf16",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
-    .fields = kRules,
     .supports = supports,
     .axes = axes,
-    .reject = reject,
-    .estimate_us = estimate_us,
-    .render = render,
-    .launch = launch,
     .bind = bind_fwd,
-};
+});
 
 }  // namespace attnforge

@@ -4,20 +4,11 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "shape.h"
 
 namespace attnforge {
 
-struct FwdMaterializedConfig {
-  // Fixed by the problem.
-  int dtype;  // of q, k, v and o: kFp32, kFp16 or kBf16
-  int head_dim;
-  int head_dim_v;
-  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
-  int left_bound;   // 1: nor all keys to its left (window_left)
-  int softcap;      // 1: scores are capped
-  int lse;          // 1: lse is written
-  int alignment;    // bytes of pointers and strides: 4, 8 or 16
-  // Searched.
+struct FwdMaterializedConfig : Shape {
   int block_m;          // query rows in a tile of both products
   int block_n;          // keys in a tile of the scores
   int num_warps;        // of a block of the products

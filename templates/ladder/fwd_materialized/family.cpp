@@ -7,9 +7,11 @@
 #include <fmt/format.h>
 #include "generator/arch.h"
 #include "generator/family.h"
+#include "generator/typed_family.h"
 #include "templates/embedded.h"
-#include "templates/host/fixed_fields.h"
+#include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
+#include "templates/host/kernel_source.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
@@ -19,34 +21,19 @@ namespace attnforge {
 namespace {
 
 using Typed = FwdMaterializedConfig;
+constexpr std::string_view kName = "fwd_materialized";
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype, kDtypes},
-    {"head_dim", &Typed::head_dim, kHeadDims},
-    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
-    {"right_bound", &Typed::right_bound, kFlag},
-    {"left_bound", &Typed::left_bound, kFlag},
-    {"softcap", &Typed::softcap, kFlag},
-    {"lse", &Typed::lse, kFlag},
-    {"alignment", &Typed::alignment, kAlignments},
     {"block_m", &Typed::block_m, doubled(64, 256)},
     {"block_n", &Typed::block_n, from_to(64, 256, 64)},
     {"num_warps", &Typed::num_warps, doubled(2, 8)},
     {"stages", &Typed::stages, from_to(1, 4)},
     {"softmax_threads", &Typed::softmax_threads, from_to(32, 1024, 32)},
 };
-constexpr auto kRules = rules_of(kFields);
-
-// Those that the problem decides: the first of them, up to alignment.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(8);
-static_assert(kFixedFields.back().name == "alignment");
 
 constexpr int kSmallestTile = 64;
 constexpr double kMostOfMemory = 0.9;  // of the GPU's, for tensors and workspace
 constexpr double kGiB = 1 << 30;
-
-/// The fields that are not searched.
-Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 std::int64_t rows(const Problem& problem) {
   return problem.batch * problem.num_heads_q * problem.seqlen_q;
@@ -76,28 +63,22 @@ std::string supports(const Problem& problem, const Arch& arch) {
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
   const bool fp32 = problem.dtype_q == DType::kFp32;
-  std::vector<Axis> axes = fixed_axes(fixed_by(problem), kFixedFields);
-  const std::vector<Axis> searched = {
+  return {
       {"block_m", {128, 64}},
       {"block_n", {128, 64}},
       {"num_warps", {8, 4}},
       {"stages", fp32 ? std::vector<int>{1} : std::vector<int>{2, 3, 1}},
       {"softmax_threads", {256, 128}},
   };
-  axes.insert(axes.end(), searched.begin(), searched.end());
-  return axes;
 }
 
-std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  const Typed c = typed(config, kFields);
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const Arch& arch = device.arch;
-  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
-  if (!wrong.empty()) return wrong;
   if (c.tensor_cores() && c.block_m % (16 * c.num_warps) != 0)
     return "block_m is not a multiple of 16 rows a warp";
   if (!c.valid()) return "not a valid combination";
   if (c.accumulators() > (c.tensor_cores() ? 128 : 64))
-    return fmt::format("{} accumulators a thread leave no registers", c.accumulators());
+    return Reason("{} accumulators a thread leave no registers", c.accumulators());
   const int smem_bytes = std::max(c.scores_smem_bytes(), c.output_smem_bytes());
   if (smem_bytes > arch.smem_per_block_bytes) return too_much_smem(smem_bytes, arch);
   const double workspace = double(workspace_bytes(problem, c));
@@ -114,10 +95,9 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
 
 /// The steps one after another: a product takes as long as its multiply-adds or as its scores take
 /// through memory, the softmax as long as it reads and writes. Constants are measured on an H200.
-double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kBandwidth = 0.75, kTensor = 0.36, kFma = 0.4, kLaunchUs = 3;
   constexpr double kRowsPerUsPerSm = 8;  // of the softmax, however short they are
-  const Typed c = typed(config, kFields);
   if (problem.seqlen_q == 0 || problem.batch == 0) return 0;
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double tiles = key_tiles(problem, c.block_m, 1, c.block_n).all * heads;
@@ -155,8 +135,8 @@ std::string symbol(const Typed& c, std::string_view step) {
   return fmt::format("{}_{}", shape(c), step);
 }
 
-Source render(const Config& config, const Problem&) {
-  const Typed c = typed(config, kFields);
+Source render(const Typed& c, const Problem&) {
+  const Config config = untyped(kName, c, kFields);
   Source source;
   source.name = symbol(c, kScores);
   source.entry = fmt::format(R"(// generated: {}
@@ -164,7 +144,7 @@ Source render(const Config& config, const Problem&) {
 using namespace attnforge;
 inline constexpr FwdMaterializedConfig kConfig{};
 )",
-                             to_string(config), initializer(config));
+                             to_string(config), initializer(config, c));
   for (const std::string_view step : {kScores, kSoftmax, kOutput}) {
     source.entry += fmt::format(
         R"(extern "C" __global__ void __launch_bounds__({})
@@ -180,8 +160,7 @@ inline constexpr FwdMaterializedConfig kConfig{};
   return source;
 }
 
-Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
-  const Typed c = typed(config, kFields);
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   Launch result;
   if (rows(problem) == 0) return result;
   FwdMaterializedParams params{};
@@ -223,21 +202,17 @@ void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
 }  // namespace
 
 extern const Family fwd_materialized;
-const Family fwd_materialized = {
-    .name = "fwd_materialized",
-    .summary =
-        "scores, softmax and output one after another, with all scores in memory: the O(L^2) "
-        "baseline",
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned,
-    .fields = kRules,
-    .supports = supports,
-    .axes = axes,
-    .reject = reject,
-    .estimate_us = estimate_us,
-    .render = render,
-    .launch = launch,
-    .bind = bind,
-};
+constinit const Family
+    fwd_materialized = typed_family<kFields, reject, estimate_us, render, launch>({
+        .name = kName,
+        .summary =
+            "scores, softmax and output one after another, with all scores in memory: the O(L^2) "
+            "baseline",
+        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                    kFeatureUnequalHeadDims | kFeatureUnaligned,
+        .supports = supports,
+        .axes = axes,
+        .bind = bind,
+    });
 
 }  // namespace attnforge

@@ -6,7 +6,8 @@
 
 #include <fmt/format.h>
 #include "generator/family.h"
-#include "templates/host/fixed_fields.h"
+#include "generator/typed_family.h"
+#include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/key_tiles.h"
@@ -18,18 +19,9 @@ namespace attnforge {
 namespace {
 
 using Typed = FwdWmmaConfig;
+constexpr std::string_view kName = "fwd_wmma";
 
 constexpr Field<Typed> kFields[] = {
-    {"dtype", &Typed::dtype, kDtypes},
-    {"head_dim", &Typed::head_dim, kHeadDims},
-    {"head_dim_v", &Typed::head_dim_v, kHeadDims},
-    {"right_bound", &Typed::right_bound, kFlag},
-    {"left_bound", &Typed::left_bound, kFlag},
-    {"softcap", &Typed::softcap, kFlag},
-    {"lse", &Typed::lse, kFlag},
-    {"alignment", &Typed::alignment, kAlignments},
-    {"rope", &Typed::rope, kRopes},
-    {"rope_dim", &Typed::rope_dim, kRopeDims},
     {"block_m", &Typed::block_m, doubled(32, 256)},
     {"num_warps", &Typed::num_warps, doubled(2, 8)},
     {"block_n", &Typed::block_n, from_to(16, 256, 16)},
@@ -40,11 +32,6 @@ constexpr Field<Typed> kFields[] = {
     {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 16)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
-constexpr auto kRules = rules_of(kFields);
-
-// Those that the problem decides: the first of them, up to rope_dim.
-constexpr std::span<const Field<Typed>> kFixedFields = std::span(kFields).first(10);
-static_assert(kFixedFields.back().name == "rope_dim");
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands.
 constexpr int kRegisterSlack = 40;
@@ -52,9 +39,6 @@ constexpr int kSmallestBlockM = 32;
 constexpr int kLargestHeadDim = 256;  // its output just fits the registers of the warps that own it
 
 bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, kRegisterSlack); }
-
-/// The fields that are not searched.
-Typed fixed_by(const Problem& problem) { return fixed_by_problem<Typed>(problem); }
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
@@ -68,8 +52,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
-  std::vector<Axis> axes = fixed_axes(fixed_by(problem), kFixedFields);
-  const std::vector<Axis> searched = {
+  return {
       {"block_m", {64, 128, 32}},
       {"num_warps", {4, 8, 2}},
       {"block_n", {64, 32, 128, 16}},
@@ -80,14 +63,9 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"blocks_per_sm", {2, 3, 4, 1}},
       {"head_group_mb", head_groups_mb(problem, device)},
   };
-  axes.insert(axes.end(), searched.begin(), searched.end());
-  return axes;
 }
 
-std::string reject(const Config& config, const Problem& problem, const DeviceFacts& device) {
-  const Typed c = typed(config, kFields);
-  std::string wrong = contradiction(c, fixed_by(problem), kFixedFields);
-  if (!wrong.empty()) return wrong;
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const Arch& arch = device.arch;
   if (c.block_m % (16 * c.num_warps) != 0) return "block_m is not a multiple of 16 rows a warp";
   if (c.row_fragments() > 2) return "more than 32 query rows a warp leave no registers for scores";
@@ -109,10 +87,9 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
 
 /// The work of an SM's units on all tiles, in clocks; blocks that are alone on an SM also wait for
 /// themselves. Crude: it need only put a good config first.
-double estimate_us(const Config& config, const Problem& problem, const DeviceFacts& device) {
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   constexpr double kTensor = 1.7, kTileStart = 6000, kWait = 400, kSpillRisk = 1.6;
   constexpr int kSafeSlack = 72;
-  const Typed c = typed(config, kFields);
   const double warps = c.num_warps, rows = c.row_fragments(), keys = c.block_n / 16.0;
   const double depth = c.depth_steps(), columns = c.out_fragments(), steps = c.block_n / c.step_n;
   // Fragments that a warp reads or writes: of K and V, of Q, of P; 4 wavefronts each.
@@ -142,15 +119,15 @@ std::string symbol(const Typed& c) {
   return "fwd_wmma_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
-Source render(const Config& config, const Problem&) {
-  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
-                                .folder = "ladder/fwd_wmma",
-                                .type = "FwdWmma",
-                                .params = "FwdWmmaParams"});
+Source render(const Typed& c, const Problem&) {
+  return kernel_source(untyped(kName, c, kFields), c,
+                       {.symbol = symbol(c),
+                        .folder = "ladder/fwd_wmma",
+                        .type = "FwdWmma",
+                        .params = "FwdWmmaParams"});
 }
 
-Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
-  const Typed c = typed(config, kFields);
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const TileOrder order = tile_order(problem, c.block_m, 1, c.head_group_mb, c.right_bound != 0);
   return launch_of_tiles<FwdWmmaParams>(problem, order, symbol(c), c.num_threads(), c.smem_bytes());
 }
@@ -163,19 +140,14 @@ void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
 }  // namespace
 
 extern const Family fwd_wmma;
-const Family fwd_wmma = {
-    .name = "fwd_wmma",
+constinit const Family fwd_wmma = typed_family<kFields, reject, estimate_us, render, launch>({
+    .name = kName,
     .summary = "wmma with opaque fragments and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
-    .fields = kRules,
     .supports = supports,
     .axes = axes,
-    .reject = reject,
-    .estimate_us = estimate_us,
-    .render = render,
-    .launch = launch,
     .bind = bind,
-};
+});
 
 }  // namespace attnforge

@@ -1,0 +1,33 @@
+// reason.h - why a config is not a candidate, in words that are made only when somebody reads them:
+// a search asks about a hundred thousand points and shows none.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace attnforge {
+
+class Reason {
+ public:
+  /// None. A literal, or anything that lives as long as the program.
+  Reason(const char* text = "") : format_(text) {}
+  Reason(std::string text) : format_(""), made_(std::move(text)) {}
+  /// `format` with a {} for each number.
+  template <std::integral... Numbers>
+  requires(sizeof...(Numbers) >= 1 && sizeof...(Numbers) <= 4)
+      Reason(const char* format, Numbers... numbers)
+      : format_(format), numbers_{static_cast<std::int64_t>(numbers)...} {}
+
+  bool empty() const { return *format_ == '\0' && made_.empty(); }
+  std::string text() const;
+
+ private:
+  const char* format_;
+  std::array<std::int64_t, 4> numbers_{};
+  std::string made_;
+};
+
+}  // namespace attnforge

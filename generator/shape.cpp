@@ -1,0 +1,101 @@
+// shape.cpp - the members of Shape by name.
+#include "generator/shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "generator/words.h"
+
+namespace attnforge {
+namespace {
+
+struct ShapeField {
+  std::string_view name;
+  int Shape::*member;
+};
+
+constexpr ShapeField kFields[] = {
+    {"dtype", &Shape::dtype},
+    {"dtype_k", &Shape::dtype_k},
+    {"dtype_v", &Shape::dtype_v},
+    {"dtype_o", &Shape::dtype_o},
+    {"head_dim", &Shape::head_dim},
+    {"head_dim_v", &Shape::head_dim_v},
+    {"right_bound", &Shape::right_bound},
+    {"left_bound", &Shape::left_bound},
+    {"softcap", &Shape::softcap},
+    {"lse", &Shape::lse},
+    {"alignment", &Shape::alignment},
+    {"rope", &Shape::rope},
+    {"rope_dim", &Shape::rope_dim},
+};
+static_assert(std::size(kFields) * sizeof(int) == sizeof(Shape), "every member is listed");
+
+constexpr ShapeField kOldName = {"dtype_q", &Shape::dtype};  // in configs of fwd_naive
+
+const ShapeField* field_named(std::string_view name) {
+  if (name == kOldName.name) return &kOldName;
+  const auto found = std::find_if(std::begin(kFields), std::end(kFields),
+                                  [&](const ShapeField& field) { return field.name == name; });
+  return found == std::end(kFields) ? nullptr : found;
+}
+
+}  // namespace
+
+Shape shape_of(const Problem& problem) {
+  const Window window = effective_window(problem);
+  return {.dtype = static_cast<int>(problem.dtype_q),
+          .dtype_k = static_cast<int>(problem.dtype_k),
+          .dtype_v = static_cast<int>(problem.dtype_v),
+          .dtype_o = static_cast<int>(problem.dtype_o),
+          .head_dim = problem.head_dim,
+          .head_dim_v = problem.head_dim_v,
+          .right_bound = window.right >= 0,
+          .left_bound = window.left >= 0,
+          .softcap = problem.softcap > 0,
+          .lse = problem.lse,
+          .alignment = problem.alignment_bytes,
+          .rope = static_cast<int>(problem.rope),
+          .rope_dim = effective_rope_dim(problem)};
+}
+
+std::string initializer(const Shape& shape) {
+  std::string text;
+  for (const auto& [name, member] : kFields)
+    fmt::format_to(std::back_inserter(text), "{}.{} = {}", text.empty() ? "{" : ", ", name,
+                   shape.*member);
+  return text + "}";
+}
+
+std::string drop_shape_words(Config& config, const Shape& shape) {
+  std::string wrong;
+  const auto is_dropped = [&](const std::pair<std::string, int>& word) {
+    const ShapeField* field = field_named(word.first);
+    if (field == nullptr) return false;
+    if (wrong.empty() && word.second != shape.*field->member)
+      wrong = fmt::format("{}={} is not the problem's {}", word.first, word.second,
+                          shape.*field->member);
+    return true;
+  };
+  std::erase_if(config.fields, is_dropped);
+  return wrong;
+}
+
+std::string without_shape_words(std::string_view config_text) {
+  std::string kept;
+  std::string_view rest = config_text;
+  bool dropped = false;
+  for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
+    const std::size_t equals = word.find('=');
+    if (!kept.empty() && equals != word.npos && field_named(word.substr(0, equals)) != nullptr) {
+      dropped = true;
+      continue;
+    }
+    kept.append(kept.empty() ? "" : " ").append(word);
+  }
+  return dropped ? kept : std::string(config_text);
+}
+
+}  // namespace attnforge

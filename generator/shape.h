@@ -1,0 +1,27 @@
+// shape.h - Problem to Shape: the one function that says what of a problem is compiled in; and the
+// words for it that configs had before Shape.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "attnforge/problem.h"
+#include "generator/config.h"
+#include "templates/shape.h"
+
+namespace attnforge {
+
+Shape shape_of(const Problem& problem);
+
+/// "{.dtype = 2, .dtype_k = 2, ...}": as a C++ initialiser for the generated source.
+std::string initializer(const Shape& shape);
+
+/// Takes the words that repeat the problem ("head_dim=128", "dtype=2") out of a config: those of
+/// scripts, tables and databases of the time when configs had them. "" if all agree with `shape`,
+/// else the first that does not: "head_dim=64 is not the problem's 128".
+std::string drop_shape_words(Config& config, const Shape& shape);
+
+/// A config's text without such words, whatever their values and whatever the rest of the text is.
+std::string without_shape_words(std::string_view config_text);
+
+}  // namespace attnforge

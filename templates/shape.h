@@ -1,0 +1,25 @@
+// shape.h - what of a problem is compiled into a kernel, whichever family and config it is of.
+// Compiled by the host's compiler and by NVRTC.
+#pragma once
+
+namespace attnforge {
+
+/// The base of every family's typed config, which adds what is searched. shape_of()
+/// (generator/shape.h) fills it from a problem; nothing of it is written in a config's text.
+struct Shape {
+  int dtype;  // of q: kFp32, kFp16 or kBf16; and of k, v and o where a family takes no mix of them
+  int dtype_k;
+  int dtype_v;
+  int dtype_o;
+  int head_dim;     // of q and k
+  int head_dim_v;   // of v and o
+  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
+  int left_bound;   // 1: nor all keys to its left (window_left)
+  int softcap;      // 1: scores are capped
+  int lse;          // 1: lse is written
+  int alignment;    // bytes of pointers and strides: 2, 4, 8 or 16
+  int rope;         // kNoRope, or which elements of q and k are rotated together
+  int rope_dim;     // leading elements that rotate; 0 without a rope
+};
+
+}  // namespace attnforge

@@ -1,0 +1,91 @@
+// shape_test.cpp - what of a problem is compiled in, and the words that configs once had for it.
+#include "generator/shape.h"
+
+#include <gtest/gtest.h>
+
+#include "generator/bucket.h"
+#include "generator/typed_family.h"
+
+namespace attnforge {
+namespace {
+
+TEST(Shape, SaysWhatOfAProblemIsCompiledIn) {
+  const Shape shape = shape_of(parse_problem(
+      "fwd q=bf16 k=fp16 v=fp32 o=fp32 num_heads=8:2 seqlen=100:200 head_dim=64:32 window_left=7 "
+      "window_right=9 softcap=30 lse alignment=8 rope=half rope_dim=16"));
+  EXPECT_EQ(initializer(shape),
+            "{.dtype = 2, .dtype_k = 1, .dtype_v = 0, .dtype_o = 0, .head_dim = 64, "
+            ".head_dim_v = 32, .right_bound = 1, .left_bound = 1, .softcap = 1, .lse = 1, "
+            ".alignment = 8, .rope = 2, .rope_dim = 16}");
+  EXPECT_EQ(initializer(shape_of(parse_problem("fwd fp16 seqlen=64 head_dim=128 causal"))),
+            "{.dtype = 1, .dtype_k = 1, .dtype_v = 1, .dtype_o = 1, .head_dim = 128, "
+            ".head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, "
+            ".alignment = 16, .rope = 0, .rope_dim = 0}");
+}
+
+TEST(Shape, IsThatOfTheBucket) {
+  for (const char* text :
+       {"fwd bf16 batch=3 num_heads=8:2 seqlen=77:901 head_dim=64 window_left=100 softcap=20",
+        "fwd fp16 batch=5 num_heads=8 seqlen=1:3001 head_dim=72:64 causal lse softmax_scale=0.5",
+        "fwd bf16 batch=1 num_heads=8 seqlen=9000 head_dim=64 rope=half rope_dim=64 alignment=4"}) {
+    const Problem problem = parse_problem(text);
+    EXPECT_EQ(initializer(shape_of(problem)), initializer(shape_of(bucket(problem)))) << text;
+  }
+}
+
+TEST(Shape, WordsThatRepeatTheProblemAreDropped) {
+  const Shape shape = shape_of(parse_problem("fwd bf16 seqlen=64 head_dim=128:64 causal"));
+  Config config = parse_config(
+      "fwd_mine dtype=2 head_dim=128 head_dim_v=64 right_bound=1 left_bound=0 softcap=0 lse=0 "
+      "alignment=16 rope=0 rope_dim=0 block_m=64 stages=2");
+  EXPECT_EQ(drop_shape_words(config, shape), "");
+  EXPECT_EQ(to_string(config), "fwd_mine block_m=64 stages=2");
+  EXPECT_EQ(drop_shape_words(config, shape), "");
+  EXPECT_EQ(to_string(config), "fwd_mine block_m=64 stages=2");
+  config = parse_config("fwd_naive dtype_q=2 dtype_k=2 dtype_v=2 dtype_o=2 num_threads=128");
+  EXPECT_EQ(drop_shape_words(config, shape), "");
+  EXPECT_EQ(to_string(config), "fwd_naive num_threads=128");
+}
+
+TEST(Shape, WordsThatContradictTheProblemAreNamed) {
+  const Shape shape = shape_of(parse_problem("fwd bf16 seqlen=64 head_dim=128"));
+  Config config = parse_config("fwd_mine dtype=2 head_dim=64 block_m=64 lse=1");
+  EXPECT_EQ(drop_shape_words(config, shape), "head_dim=64 is not the problem's 128");
+  config = parse_config("fwd_naive dtype_q=1");
+  EXPECT_EQ(drop_shape_words(config, shape), "dtype_q=1 is not the problem's 2");
+}
+
+TEST(Shape, TextsLoseTheirWordsWhateverTheyAre) {
+  EXPECT_EQ(without_shape_words("fwd_mine dtype=2 head_dim=128 block_m=64"), "fwd_mine block_m=64");
+  EXPECT_EQ(without_shape_words("fwd_mine block_m=64 lse=1"), "fwd_mine block_m=64");
+  for (const char* text : {"", "fwd_mine", "fwd_mine block_m=64", "not  a\tconfig", "lse=1",
+                           "fwd_mine lse dtype head_dim_warps=2"})
+    EXPECT_EQ(without_shape_words(text), text);
+}
+
+struct Mine : Shape {
+  int block_m;
+  int block_n;
+};
+
+TEST(TypedConfig, IsTheShapeOfTheProblemAndTheFieldsOfTheConfig) {
+  constexpr Field<Mine> kFields[] = {{"block_m", &Mine::block_m}, {"block_n", &Mine::block_n}};
+  const Problem problem = parse_problem("fwd bf16 seqlen=64 head_dim=128 causal");
+  const Mine mine = typed(parse_config("fwd_mine block_m=64 block_n=32"), problem, kFields);
+  EXPECT_EQ(initializer(mine), initializer(shape_of(problem)));
+  EXPECT_EQ(mine.block_m, 64);
+  EXPECT_EQ(mine.block_n, 32);
+}
+
+TEST(TypedConfig, ATableListsEveryMemberInOrder) {
+  constexpr Field<Mine> kAll[] = {{"block_m", &Mine::block_m}, {"block_n", &Mine::block_n}};
+  constexpr Field<Mine> kSwapped[] = {{"block_n", &Mine::block_n}, {"block_m", &Mine::block_m}};
+  constexpr Field<Mine> kTwice[] = {{"block_m", &Mine::block_m}, {"block_n", &Mine::block_m}};
+  constexpr Field<Mine> kFew[] = {{"block_m", &Mine::block_m}};
+  static_assert(lists_every_member(kAll));
+  static_assert(!lists_every_member(kSwapped) && !lists_every_member(kTwice) &&
+                !lists_every_member(kFew));
+}
+
+}  // namespace
+}  // namespace attnforge
