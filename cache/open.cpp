@@ -15,6 +15,7 @@
 #include "cache/rows.h"
 #include "cache/sql_texts.h"
 #include "cache/trust.h"
+#include "generator/shape.h"
 
 namespace attnforge {
 namespace {
@@ -34,19 +35,34 @@ void sm_of_device_class_function(sqlite3_context* context, int, sqlite3_value** 
   sqlite3_result_int(context, text ? sm_of_device_class(text) : 0);
 }
 
+void without_shape_words_function(sqlite3_context* context, int, sqlite3_value** values) {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
+  const std::string config = without_shape_words(text ? text : "");
+  sqlite3_result_text(context, config.data(), static_cast<int>(config.size()), SQLITE_TRANSIENT);
+}
+
+void add_function(Database& database, const char* name,
+                  void (*function)(sqlite3_context*, int, sqlite3_value**)) {
+  sqlite3_create_function_v2(database.handle(), name, 1,
+                             SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
+                             function, nullptr, nullptr, nullptr);
+}
+
 void stamp(Database& database) {
   database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};",
                                kApplicationId, kSchemaVersion));
 }
 
 void migrate(Database& database) {
-  sqlite3_create_function_v2(database.handle(), "sm_of_device_class", 1,
-                             SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
-                             sm_of_device_class_function, nullptr, nullptr, nullptr);
-  const bool from_1 = database.integer("PRAGMA user_version") == 1;
-  database.execute(from_1 ? kFrom1BeforeSql : kFrom2BeforeSql);
-  database.execute(kSchemaSql);
-  database.execute(from_1 ? kFrom1AfterSql : kFrom2AfterSql);
+  add_function(database, "sm_of_device_class", sm_of_device_class_function);
+  add_function(database, "without_shape_words", without_shape_words_function);
+  const std::int64_t version = database.integer("PRAGMA user_version");
+  if (version < 3) {
+    database.execute(version == 1 ? kFrom1BeforeSql : kFrom2BeforeSql);
+    database.execute(kSchemaSql);
+    database.execute(version == 1 ? kFrom1AfterSql : kFrom2AfterSql);
+  }
+  database.execute(kFrom3Sql);
   stamp(database);
 }
 

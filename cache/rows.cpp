@@ -10,6 +10,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/version.h"
+#include "generator/shape.h"
 #include "generator/utf8.h"
 
 namespace attnforge {
@@ -65,17 +66,16 @@ std::int64_t device_class_row(Database& database, std::string_view text) {
 
 // A stored try of the same key would be overwritten: the index must not lead to another one.
 void confirm_key(Database& database, std::int64_t problem, std::int64_t device_class,
-                 const Try& attempt) {
+                 std::string_view config, std::string_view digest) {
   Query find = database.query(
       "SELECT id FROM tries WHERE problem_id = ?1 AND device_class_id = ?2 AND config = ?3 "
       "AND digest = ?4");
-  find.bind(1, problem).bind(2, device_class).bind(3, attempt.config).bind(4, attempt.digest);
+  find.bind(1, problem).bind(2, device_class).bind(3, config).bind(4, digest);
   if (!find.step()) return;
   Query confirm = database.query(
       "SELECT problem_id, device_class_id, config, digest FROM tries NOT INDEXED WHERE id = ?1");
   if (!confirm.bind(1, find.integer(0)).step() || confirm.integer(0) != problem ||
-      confirm.integer(1) != device_class || confirm.text(2) != attempt.config ||
-      confirm.text(3) != attempt.digest)
+      confirm.integer(1) != device_class || confirm.text(2) != config || confirm.text(3) != digest)
     index_is_damaged("tries");
 }
 
@@ -235,10 +235,11 @@ void put_try(Database& database, const Try& attempt, Conflict conflict) {
                                                       : std::numeric_limits<double>::quiet_NaN();
   const std::int64_t problem = problem_row(database, attempt.problem);
   const std::int64_t device_class = device_class_row(database, attempt.device_class);
-  confirm_key(database, problem, device_class, attempt);
+  const std::string config = without_shape_words(attempt.config);
+  confirm_key(database, problem, device_class, config, attempt.digest);
   Query insert = database.query(try_sql(conflict));
   insert.bind(1, problem).bind(2, device_class);
-  insert.bind(3, attempt.config)
+  insert.bind(3, config)
       .bind(4, attempt.digest)
       .bind(5, attempt.family)
       .bind(6, to_string(attempt.rigor));
@@ -263,7 +264,7 @@ void put_search(Database& database, const Search& search, Conflict conflict) {
   Query insert = database.query(search_sql(conflict));
   insert.bind(1, problem_row(database, search.problem))
       .bind(2, device_class_row(database, search.device_class));
-  insert.bind(3, to_string(search.rigor)).bind(4, search.winner);
+  insert.bind(3, to_string(search.rigor)).bind(4, without_shape_words(search.winner));
   const bool date_it = search.finished_at.empty() && conflict == Conflict::kReplace;
   insert.bind(5, date_it ? utc_now() : search.finished_at).run();
 }

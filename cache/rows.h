@@ -37,9 +37,10 @@ enum class Conflict {
              // estimate
   kMerge,    // the greater one in a total order stays: measured, rigor, date, then everything else
 };
-/// Inside a transaction. Fills in an empty version, and an empty date when replacing; keeps
-/// `detail` to 4 KiB of valid UTF-8. Throws Error(kInternal) for a try that cannot be one: no
-/// config, or ok without a time.
+/// Inside a transaction. A config is stored without the words that repeat its problem, which those
+/// of an older attnforge have (without_shape_words()). Fills in an empty version, and an empty date
+/// when replacing; keeps `detail` to 4 KiB of valid UTF-8. Throws Error(kInternal) for a try that
+/// cannot be one: no config, or ok without a time.
 void put_try(Database& database, const Try& attempt, Conflict conflict);
 
 struct Search {
@@ -48,7 +49,8 @@ struct Search {
   std::string winner;  // "": nothing worked
   std::string finished_at;
 };
-/// kReplace: the new one stays. kMerge: the later one, then the greater text.
+/// kReplace: the new one stays. kMerge: the later one, then the greater text. The winner is stored
+/// as a try's config is.
 void put_search(Database& database, const Search& search, Conflict conflict);
 
 }  // namespace attnforge

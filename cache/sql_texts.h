@@ -9,5 +9,6 @@ extern const char* const kFrom1BeforeSql;  // migrations/from_1_before.sql
 extern const char* const kFrom1AfterSql;   // migrations/from_1_after.sql
 extern const char* const kFrom2BeforeSql;  // migrations/from_2_before.sql
 extern const char* const kFrom2AfterSql;   // migrations/from_2_after.sql
+extern const char* const kFrom3Sql;        // migrations/from_3.sql
 
 }  // namespace attnforge

@@ -270,6 +270,65 @@ TEST_F(MigrationFrom2Test, ADamagedOneIsSetAsideAndItsSoundRowsStay) {
   EXPECT_TRUE(cache.best(kProblem, current(), digest_of));
 }
 
+// The tables of version 3 are today's; its configs repeated their problem.
+class MigrationFrom3Test : public MigrationTest {
+ protected:
+  static constexpr const char* kOldConfig =
+      "fwd_test dtype=2 head_dim=128 head_dim_v=128 right_bound=1 left_bound=0 softcap=0 lse=0 "
+      "alignment=16 rope=0 rope_dim=0 block_m=1";
+  void make_version_3() {
+    {
+      Cache cache(path());
+      cache.put({good_try(1, 10), good_try(2, 20)});
+      cache.finish(kProblem, kH200, Rigor::kFull, config(1));
+      cache.put_cubin(cubin("d", 100), "source", "kernel");
+    }
+    Database database = raw();
+    const std::string old = std::string("'") + kOldConfig + "' WHERE ";
+    database.execute("UPDATE tries SET config = " + old + "config = '" + config(1) +
+                     "'; UPDATE searches SET winner = " + old + "winner = '" + config(1) +
+                     "'; PRAGMA user_version = 3;");
+  }
+};
+
+TEST_F(MigrationFrom3Test, ConfigsLoseWhatTheProblemSaysAndTheWinnerStays) {
+  make_version_3();
+  Cache cache(path(), false, log());
+  EXPECT_THAT(messages_, IsEmpty());
+  EXPECT_EQ(raw().integer("PRAGMA user_version"), kSchemaVersion);
+  EXPECT_THAT(cache_verify(path()), IsEmpty());
+  const auto tries = cache.tries(kProblem, kH200);
+  ASSERT_THAT(tries, SizeIs(2));
+  EXPECT_EQ(tries[0].config, config(1));
+  EXPECT_EQ(tries[0].measurement.time_us, 10);
+  EXPECT_EQ(tries[1].config, config(2));
+  const auto winner = cache.best(kProblem, current(), digest_of);
+  ASSERT_TRUE(winner);
+  EXPECT_EQ(winner->best.config, config(1));
+  EXPECT_EQ(winner->rigor, Rigor::kFull);
+  EXPECT_TRUE(cache.get_cubin("d", "90a", kNvrtc));
+}
+
+TEST_F(MigrationFrom3Test, TwoRowsThatBecomeOneKeepTheFirst) {
+  make_version_3();
+  raw().execute("UPDATE tries SET digest = 'd'");
+  raw().execute(std::string("UPDATE tries SET config = '") + kOldConfig +
+                " block_n=2' WHERE time_us = 10; UPDATE tries SET config = 'fwd_test block_m=1 "
+                "block_n=2' WHERE time_us = 20");
+  Cache cache(path(), false, log());
+  EXPECT_THAT(messages_, IsEmpty());
+  const auto tries = cache.tries(kProblem, kH200);
+  ASSERT_THAT(tries, SizeIs(1));
+  EXPECT_EQ(tries[0].config, "fwd_test block_m=1 block_n=2");
+}
+
+TEST_F(MigrationTest, Version1LosesThoseWordsToo) {
+  make_version_1(row(kH200, 1, "full", "ok", 10));
+  raw().execute("UPDATE tries SET config = 'fwd_test head_dim=128 block_m=1'");
+  EXPECT_EQ(Cache(path(), false, log()).tries(kProblem, kH200).at(0).config, config(1));
+  EXPECT_THAT(messages_, IsEmpty());
+}
+
 TEST_F(MigrationTest, AnEmptyVersion1) {
   make_version_1("");
   Cache cache(path(), false, log());
