@@ -50,6 +50,14 @@ ORDER BY status <> 'ok', estimated, CASE WHEN estimated THEN estimate_us ELSE ti
          id
 )sql";
 
+constexpr const char* kChosen = R"sql(
+SELECT p.text, s.winner FROM searches s
+JOIN rigors r ON r.name = s.rigor
+JOIN problems p NOT INDEXED ON p.id = s.problem_id
+WHERE s.device_class_id = ?1 AND s.winner <> ''
+ORDER BY p.text, r.rank DESC
+)sql";
+
 bool is_good(const Try& attempt) {
   return attempt.measurement.status == Status::kOk && !attempt.estimated;
 }
@@ -205,6 +213,23 @@ std::optional<Winner> Cache::best(
     return std::move(found.current);
   }
   return std::nullopt;
+}
+
+std::vector<Chosen> Cache::chosen(std::string_view device_class) {
+  return impl_->store.read("look-up of other winners", [&](Database& database) {
+    std::vector<Chosen> found;
+    const ReadTransaction one_view(database);
+    const auto of_class = device_class_id(database, device_class);
+    if (!of_class) return found;
+    Query query = database.query(kChosen);
+    query.bind(1, *of_class);
+    while (query.step()) {
+      std::string problem = query.text(0);
+      if (found.empty() || found.back().problem != problem)
+        found.push_back({std::move(problem), query.text(1)});
+    }
+    return found;
+  });
 }
 
 std::vector<Try> Cache::tries(std::string_view problem, std::string_view device_class) {

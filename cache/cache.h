@@ -42,6 +42,12 @@ struct Winner {
   Rigor rigor = Rigor::kQuick;  // of the search that it won
 };
 
+/// What a finished search chose.
+struct Chosen {
+  std::string problem;
+  std::string config;
+};
+
 /// One connection to one database file; thread-safe (one mutex; `log` must not call back into the
 /// cache). Not to be used across fork(). Look-ups never throw: a broken or busy database is a miss
 /// and a log line. Writes wait up to 30 s for other processes and throw Error(kCache) only if the
@@ -76,6 +82,10 @@ class Cache {
                              std::optional<Rigor> at_least = {});
   /// All of them: good ones by time, then estimated ones by estimate, then failures.
   std::vector<Try> tries(std::string_view problem, std::string_view device_class);
+
+  /// What searches on a GPU class that ran to their end chose: of each problem the most rigorous
+  /// one's, whatever the templates are today.
+  std::vector<Chosen> chosen(std::string_view device_class);
 
   /// Puts tries in one transaction. The same config, problem, device class and digest again
   /// replaces the try if the new one has at least its rigor.

@@ -6,6 +6,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/version.h"
+#include "tuner/near_problems.h"
 #include "tuner/tuning.h"
 
 namespace attnforge {
@@ -13,7 +14,8 @@ namespace {
 
 constexpr double kLongestWaitSeconds = 600;  // for another process, when there is no time limit
 constexpr double kWaitStepSeconds = 0.05;
-constexpr double kStoreSeconds = 0.05;  // for the end of a search, on a slow disk
+constexpr std::size_t kNearWinners = 4;  // of other problems, among the first to be tried
+constexpr double kStoreSeconds = 0.05;   // for the end of a search, on a slow disk
 
 }  // namespace
 
@@ -89,6 +91,26 @@ void Tuning::reuse_tries() {
     entry.measurement = stored.measurement;
     entry.known = entry.reused = true;
   }
+}
+
+/// The seeds; after the first of them this problem's winner so far and a few of problems that are
+/// like it, if they are candidates here.
+std::vector<std::size_t> Tuning::starting_points() {
+  std::vector<std::size_t> start = seeds(candidates_, options_.rigor);
+  std::size_t added = 0;
+  const auto add = [&](std::size_t index) {
+    if (std::find(start.begin(), start.end(), index) != start.end()) return;
+    start.insert(start.begin() + 1 + static_cast<std::ptrdiff_t>(added++), index);
+  };
+  if (incumbent_) add(*incumbent_);
+  std::size_t near = 0;
+  for (const std::string& config : near_winners(problem_, cache_.chosen(class_))) {
+    const std::size_t index = state_.find(config);
+    if (index == state_.size()) continue;
+    add(index);
+    if (++near == kNearWinners) break;
+  }
+  return start;
 }
 
 // ---- time, and the caller's wish to stop ----
@@ -220,11 +242,7 @@ TuneResult Tuning::run() {
 
   if (const auto winner = stored_winner(Rigor::kQuick)) incumbent_ = state_.find(*winner);
   if (!options_.retune) reuse_tries();
-  std::vector<std::size_t> start = seeds(candidates_, options_.rigor);
-  if (incumbent_ && std::find(start.begin(), start.end(), *incumbent_) == start.end()) {
-    start.insert(start.begin() + 1, *incumbent_);
-  }
-  measure(start, kSeedShare);
+  measure(starting_points(), kSeedShare);
   if (options_.rigor == Rigor::kFull && !cut_ && !cancelled_) descend();
 
   std::string winner;

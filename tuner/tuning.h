@@ -55,6 +55,7 @@ class Tuning {
   std::optional<std::string> stored_winner(Rigor at_least);
   bool take_lease(const std::function<bool()>& answered);
   void reuse_tries();
+  std::vector<std::size_t> starting_points();
 
   // Time, and the caller's wish to stop.
   double end_s() const;

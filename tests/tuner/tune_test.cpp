@@ -68,6 +68,31 @@ TEST_F(TuneTest, FullFindsTheBestWithinThreePercent) {
   }
 }
 
+TEST_F(TuneTest, WinnersOfNeighboursAreAmongTheFirst) {
+  // kBest is no quick seed: the model is wrong about it.
+  const std::string at_2048 = to_string(
+      parse_problem("fwd bf16 num_heads=8 seqlen=2048 head_dim=128"));
+  cache.finish(at_2048, device_class(device), Rigor::kQuick, "fake of another version");
+  cache.finish(at_2048, device_class(device), Rigor::kFull, kBest);
+  cache.finish(to_string(parse_problem("fwd bf16 num_heads=8 seqlen=512 head_dim=128")),
+               device_class(device), Rigor::kFull, "fake not_legal=1");
+  options.rigor = Rigor::kQuick;
+  const TuneResult result = tune();
+  EXPECT_EQ(result.tried, 13);
+  EXPECT_EQ(result.winner, kBest);
+}
+
+TEST_F(TuneTest, NoMoreThanAFewWinnersOfNeighboursAreTried) {
+  for (std::size_t i = 0; i < 10; ++i) {
+    Problem other = problem;
+    other.seqlen_kv = other.seqlen_q = 2048 + 512 * std::int64_t(i);
+    cache.finish(to_string(other), device_class(device), Rigor::kFull,
+                 to_string(candidates[candidates.size() - 1 - i].config));
+  }
+  options.rigor = Rigor::kQuick;
+  EXPECT_EQ(tune().tried, 12 + 4);
+}
+
 TEST_F(TuneTest, ExhaustiveTriesAllAndQuickTwelve) {
   options.rigor = Rigor::kQuick;
   EXPECT_EQ(tune().tried, 12);
