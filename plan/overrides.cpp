@@ -108,7 +108,8 @@ std::string text_of(const fs::path& path) {
   return text;
 }
 
-/// Configs, their base and argument structs are compiled into the library too: kernel and host would disagree.
+/// Configs, their base and argument structs are compiled into the library too: kernel and host
+/// would disagree.
 bool shared_with_host(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   return name == "config.h" || name == "shape.h" || name.starts_with("params_");
