@@ -295,7 +295,7 @@ ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* pl
 
 /* Texts of a plan; they live as long as the plan. "" for NULL. */
 ATTNFORGE_API const char* attnforge_plan_problem(const attnforge_plan* plan);
-/* "fwd_mma_sm80 head_dim=128 ..." */
+/* "fwd_mma_sm80 block_m=128 ..." */
 ATTNFORGE_API const char* attnforge_plan_config(const attnforge_plan* plan);
 /* "measured", "near_device" (measured on another GPU of the same sm), "estimated" or "forced" */
 ATTNFORGE_API const char* attnforge_plan_provenance(const attnforge_plan* plan);

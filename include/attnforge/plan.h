@@ -82,7 +82,8 @@ struct PlanOptions {
   double time_limit_s = 8.0;  // of kFirstRun: for the whole make_plan, waiting for others included
   bool allow_compile = true;  // false: Error(kNotReady) where a compile would be needed
   std::string family{};       // "": any; else only this one
-  std::string config{};       // "": choose; else exactly this config's text
+  std::string config{};  // "": choose; else exactly this config's text. It may repeat the problem
+                         // ("head_dim=128"), not contradict it
   ProgressFunction on_progress{};
   std::function<bool()> cancelled{};  // asked often while kFirstRun tunes; true ends that as the
                                       // time limit does: what was measured is kept and decides
@@ -109,7 +110,7 @@ class Plan {
 
   std::size_t workspace_bytes() const;
   const Problem& problem() const;
-  std::string config() const;  // text form, e.g. "fwd_mma_sm80 head_dim=128 ..."
+  std::string config() const;  // text form, e.g. "fwd_mma_sm80 block_m=128 ..."
   Provenance provenance() const;
   double measured_us() const;  // of the bucket's problem; 0 when estimated
 

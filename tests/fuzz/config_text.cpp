@@ -77,8 +77,9 @@ std::vector<std::string> corpus() {
 
 std::vector<std::string> words() {
   std::vector<std::string> all = {
-      "fwd_nothing", "=",          "block_m=0",        "num_warps=255",
-      "stages=0",    "pack_gqa=3", "head_group_mb=-1", "blocks_per_sm=1073741824"};
+      "fwd_nothing", "=",           "block_m=0",        "num_warps=255",
+      "stages=0",    "pack_gqa=3",  "head_group_mb=-1", "blocks_per_sm=1073741824",
+      "dtype=2",     "head_dim=64", "right_bound=1",    "dtype_q=1"};
   for (const char* problem : kProblems) {
     for (const std::string& text : configs_of(problem)) {
       const Config config = parse_config(text);
