@@ -121,7 +121,7 @@ Source render(const Family& family, const Config& config, const Problem& problem
   std::vector<Header> headers;
   for (const TemplateFile& file : overrides.headers) headers.push_back({file.path, file.text});
   try {
-    source.text = self_contained(source.entry, headers);
+    flatten(source, headers);
   } catch (const Error& error) {
     if (!overrides.own_templates) throw;
     throw Error(ErrorCode::kInvalidArgument, fmt::format("ATTNFORGE_TEMPLATES: {}", error.what()));

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "attnforge/error.h"
+#include "generator/code_text.h"
 
 namespace attnforge {
 namespace {
@@ -34,7 +36,9 @@ class Flattener {
   explicit Flattener(std::span<const Header> headers)
       : headers_(headers), placed_(headers.size(), false) {}
 
-  void place(std::string_view text, std::string_view name) {
+  /// `known`: the text's code, if its data is not null.
+  void place(std::string_view text, std::string_view name, std::string_view known) {
+    note_code(text, name, known);
     int conditionals = 0;  // open #if
     while (!text.empty()) {
       const std::string_view line = text.substr(0, text.find('\n'));
@@ -46,9 +50,24 @@ class Flattener {
     }
   }
 
-  std::string take() { return std::move(out_); }
+  void take(Source& source) {
+    source.text = std::move(out_);
+    source.code = is_clear_ ? std::move(code_) : "";
+  }
 
  private:
+  /// Zeros between them: parts cannot run together.
+  void note_code(std::string_view text, std::string_view name, std::string_view known) {
+    std::optional<std::string> computed;
+    if (known.data() == nullptr) {
+      computed = code_text(text);
+      is_clear_ = is_clear_ && computed;
+      if (computed) known = *computed;
+    }
+    code_.append(name).push_back('\0');
+    code_.append(known).push_back('\0');
+  }
+
   /// True if the line is dealt with and does not go into the text.
   bool directive(std::string_view line, std::string_view name, int& conditionals) {
     if (after_directive(line, "if").data() != nullptr) ++conditionals;  // #ifdef and #ifndef too
@@ -82,20 +101,31 @@ class Flattener {
     if (placed_[index]) return;
     placed_[index] = true;
     fmt::format_to(std::back_inserter(out_), "// ---- {}\n", path);
-    place(header->text, header->path);
+    place(header->text, header->path, header->code);
   }
 
   std::span<const Header> headers_;
   std::vector<bool> placed_;
   std::string out_;
+  std::string code_;
+  bool is_clear_ = true;  // every part has a code
 };
 
 }  // namespace
 
-std::string self_contained(std::string_view entry, std::span<const Header> headers) {
+CodedHeaders::CodedHeaders(std::span<const Header> headers)
+    : headers_(headers.begin(), headers.end()) {
+  code_.reserve(headers_.size());  // so that no string moves
+  for (Header& header : headers_) {
+    if (std::optional<std::string> code = code_text(header.text))
+      header.code = code_.emplace_back(*std::move(code));
+  }
+}
+
+void flatten(Source& source, std::span<const Header> headers) {
   Flattener flattener(headers);
-  flattener.place(entry, "the generated entry");
-  return flattener.take();
+  flattener.place(source.entry, "the generated entry", {});
+  flattener.take(source);
 }
 
 std::string digest(const Source& source) {
@@ -107,7 +137,7 @@ std::string digest(const Source& source) {
     XXH3_128bits_update(state.get(), part.c_str(),
                         part.size() + 1);  // with its 0, so that parts cannot run together
   };
-  add(source.text);
+  add(source.code.empty() ? source.text : source.code);
   for (const std::string& option : source.options) add(option);
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);

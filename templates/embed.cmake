@@ -35,6 +35,9 @@ namespace {
 constexpr Header kHeaders[${count}] = {
 ${rows}};
 }  // namespace
-std::span<const Header> embedded_headers() { return kHeaders; }
+std::span<const Header> embedded_headers() {
+  static const CodedHeaders coded(kHeaders);
+  return coded.headers();
+}
 }  // namespace attnforge
 ")

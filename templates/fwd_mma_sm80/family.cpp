@@ -172,10 +172,12 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Config& config, const Problem&) {
-  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+  const Typed c = typed(config, kFields);
+  return kernel_source(config, {.symbol = symbol(c),
                                 .folder = "fwd_mma_sm80",
                                 .type = "FwdMmaSm80",
-                                .params = "FwdMmaSm80Params"});
+                                .params = "FwdMmaSm80Params",
+                                .parts = part_headers(c, "tile/rope.cuh")});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

@@ -169,10 +169,12 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Config& config, const Problem&) {
-  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+  const Typed c = typed(config, kFields);
+  return kernel_source(config, {.symbol = symbol(c),
                                 .folder = "fwd_regtile_f32",
                                 .type = "FwdRegtileF32",
-                                .params = "FwdRegtileF32Params"});
+                                .params = "FwdRegtileF32Params",
+                                .parts = part_headers(c, "tile/rope_f32.cuh")});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

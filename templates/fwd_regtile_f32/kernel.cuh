@@ -15,9 +15,8 @@
 #include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/rope.cuh"
-#include "tile/rope_f32.cuh"
-#include "tile/score.cuh"
+#include "tile/mask.cuh"
+#include "tile/optional.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {
@@ -131,7 +130,7 @@ struct FwdRegtileF32 {
     if constexpr (C.rope != kNoRope) {
       RopeQk::template rotate<C.num_threads()>(
           params.rope, smem, C.block_m(), thread_index(),
-          QueryTurns<C.pack_gqa>(p, params.rope, place.first_row));
+          RopeQk::template queries<C.pack_gqa>(p, params.rope, place.first_row));
       __syncthreads();
     }
   }
@@ -140,7 +139,7 @@ struct FwdRegtileF32 {
     if constexpr (C.rope != kNoRope) {
       RopeQk::template rotate<C.num_threads()>(params.rope, ring.k_tile(stage), C.block_n(),
                                                thread_index(),
-                                               KeyTurns(p, params.rope, n * C.block_n()));
+                                               RopeQk::keys(p, params.rope, n * C.block_n()));
       __syncthreads();
     }
   }
@@ -180,7 +179,7 @@ struct FwdRegtileF32 {
       }
       Scores s;
       warp.scores(s, q_rows(), ring.k_tile(stage) + first_key * C.qk_chunks() * 16, masked);
-      if constexpr (C.softcap) SoftcapScore(p).cap<false>(s.all());
+      if constexpr (C.softcap) cap_scores<false>(p, s.all());
       if (masked) hide(s, n * C.block_n() + first_key);
       float rescale[Warp::kRows];
       const bool grew = softmax.probabilities(s, scale_log2, rescale);

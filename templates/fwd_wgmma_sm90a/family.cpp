@@ -228,6 +228,7 @@ Source render(const Config& config, const Problem&) {
                                 .folder = "fwd_wgmma_sm90a",
                                 .type = "FwdWgmmaSm90a",
                                 .params = "FwdWgmmaSm90aParams",
+                                .parts = part_headers(c, "tile/rope.cuh"),
                                 .declarations = "namespace attnforge {\n" + products +
                                                 "}  // namespace attnforge\n"});
 }

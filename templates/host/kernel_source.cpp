@@ -9,11 +9,14 @@ namespace attnforge {
 
 Source kernel_source(const Config& config, const KernelNames& names) {
   using fmt::arg;
+  std::string parts;
+  for (const std::string_view part : names.parts) parts += fmt::format("#include \"{}\"\n", part);
   Source source;
   source.name = names.symbol;
   source.entry = fmt::format(
       "// generated: {config}\n"
       "#include \"{folder}/kernel.cuh\"\n"
+      "{parts}"
       "{declarations}"
       "using namespace attnforge;\n"
       "inline constexpr {type}Config kConfig{initializer};\n"
@@ -21,12 +24,12 @@ Source kernel_source(const Config& config, const KernelNames& names) {
       "{symbol}(const __grid_constant__ {params} p) {{\n"
       "  {type}<kConfig>::run(p);\n"
       "}}\n",
-      arg("config", to_string(config)), arg("folder", names.folder),
+      arg("config", to_string(config)), arg("folder", names.folder), arg("parts", parts),
       arg("declarations", names.declarations), arg("type", names.type),
       arg("initializer", initializer(config)), arg("threads", names.threads),
       arg("blocks_per_sm", names.blocks_per_sm), arg("symbol", names.symbol),
       arg("params", names.params));
-  source.text = self_contained(source.entry, embedded_headers());
+  flatten(source, embedded_headers());
   return source;
 }
 

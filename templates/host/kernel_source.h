@@ -4,25 +4,37 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "generator/config.h"
 #include "generator/source.h"
+#include "templates/base.cuh"
 
 namespace attnforge {
 
 /// Names in the generated lines. `folder`/kernel.cuh defines the template `type` with a static
 /// run(); its config type is `type` + "Config".
 struct KernelNames {
-  std::string symbol;          // of the entry point, "fwd_wmma_bf16_d128_64x64"
-  std::string_view folder;     // below templates/: "ladder/fwd_wmma"
-  std::string_view type;       // "FwdWmma"
-  std::string_view params;     // type of the argument, "FwdWmmaParams"
-  std::string declarations{};  // lines behind the headers
+  std::string symbol;                     // of the entry point, "fwd_wmma_bf16_d128_64x64"
+  std::string_view folder;                // below templates/: "ladder/fwd_wmma"
+  std::string_view type;                  // "FwdWmma"
+  std::string_view params;                // type of the argument, "FwdWmmaParams"
+  std::vector<std::string_view> parts{};  // headers of the optional parts that the config has
+  std::string declarations{};             // lines after the headers
   // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.
   std::string_view threads = "num_threads()";
   std::string_view blocks_per_sm = "blocks_per_sm";
 };
 
 Source kernel_source(const Config& config, const KernelNames& names);
+
+/// The headers of the optional parts (tile/optional.cuh) that a config has. `rope` is the family's.
+template <class Typed>
+std::vector<std::string_view> part_headers(const Typed& c, std::string_view rope) {
+  std::vector<std::string_view> headers;
+  if (c.softcap) headers.push_back("tile/score.cuh");
+  if (c.rope != kNoRope) headers.push_back(rope);
+  return headers;
+}
 
 }  // namespace attnforge

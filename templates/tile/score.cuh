@@ -1,11 +1,12 @@
-// score.cuh - what happens to a score between Q K^T and softmax: soft cap and mask, as functors of
-// the main loop.
+// score.cuh - what happens to a score between Q K^T and softmax: the soft cap. Kernels that have
+// none do without this header: see tile/optional.cuh.
 #pragma once
 
 #include "base.cuh"
+#include "params_fwd.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
-#include "tile/kv_blocks.cuh"
+#include "tile/optional.cuh"
 
 namespace attnforge {
 
@@ -65,11 +66,9 @@ struct SoftcapScore {
   }
 };
 
-/// -inf where the row does not see the key. kLeft: there is a left bound too.
-template <bool kLeft>
-ATTNFORGE_DEVICE float masked(float s, int key, const VisibleKeys& visible) {
-  const bool hidden = key > visible.last || (kLeft && key < visible.first);
-  return hidden ? negative_infinity() : s;
+template <bool kCoarse, class T>
+ATTNFORGE_DEVICE void cap_scores(const FwdParams& p, T& scores) {
+  SoftcapScore(p).cap<kCoarse>(scores);
 }
 
 }  // namespace attnforge

@@ -65,7 +65,7 @@ TEST_P(TemplateHeader, CompilesAlone) {
   source.name = "alone";
   source.entry = fmt::format("#include \"{}\"\nextern \"C\" __global__ void alone() {{}}\n",
                              GetParam());
-  source.text = self_contained(source.entry, embedded_headers());
+  flatten(source, embedded_headers());
   EXPECT_NO_THROW(compile(source, arch_named("90a")));
 }
 

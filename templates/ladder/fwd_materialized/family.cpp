@@ -176,7 +176,7 @@ inline constexpr FwdMaterializedConfig kConfig{};
                          : "kConfig.num_threads(), kConfig.blocks_per_sm()",
         symbol(c, step), step);
   }
-  source.text = self_contained(source.entry, embedded_headers());
+  flatten(source, embedded_headers());
   return source;
 }
 

@@ -143,10 +143,12 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Config& config, const Problem&) {
-  return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
+  const Typed c = typed(config, kFields);
+  return kernel_source(config, {.symbol = symbol(c),
                                 .folder = "ladder/fwd_wmma",
                                 .type = "FwdWmma",
-                                .params = "FwdWmmaParams"});
+                                .params = "FwdWmmaParams",
+                                .parts = part_headers(c, "tile/rope.cuh")});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
