@@ -11,10 +11,18 @@
 #include "attnforge/plan.h"
 #include "cache/cache.h"
 #include "generator/candidates.h"
+#include "generator/cubin.h"
+#include "generator/source.h"
 #include "plan/loaded_kernel.h"
 #include "runtime/log.h"
 
 namespace attnforge {
+
+/// What a config becomes, and the digest of that.
+struct Rendered {
+  Source source;
+  std::string digest;
+};
 
 /// A config and how it was come by.
 struct Choice {
@@ -22,8 +30,11 @@ struct Choice {
   Config config;
   Provenance provenance = Provenance::kEstimated;
   double measured_us = 0;
-  std::string nvrtc = {};  // that compiled what was measured; "": any
-  std::string why = {};    // a sentence for inspect and the log
+  std::string nvrtc = {};                 // that compiled what was measured; "": any
+  std::string why = {};                   // a sentence for inspect and the log
+  std::optional<Rendered> rendered = {};  // where choosing took it already
+  std::optional<Cubin> cubin = {};        // of `rendered`, where choosing took it
+  std::optional<Try> stale = {};  // what it won by, where its source has another digest since then
 };
 
 /// The registry, or only the family of that name, or the one that is forced. Throws
@@ -40,11 +51,13 @@ std::string illegal(const Config& config, const Problem& problem, const DeviceFa
 Choice forced_choice(const std::string& config_text, const Problem& problem,
                      const DeviceFacts& device, const Overrides& overrides);
 
+Rendered rendered(const Config& config, const Problem& problem, const Overrides& overrides);
+
 /// The database's winner for a bucket, if it can be used. A stale one (its template has changed
-/// since) counts as an estimate. Under force it is the winner under the same force. A row whose
-/// config cannot be used is skipped with a warning. With `at_least` only what a finished search of
-/// that rigor chose; a caller who insists on a family gets the fastest of its tries, since searches
-/// of one family are not noted.
+/// since) counts as an estimate, until plan/same_code.h recognises it. Under force it is the winner
+/// under the same force. A row whose config cannot be used is skipped with a warning. With
+/// `at_least` only what a finished search of that rigor chose; a caller who insists on a family
+/// gets the fastest of its tries, since searches of one family are not noted.
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
                                     const Overrides& overrides, const Logger& log,
                                     std::optional<Rigor> at_least = {});

@@ -12,6 +12,7 @@
 #include "plan/choice.h"
 #include "plan/context_scope.h"
 #include "plan/cubins.h"
+#include "plan/same_code.h"
 #include "plan/tune_bucket.h"
 
 namespace attnforge {
@@ -71,11 +72,14 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
   const Launch launch = choice.family->launch(choice.config, key.problem, state.facts);
   if (launch.steps.empty()) return loaded;  // batch or seqlen_q is 0
 
-  const Source source = render(*choice.family, choice.config, key.problem, state.overrides);
-  loaded->digest = digest(source);
+  std::optional<Rendered> own;
+  if (!choice.rendered) own = rendered(choice.config, key.problem, state.overrides);
+  const auto& [source, digest] = choice.rendered ? *choice.rendered : *own;
+  loaded->digest = digest;
   const Arch& arch = state.facts.arch;
-  if (const std::optional<Cubin> stored = stored_cubin(loaded->digest, arch, choice.nvrtc,
-                                                       state.cache)) {
+  if (const std::optional<Cubin> stored = choice.cubin ? choice.cubin
+                                                       : stored_cubin(digest, arch, choice.nvrtc,
+                                                                      state.cache)) {
     try {
       load_symbols(*loaded, *stored, source, launch, state);
       return loaded;
@@ -177,6 +181,7 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
                                                           : std::nullopt;
   std::optional<Choice> stored = stored_choice(key, state.facts, state.cache, state.overrides,
                                                state.log, at_least);
+  if (stored) recognise(*stored, may_compile(options), state);
   if (may_tune(options) && (!stored || stored->provenance != Provenance::kMeasured)) {
     tuning_tried = true;
     FirstRun found = first_run(key, options, state, called);

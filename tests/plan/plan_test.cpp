@@ -116,6 +116,18 @@ class PlanTest : public ::testing::Test {
     return each.config;
   }
 
+  /// Stores the code of a config of kProblem's bucket as that of an older source; `another`: other
+  /// code.
+  void store_code(const DeviceFacts& device, const std::string& config,
+                  const std::string& digest_suffix, bool another = false) {
+    const Config parsed = parse_config(config);
+    const Source source = find_family(parsed.family)->render(parsed, bucket(kProblem));
+    Cubin cubin = compile(source, device.arch);
+    cubin.source_digest += digest_suffix;
+    if (another) cubin.bytes.back() ^= std::byte{1};
+    Cache(database()).put_cubin(cubin, source.text, source.name);
+  }
+
   /// Tensors with pointers that are good to look at; the fake driver never follows them.
   static Tensors tensors_of(const Problem& problem) {
     Tensors tensors = contiguous_tensors(problem);
@@ -232,6 +244,45 @@ TEST_F(PlanTest, WinnerOfAChangedTemplateCountsAsAnEstimate) {
   EXPECT_EQ(plan.config(), winner);
   EXPECT_EQ(plan.provenance(), Provenance::kEstimated);
   EXPECT_EQ(plan.measured_us(), 0);
+}
+
+TEST_F(PlanTest, WinnerOfAChangedTemplateWithTheCodeThatWasMeasuredIsMeasured) {
+  const DeviceFacts facts = open().facts();
+  const std::string winner = store_winner(facts, 2, "changed");
+  store_code(facts, winner, "changed");
+  const PlanOptions cached_only = with(Policy::kCachedOnly);
+  {
+    Device device = open();
+    EXPECT_EQ(error_of([&] { make_plan(kProblem, device, cached_only); }).code(),
+              ErrorCode::kNotReady)
+        << "nobody has compiled today's source yet";
+    const Plan plan = make_plan(kProblem, device);
+    EXPECT_EQ(plan.config(), winner);
+    EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+    EXPECT_EQ(plan.measured_us(), 12.5);
+  }
+  Device next = open();
+  const Plan plan = make_plan(kProblem, next, cached_only);
+  EXPECT_EQ(plan.config(), winner);
+  EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+  EXPECT_EQ(plan.measured_us(), 12.5);
+}
+
+TEST_F(PlanTest, FirstRunDoesNotTuneAgainForTheCodeThatWasMeasured) {
+  Device device = open();
+  const std::string winner = store_winner(device.facts(), 2, "changed");
+  store_code(device.facts(), winner, "changed");
+  EXPECT_EQ(make_plan(kProblem, device, first_run()).provenance(), Provenance::kMeasured);
+  EXPECT_EQ(logged().find("goes on with an estimate"), std::string::npos);
+}
+
+TEST_F(PlanTest, WinnerOfAChangedTemplateWithOtherCodeStaysAnEstimate) {
+  Device device = open();
+  const std::string winner = store_winner(device.facts(), 2, "changed");
+  store_code(device.facts(), winner, "changed", /*another=*/true);
+  EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated);
+  EXPECT_EQ(make_plan(kProblem, device, with_family(parse_config(winner).family)).config(), winner)
+      << "the same holds for a caller who insists on its family";
 }
 
 TEST_F(PlanTest, WinnerOfAnotherGpuOfTheSameSmIsUsedAndSaidToBe) {
