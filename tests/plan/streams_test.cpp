@@ -192,6 +192,28 @@ TEST_F(StreamsTest, ThirtyThousandLengthsAreNotKept) {
   EXPECT_EQ(make_plan(kSmall, *device_).config(), kept.config());
 }
 
+TEST_F(StreamsTest, PlansThatAreHeldAreFreedWhenTheyAreDestroyed) {
+  constexpr int kHeld = 20000;
+  Problem problem = kSmall;
+  const auto other_length = [&] {
+    if (++problem.seqlen_kv > 4000) problem.seqlen_kv = 3601, ++problem.seqlen_q;
+    return problem;
+  };
+  problem.seqlen_q = 3800;
+  for (std::size_t i = 0; i < DeviceState::kPlansKept; ++i) make_plan(other_length(), *device_);
+  std::vector<Plan> plans;
+  plans.reserve(kHeld);
+  const long before = test::live_bytes();
+  for (int i = 0; i < kHeld; ++i) plans.push_back(make_plan(other_length(), *device_));
+  ASSERT_EQ(bucket(problem), bucket(kSmall));
+  const long held = test::live_bytes() - before;
+  RecordProperty("bytes_a_plan", static_cast<int>(held / kHeld));
+  EXPECT_GT(held, kHeld * 256L) << "else this test sees nothing";
+  EXPECT_LT(held, kHeld * 2048L);
+  plans.clear();
+  EXPECT_LT(test::live_bytes() - before, 256 << 10) << "but for those that are kept anyway";
+}
+
 TEST_F(StreamsTest, PlanMayBeDroppedAfterItsDevice) {
   std::vector<Plan> plans;
   {
