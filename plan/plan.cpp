@@ -80,7 +80,7 @@ PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, Devic
 }
 
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
-  DeviceState& state = device.state();
+  DeviceState& state = state_of(device);
   const bool forced = !options.family.empty() || !options.config.empty();
   std::shared_ptr<const PlanState> known = forced ? state.forced_plans.find(
                                                         {problem, options.family, options.config})

@@ -128,7 +128,7 @@ TuneResult tune(const Problem& problem, Device& device, const TuneOptions& optio
   validate(problem);
   require_seconds("time_limit_s", options.time_limit_s);
   require_count("compile_threads", options.compile_threads, 0, kMaxThreads);
-  DeviceState& state = device.state();
+  DeviceState& state = state_of(device);
   const ChoiceKey key{bucket(problem), options.family, ""};
   TuneResult result = tune_key(key, options, state, Clock::now(), false);
   // Plans made from now on ask the database again. Those made before run on with the kernel that

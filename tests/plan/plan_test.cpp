@@ -357,7 +357,7 @@ TEST_F(PlanTest, FirstRunThatWaitsInVainGoesOnAndALaterPlanTakesTheWinner) {
   EXPECT_EQ(make_plan(kProblem, device, brief).provenance(), Provenance::kEstimated);
   EXPECT_THAT(logged(), HasSubstr("somebody else still tunes"));
 
-  LoadedKernel* const kernel = device.state().kernels.find({bucket(kProblem), "", ""});
+  LoadedKernel* const kernel = state_of(device).kernels.find({bucket(kProblem), "", ""});
   ASSERT_NE(kernel, nullptr);
   const int loads = fake_cuda().loads();
   brief.time_limit_s = 1000;
@@ -379,7 +379,7 @@ TEST_F(PlanTest, FirstRunThatWaitsInVainGoesOnAndALaterPlanTakesTheWinner) {
 
 TEST_F(PlanTest, FirstRunWaitsNoLongerThanItsLimitForATuningOfAnotherThread) {
   Device device = open();
-  const std::lock_guard other_problem(device.state().tuning);
+  const std::lock_guard other_problem(state_of(device).tuning);
   PlanOptions brief = first_run();
   brief.time_limit_s = 0.2;
   Provenance provenance = Provenance::kForced;

@@ -57,7 +57,7 @@ class StreamsTest : public ::testing::Test {
     ASSERT_EQ(driver_problem(), "");
     if (device_ == nullptr) GTEST_SKIP() << nvrtc_facts().problem;
     fake_cuda().watch(offsetof(FwdWgmmaSm90aParams, counters));
-    driver().cuCtxPushCurrent(device_->state().context);
+    driver().cuCtxPushCurrent(state_of(*device_).context);
   }
   void TearDown() override {
     CUcontext popped = nullptr;
@@ -85,7 +85,7 @@ TEST_F(StreamsTest, CausalPlansOnHopperNeedNoWorkspace) {
   ASSERT_NE(counters, nullptr);
   EXPECT_EQ(static_cast<std::uint32_t*>(counters)[0], 0u);
   EXPECT_EQ(counters_of_a_run(plan, stream.get()), counters);
-  EXPECT_EQ(fake_cuda().device_bytes(), device_->state().counters.device_bytes());
+  EXPECT_EQ(fake_cuda().device_bytes(), state_of(*device_).counters.device_bytes());
 }
 
 TEST_F(StreamsTest, PlansOfOneStreamTakeTurnsWithItsCountersAndOtherStreamsHaveTheirOwn) {
@@ -169,7 +169,7 @@ TEST_F(StreamsTest, StridesThatTmaCannotTakeWantAPlanWithAlignment8) {
 // ---- Plans that end ----
 
 TEST_F(StreamsTest, ThirtyThousandLengthsAreNotKept) {
-  const DeviceState& state = device_->state();
+  const DeviceState& state = state_of(*device_);
   Problem problem = kSmall;
   const Plan kept = make_plan(problem, *device_);
   int planned = 0;
