@@ -14,8 +14,8 @@
 #include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/mask.cuh"
 #include "tile/optional.cuh"
+#include "tile/score.cuh"
 #include "tile/softmax.cuh"
 #include "tile/store_rows.cuh"
 #include "tile/tile_order.cuh"
@@ -278,7 +278,7 @@ struct FwdMmaSm80 {
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
       scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
-      if constexpr (C.softcap) cap_scores<true>(p, s);
+      if constexpr (C.softcap) SoftcapScore(p).cap<true>(s);
       if (masked) hide(s, n * C.block_n + step * C.step_n);
       probabilities(s);
       ring.await_v(n);  // with one stage there is one step

@@ -15,8 +15,8 @@
 #include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/mask.cuh"
 #include "tile/optional.cuh"
+#include "tile/score.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {
@@ -179,7 +179,7 @@ struct FwdRegtileF32 {
       }
       Scores s;
       warp.scores(s, q_rows(), ring.k_tile(stage) + first_key * C.qk_chunks() * 16, masked);
-      if constexpr (C.softcap) cap_scores<false>(p, s.all());
+      if constexpr (C.softcap) SoftcapScore(p).cap<false>(s.all());
       if (masked) hide(s, n * C.block_n() + first_key);
       float rescale[Warp::kRows];
       const bool grew = softmax.probabilities(s, scale_log2, rescale);

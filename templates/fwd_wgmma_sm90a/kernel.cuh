@@ -19,9 +19,9 @@
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/kv_blocks.cuh"
-#include "tile/mask.cuh"
 #include "tile/optional.cuh"
 #include "tile/ring.cuh"
+#include "tile/score.cuh"
 #include "tile/softmax.cuh"
 #include "tile/store_rows.cuh"
 #include "tile/swizzle.cuh"
@@ -424,7 +424,7 @@ struct FwdWgmmaSm90a {
     /// `rescale`.
     ATTNFORGE_DEVICE bool probabilities(int row, int first_key, bool needs_mask,
                                         float (&rescale)[2]) {
-      if constexpr (C.softcap) cap_scores<true>(p, s);
+      if constexpr (C.softcap) SoftcapScore(p).cap<true>(s);
       if (needs_mask) mask(row, first_key);
       return softmax.probabilities(s, scale_log2, rescale);
     }

@@ -32,7 +32,6 @@ Source kernel_source(const Config& config, const KernelNames& names);
 template <class Typed>
 std::vector<std::string_view> part_headers(const Typed& c, std::string_view rope) {
   std::vector<std::string_view> headers;
-  if (c.softcap) headers.push_back("tile/score.cuh");
   if (c.rope != kNoRope) headers.push_back(rope);
   return headers;
 }

@@ -3,14 +3,7 @@
 // edit of a part leaves the source of all other kernels as it is.
 #pragma once
 
-#include "base.cuh"
-#include "params_fwd.h"
-
 namespace attnforge {
-
-/// tile/score.cuh: caps all scores of an array, by all lanes of a warp together.
-template <bool kCoarse, class T>
-ATTNFORGE_DEVICE void cap_scores(const FwdParams& p, T& scores);
 
 /// tile/rope.cuh
 template <int kDtype, int kRope, int kRopeDim, class Layout, int kInFlight, bool kAhead>

@@ -1,12 +1,11 @@
-// score.cuh - what happens to a score between Q K^T and softmax: the soft cap. Kernels that have
-// none do without this header: see tile/optional.cuh.
+// score.cuh - what happens to a score between Q K^T and softmax: soft cap and mask, as functors of
+// the main loop.
 #pragma once
 
 #include "base.cuh"
-#include "params_fwd.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
-#include "tile/optional.cuh"
+#include "tile/kv_blocks.cuh"
 
 namespace attnforge {
 
@@ -66,9 +65,11 @@ struct SoftcapScore {
   }
 };
 
-template <bool kCoarse, class T>
-ATTNFORGE_DEVICE void cap_scores(const FwdParams& p, T& scores) {
-  SoftcapScore(p).cap<kCoarse>(scores);
+/// -inf where the row does not see the key. kLeft: there is a left bound too.
+template <bool kLeft>
+ATTNFORGE_DEVICE float masked(float s, int key, const VisibleKeys& visible) {
+  const bool hidden = key > visible.last || (kLeft && key < visible.first);
+  return hidden ? negative_infinity() : s;
 }
 
 }  // namespace attnforge

@@ -92,10 +92,7 @@ TEST(DigestOfTemplates, AnEditOfAPartChangesOnlyThoseOfKernelsThatHaveIt) {
   for (const Part& part : {Part{"tile/rope.cuh", kOptions, "fwd_wgmma_sm90a"},
                            Part{"tile/rope.cuh", kOptions, "fwd_mma_sm80"},
                            Part{"tile/rope_f32.cuh", kOptionsF32, "fwd_regtile_f32"},
-                           Part{"tile/rope.cuh", kOptions, "fwd_wmma"},
-                           Part{"tile/score.cuh", kOptions, "fwd_wgmma_sm90a"},
-                           Part{"tile/score.cuh", kOptions, "fwd_mma_sm80"},
-                           Part{"tile/score.cuh", kOptionsF32, "fwd_regtile_f32"}}) {
+                           Part{"tile/rope.cuh", kOptions, "fwd_wmma"}}) {
     const Overrides overrides = with_edit_of(part.header);
     const Family& family = *find_family(part.family);
     ASSERT_TRUE(digest_of(family, part.problem)) << part.family;

@@ -10,7 +10,6 @@
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/kv_blocks.cuh"
-#include "tile/mask.cuh"
 #include "tile/online_row.cuh"
 #include "tile/score.cuh"
 #include "tile/tile_order.cuh"

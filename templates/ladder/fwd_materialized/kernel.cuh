@@ -12,7 +12,6 @@
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/kv_blocks.cuh"
-#include "tile/mask.cuh"
 #include "tile/maximum.cuh"
 #include "tile/score.cuh"
 

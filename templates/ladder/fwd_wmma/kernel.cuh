@@ -15,7 +15,6 @@
 #include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/mask.cuh"
 #include "tile/maximum.cuh"
 #include "tile/optional.cuh"
 #include "tile/score.cuh"
