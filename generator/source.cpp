@@ -36,9 +36,8 @@ class Flattener {
   explicit Flattener(std::span<const Header> headers)
       : headers_(headers), placed_(headers.size(), false) {}
 
-  /// `known`: the text's code, if its data is not null.
-  void place(std::string_view text, std::string_view name, std::string_view known) {
-    note_code(text, name, known);
+  void place(std::string_view text, std::string_view name, LazyCode* lazy = nullptr) {
+    note_code(text, name, lazy);
     int conditionals = 0;  // open #if
     while (!text.empty()) {
       const std::string_view line = text.substr(0, text.find('\n'));
@@ -57,15 +56,13 @@ class Flattener {
 
  private:
   /// Zeros between them: parts cannot run together.
-  void note_code(std::string_view text, std::string_view name, std::string_view known) {
-    std::optional<std::string> computed;
-    if (known.data() == nullptr) {
-      computed = code_text(text);
-      is_clear_ = is_clear_ && computed;
-      if (computed) known = *computed;
-    }
+  void note_code(std::string_view text, std::string_view name, LazyCode* lazy) {
+    const std::optional<std::string> own = lazy == nullptr ? code_text(text) : std::nullopt;
+    const std::optional<std::string>& code = lazy == nullptr ? own : lazy->of(text);
+    is_clear_ = is_clear_ && code;
     code_.append(name).push_back('\0');
-    code_.append(known).push_back('\0');
+    if (code) code_.append(*code);
+    code_.push_back('\0');
   }
 
   /// True if the line is dealt with and does not go into the text.
@@ -113,18 +110,14 @@ class Flattener {
 
 }  // namespace
 
-CodedHeaders::CodedHeaders(std::span<const Header> headers)
-    : headers_(headers.begin(), headers.end()) {
-  code_.reserve(headers_.size());  // so that no string moves
-  for (Header& header : headers_) {
-    if (std::optional<std::string> code = code_text(header.text))
-      header.code = code_.emplace_back(*std::move(code));
-  }
+const std::optional<std::string>& LazyCode::of(std::string_view text) {
+  std::call_once(once_, [&] { code_ = code_text(text); });
+  return code_;
 }
 
 void flatten(Source& source, std::span<const Header> headers) {
   Flattener flattener(headers);
-  flattener.place(source.entry, "the generated entry", {});
+  flattener.place(source.entry, "the generated entry");
   flattener.take(source);
 }
 

@@ -2,6 +2,8 @@
 // template headers.
 #pragma once
 
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,25 +14,23 @@
 
 namespace attnforge {
 
+/// code_text() of a header that sources are rendered from often: made when it is first asked for.
+/// Thread-safe.
+class LazyCode {
+ public:
+  /// `text` is the header's, the same each time.
+  const std::optional<std::string>& of(std::string_view text);
+
+ private:
+  std::once_flag once_;
+  std::optional<std::string> code_;
+};
+
 /// A template header: path below templates/, e.g. "tile/softmax.cuh", and its bytes.
 struct Header {
   std::string_view path;
   std::string_view text;
-  std::string_view code{};  // code_text(text) where it is known; null: not computed
-};
-
-/// Headers that are rendered from often: their code is computed once, here. Borrows the texts.
-class CodedHeaders {
- public:
-  explicit CodedHeaders(std::span<const Header> headers);
-  CodedHeaders(const CodedHeaders&) = delete;
-  CodedHeaders& operator=(const CodedHeaders&) = delete;
-
-  std::span<const Header> headers() const { return headers_; }
-
- private:
-  std::vector<std::string> code_;
-  std::vector<Header> headers_;
+  LazyCode* code = nullptr;  // borrowed; null: code_text(text) is made each time
 };
 
 struct Source {
