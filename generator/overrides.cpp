@@ -109,7 +109,7 @@ std::string contradiction(const Config& config, const Overrides& overrides) {
   for (const auto& [name, value] : config.fields) {
     if (name == kBlockN && value == overrides.block_n) return "";
   }
-  return fmt::format("it has not the {}={} that ATTNFORGE_BLOCK_N forces: drop one of the two",
+  return fmt::format("it does not have {}={}, which ATTNFORGE_BLOCK_N forces: drop one of the two",
                      kBlockN, overrides.block_n);
 }
 

@@ -2,7 +2,6 @@
 // the model's. Runs nothing. `device` is limited() by the same overrides.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,8 +25,9 @@ struct Choice {
   std::string why = {};    // a sentence for inspect and the log
 };
 
-/// The registry, or only the family of that name, or the one that is forced. Throws
-/// Error(kInvalidArgument) for an unknown one, listing all, and for one that is not the forced one.
+/// The registry without what must be named, or only the family of that name, or the one that is
+/// forced. Throws Error(kInvalidArgument) for an unknown one, listing all, and for one that is not
+/// the forced one.
 std::vector<const Family*> families_named(const std::string& name, const Overrides& overrides);
 
 /// "" if `config` may be used for `problem`, else why not: of an unknown family, unsupported, cut,
@@ -42,7 +42,8 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
 
 /// The database's winner for a bucket, if it can be used. A stale one (its template has changed
 /// since) counts as an estimate. Under force it is the winner under the same force. A row whose
-/// config cannot be used is skipped with a warning. With `at_least` only what a finished search of
+/// config cannot be used is skipped with a warning, one of a family that was not named and that a
+/// better tier makes needless without. With `at_least` only what a finished search of
 /// that rigor chose; a caller who insists on a family gets the fastest of its tries, since searches
 /// of one family are not noted.
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
@@ -55,7 +56,8 @@ void require_support(const ChoiceKey& key, const DeviceFacts& device, const Over
 /// The model's first choice. Throws Error(kUnsupported). Looks at the whole search space: a few ms.
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
-/// What to try when that one fails: the model's best few of every family, the naive one last.
+/// What to try when that one fails: the model's best few of each product, then its best of each
+/// family of the ladder, the oracle last.
 std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device,
                                      const Overrides& overrides);
 

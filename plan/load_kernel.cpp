@@ -37,7 +37,7 @@ bool may_compile(const PlanOptions& options) {
                                   const DeviceState& state, std::string_view missing) {
   const std::string problem = to_string(key.problem);
   throw Error(ErrorCode::kNotReady,
-              fmt::format("no kernel is ready for \"{}\" on {}: {}, and {} forbids to make one. "
+              fmt::format("no kernel is ready for \"{}\" on {}: {}, and {} forbids compiling one. "
                           "Database: {}. Make it with: "
                           "attnforge tune \"{}\"",
                           problem, state.device_class, missing,

@@ -47,6 +47,18 @@ TEST(SlowPath, BothAreSaidWhereBothAreNeeded) {
               AllOf(HasSubstr("make q, k, v and o all bf16"), HasSubstr(", and align pointers")));
 }
 
+TEST(SlowPath, WhatNoProductServesIsToldSoHoweverSmall) {
+  EXPECT_THAT(slow_path(parse_problem("fwd bf16 alignment=2 seqlen=8 head_dim=64"),
+                        typical_device("sm_90")),
+              AllOf(HasSubstr("fwd_flash_vec serves"), HasSubstr("which no product family does")));
+  // A number of query tiles that only the oracle's grid holds, and nothing to change about it.
+  EXPECT_THAT(
+      slow_path(parse_problem("fwd fp32 batch=65536 num_heads=65536 seqlen=1:16 head_dim=64"),
+                typical_device("sm_90")),
+      AllOf(HasSubstr("which no product family does, fwd_wgmma_sm90a: takes fp16 or bf16"),
+            HasSubstr("; fwd_regtile_f32: ")));
+}
+
 TEST(SlowPath, AProblemTooSmallToCareIsToldNothing) {
   EXPECT_EQ(slow_path(parse_problem("fwd bf16 alignment=8 num_heads=1 seqlen=1:16 head_dim=64"),
                       typical_device("sm_90")),
