@@ -119,7 +119,7 @@ std::string reasons_of_products(const Problem& problem, const DeviceFacts& devic
 
 std::string slow_path(const Problem& problem, const DeviceFacts& device,
                       const Overrides& overrides) {
-  if (problem.batch == 0 || problem.seqlen_q == 0) return "";
+  if (problem.batch == 0 || problem.seqlen_q == 0 || !overrides.family.empty()) return "";
   if (changes_of(problem).empty() && a_product_serves(problem, device)) return "";
   const std::optional<Candidate> now = served_by(problem, device, overrides);
   if (!now) return "";
