@@ -44,9 +44,18 @@ struct Axis {
   std::vector<int> only_forced{};  // legal where a caller gives the config, and never searched
 };
 
+/// What a family is for. Searches and plans take products; the others serve what no product does,
+/// tier by tier in this order, and whoever names them.
+enum class Tier { kProduct, kLadder, kOracle };
+std::string_view to_string(Tier tier);  // "product", "ladder", "oracle"
+
 struct Family {
   std::string_view name;     // folder name, also the value in the database
   std::string_view summary;  // one line for people
+  Tier tier = Tier::kProduct;
+  /// Serves nobody who did not name it, not even where nothing else does: its workspace grows with
+  /// seqlen_q * seqlen_kv.
+  bool only_named = false;
   Features features = 0;
   /// The fields of its typed config, in their order, and which values each may have. No function
   /// below is asked about a config with others. Borrowed; lives as long as the program.

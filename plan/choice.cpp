@@ -12,7 +12,7 @@
 namespace attnforge {
 namespace {
 
-constexpr std::size_t kFallbacksPerFamily = 3;
+constexpr std::size_t kFallbacksPerProduct = 3;
 
 /// The config of a row of the database, if a plan may use it. Else a line in the log: a row may be
 /// damaged, imported, or of another version, and must cost no plan more than itself.
@@ -111,7 +111,13 @@ std::vector<const Family*> families_named(const std::string& asked, const Overri
                             asked, forced));
   }
   const std::string& name = asked.empty() ? forced : asked;
-  if (name.empty()) return {all.begin(), all.end()};
+  if (name.empty()) {
+    std::vector<const Family*> unnamed;
+    for (const Family* family : all) {
+      if (!family->only_named) unnamed.push_back(family);
+    }
+    return unnamed;
+  }
   if (const Family* family = find_family(name)) return {family};
   std::vector<std::string_view> known;
   for (const Family* family : all) known.push_back(family->name);
@@ -160,10 +166,20 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
   const Cache::Current current{
       .device_class = device_class(device), .driver = "", .nvrtc = "", .sm = device.arch.sm};
   RenderedRows rows(key.problem, overrides);
+  // A database may hold winners of searches that tried every family; a plan that names none takes
+  // what a search would try today.
+  std::optional<Tier> serving;
+  const auto would_be_tried = [&](const Family& family) {
+    if (family.tier == Tier::kProduct || family.name == overrides.family) return true;
+    if (family.only_named) return false;
+    if (!serving) serving = untuned_choice(key, device, overrides).family->tier;
+    return family.tier == *serving;
+  };
   // Without a digest a row is passed over, and the next best is asked about.
   const auto digest_today = [&](std::string_view text) {
     const std::optional<Config> config = usable(std::string(text), key.problem, device, log);
-    return config ? rows.of(*config).digest : "";
+    const bool answers = config && would_be_tried(*find_family(config->family));
+    return answers ? rows.of(*config).digest : "";
   };
   const std::optional<Winner> winner = cache.best(stored_as(key.problem, overrides), current,
                                                   digest_today, at_least);
@@ -203,7 +219,8 @@ std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& de
   std::vector<Choice> choices;
   for (const Family* family : families_named(key.family, overrides)) {
     std::vector<Candidate> of_family = candidates(*family, key.problem, device, nullptr, overrides);
-    for (std::size_t i = 0; i < std::min(of_family.size(), kFallbacksPerFamily); ++i) {
+    const std::size_t most = family->tier == Tier::kProduct ? kFallbacksPerProduct : 1;
+    for (std::size_t i = 0; i < std::min(of_family.size(), most); ++i) {
       choices.push_back({.family = family,
                          .config = std::move(of_family[i].config),
                          .why = "what was preferred to it could not be compiled or loaded"});

@@ -2,7 +2,6 @@
 // the model's. Runs nothing. `device` is limited() by the same overrides.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,8 +36,9 @@ struct Choice {
   std::optional<Try> stale = {};  // what it won by, where its source has another digest since then
 };
 
-/// The registry, or only the family of that name, or the one that is forced. Throws
-/// Error(kInvalidArgument) for an unknown one, listing all, and for one that is not the forced one.
+/// The registry without what must be named, or only the family of that name, or the one that is
+/// forced. Throws Error(kInvalidArgument) for an unknown one, listing all, and for one that is not
+/// the forced one.
 std::vector<const Family*> families_named(const std::string& name, const Overrides& overrides);
 
 /// "" if `config` may be used for `problem`, else why not: of an unknown family, unsupported, cut,
@@ -55,9 +55,10 @@ Rendered rendered(const Config& config, const Problem& problem, const Overrides&
 
 /// The database's winner for a bucket, if it can be used. A stale one (its template has changed
 /// since) counts as an estimate, until plan/same_code.h recognises it. Under force it is the winner
-/// under the same force. A row whose config cannot be used is skipped with a warning. With
-/// `at_least` only what a finished search of that rigor chose; a caller who insists on a family
-/// gets the fastest of its tries, since searches of one family are not noted.
+/// under the same force. A row whose config cannot be used is skipped with a warning, one of a
+/// family that was not named and that a better tier makes needless without. With `at_least` only
+/// what a finished search of that rigor chose; a caller who insists on a family gets the fastest of
+/// its tries, since searches of one family are not noted.
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
                                     const Overrides& overrides, const Logger& log,
                                     std::optional<Rigor> at_least = {});
@@ -68,7 +69,8 @@ void require_support(const ChoiceKey& key, const DeviceFacts& device, const Over
 /// The model's first choice. Throws Error(kUnsupported). Looks at the whole search space: a few ms.
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
-/// What to try when that one fails: the model's best few of every family, the naive one last.
+/// What to try when that one fails: the model's best few of each product, then its best of each
+/// family of the ladder, the oracle last.
 std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device,
                                      const Overrides& overrides);
 

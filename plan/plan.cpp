@@ -21,14 +21,6 @@
 namespace attnforge {
 namespace {
 
-/// Once for each bucket, unless the kernel was forced: whoever does that knows.
-void warn_of_slow_path(const ChoiceKey& key, DeviceState& state) {
-  if (!key.family.empty() || !key.config.empty() || !forced_text(state.overrides).empty()) return;
-  if (!state.log.enabled(LogLevel::kWarning)) return;
-  const std::string slow = slow_path(key.problem, state.facts, state.overrides);
-  if (!slow.empty() && state.slow_paths.first(slow)) state.log.warning(slow);
-}
-
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
 /// launch is computed.
 std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, DeviceState& state,

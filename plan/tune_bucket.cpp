@@ -10,6 +10,7 @@
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
 #include "plan/option_checks.h"
+#include "plan/slow_path.h"
 #include "runtime/compiler.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
@@ -130,6 +131,7 @@ TuneResult tune(const Problem& problem, Device& device, const TuneOptions& optio
   require_count("compile_threads", options.compile_threads, 0, kMaxThreads);
   DeviceState& state = state_of(device);
   const ChoiceKey key{bucket(problem), options.family, ""};
+  warn_of_slow_path(key, state);
   TuneResult result = tune_key(key, options, state, Clock::now(), false);
   // Plans made from now on ask the database again. Those made before run on with the kernel that
   // they have.

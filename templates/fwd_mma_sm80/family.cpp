@@ -199,6 +199,7 @@ extern const Family fwd_mma_sm80;
 const Family fwd_mma_sm80 = {
     .name = "fwd_mma_sm80",
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
+    .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
     .fields = kRules,

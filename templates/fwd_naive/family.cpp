@@ -162,6 +162,7 @@ const Family fwd_naive = {
     .summary =
         "one thread block for 8 query rows, two passes over the keys, all in fp32: the oracle on "
         "the GPU",
+    .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope,
     .fields = kRules,

@@ -136,7 +136,7 @@ std::string reject(const Config& config, const Problem& problem, const DeviceFac
     return "another block would fit the SM";
   if (!has_more && c.blocks_per_sm > 1 &&
       tiles <= std::int64_t{c.blocks_per_sm - 1} * device.num_sms)
-    return "there are not so many blocks an SM";
+    return "too few tiles for that many blocks per SM";
   if (!memory_is_scarce(c, arch) && c.blocks_per_sm * c.num_warps() < 4)
     return "fewer than 4 warps an SM";
   if (c.warps_d > 1 && c.warp_columns() < 64) return "fewer than 64 columns a warp";
@@ -196,6 +196,7 @@ extern const Family fwd_regtile_f32;
 const Family fwd_regtile_f32 = {
     .name = "fwd_regtile_f32",
     .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
+    .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
     .fields = kRules,

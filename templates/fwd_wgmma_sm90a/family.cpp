@@ -298,6 +298,7 @@ extern const Family fwd_wgmma_sm90a;
 const Family fwd_wgmma_sm90a = {
     .name = "fwd_wgmma_sm90a",
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
+    .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureRope,
     .fields = kRules,

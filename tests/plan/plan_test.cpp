@@ -1,5 +1,5 @@
-// plan_test.cpp - plans from memory, bucket, database and compiler on a fake driver: no GPU, real
-// NVRTC.
+// plan_test.cpp - plans from memory, bucket, database and compiler on a fake driver and with a fake
+// NVRTC: no GPU.
 #include "attnforge/plan.h"
 
 #include <gmock/gmock.h>
@@ -36,6 +36,7 @@ namespace {
 
 using test::allocations;
 using test::fake_cuda;
+using test::FakeEncode;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -199,6 +200,23 @@ TEST_F(PlanTest, WinnerOfTheDatabaseBeatsTheModel) {
   EXPECT_EQ(plan.config(), winner);
   EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
   EXPECT_EQ(plan.measured_us(), 12.5);
+}
+
+TEST_F(PlanTest, WinnerAnswersWhateverTheLayoutAndRunsTakeTheirOwnStrides) {
+  Device device = open();
+  const std::string winner = store_winner(device.facts(), 3);
+  Problem bhsd = kProblem;
+  bhsd.layout = Layout::kBhsd;
+  const Plan plan = make_plan(bhsd, device);
+  EXPECT_EQ(plan.config(), winner);
+  EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+  const Tensors tensors = tensors_of(bhsd);
+  plan.run(tensors);
+  const FakeEncode q = fake_cuda().encode(
+      0);  // its dimensions: columns, heads of a tile, rows, ...
+  EXPECT_THAT(std::vector<cuuint64_t>(q.strides_bytes, q.strides_bytes + q.rank - 1),
+              ::testing::Contains(cuuint64_t(2 * tensors.q.stride_head)));
+  EXPECT_NE(tensors.q.stride_head, contiguous_tensors(kProblem).q.stride_head);
 }
 
 TEST_F(PlanTest, CachedOnlyNeedsAWinnerWithItsCode) {

@@ -125,6 +125,7 @@ const Family fwd_flash_scalar = {
     .name = "fwd_flash_scalar",
     .summary =
         "the textbook's FlashAttention on CUDA cores, one element a load: fp32, fp16 and bf16",
+    .tier = Tier::kLadder,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
     .fields = kRules,

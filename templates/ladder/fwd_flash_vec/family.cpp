@@ -150,6 +150,7 @@ const Family fwd_flash_vec = {
     .summary =
         "FlashAttention on CUDA cores, four elements a load and several rows a thread: fp32, fp16 "
         "and bf16",
+    .tier = Tier::kLadder,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
     .fields = kRules,

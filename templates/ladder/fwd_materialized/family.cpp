@@ -228,6 +228,8 @@ const Family fwd_materialized = {
     .summary =
         "scores, softmax and output one after another, with all scores in memory: the O(L^2) "
         "baseline",
+    .tier = Tier::kLadder,
+    .only_named = true,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
     .fields = kRules,

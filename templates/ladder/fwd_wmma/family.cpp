@@ -168,6 +168,7 @@ extern const Family fwd_wmma;
 const Family fwd_wmma = {
     .name = "fwd_wmma",
     .summary = "wmma with opaque fragments and a cp.async ring: fp16 and bf16 on sm_80 and later",
+    .tier = Tier::kLadder,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
     .fields = kRules,
