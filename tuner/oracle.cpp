@@ -10,8 +10,7 @@
 #include "generator/candidates.h"
 #include "reference/compare.h"
 #include "runtime/compiler.h"
-#include "runtime/kernel.h"
-#include "runtime/tensor_map.h"
+#include "runtime/loaded_launch.h"
 #include "templates/registry.h"
 #include "tuner/timer.h"
 
@@ -63,28 +62,23 @@ class NaiveRunner {
     const Launch launch = family_->launch(config, problem, device_);
     ATTNFORGE_ASSERT(launch.workspace_bytes == 0 && counted_steps(launch) == 0,
                      "fwd_naive needs no memory beside its tensors");
-    for (const LaunchStep& step : launch.steps) {
-      std::vector<std::byte> params(step.params.size());
-      bind_arguments(*family_, step, tensors, {}, params);
-      kernel(config, problem, step).launch(step, params, stream_);
-    }
+    LoadedLaunch(launch, kernels(config, problem, launch)).run(tensors, {}, stream_);
   }
 
  private:
-  const Kernel& kernel(const Config& config, const Problem& problem, const LaunchStep& step) {
-    const std::string key = to_string(config) + " " + step.kernel;
-    auto it = kernels_.find(key);
-    if (it == kernels_.end()) {
-      const Cubin cubin = compile(family_->render(config, problem), device_.arch);
-      it = kernels_.emplace(key, Kernel::load(cubin.bytes, step.kernel, step.smem_bytes)).first;
+  const LoadedKernels& kernels(const Config& config, const Problem& problem, const Launch& launch) {
+    LoadedKernels& loaded = kernels_[to_string(config)];
+    if (loaded.empty()) {
+      const Source source = family_->render(config, problem);
+      loaded = LoadedKernels(compile(source, device_.arch).bytes, source, launch);
     }
-    return it->second;
+    return loaded;
   }
 
   const Family* family_ = find_family("fwd_naive");
   const DeviceFacts& device_;
   CUstream stream_;
-  std::map<std::string, Kernel> kernels_;
+  std::map<std::string, LoadedKernels> kernels_;
 };
 
 }  // namespace

@@ -47,7 +47,7 @@ struct FwdNaiveConfig {
 };
 
 struct FwdNaiveParams {
-  FwdParams fwd;  // first: bind_fwd() writes to it
+  FwdParams fwd;
   RopeParams rope;
 };
 

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
-#include <span>
 
 #include "attnforge/error.h"
 #include "generator/family.h"
@@ -130,6 +127,7 @@ Source render(const Config& config, const Problem&) {
                                 .folder = kName,
                                 .type = "FwdNaive",
                                 .params = "FwdNaiveParams",
+                                .params_bytes = sizeof(FwdNaiveParams),
                                 .threads = "num_threads",
                                 .blocks_per_sm = "blocks_per_sm()"});
 }
@@ -138,21 +136,13 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& /
   Launch launch;
   if (problem.seqlen_q == 0 || problem.batch == 0) return launch;
   const FwdNaiveConfig c = typed(config, kFields);
-  FwdNaiveParams params{};
-  params.fwd = fwd_params(problem);
   LaunchStep step;
   step.kernel = symbol(c);
   step.grid.x = static_cast<unsigned>(blocks(problem, c.block_m));
   step.block.x = static_cast<unsigned>(c.num_threads);
-  step.params.resize(sizeof(params));
-  std::memcpy(step.params.data(), &params, sizeof(params));
+  Argument().fwd(problem).rope(problem).put<FwdNaiveParams>(step);
   launch.steps.push_back(std::move(step));
   return launch;
-}
-
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdNaiveParams, rope));
 }
 
 }  // namespace
@@ -171,7 +161,6 @@ const Family fwd_naive = {
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind,
 };
 
 }  // namespace attnforge

@@ -1,7 +1,6 @@
 // family.cpp - fwd_regtile_f32 as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -172,7 +171,8 @@ Source render(const Config& config, const Problem&) {
   return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
                                 .folder = "fwd_regtile_f32",
                                 .type = "FwdRegtileF32",
-                                .params = "FwdRegtileF32Params"});
+                                .params = "FwdRegtileF32Params",
+                                .params_bytes = sizeof(FwdRegtileF32Params)});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {
@@ -181,11 +181,6 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
                                      c.right_bound != 0);
   return launch_of_tiles<FwdRegtileF32Params>(problem, order, symbol(c), c.num_threads(),
                                               c.smem_bytes());
-}
-
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdRegtileF32Params, rope));
 }
 
 }  // namespace
@@ -203,7 +198,6 @@ const Family fwd_regtile_f32 = {
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind,
 };
 
 }  // namespace attnforge

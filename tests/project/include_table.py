@@ -24,7 +24,7 @@ TABLE = {
         r"fmt/\w+\.h",
     ),
     "runtime": (
-        r"(attnforge|generator|runtime)/.*",
+        r"(attnforge|generator|runtime)/.*|templates/params_\w+\.h",
         rf"{POSIX}|{HOST}|cuda\.h|cudaTypedefs\.h|nvrtc\.h|nvtx3/\w+\.h",
     ),
     "cache": (r"(attnforge|generator|cache)/.*", rf"{POSIX}|{HOST}|sqlite3\.h|zstd\.h|xxhash\.h"),
@@ -120,6 +120,8 @@ def self_test():
         ("templates/ladder/f/family.cpp", '"', "templates/host/fwd_params.h", True),
         ("templates/ladder/f/kernel.cuh", '"', "host/fwd_params.h", False),
         ("runtime/a.cpp", '"', "templates/registry.h", False),
+        ("runtime/a.cpp", '"', "templates/params_fwd.h", True),
+        ("runtime/a.cpp", '"', "templates/host/fwd_params.h", False),
         ("runtime/a.cpp", "<", "cuda.h", True),
         ("cache/a.cpp", '"', "tuner/search.h", False),
         ("cache/a.cpp", "<", "sqlite3.h", True),
