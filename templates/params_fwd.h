@@ -1,6 +1,5 @@
 // params_fwd.h - the parts of a forward kernel's one argument. Compiled by g++ (launch, bind) and
-// NVRTC (kernel), so they cannot disagree. Parts are aligned to 16 bytes and their sizes are
-// multiples of that: one after another they leave no gaps.
+// NVRTC (kernel), so they cannot disagree.
 #pragma once
 
 #include "base.cuh"
@@ -18,7 +17,7 @@ struct TensorRef {
 /// Shapes: q [batch, seqlen_q, num_heads_q, head_dim], k [batch, seqlen_kv, num_heads_kv,
 /// head_dim], v [batch, seqlen_kv, num_heads_kv, head_dim_v], o [batch, seqlen_q, num_heads_q,
 /// head_dim_v], in any order of strides.
-struct alignas(16) FwdParams {
+struct FwdParams {
   TensorRef q, k, v, o;
   float* lse;  // [batch, num_heads_q, seqlen_q], natural log; unread unless the config has lse=1
   i64 lse_stride_batch;
@@ -36,7 +35,7 @@ struct alignas(16) FwdParams {
 
 /// Tables of the rotary embedding, [rows, rope_dim / 2] each: row k_offset + j is key j's, row
 /// q_offset + i query i's. Unread unless the config has a rope.
-struct alignas(16) RopeParams {
+struct RopeParams {
   const float* cos;
   const float* sin;
   int q_offset;
@@ -55,7 +54,7 @@ inline constexpr int kOpenWindow = 1 << 30;
 /// their index. Heads are taken in groups, of which K and V stay in L2 together, or all at once;
 /// inside a group all heads do their last (under causal masks: heaviest) query tile first, so that
 /// the light ones fill the end. heads_per_group 1 means a head's tiles one after another.
-struct alignas(16) TileOrder {
+struct TileOrder {
   int m_blocks;  // query tiles of a head
   int heads;     // of all sequences
   int heads_per_group;

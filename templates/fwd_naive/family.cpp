@@ -140,7 +140,7 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& /
   step.kernel = symbol(c);
   step.grid.x = static_cast<unsigned>(blocks(problem, c.block_m));
   step.block.x = static_cast<unsigned>(c.num_threads);
-  Argument().fwd(problem).rope(problem).put<FwdNaiveParams>(step);
+  Argument::of<FwdNaiveParams>(step).fwd(problem).rope(problem).done();
   launch.steps.push_back(std::move(step));
   return launch;
 }

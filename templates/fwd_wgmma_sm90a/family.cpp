@@ -274,7 +274,8 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& d
   step.cluster.x = static_cast<unsigned>(c.cluster);
   step.block.x = static_cast<unsigned>(c.num_threads());
   step.smem_bytes = c.smem_bytes();
-  Argument argument;
+  step.args.reserve(6);
+  Argument argument = Argument::of<FwdWgmmaSm90aParams>(step);
   argument.fwd(problem).value(order).value(static_cast<int>(tiles));
   if (c.grid == kGridDynamic) {
     argument.counters();
@@ -282,7 +283,7 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts& d
     argument.value<TileCounters*>(nullptr);
   }
   for (const TensorMapSpec& map : tensor_maps(c, problem)) argument.tensor_map(map);
-  argument.rope(problem).put<FwdWgmmaSm90aParams>(step);
+  argument.rope(problem).done();
   result.steps.push_back(std::move(step));
   return result;
 }

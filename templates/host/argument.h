@@ -2,7 +2,6 @@
 // in its struct.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <type_traits>
 
@@ -11,10 +10,17 @@
 
 namespace attnforge {
 
-/// The members of the struct are added in their order. Each goes to the next multiple of its
-/// alignment, as compilers lay a struct out, so offsets are running sums.
+/// The members of the struct are added in their order, and done() ends them. Each goes to the next
+/// multiple of its alignment, as compilers lay a struct out, so offsets are running sums.
 class Argument {
  public:
+  /// Of `step`, whose kernel takes a Params.
+  template <class Params>
+  static Argument of(LaunchStep& step) {
+    static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kMaxParamsBytes);
+    return Argument(step, sizeof(Params));
+  }
+
   /// FwdParams: sizes and scale now, pointers and strides by each run.
   Argument& fwd(const Problem& problem);
   /// RopeParams: by each run; zeros if the problem has no rope.
@@ -32,30 +38,16 @@ class Argument {
     add(&value, sizeof(value), alignof(Value));
     return *this;
   }
-
-  /// Sets params and args of `step`, whose kernel takes a Params. Throws Error(kInternal) if Params
-  /// has another size.
-  template <class Params>
-  void put(LaunchStep& step) const {
-    static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kMaxParamsBytes);
-    put(step, sizeof(Params));
-  }
+  /// Throws Error(kInternal) if the members are not as large as Params; so does each one too many.
+  void done() const;
 
  private:
-  /// Returns its offset.
+  Argument(LaunchStep& step, std::size_t size);
+  /// Returns its offset. `value` null: zeros.
   std::size_t add(const void* value, std::size_t size, std::size_t alignment);
-  template <class Value>
-  std::size_t add_zeros() {
-    const Value zeros{};
-    return add(&zeros, sizeof(zeros), alignof(Value));
-  }
-  void add_part(const ArgumentPart& part);
-  void put(LaunchStep& step, std::size_t size) const;
 
-  // Not on the heap: a plan for new sizes costs less than a microsecond.
-  std::array<std::byte, kMaxParamsBytes> bytes_;
-  std::array<ArgumentPart, 16> parts_;
-  std::size_t size_ = 0, num_parts_ = 0, alignment_ = 1;
+  LaunchStep& step_;
+  std::size_t end_ = 0, alignment_ = 1;
 };
 
 }  // namespace attnforge

@@ -29,14 +29,14 @@ Launch launch_of_tiles(const TileOrder& order, LaunchStep step);
 template <class Params>
 Launch launch_of_tiles(const Problem& problem, const TileOrder& order, std::string symbol,
                        int num_threads, int smem_bytes) {
-  Argument argument;
-  argument.fwd(problem).value(order);
-  if constexpr (requires(Params params) { params.rope; }) argument.rope(problem);
   LaunchStep step;
   step.kernel = std::move(symbol);
   step.block.x = static_cast<unsigned>(num_threads);
   step.smem_bytes = smem_bytes;
-  argument.put<Params>(step);
+  Argument argument = Argument::of<Params>(step);
+  argument.fwd(problem).value(order);
+  if constexpr (requires(Params params) { params.rope; }) argument.rope(problem);
+  argument.done();
   return launch_of_tiles(order, std::move(step));
 }
 

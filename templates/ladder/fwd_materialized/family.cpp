@@ -186,10 +186,8 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
   if (rows(problem) == 0) return result;
   const i64 row_pitch = pitch(problem, c);
   result.workspace_bytes = workspace_bytes(problem, c);
-  Argument argument;
   const std::size_t scores_bytes = std::size_t(rows(problem)) * std::size_t(row_pitch) *
                                    sizeof(float);
-  argument.fwd(problem).scratch(0).scratch(scores_bytes).value(row_pitch);
 
   const auto add = [&](std::string_view name, std::int64_t blocks, int threads, int smem_bytes) {
     if (blocks == 0) return;  // no keys: no scores
@@ -199,7 +197,8 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
     step.grid.x = static_cast<unsigned>(std::min(blocks, kMaxGridX));
     step.block.x = static_cast<unsigned>(threads);
     step.smem_bytes = smem_bytes;
-    argument.put<FwdMaterializedParams>(step);
+    Argument argument = Argument::of<FwdMaterializedParams>(step);
+    argument.fwd(problem).scratch(0).scratch(scores_bytes).value(row_pitch).done();
     result.steps.push_back(std::move(step));
   };
   const std::int64_t tiles = query_tiles(problem, c.block_m);
