@@ -42,6 +42,12 @@ struct RopeParams {
   int k_offset;
 };
 
+/// A row of queries, for every head of its sequence.
+struct ListedRow {
+  int batch;
+  int query;
+};
+
 /// A tensor as TMA is told of it: what cuTensorMapEncodeTiled fills in.
 struct alignas(64) TensorMap {
   u64 words[16];

@@ -29,7 +29,7 @@ TABLE = {
     ),
     "cache": (r"(attnforge|generator|cache)/.*", rf"{POSIX}|{HOST}|sqlite3\.h|zstd\.h|xxhash\.h"),
     "tuner": (
-        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|templates/registry\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|templates/(registry|fwd_naive/oracle)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan": (
@@ -126,6 +126,8 @@ def self_test():
         ("cache/a.cpp", '"', "tuner/search.h", False),
         ("cache/a.cpp", "<", "sqlite3.h", True),
         ("tuner/a.cpp", '"', "plan/plan_state.h", False),
+        ("tuner/a.cpp", '"', "templates/fwd_naive/oracle.h", True),
+        ("tuner/a.cpp", '"', "templates/fwd_naive/config.h", False),
         ("tuner/a.cpp", "<", "sqlite3.h", False),
         ("plan/a.cpp", '"', "tuner/tune.h", True),
         ("plan/a.cpp", '"', "cli/verbs.h", False),
