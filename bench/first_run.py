@@ -61,11 +61,11 @@ def main():
             first = tune(program, problem, caches[0], "--time-limit", str(DEFAULT_LIMIT_S))
             every = tune(program, problem, caches[1], "--rigor", "exhaustive")
             configs = first["winner"], every["winner"], first["untuned"]
-            times = [[] for _ in configs]
+            times = {config: [] for config in configs}  # the same config twice would only show the noise
             for _ in range(ROUNDS):
-                for config, samples in zip(configs, times):
+                for config, samples in times.items():
                     samples.append(time_us(program, problem, caches[1], config))
-            ours, best, untuned = (statistics.median(samples) for samples in times)
+            ours, best, untuned = (statistics.median(times[config]) for config in configs)
             best = min(best, ours)
         row = [problem, every["space"], f"{first['elapsed_s']:.2f}", first["tried"], f"{every['elapsed_s']:.1f}"]
         row += [f"{us:.2f}" for us in (ours, best, untuned)]

@@ -206,12 +206,9 @@ def mean_and_least(ratios, points):
 
 
 def host():
-    table, sources = [], []
-    for name in ("host.csv", "host_python.csv"):
-        comments, rows = read(name)
-        table += [[row["what"], row["limit"], row["measured"]] for row in rows]
-        sources.append(source(comments, name))
-    return "\n\n".join([markdown(["host cost", "goal", "measured"], table), *sources])
+    comments, rows = read("host.csv")
+    table = [[row["what"], row["limit"], row["measured"]] for row in rows]
+    return "\n\n".join([markdown(["host cost", "goal", "measured"], table), source(comments, "host.csv")])
 
 
 def first_run():
