@@ -131,7 +131,8 @@ Oracle::Verdict Oracle::compare(const Tensors& tensors, CUstream stream) {
   const auto host_o = gathered_o_.to_host<std::byte>();
   const auto host_lse = gathered_lse_.to_host<float>();
   const auto compared = compare_rows(problem_, host_o.data(), host_lse.data(), expected_);
-  Verdict verdict{.max_error = compared.o.max_error};
+  Verdict verdict;
+  verdict.max_error = compared.o.max_error;
   if (!compared.passed())
     verdict.mismatch = fmt::format("wrong in query rows: {}", to_string(compared));
   return verdict;
