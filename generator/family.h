@@ -71,13 +71,9 @@ struct Family {
   /// Predicted time. Orders candidates; decides when nothing was measured.
   double (*estimate_us)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
   Source (*render)(const Config&, const Problem&) = nullptr;
-  /// Grid, block, shared memory, workspace, and params but for what Tensors gives. A few
+  /// Grid, block, shared memory, workspace, and arguments with the parts that a run fills in. A few
   /// microseconds at most.
   Launch (*launch)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
-  /// Copies step.params to `out` (of the same size) and fills in pointers and strides. No
-  /// allocation.
-  void (*bind)(const LaunchStep& step, const Tensors& tensors, void* workspace,
-               std::span<std::byte> out) = nullptr;
 };
 
 }  // namespace attnforge

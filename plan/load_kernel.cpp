@@ -47,18 +47,6 @@ bool may_compile(const PlanOptions& options) {
                           state.cache.path(), problem));
 }
 
-/// Loads every kernel that a launch uses.
-void load_symbols(LoadedKernel& loaded, const Cubin& cubin, const Source& source,
-                  const Launch& launch, DeviceState& state) {
-  const ContextScope scope(state.context);
-  for (const LaunchStep& step : launch.steps) {
-    const auto same = [&](const auto& kernel) { return kernel.first == step.kernel; };
-    if (std::any_of(loaded.kernels.begin(), loaded.kernels.end(), same)) continue;
-    loaded.kernels.emplace_back(
-        step.kernel, Kernel::load(cubin.bytes, symbol_of(step.kernel, source), step.smem_bytes));
-  }
-}
-
 /// Throws Error(kNotReady) if the code is not there and must not be compiled, Error(kCompile),
 /// Error(kNoDriver) without NVRTC, Error(kCuda).
 std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
@@ -81,7 +69,8 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
                                                        : stored_cubin(digest, arch, choice.nvrtc,
                                                                       state.cache)) {
     try {
-      load_symbols(*loaded, *stored, source, launch, state);
+      const ContextScope scope(state.context);
+      loaded->kernels = LoadedKernels(stored->bytes, source, launch);
       return loaded;
     } catch (const Error& error) {
       // Code of a newer NVRTC than the driver knows, for one. What is compiled here and now may
@@ -89,15 +78,15 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
       if (!may_compile(options)) throw;
       state.log.warning(fmt::format("stored code of \"{}\" does not load and is compiled again: {}",
                                     loaded->config_text, error.what()));
-      loaded->kernels.clear();
     }
   }
   if (!may_compile(options)) {
     throw_not_ready(key, options, state,
                     fmt::format("the code of \"{}\" is not stored", loaded->config_text));
   }
-  load_symbols(*loaded, compile_and_store(source, arch, state.cache, state.log), source, launch,
-               state);
+  const Cubin cubin = compile_and_store(source, arch, state.cache, state.log);
+  const ContextScope scope(state.context);
+  loaded->kernels = LoadedKernels(cubin.bytes, source, launch);
   return loaded;
 }
 
@@ -210,14 +199,6 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
     if (auto loaded = attempt(choice)) return with_note(std::move(loaded));
   }
   attempt.rethrow();
-}
-
-const Kernel& LoadedKernel::kernel(const std::string& symbol) const {
-  const auto found = std::find_if(kernels.begin(), kernels.end(),
-                                  [&](const auto& kernel) { return kernel.first == symbol; });
-  ATTNFORGE_ASSERT(found != kernels.end(),
-                   "a launch uses only kernels that were loaded for its bucket");
-  return found->second;
 }
 
 }  // namespace attnforge

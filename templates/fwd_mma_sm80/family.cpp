@@ -1,6 +1,5 @@
 // family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, its source and its
 // launch.
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -177,6 +176,7 @@ Source render(const Config& config, const Problem&) {
                                 .folder = "fwd_mma_sm80",
                                 .type = "FwdMmaSm80",
                                 .params = "FwdMmaSm80Params",
+                                .params_bytes = sizeof(FwdMmaSm80Params),
                                 .parts = part_headers(c, "tile/rope.cuh")});
 }
 
@@ -186,11 +186,6 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
                                      c.right_bound != 0);
   return launch_of_tiles<FwdMmaSm80Params>(problem, order, symbol(c), c.num_threads(),
                                            c.smem_bytes());
-}
-
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdMmaSm80Params, rope));
 }
 
 }  // namespace
@@ -209,7 +204,6 @@ const Family fwd_mma_sm80 = {
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind,
 };
 
 }  // namespace attnforge

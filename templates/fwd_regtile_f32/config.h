@@ -121,7 +121,7 @@ struct FwdRegtileF32Config {
 };
 
 struct FwdRegtileF32Params {
-  FwdParams fwd;    // first: bind_fwd() writes to it
+  FwdParams fwd;
   TileOrder order;  // a head is a K/V head when heads are packed
   RopeParams rope;
 };

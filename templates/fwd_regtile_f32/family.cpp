@@ -1,7 +1,6 @@
 // family.cpp - fwd_regtile_f32 as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -174,6 +173,7 @@ Source render(const Config& config, const Problem&) {
                                 .folder = "fwd_regtile_f32",
                                 .type = "FwdRegtileF32",
                                 .params = "FwdRegtileF32Params",
+                                .params_bytes = sizeof(FwdRegtileF32Params),
                                 .parts = part_headers(c, "tile/rope_f32.cuh")});
 }
 
@@ -183,11 +183,6 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
                                      c.right_bound != 0);
   return launch_of_tiles<FwdRegtileF32Params>(problem, order, symbol(c), c.num_threads(),
                                               c.smem_bytes());
-}
-
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdRegtileF32Params, rope));
 }
 
 }  // namespace
@@ -206,7 +201,6 @@ const Family fwd_regtile_f32 = {
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind,
 };
 
 }  // namespace attnforge

@@ -19,6 +19,7 @@ Source kernel_source(const Config& config, const KernelNames& names) {
       "{parts}"
       "{declarations}"
       "using namespace attnforge;\n"
+      "static_assert(sizeof({params}) == {params_bytes});\n"
       "inline constexpr {type}Config kConfig{initializer};\n"
       "extern \"C\" __global__ void __launch_bounds__(kConfig.{threads}, kConfig.{blocks_per_sm})\n"
       "{symbol}(const __grid_constant__ {params} p) {{\n"
@@ -28,7 +29,7 @@ Source kernel_source(const Config& config, const KernelNames& names) {
       arg("declarations", names.declarations), arg("type", names.type),
       arg("initializer", initializer(config)), arg("threads", names.threads),
       arg("blocks_per_sm", names.blocks_per_sm), arg("symbol", names.symbol),
-      arg("params", names.params));
+      arg("params", names.params), arg("params_bytes", names.params_bytes));
   flatten(source, embedded_headers());
   return source;
 }

@@ -2,6 +2,7 @@
 // its entry point, and the text of all headers.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ struct KernelNames {
   std::string_view folder;                // below templates/: "ladder/fwd_wmma"
   std::string_view type;                  // "FwdWmma"
   std::string_view params;                // type of the argument, "FwdWmmaParams"
+  std::size_t params_bytes;               // its size here, which NVRTC must agree with
   std::vector<std::string_view> parts{};  // headers of the optional parts that the config has
   std::string declarations{};             // lines after the headers
   // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.

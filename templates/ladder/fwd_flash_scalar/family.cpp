@@ -106,6 +106,7 @@ Source render(const Config& config, const Problem&) {
                                 .folder = "ladder/fwd_flash_scalar",
                                 .type = "FwdFlashScalar",
                                 .params = "FwdTiledParams",
+                                .params_bytes = sizeof(FwdTiledParams),
                                 .blocks_per_sm = "blocks_per_sm()"});
 }
 
@@ -135,7 +136,6 @@ const Family fwd_flash_scalar = {
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind_fwd,
 };
 
 }  // namespace attnforge

@@ -130,6 +130,7 @@ Source render(const Config& config, const Problem&) {
                                 .folder = "ladder/fwd_flash_vec",
                                 .type = "FwdFlashVec",
                                 .params = "FwdTiledParams",
+                                .params_bytes = sizeof(FwdTiledParams),
                                 .blocks_per_sm = "blocks_per_sm()"});
 }
 
@@ -160,7 +161,6 @@ const Family fwd_flash_vec = {
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind_fwd,
 };
 
 }  // namespace attnforge

@@ -79,7 +79,7 @@ struct FwdWmmaConfig {
 };
 
 struct FwdWmmaParams {
-  FwdParams fwd;  // first: bind_fwd() writes to it
+  FwdParams fwd;
   TileOrder order;
   RopeParams rope;
 };

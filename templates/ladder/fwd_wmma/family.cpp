@@ -1,7 +1,6 @@
 // family.cpp - fwd_wmma as a Family: what it serves, its search space, its source and its launch.
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <span>
 
 #include <fmt/format.h>
@@ -148,6 +147,7 @@ Source render(const Config& config, const Problem&) {
                                 .folder = "ladder/fwd_wmma",
                                 .type = "FwdWmma",
                                 .params = "FwdWmmaParams",
+                                .params_bytes = sizeof(FwdWmmaParams),
                                 .parts = part_headers(c, "tile/rope.cuh")});
 }
 
@@ -155,11 +155,6 @@ Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) 
   const Typed c = typed(config, kFields);
   const TileOrder order = tile_order(problem, c.block_m, 1, c.head_group_mb, c.right_bound != 0);
   return launch_of_tiles<FwdWmmaParams>(problem, order, symbol(c), c.num_threads(), c.smem_bytes());
-}
-
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdWmmaParams, rope));
 }
 
 }  // namespace
@@ -178,7 +173,6 @@ const Family fwd_wmma = {
     .estimate_us = estimate_us,
     .render = render,
     .launch = launch,
-    .bind = bind,
 };
 
 }  // namespace attnforge
