@@ -16,12 +16,12 @@
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
 #include "generator/candidates.h"
+#include "runtime/bind_arguments.h"
 #include "runtime/compiler.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/kernel.h"
 #include "runtime/memory.h"
-#include "runtime/tensor_map.h"
 #include "templates/registry.h"
 
 namespace {
@@ -142,8 +142,7 @@ void bare_launch(benchmark::State& state) {
   alignas(64) std::byte params[kMaxParamsBytes];
   Buffer counters(kCounterBytes);
   counters.fill8(0);
-  bind_arguments(*candidate.family, step, bound, {.counters = counters.data()},
-                 std::span(params, step.params.size()));
+  bind_arguments(step, bound, {.counters = counters.data()}, std::span(params, step.params.size()));
   void* arguments[] = {params};
   CUlaunchConfig config{};
   config.gridDimX = step.grid.x, config.gridDimY = step.grid.y, config.gridDimZ = step.grid.z;

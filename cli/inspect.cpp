@@ -124,7 +124,8 @@ Verb add_inspect(CLI::App& program) {
       ->excludes(gpu);
   verb->add_option("--config", a.config, "This config instead of the one that a plan would use")
       ->type_name("TEXT");
-  verb->add_option("--family", a.family, "Only this kernel family")->type_name("NAME");
+  verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
+      ->type_name("NAME");
   verb->add_option("--candidates", a.candidates, "How many candidates to list; 0: all")
       ->type_name("N")
       ->transform(whole_number(0, kMostInt));

@@ -39,6 +39,7 @@ std::uint64_t bits_of(float value) {
 
 Problem bucket(const Problem& problem) {
   Problem result = problem;
+  result.layout = Layout::kBshd;
   result.softmax_scale = 0.0f;
   if (result.rope_dim == result.head_dim) result.rope_dim = 0;
   if (result.softcap > 0.0f) result.softcap = kBucketSoftcap;

@@ -95,6 +95,7 @@ std::vector<Candidate> candidates(std::span<const Family* const> families, const
                                   const DeviceFacts& device, const Overrides& overrides) {
   std::vector<Candidate> all;
   for (const Family* family : families) {
+    if (!all.empty() && family->tier != all.back().family->tier) break;
     std::vector<Candidate> of_family = candidates(*family, problem, device, nullptr, overrides);
     std::move(of_family.begin(), of_family.end(), std::back_inserter(all));
   }

@@ -35,20 +35,20 @@ std::string illegal(const Family& family, const Config& config, const Problem& p
 /// All configs of `family` that are legal, best estimate first; ties in the order of the axes, so
 /// the result is deterministic. Empty when rejection() is not "". `cut`, if given, receives the
 /// others with their reasons. Throws Error(kInvalidProblem) if the problem is not valid. Cost: up
-/// to 10 ms without `cut`. What `overrides` forces of a config is all that is on its axis; its
-/// shared memory budget comes in through `device` (limited()).
+/// to 10 ms without `cut`. An override replaces its axis by one value; the shared-memory override
+/// is already in `device` (limited()).
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
                                   const DeviceFacts& device,
                                   std::vector<CutCandidate>* cut = nullptr,
                                   const Overrides& overrides = {});
 
-/// Of all families: the candidates of each that serves the problem, in the order of `families`
-/// (best family first).
+/// Of several families, products first: the candidates of each of the first tier that has any, in
+/// the order of `families`.
 std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
                                   const DeviceFacts& device, const Overrides& overrides = {});
 
 /// The config to use when nothing was measured: the best estimate of the first family that serves
-/// the problem. Throws Error(kUnsupported) with one line a family.
+/// the problem. Throws Error(kUnsupported) with one line per family.
 Candidate untuned(std::span<const Family* const> families, const Problem& problem,
                   const DeviceFacts& device, const Overrides& overrides = {});
 

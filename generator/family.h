@@ -53,12 +53,21 @@ struct Point {
   double estimate_us = 0;       // of a candidate
 };
 
+/// What a family is for. Searches and plans take products; the others serve what no product does,
+/// tier by tier in this order, and whoever names them.
+enum class Tier { kProduct, kLadder, kOracle };
+std::string_view to_string(Tier tier);  // "product", "ladder", "oracle"
+
 /// What can be known of a family's configs without a GPU. Those of its functions that take a config
 /// are written for the family's own typed config; typed_family() (generator/typed_family.h) makes
 /// these of them.
 struct Family {
   std::string_view name;     // folder name, also the value in the database
   std::string_view summary;  // one line for people
+  Tier tier = Tier::kProduct;
+  /// Serves nobody who did not name it, not even where nothing else does: its workspace grows with
+  /// seqlen_q * seqlen_kv.
+  bool only_named = false;
   Features features = 0;
   /// What is searched, in the order of a config's fields, and which values each may have. No
   /// function below is asked about a config with others. Borrowed; lives as long as the program.
@@ -78,13 +87,9 @@ struct Family {
   void (*for_each_point)(std::span<const Axis> axes, const Problem&, const DeviceFacts&,
                          const std::function<void(const Point&)>& visit) = nullptr;
   Source (*render)(const Config&, const Problem&) = nullptr;
-  /// Grid, block, shared memory, workspace, and params but for what Tensors gives. A few
+  /// Grid, block, shared memory, workspace, and arguments with the parts that a run fills in. A few
   /// microseconds at most.
   Launch (*launch)(const Config&, const Problem&, const DeviceFacts&) = nullptr;
-  /// Copies step.params to `out` (of the same size) and fills in pointers and strides. No
-  /// allocation.
-  void (*bind)(const LaunchStep& step, const Tensors& tensors, void* workspace,
-               std::span<std::byte> out) = nullptr;
 };
 
 }  // namespace attnforge

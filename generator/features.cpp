@@ -1,5 +1,5 @@
-// features.cpp - which optional parts a problem has. A family that does not list one of them is
-// never asked.
+// features.cpp - which optional parts a problem has (a family that does not list one of them is
+// never asked), and the names of tiers.
 #include "generator/family.h"
 
 namespace attnforge {
@@ -22,6 +22,18 @@ constexpr FeatureName kNames[] = {
 };
 
 }  // namespace
+
+std::string_view to_string(Tier tier) {
+  switch (tier) {
+    case Tier::kProduct:
+      return "product";
+    case Tier::kLadder:
+      return "ladder";
+    case Tier::kOracle:
+      return "oracle";
+  }
+  return "unknown";
+}
 
 Features required_features(const Problem& p) {
   Features features = 0;

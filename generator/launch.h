@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "attnforge/problem.h"
@@ -15,12 +15,11 @@ struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
-/// A tensor map (CUtensorMap, 128 bytes) in a kernel's argument: how TMA sees one of the tensors of
-/// a run. runtime/tensor_map.h encodes it, with the pointer and the strides of that run.
+/// A tensor map (CUtensorMap, 128 bytes): how TMA sees one of the tensors of a run.
+/// runtime/tensor_map.h encodes it, with the pointer and the strides of that run.
 struct TensorMapSpec {
   enum class Operand { kQ, kK, kV } operand = Operand::kQ;
   DType dtype = DType::kBf16;
-  std::size_t offset = 0;  // of the map in LaunchStep::params
   // Dimensions {column, row, head, batch}; with packed_heads > 0 {column, head % packed_heads, row,
   // head / packed_heads, batch}. Elements outside are read as zeros.
   int columns = 0;
@@ -35,17 +34,42 @@ struct TensorMapSpec {
   int swizzle_bytes = 128;
 };
 
+/// FwdParams: pointers and strides of q, k, v, o and lse.
+struct FwdArgument {};
+
+/// RopeParams: the tables, and their rows of query 0 and key 0.
+struct RopeArgument {
+  std::int64_t first_position = 0;  // of query 0: seqlen_kv - seqlen_q
+};
+
+/// An address in the workspace, `begin` bytes from its start.
+struct ScratchArgument {
+  std::size_t begin = 0;
+};
+
+/// The address of a set of counters.
+struct CountersArgument {};
+
+/// A part of a kernel's argument that each run fills in, from its tensors and memory. What kinds
+/// there are is this list, and runtime/bind_arguments.cpp is the one place that knows them all.
+struct ArgumentPart {
+  std::size_t offset = 0;  // in the argument
+  std::variant<FwdArgument, RopeArgument, TensorMapSpec, ScratchArgument, CountersArgument> value;
+};
+
 /// One kernel launch.
 struct LaunchStep {
   std::string kernel;  // extern "C" symbol in the cubin
   Dim3 grid, block;
-  Dim3 cluster;                   // {1, 1, 1}: no cluster attribute
-  int smem_bytes = 0;             // dynamic
-  std::vector<std::byte> params;  // the kernel's one argument with everything filled in that does
-                                  // not come from Tensors
-  std::vector<TensorMapSpec> tensor_maps;
-  // Where in params the address of a set of counters goes, for kernels that need one.
-  std::optional<std::size_t> counters;
+  Dim3 cluster;        // {1, 1, 1}: no cluster attribute
+  int smem_bytes = 0;  // dynamic
+  // Programmatic dependent launch, from sm90 on: blocks may start before the step ahead has ended,
+  // and must wait (griddepcontrol.wait) before they read what it wrote. Never the first step: it
+  // would overlap with whatever the caller's stream holds, such as a run that still reads the same
+  // workspace.
+  bool overlaps_previous = false;
+  std::vector<std::byte> params;   // the kernel's one argument with all that the launch decides
+  std::vector<ArgumentPart> args;  // the parts of it that a run fills in
 };
 
 /// A set of counters: 32-bit words in device memory, aligned to kCounterBytes. All but the word
@@ -64,7 +88,10 @@ struct Launch {
 /// How many steps need counters.
 inline int counted_steps(const Launch& launch) {
   int count = 0;
-  for (const LaunchStep& step : launch.steps) count += step.counters.has_value() ? 1 : 0;
+  for (const LaunchStep& step : launch.steps) {
+    for (const ArgumentPart& part : step.args)
+      count += std::holds_alternative<CountersArgument>(part.value) ? 1 : 0;
+  }
   return count;
 }
 
@@ -80,7 +107,7 @@ struct RunMemory {
 /// Largest gridDim.x.
 inline constexpr std::int64_t kMaxGridX = 2147483647;
 
-/// Largest params struct that a run copies to its stack. CUDA allows 4096; ours are small.
-inline constexpr std::size_t kMaxParamsBytes = 1024;
+/// Largest argument that a run copies to its stack. CUDA allows 4096.
+inline constexpr std::size_t kMaxParamsBytes = 2048;
 
 }  // namespace attnforge

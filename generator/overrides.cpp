@@ -109,7 +109,7 @@ std::string contradiction(const Config& config, const Overrides& overrides) {
   for (const auto& [name, value] : config.fields) {
     if (name == kBlockN && value == overrides.block_n) return "";
   }
-  return fmt::format("it has not the {}={} that ATTNFORGE_BLOCK_N forces: drop one of the two",
+  return fmt::format("it does not have {}={}, which ATTNFORGE_BLOCK_N forces: drop one of the two",
                      kBlockN, overrides.block_n);
 }
 
@@ -121,7 +121,7 @@ Source render(const Family& family, const Config& config, const Problem& problem
   std::vector<Header> headers;
   for (const TemplateFile& file : overrides.headers) headers.push_back({file.path, file.text});
   try {
-    source.text = self_contained(source.entry, headers);
+    flatten(source, headers);
   } catch (const Error& error) {
     if (!overrides.own_templates) throw;
     throw Error(ErrorCode::kInvalidArgument, fmt::format("ATTNFORGE_TEMPLATES: {}", error.what()));

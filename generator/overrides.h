@@ -34,11 +34,11 @@ struct Overrides {
 /// smem_bytes=49152 own_templates kernel_name=mine", or "" when nothing of that is forced.
 std::string forced_text(const Overrides& overrides);
 
-/// The text under which tries of a bucket's problem are stored: the problem's own, and behind it
+/// The text under which tries of a bucket's problem are stored: the problem's own, then
 /// forced_text(). So what was measured under force is kept, and never answers for the problem.
 std::string stored_as(const Problem& problem, const Overrides& overrides);
 
-/// The same GPU with no more shared memory a block than the budget.
+/// The same GPU with no more shared memory per block than the budget.
 DeviceFacts limited(DeviceFacts device, const Overrides& overrides);
 
 /// Leaves only what is forced on the axes of a search space. "" if that can be done, else why not.

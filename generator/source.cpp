@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "attnforge/error.h"
+#include "generator/code_text.h"
 
 namespace attnforge {
 namespace {
@@ -34,7 +36,8 @@ class Flattener {
   explicit Flattener(std::span<const Header> headers)
       : headers_(headers), placed_(headers.size(), false) {}
 
-  void place(std::string_view text, std::string_view name) {
+  void place(std::string_view text, std::string_view name, LazyCode* lazy = nullptr) {
+    note_code(text, name, lazy);
     int conditionals = 0;  // open #if
     while (!text.empty()) {
       const std::string_view line = text.substr(0, text.find('\n'));
@@ -46,9 +49,22 @@ class Flattener {
     }
   }
 
-  std::string take() { return std::move(out_); }
+  void take(Source& source) {
+    source.text = std::move(out_);
+    source.code = is_clear_ ? std::move(code_) : "";
+  }
 
  private:
+  /// Zeros between them: parts cannot run together.
+  void note_code(std::string_view text, std::string_view name, LazyCode* lazy) {
+    const std::optional<std::string> own = lazy == nullptr ? code_text(text) : std::nullopt;
+    const std::optional<std::string>& code = lazy == nullptr ? own : lazy->of(text);
+    is_clear_ = is_clear_ && code;
+    code_.append(name).push_back('\0');
+    if (code) code_.append(*code);
+    code_.push_back('\0');
+  }
+
   /// True if the line is dealt with and does not go into the text.
   bool directive(std::string_view line, std::string_view name, int& conditionals) {
     if (after_directive(line, "if").data() != nullptr) ++conditionals;  // #ifdef and #ifndef too
@@ -82,20 +98,27 @@ class Flattener {
     if (placed_[index]) return;
     placed_[index] = true;
     fmt::format_to(std::back_inserter(out_), "// ---- {}\n", path);
-    place(header->text, header->path);
+    place(header->text, header->path, header->code);
   }
 
   std::span<const Header> headers_;
   std::vector<bool> placed_;
   std::string out_;
+  std::string code_;
+  bool is_clear_ = true;  // every part has a code
 };
 
 }  // namespace
 
-std::string self_contained(std::string_view entry, std::span<const Header> headers) {
+const std::optional<std::string>& LazyCode::of(std::string_view text) {
+  std::call_once(once_, [&] { code_ = code_text(text); });
+  return code_;
+}
+
+void flatten(Source& source, std::span<const Header> headers) {
   Flattener flattener(headers);
-  flattener.place(entry, "the generated entry");
-  return flattener.take();
+  flattener.place(source.entry, "the generated entry");
+  flattener.take(source);
 }
 
 std::string digest(const Source& source) {
@@ -107,7 +130,7 @@ std::string digest(const Source& source) {
     XXH3_128bits_update(state.get(), part.c_str(),
                         part.size() + 1);  // with its 0, so that parts cannot run together
   };
-  add(source.text);
+  add(source.code.empty() ? source.text : source.code);
   for (const std::string& option : source.options) add(option);
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);

@@ -2,6 +2,8 @@
 // template headers.
 #pragma once
 
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,29 +14,45 @@
 
 namespace attnforge {
 
+/// code_text() of a header that sources are rendered from often: made when it is first asked for.
+/// Thread-safe.
+class LazyCode {
+ public:
+  /// `text` is the header's, the same each time.
+  const std::optional<std::string>& of(std::string_view text);
+
+ private:
+  std::once_flag once_;
+  std::optional<std::string> code_;
+};
+
 /// A template header: path below templates/, e.g. "tile/softmax.cuh", and its bytes.
 struct Header {
   std::string_view path;
   std::string_view text;
+  LazyCode* code = nullptr;  // borrowed; null: code_text(text) is made each time
 };
 
 struct Source {
   std::string name;  // kernel symbol: family, dtype, head dims, tile
   std::string
       entry;  // the generated lines: config text, #include of kernel.cuh, config value, entry point
-  std::string text;  // entry with every reachable header in its place, once: what is compiled, by
-                     // stock nvcc too
+  std::string text;    // entry with every reachable header in its place, once: what is compiled, by
+                       // stock nvcc too
+  std::string code{};  // of entry and headers what the digest is made of; "": all of the text
   std::vector<std::string> options;  // compiler options beside arch and standard
   std::vector<std::pair<std::string, std::string>>
       renamed{};  // kernels that LaunchStep::kernel calls otherwise than the text: its name, theirs
 };
 
-/// Replaces `#include "path"` lines by the header's text, each header once, recursively; drops
-/// #pragma once. Throws Error(kInternal) for a path that is not among `headers`.
-std::string self_contained(std::string_view entry, std::span<const Header> headers);
+/// Sets source.text and source.code from source.entry: replaces `#include "path"` lines by the
+/// header's text, each header once, recursively; drops #pragma once. The code is code_text() of the
+/// entry and of each header in the order of their places, or "" where one of them has none. Throws
+/// Error(kInternal) for a path that is not among `headers`.
+void flatten(Source& source, std::span<const Header> headers);
 
-/// Digest of what a compile depends on besides the compiler: text and options. 32 hex digits
-/// (XXH3-128).
+/// Digest of what a compile depends on besides the compiler: code and options. An edit of comments
+/// or blank space leaves it; sources of equal digest mean the same. 32 hex digits (XXH3-128).
 std::string digest(const Source& source);
 
 }  // namespace attnforge

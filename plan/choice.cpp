@@ -13,7 +13,7 @@
 namespace attnforge {
 namespace {
 
-constexpr std::size_t kFallbacksPerFamily = 3;
+constexpr std::size_t kFallbacksPerProduct = 3;
 
 /// The config of a row of the database, if a plan may use it. Else a line in the log: a row may be
 /// damaged, imported, or of another version, and must cost no plan more than itself.
@@ -32,41 +32,76 @@ std::optional<Config> usable(const std::string& text, const Problem& problem,
   return std::nullopt;
 }
 
-std::string digest_of(const Config& config, const Problem& problem, const Overrides& overrides) {
-  return digest(render(*find_family(config.family), config, problem, overrides));
+/// What the rows of the database become today. Keeps the last: that is the winner, as a rule.
+class RenderedRows {
+ public:
+  RenderedRows(const Problem& problem, const Overrides& overrides)
+      : problem_(problem), overrides_(overrides) {}
+
+  const Rendered& of(const Config& config) {
+    if (!last_ || config_ != config) {
+      last_ = rendered(config, problem_, overrides_);
+      config_ = config;
+    }
+    return *last_;
+  }
+
+ private:
+  const Problem& problem_;
+  const Overrides& overrides_;
+  Config config_;
+  std::optional<Rendered> last_;
+};
+
+/// `why`: of a try that is of today's source.
+Choice choice_of(const Try& won, Config config, const Rendered& today, std::string why) {
+  Choice choice{
+      .family = find_family(config.family), .config = std::move(config), .rendered = today};
+  if (won.digest == today.digest) {
+    choice.provenance = Provenance::kMeasured;
+    choice.measured_us = won.measurement.time_us;
+    choice.nvrtc = won.nvrtc;
+    choice.why = std::move(why);
+  } else {
+    choice.stale = won;
+    choice.why =
+        "it won before its template was changed; it was not measured since, so it counts as an "
+        "estimate";
+  }
+  return choice;
 }
 
-/// The fastest good try of one family whose kernel is the one of today: a winner of all families
-/// does not answer for one.
+/// The fastest good try of one family: a winner of all families does not answer for one. Those
+/// whose kernel is the one of today come first.
 std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const DeviceFacts& device,
                                               Cache& cache, const Overrides& overrides,
                                               const Logger& log) {
-  const std::vector<Try> tries = cache.tries(stored_as(key.problem, overrides),
-                                             device_class(device));
-  const Try* best = nullptr;
-  Config config;
-  for (const Try& each : tries) {
+  RenderedRows rows(key.problem, overrides);
+  std::optional<Choice> stale;
+  for (const Try& each : cache.tries(stored_as(key.problem, overrides), device_class(device))) {
     if (each.family != key.family || each.estimated || each.measurement.status != Status::kOk)
       continue;
-    if (best != nullptr && best->measurement.time_us <= each.measurement.time_us) continue;
     std::optional<Config> own = usable(each.config, key.problem, device, log);
     if (!own || own->family != key.family) continue;
-    if (each.digest != digest_of(*own, key.problem, overrides)) continue;
-    best = &each;
-    config = *std::move(own);
+    const Rendered& today = rows.of(*own);
+    if (stale && each.digest != today.digest) continue;
+    Choice choice = choice_of(each, *std::move(own), today,
+                              fmt::format("the fastest measured config of {} for this bucket on "
+                                          "this GPU class",
+                                          key.family));
+    if (!choice.stale) return choice;
+    stale = std::move(choice);
   }
-  if (best == nullptr) return std::nullopt;
-  return Choice{
-      .family = find_family(config.family),
-      .config = std::move(config),
-      .provenance = Provenance::kMeasured,
-      .measured_us = best->measurement.time_us,
-      .nvrtc = best->nvrtc,
-      .why = fmt::format("the fastest measured config of {} for this bucket on this GPU class",
-                         key.family)};
+  return stale;
 }
 
 }  // namespace
+
+Rendered rendered(const Config& config, const Problem& problem, const Overrides& overrides) {
+  Source source = render(*find_family(config.family), config, problem, overrides);
+  std::string sum = digest(source);
+  return {std::move(source), std::move(sum)};
+}
 
 std::vector<const Family*> families_named(const std::string& asked, const Overrides& overrides) {
   const std::span<const Family* const> all = registry();
@@ -77,7 +112,13 @@ std::vector<const Family*> families_named(const std::string& asked, const Overri
                             asked, forced));
   }
   const std::string& name = asked.empty() ? forced : asked;
-  if (name.empty()) return {all.begin(), all.end()};
+  if (name.empty()) {
+    std::vector<const Family*> unnamed;
+    for (const Family* family : all) {
+      if (!family->only_named) unnamed.push_back(family);
+    }
+    return unnamed;
+  }
   if (const Family* family = find_family(name)) return {family};
   std::vector<std::string_view> known;
   for (const Family* family : all) known.push_back(family->name);
@@ -127,33 +168,33 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
   // plan, and asking NVRTC for its version takes longer than everything else here.
   const Cache::Current current{
       .device_class = device_class(device), .driver = "", .nvrtc = "", .sm = device.arch.sm};
+  RenderedRows rows(key.problem, overrides);
+  // A database may hold winners of searches that tried every family; a plan that names none takes
+  // what a search would try today.
+  std::optional<Tier> serving;
+  const auto would_be_tried = [&](const Family& family) {
+    if (family.tier == Tier::kProduct || family.name == overrides.family) return true;
+    if (family.only_named) return false;
+    if (!serving) serving = untuned_choice(key, device, overrides).family->tier;
+    return family.tier == *serving;
+  };
   // Without a digest a row is passed over, and the next best is asked about.
   const auto digest_today = [&](std::string_view text) {
     const std::optional<Config> config = usable(std::string(text), key.problem, device, log);
-    return config ? digest_of(*config, key.problem, overrides) : "";
+    const bool answers = config && would_be_tried(*find_family(config->family));
+    return answers ? rows.of(*config).digest : "";
   };
   const std::optional<Winner> winner = cache.best(stored_as(key.problem, overrides), current,
                                                   digest_today, at_least);
   if (!winner) return std::nullopt;
   Config config = parse_config(winner->best.config);
-  const std::string today = digest_of(config, key.problem, overrides);
-  Choice choice{.family = find_family(config.family),
-                .config = std::move(config),
-                .nvrtc = winner->best.nvrtc};
-  if (winner->fit == Fit::kStale || winner->best.digest != today) {
-    choice.nvrtc.clear();
-    choice.why =
-        "it won before its template was changed; it was not measured since, so it counts as an "
-        "estimate";
-  } else if (winner->fit == Fit::kOtherDevice) {
+  const Rendered& today = rows.of(config);
+  Choice choice = choice_of(
+      winner->best, std::move(config), today,
+      fmt::format("it won a {} search of this bucket on this GPU class", to_string(winner->rigor)));
+  if (winner->fit == Fit::kOtherDevice) {
     choice.provenance = Provenance::kNearDevice;
-    choice.measured_us = winner->best.measurement.time_us;
     choice.why = fmt::format("it won on {}, a GPU of the same sm", winner->best.device_class);
-  } else {
-    choice.provenance = Provenance::kMeasured;
-    choice.measured_us = winner->best.measurement.time_us;
-    choice.why = fmt::format("it won a {} search of this bucket on this GPU class",
-                             to_string(winner->rigor));
   }
   return choice;
 }
@@ -181,7 +222,8 @@ std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& de
   std::vector<Choice> choices;
   for (const Family* family : families_named(key.family, overrides)) {
     std::vector<Candidate> of_family = candidates(*family, key.problem, device, nullptr, overrides);
-    for (std::size_t i = 0; i < std::min(of_family.size(), kFallbacksPerFamily); ++i) {
+    const std::size_t most = family->tier == Tier::kProduct ? kFallbacksPerProduct : 1;
+    for (std::size_t i = 0; i < std::min(of_family.size(), most); ++i) {
       choices.push_back({.family = family,
                          .config = std::move(of_family[i].config),
                          .why = "what was preferred to it could not be compiled or loaded"});

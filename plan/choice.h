@@ -2,7 +2,6 @@
 // the model's. Runs nothing. `device` is limited() by the same overrides.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,10 +10,18 @@
 #include "attnforge/plan.h"
 #include "cache/cache.h"
 #include "generator/candidates.h"
+#include "generator/cubin.h"
+#include "generator/source.h"
 #include "plan/loaded_kernel.h"
 #include "runtime/log.h"
 
 namespace attnforge {
+
+/// What a config becomes, and the digest of that.
+struct Rendered {
+  Source source;
+  std::string digest;
+};
 
 /// A config and how it was come by.
 struct Choice {
@@ -22,12 +29,16 @@ struct Choice {
   Config config;
   Provenance provenance = Provenance::kEstimated;
   double measured_us = 0;
-  std::string nvrtc = {};  // that compiled what was measured; "": any
-  std::string why = {};    // a sentence for inspect and the log
+  std::string nvrtc = {};                 // that compiled what was measured; "": any
+  std::string why = {};                   // a sentence for inspect and the log
+  std::optional<Rendered> rendered = {};  // where choosing took it already
+  std::optional<Cubin> cubin = {};        // of `rendered`, where choosing took it
+  std::optional<Try> stale = {};  // what it won by, where its source has another digest since then
 };
 
-/// The registry, or only the family of that name, or the one that is forced. Throws
-/// Error(kInvalidArgument) for an unknown one, listing all, and for one that is not the forced one.
+/// The registry without what must be named, or only the family of that name, or the one that is
+/// forced. Throws Error(kInvalidArgument) for an unknown one, listing all, and for one that is not
+/// the forced one.
 std::vector<const Family*> families_named(const std::string& name, const Overrides& overrides);
 
 /// "" if `config` may be used for `problem`, else why not: of an unknown family, unsupported, cut,
@@ -40,11 +51,14 @@ std::string illegal(const Config& config, const Problem& problem, const DeviceFa
 Choice forced_choice(const std::string& config_text, const Problem& problem,
                      const DeviceFacts& device, const Overrides& overrides);
 
+Rendered rendered(const Config& config, const Problem& problem, const Overrides& overrides);
+
 /// The database's winner for a bucket, if it can be used. A stale one (its template has changed
-/// since) counts as an estimate. Under force it is the winner under the same force. A row whose
-/// config cannot be used is skipped with a warning. With `at_least` only what a finished search of
-/// that rigor chose; a caller who insists on a family gets the fastest of its tries, since searches
-/// of one family are not noted.
+/// since) counts as an estimate, until plan/same_code.h recognises it. Under force it is the winner
+/// under the same force. A row whose config cannot be used is skipped with a warning, one of a
+/// family that was not named and that a better tier makes needless without. With `at_least` only
+/// what a finished search of that rigor chose; a caller who insists on a family gets the fastest of
+/// its tries, since searches of one family are not noted.
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
                                     const Overrides& overrides, const Logger& log,
                                     std::optional<Rigor> at_least = {});
@@ -55,7 +69,8 @@ void require_support(const ChoiceKey& key, const DeviceFacts& device, const Over
 /// The model's first choice. Throws Error(kUnsupported). Looks at the whole search space: a few ms.
 Choice untuned_choice(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);
 
-/// What to try when that one fails: the model's best few of every family, the naive one last.
+/// What to try when that one fails: the model's best few of each product, then its best of each
+/// family of the ladder, the oracle last.
 std::vector<Choice> fallback_choices(const ChoiceKey& key, const DeviceFacts& device,
                                      const Overrides& overrides);
 

@@ -25,7 +25,7 @@ DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept = default;
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&&) noexcept = default;
 
 DeviceBuffer::DeviceBuffer(Device& device, std::size_t bytes) : impl_(std::make_unique<Impl>()) {
-  impl_->context = device.state().context;
+  impl_->context = state_of(device).context;
   impl_->bytes = bytes;
   const ContextScope scope(impl_->context);
   impl_->buffer = Buffer(std::max<std::size_t>(bytes, 256));

@@ -54,6 +54,8 @@ class DeviceState {
   SaidOnce slow_paths;
 };
 
+inline DeviceState& state_of(Device& device) { return *device.state_; }
+
 /// Text of a driver's version for provenance, e.g. "13.0".
 std::string driver_text(const DeviceFacts& facts);
 

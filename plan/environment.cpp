@@ -23,7 +23,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "1: log each kernel that plans launch once: grid, block, shared memory, registers, "
        "config",
        "launches are not logged"},
-      {"ATTNFORGE_FAMILY", "experiments: only this kernel family serves problems", "any family"},
+      {"ATTNFORGE_FAMILY", "experiments: only this kernel family serves problems, of any tier",
+       "the products, else the ladder"},
       {"ATTNFORGE_BLOCK_N",
        "experiments: only configs with this many keys a tile, also ones that no search tries",
        "any"},

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <optional>
 
 #include "attnforge/error.h"
 #include "generator/arch.h"
@@ -22,8 +23,12 @@ namespace {
 void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrides& overrides,
                      int max_candidates) {
   std::vector<CutCandidate> cut;
+  std::optional<Tier> serving;
   for (const Family* family : families_named(key.family, overrides)) {
-    const std::string reason = rejection(*family, key.problem, inspection.device.arch);
+    std::string reason = rejection(*family, key.problem, inspection.device.arch);
+    if (reason.empty() && serving.value_or(family->tier) != family->tier)
+      reason = fmt::format("is of the tier {}, which is for those who name it",
+                           to_string(family->tier));
     if (!reason.empty()) {
       inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
       continue;
@@ -31,6 +36,7 @@ void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrid
     for (const Candidate& each :
          candidates(*family, key.problem, inspection.device, &cut, overrides)) {
       inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
+      serving = family->tier;
     }
   }
   for (const CutCandidate& each : cut)
@@ -92,6 +98,7 @@ std::vector<FamilyInfo> list_families() {
   for (const Family* family : registry()) {
     FamilyInfo info{.name = std::string(family->name),
                     .summary = std::string(family->summary),
+                    .tier = std::string(to_string(family->tier)),
                     .archs = {},
                     .features = {}};
     for (const Arch& arch : archs()) {

@@ -15,7 +15,7 @@ std::string text(const Dim3& size) { return fmt::format("{}x{}x{}", size.x, size
 
 void LaunchLog::print(const PlanState& plan, const Logger& log) {
   const ContextScope scope(plan.device->context);
-  for (const PlanState::Step& step : plan.steps) {
+  for (const LoadedLaunch::Step& step : plan.launch.steps()) {
     const LaunchStep& launch = step.launch;
     {
       const std::lock_guard lock(mutex_);

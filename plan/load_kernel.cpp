@@ -12,6 +12,7 @@
 #include "plan/choice.h"
 #include "plan/context_scope.h"
 #include "plan/cubins.h"
+#include "plan/same_code.h"
 #include "plan/tune_bucket.h"
 
 namespace attnforge {
@@ -37,25 +38,13 @@ bool may_compile(const PlanOptions& options) {
                                   const DeviceState& state, std::string_view missing) {
   const std::string problem = to_string(key.problem);
   throw Error(ErrorCode::kNotReady,
-              fmt::format("no kernel is ready for \"{}\" on {}: {}, and {} forbids to make one. "
+              fmt::format("no kernel is ready for \"{}\" on {}: {}, and {} forbids compiling one. "
                           "Database: {}. Make it with: "
                           "attnforge tune \"{}\"",
                           problem, state.device_class, missing,
                           options.policy == Policy::kCachedOnly ? "policy cached_only"
                                                                 : "allow_compile = false (no JIT)",
                           state.cache.path(), problem));
-}
-
-/// Loads every kernel that a launch uses.
-void load_symbols(LoadedKernel& loaded, const Cubin& cubin, const Source& source,
-                  const Launch& launch, DeviceState& state) {
-  const ContextScope scope(state.context);
-  for (const LaunchStep& step : launch.steps) {
-    const auto same = [&](const auto& kernel) { return kernel.first == step.kernel; };
-    if (std::any_of(loaded.kernels.begin(), loaded.kernels.end(), same)) continue;
-    loaded.kernels.emplace_back(
-        step.kernel, Kernel::load(cubin.bytes, symbol_of(step.kernel, source), step.smem_bytes));
-  }
 }
 
 /// Throws Error(kNotReady) if the code is not there and must not be compiled, Error(kCompile),
@@ -71,13 +60,17 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
   const Launch launch = choice.family->launch(choice.config, key.problem, state.facts);
   if (launch.steps.empty()) return loaded;  // batch or seqlen_q is 0
 
-  const Source source = render(*choice.family, choice.config, key.problem, state.overrides);
-  loaded->digest = digest(source);
+  std::optional<Rendered> own;
+  if (!choice.rendered) own = rendered(choice.config, key.problem, state.overrides);
+  const auto& [source, digest] = choice.rendered ? *choice.rendered : *own;
+  loaded->digest = digest;
   const Arch& arch = state.facts.arch;
-  if (const std::optional<Cubin> stored = stored_cubin(loaded->digest, arch, choice.nvrtc,
-                                                       state.cache)) {
+  if (const std::optional<Cubin> stored = choice.cubin ? choice.cubin
+                                                       : stored_cubin(digest, arch, choice.nvrtc,
+                                                                      state.cache)) {
     try {
-      load_symbols(*loaded, *stored, source, launch, state);
+      const ContextScope scope(state.context);
+      loaded->kernels = LoadedKernels(stored->bytes, source, launch);
       return loaded;
     } catch (const Error& error) {
       // Code of a newer NVRTC than the driver knows, for one. What is compiled here and now may
@@ -85,15 +78,15 @@ std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
       if (!may_compile(options)) throw;
       state.log.warning(fmt::format("stored code of \"{}\" does not load and is compiled again: {}",
                                     loaded->config_text, error.what()));
-      loaded->kernels.clear();
     }
   }
   if (!may_compile(options)) {
     throw_not_ready(key, options, state,
                     fmt::format("the code of \"{}\" is not stored", loaded->config_text));
   }
-  load_symbols(*loaded, compile_and_store(source, arch, state.cache, state.log), source, launch,
-               state);
+  const Cubin cubin = compile_and_store(source, arch, state.cache, state.log);
+  const ContextScope scope(state.context);
+  loaded->kernels = LoadedKernels(cubin.bytes, source, launch);
   return loaded;
 }
 
@@ -177,6 +170,7 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
                                                           : std::nullopt;
   std::optional<Choice> stored = stored_choice(key, state.facts, state.cache, state.overrides,
                                                state.log, at_least);
+  if (stored) recognise(*stored, may_compile(options), state);
   if (may_tune(options) && (!stored || stored->provenance != Provenance::kMeasured)) {
     tuning_tried = true;
     FirstRun found = first_run(key, options, state, called);
@@ -205,14 +199,6 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
     if (auto loaded = attempt(choice)) return with_note(std::move(loaded));
   }
   attempt.rethrow();
-}
-
-const Kernel& LoadedKernel::kernel(const std::string& symbol) const {
-  const auto found = std::find_if(kernels.begin(), kernels.end(),
-                                  [&](const auto& kernel) { return kernel.first == symbol; });
-  ATTNFORGE_ASSERT(found != kernels.end(),
-                   "a launch uses only kernels that were loaded for its bucket");
-  return found->second;
 }
 
 }  // namespace attnforge

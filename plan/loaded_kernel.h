@@ -6,13 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "attnforge/plan.h"
 #include "generator/bucket.h"
 #include "generator/family.h"
-#include "runtime/kernel.h"
+#include "runtime/loaded_launch.h"
 
 namespace attnforge {
 
@@ -44,12 +42,8 @@ struct LoadedKernel {
   // looked for once a second, by make_plan: after this moment of the steady clock, in ns.
   bool provisional = false;
   std::atomic<std::int64_t> look_again_ns{0};
-  std::vector<std::pair<std::string, Kernel>>
-      kernels;                          // by symbol; empty when the problem has nothing to compute
+  LoadedKernels kernels;                // empty when the problem has nothing to compute
   std::atomic<bool> superseded{false};  // a tuning since may have found a better one; runs go on
-
-  /// Throws Error(kInternal) for a symbol that was not loaded.
-  const Kernel& kernel(const std::string& symbol) const;
 };
 
 }  // namespace attnforge

@@ -47,7 +47,7 @@ BenchResult result_of(const std::vector<double>& samples, const Problem& problem
 
 /// Of the GPU, when all that was enqueued is over.
 std::int64_t free_bytes(Device& device) {
-  const ContextScope scope(device.state().context);
+  const ContextScope scope(state_of(device).context);
   std::size_t free = 0, total = 0;
   check(driver().cuCtxSynchronize(), "wait for a kernel");
   check(driver().cuMemGetInfo(&free, &total), "ask for free device memory");
@@ -74,7 +74,7 @@ BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, vo
   require_count("min_samples", options.min_samples, 1, kMostSamples);
   require_count("max_samples", options.max_samples, options.min_samples, kMostSamples);
   require_seconds("time_limit_s", options.time_limit_s);
-  const ContextScope scope(device.state().context);
+  const ContextScope scope(state_of(device).context);
   const Instruments instruments(device.facts().arch);
   Timer timer(device.facts(), instruments);
   std::vector<double> samples;

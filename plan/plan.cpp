@@ -1,9 +1,8 @@
-// plan.cpp - make_plan: from memory where it can; Plan::run: packs arguments and launches.
+// plan.cpp - make_plan: from memory where it can; Plan::run: checks pointers and launches.
 #include "attnforge/plan.h"
 
 #include <fmt/format.h>
 
-#include <array>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -16,18 +15,9 @@
 #include "plan/plan_state.h"
 #include "plan/slow_path.h"
 #include "runtime/nvtx.h"
-#include "runtime/tensor_map.h"
 
 namespace attnforge {
 namespace {
-
-/// Once for each bucket, unless the kernel was forced: whoever does that knows.
-void warn_of_slow_path(const ChoiceKey& key, DeviceState& state) {
-  if (!key.family.empty() || !key.config.empty() || !forced_text(state.overrides).empty()) return;
-  if (!state.log.enabled(LogLevel::kWarning)) return;
-  const std::string slow = slow_path(key.problem, state.facts, state.overrides);
-  if (!slow.empty() && state.slow_paths.first(slow)) state.log.warning(slow);
-}
 
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
 /// launch is computed.
@@ -62,25 +52,17 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
 
 PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, DeviceState& device_)
     : problem(problem_), loaded(&loaded_), device(&device_) {
-  Launch launch = loaded->family->launch(loaded->config, problem, device->facts);
-  workspace_bytes = launch.workspace_bytes;
-  counted_steps = attnforge::counted_steps(launch);
-  if (counted_steps > 0) {
+  launch = LoadedLaunch(loaded->family->launch(loaded->config, problem, device->facts),
+                        loaded->kernels);
+  if (launch.counted_steps() > 0) {
     const ContextScope scope(device->context);
     device->counters.reserve();
   }
-  check = PointerCheck(problem, workspace_bytes);
-  steps.reserve(launch.steps.size());
-  for (LaunchStep& step : launch.steps) {
-    ATTNFORGE_ASSERT(step.params.size() <= kMaxParamsBytes,
-                     "a kernel's argument fits into the stack buffer of a run");
-    const Kernel& kernel = loaded->kernel(step.kernel);
-    steps.push_back({&kernel, std::move(step)});
-  }
+  check = PointerCheck(problem, launch.workspace_bytes());
 }
 
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
-  DeviceState& state = device.state();
+  DeviceState& state = state_of(device);
   const bool forced = !options.family.empty() || !options.config.empty();
   std::shared_ptr<const PlanState> known = forced ? state.forced_plans.find(
                                                         {problem, options.family, options.config})
@@ -96,23 +78,17 @@ Plan make_plan(const Problem& problem, Device& device, const PlanOptions& option
 
 void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
   const PlanState& plan = *state_;
-  if (plan.steps.empty()) return;
+  if (plan.launch.steps().empty()) return;
   plan.check(plan.problem, tensors, workspace);
   const NvtxRange range("attnforge run");
   const ContextScope scope(plan.device->context);
   RunMemory memory{.workspace = workspace};
-  if (plan.counted_steps > 0) {
-    memory.counters = plan.device->counters.of(static_cast<CUstream>(stream), plan.counted_steps);
-  }
-  alignas(64) std::array<std::byte, kMaxParamsBytes> buffer;
-  for (const PlanState::Step& step : plan.steps) {
-    const std::span<std::byte> params(buffer.data(), step.launch.params.size());
-    bind_arguments(*plan.loaded->family, step.launch, tensors, memory, params);
-    step.kernel->launch(step.launch, params, static_cast<CUstream>(stream));
-  }
+  if (const int counted = plan.launch.counted_steps(); counted > 0)
+    memory.counters = plan.device->counters.of(static_cast<CUstream>(stream), counted);
+  plan.launch.run(tensors, memory, static_cast<CUstream>(stream));
 }
 
-std::size_t Plan::workspace_bytes() const { return state_->workspace_bytes; }
+std::size_t Plan::workspace_bytes() const { return state_->launch.workspace_bytes(); }
 const Problem& Plan::problem() const { return state_->problem; }
 std::string Plan::config() const { return state_->loaded->config_text; }
 Provenance Plan::provenance() const { return state_->loaded->provenance; }

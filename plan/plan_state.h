@@ -1,13 +1,10 @@
 // plan_state.h - what a Plan points to: everything that a run needs, ready before the first one.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "attnforge/plan.h"
-#include "generator/launch.h"
 #include "plan/loaded_kernel.h"
 #include "plan/pointer_check.h"
+#include "runtime/loaded_launch.h"
 
 namespace attnforge {
 
@@ -18,11 +15,6 @@ class DeviceState;
 /// must outlive every run.
 class PlanState {
  public:
-  struct Step {
-    const Kernel* kernel = nullptr;
-    LaunchStep launch;
-  };
-
   /// Allocates counters if this is the first plan of `device` that needs some. Throws Error(kCuda).
   PlanState(const Problem& problem, const LoadedKernel& loaded, DeviceState& device);
 
@@ -30,9 +22,7 @@ class PlanState {
   const LoadedKernel* loaded = nullptr;
   DeviceState* device = nullptr;
   PointerCheck check;
-  std::size_t workspace_bytes = 0;
-  int counted_steps = 0;  // of these, those that need counters
-  std::vector<Step> steps;
+  LoadedLaunch launch;
 };
 
 }  // namespace attnforge

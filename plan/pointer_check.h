@@ -48,8 +48,8 @@ class PointerCheck {
     const auto address = reinterpret_cast<std::uintptr_t>(t.rope_cos) |
                          reinterpret_cast<std::uintptr_t>(t.rope_sin);
     return t.rope_cos != nullptr && t.rope_sin != nullptr && address % kTableAlignment == 0 &&
-           t.rope_query_shift == 0 && t.rope_offset >= rope_before_ && t.rope_rows >= 0 &&
-           t.rope_rows <= kMost && t.rope_offset <= t.rope_rows - rope_keys_;
+           t.rope_offset >= rope_before_ && t.rope_rows >= 0 && t.rope_rows <= kMost &&
+           t.rope_offset <= t.rope_rows - rope_keys_;
   }
   void explain(const Problem& problem, const Tensors& tensors, const void* workspace) const;
 

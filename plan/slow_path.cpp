@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <vector>
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
+#include "plan/choice.h"
 #include "templates/registry.h"
 
 namespace attnforge {
@@ -26,7 +28,7 @@ struct Change {
 std::optional<Candidate> served_by(const Problem& problem, const DeviceFacts& device,
                                    const Overrides& overrides) {
   try {
-    return untuned(registry(), problem, device, overrides);
+    return untuned(families_named("", overrides), problem, device, overrides);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported && error.code() != ErrorCode::kInvalidProblem)
       throw;
@@ -73,30 +75,67 @@ std::vector<Change> changes_of(const Problem& problem) {
   return changes;
 }
 
-}  // namespace
+bool a_product_serves(const Problem& problem, const DeviceFacts& device) {
+  return std::any_of(registry().begin(), registry().end(), [&](const Family* family) {
+    return family->tier == Tier::kProduct && rejection(*family, problem, device.arch).empty();
+  });
+}
 
-std::string slow_path(const Problem& problem, const DeviceFacts& device,
-                      const Overrides& overrides) {
+/// "by the models 9.1 times slower than FAMILY would: WHAT TO CHANGE", or "" if no change is worth
+/// its words.
+std::string better_after_a_change(const Problem& problem, const Candidate& now,
+                                  const DeviceFacts& device, const Overrides& overrides) {
   const std::vector<Change> changes = changes_of(problem);
-  if (changes.empty() || problem.batch == 0 || problem.seqlen_q == 0) return "";
-  const std::optional<Candidate> now = served_by(problem, device, overrides);
-  if (!now) return "";
   std::vector<std::optional<Candidate>> then;
-  double best_us = now->estimate_us;
+  double best_us = now.estimate_us;
   for (const Change& change : changes) {
     then.push_back(served_by(change.to, device, overrides));
     if (then.back()) best_us = std::min(best_us, then.back()->estimate_us);
   }
-  if (now->estimate_us < kSlow * best_us) return "";
+  if (now.estimate_us < kSlow * best_us) return "";
   for (std::size_t i = 0; i < changes.size(); ++i) {
     if (!then[i] || then[i]->estimate_us > kNearlyAll * best_us) continue;
-    if (then[i]->family == now->family) return "";  // the work is less, not the kernel worse
-    return fmt::format("{} serves \"{}\", by the models {:.1f} times slower than {} would: {}",
-                       now->family->name, to_string(problem),
-                       now->estimate_us / then[i]->estimate_us, then[i]->family->name,
+    if (then[i]->family == now.family) return "";  // the work is less, not the kernel worse
+    return fmt::format("by the models {:.1f} times slower than {} would: {}",
+                       now.estimate_us / then[i]->estimate_us, then[i]->family->name,
                        changes[i].what);
   }
   return "";
+}
+
+/// Why none of them serves: "fwd_mma_sm80 takes fp16 or bf16, not fp32; ...".
+std::string reasons_of_products(const Problem& problem, const DeviceFacts& device) {
+  std::string reasons;
+  for (const Family* family : registry()) {
+    if (family->tier != Tier::kProduct) continue;
+    const std::string reason = rejection(*family, problem, device.arch);
+    fmt::format_to(std::back_inserter(reasons), "{}{}: {}", reasons.empty() ? "" : "; ",
+                   family->name, reason.empty() ? "every config is cut" : reason);
+  }
+  return reasons;
+}
+
+}  // namespace
+
+std::string slow_path(const Problem& problem, const DeviceFacts& device,
+                      const Overrides& overrides) {
+  if (problem.batch == 0 || problem.seqlen_q == 0 || !overrides.family.empty()) return "";
+  if (changes_of(problem).empty() && a_product_serves(problem, device)) return "";
+  const std::optional<Candidate> now = served_by(problem, device, overrides);
+  if (!now) return "";
+  const std::string better = better_after_a_change(problem, *now, device, overrides);
+  const bool product = now->family->tier == Tier::kProduct;
+  if (product && better.empty()) return "";
+  return fmt::format("{} serves \"{}\", {}{}", now->family->name, to_string(problem),
+                     product ? "" : "which no product family does, ",
+                     better.empty() ? reasons_of_products(problem, device) : better);
+}
+
+void warn_of_slow_path(const ChoiceKey& key, DeviceState& state) {
+  if (!key.family.empty() || !key.config.empty() || !forced_text(state.overrides).empty()) return;
+  if (!state.log.enabled(LogLevel::kWarning)) return;
+  const std::string slow = slow_path(key.problem, state.facts, state.overrides);
+  if (!slow.empty() && state.slow_paths.first(slow)) state.log.warning(slow);
 }
 
 }  // namespace attnforge

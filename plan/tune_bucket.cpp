@@ -10,6 +10,7 @@
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
 #include "plan/option_checks.h"
+#include "plan/slow_path.h"
 #include "runtime/compiler.h"
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
@@ -128,8 +129,9 @@ TuneResult tune(const Problem& problem, Device& device, const TuneOptions& optio
   validate(problem);
   require_seconds("time_limit_s", options.time_limit_s);
   require_count("compile_threads", options.compile_threads, 0, kMaxThreads);
-  DeviceState& state = device.state();
+  DeviceState& state = state_of(device);
   const ChoiceKey key{bucket(problem), options.family, ""};
+  warn_of_slow_path(key, state);
   TuneResult result = tune_key(key, options, state, Clock::now(), false);
   // Plans made from now on ask the database again. Those made before run on with the kernel that
   // they have.

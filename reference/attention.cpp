@@ -257,24 +257,20 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors, in
   return reference_attention(problem, tensors, all_rows(problem), threads);
 }
 
-Reference reference_from_outputs(const Problem& problem, const Tensors& tensors,
-                                 std::span<const QueryRow> rows, double max_abs_v) {
+Reference reference_from_outputs(const Problem& problem, std::span<const QueryRow> rows,
+                                 std::span<const float> o, std::span<const float> lse,
+                                 double max_abs_v) {
   Reference result = empty_reference(problem, rows);
+  ATTNFORGE_ASSERT(o.size() == result.o.size() && (lse.empty() || lse.size() == rows.size()),
+                   "outputs are of the rows");
+  std::copy(o.begin(), o.end(), result.o.begin());
+  std::copy(lse.begin(), lse.end(), result.lse.begin());
   result.max_abs_v = max_abs_v;
   const double norm = problem.head_dim +
                       4 * std::sqrt(2.0 *
                                     problem.head_dim);  // of |q|^2: mean and 4 standard deviations
-  const auto columns = static_cast<std::size_t>(problem.head_dim_v);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const QueryRow& row = rows[i];
-    load_elements(problem.dtype_o, tensors.o.data,
-                  row_offset(tensors.o, row.batch, row.head, row.query), problem.head_dim_v,
-                  &result.o[i * columns]);
-    if (tensors.lse != nullptr) {
-      result.lse[i] = tensors.lse[row.batch * tensors.lse_stride_batch +
-                                  row.head * tensors.lse_stride_head + row.query];
-    }
-    const KeyRange visible = visible_keys(problem, row.query);
+    const KeyRange visible = visible_keys(problem, rows[i].query);
     const auto keys = static_cast<double>(
         std::max<std::int64_t>(visible.last - visible.first + 1, 0));
     const double scale = effective_softmax_scale(problem);

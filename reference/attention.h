@@ -53,10 +53,12 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
 /// All rows.
 Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads = 0);
 
-/// The rows of another kernel's o and lse (host memory; lse may be null) as a Reference, for inputs
-/// whose elements are independent with mean 0 and variance 1: spread and score_magnitude are
-/// typical ones of such inputs. `max_abs_v` is the caller's.
-Reference reference_from_outputs(const Problem& problem, const Tensors& tensors,
-                                 std::span<const QueryRow> rows, double max_abs_v);
+/// What another kernel gave for `rows` as a Reference: o is [rows][head_dim_v], lse [rows] or
+/// empty. For inputs whose elements are independent with mean 0 and variance 1: spread and
+/// score_magnitude are typical ones of such inputs. `max_abs_v` is the caller's. Throws
+/// Error(kInternal) for sizes that do not fit the rows.
+Reference reference_from_outputs(const Problem& problem, std::span<const QueryRow> rows,
+                                 std::span<const float> o, std::span<const float> lse,
+                                 double max_abs_v);
 
 }  // namespace attnforge

@@ -69,35 +69,49 @@ class Comparer {
   double product_ = 0, actual_square_ = 0, expected_square_ = 0;
 };
 
-}  // namespace
-
-Comparison compare_output(const Problem& problem, const Tensors& tensors, const Reference& expected,
-                          const Tolerance& tolerance) {
+/// `at(i)` is where row i of `expected` begins in `o`, in elements.
+template <class At>
+Comparison compare_output_at(const Problem& problem, const void* o, const Reference& expected,
+                             const Tolerance& tolerance, At at) {
   Comparer comparer("o", problem.dtype_o, tolerance);
+  const auto columns = static_cast<std::size_t>(expected.head_dim_v);
   for (std::size_t i = 0; i < expected.rows.size(); ++i) {
-    const QueryRow& row = expected.rows[i];
-    const std::int64_t at = row.batch * tensors.o.stride_batch + row.head * tensors.o.stride_head +
-                            row.query * tensors.o.stride_row;
+    const std::int64_t begin = at(i);
     for (int d = 0; d < expected.head_dim_v; ++d) {
-      comparer.add(
-          expected, i, d, load_element(problem.dtype_o, tensors.o.data, at + d),
-          expected
-              .o[i * static_cast<std::size_t>(expected.head_dim_v) + static_cast<std::size_t>(d)]);
+      comparer.add(expected, i, d, load_element(problem.dtype_o, o, begin + d),
+                   expected.o[i * columns + static_cast<std::size_t>(d)]);
     }
   }
   return comparer.take();
 }
 
+/// `at(i)` is where row i of `expected` is in `lse`.
+template <class At>
+Comparison compare_lse_at(const float* lse, const Reference& expected, const Tolerance& tolerance,
+                          At at) {
+  Comparer comparer("lse", DType::kFp32, tolerance);
+  for (std::size_t i = 0; i < expected.rows.size(); ++i)
+    comparer.add(expected, i, 0, lse[at(i)], expected.lse[i]);
+  return comparer.take();
+}
+
+}  // namespace
+
+Comparison compare_output(const Problem& problem, const Tensors& tensors, const Reference& expected,
+                          const Tolerance& tolerance) {
+  return compare_output_at(problem, tensors.o.data, expected, tolerance, [&](std::size_t i) {
+    const QueryRow& row = expected.rows[i];
+    return row.batch * tensors.o.stride_batch + row.head * tensors.o.stride_head +
+           row.query * tensors.o.stride_row;
+  });
+}
+
 Comparison compare_lse(const Problem& /*problem*/, const Tensors& tensors,
                        const Reference& expected, const Tolerance& tolerance) {
-  Comparer comparer("lse", DType::kFp32, tolerance);
-  for (std::size_t i = 0; i < expected.rows.size(); ++i) {
+  return compare_lse_at(tensors.lse, expected, tolerance, [&](std::size_t i) {
     const QueryRow& row = expected.rows[i];
-    const std::int64_t at = row.batch * tensors.lse_stride_batch +
-                            row.head * tensors.lse_stride_head + row.query;
-    comparer.add(expected, i, 0, tensors.lse[at], expected.lse[i]);
-  }
-  return comparer.take();
+    return row.batch * tensors.lse_stride_batch + row.head * tensors.lse_stride_head + row.query;
+  });
 }
 
 std::string to_string(const Comparison& c) {
@@ -122,6 +136,20 @@ Verdict compare(const Problem& problem, const Tensors& tensors, const Reference&
                              output_tolerance(problem, expected.max_abs_v));
   verdict.lse.tensor = "lse";
   if (problem.lse) verdict.lse = compare_lse(problem, tensors, expected, lse_tolerance(problem));
+  return verdict;
+}
+
+Verdict compare_rows(const Problem& problem, const void* o, const float* lse,
+                     const Reference& expected) {
+  Verdict verdict;
+  verdict.o = compare_output_at(
+      problem, o, expected, output_tolerance(problem, expected.max_abs_v),
+      [&](std::size_t i) { return static_cast<std::int64_t>(i) * expected.head_dim_v; });
+  verdict.lse.tensor = "lse";
+  if (problem.lse) {
+    verdict.lse = compare_lse_at(lse, expected, lse_tolerance(problem),
+                                 [](std::size_t i) { return i; });
+  }
   return verdict;
 }
 

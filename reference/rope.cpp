@@ -52,8 +52,7 @@ std::int64_t rope_row_of_key(const Tensors& tensors, std::int64_t key) {
 }
 
 std::int64_t rope_row_of_query(const Problem& problem, const Tensors& tensors, std::int64_t query) {
-  return tensors.rope_offset + tensors.rope_query_shift + query + problem.seqlen_kv -
-         problem.seqlen_q;
+  return tensors.rope_offset + query + problem.seqlen_kv - problem.seqlen_q;
 }
 
 void check_rope_tables(const Problem& problem, const Tensors& tensors) {
@@ -65,23 +64,13 @@ void check_rope_tables(const Problem& problem, const Tensors& tensors) {
                     tensors.rope_cos == nullptr ? "cos" : "sin", to_string(problem.rope),
                     effective_rope_dim(problem) / 2));
   }
-  // Within these no sum below overflows. Without a shift it is the whole check of the first row.
-  if (tensors.rope_query_shift == 0) check_rope_offset(problem, tensors.rope_offset);
-  if (std::min(tensors.rope_offset, tensors.rope_query_shift) < -kMaxRows ||
-      std::max(tensors.rope_offset, tensors.rope_query_shift) > kMaxRows) {
-    refuse(fmt::format("rope_offset={} and rope_query_shift={} must be from -2^30 to 2^30",
-                       tensors.rope_offset, tensors.rope_query_shift));
-  }
+  check_rope_offset(problem, tensors.rope_offset);  // no sum below overflows
   const std::int64_t first_query = rope_row_of_query(problem, tensors, 0);
   const std::int64_t first = problem.seqlen_kv == 0 ? first_query
                                                     : std::min(first_query, tensors.rope_offset);
   const std::int64_t last = std::max(first_query + problem.seqlen_q,
                                      tensors.rope_offset + problem.seqlen_kv) -
                             1;
-  if (first < 0) {
-    refuse(fmt::format("rope_offset={} and rope_query_shift={} take row {} of rope's tables",
-                       tensors.rope_offset, tensors.rope_query_shift, first));
-  }
   if (last >= tensors.rope_rows || last >= kMaxRows) {
     refuse(
         fmt::format("rope_rows={} is too few: positions with rope_offset={} take rows {} to {} of "

@@ -116,7 +116,7 @@ void Kernel::launch(const LaunchStep& step, std::span<const std::byte> params,
                     CUstream stream) const {
   ATTNFORGE_ASSERT(params_bytes_ == 0 || params.size() == params_bytes_,
                    "params must be of the size of the kernel's argument");
-  CUlaunchAttribute attributes[1];
+  CUlaunchAttribute attributes[2];
   unsigned attribute_count = 0;
   if (step.cluster.x != 1 || step.cluster.y != 1 || step.cluster.z != 1) {
     CUlaunchAttribute& cluster = attributes[attribute_count++];
@@ -124,6 +124,11 @@ void Kernel::launch(const LaunchStep& step, std::span<const std::byte> params,
     cluster.value.clusterDim.x = step.cluster.x;
     cluster.value.clusterDim.y = step.cluster.y;
     cluster.value.clusterDim.z = step.cluster.z;
+  }
+  if (step.overlaps_previous) {
+    CUlaunchAttribute& overlap = attributes[attribute_count++];
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
   }
   CUlaunchConfig config{};
   config.gridDimX = step.grid.x;

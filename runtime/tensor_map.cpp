@@ -92,34 +92,18 @@ void encode(const TensorMapSpec& spec, const Tensor& tensor, std::byte* to) {
                             kNames[static_cast<int>(spec.operand)], tensor.data,
                             tensor.stride_batch, tensor.stride_row, tensor.stride_head));
   }
-  static_assert(sizeof(map) == 128);
+  static_assert(sizeof(map) == kTensorMapBytes);
   std::memcpy(to, &map, sizeof(map));
 }
 
 }  // namespace
 
-void bind_arguments(const Family& family, const LaunchStep& step, const Tensors& tensors,
-                    const RunMemory& memory, std::span<std::byte> params) {
-  family.bind(step, tensors, memory.workspace, params);
-  if (step.counters) {
-    ATTNFORGE_ASSERT(memory.counters != nullptr, "a step that asks for counters is given a set");
-    ATTNFORGE_ASSERT(*step.counters + sizeof(memory.counters) <= params.size(),
-                     "the address of the counters lies in the kernel's argument");
-    std::memcpy(params.data() + *step.counters, &memory.counters, sizeof(memory.counters));
-  }
-  for (const TensorMapSpec& spec : step.tensor_maps) {
-    ATTNFORGE_ASSERT(spec.offset + sizeof(CUtensorMap) <= params.size(),
-                     "a tensor map lies in the kernel's argument");
-    std::byte* const to = params.data() + spec.offset;
-    if (spec.rows > 0) {
-      encode(spec, operand_of(tensors, spec.operand), to);
-    } else {
-      // No key: nothing is read, but the driver wants an address and sizes.
-      TensorMapSpec one = spec;
-      one.rows = one.heads = one.batch = 1;
-      encode(one, tensors.q, to);
-    }
-  }
+void encode_tensor_map(const TensorMapSpec& spec, const Tensors& tensors, std::byte* to) {
+  if (spec.rows > 0) return encode(spec, operand_of(tensors, spec.operand), to);
+  // No key: nothing is read, but the driver wants an address and sizes.
+  TensorMapSpec one = spec;
+  one.rows = one.heads = one.batch = 1;
+  encode(one, tensors.q, to);
 }
 
 }  // namespace attnforge

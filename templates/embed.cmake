@@ -4,6 +4,7 @@ file(STRINGS ${LIST} paths)
 list(SORT paths)
 set(delimiter "attnforge_header")
 set(rows "")
+set(row 0)
 foreach(path IN LISTS paths)
   file(READ ${ROOT}/${path} text)
   if(text MATCHES "[^\t\n -~]")
@@ -24,7 +25,8 @@ foreach(path IN LISTS paths)
   if(length EQUAL 0)
     set(literal "\"\"")
   endif()
-  string(APPEND rows "    {\"${path}\",${literal}},\n")
+  string(APPEND rows "    {\"${path}\",${literal},\n     &codes[${row}]},\n")
+  math(EXPR row "${row} + 1")
 endforeach()
 list(LENGTH paths count)
 file(WRITE ${OUTPUT} "// Generated from the headers under templates/.
@@ -32,6 +34,7 @@ file(WRITE ${OUTPUT} "// Generated from the headers under templates/.
 
 namespace attnforge {
 namespace {
+LazyCode codes[${count}];
 constexpr Header kHeaders[${count}] = {
 ${rows}};
 }  // namespace

@@ -1,5 +1,5 @@
-// params_fwd.h - the one argument of a forward kernel. Compiled by g++ (bind) and NVRTC (kernel),
-// so they cannot disagree.
+// params_fwd.h - the parts of a forward kernel's one argument. Compiled by g++ (launch, bind) and
+// NVRTC (kernel), so they cannot disagree.
 #pragma once
 
 #include "base.cuh"
@@ -34,12 +34,18 @@ struct FwdParams {
 };
 
 /// Tables of the rotary embedding, [rows, rope_dim / 2] each: row k_offset + j is key j's, row
-/// q_offset + i query i's. In the argument of kernels whose config has a rope, behind FwdParams.
+/// q_offset + i query i's. Unread unless the config has a rope.
 struct RopeParams {
   const float* cos;
   const float* sin;
   int q_offset;
   int k_offset;
+};
+
+/// A row of queries, for every head of its sequence.
+struct ListedRow {
+  int batch;
+  int query;
 };
 
 /// A tensor as TMA is told of it: what cuTensorMapEncodeTiled fills in.
@@ -63,7 +69,7 @@ struct TileOrder {
 
 /// The argument of a kernel that needs nothing more than its query tiles in an order.
 struct FwdTiledParams {
-  FwdParams fwd;  // first: bind_fwd() writes to it
+  FwdParams fwd;
   TileOrder order;
 };
 

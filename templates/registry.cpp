@@ -15,7 +15,7 @@ extern const Family fwd_naive;
 
 std::span<const Family* const> registry() {
   static constexpr const Family* kFamilies[] = {
-      // Best first, naive last.
+      // Tier by tier, the best of each first.
       &fwd_wgmma_sm90a, &fwd_mma_sm80,     &fwd_regtile_f32,  &fwd_wmma,
       &fwd_flash_vec,   &fwd_flash_scalar, &fwd_materialized, &fwd_naive,
   };

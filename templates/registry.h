@@ -1,5 +1,5 @@
-// registry.h - the list of kernel families, best first, naive last. registry.cpp is the only file
-// that names them all.
+// registry.h - the list of kernel families, tier by tier, the best of each first. registry.cpp is
+// the only file that names them all.
 #pragma once
 
 #include <span>

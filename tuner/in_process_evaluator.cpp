@@ -89,15 +89,14 @@ class InProcessEvaluator : public Evaluator {
     const CUstream stream = bench.timer.stream();
     Measurement result;
     try {
-      candidate.bind(bench.tensors.tensors());
       gpu_->workspace.clear_counters(stream);
       // Twice: counters that a kernel must put back are wrong in the second run at the earliest.
       bench.tensors.poison_outputs(stream);
-      candidate.run(stream);
+      candidate.run(bench.tensors.tensors(), stream);
       bench.tensors.poison_outputs(stream);
       Event start, stop, checked;
       start.record(stream);
-      candidate.run(stream);
+      candidate.run(bench.tensors.tensors(), stream);
       stop.record(stream);
       bench.tensors.check(stream);
       checked.record(stream);
@@ -136,8 +135,7 @@ class InProcessEvaluator : public Evaluator {
     try {
       gpu_->workspace.clear_counters(bench.timer.stream());
       const Timer::Samples samples = bench.timer.sample(
-          items.size(),
-          [&](std::size_t item) { return try_run(*items[item], bench.timer.stream()); }, limit_s);
+          items.size(), [&](std::size_t item) { return try_run(*items[item], bench); }, limit_s);
       if (samples.timed_out) {
         hung(*items[samples.timed_out_at], limit_s);
         return nothing;
@@ -164,7 +162,7 @@ class InProcessEvaluator : public Evaluator {
         double run_us = 0, limit_s = 0;
         do {
           last = &loaded(configs[next++ % configs.size()]);
-          if (!try_run(*last, bench.timer.stream())) return;  // the next sample says so
+          if (!try_run(*last, bench)) return;  // the next sample says so
           run_us += std::max(1.0, last->rough_us);
           limit_s = std::max(limit_s, hang_limit_s(*last));
         } while (run_us < kHeatRunUs);
@@ -246,9 +244,9 @@ class InProcessEvaluator : public Evaluator {
     return std::max(kHangLeastSeconds, 1e-6 * us);
   }
 
-  static bool try_run(LoadedCandidate& candidate, CUstream stream) {
+  static bool try_run(const LoadedCandidate& candidate, const Bench& bench) {
     try {
-      candidate.run(stream);
+      candidate.run(bench.tensors.tensors(), bench.timer.stream());
       return true;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCuda) throw;

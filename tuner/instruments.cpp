@@ -94,7 +94,8 @@ void Instruments::scan(const void* data, std::size_t count, DType dtype, std::ui
 }
 
 void Instruments::gather(const GatherParams& params, CUstream stream) const {
-  const std::size_t count = static_cast<std::size_t>(params.batches) * params.heads * params.rows *
+  const std::size_t count = static_cast<std::size_t>(params.heads) *
+                            static_cast<std::size_t>(params.num_rows) *
                             static_cast<std::size_t>(params.width);
   launch_over(gather_, "attnforge_gather", count, params, stream);
 }

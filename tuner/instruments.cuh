@@ -117,15 +117,14 @@ extern "C" __global__ void attnforge_gather(const __grid_constant__ attnforge::G
   using namespace attnforge;
   const u16* const from = static_cast<const u16*>(p.from);
   u16* const to = static_cast<u16*>(p.to);
-  const u64 count = u64(p.batches) * p.heads * p.rows * p.width;
+  const u64 count = u64(p.heads) * p.num_rows * p.width;
   for (u64 i = first_index(); i < count; i += index_step()) {
     u64 rest = i;
     const int column = int(rest % p.width);
     rest /= p.width;
-    const int row = int(rest % p.rows);
-    rest /= p.rows;
-    const int head = int(rest % p.heads);
-    const int batch = int(rest / p.heads);
+    const int entry = int(rest % p.num_rows);
+    const int head = int(rest / p.num_rows);
+    const int batch = p.rows[2 * entry], row = p.rows[2 * entry + 1];
     to[i] = from[batch * p.stride_batch + row * p.stride_row + head * p.stride_head + column];
   }
 }

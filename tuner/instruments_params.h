@@ -31,13 +31,14 @@ struct ScanParams {
   int dtype;
 };
 
-/// Rows of [batch, rows, heads, width] with strides, copied to a contiguous [batch, heads, rows,
-/// width]. All in units of 16 bits.
+/// Rows of [batch, row, head, width] with strides, copied to a contiguous [heads, num_rows, width].
+/// All in units of 16 bits.
 struct GatherParams {
   const void* from;
   void* to;
+  const int* rows;  // [num_rows] of {batch, row}
   long long stride_batch, stride_row, stride_head;
-  int batches, heads, rows, width;
+  int heads, num_rows, width;
 };
 
 /// Holds the stream until *open is `ticket`, or for `limit_ns`; then writes `ticket` to *expired.

@@ -1,12 +1,10 @@
-// loaded_candidate.h - a candidate's code on the GPU, ready to run on one set of tensors.
+// loaded_candidate.h - a candidate's code on the GPU, ready to run.
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "generator/candidates.h"
-#include "runtime/kernel.h"
+#include "runtime/loaded_launch.h"
 #include "tuner/compile_pool.h"
 #include "tuner/shared_workspace.h"
 
@@ -19,10 +17,10 @@ class LoadedCandidate {
   LoadedCandidate(const Candidate& candidate, const Problem& problem, const DeviceFacts& device,
                   Compiled&& compiled, SharedWorkspace& workspace);
 
-  /// Fixes the tensors of the runs to come.
-  void bind(const Tensors& tensors);
   /// Enqueues one run. Throws Error(kCuda).
-  void run(CUstream stream);
+  void run(const Tensors& tensors, CUstream stream) const {
+    launch_.run(tensors, workspace_.memory(), stream);
+  }
 
   const std::string& config() const { return config_; }
   double estimate_us() const { return estimate_us_; }
@@ -31,17 +29,12 @@ class LoadedCandidate {
   double rough_us = 0;
 
  private:
-  const Family* family_;
   std::string config_;
   double estimate_us_;
   Compiled compiled_;
-  Launch launch_;
-  std::vector<std::pair<std::string, Kernel>> kernels_;  // by symbol
-  std::vector<const Kernel*> step_kernels_;
-  std::vector<std::vector<std::byte>> params_;  // of each step
+  LoadedKernels kernels_;
+  LoadedLaunch launch_;
   SharedWorkspace& workspace_;
-  Tensors tensors_;
-  RunMemory bound_memory_;  // where it was at the last bind()
 };
 
 }  // namespace attnforge

@@ -3,193 +3,134 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <utility>
+#include <vector>
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
 #include "reference/compare.h"
 #include "runtime/compiler.h"
-#include "runtime/kernel.h"
-#include "runtime/tensor_map.h"
+#include "runtime/loaded_launch.h"
+#include "templates/fwd_naive/oracle.h"
 #include "templates/registry.h"
+#include "tuner/oracle_rows.h"
 #include "tuner/timer.h"
 
 namespace attnforge {
 namespace {
 
+constexpr double
+    kLongestSeconds = 60;  // it takes a fraction of one; this is for a GPU that others keep busy
+
+/// The oracle writes fp32, so that only the candidate's rounding is in the difference.
 Problem with_fp32_output(Problem problem) {
+  problem.layout = Layout::kBshd;
   problem.dtype_o = DType::kFp32;
   // No less than an element, or the problem is not valid.
   problem.alignment_bytes = std::max(problem.alignment_bytes, size_bytes(problem.dtype_o));
   return problem;
 }
 
-constexpr double
-    kLongestSeconds = 60;  // it takes a fraction of one; this is for a GPU that others keep busy
-
-/// Contiguous [batch, heads, rows, head_dim_v] at `o`, [batch, heads, rows] at `lse`.
-void place_outputs(Tensors& tensors, const Problem& patch, void* o, float* lse) {
-  const std::int64_t rows = patch.seqlen_q, heads = patch.num_heads_q, width = patch.head_dim_v;
-  tensors.o = {.data = o,
-               .stride_batch = heads * rows * width,
-               .stride_row = width,
-               .stride_head = rows * width};
-  tensors.lse = patch.lse ? lse : nullptr;
-  tensors.lse_stride_batch = heads * rows;
-  tensors.lse_stride_head = rows;
+Config oracle_config(const Family& family, const Problem& problem, const DeviceFacts& device) {
+  const std::vector<Candidate> configs = candidates(family, problem, device);
+  ATTNFORGE_ASSERT(!configs.empty(), "fwd_naive serves every problem: it is the oracle");
+  return configs.front().config;
 }
 
-std::size_t rows_of(const Problem& patch) {
-  return static_cast<std::size_t>(patch.batch * patch.num_heads_q * patch.seqlen_q);
+/// Every head's rows, head after head.
+std::vector<QueryRow> rows_of_heads(const Problem& problem, const std::vector<ListedRow>& list) {
+  std::vector<QueryRow> rows;
+  rows.reserve(list.size() * static_cast<std::size_t>(problem.num_heads_q));
+  for (std::int64_t head = 0; head < problem.num_heads_q; ++head) {
+    for (const ListedRow& row : list) rows.push_back({row.batch, head, row.query});
+  }
+  return rows;
 }
 
-/// Runs fwd_naive on patches; kernels are compiled once for all patches that can share one.
-class NaiveRunner {
- public:
-  NaiveRunner(const DeviceFacts& device, CUstream stream) : device_(device), stream_(stream) {
-    ATTNFORGE_ASSERT(family_ != nullptr, "the registry lists fwd_naive: it is the oracle");
-  }
-
-  /// `inputs_alignment_bytes` may be less than an element of the output, which a Problem cannot
-  /// say.
-  void run(const Problem& problem, const Tensors& tensors, int inputs_alignment_bytes) {
-    const std::vector<Candidate> configs = candidates(*family_, problem, device_);
-    ATTNFORGE_ASSERT(!configs.empty(), "fwd_naive serves every problem: it is the oracle");
-    const Config& config = configs.front().config;
-    Problem aligned = problem;
-    aligned.alignment_bytes = inputs_alignment_bytes;
-    const Launch launch = family_->launch(config, aligned, device_);
-    ATTNFORGE_ASSERT(launch.workspace_bytes == 0 && counted_steps(launch) == 0,
-                     "fwd_naive needs no memory beside its tensors");
-    for (const LaunchStep& step : launch.steps) {
-      std::vector<std::byte> params(step.params.size());
-      bind_arguments(*family_, step, tensors, {}, params);
-      kernel(config, aligned, step).launch(step, params, stream_);
-    }
-  }
-
- private:
-  const Kernel& kernel(const Config& config, const Problem& problem, const LaunchStep& step) {
-    const std::string key = fmt::format("{} {} alignment={}", to_string(config), step.kernel,
-                                        problem.alignment_bytes);
-    auto it = kernels_.find(key);
-    if (it == kernels_.end()) {
-      const Cubin cubin = compile(family_->render(config, problem), device_.arch);
-      it = kernels_.emplace(key, Kernel::load(cubin.bytes, step.kernel, step.smem_bytes)).first;
-    }
-    return it->second;
-  }
-
-  const Family* family_ = find_family("fwd_naive");
-  const DeviceFacts& device_;
-  CUstream stream_;
-  std::map<std::string, Kernel> kernels_;
-};
+/// For what was enqueued so far. A copy from the host is on the default stream.
+void wait_for(CUstream stream, const std::string& trouble) {
+  Event done;
+  done.record(stream);
+  if (!wait(done, kLongestSeconds)) throw Error(ErrorCode::kCuda, trouble);
+}
 
 }  // namespace
 
 Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors& tensors,
                unsigned seed, const Instruments& instruments, CUstream stream)
     : problem_(problem), instruments_(instruments) {
-  std::vector<PatchProblem> smalls;
-  for (const Patch& patch : patches(problem, device, seed)) {
-    Expected expected;
-    expected.patch = patch;
-    smalls.push_back(patch_problem(problem, patch));
-    expected.problem = smalls.back().problem;
-    expected.o_begin = o_elements_;
-    expected.lse_begin = lse_elements_;
-    o_elements_ += rows_of(expected.problem) * static_cast<std::size_t>(problem.head_dim_v);
-    lse_elements_ += problem.lse ? rows_of(expected.problem) : 0;
-    expected_.push_back(std::move(expected));
-  }
+  const std::vector<RowRange> ranges = rows_to_compare(problem, device, seed);
+  if (ranges.empty()) return;
+  Problem fp32 = with_fp32_output(problem);
+  const Family* const family = find_family("fwd_naive");
+  ATTNFORGE_ASSERT(family != nullptr, "the registry lists fwd_naive: it is the oracle");
+  const Config config = oracle_config(*family, fp32, device);
+  // That of the inputs may be less than an element of the output, which no valid Problem says.
+  fp32.alignment_bytes = problem.alignment_bytes;
 
-  // The oracle writes fp32, so that only the candidate's rounding is in the difference.
-  const Buffer o(o_elements_ * sizeof(float)), lse(lse_elements_ * sizeof(float));
-  NaiveRunner naive(device, stream);
-  for (std::size_t i = 0; i < expected_.size(); ++i) {
-    const Problem fp32 = with_fp32_output(expected_[i].problem);
-    Tensors small = patch_tensors(problem, tensors, expected_[i].patch, smalls[i]);
-    place_outputs(small, fp32, static_cast<float*>(o.data()) + expected_[i].o_begin,
-                  static_cast<float*>(lse.data()) + expected_[i].lse_begin);
-    naive.run(fp32, small, problem.alignment_bytes);
-  }
-  Event done;
-  done.record(stream);
-  if (!wait(done, kLongestSeconds)) {
-    throw Error(
-        ErrorCode::kCuda,
-        fmt::format(
-            "the oracle of \"{}\" did not finish in {} s: something else keeps the GPU busy",
-            to_string(problem), kLongestSeconds));
-  }
+  const std::vector<ListedRow> list = listed(ranges, rows_per_block(config));
+  num_rows_ = static_cast<int>(list.size());
+  list_ = Buffer(list.size() * sizeof(ListedRow));
+  list_.copy_from_host(list.data(), list_.size_bytes());
+  wait_for(nullptr, "copying the oracle's rows did not finish: something else keeps the GPU busy");
+  const std::vector<QueryRow> rows = rows_of_heads(problem, list);
+  const std::size_t elements = rows.size() * static_cast<std::size_t>(problem.head_dim_v);
+  const Buffer o(elements * sizeof(float)), lse(problem.lse ? rows.size() * sizeof(float) : 0);
 
-  std::vector<float> host_o = o.to_host<float>(), host_lse = lse.to_host<float>();
-  for (Expected& expected : expected_) {
-    const Problem fp32 = with_fp32_output(expected.problem);
-    Tensors outputs;
-    place_outputs(outputs, fp32, host_o.data() + expected.o_begin,
-                  host_lse.data() + expected.lse_begin);
-    expected.reference = reference_from_outputs(fp32, outputs, all_rows(fp32), kLargestNormal);
-  }
-  gathered_o_ = Buffer(o_elements_ * static_cast<std::size_t>(size_bytes(problem.dtype_o)));
-  gathered_lse_ = Buffer(lse_elements_ * sizeof(float));
+  Tensors on_rows = tensors;
+  on_rows.o = {.data = o.data(),
+               .stride_row = problem.head_dim_v,
+               .stride_head = std::int64_t{num_rows_} * problem.head_dim_v};
+  on_rows.lse = static_cast<float*>(lse.data());
+  on_rows.lse_stride_head = num_rows_;
+  const Launch launch = launch_rows(config, fp32, static_cast<const ListedRow*>(list_.data()),
+                                    num_rows_);
+  const Source source = family->render(config, fp32);
+  const LoadedKernels kernels(compile(source, device.arch).bytes, source, launch);
+  LoadedLaunch(launch, kernels).run(on_rows, {}, stream);
+  wait_for(stream, fmt::format("the oracle of \"{}\" did not finish in {} s: something else keeps "
+                               "the GPU busy",
+                               to_string(problem), kLongestSeconds));
+
+  const auto host_o = o.to_host<float>(), host_lse = lse.to_host<float>();
+  expected_ = reference_from_outputs(problem, rows, host_o, host_lse, kLargestNormal);
+  gathered_o_ = Buffer(elements * static_cast<std::size_t>(size_bytes(problem.dtype_o)));
+  gathered_lse_ = Buffer(lse.size_bytes());
 }
 
 Oracle::Verdict Oracle::compare(const Tensors& tensors, CUstream stream) {
-  const int o_words = size_bytes(problem_.dtype_o) / 2;  // 16-bit words an element
-  constexpr int kLseWords = sizeof(float) / 2;
-  const auto gather = [&](const Expected& expected, const void* from, void* to,
-                          std::int64_t stride_batch, std::int64_t stride_row,
-                          std::int64_t stride_head, int width) {
-    const Patch& patch = expected.patch;
-    const auto* words = static_cast<const std::uint16_t*>(from);
-    instruments_.gather(
-        {.from = words + patch.batch_begin * stride_batch + patch.row_begin * stride_row,
-         .to = to,
-         .stride_batch = stride_batch,
-         .stride_row = stride_row,
-         .stride_head = stride_head,
-         .batches = static_cast<int>(expected.problem.batch),
-         .heads = static_cast<int>(expected.problem.num_heads_q),
-         .rows = static_cast<int>(expected.problem.seqlen_q),
-         .width = width},
-        stream);
+  if (num_rows_ == 0) return {};
+  const auto gather = [&](const void* from, const Buffer& to, const Tensor& strides, int width,
+                          int element_bytes) {
+    const int words = element_bytes / 2;
+    instruments_.gather({.from = from,
+                         .to = to.data(),
+                         .rows = static_cast<const int*>(list_.data()),
+                         .stride_batch = strides.stride_batch * words,
+                         .stride_row = strides.stride_row * words,
+                         .stride_head = strides.stride_head * words,
+                         .heads = static_cast<int>(problem_.num_heads_q),
+                         .num_rows = num_rows_,
+                         .width = width * words},
+                        stream);
   };
-  for (const Expected& expected : expected_) {
-    gather(expected, tensors.o.data,
-           static_cast<std::uint16_t*>(gathered_o_.data()) + expected.o_begin * o_words,
-           tensors.o.stride_batch * o_words, tensors.o.stride_row * o_words,
-           tensors.o.stride_head * o_words, problem_.head_dim_v * o_words);
-    if (!problem_.lse) continue;
-    gather(expected, tensors.lse, static_cast<float*>(gathered_lse_.data()) + expected.lse_begin,
-           tensors.lse_stride_batch * kLseWords, kLseWords, tensors.lse_stride_head * kLseWords,
-           kLseWords);
+  gather(tensors.o.data, gathered_o_, tensors.o, problem_.head_dim_v, size_bytes(problem_.dtype_o));
+  if (problem_.lse) {
+    gather(tensors.lse, gathered_lse_,
+           {.stride_batch = tensors.lse_stride_batch,
+            .stride_row = 1,
+            .stride_head = tensors.lse_stride_head},
+           1, sizeof(float));
   }
-  Event done;
-  done.record(stream);
-  if (!wait(done, kLongestSeconds)) {
-    throw Error(ErrorCode::kCuda,
-                "copying a candidate's output did not finish: something else keeps the GPU busy");
-  }
+  wait_for(stream,
+           "copying a candidate's output did not finish: something else keeps the GPU busy");
 
-  std::vector<std::byte> host_o = gathered_o_.to_host<std::byte>();
-  std::vector<float> host_lse = gathered_lse_.to_host<float>();
+  const auto host_o = gathered_o_.to_host<std::byte>();
+  const auto host_lse = gathered_lse_.to_host<float>();
+  const auto compared = compare_rows(problem_, host_o.data(), host_lse.data(), expected_);
   Verdict verdict;
-  for (const Expected& expected : expected_) {
-    Tensors outputs;
-    place_outputs(outputs, expected.problem, host_o.data() + expected.o_begin * o_words * 2,
-                  host_lse.data() + expected.lse_begin);
-    const auto compared = attnforge::compare(expected.problem, outputs, expected.reference);
-    verdict.max_error = std::max(verdict.max_error, compared.o.max_error);
-    if (compared.passed() || !verdict.mismatch.empty()) continue;
-    const Patch& patch = expected.patch;
-    verdict.mismatch = fmt::format(
-        "wrong in query rows {} to {} of sequences {} to {}, counted from there: {}",
-        patch.row_begin, patch.row_end - 1, patch.batch_begin, patch.batch_end - 1,
-        to_string(compared));
-  }
+  verdict.max_error = compared.o.max_error;
+  if (!compared.passed())
+    verdict.mismatch = fmt::format("wrong in query rows: {}", to_string(compared));
   return verdict;
 }
 

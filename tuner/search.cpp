@@ -15,8 +15,7 @@ namespace {
 
 constexpr std::size_t kQuickSeeds = 12;
 constexpr std::size_t kFullSeeds = 48;
-constexpr std::size_t kFullBest = 24;   // of kFullSeeds, by estimate alone
-constexpr double kHopelessByModel = 6;  // times its best: no model is so wrong
+constexpr std::size_t kFullBest = 24;  // of kFullSeeds, by estimate alone
 constexpr std::size_t kTwoAxisMoves = 4;
 constexpr std::size_t kFinalistsAlways = 4;
 constexpr std::size_t kFinalistsMost = 8;
@@ -35,22 +34,12 @@ std::vector<std::size_t> model_order(std::span<const Candidate> candidates) {
   return order;
 }
 
-/// The first in `order` for each (family, axis, value), but for families that the model finds
-/// hopeless.
+/// The first in `order` for each (family, axis, value).
 std::vector<std::size_t> best_of_each_value(std::span<const Candidate> candidates,
                                             const std::vector<std::size_t>& order) {
   std::set<std::tuple<std::string, std::size_t, int>> seen;
   std::vector<std::size_t> result;
-  std::map<std::string, double> best_us;  // of a family
-  double least_us = candidates[order.front()].estimate_us;
   for (std::size_t index : order) {
-    const Candidate& candidate = candidates[index];
-    const auto [it, first] = best_us.emplace(candidate.config.family, candidate.estimate_us);
-    if (!first) it->second = std::min(it->second, candidate.estimate_us);
-    least_us = std::min(least_us, candidate.estimate_us);
-  }
-  for (std::size_t index : order) {
-    if (best_us[candidates[index].config.family] > kHopelessByModel * least_us) continue;
     const Config& config = candidates[index].config;
     bool news = false;
     for (std::size_t axis = 0; axis < config.fields.size(); ++axis) {

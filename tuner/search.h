@@ -17,8 +17,7 @@ namespace attnforge {
 /// short has something to compare with.
 ///   kQuick       the model's 12 best of all families
 ///   kFull        48: the model's 24 best, then for each value of each axis the best config that
-///                has it (the model may be wrong about a whole axis, but not by several times about
-///                a whole family), then the model's next
+///                has it (the model may be wrong about a whole axis), then the model's next
 ///   kExhaustive  all
 std::vector<std::size_t> seeds(std::span<const Candidate> candidates, Rigor rigor);
 

@@ -14,7 +14,7 @@ namespace attnforge {
 /// counters that a wrong one may have left; clear_counters() puts them back.
 class SharedWorkspace {
  public:
-  /// May move the memory: candidates look at memory() before each run. Throws Error(kCuda).
+  /// May move the memory: each run takes it from memory(). Throws Error(kCuda).
   void reserve(const Launch& launch) {
     if (counted_steps(launch) > 0 && counters_.size_bytes() == 0) counters_ = Buffer(kCounterBytes);
     if (launch.workspace_bytes <= workspace_.size_bytes()) return;

@@ -83,9 +83,9 @@ class Device {
   Device& operator=(Device&&) noexcept;
 
   const DeviceFacts& facts() const;
-  DeviceState& state() { return *state_; }
 
  private:
+  friend DeviceState& state_of(Device& device);
   std::unique_ptr<DeviceState> state_;
 };
 

@@ -14,6 +14,7 @@ namespace attnforge {
 struct FamilyInfo {
   std::string name{};
   std::string summary{};             // one line
+  std::string tier{};                // "product", "ladder", "oracle"
   std::vector<std::string> archs{};  // those it can serve
   std::vector<std::string> features{};
 };
@@ -60,7 +61,7 @@ struct InspectOptions {
 struct Inspection {
   Problem problem{};
   DeviceFacts device{};
-  std::vector<std::string> rejected_families{};  // "family: reason"
+  std::vector<std::string> rejected_families{};  // "family: why it was not looked at"
   std::vector<CandidateInfo> candidates{};       // kept ones best first, then the cut ones
   std::string config{};
   std::string why{};           // why this config

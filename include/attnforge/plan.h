@@ -35,8 +35,6 @@ struct Tensors {
   const float* rope_sin = nullptr;
   std::int64_t rope_rows = 0;
   std::int64_t rope_offset = 0;
-  // Added to the row of queries only: for queries that do not stand bottom-right among the keys.
-  std::int64_t rope_query_shift = 0;
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v

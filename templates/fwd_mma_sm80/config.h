@@ -86,7 +86,7 @@ struct FwdMmaSm80Config : Shape {
 };
 
 struct FwdMmaSm80Params {
-  FwdParams fwd;    // first: bind_fwd() writes to it
+  FwdParams fwd;
   TileOrder order;  // a head is a K/V head when heads are packed
   RopeParams rope;
 };

@@ -1,6 +1,5 @@
 // family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, its source and its
 // launch.
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -152,7 +151,9 @@ Source render(const Typed& c, const Problem&) {
                        {.symbol = symbol(c),
                         .folder = "fwd_mma_sm80",
                         .type = "FwdMmaSm80",
-                        .params = "FwdMmaSm80Params"});
+                        .params = "FwdMmaSm80Params",
+                        .params_bytes = sizeof(FwdMmaSm80Params),
+                        .parts = part_headers(c, "tile/rope.cuh")});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
@@ -162,22 +163,17 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
                                            c.smem_bytes());
 }
 
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdMmaSm80Params, rope));
-}
-
 }  // namespace
 
 extern const Family fwd_mma_sm80;
 constinit const Family fwd_mma_sm80 = typed_family<kFields, reject, estimate_us, render, launch>({
     .name = kName,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
+    .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
     .supports = supports,
     .axes = axes,
-    .bind = bind,
 });
 
 }  // namespace attnforge

@@ -14,7 +14,7 @@
 #include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/rope.cuh"
+#include "tile/optional.cuh"
 #include "tile/score.cuh"
 #include "tile/softmax.cuh"
 #include "tile/store_rows.cuh"
@@ -122,7 +122,7 @@ struct FwdMmaSm80 {
   ATTNFORGE_DEVICE void rotate_q() const {
     if constexpr (C.rope != kNoRope) {
       RopeQk::rotate(params.rope, smem, thread_index() / 32 * 8, C.block_m, 8 * C.num_warps,
-                     QueryTurns<C.pack_gqa>(p, params.rope, first_row));
+                     RopeQk::template queries<C.pack_gqa>(p, params.rope, first_row));
       __syncthreads();
     }
   }
@@ -130,7 +130,7 @@ struct FwdMmaSm80 {
   ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
     if constexpr (C.rope != kNoRope) {
       RopeQk::rotate(params.rope, ring.k_tile(stage), thread_index() / 32 * 8, C.block_n,
-                     8 * C.num_warps, KeyTurns(p, params.rope, n * C.block_n));
+                     8 * C.num_warps, RopeQk::keys(p, params.rope, n * C.block_n));
       __syncthreads();
     }
   }

@@ -35,8 +35,13 @@ struct FwdNaiveConfig : Shape {
 };
 
 struct FwdNaiveParams {
-  FwdParams fwd;  // first: bind_fwd() writes to it
+  FwdParams fwd;
   RopeParams rope;
+  // With a list its rows alone are computed: those of entry i go to row i of sequence 0 in o and
+  // lse. Entries block_m * j to block_m * j + block_m - 1 are of one sequence, in any order. Null:
+  // every row goes to its own place.
+  const ListedRow* rows;
+  int num_rows;
 };
 
 }  // namespace attnforge

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
-#include <span>
+#include <utility>
 
 #include "attnforge/error.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
 #include "templates/fwd_naive/config.h"
+#include "templates/fwd_naive/oracle.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -106,42 +105,51 @@ Source render(const Typed& config, const Problem&) {
                         .folder = kName,
                         .type = "FwdNaive",
                         .params = "FwdNaiveParams",
+                        .params_bytes = sizeof(FwdNaiveParams),
                         .threads = "num_threads",
                         .blocks_per_sm = "blocks_per_sm()"});
 }
 
-Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& /*device*/) {
-  Launch launch;
-  if (problem.seqlen_q == 0 || problem.batch == 0) return launch;
-  FwdNaiveParams params{};
-  params.fwd = fwd_params(problem);
+/// `rows` null: all that the problem has, and `num_rows` of each sequence and head.
+Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_blocks,
+                     const ListedRow* rows, std::int64_t num_rows) {
   LaunchStep step;
   step.kernel = symbol(c);
-  step.grid.x = static_cast<unsigned>(blocks(problem, c.block_m));
+  step.grid.x = static_cast<unsigned>(num_blocks);
   step.block.x = static_cast<unsigned>(c.num_threads);
-  step.params.resize(sizeof(params));
-  std::memcpy(step.params.data(), &params, sizeof(params));
-  launch.steps.push_back(std::move(step));
-  return launch;
+  Argument argument = Argument::of<FwdNaiveParams>(step);
+  argument.fwd(problem).rope(problem).value(rows).value(static_cast<int>(num_rows)).done();
+  return {.steps = {std::move(step)}};
 }
 
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdNaiveParams, rope));
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& /*device*/) {
+  if (problem.seqlen_q == 0 || problem.batch == 0) return {};
+  return launch_blocks(c, problem, blocks(problem, c.block_m), nullptr, problem.seqlen_q);
 }
 
 }  // namespace
+
+int rows_per_block(const Config& config) { return typed(config, kFields).block_m; }
+
+Launch launch_rows(const Config& config, const Problem& problem, const ListedRow* rows,
+                   std::int64_t num_rows) {
+  if (num_rows == 0) return {};
+  const Typed c = typed(config, problem, kFields);
+  const std::int64_t num_blocks = problem.num_heads_q * ((num_rows + c.block_m - 1) / c.block_m);
+  ATTNFORGE_ASSERT(rows != nullptr && num_blocks <= kMaxBlocks, "a list is short");
+  return launch_blocks(c, problem, num_blocks, rows, num_rows);
+}
 
 constinit const Family fwd_naive = typed_family<kFields, reject, estimate_us, render, launch>({
     .name = kName,
     .summary =
         "one thread block for 8 query rows, two passes over the keys, all in fp32: the oracle on "
         "the GPU",
+    .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope,
     .supports = supports,
     .axes = axes,
-    .bind = bind,
 });
 
 }  // namespace attnforge

@@ -25,6 +25,28 @@ struct FwdNaive {
     float row_max[kRows];
   };
 
+  /// The rows of a thread block: row r is query `query[r]` of sequence `batch`, and its outputs go
+  /// to row first + r of sequence `batch_out`.
+  struct Rows {
+    int batch, batch_out, head;
+    int first, end;  // row r is one if first + r < end
+    int query[kRows];
+
+    ATTNFORGE_DEVICE explicit Rows(const FwdNaiveParams& params) {
+      const bool listed = params.rows != nullptr;
+      end = listed ? params.num_rows : params.fwd.seqlen_q;
+      const int row_blocks = ceil_div(end, kRows), heads = params.fwd.num_heads_q;
+      first = int(blockIdx.x % row_blocks) * kRows;
+      head = int(blockIdx.x / row_blocks % heads);
+      batch_out = int(blockIdx.x / row_blocks / heads);
+      batch = listed ? params.rows[first].batch : batch_out;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        query[r] = listed ? params.rows[min(first + r, end - 1)].query : first + r;
+    }
+    ATTNFORGE_DEVICE bool present(int r) const { return first + r < end; }
+  };
+
   struct Maximum {
     ATTNFORGE_DEVICE static float identity() { return negative_infinity(); }
     ATTNFORGE_DEVICE static float combine(float a, float b) { return fmaxf(a, b); }
@@ -100,38 +122,43 @@ struct FwdNaive {
     const FwdParams& p = params.fwd;
     __shared__ __align__(16) SharedMemory smem;
     const int thread = threadIdx.x;
-    const int row_blocks = ceil_div(p.seqlen_q, kRows);
-    const int first_row = int(blockIdx.x % row_blocks) * kRows;
-    const int head = int(blockIdx.x / row_blocks % p.num_heads_q);
-    const int batch = int(blockIdx.x / row_blocks / p.num_heads_q);
-    const int kv_head = head / (p.num_heads_q / p.num_heads_kv);
-    const char* k_head = head_pointer<C.dtype_k>(p.k, batch, kv_head);
-    const char* v_head = head_pointer<C.dtype_v>(p.v, batch, kv_head);
+    const Rows rows(params);
+    const int kv_head = rows.head / (p.num_heads_q / p.num_heads_kv);
+    const char* k_head = head_pointer<C.dtype_k>(p.k, rows.batch, kv_head);
+    const char* v_head = head_pointer<C.dtype_v>(p.v, rows.batch, kv_head);
 
     // ---- 1. Query rows to shared memory; rows past the end stay 0 ----
-    const char* q_head = head_pointer<C.dtype>(p.q, batch, head);
-    for (int i = thread; i < kRows * C.head_dim; i += C.num_threads) {
-      const int r = i / C.head_dim, d = i % C.head_dim;
-      const i64 at = (first_row + r) * p.q.stride_row + d;
-      smem.q[r][d] = first_row + r < p.seqlen_q
-                         ? load_1<C.dtype>(q_head + at * element_bytes(C.dtype))
-                         : 0.0f;
-      if constexpr (C.rope != kNoRope) {
-        if (first_row + r >= p.seqlen_q) continue;
-        const char* row = q_head + (at - d) * element_bytes(C.dtype);
-        smem.q[r][d] = rotated<C.dtype>(params.rope, params.rope.q_offset + first_row + r, row, d,
-                                        smem.q[r][d]);
+    const char* q_head = head_pointer<C.dtype>(p.q, rows.batch, rows.head);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const char* row = q_head + rows.query[r] * p.q.stride_row * element_bytes(C.dtype);
+      for (int d = thread; d < C.head_dim; d += C.num_threads) {
+        float x = 0.0f;
+        if (rows.present(r)) {
+          x = load_1<C.dtype>(row + d * element_bytes(C.dtype));
+          if constexpr (C.rope != kNoRope)
+            x = rotated<C.dtype>(params.rope, params.rope.q_offset + rows.query[r], row, d, x);
+        }
+        smem.q[r][d] = x;
       }
     }
     __syncthreads();
 
-    // Row first_row + r sees keys from seen_from + r to seen_to + r, both included, as far as they
-    // exist.
-    const int position = first_row + p.seqlen_kv - p.seqlen_q;  // bottom-right alignment
-    const int seen_from = position - p.window_left, seen_to = position + p.window_right;
-    const int keys_begin = max(seen_from, 0);
-    const int keys_end = min(seen_to + kRows, p.seqlen_kv);
-    const auto sees = [&](int r, int key) { return seen_from + r <= key && key <= seen_to + r; };
+    // Query i sees keys from i + seen_from to i + seen_to, both included, as far as they exist:
+    // positions are aligned bottom-right.
+    const int seen_from = p.seqlen_kv - p.seqlen_q - p.window_left;
+    const int seen_to = p.seqlen_kv - p.seqlen_q + p.window_right;
+    int lowest = rows.query[0], highest = rows.query[0];
+#pragma unroll
+    for (int r = 1; r < kRows; ++r) {
+      lowest = min(lowest, rows.query[r]);
+      highest = max(highest, rows.query[r]);
+    }
+    const int keys_begin = max(lowest + seen_from, 0);
+    const int keys_end = min(highest + seen_to + 1, p.seqlen_kv);
+    const auto sees = [&](int r, int key) {
+      return rows.query[r] + seen_from <= key && key <= rows.query[r] + seen_to;
+    };
 
     // ---- 2. Maxima ----
     float row_max[kRows];
@@ -204,11 +231,11 @@ struct FwdNaive {
 #pragma unroll
         for (int r = 0; r < kRows; ++r) o[0][r] += smem.p[thread + g * C.threads_per_group()][r];
     }
-    char* o_head = head_pointer<C.dtype_o>(p.o, batch, head);
+    char* o_head = head_pointer<C.dtype_o>(p.o, rows.batch_out, rows.head);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int row = first_row + r;
-      if (row >= p.seqlen_q) break;
+      const int row = rows.first + r;
+      if (!rows.present(r)) break;
       // A row that sees no key: 0 and -inf.
       const float inverse = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
 #pragma unroll
@@ -219,7 +246,8 @@ struct FwdNaive {
                            o[c][r] * inverse);
       }
       if (C.lse && thread == 0) {
-        float* lse = p.lse + batch * p.lse_stride_batch + head * p.lse_stride_head + row;
+        float* lse = p.lse + rows.batch_out * p.lse_stride_batch + rows.head * p.lse_stride_head +
+                     row;
         *lse = row_sum[r] == 0.0f ? negative_infinity() : smem.row_max[r] + logf(row_sum[r]);
       }
     }

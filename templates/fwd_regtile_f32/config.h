@@ -111,7 +111,7 @@ struct FwdRegtileF32Config : Shape {
 };
 
 struct FwdRegtileF32Params {
-  FwdParams fwd;    // first: bind_fwd() writes to it
+  FwdParams fwd;
   TileOrder order;  // a head is a K/V head when heads are packed
   RopeParams rope;
 };

@@ -1,7 +1,6 @@
 // family.cpp - fwd_regtile_f32 as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -114,7 +113,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
     return "another block would fit the SM";
   if (!has_more && c.blocks_per_sm > 1 &&
       tiles <= std::int64_t{c.blocks_per_sm - 1} * device.num_sms)
-    return "there are not so many blocks an SM";
+    return "too few tiles for that many blocks per SM";
   if (!memory_is_scarce(c, arch) && c.blocks_per_sm * c.num_warps() < 4)
     return "fewer than 4 warps an SM";
   if (c.warps_d > 1 && c.warp_columns() < 64) return "fewer than 64 columns a warp";
@@ -150,7 +149,9 @@ Source render(const Typed& c, const Problem&) {
                        {.symbol = symbol(c),
                         .folder = "fwd_regtile_f32",
                         .type = "FwdRegtileF32",
-                        .params = "FwdRegtileF32Params"});
+                        .params = "FwdRegtileF32Params",
+                        .params_bytes = sizeof(FwdRegtileF32Params),
+                        .parts = part_headers(c, "tile/rope_f32.cuh")});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
@@ -160,11 +161,6 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
                                               c.smem_bytes());
 }
 
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdRegtileF32Params, rope));
-}
-
 }  // namespace
 
 extern const Family fwd_regtile_f32;
@@ -172,11 +168,11 @@ constinit const Family fwd_regtile_f32 = typed_family<kFields, reject, estimate_
     {
         .name = kName,
         .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
+        .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
         .supports = supports,
         .axes = axes,
-        .bind = bind,
     });
 
 }  // namespace attnforge

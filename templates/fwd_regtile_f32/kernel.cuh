@@ -15,8 +15,7 @@
 #include "tile/key_ring.cuh"
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/rope.cuh"
-#include "tile/rope_f32.cuh"
+#include "tile/optional.cuh"
 #include "tile/score.cuh"
 #include "tile/tile_order.cuh"
 
@@ -131,7 +130,7 @@ struct FwdRegtileF32 {
     if constexpr (C.rope != kNoRope) {
       RopeQk::template rotate<C.num_threads()>(
           params.rope, smem, C.block_m(), thread_index(),
-          QueryTurns<C.pack_gqa>(p, params.rope, place.first_row));
+          RopeQk::template queries<C.pack_gqa>(p, params.rope, place.first_row));
       __syncthreads();
     }
   }
@@ -140,7 +139,7 @@ struct FwdRegtileF32 {
     if constexpr (C.rope != kNoRope) {
       RopeQk::template rotate<C.num_threads()>(params.rope, ring.k_tile(stage), C.block_n(),
                                                thread_index(),
-                                               KeyTurns(p, params.rope, n * C.block_n()));
+                                               RopeQk::keys(p, params.rope, n * C.block_n()));
       __syncthreads();
     }
   }

@@ -103,7 +103,7 @@ struct TileCounters {
 };
 
 struct FwdWgmmaSm90aParams {
-  FwdParams fwd;  // first: bind_fwd() writes to it; q, k and v are read through the maps
+  FwdParams fwd;  // q, k and v are read through the maps
   TileOrder order;
   int tiles;               // query tiles of all heads and sequences; pairs of them with clusters
   TileCounters* counters;  // kGridDynamic; else unread

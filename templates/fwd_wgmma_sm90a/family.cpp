@@ -1,9 +1,9 @@
 // family.cpp - fwd_wgmma_sm90a as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include <fmt/format.h>
@@ -209,14 +209,16 @@ Source render(const Typed& c, const Problem&) {
        .folder = "fwd_wgmma_sm90a",
        .type = "FwdWgmmaSm90a",
        .params = "FwdWgmmaSm90aParams",
+       .params_bytes = sizeof(FwdWgmmaSm90aParams),
+       .parts = part_headers(c, "tile/rope.cuh"),
        .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n"});
 }
 
-std::vector<TensorMapSpec> tensor_maps(const Typed& c, const Problem& problem) {
+/// Of q, k and v.
+std::array<TensorMapSpec, 3> tensor_maps(const Typed& c, const Problem& problem) {
   using Operand = TensorMapSpec::Operand;
   TensorMapSpec q{.operand = Operand::kQ,
                   .dtype = problem.dtype_q,
-                  .offset = offsetof(FwdWgmmaSm90aParams, q),
                   .columns = c.head_dim,
                   .packed_heads = c.pack_gqa,
                   .rows = problem.seqlen_q,
@@ -227,27 +229,22 @@ std::vector<TensorMapSpec> tensor_maps(const Typed& c, const Problem& problem) {
                   .swizzle_bytes = c.swizzle};
   TensorMapSpec k = q;
   k.operand = Operand::kK;
-  k.offset = offsetof(FwdWgmmaSm90aParams, k);
   k.packed_heads = 0;
   k.rows = problem.seqlen_kv;
   k.heads = problem.num_heads_kv;
   k.box_rows = c.block_n / c.cluster;
   TensorMapSpec v = k;
   v.operand = Operand::kV;
-  v.offset = offsetof(FwdWgmmaSm90aParams, v);
   v.columns = c.head_dim_v;
   return {q, k, v};
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  FwdWgmmaSm90aParams params{};
-  params.fwd = fwd_params(problem);
-  params.order = order_of(problem, c);
-  const std::int64_t tiles = tiles_of(params.order);
+  const TileOrder order = order_of(problem, c);
+  const std::int64_t tiles = tiles_of(order);
   Launch result;
   if (tiles == 0) return result;
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
-  params.tiles = static_cast<int>(tiles);
 
   LaunchStep step;
   step.kernel = symbol(c);
@@ -257,17 +254,18 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   step.cluster.x = static_cast<unsigned>(c.cluster);
   step.block.x = static_cast<unsigned>(c.num_threads());
   step.smem_bytes = c.smem_bytes();
-  step.params.resize(sizeof(params));
-  std::memcpy(step.params.data(), &params, sizeof(params));
-  step.tensor_maps = tensor_maps(c, problem);
-  if (c.grid == kGridDynamic) step.counters = offsetof(FwdWgmmaSm90aParams, counters);
+  step.args.reserve(6);
+  Argument argument = Argument::of<FwdWgmmaSm90aParams>(step);
+  argument.fwd(problem).value(order).value(static_cast<int>(tiles));
+  if (c.grid == kGridDynamic) {
+    argument.counters();
+  } else {
+    argument.value<TileCounters*>(nullptr);
+  }
+  for (const TensorMapSpec& map : tensor_maps(c, problem)) argument.tensor_map(map);
+  argument.rope(problem).done();
   result.steps.push_back(std::move(step));
   return result;
-}
-
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdWgmmaSm90aParams, rope));
 }
 
 }  // namespace
@@ -277,11 +275,11 @@ constinit const Family fwd_wgmma_sm90a = typed_family<kFields, reject, estimate_
     {
         .name = kName,
         .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
+        .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeatureRope,
         .supports = supports,
         .axes = axes,
-        .bind = bind,
     });
 
 }  // namespace attnforge

@@ -19,8 +19,8 @@
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/kv_blocks.cuh"
+#include "tile/optional.cuh"
 #include "tile/ring.cuh"
-#include "tile/rope.cuh"
 #include "tile/score.cuh"
 #include "tile/softmax.cuh"
 #include "tile/store_rows.cuh"
@@ -256,7 +256,7 @@ struct FwdWgmmaSm90a {
     /// A warp rotates every third group of 8 keys.
     ATTNFORGE_DEVICE void rotate_k(int n) {
       const int warp = thread_index() / 32 - kConsumerWarps - 1;
-      const KeyTurns turns(params.fwd, params.rope, n * C.block_n);
+      const auto turns = RopeK::keys(params.fwd, params.rope, n * C.block_n);
       RopeK::prefetch(params.rope, warp * 8, warp * 8 + 8, 8, turns);
       mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
       RopeK::rotate(params.rope, smem.k(k_ring.stage), warp * 8, C.block_n, kRotatorWarps * 8,
@@ -331,7 +331,7 @@ struct FwdWgmmaSm90a {
                              false>;
       const int first_row = work.first_row + warpgroup * 64;
       RopeQ::rotate(params.rope, smem.q(q_ring.stage, warpgroup), warp() * 16, warp() * 16 + 16, 8,
-                    QueryTurns<C.pack_gqa>(p, params.rope, first_row));
+                    RopeQ::template queries<C.pack_gqa>(p, params.rope, first_row));
       fence_proxy_async();  // before the products, or before TMA's next write
       if constexpr (C.q_in_regs)
         __syncwarp();

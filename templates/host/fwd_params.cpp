@@ -1,11 +1,8 @@
-// fwd_params.cpp - Problem and Tensors to FwdParams.
 #include "templates/host/fwd_params.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "attnforge/error.h"
@@ -14,14 +11,8 @@
 namespace attnforge {
 namespace {
 
-static_assert(std::is_trivially_copyable_v<FwdParams> && sizeof(FwdParams) <= kMaxParamsBytes);
-
 int window_bound(std::int64_t bound) {
   return bound < 0 ? kOpenWindow : static_cast<int>(std::min<std::int64_t>(bound, kOpenWindow));
-}
-
-TensorRef tensor_ref(const Tensor& tensor) {
-  return {tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head};
 }
 
 }  // namespace
@@ -61,18 +52,12 @@ std::string too_many_query_tiles(const Problem& problem, int block_m) {
   return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
 }
 
-Launch launch_of_tiles(const TileOrder& order, std::string symbol, int num_threads, int smem_bytes,
-                       std::span<const std::byte> params) {
+Launch launch_of_tiles(const TileOrder& order, LaunchStep step) {
   const std::int64_t blocks = std::int64_t{order.heads} * order.m_blocks;
   Launch result;
   if (blocks == 0) return result;
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
-  LaunchStep step;
-  step.kernel = std::move(symbol);
   step.grid.x = static_cast<unsigned>(blocks);
-  step.block.x = static_cast<unsigned>(num_threads);
-  step.smem_bytes = smem_bytes;
-  step.params.assign(params.begin(), params.end());
   result.steps.push_back(std::move(step));
   return result;
 }
@@ -84,39 +69,6 @@ Launch tiled_launch(const Problem& problem, const TiledKernel& kernel) {
                                      kernel.right_bound);
   return launch_of_tiles<FwdTiledParams>(problem, order, kernel.symbol, kernel.num_threads,
                                          kernel.smem_bytes);
-}
-
-void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* /*workspace*/,
-              std::span<std::byte> out) {
-  ATTNFORGE_ASSERT(step.params.size() >= sizeof(FwdParams) && out.size() == step.params.size(),
-                   "the argument of a forward kernel begins with FwdParams");
-  FwdParams params;
-  std::memcpy(&params, step.params.data(), sizeof(params));
-  params.q = tensor_ref(tensors.q);
-  params.k = tensor_ref(tensors.k);
-  params.v = tensor_ref(tensors.v);
-  params.o = tensor_ref(tensors.o);
-  params.lse = tensors.lse;
-  params.lse_stride_batch = tensors.lse_stride_batch;
-  params.lse_stride_head = tensors.lse_stride_head;
-  std::memcpy(out.data(), &params, sizeof(params));
-  std::memcpy(out.data() + sizeof(params), step.params.data() + sizeof(params),
-              out.size() - sizeof(params));
-}
-
-void bind_fwd_rope(const LaunchStep& step, const Tensors& tensors, void* workspace,
-                   std::span<std::byte> out, std::size_t rope_begin) {
-  bind_fwd(step, tensors, workspace, out);
-  ATTNFORGE_ASSERT(rope_begin + sizeof(RopeParams) <= out.size(), "RopeParams are in the argument");
-  FwdParams params;
-  std::memcpy(&params, out.data(), sizeof(params));
-  const std::int64_t query_0 = tensors.rope_offset + tensors.rope_query_shift + params.seqlen_kv -
-                               params.seqlen_q;
-  const RopeParams rope{.cos = tensors.rope_cos,
-                        .sin = tensors.rope_sin,
-                        .q_offset = static_cast<int>(query_0),
-                        .k_offset = static_cast<int>(tensors.rope_offset)};
-  std::memcpy(out.data() + rope_begin, &rope, sizeof(rope));
 }
 
 }  // namespace attnforge

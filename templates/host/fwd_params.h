@@ -1,16 +1,13 @@
-// fwd_params.h - fills the argument of a forward kernel: sizes when a launch is planned, pointers
-// and strides when it runs.
+// fwd_params.h - what a problem decides of a forward kernel's argument and launch.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <utility>
 
-#include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "generator/launch.h"
+#include "templates/host/argument.h"
 #include "templates/params_fwd.h"
 
 namespace attnforge {
@@ -25,21 +22,22 @@ int gqa_group(const Problem& problem);
 /// "bf16_d128_128x64", "fp16_d192v128_64x80": the part of a kernel's symbol that says what it does.
 std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int block_n);
 
-/// The one step of a kernel that gives each query tile of `order` a block; `params` is its
-/// argument. None when there is nothing to do.
-Launch launch_of_tiles(const TileOrder& order, std::string symbol, int num_threads, int smem_bytes,
-                       std::span<const std::byte> params);
+/// `step` with one thread block per query tile of `order`; no step if there are no tiles.
+Launch launch_of_tiles(const TileOrder& order, LaunchStep step);
 
-/// The same for an argument of type Params, of which a launch decides `fwd` and `order` alone; the
-/// rest comes with the tensors.
+/// The same for a kernel whose argument is a Params: `fwd`, `order` and, if it has one, `rope`.
 template <class Params>
 Launch launch_of_tiles(const Problem& problem, const TileOrder& order, std::string symbol,
                        int num_threads, int smem_bytes) {
-  Params params{};
-  params.fwd = fwd_params(problem);
-  params.order = order;
-  return launch_of_tiles(order, std::move(symbol), num_threads, smem_bytes,
-                         std::as_bytes(std::span(&params, 1)));
+  LaunchStep step;
+  step.kernel = std::move(symbol);
+  step.block.x = static_cast<unsigned>(num_threads);
+  step.smem_bytes = smem_bytes;
+  Argument argument = Argument::of<Params>(step);
+  argument.fwd(problem).value(order);
+  if constexpr (requires(Params params) { params.rope; }) argument.rope(problem);
+  argument.done();
+  return launch_of_tiles(order, std::move(step));
 }
 
 /// The one step of a kernel whose argument is FwdTiledParams: a block a query tile, under a right
@@ -58,14 +56,5 @@ std::int64_t query_tiles(const Problem& problem, int block_m);
 
 /// "" if a grid can have them all, else the reason why not.
 std::string too_many_query_tiles(const Problem& problem, int block_m);
-
-/// Family::bind of a family whose kernel argument is a FwdParams or begins with one. `out` has the
-/// size of step.params.
-void bind_fwd(const LaunchStep& step, const Tensors& tensors, void* workspace,
-              std::span<std::byte> out);
-
-/// The same for an argument that has RopeParams too, `rope_begin` bytes from its start.
-void bind_fwd_rope(const LaunchStep& step, const Tensors& tensors, void* workspace,
-                   std::span<std::byte> out, std::size_t rope_begin);
 
 }  // namespace attnforge

@@ -2,23 +2,28 @@
 // its entry point, and the text of all headers.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "generator/config.h"
 #include "generator/shape.h"
 #include "generator/source.h"
+#include "templates/base.cuh"
 
 namespace attnforge {
 
 /// Names in the generated lines. `folder`/kernel.cuh defines the template `type` with a static
 /// run(); its config type is `type` + "Config".
 struct KernelNames {
-  std::string symbol;          // of the entry point, "fwd_wmma_bf16_d128_64x64"
-  std::string_view folder;     // below templates/: "ladder/fwd_wmma"
-  std::string_view type;       // "FwdWmma"
-  std::string_view params;     // type of the argument, "FwdWmmaParams"
-  std::string declarations{};  // lines behind the headers
+  std::string symbol;                     // of the entry point, "fwd_wmma_bf16_d128_64x64"
+  std::string_view folder;                // below templates/: "ladder/fwd_wmma"
+  std::string_view type;                  // "FwdWmma"
+  std::string_view params;                // type of the argument, "FwdWmmaParams"
+  std::size_t params_bytes;               // its size here, which NVRTC must agree with
+  std::vector<std::string_view> parts{};  // headers of the optional parts that the config has
+  std::string declarations{};             // lines after the headers
   // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.
   std::string_view threads = "num_threads()";
   std::string_view blocks_per_sm = "blocks_per_sm";
@@ -30,5 +35,13 @@ std::string initializer(const Config& config, const Shape& shape);
 
 /// `config` as text and `shape` are one typed config.
 Source kernel_source(const Config& config, const Shape& shape, const KernelNames& names);
+
+/// The headers of the optional parts (tile/optional.cuh) that a config has. `rope` is the family's.
+template <class Typed>
+std::vector<std::string_view> part_headers(const Typed& c, std::string_view rope) {
+  std::vector<std::string_view> headers;
+  if (c.rope != kNoRope) headers.push_back(rope);
+  return headers;
+}
 
 }  // namespace attnforge

@@ -1,5 +1,6 @@
 // rope.cuh - the rotary embedding (Su et al. 2021) of rows of a tile in shared memory, in place: in
-// fp32, rounded to the tile's dtype.
+// fp32, rounded to the tile's dtype. Kernels without one do without this header: see
+// tile/optional.cuh.
 #pragma once
 
 #include "base.cuh"
@@ -8,6 +9,7 @@
 #include "ptx/prefetch.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "tile/optional.cuh"
 
 namespace attnforge {
 
@@ -44,12 +46,25 @@ struct QueryTurns {
   }
 };
 
+/// The rows of the tables that a tile of K takes, which begins with key `first`, and one of Q,
+/// which begins with row `first` of a head's.
+struct RopeRows {
+  ATTNFORGE_DEVICE static KeyTurns keys(const FwdParams& p, const RopeParams& rope, int first) {
+    return KeyTurns(p, rope, first);
+  }
+  template <int kPackGqa>
+  ATTNFORGE_DEVICE static QueryTurns<kPackGqa> queries(const FwdParams& p, const RopeParams& rope,
+                                                       int first) {
+    return QueryTurns<kPackGqa>(p, rope, first);
+  }
+};
+
 /// Layout says where a 16-byte chunk of a row lies, and that rows 8 apart are 8 * kRowBytes apart
 /// (tile/swizzle.cuh). A warp takes 8 rows at a time, four lanes a row, and a lane four pairs of
 /// elements at a time: 16 bytes of the tile, and 16 of each table. It reads kInFlight of them from
 /// the tables at a time, and with kAhead asks for those of its next rows meanwhile.
 template <int kDtype, int kRope, int kRopeDim, class Layout, int kInFlight, bool kAhead>
-struct RopeTile {
+struct RopeTile : RopeRows {
   static constexpr int kPairs = kRopeDim / 2;  // of a row; also a row of the tables
   static constexpr int kQuads = kRopeDim / 8;  // of four pairs
   static constexpr int kSteps = ceil_div(kQuads, 4);

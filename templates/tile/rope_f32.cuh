@@ -5,6 +5,7 @@
 #include "base.cuh"
 #include "params_fwd.h"
 #include "ptx/shared_memory.cuh"
+#include "tile/optional.cuh"
 #include "tile/rope.cuh"
 
 namespace attnforge {
@@ -12,7 +13,7 @@ namespace attnforge {
 /// Rows are kRowBytes apart, a multiple of 16. A thread takes four pairs of elements at a time: 32
 /// bytes of the tile and 16 of each table; neighbours take neighbours.
 template <int kRope, int kRopeDim, int kRowBytes>
-struct RopeTileF32 {
+struct RopeTileF32 : RopeRows {
   static constexpr int kPairs = kRopeDim / 2;  // of a row; also a row of the tables
   static constexpr int kQuads = kRopeDim / 8;  // of four pairs
 

@@ -11,7 +11,6 @@
 #include "attnforge/error.h"
 #include "reference/parallel.h"
 #include "runtime/compiler.h"
-#include "runtime/tensor_map.h"
 #include "tests/support/hostile_configs.h"
 
 namespace attnforge::test {
@@ -137,35 +136,26 @@ std::vector<Compiled> compile_some_to_ptx(const Family& family, const Problem& p
 }
 
 Loaded::Loaded(const Compiled& compiled)
-    : family_(*compiled.candidate.family), launch_(compiled.launch) {
-  for (const LaunchStep& step : launch_.steps)
-    kernels_.push_back(Kernel::load(compiled.cubin.bytes, step.kernel, step.smem_bytes));
-  if (counted_steps(launch_) > 0) counters_->reserve();
+    : kernels_(compiled.cubin.bytes, {}, compiled.launch), launch_(compiled.launch, kernels_) {
+  if (launch_.counted_steps() > 0) counters_->reserve();
 }
 
 void Loaded::run(const Tensors& tensors, const Buffer& workspace, CUstream stream) const {
   RunMemory memory{.workspace = workspace.data()};
-  if (const int counted = counted_steps(launch_); counted > 0)
+  if (const int counted = launch_.counted_steps(); counted > 0)
     memory.counters = counters_->of(stream, counted);
-  alignas(16) std::byte params[kMaxParamsBytes];
-  for (std::size_t i = 0; i < kernels_.size(); ++i) {
-    const LaunchStep& step = launch_.steps[i];
-    const std::span<std::byte> bound(params, step.params.size());
-    bind_arguments(family_, step, tensors, memory, bound);
-    kernels_[i].launch(step, bound, stream);
-  }
+  launch_.run(tensors, memory, stream);
 }
 
 Buffer Loaded::make_workspace() const {
-  Buffer workspace((launch_.workspace_bytes + 3) / 4 * 4);
+  Buffer workspace((launch_.workspace_bytes() + 3) / 4 * 4);
   workspace.fill32(0x7fd57fd5);  // NaN in each dtype
   return workspace;
 }
 
 std::string Loaded::misfit(const Arch& arch) const {
-  for (std::size_t i = 0; i < kernels_.size(); ++i) {
-    const LaunchStep& step = launch_.steps[i];
-    const int smem_bytes = step.smem_bytes + kernels_[i].attributes().smem_static_bytes;
+  for (const auto& [kernel, step] : launch_.steps()) {
+    const int smem_bytes = step.smem_bytes + kernel->attributes().smem_static_bytes;
     if (smem_bytes > arch.smem_per_block_bytes)
       return fmt::format("{} wants {} bytes of shared memory, sm_{} gives a block {}", step.kernel,
                          smem_bytes, arch.name, arch.smem_per_block_bytes);

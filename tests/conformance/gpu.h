@@ -8,7 +8,7 @@
 #include "generator/candidates.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
-#include "runtime/kernel.h"
+#include "runtime/loaded_launch.h"
 #include "runtime/memory.h"
 #include "tests/support/host_problem.h"
 
@@ -63,9 +63,8 @@ class Loaded {
   std::string misfit(const Arch& arch) const;
 
  private:
-  const Family& family_;
-  Launch launch_;
-  std::vector<Kernel> kernels_;  // one a step
+  LoadedKernels kernels_;
+  LoadedLaunch launch_;
   std::unique_ptr<CounterPool> counters_ = std::make_unique<CounterPool>();
 };
 

@@ -57,7 +57,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
     ++accepted;
     const Source source = choice.family->render(choice.config, problem);
     const Launch launch = choice.family->launch(choice.config, problem, device);
-    require_sound(*choice.family, launch, source, problem, device);
+    require_sound(launch, source, problem, device);
     accepts([&] {
       workspace_bound(problem, to_string(choice.config), device,
                       {.batch = problem.batch, .seqlen_q = 4096, .seqlen_kv = 4096});

@@ -6,8 +6,8 @@
 namespace attnforge::fuzz {
 
 /// Calls broken() unless a GPU of `device` can launch all steps, their kernels are in `source`, and
-/// their arguments can be bound.
-void require_sound(const Family& family, const Launch& launch, const Source& source,
-                   const Problem& problem, const DeviceFacts& device);
+/// what a run fills in lies in their arguments.
+void require_sound(const Launch& launch, const Source& source, const Problem& problem,
+                   const DeviceFacts& device);
 
 }  // namespace attnforge::fuzz

@@ -41,7 +41,7 @@ void check_candidate(const Candidate& candidate, const Problem& problem,
   require(reason.empty(), fmt::format("candidate {} is illegal: {}", text, reason));
   const Source source = family.render(candidate.config, problem);
   const Launch launch = family.launch(candidate.config, problem, device);
-  require_sound(family, launch, source, problem, device);
+  require_sound(launch, source, problem, device);
   const std::size_t bound = workspace_bound(
       problem, text, device,
       {.batch = problem.batch, .seqlen_q = problem.seqlen_q, .seqlen_kv = problem.seqlen_kv});

@@ -47,8 +47,14 @@ TEST(Bucket, RunTimeValuesAreFixedAndTheRestIsKept) {
       "window_right=5 softcap=12.5 lse softmax_scale=3 alignment=4");
   EXPECT_EQ(to_string(bucket(p)),
             "fwd fp16 batch=4 num_heads_q=12 num_heads_kv=4 seqlen_q=128 seqlen_kv=5120 "
-            "head_dim=80 head_dim_v=96 layout=bhsd window_left=77 window_right=5 softcap=30 lse "
+            "head_dim=80 head_dim_v=96 window_left=77 window_right=5 softcap=30 lse "
             "alignment=4");
+}
+
+TEST(Bucket, EveryLayoutSharesAWinner) {
+  const std::string text = "fwd bf16 batch=2 num_heads=8 seqlen=1024 head_dim=64";
+  for (const char* layout : {" layout=bhsd", " layout=packed_qkv"})
+    EXPECT_EQ(bucket(parse_problem(text + layout)), bucket(parse_problem(text))) << layout;
 }
 
 TEST(Bucket, GiantsThatRoundingWouldMakeInvalidKeepTheirSizes) {
@@ -86,6 +92,7 @@ RC_GTEST_PROP(Bucket, AsksForTheSameKernelText, ()) {
   const Problem p = arbitrary_problem();
   const Problem b = bucket(p);
   Problem expected = p;  // all but what is a run-time argument
+  expected.layout = Layout::kBshd;
   expected.batch = b.batch;
   expected.seqlen_q = b.seqlen_q;
   expected.seqlen_kv = b.seqlen_kv;

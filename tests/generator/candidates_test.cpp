@@ -164,6 +164,24 @@ TEST(Candidates, EachPointIsAskedAboutAsItsConfigWouldBe) {
     EXPECT_EQ(kTile.reject(each.config, problem, device), each.reason);
 }
 
+TEST(Candidates, OfSeveralFamiliesAreThoseOfTheFirstTierThatHasAny) {
+  Family first = kNaive, second = kNaive, ladder = kNaive, oracle = kNaive;
+  first.name = "fwd_first", second.name = "fwd_second", ladder.name = "fwd_ladder";
+  ladder.tier = Tier::kLadder, oracle.tier = Tier::kOracle;
+  first.features = 0;
+  second.reject = [](const Config&, const Problem& p, const DeviceFacts&) {
+    return std::string(p.softcap > 0 ? "every config is cut" : "");
+  };
+  const Family* const families[] = {&first, &second, &ladder, &oracle};
+  const auto found = [&](const Problem& problem) {
+    return texts(candidates(families, problem, typical_device("86")));
+  };
+  EXPECT_THAT(found({}), ElementsAre("fwd_first", "fwd_second"));
+  EXPECT_THAT(found({.causal = true}), ElementsAre("fwd_second"));
+  EXPECT_THAT(found({.softcap = 30.0f}), ElementsAre("fwd_ladder"));
+  EXPECT_EQ(untuned(families, {.softcap = 30.0f}, typical_device("86")).family, &ladder);
+}
+
 TEST(Rejection, MissingFeaturesAreNamedBeforeTheFamilyIsAsked) {
   const Problem p{.lse = true, .head_dim = 192, .head_dim_v = 128, .softcap = 30.0f};
   EXPECT_EQ(rejection(kTile, p, arch_named("86")), "does not have softcap, unequal_head_dims");

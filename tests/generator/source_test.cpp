@@ -27,7 +27,14 @@ const std::vector<Header> kHeaders = {
      "#if defined(X)\nint x;\n#else\nint y;\n#endif\n#include \"base.cuh\"\n#define Z 1\n"},
 };
 
-std::string flat(std::string_view entry) { return self_contained(entry, kHeaders); }
+Source flattened(std::string_view entry, std::span<const Header> headers = kHeaders) {
+  Source source;
+  source.entry = entry;
+  flatten(source, headers);
+  return source;
+}
+
+std::string flat(std::string_view entry) { return flattened(entry).text; }
 
 TEST(SelfContained, EachHeaderStandsOnceWhereItIsFirstIncluded) {
   EXPECT_EQ(flat("// generated: mine a=1\n#include \"mine/kernel.cuh\"\n#include \"base.cuh\"\nint "
@@ -109,6 +116,48 @@ TEST(Digest, FollowsTextAndOptionsOnly) {
   EXPECT_NE(digest(other), original);
   other.options = {};
   EXPECT_NE(digest(other), original);
+}
+
+/// Digest of an entry over one header.
+std::string digest_with(std::string_view header, std::string_view entry = "int main;\n") {
+  const Header headers[] = {{"a.cuh", header}};
+  return digest(flattened("#include \"a.cuh\"\n" + std::string(entry), headers));
+}
+
+TEST(Digest, CommentsAndBlankSpaceLeaveIt) {
+  const std::string original = digest_with("struct A {};\n");
+  EXPECT_EQ(digest_with("// a.cuh - A\nstruct A {   };  // more\n"), original);
+  EXPECT_EQ(digest_with("struct A {};\n", "// generated: by hand\n\nint\tmain;\n"), original);
+  EXPECT_NE(digest_with("struct B {};\n"), original);
+  EXPECT_NE(digest_with("struct A {};\n", "int Main;\n"), original);
+}
+
+TEST(Digest, TextMovedFromOnePartToTheNextIsAnother) {
+  EXPECT_NE(digest_with("int a;\n", "int b;\n"), digest_with("int a; int b;\n", ""));
+  EXPECT_NE(digest_with("#if X\n#endif\n", "int b;\n"), digest_with("#if X\n", "#endif\nint b;\n"));
+}
+
+TEST(Digest, OfATextThatIsNotLookedIntoIsThatOfEveryByte) {
+  const std::string raw = "const char* s = R\"(a)\";\n";
+  const std::string original = digest_with(raw);
+  EXPECT_EQ(digest_with(raw), original);
+  EXPECT_NE(digest_with(raw + "// comment\n"), original);
+  EXPECT_NE(digest_with(raw, "int main; // comment\n"), original)
+      << "what looks like a comment of one part may not be one after another part";
+}
+
+TEST(Digest, IsTheSameWhereTheCodeOfHeadersIsKept) {
+  std::vector<LazyCode> codes(kHeaders.size());
+  std::vector<Header> headers = kHeaders;
+  for (std::size_t i = 0; i < headers.size(); ++i) headers[i].code = &codes[i];
+  const std::string entry = "#include \"mine/kernel.cuh\"\n#include \"ok/conditional.cuh\"\n";
+  const Source computed = flattened(entry);
+  EXPECT_NE(computed.code, "");
+  for (int i = 0; i < 2; ++i) {
+    const Source kept = flattened(entry, headers);
+    EXPECT_EQ(kept.text, computed.text);
+    EXPECT_EQ(kept.code, computed.code);
+  }
 }
 
 }  // namespace

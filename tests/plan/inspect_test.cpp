@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 
 #include "attnforge/cache.h"
@@ -31,6 +32,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
 
 const char* const kArchs[] = {"86", "89", "90a"};
@@ -72,8 +74,19 @@ TEST(Supported, GivesAReasonForEachFamilyWhenNoneServes) {
   old.arch.sm = 50;
   const Support support = supported(kProblem, old);
   if (support.supported) GTEST_SKIP() << support.family << " runs everywhere";
-  for (const Family* family : registry())
-    EXPECT_THAT(support.reason, HasSubstr(std::string(family->name) + ": "));
+  for (const Family* family : registry()) {
+    if (!family->only_named)
+      EXPECT_THAT(support.reason, HasSubstr(std::string(family->name) + ": "));
+  }
+}
+
+TEST(Supported, IsNeverByAFamilyThatMustBeNamed) {
+  for (const char* words : {"bf16", "bf16 alignment=2", "bf16 q=fp32", "fp32 alignment=4"}) {
+    const Support support = supported(
+        parse_problem(std::string("fwd head_dim=64 seqlen=64 ") + words), typical_device("90a"));
+    EXPECT_TRUE(support.supported);
+    EXPECT_NE(support.family, "fwd_materialized") << words;
+  }
 }
 
 TEST(Supported, RefusesInvalidProblems) {
@@ -158,6 +171,28 @@ TEST_F(InspectTest, ListsCutCandidatesWithTheirReasons) {
   EXPECT_THAT(few.candidates, SizeIs(2));
 }
 
+TEST_F(InspectTest, LooksAtProductsUnlessAFamilyIsNamedOrNoProductServes) {
+  const auto families = [](const Inspection& inspection) {
+    std::set<std::string> names;
+    for (const CandidateInfo& each : inspection.candidates)
+      if (each.cut.empty()) names.insert(each.config.substr(0, each.config.find(' ')));
+    return names;
+  };
+  const auto look = [](const std::string& words, const std::string& family) {
+    return inspect(parse_problem("fwd bf16 num_heads=4 seqlen=1024 head_dim=64 " + words),
+                   typical_device("90a"),
+                   {.config = "", .family = family, .cache_path = ":memory:", .compile = false});
+  };
+  const Inspection usual = look("", "");
+  EXPECT_THAT(families(usual), UnorderedElementsAre("fwd_wgmma_sm90a", "fwd_mma_sm80"));
+  EXPECT_THAT(usual.rejected_families, Contains(StartsWith("fwd_wmma: is of the tier ladder")));
+  EXPECT_THAT(families(look("", "fwd_wmma")), UnorderedElementsAre("fwd_wmma"));
+  EXPECT_THAT(families(look("", "fwd_materialized")), UnorderedElementsAre("fwd_materialized"));
+  EXPECT_THAT(families(look("alignment=2", "")),
+              UnorderedElementsAre("fwd_flash_vec", "fwd_flash_scalar"));
+  EXPECT_THAT(families(look("q=fp32", "")), UnorderedElementsAre("fwd_naive"));
+}
+
 TEST_F(InspectTest, ShowsAForcedConfigAndRefusesAnIllegalOne) {
   const DeviceFacts& device = typical_device("89");
   const std::string config = to_string(
@@ -221,6 +256,8 @@ TEST(ListFamilies, NamesAllWithArchsAndFeatures) {
   const std::vector<FamilyInfo> families = list_families();
   ASSERT_EQ(families.size(), registry().size());
   EXPECT_EQ(families.back().name, "fwd_naive");
+  EXPECT_EQ(families.front().tier, "product");
+  EXPECT_EQ(families.back().tier, "oracle");
   for (const FamilyInfo& family : families) {
     EXPECT_THAT(family.summary, Not(IsEmpty()));
     EXPECT_THAT(family.archs, Contains("90a"));

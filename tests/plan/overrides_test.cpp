@@ -303,11 +303,18 @@ TEST_F(OverridesTest, OwnTemplatesAreCompiledAndTheirCodeIsStoredApart) {
     if (file.path == "fwd_naive/kernel.cuh") own = file.text + "// own\n";
   }
   ASSERT_NE(own, "");
+  PlanOptions no_jit = naive;
+  no_jit.allow_compile = false;
+  {
+    const ScopedEnvironment scope(
+        Variables{{"ATTNFORGE_TEMPLATES", templates("fwd_naive/kernel.cuh", own)}});
+    Device device = open();
+    EXPECT_NO_THROW(make_plan(kProblem, device, no_jit)) << "a comment makes no other kernel";
+  }
+  own += "inline constexpr int kOwn = 1;\n";
   const ScopedEnvironment scope(
       Variables{{"ATTNFORGE_TEMPLATES", templates("fwd_naive/kernel.cuh", own)}});
   Device device = open();
-  PlanOptions no_jit = naive;
-  no_jit.allow_compile = false;
   EXPECT_THROW(make_plan(kProblem, device, no_jit), Error) << "nothing stale is used";
   EXPECT_EQ(make_plan(kProblem, device, naive).provenance(), Provenance::kForced);
   EXPECT_EQ(cubins(), 2);

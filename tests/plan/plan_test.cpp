@@ -1,5 +1,5 @@
-// plan_test.cpp - plans from memory, bucket, database and compiler on a fake driver: no GPU, real
-// NVRTC.
+// plan_test.cpp - plans from memory, bucket, database and compiler on a fake driver and with a fake
+// NVRTC: no GPU.
 #include "attnforge/plan.h"
 
 #include <fmt/format.h>
@@ -37,6 +37,7 @@ namespace {
 
 using test::allocations;
 using test::fake_cuda;
+using test::FakeEncode;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -117,6 +118,18 @@ class PlanTest : public ::testing::Test {
     return each.config;
   }
 
+  /// Stores the code of a config of kProblem's bucket as that of an older source; `another`: other
+  /// code.
+  void store_code(const DeviceFacts& device, const std::string& config,
+                  const std::string& digest_suffix, bool another = false) {
+    const Config parsed = parse_config(config);
+    const Source source = find_family(parsed.family)->render(parsed, bucket(kProblem));
+    Cubin cubin = compile(source, device.arch);
+    cubin.source_digest += digest_suffix;
+    if (another) cubin.bytes.back() ^= std::byte{1};
+    Cache(database()).put_cubin(cubin, source.text, source.name);
+  }
+
   /// Tensors with pointers that are good to look at; the fake driver never follows them.
   static Tensors tensors_of(const Problem& problem) {
     Tensors tensors = contiguous_tensors(problem);
@@ -190,6 +203,23 @@ TEST_F(PlanTest, WinnerOfTheDatabaseBeatsTheModel) {
   EXPECT_EQ(plan.measured_us(), 12.5);
 }
 
+TEST_F(PlanTest, WinnerAnswersWhateverTheLayoutAndRunsTakeTheirOwnStrides) {
+  Device device = open();
+  const std::string winner = store_winner(device.facts(), 3);
+  Problem bhsd = kProblem;
+  bhsd.layout = Layout::kBhsd;
+  const Plan plan = make_plan(bhsd, device);
+  EXPECT_EQ(plan.config(), winner);
+  EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+  const Tensors tensors = tensors_of(bhsd);
+  plan.run(tensors);
+  const FakeEncode q = fake_cuda().encode(
+      0);  // its dimensions: columns, heads of a tile, rows, ...
+  EXPECT_THAT(std::vector<cuuint64_t>(q.strides_bytes, q.strides_bytes + q.rank - 1),
+              ::testing::Contains(cuuint64_t(2 * tensors.q.stride_head)));
+  EXPECT_NE(tensors.q.stride_head, contiguous_tensors(kProblem).q.stride_head);
+}
+
 TEST_F(PlanTest, CachedOnlyNeedsAWinnerWithItsCode) {
   Device device = open();
   const PlanOptions cached_only = with(Policy::kCachedOnly);
@@ -233,6 +263,45 @@ TEST_F(PlanTest, WinnerOfAChangedTemplateCountsAsAnEstimate) {
   EXPECT_EQ(plan.config(), winner);
   EXPECT_EQ(plan.provenance(), Provenance::kEstimated);
   EXPECT_EQ(plan.measured_us(), 0);
+}
+
+TEST_F(PlanTest, WinnerOfAChangedTemplateWithTheCodeThatWasMeasuredIsMeasured) {
+  const DeviceFacts facts = open().facts();
+  const std::string winner = store_winner(facts, 2, "changed");
+  store_code(facts, winner, "changed");
+  const PlanOptions cached_only = with(Policy::kCachedOnly);
+  {
+    Device device = open();
+    EXPECT_EQ(error_of([&] { make_plan(kProblem, device, cached_only); }).code(),
+              ErrorCode::kNotReady)
+        << "nobody has compiled today's source yet";
+    const Plan plan = make_plan(kProblem, device);
+    EXPECT_EQ(plan.config(), winner);
+    EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+    EXPECT_EQ(plan.measured_us(), 12.5);
+  }
+  Device next = open();
+  const Plan plan = make_plan(kProblem, next, cached_only);
+  EXPECT_EQ(plan.config(), winner);
+  EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+  EXPECT_EQ(plan.measured_us(), 12.5);
+}
+
+TEST_F(PlanTest, FirstRunDoesNotTuneAgainForTheCodeThatWasMeasured) {
+  Device device = open();
+  const std::string winner = store_winner(device.facts(), 2, "changed");
+  store_code(device.facts(), winner, "changed");
+  EXPECT_EQ(make_plan(kProblem, device, first_run()).provenance(), Provenance::kMeasured);
+  EXPECT_EQ(logged().find("goes on with an estimate"), std::string::npos);
+}
+
+TEST_F(PlanTest, WinnerOfAChangedTemplateWithOtherCodeStaysAnEstimate) {
+  Device device = open();
+  const std::string winner = store_winner(device.facts(), 2, "changed");
+  store_code(device.facts(), winner, "changed", /*another=*/true);
+  EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated);
+  EXPECT_EQ(make_plan(kProblem, device, with_family(parse_config(winner).family)).config(), winner)
+      << "the same holds for a caller who insists on its family";
 }
 
 TEST_F(PlanTest, WinnerOfAnotherGpuOfTheSameSmIsUsedAndSaidToBe) {
@@ -307,7 +376,7 @@ TEST_F(PlanTest, FirstRunThatWaitsInVainGoesOnAndALaterPlanTakesTheWinner) {
   EXPECT_EQ(make_plan(kProblem, device, brief).provenance(), Provenance::kEstimated);
   EXPECT_THAT(logged(), HasSubstr("somebody else still tunes"));
 
-  LoadedKernel* const kernel = device.state().kernels.find({bucket(kProblem), "", ""});
+  LoadedKernel* const kernel = state_of(device).kernels.find({bucket(kProblem), "", ""});
   ASSERT_NE(kernel, nullptr);
   const int loads = fake_cuda().loads();
   brief.time_limit_s = 1000;
@@ -329,7 +398,7 @@ TEST_F(PlanTest, FirstRunThatWaitsInVainGoesOnAndALaterPlanTakesTheWinner) {
 
 TEST_F(PlanTest, FirstRunWaitsNoLongerThanItsLimitForATuningOfAnotherThread) {
   Device device = open();
-  const std::lock_guard other_problem(device.state().tuning);
+  const std::lock_guard other_problem(state_of(device).tuning);
   PlanOptions brief = first_run();
   brief.time_limit_s = 0.2;
   Provenance provenance = Provenance::kForced;

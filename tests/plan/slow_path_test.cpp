@@ -47,6 +47,27 @@ TEST(SlowPath, BothAreSaidWhereBothAreNeeded) {
               AllOf(HasSubstr("make q, k, v and o all bf16"), HasSubstr(", and align pointers")));
 }
 
+TEST(SlowPath, WhatNoProductServesIsToldSoHoweverSmall) {
+  EXPECT_THAT(slow_path(parse_problem("fwd bf16 alignment=2 seqlen=8 head_dim=64"),
+                        typical_device("sm_90")),
+              AllOf(HasSubstr("fwd_flash_vec serves"), HasSubstr("which no product family does")));
+  // On a GPU without what products are made of there is nothing to change.
+  DeviceFacts bare = typical_device("sm_90");
+  bare.arch.cp_async = bare.arch.wgmma = bare.arch.tma = false;
+  EXPECT_THAT(slow_path(parse_problem("fwd fp32 seqlen=8 head_dim=64"), bare),
+              AllOf(HasSubstr("fwd_flash_vec serves"),
+                    HasSubstr("which no product family does, fwd_wgmma_sm90a: needs wgmma"),
+                    HasSubstr("; fwd_regtile_f32: needs cp.async")));
+}
+
+TEST(SlowPath, WhoForcesAFamilyIsToldNothing) {
+  Overrides forced;
+  forced.family = "fwd_wmma";
+  EXPECT_EQ(slow_path(parse_problem("fwd bf16 alignment=8 seqlen=64 head_dim=64"),
+                      typical_device("sm_90"), forced),
+            "");
+}
+
 TEST(SlowPath, AProblemTooSmallToCareIsToldNothing) {
   EXPECT_EQ(slow_path(parse_problem("fwd bf16 alignment=8 num_heads=1 seqlen=1:16 head_dim=64"),
                       typical_device("sm_90")),

@@ -34,7 +34,7 @@ class StreamsGpuTest : public ::testing::Test {
   void SetUp() override {
     if (!driver_problem().empty()) GTEST_SKIP() << driver_problem();
     device_.emplace(DeviceOptions{.ordinal = 0, .cache_path = ":memory:", .log = {}});
-    scope_.emplace(device_->state().context);
+    scope_.emplace(state_of(*device_).context);
     plan_.emplace(make_plan(kProblem, *device_));
     if (device_->facts().arch.wgmma) {
       ASSERT_THAT(plan_->config(), HasSubstr("grid=2")) << "this is about counters";
@@ -89,7 +89,7 @@ TEST_F(StreamsGpuTest, ThreadsOnTheirDefaultStreamsGiveTheSameBits) {
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       try {
-        const ContextScope mine(device_->state().context);
+        const ContextScope mine(state_of(*device_).context);
         for (int run = 0; run < kRuns; ++run)
           plan_->run(with(outputs[static_cast<std::size_t>(i)]), nullptr, CU_STREAM_PER_THREAD);
         check(driver().cuStreamSynchronize(CU_STREAM_PER_THREAD), "wait for this thread's runs");
@@ -107,14 +107,14 @@ TEST_F(StreamsGpuTest, StreamsMadeAndDroppedAroundRunsGiveTheSameBits) {
   constexpr int kOutputs = 16, kRuns = 6000;
   std::deque<Output> outputs;
   for (int i = 0; i < kOutputs; ++i) outputs.push_back(new_output());
-  const std::size_t before = device_->state().counters.device_bytes();
+  const std::size_t before = state_of(*device_).counters.device_bytes();
   for (int run = 0; run < kRuns; ++run) {
     const Stream stream;  // destroyed while its run goes on; its number comes back at once
     plan_->run(with(outputs[static_cast<std::size_t>(run % kOutputs)]), nullptr, stream.get());
   }
   check(driver().cuCtxSynchronize(), "wait for the runs");
   for (const Output& output : outputs) EXPECT_TRUE(right(output));
-  EXPECT_EQ(device_->state().counters.device_bytes(), before)
+  EXPECT_EQ(state_of(*device_).counters.device_bytes(), before)
       << "kernels count their runs, so counters are used again";
 }
 
@@ -182,7 +182,7 @@ TEST_F(StreamsGpuTest, PlansAndCountersInACaptureDoNotDisturbIt) {
   const Plan plan = make_plan(shorter, fresh);
   // More launches than a slab has sets: it grows here.
   for (std::size_t i = 0; i < CounterPool::kSetsPerSlab; ++i)
-    fresh.state().counters.of(stream.get(), 1);
+    state_of(fresh).counters.of(stream.get(), 1);
   Tensors tensors = with(output);
   plan.run(tensors, nullptr, stream.get());
   CUgraph graph = nullptr;
@@ -190,7 +190,8 @@ TEST_F(StreamsGpuTest, PlansAndCountersInACaptureDoNotDisturbIt) {
   ASSERT_NE(graph, nullptr) << "the capture is not disturbed";
   check(driver().cuGraphDestroy(graph), "destroy");
   if (device_->facts().arch.wgmma) {
-    EXPECT_EQ(fresh.state().counters.device_bytes(), 2 * CounterPool::kSetsPerSlab * kCounterBytes);
+    EXPECT_EQ(state_of(fresh).counters.device_bytes(),
+              2 * CounterPool::kSetsPerSlab * kCounterBytes);
   }
 }
 

@@ -57,7 +57,7 @@ class StreamsTest : public ::testing::Test {
     ASSERT_EQ(driver_problem(), "");
     if (device_ == nullptr) GTEST_SKIP() << nvrtc_facts().problem;
     fake_cuda().watch(offsetof(FwdWgmmaSm90aParams, counters));
-    driver().cuCtxPushCurrent(device_->state().context);
+    driver().cuCtxPushCurrent(state_of(*device_).context);
   }
   void TearDown() override {
     CUcontext popped = nullptr;
@@ -85,7 +85,7 @@ TEST_F(StreamsTest, CausalPlansOnHopperNeedNoWorkspace) {
   ASSERT_NE(counters, nullptr);
   EXPECT_EQ(static_cast<std::uint32_t*>(counters)[0], 0u);
   EXPECT_EQ(counters_of_a_run(plan, stream.get()), counters);
-  EXPECT_EQ(fake_cuda().device_bytes(), device_->state().counters.device_bytes());
+  EXPECT_EQ(fake_cuda().device_bytes(), state_of(*device_).counters.device_bytes());
 }
 
 TEST_F(StreamsTest, PlansOfOneStreamTakeTurnsWithItsCountersAndOtherStreamsHaveTheirOwn) {
@@ -169,7 +169,7 @@ TEST_F(StreamsTest, StridesThatTmaCannotTakeWantAPlanWithAlignment8) {
 // ---- Plans that end ----
 
 TEST_F(StreamsTest, ThirtyThousandLengthsAreNotKept) {
-  const DeviceState& state = device_->state();
+  const DeviceState& state = state_of(*device_);
   Problem problem = kSmall;
   const Plan kept = make_plan(problem, *device_);
   int planned = 0;
@@ -190,6 +190,28 @@ TEST_F(StreamsTest, ThirtyThousandLengthsAreNotKept) {
   kept.run(tensors_of(kSmall));
   EXPECT_EQ(fake_cuda().launches(), launches + 1) << "who holds a plan can run it";
   EXPECT_EQ(make_plan(kSmall, *device_).config(), kept.config());
+}
+
+TEST_F(StreamsTest, PlansThatAreHeldAreFreedWhenTheyAreDestroyed) {
+  constexpr int kHeld = 20000;
+  Problem problem = kSmall;
+  const auto other_length = [&] {
+    if (++problem.seqlen_kv > 4000) problem.seqlen_kv = 3601, ++problem.seqlen_q;
+    return problem;
+  };
+  problem.seqlen_q = 3800;
+  for (std::size_t i = 0; i < DeviceState::kPlansKept; ++i) make_plan(other_length(), *device_);
+  std::vector<Plan> plans;
+  plans.reserve(kHeld);
+  const long before = test::live_bytes();
+  for (int i = 0; i < kHeld; ++i) plans.push_back(make_plan(other_length(), *device_));
+  ASSERT_EQ(bucket(problem), bucket(kSmall));
+  const long held = test::live_bytes() - before;
+  RecordProperty("bytes_a_plan", static_cast<int>(held / kHeld));
+  EXPECT_GT(held, kHeld * 256L) << "else this test sees nothing";
+  EXPECT_LT(held, kHeld * 2048L);
+  plans.clear();
+  EXPECT_LT(test::live_bytes() - before, 256 << 10) << "but for those that are kept anyway";
 }
 
 TEST_F(StreamsTest, PlanMayBeDroppedAfterItsDevice) {

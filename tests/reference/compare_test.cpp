@@ -7,7 +7,10 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
+#include <vector>
 
+#include "attnforge/error.h"
 #include "reference/half.h"
 #include "tests/support/host_problem.h"
 
@@ -205,7 +208,17 @@ TEST(Tolerance, SlightlyWrongScaleIsSeenWithTf32) {
 TEST(ReferenceFromOutputs, PassesAgainstItselfAndKnowsTheTypicalSpread) {
   Solved solved("fwd bf16 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=64 causal lse");
   const std::vector<QueryRow> rows = all_rows(solved.host.problem);
-  const Reference copy = reference_from_outputs(solved.host.problem, solved.tensors, rows,
+  std::vector<float> o, lse;
+  for (const QueryRow& row : rows) {
+    const auto* const from = static_cast<const float*>(solved.tensors.o.data) +
+                             row.batch * solved.tensors.o.stride_batch +
+                             row.head * solved.tensors.o.stride_head +
+                             row.query * solved.tensors.o.stride_row;
+    o.insert(o.end(), from, from + 64);
+    lse.push_back(solved.tensors.lse[row.batch * solved.tensors.lse_stride_batch +
+                                     row.head * solved.tensors.lse_stride_head + row.query]);
+  }
+  const Reference copy = reference_from_outputs(solved.host.problem, rows, o, lse,
                                                 solved.reference.max_abs_v);
   ASSERT_EQ(copy.rows, rows);
   EXPECT_TRUE(compare(solved.host.problem, solved.tensors, copy).passed());
@@ -215,6 +228,29 @@ TEST(ReferenceFromOutputs, PassesAgainstItselfAndKnowsTheTypicalSpread) {
     EXPECT_GT(copy.score_magnitude[i], 0.6 * solved.reference.score_magnitude[i]);
     EXPECT_LT(copy.score_magnitude[i], 2.5 * solved.reference.score_magnitude[i]);
   }
+  EXPECT_THROW(reference_from_outputs(solved.host.problem, rows, std::span(o).first(64), lse, 1),
+               Error);
+}
+
+TEST(CompareRows, OutputsOfJustTheRowsAreComparedInTheirOrder) {
+  const Problem problem = parse_problem(
+      "fwd fp32 batch=3 num_heads=2 seqlen=40:60 head_dim=16:8 causal lse");
+  const std::vector<QueryRow> rows = {{2, 1, 39}, {0, 0, 7}, {2, 0, 0}, {0, 0, 7}};
+  std::vector<float> o, lse;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (int d = 0; d < 8; ++d) o.push_back(0.125f * static_cast<float>(i == 3 ? 1 : i) + d);
+    lse.push_back(static_cast<float>(i == 3 ? 1 : i));
+  }
+  const Reference expected = reference_from_outputs(problem, rows, o, lse, 1);
+  EXPECT_TRUE(compare_rows(problem, o.data(), lse.data(), expected).passed());
+  o[2 * 8 + 5] += 1;
+  lse[1] += 1;
+  const Verdict verdict = compare_rows(problem, o.data(), lse.data(), expected);
+  EXPECT_EQ(verdict.o.wrong, 1);
+  EXPECT_EQ(verdict.o.worst_row, (QueryRow{2, 0, 0})) << "where it is in the problem";
+  EXPECT_EQ(verdict.o.worst_column, 5);
+  EXPECT_EQ(verdict.lse.wrong, 1);
+  EXPECT_EQ(verdict.lse.worst_row, (QueryRow{0, 0, 7}));
 }
 
 }  // namespace

@@ -117,10 +117,6 @@ TEST(ReferenceByHand, RopeTurnsScoresByTheDistanceOfKeyAndQuery) {
     EXPECT_LE(r.product_magnitude[0], 1 + 1e-6);
     EXPECT_GE(r.product_magnitude[0], 0.7);
   }
-  tensors.rope_offset = 1;
-  tensors.rope_query_shift = -1;  // both one place to the left
-  const Reference shifted = reference_attention(problem, tensors);
-  EXPECT_NEAR(shifted.lse[0], std::log(e0 + e1 + e2), 1e-6);
 }
 
 TEST(ReferenceWithRope, OnlyDistancesCount) {
@@ -162,8 +158,6 @@ TEST(ReferenceWithRope, TablesMustHaveEveryRow) {
                 t.rope_offset = t.rope_rows = std::numeric_limits<std::int64_t>::max();
               }),
               HasSubstr("rope_offset=9223372036854775807"));
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_query_shift = std::int64_t{1} << 62; }),
-              HasSubstr("rope_query_shift"));
   EXPECT_THAT(refused([](Tensors& t) { --t.rope_rows; }), HasSubstr("too few"));
   EXPECT_THAT(refused([](Tensors& t) { t.rope_rows = t.rope_offset = std::int64_t{1} << 31; }),
               HasSubstr("2^30"));

@@ -4,8 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -21,9 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Operand = TensorMapSpec::Operand;
 
-constexpr std::size_t kMapBytes = 128;
-constexpr std::size_t
-    kMapOffset = 24;                // in the argument: not aligned to 64, as on the stack of run
 constexpr cuuint64_t kUnused = 16;  // the stride of a dimension of one element
 
 void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
@@ -33,7 +29,6 @@ Tensor tensor() { return {address(0x10000), 100 * 4 * 72, 4 * 72, 72}; }
 TensorMapSpec spec(Operand operand = Operand::kK) {
   return {.operand = operand,
           .dtype = DType::kBf16,
-          .offset = kMapOffset,
           .columns = 72,
           .packed_heads = 0,
           .rows = 100,
@@ -44,38 +39,25 @@ TensorMapSpec spec(Operand operand = Operand::kK) {
           .swizzle_bytes = 128};
 }
 
-/// A family that fills in nothing.
-Family family() {
-  Family family;
-  family.bind = [](const LaunchStep& step, const Tensors&, void*, std::span<std::byte> out) {
-    std::copy(step.params.begin(), step.params.end(), out.begin());
-  };
-  return family;
-}
-
 class TensorMapTest : public ::testing::Test {
  protected:
   void SetUp() override {
     fake_cuda().reset();
     ASSERT_EQ(driver_problem(), "");
   }
-  /// The argument after the maps are bound to tensors that are all `each`.
-  static std::vector<std::byte> bind(const std::vector<TensorMapSpec>& specs, const Tensor& each,
-                                     std::size_t params_bytes = kMapOffset + kMapBytes + 8) {
-    LaunchStep step;
-    step.params.assign(params_bytes, std::byte{0x5a});
-    step.tensor_maps = specs;
-    std::vector<std::byte> params(params_bytes);
+  /// The map of tensors that are all `each`; q has an address at least.
+  static std::vector<std::byte> encode(const TensorMapSpec& map, const Tensor& each) {
     Tensors tensors;
     tensors.q = tensors.k = tensors.v = tensors.o = each;
     tensors.q.data = each.data == nullptr ? address(0xa0000) : each.data;
-    bind_arguments(family(), step, tensors, {}, params);
-    return params;
+    std::vector<std::byte> bytes(kTensorMapBytes);
+    encode_tensor_map(map, tensors, bytes.data());
+    return bytes;
   }
   /// What the driver was told of one tensor.
   static FakeEncode encoded(const TensorMapSpec& map, const Tensor& each) {
     fake_cuda().reset();
-    bind({map}, each);
+    encode(map, each);
     EXPECT_EQ(fake_cuda().encodes(), 1);
     return fake_cuda().encode(0);
   }
@@ -173,29 +155,24 @@ TEST_F(TensorMapTest, DtypesAndSwizzles) {
   }
 }
 
-TEST_F(TensorMapTest, MapsLandAtTheirOffsetsAndTheRestIsTheFamilys) {
-  TensorMapSpec second = spec(Operand::kV);
-  second.offset = kMapOffset + kMapBytes;
-  const std::vector<std::byte> params = bind({spec(), second}, tensor(),
-                                             kMapOffset + 2 * kMapBytes + 8);
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    const std::size_t map = i < kMapOffset ? 2 : (i - kMapOffset) / kMapBytes;
-    EXPECT_EQ(params[i], map < 2 ? std::byte(map + 1) : std::byte{0x5a}) << i;
+TEST_F(TensorMapTest, IsWhatTheDriverWroteWhereverItGoes) {
+  std::vector<std::byte> bytes(kTensorMapBytes + 9, std::byte{0x5a});
+  Tensors tensors;
+  tensors.k = tensor();
+  encode_tensor_map(spec(), tensors, bytes.data() + 8);  // aligned to 8, as on the stack of a run
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const bool map = i >= 8 && i < 8 + kTensorMapBytes;
+    EXPECT_EQ(bytes[i], map ? std::byte{1} : std::byte{0x5a}) << i;
   }
 }
 
 TEST_F(TensorMapTest, OperandsTakeTheirOwnTensors) {
-  LaunchStep step;
-  step.params.resize(3 * kMapBytes);
-  for (const Operand operand : {Operand::kQ, Operand::kK, Operand::kV}) {
-    step.tensor_maps.push_back(spec(operand));
-    step.tensor_maps.back().offset = kMapBytes * static_cast<std::size_t>(operand);
-  }
   Tensors tensors;
   tensors.q = tensors.k = tensors.v = tensor();
   tensors.q.data = address(0x100), tensors.k.data = address(0x200), tensors.v.data = address(0x300);
-  std::vector<std::byte> params(step.params.size());
-  bind_arguments(family(), step, tensors, {}, params);
+  std::vector<std::byte> bytes(kTensorMapBytes);
+  for (const Operand operand : {Operand::kQ, Operand::kK, Operand::kV})
+    encode_tensor_map(spec(operand), tensors, bytes.data());
   ASSERT_EQ(fake_cuda().encodes(), 3);
   EXPECT_EQ(fake_cuda().encode(0).address, address(0x100));
   EXPECT_EQ(fake_cuda().encode(1).address, address(0x200));
@@ -215,7 +192,7 @@ TEST_F(TensorMapTest, TensorsThatTmaCannotAddressAreNamed) {
   for (const Operand operand : {Operand::kQ, Operand::kK, Operand::kV}) {
     for (const Tensor& each : bad) {
       try {
-        bind({spec(operand)}, each);
+        encode(spec(operand), each);
         ADD_FAILURE() << "no error was thrown";
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
@@ -225,33 +202,6 @@ TEST_F(TensorMapTest, TensorsThatTmaCannotAddressAreNamed) {
       }
     }
   }
-}
-
-TEST_F(TensorMapTest, CountersGoWhereTheStepSaysAndMustBeThere) {
-  LaunchStep step;
-  step.params.resize(32, std::byte{0x5a});
-  step.counters = 8;
-  std::vector<std::byte> params(32);
-  int counters[8];
-  bind_arguments(family(), step, {}, {.counters = counters}, params);
-  const int* bound = nullptr;
-  std::memcpy(&bound, params.data() + 8, sizeof(bound));
-  EXPECT_EQ(bound, counters);
-  EXPECT_EQ(params[7], std::byte{0x5a});
-  EXPECT_EQ(params[16], std::byte{0x5a});
-  EXPECT_THROW(bind_arguments(family(), step, {}, {}, params), Error);
-  step.counters = 28;
-  EXPECT_THROW(bind_arguments(family(), step, {}, {.counters = counters}, params), Error);
-}
-
-TEST_F(TensorMapTest, MapOutsideOfTheArgumentIsAMistakeOfTheFamily) {
-  try {
-    bind({spec()}, tensor(), kMapOffset + kMapBytes - 1);
-    ADD_FAILURE() << "no error was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInternal);
-  }
-  EXPECT_EQ(fake_cuda().encodes(), 0);
 }
 
 }  // namespace

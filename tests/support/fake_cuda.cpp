@@ -32,6 +32,7 @@ FakeCuda open_fake() {
   find(library, "fake_last_context", fake.last_context);
   find(library, "fake_last_stream", fake.last_stream);
   find(library, "fake_last_grid_x", fake.last_grid_x);
+  find(library, "fake_overlapping_launches", fake.overlapping_launches);
   find(library, "fake_fail_loads", fake.fail_loads);
   find(library, "fake_other_context", fake.other_context);
   find(library, "fake_encodes", fake.encodes);

@@ -36,6 +36,7 @@ struct FakeCuda {
   CUcontext (*last_context)();  // current when the last launch came
   CUstream (*last_stream)();
   unsigned (*last_grid_x)();
+  int (*overlapping_launches)();   // with programmatic stream serialization
   void (*fail_loads)(int count);   // the next so many loads answer CUDA_ERROR_NO_BINARY_FOR_GPU
   CUcontext (*other_context)();    // of GPU 0, not the primary one
   std::size_t (*device_bytes)();   // allocated now

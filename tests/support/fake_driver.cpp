@@ -45,6 +45,7 @@ void* last_argument;
 CUcontext last_context;
 CUstream last_stream;
 unsigned last_grid_x;
+int overlapping_launches;
 int encodes;
 FakeEncode first_encodes[8];
 
@@ -172,6 +173,11 @@ CUresult launch(const CUlaunchConfig* config, CUfunction function, void** argume
   last_context = handle(current());
   last_stream = config->hStream;
   last_grid_x = config->gridDimX;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      overlapping_launches += attribute.value.programmaticStreamSerializationAllowed;
+  }
   ++launches;
   const double duration_us = durations_us[reinterpret_cast<std::size_t>(function)];
   lock.unlock();
@@ -403,6 +409,7 @@ void fake_reset() {
   last_context = nullptr;
   last_stream = nullptr;
   last_grid_x = 0;
+  overlapping_launches = 0;
   watched_offset = 0;
   encodes = 0;
   copies_take_long = false;
@@ -422,6 +429,7 @@ std::size_t fake_device_bytes() {
 CUcontext fake_last_context() { return last_context; }
 CUstream fake_last_stream() { return last_stream; }
 unsigned fake_last_grid_x() { return last_grid_x; }
+int fake_overlapping_launches() { return overlapping_launches; }
 void fake_fail_loads(int count) { loads_to_fail = count; }
 CUcontext fake_other_context() { return handle(&other); }
 int fake_encodes() {

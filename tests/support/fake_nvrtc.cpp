@@ -2,10 +2,12 @@
 // of a few bytes that differs from source to source. Programs are told of it by ATTNFORGE_NVRTC.
 #include <nvrtc.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -15,6 +17,7 @@ struct Program {
   std::string source;
   std::string cubin;
 };
+constexpr int kArchs[] = {80, 86, 89, 90, 100, 120};
 constexpr char kLog[] =
     "ptxas info    : 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
     "ptxas info    : Used 64 registers\n";
@@ -32,11 +35,11 @@ nvrtcResult nvrtcVersion(int* major, int* minor) {
 }
 const char* nvrtcGetErrorString(nvrtcResult) { return "fake"; }
 nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
-  *count = 1;
+  *count = static_cast<int>(std::size(kArchs));
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcGetSupportedArchs(int* archs) {
-  *archs = 90;
+  std::copy(std::begin(kArchs), std::end(kArchs), archs);
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 
 #include "attnforge/error.h"
@@ -10,6 +11,7 @@
 #include "generator/candidates.h"
 #include "templates/ladder/fwd_materialized/config.h"
 #include "templates/registry.h"
+#include "tests/support/argument_parts.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {
@@ -53,17 +55,18 @@ TEST(FwdMaterialized, WorkspaceIsScoresThenSums) {
   const Launch launch = family().launch(config, problem, device);
   EXPECT_EQ(launch.workspace_bytes, static_cast<std::size_t>(rows * (pitch + 1)) * sizeof(float));
   ASSERT_EQ(launch.steps.size(), 3u);
-  std::byte* const workspace = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 20);
   for (const LaunchStep& step : launch.steps) {
-    std::vector<std::byte> bound(step.params.size());
-    family().bind(step, Tensors{}, workspace, bound);
     FwdMaterializedParams params;
-    std::memcpy(&params, bound.data(), sizeof(params));
+    ASSERT_EQ(step.params.size(), sizeof(params));
+    std::memcpy(&params, step.params.data(), sizeof(params));
     EXPECT_EQ(params.pitch, pitch);
-    EXPECT_EQ(reinterpret_cast<std::byte*>(params.scores), workspace);
-    EXPECT_EQ(params.row_sums, params.scores + rows * pitch);
-    EXPECT_EQ(reinterpret_cast<std::byte*>(params.row_sums + rows),
-              workspace + launch.workspace_bytes);
+    const auto scratch = test::parts_of<ScratchArgument>(step);
+    ASSERT_EQ(scratch.size(), 2u);
+    EXPECT_EQ(scratch[0].first, offsetof(FwdMaterializedParams, scores));
+    EXPECT_EQ(scratch[0].second.begin, 0u);
+    EXPECT_EQ(scratch[1].first, offsetof(FwdMaterializedParams, row_sums));
+    EXPECT_EQ(scratch[1].second.begin, static_cast<std::size_t>(rows * pitch) * sizeof(float));
+    EXPECT_EQ(scratch[1].second.begin + rows * sizeof(float), launch.workspace_bytes);
   }
 }
 

@@ -1,14 +1,16 @@
-// fwd_params_test.cpp - the argument of forward kernels: what comes from the problem and what from
-// the tensors.
+// fwd_params_test.cpp - the argument of forward kernels: what comes from the problem, and where the
+// parts are that come with a run.
 #include "templates/host/fwd_params.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
-#include <vector>
 
 #include "attnforge/error.h"
+#include "templates/host/argument.h"
+#include "tests/support/argument_parts.h"
 
 namespace attnforge {
 namespace {
@@ -39,79 +41,60 @@ TEST(FwdParams, WindowsThatAreOpenOrWiderThanAnythingAreOpen) {
   EXPECT_EQ(windows("window_left=1073741824"), std::pair(kOpenWindow, kOpenWindow));
 }
 
-TEST(BindFwd, FillsPointersAndKeepsWhatFollows) {
-  struct Longer {
-    FwdParams fwd;
-    int extra[4];
-  };
-  Longer planned{};
-  planned.fwd = fwd_params(parse_problem("fwd fp16 batch=1 num_heads=1 seqlen=8 head_dim=64 lse"));
-  planned.extra[3] = 77;
-  LaunchStep step;
-  step.params.resize(sizeof(planned));
-  std::memcpy(step.params.data(), &planned, sizeof(planned));
+/// Parts of all sizes and alignments, as no kernel has them.
+struct Mixed {
+  FwdParams fwd;
+  int tiles;
+  float* scratch;
+  char flag;
+  TensorMap map;
+  int* counters;
+  RopeParams rope;
+};
 
-  float memory[5];
-  const Tensors tensors{.q = {&memory[0], 1, 2, 3},
-                        .k = {&memory[1], 4, 5, 6},
-                        .v = {&memory[2], 7, 8, 9},
-                        .o = {&memory[3], 10, 11, 12},
-                        .lse = &memory[4],
-                        .lse_stride_batch = 13,
-                        .lse_stride_head = 14};
-  std::vector<std::byte> out(sizeof(planned));
-  bind_fwd(step, tensors, nullptr, out);
-  Longer bound;
-  std::memcpy(&bound, out.data(), sizeof(bound));
-  EXPECT_EQ(bound.extra[3], 77);
-  EXPECT_EQ(bound.fwd.seqlen_q, 8);
-  EXPECT_EQ(bound.fwd.q.data, &memory[0]);
-  EXPECT_EQ(bound.fwd.k.data, &memory[1]);
-  EXPECT_EQ(bound.fwd.v.stride_batch, 7);
-  EXPECT_EQ(bound.fwd.v.stride_row, 8);
-  EXPECT_EQ(bound.fwd.v.stride_head, 9);
-  EXPECT_EQ(bound.fwd.o.data, &memory[3]);
-  EXPECT_EQ(bound.fwd.lse, &memory[4]);
-  EXPECT_EQ(bound.fwd.lse_stride_batch, 13);
-  EXPECT_EQ(bound.fwd.lse_stride_head, 14);
+TEST(Argument, PartsLieWhereTheCompilerPutsTheMembers) {
+  const Problem problem = parse_problem("fwd fp16 seqlen=8:20 head_dim=64 rope=half");
+  LaunchStep step;
+  Argument argument = Argument::of<Mixed>(step);
+  argument.fwd(problem).value(77).scratch(4096).value('x').tensor_map({}).counters().rope(problem);
+  argument.done();
+  ASSERT_EQ(step.params.size(), sizeof(Mixed));
+  ASSERT_EQ(step.args.size(), 5u);
+  EXPECT_EQ(test::argument_fault(step), "");
+  EXPECT_EQ(test::parts_of<FwdArgument>(step).at(0).first, offsetof(Mixed, fwd));
+  EXPECT_EQ(test::parts_of<ScratchArgument>(step).at(0).first, offsetof(Mixed, scratch));
+  EXPECT_EQ(test::parts_of<ScratchArgument>(step).at(0).second.begin, 4096u);
+  EXPECT_EQ(test::parts_of<TensorMapSpec>(step).at(0).first, offsetof(Mixed, map));
+  EXPECT_EQ(test::parts_of<CountersArgument>(step).at(0).first, offsetof(Mixed, counters));
+  EXPECT_EQ(test::parts_of<RopeArgument>(step).at(0).first, offsetof(Mixed, rope));
+  EXPECT_EQ(test::parts_of<RopeArgument>(step).at(0).second.first_position, 12);
+  Mixed planned;
+  std::memcpy(&planned, step.params.data(), sizeof(planned));
+  EXPECT_EQ(planned.fwd.seqlen_kv, 20);
+  EXPECT_EQ(planned.tiles, 77);
+  EXPECT_EQ(planned.flag, 'x');
 }
 
-TEST(BindFwd, PutsRowsOfRopesTablesBesideTheRest) {
+TEST(Argument, WithoutARopeNothingOfItIsBound) {
   struct WithRope {
     FwdParams fwd;
-    int extra;
     RopeParams rope;
   };
-  WithRope planned{};
-  planned.fwd = fwd_params(parse_problem("fwd fp16 seqlen=8:20 head_dim=64 rope=half"));
-  planned.extra = 77;
+  const Problem problem = parse_problem("fwd fp16 seqlen=8 head_dim=64");
   LaunchStep step;
-  step.params.resize(sizeof(planned));
-  std::memcpy(step.params.data(), &planned, sizeof(planned));
-  const float tables[2] = {};
-  Tensors tensors;
-  tensors.rope_cos = &tables[0];
-  tensors.rope_sin = &tables[1];
-  tensors.rope_rows = 1000;
-  tensors.rope_offset = 100;
-  tensors.rope_query_shift = -5;
-  std::vector<std::byte> out(sizeof(planned));
-  bind_fwd_rope(step, tensors, nullptr, out, offsetof(WithRope, rope));
-  WithRope bound;
-  std::memcpy(&bound, out.data(), sizeof(bound));
-  EXPECT_EQ(bound.extra, 77);
-  EXPECT_EQ(bound.rope.cos, &tables[0]);
-  EXPECT_EQ(bound.rope.sin, &tables[1]);
-  EXPECT_EQ(bound.rope.k_offset, 100);
-  EXPECT_EQ(bound.rope.q_offset, 100 + 20 - 8 - 5) << "the last query stands at the last key";
-  EXPECT_THROW(bind_fwd_rope(step, tensors, nullptr, out, sizeof(planned) - 8), Error);
+  Argument::of<WithRope>(step).fwd(problem).rope(problem).done();
+  EXPECT_EQ(step.params.size(), sizeof(WithRope));
+  EXPECT_EQ(step.args.size(), 1u);
 }
 
-TEST(BindFwd, RefusesAStepOfAnotherKindOfArgument) {
+TEST(Argument, OfAnotherSizeThanTheStructIsAMistake) {
   LaunchStep step;
-  step.params.resize(8);
-  std::vector<std::byte> out(8);
-  EXPECT_THROW(bind_fwd(step, Tensors{}, nullptr, out), Error);
+  Argument argument = Argument::of<FwdTiledParams>(step);
+  argument.fwd(parse_problem("fwd fp16 seqlen=8 head_dim=64"));
+  EXPECT_THROW(argument.done(), Error);
+  argument.value(TileOrder{});
+  EXPECT_NO_THROW(argument.done());
+  EXPECT_THROW(argument.value(1), Error);
 }
 
 }  // namespace

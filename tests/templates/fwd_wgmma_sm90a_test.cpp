@@ -13,6 +13,7 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "templates/registry.h"
+#include "tests/support/argument_parts.h"
 #include "tests/templates/fwd_wgmma_sm90a_configs.h"
 #include "tests/templates/problems.h"
 
@@ -96,10 +97,12 @@ TEST(FwdWgmmaSm90a, TensorMapsTakeWhatTmaAllows) {
     const Launch launch = family().launch(config, problem, h200());
     ASSERT_EQ(launch.steps.size(), 1u);
     const LaunchStep& step = launch.steps[0];
-    ASSERT_EQ(step.tensor_maps.size(), 3u);
-    for (const TensorMapSpec& map : step.tensor_maps) {
-      EXPECT_EQ(map.offset % 64, 0u);
-      EXPECT_LE(map.offset + 128, step.params.size());
+    const auto maps = test::parts_of<TensorMapSpec>(step);
+    ASSERT_EQ(maps.size(), 3u);
+    EXPECT_EQ(maps[0].first, offsetof(FwdWgmmaSm90aParams, q));
+    EXPECT_EQ(maps[1].first, offsetof(FwdWgmmaSm90aParams, k));
+    EXPECT_EQ(maps[2].first, offsetof(FwdWgmmaSm90aParams, v));
+    for (const auto& [offset, map] : maps) {
       EXPECT_EQ(map.dtype, problem.dtype_q);
       EXPECT_EQ(map.box_columns * 2, map.swizzle_bytes) << "a row of a box is a row of the swizzle";
       EXPECT_GE(map.box_rows, 1);
@@ -107,7 +110,7 @@ TEST(FwdWgmmaSm90a, TensorMapsTakeWhatTmaAllows) {
       EXPECT_EQ(map.box_rows * std::max(map.packed_heads, 1) % 8, 0)
           << "boxes next to each other: the swizzle's pattern is of 8 rows";
     }
-    const TensorMapSpec& q = step.tensor_maps[0];
+    const TensorMapSpec& q = maps[0].second;
     EXPECT_EQ(q.box_rows * q.packed_heads, 64) << "a warpgroup's rows";
     EXPECT_EQ(problem.num_heads_q % q.packed_heads, 0);
   });
@@ -120,10 +123,11 @@ TEST(FwdWgmmaSm90a, OnlyDynamicGridsNeedCounters) {
     const bool is_dynamic = config.get("grid") == kGridDynamic;
     (is_dynamic ? dynamic : other) = true;
     EXPECT_EQ(launch.workspace_bytes, 0u);
-    const std::optional<std::size_t>& counters = launch.steps.at(0).counters;
-    EXPECT_EQ(counters.has_value(), is_dynamic);
+    const auto counters = test::parts_of<CountersArgument>(launch.steps.at(0));
+    EXPECT_EQ(counters.size(), is_dynamic ? 1u : 0u);
+    EXPECT_EQ(counted_steps(launch), is_dynamic ? 1 : 0);
     if (is_dynamic) {
-      EXPECT_EQ(*counters, offsetof(FwdWgmmaSm90aParams, counters));
+      EXPECT_EQ(counters.at(0).first, offsetof(FwdWgmmaSm90aParams, counters));
     }
   });
   EXPECT_TRUE(dynamic && other) << "the lists have both";

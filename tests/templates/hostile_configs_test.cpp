@@ -17,6 +17,7 @@
 #include "generator/candidates.h"
 #include "templates/host/fwd_params.h"
 #include "templates/registry.h"
+#include "tests/support/argument_parts.h"
 
 namespace attnforge {
 namespace {
@@ -95,9 +96,7 @@ void expect_launchable(const Family& family, const Config& config, const Problem
     EXPECT_LE(step.smem_bytes, device.arch.smem_per_block_bytes);
     EXPECT_TRUE(step.cluster.x == 1 || step.cluster.x == 2);
     EXPECT_EQ(step.grid.x % step.cluster.x, 0u);
-    EXPECT_LE(step.params.size(), kMaxParamsBytes);
-    std::vector<std::byte> bound(step.params.size());
-    family.bind(step, Tensors{}, nullptr, bound);
+    EXPECT_EQ(test::argument_fault(step), "");
   }
   expect_tiles_cover_queries(config, problem, launch);
 }

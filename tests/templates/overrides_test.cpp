@@ -193,10 +193,10 @@ TEST(Overrides, OwnTemplatesReplaceHeadersByPath) {
               digest(each.family->render(each.config, each.problem)))
         << each.family->name;
   }
-  for (TemplateFile& file : o.headers) file.text += "// an own line\n";
+  for (TemplateFile& file : o.headers) file.text += "struct AnOwnLine;\n";
   for (const Served& each : all_served()) {
     const Source source = render(*each.family, each.config, each.problem, o);
-    EXPECT_THAT(source.text, HasSubstr("// an own line"));
+    EXPECT_THAT(source.text, HasSubstr("struct AnOwnLine;"));
     EXPECT_NE(digest(source), digest(each.family->render(each.config, each.problem)));
   }
 }

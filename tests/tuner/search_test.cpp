@@ -47,22 +47,6 @@ TEST(Seeds, FullSeesEveryValueOfEveryAxis) {
   EXPECT_EQ(std::set(indices.begin(), indices.end()).size(), indices.size());
 }
 
-TEST(Seeds, FullSpendsNothingOnAFamilyThatTheModelFindsHopeless) {
-  auto candidates = fake_candidates();
-  const std::size_t own = candidates.size();
-  for (std::size_t i = 0; i < own; ++i) {
-    Candidate slow = candidates[i];
-    slow.config.family = "slow";
-    slow.estimate_us *= 20;
-    candidates.push_back(slow);
-  }
-  for (const std::size_t index : seeds(candidates, Rigor::kFull)) EXPECT_LT(index, own);
-  for (std::size_t i = own; i < candidates.size(); ++i) candidates[i].estimate_us /= 10;
-  const auto indices = seeds(candidates, Rigor::kFull);
-  EXPECT_TRUE(std::any_of(indices.begin(), indices.end(), [&](auto i) { return i >= own; }))
-      << "a family within the model's error is looked at";
-}
-
 TEST(Seeds, ExhaustiveIsAllOnce) {
   const auto candidates = fake_candidates();
   auto indices = seeds(candidates, Rigor::kExhaustive);

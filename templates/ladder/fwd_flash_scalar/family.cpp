@@ -90,6 +90,7 @@ Source render(const Typed& c, const Problem&) {
                         .folder = "ladder/fwd_flash_scalar",
                         .type = "FwdFlashScalar",
                         .params = "FwdTiledParams",
+                        .params_bytes = sizeof(FwdTiledParams),
                         .blocks_per_sm = "blocks_per_sm()"});
 }
 
@@ -109,11 +110,11 @@ constinit const Family
         .name = kName,
         .summary =
             "the textbook's FlashAttention on CUDA cores, one element a load: fp32, fp16 and bf16",
+        .tier = Tier::kLadder,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeatureUnaligned,
         .supports = supports,
         .axes = axes,
-        .bind = bind_fwd,
     });
 
 }  // namespace attnforge

@@ -110,6 +110,7 @@ Source render(const Typed& c, const Problem&) {
                         .folder = "ladder/fwd_flash_vec",
                         .type = "FwdFlashVec",
                         .params = "FwdTiledParams",
+                        .params_bytes = sizeof(FwdTiledParams),
                         .blocks_per_sm = "blocks_per_sm()"});
 }
 
@@ -129,11 +130,11 @@ constinit const Family fwd_flash_vec = typed_family<kFields, reject, estimate_us
     .summary =
         "FlashAttention on CUDA cores, four elements a load and several rows a thread: fp32, fp16 "
         "and bf16",
+    .tier = Tier::kLadder,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
     .supports = supports,
     .axes = axes,
-    .bind = bind_fwd,
 });
 
 }  // namespace attnforge

@@ -52,7 +52,7 @@ struct FwdMaterializedConfig : Shape {
 };
 
 struct FwdMaterializedParams {
-  FwdParams fwd;  // first: bind_fwd() writes to it
+  FwdParams fwd;
   // In the workspace:
   float* scores;    // [heads of all sequences][seqlen_q][pitch], scaled, capped and masked; the
                     // softmax leaves a row's probabilities, of the dtype, where the row begins

@@ -1,7 +1,6 @@
 // family.cpp - fwd_materialized as a Family: what it serves, its search space, its source and its
 // launches.
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include <fmt/format.h>
@@ -142,9 +141,11 @@ Source render(const Typed& c, const Problem&) {
   source.entry = fmt::format(R"(// generated: {}
 #include "ladder/fwd_materialized/kernel.cuh"
 using namespace attnforge;
+static_assert(sizeof(FwdMaterializedParams) == {});
 inline constexpr FwdMaterializedConfig kConfig{};
 )",
-                             to_string(config), initializer(config, c));
+                             to_string(config), sizeof(FwdMaterializedParams),
+                             initializer(config, c));
   for (const std::string_view step : {kScores, kSoftmax, kOutput}) {
     source.entry += fmt::format(
         R"(extern "C" __global__ void __launch_bounds__({})
@@ -156,17 +157,17 @@ inline constexpr FwdMaterializedConfig kConfig{};
                          : "kConfig.num_threads(), kConfig.blocks_per_sm()",
         symbol(c, step), step);
   }
-  source.text = self_contained(source.entry, embedded_headers());
+  flatten(source, embedded_headers());
   return source;
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   Launch result;
   if (rows(problem) == 0) return result;
-  FwdMaterializedParams params{};
-  params.fwd = fwd_params(problem);
-  params.pitch = pitch(problem, c);
+  const i64 row_pitch = pitch(problem, c);
   result.workspace_bytes = workspace_bytes(problem, c);
+  const std::size_t scores_bytes = std::size_t(rows(problem)) * std::size_t(row_pitch) *
+                                   sizeof(float);
 
   const auto add = [&](std::string_view name, std::int64_t blocks, int threads, int smem_bytes) {
     if (blocks == 0) return;  // no keys: no scores
@@ -176,27 +177,15 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
     step.grid.x = static_cast<unsigned>(std::min(blocks, kMaxGridX));
     step.block.x = static_cast<unsigned>(threads);
     step.smem_bytes = smem_bytes;
-    step.params.resize(sizeof(params));
-    std::memcpy(step.params.data(), &params, sizeof(params));
+    Argument argument = Argument::of<FwdMaterializedParams>(step);
+    argument.fwd(problem).scratch(0).scratch(scores_bytes).value(row_pitch).done();
     result.steps.push_back(std::move(step));
   };
   const std::int64_t tiles = query_tiles(problem, c.block_m);
-  add(kScores, tiles * (params.pitch / c.block_n), c.num_threads(), c.scores_smem_bytes());
+  add(kScores, tiles * (row_pitch / c.block_n), c.num_threads(), c.scores_smem_bytes());
   add(kSoftmax, rows(problem), c.softmax_threads, 0);
   add(kOutput, tiles * ceil_div(c.head_dim_v, c.block_v()), c.num_threads(), c.output_smem_bytes());
   return result;
-}
-
-/// The workspace: the scores, the sums of their rows.
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd(step, tensors, workspace, out);
-  FwdMaterializedParams params;
-  std::memcpy(&params, out.data(), sizeof(params));
-  const i64 rows = i64{params.fwd.batch} * params.fwd.num_heads_q * params.fwd.seqlen_q;
-  params.scores = static_cast<float*>(workspace);
-  params.row_sums = params.scores + rows * params.pitch;
-  std::memcpy(out.data(), &params, sizeof(params));
 }
 
 }  // namespace
@@ -208,11 +197,12 @@ constinit const Family
         .summary =
             "scores, softmax and output one after another, with all scores in memory: the O(L^2) "
             "baseline",
+        .tier = Tier::kLadder,
+        .only_named = true,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeatureUnaligned,
         .supports = supports,
         .axes = axes,
-        .bind = bind,
     });
 
 }  // namespace attnforge

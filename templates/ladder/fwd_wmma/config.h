@@ -68,7 +68,7 @@ struct FwdWmmaConfig : Shape {
 };
 
 struct FwdWmmaParams {
-  FwdParams fwd;  // first: bind_fwd() writes to it
+  FwdParams fwd;
   TileOrder order;
   RopeParams rope;
 };

@@ -1,7 +1,6 @@
 // family.cpp - fwd_wmma as a Family: what it serves, its search space, its source and its launch.
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <span>
 
 #include <fmt/format.h>
@@ -124,17 +123,14 @@ Source render(const Typed& c, const Problem&) {
                        {.symbol = symbol(c),
                         .folder = "ladder/fwd_wmma",
                         .type = "FwdWmma",
-                        .params = "FwdWmmaParams"});
+                        .params = "FwdWmmaParams",
+                        .params_bytes = sizeof(FwdWmmaParams),
+                        .parts = part_headers(c, "tile/rope.cuh")});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const TileOrder order = tile_order(problem, c.block_m, 1, c.head_group_mb, c.right_bound != 0);
   return launch_of_tiles<FwdWmmaParams>(problem, order, symbol(c), c.num_threads(), c.smem_bytes());
-}
-
-void bind(const LaunchStep& step, const Tensors& tensors, void* workspace,
-          std::span<std::byte> out) {
-  bind_fwd_rope(step, tensors, workspace, out, offsetof(FwdWmmaParams, rope));
 }
 
 }  // namespace
@@ -143,11 +139,11 @@ extern const Family fwd_wmma;
 constinit const Family fwd_wmma = typed_family<kFields, reject, estimate_us, render, launch>({
     .name = kName,
     .summary = "wmma with opaque fragments and a cp.async ring: fp16 and bf16 on sm_80 and later",
+    .tier = Tier::kLadder,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
     .supports = supports,
     .axes = axes,
-    .bind = bind,
 });
 
 }  // namespace attnforge

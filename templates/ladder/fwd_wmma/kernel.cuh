@@ -16,7 +16,7 @@
 #include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/maximum.cuh"
-#include "tile/rope.cuh"
+#include "tile/optional.cuh"
 #include "tile/score.cuh"
 #include "tile/tile_order.cuh"
 
@@ -172,7 +172,7 @@ struct FwdWmma {
   ATTNFORGE_DEVICE void rotate_q() const {
     if constexpr (C.rope != kNoRope) {
       RopeQk::rotate(params.rope, smem, warp() * 8, C.block_m, 8 * C.num_warps,
-                     QueryTurns<1>(p, params.rope, first_row));
+                     RopeQk::template queries<1>(p, params.rope, first_row));
       __syncthreads();
     }
   }
@@ -180,7 +180,7 @@ struct FwdWmma {
   ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
     if constexpr (C.rope != kNoRope) {
       RopeQk::rotate(params.rope, ring.k_tile(stage), warp() * 8, C.block_n, 8 * C.num_warps,
-                     KeyTurns(p, params.rope, n * C.block_n));
+                     RopeQk::keys(p, params.rope, n * C.block_n));
       __syncthreads();
     }
   }

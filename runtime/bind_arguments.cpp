@@ -1,0 +1,89 @@
+#include "runtime/bind_arguments.h"
+
+#include <cstring>
+#include <type_traits>
+#include <variant>
+
+#include "attnforge/error.h"
+#include "runtime/tensor_map.h"
+#include "templates/params_fwd.h"
+
+namespace attnforge {
+namespace {
+
+TensorRef tensor_ref(const Tensor& tensor) {
+  return {tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head};
+}
+
+/// Writes each kind of part at `offset` of `params`. A new kind of ArgumentPart is an overload
+/// here.
+struct Binder {
+  const Tensors& tensors;
+  const RunMemory& memory;
+  std::span<std::byte> params;
+  std::size_t offset;
+
+  void operator()(const FwdArgument&) const {
+    FwdParams fwd = get<FwdParams>();  // sizes are there already
+    fwd.q = tensor_ref(tensors.q);
+    fwd.k = tensor_ref(tensors.k);
+    fwd.v = tensor_ref(tensors.v);
+    fwd.o = tensor_ref(tensors.o);
+    fwd.lse = tensors.lse;
+    fwd.lse_stride_batch = tensors.lse_stride_batch;
+    fwd.lse_stride_head = tensors.lse_stride_head;
+    put(fwd);
+  }
+
+  void operator()(const RopeArgument& rope) const {
+    put(RopeParams{
+        .cos = tensors.rope_cos,
+        .sin = tensors.rope_sin,
+        .q_offset = static_cast<int>(tensors.rope_offset + rope.first_position),
+        .k_offset = static_cast<int>(tensors.rope_offset),
+    });
+  }
+
+  void operator()(const TensorMapSpec& map) const {
+    encode_tensor_map(map, tensors, at(kTensorMapBytes));
+  }
+
+  void operator()(const ScratchArgument& scratch) const {
+    put(static_cast<std::byte*>(memory.workspace) + scratch.begin);
+  }
+
+  void operator()(const CountersArgument&) const {
+    ATTNFORGE_ASSERT(memory.counters != nullptr, "a step that asks for counters is given a set");
+    put(memory.counters);
+  }
+
+ private:
+  std::byte* at(std::size_t size) const {
+    ATTNFORGE_ASSERT(offset <= params.size() && size <= params.size() - offset,
+                     "a part lies in the kernel's argument");
+    return params.data() + offset;
+  }
+  template <class Part>
+  Part get() const {
+    Part part;
+    std::memcpy(&part, at(sizeof(part)), sizeof(part));
+    return part;
+  }
+  template <class Part>
+  void put(const Part& part) const {
+    static_assert(std::is_trivially_copyable_v<Part>);
+    std::memcpy(at(sizeof(part)), &part, sizeof(part));
+  }
+};
+
+}  // namespace
+
+void bind_arguments(const LaunchStep& step, const Tensors& tensors, const RunMemory& memory,
+                    std::span<std::byte> params) {
+  ATTNFORGE_ASSERT(params.size() == step.params.size(), "params has the size of step.params");
+  if (!params.empty()) std::memcpy(params.data(), step.params.data(), params.size());
+  for (const ArgumentPart& part : step.args)
+    std::visit(Binder{tensors, memory, params, part.offset}, part.value);
+}
+
+}  // namespace attnforge

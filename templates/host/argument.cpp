@@ -1,0 +1,65 @@
+#include "templates/host/argument.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "attnforge/error.h"
+#include "templates/host/fwd_params.h"
+#include "templates/params_fwd.h"
+
+namespace attnforge {
+namespace {
+
+std::size_t multiple(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }
+
+}  // namespace
+
+Argument::Argument(LaunchStep& step, std::size_t size) : step_(step) {
+  step.params.assign(size, std::byte{0});
+}
+
+std::size_t Argument::add(const void* value, std::size_t size, std::size_t alignment) {
+  const std::size_t offset = multiple(end_, alignment);
+  end_ = offset + size;
+  alignment_ = std::max(alignment_, alignment);
+  ATTNFORGE_ASSERT(end_ <= step_.params.size(), "the parts of an argument fit its struct");
+  if (value != nullptr) std::memcpy(step_.params.data() + offset, value, size);
+  return offset;
+}
+
+void Argument::done() const {
+  ATTNFORGE_ASSERT(multiple(end_, alignment_) == step_.params.size(),
+                   "the parts of an argument are all members of its struct");
+}
+
+Argument& Argument::fwd(const Problem& problem) {
+  const FwdParams sizes = fwd_params(problem);
+  step_.args.push_back({add(&sizes, sizeof(sizes), alignof(FwdParams)), FwdArgument{}});
+  return *this;
+}
+
+Argument& Argument::rope(const Problem& problem) {
+  const std::size_t offset = add(nullptr, sizeof(RopeParams), alignof(RopeParams));
+  if (problem.rope != Rope::kNone) {
+    step_.args.push_back(
+        {offset, RopeArgument{.first_position = problem.seqlen_kv - problem.seqlen_q}});
+  }
+  return *this;
+}
+
+Argument& Argument::tensor_map(const TensorMapSpec& map) {
+  step_.args.push_back({add(nullptr, sizeof(TensorMap), alignof(TensorMap)), map});
+  return *this;
+}
+
+Argument& Argument::scratch(std::size_t begin) {
+  step_.args.push_back({add(nullptr, sizeof(void*), alignof(void*)), ScratchArgument{begin}});
+  return *this;
+}
+
+Argument& Argument::counters() {
+  step_.args.push_back({add(nullptr, sizeof(void*), alignof(void*)), CountersArgument{}});
+  return *this;
+}
+
+}  // namespace attnforge

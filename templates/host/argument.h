@@ -1,0 +1,53 @@
+// argument.h - puts a kernel's one argument together from its parts, at the offsets that they have
+// in its struct.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "attnforge/problem.h"
+#include "generator/launch.h"
+
+namespace attnforge {
+
+/// The members of the struct are added in their order, and done() ends them. Each goes to the next
+/// multiple of its alignment, as compilers lay a struct out, so offsets are running sums.
+class Argument {
+ public:
+  /// Of `step`, whose kernel takes a Params.
+  template <class Params>
+  static Argument of(LaunchStep& step) {
+    static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kMaxParamsBytes);
+    return Argument(step, sizeof(Params));
+  }
+
+  /// FwdParams: sizes and scale now, pointers and strides by each run.
+  Argument& fwd(const Problem& problem);
+  /// RopeParams: by each run; zeros if the problem has no rope.
+  Argument& rope(const Problem& problem);
+  /// TensorMap: by each run.
+  Argument& tensor_map(const TensorMapSpec& map);
+  /// A pointer to `begin` bytes after the start of the workspace.
+  Argument& scratch(std::size_t begin);
+  /// A pointer to a set of counters.
+  Argument& counters();
+  /// What the launch decides.
+  template <class Value>
+  Argument& value(const Value& value) {
+    static_assert(std::is_trivially_copyable_v<Value>);
+    add(&value, sizeof(value), alignof(Value));
+    return *this;
+  }
+  /// Throws Error(kInternal) if the members are not as large as Params; so does each one too many.
+  void done() const;
+
+ private:
+  Argument(LaunchStep& step, std::size_t size);
+  /// Returns its offset. `value` null: zeros.
+  std::size_t add(const void* value, std::size_t size, std::size_t alignment);
+
+  LaunchStep& step_;
+  std::size_t end_ = 0, alignment_ = 1;
+};
+
+}  // namespace attnforge

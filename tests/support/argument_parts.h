@@ -1,0 +1,65 @@
+// argument_parts.h - what must hold of the parts of every kernel's argument.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "generator/launch.h"
+#include "templates/params_fwd.h"
+
+namespace attnforge::test {
+
+inline std::size_t size_of(const ArgumentPart& part) {
+  struct Size {
+    std::size_t operator()(const FwdArgument&) const { return sizeof(FwdParams); }
+    std::size_t operator()(const RopeArgument&) const { return sizeof(RopeParams); }
+    std::size_t operator()(const TensorMapSpec&) const { return sizeof(TensorMap); }
+    std::size_t operator()(const ScratchArgument&) const { return sizeof(void*); }
+    std::size_t operator()(const CountersArgument&) const { return sizeof(void*); }
+  };
+  return std::visit(Size{}, part.value);
+}
+
+inline std::size_t alignment_of(const ArgumentPart& part) {
+  if (std::holds_alternative<TensorMapSpec>(part.value)) return alignof(TensorMap);
+  return size_of(part) == sizeof(void*) ? alignof(void*) : alignof(FwdParams);
+}
+
+/// "" if the parts that a run fills in lie inside of the argument, aligned and apart, and what is
+/// in their places before is zeros, but for sizes in FwdParams; else what is wrong.
+inline std::string argument_fault(const LaunchStep& step) {
+  if (step.params.empty() || step.params.size() > kMaxParamsBytes) return "the argument's size";
+  std::vector<std::pair<std::size_t, std::size_t>> places;  // begin, end
+  for (const ArgumentPart& part : step.args) {
+    const std::size_t end = part.offset + size_of(part);
+    if (part.offset % alignment_of(part) != 0) return "a part's alignment";
+    if (end > step.params.size()) return "a part's end";
+    places.emplace_back(part.offset, end);
+    const bool zeros = std::all_of(step.params.begin() + static_cast<std::ptrdiff_t>(part.offset),
+                                   step.params.begin() + static_cast<std::ptrdiff_t>(end),
+                                   [](std::byte byte) { return byte == std::byte{0}; });
+    if (!zeros && !std::holds_alternative<FwdArgument>(part.value)) return "what a run writes over";
+  }
+  std::sort(places.begin(), places.end());
+  for (std::size_t i = 1; i < places.size(); ++i) {
+    if (places[i].first < places[i - 1].second) return "two parts in one place";
+  }
+  return "";
+}
+
+/// The values of one kind, in order.
+template <class Kind>
+std::vector<std::pair<std::size_t, Kind>> parts_of(const LaunchStep& step) {
+  std::vector<std::pair<std::size_t, Kind>> found;
+  for (const ArgumentPart& part : step.args) {
+    if (const Kind* const value = std::get_if<Kind>(&part.value))
+      found.emplace_back(part.offset, *value);
+  }
+  return found;
+}
+
+}  // namespace attnforge::test
