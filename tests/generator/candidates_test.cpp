@@ -66,6 +66,9 @@ struct SlowConfig : Shape {
 constexpr Field<SlowConfig> kSlowFields[] = {{"num_threads", &SlowConfig::num_threads}};
 
 Reason reject_none(const SlowConfig&, const Problem&, const DeviceFacts&) { return ""; }
+Reason reject_softcap(const SlowConfig&, const Problem& problem, const DeviceFacts&) {
+  return problem.softcap > 0 ? "every config is cut" : "";
+}
 double estimate_one(const SlowConfig&, const Problem&, const DeviceFacts&) { return 1.0; }
 Source render_slow(const SlowConfig&, const Problem&) { return {}; }
 Launch launch_slow(const SlowConfig&, const Problem&, const DeviceFacts&) { return {}; }
@@ -165,20 +168,19 @@ TEST(Candidates, EachPointIsAskedAboutAsItsConfigWouldBe) {
 }
 
 TEST(Candidates, OfSeveralFamiliesAreThoseOfTheFirstTierThatHasAny) {
-  Family first = kNaive, second = kNaive, ladder = kNaive, oracle = kNaive;
+  Family first = kNaive, ladder = kNaive, oracle = kNaive;
+  Family second = typed_family<kSlowFields, reject_softcap, estimate_one, render_slow, launch_slow>(
+      kNaive);
   first.name = "fwd_first", second.name = "fwd_second", ladder.name = "fwd_ladder";
   ladder.tier = Tier::kLadder, oracle.tier = Tier::kOracle;
   first.features = 0;
-  second.reject = [](const Config&, const Problem& p, const DeviceFacts&) {
-    return std::string(p.softcap > 0 ? "every config is cut" : "");
-  };
   const Family* const families[] = {&first, &second, &ladder, &oracle};
   const auto found = [&](const Problem& problem) {
     return texts(candidates(families, problem, typical_device("86")));
   };
-  EXPECT_THAT(found({}), ElementsAre("fwd_first", "fwd_second"));
-  EXPECT_THAT(found({.causal = true}), ElementsAre("fwd_second"));
-  EXPECT_THAT(found({.softcap = 30.0f}), ElementsAre("fwd_ladder"));
+  EXPECT_THAT(found({}), ElementsAre("fwd_first num_threads=32", "fwd_second num_threads=32"));
+  EXPECT_THAT(found({.causal = true}), ElementsAre("fwd_second num_threads=32"));
+  EXPECT_THAT(found({.softcap = 30.0f}), ElementsAre("fwd_ladder num_threads=32"));
   EXPECT_EQ(untuned(families, {.softcap = 30.0f}, typical_device("86")).family, &ladder);
 }
 
