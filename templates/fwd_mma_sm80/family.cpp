@@ -175,7 +175,10 @@ Source render(const Config& config, const Problem&) {
   return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
                                 .folder = "fwd_mma_sm80",
                                 .type = "FwdMmaSm80",
-                                .params = "FwdMmaSm80Params"});
+                                .params = "FwdMmaSm80Params",
+                                .pieces = "DensePieces",
+                                .pieces_header = "pieces/dense.cuh",
+                                .other_pieces = pieces_of(config)});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

@@ -172,7 +172,10 @@ Source render(const Config& config, const Problem&) {
   return kernel_source(config, {.symbol = symbol(typed(config, kFields)),
                                 .folder = "fwd_regtile_f32",
                                 .type = "FwdRegtileF32",
-                                .params = "FwdRegtileF32Params"});
+                                .params = "FwdRegtileF32Params",
+                                .pieces = "DensePieces",
+                                .pieces_header = "pieces/dense.cuh",
+                                .other_pieces = pieces_of(config)});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

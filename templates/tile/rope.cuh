@@ -23,8 +23,8 @@ ATTNFORGE_DEVICE void rotate_pair(float& x, float& y, float cos, float sin) {
 struct KeyTurns {
   int first_key, seqlen_kv, offset;
 
-  ATTNFORGE_DEVICE KeyTurns(const FwdParams& p, const RopeParams& rope, int first)
-      : first_key(first), seqlen_kv(p.seqlen_kv), offset(rope.k_offset) {}
+  ATTNFORGE_DEVICE KeyTurns(int seqlen, const RopeParams& rope, int first)
+      : first_key(first), seqlen_kv(seqlen), offset(rope.k_offset) {}
   ATTNFORGE_DEVICE int operator()(int row) const {
     return first_key + row < seqlen_kv ? offset + first_key + row : -1;
   }
@@ -36,8 +36,8 @@ template <int kPackGqa>
 struct QueryTurns {
   int first_row, seqlen_q, offset;
 
-  ATTNFORGE_DEVICE QueryTurns(const FwdParams& p, const RopeParams& rope, int first)
-      : first_row(first), seqlen_q(p.seqlen_q), offset(rope.q_offset) {}
+  ATTNFORGE_DEVICE QueryTurns(int seqlen, const RopeParams& rope, int first)
+      : first_row(first), seqlen_q(seqlen), offset(rope.q_offset) {}
   ATTNFORGE_DEVICE int operator()(int row) const {
     const int query = (first_row + row) / kPackGqa;
     return query < seqlen_q ? offset + query : -1;
