@@ -155,16 +155,18 @@ struct FwdRegtileF32 {
     rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.steps; ++step) {
-      const int in_tile = tile_first_key + step * C.step_n, first_key = n * C.block_n() + in_tile;
+      const int in_tile = tile_first_key + step * C.step_n;
       // At the edge of a mask a block visits tiles for the sake of its other warps.
-      if (masked &&
-          !Pieces::Mask::sees(tile, first_row, first_row + C.warp_m - 1, first_key, C.step_n)) {
+      if (masked && !Pieces::Mask::sees(tile, first_row, first_row + C.warp_m - 1,
+                                        n * C.block_n() + in_tile, C.step_n)) {
         ring.await_v(i);
         continue;
       }
       Scores s;
       warp.scores(s, q_rows(), ring.k_tile(stage) + in_tile * C.qk_chunks() * 16, masked);
-      const WarpScores view{s.all(), s, first_row, first_key};
+      // A sum of its own: kept over the products, it would be one register too many.
+      const WarpScores view{s.all(), s, first_row,
+                            n * C.block_n() + tile_first_key + step * C.step_n};
       Pieces::Score::apply(view, tile);
       if (masked) Pieces::Mask::apply(view, tile);
       float rescale[Warp::kRows];
