@@ -236,17 +236,19 @@ struct FwdMmaSm80 {
 
   /// The tile that comes i-th.
   ATTNFORGE_DEVICE void attend(int i, int stage) {
-    const int n = ring.tiles.tile(i);
     const bool masked = ring.tiles.masked(i);
-    rotate_k(n, stage);
+    rotate_k(ring.tiles.tile(i), stage);
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
       scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
-      const FragmentScores<Scores> view{s, tile.first_row + lane_row(),
-                                        n * C.block_n + step * C.step_n};
-      Pieces::Score::apply(view, tile);
-      if (masked) Pieces::Mask::apply(view, tile);
+      // Made anew for each: kept over the branch, it would be one register too many.
+      const auto view = [&] {
+        return FragmentScores<Scores>{s, tile.first_row + lane_row(),
+                                      ring.tiles.tile(i) * C.block_n + step * C.step_n};
+      };
+      Pieces::Score::apply(view(), tile);
+      if (masked) Pieces::Mask::apply(view(), tile);
       probabilities(s);
       ring.await_v(i);  // with one stage there is one step
       outputs(s, ring.v_tile(stage) + step * C.step_n * VRows::kRowBytes);

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kConfig =
     "{.dtype = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, "
     ".softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0, .block_m = 64, "
-    ".num_warps = 4, .block_n = 64, .step_n = 32, .stages = 1, .q_in_regs = 0, .blocks_per_sm = 2, "
+    ".num_warps = 4, .block_n = 64, .step_n = 32, .stages = 2, .q_in_regs = 0, .blocks_per_sm = 2, "
     ".pack_gqa = 1, .head_group_mb = 0, .head_dim_warps = 1, .pad_head_dim = 0}";
 
 /// The entry that fwd_mma_sm80 would have, and the step before it.
