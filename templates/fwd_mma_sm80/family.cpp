@@ -177,7 +177,10 @@ Source render(const Config& config, const Problem&) {
                                 .type = "FwdMmaSm80",
                                 .params = "FwdMmaSm80Params",
                                 .params_bytes = sizeof(FwdMmaSm80Params),
-                                .parts = part_headers(c, "tile/rope.cuh")});
+                                .parts = part_headers(c, "tile/rope.cuh"),
+                                .pieces = "DensePieces",
+                                .pieces_header = "pieces/dense.cuh",
+                                .other_pieces = pieces_of(config)});
 }
 
 Launch launch(const Config& config, const Problem& problem, const DeviceFacts&) {

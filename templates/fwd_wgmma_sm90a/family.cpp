@@ -224,14 +224,17 @@ Source render(const Config& config, const Problem&) {
   const Typed c = typed(config, kFields);
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
-  return kernel_source(config, {.symbol = symbol(c),
-                                .folder = "fwd_wgmma_sm90a",
-                                .type = "FwdWgmmaSm90a",
-                                .params = "FwdWgmmaSm90aParams",
-                                .params_bytes = sizeof(FwdWgmmaSm90aParams),
-                                .parts = part_headers(c, "tile/rope.cuh"),
-                                .declarations = "namespace attnforge {\n" + products +
-                                                "}  // namespace attnforge\n"});
+  return kernel_source(
+      config, {.symbol = symbol(c),
+               .folder = "fwd_wgmma_sm90a",
+               .type = "FwdWgmmaSm90a",
+               .params = "FwdWgmmaSm90aParams",
+               .params_bytes = sizeof(FwdWgmmaSm90aParams),
+               .parts = part_headers(c, "tile/rope.cuh"),
+               .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
+               .pieces = "DenseTmaPieces",
+               .pieces_header = "pieces/dense_tma.cuh",
+               .other_pieces = pieces_of(config)});
 }
 
 /// Of q, k and v.

@@ -1,9 +1,14 @@
 // generated: fwd_mma_sm80 dtype=1 head_dim=40 head_dim_v=72 right_bound=0 left_bound=1 softcap=1 lse=1 alignment=8 rope=0 rope_dim=0 block_m=32 num_warps=2 block_n=128 step_n=64 stages=2 q_in_regs=1 blocks_per_sm=2 pack_gqa=1 head_group_mb=10 head_dim_warps=1 pad_head_dim=0
 #include "fwd_mma_sm80/kernel.cuh"
+#include "pieces/dense.cuh"
+#include "pieces/softcap.cuh"
 using namespace attnforge;
 static_assert(sizeof(FwdMmaSm80Params) == 232);
 inline constexpr FwdMmaSm80Config kConfig{.dtype = 1, .head_dim = 40, .head_dim_v = 72, .right_bound = 0, .left_bound = 1, .softcap = 1, .lse = 1, .alignment = 8, .rope = 0, .rope_dim = 0, .block_m = 32, .num_warps = 2, .block_n = 128, .step_n = 64, .stages = 2, .q_in_regs = 1, .blocks_per_sm = 2, .pack_gqa = 1, .head_group_mb = 10, .head_dim_warps = 1, .pad_head_dim = 0};
+struct Pieces : DensePieces<kConfig> {
+  using Score = SoftcapScore;
+};
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 fwd_mma_sm80_fp16_d40v72_32x128(const __grid_constant__ FwdMmaSm80Params p) {
-  FwdMmaSm80<kConfig>::run(p);
+  FwdMmaSm80<kConfig, Pieces>::run(p);
 }

@@ -1,9 +1,11 @@
 // generated: fwd_regtile_f32 head_dim=128 head_dim_v=128 right_bound=1 left_bound=0 softcap=0 lse=0 alignment=16 rope=0 rope_dim=0 math=2 warp_m=16 warps_m=8 warps_n=1 warps_d=1 step_n=64 steps=1 stages=1 q_in_regs=1 blocks_per_sm=1 pack_gqa=1 head_group_mb=20
 #include "fwd_regtile_f32/kernel.cuh"
+#include "pieces/dense.cuh"
 using namespace attnforge;
 static_assert(sizeof(FwdRegtileF32Params) == 232);
 inline constexpr FwdRegtileF32Config kConfig{.head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .math = 2, .warp_m = 16, .warps_m = 8, .warps_n = 1, .warps_d = 1, .step_n = 64, .steps = 1, .stages = 1, .q_in_regs = 1, .blocks_per_sm = 1, .pack_gqa = 1, .head_group_mb = 20};
+struct Pieces : DensePieces<kConfig> {};
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 fwd_regtile_f32_fp32_d128_128x64(const __grid_constant__ FwdRegtileF32Params p) {
-  FwdRegtileF32<kConfig>::run(p);
+  FwdRegtileF32<kConfig, Pieces>::run(p);
 }
