@@ -153,7 +153,10 @@ Source render(const Typed& c, const Problem&) {
                         .type = "FwdMmaSm80",
                         .params = "FwdMmaSm80Params",
                         .params_bytes = sizeof(FwdMmaSm80Params),
-                        .parts = part_headers(c, "tile/rope.cuh")});
+                        .parts = part_headers(c, "tile/rope.cuh"),
+                        .pieces = "DensePieces",
+                        .pieces_header = "pieces/dense.cuh",
+                        .other_pieces = pieces_of(c)});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {

@@ -11,18 +11,18 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
+#include "tile/fragment_scores.cuh"
 #include "tile/key_ring.cuh"
-#include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/optional.cuh"
-#include "tile/score.cuh"
+#include "tile/query_tile.cuh"
 #include "tile/softmax.cuh"
-#include "tile/store_rows.cuh"
-#include "tile/tile_order.cuh"
 
 namespace attnforge {
 
-template <FwdMmaSm80Config C>
+/// Pieces: DensePieces<C> (pieces/dense.cuh) or what an entry makes of it. Params is the kernel's
+/// argument: FwdMmaSm80Params, or what an entry derives from it for its pieces.
+template <FwdMmaSm80Config C, class Pieces, class Params = FwdMmaSm80Params>
 struct FwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
 
@@ -37,22 +37,19 @@ struct FwdMmaSm80 {
   using VLoader = TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(),
                              C.alignment>;
 
+  using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
+  using Walk = typename Pieces::Walk;
+  using Output = typename Pieces::template Output<C.dtype, C.alignment, C.lse != 0>;
+
   using RopeQk = RopeTile<C.dtype, C.rope, C.rope_dim, QkRows, 4, false>;
 
   using Scores = float[kRowFragments][C.step_n / 8][4];  // of one step, in fragments of 8 keys
 
-  /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
-  struct Place {
-    int batch;
-    int head;       // a query head, or a K/V head when heads are packed
-    int first_row;  // among a head's rows; heads packed into the tile lie next to each other
-  };
-
-  const FwdMmaSm80Params& params;
+  const Params& params;
   const FwdParams& p;
   const u32 smem;
-  int first_row;
-  KeyRing<C, 2, KLoader, VLoader> ring;
+  const Tile tile;
+  KeyRing<C, Walk, typename Pieces::template Keys<2>, KLoader, VLoader> ring;
   typename QkRows::Fragment q_fragment, k_fragment;  // for ldmatrix, of this lane
   typename VRows::Fragment v_fragment;
   float scale_log2;
@@ -60,29 +57,21 @@ struct FwdMmaSm80 {
   float o[kRowFragments][kOutFragments][4];
   SoftmaxRows softmax[kRowFragments];
 
-  ATTNFORGE_DEVICE FwdMmaSm80(const FwdMmaSm80Params& kernel_params, u32 smem_base,
-                              const Place& place)
+  ATTNFORGE_DEVICE FwdMmaSm80(const Params& kernel_params, u32 smem_base)
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(smem_base),
-        ring(p, smem),
+        tile(this_tile(kernel_params)),
+        ring(tile, Walk::of_rows(tile, C.block_n, tile.first_row, C.block_m), smem),
         q_fragment(warp_row() + lane() % 16, lane() / 16 + part() * kDepthSteps * 2),
         k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2 + part() * kDepthSteps * 2),
         v_fragment(lane() % 16, lane() / 16 + first_out_chunk()) {
-    first_row = place.first_row;
-    const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
-    const int last_row = min(first_row + C.block_m, p.seqlen_q * C.pack_gqa) - 1;
-    ring.set_tiles(KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, query_of(first_row),
-                                                           query_of(last_row)),
-                   place.batch, kv_head);
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
-  ATTNFORGE_DEVICE static Place locate(const FwdMmaSm80Params& params) {
-    const TilePlace place = place_tile(params.order, block_index());
-    const int heads = C.pack_gqa > 1 ? params.fwd.num_heads_kv : params.fwd.num_heads_q;
-    const int batch = place.head / heads;
-    return {batch, place.head - batch * heads, place.m_block * C.block_m};
+  /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
+  ATTNFORGE_DEVICE static Tile this_tile(const Params& params) {
+    return Tile(params, Pieces::Order::place(params, block_index()), C.block_m);
   }
 
   ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
@@ -98,22 +87,15 @@ struct FwdMmaSm80 {
   }
   ATTNFORGE_DEVICE static int lane_row() { return warp_row() + MmaFragment::row(lane()); }
 
-  ATTNFORGE_DEVICE static int query_of(int row) { return row / C.pack_gqa; }
-  ATTNFORGE_DEVICE static int query_head_of(int head, int row) {
-    return C.pack_gqa > 1 ? head * C.pack_gqa + row % C.pack_gqa : head;
-  }
-
   // ---- 1. Loads ----
 
-  ATTNFORGE_DEVICE void load_q(const Place& place) {
+  ATTNFORGE_DEVICE void load_q() {
     const QLoader loader(thread_index());
     const auto source = [&](int pass) {
-      const int row = first_row + loader.row_of(pass);
-      const i64 at = place.batch * p.q.stride_batch + query_of(row) * p.q.stride_row +
-                     query_head_of(place.head, row) * p.q.stride_head;
+      const i64 at = tile.offset_of(p.q, tile.first_row + loader.row_of(pass));
       return static_cast<const char*>(p.q.data) + at * 2 + loader.chunk * 16;
     };
-    loader.template load<true>(smem, source, p.seqlen_q * C.pack_gqa - first_row);
+    loader.template load<true>(smem, source, tile.end_row() - tile.first_row);
     QLoader::clear_padding(smem, thread_index());
     cp_async_commit();
   }
@@ -122,7 +104,8 @@ struct FwdMmaSm80 {
   ATTNFORGE_DEVICE void rotate_q() const {
     if constexpr (C.rope != kNoRope) {
       RopeQk::rotate(params.rope, smem, thread_index() / 32 * 8, C.block_m, 8 * C.num_warps,
-                     RopeQk::template queries<C.pack_gqa>(p, params.rope, first_row));
+                     RopeQk::template queries<C.pack_gqa>(tile.lengths.q(), params.rope,
+                                                          tile.first_row));
       __syncthreads();
     }
   }
@@ -130,7 +113,8 @@ struct FwdMmaSm80 {
   ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
     if constexpr (C.rope != kNoRope) {
       RopeQk::rotate(params.rope, ring.k_tile(stage), thread_index() / 32 * 8, C.block_n,
-                     8 * C.num_warps, RopeQk::keys(p, params.rope, n * C.block_n));
+                     8 * C.num_warps,
+                     RopeQk::keys(tile.lengths.kv(), params.rope, n * C.block_n));
       __syncthreads();
     }
   }
@@ -202,25 +186,6 @@ struct FwdMmaSm80 {
       }
   }
 
-  /// -inf to the scores of keys, from first_key on, that a row does not see.
-  ATTNFORGE_DEVICE void hide(Scores& s, int first_key) const {
-    const int lane_key = first_key + MmaFragment::column(lane());
-#pragma unroll
-    for (int f = 0; f < kRowFragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        VisibleKeys visible = VisibleKeys::of_row(
-            p, query_of(first_row + lane_row() + f * 16 + 8 * r));
-        visible.first -= lane_key;
-        visible.last -= lane_key;
-#pragma unroll
-        for (int j = 0; j < C.step_n / 8; ++j)
-#pragma unroll
-          for (int c = 2 * r; c < 2 * r + 2; ++c)
-            s[f][j][c] = masked<C.left_bound != 0>(s[f][j][c], j * 8 + c % 2, visible);
-      }
-  }
-
   /// Scores to probabilities; the output is rescaled to the new maxima.
   ATTNFORGE_DEVICE void probabilities(Scores& s) {
 #pragma unroll
@@ -271,25 +236,31 @@ struct FwdMmaSm80 {
 
   // ---- 3. One tile of keys ----
 
-  /// masked: not all rows see all keys of tile n.
-  ATTNFORGE_DEVICE void attend(int n, int stage, bool masked) {
-    rotate_k(n, stage);
+  /// The tile that comes i-th.
+  ATTNFORGE_DEVICE void attend(int i, int stage) {
+    const bool masked = ring.tiles.masked(i);
+    rotate_k(ring.tiles.tile(i), stage);
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
       scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
-      if constexpr (C.softcap) SoftcapScore(p).cap<true>(s);
-      if (masked) hide(s, n * C.block_n + step * C.step_n);
+      // Made anew for each: kept over the branch, it would be one register too many.
+      const auto view = [&] {
+        return FragmentScores<Scores>{s, tile.first_row + lane_row(),
+                                      ring.tiles.tile(i) * C.block_n + step * C.step_n};
+      };
+      Pieces::Score::apply(view(), tile);
+      if (masked) Pieces::Mask::apply(view(), tile);
       probabilities(s);
-      ring.await_v(n);  // with one stage there is one step
+      ring.await_v(i);  // with one stage there is one step
       outputs(s, ring.v_tile(stage) + step * C.step_n * VRows::kRowBytes);
     }
   }
 
   // ---- 4. The whole query tile ----
 
-  ATTNFORGE_DEVICE void run(const Place& place) {
-    load_q(place);
+  ATTNFORGE_DEVICE void run() {
+    load_q();
     if constexpr (C.q_in_regs == 2) {
       cp_async_wait<0>();
       __syncthreads();
@@ -302,7 +273,7 @@ struct FwdMmaSm80 {
       KLoader::clear_padding(ring.k_tile(s), thread_index());
       if constexpr (C.pad_head_dim) VLoader::clear_padding(ring.v_tile(s), thread_index());
       if (s == ring.kTilesAhead) break;
-      ring.load_first(s);
+      ring.load_first(s, tile.lengths.kv());
     }
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
@@ -314,44 +285,30 @@ struct FwdMmaSm80 {
       ring.await_q();
     if constexpr (C.q_in_regs != 2) rotate_q();
     if constexpr (C.q_in_regs == 1) read_q();
-    ring.walk([&](int n, int stage, bool masked) { attend(n, stage, masked); });
+    ring.walk([&](int i, int stage) { attend(i, stage); });
     store();
   }
 
   ATTNFORGE_DEVICE void store() {
-    const Place place = locate(params);
+    constexpr int kStored = C.pad_head_dim ? C.head_dim_v / 8 : kOutFragments;
+    const Tile stored = this_tile(params);
+    const int column = first_out_chunk() * 8;
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
+      const int row = stored.first_row + lane_row() + f * 16;
       float inverse[2], lse[2];
       softmax[f].finish(inverse, lse);
-      store_half<0>(place, f, inverse[0], lse[0]);
-      store_half<1>(place, f, inverse[1], lse[1]);
+      Output::template store<0, kStored>(stored, row, column, o[f], inverse[0], lse[0]);
+      Output::template store<1, kStored>(stored, row + 8, column, o[f], inverse[1], lse[1]);
     }
   }
 
-  /// Rows 0 to 7 (kHalf 0) or 8 to 15 of row fragment f.
-  template <int kHalf>
-  ATTNFORGE_DEVICE void store_half(const Place& place, int f, float inverse, float lse) {
-    const int row = place.first_row + lane_row() + f * 16 + 8 * kHalf;
-    const int query = query_of(row), query_head = query_head_of(place.head, row),
-              quad_lane = thread_index() % 4;
-    const bool present = query < p.seqlen_q;
-    u16* to = static_cast<u16*>(p.o.data) + place.batch * p.o.stride_batch +
-              query * p.o.stride_row + query_head * p.o.stride_head + first_out_chunk() * 8;
-    constexpr int kStored = C.pad_head_dim ? C.head_dim_v / 8 : kOutFragments;
-    store_row<C.dtype, kHalf, C.alignment, kStored>(o[f], inverse, to, present, quad_lane);
-    if constexpr (C.lse) {
-      if (present && quad_lane == 0 && part() == 0) {
-        p.lse[place.batch * p.lse_stride_batch + query_head * p.lse_stride_head + query] = lse;
-      }
-    }
-  }
-
-  ATTNFORGE_DEVICE static void run(const FwdMmaSm80Params& params) {
+  ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
-    const Place place = locate(params);
-    FwdMmaSm80 block(params, smem_address(shared_memory), place);
-    block.run(place);
+    if constexpr (Pieces::Order::kMayRunOut)
+      if (block_index() >= Pieces::Order::tiles(params)) return;
+    FwdMmaSm80 block(params, smem_address(shared_memory));
+    block.run();
   }
 };
 

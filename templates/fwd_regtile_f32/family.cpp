@@ -151,7 +151,10 @@ Source render(const Typed& c, const Problem&) {
                         .type = "FwdRegtileF32",
                         .params = "FwdRegtileF32Params",
                         .params_bytes = sizeof(FwdRegtileF32Params),
-                        .parts = part_headers(c, "tile/rope_f32.cuh")});
+                        .parts = part_headers(c, "tile/rope_f32.cuh"),
+                        .pieces = "DensePieces",
+                        .pieces_header = "pieces/dense.cuh",
+                        .other_pieces = pieces_of(c)});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {

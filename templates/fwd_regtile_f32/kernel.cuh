@@ -13,11 +13,9 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/key_ring.cuh"
-#include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/optional.cuh"
-#include "tile/score.cuh"
-#include "tile/tile_order.cuh"
+#include "tile/query_tile.cuh"
 
 namespace attnforge {
 
@@ -30,7 +28,9 @@ struct WarpOf<C, true> {
   using Type = FmaWarp<C>;
 };
 
-template <FwdRegtileF32Config C>
+/// Pieces: DensePieces<C> (pieces/dense.cuh) or what an entry makes of it; rows are stored here.
+/// Params is the kernel's argument: FwdRegtileF32Params, or what an entry derives from it.
+template <FwdRegtileF32Config C, class Pieces, class Params = FwdRegtileF32Params>
 struct FwdRegtileF32 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
 
@@ -43,20 +43,13 @@ struct FwdRegtileF32 {
   using VLoader = Loader<C.block_n(), C.head_dim_v>;
   using RopeQk = RopeTileF32<C.rope, C.rope_dim, C.qk_chunks() * 16>;
 
-  /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
-  struct Place {
-    int batch;
-    int head;       // a query head, or a K/V head when heads are packed
-    int first_row;  // among a head's rows; heads packed into the tile lie next to each other
+  using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
+  using Walk = typename Pieces::Walk;
 
-    ATTNFORGE_DEVICE explicit Place(const FwdRegtileF32Params& params) {
-      const TilePlace tile = place_tile(params.order, block_index());
-      const int heads = C.pack_gqa > 1 ? params.fwd.num_heads_kv : params.fwd.num_heads_q;
-      batch = tile.head / heads;
-      head = tile.head - batch * heads;
-      first_row = tile.m_block * C.block_m();
-    }
-  };
+  /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
+  ATTNFORGE_DEVICE static Tile this_tile(const Params& params) {
+    return Tile(params, Pieces::Order::place(params, block_index()), C.block_m());
+  }
 
   /// Which part of the tile is this warp's. Computed again too.
   struct Part {
@@ -74,72 +67,78 @@ struct FwdRegtileF32 {
     }
   };
 
-  const FwdRegtileF32Params& params;
+  /// Scores as the pieces take them. `row` is the warp's first.
+  struct WarpScores {
+    static constexpr bool kCoarse = false;
+    decltype(Scores().all())& all;
+    Scores& s;
+    int row;
+    int first_key;
+
+    template <class OfRow>
+    ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+#pragma unroll
+      for (int r = 0; r < Warp::kRows; ++r) {
+        const auto f = of_row(row + Warp::row_of(r), 0);
+#pragma unroll
+        for (int j = 0; j < Scores::kKeys; ++j)
+          s.at(r, j) = f(s.at(r, j), first_key + Warp::key_of(j));
+      }
+    }
+  };
+
+  const Params& params;
   const FwdParams& p;
   const u32 smem;
+  const Tile tile;
   int first_row;       // of this warp, among a head's rows
   int tile_first_row;  // of this warp in the tile
   int tile_first_key;
-  KeyRing<C, 4, KLoader, VLoader> ring;
+  KeyRing<C, Walk, typename Pieces::template Keys<4>, KLoader, VLoader> ring;
   float scale_log2;
   Warp warp;
   RowSoftmax<Warp::kRows, Warp::kLanes> softmax;
 
-  ATTNFORGE_DEVICE FwdRegtileF32(const FwdRegtileF32Params& kernel_params, u32 smem_base,
-                                 const Place& place, const Part& part)
+  ATTNFORGE_DEVICE FwdRegtileF32(const Params& kernel_params, u32 smem_base, const Part& part)
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(smem_base),
-        first_row(place.first_row + part.first_row),
+        tile(this_tile(kernel_params)),
+        first_row(tile.first_row + part.first_row),
         tile_first_row(part.first_row),
         tile_first_key(part.first_key),
-        ring(p, smem),
+        ring(tile, Walk::of_rows(tile, C.block_n(), tile.first_row, C.block_m()), smem),
         warp(part.first_column, smem_base + C.p_begin() + thread_index() / 32 * C.p_bytes()) {
-    const int kv_head = C.pack_gqa > 1 ? place.head : place.head / (p.num_heads_q / p.num_heads_kv);
-    const int last_row = min(place.first_row + C.block_m(), p.seqlen_q * C.pack_gqa) - 1;
-    ring.set_tiles(KvBlocks::of_queries<C.left_bound != 0>(
-                       p, C.block_n(), query_of(place.first_row), query_of(last_row)),
-                   place.batch, kv_head);
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
-  }
-
-  ATTNFORGE_DEVICE static int query_of(int row) { return row / C.pack_gqa; }
-  ATTNFORGE_DEVICE static int query_head_of(const Place& place, int row) {
-    return C.pack_gqa > 1 ? place.head * C.pack_gqa + row % C.pack_gqa : place.head;
-  }
-  /// Where a row of a query head's tensor begins.
-  ATTNFORGE_DEVICE static float* query_row(const TensorRef& tensor, const Place& place, int row) {
-    return static_cast<float*>(tensor.data) + place.batch * tensor.stride_batch +
-           query_head_of(place, row) * tensor.stride_head + query_of(row) * tensor.stride_row;
   }
 
   // ---- 1. Loads ----
 
-  ATTNFORGE_DEVICE void load_q(const Place& place) const {
+  ATTNFORGE_DEVICE void load_q() const {
     const QLoader loader(thread_index());
     const auto source = [&](int pass) {
-      const float* row = query_row(p.q, place, place.first_row + loader.row_of(pass));
-      return reinterpret_cast<const char*>(row + loader.chunk * 4);
+      const i64 at = tile.offset_of(p.q, tile.first_row + loader.row_of(pass)) + loader.chunk * 4;
+      return static_cast<const char*>(p.q.data) + at * 4;
     };
-    loader.template load<true>(smem, source, p.seqlen_q * C.pack_gqa - place.first_row);
+    loader.template load<true>(smem, source, tile.end_row() - tile.first_row);
     cp_async_commit();
   }
 
   /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
-  ATTNFORGE_DEVICE void rotate_q(const Place& place) const {
+  ATTNFORGE_DEVICE void rotate_q() const {
     if constexpr (C.rope != kNoRope) {
       RopeQk::template rotate<C.num_threads()>(
           params.rope, smem, C.block_m(), thread_index(),
-          RopeQk::template queries<C.pack_gqa>(p, params.rope, place.first_row));
+          RopeQk::template queries<C.pack_gqa>(tile.lengths.q(), params.rope, tile.first_row));
       __syncthreads();
     }
   }
   /// The same with tile n of K.
   ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
     if constexpr (C.rope != kNoRope) {
-      RopeQk::template rotate<C.num_threads()>(params.rope, ring.k_tile(stage), C.block_n(),
-                                               thread_index(),
-                                               RopeQk::keys(p, params.rope, n * C.block_n()));
+      RopeQk::template rotate<C.num_threads()>(
+          params.rope, ring.k_tile(stage), C.block_n(), thread_index(),
+          RopeQk::keys(tile.lengths.kv(), params.rope, n * C.block_n()));
       __syncthreads();
     }
   }
@@ -148,57 +147,45 @@ struct FwdRegtileF32 {
 
   ATTNFORGE_DEVICE u32 q_rows() const { return smem + tile_first_row * C.qk_chunks() * 16; }
 
-  /// -inf to the scores of keys, from first_key on, that a row does not see.
-  ATTNFORGE_DEVICE void hide(Scores& s, int first_key) const {
-#pragma unroll
-    for (int r = 0; r < Warp::kRows; ++r) {
-      const VisibleKeys visible = VisibleKeys::of_row(p, query_of(first_row + Warp::row_of(r)));
-#pragma unroll
-      for (int j = 0; j < Scores::kKeys; ++j)
-        s.at(r, j) = masked<C.left_bound != 0>(s.at(r, j), first_key + Warp::key_of(j), visible);
-    }
-  }
-
-  /// Whether any row of this warp sees a key of a step. At the edge of a mask a block visits tiles
-  /// for the sake of its other warps.
-  ATTNFORGE_DEVICE bool sees_step(int first_key) const {
-    const VisibleKeys top = VisibleKeys::of_row(p, query_of(first_row)),
-                      bottom = VisibleKeys::of_row(p, query_of(first_row + C.warp_m - 1));
-    return first_key <= bottom.last && (!C.left_bound || first_key + C.step_n > top.first);
-  }
-
-  /// masked: not all rows see all keys of tile n.
-  ATTNFORGE_DEVICE void attend(int n, int stage, bool masked) {
+  /// The tile that comes i-th.
+  ATTNFORGE_DEVICE void attend(int i, int stage) {
+    const int n = ring.tiles.tile(i);
+    const bool masked = ring.tiles.masked(i);
     rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.steps; ++step) {
-      const int first_key = tile_first_key + step * C.step_n;
-      if (masked && !sees_step(n * C.block_n() + first_key)) {
-        ring.await_v(n);
+      const int in_tile = tile_first_key + step * C.step_n;
+      // At the edge of a mask a block visits tiles for the sake of its other warps.
+      if (masked && !Pieces::Mask::sees(tile, first_row, first_row + C.warp_m - 1,
+                                        n * C.block_n() + in_tile, C.step_n)) {
+        ring.await_v(i);
         continue;
       }
       Scores s;
-      warp.scores(s, q_rows(), ring.k_tile(stage) + first_key * C.qk_chunks() * 16, masked);
-      if constexpr (C.softcap) SoftcapScore(p).cap<false>(s.all());
-      if (masked) hide(s, n * C.block_n() + first_key);
+      warp.scores(s, q_rows(), ring.k_tile(stage) + in_tile * C.qk_chunks() * 16, masked);
+      // A sum of its own: kept over the products, it would be one register too many.
+      const WarpScores view{s.all(), s, first_row,
+                            n * C.block_n() + tile_first_key + step * C.step_n};
+      Pieces::Score::apply(view, tile);
+      if (masked) Pieces::Mask::apply(view, tile);
       float rescale[Warp::kRows];
       const bool grew = softmax.probabilities(s, scale_log2, rescale);
-      ring.await_v(n);  // with one stage there is one step
-      warp.outputs(s, ring.v_tile(stage) + first_key * C.v_chunks() * 16, rescale, grew, masked);
+      ring.await_v(i);  // with one stage there is one step
+      warp.outputs(s, ring.v_tile(stage) + in_tile * C.v_chunks() * 16, rescale, grew, masked);
     }
   }
 
   // ---- 3. The tiles of keys ----
 
-  ATTNFORGE_DEVICE void attend_all(const Place& place) {
+  ATTNFORGE_DEVICE void attend_all() {
 #pragma unroll
-    for (int s = 0; s < ring.kTilesAhead; ++s) ring.load_first(s);
+    for (int s = 0; s < ring.kTilesAhead; ++s) ring.load_first(s, tile.lengths.kv());
     if constexpr (C.stages == 1 || C.q_in_regs != 0 || C.rope != kNoRope) {
       ring.await_q();
-      rotate_q(place);
+      rotate_q();
       warp.read_q(q_rows());
     }
-    ring.walk([&](int n, int stage, bool masked) { attend(n, stage, masked); });
+    ring.walk([&](int i, int stage) { attend(i, stage); });
   }
 
   // ---- 4. Outputs over all keys ----
@@ -280,29 +267,29 @@ struct FwdRegtileF32 {
   };
 
   ATTNFORGE_DEVICE void store(const Part& part) const {
-    const Place place(params);
+    const Tile stored = this_tile(params);
 #pragma unroll
     for (int r = 0; r < Warp::kRows; ++r) {
       float inverse, lse;
       softmax.finish(r, inverse, lse);
-      const int row = place.first_row + part.first_row + Warp::row_of(r);
-      if (query_of(row) >= p.seqlen_q) continue;
-      warp.for_each_piece(r, StorePiece{query_row(p.o, place, row) + part.first_column, inverse});
+      const int row = stored.first_row + part.first_row + Warp::row_of(r);
+      if (stored.query_of(row) >= stored.lengths.q()) continue;
+      float* to = static_cast<float*>(p.o.data) + stored.offset_of(p.o, row) + part.first_column;
+      warp.for_each_piece(r, StorePiece{to, inverse});
       if constexpr (C.lse) {
-        if (part.first_column == 0 && thread_index() % Warp::kLanes == 0) {
-          p.lse[place.batch * p.lse_stride_batch + query_head_of(place, row) * p.lse_stride_head +
-                query_of(row)] = lse;
-        }
+        if (part.first_column == 0 && thread_index() % Warp::kLanes == 0)
+          p.lse[stored.lse_offset_of(row)] = lse;
       }
     }
   }
 
-  ATTNFORGE_DEVICE static void run(const FwdRegtileF32Params& params) {
+  ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
-    const Place place(params);
-    FwdRegtileF32 block(params, smem_address(shared_memory), place, Part());
-    block.load_q(place);
-    block.attend_all(place);
+    if constexpr (Pieces::Order::kMayRunOut)
+      if (block_index() >= Pieces::Order::tiles(params)) return;
+    FwdRegtileF32 block(params, smem_address(shared_memory), Part());
+    block.load_q();
+    block.attend_all();
     const Part part;
     if constexpr (C.warps_n > 1) {
       cp_async_wait<0>();

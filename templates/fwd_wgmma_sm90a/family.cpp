@@ -211,7 +211,10 @@ Source render(const Typed& c, const Problem&) {
        .params = "FwdWgmmaSm90aParams",
        .params_bytes = sizeof(FwdWgmmaSm90aParams),
        .parts = part_headers(c, "tile/rope.cuh"),
-       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n"});
+       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
+       .pieces = "DenseTmaPieces",
+       .pieces_header = "pieces/dense_tma.cuh",
+       .other_pieces = pieces_of(c)});
 }
 
 /// Of q, k and v.

@@ -18,21 +18,24 @@
 #include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
-#include "tile/kv_blocks.cuh"
+#include "tile/fragment_scores.cuh"
 #include "tile/optional.cuh"
+#include "tile/query_tile.cuh"
 #include "tile/ring.cuh"
-#include "tile/score.cuh"
 #include "tile/softmax.cuh"
-#include "tile/store_rows.cuh"
 #include "tile/swizzle.cuh"
-#include "tile/tile_order.cuh"
 
 namespace attnforge {
 
-template <FwdWgmmaSm90aConfig C>
+/// Pieces: DenseTmaPieces<C> (pieces/dense_tma.cuh) or what an entry makes of it. Params is the
+/// kernel's argument: FwdWgmmaSm90aParams, or what an entry derives from it for its pieces.
+template <FwdWgmmaSm90aConfig C, class Pieces, class ParamsType = FwdWgmmaSm90aParams>
 struct FwdWgmmaSm90a {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
-  using Params = FwdWgmmaSm90aParams;
+  using Params = ParamsType;
+  using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
+  using Walk = typename Pieces::Walk;
+  using Output = typename Pieces::template Output<C.dtype, 16, C.lse != 0>;
 
   static constexpr int kScoreFragments = C.block_n / 8;  // of 8 keys
   static constexpr int kOutFragments = C.head_dim_v / 8;
@@ -92,48 +95,35 @@ struct FwdWgmmaSm90a {
 
   // ---- The work: query tiles ----
 
-  ATTNFORGE_DEVICE static int query_of(int row) { return row / C.pack_gqa; }
-
   struct Work {
-    int batch;
-    int head;       // a query head, or a K/V head when heads are packed
-    int first_row;  // among a head's rows; heads packed into the tile lie next to each other
-    KvBlocks blocks;
+    Tile queries;
+    Walk walk;
 
-    ATTNFORGE_DEVICE Work(const Params& params, int tile) {
-      const FwdParams& p = params.fwd;
-      const TilePlace place = place_tile(params.order, tile);
-      const int heads = C.pack_gqa > 1 ? p.num_heads_kv : p.num_heads_q;
-      batch = place.head / heads;
-      head = place.head - batch * heads;
-      const int rows = C.cluster * C.block_m();  // both blocks of a cluster walk the same keys
-      const int rank = C.cluster > 1 ? cluster_rank() : 0;
-      first_row = place.m_block * rows + rank * C.block_m();
-      blocks = blocks_of(p, place.m_block * rows, rows);
-    }
-    ATTNFORGE_DEVICE static KvBlocks blocks_of(const FwdParams& p, int row, int rows) {
-      const int last_row = max(min(row + rows, p.seqlen_q * C.pack_gqa) - 1, row);
-      return KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, query_of(row),
-                                                     query_of(last_row));
-    }
-    ATTNFORGE_DEVICE int kv_head(const FwdParams& p) const {
-      return C.pack_gqa > 1 ? head : head / (p.num_heads_q / p.num_heads_kv);
+    ATTNFORGE_DEVICE Work(const Params& params, int tile)
+        : queries(params, Pieces::Order::place(params, tile), C.cluster * C.block_m()),
+          // Both blocks of a cluster walk the same keys.
+          walk(Walk::of_rows(queries, C.block_n, queries.first_row, C.cluster * C.block_m())) {
+      if constexpr (C.cluster > 1) queries.first_row += cluster_rank() * C.block_m();
     }
     /// Fully masked rows only: nothing to load, zeros to store.
-    ATTNFORGE_DEVICE bool empty() const { return blocks.end == blocks.begin; }
+    ATTNFORGE_DEVICE bool empty() const { return walk.count() == 0; }
   };
 
+  ATTNFORGE_DEVICE static int num_tiles(const Params& params) {
+    return Pieces::Order::tiles(params);
+  }
   /// With clusters, tiles are numbered by pairs.
   ATTNFORGE_DEVICE static int first_tile() { return blockIdx.x / C.cluster; }
   ATTNFORGE_DEVICE static int tile_step() { return gridDim.x / C.cluster; }
   /// The tile after `tile` (before the first: -1), unless the grid is kGridDynamic.
   ATTNFORGE_DEVICE static int following(const Params& params, int tile) {
-    return tile < 0 ? first_tile() : C.grid == kGridPlain ? params.tiles : tile + tile_step();
+    return tile < 0 ? first_tile() : C.grid == kGridPlain ? num_tiles(params) : tile + tile_step();
   }
 
   // ---- 1. Producer: one thread, which keeps the rings full ----
 
   struct Producer {
+    using Keys = typename Pieces::Keys;
     const Params& params;
     const Shared smem;
     Ring<C.k_stages> k_ring;
@@ -143,7 +133,7 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE Producer(const Params& p, Shared s) : params(p), smem(s) {}
 
     ATTNFORGE_DEVICE int tile_after(int tile) const {
-      if constexpr (C.grid == kGridPlain) return params.tiles;
+      if constexpr (C.grid == kGridPlain) return num_tiles(params);
       if constexpr (C.grid == kGridStatic) return tile + tile_step();
       return gridDim.x + atomicAdd(&params.counters->given, 1);
     }
@@ -157,57 +147,44 @@ struct FwdWgmmaSm90a {
       for (int w = 0; w < C.warpgroups; ++w)
 #pragma unroll
         for (int c = 0; c < C.qk_chunks(); ++c)
-          tma_load_5d(smem.q(stage, w) + c * C.q_chunk_bytes(), params.q, smem.q_full(stage),
-                      kEvictFirst, c * C.chunk_columns(), 0, query_of(work.first_row + w * 64),
-                      work.head, work.batch);
+          tma_load_5d(
+              smem.q(stage, w) + c * C.q_chunk_bytes(), params.q, smem.q_full(stage), kEvictFirst,
+              c * C.chunk_columns(), 0,
+              work.queries.lengths.q_begin() + Tile::query_of(work.queries.first_row + w * 64),
+              work.queries.head, work.queries.lengths.batch());
       q_ring.advance();
     }
-    ATTNFORGE_DEVICE void load_k(const Work& work, int kv_head, int n) {
+    ATTNFORGE_DEVICE void load_k(const Keys& keys, int n) {
       mbarrier_wait(smem.k_empty(k_ring.stage), k_ring.parity ^ 1);
-      load_kv<C.qk_chunks()>(params.k, smem.k(k_ring.stage), smem.k_full(k_ring.stage), work,
-                             kv_head, n);
+      mbarrier_arrive_expect(smem.k_full(k_ring.stage), C.k_bytes());
+      keys.template load<C.qk_chunks()>(params.k, smem.k(k_ring.stage), smem.k_full(k_ring.stage),
+                                        n);
       k_ring.advance();
     }
-    ATTNFORGE_DEVICE void load_v(const Work& work, int kv_head, int n) {
+    ATTNFORGE_DEVICE void load_v(const Keys& keys, int n) {
       mbarrier_wait(smem.v_empty(v_ring.stage), v_ring.parity ^ 1);
-      load_kv<C.v_chunks()>(params.v, smem.v(v_ring.stage), smem.v_full(v_ring.stage), work,
-                            kv_head, n);
+      mbarrier_arrive_expect(smem.v_full(v_ring.stage), C.v_bytes());
+      keys.template load<C.v_chunks()>(params.v, smem.v(v_ring.stage), smem.v_full(v_ring.stage),
+                                       n);
       v_ring.advance();
-    }
-    template <int kChunks>
-    ATTNFORGE_DEVICE void load_kv(const TensorMap& map, u32 to, u32 full, const Work& work,
-                                  int kv_head, int n) {
-      mbarrier_arrive_expect(full, kChunks * C.kv_chunk_bytes());
-      // Of a cluster each block loads its share of the rows, for both.
-      constexpr int kRows = C.block_n / C.cluster;
-      const int first = C.cluster > 1 ? cluster_rank() * kRows : 0;
-#pragma unroll
-      for (int c = 0; c < kChunks; ++c) {
-        const u32 chunk = to + c * C.kv_chunk_bytes() + first * C.swizzle;
-        const int column = c * C.chunk_columns(), row = n * C.block_n + first;
-        if constexpr (C.cluster > 1)
-          tma_load_4d_multicast(chunk, map, full, kEvictLast, 3, column, row, kv_head, work.batch);
-        else
-          tma_load_4d(chunk, map, full, kEvictLast, column, row, kv_head, work.batch);
-      }
     }
 
     ATTNFORGE_DEVICE void run() {
       int tile = first_tile();
-      while (tile < params.tiles) {
+      while (tile < num_tiles(params)) {
         const int upcoming = tile_after(tile);  // asked for a tile ahead: hides the latency
         const Work work(params, tile);
-        const int kv_head = work.kv_head(params.fwd);
-        int n = work.blocks.end - 1;
+        const Keys keys(work.queries);
         if (C.q_stages > 1 || work.empty()) load_q(work, tile);
         if (!work.empty()) {
-          load_k(work, kv_head, n);
+          load_k(keys, work.walk.tile(0));
           if constexpr (C.q_stages == 1) load_q(work, tile);
-          for (; n > work.blocks.begin; --n) {
-            load_k(work, kv_head, n - 1);
-            load_v(work, kv_head, n);
+          const int last = work.walk.count() - 1;
+          for (int i = 0; i < last; ++i) {
+            load_k(keys, work.walk.tile(i + 1));
+            load_v(keys, work.walk.tile(i));
           }
-          load_v(work, kv_head, n);
+          load_v(keys, work.walk.tile(last));
         }
         tile = upcoming;
       }
@@ -254,9 +231,9 @@ struct FwdWgmmaSm90a {
     }
 
     /// A warp rotates every third group of 8 keys.
-    ATTNFORGE_DEVICE void rotate_k(int n) {
+    ATTNFORGE_DEVICE void rotate_k(const Work& work, int n) {
       const int warp = thread_index() / 32 - kConsumerWarps - 1;
-      const auto turns = RopeK::keys(params.fwd, params.rope, n * C.block_n);
+      const auto turns = RopeK::keys(work.queries.lengths.kv(), params.rope, n * C.block_n);
       RopeK::prefetch(params.rope, warp * 8, warp * 8 + 8, 8, turns);
       mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
       RopeK::rotate(params.rope, smem.k(k_ring.stage), warp * 8, C.block_n, kRotatorWarps * 8,
@@ -268,9 +245,9 @@ struct FwdWgmmaSm90a {
     }
 
     ATTNFORGE_DEVICE void run() {
-      for (int tile = await_tile(-1); tile < params.tiles; tile = await_tile(tile)) {
+      for (int tile = await_tile(-1); tile < num_tiles(params); tile = await_tile(tile)) {
         const Work work(params, tile);
-        for (int n = work.blocks.end - 1; n >= work.blocks.begin; --n) rotate_k(n);
+        for (int i = 0; i < work.walk.count(); ++i) rotate_k(work, work.walk.tile(i));
       }
     }
   };
@@ -329,9 +306,10 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE void rotate_q(const Work& work) {
       using RopeQ = RopeTile<C.dtype, C.rope, C.rope_dim, TmaRows<C.swizzle, C.q_chunk_bytes()>, 4,
                              false>;
-      const int first_row = work.first_row + warpgroup * 64;
+      const int first_row = work.queries.first_row + warpgroup * 64;
       RopeQ::rotate(params.rope, smem.q(q_ring.stage, warpgroup), warp() * 16, warp() * 16 + 16, 8,
-                    RopeQ::template queries<C.pack_gqa>(p, params.rope, first_row));
+                    RopeQ::template queries<C.pack_gqa>(work.queries.lengths.q(), params.rope,
+                                                        first_row));
       fence_proxy_async();  // before the products, or before TMA's next write
       if constexpr (C.q_in_regs)
         __syncwarp();
@@ -405,27 +383,13 @@ struct FwdWgmmaSm90a {
 
     // -- Softmax --
 
-    ATTNFORGE_DEVICE void mask(int row, int first_key) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        VisibleKeys visible = VisibleKeys::of_row(p, query_of(row + 8 * r));
-        const int lane_key = first_key + MmaFragment::column(lane());
-        visible.first -= lane_key;
-        visible.last -= lane_key;
-#pragma unroll
-        for (int j = 0; j < kScoreFragments; ++j)
-#pragma unroll
-          for (int c = 0; c < 2; ++c)
-            s[j][2 * r + c] = masked<C.left_bound != 0>(s[j][2 * r + c], j * 8 + c, visible);
-      }
-    }
-
     /// Scores to probabilities, still in fp32. True if older outputs are to be multiplied by
-    /// `rescale`.
-    ATTNFORGE_DEVICE bool probabilities(int row, int first_key, bool needs_mask,
-                                        float (&rescale)[2]) {
-      if constexpr (C.softcap) SoftcapScore(p).cap<true>(s);
-      if (needs_mask) mask(row, first_key);
+    /// `rescale`. `row` is this lane's first, first_key the tile's.
+    ATTNFORGE_DEVICE bool probabilities(const Tile& queries, int row, int first_key,
+                                        bool needs_mask, float (&rescale)[2]) {
+      const FragmentScores<float[kScoreFragments][4]> view{s, row, first_key};
+      Pieces::Score::apply(view, queries);
+      if (needs_mask) Pieces::Mask::apply(view, queries);
       return softmax.probabilities(s, scale_log2, rescale);
     }
 
@@ -443,9 +407,9 @@ struct FwdWgmmaSm90a {
 
     /// The scores of tile n, with which the outputs of tile n + 1 may be in flight, to
     /// probabilities that the next outputs take.
-    ATTNFORGE_DEVICE void attend(int row, int n, bool first, bool needs_mask) {
+    ATTNFORGE_DEVICE void attend(const Tile& queries, int row, int n, bool first, bool needs_mask) {
       float rescale[2];
-      const bool raised = probabilities(row, n * C.block_n, needs_mask, rescale);
+      const bool raised = probabilities(queries, row, n * C.block_n, needs_mask, rescale);
       wgmma_wait<0>();
       pin(o);
       pin(probs);
@@ -461,9 +425,9 @@ struct FwdWgmmaSm90a {
     }
 
     ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
-      const int first_row = work.first_row + warpgroup * 64;
+      const int first_row = work.queries.first_row + warpgroup * 64;
       const int row = first_row + lane_row();
-      const KvBlocks mine = Work::blocks_of(p, first_row, 64);  // which of them need no mask
+      const Walk walk = work.walk.of_part(work.queries, C.block_n, first_row, 64);
       softmax = SoftmaxRows();
 #pragma unroll
       for (int j = 0; j < kOutFragments; ++j)
@@ -478,11 +442,10 @@ struct FwdWgmmaSm90a {
         wgmma_wait<0>();
         pin(s);
         release_k();
-        const int last = work.blocks.end - 1;
 #pragma unroll 1
-        for (int n = last;; --n) {
-          attend(row, n, n == last, n >= mine.clear_end || n < mine.clear_begin);
-          if (n == work.blocks.begin) break;
+        for (int i = 0;; ++i) {
+          attend(work.queries, row, walk.tile(i), i == 0, walk.masked(i));
+          if (i + 1 == walk.count()) break;
           // The scores of the next tile with the outputs of this one.
           await_k();
           await_turn();
@@ -503,35 +466,22 @@ struct FwdWgmmaSm90a {
         pin(o);
         release_v();
       }
-      store(work, row);
+      store(work.queries, row);
     }
 
-    ATTNFORGE_DEVICE void store(const Work& work, int row) {
+    ATTNFORGE_DEVICE void store(const Tile& queries, int row) {
       float inverse[2], lse[2];
       softmax.finish(inverse, lse);
-      store_half<0>(work, row, inverse[0], lse[0]);
-      store_half<1>(work, row + 8, inverse[1], lse[1]);
-    }
-    template <int kHalf>
-    ATTNFORGE_DEVICE void store_half(const Work& work, int row, float inverse, float lse) {
-      const int query = query_of(row), quad_lane = thread_index() % 4;
-      const int query_head = C.pack_gqa > 1 ? work.head * C.pack_gqa + row % C.pack_gqa : work.head;
-      const bool present = query < p.seqlen_q;
-      u16* to = static_cast<u16*>(p.o.data) + work.batch * p.o.stride_batch +
-                query * p.o.stride_row + query_head * p.o.stride_head;
-      store_row<C.dtype, kHalf, 16, kOutFragments>(o, inverse, to, present, quad_lane);
-      if constexpr (C.lse) {
-        if (present && quad_lane == 0)
-          p.lse[work.batch * p.lse_stride_batch + query_head * p.lse_stride_head + query] = lse;
-      }
+      Output::template store<0, kOutFragments>(queries, row, 0, o, inverse[0], lse[0]);
+      Output::template store<1, kOutFragments>(queries, row + 8, 0, o, inverse[1], lse[1]);
     }
 
-    /// The tile after `tile` (before the first: -1), with its Q in shared memory; params.tiles or
+    /// The tile after `tile` (before the first: -1), with its Q in shared memory; num_tiles() or
     /// more when there is none.
     ATTNFORGE_DEVICE int await_tile(int tile) const {
       if constexpr (C.grid != kGridDynamic) {
         const int next = following(params, tile);
-        if (next < params.tiles) mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
+        if (next < num_tiles(params)) mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
         return next;
       } else {
         mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
@@ -543,7 +493,7 @@ struct FwdWgmmaSm90a {
 
     ATTNFORGE_DEVICE void run() {
       if (C.pingpong && warpgroup == C.warpgroups - 1) pass_turn();  // the first has the first turn
-      for (int tile = await_tile(-1); tile < params.tiles; tile = await_tile(tile)) {
+      for (int tile = await_tile(-1); tile < num_tiles(params); tile = await_tile(tile)) {
         if constexpr (C.rope != kNoRope) rotate_q(Work(params, tile));
         read_q();
         attend_query_tile(Work(params, tile));

@@ -6,6 +6,35 @@
 #include "templates/embedded.h"
 
 namespace attnforge {
+namespace {
+
+std::string include_line(std::string_view header) {
+  return fmt::format("#include \"{}\"\n", header);
+}
+
+std::string include_lines(const KernelNames& names) {
+  std::string lines = include_line(fmt::format("{}/kernel.cuh", names.folder));
+  for (const std::string_view part : names.parts) lines += include_line(part);
+  if (!names.pieces.empty()) lines += include_line(names.pieces_header);
+  for (const Piece& piece : names.other_pieces) lines += include_line(piece.header);
+  return lines;
+}
+
+std::string struct_of_pieces(const KernelNames& names) {
+  if (names.pieces.empty()) return "";
+  std::string lines = fmt::format("struct Pieces : {}<kConfig> {{", names.pieces);
+  for (const Piece& piece : names.other_pieces)
+    lines += fmt::format("\n  using {} = {};", piece.name, piece.type);
+  return lines + (names.other_pieces.empty() ? "};\n" : "\n};\n");
+}
+
+}  // namespace
+
+std::vector<Piece> pieces_of(const Shape& shape) {
+  std::vector<Piece> pieces;
+  if (shape.softcap) pieces.push_back({"pieces/softcap.cuh", "Score", "SoftcapScore"});
+  return pieces;
+}
 
 std::string initializer(const Config& config, const Shape& shape) {
   std::string text = "{" + initializer(shape);
@@ -16,27 +45,27 @@ std::string initializer(const Config& config, const Shape& shape) {
 
 Source kernel_source(const Config& config, const Shape& shape, const KernelNames& names) {
   using fmt::arg;
-  std::string parts;
-  for (const std::string_view part : names.parts) parts += fmt::format("#include \"{}\"\n", part);
   Source source;
   source.name = names.symbol;
   source.entry = fmt::format(
       "// generated: {config}\n"
-      "#include \"{folder}/kernel.cuh\"\n"
-      "{parts}"
+      "{includes}"
       "{declarations}"
       "using namespace attnforge;\n"
       "static_assert(sizeof({params}) == {params_bytes});\n"
       "inline constexpr {type}Config kConfig{initializer};\n"
+      "{struct_of_pieces}"
       "extern \"C\" __global__ void __launch_bounds__(kConfig.{threads}, kConfig.{blocks_per_sm})\n"
       "{symbol}(const __grid_constant__ {params} p) {{\n"
-      "  {type}<kConfig>::run(p);\n"
+      "  {type}<kConfig{pieces}>::run(p);\n"
       "}}\n",
-      arg("config", to_string(config)), arg("folder", names.folder), arg("parts", parts),
+      arg("config", to_string(config)), arg("includes", include_lines(names)),
       arg("declarations", names.declarations), arg("type", names.type),
       arg("initializer", initializer(config, shape)), arg("threads", names.threads),
       arg("blocks_per_sm", names.blocks_per_sm), arg("symbol", names.symbol),
-      arg("params", names.params), arg("params_bytes", names.params_bytes));
+      arg("params", names.params), arg("params_bytes", names.params_bytes),
+      arg("struct_of_pieces", struct_of_pieces(names)),
+      arg("pieces", names.pieces.empty() ? "" : ", Pieces"));
   flatten(source, embedded_headers());
   return source;
 }

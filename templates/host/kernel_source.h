@@ -14,6 +14,17 @@
 
 namespace attnforge {
 
+/// A piece of a kernel that differs from what DensePieces has: `using {name} = {type};`, where
+/// `type` is defined in the header. docs/ARCHITECTURE.md, "Seams".
+struct Piece {
+  std::string_view header;  // "pieces/softcap.cuh"
+  std::string_view name;    // "Score"
+  std::string_view type;    // "SoftcapScore"
+};
+
+/// Of all product families.
+std::vector<Piece> pieces_of(const Shape& shape);
+
 /// Names in the generated lines. `folder`/kernel.cuh defines the template `type` with a static
 /// run(); its config type is `type` + "Config".
 struct KernelNames {
@@ -27,6 +38,11 @@ struct KernelNames {
   // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.
   std::string_view threads = "num_threads()";
   std::string_view blocks_per_sm = "blocks_per_sm";
+  // Of a kernel that is made of pieces: what it starts from, "DensePieces", in which header, and
+  // what differs. Empty: the kernel takes none.
+  std::string_view pieces{};
+  std::string_view pieces_header{};
+  std::vector<Piece> other_pieces{};
 };
 
 /// "{{.dtype = 2, ...}, 128, 4}": a typed config as a C++ initialiser. Its members are the shape's,

@@ -1,6 +1,6 @@
-// key_tiles.cpp - the host's counterpart of tile/kv_blocks.cuh, summed over a head. The cost does
-// not grow with the lengths: where bounds move with the query tiles, the number of tiles repeats
-// itself after a period, but for what it rises or falls by.
+// key_tiles.cpp - the host's counterpart of pieces/range_walk.cuh, summed over a head. The cost
+// does not grow with the lengths: where bounds move with the query tiles, the number of tiles
+// repeats itself after a period, but for what it rises or falls by.
 #include "templates/host/key_tiles.h"
 
 #include <algorithm>

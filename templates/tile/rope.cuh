@@ -25,8 +25,8 @@ ATTNFORGE_DEVICE void rotate_pair(float& x, float& y, float cos, float sin) {
 struct KeyTurns {
   int first_key, seqlen_kv, offset;
 
-  ATTNFORGE_DEVICE KeyTurns(const FwdParams& p, const RopeParams& rope, int first)
-      : first_key(first), seqlen_kv(p.seqlen_kv), offset(rope.k_offset) {}
+  ATTNFORGE_DEVICE KeyTurns(int seqlen, const RopeParams& rope, int first)
+      : first_key(first), seqlen_kv(seqlen), offset(rope.k_offset) {}
   ATTNFORGE_DEVICE int operator()(int row) const {
     return first_key + row < seqlen_kv ? offset + first_key + row : -1;
   }
@@ -38,24 +38,24 @@ template <int kPackGqa>
 struct QueryTurns {
   int first_row, seqlen_q, offset;
 
-  ATTNFORGE_DEVICE QueryTurns(const FwdParams& p, const RopeParams& rope, int first)
-      : first_row(first), seqlen_q(p.seqlen_q), offset(rope.q_offset) {}
+  ATTNFORGE_DEVICE QueryTurns(int seqlen, const RopeParams& rope, int first)
+      : first_row(first), seqlen_q(seqlen), offset(rope.q_offset) {}
   ATTNFORGE_DEVICE int operator()(int row) const {
     const int query = (first_row + row) / kPackGqa;
     return query < seqlen_q ? offset + query : -1;
   }
 };
 
-/// The rows of the tables that a tile of K takes, which begins with key `first`, and one of Q,
-/// which begins with row `first` of a head's.
+/// The rows of the tables that a tile of K takes, which begins with key `first` of a sequence of
+/// `seqlen`, and one of Q, which begins with row `first` of a head's.
 struct RopeRows {
-  ATTNFORGE_DEVICE static KeyTurns keys(const FwdParams& p, const RopeParams& rope, int first) {
-    return KeyTurns(p, rope, first);
+  ATTNFORGE_DEVICE static KeyTurns keys(int seqlen, const RopeParams& rope, int first) {
+    return KeyTurns(seqlen, rope, first);
   }
   template <int kPackGqa>
-  ATTNFORGE_DEVICE static QueryTurns<kPackGqa> queries(const FwdParams& p, const RopeParams& rope,
+  ATTNFORGE_DEVICE static QueryTurns<kPackGqa> queries(int seqlen, const RopeParams& rope,
                                                        int first) {
-    return QueryTurns<kPackGqa>(p, rope, first);
+    return QueryTurns<kPackGqa>(seqlen, rope, first);
   }
 };
 

@@ -18,7 +18,7 @@ TABLE = {
     "include": (r"attnforge/\w+\.h", C_STD),
     "generator": (r"(attnforge|generator)/.*|templates/shape\.h", r"fmt/\w+\.h|xxhash\.h"),
     "reference": (r"(attnforge|reference)/.*", r"fmt/\w+\.h"),
-    "device": (r"base\.cuh|shape\.h|params_\w+\.h|(ptx|tile)/\w+\.cuh", None),  # and the own folder; not even std
+    "device": (r"base\.cuh|shape\.h|params_\w+\.h|(ptx|tile|pieces)/\w+\.cuh", None),  # and the own folder; not even std
     "templates": (
         r"(attnforge|generator)/.*|templates/(registry|embedded|params_\w+|host/\w+)\.h|templates/base\.cuh",  # and the own folder
         r"fmt/\w+\.h",

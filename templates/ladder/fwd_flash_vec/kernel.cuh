@@ -7,13 +7,15 @@
 #include "base.cuh"
 #include "ladder/fwd_flash_vec/config.h"
 #include "params_fwd.h"
+#include "pieces/fixed_lengths.cuh"
+#include "pieces/range_walk.cuh"
+#include "pieces/softcap.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
-#include "tile/kv_blocks.cuh"
 #include "tile/online_row.cuh"
-#include "tile/score.cuh"
 #include "tile/tile_order.cuh"
+#include "tile/visible_keys.cuh"
 
 namespace attnforge {
 
@@ -113,6 +115,7 @@ struct FwdFlashVec {
     const FwdParams& p = params.fwd;
     const TilePlace place = place_tile(params.order, int(blockIdx.x));
     const int batch = place.head / p.num_heads_q, head = place.head % p.num_heads_q;
+    const FixedLengths lengths(params, batch);
     const int kv_head = head / (p.num_heads_q / p.num_heads_kv);
     const char* k_head = head_pointer<C.dtype>(p.k, batch, kv_head);
     const char* v_head = head_pointer<C.dtype>(p.v, batch, kv_head);
@@ -147,15 +150,16 @@ struct FwdFlashVec {
     const float scale_log2 = p.softmax_scale * 1.4426950408889634f;
     const SoftcapScore capped(p);
 
-    const KvBlocks blocks = KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, first_row,
-                                                                    last_row);
-    for (int n = blocks.end - 1; n >= blocks.begin; --n) {
+    const auto walk = RangeWalk<C.left_bound != 0>::of_queries(p, lengths, C.block_n, first_row,
+                                                               last_row);
+    for (int i = 0; i < walk.count(); ++i) {
+      const int n = walk.tile(i);
       // ---- 2. A tile of K and V to shared memory, as fp32 ----
       __syncthreads();  // everybody is done with the tile before
       load_tile<C.head_dim>(smem.k, k_head, p.k.stride_row, n * C.block_n, p.seqlen_kv);
       load_tile<C.head_dim_v>(smem.v, v_head, p.v.stride_row, n * C.block_n, p.seqlen_kv);
       __syncthreads();
-      const bool is_masked = n >= blocks.clear_end || n < blocks.clear_begin;
+      const bool is_masked = walk.masked(i);
 
 #pragma unroll 1
       for (int first = 0; first < C.block_n; first += C.step_n()) {
@@ -186,7 +190,7 @@ struct FwdFlashVec {
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
           top[r] = negative_infinity();
-          const VisibleKeys visible = VisibleKeys::of_row(p, first_query + r);
+          const VisibleKeys visible = VisibleKeys::of_row(p, lengths, first_query + r);
 #pragma unroll
           for (int j = 0; j < C.keys_per_lane; ++j) {
             if constexpr (C.softcap) s[j][r] = capped(s[j][r]);

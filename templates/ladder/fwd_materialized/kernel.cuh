@@ -9,11 +9,13 @@
 #include "ladder/fwd_materialized/product.cuh"
 #include "ladder/fwd_materialized/product_fma.cuh"
 #include "ladder/fwd_materialized/product_mma.cuh"
+#include "pieces/fixed_lengths.cuh"
+#include "pieces/range_walk.cuh"
+#include "pieces/softcap.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
-#include "tile/kv_blocks.cuh"
 #include "tile/maximum.cuh"
-#include "tile/score.cuh"
+#include "tile/visible_keys.cuh"
 
 namespace attnforge {
 
@@ -25,14 +27,16 @@ struct FwdMaterialized {
   /// A tile of queries of one head.
   struct Queries {
     int batch, head, first, present;
-    KvBlocks keys;  // the tiles of keys that some of them see; no others are computed or read
+    RangeWalk<C.left_bound != 0>
+        keys;  // the tiles of keys that some of them see; no others are computed or read
 
-    ATTNFORGE_DEVICE Queries(const FwdParams& p, int global_head, int m_block)
-        : batch(global_head / p.num_heads_q),
-          head(global_head % p.num_heads_q),
+    ATTNFORGE_DEVICE Queries(const FwdMaterializedParams& params, int global_head, int m_block)
+        : batch(global_head / params.fwd.num_heads_q),
+          head(global_head % params.fwd.num_heads_q),
           first(m_block * C.block_m),
-          present(min(C.block_m, p.seqlen_q - first)),
-          keys(KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, first, first + present - 1)) {}
+          present(min(C.block_m, params.fwd.seqlen_q - first)),
+          keys(keys.of_queries(params.fwd, FixedLengths(params, batch), C.block_n, first,
+                               first + present - 1)) {}
   };
 
   /// Where a query's row of scores, and then of probabilities, begins.
@@ -58,7 +62,7 @@ struct FwdMaterialized {
               m_blocks = ceil_div(p.seqlen_q, C.block_m);
     const int n = int(blockIdx.x) % n_blocks, m = int(blockIdx.x) / n_blocks % m_blocks;
     const int global_head = int(blockIdx.x) / n_blocks / m_blocks;
-    const Queries queries(p, global_head, m);
+    const Queries queries(params, global_head, m);
     if (n < queries.keys.begin || n >= queries.keys.end) return;
     const int kv_head = queries.head / (p.num_heads_q / p.num_heads_kv);
 
@@ -70,14 +74,15 @@ struct FwdMaterialized {
         ceil_div(C.head_dim, C.slice()));
 
     const SoftcapScore capped(p);
-    const bool is_masked = n >= queries.keys.clear_end || n < queries.keys.clear_begin;
+    const bool is_masked = !queries.keys.is_clear(n);
+    const FixedLengths lengths(params, queries.batch);
     product.for_each_pair([&](int row, int column, float x, float y) {
       if (row >= queries.present) return;
       if constexpr (C.softcap) x = capped(x), y = capped(y);
       x *= p.softmax_scale, y *= p.softmax_scale;
       const int key = n * C.block_n + column;
       if (is_masked) {
-        const VisibleKeys visible = VisibleKeys::of_row(p, queries.first + row);
+        const VisibleKeys visible = VisibleKeys::of_row(p, lengths, queries.first + row);
         x = masked<C.left_bound != 0>(x, key, visible);
         y = masked<C.left_bound != 0>(y, key + 1, visible);
       }
@@ -110,7 +115,7 @@ struct FwdMaterialized {
     constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
     const FwdParams& p = params.fwd;
     const int query = int(blockIdx.x) % p.seqlen_q, global_head = int(blockIdx.x) / p.seqlen_q;
-    const Queries queries(p, global_head, query / C.block_m);
+    const Queries queries(params, global_head, query / C.block_m);
     const int begin = queries.keys.begin * C.block_n, end = queries.keys.end * C.block_n;
     float* s = row_of_scores(params, global_head, query);
 
@@ -158,7 +163,7 @@ struct FwdMaterialized {
     const int first_column = int(blockIdx.x) % kColumnBlocks * kColumns;
     const int m = int(blockIdx.x) / kColumnBlocks % m_blocks;
     const int global_head = int(blockIdx.x) / kColumnBlocks / m_blocks;
-    const Queries queries(p, global_head, m);
+    const Queries queries(params, global_head, m);
     const int kv_head = queries.head / (p.num_heads_q / p.num_heads_kv);
     const int first_key = queries.keys.begin * C.block_n;
     const int keys = (queries.keys.end - queries.keys.begin) * C.block_n;

@@ -5,6 +5,10 @@
 
 #include "base.cuh"
 #include "ladder/fwd_wmma/config.h"
+#include "pieces/fixed_lengths.cuh"
+#include "pieces/range_walk.cuh"
+#include "pieces/softcap.cuh"
+#include "pieces/strided_keys.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/shared_memory.cuh"
@@ -13,12 +17,12 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/wmma.cuh"
 #include "tile/key_ring.cuh"
-#include "tile/kv_blocks.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/maximum.cuh"
 #include "tile/optional.cuh"
-#include "tile/score.cuh"
+#include "tile/query_tile.cuh"
 #include "tile/tile_order.cuh"
+#include "tile/visible_keys.cuh"
 
 namespace attnforge {
 
@@ -40,15 +44,14 @@ struct FwdWmma {
   using RopeQk = RopeTile<C.dtype, C.rope, C.rope_dim, SwizzledRows<C.qk_pitch()>, 4, false>;
   using Scores = WmmaAccumulator[kRowFragments][kKeyFragments];
 
-  struct Place {
-    int batch, head, first_row;
-  };
+  using Tile = QueryTile<1, FixedLengths>;
+  using Walk = RangeWalk<C.left_bound != 0>;
 
   const FwdWmmaParams& params;
   const FwdParams& p;
   const u32 smem;
-  int first_row;
-  KeyRing<C, 2, KLoader, VLoader> ring;
+  const Tile tile;
+  KeyRing<C, Walk, StridedKeys<2>, KLoader, VLoader> ring;
   float scale_log2;
   // Where this lane's elements of a fragment lie in the warp's P. Not kept where P is expected to
   // stay in registers.
@@ -60,22 +63,17 @@ struct FwdWmma {
   WmmaAccumulator row_max[kRowFragments];  // an element's row's, in log2 units
   WmmaAccumulator row_sum[kRowFragments];  // of the elements at this place of all fragments
 
-  ATTNFORGE_DEVICE FwdWmma(const FwdWmmaParams& kernel_params, u32 smem_base, const Place& place)
+  ATTNFORGE_DEVICE FwdWmma(const FwdWmmaParams& kernel_params, u32 smem_base)
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(smem_base),
-        first_row(place.first_row),
-        ring(p, smem) {
-    const int last_row = min(first_row + C.block_m, p.seqlen_q) - 1;
-    ring.set_tiles(KvBlocks::of_queries<C.left_bound != 0>(p, C.block_n, first_row, last_row),
-                   place.batch, place.head / (p.num_heads_q / p.num_heads_kv));
+        tile(this_tile(kernel_params)),
+        ring(tile, Walk::of_rows(tile, C.block_n, tile.first_row, C.block_m), smem) {
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
-  ATTNFORGE_DEVICE static Place locate(const FwdWmmaParams& params) {
-    const TilePlace place = place_tile(params.order, block_index());
-    const int batch = place.head / params.fwd.num_heads_q;
-    return {batch, place.head - batch * params.fwd.num_heads_q, place.m_block * C.block_m};
+  ATTNFORGE_DEVICE static Tile this_tile(const FwdWmmaParams& params) {
+    return Tile(params, place_tile(params.order, block_index()), C.block_m);
   }
 
   ATTNFORGE_DEVICE static int warp() { return thread_index() / 32; }
@@ -150,14 +148,13 @@ struct FwdWmma {
 
   // ---- 2. Loads ----
 
-  ATTNFORGE_DEVICE void load_q(const Place& place) {
+  ATTNFORGE_DEVICE void load_q() {
     const QLoader loader(thread_index());
-    const i64 at = place.batch * p.q.stride_batch + place.head * p.q.stride_head;
-    const char* const head = static_cast<const char*>(p.q.data) + at * 2 + loader.chunk * 16;
-    loader.template load<true>(
-        smem,
-        [&](int pass) { return head + (first_row + loader.row_of(pass)) * p.q.stride_row * 2; },
-        p.seqlen_q - first_row);
+    const auto source = [&](int pass) {
+      const i64 at = tile.offset_of(p.q, tile.first_row + loader.row_of(pass));
+      return static_cast<const char*>(p.q.data) + at * 2 + loader.chunk * 16;
+    };
+    loader.template load<true>(smem, source, tile.end_row() - tile.first_row);
     clear_depth_padding<QLoader>(smem);
     cp_async_commit();
   }
@@ -172,7 +169,7 @@ struct FwdWmma {
   ATTNFORGE_DEVICE void rotate_q() const {
     if constexpr (C.rope != kNoRope) {
       RopeQk::rotate(params.rope, smem, warp() * 8, C.block_m, 8 * C.num_warps,
-                     RopeQk::template queries<1>(p, params.rope, first_row));
+                     RopeQk::template queries<1>(p.seqlen_q, params.rope, tile.first_row));
       __syncthreads();
     }
   }
@@ -180,7 +177,7 @@ struct FwdWmma {
   ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
     if constexpr (C.rope != kNoRope) {
       RopeQk::rotate(params.rope, ring.k_tile(stage), warp() * 8, C.block_n, 8 * C.num_warps,
-                     RopeQk::keys(p, params.rope, n * C.block_n));
+                     RopeQk::keys(p.seqlen_kv, params.rope, n * C.block_n));
       __syncthreads();
     }
   }
@@ -239,7 +236,7 @@ struct FwdWmma {
 #pragma unroll
       for (int f = 0; f < kRowFragments; ++f) {
         VisibleKeys visible = VisibleKeys::of_row(
-            p, first_row + warp() * C.warp_m() + f * 16 + n / 16);
+            p, tile.lengths, tile.first_row + warp() * C.warp_m() + f * 16 + n / 16);
         visible.first -= first_key + n % 16;
         visible.last -= first_key + n % 16;
 #pragma unroll
@@ -392,8 +389,10 @@ struct FwdWmma {
 
   // ---- 4. One tile of keys ----
 
-  /// masked: not all rows see all keys of tile n.
-  ATTNFORGE_DEVICE void attend(int n, int stage, bool masked) {
+  /// The tile that comes i-th.
+  ATTNFORGE_DEVICE void attend(int i, int stage) {
+    const int n = ring.tiles.tile(i);
+    const bool masked = ring.tiles.masked(i);  // not all rows see all keys
     rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
@@ -403,20 +402,20 @@ struct FwdWmma {
       if (masked) hide(s, n * C.block_n + step * C.step_n);
       raise_max(s);
       exponentiate(s);
-      ring.await_v(n);  // with one stage there is one step
+      ring.await_v(i);  // with one stage there is one step
       outputs(s, ring.v_tile(stage) + step * C.step_n * C.v_pitch() * 16);
     }
   }
 
   // ---- 5. The whole query tile ----
 
-  ATTNFORGE_DEVICE void run(const Place& place) {
-    load_q(place);
+  ATTNFORGE_DEVICE void run() {
+    load_q();
     write_table();
 #pragma unroll
     for (int s = 0; s < C.stages; ++s) {
       clear_depth_padding<KLoader>(ring.k_tile(s));
-      if (s < ring.kTilesAhead) ring.load_first(s);
+      if (s < ring.kTilesAhead) ring.load_first(s, p.seqlen_kv);
     }
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
@@ -435,14 +434,14 @@ struct FwdWmma {
 #pragma unroll
         for (int d = 0; d < kDepthSteps; ++d) read_q(q[f][d], f, d);
     }
-    ring.walk([&](int n, int stage, bool masked) { attend(n, stage, masked); });
+    ring.walk([&](int i, int stage) { attend(i, stage); });
     store();
   }
 
   /// Fragment after fragment through the warp's memory, where a lane has half a row of 16 columns.
   ATTNFORGE_DEVICE void store() const {
     constexpr float kLn2 = 0.6931471805599453f;
-    const Place place = locate(params);
+    const Tile stored = this_tile(params);
     const int half = lane() % 2;
     const u32 half_row = scratch_half_row();
     const auto half_of = [&](const WmmaAccumulator& c, HalfRow& x) {
@@ -464,16 +463,14 @@ struct FwdWmma {
       const bool empty = sum == 0.0f;
       const float inverse = empty ? 0.0f : reciprocal_approx(sum);
 
-      const int query = place.first_row + warp() * C.warp_m() + f * 16 + lane() / 2;
+      const int query = stored.first_row + warp() * C.warp_m() + f * 16 + lane() / 2;
       const bool present = query < p.seqlen_q;
       if constexpr (C.lse) {
-        if (present && half == 0) {
-          p.lse[place.batch * p.lse_stride_batch + place.head * p.lse_stride_head +
-                query] = empty ? negative_infinity() : (top + log2_approx(sum)) * kLn2;
-        }
+        if (present && half == 0)
+          p.lse[stored.lse_offset_of(query)] = empty ? negative_infinity()
+                                                     : (top + log2_approx(sum)) * kLn2;
       }
-      u16* const row = static_cast<u16*>(p.o.data) + place.batch * p.o.stride_batch +
-                       query * p.o.stride_row + place.head * p.o.stride_head;
+      u16* const row = static_cast<u16*>(p.o.data) + stored.offset_of(p.o, query);
 #pragma unroll
       for (int c = 0; c < kOutFragments; ++c) {
         half_of(o[f][c], x);
@@ -500,9 +497,8 @@ struct FwdWmma {
 
   ATTNFORGE_DEVICE static void run(const FwdWmmaParams& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
-    const Place place = locate(params);
-    FwdWmma block(params, smem_address(shared_memory), place);
-    block.run(place);
+    FwdWmma block(params, smem_address(shared_memory));
+    block.run();
   }
 };
 

@@ -1,11 +1,10 @@
-// score.cuh - what happens to a score between Q K^T and softmax: soft cap and mask, as functors of
-// the main loop.
+// softcap.cuh - Score with a soft cap.
 #pragma once
 
 #include "base.cuh"
+#include "params_fwd.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
-#include "tile/kv_blocks.cuh"
 
 namespace attnforge {
 
@@ -21,6 +20,13 @@ struct SoftcapScore {
       : softcap(p.softcap),
         to_x(p.softmax_scale * reciprocal_approx(p.softcap)),
         unit(p.softcap * reciprocal_approx(p.softmax_scale)) {}
+
+  /// The piece's interface: scores of a lane, and the QueryTile of their rows.
+  template <class Scores, class QueryTile>
+  ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
+    SoftcapScore(tile.p).template cap<Scores::kCoarse>(scores.all);
+  }
+
   ATTNFORGE_DEVICE float operator()(float s) const {
     const float within = clamp_magnitude(s, kTanhEnd * unit);
     const float x = within * to_x;
@@ -64,12 +70,5 @@ struct SoftcapScore {
     function(s);
   }
 };
-
-/// -inf where the row does not see the key. kLeft: there is a left bound too.
-template <bool kLeft>
-ATTNFORGE_DEVICE float masked(float s, int key, const VisibleKeys& visible) {
-  const bool hidden = key > visible.last || (kLeft && key < visible.first);
-  return hidden ? negative_infinity() : s;
-}
 
 }  // namespace attnforge

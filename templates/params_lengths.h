@@ -1,0 +1,35 @@
+// params_lengths.h - what a kernel needs to know of sequences whose lengths only the device knows.
+// Compiled by g++ (bind) and NVRTC (kernel).
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+/// A query tile of one head: rows m_block * block_m and on of a sequence.
+struct WorkItem {
+  int sequence;
+  int m_block;
+};
+
+/// The query tiles of one head of all sequences, longest first, as steps/work_list writes them for
+/// the step after it. In the workspace: 16 + 8 * (tokens_q * packed heads / block_m + batch) bytes.
+struct alignas(16) WorkList {
+  int tiles;
+  int unused[3];
+  // Followed by as many WorkItems.
+};
+
+/// In the argument of a kernel, after the family's own.
+struct alignas(16) LengthsParams {
+  // Packed: [batch + 1], where each sequence begins in [tokens, heads, dim]; the last is the end.
+  // Used: [batch], how many rows of each sequence count; null: all seqlen.
+  const int* q;
+  const int* kv;
+  WorkList* work;
+  // Of the list: sequences are taken in groups of about so many keys, whose K and V stay in L2
+  // together; 0: all in one.
+  i64 keys_per_group;
+};
+
+}  // namespace attnforge

@@ -1,0 +1,30 @@
+// dense.cuh - the pieces of a kernel for tensors of one length, whose keys lie in rows: what a
+// generated entry starts from. docs/ARCHITECTURE.md, "Seams", says what each is.
+#pragma once
+
+#include "base.cuh"
+#include "pieces/fixed_lengths.cuh"
+#include "pieces/fixed_order.cuh"
+#include "pieces/plain_score.cuh"
+#include "pieces/range_walk.cuh"
+#include "pieces/rows_output.cuh"
+#include "pieces/strided_keys.cuh"
+#include "pieces/window_mask.cuh"
+
+namespace attnforge {
+
+/// C is the config of a family.
+template <auto C>
+struct DensePieces {
+  using Order = FixedOrder;
+  using Lengths = FixedLengths;
+  using Walk = RangeWalk<C.left_bound != 0>;
+  template <int kElementBytes>
+  using Keys = StridedKeys<kElementBytes>;
+  using Score = PlainScore;
+  using Mask = WindowMask<C.left_bound != 0>;
+  template <int kDtype, int kAlignment, bool kLse>
+  using Output = RowsOutput<kDtype, kAlignment, kLse>;
+};
+
+}  // namespace attnforge

@@ -1,0 +1,14 @@
+// dense_tma.cuh - the pieces of dense.cuh for a kernel whose keys come by TMA.
+#pragma once
+
+#include "pieces/dense.cuh"
+#include "pieces/tma_keys.cuh"
+
+namespace attnforge {
+
+template <auto C>
+struct DenseTmaPieces : DensePieces<C> {
+  using Keys = TmaKeys<C>;
+};
+
+}  // namespace attnforge

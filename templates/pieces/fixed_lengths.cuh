@@ -1,0 +1,26 @@
+// fixed_lengths.cuh - Lengths of tensors whose sequences are all as long as the problem says.
+#pragma once
+
+#include "base.cuh"
+#include "params_fwd.h"
+
+namespace attnforge {
+
+/// Lengths and beginning of one sequence. All are constants or lie in the kernel's argument: they
+/// cost no register.
+struct FixedLengths {
+  const FwdParams& p;
+  const int sequence;
+
+  template <class Params>
+  ATTNFORGE_DEVICE FixedLengths(const Params& params, int index) : p(params.fwd), sequence(index) {}
+
+  ATTNFORGE_DEVICE int q() const { return p.seqlen_q; }
+  ATTNFORGE_DEVICE int kv() const { return p.seqlen_kv; }
+  /// Where the sequence lies in a tensor: in which batch, and from which row on.
+  ATTNFORGE_DEVICE int batch() const { return sequence; }
+  ATTNFORGE_DEVICE static constexpr int q_begin() { return 0; }
+  ATTNFORGE_DEVICE static constexpr int kv_begin() { return 0; }
+};
+
+}  // namespace attnforge

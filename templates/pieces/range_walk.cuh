@@ -1,0 +1,57 @@
+// range_walk.cuh - Walk over all keys from the first that some row of a query tile sees to the
+// last: causal masks, windows, or none.
+#pragma once
+
+#include "base.cuh"
+#include "params_fwd.h"
+#include "tile/visible_keys.cuh"
+
+namespace attnforge {
+
+/// Tiles of as many keys as a key tile has, begin to end - 1. Tiles in [clear_begin, clear_end) are
+/// visible to every row. kLeftBound: rows do not see all keys to their left; else both beginnings
+/// are the constant 0, which costs the main loop no register.
+template <bool kLeftBound>
+struct RangeWalk {
+  int begin, clear_begin, clear_end, end;
+
+  /// Of the queries first_query to last_query of a sequence, both included.
+  template <class Lengths>
+  ATTNFORGE_DEVICE static RangeWalk of_queries(const FwdParams& p, const Lengths& lengths,
+                                               int block_n, int first_query, int last_query) {
+    const VisibleKeys top = VisibleKeys::of_row(p, lengths, first_query),
+                      bottom = VisibleKeys::of_row(p, lengths, last_query);
+    RangeWalk walk;
+    walk.begin = kLeftBound ? max(top.first, 0) / block_n : 0;
+    walk.end = max((bottom.last + block_n) / block_n, walk.begin);
+    walk.clear_end = min(max(max(top.last + 1, 0) / block_n, walk.begin), walk.end);
+    const int all_see_from = kLeftBound ? (max(bottom.first, 0) + block_n - 1) / block_n : 0;
+    walk.clear_begin = kLeftBound ? min(max(all_see_from, walk.begin), walk.clear_end) : 0;
+    return walk;
+  }
+
+  /// Of the rows of a query tile (tile/query_tile.cuh) from `row` on, `rows` of them.
+  template <class QueryTile>
+  ATTNFORGE_DEVICE static RangeWalk of_rows(const QueryTile& tile, int block_n, int row, int rows) {
+    const int last_row = max(min(row + rows, tile.end_row()) - 1, row);
+    return of_queries(tile.p, tile.lengths, block_n, tile.query_of(row), tile.query_of(last_row));
+  }
+
+  /// The same tiles; masked() then asks some of the rows alone.
+  template <class QueryTile>
+  ATTNFORGE_DEVICE RangeWalk of_part(const QueryTile& tile, int block_n, int row, int rows) const {
+    RangeWalk part = of_rows(tile, block_n, row, rows);
+    part.begin = begin;
+    part.end = end;
+    return part;
+  }
+
+  ATTNFORGE_DEVICE int count() const { return end - begin; }
+  /// The tile that comes i-th: the last keys come first.
+  ATTNFORGE_DEVICE int tile(int i) const { return end - 1 - i; }
+  /// Whether some row does not see all keys of the tile that comes i-th.
+  ATTNFORGE_DEVICE bool masked(int i) const { return !is_clear(tile(i)); }
+  ATTNFORGE_DEVICE bool is_clear(int n) const { return n < clear_end && n >= clear_begin; }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,52 @@
+// fragment_scores.cuh - the scores that a lane has in the accumulators of mma.sync or wgmma, and
+// whose they are.
+#pragma once
+
+#include "base.cuh"
+#include "ptx/mma_sync.cuh"
+#include "ptx/special_registers.cuh"
+
+namespace attnforge {
+
+/// Replaces each of a lane's scores in accumulators of 16 rows by 8 keys. of_row(row, lane_key) is
+/// called once per row and returns a function f(score, offset) of the score of key lane_key +
+/// offset, where offset is known to the compiler: what depends on the row alone is computed once.
+/// `row` is of the accumulators' first row that this lane has, first_key of their first key.
+template <int kFragments, class OfRow>
+ATTNFORGE_DEVICE void for_each_score(float (&s)[kFragments][4], int row, int first_key,
+                                     const OfRow& of_row) {
+  const int lane_key = first_key + MmaFragment::column(thread_index() % 32);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const auto f = of_row(row + 8 * r, lane_key);
+#pragma unroll
+    for (int j = 0; j < kFragments; ++j)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) s[j][2 * r + c] = f(s[j][2 * r + c], j * 8 + c);
+  }
+}
+
+/// The same of accumulators for several times 16 rows.
+template <int kRowFragments, int kFragments, class OfRow>
+ATTNFORGE_DEVICE void for_each_score(float (&s)[kRowFragments][kFragments][4], int row,
+                                     int first_key, const OfRow& of_row) {
+#pragma unroll
+  for (int f = 0; f < kRowFragments; ++f) for_each_score(s[f], row + 16 * f, first_key, of_row);
+}
+
+/// Scores as Score and Mask take them: an array `all` of them, and for_each().
+template <class Array>
+struct FragmentScores {
+  static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
+
+  Array& all;
+  int row;
+  int first_key;
+
+  template <class OfRow>
+  ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+    for_each_score(all, row, first_key, of_row);
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,59 @@
+// query_tile.cuh - the query rows that a block works on: of which sequence and head, and where they
+// lie in a tensor.
+#pragma once
+
+#include "base.cuh"
+#include "params_fwd.h"
+#include "tile/tile_order.cuh"
+
+namespace attnforge {
+
+/// Rows from first_row on of a head's. With kPackGqa > 1 the query heads of a K/V head are in one
+/// tile: row r is query r / kPackGqa of query head head * kPackGqa + r % kPackGqa. Lengths is a
+/// piece of the kernel.
+template <int kPackGqa, class LengthsPiece>
+struct QueryTile {
+  using Lengths = LengthsPiece;
+
+  const FwdParams& p;
+  int batch;
+  int head;       // a query head, or a K/V head when heads are packed
+  int first_row;  // among a head's rows; heads packed into the tile lie next to each other
+  Lengths lengths;
+
+  /// Tiles have block_m rows.
+  template <class Params>
+  ATTNFORGE_DEVICE QueryTile(const Params& params, const TilePlace& place, int block_m)
+      : p(params.fwd),
+        batch(place.head / heads(params.fwd)),
+        head(place.head - batch * heads(params.fwd)),
+        first_row(place.m_block * block_m),
+        lengths(params, batch) {}
+
+  ATTNFORGE_DEVICE static int heads(const FwdParams& p) {
+    return kPackGqa > 1 ? p.num_heads_kv : p.num_heads_q;
+  }
+  ATTNFORGE_DEVICE int kv_head() const {
+    return kPackGqa > 1 ? head : head / (p.num_heads_q / p.num_heads_kv);
+  }
+  ATTNFORGE_DEVICE static int query_of(int row) { return row / kPackGqa; }
+  ATTNFORGE_DEVICE int query_head_of(int row) const {
+    return kPackGqa > 1 ? head * kPackGqa + row % kPackGqa : head;
+  }
+  /// After the last row of the head.
+  ATTNFORGE_DEVICE int end_row() const { return lengths.q() * kPackGqa; }
+
+  /// Where a row begins in a tensor of queries, in elements.
+  ATTNFORGE_DEVICE i64 offset_of(const TensorRef& tensor, int row) const {
+    return lengths.batch() * tensor.stride_batch +
+           (lengths.q_begin() + query_of(row)) * tensor.stride_row +
+           query_head_of(row) * tensor.stride_head;
+  }
+  /// And in lse.
+  ATTNFORGE_DEVICE i64 lse_offset_of(int row) const {
+    return lengths.batch() * p.lse_stride_batch + query_head_of(row) * p.lse_stride_head +
+           (lengths.q_begin() + query_of(row));
+  }
+};
+
+}  // namespace attnforge
