@@ -11,10 +11,9 @@ namespace attnforge {
 namespace {
 
 constexpr const char* kConfig =
-    "{.dtype = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, "
-    ".softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0, .block_m = 64, "
-    ".num_warps = 4, .block_n = 64, .step_n = 32, .stages = 2, .q_in_regs = 0, .blocks_per_sm = 2, "
-    ".pack_gqa = 1, .head_group_mb = 0, .head_dim_warps = 1, .pad_head_dim = 0}";
+    "{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, "
+    ".right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, "
+    ".rope_dim = 0}, 64, 4, 64, 32, 2, 0, 2, 1, 0, 1, 0}";
 
 /// The entry that fwd_mma_sm80 would have, and the step before it.
 Source source_with(const std::string& lengths, const std::string& header) {
@@ -46,7 +45,7 @@ Source source_with(const std::string& lengths, const std::string& header) {
       "  FwdMmaSm80<kConfig, Pieces, Args>::run(p);\n"
       "}}\n",
       fmt::arg("header", header), fmt::arg("config", kConfig), fmt::arg("lengths", lengths));
-  source.text = self_contained(source.entry, embedded_headers());
+  flatten(source, embedded_headers());
   return source;
 }
 
