@@ -5,6 +5,7 @@
 
 #include "base.cuh"
 #include "fwd_mma_sm80/config.h"
+#include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
