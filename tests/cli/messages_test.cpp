@@ -41,7 +41,7 @@ TEST(Messages, GnuplotRunsNoCommandOfATitle) {
   Figure figure;
   figure.file = "latency";
   figure.title = "a `touch /tmp/x` \"quoted\" \\ title\n\x1b[0m";
-  figure.curves.push_back({.name = "`id`"});
+  figure.curves.push_back({.name = "`id`", .points = {}});
   const std::string script = picture_of(figure).script;
   EXPECT_THAT(script, Not(HasSubstr("`")));
   EXPECT_THAT(script, Not(HasSubstr("\x1b")));

@@ -75,8 +75,9 @@ TEST(Supported, GivesAReasonForEachFamilyWhenNoneServes) {
   const Support support = supported(kProblem, old);
   if (support.supported) GTEST_SKIP() << support.family << " runs everywhere";
   for (const Family* family : registry()) {
-    if (!family->only_named)
+    if (!family->only_named) {
       EXPECT_THAT(support.reason, HasSubstr(std::string(family->name) + ": "));
+    }
   }
 }
 
