@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "templates/host/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -60,15 +59,6 @@ Launch launch_of_tiles(const TileOrder& order, LaunchStep step) {
   step.grid.x = static_cast<unsigned>(blocks);
   result.steps.push_back(std::move(step));
   return result;
-}
-
-Launch tiled_launch(const Problem& problem, const TiledKernel& kernel) {
-  // CUDA cores take their time over K and V: an even end under a causal mask counts, the L2 less.
-  constexpr int kGroupMb = 64;
-  const TileOrder order = tile_order(problem, kernel.block_m, 1, kernel.right_bound ? kGroupMb : 0,
-                                     kernel.right_bound);
-  return launch_of_tiles<FwdTiledParams>(problem, order, kernel.symbol, kernel.num_threads,
-                                         kernel.smem_bytes);
 }
 
 }  // namespace attnforge

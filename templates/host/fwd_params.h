@@ -40,17 +40,6 @@ Launch launch_of_tiles(const Problem& problem, const TileOrder& order, std::stri
   return launch_of_tiles(order, std::move(step));
 }
 
-/// The one step of a kernel whose argument is FwdTiledParams: a block a query tile, under a right
-/// bound the heaviest first among heads that share L2. None when there is nothing to do.
-struct TiledKernel {
-  std::string symbol;
-  int block_m;
-  int num_threads;
-  int smem_bytes;
-  bool right_bound;
-};
-Launch tiled_launch(const Problem& problem, const TiledKernel& kernel);
-
 /// Query tiles of all heads: the blocks of a tiled launch.
 std::int64_t query_tiles(const Problem& problem, int block_m);
 

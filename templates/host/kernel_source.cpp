@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "templates/base.cuh"
 #include "templates/embedded.h"
 
 namespace attnforge {
@@ -34,6 +35,12 @@ std::vector<Piece> pieces_of(const Shape& shape) {
   std::vector<Piece> pieces;
   if (shape.softcap) pieces.push_back({"pieces/softcap.cuh", "Score", "SoftcapScore"});
   return pieces;
+}
+
+std::vector<std::string_view> part_headers(const Shape& shape, std::string_view rope) {
+  std::vector<std::string_view> headers;
+  if (shape.rope != kNoRope) headers.push_back(rope);
+  return headers;
 }
 
 std::string initializer(const Config& config, const Shape& shape) {

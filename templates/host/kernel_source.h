@@ -10,7 +10,6 @@
 #include "generator/config.h"
 #include "generator/shape.h"
 #include "generator/source.h"
-#include "templates/base.cuh"
 
 namespace attnforge {
 
@@ -24,6 +23,9 @@ struct Piece {
 
 /// Of all product families.
 std::vector<Piece> pieces_of(const Shape& shape);
+
+/// The headers of the optional parts (tile/optional.cuh) that a shape has. `rope` is the family's.
+std::vector<std::string_view> part_headers(const Shape& shape, std::string_view rope);
 
 /// Names in the generated lines. `folder`/kernel.cuh defines the template `type` with a static
 /// run(); its config type is `type` + "Config".
@@ -51,13 +53,5 @@ std::string initializer(const Config& config, const Shape& shape);
 
 /// `config` as text and `shape` are one typed config.
 Source kernel_source(const Config& config, const Shape& shape, const KernelNames& names);
-
-/// The headers of the optional parts (tile/optional.cuh) that a config has. `rope` is the family's.
-template <class Typed>
-std::vector<std::string_view> part_headers(const Typed& c, std::string_view rope) {
-  std::vector<std::string_view> headers;
-  if (c.rope != kNoRope) headers.push_back(rope);
-  return headers;
-}
 
 }  // namespace attnforge

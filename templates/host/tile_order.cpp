@@ -35,6 +35,11 @@ TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head
   return order;
 }
 
+TileOrder cuda_core_order(const Problem& problem, int block_m, bool right_bound) {
+  constexpr int kGroupMb = 64;
+  return tile_order(problem, block_m, 1, right_bound ? kGroupMb : 0, right_bound);
+}
+
 std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& device) {
   const int half_of_l2 = std::max(1, static_cast<int>(device.l2_bytes >> 21));
   constexpr std::int64_t kMost = 1 << 30;

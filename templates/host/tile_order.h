@@ -15,6 +15,10 @@ namespace attnforge {
 TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
                      bool heavy_last);
 
+/// The same for kernels on CUDA cores, which do not search it: they take their time over K and V,
+/// so under a causal mask an even end counts, the L2 less.
+TileOrder cuda_core_order(const Problem& problem, int block_m, bool right_bound);
+
 /// Values of head_group_mb worth a try: half of the L2, and head after head. Under a causal mask,
 /// whose heavy tiles should all start early, rather all heads at once.
 std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& device);

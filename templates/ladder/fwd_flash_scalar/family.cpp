@@ -12,6 +12,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/sm_room.h"
+#include "templates/host/tile_order.h"
 #include "templates/ladder/fwd_flash_scalar/config.h"
 
 namespace attnforge {
@@ -95,11 +96,9 @@ Source render(const Typed& c, const Problem&) {
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
-  return tiled_launch(problem, {.symbol = symbol(c),
-                                .block_m = c.block_m(),
-                                .num_threads = c.num_threads(),
-                                .smem_bytes = c.smem_bytes(),
-                                .right_bound = c.right_bound != 0});
+  const TileOrder order = cuda_core_order(problem, c.block_m(), c.right_bound != 0);
+  return launch_of_tiles<FwdTiledParams>(problem, order, symbol(c), c.num_threads(),
+                                         c.smem_bytes());
 }
 
 }  // namespace
