@@ -1,0 +1,175 @@
+// forced_test.cpp - plans whose config or family the caller names, and rows of a database that name
+// what no plan may use.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attnforge/cache.h"
+#include "tests/plan/plan_fixture.h"
+
+namespace attnforge {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace test;
+
+TEST_F(PlanTest, ForcedConfigIsUsedOrRefusedWithItsReason) {
+  Device device = open();
+  const std::vector<Candidate> all = candidates(registry(), bucket(kProblem), device.facts());
+  const std::string chosen = to_string(all.at(5).config);
+  const Plan plan = make_plan(kProblem, device, with_config(chosen));
+  EXPECT_EQ(plan.config(), chosen);
+  EXPECT_EQ(plan.provenance(), Provenance::kForced);
+  EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated)
+      << "forced plans are kept apart";
+
+  const Error error = error_of([&] { make_plan(kProblem, device, with_config("fwd_naive")); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.what(), HasSubstr("it has 0 fields, fwd_naive has 2"));
+}
+
+TEST_F(PlanTest, ForcedConfigMayRepeatTheProblemButNotContradictIt) {
+  // As scripts and tables have them that are older than configs of what is searched alone.
+  Device device = open();
+  const std::string chosen = make_plan(kProblem, device, with_family("fwd_mma_sm80")).config();
+  const std::string searched = chosen.substr(chosen.find(' '));
+  const auto with_words = [&](const std::string& words) {
+    return with_config("fwd_mma_sm80 " + words + searched);
+  };
+  const std::string dtype = fmt::format("dtype={}", int(kProblem.dtype_q));
+  const std::string head_dim = fmt::format(" head_dim={}", kProblem.head_dim);
+  EXPECT_EQ(make_plan(kProblem, device, with_words(dtype + head_dim)).config(), chosen);
+  EXPECT_EQ(make_plan(kProblem, device, with_config(chosen + head_dim)).config(), chosen);
+  const Error error = error_of(
+      [&] { make_plan(kProblem, device, with_words(dtype + " head_dim=8")); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.what(), HasSubstr(fmt::format("head_dim=8 is not the problem's {}; a config "
+                                                  "need not repeat the problem",
+                                                  kProblem.head_dim)));
+}
+
+TEST_F(PlanTest, ValuesThatNoSearchTriesCanBeForced) {
+  Device device = open();
+  std::string text = make_plan(kProblem, device, with_family("fwd_mma_sm80")).config();
+  const std::string exact = "pad_head_dim=0", padded = "pad_head_dim=1";
+  ASSERT_NE(text.find(exact), text.npos);
+  text.replace(text.find(exact), exact.size(), padded);
+  EXPECT_EQ(make_plan(kProblem, device, with_config(text)).config(), text);
+  text.replace(text.find(padded), padded.size(), "pad_head_dim=2");
+  const Error error = error_of([&] { make_plan(kProblem, device, with_config(text)); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.what(), HasSubstr("pad_head_dim=2 must be 0"));
+}
+
+/// `config` with another value of a field that it has.
+std::string with_value(const std::string& config, const std::string& field, int value) {
+  Config changed = parse_config(config);
+  for (auto& [name, own] : changed.fields) {
+    if (name == field) own = value;
+  }
+  EXPECT_NE(to_string(changed), config) << field;
+  return to_string(changed);
+}
+
+/// What divided by 0, overflowed or wrote behind the output: fields that families know by one name.
+constexpr std::pair<const char*, int> kHostileValues[] = {
+    {"num_warps", 0},      {"num_warps", 255},   {"block_m", 0},
+    {"block_n", 0},        {"block_n", 1 << 30}, {"blocks_per_sm", 1 << 30},
+    {"blocks_per_sm", 0},  {"stages", 0},        {"stages", INT_MAX},
+    {"head_group_mb", -1}, {"q_in_regs", 3},     {"step_n", INT_MIN},
+    {"pack_gqa", 0},       {"pack_gqa", 4},      {"num_warps", INT_MAX},
+    {"block_m", INT_MIN}};
+
+TEST_F(PlanTest, ForcedConfigsWithHostileValuesAreRefused) {
+  Device device = open();
+  const std::string good = make_plan(kProblem, device, with_family("fwd_mma_sm80")).config();
+  for (const auto& [field, value] : kHostileValues) {
+    const std::string bad = with_value(good, field, value);
+    const Error error = error_of([&] { make_plan(kProblem, device, with_config(bad)); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(error.what(),
+                HasSubstr(std::string(field) + "=" + std::to_string(value) + " must be "));
+  }
+}
+
+TEST_F(PlanTest, StoredConfigsWithHostileValuesAreSkippedWithAWarning) {
+  // One such row ended every process that planned this problem.
+  const DeviceFacts device = open().facts();
+  const Problem tuned = bucket(kProblem);
+  const Family& family = *find_family("fwd_mma_sm80");
+  Try good;
+  good.problem = to_string(tuned);
+  good.device_class = device_class(device);
+  good.config = to_string(candidates(family, tuned, device).at(1).config);
+  good.family = family.name;
+  good.digest = digest(family.render(parse_config(good.config), tuned));
+  good.measurement.time_us = 50;
+  good.measurement.samples = 7;
+  std::vector<Try> rows = {good};
+  for (const auto& [field, value] : kHostileValues) {
+    Try bad = good;
+    bad.config = with_value(good.config, field, value);
+    bad.digest = "";
+    bad.measurement.time_us = 1 + double(rows.size());
+    rows.push_back(bad);
+  }
+  rows.back().config = "not a config";
+  {
+    Cache cache(database());
+    cache.put(rows);
+    cache.finish(good.problem, good.device_class, Rigor::kFull, rows[1].config);
+  }
+  const fs::path copy = fs::path(database()).parent_path() / "copy.db";
+  std::stringstream lines;
+  EXPECT_EQ(cache_export(database(), lines), int(rows.size()) + 1);
+  EXPECT_EQ(cache_import(copy.string(), lines), int(rows.size()) + 1);
+  for (const std::string& path : {database(), copy.string()}) {
+    for (const char* asked : {"", "fwd_mma_sm80"}) {
+      Device opened = open(0, path);
+      const std::size_t before = logged().size();
+      const Plan plan = make_plan(kProblem, opened, with_family(asked));
+      EXPECT_EQ(plan.config(), good.config);
+      EXPECT_EQ(plan.provenance(), Provenance::kMeasured);
+      const std::string log = logged().substr(before);
+      EXPECT_THAT(log, HasSubstr(rows[1].config + "\" is skipped"));
+      EXPECT_THAT(log, HasSubstr("num_warps=0 must be 2, 4, 8 or 16"));
+      EXPECT_THAT(log, HasSubstr("\"not a config\" is skipped"));
+    }
+  }
+}
+
+TEST_F(PlanTest, ARowOfOneFamilyWithTheConfigOfAnotherIsNotUsedForIt) {
+  const DeviceFacts device = open().facts();
+  const Problem tuned = bucket(kProblem);
+  Try row;
+  row.problem = to_string(tuned);
+  row.device_class = device_class(device);
+  const Candidate naive = candidates(*find_family("fwd_naive"), tuned, device).at(0);
+  row.config = to_string(naive.config);
+  row.family = "fwd_mma_sm80";
+  row.digest = digest(naive.family->render(naive.config, tuned));
+  row.measurement.time_us = 1;
+  row.measurement.samples = 7;
+  Cache(database()).put({row});
+  Device opened = open();
+  const Plan plan = make_plan(kProblem, opened, with_family("fwd_mma_sm80"));
+  EXPECT_THAT(plan.config(), ::testing::StartsWith("fwd_mma_sm80 "));
+}
+
+TEST_F(PlanTest, ForcedFamilyIsUsedOrRefused) {
+  Device device = open();
+  const Plan plan = make_plan(kProblem, device, with_family("fwd_naive"));
+  EXPECT_THAT(plan.config(), ::testing::StartsWith("fwd_naive "));
+  const Error error = error_of([&] { make_plan(kProblem, device, with_family("fwd_nothing")); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.what(), HasSubstr("fwd_naive"));
+}
+
+}  // namespace
+}  // namespace attnforge
