@@ -9,7 +9,7 @@
 
 #include "attnforge/error.h"
 #include "cache/checksum.h"
-#include "cache/rows.h"
+#include "generator/utc.h"
 
 namespace attnforge {
 namespace {

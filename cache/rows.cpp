@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <limits>
 
 #include "attnforge/error.h"
 #include "attnforge/version.h"
 #include "generator/shape.h"
+#include "generator/utc.h"
 #include "generator/utf8.h"
 
 namespace attnforge {
@@ -162,14 +162,6 @@ int sm_of_device_class(std::string_view device_class) {
     if (digits >= 4 && (digits == word.size() || feature_letter)) return sm;
   }
   return 0;
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
 std::optional<std::int64_t> problem_id(Database& database, std::string_view text) {

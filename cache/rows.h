@@ -14,9 +14,6 @@ namespace attnforge {
 /// 90 for "NVIDIA H200 sm90a sms=132 ...", 0 if the text names none.
 int sm_of_device_class(std::string_view device_class);
 
-/// UTC, e.g. "2025-03-14T09:26:53Z".
-std::string utc_now();
-
 /// The ids of texts. An index finds the row and the table must confirm it: throws SqliteError,
 /// corrupt() if it does not. Nothing if the text is not there.
 std::optional<std::int64_t> problem_id(Database& database, std::string_view text);

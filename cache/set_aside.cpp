@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "cache/open.h"
-#include "cache/rows.h"
 #include "cache/trust.h"
+#include "generator/utc.h"
 
 namespace attnforge {
 namespace {

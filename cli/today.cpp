@@ -1,11 +1,16 @@
 #include "cli/today.h"
 
-#include <fmt/chrono.h>
+#include <ctime>
 
 namespace attnforge::cli {
 
 std::string utc_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
 }
 
 std::string utc_date() { return utc_now().substr(0, 10); }

@@ -1,24 +1,15 @@
 #include "tuner/journal.h"
 
-#include <ctime>
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/utc.h"
 
 namespace attnforge {
 namespace {
 
 constexpr double kPutEverySeconds = 0.5;
 constexpr double kLeaseSeconds = 30;
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 }  // namespace
 
