@@ -37,12 +37,27 @@ struct RopeTables {
   std::int64_t offset = 0;
 };
 
+/// How long each sequence is, in device memory; no run reads it on the host. For Lengths::kPacked
+/// [batch + 1] each, where every sequence begins among the rows of q and o, or of k and v,
+/// ascending from 0, and where the last one ends. For Lengths::kUsed [batch] each, how many rows of
+/// every sequence count; null: all. Never more than the problem's seqlen_q and seqlen_kv, nor than
+/// the tensors have rows.
+struct LengthArrays {
+  const int* q = nullptr;
+  const int* kv = nullptr;
+  // Packed: rows of q and o, and of k and v, in this run; 0: as many as the problem says, which are
+  // the most that there may be.
+  std::int64_t tokens_q = 0;
+  std::int64_t tokens_kv = 0;
+};
+
 /// Everything that a run reads and writes. All memory is the caller's and must stay alive until the
 /// stream has passed. A part that the problem does not have is ignored.
 struct Tensors {
   Tensor q, k, v, o;
-  Rows lse{};         // problem.lse
-  RopeTables rope{};  // problem.rope
+  Rows lse{};              // problem.lse
+  RopeTables rope{};       // problem.rope
+  LengthArrays lengths{};  // problem.lengths
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v
