@@ -188,7 +188,8 @@ std::string measured_section(const Inspection& i, const InspectView& view) {
 
 std::string report(const Inspection& i, const InspectView& view) {
   std::string text = problem_section(i) + device_section(i.device) + candidates_section(i, view);
-  text += heading(4, "Config") + row("config", i.config) + row("why", i.why);
+  text += heading(4, "Config") + row("config", i.config) +
+          row("provenance", std::string(to_string(i.provenance))) + row("why", i.why);
   if (!i.slow_path.empty()) text += row("slow", i.slow_path);
   text += source_section(i) + compile_section(i.compiled, view) + launch_section(i.launches) +
           measured_section(i, view);
@@ -220,6 +221,7 @@ Json to_json(const Inspection& i, const InspectView& view) {
             {"num_cut", cut_count},
             {"cut", cuts},
             {"config", i.config},
+            {"provenance", to_string(i.provenance)},
             {"why", i.why},
             {"slow_path", i.slow_path},
             {"digest", i.digest},

@@ -79,6 +79,7 @@ std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const Device
   RenderedRows rows(key.problem, overrides);
   std::optional<Choice> stale;
   for (const Try& each : cache.tries(stored_as(key.problem, overrides), device_class(device))) {
+    choice.provenance = Provenance::kStale;
     if (each.family != key.family || each.estimated || each.measurement.status != Status::kOk)
       continue;
     std::optional<Config> own = usable(each.config, key.problem, device, log);
@@ -164,7 +165,7 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
                                     const Overrides& overrides, const Logger& log,
                                     std::optional<Rigor> at_least) {
   if (!key.family.empty()) return stored_choice_of_family(key, device, cache, overrides, log);
-  // driver and nvrtc stay empty: they only tell kExact from kCompatible, which are the same to a
+  // driver and nvrtc stay empty: they only tell kMeasured from kCompatible, which are the same to a
   // plan, and asking NVRTC for its version takes longer than everything else here.
   const Cache::Current current{
       .device_class = device_class(device), .driver = "", .nvrtc = "", .sm = device.arch.sm};
@@ -192,7 +193,7 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
   Choice choice = choice_of(
       winner->best, std::move(config), today,
       fmt::format("it won a {} search of this bucket on this GPU class", to_string(winner->rigor)));
-  if (winner->fit == Fit::kOtherDevice) {
+  if (winner->provenance == Provenance::kNearDevice) {
     choice.provenance = Provenance::kNearDevice;
     choice.why = fmt::format("it won on {}, a GPU of the same sm", winner->best.device_class);
   }

@@ -51,10 +51,12 @@ Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
   if (!key.config.empty()) return forced_choice(key.config, key.problem, device, overrides);
   std::optional<Choice> stored = stored_choice(key, device, cache, overrides, Logger());
   Choice choice = stored ? *std::move(stored) : untuned_choice(key, device, overrides);
-  if (const std::string forced = forced_text(overrides); !forced.empty())
+  if (const std::string forced = forced_text(overrides); !forced.empty()) {
+    choice.provenance = Provenance::kForced;
     choice.why = fmt::format("the environment forces it ({}); among the rest, {}", forced,
                              choice.why);
   return choice;
+  }
 }
 
 void compile_source(Inspection& inspection, const Source& source, const Launch& launch,
@@ -134,6 +136,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   const Choice choice = choose(key, device, cache, overrides);
   inspection.config = to_string(choice.config);
   inspection.why = choice.why;
+  inspection.provenance = choice.provenance;
   inspection.slow_path = slow_path(problem, device, overrides);
 
   const Source source = render(*choice.family, choice.config, key.problem, overrides);

@@ -56,7 +56,7 @@ std::optional<std::string> Tuning::stored_winner(Rigor at_least) {
   const std::optional<Winner> winner = cache_.best(problem_text_, current(), digest, at_least);
   if (!winner || winner->best.estimated || state_.find(winner->best.config) == state_.size())
     return std::nullopt;
-  if (winner->fit != Fit::kExact && winner->fit != Fit::kCompatible) return std::nullopt;
+  if (!is_measured(winner->provenance)) return std::nullopt;
   return winner->best.config;
 }
 

@@ -27,6 +27,7 @@ namespace attnforge {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -386,7 +387,11 @@ TEST_F(DoctorTest, FindsAWrongVariable) {
 
 TEST(Names, OfPoliciesAndProvenances) {
   EXPECT_EQ(to_string(Policy::kFirstRun), "first_run");
-  EXPECT_EQ(to_string(Provenance::kNearDevice), "near_device");
+  std::vector<std::string_view> words;
+  for (int i = 0; i <= static_cast<int>(Provenance::kForced); ++i)
+    words.push_back(to_string(static_cast<Provenance>(i)));
+  EXPECT_THAT(words, ElementsAre("measured", "compatible", "stale", "near_device", "near_problem",
+                                 "estimated", "forced"));
 }
 
 }  // namespace
