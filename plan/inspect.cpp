@@ -50,13 +50,14 @@ Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
               const Overrides& overrides) {
   if (!key.config.empty()) return forced_choice(key.config, key.problem, device, overrides);
   std::optional<Choice> stored = stored_choice(key, device, cache, overrides, Logger());
+  if (!stored) stored = near_choice(key, device, cache, overrides);
   Choice choice = stored ? *std::move(stored) : untuned_choice(key, device, overrides);
   if (const std::string forced = forced_text(overrides); !forced.empty()) {
     choice.provenance = Provenance::kForced;
     choice.why = fmt::format("the environment forces it ({}); among the rest, {}", forced,
                              choice.why);
-  return choice;
   }
+  return choice;
 }
 
 void compile_source(Inspection& inspection, const Source& source, const Launch& launch,
@@ -135,8 +136,8 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   Cache cache(options.cache_path, /*read_only=*/true);
   const Choice choice = choose(key, device, cache, overrides);
   inspection.config = to_string(choice.config);
-  inspection.why = choice.why;
   inspection.provenance = choice.provenance;
+  inspection.why = choice.why;
   inspection.slow_path = slow_path(problem, device, overrides);
 
   const Source source = render(*choice.family, choice.config, key.problem, overrides);

@@ -195,6 +195,9 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
     if (auto loaded = attempt(*stored)) return with_note(std::move(loaded));
   }
   if (options.policy == Policy::kCachedOnly) attempt.rethrow();
+  if (const auto near = near_choice(key, state.facts, state.cache, state.overrides)) {
+    if (auto loaded = attempt(*near)) return with_note(std::move(loaded));
+  }
   if (auto loaded = attempt(untuned_choice(key, state.facts, state.overrides)))
     return with_note(std::move(loaded));
   for (const Choice& choice : fallback_choices(key, state.facts, state.overrides)) {

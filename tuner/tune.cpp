@@ -6,7 +6,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/version.h"
-#include "tuner/near_problems.h"
+#include "cache/near_problems.h"
 #include "tuner/tuning.h"
 
 namespace attnforge {
@@ -104,8 +104,8 @@ std::vector<std::size_t> Tuning::starting_points() {
   };
   if (incumbent_) add(*incumbent_);
   std::size_t near = 0;
-  for (const std::string& config : near_winners(problem_, cache_.chosen(class_))) {
-    const std::size_t index = state_.find(config);
+  for (const Chosen& other : near_winners(problem_, cache_.chosen(class_))) {
+    const std::size_t index = state_.find(other.config);
     if (index == state_.size()) continue;
     add(index);
     if (++near == kNearWinners) break;

@@ -47,7 +47,8 @@ Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.
 enum class Policy {
-  kEstimate,    // cached winner, else the model's first candidate: one compile, no measurement
+  kEstimate,    // cached winner, else that of a problem like it, else the model's first candidate:
+                // one compile at most, no measurement
   kFirstRun,    // cached winner of a search that ended, else tune within time_limit_s
   kCachedOnly,  // cached winner with its cubin, else Error(kNotReady)
 };
