@@ -12,6 +12,7 @@
 #include "generator/typed_family.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -44,16 +45,15 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
 constexpr int kRegisterSlack = 28, kSoftcapSlack = 8;
-// Of Q K^T and P V together: from here on sharing loads pays; there are few keys a tile.
+// Of Q K^T and P V together, from which heads may be walked in groups even where they are few, and
+// from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
-constexpr int kMostColumns = 256;  // of a wgmma's result
-constexpr int kLongQuery = 128;    // rows from which packing heads into a tile gains nothing
+constexpr int kMostColumns = 256;            // of a wgmma's result
 constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflow a tile's number
 
 static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
-/// Clusters take their query tiles together.
 TileOrder order_of(const Problem& problem, const Typed& c) {
   return tile_order(problem, c.cluster * c.block_m(), c.pack_gqa, c.head_group_mb,
                     c.right_bound != 0);
@@ -63,7 +63,7 @@ std::int64_t tiles_of(const TileOrder& order) { return std::int64_t{order.m_bloc
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
-  if (problem.dtype_q == DType::kFp32) return "takes fp16 or bf16, not fp32";
+  if (Reason no = not_16_bits(problem)) return no.text();
   if (problem.alignment_bytes < 16)
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
@@ -141,13 +141,13 @@ bool registers_fit(const Typed& c) {
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (Reason wrong = wrong_pack(problem, c.pack_gqa); !wrong.empty()) return wrong;
+  if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   const Arch& arch = device.arch;
   // Illegal.
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
     return "the packed heads do not divide the 64 rows of a warpgroup";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
-  if (!c.valid()) return "not a valid combination";
+  if (Reason wrong = invalid(c)) return wrong;
   if (c.blocks_per_sm * c.num_threads() > arch.max_threads_per_sm)
     return "more threads than an SM holds";
   if (!memory_fits(c, arch)) {

@@ -45,12 +45,6 @@ std::int64_t query_tiles(const Problem& problem, int block_m) {
   return (problem.seqlen_q + block_m - 1) / block_m * problem.batch * problem.num_heads_q;
 }
 
-std::string too_many_query_tiles(const Problem& problem, int block_m) {
-  const std::int64_t blocks = query_tiles(problem, block_m);
-  if (blocks <= kMaxGridX) return "";
-  return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
-}
-
 Launch launch_of_tiles(const TileOrder& order, LaunchStep step) {
   const std::int64_t blocks = std::int64_t{order.heads} * order.m_blocks;
   Launch result;
