@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "generator/family.h"
@@ -43,9 +44,16 @@ std::vector<Candidate> candidates(const Family& family, const Problem& problem,
                                   const Overrides& overrides = {});
 
 /// Of several families, products first: the candidates of each of the first tier that has any, in
-/// the order of `families`.
+/// the order of `families`. What is left out is looked at only for `left_out`.
 std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
-                                  const DeviceFacts& device, const Overrides& overrides = {});
+                                  const DeviceFacts& device, const Overrides& overrides = {},
+                                  LeftOut* left_out = nullptr);
+/// What a search leaves out, with the reasons.
+struct LeftOut {
+  std::vector<std::pair<const Family*, std::string>> families;
+  std::vector<CutCandidate> configs;  // of the other families
+};
+
 
 /// The config to use when nothing was measured: the best estimate of the first family that serves
 /// the problem. Throws Error(kUnsupported) with one line per family.

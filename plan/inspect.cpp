@@ -22,24 +22,13 @@ namespace {
 
 void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrides& overrides,
                      int max_candidates) {
-  std::vector<CutCandidate> cut;
-  std::optional<Tier> serving;
-  for (const Family* family : families_named(key.family, overrides)) {
-    std::string reason = rejection(*family, key.problem, inspection.device.arch);
-    if (reason.empty() && serving.value_or(family->tier) != family->tier)
-      reason = fmt::format("is of the tier {}, which is for those who name it",
-                           to_string(family->tier));
-    if (!reason.empty()) {
-      inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
-      continue;
-    }
-    for (const Candidate& each :
-         candidates(*family, key.problem, inspection.device, &cut, overrides)) {
-      inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
-      serving = family->tier;
-    }
-  }
-  for (const CutCandidate& each : cut)
+  LeftOut left_out;
+  for (const Candidate& each : candidates(families_named(key.family, overrides), key.problem,
+                                          inspection.device, overrides, &left_out))
+    inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
+  for (const auto& [family, reason] : left_out.families)
+    inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
+  for (const CutCandidate& each : left_out.configs)
     inspection.candidates.push_back({to_string(each.config), 0, each.reason});
   const auto limit = static_cast<std::size_t>(max_candidates);
   if (max_candidates > 0 && inspection.candidates.size() > limit)
