@@ -65,6 +65,22 @@ std::string illegal(const Family& family, const Config& config, const Problem& p
   return wrong.empty() ? family.reject(config, problem, device) : wrong;
 }
 
+std::string drop_former_words(const Family& family, Config& config) {
+  std::string wrong;
+  for (const FormerField& former : family.former) {
+    std::erase_if(config.fields, [&](const std::pair<std::string, int>& word) {
+      if (word.first != former.name) return false;
+      if (word.second != former.value)
+        wrong = fmt::format(
+            "{0}={1} is not made any more: it never won. What is left is {0}={2}, which a config "
+            "need not say",
+            word.first, word.second, former.value);
+      return true;
+    });
+  }
+  return wrong;
+}
+
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
                                   const DeviceFacts& device, std::vector<CutCandidate>* cut,
                                   const Overrides& overrides) {

@@ -28,7 +28,7 @@ std::optional<Config> usable(const std::string& text, const Problem& problem,
                              const DeviceFacts& device, const Logger& log) {
   std::string reason;
   try {
-    Config config = parse_config(text);
+    Config config = read_config(text);
     reason = illegal(config, problem, device);
     if (reason.empty()) return config;
   } catch (const Error& error) {
@@ -42,7 +42,7 @@ std::optional<Config> usable(const std::string& text, const Problem& problem,
 /// Nothing for a text that no config has.
 std::optional<Config> parsed(const std::string& text) {
   try {
-    return parse_config(text);
+    return read_config(text);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -164,6 +164,7 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
   }
   std::string reason = drop_shape_words(config, shape_of(problem));
   if (!reason.empty()) reason += "; a config need not repeat the problem: leave the word out";
+  if (reason.empty()) reason = drop_former_words(*family, config);
   if (reason.empty()) reason = contradiction(config, overrides);
   if (reason.empty()) reason = illegal(config, problem, device);
   if (!reason.empty()) {
@@ -204,7 +205,7 @@ std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& dev
   const std::optional<Winner> winner = cache.best(stored_as(key.problem, overrides), current,
                                                   digest_today, at_least);
   if (!winner) return std::nullopt;
-  Config config = parse_config(winner->best.config);
+  Config config = read_config(winner->best.config);
   const Rendered& today = rows.of(config);
   Choice choice = choice_of(
       winner->best, std::move(config), today,

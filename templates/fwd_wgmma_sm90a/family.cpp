@@ -36,11 +36,12 @@ constexpr Field<Typed> kFields[] = {
     {"pingpong", &Typed::pingpong, kFlag},
     {"grid", &Typed::grid, from_to(kGridPlain, kGridDynamic)},
     {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 4)},
-    {"cluster", &Typed::cluster, from_to(1, 2)},
     {"swizzle", &Typed::swizzle, doubled(64, 128)},
     {"pack_gqa", &Typed::pack_gqa, doubled(1, 64)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
+
+constexpr FormerField kFormer[] = {{"cluster", 1}};  // blocks that share the loads of K and V
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
@@ -55,8 +56,7 @@ static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
 TileOrder order_of(const Problem& problem, const Typed& c) {
-  return tile_order(problem, c.cluster * c.block_m(), c.pack_gqa, c.head_group_mb,
-                    c.right_bound != 0);
+  return tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
 }
 
 std::int64_t tiles_of(const TileOrder& order) { return std::int64_t{order.m_blocks} * order.heads; }
@@ -96,13 +96,12 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool packs = group > 1 && 64 % group == 0 && problem.seqlen_q < kLongQuery;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(problem, device);
-  const bool clusters_pay = shape.head_dim + shape.head_dim_v >= kLargeHeadDims;
   const std::vector<int> stages = few ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims)  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
                     : std::vector<int>{0, 32, 64, 16, 8, 4};
-  else if (few && !clusters_pay)  // all heads are under way at once
+  else if (few && shape.head_dim + shape.head_dim_v < kLargeHeadDims)  // all are under way at once
     groups.resize(1);
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
@@ -118,7 +117,6 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       // Tiles of unequal work are given to whoever is free.
       {"grid", {masked ? kGridDynamic : kGridStatic, kGridPlain}},
       {"blocks_per_sm", {1, 2, 3}},
-      {"cluster", either(1, clusters_pay || few, 2)},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups},
@@ -177,18 +175,13 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) &&
       registers_fit(more))
     return "there is room for more keys";
-  if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
-    return "queries fill the tiles without packing heads";
-  const bool every_tile_at_once = tiles_of(order_of(problem, c)) * c.cluster <=
+  if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
+  const bool every_tile_at_once = tiles_of(order_of(problem, c)) <=
                                   std::int64_t{device.num_sms} * c.blocks_per_sm;
   if (c.grid != kGridPlain && every_tile_at_once) return "every tile has an SM of its own";
   if (c.blocks_per_sm * c.warpgroups < 2 && !every_tile_at_once && rows > 64)
     return "one warpgroup leaves the SM idle";
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
-  if (c.cluster > 1 && !few && (c.warpgroups != 2 || c.head_dim + c.head_dim_v < kLargeHeadDims))
-    return "sharing loads in clusters pays at large head dims only";
-  if (c.cluster > 1 && rows <= c.block_m())
-    return "the other block of a cluster would have no rows";
   return "";
 }
 
@@ -235,7 +228,7 @@ std::array<TensorMapSpec, 3> tensor_maps(const Typed& c, const Problem& problem)
   k.packed_heads = 0;
   k.rows = problem.seqlen_kv;
   k.heads = problem.num_heads_kv;
-  k.box_rows = c.block_n / c.cluster;
+  k.box_rows = c.block_n;
   TensorMapSpec v = k;
   v.operand = Operand::kV;
   v.columns = c.head_dim_v;
@@ -251,10 +244,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
 
   LaunchStep step;
   step.kernel = symbol(c);
-  const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm / c.cluster);
-  step.grid.x = static_cast<unsigned>(c.cluster *
-                                      (c.grid == kGridPlain ? tiles : std::min(tiles, resident)));
-  step.cluster.x = static_cast<unsigned>(c.cluster);
+  const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
+  step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
   step.block.x = static_cast<unsigned>(c.num_threads());
   step.smem_bytes = c.smem_bytes();
   step.args.reserve(6);
@@ -281,6 +272,7 @@ constinit const Family fwd_wgmma_sm90a = typed_family<kFields, reject, estimate_
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeatureRope,
+        .former = kFormer,
         .supports = supports,
         .axes = axes,
     });

@@ -27,10 +27,11 @@ constexpr Field<Typed> kFields[] = {
     {"step_n", &Typed::step_n, from_to(16, 256, 16)},
     {"stages", &Typed::stages, from_to(1, 4)},
     {"q_in_regs", &Typed::q_in_regs, kFlag},
-    {"p_route", &Typed::p_route, from_to(0, 2)},
     {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 16)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
+
+constexpr FormerField kFormer[] = {{"p_route", 2}};  // P in registers
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands.
 constexpr int kRegisterSlack = 40;
@@ -53,7 +54,6 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"step_n", {64, 32, 16}},
       {"stages", {2, 1}},
       {"q_in_regs", {0, 1}},
-      {"p_route", {2, 1}, {0}},
       {"blocks_per_sm", {2, 3, 4, 1}},
       {"head_group_mb", head_groups_mb(problem, device)},
   };
@@ -79,9 +79,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   constexpr int kSafeSlack = 72;
   const double warps = c.num_warps, rows = c.row_fragments(), keys = c.block_n / 16.0;
   const double depth = c.depth_steps(), columns = c.out_fragments(), steps = c.block_n / c.step_n;
-  // Fragments that a warp reads or writes: of K and V, of Q, of P; 4 wavefronts each.
-  const double fragments = keys * (depth + columns) + (c.q_in_regs ? 0 : steps * rows * depth) +
-                           (c.p_route == 2 ? 0 : (c.p_route == 1 ? 3 : 4) * rows * keys);
+  // Fragments that a warp reads: of K and V, of Q; 4 wavefronts each.
+  const double fragments = keys * (depth + columns) + (c.q_in_regs ? 0 : steps * rows * depth);
   const double tensor = kTensor * warps * rows * keys * (depth + columns) * 4096 /
                         device.arch.mma_fma_per_clock_per_sm;
   const double shared = 4 * warps * fragments + (c.k_bytes() + c.v_bytes()) / 128.0;
@@ -130,6 +129,7 @@ constinit const Family fwd_wmma = typed_family<kFields, reject, estimate_us, ren
     .tier = Tier::kLadder,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
+    .former = kFormer,
     .supports = supports,
     .axes = axes,
 });
