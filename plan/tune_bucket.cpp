@@ -15,7 +15,7 @@
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
 #include "tuner/in_process_evaluator.h"
-#include "tuner/tune.h"
+#include "tuner/search/tune.h"
 
 namespace attnforge {
 namespace {

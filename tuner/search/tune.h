@@ -8,8 +8,8 @@
 #include "attnforge/tune.h"
 #include "cache/cache.h"
 #include "generator/candidates.h"
-#include "tuner/environment.h"
 #include "tuner/evaluate.h"
+#include "tuner/search/environment.h"
 
 namespace attnforge {
 

@@ -1,4 +1,4 @@
-#include "tuner/tune.h"
+#include "tuner/search/tune.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "attnforge/version.h"
 #include "cache/near_problems.h"
 #include "templates/registry.h"
-#include "tuner/tuning.h"
+#include "tuner/search/tuning.h"
 
 namespace attnforge {
 namespace {

@@ -13,9 +13,9 @@
 #include "attnforge/inspect.h"
 #include "generator/arch.h"
 #include "plan/choice.h"
-#include "plan/compile_info.h"
 #include "plan/cubins.h"
 #include "plan/overrides.h"
+#include "plan/tools/compile_info.h"
 #include "runtime/compiler.h"
 #include "tuner/compile_pool.h"
 

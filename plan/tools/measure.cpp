@@ -10,7 +10,7 @@
 #include "plan/device_state.h"
 #include "plan/option_checks.h"
 #include "runtime/driver.h"
-#include "tuner/stopping.h"
+#include "tuner/search/stopping.h"
 #include "tuner/timer.h"
 
 namespace attnforge {

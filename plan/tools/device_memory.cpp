@@ -8,7 +8,7 @@
 #include "plan/bind_tensors.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
-#include "plan/host_sizes.h"
+#include "plan/tools/host_sizes.h"
 #include "runtime/memory.h"
 
 namespace attnforge {

@@ -9,7 +9,7 @@
 
 #include "attnforge/error.h"
 #include "plan/bind_tensors.h"
-#include "plan/host_sizes.h"
+#include "plan/tools/host_sizes.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
 #include "reference/half.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "plan/host_sizes.h"
+#include "plan/tools/host_sizes.h"
 #include "reference/half.h"
 #include "reference/parallel.h"
 #include "reference/rope.h"
