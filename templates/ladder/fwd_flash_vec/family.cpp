@@ -64,7 +64,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return half_empty_keys(c.block_n, 16, problem);
 }
 
-/// What a step costs a warp: instructions, four a clock an SM, or the clocks of shared memory.
+/// What a step costs a warp: instructions, four per clock and SM, or the clocks of shared memory.
 double step_clocks(const Typed& c) {
   const double chunks = c.qk_chunks() + c.v_chunks(), rows = c.rows_per_thread, keys = c.step_n();
   const double products = 4 * rows * keys * chunks;
