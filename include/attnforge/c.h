@@ -228,8 +228,9 @@ typedef struct attnforge_plan attnforge_plan;
 
 /* How much work the choice of a kernel may take. */
 enum {
-  ATTNFORGE_POLICY_ESTIMATE = 0,   /* the database's winner, else the model's choice: one compile */
-  ATTNFORGE_POLICY_FIRST_RUN = 1,  /* the winner, else tune within time_limit_s */
+  ATTNFORGE_POLICY_ESTIMATE = 0,  /* the database's winner, else that of a problem like it, else the
+                                   * model's choice: one compile at most */
+  ATTNFORGE_POLICY_FIRST_RUN = 1, /* the winner, else tune within time_limit_s */
   ATTNFORGE_POLICY_CACHED_ONLY = 2 /* the winner with its code, else ATTNFORGE_ERR_NOT_READY */
 };
 
