@@ -231,6 +231,7 @@ TEST_F(InspectTest, ShowsMeasuredTimesOfTheDatabase) {
       kProblem, device,
       {.config = "", .family = "", .cache_path = path("cache.db"), .compile = false});
   EXPECT_EQ(found.config, each.config);
+  EXPECT_EQ(found.provenance, Provenance::kMeasured);
   EXPECT_THAT(found.why, HasSubstr("quick search"));
   ASSERT_THAT(found.measured, SizeIs(1));
   EXPECT_EQ(found.measured[0].measurement.time_us, 33);
