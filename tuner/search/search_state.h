@@ -10,7 +10,7 @@
 
 #include "attnforge/tune.h"
 #include "generator/candidates.h"
-#include "tuner/race.h"
+#include "tuner/search/race.h"
 
 namespace attnforge {
 

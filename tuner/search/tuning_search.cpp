@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tuner/tuning.h"
+#include "tuner/search/tuning.h"
 
 namespace attnforge {
 namespace {

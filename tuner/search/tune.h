@@ -8,8 +8,8 @@
 #include "attnforge/tune.h"
 #include "cache/cache.h"
 #include "generator/candidates.h"
-#include "tuner/environment.h"
 #include "tuner/evaluate.h"
+#include "tuner/search/environment.h"
 
 namespace attnforge {
 
@@ -25,7 +25,7 @@ inline constexpr double kFirstRunWaitShare = 0.925;
 /// nothing runs then.
 /// - Tries stored with the digest and NVRTC of today are not repeated, good or bad, but finalists
 /// are timed again.
-/// - Winners of problems that are like this one (near_problems.h) are tried after the untuned
+/// - Winners of problems that are like this one (cache/near_problems.h) are tried after the untuned
 /// choice.
 /// - Another process that tunes the same problem is waited for, at most options.time_limit_s or ten
 /// minutes; when that is

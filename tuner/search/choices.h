@@ -1,4 +1,4 @@
-// search.h - the choices of a search: where it starts, where it looks next, who reaches the final
+// choices.h - the choices of a search: where it starts, where it looks next, who reaches the final
 // and who wins. Pure, so that a search is the same for the same times.
 #pragma once
 

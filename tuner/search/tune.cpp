@@ -1,4 +1,4 @@
-#include "tuner/tune.h"
+#include "tuner/search/tune.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,8 +6,9 @@
 
 #include "attnforge/error.h"
 #include "attnforge/version.h"
-#include "tuner/near_problems.h"
-#include "tuner/tuning.h"
+#include "cache/near_problems.h"
+#include "templates/registry.h"
+#include "tuner/search/tuning.h"
 
 namespace attnforge {
 namespace {
@@ -16,6 +17,15 @@ constexpr double kLongestWaitSeconds = 600;  // for another process, when there 
 constexpr double kWaitStepSeconds = 0.05;
 constexpr std::size_t kNearWinners = 4;  // of other problems, among the first to be tried
 constexpr double kStoreSeconds = 0.05;   // for the end of a search, on a slow disk
+
+/// "" for a text that no config has.
+std::string text_of_today(const std::string& stored) {
+  try {
+    return to_string(read_config(stored));
+  } catch (const Error&) {
+    return "";
+  }
+}
 
 }  // namespace
 
@@ -56,7 +66,7 @@ std::optional<std::string> Tuning::stored_winner(Rigor at_least) {
   const std::optional<Winner> winner = cache_.best(problem_text_, current(), digest, at_least);
   if (!winner || winner->best.estimated || state_.find(winner->best.config) == state_.size())
     return std::nullopt;
-  if (winner->fit != Fit::kExact && winner->fit != Fit::kCompatible) return std::nullopt;
+  if (!is_measured(winner->provenance)) return std::nullopt;
   return winner->best.config;
 }
 
@@ -104,8 +114,8 @@ std::vector<std::size_t> Tuning::starting_points() {
   };
   if (incumbent_) add(*incumbent_);
   std::size_t near = 0;
-  for (const std::string& config : near_winners(problem_, cache_.chosen(class_))) {
-    const std::size_t index = state_.find(config);
+  for (const Chosen& other : near_winners(problem_, cache_.chosen(class_))) {
+    const std::size_t index = state_.find(text_of_today(other.config));
     if (index == state_.size()) continue;
     add(index);
     if (++near == kNearWinners) break;

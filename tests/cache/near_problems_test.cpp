@@ -1,5 +1,6 @@
-// near_problems_test.cpp - whose winners are tried first, and whose not.
-#include "tuner/near_problems.h"
+// near_problems_test.cpp - whose winners are worth a look for a problem, in which order, and whose
+// not.
+#include "cache/near_problems.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,12 @@ namespace attnforge {
 namespace {
 
 using ::testing::ElementsAre;
+
+std::vector<std::string> configs_of(std::span<const Chosen> near) {
+  std::vector<std::string> configs;
+  for (const Chosen& each : near) configs.push_back(each.config);
+  return configs;
+}
 
 const Problem kProblem = parse_problem(
     "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal");
@@ -21,8 +28,9 @@ TEST(NearProblems, SizesComeBeforeWhatIsCompiledIn) {
       {"fwd bf16 batch=4 num_heads=16 seqlen=5120 head_dim=128 causal", "near"},
       {"fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal layout=bhsd", "layout"},
       {"fwd bf16 batch=2 num_heads=16 seqlen=4096 head_dim=128 causal", "near"}};
-  EXPECT_THAT(near_winners(kProblem, chosen),
-              ElementsAre("layout", "near", "far", "lse", "dtype", "head_dim"));
+  const std::vector<Chosen> near = near_winners(kProblem, chosen);
+  EXPECT_THAT(configs_of(near), ElementsAre("layout", "near", "far", "lse", "dtype", "head_dim"));
+  EXPECT_EQ(near[1].problem, chosen[4].problem) << "a config that won twice is said of the nearer";
 }
 
 TEST(NearProblems, OthersSayNothing) {
@@ -38,8 +46,8 @@ TEST(NearProblems, OthersSayNothing) {
         "fwd bf16 batch=4 num_heads=16 seqlen=2048 head_dim=128 causal forced block_n=64",
         "of another version"})
     chosen.push_back({text, "config"});
-  EXPECT_THAT(near_winners(kProblem, chosen), ElementsAre());
-  EXPECT_THAT(near_winners(kProblem, std::vector<Chosen>{{to_string(kProblem), "own"}}),
+  EXPECT_THAT(configs_of(near_winners(kProblem, chosen)), ElementsAre());
+  EXPECT_THAT(configs_of(near_winners(kProblem, std::vector<Chosen>{{to_string(kProblem), "own"}})),
               ElementsAre());
 }
 

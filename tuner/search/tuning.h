@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "generator/arch.h"
-#include "tuner/journal.h"
-#include "tuner/progress.h"
-#include "tuner/race.h"
-#include "tuner/search.h"
-#include "tuner/search_state.h"
-#include "tuner/tune.h"
+#include "tuner/search/choices.h"
+#include "tuner/search/journal.h"
+#include "tuner/search/progress.h"
+#include "tuner/search/race.h"
+#include "tuner/search/search_state.h"
+#include "tuner/search/tune.h"
 
 namespace attnforge {
 

@@ -1,4 +1,4 @@
-#include "tuner/progress.h"
+#include "tuner/search/progress.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // near_problems.cpp - the distance, and the order that it makes.
-#include "tuner/near_problems.h"
+#include "cache/near_problems.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +46,7 @@ std::optional<std::pair<int, double>> distance(const Problem& a, const Problem& 
   return std::pair(other, sizes + 8 * dims);
 }
 
-std::vector<std::string> near_winners(const Problem& problem, std::span<const Chosen> chosen) {
+std::vector<Chosen> near_winners(const Problem& problem, std::span<const Chosen> chosen) {
   struct Near {
     std::pair<int, double> distance;
     const Chosen* chosen;
@@ -63,12 +63,14 @@ std::vector<std::string> near_winners(const Problem& problem, std::span<const Ch
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Near& a, const Near& b) { return a.distance < b.distance; });
-  std::vector<std::string> configs;
+  std::vector<Chosen> winners;
   for (const Near& each : found) {
-    if (std::find(configs.begin(), configs.end(), each.chosen->config) == configs.end())
-      configs.push_back(each.chosen->config);
+    const auto has_config = [&](const Chosen& known) {
+      return known.config == each.chosen->config;
+    };
+    if (std::none_of(winners.begin(), winners.end(), has_config)) winners.push_back(*each.chosen);
   }
-  return configs;
+  return winners;
 }
 
 }  // namespace attnforge

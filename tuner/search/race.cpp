@@ -1,9 +1,9 @@
-#include "tuner/race.h"
+#include "tuner/search/race.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "tuner/stopping.h"
+#include "tuner/search/stopping.h"
 
 namespace attnforge {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cache/cache.h"
-#include "tuner/environment.h"
+#include "tuner/search/environment.h"
 
 namespace attnforge {
 

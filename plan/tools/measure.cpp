@@ -12,7 +12,7 @@
 #include "plan/option_checks.h"
 #include "reference/sequences.h"
 #include "runtime/driver.h"
-#include "tuner/stopping.h"
+#include "tuner/search/stopping.h"
 #include "tuner/timer.h"
 
 namespace attnforge {

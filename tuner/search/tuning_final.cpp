@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "tuner/tuning.h"
+#include "tuner/search/tuning.h"
 
 namespace attnforge {
 namespace {

@@ -1,4 +1,4 @@
-#include "tuner/search.h"
+#include "tuner/search/choices.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "attnforge/error.h"
-#include "tuner/stopping.h"
+#include "tuner/search/stopping.h"
 
 namespace attnforge {
 namespace {

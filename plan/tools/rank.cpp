@@ -13,9 +13,9 @@
 #include "attnforge/inspect.h"
 #include "generator/arch.h"
 #include "plan/choice.h"
-#include "plan/compile_info.h"
 #include "plan/cubins.h"
 #include "plan/overrides.h"
+#include "plan/tools/compile_info.h"
 #include "runtime/compiler.h"
 #include "tuner/compile_pool.h"
 
@@ -151,8 +151,8 @@ std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFa
   });
 
   std::erase_if(work, [](const Ranked& each) { return !each.done; });
-  // The model does not know what the compiler does with registers: a kernel that spills stands
-  // behind all that do not.
+  // The model does not know what the compiler does with registers: a kernel that spills comes
+  // after all that do not.
   std::stable_sort(work.begin(), work.end(), [](const Ranked& a, const Ranked& b) {
     const auto rank = [](const Ranked& each) {
       return std::tuple(!each.info.ok, each.info.spill_bytes > 0, each.candidate.estimate_us,

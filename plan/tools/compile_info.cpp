@@ -1,4 +1,4 @@
-#include "plan/compile_info.h"
+#include "plan/tools/compile_info.h"
 
 #include "generator/arch.h"
 

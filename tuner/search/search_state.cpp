@@ -1,8 +1,8 @@
-#include "tuner/search_state.h"
+#include "tuner/search/search_state.h"
 
 #include <algorithm>
 
-#include "tuner/stopping.h"
+#include "tuner/search/stopping.h"
 
 namespace attnforge {
 

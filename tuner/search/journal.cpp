@@ -1,4 +1,4 @@
-#include "tuner/journal.h"
+#include "tuner/search/journal.h"
 
 #include <utility>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attnforge/plan.h"
-#include "tuner/environment.h"
+#include "tuner/search/environment.h"
 
 namespace attnforge {
 

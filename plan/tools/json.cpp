@@ -85,6 +85,7 @@ std::string to_json(const Inspection& inspection) {
                {"rejected_families", inspection.rejected_families},
                {"candidates", json(inspection.candidates)},
                {"config", inspection.config},
+               {"provenance", to_string(inspection.provenance)},
                {"why", inspection.why},
                {"slow_path", inspection.slow_path},
                {"source_entry", inspection.source_entry},

@@ -9,10 +9,10 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "plan/choice.h"
-#include "plan/compile_info.h"
 #include "plan/option_checks.h"
 #include "plan/overrides.h"
 #include "plan/slow_path.h"
+#include "plan/tools/compile_info.h"
 #include "runtime/compiler.h"
 #include "runtime/disassemble.h"
 #include "templates/registry.h"
@@ -22,24 +22,13 @@ namespace {
 
 void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrides& overrides,
                      int max_candidates) {
-  std::vector<CutCandidate> cut;
-  std::optional<Tier> serving;
-  for (const Family* family : families_named(key.family, overrides)) {
-    std::string reason = rejection(*family, key.problem, inspection.device.arch);
-    if (reason.empty() && serving.value_or(family->tier) != family->tier)
-      reason = fmt::format("is of the tier {}, which is for those who name it",
-                           to_string(family->tier));
-    if (!reason.empty()) {
-      inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
-      continue;
-    }
-    for (const Candidate& each :
-         candidates(*family, key.problem, inspection.device, &cut, overrides)) {
-      inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
-      serving = family->tier;
-    }
-  }
-  for (const CutCandidate& each : cut)
+  LeftOut left_out;
+  for (const Candidate& each : candidates(families_named(key.family, overrides), key.problem,
+                                          inspection.device, overrides, &left_out))
+    inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
+  for (const auto& [family, reason] : left_out.families)
+    inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
+  for (const CutCandidate& each : left_out.configs)
     inspection.candidates.push_back({to_string(each.config), 0, each.reason});
   const auto limit = static_cast<std::size_t>(max_candidates);
   if (max_candidates > 0 && inspection.candidates.size() > limit)
@@ -50,10 +39,13 @@ Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
               const Overrides& overrides) {
   if (!key.config.empty()) return forced_choice(key.config, key.problem, device, overrides);
   std::optional<Choice> stored = stored_choice(key, device, cache, overrides, Logger());
+  if (!stored) stored = near_choice(key, device, cache, overrides);
   Choice choice = stored ? *std::move(stored) : untuned_choice(key, device, overrides);
-  if (const std::string forced = forced_text(overrides); !forced.empty())
+  if (const std::string forced = forced_text(overrides); !forced.empty()) {
+    choice.provenance = Provenance::kForced;
     choice.why = fmt::format("the environment forces it ({}); among the rest, {}", forced,
                              choice.why);
+  }
   return choice;
 }
 
@@ -133,6 +125,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   Cache cache(options.cache_path, /*read_only=*/true);
   const Choice choice = choose(key, device, cache, overrides);
   inspection.config = to_string(choice.config);
+  inspection.provenance = choice.provenance;
   inspection.why = choice.why;
   inspection.slow_path = slow_path(problem, device, overrides);
 

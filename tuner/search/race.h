@@ -10,7 +10,7 @@
 
 #include "generator/config.h"
 #include "tuner/evaluate.h"
-#include "tuner/search.h"
+#include "tuner/search/choices.h"
 
 namespace attnforge {
 

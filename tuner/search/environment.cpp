@@ -1,4 +1,4 @@
-#include "tuner/environment.h"
+#include "tuner/search/environment.h"
 
 #include <chrono>
 #include <thread>
