@@ -56,9 +56,9 @@ struct RangeWalk {
 
   // By place, which of a range is the tile's number: one loop keeps it and nothing else.
 
-  ATTNFORGE_DEVICE int place(int i) const { return end - 1 - i; }
+  ATTNFORGE_DEVICE int first() const { return end - 1; }
   ATTNFORGE_DEVICE static int later(int place, int tiles) { return place - tiles; }
-  /// Whether a tile comes there. Of places at or after place(0).
+  /// Whether a tile comes there. Of places at or after first().
   ATTNFORGE_DEVICE bool has(int place) const { return place >= begin; }
   ATTNFORGE_DEVICE static int tile_at(int place) { return place; }
   /// How many tiles further the next one lies.

@@ -45,8 +45,9 @@ struct KeyRing {
   /// Begins to load the tiles of stage s, of a sequence of seqlen_kv keys; for all s below
   /// kTilesAhead, in this order, before the walk.
   ATTNFORGE_DEVICE void load_first(int s, int seqlen_kv) {
-    s == 0 ? load_k<true>(tiles.place(0), 0, seqlen_kv) : load_k<false>(tiles.place(s), s, 0);
-    s == 0 ? load_v<true>(tiles.place(0), 0, seqlen_kv) : load_v<false>(tiles.place(s), s, 0);
+    const int first = tiles.first();
+    s == 0 ? load_k<true>(first, 0, seqlen_kv) : load_k<false>(tiles.later(first, s), s, 0);
+    s == 0 ? load_v<true>(first, 0, seqlen_kv) : load_v<false>(tiles.later(first, s), s, 0);
   }
 
   /// After it is here what was committed before load_first(), which is Q; and, if there is one
@@ -95,7 +96,7 @@ struct KeyRing {
   /// Of this thread in the tile that comes first, among all of the sequence.
   template <class Loader>
   ATTNFORGE_DEVICE i64 first_row(const Loader& loader) const {
-    return i64(tiles.tile_at(tiles.place(0))) * Loader::kTileRows + loader.row;
+    return i64(tiles.tile_at(tiles.first())) * Loader::kTileRows + loader.row;
   }
 
   template <bool kRagged>
