@@ -35,21 +35,32 @@ class PointerCheck {
                                 scaled(t.v, bytes_v_) | scaled(t.o, bytes_o_);
     const bool present = t.q.data != nullptr && t.k.data != nullptr && t.v.data != nullptr &&
                          t.o.data != nullptr;
-    const bool lse_good = !needs_lse_ || (t.lse != nullptr && address(t.lse) % alignof(float) == 0);
+    const bool lse_good = !needs_lse_ ||
+                          (t.lse.data != nullptr && address(t.lse.data) % alignof(float) == 0);
     const bool workspace_good = workspace_bytes_ == 0 ||
                                 (workspace != nullptr &&
                                  address(workspace) % kWorkspaceAlignment == 0);
     return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
-           (!needs_rope_ || rope_good(t));
+           (!needs_rope_ || rope_good(t)) &&
+           (lengths_ == Lengths::kFixed || lengths_good(t.lengths));
+  }
+  bool lengths_good(const LengthArrays& lengths) const {
+    const auto bits = reinterpret_cast<std::uintptr_t>(lengths.q) |
+                      reinterpret_cast<std::uintptr_t>(lengths.kv);
+    const bool present = lengths_ == Lengths::kUsed ||
+                         (lengths.q != nullptr && lengths.kv != nullptr);
+    return present && bits % alignof(int) == 0 && lengths.tokens_q >= 0 &&
+           lengths.tokens_q <= tokens_.q && lengths.tokens_kv >= 0 &&
+           lengths.tokens_kv <= tokens_.kv;
   }
   /// Tables that no plan could mind; explain() looks closer.
   bool rope_good(const Tensors& t) const {
     constexpr std::int64_t kMost = std::int64_t{1} << 30;
-    const auto address = reinterpret_cast<std::uintptr_t>(t.rope_cos) |
-                         reinterpret_cast<std::uintptr_t>(t.rope_sin);
-    return t.rope_cos != nullptr && t.rope_sin != nullptr && address % kTableAlignment == 0 &&
-           t.rope_offset >= rope_before_ && t.rope_rows >= 0 && t.rope_rows <= kMost &&
-           t.rope_offset <= t.rope_rows - rope_keys_;
+    const auto address = reinterpret_cast<std::uintptr_t>(t.rope.cos) |
+                         reinterpret_cast<std::uintptr_t>(t.rope.sin);
+    return t.rope.cos != nullptr && t.rope.sin != nullptr && address % kTableAlignment == 0 &&
+           t.rope.offset >= rope_before_ && t.rope.rows >= 0 && t.rope.rows <= kMost &&
+           t.rope.offset <= t.rope.rows - rope_keys_;
   }
   void explain(const Problem& problem, const Tensors& tensors, const void* workspace) const;
 
@@ -60,6 +71,8 @@ class PointerCheck {
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, needs_rope_ = false;
+  Lengths lengths_ = Lengths::kFixed;
+  Tokens tokens_{};
   std::int64_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on
 };
 

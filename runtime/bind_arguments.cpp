@@ -7,6 +7,7 @@
 #include "attnforge/error.h"
 #include "runtime/tensor_map.h"
 #include "templates/params_fwd.h"
+#include "templates/params_lengths.h"
 
 namespace attnforge {
 namespace {
@@ -29,19 +30,27 @@ struct Binder {
     fwd.k = tensor_ref(tensors.k);
     fwd.v = tensor_ref(tensors.v);
     fwd.o = tensor_ref(tensors.o);
-    fwd.lse = tensors.lse;
-    fwd.lse_stride_batch = tensors.lse_stride_batch;
-    fwd.lse_stride_head = tensors.lse_stride_head;
+    fwd.lse = tensors.lse.data;
+    fwd.lse_stride_batch = tensors.lse.stride_batch;
+    fwd.lse_stride_head = tensors.lse.stride_head;
     put(fwd);
   }
 
   void operator()(const RopeArgument& rope) const {
     put(RopeParams{
-        .cos = tensors.rope_cos,
-        .sin = tensors.rope_sin,
-        .q_offset = static_cast<int>(tensors.rope_offset + rope.first_position),
-        .k_offset = static_cast<int>(tensors.rope_offset),
+        .cos = tensors.rope.cos,
+        .sin = tensors.rope.sin,
+        .q_offset = static_cast<int>(tensors.rope.offset + rope.first_position),
+        .k_offset = static_cast<int>(tensors.rope.offset),
     });
+  }
+
+  void operator()(const LengthsArgument&) const {
+    LengthsParams params = get<LengthsParams>();  // how sequences are grouped is there already
+    params.q = tensors.lengths.q;
+    params.kv = tensors.lengths.kv;
+    params.work = static_cast<WorkList*>(memory.workspace);
+    put(params);
   }
 
   void operator()(const TensorMapSpec& map) const {

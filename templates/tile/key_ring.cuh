@@ -26,9 +26,8 @@ struct KeyRing {
   const VLoader v_loader;
   Keys k_keys, v_keys;  // at the tile that is loaded next
 
-  /// For the block_m rows of a query tile. Its head is divided before the walk is made: after that,
-  /// a division makes the compiler keep the walk's numbers, the same in all lanes, in a register of
-  /// each.
+  /// For the block_m rows of a query tile. Its head is divided once for K and V: with two divisions
+  /// the compiler keeps the walk's numbers, the same in all lanes, in a register of each.
   template <class QueryTile>
   ATTNFORGE_DEVICE KeyRing(const QueryTile& queries, int block_m, u32 smem_base)
       : smem(smem_base),

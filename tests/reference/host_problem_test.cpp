@@ -71,7 +71,7 @@ TEST(HostProblem, EveryByteOutsideTheOutputsIsWatched) {
     const std::int64_t last = last_element(p, t.o, p.num_heads_q, p.seqlen_q, p.head_dim_v);
     store_element(p.dtype_o, t.o.data, 0, 1.0f);
     store_element(p.dtype_o, t.o.data, last, 1.0f);
-    t.lse[(p.batch - 1) * t.lse_stride_batch + p.seqlen_q - 1] = 1.0f;
+    t.lse.data[(p.batch - 1) * t.lse.stride_batch + p.seqlen_q - 1] = 1.0f;
     EXPECT_EQ(host.trespass(), "") << text;
     // What surrounds them may not: before, after, and in the gap that follows the first row of a
     // head.
@@ -84,7 +84,7 @@ TEST(HostProblem, EveryByteOutsideTheOutputsIsWatched) {
       EXPECT_NE(host.trespass(), "") << text << " at " << at;
     }
     host.poison_outputs();
-    t.lse[p.seqlen_q] = 1.0f;
+    t.lse.data[p.seqlen_q] = 1.0f;
     EXPECT_NE(host.trespass(), "") << text;
   }
 }
@@ -92,7 +92,7 @@ TEST(HostProblem, EveryByteOutsideTheOutputsIsWatched) {
 TEST(HostProblem, LseThatNobodyWantsIsWatchedWhole) {
   HostProblem host = make_host_problem(
       parse_problem("fwd bf16 batch=1 num_heads=1 seqlen=5 head_dim=16"), 1);
-  EXPECT_EQ(host.tensors().lse, nullptr);
+  EXPECT_EQ(host.tensors().lse.data, nullptr);
   std::memset(host.storages[4].data() + host.lse.offset_bytes, 0, 4);
   EXPECT_NE(host.trespass(), "");
 }
