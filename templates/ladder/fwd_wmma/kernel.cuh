@@ -65,7 +65,7 @@ struct FwdWmma {
         p(kernel_params.fwd),
         smem(smem_base),
         tile(this_tile(kernel_params)),
-        ring(tile, Walk::of_rows(tile, C.block_n, tile.first_row, C.block_m), smem) {
+        ring(tile, C.block_m, smem) {
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
@@ -374,10 +374,9 @@ struct FwdWmma {
 
   // ---- 4. One tile of keys ----
 
-  /// The tile that comes i-th.
-  ATTNFORGE_DEVICE void attend(int i, int stage) {
-    const int n = ring.tiles.tile(i);
-    const bool masked = ring.tiles.masked(i);  // not all rows see all keys
+  /// The tile at a place of the walk. masked: some row does not see all keys of it.
+  ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
+    const int n = ring.tiles.tile_at(place);
     rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
@@ -387,7 +386,7 @@ struct FwdWmma {
       if (masked) hide(s, n * C.block_n + step * C.step_n);
       raise_max(s);
       exponentiate(s);
-      ring.await_v(i);  // with one stage there is one step
+      ring.await_v(place);  // with one stage there is one step
       outputs(s, ring.v_tile(stage) + step * C.step_n * C.v_pitch() * 16);
     }
   }
@@ -419,7 +418,7 @@ struct FwdWmma {
 #pragma unroll
         for (int d = 0; d < kDepthSteps; ++d) read_q(q[f][d], f, d);
     }
-    ring.walk([&](int i, int stage) { attend(i, stage); });
+    ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });
     store();
   }
 
