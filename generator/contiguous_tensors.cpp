@@ -35,8 +35,8 @@ Tensors contiguous_tensors(const Problem& p) {
   }
   tensors.o = p.layout == Layout::kBhsd ? heads_of_rows(p.seqlen_q, p.num_heads_q, p.head_dim_v)
                                         : rows_of_heads(p.seqlen_q, p.num_heads_q, p.head_dim_v);
-  tensors.lse_stride_batch = p.num_heads_q * p.seqlen_q;
-  tensors.lse_stride_head = p.seqlen_q;
+  tensors.lse.stride_batch = p.num_heads_q * p.seqlen_q;
+  tensors.lse.stride_head = p.seqlen_q;
   return tensors;
 }
 

@@ -24,7 +24,7 @@ inline Tensors bind_contiguous(const Problem& problem, void* q, void* k, void* v
   tensors.k.data = k;
   tensors.v.data = v;
   tensors.o.data = o;
-  tensors.lse = problem.lse ? lse : nullptr;
+  tensors.lse.data = problem.lse ? lse : nullptr;
   return tensors;
 }
 
@@ -40,10 +40,10 @@ inline void bind_rope_tables(const Problem& problem, const HostTensors& host, co
                     " and " + std::to_string(host.rope_sin.size()) +
                     " elements; they must be of one size, rows of " + std::to_string(pairs));
   }
-  tensors.rope_cos = static_cast<const float*>(cos);
-  tensors.rope_sin = static_cast<const float*>(sin);
-  tensors.rope_rows = static_cast<std::int64_t>(host.rope_cos.size() / pairs);
-  tensors.rope_offset = host.rope_offset;
+  tensors.rope.cos = static_cast<const float*>(cos);
+  tensors.rope.sin = static_cast<const float*>(sin);
+  tensors.rope.rows = static_cast<std::int64_t>(host.rope_cos.size() / pairs);
+  tensors.rope.offset = host.rope_offset;
 }
 
 }  // namespace attnforge

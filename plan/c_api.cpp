@@ -253,8 +253,8 @@ attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
     set(strides.k, out.k_stride_batch, out.k_stride_row, out.k_stride_head);
     set(strides.v, out.v_stride_batch, out.v_stride_row, out.v_stride_head);
     set(strides.o, out.o_stride_batch, out.o_stride_row, out.o_stride_head);
-    out.lse_stride_batch = strides.lse_stride_batch;
-    out.lse_stride_head = strides.lse_stride_head;
+    out.lse_stride_batch = strides.lse.stride_batch;
+    out.lse_stride_head = strides.lse.stride_head;
     attnforge::write_struct(tensors, out);
     return ATTNFORGE_OK;
   });

@@ -108,13 +108,8 @@ Tensors from_c(const attnforge_tensors* given) {
           .k = {const_cast<void*>(c.k), c.k_stride_batch, c.k_stride_row, c.k_stride_head},
           .v = {const_cast<void*>(c.v), c.v_stride_batch, c.v_stride_row, c.v_stride_head},
           .o = {c.o, c.o_stride_batch, c.o_stride_row, c.o_stride_head},
-          .lse = c.lse,
-          .lse_stride_batch = c.lse_stride_batch,
-          .lse_stride_head = c.lse_stride_head,
-          .rope_cos = c.rope_cos,
-          .rope_sin = c.rope_sin,
-          .rope_rows = c.rope_rows,
-          .rope_offset = c.rope_offset};
+          .lse = {c.lse, c.lse_stride_batch, c.lse_stride_head},
+          .rope = {c.rope_cos, c.rope_sin, c.rope_rows, c.rope_offset}};
 }
 
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop) {

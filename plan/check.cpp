@@ -136,8 +136,8 @@ void solve_on_cpu(const Problem& problem, HostTensors& host) {
                     static_cast<float>(reference.o[i * head_dim_v + d]));
     }
     if (problem.lse) {
-      const std::int64_t at = row.batch * tensors.lse_stride_batch +
-                              row.head * tensors.lse_stride_head + row.query;
+      const std::int64_t at = row.batch * tensors.lse.stride_batch +
+                              row.head * tensors.lse.stride_head + row.query;
       host.lse[static_cast<std::size_t>(at)] = static_cast<float>(reference.lse[i]);
     }
   }

@@ -89,8 +89,8 @@ void set_rope_tables(const Problem& problem, HostTensors& host, double base, std
   if (offset < 0) offset = least_rope_offset(problem);
   check_rope_offset(problem, offset);
   host.rope_offset = offset;
-  RopeTables tables = rope_tables(effective_rope_dim(problem), host.rope_offset + problem.seqlen_kv,
-                                  base);
+  HostRopeTables tables = rope_tables(effective_rope_dim(problem),
+                                      host.rope_offset + problem.seqlen_kv, base);
   host.rope_cos = std::move(tables.cos);
   host.rope_sin = std::move(tables.sin);
 }

@@ -70,19 +70,19 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
   check_tensor("k", tensors.k, problem.dtype_k, problem.num_heads_kv, problem.seqlen_kv, problem);
   check_tensor("v", tensors.v, problem.dtype_v, problem.num_heads_kv, problem.seqlen_kv, problem);
   check_tensor("o", tensors.o, problem.dtype_o, problem.num_heads_q, problem.seqlen_q, problem);
-  if (problem.lse && tensors.lse == nullptr) {
+  if (problem.lse && tensors.lse.data == nullptr) {
     refuse(
         "lse is null, but the problem says lse; give it device memory, or make the plan without "
         "lse");
   }
-  if (problem.lse && reinterpret_cast<std::uintptr_t>(tensors.lse) % alignof(float) != 0) {
-    refuse(
-        fmt::format("lse starts at {}, which is not a multiple of 4 bytes", fmt::ptr(tensors.lse)));
+  if (problem.lse && reinterpret_cast<std::uintptr_t>(tensors.lse.data) % alignof(float) != 0) {
+    refuse(fmt::format("lse starts at {}, which is not a multiple of 4 bytes",
+                       fmt::ptr(tensors.lse.data)));
   }
   if (problem.rope != Rope::kNone) {
     check_rope_tables(problem, tensors);
     for (const auto& [name, table] :
-         {std::pair("rope_cos", tensors.rope_cos), std::pair("rope_sin", tensors.rope_sin)}) {
+         {std::pair("rope_cos", tensors.rope.cos), std::pair("rope_sin", tensors.rope.sin)}) {
       if (reinterpret_cast<std::uintptr_t>(table) % kTableAlignment != 0) {
         refuse(fmt::format("{} starts at {}, which is not a multiple of {} bytes", name,
                            fmt::ptr(table), kTableAlignment));

@@ -35,7 +35,8 @@ class PointerCheck {
                                 scaled(t.v, bytes_v_) | scaled(t.o, bytes_o_);
     const bool present = t.q.data != nullptr && t.k.data != nullptr && t.v.data != nullptr &&
                          t.o.data != nullptr;
-    const bool lse_good = !needs_lse_ || (t.lse != nullptr && address(t.lse) % alignof(float) == 0);
+    const bool lse_good = !needs_lse_ ||
+                          (t.lse.data != nullptr && address(t.lse.data) % alignof(float) == 0);
     const bool workspace_good = workspace_bytes_ == 0 ||
                                 (workspace != nullptr &&
                                  address(workspace) % kWorkspaceAlignment == 0);
@@ -45,11 +46,11 @@ class PointerCheck {
   /// Tables that no plan could mind; explain() looks closer.
   bool rope_good(const Tensors& t) const {
     constexpr std::int64_t kMost = std::int64_t{1} << 30;
-    const auto address = reinterpret_cast<std::uintptr_t>(t.rope_cos) |
-                         reinterpret_cast<std::uintptr_t>(t.rope_sin);
-    return t.rope_cos != nullptr && t.rope_sin != nullptr && address % kTableAlignment == 0 &&
-           t.rope_offset >= rope_before_ && t.rope_rows >= 0 && t.rope_rows <= kMost &&
-           t.rope_offset <= t.rope_rows - rope_keys_;
+    const auto address = reinterpret_cast<std::uintptr_t>(t.rope.cos) |
+                         reinterpret_cast<std::uintptr_t>(t.rope.sin);
+    return t.rope.cos != nullptr && t.rope.sin != nullptr && address % kTableAlignment == 0 &&
+           t.rope.offset >= rope_before_ && t.rope.rows >= 0 && t.rope.rows <= kMost &&
+           t.rope.offset <= t.rope.rows - rope_keys_;
   }
   void explain(const Problem& problem, const Tensors& tensors, const void* workspace) const;
 

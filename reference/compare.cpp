@@ -108,9 +108,9 @@ Comparison compare_output(const Problem& problem, const Tensors& tensors, const 
 
 Comparison compare_lse(const Problem& /*problem*/, const Tensors& tensors,
                        const Reference& expected, const Tolerance& tolerance) {
-  return compare_lse_at(tensors.lse, expected, tolerance, [&](std::size_t i) {
+  return compare_lse_at(tensors.lse.data, expected, tolerance, [&](std::size_t i) {
     const QueryRow& row = expected.rows[i];
-    return row.batch * tensors.lse_stride_batch + row.head * tensors.lse_stride_head + row.query;
+    return row.batch * tensors.lse.stride_batch + row.head * tensors.lse.stride_head + row.query;
   });
 }
 

@@ -30,9 +30,9 @@ void check_rope_offset(const Problem& problem, std::int64_t offset) {
                   offset, least, problem.seqlen_q, problem.seqlen_kv, most));
 }
 
-RopeTables rope_tables(int rope_dim, std::int64_t rows, double base) {
+HostRopeTables rope_tables(int rope_dim, std::int64_t rows, double base) {
   const int pairs = rope_dim / 2;
-  RopeTables tables;
+  HostRopeTables tables;
   tables.cos.reserve(static_cast<std::size_t>(rows * pairs));
   tables.sin.reserve(static_cast<std::size_t>(rows * pairs));
   std::vector<double> frequencies;
@@ -48,34 +48,34 @@ RopeTables rope_tables(int rope_dim, std::int64_t rows, double base) {
 }
 
 std::int64_t rope_row_of_key(const Tensors& tensors, std::int64_t key) {
-  return tensors.rope_offset + key;
+  return tensors.rope.offset + key;
 }
 
 std::int64_t rope_row_of_query(const Problem& problem, const Tensors& tensors, std::int64_t query) {
-  return tensors.rope_offset + query + problem.seqlen_kv - problem.seqlen_q;
+  return tensors.rope.offset + query + problem.seqlen_kv - problem.seqlen_q;
 }
 
 void check_rope_tables(const Problem& problem, const Tensors& tensors) {
   if (problem.rope == Rope::kNone || problem.batch == 0 || problem.seqlen_q == 0) return;
-  if (tensors.rope_cos == nullptr || tensors.rope_sin == nullptr) {
+  if (tensors.rope.cos == nullptr || tensors.rope.sin == nullptr) {
     refuse(
         fmt::format("rope_{} is null, but the problem says rope={}; give a table of [rows, {}] "
                     "fp32, or make the plan without rope",
-                    tensors.rope_cos == nullptr ? "cos" : "sin", to_string(problem.rope),
+                    tensors.rope.cos == nullptr ? "cos" : "sin", to_string(problem.rope),
                     effective_rope_dim(problem) / 2));
   }
-  check_rope_offset(problem, tensors.rope_offset);  // no sum below overflows
+  check_rope_offset(problem, tensors.rope.offset);  // no sum below overflows
   const std::int64_t first_query = rope_row_of_query(problem, tensors, 0);
   const std::int64_t first = problem.seqlen_kv == 0 ? first_query
-                                                    : std::min(first_query, tensors.rope_offset);
+                                                    : std::min(first_query, tensors.rope.offset);
   const std::int64_t last = std::max(first_query + problem.seqlen_q,
-                                     tensors.rope_offset + problem.seqlen_kv) -
+                                     tensors.rope.offset + problem.seqlen_kv) -
                             1;
-  if (last >= tensors.rope_rows || last >= kMaxRows) {
+  if (last >= tensors.rope.rows || last >= kMaxRows) {
     refuse(
         fmt::format("rope_rows={} is too few: positions with rope_offset={} take rows {} to {} of "
                     "rope's tables, which may have up to 2^30",
-                    tensors.rope_rows, tensors.rope_offset, first, last));
+                    tensors.rope.rows, tensors.rope.offset, first, last));
   }
 }
 
@@ -83,8 +83,8 @@ void rotate(const Problem& problem, const Tensors& tensors, std::int64_t table_r
   const int pairs = effective_rope_dim(problem) / 2;
   const bool interleaved = problem.rope == Rope::kInterleaved;
   for (int i = 0; i < pairs; ++i) {
-    const double cos = tensors.rope_cos[table_row * pairs + i],
-                 sin = tensors.rope_sin[table_row * pairs + i];
+    const double cos = tensors.rope.cos[table_row * pairs + i],
+                 sin = tensors.rope.sin[table_row * pairs + i];
     double& x = row[interleaved ? 2 * i : i];
     double& y = row[interleaved ? 2 * i + 1 : i + pairs];
     const double rotated_x = x * cos - y * sin, rotated_y = y * cos + x * sin;

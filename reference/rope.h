@@ -11,10 +11,10 @@ namespace attnforge {
 
 /// [rows, rope_dim / 2] each: column i of row r is the cosine or sine of r / base^(2 i / rope_dim)
 /// (Su et al. 2021).
-struct RopeTables {
+struct HostRopeTables {
   std::vector<float> cos, sin;
 };
-RopeTables rope_tables(int rope_dim, std::int64_t rows, double base = 10000);
+HostRopeTables rope_tables(int rope_dim, std::int64_t rows, double base = 10000);
 
 /// Rows of the tables that a key and a query take.
 std::int64_t rope_row_of_key(const Tensors& tensors, std::int64_t key);

@@ -29,18 +29,18 @@ struct Binder {
     fwd.k = tensor_ref(tensors.k);
     fwd.v = tensor_ref(tensors.v);
     fwd.o = tensor_ref(tensors.o);
-    fwd.lse = tensors.lse;
-    fwd.lse_stride_batch = tensors.lse_stride_batch;
-    fwd.lse_stride_head = tensors.lse_stride_head;
+    fwd.lse = tensors.lse.data;
+    fwd.lse_stride_batch = tensors.lse.stride_batch;
+    fwd.lse_stride_head = tensors.lse.stride_head;
     put(fwd);
   }
 
   void operator()(const RopeArgument& rope) const {
     put(RopeParams{
-        .cos = tensors.rope_cos,
-        .sin = tensors.rope_sin,
-        .q_offset = static_cast<int>(tensors.rope_offset + rope.first_position),
-        .k_offset = static_cast<int>(tensors.rope_offset),
+        .cos = tensors.rope.cos,
+        .sin = tensors.rope.sin,
+        .q_offset = static_cast<int>(tensors.rope.offset + rope.first_position),
+        .k_offset = static_cast<int>(tensors.rope.offset),
     });
   }
 

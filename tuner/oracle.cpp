@@ -80,8 +80,8 @@ Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors&
   on_rows.o = {.data = o.data(),
                .stride_row = problem.head_dim_v,
                .stride_head = std::int64_t{num_rows_} * problem.head_dim_v};
-  on_rows.lse = static_cast<float*>(lse.data());
-  on_rows.lse_stride_head = num_rows_;
+  on_rows.lse.data = static_cast<float*>(lse.data());
+  on_rows.lse.stride_head = num_rows_;
   const Launch launch = launch_rows(config, fp32, static_cast<const ListedRow*>(list_.data()),
                                     num_rows_);
   const Source source = family->render(config, fp32);
@@ -115,10 +115,10 @@ Oracle::Verdict Oracle::compare(const Tensors& tensors, CUstream stream) {
   };
   gather(tensors.o.data, gathered_o_, tensors.o, problem_.head_dim_v, size_bytes(problem_.dtype_o));
   if (problem_.lse) {
-    gather(tensors.lse, gathered_lse_,
-           {.stride_batch = tensors.lse_stride_batch,
+    gather(tensors.lse.data, gathered_lse_,
+           {.stride_batch = tensors.lse.stride_batch,
             .stride_row = 1,
-            .stride_head = tensors.lse_stride_head},
+            .stride_head = tensors.lse.stride_head},
            1, sizeof(float));
   }
   wait_for(stream,

@@ -94,24 +94,24 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
   if (p.lse) {
     lse_ = allocate(product({p.batch, p.num_heads_q, p.seqlen_q}) * sizeof(float), sizeof(float),
                     sizeof(float));
-    tensors_.lse = static_cast<float*>(lse_.data());
+    tensors_.lse.data = static_cast<float*>(lse_.data());
   }
   if (p.rope != Rope::kNone) set_rope_tables();
   fill_inputs(stream);
 }
 
 void ProblemTensors::set_rope_tables() {
-  tensors_.rope_offset = least_rope_offset(problem_);
-  tensors_.rope_rows = tensors_.rope_offset + problem_.seqlen_kv;
-  RopeTables tables = rope_tables(effective_rope_dim(problem_), tensors_.rope_rows);
+  tensors_.rope.offset = least_rope_offset(problem_);
+  tensors_.rope.rows = tensors_.rope.offset + problem_.seqlen_kv;
+  HostRopeTables tables = rope_tables(effective_rope_dim(problem_), tensors_.rope.rows);
   const auto uploaded = [](std::vector<float>& table) {
     table.insert(table.end(), kGuardLeast / sizeof(float), std::numeric_limits<float>::quiet_NaN());
     return Buffer::of(std::span<const float>(table));
   };
   rope_cos_ = uploaded(tables.cos);
   rope_sin_ = uploaded(tables.sin);
-  tensors_.rope_cos = static_cast<const float*>(rope_cos_.data());
-  tensors_.rope_sin = static_cast<const float*>(rope_sin_.data());
+  tensors_.rope.cos = static_cast<const float*>(rope_cos_.data());
+  tensors_.rope.sin = static_cast<const float*>(rope_sin_.data());
 }
 
 void ProblemTensors::guard(const Region& region, std::uint16_t value, CUstream stream) const {

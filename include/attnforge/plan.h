@@ -21,20 +21,43 @@ struct Tensor {
   std::int64_t stride_head = 0;
 };
 
+/// lse in device memory, borrowed. Strides are in elements; that between rows is 1.
+struct Rows {
+  float* data = nullptr;
+  std::int64_t stride_batch = 0;
+  std::int64_t stride_head = 0;
+};
+
+/// The tables of a rope: [rows, rope_dim / 2] each, contiguous, aligned to 16 bytes. Key j takes
+/// row offset + j, query i row offset + i + seqlen_kv - seqlen_q; all of them must be there.
+struct RopeTables {
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t offset = 0;
+};
+
+/// How long each sequence is, in device memory; no run reads it on the host. For Lengths::kPacked
+/// [batch + 1] each, where every sequence begins among the rows of q and o, or of k and v,
+/// ascending from 0, and where the last one ends. For Lengths::kUsed [batch] each, how many rows of
+/// every sequence count; null: all. Never more than the problem's seqlen_q and seqlen_kv, nor than
+/// the tensors have rows.
+struct LengthArrays {
+  const int* q = nullptr;
+  const int* kv = nullptr;
+  // Packed: rows of q and o, and of k and v, in this run; 0: as many as the problem says, which are
+  // the most that there may be.
+  std::int64_t tokens_q = 0;
+  std::int64_t tokens_kv = 0;
+};
+
 /// Everything that a run reads and writes. All memory is the caller's and must stay alive until the
-/// stream has passed.
+/// stream has passed. A part that the problem does not have is ignored.
 struct Tensors {
   Tensor q, k, v, o;
-  float* lse = nullptr;  // required when problem.lse, else ignored; the row stride is 1
-  std::int64_t lse_stride_batch = 0;
-  std::int64_t lse_stride_head = 0;
-  // With problem.rope, else ignored: [rope_rows, rope_dim / 2] each, contiguous, aligned to 16
-  // bytes. Key j takes row rope_offset + j, query i row rope_offset + i + seqlen_kv - seqlen_q; all
-  // of them must be there.
-  const float* rope_cos = nullptr;
-  const float* rope_sin = nullptr;
-  std::int64_t rope_rows = 0;
-  std::int64_t rope_offset = 0;
+  Rows lse{};              // problem.lse
+  RopeTables rope{};       // problem.rope
+  LengthArrays lengths{};  // problem.lengths
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v

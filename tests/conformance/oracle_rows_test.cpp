@@ -73,9 +73,9 @@ TEST(OracleRows, AreRightWhereverTheyStandInTheProblem) {
       tensors.o = {.data = o.data(),
                    .stride_row = problem.head_dim_v,
                    .stride_head = count * problem.head_dim_v};
-      tensors.lse = static_cast<float*>(lse.data());
-      tensors.lse_stride_batch = 0;
-      tensors.lse_stride_head = count;
+      tensors.lse.data = static_cast<float*>(lse.data());
+      tensors.lse.stride_batch = 0;
+      tensors.lse.stride_head = count;
 
       const Source source = family.render(candidate.config, problem);
       const Launch launch = launch_rows(candidate.config, problem,

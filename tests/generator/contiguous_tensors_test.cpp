@@ -20,8 +20,8 @@ TEST(ContiguousTensors, OfEachLayout) {
   expect_strides(t.k, 7 * 2 * 16, 2 * 16, 16);
   expect_strides(t.v, 7 * 2 * 24, 2 * 24, 24);
   expect_strides(t.o, 5 * 4 * 24, 4 * 24, 24);
-  EXPECT_EQ(t.lse_stride_batch, 4 * 5);
-  EXPECT_EQ(t.lse_stride_head, 5);
+  EXPECT_EQ(t.lse.stride_batch, 4 * 5);
+  EXPECT_EQ(t.lse.stride_head, 5);
 
   Problem bhsd = bshd;
   bhsd.layout = Layout::kBhsd;

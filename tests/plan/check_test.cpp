@@ -35,8 +35,8 @@ HostTensors solved(const Problem& problem, std::uint64_t seed = 1) {
       store_element(problem.dtype_o, host.o.data(), at, static_cast<float>(value));
     }
     if (problem.lse) {
-      host.lse[static_cast<std::size_t>(row.batch * tensors.lse_stride_batch +
-                                        row.head * tensors.lse_stride_head +
+      host.lse[static_cast<std::size_t>(row.batch * tensors.lse.stride_batch +
+                                        row.head * tensors.lse.stride_head +
                                         row.query)] = static_cast<float>(reference.lse[i]);
     }
   }

@@ -288,7 +288,7 @@ TEST_F(PlanGpuTest, NoKeysGiveZerosAndMinusInfinity) {
   Tensors t = contiguous_tensors(no_keys);
   t.q.data = q_.data();
   t.o.data = o.data();
-  t.lse = static_cast<float*>(lse.data());
+  t.lse.data = static_cast<float*>(lse.data());
   plan.run(t);
   check(driver().cuCtxSynchronize(), "wait");
   for (const float value : values(o)) ASSERT_EQ(value, 0.0f);

@@ -351,7 +351,7 @@ TEST_F(PlanTest, NoKeysStillLaunchesTheKernelThatFillsTheOutput) {
   const Plan plan = make_plan(no_keys, device);
   Tensors tensors = tensors_of(no_keys);
   tensors.k.data = tensors.v.data = nullptr;
-  tensors.lse = reinterpret_cast<float*>(std::uintptr_t{0x50000});
+  tensors.lse.data = reinterpret_cast<float*>(std::uintptr_t{0x50000});
   plan.run(tensors);
   EXPECT_EQ(fake_cuda().launches(), 1);
 }
@@ -363,7 +363,7 @@ TEST_F(PlanTest, WrongTensorsAreNamedAndNothingIsLaunched) {
   problem.batch = 2;
   const Plan plan = make_plan(problem, device);
   Tensors good = tensors_of(problem);
-  good.lse = reinterpret_cast<float*>(std::uintptr_t{0x50000});
+  good.lse.data = reinterpret_cast<float*>(std::uintptr_t{0x50000});
   const auto refused = [&](auto change) {
     Tensors tensors = good;
     change(tensors);
@@ -381,7 +381,7 @@ TEST_F(PlanTest, WrongTensorsAreNamedAndNothingIsLaunched) {
       HasSubstr("stride_row=9223372036854775807"));
   EXPECT_THAT(refused([](Tensors& t) { t.o.stride_batch += 4; }),
               HasSubstr("tensor o has stride_batch"));
-  EXPECT_THAT(refused([](Tensors& t) { t.lse = nullptr; }), HasSubstr("lse is null"));
+  EXPECT_THAT(refused([](Tensors& t) { t.lse.data = nullptr; }), HasSubstr("lse is null"));
   EXPECT_EQ(fake_cuda().launches(), 0);
   EXPECT_NO_THROW(plan.run(good));
 }
@@ -391,10 +391,10 @@ TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
   const Problem problem = parse_problem("fwd bf16 seqlen=100:70 head_dim=64 rope=half");
   const Plan plan = make_plan(problem, device);
   Tensors good = tensors_of(problem);
-  good.rope_cos = reinterpret_cast<const float*>(std::uintptr_t{0x60000});
-  good.rope_sin = reinterpret_cast<const float*>(std::uintptr_t{0x70000});
-  good.rope_rows = 110;
-  good.rope_offset = 40;
+  good.rope.cos = reinterpret_cast<const float*>(std::uintptr_t{0x60000});
+  good.rope.sin = reinterpret_cast<const float*>(std::uintptr_t{0x70000});
+  good.rope.rows = 110;
+  good.rope.offset = 40;
   const auto refused = [&](auto change) {
     Tensors tensors = good;
     change(tensors);
@@ -402,27 +402,27 @@ TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     return std::string(error.what());
   };
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_cos = nullptr; }),
+  EXPECT_THAT(refused([](Tensors& t) { t.rope.cos = nullptr; }),
               AllOf(HasSubstr("rope_cos is null"), HasSubstr("[rows, 32]")));
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_sin = nullptr; }), HasSubstr("rope_sin is null"));
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_sin += 2; }),
+  EXPECT_THAT(refused([](Tensors& t) { t.rope.sin = nullptr; }), HasSubstr("rope_sin is null"));
+  EXPECT_THAT(refused([](Tensors& t) { t.rope.sin += 2; }),
               AllOf(HasSubstr("rope_sin starts at"), HasSubstr("multiple of 16")));
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_rows = 109; }),
+  EXPECT_THAT(refused([](Tensors& t) { t.rope.rows = 109; }),
               AllOf(HasSubstr("rope_rows=109"), HasSubstr("rows 10 to 109")));
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_offset = 29; }),
+  EXPECT_THAT(refused([](Tensors& t) { t.rope.offset = 29; }),
               AllOf(HasSubstr("rope_offset=29"), HasSubstr("at least 30")));
   for (const std::int64_t offset :
        {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
         std::int64_t{1} << 62, (std::int64_t{1} << 30) - 69}) {
-    EXPECT_THAT(refused([&](Tensors& t) { t.rope_offset = offset; }),
+    EXPECT_THAT(refused([&](Tensors& t) { t.rope.offset = offset; }),
                 AllOf(HasSubstr("rope_offset=" + std::to_string(offset)), HasSubstr("at least 30"),
                       HasSubstr("at most 1073741754")));
   }
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_rows = std::numeric_limits<std::int64_t>::min(); }),
+  EXPECT_THAT(refused([](Tensors& t) { t.rope.rows = std::numeric_limits<std::int64_t>::min(); }),
               HasSubstr("is too few"));
   EXPECT_EQ(fake_cuda().launches(), 0);
   EXPECT_NO_THROW(plan.run(good));
-  good.rope_offset = 30;
+  good.rope.offset = 30;
   EXPECT_NO_THROW(plan.run(good));
 }
 

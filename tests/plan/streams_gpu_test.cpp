@@ -65,7 +65,7 @@ class StreamsGpuTest : public ::testing::Test {
   Tensors with(const Output& output) const {
     Tensors tensors = inputs_->tensors;
     tensors.o.data = output.o.data();
-    tensors.lse = static_cast<float*>(output.lse.data());
+    tensors.lse.data = static_cast<float*>(output.lse.data());
     return tensors;
   }
   bool right(const Output& output) const {

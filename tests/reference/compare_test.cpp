@@ -39,7 +39,7 @@ struct Solved {
               static_cast<float>(reference.o[i * static_cast<std::size_t>(reference.head_dim_v) +
                                              static_cast<std::size_t>(d)]));
       }
-      if (tensors.lse != nullptr) set_lse(i, static_cast<float>(reference.lse[i]));
+      if (tensors.lse.data != nullptr) set_lse(i, static_cast<float>(reference.lse[i]));
     }
   }
   void set_o(std::size_t row, int column, float x) {
@@ -51,7 +51,7 @@ struct Solved {
   void set_lse(std::size_t row, float x) {
     const QueryRow& r = reference.rows[row];
     tensors
-        .lse[r.batch * tensors.lse_stride_batch + r.head * tensors.lse_stride_head + r.query] = x;
+        .lse[r.batch * tensors.lse.stride_batch + r.head * tensors.lse.stride_head + r.query] = x;
   }
   Verdict verdict() const { return compare(host.problem, tensors, reference); }
 };
@@ -146,7 +146,7 @@ TEST(Tolerance, OneKeyTooManyOrTooFewIsSeenInALongRow) {
     Solved right(std::string("fwd ") + dtype + sizes + " causal");
     const Solved mistaken(std::string("fwd ") + dtype + sizes + " window_right=1");
     right.tensors.o.data = mistaken.tensors.o.data;
-    right.tensors.lse = mistaken.tensors.lse;
+    right.tensors.lse.data = mistaken.tensors.lse.data;
     const Verdict verdict = right.verdict();
     EXPECT_GT(verdict.lse.wrong, 50) << dtype;
     if (dtype != std::string("bf16")) {
@@ -162,7 +162,7 @@ TEST(Tolerance, SlightlyWrongScaleIsSeen) {
     Solved right(sizes);
     const Solved mistaken(sizes + " softmax_scale=0.13125");  // 5% more than 1/8
     right.tensors.o.data = mistaken.tensors.o.data;
-    right.tensors.lse = mistaken.tensors.lse;
+    right.tensors.lse.data = mistaken.tensors.lse.data;
     EXPECT_FALSE(right.verdict().lse.passed()) << dtype;
     EXPECT_FALSE(right.verdict().o.passed()) << dtype;
   }
@@ -200,7 +200,7 @@ TEST(Tolerance, SlightlyWrongScaleIsSeenWithTf32) {
   Solved right(sizes);
   const Solved mistaken(sizes + " softmax_scale=0.13125");  // 5% more than 1/8
   right.tensors.o.data = mistaken.tensors.o.data;
-  right.tensors.lse = mistaken.tensors.lse;
+  right.tensors.lse.data = mistaken.tensors.lse.data;
   EXPECT_FALSE(right.verdict().lse.passed());
   EXPECT_FALSE(right.verdict().o.passed());
 }
@@ -215,8 +215,8 @@ TEST(ReferenceFromOutputs, PassesAgainstItselfAndKnowsTheTypicalSpread) {
                              row.head * solved.tensors.o.stride_head +
                              row.query * solved.tensors.o.stride_row;
     o.insert(o.end(), from, from + 64);
-    lse.push_back(solved.tensors.lse[row.batch * solved.tensors.lse_stride_batch +
-                                     row.head * solved.tensors.lse_stride_head + row.query]);
+    lse.push_back(solved.tensors.lse.data[row.batch * solved.tensors.lse.stride_batch +
+                                          row.head * solved.tensors.lse.stride_head + row.query]);
   }
   const Reference copy = reference_from_outputs(solved.host.problem, rows, o, lse,
                                                 solved.reference.max_abs_v);

@@ -71,7 +71,7 @@ TEST(HostProblem, EveryByteOutsideTheOutputsIsWatched) {
     const std::int64_t last = last_element(p, t.o, p.num_heads_q, p.seqlen_q, p.head_dim_v);
     store_element(p.dtype_o, t.o.data, 0, 1.0f);
     store_element(p.dtype_o, t.o.data, last, 1.0f);
-    t.lse[(p.batch - 1) * t.lse_stride_batch + p.seqlen_q - 1] = 1.0f;
+    t.lse.data[(p.batch - 1) * t.lse.stride_batch + p.seqlen_q - 1] = 1.0f;
     EXPECT_EQ(host.trespass(), "") << text;
     // What surrounds them may not: before, after, and in the gap that follows the first row of a
     // head.
@@ -84,7 +84,7 @@ TEST(HostProblem, EveryByteOutsideTheOutputsIsWatched) {
       EXPECT_NE(host.trespass(), "") << text << " at " << at;
     }
     host.poison_outputs();
-    t.lse[p.seqlen_q] = 1.0f;
+    t.lse.data[p.seqlen_q] = 1.0f;
     EXPECT_NE(host.trespass(), "") << text;
   }
 }

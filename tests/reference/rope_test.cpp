@@ -30,8 +30,8 @@ using testing::Pointwise;
 
 Tensors with_tables(const float* cos, const float* sin) {
   Tensors tensors;
-  tensors.rope_cos = cos;
-  tensors.rope_sin = sin;
+  tensors.rope.cos = cos;
+  tensors.rope.sin = sin;
   return tensors;
 }
 
@@ -59,7 +59,7 @@ TEST(Rotate, LeavesElementsFromRopeDimOnAlone) {
 }
 
 TEST(RopeTables, AreThoseOfThePaper) {
-  const RopeTables tables = rope_tables(8, 3, 10000);
+  const HostRopeTables tables = rope_tables(8, 3, 10000);
   ASSERT_EQ(tables.cos.size(), 12u);
   ASSERT_EQ(tables.sin.size(), 12u);
   for (int i = 0; i < 4; ++i) {
@@ -101,13 +101,13 @@ TEST(ReferenceByHand, RopeTurnsScoresByTheDistanceOfKeyAndQuery) {
   set(tensors.k, 3, [](int, int d) { return d == 0 ? 1.0f : 0.0f; });
   set(tensors.v, 3, [](int row, int) { return static_cast<float>(row); });
   const OnePair tables(10, 60);
-  tensors.rope_cos = tables.cos.data();
-  tensors.rope_sin = tables.sin.data();
-  tensors.rope_rows = 10;
+  tensors.rope.cos = tables.cos.data();
+  tensors.rope.sin = tables.sin.data();
+  tensors.rope.rows = 10;
   // Query 0 stands at key 1, query 1 at key 2.
   const double e0 = std::exp(1.0), e1 = std::exp(0.5), e2 = std::exp(-0.5);
   for (const std::int64_t offset : {0, 4, 7}) {
-    tensors.rope_offset = offset;
+    tensors.rope.offset = offset;
     const Reference r = reference_attention(problem, tensors);
     EXPECT_NEAR(r.lse[0], std::log(e1 + e0 + e1), 1e-6);
     EXPECT_NEAR(r.lse[1], std::log(e2 + e1 + e0), 1e-6);
@@ -125,13 +125,13 @@ TEST(ReferenceWithRope, OnlyDistancesCount) {
       "rope_dim=16");
   HostProblem host = make_host_problem(problem, 3);
   Tensors tensors = host.tensors();
-  const RopeTables tables = rope_tables(16, 60);
-  tensors.rope_cos = tables.cos.data();
-  tensors.rope_sin = tables.sin.data();
-  tensors.rope_rows = 60;
-  tensors.rope_offset = 0;
+  const HostRopeTables tables = rope_tables(16, 60);
+  tensors.rope.cos = tables.cos.data();
+  tensors.rope.sin = tables.sin.data();
+  tensors.rope.rows = 60;
+  tensors.rope.offset = 0;
   const Reference first = reference_attention(problem, tensors);
-  tensors.rope_offset = 46;
+  tensors.rope.offset = 46;
   const Reference last = reference_attention(problem, tensors);
   EXPECT_THAT(last.o, Pointwise(DoubleNear(1e-5), first.o));
   EXPECT_THAT(last.lse, Pointwise(DoubleNear(1e-5), first.lse));
@@ -151,15 +151,15 @@ TEST(ReferenceWithRope, TablesMustHaveEveryRow) {
     }
     return "nothing was refused";
   };
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_sin = nullptr; }), HasSubstr("rope_sin is null"));
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_offset = 4; }),
+  EXPECT_THAT(refused([](Tensors& t) { t.rope.sin = nullptr; }), HasSubstr("rope_sin is null"));
+  EXPECT_THAT(refused([](Tensors& t) { t.rope.offset = 4; }),
               AllOf(HasSubstr("rope_offset=4"), HasSubstr("at least 5")));
   EXPECT_THAT(refused([](Tensors& t) {
-                t.rope_offset = t.rope_rows = std::numeric_limits<std::int64_t>::max();
+                t.rope.offset = t.rope.rows = std::numeric_limits<std::int64_t>::max();
               }),
               HasSubstr("rope_offset=9223372036854775807"));
-  EXPECT_THAT(refused([](Tensors& t) { --t.rope_rows; }), HasSubstr("too few"));
-  EXPECT_THAT(refused([](Tensors& t) { t.rope_rows = t.rope_offset = std::int64_t{1} << 31; }),
+  EXPECT_THAT(refused([](Tensors& t) { --t.rope.rows; }), HasSubstr("too few"));
+  EXPECT_THAT(refused([](Tensors& t) { t.rope.rows = t.rope.offset = std::int64_t{1} << 31; }),
               HasSubstr("2^30"));
 }
 

@@ -99,10 +99,10 @@ TEST_F(BindArgumentsTest, PointersAndStridesGoToFwdParamsAndSizesStay) {
 TEST_F(BindArgumentsTest, RopesTablesComeWithTheRowsOfTheFirstQueryAndKey) {
   const float tables[2] = {};
   Tensors tensors;
-  tensors.rope_cos = &tables[0];
-  tensors.rope_sin = &tables[1];
-  tensors.rope_rows = 1000;
-  tensors.rope_offset = 100;
+  tensors.rope.cos = &tables[0];
+  tensors.rope.sin = &tables[1];
+  tensors.rope.rows = 1000;
+  tensors.rope.offset = 100;
   const std::vector<std::byte> params = bind(
       step_of(sizeof(RopeParams) + 32, {{16, RopeArgument{.first_position = 20 - 8}}}), tensors);
   const auto bound = at<RopeParams>(params, 16);

@@ -122,7 +122,7 @@ std::int64_t rope_rows(const Problem& p) {
 
 void place_rope_tables(HostProblem& host) {
   const Problem& p = host.problem;
-  const RopeTables tables = rope_tables(effective_rope_dim(p), rope_rows(p));
+  const HostRopeTables tables = rope_tables(effective_rope_dim(p), rope_rows(p));
   const auto first = static_cast<std::size_t>((rope_offset(p) - least_rope_offset(p)) *
                                               effective_rope_dim(p) / 2);
   const auto place = [&](Storage storage, const std::vector<float>& table, PlacedTensor& placed) {
@@ -256,13 +256,13 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
           .k = at(k),
           .v = at(v),
           .o = at(o),
-          .lse = problem.lse ? static_cast<float*>(of_lse.data) : nullptr,
-          .lse_stride_batch = of_lse.stride_batch,
-          .lse_stride_head = of_lse.stride_head,
-          .rope_cos = table(rope_cos),
-          .rope_sin = table(rope_sin),
-          .rope_rows = rope_rows(problem),
-          .rope_offset = rope_offset(problem)};
+          .lse = {.data = problem.lse ? static_cast<float*>(of_lse.data) : nullptr,
+                  .stride_batch = of_lse.stride_batch,
+                  .stride_head = of_lse.stride_head},
+          .rope = {.cos = table(rope_cos),
+                   .sin = table(rope_sin),
+                   .rows = rope_rows(problem),
+                   .offset = rope_offset(problem)}};
 }
 
 std::string HostProblem::trespass() const {
