@@ -37,8 +37,8 @@ void rotate_by_definition(const Problem& p, const Tensors& t, std::int64_t table
   if (p.rope == Rope::kNone) return;
   const int dim = p.rope_dim == 0 ? p.head_dim : p.rope_dim;
   for (int i = 0; i < dim / 2; ++i) {
-    const double cos = t.rope_cos[table_row * (dim / 2) + i];
-    const double sin = t.rope_sin[table_row * (dim / 2) + i];
+    const double cos = t.rope.cos[table_row * (dim / 2) + i];
+    const double sin = t.rope.sin[table_row * (dim / 2) + i];
     double& first = x[p.rope == Rope::kHalf ? i : 2 * i];
     double& second = x[p.rope == Rope::kHalf ? i + dim / 2 : 2 * i + 1];
     const double rotated = first * cos - second * sin;
@@ -53,7 +53,7 @@ std::vector<double> by_definition(const Problem& p, const Tensors& t, const Quer
   const std::int64_t kv_head = at.head / (p.num_heads_q / p.num_heads_kv);
   const double scale = effective_softmax_scale(p);
   std::vector<double> q = row_of(p.dtype_q, t.q, at.batch, at.head, at.query, p.head_dim);
-  rotate_by_definition(p, t, t.rope_offset + position, q);
+  rotate_by_definition(p, t, t.rope.offset + position, q);
 
   std::vector<std::int64_t> keys;
   std::vector<double> scores;
@@ -63,7 +63,7 @@ std::vector<double> by_definition(const Problem& p, const Tensors& t, const Quer
     if (p.window_left >= 0 && key < position - p.window_left) continue;
     if (p.window_right >= 0 && key > position + p.window_right) continue;
     std::vector<double> k = row_of(p.dtype_k, t.k, at.batch, kv_head, key, p.head_dim);
-    rotate_by_definition(p, t, t.rope_offset + key, k);
+    rotate_by_definition(p, t, t.rope.offset + key, k);
     double score = 0;
     for (std::size_t d = 0; d < q.size(); ++d) score += q[d] * k[d];
     score *= scale;
