@@ -76,9 +76,7 @@ TEST_F(BindArgumentsTest, PointersAndStridesGoToFwdParamsAndSizesStay) {
                         .k = {&memory[1], 4, 5, 6},
                         .v = {&memory[2], 7, 8, 9},
                         .o = {&memory[3], 10, 11, 12},
-                        .lse = &memory[4],
-                        .lse_stride_batch = 13,
-                        .lse_stride_head = 14};
+                        .lse = {&memory[4], 13, 14}};
   const std::vector<std::byte> params = bind(step, tensors);
   const auto bound = at<FwdParams>(params, 16);
   EXPECT_EQ(bound.seqlen_q, 8);
