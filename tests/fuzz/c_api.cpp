@@ -9,15 +9,15 @@
 #include <string>
 
 #include "attnforge/inspect.h"
-#include "tests/fuzz/any_problem.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/any_problem.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge::fuzz {
 namespace {
 
 // Larger ones take long to be estimated.
-constexpr MostSizes kMost = {.batch_bits = 8, .heads_bits = 5, .seqlen_bits = 15};
+constexpr test::MostSizes kMost = {.batch_bits = 8, .heads_bits = 5, .seqlen_bits = 15};
 
 /// What the caller gets; returns whether the call succeeded.
 bool answered(attnforge_status status, const char* call) {
@@ -142,7 +142,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   attnforge_context* context = context_in_use();
 
   attnforge_problem valid = ATTNFORGE_PROBLEM_INIT;
-  const std::string text = to_string(any_problem(bytes, kMost));
+  const std::string text = to_string(test::any_problem(bytes, kMost));
   require(answered(attnforge_problem_parse(text.c_str(), &valid), "problem_parse"), text);
   Hostile problem(valid, bytes);
   const std::string anything = bytes.text(64);

@@ -18,6 +18,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
+#include "tests/templates/problems.h"
 
 namespace attnforge {
 namespace {
