@@ -134,9 +134,11 @@ def attention(
                 key += (o.shape, o.is_contiguous() or o.stride(), o.dtype, o.get_device())
                 if type(o) is not _Tensor or o.is_neg() or grad and o.requires_grad:
                     plain = False
-            if lse is not None or rope is not None:
+            if lse is not None or rope is not None or rope_offset:
                 others = () if lse is None else (lse,)
-                if rope is not None:
+                if rope is None:
+                    plain = plain and not rope_offset
+                else:
                     cos, sin = rope
                     others += (cos, sin)
                     key += (rope_interleaved,)
@@ -155,15 +157,13 @@ def attention(
                         o = _empty_like(q) if call.like_q else call.new_o()
                         if return_lse:
                             lse = call.new_lse()
-                    plan, tensors = call.launch(
+                    plan, tensors, parts = call.launch(
                         q.data_ptr(),
                         k.data_ptr(),
                         v.data_ptr(),
                         o.data_ptr(),
                         0 if lse is None else lse.data_ptr(),
-                        0 if rope is None else cos.data_ptr(),
-                        0 if rope is None else sin.data_ptr(),
-                        rope_offset,
+                        None if rope is None else (cos.data_ptr(), sin.data_ptr(), rope_offset),
                     )
         except Exception:
             key = plan = None
@@ -238,12 +238,13 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset):
         _know_torch(backend)
 
     # ---- 4. The run ----
-    tensors = call.argument(*addresses, rope_offset)
+    tensors, parts = call.argument(*addresses[:5], None if rope is None else (*addresses[5:], rope_offset))
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, tensors, None, 0, queue))
     else:
         with backend.scratch(plan.workspace_bytes + 255, device, queue) as address:
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, tensors, workspace, plan.workspace_bytes, queue))
-    del arrays, inputs, outputs, tables  # owners kept memory alive until here; frameworks free it in the stream's order
+    # Owners kept memory alive until here, as `parts` what the argument points to; frameworks free it in the stream's order.
+    del arrays, inputs, outputs, tables, parts
     return (o, lse) if return_lse else o

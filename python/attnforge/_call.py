@@ -1,18 +1,21 @@
 """A call of attention() that was checked: its problem, its plans, and the argument of the launch but for the addresses."""
 
+import ctypes
 import struct
 import warnings
 
 from ._arguments import PLACES, alignment_of, problem_of_arrays, used_strides
 from ._arrays import ITEM_BYTES, contiguous
 from ._errors import InvalidError, PerformanceWarning
+from ._library import RopeStruct
 from ._overlap import overlap, span
 from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", "cos of rope", "sin of rope")
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQqq")  # TensorsStruct, as a test compares
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQ")  # TensorsStruct, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
+_ROPE_BYTES = ctypes.sizeof(RopeStruct)
 
 
 class Call:
@@ -66,25 +69,32 @@ class Call:
             self.new_o = allocator.allocator(o.shape, o.code, o.device)
             self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
-    def argument(self, q, k, v, o, lse, cos, sin, rope_offset):
-        """The bytes of a TensorsStruct with these addresses."""
-        of_q, of_k, of_v, of_o, of_lse, rope_rows = self._fixed
-        return _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, cos, sin, rope_rows, rope_offset)
+    def argument(self, q, k, v, o, lse, rope):
+        """The bytes of a TensorsStruct with these addresses, and the struct they point to, to be kept until the run is enqueued.
 
-    def launch(self, q, k, v, o, lse, cos, sin, rope_offset):
-        """(plan, argument) where check_apart() and plan() have nothing to add to earlier calls; (None, None) otherwise."""
+        rope: None, or addresses of the tables and the offset.
+        """
+        of_q, of_k, of_v, of_o, of_lse, rope_rows = self._fixed
+        if rope is not None:
+            cos, sin, offset = rope
+            rope = RopeStruct(_ROPE_BYTES, cos, sin, rope_rows, offset)
+        at_rope = 0 if rope is None else ctypes.addressof(rope)
+        return _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, 0), rope
+
+    def launch(self, q, k, v, o, lse, rope):
+        """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise."""
         if self._pairs:
             below_q, above_q, below_k, above_k, below_v, above_v = self._around_o
             close = below_q < o - q < above_q or below_k < o - k < above_k or below_v < o - v < above_v
-            if close or lse or cos:
-                self.check_apart((q, k, v, o, lse, cos, sin))
+            if close or lse or rope is not None:
+                self.check_apart((q, k, v, o, lse, *(rope or (0, 0))[:2]))
         if not (q and k and v and o):  # tensors of modes and transforms of torch
-            return None, None
-        of_q, of_k, of_v, of_o, of_lse, rope_rows = self._fixed
-        return (
-            self._plans.get((q | k | v | o) & 15),
-            _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, cos, sin, rope_rows, rope_offset),
-        )
+            return None, None, None
+        plan = self._plans.get((q | k | v | o) & 15)
+        if rope is None:
+            of_q, of_k, of_v, of_o, of_lse, _ = self._fixed
+            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0), None
+        return plan, *self.argument(q, k, v, o, lse, rope)
 
     def _find_pairs(self):
         """(output, other, below, above): they may share memory if below < address of output - address of other < above."""

@@ -88,16 +88,22 @@ class FastPathTest(CallTest):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
         options = _arguments.options_of(False, None, None, None, True, "bshd", False, False)
-        call = _call.Call(arrays, options, None)
-        struct = _library.TensorsStruct.from_buffer_copy(call.argument(11, 12, 13, 14, 15, 16, 17, -5))
-        got = {name: getattr(struct, name) for name, _ in struct._fields_}
-        wanted = {"struct_size": ctypes.sizeof(struct), "lse": 15, "lse_stride_batch": 5000, "lse_stride_head": 5001}
-        wanted.update(rope_cos=16, rope_sin=17, rope_rows=70, rope_offset=-5)
+        call = _call.Call(arrays, options, _arrays._protocols)  # not None: with outputs of its own, which lie apart
+        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5))
+        struct = _library.TensorsStruct.from_buffer_copy(argument)
+        self.assertEqual((struct.struct_size, struct.lengths), (len(argument), None))
         for i, name in enumerate("qkvo"):
-            wanted[name] = 11 + i
-            for j, place in enumerate(("batch", "row", "head")):
-                wanted[f"{name}_stride_{place}"] = 1000 * (i + 1) + j
-        self.assertEqual(got, wanted)
+            tensor = getattr(struct, name)
+            got = tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head
+            self.assertEqual(got, (11 + i, *(1000 * (i + 1) + j for j in range(3))))
+        self.assertEqual((struct.lse.data, struct.lse.stride_batch, struct.lse.stride_head), (15, 5000, 5001))
+        rope = _library.RopeStruct.from_address(struct.rope)
+        self.assertEqual(ctypes.addressof(parts), struct.rope)
+        got = rope.struct_size, rope.cos, rope.sin, rope.rows, rope.offset
+        self.assertEqual(got, (ctypes.sizeof(rope), 16, 17, 70, -5))
+        _, argument, parts = call.launch(11, 12, 13, 14, 15, None)
+        struct = _library.TensorsStruct.from_buffer_copy(argument)
+        self.assertEqual((struct.q.data, struct.o.stride_head, struct.rope, struct.lengths, parts), (11, 4002, None, None, None))
 
     def test_what_differs_is_another_call(self):
         plans = len(attnforge.plan_cache)
@@ -162,8 +168,8 @@ class FastPathTest(CallTest):
 
         def recorded(handle, tensors, *_):
             struct = _library.TensorsStruct.from_buffer_copy(tensors)
-            if mine.expected != (struct.q, struct.o):
-                wrong.append((struct.q, struct.o))
+            if mine.expected != (struct.q.data, struct.o.data):
+                wrong.append((struct.q.data, struct.o.data))
             return 0
 
         mine = threading.local()
@@ -432,14 +438,17 @@ class ArgumentsOfToolsTest(unittest.TestCase):
         calls = (
             lambda: attnforge.Problem.parse(5),
             lambda: attnforge.Problem.parse(self.TEXT + "\0 causal"),
-            lambda: attnforge.Problem(batch=2**70).struct(),
-            lambda: attnforge.Problem(head_dim=2**32 + 64).struct(),
-            lambda: attnforge.Problem(batch=2.7).struct(),
-            lambda: attnforge.Problem(batch="2").struct(),
-            lambda: attnforge.Problem(softmax_scale=1e-60).struct(),
-            lambda: attnforge.Problem(softcap=float("nan")).struct(),
-            lambda: attnforge.Problem(causal=2).struct(),
-            lambda: attnforge.Problem(layout=None).struct(),
+            lambda: str(attnforge.Problem(batch=2**70)),
+            lambda: str(attnforge.Problem(head_dim=2**32 + 64)),
+            lambda: str(attnforge.Problem(batch=2.7)),
+            lambda: str(attnforge.Problem(batch="2")),
+            lambda: str(attnforge.Problem(batch=torch.Tensor(()))),
+            lambda: str(attnforge.Problem(softmax_scale=1e-60)),
+            lambda: str(attnforge.Problem(softcap=float("nan"))),
+            lambda: str(attnforge.Problem(causal=2)),
+            lambda: str(attnforge.Problem(layout=None)),
+            lambda: str(attnforge.Problem(layout="bshd causal")),
+            lambda: str(attnforge.Problem(layout="")),
             lambda: attnforge.supported(self.TEXT, arch=86),
             lambda: attnforge.supported(self.TEXT, device="0"),
             lambda: attnforge.supported(self.TEXT, device=2**32),
@@ -466,7 +475,7 @@ class ArgumentsOfToolsTest(unittest.TestCase):
 
     def test_huge_integers_do_not_fill_the_message(self):
         with self.assertRaisesRegex(attnforge.InvalidError, "an integer of 33220 bits") as caught:
-            attnforge.Problem(batch=10**10000).struct()
+            str(attnforge.Problem(batch=10**10000))
         self.assertLess(len(str(caught.exception)), 200)
 
 
