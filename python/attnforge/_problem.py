@@ -22,6 +22,7 @@ class Problem:
     num_heads_kv, seqlen_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
     tf32: fp32 only, products may round their inputs to TF32.
     rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
+    lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
     """
 
     batch: int = 1
@@ -46,6 +47,9 @@ class Problem:
     tf32: bool = False
     rope: str = "none"
     rope_dim: int = 0
+    lengths: str = "fixed"
+    tokens_q: int = 0
+    tokens_kv: int = 0
 
     def __post_init__(self):
         follow = {

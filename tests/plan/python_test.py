@@ -189,6 +189,16 @@ class ArraysTest(unittest.TestCase):
         array = FakeDlpack((2, 3, 4, 16), strides=(999, 64, 16, 1))
         self.assertEqual(_arrays.backend_of(array).view("k", array)[2], (999, 64, 16, 1))
 
+    def test_int32_is_for_lengths_only(self):
+        for array in (FakeArray((3,), "<i4"), FakeDlpack((3,), code=0, bits=32)):
+            view = _arrays.backend_of(array).view("used_kv", array, integers=True)
+            self.assertEqual((view.shape, view.strides, view.code), ((3,), (1,), _arrays.INT32))
+            with self.assertRaisesRegex(attnforge.InvalidError, "q has .*supported"):
+                _arrays.backend_of(array).view("q", array)
+        for array in (FakeArray((3,)), FakeDlpack((3,))):
+            with self.assertRaisesRegex(attnforge.InvalidError, "used_kv has .*supported; use (int32|<i4)"):
+                _arrays.backend_of(array).view("used_kv", array, integers=True)
+
     def test_what_is_no_device_array(self):
         with self.assertRaisesRegex(attnforge.InvalidError, "q is a builtins.list"):
             attnforge.attention([1], [2], [3])
