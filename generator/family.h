@@ -32,6 +32,7 @@ enum Feature : std::uint64_t {
   kFeatureUnaligned = 1u << 6,  // alignment_bytes < 16
   kFeatureMixedDtypes = 1u << 7,
   kFeatureRope = 1u << 8,
+  kFeatureLengths = 1u << 9,
 };
 using Features = std::uint64_t;
 

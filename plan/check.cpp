@@ -1,36 +1,31 @@
 #include "attnforge/check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <random>
 #include <set>
 #include <vector>
 
-#include "attnforge/error.h"
-#include "plan/bind_tensors.h"
-#include "plan/host_sizes.h"
+#include "generator/operands.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
 #include "reference/half.h"
+#include "reference/sequences.h"
 
 namespace attnforge {
 namespace {
 
-void check_size(const char* name, std::size_t bytes, std::size_t wanted, const Problem& problem) {
-  if (bytes == wanted) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("host tensor {} has {} bytes, but \"{}\" needs {}", name, bytes,
-                          to_string(problem), wanted));
-}
-
-void check_sizes(const Problem& problem, const HostTensors& tensors) {
-  const HostSizes wanted = host_sizes(problem);
-  check_size("q", tensors.q.size(), wanted.q, problem);
-  check_size("k", tensors.k.size(), wanted.k, problem);
-  check_size("v", tensors.v.size(), wanted.v, problem);
-  check_size("o", tensors.o.size(), wanted.o, problem);
-  check_size("lse", tensors.lse.size() * sizeof(float), wanted.lse_count * sizeof(float), problem);
+/// Pointers into `host`, whose sizes are checked. The reference takes Tensors, whose pointers are
+/// not const.
+Tensors tensors_of(const Problem& problem, const HostTensors& host) {
+  validate(problem);
+  const std::vector<Operand> list = operands(problem);
+  check_sizes(problem, list, host);
+  std::vector<void*> addresses;
+  for (const Operand& operand : list)
+    addresses.push_back(operand.in_host(const_cast<HostTensors&>(host)).data());
+  const Tensors tensors = bound_tensors(problem, list, addresses, host);
+  check_lengths(problem, tensors.lengths);
+  return tensors;
 }
 
 /// Up to `count` positions of a sequence: its ends, random borders of tiles, random ones.
@@ -53,22 +48,31 @@ std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count,
   return positions;
 }
 
-/// All rows, or as many as `max_work` allows: at least one, spread evenly over sequences and heads.
-std::vector<QueryRow> rows_to_check(const Problem& problem, const CheckOptions& options) {
-  const std::int64_t groups = problem.batch * problem.num_heads_q;
-  const double work = flops(problem) / 2;
-  if (options.max_work <= 0 || work <= options.max_work) return all_rows(problem);
+std::int64_t count_rows(const Problem& problem, const LengthArrays& lengths) {
+  std::int64_t rows = 0;
+  for (std::int64_t i = 0; i < problem.batch; ++i)
+    rows += problem_of_sequence(problem, lengths, i).seqlen_q * problem.num_heads_q;
+  return rows;
+}
 
-  const double row_work = work /
-                          (static_cast<double>(groups) * static_cast<double>(problem.seqlen_q));
+/// All rows, or as many as `max_work` allows: at least one, spread evenly over sequences and heads.
+std::vector<QueryRow> rows_to_check(const Problem& problem, const LengthArrays& lengths,
+                                    const CheckOptions& options) {
+  const std::int64_t groups = problem.batch * problem.num_heads_q;
+  const double work = flops(problem, lengths) / 2;
+  if (options.max_work <= 0 || work <= options.max_work) return all_rows(problem, lengths);
+
+  const double row_work = work / static_cast<double>(count_rows(problem, lengths));
   const auto affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
   const std::int64_t sampled_groups = std::min(groups, affordable);
   std::mt19937_64 random(options.seed);
   std::vector<QueryRow> rows;
   for (std::int64_t i = 0; i < sampled_groups; ++i) {
     const std::int64_t group = i * groups / sampled_groups;
-    for (std::int64_t query :
-         sample_positions(problem.seqlen_q, affordable / sampled_groups, random)) {
+    const std::int64_t seqlen = problem_of_sequence(problem, lengths, group / problem.num_heads_q)
+                                    .seqlen_q;
+    if (seqlen == 0) continue;
+    for (std::int64_t query : sample_positions(seqlen, affordable / sampled_groups, random)) {
       rows.push_back({.batch = group / problem.num_heads_q,
                       .head = group % problem.num_heads_q,
                       .query = query});
@@ -91,21 +95,14 @@ CheckedElement element(const Comparison& c) {
 
 CheckReport check_output(const Problem& problem, const HostTensors& host,
                          const CheckOptions& options) {
-  check_sizes(problem, host);
-  // The reference takes Tensors, whose pointers are not const, but reads only.
-  const auto pointer = [](const auto& values) {
-    return const_cast<void*>(static_cast<const void*>(values.data()));
-  };
-  Tensors tensors = bind_contiguous(problem, pointer(host.q), pointer(host.k), pointer(host.v),
-                                    pointer(host.o), static_cast<float*>(pointer(host.lse)));
-  bind_rope_tables(problem, host, host.rope_cos.data(), host.rope_sin.data(), tensors);
+  const Tensors tensors = tensors_of(problem, host);
   CheckReport report;
-  report.rows_total = problem.batch * problem.num_heads_q * problem.seqlen_q;
+  report.rows_total = count_rows(problem, tensors.lengths);
   if (report.rows_total == 0) {
     report.summary = "nothing to check: o is empty";
     return report;
   }
-  const std::vector<QueryRow> rows = rows_to_check(problem, options);
+  const std::vector<QueryRow> rows = rows_to_check(problem, tensors.lengths, options);
   const Verdict verdict = compare(problem, tensors, reference_attention(problem, tensors, rows));
   report.ok = verdict.passed();
   report.rows_checked = static_cast<std::int64_t>(rows.size());
@@ -121,14 +118,11 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
 }
 
 void solve_on_cpu(const Problem& problem, HostTensors& host) {
-  check_sizes(problem, host);
-  Tensors tensors = bind_contiguous(problem, host.q.data(), host.k.data(), host.v.data(),
-                                    host.o.data(), host.lse.data());
-  bind_rope_tables(problem, host, host.rope_cos.data(), host.rope_sin.data(), tensors);
+  const Tensors tensors = tensors_of(problem, host);
   const Reference reference = reference_attention(problem, tensors);
   const auto head_dim_v = static_cast<std::size_t>(problem.head_dim_v);
   for (std::size_t i = 0; i < reference.rows.size(); ++i) {
-    const QueryRow& row = reference.rows[i];
+    const QueryRow row = place_of(problem, tensors.lengths, reference.rows[i]);
     const std::int64_t o_row = row.batch * tensors.o.stride_batch +
                                row.head * tensors.o.stride_head + row.query * tensors.o.stride_row;
     for (std::size_t d = 0; d < head_dim_v; ++d) {

@@ -1,14 +1,14 @@
 #include "attnforge/device_memory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "attnforge/error.h"
-#include "plan/bind_tensors.h"
+#include "generator/operands.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
-#include "plan/host_sizes.h"
+#include "reference/sequences.h"
 #include "runtime/memory.h"
 
 namespace attnforge {
@@ -59,49 +59,34 @@ void DeviceBuffer::fill(unsigned char byte) {
 
 DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors& host) {
   const Problem& problem = plan.problem();
-  const HostSizes wanted = host_sizes(problem);
-  const auto uploaded = [&](const char* name, const std::vector<std::byte>& from,
-                            std::size_t bytes) {
-    if (from.size() != bytes) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("host tensor {} has {} bytes, but \"{}\" needs {}", name, from.size(),
-                              to_string(problem), bytes));
-    }
-    DeviceBuffer buffer(device, bytes);
-    buffer.upload(from.data(), bytes);
-    return buffer;
-  };
+  const std::vector<Operand> list = operands(problem);
+  check_sizes(problem, list, host);
+  check_lengths(problem, {.q = host.lengths_q.data(), .kv = host.lengths_kv.data()});
   DeviceTensors to;
-  to.q = uploaded("q", host.q, wanted.q);
-  to.k = uploaded("k", host.k, wanted.k);
-  to.v = uploaded("v", host.v, wanted.v);
-  // All bits set is a NaN in each dtype: what no kernel writes shows.
-  to.o = DeviceBuffer(device, wanted.o);
-  to.o.fill(0xff);
-  to.lse = DeviceBuffer(device, wanted.lse_count * sizeof(float));
-  to.lse.fill(0xff);
-  to.workspace = DeviceBuffer(device, plan.workspace_bytes());
-  to.tensors = bind_contiguous(problem, to.q.data(), to.k.data(), to.v.data(), to.o.data(),
-                               static_cast<float*>(to.lse.data()));
-  if (problem.rope != Rope::kNone) {
-    const auto table = [&](const std::vector<float>& from) {
-      DeviceBuffer buffer(device, from.size() * sizeof(float));
-      buffer.upload(from.data(), from.size() * sizeof(float));
-      return buffer;
-    };
-    to.rope_cos = table(host.rope_cos);
-    to.rope_sin = table(host.rope_sin);
-    bind_rope_tables(problem, host, to.rope_cos.data(), to.rope_sin.data(), to.tensors);
+  std::vector<void*> addresses;
+  for (const Operand& operand : list) {
+    // Only read.
+    const std::span<const std::byte> from = operand.in_host(const_cast<HostTensors&>(host));
+    DeviceBuffer& buffer = to.buffers.emplace_back(device, from.size());
+    // All bits set is a NaN in each dtype: what no kernel writes shows.
+    if (operand.role == Operand::Role::kOutput)
+      buffer.fill(0xff);
+    else
+      buffer.upload(from.data(), from.size());
+    addresses.push_back(buffer.data());
   }
+  to.workspace = DeviceBuffer(device, plan.workspace_bytes());
+  to.tensors = bound_tensors(problem, list, addresses, host);
   return to;
 }
 
 void download_outputs(const DeviceTensors& from, const Problem& problem, HostTensors& to) {
-  const HostSizes wanted = host_sizes(problem);
-  to.o.resize(wanted.o);
-  to.lse.resize(wanted.lse_count);
-  from.o.download(to.o.data(), to.o.size());
-  from.lse.download(to.lse.data(), to.lse.size() * sizeof(float));
+  const std::vector<Operand> list = operands(problem);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].role != Operand::Role::kOutput) continue;
+    list[i].resize(to, list[i].bytes());
+    from.buffers[i].download(list[i].in_host(to).data(), list[i].bytes());
+  }
 }
 
 }  // namespace attnforge

@@ -1,19 +1,17 @@
 #include "attnforge/host_tensors.h"
 
 #include <algorithm>
-#include <limits>
+#include <span>
+#include <utility>
 
-#include "plan/host_sizes.h"
+#include "generator/operands.h"
 #include "reference/half.h"
 #include "reference/parallel.h"
 #include "reference/rope.h"
+#include "reference/sequences.h"
 
 namespace attnforge {
 namespace {
-
-std::size_t bytes_of(DType dtype, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
-  return static_cast<std::size_t>(a * b * c * d) * static_cast<std::size_t>(size_bytes(dtype));
-}
 
 /// The finalizer of SplitMix64: a good 64-bit hash of a counter, so that any piece can be filled by
 /// any thread.
@@ -33,7 +31,7 @@ float nearly_normal(std::uint64_t bits) {
   return (static_cast<float>(sum) - kMean) * kScale;
 }
 
-void fill_random(DType dtype, std::vector<std::byte>& values, std::uint64_t seed) {
+void fill_random(DType dtype, std::span<std::byte> values, std::uint64_t seed) {
   constexpr std::int64_t kPiece = 1 << 16;
   const auto count = static_cast<std::int64_t>(values.size()) / size_bytes(dtype);
   parallel_for((count + kPiece - 1) / kPiece, 0, [&](std::int64_t piece) {
@@ -47,40 +45,38 @@ void fill_random(DType dtype, std::vector<std::byte>& values, std::uint64_t seed
 
 }  // namespace
 
-HostSizes host_sizes(const Problem& p) {
-  validate(p);
-  HostSizes sizes;
-  if (p.layout == Layout::kPackedQkv) {
-    sizes.q = bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv,
-                       p.head_dim);
-  } else {
-    sizes.q = bytes_of(p.dtype_q, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim);
-    sizes.k = bytes_of(p.dtype_k, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim);
-    sizes.v = bytes_of(p.dtype_v, p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim_v);
-  }
-  sizes.o = bytes_of(p.dtype_o, p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v);
-  if (p.lse) sizes.lse_count = static_cast<std::size_t>(p.batch * p.num_heads_q * p.seqlen_q);
-  return sizes;
+namespace {
+
+void set_lengths(const Problem& problem, std::uint64_t seed, HostTensors& host) {
+  HostLengths lengths = random_lengths(problem, seed);
+  host.lengths_q = std::move(lengths.q);
+  host.lengths_kv = std::move(lengths.kv);
 }
 
+}  // namespace
+
 HostTensors allocate_host_tensors(const Problem& problem) {
-  const HostSizes sizes = host_sizes(problem);
+  validate(problem);
   HostTensors host;
-  host.q.resize(sizes.q);
-  host.k.resize(sizes.k);
-  host.v.resize(sizes.v);
-  // All bits set is a NaN in each dtype.
-  host.o.assign(sizes.o, std::byte{0xff});
-  host.lse.assign(sizes.lse_count, std::numeric_limits<float>::quiet_NaN());
+  for (const Operand& operand : operands(problem)) {
+    operand.resize(host, operand.bytes());
+    // All bits set is a NaN in each dtype.
+    if (operand.role == Operand::Role::kOutput)
+      std::ranges::fill(operand.in_host(host), std::byte{0xff});
+  }
   set_rope_tables(problem, host);
+  set_lengths(problem, 0, host);
   return host;
 }
 
 HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed) {
   HostTensors host = allocate_host_tensors(problem);
-  fill_random(problem.dtype_q, host.q, 3 * seed);
-  fill_random(problem.dtype_k, host.k, 3 * seed + 1);
-  fill_random(problem.dtype_v, host.v, 3 * seed + 2);
+  std::uint64_t number = 3 * seed;
+  for (const Operand& operand : operands(problem)) {
+    if (operand.role == Operand::Role::kInput)
+      fill_random(operand.dtype, operand.in_host(host), number++);
+  }
+  set_lengths(problem, seed, host);
   return host;
 }
 

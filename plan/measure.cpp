@@ -6,9 +6,11 @@
 
 #include "attnforge/device_memory.h"
 #include "attnforge/error.h"
+#include "generator/operands.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/option_checks.h"
+#include "reference/sequences.h"
 #include "runtime/driver.h"
 #include "tuner/stopping.h"
 #include "tuner/timer.h"
@@ -36,11 +38,11 @@ BenchResult result_of(const std::vector<double>& samples, const Problem& problem
   result.min_us = *std::min_element(samples.begin(), samples.end());
   result.noise = relative_iqr(samples);
   if (!(result.time_us > 0)) return result;
-  result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
+  // Of sequences whose lengths only the GPU knows, nobody knows the work.
+  if (problem.lengths == Lengths::kFixed)
+    result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
   result.gbytes_per_s = minimum_bytes(problem) / result.time_us * 1e-3;
-  const double token_heads = static_cast<double>(problem.batch) *
-                             static_cast<double>(problem.seqlen_q) *
-                             static_cast<double>(problem.num_heads_q);
+  const double token_heads = static_cast<double>(total_tokens(problem).q * problem.num_heads_q);
   if (token_heads > 0) result.ns_per_token_head = result.time_us * 1e3 / token_heads;
   return result;
 }
@@ -55,14 +57,14 @@ std::int64_t free_bytes(Device& device) {
 }
 
 MemoryUse memory_of(const DeviceTensors& tensors, const Plan& plan) {
-  const auto bytes = [](const DeviceBuffer& buffer) {
-    return static_cast<std::int64_t>(buffer.size_bytes());
-  };
+  const std::vector<Operand> list = operands(plan.problem());
   MemoryUse use;
-  use.inputs = bytes(tensors.q) + bytes(tensors.k) + bytes(tensors.v) + bytes(tensors.rope_cos) +
-               bytes(tensors.rope_sin);
-  use.outputs = bytes(tensors.o) + (plan.problem().lse ? bytes(tensors.lse) : 0);
-  use.workspace = bytes(tensors.workspace);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    (list[i].role == Operand::Role::kOutput
+         ? use.outputs
+         : use.inputs) += static_cast<std::int64_t>(tensors.buffers[i].size_bytes());
+  }
+  use.workspace = static_cast<std::int64_t>(tensors.workspace.size_bytes());
   use.peak = use.inputs + use.outputs + use.workspace;
   return use;
 }
@@ -120,6 +122,10 @@ BenchResult measure(const Plan& plan, Device& device, const MeasureOptions& opti
   plan.run(on_gpu.tensors, on_gpu.workspace.data());
   const std::int64_t taken = free_before - free_bytes(device);
   BenchResult result = measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(), options);
+  if (result.time_us > 0) {
+    const LengthArrays lengths{.q = host.lengths_q.data(), .kv = host.lengths_kv.data()};
+    result.tflops_per_s = flops(plan.problem(), lengths) / result.time_us * 1e-6;
+  }
   result.memory = memory_of(on_gpu, plan);
   result.memory.driver = std::max<std::int64_t>(0, taken);
   return result;

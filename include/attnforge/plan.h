@@ -63,7 +63,7 @@ struct Tensors {
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v
 /// start at q + num_heads_q * head_dim and q + (num_heads_q + num_heads_kv) * head_dim elements. o
 /// is [batch, seqlen_q, num_heads_q, head_dim_v] unless the layout is kBhsd. lse is [batch,
-/// num_heads_q, seqlen_q].
+/// num_heads_q, seqlen_q]. For Lengths::kPacked as of one sequence of all tokens.
 Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.
@@ -123,7 +123,8 @@ class Plan {
   /// each captured launch. They are there when the plan is made; a run adds to them when more than
   /// a few thousand are in use. Of a graph with such a launch, only one executable may run at a
   /// time.) `workspace`: workspace_bytes() of device memory aligned to 256, of any content, that no
-  /// other run uses meanwhile; ignored when 0, as it is for all families but fwd_materialized.
+  /// other run uses meanwhile; ignored when 0, as it is for all problems of fixed lengths and
+  /// families but fwd_materialized.
   /// Throws Error(kInvalidArgument) for null pointers, misaligned pointers or strides, and for
   /// strides that TMA cannot take (negative, 2^40 bytes and more): those want a plan for a problem
   /// with alignment=8. Throws Error(kCuda) if a launch fails.

@@ -11,6 +11,7 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/lengths.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 
@@ -146,24 +147,25 @@ std::string symbol(const Typed& c) {
   return "fwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
-Source render(const Typed& c, const Problem&) {
-  return kernel_source(untyped(kName, c, kFields), c,
-                       {.symbol = symbol(c),
-                        .folder = "fwd_mma_sm80",
-                        .type = "FwdMmaSm80",
-                        .params = "FwdMmaSm80Params",
-                        .params_bytes = sizeof(FwdMmaSm80Params),
-                        .parts = part_headers(c, "tile/rope.cuh"),
-                        .pieces = "DensePieces",
-                        .pieces_header = "pieces/dense.cuh",
-                        .other_pieces = pieces_of(c)});
+Source render(const Typed& c, const Problem& problem) {
+  const KernelNames names{.symbol = symbol(c),
+                          .folder = "fwd_mma_sm80",
+                          .type = "FwdMmaSm80",
+                          .params = "FwdMmaSm80Params",
+                          .params_bytes = sizeof(FwdMmaSm80Params),
+                          .parts = part_headers(c, "tile/rope.cuh"),
+                          .pieces = "DensePieces",
+                          .pieces_header = "pieces/dense.cuh",
+                          .other_pieces = pieces_of(c)};
+  return kernel_source(
+      untyped(kName, c, kFields), c,
+      with_work_list(names, problem, sizeof(WithLengths<FwdMmaSm80Params>), "block_m", "block_n"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
-  const TileOrder order = tile_order(problem, c.block_m, c.pack_gqa, c.head_group_mb,
-                                     c.right_bound != 0);
-  return launch_of_tiles<FwdMmaSm80Params>(problem, order, symbol(c), c.num_threads(),
-                                           c.smem_bytes());
+  return launch_of_any_lengths<FwdMmaSm80Params>(
+      problem, c.block_m, c.pack_gqa, c.head_group_mb, c.right_bound != 0,
+      step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
 }  // namespace
@@ -174,7 +176,7 @@ constinit const Family fwd_mma_sm80 = typed_family<kFields, reject, estimate_us,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope | kFeatureLengths,
     .supports = supports,
     .axes = axes,
 });

@@ -13,6 +13,7 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/lengths.h"
 
 namespace attnforge {
 
@@ -97,17 +98,20 @@ std::string symbol(const Typed& c) {
   return fmt::format("{}_{}_d{}_t{}", kName, dtype_name(c), head_dims, c.num_threads);
 }
 
-Source render(const Typed& config, const Problem&) {
+Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   c.right_bound = c.left_bound = 0;  // read at run time: one kernel for every window
+  const KernelNames names{.symbol = symbol(c),
+                          .folder = kName,
+                          .type = "FwdNaive",
+                          .params = "FwdNaiveParams",
+                          .params_bytes = sizeof(FwdNaiveParams),
+                          .threads = "num_threads",
+                          .blocks_per_sm = "blocks_per_sm()",
+                          .pieces = "DensePieces",
+                          .pieces_header = "pieces/dense.cuh"};
   return kernel_source(untyped(kName, c, kFields), c,
-                       {.symbol = symbol(c),
-                        .folder = kName,
-                        .type = "FwdNaive",
-                        .params = "FwdNaiveParams",
-                        .params_bytes = sizeof(FwdNaiveParams),
-                        .threads = "num_threads",
-                        .blocks_per_sm = "blocks_per_sm()"});
+                       with_lengths(names, problem, sizeof(WithLengths<FwdNaiveParams>)));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.
@@ -117,8 +121,16 @@ Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_bl
   step.kernel = symbol(c);
   step.grid.x = static_cast<unsigned>(num_blocks);
   step.block.x = static_cast<unsigned>(c.num_threads);
-  Argument argument = Argument::of<FwdNaiveParams>(step);
-  argument.fwd(problem).rope(problem).value(rows).value(static_cast<int>(num_rows)).done();
+  const auto fill = [&](Argument& argument) -> Argument& {
+    return argument.fwd(problem).rope(problem).value(rows).value(static_cast<int>(num_rows));
+  };
+  if (problem.lengths == Lengths::kFixed) {
+    Argument argument = Argument::of<FwdNaiveParams>(step);
+    fill(argument).done();
+  } else {
+    Argument argument = Argument::of<WithLengths<FwdNaiveParams>>(step);
+    fill(argument).end_of_base<FwdNaiveParams>().lengths(0, 0).done();
+  }
   return {.steps = {std::move(step)}};
 }
 
@@ -147,7 +159,8 @@ constinit const Family fwd_naive = typed_family<kFields, reject, estimate_us, re
         "the GPU",
     .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope |
+                kFeatureLengths,
     .supports = supports,
     .axes = axes,
 });

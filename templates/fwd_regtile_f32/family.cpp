@@ -12,6 +12,7 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/lengths.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 
@@ -144,24 +145,25 @@ std::string symbol(const Typed& c) {
   return "fwd_regtile_f32_" + shape_name(kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
 }
 
-Source render(const Typed& c, const Problem&) {
+Source render(const Typed& c, const Problem& problem) {
+  const KernelNames names{.symbol = symbol(c),
+                          .folder = "fwd_regtile_f32",
+                          .type = "FwdRegtileF32",
+                          .params = "FwdRegtileF32Params",
+                          .params_bytes = sizeof(FwdRegtileF32Params),
+                          .parts = part_headers(c, "tile/rope_f32.cuh"),
+                          .pieces = "DensePieces",
+                          .pieces_header = "pieces/dense.cuh",
+                          .other_pieces = pieces_of(c)};
   return kernel_source(untyped(kName, c, kFields), c,
-                       {.symbol = symbol(c),
-                        .folder = "fwd_regtile_f32",
-                        .type = "FwdRegtileF32",
-                        .params = "FwdRegtileF32Params",
-                        .params_bytes = sizeof(FwdRegtileF32Params),
-                        .parts = part_headers(c, "tile/rope_f32.cuh"),
-                        .pieces = "DensePieces",
-                        .pieces_header = "pieces/dense.cuh",
-                        .other_pieces = pieces_of(c)});
+                       with_work_list(names, problem, sizeof(WithLengths<FwdRegtileF32Params>),
+                                      "block_m()", "block_n()"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
-  const TileOrder order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb,
-                                     c.right_bound != 0);
-  return launch_of_tiles<FwdRegtileF32Params>(problem, order, symbol(c), c.num_threads(),
-                                              c.smem_bytes());
+  return launch_of_any_lengths<FwdRegtileF32Params>(
+      problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0,
+      step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
 }  // namespace
@@ -173,7 +175,7 @@ constinit const Family fwd_regtile_f32 = typed_family<kFields, reject, estimate_
         .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
+                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope | kFeatureLengths,
         .supports = supports,
         .axes = axes,
     });

@@ -15,6 +15,7 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/lengths.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/wgmma_text.h"
@@ -71,7 +72,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (largest > kMostColumns) {
     return fmt::format("head dim {} is above {}, the columns of a wgmma", largest, kMostColumns);
   }
-  const std::int64_t tiles = (problem.seqlen_q + 63) / 64 * problem.batch * problem.num_heads_q;
+  const std::int64_t tiles = query_tiles(problem, 64);
   if (tiles > kMaxTiles) return fmt::format("needs {} query tiles, more than 2^30", tiles);
   return "";
 }
@@ -85,7 +86,7 @@ int padded_columns(const Shape& shape, int swizzle) {
 /// Whether even tiles of 64 rows are so few that each has an SM of its own. Time is then latency:
 /// of the loads first of all.
 bool few_tiles(const Problem& problem, const DeviceFacts& device) {
-  return (problem.seqlen_q + 63) / 64 * problem.batch * problem.num_heads_q <= device.num_sms;
+  return query_tiles(problem, 64) <= device.num_sms;
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
@@ -95,7 +96,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   // Values that this problem has no use for are left out here: the product of the axes is walked.
   const bool packs = group > 1 && 64 % group == 0 && problem.seqlen_q < kLongQuery;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
-  const bool few = few_tiles(problem, device);
+  const bool few = few_tiles(typical_problem(problem), device);
   const bool clusters_pay = shape.head_dim + shape.head_dim_v >= kLargeHeadDims;
   const std::vector<int> stages = few ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
@@ -116,7 +117,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
       // Tiles of unequal work are given to whoever is free.
-      {"grid", {masked ? kGridDynamic : kGridStatic, kGridPlain}},
+      {"grid",
+       {masked || problem.lengths != Lengths::kFixed ? kGridDynamic : kGridStatic, kGridPlain}},
       {"blocks_per_sm", {1, 2, 3}},
       {"cluster", either(1, clusters_pay || few, 2)},
       {"swizzle", either(128, narrow, 64)},
@@ -200,40 +202,44 @@ std::string symbol(const Typed& c) {
   return "fwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
-Source render(const Typed& c, const Problem&) {
+Source render(const Typed& c, const Problem& problem) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
-  return kernel_source(
-      untyped(kName, c, kFields), c,
-      {.symbol = symbol(c),
-       .folder = "fwd_wgmma_sm90a",
-       .type = "FwdWgmmaSm90a",
-       .params = "FwdWgmmaSm90aParams",
-       .params_bytes = sizeof(FwdWgmmaSm90aParams),
-       .parts = part_headers(c, "tile/rope.cuh"),
-       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
-       .pieces = "DenseTmaPieces",
-       .pieces_header = "pieces/dense_tma.cuh",
-       .other_pieces = pieces_of(c)});
+  const KernelNames names{
+      .symbol = symbol(c),
+      .folder = "fwd_wgmma_sm90a",
+      .type = "FwdWgmmaSm90a",
+      .params = "FwdWgmmaSm90aParams",
+      .params_bytes = sizeof(FwdWgmmaSm90aParams),
+      .parts = part_headers(c, "tile/rope.cuh"),
+      .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
+      .pieces = "DenseTmaPieces",
+      .pieces_header = "pieces/dense_tma.cuh",
+      .other_pieces = pieces_of(c)};
+  return kernel_source(untyped(kName, c, kFields), c,
+                       with_work_list(names, problem, sizeof(WithLengths<FwdWgmmaSm90aParams>),
+                                      "block_m()", "block_n"));
 }
 
 /// Of q, k and v.
 std::array<TensorMapSpec, 3> tensor_maps(const Typed& c, const Problem& problem) {
   using Operand = TensorMapSpec::Operand;
+  const bool packed = problem.lengths == Lengths::kPacked;
   TensorMapSpec q{.operand = Operand::kQ,
                   .dtype = problem.dtype_q,
                   .columns = c.head_dim,
                   .packed_heads = c.pack_gqa,
-                  .rows = problem.seqlen_q,
+                  .rows = packed ? total_tokens(problem).q : problem.seqlen_q,
+                  .packed = packed,
                   .heads = problem.num_heads_q,
-                  .batch = problem.batch,
+                  .batch = packed ? 1 : problem.batch,
                   .box_columns = c.chunk_columns(),
                   .box_rows = 64 / c.pack_gqa,
                   .swizzle_bytes = c.swizzle};
   TensorMapSpec k = q;
   k.operand = Operand::kK;
   k.packed_heads = 0;
-  k.rows = problem.seqlen_kv;
+  k.rows = packed ? total_tokens(problem).kv : problem.seqlen_kv;
   k.heads = problem.num_heads_kv;
   k.box_rows = c.block_n / c.cluster;
   TensorMapSpec v = k;
@@ -242,23 +248,9 @@ std::array<TensorMapSpec, 3> tensor_maps(const Typed& c, const Problem& problem)
   return {q, k, v};
 }
 
-Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileOrder order = order_of(problem, c);
-  const std::int64_t tiles = tiles_of(order);
-  Launch result;
-  if (tiles == 0) return result;
-  ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
-
-  LaunchStep step;
-  step.kernel = symbol(c);
-  const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm / c.cluster);
-  step.grid.x = static_cast<unsigned>(c.cluster *
-                                      (c.grid == kGridPlain ? tiles : std::min(tiles, resident)));
-  step.cluster.x = static_cast<unsigned>(c.cluster);
-  step.block.x = static_cast<unsigned>(c.num_threads());
-  step.smem_bytes = c.smem_bytes();
-  step.args.reserve(6);
-  Argument argument = Argument::of<FwdWgmmaSm90aParams>(step);
+/// All parts of FwdWgmmaSm90aParams.
+void fill(Argument& argument, const Typed& c, const Problem& problem, const TileOrder& order,
+          std::int64_t tiles) {
   argument.fwd(problem).value(order).value(static_cast<int>(tiles));
   if (c.grid == kGridDynamic) {
     argument.counters();
@@ -266,9 +258,33 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     argument.value<TileCounters*>(nullptr);
   }
   for (const TensorMapSpec& map : tensor_maps(c, problem)) argument.tensor_map(map);
-  argument.rope(problem).done();
-  result.steps.push_back(std::move(step));
-  return result;
+  argument.rope(problem);
+}
+
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const bool listed = problem.lengths != Lengths::kFixed;
+  const WorkListSpec list = listed ? work_list_of(problem, c.block_m(), c.pack_gqa, c.head_group_mb)
+                                   : WorkListSpec{.order = order_of(problem, c)};
+  const std::int64_t tiles = listed ? list.all_tiles() : tiles_of(list.order);
+  if (tiles == 0) return {};
+  ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
+
+  LaunchStep step = step_of(symbol(c), c.num_threads(), c.smem_bytes());
+  const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm / c.cluster);
+  step.grid.x = static_cast<unsigned>(c.cluster *
+                                      (c.grid == kGridPlain ? tiles : std::min(tiles, resident)));
+  step.cluster.x = static_cast<unsigned>(c.cluster);
+  step.args.reserve(6);
+  if (listed) {
+    Argument argument = Argument::of<WithLengths<FwdWgmmaSm90aParams>>(step);
+    fill(argument, c, problem, list.order, tiles);
+    argument.end_of_base<FwdWgmmaSm90aParams>().lengths(list.keys_per_group, list.tiles).done();
+    return with_work_list(problem, list, std::move(step));
+  }
+  Argument argument = Argument::of<FwdWgmmaSm90aParams>(step);
+  fill(argument, c, problem, list.order, tiles);
+  argument.done();
+  return {.steps = {std::move(step)}};
 }
 
 }  // namespace
@@ -280,7 +296,7 @@ constinit const Family fwd_wgmma_sm90a = typed_family<kFields, reject, estimate_
         .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureRope,
+                    kFeatureUnequalHeadDims | kFeatureRope | kFeatureLengths,
         .supports = supports,
         .axes = axes,
     });

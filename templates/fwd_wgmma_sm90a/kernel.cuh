@@ -307,9 +307,9 @@ struct FwdWgmmaSm90a {
       using RopeQ = RopeTile<C.dtype, C.rope, C.rope_dim, TmaRows<C.swizzle, C.q_chunk_bytes()>, 4,
                              false>;
       const int first_row = work.queries.first_row + warpgroup * 64;
-      RopeQ::rotate(params.rope, smem.q(q_ring.stage, warpgroup), warp() * 16, warp() * 16 + 16, 8,
-                    RopeQ::template queries<C.pack_gqa>(work.queries.lengths.q(), params.rope,
-                                                        first_row));
+      RopeQ::rotate(
+          params.rope, smem.q(q_ring.stage, warpgroup), warp() * 16, warp() * 16 + 16, 8,
+          RopeQ::template queries<C.pack_gqa>(work.queries.lengths.q(), params.rope, first_row));
       fence_proxy_async();  // before the products, or before TMA's next write
       if constexpr (C.q_in_regs)
         __syncwarp();
@@ -371,6 +371,26 @@ struct FwdWgmmaSm90a {
     }
     ATTNFORGE_DEVICE void await_v() const {
       mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
+    }
+    /// Zeros in V's rows after the last key, in the first tile of a walk: their probabilities are
+    /// 0, which is not enough where they are another sequence's NaN. Every warpgroup writes them.
+    ATTNFORGE_DEVICE void clear_tail(const Tile& queries, int first_key) const {
+      if constexpr (Tile::Lengths::kAnythingAfter) {
+        const int present = queries.lengths.kv() - first_key;
+        if (present >= C.block_n) return;
+        constexpr int kRowPieces = C.swizzle / 16;  // of 16 bytes
+        constexpr float kZeros[4] = {};
+        const int thread = thread_index() % 128;
+#pragma unroll 1
+        for (int c = 0; c < C.v_chunks(); ++c) {
+          const u32 chunk = smem.v(v_ring.stage) + c * C.kv_chunk_bytes();
+#pragma unroll 1
+          for (int i = present * kRowPieces + thread; i < C.block_n * kRowPieces; i += 128)
+            store_shared(chunk + i * 16, kZeros);
+        }
+        fence_proxy_async();
+        named_barrier_wait(4 + warpgroup, 128);
+      }
     }
     ATTNFORGE_DEVICE void release_k() {
       release_kv(smem.k_empty(k_ring.stage));
@@ -451,6 +471,7 @@ struct FwdWgmmaSm90a {
           await_turn();
           issue_scores();
           await_v();
+          if (i == 0) clear_tail(work.queries, walk.tile(0) * C.block_n);
           issue_outputs();
           pass_turn();
           wgmma_wait<1>();
@@ -461,6 +482,7 @@ struct FwdWgmmaSm90a {
       if constexpr (!C.q_in_regs) release(smem.q_empty(q_ring.stage));
       if (!work.empty()) {
         await_v();
+        if (walk.count() == 1) clear_tail(work.queries, walk.tile(0) * C.block_n);
         issue_outputs();
         wgmma_wait<0>();
         pin(o);

@@ -15,6 +15,9 @@ struct FixedLengths {
   template <class Params>
   ATTNFORGE_DEVICE FixedLengths(const Params& params, int index) : p(params.fwd), sequence(index) {}
 
+  /// Whether rows after the last of a sequence hold anything, NaN too, where TMA reads them.
+  static constexpr bool kAnythingAfter = false;
+
   ATTNFORGE_DEVICE int q() const { return p.seqlen_q; }
   ATTNFORGE_DEVICE int kv() const { return p.seqlen_kv; }
   /// Where the sequence lies in a tensor: in which batch, and from which row on.

@@ -19,6 +19,9 @@ struct PackedLengths {
         num_q(params.lengths.q[sequence + 1] - first_q),
         num_kv(params.lengths.kv[sequence + 1] - first_kv) {}
 
+  /// See FixedLengths.
+  static constexpr bool kAnythingAfter = true;
+
   ATTNFORGE_DEVICE int q() const { return num_q; }
   ATTNFORGE_DEVICE int kv() const { return num_kv; }
   ATTNFORGE_DEVICE static constexpr int batch() { return 0; }

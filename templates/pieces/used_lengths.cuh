@@ -22,6 +22,9 @@ struct UsedLengths {
     return lengths == nullptr ? full : lengths[sequence];
   }
 
+  /// See FixedLengths.
+  static constexpr bool kAnythingAfter = true;
+
   ATTNFORGE_DEVICE int q() const { return num_q; }
   ATTNFORGE_DEVICE int kv() const { return num_kv; }
   ATTNFORGE_DEVICE int batch() const { return sequence; }

@@ -53,12 +53,22 @@ Problem any_problem(Bytes& bytes, const MostSizes& most) {
   p.rope = bytes.among(std::vector{Rope::kNone, Rope::kNone, Rope::kNone, Rope::kNone, Rope::kNone,
                                    Rope::kNone, Rope::kInterleaved, Rope::kHalf});
   if (p.rope != Rope::kNone) p.rope_dim = 8 * static_cast<int>(bytes.between(0, p.head_dim / 8));
+  p.lengths = bytes.among(std::vector{Lengths::kFixed, Lengths::kFixed, Lengths::kFixed,
+                                      Lengths::kPacked, Lengths::kUsed});
+  if (p.rope != Rope::kNone) p.lengths = Lengths::kFixed;
+  if (p.lengths == Lengths::kPacked && bytes.flag()) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;
+    const bool one = p.layout == Layout::kPackedQkv;
+    p.tokens_q = bytes.between(0, std::min(kMost, p.batch * p.seqlen_q));
+    p.tokens_kv = one ? p.tokens_q : bytes.between(0, std::min(kMost, p.batch * p.seqlen_kv));
+  }
   while (p.batch * p.num_heads_q > 0) {  // a product of sizes may still be too large
     try {
       validate(p);
       break;
     } catch (const Error&) {
       if (p.batch <= 1 && p.seqlen_q <= 1) broken("not a valid problem: " + to_string(p));
+      p.tokens_q = p.tokens_kv = 0;
       p.batch = std::max<std::int64_t>(1, p.batch / 2);
       p.seqlen_q /= 2;
       p.seqlen_kv = p.layout == Layout::kPackedQkv ? p.seqlen_q : p.seqlen_kv / 2;

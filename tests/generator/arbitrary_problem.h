@@ -53,6 +53,18 @@ inline Problem arbitrary_problem() {
   if (*rc::gen::arbitrary<bool>()) p.softcap = *factor;
   if (*rc::gen::arbitrary<bool>()) p.softmax_scale = 1.0f / *factor;
   p.rope = *rc::gen::element(Rope::kNone, Rope::kInterleaved, Rope::kHalf);
+  p.lengths = p.rope != Rope::kNone
+                  ? Lengths::kFixed
+                  : *rc::gen::element(Lengths::kFixed, Lengths::kPacked, Lengths::kUsed);
+  if (p.lengths == Lengths::kPacked) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;
+    const std::int64_t room_q = p.batch * p.seqlen_q, room_kv = p.batch * p.seqlen_kv;
+    if (room_q > kMost || *rc::gen::arbitrary<bool>())
+      p.tokens_q = std::min(room_q, 1 + arbitrary_size(30));
+    if (room_kv > kMost || *rc::gen::arbitrary<bool>())
+      p.tokens_kv = std::min(room_kv, 1 + arbitrary_size(30));
+    if (p.layout == Layout::kPackedQkv) p.tokens_kv = p.tokens_q;
+  }
   if (p.rope != Rope::kNone) p.rope_dim = 8 * *rc::gen::inRange(0, p.head_dim / 8 + 1);
   return p;
 }

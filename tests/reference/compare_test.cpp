@@ -12,6 +12,7 @@
 
 #include "attnforge/error.h"
 #include "reference/half.h"
+#include "reference/sequences.h"
 #include "tests/support/host_problem.h"
 
 namespace attnforge {
@@ -50,8 +51,8 @@ struct Solved {
   }
   void set_lse(std::size_t row, float x) {
     const QueryRow& r = reference.rows[row];
-    tensors
-        .lse[r.batch * tensors.lse.stride_batch + r.head * tensors.lse.stride_head + r.query] = x;
+    const Rows& lse = tensors.lse;
+    lse.data[r.batch * lse.stride_batch + r.head * lse.stride_head + r.query] = x;
   }
   Verdict verdict() const { return compare(host.problem, tensors, reference); }
 };

@@ -92,7 +92,7 @@ TEST(HostProblem, EveryByteOutsideTheOutputsIsWatched) {
 TEST(HostProblem, LseThatNobodyWantsIsWatchedWhole) {
   HostProblem host = make_host_problem(
       parse_problem("fwd bf16 batch=1 num_heads=1 seqlen=5 head_dim=16"), 1);
-  EXPECT_EQ(host.tensors().lse, nullptr);
+  EXPECT_EQ(host.tensors().lse.data, nullptr);
   std::memset(host.storages[4].data() + host.lse.offset_bytes, 0, 4);
   EXPECT_NE(host.trespass(), "");
 }
