@@ -21,14 +21,10 @@ class Plan:
         library = lib()
         self._destroy = library.attnforge_plan_destroy
         self.problem = problem
-        struct = problem.struct()
         options = choice.struct()
         made = ctypes.c_void_p()
-        check(
-            library.attnforge_plan_create(
-                context(device), ctypes.byref(struct), ctypes.byref(options), ctypes.byref(made)
-            )
-        )
+        with problem.handle() as handle:
+            check(library.attnforge_plan_create(context(device), handle, ctypes.byref(options), ctypes.byref(made)))
         self.handle = made  # a c_void_p, which ctypes passes on faster than an int
         size = ctypes.c_size_t()
         check(library.attnforge_plan_workspace(self.handle, None, ctypes.byref(size)))
