@@ -99,7 +99,9 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool few = few_tiles(typical_problem(problem), device);
   const std::vector<int> stages = few ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
-  if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims)  // a head takes many MB
+  if (shape.lengths != kFixedLengths)
+    groups = head_groups_mb(problem, device);
+  else if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims)  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
                     : std::vector<int>{0, 32, 64, 16, 8, 4};
   else if (few && shape.head_dim + shape.head_dim_v < kLargeHeadDims)  // all are under way at once
@@ -116,8 +118,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
       // Tiles of unequal work are given to whoever is free.
-      {"grid",
-       {masked || problem.lengths != Lengths::kFixed ? kGridDynamic : kGridStatic, kGridPlain}},
+      {"grid", {masked || shape.lengths != kFixedLengths ? kGridDynamic : kGridStatic, kGridPlain}},
       {"blocks_per_sm", {1, 2, 3}},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},

@@ -41,12 +41,16 @@ TileOrder cuda_core_order(const Problem& problem, int block_m, bool right_bound)
 }
 
 std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& device) {
-  const int half_of_l2 = std::max(1, static_cast<int>(device.l2_bytes >> 21));
   constexpr std::int64_t kMost = 1 << 30;
-  const std::int64_t all = (problem.batch * problem.num_heads_kv * kv_head_bytes(problem) >> 20) +
-                           1;
+  const int half_of_l2 = std::max(1, static_cast<int>(device.l2_bytes >> 21));
+  const std::int64_t row_bytes = std::int64_t{problem.head_dim + problem.head_dim_v} *
+                                 size_bytes(problem.dtype_k);
+  const std::int64_t all_bytes = total_tokens(problem).kv * problem.num_heads_kv * row_bytes;
+  const int all = static_cast<int>(std::min((all_bytes >> 20) + 1, kMost));
+  if (problem.lengths != Lengths::kFixed)
+    return all <= half_of_l2 ? std::vector<int>{all} : std::vector<int>{all, half_of_l2};
   if (effective_window(problem).right < 0 || all <= half_of_l2) return {half_of_l2, 0};
-  return {half_of_l2, static_cast<int>(std::min(all, kMost))};
+  return {half_of_l2, all};
 }
 
 double idle_factor(double blocks, double places) {
