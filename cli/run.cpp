@@ -31,7 +31,7 @@ namespace {
 
 struct RunArguments {
   std::vector<std::string> words;
-  std::string q, k, v, o, lse, rope_cos, rope_sin, cache, config, family;
+  std::string q, k, v, o, lse, rope_cos, rope_sin, lengths_q, lengths_kv, cache, config, family;
   std::int64_t rope_offset = -1;  // -1: not given
   std::string policy = "estimate";
   int gpu = 0;
@@ -46,7 +46,8 @@ constexpr const char* kFooter =
     R"(Files hold [batch, seqlen, num_heads, head_dim], or [batch, num_heads, seqlen, head_dim] with the word layout=bhsd.
 float16 is fp16, float32 is fp32 or rounded to the dtype that is asked for, bfloat16 of ml_dtypes is bf16, and so is
 uint16 with --bf16. Tables of a rope are float32 [rows, rope_dim / 2]; without them they are those of base 10000, as many rows
-as the problem takes. --check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
+as the problem takes. With lengths=packed files hold [tokens, num_heads, head_dim], and --lengths-q and --lengths-kv int32
+[batch + 1], where each sequence begins; with lengths=used int32 [batch], how many rows of each count. --check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
 
 Examples:
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy causal --check
@@ -60,6 +61,27 @@ struct Inputs {
   Problem problem;
   HostTensors host;
 };
+
+/// Arrays of lengths from files, in place of random ones.
+void take_lengths(LengthFiles files, const Problem& problem, HostTensors& host) {
+  const bool given = !files.q.empty() || !files.kv.empty();
+  if (!given) return;
+  if (problem.lengths == Lengths::kFixed)
+    usage("--lengths-q and --lengths-kv need a problem with lengths=packed or lengths=used");
+  host.lengths_q = files.q.empty()
+                       ? std::vector<int>(host.lengths_q.size(), static_cast<int>(problem.seqlen_q))
+                       : std::move(files.q);
+  host.lengths_kv = files.kv.empty() ? std::vector<int>(host.lengths_kv.size(),
+                                                        static_cast<int>(problem.seqlen_kv))
+                                     : std::move(files.kv);
+}
+
+LengthFiles length_files(const RunArguments& a) {
+  LengthFiles files;
+  if (!a.lengths_q.empty()) files.q = read_lengths(a.lengths_q);
+  if (!a.lengths_kv.empty()) files.kv = read_lengths(a.lengths_kv);
+  return files;
+}
 
 /// Before anything is allocated.
 void check_rope_arguments(const RunArguments& a, const Problem& problem) {
@@ -87,13 +109,15 @@ Inputs inputs_from_files(const RunArguments& a) {
   }
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
-  Inputs inputs{problem_of_files(headers, words), {}};
+  LengthFiles lengths = length_files(a);
+  Inputs inputs{problem_of_files(headers, words, lengths), {}};
   const Problem& p = inputs.problem;
   check_rope_arguments(a, p);
   require_host_memory(p);
   inputs.host = allocate_host_tensors(p);
   inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
   inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
+  take_lengths(std::move(lengths), p, inputs.host);
   inputs.host.v = converted(std::move(v), npy_dtype(headers.v.header, a.bf16, a.v), p.dtype_v);
   return inputs;
 }
@@ -105,7 +129,9 @@ Inputs random_inputs(const RunArguments& a) {
   if (!a.lse.empty()) problem.lse = true;
   check_rope_arguments(a, problem);
   require_host_memory(problem);
-  return {problem, random_host_tensors(problem, a.seed)};
+  Inputs inputs{problem, random_host_tensors(problem, a.seed)};
+  take_lengths(length_files(a), problem, inputs.host);
+  return inputs;
 }
 
 /// The tables of files or of another offset, in place of the usual ones that `host` has.
@@ -132,7 +158,8 @@ void write_outputs(const RunArguments& a, const Problem& problem, const HostTens
     write_npy(a.o, descr, output_shape(problem), widened ? wide : host.o);
   }
   if (!a.lse.empty()) {
-    const std::int64_t shape[] = {problem.batch, problem.num_heads_q, problem.seqlen_q};
+    std::vector<std::int64_t> shape = {problem.batch, problem.num_heads_q, problem.seqlen_q};
+    if (problem.lengths == Lengths::kPacked) shape = {problem.num_heads_q, total_tokens(problem).q};
     write_npy(a.lse, "<f4", shape, std::as_bytes(std::span(host.lse)));
   }
 }
@@ -338,6 +365,10 @@ Verb add_run(CLI::App& program) {
   verb->add_option("--rope-offset", a.rope_offset, "Row of the tables that the first key takes")
       ->type_name("N")
       ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()));
+  verb->add_option("--lengths-q", a.lengths_q,
+                   "Lengths of the sequences of queries: int32, packed [batch + 1], used [batch]")
+      ->type_name("NPY");
+  verb->add_option("--lengths-kv", a.lengths_kv, "Of keys and values")->type_name("NPY");
   verb->add_option("--lse", a.lse,
                    "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
       ->type_name("NPY");

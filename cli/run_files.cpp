@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
 
 #include "attnforge/error.h"
@@ -18,8 +20,19 @@ struct Sizes {
   std::int64_t batch, seqlen, num_heads, head_dim;
 };
 
-Sizes sizes_of(const NamedHeader& file, Layout layout) {
+Sizes sizes_of(const NamedHeader& file, Layout layout, bool packed) {
   const std::vector<std::int64_t>& s = file.header.shape;
+  if (packed) {
+    if (s.size() != 3) {
+      refuse(fmt::format("{}: its shape {} has {} dimensions; with lengths=packed 3 are needed: {}",
+                         file.name, shape_text(s), s.size(),
+                         layout == Layout::kBhsd
+                             ? "[num_heads, tokens, head_dim]"
+                             : "[tokens, num_heads, head_dim] (or the word layout=bhsd)"));
+    }
+    if (layout == Layout::kBhsd) return {1, s[1], s[0], s[2]};
+    return {1, s[0], s[1], s[2]};
+  }
   if (s.size() != 4) {
     refuse(fmt::format("{}: its shape {} has {} dimensions; 4 are needed: {}", file.name,
                        shape_text(s), s.size(),
@@ -50,9 +63,12 @@ Layout layout_of(const std::vector<std::string>& words) {
   return Layout::kBshd;  // a layout that does not exist is refused with the rest of the text
 }
 
+/// `lengths`: of packed sequences.
 /// "fwd", the words, and for each size and dtype that no word gives what the files say.
 std::string complete_text(const std::vector<std::string>& words, const Sizes& q, const Sizes& k,
-                          const Sizes& v, const std::array<DType, 3>& dtypes) {
+                          const Sizes& v, const std::array<DType, 3>& dtypes,
+                          const LengthFiles* lengths) {
+  const bool packed = lengths != nullptr;
   const std::set<std::string> given = keys_of(words);
   const auto has = [&](const char* key) { return given.count(key) != 0; };
   std::string text = has("fwd") ? "" : "fwd";
@@ -61,12 +77,21 @@ std::string complete_text(const std::vector<std::string>& words, const Sizes& q,
     text += fmt::format(" {}={}", key, value);
   };
 
-  if (!has("batch")) add("batch", q.batch);
+  if (packed) {
+    // Of the arrays; seqlen is how long the longest may be.
+    if (!has("batch")) add("batch", lengths->sequences());
+    if (!has("seqlen") && !has("seqlen_q")) add("seqlen_q", lengths->longest_q());
+    if (!has("seqlen") && !has("seqlen_kv")) add("seqlen_kv", lengths->longest_kv());
+    if (!has("tokens") && !has("tokens_q")) add("tokens_q", q.seqlen);
+    if (!has("tokens") && !has("tokens_kv")) add("tokens_kv", k.seqlen);
+  } else if (!has("batch")) {
+    add("batch", q.batch);
+  }
   if (!has("num_heads")) {
     if (!has("num_heads_q")) add("num_heads_q", q.num_heads);
     if (!has("num_heads_kv")) add("num_heads_kv", k.num_heads);
   }
-  if (!has("seqlen")) {
+  if (!packed && !has("seqlen")) {
     if (!has("seqlen_q")) add("seqlen_q", q.seqlen);
     if (!has("seqlen_kv")) add("seqlen_kv", k.seqlen);
   }
@@ -83,7 +108,7 @@ std::string complete_text(const std::vector<std::string>& words, const Sizes& q,
   return text;
 }
 
-void check_size(const NamedHeader& file, const char* name, std::int64_t in_file,
+void check_size(const NamedHeader& file, const std::string& name, std::int64_t in_file,
                 std::int64_t in_problem) {
   if (in_file == in_problem) return;
   refuse(
@@ -103,25 +128,56 @@ void check_dtype(const NamedHeader& file, DType in_file, DType in_problem) {
 
 }  // namespace
 
-Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>& arguments) {
+std::int64_t LengthFiles::sequences() const { return static_cast<std::int64_t>(q.size()) - 1; }
+
+namespace {
+
+std::int64_t longest(const std::vector<int>& begins) {
+  std::int64_t most = 0;
+  for (std::size_t i = 1; i < begins.size(); ++i)
+    most = std::max<std::int64_t>(most, std::int64_t{begins[i]} - begins[i - 1]);
+  return most;
+}
+
+}  // namespace
+
+std::int64_t LengthFiles::longest_q() const { return longest(q); }
+std::int64_t LengthFiles::longest_kv() const { return longest(kv); }
+
+Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>& arguments,
+                         const LengthFiles& lengths) {
   const std::vector<std::string> words = words_of(arguments);
   const Layout layout = layout_of(words);
-  const Sizes q = sizes_of(in.q, layout), k = sizes_of(in.k, layout), v = sizes_of(in.v, layout);
+  const bool packed = std::find(words.begin(), words.end(), "lengths=packed") != words.end();
+  if (packed && (lengths.q.empty() || lengths.kv.empty()))
+    refuse(
+        "lengths=packed needs --lengths-q and --lengths-kv: where each sequence begins, and the "
+        "end");
+  const Sizes q = sizes_of(in.q, layout, packed), k = sizes_of(in.k, layout, packed),
+              v = sizes_of(in.v, layout, packed);
   const std::array<DType, 3> dtypes = {npy_dtype(in.q.header, in.uint16_is_bf16, in.q.name),
                                        npy_dtype(in.k.header, in.uint16_is_bf16, in.k.name),
                                        npy_dtype(in.v.header, in.uint16_is_bf16, in.v.name)};
-  const Problem p = parse_problem(complete_text(words, q, k, v, dtypes));
-  check_size(in.q, "batch", q.batch, p.batch);
+  const Problem p = parse_problem(
+      complete_text(words, q, k, v, dtypes, packed ? &lengths : nullptr));
+  const Tokens tokens = total_tokens(p);
+  const auto check_rows = [&](const NamedHeader& file, const char* side, const Sizes& sizes,
+                              std::int64_t seqlen, std::int64_t all) {
+    if (packed) {
+      check_size(file, fmt::format("tokens_{}", side), sizes.seqlen, all);
+    } else {
+      check_size(file, "batch", sizes.batch, p.batch);
+      check_size(file, fmt::format("seqlen_{}", side), sizes.seqlen, seqlen);
+    }
+  };
+  check_rows(in.q, "q", q, p.seqlen_q, tokens.q);
   check_size(in.q, "num_heads_q", q.num_heads, p.num_heads_q);
-  check_size(in.q, "seqlen_q", q.seqlen, p.seqlen_q);
   check_size(in.q, "head_dim", q.head_dim, p.head_dim);
-  check_size(in.k, "batch", k.batch, p.batch);
+  check_rows(in.k, "kv", k, p.seqlen_kv, tokens.kv);
   check_size(in.k, "num_heads_kv", k.num_heads, p.num_heads_kv);
-  check_size(in.k, "seqlen_kv", k.seqlen, p.seqlen_kv);
   check_size(in.k, "head_dim", k.head_dim, p.head_dim);
-  check_size(in.v, "batch", v.batch, p.batch);
+  check_rows(in.v, "kv", v, p.seqlen_kv, tokens.kv);
   check_size(in.v, "num_heads_kv", v.num_heads, p.num_heads_kv);
-  check_size(in.v, "seqlen_kv", v.seqlen, p.seqlen_kv);
   check_size(in.v, "head_dim_v", v.head_dim, p.head_dim_v);
   check_dtype(in.q, dtypes[0], p.dtype_q);
   check_dtype(in.k, dtypes[1], p.dtype_k);
@@ -153,7 +209,22 @@ std::vector<float> read_rope_table(const std::string& path, const Problem& probl
   return values;
 }
 
+std::vector<int> read_lengths(const std::string& path) {
+  const NpyArray array = read_npy(path);
+  if (array.header.shape.size() != 1 || array.header.descr != "<i4") {
+    refuse(fmt::format("{}: lengths of {} are {}; they must be int32 with one dimension", path,
+                       array.header.descr, shape_text(array.header.shape)));
+  }
+  std::vector<int> values(array.data.size() / sizeof(int));
+  std::memcpy(values.data(), array.data.data(), values.size() * sizeof(int));
+  return values;
+}
+
 std::vector<std::int64_t> output_shape(const Problem& p) {
+  if (p.lengths == Lengths::kPacked) {
+    if (p.layout == Layout::kBhsd) return {p.num_heads_q, total_tokens(p).q, p.head_dim_v};
+    return {total_tokens(p).q, p.num_heads_q, p.head_dim_v};
+  }
   if (p.layout == Layout::kBhsd) return {p.batch, p.num_heads_q, p.seqlen_q, p.head_dim_v};
   return {p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v};
 }

@@ -22,10 +22,20 @@ struct InputHeaders {
   bool uint16_is_bf16 = false;
 };
 
+/// Arrays of lengths: what --lengths-q and --lengths-kv hold. Empty: not given.
+struct LengthFiles {
+  std::vector<int> q, kv;
+  // Of packed sequences.
+  std::int64_t sequences() const;
+  std::int64_t longest_q() const;
+  std::int64_t longest_kv() const;
+};
+
 /// Words may leave out the operation and everything that the files say. fp32 files go with any
 /// dtype (their values are rounded), others with their own or fp32. Throws Error(kInvalidProblem)
 /// naming file, shape and word where they contradict.
-Problem problem_of_files(const InputHeaders& inputs, const std::vector<std::string>& words);
+Problem problem_of_files(const InputHeaders& inputs, const std::vector<std::string>& words,
+                         const LengthFiles& lengths = {});
 
 /// The values of a file as the dtype that the problem wants.
 std::vector<std::byte> converted(NpyArray&& array, DType from, DType to);
@@ -34,8 +44,11 @@ std::vector<std::byte> converted(NpyArray&& array, DType from, DType to);
 /// the file and its shape if it is not.
 std::vector<float> read_rope_table(const std::string& path, const Problem& problem);
 
-/// Shape of o as a file: [batch, seqlen_q, num_heads_q, head_dim_v], for kBhsd [batch, num_heads_q,
-/// seqlen_q, head_dim_v].
+/// int32 with one dimension. Throws Error(kInvalidProblem) naming the file if it is not.
+std::vector<int> read_lengths(const std::string& path);
+
+/// Shape of o as a file: packed [tokens_q, num_heads_q, head_dim_v], else [batch, seqlen_q,
+/// num_heads_q, head_dim_v], for kBhsd [batch, num_heads_q, seqlen_q, head_dim_v].
 std::vector<std::int64_t> output_shape(const Problem& problem);
 
 }  // namespace attnforge::cli

@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -28,6 +29,14 @@ std::int64_t round_batch(std::int64_t batch) {
                     : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(batch)));
 }
 
+/// Of tensors with room for `most` tokens, as full as those of `tokens` in `room` are, up to a
+/// power of two; 0: full.
+std::int64_t round_tokens(std::int64_t tokens, std::int64_t room, std::int64_t most) {
+  if (tokens == 0 || room == 0) return 0;
+  const int halvings = std::bit_width(static_cast<std::uint64_t>(room / tokens)) - 1;
+  return halvings <= 0 ? 0 : std::max<std::int64_t>(1, most >> halvings);
+}
+
 constexpr float
     kBucketSoftcap = 30.0f;  // a usual value; only whether there is one changes the kernel
 
@@ -47,6 +56,10 @@ Problem bucket(const Problem& problem) {
   rounded.batch = round_batch(problem.batch);
   rounded.seqlen_q = round_seqlen(problem.seqlen_q);
   rounded.seqlen_kv = round_seqlen(problem.seqlen_kv);
+  rounded.tokens_q = round_tokens(problem.tokens_q, problem.batch * problem.seqlen_q,
+                                  rounded.batch * rounded.seqlen_q);
+  rounded.tokens_kv = round_tokens(problem.tokens_kv, problem.batch * problem.seqlen_kv,
+                                   rounded.batch * rounded.seqlen_kv);
   // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
   // valid.
   return products_within_limits(rounded) ? rounded : result;
@@ -56,16 +69,18 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
   const auto byte = [](auto value, int place) {
     return static_cast<std::uint64_t>(value) << (8 * place);
   };
-  const std::array<std::uint64_t, 12> words = {
+  const std::array<std::uint64_t, 14> words = {
       byte(p.op, 0) | byte(p.dtype_q, 1) | byte(p.dtype_k, 2) | byte(p.dtype_v, 3) |
           byte(p.dtype_o, 4) | byte(p.layout, 5) | byte(p.causal, 6) | byte(p.lse, 7),
-      byte(p.alignment_bytes, 0) | byte(p.tf32, 4),
+      byte(p.alignment_bytes, 0) | byte(p.tf32, 4) | byte(p.lengths, 5),
       static_cast<std::uint64_t>(p.batch),
       static_cast<std::uint64_t>(p.num_heads_q),
       static_cast<std::uint64_t>(p.num_heads_kv),
       static_cast<std::uint64_t>(p.seqlen_q),
       static_cast<std::uint64_t>(p.seqlen_kv),
       static_cast<std::uint64_t>(p.head_dim) << 32 | static_cast<std::uint32_t>(p.head_dim_v),
+      static_cast<std::uint64_t>(p.tokens_q),
+      static_cast<std::uint64_t>(p.tokens_kv),
       static_cast<std::uint64_t>(p.window_left),
       static_cast<std::uint64_t>(p.window_right),
       bits_of(p.softcap) << 32 | bits_of(p.softmax_scale),

@@ -16,27 +16,31 @@ Tensors contiguous_tensors(const Problem& p) {
                   .stride_row = head_dim,
                   .stride_head = seqlen * head_dim};
   };
+  // Packed: one long sequence.
+  const bool packed = p.lengths == Lengths::kPacked;
+  const std::int64_t rows_q = packed ? total_tokens(p).q : p.seqlen_q,
+                     rows_kv = packed ? total_tokens(p).kv : p.seqlen_kv;
   Tensors tensors;
   switch (p.layout) {
     case Layout::kBshd:
-      tensors.q = rows_of_heads(p.seqlen_q, p.num_heads_q, p.head_dim);
-      tensors.k = rows_of_heads(p.seqlen_kv, p.num_heads_kv, p.head_dim);
-      tensors.v = rows_of_heads(p.seqlen_kv, p.num_heads_kv, p.head_dim_v);
+      tensors.q = rows_of_heads(rows_q, p.num_heads_q, p.head_dim);
+      tensors.k = rows_of_heads(rows_kv, p.num_heads_kv, p.head_dim);
+      tensors.v = rows_of_heads(rows_kv, p.num_heads_kv, p.head_dim_v);
       break;
     case Layout::kBhsd:
-      tensors.q = heads_of_rows(p.seqlen_q, p.num_heads_q, p.head_dim);
-      tensors.k = heads_of_rows(p.seqlen_kv, p.num_heads_kv, p.head_dim);
-      tensors.v = heads_of_rows(p.seqlen_kv, p.num_heads_kv, p.head_dim_v);
+      tensors.q = heads_of_rows(rows_q, p.num_heads_q, p.head_dim);
+      tensors.k = heads_of_rows(rows_kv, p.num_heads_kv, p.head_dim);
+      tensors.v = heads_of_rows(rows_kv, p.num_heads_kv, p.head_dim_v);
       break;
     case Layout::kPackedQkv:
-      tensors.q = tensors.k = tensors.v = rows_of_heads(
-          p.seqlen_q, p.num_heads_q + 2 * p.num_heads_kv, p.head_dim);
+      tensors.q = tensors.k = tensors.v = rows_of_heads(rows_q, p.num_heads_q + 2 * p.num_heads_kv,
+                                                        p.head_dim);
       break;
   }
-  tensors.o = p.layout == Layout::kBhsd ? heads_of_rows(p.seqlen_q, p.num_heads_q, p.head_dim_v)
-                                        : rows_of_heads(p.seqlen_q, p.num_heads_q, p.head_dim_v);
-  tensors.lse.stride_batch = p.num_heads_q * p.seqlen_q;
-  tensors.lse.stride_head = p.seqlen_q;
+  tensors.o = p.layout == Layout::kBhsd ? heads_of_rows(rows_q, p.num_heads_q, p.head_dim_v)
+                                        : rows_of_heads(rows_q, p.num_heads_q, p.head_dim_v);
+  tensors.lse.stride_batch = p.num_heads_q * rows_q;
+  tensors.lse.stride_head = rows_q;
   return tensors;
 }
 

@@ -32,6 +32,7 @@ enum Feature : std::uint64_t {
   kFeatureUnaligned = 1u << 6,  // alignment_bytes < 16
   kFeatureMixedDtypes = 1u << 7,
   kFeatureRope = 1u << 8,
+  kFeatureLengths = 1u << 9,
 };
 using Features = std::uint64_t;
 
@@ -44,6 +45,12 @@ struct Axis {
   std::string_view name;
   std::vector<int> values;
   std::vector<int> only_forced{};  // legal where a caller gives the config, and never searched
+};
+
+/// A field that configs of a family had once, and its one value that is still made.
+struct FormerField {
+  std::string_view name;
+  int value;
 };
 
 /// A point of a search space, as its family sees it.
@@ -72,6 +79,8 @@ struct Family {
   /// What is searched, in the order of a config's fields, and which values each may have. No
   /// function below is asked about a config with others. Borrowed; lives as long as the program.
   std::span<const FieldRule> fields{};
+  /// What tables, scripts and databases may still say. Borrowed, as `fields`.
+  std::span<const FormerField> former{};
 
   /// "" if it can serve the problem's dtypes, head dims and arch, else the reason.
   std::string (*supports)(const Problem&, const Arch&) = nullptr;

@@ -19,6 +19,7 @@ constexpr FeatureName kNames[] = {
     {kFeatureUnaligned, "unaligned"},
     {kFeatureMixedDtypes, "mixed_dtypes"},
     {kFeatureRope, "rope"},
+    {kFeatureLengths, "lengths"},
 };
 
 }  // namespace
@@ -52,6 +53,7 @@ Features required_features(const Problem& p) {
   need(p.dtype_q != p.dtype_k || p.dtype_q != p.dtype_v || p.dtype_q != p.dtype_o,
        kFeatureMixedDtypes);
   need(p.rope != Rope::kNone, kFeatureRope);
+  need(p.lengths != Lengths::kFixed, kFeatureLengths);
   return features;
 }
 

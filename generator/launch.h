@@ -24,7 +24,8 @@ struct TensorMapSpec {
   // head / packed_heads, batch}. Elements outside are read as zeros.
   int columns = 0;
   int packed_heads = 0;
-  std::int64_t rows = 0;
+  std::int64_t rows = 0;  // packed: of a run that does not say how many it has
+  bool packed = false;    // batch is 1 then
   std::int64_t heads = 0;
   std::int64_t batch = 0;
   // A copy takes box_columns x (packed heads) x box_rows; shared memory is swizzled by rows of
@@ -42,6 +43,9 @@ struct RopeArgument {
   std::int64_t first_position = 0;  // of query 0: seqlen_kv - seqlen_q
 };
 
+/// LengthsParams: the arrays of a run, and a work list at the beginning of the workspace.
+struct LengthsArgument {};
+
 /// An address in the workspace, `begin` bytes from its start.
 struct ScratchArgument {
   std::size_t begin = 0;
@@ -54,7 +58,9 @@ struct CountersArgument {};
 /// there are is this list, and runtime/bind_arguments.cpp is the one place that knows them all.
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
-  std::variant<FwdArgument, RopeArgument, TensorMapSpec, ScratchArgument, CountersArgument> value;
+  std::variant<FwdArgument, RopeArgument, LengthsArgument, TensorMapSpec, ScratchArgument,
+               CountersArgument>
+      value;
 };
 
 /// One kernel launch.

@@ -19,7 +19,8 @@ constexpr std::int64_t kMaxSeqlen = std::int64_t{1} << 27;
 constexpr std::int64_t kMaxWindow = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxHeadsTotal = 2147483647;
 // Far beyond any memory, and its bytes times a few still fit in 64 bits.
-constexpr double kMaxElements = 281474976710656.0;  // 2^48
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 30;  // a row's number is an int in kernels
+constexpr double kMaxElements = 281474976710656.0;          // 2^48
 // Outside of these the scale times log2(e), or 1 / softcap, is no longer a usable float.
 constexpr float kSmallestFactor = 1e-20f;
 constexpr float kLargestFactor = 1e20f;
@@ -37,6 +38,7 @@ constexpr bool head_dim_ok(std::int64_t value) { return between(value, 8, 512) &
 constexpr bool rope_dim_ok(std::int64_t value) { return between(value, 0, 512) && value % 8 == 0; }
 constexpr bool heads_ok(std::int64_t value) { return between(value, 1, kMaxHeads); }
 constexpr bool seqlen_ok(std::int64_t value) { return between(value, 0, kMaxSeqlen); }
+constexpr bool tokens_ok(std::int64_t value) { return between(value, 0, kMaxTokens); }
 constexpr bool window_ok(std::int64_t value) { return between(value, -1, kMaxWindow); }
 
 template <auto kMember>
@@ -58,6 +60,8 @@ constexpr IntegerField field(std::string_view name, bool is_size, bool (*ok)(std
 constexpr std::string_view kHeadsAllowed = "a whole number from 1 to 65535";
 constexpr std::string_view kSeqlenAllowed = "a whole number from 0 to 134217728 (2^27)";
 constexpr std::string_view kHeadDimAllowed = "a multiple of 8 from 8 to 512";
+constexpr std::string_view
+    kTokensAllowed = "0 (batch * seqlen) or a whole number up to 1073741824 (2^30)";
 constexpr std::string_view kRopeDimAllowed = "0 (all) or a multiple of 8 up to head_dim";
 constexpr std::string_view kWindowAllowed = "-1 (open) or a whole number up to 1073741824 (2^30)";
 
@@ -77,6 +81,8 @@ constexpr IntegerField kFields[] = {
         "alignment", false,
         [](std::int64_t value) { return value == 2 || value == 4 || value == 8 || value == 16; },
         "2, 4, 8 or 16 (bytes)"),
+    field<&Problem::tokens_q>("tokens_q", false, tokens_ok, kTokensAllowed),
+    field<&Problem::tokens_kv>("tokens_kv", false, tokens_ok, kTokensAllowed),
     field<&Problem::rope_dim>("rope_dim", false, rope_dim_ok, kRopeDimAllowed),
 };
 
@@ -105,27 +111,37 @@ void check_cap_in_scores(const Problem& p) {
                      effective_softmax_scale(p), kSmallestCapInScores, kLargestCapInScores));
 }
 
-double elements(std::int64_t batch, std::int64_t num_heads, std::int64_t seqlen,
-                std::int64_t head_dim) {
-  return static_cast<double>(batch) * static_cast<double>(num_heads) * static_cast<double>(seqlen) *
+double elements(std::int64_t tokens, std::int64_t num_heads, std::int64_t head_dim) {
+  return static_cast<double>(tokens) * static_cast<double>(num_heads) *
          static_cast<double>(head_dim);
 }
 
 double elements_q(const Problem& p) {
-  return elements(p.batch, p.num_heads_q, p.seqlen_q, p.head_dim);
+  return elements(total_tokens(p).q, p.num_heads_q, p.head_dim);
 }
 double elements_k(const Problem& p) {
-  return elements(p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim);
+  return elements(total_tokens(p).kv, p.num_heads_kv, p.head_dim);
 }
 double elements_v(const Problem& p) {
-  return elements(p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim_v);
+  return elements(total_tokens(p).kv, p.num_heads_kv, p.head_dim_v);
 }
 double elements_o(const Problem& p) {
-  return elements(p.batch, p.num_heads_q, p.seqlen_q, p.head_dim_v);
+  return elements(total_tokens(p).q, p.num_heads_q, p.head_dim_v);
+}
+
+bool tokens_within_limits(const Problem& p) {
+  const Tokens tokens = total_tokens(p);
+  return p.lengths != Lengths::kPacked || std::max(tokens.q, tokens.kv) <= kMaxTokens;
 }
 
 void check_products(const Problem& p) {
   if (products_within_limits(p)) return;
+  if (!tokens_within_limits(p)) {
+    refuse(
+        fmt::format("batch={} seqlen_q={} seqlen_kv={} may be more than 2^30 rows; say how many "
+                    "there are at most with tokens=",
+                    p.batch, p.seqlen_q, p.seqlen_kv));
+  }
   if (p.batch * p.num_heads_q > kMaxHeadsTotal) {
     refuse(fmt::format("batch={} times num_heads_q={} must be at most {}", p.batch, p.num_heads_q,
                        kMaxHeadsTotal));
@@ -141,6 +157,10 @@ void check_layout(const Problem& p) {
     refuse(fmt::format("layout={} must be bshd, bhsd or packed_qkv", static_cast<int>(p.layout)));
   }
   if (p.layout != Layout::kPackedQkv) return;
+  if (p.tokens_q != p.tokens_kv) {
+    refuse(fmt::format("layout=packed_qkv needs tokens_q={} and tokens_kv={} to be equal",
+                       p.tokens_q, p.tokens_kv));
+  }
   if (p.seqlen_q != p.seqlen_kv) {
     refuse(fmt::format("layout=packed_qkv needs seqlen_q={} and seqlen_kv={} to be equal",
                        p.seqlen_q, p.seqlen_kv));
@@ -167,6 +187,36 @@ void check_rope(const Problem& p) {
   }
 }
 
+void check_lengths(const Problem& p) {
+  if (p.lengths != Lengths::kFixed && p.lengths != Lengths::kPacked && p.lengths != Lengths::kUsed)
+    refuse(fmt::format("lengths={} must be fixed, packed or used", static_cast<int>(p.lengths)));
+  if (p.lengths == Lengths::kFixed && (p.tokens_q != 0 || p.tokens_kv != 0)) {
+    refuse(fmt::format("tokens_q={} tokens_kv={} need lengths=packed", p.tokens_q, p.tokens_kv));
+  }
+  if (p.lengths == Lengths::kUsed && (p.tokens_q != 0 || p.tokens_kv != 0)) {
+    refuse(
+        fmt::format("tokens_q={} tokens_kv={} need lengths=packed: those of lengths=used are "
+                    "batch * seqlen",
+                    p.tokens_q, p.tokens_kv));
+  }
+  if (p.lengths != Lengths::kFixed && p.rope != Rope::kNone) {
+    refuse(fmt::format("rope={} does not go with lengths={}; rotate q and k before the run",
+                       to_string(p.rope), to_string(p.lengths)));
+  }
+  if (p.lengths != Lengths::kPacked) return;
+  const auto check = [&](char side, std::int64_t tokens, std::int64_t seqlen) {
+    const std::int64_t most = p.batch * seqlen;
+    if (tokens > most) {
+      refuse(
+          fmt::format("tokens_{0}{1}={2} is more than batch={3} sequences of seqlen_{0}{1}={4} "
+                      "can have",
+                      side, side == 'k' ? "v" : "", tokens, p.batch, seqlen));
+    }
+  };
+  check('q', p.tokens_q, p.seqlen_q);
+  check('k', p.tokens_kv, p.seqlen_kv);
+}
+
 /// 1 + 2 + ... + n; 0 for n <= 0.
 std::int64_t triangle(std::int64_t n) { return n <= 0 ? 0 : n * (n + 1) / 2; }
 
@@ -186,7 +236,7 @@ void check_field(const IntegerField& field, std::int64_t value) {
 }
 
 bool products_within_limits(const Problem& p) {
-  return p.batch * p.num_heads_q <= kMaxHeadsTotal &&
+  return p.batch * p.num_heads_q <= kMaxHeadsTotal && tokens_within_limits(p) &&
          std::max({elements_q(p), elements_k(p), elements_v(p), elements_o(p)}) <= kMaxElements;
 }
 
@@ -211,6 +261,7 @@ void validate(const Problem& p) {
   }
   check_layout(p);
   check_rope(p);
+  check_lengths(p);
   check_factor("softcap", p.softcap);
   check_factor("softmax_scale", p.softmax_scale);
   check_cap_in_scores(p);
@@ -253,6 +304,18 @@ std::string_view to_string(Rope rope) {
   return "unknown";
 }
 
+std::string_view to_string(Lengths lengths) {
+  switch (lengths) {
+    case Lengths::kFixed:
+      return "fixed";
+    case Lengths::kPacked:
+      return "packed";
+    case Lengths::kUsed:
+      return "used";
+  }
+  return "unknown";
+}
+
 int size_bytes(DType dtype) { return dtype == DType::kFp32 ? 4 : 2; }
 
 float effective_softmax_scale(const Problem& problem) {
@@ -263,6 +326,30 @@ float effective_softmax_scale(const Problem& problem) {
 int effective_rope_dim(const Problem& problem) {
   if (problem.rope == Rope::kNone) return 0;
   return problem.rope_dim != 0 ? problem.rope_dim : problem.head_dim;
+}
+
+Tokens total_tokens(const Problem& p) {
+  return {.q = p.tokens_q != 0 ? p.tokens_q : p.batch * p.seqlen_q,
+          .kv = p.tokens_kv != 0 ? p.tokens_kv : p.batch * p.seqlen_kv};
+}
+
+Problem typical_problem(const Problem& problem) {
+  if (problem.lengths == Lengths::kFixed) return problem;
+  Problem typical = problem;
+  typical.lengths = Lengths::kFixed;
+  typical.tokens_q = typical.tokens_kv = 0;
+  if (problem.batch == 0 || problem.lengths == Lengths::kUsed) return typical;
+  // Twice the mean: most of the work is in the long ones.
+  const Tokens tokens = total_tokens(problem);
+  const auto twice_mean = [&](std::int64_t total, std::int64_t most) {
+    return std::min(most, (2 * total + problem.batch - 1) / problem.batch);
+  };
+  typical.seqlen_q = twice_mean(tokens.q, problem.seqlen_q);
+  typical.seqlen_kv = twice_mean(tokens.kv, problem.seqlen_kv);
+  if (typical.layout == Layout::kPackedQkv) typical.layout = Layout::kBshd;
+  typical.batch = std::max<std::int64_t>(
+      1, (tokens.q + typical.seqlen_q / 2) / std::max<std::int64_t>(1, typical.seqlen_q));
+  return typical;
 }
 
 std::int64_t least_rope_offset(const Problem& problem) {
@@ -295,14 +382,14 @@ std::int64_t visible_pairs(const Problem& problem) {
   return rows * keys - hidden;
 }
 
-double flops(const Problem& p) {
+double flops(const Problem& problem) {
+  const Problem p = typical_problem(problem);
   return 2.0 * static_cast<double>(visible_pairs(p)) * (p.head_dim + p.head_dim_v) *
          static_cast<double>(p.batch * p.num_heads_q);
 }
 
 double minimum_bytes(const Problem& p) {
-  const double lse_bytes = p.lse ? 4.0 * static_cast<double>(p.batch * p.num_heads_q) *
-                                       static_cast<double>(p.seqlen_q)
+  const double lse_bytes = p.lse ? 4.0 * static_cast<double>(p.num_heads_q * total_tokens(p).q)
                                  : 0.0;
   const double table_bytes = 4.0 * effective_rope_dim(p) *
                              static_cast<double>(std::max(p.seqlen_q, p.seqlen_kv));

@@ -31,6 +31,7 @@ constexpr DTypeField kDTypeFields[] = {{"q", &Problem::dtype_q},
                                        {"o", &Problem::dtype_o}};
 constexpr DType kDTypes[] = {DType::kFp32, DType::kFp16, DType::kBf16};
 constexpr Layout kLayouts[] = {Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv};
+constexpr Lengths kLengths[] = {Lengths::kFixed, Lengths::kPacked, Lengths::kUsed};
 constexpr Rope kRopes[] = {Rope::kNone, Rope::kInterleaved, Rope::kHalf};
 
 struct FlagField {
@@ -54,6 +55,7 @@ struct PairField {
 };
 constexpr PairField kPairs[] = {{"num_heads", "num_heads_q", "num_heads_kv"},
                                 {"seqlen", "seqlen_q", "seqlen_kv"},
+                                {"tokens", "tokens_q", "tokens_kv"},
                                 {"head_dim", "head_dim", "head_dim_v"}};
 
 template <class Row, std::size_t N>
@@ -81,6 +83,7 @@ std::vector<std::string_view> known_words() {
     if (row.name != row.first) words.push_back(row.name);
   }
   words.push_back("layout");
+  words.push_back("lengths");
   words.push_back("rope");
   for (const auto& row : kFlags) words.push_back(row.name);
   for (const auto& row : kFloats) words.push_back(row.name);
@@ -175,6 +178,13 @@ Layout parse_layout(std::string_view word, std::string_view text) {
   refuse(fmt::format("\"{}\": layout must be bshd, bhsd or packed_qkv, not \"{}\"", word, text));
 }
 
+Lengths parse_lengths(std::string_view word, std::string_view text) {
+  for (Lengths lengths : kLengths) {
+    if (text == to_string(lengths)) return lengths;
+  }
+  refuse(fmt::format("\"{}\": lengths must be fixed, packed or used, not \"{}\"", word, text));
+}
+
 Rope parse_rope(std::string_view word, std::string_view text) {
   for (Rope rope : kRopes) {
     if (text == to_string(rope)) return rope;
@@ -216,6 +226,9 @@ void parse_assignment(Problem& problem, Given& given, std::string_view word, std
   } else if (name == "layout") {
     given.add("layout", word);
     problem.layout = parse_layout(word, text);
+  } else if (name == "lengths") {
+    given.add("lengths", word);
+    problem.lengths = parse_lengths(word, text);
   } else if (name == "rope") {
     given.add("rope", word);
     problem.rope = parse_rope(word, text);
@@ -269,7 +282,7 @@ std::string to_string(const Problem& p) {
   }
   // These come behind what they belong to, or at the end.
   const auto is_last = [](std::string_view name) {
-    return name == "alignment" || name == "rope_dim";
+    return name == "alignment" || name == "rope_dim" || name.starts_with("tokens");
   };
   const auto put_integers = [&](bool sizes) {
     for (const IntegerField& field : integer_fields()) {
@@ -287,6 +300,9 @@ std::string to_string(const Problem& p) {
   if (p.lse) fmt::format_to(out, " lse");
   if (p.tf32) fmt::format_to(out, " tf32");
   if (p.softmax_scale != 0.0f) fmt::format_to(out, " softmax_scale={}", p.softmax_scale);
+  if (p.lengths != Lengths::kFixed) fmt::format_to(out, " lengths={}", to_string(p.lengths));
+  if (p.tokens_q != 0 || p.tokens_kv != 0)
+    fmt::format_to(out, " tokens_q={} tokens_kv={}", p.tokens_q, p.tokens_kv);
   if (p.rope != Rope::kNone) fmt::format_to(out, " rope={}", to_string(p.rope));
   if (p.rope_dim != 0) fmt::format_to(out, " rope_dim={}", p.rope_dim);
   if (p.alignment_bytes != defaults.alignment_bytes)

@@ -99,22 +99,23 @@ constexpr Family typed_family(Family family) {
   static_assert(lists_every_member(kFields));
   family.fields = kRulesOf<kFields>;
   family.reject = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
-    return kReject(typed(config, problem, kFields), problem, device).text();
+    return kReject(typed(config, problem, kFields), typical_problem(problem), device).text();
   };
   family.estimate_us = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
-    return kEstimate(typed(config, problem, kFields), problem, device);
+    return kEstimate(typed(config, problem, kFields), typical_problem(problem), device);
   };
   family.for_each_point = [](std::span<const Axis> axes, const Problem& problem,
                              const DeviceFacts& device,
                              const std::function<void(const Point&)>& visit) {
     const bool allowed = all_allowed(axes, kFields);
+    const Problem typical = typical_problem(problem);
     for_each_typed(axes, problem, kFields, [&](const auto& c, std::span<const int> values) {
       // Made in place: moving a Reason would take longer than most points do.
       Point point{.values = values,
                   .cut = allowed || wrong_value(values, kFields).empty()
-                             ? kReject(c, problem, device)
+                             ? kReject(c, typical, device)
                              : wrong_value(values, kFields)};
-      if (point.cut.empty()) point.estimate_us = kEstimate(c, problem, device);
+      if (point.cut.empty()) point.estimate_us = kEstimate(c, typical, device);
       visit(point);
     });
   };

@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "attnforge/c.h"
@@ -12,26 +11,15 @@
 #include "attnforge/version.h"
 #include "plan/c_convert.h"
 #include "plan/c_error.h"
+#include "plan/c_handle.h"
 #include "plan/c_struct.h"
 #include "plan/workspace_bound.h"
 
+using attnforge::checked_handle;
 using attnforge::Error;
 using attnforge::ErrorCode;
 using attnforge::guarded;
 using attnforge::or_empty;
-
-struct attnforge_context {
-  attnforge::DeviceFacts facts;
-  std::optional<attnforge::Device> device;  // none for an arch that is only looked at
-  std::string cache_path;
-  bool no_jit = false;
-};
-
-struct attnforge_plan {
-  attnforge::Plan plan;
-  attnforge::DeviceFacts facts;
-  std::string problem, config, provenance;
-};
 
 namespace {
 
@@ -59,7 +47,7 @@ Enum checked_enum(std::string_view name, std::int32_t value, Enum last) {
 }
 
 attnforge::Device& device_of(attnforge_context* context) {
-  attnforge_context& given = required(context, "context");
+  attnforge_context& given = checked_handle(context, "context");
   if (!given.device) {
     throw Error(
         ErrorCode::kNoDriver,
@@ -90,7 +78,10 @@ constexpr attnforge_tune_options kTuneDefaults = ATTNFORGE_TUNE_OPTIONS_INIT;
 constexpr attnforge_inspect_options kInspectDefaults = ATTNFORGE_INSPECT_OPTIONS_INIT;
 constexpr attnforge_sizes kSizesDefaults = ATTNFORGE_SIZES_INIT;
 constexpr attnforge_tensors kTensorsDefaults = ATTNFORGE_TENSORS_INIT;
-constexpr attnforge_problem kProblemDefaults = ATTNFORGE_PROBLEM_INIT;
+
+const attnforge::Problem& problem_of(const attnforge_problem* problem) {
+  return checked_handle(problem, "problem").problem;
+}
 
 template <class Struct>
 Struct options_or_defaults(const Struct* given, const Struct& defaults, std::string_view name) {
@@ -107,19 +98,27 @@ void attnforge_free_string(char* text) { std::free(text); }
 
 // ---- Problems ----
 
-attnforge_status attnforge_problem_parse(const char* text, attnforge_problem* problem) {
+attnforge_status attnforge_problem_create(const char* text, attnforge_problem** problem) {
   return guarded([&] {
-    attnforge::read_struct(problem, kProblemDefaults, "problem", attnforge::kFirstProblemBytes);
-    const attnforge::Problem parsed = attnforge::parse_problem(&required(text, "text"));
-    const bool needs_rope = parsed.rope != attnforge::Rope::kNone &&
-                            problem->struct_size < offsetof(attnforge_problem, reserved);
-    if (needs_rope || (parsed.tf32 && problem->struct_size < offsetof(attnforge_problem, rope))) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("\"{}\" has {}, which a problem of struct_size {} has no field for; "
-                              "compile with this library's c.h",
-                              text, needs_rope ? "a rope" : "tf32", problem->struct_size));
-    }
-    attnforge::write_struct(problem, attnforge::to_c(parsed));
+    required(problem, "problem") = nullptr;
+    *problem = new attnforge_problem{.problem = attnforge::parse_problem(&required(text, "text"))};
+    return ATTNFORGE_OK;
+  });
+}
+
+void attnforge_problem_destroy(attnforge_problem* problem) { attnforge::destroy(problem); }
+
+attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
+                                             const attnforge_sizes* sizes) {
+  return guarded([&] {
+    attnforge::Problem& given = checked_handle(problem, "problem").problem;
+    const attnforge_sizes wanted = attnforge::read_struct(sizes, kSizesDefaults, "sizes");
+    attnforge::Problem changed = given;
+    changed.batch = wanted.batch;
+    changed.seqlen_q = wanted.seqlen_q;
+    changed.seqlen_kv = wanted.seqlen_kv;
+    attnforge::validate(changed);
+    given = changed;
     return ATTNFORGE_OK;
   });
 }
@@ -127,7 +126,7 @@ attnforge_status attnforge_problem_parse(const char* text, attnforge_problem* pr
 attnforge_status attnforge_problem_format(const attnforge_problem* problem, char* buffer,
                                           size_t capacity, size_t* length) {
   return guarded([&] {
-    const std::string text = attnforge::to_string(attnforge::from_c(problem));
+    const std::string text = attnforge::to_string(problem_of(problem));
     if (length != nullptr) *length = text.size();
     if (capacity == 0) return ATTNFORGE_OK;
     required(buffer, "buffer");
@@ -164,14 +163,13 @@ attnforge_status attnforge_context_create(const attnforge_context_desc* desc,
   });
 }
 
-void attnforge_context_destroy(attnforge_context* context) { delete context; }
+void attnforge_context_destroy(attnforge_context* context) { attnforge::destroy(context); }
 
 attnforge_status attnforge_query(const attnforge_context* context,
                                  const attnforge_problem* problem) {
   return guarded([&] {
-    const attnforge::Problem wanted = attnforge::from_c(problem);
-    const attnforge::Support support = attnforge::supported(wanted,
-                                                            required(context, "context").facts);
+    const attnforge::Support support = attnforge::supported(
+        problem_of(problem), checked_handle(context, "context").facts);
     return support.supported ? ATTNFORGE_OK
                              : attnforge::fail(ATTNFORGE_ERR_UNSUPPORTED, support.reason);
   });
@@ -186,7 +184,7 @@ attnforge_status attnforge_plan_create(attnforge_context* context, const attnfor
     required(plan, "plan") = nullptr;
     const attnforge_plan_options given = options_or_defaults(options, kPlanDefaults, "options");
     check_flags("options.flags", given.flags, ATTNFORGE_NO_JIT);
-    const attnforge::Problem wanted = attnforge::from_c(problem);
+    const attnforge::Problem& wanted = problem_of(problem);
     attnforge::Device& device = device_of(context);
     const attnforge::Plan made = attnforge::make_plan(
         wanted, device,
@@ -196,18 +194,21 @@ attnforge_status attnforge_plan_create(attnforge_context* context, const attnfor
          .family = or_empty(given.family),
          .config = or_empty(given.config),
          .on_progress = attnforge::progress_from_c(given.progress, given.progress_user, nullptr)});
-    *plan = new attnforge_plan{made, device.facts(), attnforge::to_string(wanted), made.config(),
-                               std::string(attnforge::to_string(made.provenance()))};
+    *plan = new attnforge_plan{.plan = made,
+                               .facts = device.facts(),
+                               .problem = attnforge::to_string(wanted),
+                               .config = made.config(),
+                               .provenance = std::string(attnforge::to_string(made.provenance()))};
     return ATTNFORGE_OK;
   });
 }
 
-void attnforge_plan_destroy(attnforge_plan* plan) { delete plan; }
+void attnforge_plan_destroy(attnforge_plan* plan) { attnforge::destroy(plan); }
 
 attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
                                           const attnforge_sizes* upper_bound, size_t* bytes) {
   return guarded([&] {
-    const attnforge_plan& given = required(plan, "plan");
+    const attnforge_plan& given = checked_handle(plan, "plan");
     std::size_t& out = required(bytes, "bytes");
     if (upper_bound == nullptr) {
       out = given.plan.workspace_bytes();
@@ -223,16 +224,16 @@ attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
 }
 
 const char* attnforge_plan_problem(const attnforge_plan* plan) {
-  return plan == nullptr ? "" : plan->problem.c_str();
+  return attnforge::is_handle(plan) ? plan->problem.c_str() : "";
 }
 const char* attnforge_plan_config(const attnforge_plan* plan) {
-  return plan == nullptr ? "" : plan->config.c_str();
+  return attnforge::is_handle(plan) ? plan->config.c_str() : "";
 }
 const char* attnforge_plan_provenance(const attnforge_plan* plan) {
-  return plan == nullptr ? "" : plan->provenance.c_str();
+  return attnforge::is_handle(plan) ? plan->provenance.c_str() : "";
 }
 double attnforge_plan_measured_us(const attnforge_plan* plan) {
-  return plan == nullptr ? 0.0 : plan->plan.measured_us();
+  return attnforge::is_handle(plan) ? plan->plan.measured_us() : 0.0;
 }
 
 // ---- Runs ----
@@ -240,21 +241,16 @@ double attnforge_plan_measured_us(const attnforge_plan* plan) {
 attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
                                               attnforge_tensors* tensors) {
   return guarded([&] {
-    attnforge_tensors out = attnforge::read_struct(tensors, kTensorsDefaults, "tensors",
-                                                   attnforge::kFirstTensorsBytes);
-    const attnforge::Tensors strides = attnforge::contiguous_tensors(attnforge::from_c(problem));
-    const auto set = [](const attnforge::Tensor& from, std::int64_t& batch, std::int64_t& row,
-                        std::int64_t& head) {
-      batch = from.stride_batch;
-      row = from.stride_row;
-      head = from.stride_head;
+    attnforge_tensors out = attnforge::read_struct(tensors, kTensorsDefaults, "tensors");
+    const attnforge::Tensors strides = attnforge::contiguous_tensors(problem_of(problem));
+    const auto set = [](attnforge_tensor& to, const attnforge::Tensor& from) {
+      to = {to.data, from.stride_batch, from.stride_row, from.stride_head};
     };
-    set(strides.q, out.q_stride_batch, out.q_stride_row, out.q_stride_head);
-    set(strides.k, out.k_stride_batch, out.k_stride_row, out.k_stride_head);
-    set(strides.v, out.v_stride_batch, out.v_stride_row, out.v_stride_head);
-    set(strides.o, out.o_stride_batch, out.o_stride_row, out.o_stride_head);
-    out.lse_stride_batch = strides.lse.stride_batch;
-    out.lse_stride_head = strides.lse.stride_head;
+    set(out.q, strides.q);
+    set(out.k, strides.k);
+    set(out.v, strides.v);
+    set(out.o, strides.o);
+    out.lse = {out.lse.data, strides.lse.stride_batch, strides.lse.stride_head};
     attnforge::write_struct(tensors, out);
     return ATTNFORGE_OK;
   });
@@ -263,7 +259,7 @@ attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
 attnforge_status attnforge_run(const attnforge_plan* plan, const attnforge_tensors* tensors,
                                void* workspace, size_t workspace_bytes, void* stream) {
   return guarded([&] {
-    const attnforge_plan& given = required(plan, "plan");
+    const attnforge_plan& given = checked_handle(plan, "plan");
     const std::size_t needed = given.plan.workspace_bytes();
     if (needed > 0 && (workspace == nullptr || workspace_bytes < needed ||
                        reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)) [[unlikely]] {
@@ -283,7 +279,7 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
                                 const attnforge_tune_options* options, char** json) {
   return guarded([&] {
     const attnforge_tune_options given = options_or_defaults(options, kTuneDefaults, "options");
-    const attnforge::Problem wanted = attnforge::from_c(problem);
+    const attnforge::Problem& wanted = problem_of(problem);
     attnforge::Device& device = device_of(context);
     if (context->no_jit) {
       throw Error(
@@ -313,13 +309,13 @@ attnforge_status attnforge_inspect(const attnforge_context* context,
                                    const attnforge_inspect_options* options, char** json) {
   return guarded([&] {
     char*& out = required(json, "json");
-    const attnforge_context& from = required(context, "context");
+    const attnforge_context& from = checked_handle(context, "context");
     const attnforge_inspect_options given = options_or_defaults(options, kInspectDefaults,
                                                                 "options");
     check_flags("options.flags", given.flags,
                 ATTNFORGE_INSPECT_COMPILE | ATTNFORGE_INSPECT_PTX | ATTNFORGE_INSPECT_SASS);
     const attnforge::Inspection inspection = attnforge::inspect(
-        attnforge::from_c(problem), from.facts,
+        problem_of(problem), from.facts,
         {.config = or_empty(given.config),
          .family = or_empty(given.family),
          .cache_path = from.cache_path,

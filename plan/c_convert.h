@@ -1,21 +1,11 @@
-// c_convert.h - nouns of the C API as those of the library, and back.
+// c_convert.h - nouns of the C API as those of the library.
 #pragma once
-
-#include <cstddef>
 
 #include "attnforge/c.h"
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
 
 namespace attnforge {
-
-/// Sizes of structs that have grown, in their first version.
-inline constexpr std::size_t kFirstProblemBytes = offsetof(attnforge_problem, tf32);
-inline constexpr std::size_t kFirstTensorsBytes = offsetof(attnforge_tensors, rope_cos);
-
-/// Throws Error(kInvalidProblem) or Error(kInvalidArgument); the result is valid.
-Problem from_c(const attnforge_problem* problem);
-attnforge_problem to_c(const Problem& problem);
 
 /// Throws Error(kInvalidArgument). Cheap: it is part of every run.
 Tensors from_c(const attnforge_tensors* tensors);

@@ -23,6 +23,7 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
                   std::int64_t seqlen, const Problem& problem) {
   const int alignment = problem.alignment_bytes;
   if (problem.batch == 0 || seqlen == 0) return;  // nothing of it is read or written
+  const bool packed = problem.lengths == Lengths::kPacked;
   if (tensor.data == nullptr)
     refuse(fmt::format("tensor {} is null; it needs device memory", name));
   if (reinterpret_cast<std::uintptr_t>(tensor.data) % static_cast<unsigned>(alignment) != 0) {
@@ -32,9 +33,10 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
                     "problem with a smaller alignment",
                     name, fmt::ptr(tensor.data), alignment));
   }
-  const Dimension dimensions[] = {{"stride_batch", tensor.stride_batch, problem.batch},
-                                  {"stride_row", tensor.stride_row, seqlen},
-                                  {"stride_head", tensor.stride_head, num_heads}};
+  const Dimension dimensions[] = {
+      {"stride_batch", tensor.stride_batch, packed ? 1 : problem.batch},
+      {"stride_row", tensor.stride_row, packed ? problem.batch * seqlen : seqlen},
+      {"stride_head", tensor.stride_head, num_heads}};
   for (const Dimension& dimension : dimensions) {
     if (dimension.size == 1) continue;
     // Low bits only: they are right whatever overflows.
@@ -50,6 +52,35 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
   }
 }
 
+/// Arrays of a run whose sequences are not all of one length.
+void check_length_arrays(const Problem& problem, const LengthArrays& lengths) {
+  const Tokens most = total_tokens(problem);
+  const struct {
+    std::string_view name;
+    const int* array;
+    std::int64_t tokens, most;
+  } sides[] = {{"q", lengths.q, lengths.tokens_q, most.q},
+               {"kv", lengths.kv, lengths.tokens_kv, most.kv}};
+  for (const auto& side : sides) {
+    if (problem.lengths == Lengths::kPacked && side.array == nullptr) {
+      refuse(
+          fmt::format("lengths.{} is null, but the problem says lengths=packed; give it the {} "
+                      "beginnings and ends of the sequences, as 32-bit integers in device memory",
+                      side.name, problem.batch + 1));
+    }
+    if (reinterpret_cast<std::uintptr_t>(side.array) % alignof(int) != 0) {
+      refuse(fmt::format("lengths.{} starts at {}, which is not a multiple of 4 bytes", side.name,
+                         fmt::ptr(side.array)));
+    }
+    if (side.tokens < 0 || side.tokens > side.most) {
+      refuse(
+          fmt::format("lengths.tokens_{}={} must be from 0 to {}, the rows that this plan is for; "
+                      "make one for a problem with more tokens",
+                      side.name, side.tokens, side.most));
+    }
+  }
+}
+
 }  // namespace
 
 PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
@@ -61,6 +92,8 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
       needs_lse_(problem.lse),
       needs_rope_(problem.rope != Rope::kNone),
+      lengths_(problem.lengths),
+      tokens_(total_tokens(problem)),
       rope_before_(least_rope_offset(problem)),
       rope_keys_(problem.seqlen_kv) {}
 
@@ -89,6 +122,7 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
       }
     }
   }
+  if (problem.lengths != Lengths::kFixed) check_length_arrays(problem, tensors.lengths);
   if (workspace_bytes_ == 0) return;
   if (workspace == nullptr) {
     refuse(fmt::format("the workspace is null, but this plan needs {} bytes of device memory",

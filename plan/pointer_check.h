@@ -41,7 +41,17 @@ class PointerCheck {
                                 (workspace != nullptr &&
                                  address(workspace) % kWorkspaceAlignment == 0);
     return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
-           (!needs_rope_ || rope_good(t));
+           (!needs_rope_ || rope_good(t)) &&
+           (lengths_ == Lengths::kFixed || lengths_good(t.lengths));
+  }
+  bool lengths_good(const LengthArrays& lengths) const {
+    const auto bits = reinterpret_cast<std::uintptr_t>(lengths.q) |
+                      reinterpret_cast<std::uintptr_t>(lengths.kv);
+    const bool present = lengths_ == Lengths::kUsed ||
+                         (lengths.q != nullptr && lengths.kv != nullptr);
+    return present && bits % alignof(int) == 0 && lengths.tokens_q >= 0 &&
+           lengths.tokens_q <= tokens_.q && lengths.tokens_kv >= 0 &&
+           lengths.tokens_kv <= tokens_.kv;
   }
   /// Tables that no plan could mind; explain() looks closer.
   bool rope_good(const Tensors& t) const {
@@ -61,6 +71,8 @@ class PointerCheck {
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, needs_rope_ = false;
+  Lengths lengths_ = Lengths::kFixed;
+  Tokens tokens_{};
   std::int64_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on
 };
 

@@ -17,6 +17,9 @@ std::size_t workspace_bound(const Problem& problem, const std::string& config_te
   largest.batch = bound.batch;
   largest.seqlen_q = bound.seqlen_q;
   largest.seqlen_kv = bound.seqlen_kv;
+  // Tokens stay a bound of their own, but for sizes that cannot have so many.
+  largest.tokens_q = std::min(largest.tokens_q, bound.batch * bound.seqlen_q);
+  largest.tokens_kv = std::min(largest.tokens_kv, bound.batch * bound.seqlen_kv);
   validate(largest);
   const Config config = parse_config(config_text);
   const Family* family = find_family(config.family);

@@ -12,6 +12,7 @@
 #include "reference/half.h"
 #include "reference/parallel.h"
 #include "reference/rope.h"
+#include "reference/sequences.h"
 #include "reference/visible.h"
 
 namespace attnforge {
@@ -224,20 +225,51 @@ Reference empty_reference(const Problem& problem, std::span<const QueryRow> rows
 
 }  // namespace
 
-std::vector<QueryRow> all_rows(const Problem& problem) {
-  std::vector<QueryRow> rows;
-  rows.reserve(static_cast<std::size_t>(problem.batch * problem.num_heads_q * problem.seqlen_q));
-  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
-    for (std::int64_t head = 0; head < problem.num_heads_q; ++head) {
-      for (std::int64_t query = 0; query < problem.seqlen_q; ++query)
-        rows.push_back({batch, head, query});
-    }
-  }
-  return rows;
+namespace {
+
+/// Appends what was computed of one sequence as a problem of its own.
+void append(Reference part, std::int64_t sequence, Reference& to) {
+  for (QueryRow& row : part.rows) row.batch = sequence;
+  const auto join = [](auto& all, const auto& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  join(to.rows, part.rows);
+  join(to.o, part.o);
+  join(to.lse, part.lse);
+  join(to.spread, part.spread);
+  join(to.score_magnitude, part.score_magnitude);
+  join(to.product_magnitude, part.product_magnitude);
+  to.max_abs_v = std::max(to.max_abs_v, part.max_abs_v);
 }
+
+/// Sequence by sequence.
+Reference reference_of_lengths(const Problem& problem, const Tensors& tensors,
+                               std::span<const QueryRow> rows, int threads) {
+  check_lengths(problem, tensors.lengths);
+  Reference result = empty_reference(problem, {});
+  for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    const std::int64_t batch = rows[begin].batch;
+    if (batch < 0 || batch >= problem.batch) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("reference attention: row batch={} is not in \"{}\"", batch,
+                              to_string(problem)));
+    }
+    std::vector<QueryRow> of_sequence;
+    for (end = begin; end < rows.size() && rows[end].batch == batch; ++end)
+      of_sequence.push_back({0, rows[end].head, rows[end].query});
+    const Sequence sequence = sequence_of(problem, tensors, batch);
+    append(reference_attention(sequence.problem, sequence.tensors, of_sequence, threads), batch,
+           result);
+  }
+  return result;
+}
+
+}  // namespace
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads) {
+  if (problem.lengths != Lengths::kFixed)
+    return reference_of_lengths(problem, tensors, rows, threads);
   check_arguments(problem, tensors, rows);
   Reference result = empty_reference(problem, rows);
   if (rows.empty()) return result;
@@ -254,12 +286,13 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
 }
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads) {
-  return reference_attention(problem, tensors, all_rows(problem), threads);
+  check_lengths(problem, tensors.lengths);
+  return reference_attention(problem, tensors, all_rows(problem, tensors.lengths), threads);
 }
 
 Reference reference_from_outputs(const Problem& problem, std::span<const QueryRow> rows,
                                  std::span<const float> o, std::span<const float> lse,
-                                 double max_abs_v) {
+                                 double max_abs_v, const LengthArrays& lengths) {
   Reference result = empty_reference(problem, rows);
   ATTNFORGE_ASSERT(o.size() == result.o.size() && (lse.empty() || lse.size() == rows.size()),
                    "outputs are of the rows");
@@ -270,7 +303,8 @@ Reference reference_from_outputs(const Problem& problem, std::span<const QueryRo
                       4 * std::sqrt(2.0 *
                                     problem.head_dim);  // of |q|^2: mean and 4 standard deviations
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const KeyRange visible = visible_keys(problem, rows[i].query);
+    const KeyRange visible = visible_keys(problem_of_sequence(problem, lengths, rows[i].batch),
+                                          rows[i].query);
     const auto keys = static_cast<double>(
         std::max<std::int64_t>(visible.last - visible.first + 1, 0));
     const double scale = effective_softmax_scale(problem);

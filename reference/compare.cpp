@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "reference/half.h"
+#include "reference/sequences.h"
 
 namespace attnforge {
 namespace {
@@ -100,16 +101,16 @@ Comparison compare_lse_at(const float* lse, const Reference& expected, const Tol
 Comparison compare_output(const Problem& problem, const Tensors& tensors, const Reference& expected,
                           const Tolerance& tolerance) {
   return compare_output_at(problem, tensors.o.data, expected, tolerance, [&](std::size_t i) {
-    const QueryRow& row = expected.rows[i];
+    const QueryRow row = place_of(problem, tensors.lengths, expected.rows[i]);
     return row.batch * tensors.o.stride_batch + row.head * tensors.o.stride_head +
            row.query * tensors.o.stride_row;
   });
 }
 
-Comparison compare_lse(const Problem& /*problem*/, const Tensors& tensors,
-                       const Reference& expected, const Tolerance& tolerance) {
+Comparison compare_lse(const Problem& problem, const Tensors& tensors, const Reference& expected,
+                       const Tolerance& tolerance) {
   return compare_lse_at(tensors.lse.data, expected, tolerance, [&](std::size_t i) {
-    const QueryRow& row = expected.rows[i];
+    const QueryRow row = place_of(problem, tensors.lengths, expected.rows[i]);
     return row.batch * tensors.lse.stride_batch + row.head * tensors.lse.stride_head + row.query;
   });
 }

@@ -11,6 +11,7 @@
 #include "reference/half.h"
 #include "reference/parallel.h"
 #include "reference/rope.h"
+#include "reference/sequences.h"
 #include "reference/visible.h"
 
 namespace attnforge {
@@ -109,7 +110,9 @@ double plain_low_precision_error(const Problem& problem, const Tensors& tensors,
   std::vector<double> errors(expected.rows.size());
   parallel_for(static_cast<std::int64_t>(errors.size()), threads, [&](std::int64_t index) {
     const auto i = static_cast<std::size_t>(index);
-    errors[i] = row_error(problem, tensors, expected.rows[i],
+    const QueryRow& row = expected.rows[i];
+    const Sequence one = sequence_of(problem, tensors, row.batch);
+    errors[i] = row_error(one.problem, one.tensors, {0, row.head, row.query},
                           &expected.o[i * static_cast<std::size_t>(expected.head_dim_v)]);
   });
   return errors.empty() ? 0.0 : *std::max_element(errors.begin(), errors.end());

@@ -7,6 +7,7 @@
 #include "attnforge/error.h"
 #include "runtime/tensor_map.h"
 #include "templates/params_fwd.h"
+#include "templates/params_lengths.h"
 
 namespace attnforge {
 namespace {
@@ -42,6 +43,14 @@ struct Binder {
         .q_offset = static_cast<int>(tensors.rope.offset + rope.first_position),
         .k_offset = static_cast<int>(tensors.rope.offset),
     });
+  }
+
+  void operator()(const LengthsArgument&) const {
+    LengthsParams params = get<LengthsParams>();  // how sequences are grouped is there already
+    params.q = tensors.lengths.q;
+    params.kv = tensors.lengths.kv;
+    params.work = static_cast<WorkList*>(memory.workspace);
+    put(params);
   }
 
   void operator()(const TensorMapSpec& map) const {

@@ -99,6 +99,13 @@ void encode(const TensorMapSpec& spec, const Tensor& tensor, std::byte* to) {
 }  // namespace
 
 void encode_tensor_map(const TensorMapSpec& spec, const Tensors& tensors, std::byte* to) {
+  const std::int64_t tokens = spec.operand == Operand::kQ ? tensors.lengths.tokens_q
+                                                          : tensors.lengths.tokens_kv;
+  if (spec.packed && tokens > 0) {
+    TensorMapSpec of_run = spec;
+    of_run.rows = tokens;
+    return encode(of_run, operand_of(tensors, spec.operand), to);
+  }
   if (spec.rows > 0) return encode(spec, operand_of(tensors, spec.operand), to);
   // No key: nothing is read, but the driver wants an address and sizes.
   TensorMapSpec one = spec;

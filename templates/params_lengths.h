@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base.cuh"
+#include "params_fwd.h"
 
 namespace attnforge {
 
@@ -29,7 +30,20 @@ struct alignas(16) LengthsParams {
   WorkList* work;
   // Of the list: sequences are taken in groups of about so many keys, whose K and V stay in L2
   // together; 0: all in one.
-  i64 keys_per_group;
+  int keys_per_group;
+  int most_tiles;  // that there is room for
+};
+
+/// The argument of a kernel whose family's own is a Params.
+template <class Params>
+struct WithLengths : Params {
+  LengthsParams lengths;
+};
+
+/// The argument of steps/work_list.
+struct WorkListParams {
+  FwdParams fwd;
+  LengthsParams lengths;
 };
 
 }  // namespace attnforge

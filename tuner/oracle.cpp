@@ -8,6 +8,7 @@
 #include "attnforge/error.h"
 #include "generator/candidates.h"
 #include "reference/compare.h"
+#include "reference/sequences.h"
 #include "runtime/compiler.h"
 #include "runtime/loaded_launch.h"
 #include "templates/fwd_naive/oracle.h"
@@ -46,6 +47,16 @@ std::vector<QueryRow> rows_of_heads(const Problem& problem, const std::vector<Li
   return rows;
 }
 
+/// Where the rows of a list lie in o and lse.
+std::vector<ListedRow> placed(const Problem& problem, const LengthArrays& lengths,
+                              std::vector<ListedRow> list) {
+  for (ListedRow& row : list) {
+    const QueryRow place = place_of(problem, lengths, {row.batch, 0, row.query});
+    row = {static_cast<int>(place.batch), static_cast<int>(place.query)};
+  }
+  return list;
+}
+
 /// For what was enqueued so far. A copy from the host is on the default stream.
 void wait_for(CUstream stream, const std::string& trouble) {
   Event done;
@@ -56,9 +67,10 @@ void wait_for(CUstream stream, const std::string& trouble) {
 }  // namespace
 
 Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors& tensors,
-               unsigned seed, const Instruments& instruments, CUstream stream)
+               const LengthArrays& lengths, unsigned seed, const Instruments& instruments,
+               CUstream stream)
     : problem_(problem), instruments_(instruments) {
-  const std::vector<RowRange> ranges = rows_to_compare(problem, device, seed);
+  const std::vector<RowRange> ranges = rows_to_compare(problem, device, seed, lengths);
   if (ranges.empty()) return;
   Problem fp32 = with_fp32_output(problem);
   const Family* const family = find_family("fwd_naive");
@@ -71,6 +83,9 @@ Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors&
   num_rows_ = static_cast<int>(list.size());
   list_ = Buffer(list.size() * sizeof(ListedRow));
   list_.copy_from_host(list.data(), list_.size_bytes());
+  const std::vector<ListedRow> places = placed(problem, lengths, list);
+  places_ = Buffer(list_.size_bytes());
+  places_.copy_from_host(places.data(), places_.size_bytes());
   wait_for(nullptr, "copying the oracle's rows did not finish: something else keeps the GPU busy");
   const std::vector<QueryRow> rows = rows_of_heads(problem, list);
   const std::size_t elements = rows.size() * static_cast<std::size_t>(problem.head_dim_v);
@@ -92,7 +107,7 @@ Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors&
                                to_string(problem), kLongestSeconds));
 
   const auto host_o = o.to_host<float>(), host_lse = lse.to_host<float>();
-  expected_ = reference_from_outputs(problem, rows, host_o, host_lse, kLargestNormal);
+  expected_ = reference_from_outputs(problem, rows, host_o, host_lse, kLargestNormal, lengths);
   gathered_o_ = Buffer(elements * static_cast<std::size_t>(size_bytes(problem.dtype_o)));
   gathered_lse_ = Buffer(lse.size_bytes());
 }
@@ -104,7 +119,7 @@ Oracle::Verdict Oracle::compare(const Tensors& tensors, CUstream stream) {
     const int words = element_bytes / 2;
     instruments_.gather({.from = from,
                          .to = to.data(),
-                         .rows = static_cast<const int*>(list_.data()),
+                         .rows = static_cast<const int*>(places_.data()),
                          .stride_batch = strides.stride_batch * words,
                          .stride_row = strides.stride_row * words,
                          .stride_head = strides.stride_head * words,

@@ -16,10 +16,12 @@ namespace attnforge {
 class Oracle {
  public:
   /// Compiles fwd_naive and runs it on rows_to_compare(problem, device, seed) of `tensors`, whose
-  /// inputs are standard normal; waits for it. Borrows `instruments`. Throws Error(kCuda),
-  /// Error(kCompile), Error(kInternal) if fwd_naive does not serve the problem.
-  Oracle(const Problem& problem, const DeviceFacts& device, const Tensors& tensors, unsigned seed,
-         const Instruments& instruments, CUstream stream);
+  /// inputs are standard normal and whose lengths are also in host memory; waits for it. Borrows
+  /// `instruments`. Throws Error(kCuda), Error(kCompile), Error(kInternal) if fwd_naive does not
+  /// serve the problem.
+  Oracle(const Problem& problem, const DeviceFacts& device, const Tensors& tensors,
+         const LengthArrays& lengths, unsigned seed, const Instruments& instruments,
+         CUstream stream);
 
   struct Verdict {
     double max_error = 0;  // of o
@@ -33,6 +35,7 @@ class Oracle {
   const Instruments& instruments_;
   int num_rows_ = 0;  // of the list
   Buffer list_;       // of ListedRow
+  Buffer places_;     // the same rows as they lie in o and lse
   Buffer gathered_o_,
       gathered_lse_;    // [num_heads_q][num_rows][head_dim_v], [num_heads_q][num_rows]
   Reference expected_;  // its rows in the same order

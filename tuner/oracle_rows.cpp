@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
+#include "reference/sequences.h"
 #include "reference/visible.h"
 
 namespace attnforge {
@@ -43,44 +45,83 @@ std::vector<ListedRow> listed(const std::vector<RowRange>& ranges, int group) {
   return rows;
 }
 
-std::vector<RowRange> rows_to_compare(const Problem& problem, const DeviceFacts& device,
-                                      unsigned seed) {
-  if (problem.batch == 0 || problem.seqlen_q == 0) return {};
-  const double flops_most = kFlopsPerSm * std::max(device.num_sms, 1);
-  const RowRange whole{0, problem.batch, 0, problem.seqlen_q};
-  if (elements(problem, whole) <= kElementsMost && flops(problem) <= flops_most) return {whole};
+namespace {
 
-  // Where rows go wrong: ends, and edges of tiles of any usual size.
-  std::mt19937_64 random(seed);
-  const std::int64_t last_begin = std::max<std::int64_t>(0, problem.seqlen_q - kRangeRows);
+/// Where rows go wrong: ends, and edges of tiles of any usual size.
+std::vector<std::int64_t> begins_to_compare(std::int64_t seqlen, std::size_t count,
+                                            std::mt19937_64& random) {
+  const std::int64_t last_begin = std::max<std::int64_t>(0, seqlen - kRangeRows);
   std::vector<std::int64_t> begins = {0, last_begin};
   for (std::int64_t tile : {64, 80, 96, 112, 176}) {
-    const std::int64_t edges = problem.seqlen_q / tile;
+    const std::int64_t edges = seqlen / tile;
     if (edges == 0) continue;
     const auto edge = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(edges)) + 1;
     begins.push_back(std::min(edge * tile - kRangeRows / 2, last_begin));
   }
-  while (begins.size() < kRangesMost) {
+  while (begins.size() < count)
     begins.push_back(
         static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(last_begin + 1)));
+  return begins;
+}
+
+/// As far as the bounds allow.
+class Chosen {
+ public:
+  Chosen(const Problem& problem, double flops_most) : problem_(problem), flops_left_(flops_most) {}
+
+  /// Rows of one sequence, which is `one` by itself. False: that would be too many.
+  bool add(const Problem& one, const RowRange& range) {
+    if (std::find(ranges_.begin(), ranges_.end(), range) != ranges_.end()) return true;
+    elements_left_ -= elements(problem_, range);
+    flops_left_ -= flops(one, {0, 1, range.row_begin, range.row_end});
+    if (ranges_.size() >= kRangesLeast && (elements_left_ < 0 || flops_left_ < 0)) return false;
+    ranges_.push_back(range);
+    return true;
+  }
+  std::vector<RowRange> take() { return std::move(ranges_); }
+
+ private:
+  const Problem& problem_;
+  std::vector<RowRange> ranges_;
+  double elements_left_ = kElementsMost, flops_left_;
+};
+
+/// All of each sequence.
+std::vector<RowRange> whole_sequences(const Problem& problem, const LengthArrays& lengths) {
+  std::vector<RowRange> ranges;
+  for (std::int64_t i = 0; i < problem.batch; ++i) {
+    const std::int64_t rows = problem_of_sequence(problem, lengths, i).seqlen_q;
+    if (rows > 0) ranges.push_back({i, i + 1, 0, rows});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::vector<RowRange> rows_to_compare(const Problem& problem, const DeviceFacts& device,
+                                      unsigned seed, const LengthArrays& lengths) {
+  if (problem.batch == 0 || problem.seqlen_q == 0) return {};
+  const double flops_most = kFlopsPerSm * std::max(device.num_sms, 1);
+  const RowRange whole{0, problem.batch, 0, problem.seqlen_q};
+  if (elements(problem, whole) <= kElementsMost && flops(problem, lengths) <= flops_most) {
+    if (problem.lengths == Lengths::kFixed) return {whole};
+    return whole_sequences(problem, lengths);
   }
 
-  std::vector<RowRange> result;
-  double elements_left = kElementsMost, flops_left = flops_most;
-  for (std::size_t i = 0; i < begins.size(); ++i) {
+  std::mt19937_64 random(seed);
+  Chosen chosen(problem, flops_most);
+  for (std::size_t i = 0; i < kRangesMost; ++i) {
     std::int64_t batch = static_cast<std::int64_t>(random() %
                                                    static_cast<std::uint64_t>(problem.batch));
     if (i == 0) batch = 0;
     if (i == 1) batch = problem.batch - 1;
-    const RowRange range{batch, batch + 1, begins[i],
-                         std::min(begins[i] + kRangeRows, problem.seqlen_q)};
-    if (std::find(result.begin(), result.end(), range) != result.end()) continue;
-    elements_left -= elements(problem, range);
-    flops_left -= flops(problem, range);
-    if (result.size() >= kRangesLeast && (elements_left < 0 || flops_left < 0)) break;
-    result.push_back(range);
+    const Problem one = problem_of_sequence(problem, lengths, batch);
+    if (one.seqlen_q == 0) continue;
+    const std::int64_t begin = begins_to_compare(one.seqlen_q, i + 1, random)[i];
+    if (!chosen.add(one, {batch, batch + 1, begin, std::min(begin + kRangeRows, one.seqlen_q)}))
+      break;
   }
-  return result;
+  return chosen.take();
 }
 
 }  // namespace attnforge

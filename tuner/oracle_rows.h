@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attnforge/device.h"
+#include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "templates/fwd_naive/oracle.h"
 
@@ -22,11 +23,11 @@ struct RowRange {
 /// stays under about 50 ms and the host compares at most a million elements; else ranges of 8 rows
 /// within these bounds: first and last rows, rows on both sides of multiples of 64, 80, 96, 112 and
 /// 176, random rows, in the first, the last and random sequences. At least 4 ranges, whatever they
-/// cost. Empty if the output is.
+/// cost. Empty if the output is. `lengths` are in host memory.
 std::vector<RowRange> rows_to_compare(const Problem& problem, const DeviceFacts& device,
-                                      unsigned seed);
+                                      unsigned seed, const LengthArrays& lengths = {});
 
-/// Multiply-adds, times 2, of the rows of a range in all heads.
+/// Multiply-adds, times 2, of the rows of a range in all heads; of a problem of fixed lengths.
 double flops(const Problem& problem, const RowRange& range);
 
 /// All rows of the ranges, in groups of `group` that are of one sequence: a range whose rows in a

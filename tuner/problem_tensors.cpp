@@ -4,38 +4,24 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <span>
+#include <utility>
 
 #include "attnforge/error.h"
 #include "reference/rope.h"
+#include "reference/sequences.h"
 
 namespace attnforge {
 namespace {
 
-// Counters of a check.
-enum Counter : int {
-  kOPoison,
-  kONan,
-  kLsePoison,
-  kLseNan,
-  kOGuard,
-  kLseGuard,
-  kInputs,
-  kInputGuards,
-  kCounterCount
-};
-static_assert(kCounterCount <= ProblemTensors::kCounters);
+// Counters of a check: two for all inputs, then these for each output.
+enum Counter : int { kInputs, kInputGuards, kOfOutputs };
+enum OfOutput : int { kPoisoned, kNan, kGuard, kPerOutput };
+static_assert(kOfOutputs + 2 * kPerOutput <= ProblemTensors::kCounters, "o and lse");
 
 constexpr std::size_t kGuardRows = 128, kGuardLeast = 4096, kGuardMost = std::size_t{1} << 20;
 
 std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
-
-std::size_t product(std::initializer_list<std::int64_t> factors) {
-  std::size_t result = 1;
-  for (std::int64_t factor : factors) result *= static_cast<std::size_t>(factor);
-  return result;
-}
 
 }  // namespace
 
@@ -57,61 +43,67 @@ ProblemTensors::Region ProblemTensors::allocate(std::size_t bytes, std::size_t r
   return region;
 }
 
+namespace {
+
+/// The tables that a problem has, and nothing else.
+HostTensors tables_of(const Problem& problem, unsigned seed) {
+  HostTensors host;
+  if (problem.rope != Rope::kNone) {
+    host.rope_offset = least_rope_offset(problem);
+    HostRopeTables tables = rope_tables(effective_rope_dim(problem),
+                                        host.rope_offset + problem.seqlen_kv);
+    host.rope_cos = std::move(tables.cos);
+    host.rope_sin = std::move(tables.sin);
+  }
+  HostLengths lengths = random_lengths(problem, seed);
+  host.lengths_q = std::move(lengths.q);
+  host.lengths_kv = std::move(lengths.kv);
+  return host;
+}
+
+/// A table in device memory, before NaNs, which are no lengths either.
+Buffer uploaded(const std::span<const std::byte> table) {
+  std::vector<std::byte> guarded(table.begin(), table.end());
+  guarded.insert(guarded.end(), kGuardLeast, std::byte{0xff});
+  return Buffer::of(std::span<const std::byte>(guarded));
+}
+
+}  // namespace
+
 ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
                                const Instruments& instruments, CUstream stream)
     : problem_(problem),
       instruments_(instruments),
-      tensors_(contiguous_tensors(problem)),
+      tables_(tables_of(problem, seed)),
       counters_(kCounters * sizeof(std::uint64_t)) {
-  const Problem& p = problem_;
-  const auto input = [&](std::size_t elements, std::int64_t row_elements, DType dtype) {
-    const auto size = static_cast<std::size_t>(size_bytes(dtype));
-    const std::uint64_t stream_of_numbers = (std::uint64_t{seed} << 8) + inputs_.size() + 1;
-    inputs_.push_back(
-        {allocate(elements * size, static_cast<std::size_t>(row_elements) * size, size), dtype,
-         stream_of_numbers});
-    return inputs_.back().region.data();
-  };
-  if (p.layout == Layout::kPackedQkv) {
-    const std::int64_t heads = p.num_heads_q + 2 * p.num_heads_kv;
-    tensors_.q.data = input(product({p.batch, p.seqlen_q, heads, p.head_dim}), heads * p.head_dim,
-                            p.dtype_q);
-    char* const base = static_cast<char*>(tensors_.q.data);
-    tensors_.k.data = base + p.num_heads_q * p.head_dim * size_bytes(p.dtype_q);
-    tensors_.v.data = base + (p.num_heads_q + p.num_heads_kv) * p.head_dim * size_bytes(p.dtype_q);
-  } else {
-    tensors_.q.data = input(product({p.batch, p.seqlen_q, p.num_heads_q, p.head_dim}),
-                            tensors_.q.stride_row, p.dtype_q);
-    tensors_.k.data = input(product({p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim}),
-                            tensors_.k.stride_row, p.dtype_k);
-    tensors_.v.data = input(product({p.batch, p.seqlen_kv, p.num_heads_kv, p.head_dim_v}),
-                            tensors_.v.stride_row, p.dtype_v);
+  const std::vector<Operand> list = operands(problem);
+  std::vector<void*> addresses;
+  for (const Operand& operand : list) {
+    Placed& placed = placed_.emplace_back(Placed{.operand = operand, .region = {}});
+    if (operand.role == Operand::Role::kTable) {
+      placed.region.memory = uploaded(operand.in_host(const_cast<HostTensors&>(tables_)));
+    } else {
+      const auto element = static_cast<std::size_t>(operand.element_bytes);
+      placed.region = allocate(operand.bytes(),
+                               static_cast<std::size_t>(operand.row_elements) * element, element);
+      placed.seed = (std::uint64_t{seed} << 8) + placed_.size();
+    }
+    addresses.push_back(placed.region.data());
   }
-  const auto o_size = static_cast<std::size_t>(size_bytes(p.dtype_o));
-  o_ = allocate(product({p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v}) * o_size,
-                static_cast<std::size_t>(tensors_.o.stride_row) * o_size, o_size);
-  tensors_.o.data = o_.data();
-  if (p.lse) {
-    lse_ = allocate(product({p.batch, p.num_heads_q, p.seqlen_q}) * sizeof(float), sizeof(float),
-                    sizeof(float));
-    tensors_.lse.data = static_cast<float*>(lse_.data());
-  }
-  if (p.rope != Rope::kNone) set_rope_tables();
+  tensors_ = bound_tensors(problem, list, addresses, tables_);
   fill_inputs(stream);
 }
 
-void ProblemTensors::set_rope_tables() {
-  tensors_.rope.offset = least_rope_offset(problem_);
-  tensors_.rope.rows = tensors_.rope.offset + problem_.seqlen_kv;
-  HostRopeTables tables = rope_tables(effective_rope_dim(problem_), tensors_.rope.rows);
-  const auto uploaded = [](std::vector<float>& table) {
-    table.insert(table.end(), kGuardLeast / sizeof(float), std::numeric_limits<float>::quiet_NaN());
-    return Buffer::of(std::span<const float>(table));
-  };
-  rope_cos_ = uploaded(tables.cos);
-  rope_sin_ = uploaded(tables.sin);
-  tensors_.rope.cos = static_cast<const float*>(rope_cos_.data());
-  tensors_.rope.sin = static_cast<const float*>(rope_sin_.data());
+LengthArrays ProblemTensors::host_lengths() const {
+  return {.q = tables_.lengths_q.data(), .kv = tables_.lengths_kv.data()};
+}
+
+std::uint64_t ProblemTensors::left_alone(const Operand& output) const {
+  std::int64_t rows = total_tokens(problem_).q;
+  for (std::int64_t i = 0; i < problem_.batch; ++i)
+    rows -= problem_of_sequence(problem_, host_lengths(), i).seqlen_q;
+  return static_cast<std::uint64_t>(output.elements /
+                                    std::max<std::int64_t>(1, total_tokens(problem_).q) * rows);
 }
 
 void ProblemTensors::guard(const Region& region, std::uint16_t value, CUstream stream) const {
@@ -131,32 +123,38 @@ void ProblemTensors::count_guard(const Region& region, std::uint16_t value, int 
 }
 
 void ProblemTensors::fill_inputs(CUstream stream) const {
-  for (const Input& input : inputs_) {
+  for (const Placed& input : placed_) {
+    if (!is(input, Operand::Role::kInput)) continue;
     guard(input.region, kPoison, stream);
-    instruments_.set_normal(input.region.data(), input.region.bytes / size_bytes(input.dtype),
-                            input.dtype, input.seed, stream);
+    instruments_.set_normal(input.region.data(), static_cast<std::size_t>(input.operand.elements),
+                            input.operand.dtype, input.seed, stream);
   }
 }
 
 void ProblemTensors::poison_outputs(CUstream stream) const {
-  for (const Region* region : {&o_, &lse_}) {
-    guard(*region, kCanary, stream);
-    instruments_.set_words(region->data(), region->bytes / 2, kPoison, stream);
+  for (const Placed& output : placed_) {
+    if (!is(output, Operand::Role::kOutput)) continue;
+    guard(output.region, kCanary, stream);
+    instruments_.set_words(output.region.data(), output.region.bytes / 2, kPoison, stream);
   }
 }
 
 void ProblemTensors::check(CUstream stream) {
   counters_.fill8(0, stream);
-  instruments_.scan(o_.data(), o_.bytes / size_bytes(problem_.dtype_o), problem_.dtype_o,
-                    counter(kOPoison), stream);
-  instruments_.scan(lse_.data(), lse_.bytes / sizeof(float), DType::kFp32, counter(kLsePoison),
-                    stream);
-  count_guard(o_, kCanary, kOGuard, stream);
-  count_guard(lse_, kCanary, kLseGuard, stream);
-  for (const Input& input : inputs_) {
-    instruments_.count_not_normal(input.region.data(), input.region.bytes / size_bytes(input.dtype),
-                                  input.dtype, input.seed, counter(kInputs), stream);
-    count_guard(input.region, kPoison, kInputGuards, stream);
+  int output = 0;
+  for (const Placed& placed : placed_) {
+    const Operand& operand = placed.operand;
+    const auto elements = static_cast<std::size_t>(operand.elements);
+    if (is(placed, Operand::Role::kInput)) {
+      instruments_.count_not_normal(placed.region.data(), elements, operand.dtype, placed.seed,
+                                    counter(kInputs), stream);
+      count_guard(placed.region, kPoison, kInputGuards, stream);
+    } else if (is(placed, Operand::Role::kOutput)) {
+      const int first = kOfOutputs + output++ * kPerOutput;
+      instruments_.scan(placed.region.data(), elements, operand.dtype, counter(first + kPoisoned),
+                        stream);  // and kNan
+      count_guard(placed.region, kCanary, first + kGuard, stream);
+    }
   }
 }
 
@@ -165,21 +163,26 @@ std::string ProblemTensors::findings(CUstream stream) {
   counters_.copy_to_host(counts.data(), sizeof(counts));
   if (counts[kInputs] != 0 || counts[kInputGuards] != 0) fill_inputs(stream);
 
-  constexpr std::array<const char*, kCounterCount> kTexts = {
-      "{} elements of o were not written",
-      "{} elements of o are NaN",
-      "{} elements of lse were not written",
-      "{} elements of lse are NaN",
-      "{} 16-bit words before or past o were written",
-      "{} 16-bit words before or past lse were written",
-      "{} elements of q, k or v were changed",
-      "{} 16-bit words before or past q, k or v were written",
-  };
   std::string text;
-  for (std::size_t i = 0; i < kTexts.size(); ++i) {
-    if (counts[i] == 0) continue;
-    text += (text.empty() ? "" : "; ") + fmt::format(fmt::runtime(kTexts[i]), counts[i]);
+  const auto say = [&](std::uint64_t count, const std::string& what) {
+    if (count != 0) text += fmt::format("{}{} {}", text.empty() ? "" : "; ", count, what);
+  };
+  int output = 0;
+  for (const Placed& placed : placed_) {
+    if (!is(placed, Operand::Role::kOutput)) continue;
+    const std::uint64_t* of = &counts[static_cast<std::size_t>(kOfOutputs + output++ * kPerOutput)];
+    const std::string name(placed.operand.name);
+    const std::uint64_t alone = left_alone(placed.operand);
+    if (of[kPoisoned] > alone)
+      say(of[kPoisoned] - alone, "elements of " + name + " were not written");
+    if (of[kPoisoned] < alone)
+      say(alone - of[kPoisoned],
+          "elements of " + name + " after the end of a sequence were written");
+    say(of[kNan], "elements of " + name + " are NaN");
+    say(of[kGuard], "16-bit words before or past " + name + " were written");
   }
+  say(counts[kInputs], "elements of q, k or v were changed");
+  say(counts[kInputGuards], "16-bit words before or past q, k or v were written");
   return text;
 }
 

@@ -7,16 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "attnforge/host_tensors.h"
 #include "attnforge/plan.h"
+#include "generator/operands.h"
 #include "runtime/memory.h"
 #include "tuner/instruments.h"
 
 namespace attnforge {
 
 /// Inputs are standard normal numbers, the same for the same seed, between guards of NaN: what is
-/// read past an end shows in the output. Outputs are between guards of canaries. A guard has 128
-/// rows of its tensor, but at least 4 KiB and at most 1 MiB. Pointers are aligned to exactly
-/// problem.alignment_bytes (16: to 256).
+/// read past an end shows in the output. Tables are followed by NaNs; lengths are random_lengths().
+/// Outputs are between guards of canaries. A guard has 128 rows of its tensor, but at least 4 KiB
+/// and at most 1 MiB. Pointers are aligned to exactly problem.alignment_bytes (16: to 256).
 class ProblemTensors {
  public:
   /// Allocates and fills. Throws Error(kCuda) when memory is short, with the bytes needed.
@@ -24,6 +26,8 @@ class ProblemTensors {
                  CUstream stream);
 
   const Tensors& tensors() const { return tensors_; }
+  /// The arrays of lengths, in host memory.
+  LengthArrays host_lengths() const;
 
   /// Enqueues: outputs to kPoison, guards to kCanary.
   void poison_outputs(CUstream stream) const;
@@ -45,23 +49,25 @@ class ProblemTensors {
   Region allocate(std::size_t bytes, std::size_t row_bytes, std::size_t least_alignment) const;
   void guard(const Region& region, std::uint16_t value, CUstream stream) const;
   void count_guard(const Region& region, std::uint16_t value, int counter, CUstream stream);
-  void set_rope_tables();
   void fill_inputs(CUstream stream) const;
   std::uint64_t* counter(int index) const {
     return static_cast<std::uint64_t*>(counters_.data()) + index;
   }
 
-  struct Input {
+  struct Placed {
+    Operand operand;
     Region region;
-    DType dtype;
-    std::uint64_t seed;
+    std::uint64_t seed = 0;  // of an input
   };
+  bool is(const Placed& placed, Operand::Role role) const { return placed.operand.role == role; }
+  /// Elements of an output that a run writes: rows after a length are left alone.
+  std::uint64_t left_alone(const Operand& output) const;
+
   const Problem problem_;
   const Instruments& instruments_;
+  const HostTensors tables_;  // of a problem without anything but tables
+  std::vector<Placed> placed_;
   Tensors tensors_;
-  std::vector<Input> inputs_;  // q, k, v, or one of all three
-  Region o_, lse_;
-  Buffer rope_cos_, rope_sin_;  // the usual tables, just the rows that are needed, before NaNs
   Buffer counters_;
 };
 

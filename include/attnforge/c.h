@@ -6,40 +6,47 @@
  *   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
  *   attnforge_context* context;
  *   if (attnforge_context_create(&desc, &context) != ATTNFORGE_OK) puts(attnforge_last_error());
- *   attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+ *   attnforge_problem* problem;
  *   const char* text = "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal";
- *   if (attnforge_problem_parse(text, &problem) != ATTNFORGE_OK) puts(attnforge_last_error());
+ *   if (attnforge_problem_create(text, &problem) != ATTNFORGE_OK) puts(attnforge_last_error());
  *   attnforge_plan* plan;
- *   if (attnforge_plan_create(context, &problem, NULL, &plan) != ATTNFORGE_OK)
+ *   if (attnforge_plan_create(context, problem, NULL, &plan) != ATTNFORGE_OK)
  *     puts(attnforge_last_error());
  *   attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
- *   attnforge_contiguous_tensors(&problem, &tensors);
- *   tensors.q = ...; tensors.k = ...; tensors.v = ...; tensors.o = ...;
+ *   attnforge_contiguous_tensors(problem, &tensors);
+ *   tensors.q.data = ...; tensors.k.data = ...; tensors.v.data = ...; tensors.o.data = ...;
  *   attnforge_run(plan, &tensors, NULL, 0, stream);
  *   attnforge_plan_destroy(plan);
+ *   attnforge_problem_destroy(problem);
  *   attnforge_context_destroy(context);
  *
  * Errors. Every function that can fail returns an attnforge_status. The text of the last failure
  * of the calling thread is in attnforge_last_error(): what failed, with which values, and what to
- * do. It stays valid until the thread's next call into attnforge; a call that succeeds leaves it
- * empty. No C++ exception leaves the library, and it neither prints nor aborts. When a call fails,
- * its outputs are untouched but for handles, which become NULL.
+ * do. It stays valid until the thread's next call that returns a status; one that succeeds leaves
+ * it empty. No C++ exception leaves the library, and it neither prints nor aborts. When a call
+ * fails, its outputs are untouched but for handles, which become NULL.
  *
  * Structs. Each begins with struct_size, the size that the caller was compiled with; use the INIT
  * macros, which set it and the defaults, for inputs and outputs alike. Later versions only add
  * fields at the end: a shorter struct means the default for what it lacks, a longer one is taken
- * if all that this library does not know is zero, else it is ATTNFORGE_ERR_INVALID.
+ * if all that this library does not know is zero, else it is ATTNFORGE_ERR_INVALID. Only
+ * attnforge_tensor and attnforge_rows, which lie inside of another, have none and never change.
  *
- * Ownership. Contexts and plans belong to the caller, who destroys them: plans before their
- * context. Destroying NULL does nothing. Strings returned as char* are freed by
+ * Handles. Contexts, problems and plans belong to the caller, who destroys them: plans before their
+ * context; a problem may go once the call that took it has returned. Destroying NULL does nothing.
+ * A handle that is NULL, of another kind or destroyed is ATTNFORGE_ERR_INVALID, and destroying it
+ * again does nothing; but memory that was freed may hold anything by then, so do not rely on it.
+ *
+ * Ownership. Strings returned as char* are freed by
  * attnforge_free_string; those returned as const char* belong to the object that they describe
  * (or, for names and versions, to the library). Strings passed in are copied. Tensors and
  * workspaces belong to the caller and must live until the stream has passed the run.
  *
  * Threads. Contexts and plans may be used from any number of threads at once, on one stream or
- * many. Runs that need a workspace may overlap if each has one of its own. Callbacks are called on
- * any thread (log) or on the calling thread (progress), and must not call back into the same
- * context. Destroying an object that another thread still uses is the caller's mistake.
+ * many; problems too, but nobody may use one while attnforge_problem_set_sizes changes it. Runs
+ * that need a workspace may overlap if each has one of its own. Callbacks are called on any thread
+ * (log) or on the calling thread (progress), and must not call back into the same context.
+ * Destroying an object that another thread still uses is the caller's mistake.
  *
  * CUDA contexts. A context opens one GPU: the CUDA context current in the creating thread if it
  * belongs to that GPU, else the primary one. Runs work from threads where another context, or
@@ -80,7 +87,7 @@
 extern "C" {
 #endif
 
-#define ATTNFORGE_ABI_VERSION 1
+#define ATTNFORGE_ABI_VERSION 2
 
 typedef enum attnforge_status {
   ATTNFORGE_OK = 0,
@@ -112,13 +119,7 @@ ATTNFORGE_API void attnforge_free_string(char* text);
 
 /* ---- Problems ---- */
 
-enum { ATTNFORGE_OP_FORWARD = 0 };
-enum { ATTNFORGE_FP32 = 0, ATTNFORGE_FP16 = 1, ATTNFORGE_BF16 = 2 };
-enum { ATTNFORGE_BSHD = 0, ATTNFORGE_BHSD = 1, ATTNFORGE_PACKED_QKV = 2 };
-/* Pairs of elements that the rotary embedding rotates: (2 i, 2 i + 1) or (i, i + rope_dim / 2). */
-enum { ATTNFORGE_ROPE_NONE = 0, ATTNFORGE_ROPE_INTERLEAVED = 1, ATTNFORGE_ROPE_HALF = 2 };
-
-/* softmax(softmax_scale * Q K^T, masked) V for `batch` sequences.
+/* What is computed: softmax(softmax_scale * Q K^T, masked) V for `batch` sequences.
  *   q   [batch, num_heads_q,  seqlen_q,  head_dim]
  *   k   [batch, num_heads_kv, seqlen_kv, head_dim]
  *   v   [batch, num_heads_kv, seqlen_kv, head_dim_v]
@@ -129,49 +130,52 @@ enum { ATTNFORGE_ROPE_NONE = 0, ATTNFORGE_ROPE_INTERLEAVED = 1, ATTNFORGE_ROPE_H
  * sees the keys from position - window_left to position + window_right; causal is window_right = 0.
  * A row that sees no key gives o = 0 and lse = -infinity. With rope, the first rope_dim elements of
  * q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), by the tables of a run.
+ *
+ * A problem is made from its text, words in any order after the first, e.g.
+ * "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse":
+ *   fwd                      the first word
+ *   fp32, fp16 or bf16       of all tensors; or q=fp16 k=fp16 v=fp16 o=fp16
+ *   batch=1
+ *   num_heads=32:8           queries:keys, or one number for both; keys' divides queries'
+ *   seqlen=100:4096          queries:keys, or one number for both; 0 allowed
+ *   head_dim=192:128         of q and k:of v and o, or one number; multiples of 8 up to 512
+ *   layout=bshd              of contiguous tensors (any strides may be run): bshd, bhsd, packed_qkv
+ *   causal
+ *   window_left=1023 window_right=0     left out: all keys on that side
+ *   lse                      also write lse
+ *   softcap=50               s = softcap * tanh(s / softcap) after scaling
+ *   softmax_scale=0.125      left out: 1 / sqrt(head_dim)
+ *   tf32                     of fp32 q, k, v: products may round their inputs to TF32
+ *   rope=interleaved or rope=half       rotates elements (2 i, 2 i + 1) or (i, i + rope_dim / 2)
+ *   rope_dim=64              left out: all of head_dim
+ *   alignment=16             bytes that divide every address and stride: 2, 4, 8 or 16; at most 8
+ *                            where a stride of q, k or v is negative or 2^40 bytes or more
  */
-typedef struct attnforge_problem {
+typedef struct attnforge_problem attnforge_problem;
+
+/* ATTNFORGE_ERR_INVALID names the word, its value and what is allowed. */
+ATTNFORGE_API attnforge_status attnforge_problem_create(const char* text,
+                                                        attnforge_problem** problem);
+ATTNFORGE_API void attnforge_problem_destroy(attnforge_problem* problem);
+
+/* What may differ from one step of an engine to the next. */
+typedef struct attnforge_sizes {
   uint32_t struct_size;
-  int32_t op;      /* ATTNFORGE_OP_FORWARD */
-  int32_t dtype_q; /* ATTNFORGE_FP16, ... */
-  int32_t dtype_k;
-  int32_t dtype_v;
-  int32_t dtype_o;
-  int32_t layout;          /* of contiguous tensors; any strides may be run */
-  int32_t causal;          /* 0 or 1 */
-  int32_t lse;             /* 0 or 1: also write lse */
-  int32_t alignment_bytes; /* that every pointer and every stride has: 2, 4, 8 or 16; at most 8
-                              where a stride of q, k or v is negative or 2^40 bytes or more */
   int64_t batch;
-  int64_t num_heads_q;
-  int64_t num_heads_kv; /* divides num_heads_q */
-  int64_t seqlen_q;     /* 0 allowed */
-  int64_t seqlen_kv;    /* 0 allowed */
-  int32_t head_dim;     /* multiple of 8, 8 to 512 */
-  int32_t head_dim_v;   /* multiple of 8, 8 to 512 */
-  int64_t window_left;  /* -1: all */
-  int64_t window_right; /* -1: all; -1 or 0 when causal */
-  float softcap;        /* 0: none; else s = softcap * tanh(s / softcap) after scaling */
-  float softmax_scale;  /* 0: 1 / sqrt(head_dim) */
-  int32_t tf32;         /* 0 or 1: fp32 q, k, v only: products may round their inputs to TF32 */
-  int32_t rope;         /* ATTNFORGE_ROPE_NONE, ... */
-  int32_t rope_dim;     /* multiple of 8 up to head_dim; 0: all of it */
-  int32_t reserved;     /* 0 */
-} attnforge_problem;
+  int64_t seqlen_q;
+  int64_t seqlen_kv;
+} attnforge_sizes;
 
-#define ATTNFORGE_PROBLEM_INIT                                                                   \
-  {                                                                                              \
-    (uint32_t)sizeof(attnforge_problem), ATTNFORGE_OP_FORWARD, ATTNFORGE_BF16, ATTNFORGE_BF16,   \
-        ATTNFORGE_BF16, ATTNFORGE_BF16, ATTNFORGE_BSHD, 0, 0, 16, 1, 1, 1, 1, 1, 64, 64, -1, -1, \
-        0.0f, 0.0f, 0, ATTNFORGE_ROPE_NONE, 0, 0                                                 \
-  }
+#define ATTNFORGE_SIZES_INIT \
+  { (uint32_t)sizeof(attnforge_sizes), 1, 1, 1 }
 
-/* Reads the text form, e.g. "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal lse",
- * into *problem, whose struct_size must be set. */
-ATTNFORGE_API attnforge_status attnforge_problem_parse(const char* text,
-                                                       attnforge_problem* problem);
-/* Writes the canonical text and a 0 to `buffer`, cut short if `capacity` is too small; *length (may
- * be NULL) is what the whole text needs without the 0. `buffer` may be NULL if capacity is 0. */
+/* The same problem with other sizes: some tens of nanoseconds, no memory. A call that fails leaves
+ * the problem as it was; plans made of it stay as they are. Not while others use the handle. */
+ATTNFORGE_API attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
+                                                           const attnforge_sizes* sizes);
+/* Writes the canonical text, from which attnforge_problem_create makes the same problem, and a 0 to
+ * `buffer`, cut short if `capacity` is too small; *length (may be NULL) is what the whole text
+ * needs without the 0. `buffer` may be NULL if capacity is 0. */
 ATTNFORGE_API attnforge_status attnforge_problem_format(const attnforge_problem* problem,
                                                         char* buffer, size_t capacity,
                                                         size_t* length);
@@ -228,8 +232,9 @@ typedef struct attnforge_plan attnforge_plan;
 
 /* How much work the choice of a kernel may take. */
 enum {
-  ATTNFORGE_POLICY_ESTIMATE = 0,   /* the database's winner, else the model's choice: one compile */
-  ATTNFORGE_POLICY_FIRST_RUN = 1,  /* the winner, else tune within time_limit_s */
+  ATTNFORGE_POLICY_ESTIMATE = 0,  /* the database's winner, else that of a problem like it, else the
+                                   * model's choice: one compile at most */
+  ATTNFORGE_POLICY_FIRST_RUN = 1, /* the winner, else tune within time_limit_s */
   ATTNFORGE_POLICY_CACHED_ONLY = 2 /* the winner with its code, else ATTNFORGE_ERR_NOT_READY */
 };
 
@@ -275,16 +280,6 @@ ATTNFORGE_API attnforge_status attnforge_plan_create(attnforge_context* context,
                                                      attnforge_plan** plan);
 ATTNFORGE_API void attnforge_plan_destroy(attnforge_plan* plan);
 
-typedef struct attnforge_sizes {
-  uint32_t struct_size;
-  int64_t batch;
-  int64_t seqlen_q;
-  int64_t seqlen_kv;
-} attnforge_sizes;
-
-#define ATTNFORGE_SIZES_INIT \
-  { (uint32_t)sizeof(attnforge_sizes), 1, 1, 1 }
-
 /* Bytes of device memory, aligned to 256, that a run needs: scratch of any content, which plans on
  * one stream may share. 0 for all families but fwd_materialized. With `upper_bound`: what suffices
  * for the same problem and config at every batch and lengths up to these; it never shrinks when one
@@ -297,52 +292,77 @@ ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* pl
 ATTNFORGE_API const char* attnforge_plan_problem(const attnforge_plan* plan);
 /* "fwd_mma_sm80 block_m=128 ..." */
 ATTNFORGE_API const char* attnforge_plan_config(const attnforge_plan* plan);
-/* "measured", "near_device" (measured on another GPU of the same sm), "estimated" or "forced" */
+/* Where the config came from: "measured", "stale", "near_device", "near_problem", "estimated" or
+ * "forced"; attnforge/provenance.h says what each means. */
 ATTNFORGE_API const char* attnforge_plan_provenance(const attnforge_plan* plan);
-/* 0 when estimated. */
+/* 0 where the code of the plan was not measured for its bucket. */
 ATTNFORGE_API double attnforge_plan_measured_us(const attnforge_plan* plan);
 
 /* ---- Runs ---- */
 
 /* Device memory and strides in elements; the last dimension is contiguous. */
+typedef struct attnforge_tensor {
+  void* data; /* of q, k and v only read */
+  int64_t stride_batch;
+  int64_t stride_row; /* between sequence positions */
+  int64_t stride_head;
+} attnforge_tensor;
+
+typedef struct attnforge_rows {
+  float* data;
+  int64_t stride_batch;
+  int64_t stride_head; /* that between rows is 1 */
+} attnforge_rows;
+
+/* The tables of a rope: [rows, rope_dim / 2] each, contiguous, aligned to 16 bytes. Key j takes row
+ * offset + j, query i row offset + i + seqlen_kv - seqlen_q. */
+typedef struct attnforge_rope {
+  uint32_t struct_size;
+  const float* cos;
+  const float* sin;
+  int64_t rows;
+  int64_t offset;
+} attnforge_rope;
+
+#define ATTNFORGE_ROPE_INIT \
+  { (uint32_t)sizeof(attnforge_rope), NULL, NULL, 0, 0 }
+
+/* How long each sequence is, in device memory, never read on the host. lengths=packed: [batch + 1]
+ * each, where every sequence begins among the rows of q and o, or of k and v, ascending from 0, and
+ * where the last one ends. lengths=used: [batch] each, how many rows of every sequence count; NULL:
+ * all. Never more than the problem's seqlen, nor than the tensors have rows. */
+typedef struct attnforge_lengths {
+  uint32_t struct_size;
+  const int32_t* q;
+  const int32_t* kv;
+  int64_t tokens_q; /* packed: rows of q and o in this run; 0: as many as the problem says */
+  int64_t tokens_kv;
+} attnforge_lengths;
+
+#define ATTNFORGE_LENGTHS_INIT \
+  { (uint32_t)sizeof(attnforge_lengths), NULL, NULL, 0, 0 }
+
+/* Everything that a run reads and writes. A part is NULL where the problem does not have it, and
+ * ignored if it is there all the same; structs of parts are read during the call only. */
 typedef struct attnforge_tensors {
   uint32_t struct_size;
-  const void* q;
-  int64_t q_stride_batch;
-  int64_t q_stride_row; /* between sequence positions */
-  int64_t q_stride_head;
-  const void* k;
-  int64_t k_stride_batch;
-  int64_t k_stride_row;
-  int64_t k_stride_head;
-  const void* v;
-  int64_t v_stride_batch;
-  int64_t v_stride_row;
-  int64_t v_stride_head;
-  void* o;
-  int64_t o_stride_batch;
-  int64_t o_stride_row;
-  int64_t o_stride_head;
-  float* lse; /* required when problem.lse, else ignored; the row stride is 1 */
-  int64_t lse_stride_batch;
-  int64_t lse_stride_head;
-  /* Required when problem.rope, else ignored: [rope_rows, rope_dim / 2] each, contiguous, aligned
-   * to 16 bytes. Key j takes row rope_offset + j, query i rope_offset + i + seqlen_kv - seqlen_q.
-   */
-  const float* rope_cos;
-  const float* rope_sin;
-  int64_t rope_rows;
-  int64_t rope_offset;
+  attnforge_tensor q;
+  attnforge_tensor k;
+  attnforge_tensor v;
+  attnforge_tensor o;
+  attnforge_rows lse;               /* needed with the word lse */
+  const attnforge_rope* rope;       /* needed with the word rope */
+  const attnforge_lengths* lengths; /* needed with the word lengths */
 } attnforge_tensors;
 
-#define ATTNFORGE_TENSORS_INIT                                                                    \
-  {                                                                                               \
-    (uint32_t)sizeof(attnforge_tensors), NULL, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, 0, \
-        0, NULL, 0, 0, NULL, NULL, 0, 0                                                           \
+#define ATTNFORGE_TENSORS_INIT                                                              \
+  {                                                                                         \
+    (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL                                           \
   }
 
-/* Sets the strides of contiguous tensors in problem->layout; pointers stay as they are. For
- * ATTNFORGE_PACKED_QKV, k and v start num_heads_q * head_dim and (num_heads_q + num_heads_kv) *
+/* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For
+ * layout=packed_qkv, k and v start num_heads_q * head_dim and (num_heads_q + num_heads_kv) *
  * head_dim elements after q. */
 ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
                                                             attnforge_tensors* tensors);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "attnforge/device.h"
 #include "attnforge/host_tensors.h"
@@ -38,11 +39,12 @@ class DeviceBuffer {
 
 /// The tensors of a problem and the workspace of its plan in GPU memory.
 struct DeviceTensors {
-  DeviceBuffer q, k, v, o, lse, rope_cos, rope_sin, workspace;
+  std::vector<DeviceBuffer> buffers;  // inputs, tables, outputs
+  DeviceBuffer workspace;
   Tensors tensors;  // points into the buffers
 };
 
-/// Copies q, k, v and rope's tables of `host` to the GPU and fills o and lse with NaN. Sizes are
+/// Copies q, k, v and tables of `host` to the GPU and fills o and lse with NaN. Sizes are
 /// checked: Error(kInvalidArgument).
 DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors& host);
 

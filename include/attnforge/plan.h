@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
+#include "attnforge/provenance.h"
 
 namespace attnforge {
 
@@ -63,25 +65,18 @@ struct Tensors {
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v
 /// start at q + num_heads_q * head_dim and q + (num_heads_q + num_heads_kv) * head_dim elements. o
 /// is [batch, seqlen_q, num_heads_q, head_dim_v] unless the layout is kBhsd. lse is [batch,
-/// num_heads_q, seqlen_q].
+/// num_heads_q, seqlen_q]. For Lengths::kPacked as of one sequence of all tokens.
 Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.
 enum class Policy {
-  kEstimate,    // cached winner, else the model's first candidate: one compile, no measurement
+  kEstimate,    // cached winner, else that of a problem like it, else the model's first candidate:
+                // one compile at most, no measurement
   kFirstRun,    // cached winner of a search that ended, else tune within time_limit_s
   kCachedOnly,  // cached winner with its cubin, else Error(kNotReady)
 };
 
-/// Where a plan's config came from.
-enum class Provenance {
-  kMeasured,    // tuned for this problem's bucket on this GPU class
-  kNearDevice,  // tuned for this bucket on another GPU of the same sm
-  kEstimated,   // the model's choice; nothing was measured
-  kForced,      // PlanOptions::config
-};
 std::string_view to_string(Policy policy);
-std::string_view to_string(Provenance provenance);
 
 /// A step of a tuning run, for progress displays.
 struct Progress {
@@ -123,7 +118,8 @@ class Plan {
   /// each captured launch. They are there when the plan is made; a run adds to them when more than
   /// a few thousand are in use. Of a graph with such a launch, only one executable may run at a
   /// time.) `workspace`: workspace_bytes() of device memory aligned to 256, of any content, that no
-  /// other run uses meanwhile; ignored when 0, as it is for all families but fwd_materialized.
+  /// other run uses meanwhile; ignored when 0, as it is for all problems of fixed lengths and
+  /// families but fwd_materialized.
   /// Throws Error(kInvalidArgument) for null pointers, misaligned pointers or strides, and for
   /// strides that TMA cannot take (negative, 2^40 bytes and more): those want a plan for a problem
   /// with alignment=8. Throws Error(kCuda) if a launch fails.
@@ -133,7 +129,7 @@ class Plan {
   const Problem& problem() const;
   std::string config() const;  // text form, e.g. "fwd_mma_sm80 block_m=128 ..."
   Provenance provenance() const;
-  double measured_us() const;  // of the bucket's problem; 0 when estimated
+  double measured_us() const;  // of the bucket's problem; 0 where its code was not measured for it
 
  private:
   friend Plan make_plan(const Problem&, Device&, const PlanOptions&);

@@ -20,6 +20,15 @@ enum class Layout : std::uint8_t {
                // seqlen_kv, head_dim == head_dim_v
 };
 
+/// Whether sequences are as long as the problem says, or only the GPU knows how long each is
+/// (Tensors::lengths). Then seqlen_q and seqlen_kv are the longest that one may be.
+enum class Lengths : std::uint8_t {
+  kFixed,
+  kPacked,  // one after another in tensors without a batch: q [tokens_q, num_heads_q, head_dim],
+            // ..., lse [num_heads_q, tokens_q]
+  kUsed,  // padded: the first rows of each sequence count; others are neither read nor written
+};
+
 /// Rotary embedding of q and k before their product (Su et al. 2021): which two of a row's first
 /// rope_dim elements are rotated together, by the angle in column i of the tables.
 enum class Rope : std::uint8_t {
@@ -54,15 +63,19 @@ struct Problem {
                              // plan runs
   std::int64_t batch = 1;
   std::int64_t num_heads_q = 1;
-  std::int64_t num_heads_kv = 1;   // divides num_heads_q
-  std::int64_t seqlen_q = 1;       // 0 allowed
-  std::int64_t seqlen_kv = 1;      // 0 allowed
-  int head_dim = 64;               // multiple of 8, 8 to 512
-  int head_dim_v = 64;             // multiple of 8, 8 to 512
-  std::int64_t window_left = -1;   // keys before the query's position that it sees; -1: all
-  std::int64_t window_right = -1;  // keys after it; -1: all. Causal requires -1 here or 0
-  float softcap = 0.0f;            // 0: none; else s = softcap * tanh(s / softcap) after scaling
-  float softmax_scale = 0.0f;      // 0: 1 / sqrt(head_dim)
+  std::int64_t num_heads_kv = 1;      // divides num_heads_q
+  std::int64_t seqlen_q = 1;          // 0 allowed
+  std::int64_t seqlen_kv = 1;         // 0 allowed
+  int head_dim = 64;                  // multiple of 8, 8 to 512
+  int head_dim_v = 64;                // multiple of 8, 8 to 512
+  std::int64_t window_left = -1;      // keys before the query's position that it sees; -1: all
+  std::int64_t window_right = -1;     // keys after it; -1: all. Causal requires -1 here or 0
+  float softcap = 0.0f;               // 0: none; else s = softcap * tanh(s / softcap) after scaling
+  float softmax_scale = 0.0f;         // 0: 1 / sqrt(head_dim)
+  Lengths lengths = Lengths::kFixed;  // not with a rope
+  // kPacked: the most rows that q and o, and k and v may have; 0: batch * seqlen. Else 0.
+  std::int64_t tokens_q = 0;
+  std::int64_t tokens_kv = 0;
   Rope rope = Rope::kNone;
   int rope_dim = 0;  // leading elements of a row that rotate: a multiple of 8 up to head_dim; 0:
                      // all
@@ -85,9 +98,10 @@ std::string to_string(const Problem& problem);
 /// Throws Error(kInvalidProblem) naming the field, its value and what is allowed.
 void validate(const Problem& problem);
 
-std::string_view to_string(DType dtype);    // "fp32", "fp16", "bf16"
-std::string_view to_string(Layout layout);  // "bshd", "bhsd", "packed_qkv"
-std::string_view to_string(Rope rope);      // "none", "interleaved", "half"
+std::string_view to_string(DType dtype);      // "fp32", "fp16", "bf16"
+std::string_view to_string(Layout layout);    // "bshd", "bhsd", "packed_qkv"
+std::string_view to_string(Rope rope);        // "none", "interleaved", "half"
+std::string_view to_string(Lengths lengths);  // "fixed", "packed", "used"
 int size_bytes(DType dtype);
 
 /// The multiplier of QK^T that is used: softmax_scale, or its default.
@@ -95,6 +109,12 @@ float effective_softmax_scale(const Problem& problem);
 
 /// How many elements of a row of q or k rotate: rope_dim, or its default; 0 without rope.
 int effective_rope_dim(const Problem& problem);
+
+/// Rows of q and o, and of k and v, of all sequences: with kPacked the most that there may be.
+struct Tokens {
+  std::int64_t q, kv;
+};
+Tokens total_tokens(const Problem& problem);
 
 /// The rope_offset below which the first query would stand before row 0 of the tables: 0, or
 /// seqlen_q - seqlen_kv when there are more queries than keys.
@@ -108,11 +128,15 @@ struct Window {
 };
 Window effective_window(const Problem& problem);
 
+/// A problem of fixed lengths that takes about as long: itself, or sequences of a usual length. For
+/// estimates.
+Problem typical_problem(const Problem& problem);
+
 /// How many (query, key) pairs of one head of one sequence are not masked. Exact, O(1).
 std::int64_t visible_pairs(const Problem& problem);
 
 /// Floating point operations of the two products over the visible pairs: 2 * pairs * (head_dim +
-/// head_dim_v) per head.
+/// head_dim_v) per head. Of typical_problem(): flops() of tuner and bench know the lengths.
 double flops(const Problem& problem);
 
 /// Bytes of q, k, v and the rows of rope's tables read once and o, lse written once.

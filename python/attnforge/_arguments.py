@@ -5,6 +5,7 @@ from typing import NamedTuple, Optional
 from . import _checks
 from ._arrays import FP32, ITEM_BYTES, backend_of
 from ._errors import InvalidError
+from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, view_lengths
 from ._overlap import overlaps_itself
 from ._problem import DTYPES, Problem
 
@@ -13,7 +14,8 @@ _INT64_MAX = 2**63 - 1
 # ---- 1. Options ----
 
 # Places of batch, row (sequence position) and head in shapes and strides.
-PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
+_PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
+_PLACES_PACKED = (None, 0, 1)
 
 
 class Options(NamedTuple):
@@ -28,9 +30,19 @@ class Options(NamedTuple):
     layout: str
     tf32: bool
     rope_interleaved: bool
+    lengths: str = "fixed"
+    longest_q: int = 0  # of packed sequences
+    longest_kv: int = 0
+
+    @property
+    def places(self):
+        """Of batch (None in packed tensors), row and head."""
+        return _PLACES_PACKED if self.lengths == "packed" else _PLACES[self.layout]
 
 
-def options_of(causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved):
+def options_of(
+    causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved, lengths="fixed", max_seqlen=None
+):
     """Options from the arguments of attention(). Raises InvalidError, which names the argument."""
     causal = _checks.flag("causal", causal)
     left, right = window_of(window, causal)
@@ -38,6 +50,9 @@ def options_of(causal, window, softmax_scale, softcap, return_lse, layout, tf32,
         softmax_scale = _checks.number("softmax_scale", softmax_scale)
         if softmax_scale <= 0:
             raise InvalidError(f"softmax_scale={softmax_scale} must be positive, or None for 1 / sqrt(head_dim)")
+    layout = _checks.one_of("layout", layout, tuple(_PLACES))
+    if lengths == "packed" and layout != "bshd":
+        raise InvalidError(f"layout={layout!r} does not go with cu_seqlens; pass views [tokens, heads, head_dim] of any strides")
     return Options(
         causal,
         left,
@@ -45,9 +60,11 @@ def options_of(causal, window, softmax_scale, softcap, return_lse, layout, tf32,
         softmax_scale,
         0.0 if softcap is None else _checks.number("softcap", softcap),
         _checks.flag("return_lse", return_lse),
-        _checks.one_of("layout", layout, tuple(PLACES)),
+        layout,
         _checks.flag("tf32", tf32),
         _checks.flag("rope_interleaved", rope_interleaved),
+        lengths,
+        *longest_of(lengths, max_seqlen),
     )
 
 
@@ -80,7 +97,7 @@ class _Strides(NamedTuple):
 
 def used_strides(array):
     """What the strides of q, k, v or o allow; those of dimensions of one element are never used."""
-    used = [array.strides[i] * ITEM_BYTES[array.code] for i in (0, 1, 2) if array.shape[i] > 1]
+    used = [array.strides[i] * ITEM_BYTES[array.code] for i in range(len(array.shape) - 1) if array.shape[i] > 1]
     bits = 0
     for stride in used:
         bits |= stride
@@ -93,12 +110,14 @@ def alignment_of(bits):
     return bits & -bits
 
 
-def check_rows(name, array):
-    """Raises InvalidError unless an array has four dimensions, the last of them contiguous."""
-    if len(array.shape) != 4:
-        raise InvalidError(f"{name} has shape {tuple(array.shape)}; attention needs four dimensions")
-    if array.strides[3] != 1 and array.shape[3] > 1:
-        raise InvalidError(f"the last dimension of {name} has stride {array.strides[3]}; it must be contiguous, of stride 1")
+def check_rows(name, array, places):
+    """Raises InvalidError unless an array has the dimensions of the places, and one more, which is contiguous."""
+    dimensions = 4 if places[0] is not None else 3
+    if len(array.shape) != dimensions:
+        wanted = "four dimensions" if dimensions == 4 else "[tokens, heads, head_dim] with cu_seqlens"
+        raise InvalidError(f"{name} has shape {tuple(array.shape)}; attention needs {wanted}")
+    if array.strides[-1] != 1 and array.shape[-1] > 1:
+        raise InvalidError(f"the last dimension of {name} has stride {array.strides[-1]}; it must be contiguous, of stride 1")
 
 
 def view_inputs(q, k, v, stream):
@@ -106,29 +125,29 @@ def view_inputs(q, k, v, stream):
     return tuple(backend_of(each).view(name, each, stream) for name, each in (("q", q), ("k", k), ("v", v)))
 
 
-def check_inputs(q, k, v, layout):
+def check_inputs(q, k, v, places):
     """Raises InvalidError unless arrays fit together."""
     for name, array in (("q", q), ("k", k), ("v", v)):
-        check_rows(name, array)
+        check_rows(name, array, places)
     if k.device != q.device or v.device != q.device:
         raise InvalidError(f"q, k and v are on GPUs {q.device}, {k.device} and {v.device}; they must be on one")
-    batch, row, head = PLACES[layout]
+    batch, row, head = places
     for name, array in (("k", k), ("v", v)):
-        if array.shape[batch] != q.shape[batch]:
+        if batch is not None and array.shape[batch] != q.shape[batch]:
             raise InvalidError(f"{name} has batch {array.shape[batch]} and q has {q.shape[batch]}")
     if k.shape[row] != v.shape[row] or k.shape[head] != v.shape[head]:
         raise InvalidError(f"k {tuple(k.shape)} and v {tuple(v.shape)} differ in sequence length or heads")
-    if k.shape[3] != q.shape[3]:
-        raise InvalidError(f"q has head_dim {q.shape[3]} and k has {k.shape[3]}")
+    if k.shape[-1] != q.shape[-1]:
+        raise InvalidError(f"q has head_dim {q.shape[-1]} and k has {k.shape[-1]}")
 
 
 def shape_of_o(q, v):
-    return (*q.shape[:3], v.shape[3])
+    return (*q.shape[:-1], v.shape[-1])
 
 
-def shape_of_lse(q, layout):
-    batch, row, head = PLACES[layout]
-    return q.shape[batch], q.shape[head], q.shape[row]
+def shape_of_lse(q, places):
+    batch, row, head = places
+    return (q.shape[head], q.shape[row]) if batch is None else (q.shape[batch], q.shape[head], q.shape[row])
 
 
 def view_outputs(o, lse, stream):
@@ -139,9 +158,9 @@ def view_outputs(o, lse, stream):
     )
 
 
-def check_outputs(o, lse, q, v, layout):
+def check_outputs(o, lse, q, v, places):
     """Raises InvalidError unless arrays of o and lse fit to those of q and v, and do not lie over themselves."""
-    check_rows("out", o)
+    check_rows("out", o, places)
     wanted = shape_of_o(q, v)
     if tuple(o.shape) != wanted or o.device != q.device:
         raise InvalidError(f"out has shape {tuple(o.shape)} on GPU {o.device}; it must be {wanted} on GPU {q.device}")
@@ -149,8 +168,8 @@ def check_outputs(o, lse, q, v, layout):
         raise InvalidError(f"out {tuple(o.shape)} has strides {tuple(o.strides)}: elements of it lie at one place")
     if lse is None:
         return
-    wanted = shape_of_lse(q, layout)
-    rows_apart = len(lse.strides) == 3 and lse.strides[2] != 1 and wanted[2] > 1
+    wanted = shape_of_lse(q, places)
+    rows_apart = len(lse.strides) == len(wanted) and lse.strides[-1] != 1 and wanted[-1] > 1
     if tuple(lse.shape) != wanted or lse.code != FP32 or lse.device != q.device or rows_apart:
         raise InvalidError(
             f"the lse of out is {DTYPES[lse.code]} {tuple(lse.shape)} with strides {tuple(lse.strides)} on GPU {lse.device}; it "
@@ -185,17 +204,31 @@ def check_rope(cos, sin, device):
         raise InvalidError(f"cos and sin of rope have shapes {tuple(cos.shape)} and {tuple(sin.shape)}; they must be one")
 
 
-def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim):
-    """The problem of arrays that fit together."""
-    batch, row, head = PLACES[options.layout]
+def check_sequences(of_q, of_kv, options, q, cos):
+    """The number of sequences. Raises InvalidError unless the arrays of their lengths, or None, fit to that of q."""
+    if options.lengths == "fixed":
+        return q.shape[0]
+    if cos is not None:
+        raise InvalidError("rope does not go with cu_seqlens or used_kv; rotate q and k before the call")
+    batch = None if options.lengths == "packed" else q.shape[0]
+    return check_lengths(options.lengths, of_q, of_kv, batch, q.device)
+
+
+def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
+    """The problem of `batch` sequences in arrays that fit together; of packed ones with bounds instead of sizes."""
+    _, row, head = options.places
+    seqlen_q, seqlen_kv, tokens_q, tokens_kv = q.shape[row], k.shape[row], 0, 0
+    if options.lengths == "packed":
+        seqlen_q, tokens_q = packed_bounds(batch, options.longest_q, seqlen_q)
+        seqlen_kv, tokens_kv = packed_bounds(batch, options.longest_kv, seqlen_kv)
     return Problem(
-        batch=q.shape[batch],
+        batch=batch,
         num_heads_q=q.shape[head],
         num_heads_kv=k.shape[head],
-        seqlen_q=q.shape[row],
-        seqlen_kv=k.shape[row],
-        head_dim=q.shape[3],
-        head_dim_v=v.shape[3],
+        seqlen_q=seqlen_q,
+        seqlen_kv=seqlen_kv,
+        head_dim=q.shape[-1],
+        head_dim_v=v.shape[-1],
         dtype_q=DTYPES[q.code],
         dtype_k=DTYPES[k.code],
         dtype_v=DTYPES[v.code],
@@ -211,6 +244,9 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim):
         softmax_scale=options.softmax_scale or 0.0,
         rope="none" if rope_dim == 0 else "interleaved" if options.rope_interleaved else "half",
         rope_dim=rope_dim,
+        lengths=options.lengths,
+        tokens_q=tokens_q,
+        tokens_kv=tokens_kv,
     )
 
 
@@ -227,17 +263,24 @@ def problem_of(
     tf32=False,
     rope=None,
     rope_interleaved=False,
+    cu_seqlens=None,
+    max_seqlen=None,
+    used_kv=None,
 ):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
-    options = options_of(causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved)
+    kind, *lengths = lengths_of(cu_seqlens, used_kv)
+    options = options_of(
+        causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved, kind, max_seqlen
+    )
     q, k, v = view_inputs(q, k, v, None)
-    check_inputs(q, k, v, options.layout)
+    check_inputs(q, k, v, options.places)
     cos, sin = view_rope(rope, None)
     check_rope(cos, sin, q.device)
+    batch = check_sequences(*view_lengths(kind, *lengths, None), options, q, cos)
     strides = [used_strides(array) for array in (q, k, v)]
-    bits = q.address | k.address | v.address | v.shape[3] * ITEM_BYTES[q.code]  # and rows of o
+    bits = q.address | k.address | v.address | v.shape[-1] * ITEM_BYTES[q.code]  # and rows of o
     for each in strides:
         bits |= each.bits
     alignment = min(alignment_of(bits), 16 if all(each.tma for each in strides) else 8)
     rope_dim = 0 if cos is None else 2 * cos.shape[1]
-    return problem_of_arrays(q, k, v, q.code, options, alignment, rope_dim), q.device
+    return problem_of_arrays(q, k, v, q.code, options, alignment, rope_dim, batch), q.device

@@ -1,7 +1,8 @@
 """Device arrays of any framework as address, shape, strides and dtype; without importing one.
 
 A backend is found by the module of an array's type, so a framework is used only if the caller has imported it. Each has
-  view(name, array, stream)         an Array; raises InvalidError, which calls the array `name`, for what attention cannot take
+  view(name, array, stream, integers)  an Array, of int32 if `integers`, else of what attention computes with; raises InvalidError,
+                                    which calls the array `name`, for what cannot be taken
   empty(shape, code, device, stream)  a new contiguous array of the framework, for use on the stream
   scratch(size_bytes, device, stream) a context manager: the address of memory for use on the stream, freed in the stream's order
   stream(device)                    number of the framework's current stream
@@ -15,9 +16,12 @@ from typing import NamedTuple
 
 from ._errors import InvalidError
 
-FP32, FP16, BF16 = 0, 1, 2
-ITEM_BYTES = (4, 2, 2)
-_NO_DTYPE = "; use float16, bfloat16 or float32"
+FP32, FP16, BF16, INT32 = 0, 1, 2, 3
+ITEM_BYTES = (4, 2, 2, 4)
+
+
+def _no_dtype(integers):
+    return f"which is not supported; use {'int32' if integers else 'float16, bfloat16 or float32'}"
 
 
 class Array(NamedTuple):
@@ -38,10 +42,11 @@ class _Torch:
         self.torch = torch
         self._codes = {torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
         self._dtypes = {code: dtype for dtype, code in self._codes.items()}
+        self._integers = {torch.int32: INT32}
         self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or self._slow_stream
 
-    def view(self, name, tensor, stream=None):
-        # The order is from what cannot even be asked for a shape to what is merely not served.
+    def view(self, name, tensor, stream=None, integers=False):
+        # Tensor subclasses are refused first: some raise when they are asked for a shape.
         kind = type(tensor)
         if kind.__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__:
             raise InvalidError(
@@ -49,24 +54,24 @@ class _Torch:
                 "needs a plain torch.Tensor (of a DTensor: to_local())"
             )
         try:
-            return self._view(name, tensor)
+            return self._view(name, tensor, self._integers if integers else self._codes)
         except InvalidError:
             raise
-        except Exception as error:  # whatever torch raises for tensors that have no memory of their own
+        except Exception as error:  # torch raises many types for tensors without memory of their own
             raise InvalidError(
                 f"{name} has no memory that could be read: {error}. Tensors inside torch.func transforms (vmap, grad, jvp), "
                 "uninitialized parameters and the like cannot be taken"
             ) from error
 
-    def _view(self, name, tensor):
+    def _view(self, name, tensor, codes):
         if tensor.is_nested or tensor.layout != self.torch.strided:
             layout = "nested" if tensor.is_nested else tensor.layout
             raise InvalidError(f"{name} is a tensor of layout {layout}; attention needs a dense, strided one")
         if tensor.device.type != "cuda":
             raise InvalidError(f"{name} is on {tensor.device}; attention needs CUDA tensors")
-        code = self._codes.get(tensor.dtype)
+        code = codes.get(tensor.dtype)
         if code is None:
-            raise InvalidError(f"{name} has dtype {tensor.dtype}, which is not supported{_NO_DTYPE}")
+            raise InvalidError(f"{name} has dtype {tensor.dtype}, {_no_dtype(codes is self._integers)}")
         if tensor.requires_grad and self.torch.is_grad_enabled():
             raise InvalidError(
                 f"{name} requires grad, and attnforge has no backward yet: call it under torch.no_grad(), or {name}.detach()"
@@ -90,7 +95,7 @@ class _Torch:
         torch = self.torch
         if stream == self.stream(device):
             return contextlib.nullcontext()
-        if stream in (0, 1):  # two numbers of one stream
+        if stream in (0, 1):  # both are numbers of the default stream
             return torch.cuda.stream(torch.cuda.default_stream(device))
         return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device))
 
@@ -109,7 +114,12 @@ class _Torch:
         torch = self.torch
         with self._on(device, stream):
             memory = torch.empty(size_bytes, dtype=torch.uint8, device=torch.device("cuda", device))
-        yield memory.data_ptr()  # and then it returns to the stream's memory, or to that of the graph being captured
+        yield memory.data_ptr()  # freed after it: to the pool of the stream, or of the graph that is captured
+
+    def current_scratch(self, size_bytes, device):
+        """(owner, address, size) of memory aligned to 256 bytes for use on the current stream, as ctypes passes them fastest."""
+        memory = self.torch.empty(size_bytes + 255, dtype=self.torch.uint8, device=self.torch.device("cuda", device))
+        return memory, ctypes.c_void_p(-(-memory.data_ptr() // 256) * 256), ctypes.c_size_t(size_bytes)
 
     def _slow_stream(self, device):
         return self.torch.cuda.current_stream(device).cuda_stream
@@ -120,14 +130,15 @@ class _Cupy:
 
     torch = None
     _CODES = {"float32": FP32, "float16": FP16, "bfloat16": BF16}
+    _INTEGERS = {"int32": INT32}
 
     def __init__(self, cupy):
         self._cupy = cupy
 
-    def view(self, name, array, stream=None):
-        code = self._CODES.get(array.dtype.name)
+    def view(self, name, array, stream=None, integers=False):
+        code = (self._INTEGERS if integers else self._CODES).get(array.dtype.name)
         if code is None:
-            raise InvalidError(f"{name} has dtype {array.dtype}, which is not supported{_NO_DTYPE}")
+            raise InvalidError(f"{name} has dtype {array.dtype}, {_no_dtype(integers)}")
         strides = _in_elements(name, array.strides, ITEM_BYTES[code])
         return Array(array.data.ptr, array.shape, strides, code, array.device.id)
 
@@ -151,7 +162,7 @@ class _Cupy:
         with self._on(device, stream):
             memory = self._cupy.empty(size_bytes, dtype="uint8")
             yield memory.data.ptr
-            del memory  # while the stream is current, whose memory it becomes again
+            del memory  # freed while the stream is current: to the pool of that stream
 
     def stream(self, device):
         with self._cupy.cuda.Device(device):
@@ -180,6 +191,7 @@ class _DLTensor(ctypes.Structure):
 
 _DL_CUDA, _DL_CUDA_MANAGED = 2, 13
 _DL_CODES = {(2, 32): FP32, (2, 16): FP16, (4, 16): BF16}
+_DL_INTEGERS = {(0, 32): INT32}
 _LEGACY_DEFAULT_STREAM = 1
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -213,29 +225,30 @@ class _Protocols:
 
     torch = None
 
-    def view(self, name, array, stream=None):
+    def view(self, name, array, stream=None, integers=False):
         if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
-            return self._dlpack(name, array, stream)
+            return self._dlpack(name, array, stream, integers)
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is None:
             raise InvalidError(
                 f"{name} is a {type(array).__module__}.{type(array).__qualname__}, which is not a device array: it has neither "
                 "__dlpack__ nor __cuda_array_interface__"
             )
-        return self._cuda_array_interface(name, interface)
+        return self._cuda_array_interface(name, interface, integers)
 
     @staticmethod
-    def _dlpack(name, array, stream):
+    def _dlpack(name, array, stream, integers):
         kind, _ = array.__dlpack_device__()
         if kind not in (_DL_CUDA, _DL_CUDA_MANAGED):
             raise InvalidError(f"{name} is on DLPack device type {kind}; attention needs CUDA arrays (type {_DL_CUDA})")
-        # The owner sees to it that the stream of the run waits for what writes the array.
+        # The array's owner makes this stream wait for whatever still writes the array.
         capsule = array.__dlpack__(stream=stream or _LEGACY_DEFAULT_STREAM)
         tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
-        code = _DL_CODES.get((tensor.dtype.code, tensor.dtype.bits)) if tensor.dtype.lanes == 1 else None
+        codes = _DL_INTEGERS if integers else _DL_CODES
+        code = codes.get((tensor.dtype.code, tensor.dtype.bits)) if tensor.dtype.lanes == 1 else None
         if code is None:
             raise InvalidError(
-                f"{name} has DLPack dtype (code {tensor.dtype.code}, {tensor.dtype.bits} bits), which is not supported{_NO_DTYPE}"
+                f"{name} has DLPack dtype (code {tensor.dtype.code}, {tensor.dtype.bits} bits), {_no_dtype(integers)}"
             )
         shape = tuple(tensor.shape[: tensor.ndim])
         strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous(shape)
@@ -243,16 +256,17 @@ class _Protocols:
         return Array((tensor.data or 0) + tensor.byte_offset, shape, strides, code, tensor.device.device_id, capsule)
 
     @staticmethod
-    def _cuda_array_interface(name, interface):
-        code = {"<f4": FP32, "<f2": FP16}.get(interface["typestr"])
+    def _cuda_array_interface(name, interface, integers):
+        code = ({"<i4": INT32} if integers else {"<f4": FP32, "<f2": FP16}).get(interface["typestr"])
         if code is None:
             raise InvalidError(
-                f"{name} has typestr {interface['typestr']}, which is not supported; use <f2 or <f4, or DLPack for bfloat16"
+                f"{name} has typestr {interface['typestr']}, which is not supported; use "
+                + ("<i4" if integers else "<f2 or <f4, or DLPack for bfloat16")
             )
         shape = tuple(interface["shape"])
         bytes_ = interface.get("strides")
         strides = contiguous(shape) if bytes_ is None else _in_elements(name, bytes_, ITEM_BYTES[code])
-        # The interface does not say which GPU; where several are used, DLPack does.
+        # The interface does not name the GPU, so 0 is assumed; DLPack names it.
         return Array(interface["data"][0] or 0, shape, strides, code, 0)
 
     def empty(self, shape, code, device, stream):

@@ -7,6 +7,7 @@ from ._arguments import (
     check_inputs,
     check_outputs,
     check_rope,
+    check_sequences,
     options_of,
     shape_of_lse,
     shape_of_o,
@@ -16,6 +17,7 @@ from ._arguments import (
 )
 from ._arrays import FP32, backend_of
 from ._call import Call
+from ._lengths import lengths_of, view_lengths
 from ._library import check, lib
 from ._plans import plan_cache
 
@@ -39,15 +41,15 @@ _find = plan_cache.get_call
 
 # Of torch, for the fast path; set when the first tensor comes.
 _Tensor = type("_NoTensor", (), {})
-_empty_like = _grad_enabled = _forward_ad = _current_stream = _run = None
+_empty_like = _grad_enabled = _forward_ad = _current_stream = _scratch = _run = None
 
 
 def _know_torch(backend):
-    global _Tensor, _empty_like, _grad_enabled, _forward_ad, _current_stream, _run
+    global _Tensor, _empty_like, _grad_enabled, _forward_ad, _current_stream, _scratch, _run
     torch = backend.torch
     _run = lib()["attnforge_run"]  # another object than lib().attnforge_run: without conversions, all arguments are ctypes'
     _empty_like, _grad_enabled, _forward_ad = torch.empty_like, torch.is_grad_enabled, torch.autograd.forward_ad
-    _current_stream = backend.stream
+    _current_stream, _scratch = backend.stream, backend.current_scratch
     _Tensor = torch.Tensor  # the last: it opens the fast path
 
 
@@ -67,6 +69,9 @@ def attention(
     rope=None,
     rope_interleaved=False,
     rope_offset=0,
+    cu_seqlens=None,
+    max_seqlen=None,
+    used_kv=None,
 ):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
@@ -81,6 +86,13 @@ def attention(
     rope: (cos, sin), float32 [rows, rope_dim / 2] each: q and k are rotated first, their leading rope_dim elements in pairs
     (i, i + rope_dim / 2), or (2 i, 2 i + 1) with rope_interleaved. Key j takes row rope_offset + j, query i row
     rope_offset + i + seqlen_kv - seqlen_q.
+    cu_seqlens: q, k and v are packed, [tokens, heads, head_dim], one sequence after another, o likewise, lse [heads_q, tokens].
+    An int32 array [batch + 1] on the GPU, where each sequence begins, from 0, and the last ends, or a pair (of q, of k); rows
+    after the end stay as they are. With max_seqlen, the most rows of a sequence (more is fine), a number or a pair (of q, of k).
+    used_kv: q, k and v are padded and only the first used_kv[i] keys of sequence i count; an int32 array [batch] on the GPU, or a
+    pair (used_q, used_kv), None for all rows; rows of o and lse that do not count stay as they are. Sequences may be empty.
+    Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
+    above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds. They do not go with rope.
     out: where o goes, with return_lse a pair (o, lse); it may not share memory with an input. Arrays of frameworks other than
     torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one (for other arrays the default stream). Outputs are
@@ -127,19 +139,37 @@ def attention(
                 layout,
                 tf32,
             )
-            # Keys of calls with out=, with a pair and with a rope have different lengths.
-            lse = None
+            # Keys of calls with out=, with a pair, with a rope and with lengths differ in length or in a word.
+            lse = lengths = None
             if out is not None:
                 o, lse = out if return_lse else (out, None)
                 key += (o.shape, o.is_contiguous() or o.stride(), o.dtype, o.get_device())
                 if type(o) is not _Tensor or o.is_neg() or grad and o.requires_grad:
                     plain = False
-            if lse is not None or rope is not None:
+            # What most calls do not have.
+            if (
+                lse is not None
+                or rope is not None
+                or cu_seqlens is not None
+                or used_kv is not None
+                or max_seqlen is not None
+                or rope_offset
+            ):
                 others = () if lse is None else (lse,)
                 if rope is not None:
                     cos, sin = rope
                     others += (cos, sin)
                     key += (rope_interleaved,)
+                elif rope_offset:
+                    plain = False
+                if cu_seqlens is not None or used_kv is not None:
+                    kind, of_q, of_kv = lengths_of(cu_seqlens, used_kv)
+                    key += (kind, max_seqlen, of_q is None, of_kv is None, of_q is of_kv)
+                    others += () if of_q is None else (of_q,)
+                    others += () if of_kv is None or of_kv is of_q else (of_kv,)
+                    lengths = 0 if of_q is None else of_q.data_ptr(), 0 if of_kv is None else of_kv.data_ptr()
+                elif max_seqlen is not None:
+                    plain = False
                 for other in others:
                     key += (other.shape, other.is_contiguous() or other.stride(), other.dtype, other.get_device())
                     if type(other) is not _Tensor or other.is_neg() or grad and other.requires_grad:
@@ -155,28 +185,31 @@ def attention(
                         o = _empty_like(q) if call.like_q else call.new_o()
                         if return_lse:
                             lse = call.new_lse()
-                    plan, tensors = call.launch(
+                    plan, tensors, parts = call.launch(
                         q.data_ptr(),
                         k.data_ptr(),
                         v.data_ptr(),
                         o.data_ptr(),
                         0 if lse is None else lse.data_ptr(),
-                        0 if rope is None else cos.data_ptr(),
-                        0 if rope is None else sin.data_ptr(),
-                        rope_offset,
+                        None if rope is None else (cos.data_ptr(), sin.data_ptr(), rope_offset),
+                        lengths,
                     )
         except Exception:
             key = plan = None
-    if plan is None:
+    if plan is None or plan.workspace_bytes and stream is not None and stream != _current_stream(call.device):
         arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
-        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset)
-    status = _run(plan.handle, tensors, None, _NO_BYTES, _queues[queue])
+        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv)
+    if plan.workspace_bytes:
+        memory, workspace, size = _scratch(plan.workspace_bytes, call.device)
+        status = _run(plan.handle, tensors, workspace, size, _queues[queue])
+    else:
+        status = _run(plan.handle, tensors, None, _NO_BYTES, _queues[queue])
     if status:
         check(status)
     return (o, lse) if return_lse else o
 
 
-def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset):
+def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv):
     """attention() for any arrays, with every check. Remembers the call by `key`, or by one of its own without one."""
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
@@ -187,6 +220,8 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset):
         rope_offset = _checks.integer("rope_offset", rope_offset, -(2**63), 2**63 - 1)
     options = None
     return_lse = arguments[4]
+    kind, *lengths = lengths_of(cu_seqlens, used_kv)
+    arguments += kind, max_seqlen
     if return_lse is not True and return_lse is not False:
         options = options_of(*arguments)
         return_lse = options.lse
@@ -203,18 +238,20 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset):
     inputs = view_inputs(q, k, v, stream)
     outputs = (None, None) if out is None else view_outputs(o, lse, stream)
     tables = view_rope(rope, stream)
+    lengths = view_lengths(kind, *lengths, stream)
     if key is None:
-        key = arguments, *(array and array[1:5] for array in (*inputs, *outputs, *tables))
+        key = arguments, *(array and array[1:5] for array in (*inputs, *outputs, *tables, *lengths))
     try:
         call = _find(key)
     except TypeError:  # a list: as a window it is fine, but not remembered
         call = key = None
     if call is None:
         options = options or options_of(*arguments)
-        check_inputs(*inputs, options.layout)
+        check_inputs(*inputs, options.places)
         check_rope(*tables, inputs[0].device)
+        batch = check_sequences(*lengths, options, inputs[0], tables[0])
         if out is not None:
-            check_outputs(*outputs, inputs[0], inputs[2], options.layout)
+            check_outputs(*outputs, inputs[0], inputs[2], options.places)
     else:
         options = call.options
 
@@ -224,12 +261,12 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset):
     if out is None:
         o = backend.empty(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
         if return_lse:
-            lse = backend.empty(shape_of_lse(inputs[0], options.layout), FP32, device, queue)
+            lse = backend.empty(shape_of_lse(inputs[0], options.places), FP32, device, queue)
         outputs = view_outputs(o, lse, stream)
-    arrays = (*inputs, *outputs, *tables)
+    arrays = (*inputs, *outputs, *tables, *lengths)
     addresses = tuple(0 if array is None else array.address for array in arrays)
     if call is None:
-        call = Call(arrays, options, backend if out is None else None)
+        call = Call(arrays, options, batch, backend if out is None else None)
         if key is not None:
             plan_cache.put_call(key, call, epoch)
     call.check_apart(addresses)
@@ -238,12 +275,17 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset):
         _know_torch(backend)
 
     # ---- 4. The run ----
-    tensors = call.argument(*addresses, rope_offset)
+    tensors, parts = call.argument(
+        *addresses[:5],
+        None if rope is None else (*addresses[5:7], rope_offset),
+        None if kind == "fixed" else addresses[7:],
+    )
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, tensors, None, 0, queue))
     else:
         with backend.scratch(plan.workspace_bytes + 255, device, queue) as address:
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, tensors, workspace, plan.workspace_bytes, queue))
-    del arrays, inputs, outputs, tables  # owners kept memory alive until here; frameworks free it in the stream's order
+    # Owners kept memory alive until here, as `parts` what the argument points to; frameworks free it in the stream's order.
+    del arrays, inputs, outputs, tables, lengths, parts
     return (o, lse) if return_lse else o

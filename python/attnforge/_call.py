@@ -1,22 +1,27 @@
 """A call of attention() that was checked: its problem, its plans, and the argument of the launch but for the addresses."""
 
+import ctypes
 import struct
 import warnings
 
-from ._arguments import PLACES, alignment_of, problem_of_arrays, used_strides
+from ._arguments import alignment_of, problem_of_arrays, used_strides
 from ._arrays import ITEM_BYTES, contiguous
 from ._errors import InvalidError, PerformanceWarning
+from ._lengths import packed_rows
+from ._library import LengthsStruct, RopeStruct
 from ._overlap import overlap, span
 from ._plans import Plan, choice, plan_cache
 
-_NAMES = ("q", "k", "v", "out", "the lse of out", "cos of rope", "sin of rope")
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQqq")  # TensorsStruct, as a test compares
+_NAMES = ("q", "k", "v", "out", "the lse of out", "cos of rope", "sin of rope", "the lengths of q", "the lengths of k")
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQ")  # TensorsStruct, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
+_ROPE_BYTES, _LENGTHS_BYTES = ctypes.sizeof(RopeStruct), ctypes.sizeof(LengthsStruct)
 
 
 class Call:
-    """Everything of a call but addresses and stream. Addresses are of q, k, v, o, lse, cos, sin, 0 where there is none.
+    """Everything of a call but addresses and stream. Addresses are of q, k, v, o, lse, cos, sin and the lengths of q and of k and v;
+    0 where there is none.
 
     Immutable but for what it remembers of addresses; thread-safe. like_q: o is what torch.empty_like(q) makes; new_o(), new_lse():
     outputs for the current stream, where the framework is torch.
@@ -29,6 +34,7 @@ class Call:
         "new_o",
         "new_lse",
         "_arrays",
+        "_batch",
         "_rope_dim",
         "_bits",
         "_most_alignment",
@@ -39,24 +45,27 @@ class Call:
         "_fixed",
     )
 
-    def __init__(self, arrays, options, allocator):
+    def __init__(self, arrays, options, batch, allocator):
         """arrays: None where there is none. allocator: the backend that allocates the outputs, None if the caller passed out=."""
-        q, k, v, o, lse, cos, _ = arrays
+        q, k, v, o, lse, cos = arrays[:6]
         # Without owners: a call that is remembered keeps no memory alive.
         self._arrays = tuple(array and array._replace(address=0, owner=None) for array in arrays)
-        self.options, self.device = options, q.device
+        self.options, self.device, self._batch = options, q.device, batch
         used = [used_strides(array) for array in (q, k, v, o)]
         self._bits = used[0].bits | used[1].bits | used[2].bits | used[3].bits
         # No family that asks for less than 16 reads through TMA.
         self._most_alignment = 16 if all(each.tma for each in used[:3]) else 8
-        places = PLACES[options.layout]
         rope_rows, self._rope_dim = (0, 0) if cos is None else (cos.shape[0], 2 * cos.shape[1])
+        places, tokens = options.places, (0, 0)
+        if options.lengths == "packed":
+            tokens = packed_rows(batch, options.longest_q, q.shape[0]), packed_rows(batch, options.longest_kv, k.shape[0])
         self._fixed = (
-            *(struct.pack("=qqq", *(array.strides[i] for i in places)) for array in (q, k, v, o)),
-            struct.pack("=qq", *(lse.strides[:2] if lse is not None else (0, 0))),
+            *(struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in places)) for array in (q, k, v, o)),
+            struct.pack("=qq", *((0, 0) if lse is None else (0, *lse.strides)[-3:-1])),
             rope_rows,
+            tokens,
         )
-        self._plans = {}  # by the low four bits of the addresses; those without a workspace
+        self._plans = {}  # by the low four bits of the addresses
         self._pairs = self._find_pairs() if allocator is None else ()
         self._around_o = tuple(bound for pair in self._pairs if pair[0] == 3 and pair[1] < 3 for bound in pair[2:])
         self._apart = set()
@@ -66,31 +75,43 @@ class Call:
             self.new_o = allocator.allocator(o.shape, o.code, o.device)
             self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
-    def argument(self, q, k, v, o, lse, cos, sin, rope_offset):
-        """The bytes of a TensorsStruct with these addresses."""
-        of_q, of_k, of_v, of_o, of_lse, rope_rows = self._fixed
-        return _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, cos, sin, rope_rows, rope_offset)
+    def argument(self, q, k, v, o, lse, rope, lengths):
+        """The bytes of a TensorsStruct with these addresses, and the structs they point to, to be kept until the run is enqueued.
 
-    def launch(self, q, k, v, o, lse, cos, sin, rope_offset):
-        """(plan, argument) where check_apart() and plan() have nothing to add to earlier calls; (None, None) otherwise."""
+        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays.
+        """
+        of_q, of_k, of_v, of_o, of_lse, rope_rows, tokens = self._fixed
+        at_rope = at_lengths = 0
+        if rope is not None:
+            cos, sin, offset = rope
+            rope = RopeStruct(_ROPE_BYTES, cos, sin, rope_rows, offset)
+            at_rope = ctypes.addressof(rope)
+        if lengths is not None:
+            lengths = LengthsStruct(_LENGTHS_BYTES, *lengths, *tokens)
+            at_lengths = ctypes.addressof(lengths)
+        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths)
+        return argument, (rope, lengths)
+
+    def launch(self, q, k, v, o, lse, rope, lengths):
+        """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise."""
         if self._pairs:
             below_q, above_q, below_k, above_k, below_v, above_v = self._around_o
             close = below_q < o - q < above_q or below_k < o - k < above_k or below_v < o - v < above_v
-            if close or lse or cos:
-                self.check_apart((q, k, v, o, lse, cos, sin))
+            if close or lse or rope is not None or lengths is not None:
+                self.check_apart((q, k, v, o, lse, *(rope or (0, 0))[:2], *(lengths or (0, 0))))
         if not (q and k and v and o):  # tensors of modes and transforms of torch
-            return None, None
-        of_q, of_k, of_v, of_o, of_lse, rope_rows = self._fixed
-        return (
-            self._plans.get((q | k | v | o) & 15),
-            _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, cos, sin, rope_rows, rope_offset),
-        )
+            return None, None, None
+        plan = self._plans.get((q | k | v | o) & 15)
+        if rope is None and lengths is None:
+            of_q, of_k, of_v, of_o, of_lse, _, _ = self._fixed
+            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0), None
+        return plan, *self.argument(q, k, v, o, lse, rope, lengths)
 
     def _find_pairs(self):
         """(output, other, below, above): they may share memory if below < address of output - address of other < above."""
         spans = [array and span(array.shape, array.strides, ITEM_BYTES[array.code]) for array in self._arrays]
         pairs = []
-        for output, others in ((3, (0, 1, 2, 5, 6)), (4, (0, 1, 2, 3, 5, 6))):
+        for output, others in ((3, (0, 1, 2, 5, 6, 7, 8)), (4, (0, 1, 2, 3, 5, 6, 7, 8))):
             for other in others:
                 a, b = spans[output], spans[other]
                 if a is not None and b is not None and a[0] != a[1] and b[0] != b[1]:
@@ -125,7 +146,7 @@ class Call:
             return plan
         alignment = min(self._most_alignment, alignment_of(self._bits | low))
         q, k, v, o = self._arrays[:4]
-        problem = problem_of_arrays(q, k, v, o.code, self.options, alignment, self._rope_dim)
+        problem = problem_of_arrays(q, k, v, o.code, self.options, alignment, self._rope_dim, self._batch)
         epoch = plan_cache.epoch
         key = self.device, problem
         plan = plan_cache.get(key)
@@ -135,8 +156,7 @@ class Call:
             if chosen.family is None and chosen.config is None:  # the caller did not ask for it
                 self._warn_of_cliffs(plan, addresses)
             plan_cache.put(key, plan, epoch)
-        if plan.workspace_bytes == 0:
-            self._plans[low] = plan
+        self._plans[low] = plan
         return plan
 
     def _warn_of_cliffs(self, plan, addresses):

@@ -4,7 +4,6 @@ ctypes cuts integers to the width of a field and text at its first NUL without a
 nothing of a caller goes into a key or a struct before it has passed here.
 """
 
-import ctypes
 import sys
 
 from ._errors import InvalidError
@@ -54,15 +53,6 @@ def seconds(name, value):
     value = number(name, value)
     if value < 0:
         raise InvalidError(f"{name}={value} must not be negative; 0 is no limit")
-    return value
-
-
-def float32(name, value):
-    """A float that is finite, and zero only if it was, in single precision."""
-    value = number(name, value)
-    single = ctypes.c_float(value).value
-    if single - single != 0 or (single == 0 and value != 0):
-        raise InvalidError(f"{name}={value} is {single} in single precision, which the kernels compute in")
     return value
 
 

@@ -4,61 +4,42 @@ import ctypes
 import glob
 import os
 import threading
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 from ._checks import text
 from ._errors import error_of
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 _SONAMES = ("libattnforge.so", "libattnforge.so.0.1")
 
 
-class ProblemStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("op", c_int32),
-        ("dtype_q", c_int32),
-        ("dtype_k", c_int32),
-        ("dtype_v", c_int32),
-        ("dtype_o", c_int32),
-        ("layout", c_int32),
-        ("causal", c_int32),
-        ("lse", c_int32),
-        ("alignment_bytes", c_int32),
-        ("batch", c_int64),
-        ("num_heads_q", c_int64),
-        ("num_heads_kv", c_int64),
-        ("seqlen_q", c_int64),
-        ("seqlen_kv", c_int64),
-        ("head_dim", c_int32),
-        ("head_dim_v", c_int32),
-        ("window_left", c_int64),
-        ("window_right", c_int64),
-        ("softcap", c_float),
-        ("softmax_scale", c_float),
-        ("tf32", c_int32),
-        ("rope", c_int32),
-        ("rope_dim", c_int32),
-        ("reserved", c_int32),
-    ]
+class TensorStruct(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("stride_batch", c_int64), ("stride_row", c_int64), ("stride_head", c_int64)]
+
+
+class RowsStruct(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("stride_batch", c_int64), ("stride_head", c_int64)]
+
+
+class RopeStruct(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int64), ("offset", c_int64)]
+
+
+class LengthsStruct(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("q", c_void_p), ("kv", c_void_p), ("tokens_q", c_int64), ("tokens_kv", c_int64)]
 
 
 class TensorsStruct(ctypes.Structure):
-    _fields_ = (
-        [("struct_size", c_uint32)]
-        + [
-            field
-            for name in "qkvo"
-            for field in (
-                (name, c_void_p),
-                (name + "_stride_batch", c_int64),
-                (name + "_stride_row", c_int64),
-                (name + "_stride_head", c_int64),
-            )
-        ]
-        + [("lse", c_void_p), ("lse_stride_batch", c_int64), ("lse_stride_head", c_int64)]
-        + [("rope_cos", c_void_p), ("rope_sin", c_void_p), ("rope_rows", c_int64), ("rope_offset", c_int64)]
-    )
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("q", TensorStruct),
+        ("k", TensorStruct),
+        ("v", TensorStruct),
+        ("o", TensorStruct),
+        ("lse", RowsStruct),
+        ("rope", c_void_p),
+        ("lengths", c_void_p),
+    ]
 
 
 LOG_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
@@ -137,7 +118,8 @@ _FUNCTIONS = (
     ("attnforge_version", c_char_p, ()),
     ("attnforge_last_error", c_char_p, ()),
     ("attnforge_free_string", None, (c_void_p,)),
-    ("attnforge_problem_parse", c_int, (c_char_p, c_void_p)),
+    ("attnforge_problem_create", c_int, (c_char_p, c_void_p)),
+    ("attnforge_problem_destroy", None, (c_void_p,)),
     ("attnforge_problem_format", c_int, (c_void_p, c_char_p, c_size_t, c_void_p)),
     ("attnforge_context_create", c_int, (c_void_p, c_void_p)),
     ("attnforge_context_destroy", None, (c_void_p,)),

@@ -21,14 +21,10 @@ class Plan:
         library = lib()
         self._destroy = library.attnforge_plan_destroy
         self.problem = problem
-        struct = problem.struct()
         options = choice.struct()
         made = ctypes.c_void_p()
-        check(
-            library.attnforge_plan_create(
-                context(device), ctypes.byref(struct), ctypes.byref(options), ctypes.byref(made)
-            )
-        )
+        with problem.handle() as handle:
+            check(library.attnforge_plan_create(context(device), handle, ctypes.byref(options), ctypes.byref(made)))
         self.handle = made  # a c_void_p, which ctypes passes on faster than an int
         size = ctypes.c_size_t()
         check(library.attnforge_plan_workspace(self.handle, None, ctypes.byref(size)))
@@ -130,9 +126,10 @@ def choice():
 def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=None):
     """How later plans are chosen; what is not given stays.
 
-    policy: "estimate" (the tuned winner, else the model's choice), "first_run" (the winner, else tune within time_limit_s) or
-    "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead. family: only this kernel family,
-    "" any again. config: exactly this config, as a plan's .config says it, "" any again. Forgets all plans.
+    policy: "estimate" (the tuned winner, else that of a problem like it, else the model's choice), "first_run" (the winner, else
+    tune within time_limit_s) or "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead.
+    family: only this kernel family, "" any again. config: exactly this config, as a plan's .config says it, "" any again. Forgets
+    all plans.
     """
     global _choice
     changes = {}

@@ -1,23 +1,18 @@
-"""Problems as Python objects and as text."""
+"""Problems as Python objects, as text, and as handles of the C API, which are made from the text."""
 
+import contextlib
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from . import _checks
-from ._library import ProblemStruct, check, lib
+from ._errors import InvalidError
+from ._library import check, lib
 
 DTYPES = ("fp32", "fp16", "bf16")
-LAYOUTS = ("bshd", "bhsd", "packed_qkv")
-ROPES = ("none", "interleaved", "half")
-_NOT_FIELDS = ("struct_size", "op", "reserved")
 
-
-_NAMES = {
-    **dict.fromkeys(("dtype_q", "dtype_k", "dtype_v", "dtype_o"), DTYPES),
-    "layout": LAYOUTS,
-    "rope": ROPES,
-}
-_FLAGS = ("causal", "lse", "tf32")
+# Fields that the text calls otherwise.
+_WORDS = {"dtype_q": "q", "dtype_k": "k", "dtype_v": "v", "dtype_o": "o", "alignment_bytes": "alignment"}
+_FIELDS = {word: name for name, word in _WORDS.items()}
 
 
 @dataclass(frozen=True)
@@ -26,7 +21,8 @@ class Problem:
 
     num_heads_kv, seqlen_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
     tf32: fp32 only, products may round their inputs to TF32.
-    rope_dim: leading elements that rotate with a rope, 0 for all.
+    rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
+    lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
     """
 
     batch: int = 1
@@ -51,6 +47,9 @@ class Problem:
     tf32: bool = False
     rope: str = "none"
     rope_dim: int = 0
+    lengths: str = "fixed"
+    tokens_q: int = 0
+    tokens_kv: int = 0
 
     def __post_init__(self):
         follow = {
@@ -68,41 +67,68 @@ class Problem:
     @staticmethod
     def parse(text):
         """Reads the text form. Raises InvalidError naming the word, its value and what is allowed."""
-        struct = ProblemStruct(struct_size=ctypes.sizeof(ProblemStruct))
-        check(lib().attnforge_problem_parse(_checks.text("problem", text).encode(), ctypes.byref(struct)))
-        values = {name: getattr(struct, name) for name, _ in ProblemStruct._fields_ if name not in _NOT_FIELDS}
-        for name, names in _NAMES.items():
-            values[name] = names[values[name]]
-        for name in _FLAGS:
-            values[name] = bool(values[name])
+        kinds = {field.name: field.type for field in fields(Problem)}
+        values = {}
+        with _handle_of(_checks.text("problem", text)) as handle:
+            words = _text_of(handle).split()
+        for word in words[1:]:  # after the op
+            word, equals, value = word.partition("=")
+            if equals:
+                name = _FIELDS.get(word, word)
+                values[name] = kinds[name](value)
+            else:
+                values["dtype_q" if word in DTYPES else word] = word if word in DTYPES else True
         return Problem(**values)
 
-    def struct(self):
-        """As the C API takes it. Raises InvalidError for what its fields cannot hold."""
-        struct = ProblemStruct(struct_size=ctypes.sizeof(ProblemStruct))
-        for name, kind in ProblemStruct._fields_:
-            if name in _NOT_FIELDS:
-                continue
-            value = getattr(self, name)
-            if name in _NAMES:
-                value = _NAMES[name].index(_checks.one_of(name, value, _NAMES[name]))
-            elif name in _FLAGS:
-                value = int(_checks.flag(name, value))
-            elif kind is ctypes.c_float:
-                value = _checks.float32(name, value)
-            else:
-                most = 2 ** (8 * ctypes.sizeof(kind) - 1) - 1
-                value = _checks.integer(name, value, -most - 1, most)
-            setattr(struct, name, value)
-        return struct
+    def words(self):
+        """Text that says this problem, not the canonical one. Raises InvalidError for what a word cannot hold."""
+        words = ["fwd"]
+        for field in fields(self):
+            value = _CHECKED[field.type](field.name, getattr(self, field.name))
+            if value != field.default:
+                word = _WORDS.get(field.name, field.name)
+                words.append(word if value is True else f"{word}={value}")
+        return " ".join(words)
+
+    def handle(self):
+        """A context manager: the address of an attnforge_problem, destroyed at its end."""
+        return _handle_of(self.words())
 
     def __str__(self):
-        struct = self.struct()
-        length = ctypes.c_size_t()
-        check(lib().attnforge_problem_format(ctypes.byref(struct), None, 0, ctypes.byref(length)))
-        buffer = ctypes.create_string_buffer(length.value + 1)
-        check(lib().attnforge_problem_format(ctypes.byref(struct), buffer, len(buffer), None))
-        return buffer.value.decode()
+        with self.handle() as handle:
+            return _text_of(handle)
+
+
+def _one_word(name, value):
+    if len(_checks.text(name, value).split()) != 1 or value != value.strip():
+        raise InvalidError(f"{name}={value[:100]!r} must be one word")
+    return value
+
+
+_CHECKED = {
+    bool: _checks.flag,
+    int: lambda name, value: _checks.integer(name, value, -(2**63), 2**63 - 1),
+    float: _checks.number,
+    str: _one_word,
+}
+
+
+@contextlib.contextmanager
+def _handle_of(text):
+    made = ctypes.c_void_p()
+    check(lib().attnforge_problem_create(text.encode(), ctypes.byref(made)))
+    try:
+        yield made
+    finally:
+        lib().attnforge_problem_destroy(made)
+
+
+def _text_of(handle):
+    length = ctypes.c_size_t()
+    check(lib().attnforge_problem_format(handle, None, 0, ctypes.byref(length)))
+    buffer = ctypes.create_string_buffer(length.value + 1)
+    check(lib().attnforge_problem_format(handle, buffer, len(buffer), None))
+    return buffer.value.decode()
 
 
 def as_problem(problem):

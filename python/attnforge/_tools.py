@@ -29,9 +29,9 @@ def supported(problem, arch=None, device=0):
 
     arch: e.g. "90a" asks for a typical GPU of that arch, which needs not be present.
     """
-    struct = as_problem(problem).struct()
     try:
-        check(lib().attnforge_query(context(device, arch), ctypes.byref(struct)))
+        with as_problem(problem).handle() as handle:
+            check(lib().attnforge_query(context(device, arch), handle))
     except UnsupportedError as error:
         return False, str(error)
     return True, ""
@@ -42,7 +42,7 @@ def inspect(problem, arch=None, device=0, config=None, family=None, compile=True
 
     arch: e.g. "86"; needs no GPU. compile needs NVRTC; sass needs nvdisasm or cuobjdump.
     """
-    struct = as_problem(problem).struct()
+    problem = as_problem(problem)
     wanted = (("compile", compile, _INSPECT_COMPILE), ("ptx", ptx, _INSPECT_PTX), ("sass", sass, _INSPECT_SASS))
     options = InspectOptions(
         struct_size=ctypes.sizeof(InspectOptions),
@@ -52,11 +52,8 @@ def inspect(problem, arch=None, device=0, config=None, family=None, compile=True
         family=encode("family", family),
     )
     text = ctypes.c_void_p()
-    check(
-        lib().attnforge_inspect(
-            context(device, arch), ctypes.byref(struct), ctypes.byref(options), ctypes.byref(text)
-        )
-    )
+    with problem.handle() as handle:
+        check(lib().attnforge_inspect(context(device, arch), handle, ctypes.byref(options), ctypes.byref(text)))
     return json.loads(take_string(text))
 
 
@@ -129,9 +126,9 @@ def tune(
         seed=_checks.integer("seed", seed, 0, 2**32 - 1),
         progress=report,
     )
-    struct = problem.struct()
     text = ctypes.c_void_p()
-    status = lib().attnforge_tune(context(device or 0), ctypes.byref(struct), ctypes.byref(options), ctypes.byref(text))
+    with problem.handle() as handle:
+        status = lib().attnforge_tune(context(device or 0), handle, ctypes.byref(options), ctypes.byref(text))
     result = take_string(text) if text.value else None
     plan_cache.clear()
     if raised:

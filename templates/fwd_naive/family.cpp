@@ -10,9 +10,11 @@
 #include "generator/typed_family.h"
 #include "templates/fwd_naive/config.h"
 #include "templates/fwd_naive/oracle.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/lengths.h"
 
 namespace attnforge {
 
@@ -28,8 +30,6 @@ constexpr Field<Typed> kFields[] = {
     {"num_threads", &Typed::num_threads, doubled(64, 256)},
 };
 
-constexpr std::int64_t kMaxBlocks = 2147483647;  // gridDim.x
-
 int block_m(const Problem& problem) { return problem.seqlen_q <= 1 ? 1 : 8; }
 
 std::int64_t row_blocks(const Problem& problem, int block_m) {
@@ -41,11 +41,8 @@ std::int64_t blocks(const Problem& problem, int block_m) {
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
-  if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);
-  const std::int64_t needed = blocks(problem, block_m(problem));
-  if (needed > kMaxBlocks)
-    return fmt::format("needs {} thread blocks, more than the {} of a grid", needed, kMaxBlocks);
-  return "";
+  if (Reason no = below_sm80(arch)) return no.text();
+  return too_many_blocks(double(blocks(problem, block_m(problem)))).text();
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
@@ -100,14 +97,17 @@ std::string symbol(const Typed& c) {
 Source render(const Typed& config, const Problem&) {
   Typed c = config;
   c.right_bound = c.left_bound = 0;  // read at run time: one kernel for every window
+  const KernelNames names{.symbol = symbol(c),
+                          .folder = kName,
+                          .type = "FwdNaive",
+                          .params = "FwdNaiveParams",
+                          .params_bytes = sizeof(FwdNaiveParams),
+                          .threads = "num_threads",
+                          .blocks_per_sm = "blocks_per_sm()",
+                          .pieces = "DensePieces",
+                          .pieces_header = "pieces/dense.cuh"};
   return kernel_source(untyped(kName, c, kFields), c,
-                       {.symbol = symbol(c),
-                        .folder = kName,
-                        .type = "FwdNaive",
-                        .params = "FwdNaiveParams",
-                        .params_bytes = sizeof(FwdNaiveParams),
-                        .threads = "num_threads",
-                        .blocks_per_sm = "blocks_per_sm()"});
+                       with_lengths(names, c, sizeof(WithLengths<FwdNaiveParams>)));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.
@@ -117,8 +117,16 @@ Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_bl
   step.kernel = symbol(c);
   step.grid.x = static_cast<unsigned>(num_blocks);
   step.block.x = static_cast<unsigned>(c.num_threads);
-  Argument argument = Argument::of<FwdNaiveParams>(step);
-  argument.fwd(problem).rope(problem).value(rows).value(static_cast<int>(num_rows)).done();
+  const auto fill = [&](Argument& argument) -> Argument& {
+    return argument.fwd(problem).rope(problem).value(rows).value(static_cast<int>(num_rows));
+  };
+  if (problem.lengths == Lengths::kFixed) {
+    Argument argument = Argument::of<FwdNaiveParams>(step);
+    fill(argument).done();
+  } else {
+    Argument argument = Argument::of<WithLengths<FwdNaiveParams>>(step);
+    fill(argument).end_of_base<FwdNaiveParams>().lengths(0, 0).done();
+  }
   return {.steps = {std::move(step)}};
 }
 
@@ -136,7 +144,7 @@ Launch launch_rows(const Config& config, const Problem& problem, const ListedRow
   if (num_rows == 0) return {};
   const Typed c = typed(config, problem, kFields);
   const std::int64_t num_blocks = problem.num_heads_q * ((num_rows + c.block_m - 1) / c.block_m);
-  ATTNFORGE_ASSERT(rows != nullptr && num_blocks <= kMaxBlocks, "a list is short");
+  ATTNFORGE_ASSERT(rows != nullptr && num_blocks <= kMaxGridX, "a list is short");
   return launch_blocks(c, problem, num_blocks, rows, num_rows);
 }
 
@@ -147,7 +155,8 @@ constinit const Family fwd_naive = typed_family<kFields, reject, estimate_us, re
         "the GPU",
     .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope |
+                kFeatureLengths,
     .supports = supports,
     .axes = axes,
 });

@@ -12,8 +12,12 @@
 
 namespace attnforge {
 
-template <FwdNaiveConfig C>
+/// Of Pieces only Lengths is used. ParamsType is the kernel's argument: FwdNaiveParams, or what an
+/// entry derives from it.
+template <FwdNaiveConfig C, class Pieces, class ParamsType = FwdNaiveParams>
 struct FwdNaive {
+  using Params = ParamsType;
+  using Lengths = typename Pieces::Lengths;
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
   static constexpr int kRows = C.block_m;
 
@@ -25,24 +29,32 @@ struct FwdNaive {
     float row_max[kRows];
   };
 
-  /// The rows of a thread block: row r is query `query[r]` of sequence `batch`, and its outputs go
-  /// to row first + r of sequence `batch_out`.
+  /// The rows of a thread block: row r is query `query[r]` of the sequence, and its outputs go to
+  /// row first_out + r of `batch_out`.
   struct Rows {
-    int batch, batch_out, head;
+    int head;
     int first, end;  // row r is one if first + r < end
+    Lengths lengths;
+    int batch_out, first_out;
     int query[kRows];
 
-    ATTNFORGE_DEVICE explicit Rows(const FwdNaiveParams& params) {
-      const bool listed = params.rows != nullptr;
-      end = listed ? params.num_rows : params.fwd.seqlen_q;
-      const int row_blocks = ceil_div(end, kRows), heads = params.fwd.num_heads_q;
-      first = int(blockIdx.x % row_blocks) * kRows;
-      head = int(blockIdx.x / row_blocks % heads);
-      batch_out = int(blockIdx.x / row_blocks / heads);
-      batch = listed ? params.rows[first].batch : batch_out;
+    ATTNFORGE_DEVICE explicit Rows(const Params& params)
+        : head(int(blockIdx.x / row_blocks(params) % params.fwd.num_heads_q)),
+          first(int(blockIdx.x % row_blocks(params)) * kRows),
+          lengths(params, listed(params) ? params.rows[first].batch : sequence(params)) {
+      end = listed(params) ? params.num_rows : lengths.q();
+      batch_out = listed(params) ? 0 : lengths.batch();
+      first_out = first + (listed(params) ? 0 : lengths.q_begin());
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
-        query[r] = listed ? params.rows[min(first + r, end - 1)].query : first + r;
+        query[r] = listed(params) ? params.rows[min(first + r, end - 1)].query : first + r;
+    }
+    ATTNFORGE_DEVICE static bool listed(const Params& params) { return params.rows != nullptr; }
+    ATTNFORGE_DEVICE static int row_blocks(const Params& params) {
+      return ceil_div(listed(params) ? params.num_rows : params.fwd.seqlen_q, kRows);
+    }
+    ATTNFORGE_DEVICE static int sequence(const Params& params) {
+      return int(blockIdx.x / row_blocks(params) / params.fwd.num_heads_q);
     }
     ATTNFORGE_DEVICE bool present(int r) const { return first + r < end; }
   };
@@ -92,7 +104,7 @@ struct FwdNaive {
   }
 
   /// Scaled and capped scores of the block's rows with one key.
-  ATTNFORGE_DEVICE static void scores(const FwdNaiveParams& params, const SharedMemory& smem,
+  ATTNFORGE_DEVICE static void scores(const Params& params, const SharedMemory& smem,
                                       const char* key_row, int key, float (&s)[kRows]) {
     const FwdParams& p = params.fwd;
 #pragma unroll
@@ -118,17 +130,27 @@ struct FwdNaive {
     }
   }
 
-  ATTNFORGE_DEVICE static void run(const FwdNaiveParams& params) {
+  /// Where row 0 of the sequence is in a tensor of queries or of keys.
+  template <int kDtype>
+  ATTNFORGE_DEVICE static char* sequence_pointer(const TensorRef& tensor, const Lengths& lengths,
+                                                 int head, int begin) {
+    return head_pointer<kDtype>(tensor, lengths.batch(), head) +
+           begin * tensor.stride_row * element_bytes(kDtype);
+  }
+
+  ATTNFORGE_DEVICE static void run(const Params& params) {
     const FwdParams& p = params.fwd;
     __shared__ __align__(16) SharedMemory smem;
     const int thread = threadIdx.x;
     const Rows rows(params);
+    if (!rows.present(0)) return;  // of a sequence that is shorter than others
+    const Lengths& lengths = rows.lengths;
     const int kv_head = rows.head / (p.num_heads_q / p.num_heads_kv);
-    const char* k_head = head_pointer<C.dtype_k>(p.k, rows.batch, kv_head);
-    const char* v_head = head_pointer<C.dtype_v>(p.v, rows.batch, kv_head);
+    const char* k_head = sequence_pointer<C.dtype_k>(p.k, lengths, kv_head, lengths.kv_begin());
+    const char* v_head = sequence_pointer<C.dtype_v>(p.v, lengths, kv_head, lengths.kv_begin());
 
     // ---- 1. Query rows to shared memory; rows past the end stay 0 ----
-    const char* q_head = head_pointer<C.dtype>(p.q, rows.batch, rows.head);
+    const char* q_head = sequence_pointer<C.dtype>(p.q, lengths, rows.head, lengths.q_begin());
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const char* row = q_head + rows.query[r] * p.q.stride_row * element_bytes(C.dtype);
@@ -146,8 +168,8 @@ struct FwdNaive {
 
     // Query i sees keys from i + seen_from to i + seen_to, both included, as far as they exist:
     // positions are aligned bottom-right.
-    const int seen_from = p.seqlen_kv - p.seqlen_q - p.window_left;
-    const int seen_to = p.seqlen_kv - p.seqlen_q + p.window_right;
+    const int seen_from = lengths.kv() - lengths.q() - p.window_left;
+    const int seen_to = lengths.kv() - lengths.q() + p.window_right;
     int lowest = rows.query[0], highest = rows.query[0];
 #pragma unroll
     for (int r = 1; r < kRows; ++r) {
@@ -155,7 +177,7 @@ struct FwdNaive {
       highest = max(highest, rows.query[r]);
     }
     const int keys_begin = max(lowest + seen_from, 0);
-    const int keys_end = min(highest + seen_to + 1, p.seqlen_kv);
+    const int keys_end = min(highest + seen_to + 1, lengths.kv());
     const auto sees = [&](int r, int key) {
       return rows.query[r] + seen_from <= key && key <= rows.query[r] + seen_to;
     };
@@ -234,7 +256,7 @@ struct FwdNaive {
     char* o_head = head_pointer<C.dtype_o>(p.o, rows.batch_out, rows.head);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int row = rows.first + r;
+      const int row = rows.first_out + r;
       if (!rows.present(r)) break;
       // A row that sees no key: 0 and -inf.
       const float inverse = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];

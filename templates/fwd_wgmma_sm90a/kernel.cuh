@@ -6,7 +6,6 @@
 
 #include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
-#include "ptx/cluster.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
@@ -44,7 +43,12 @@ struct FwdWgmmaSm90a {
   // Warps of the producer's warpgroup that rotate K. They need the number of the query tile, and
   // with kGridDynamic find it beside Q.
   static constexpr int kRotatorWarps = C.rope != kNoRope ? 3 : 0;
-  static constexpr int kTileReaders = kConsumerWarps + (C.grid == kGridDynamic ? kRotatorWarps : 0);
+  // The producer tells the others which query tile comes with Q: its number, where blocks ask for
+  // one; all of it, where that takes loads from global memory.
+  static constexpr bool kTellsAll = Tile::Lengths::kWords > 0;  // not with a rope
+  static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
+  static constexpr int kNoTile = 0x7fffffff;
+  static constexpr int kTileReaders = kConsumerWarps + (kTells ? kRotatorWarps : 0);
 
   // ---- Shared memory and barriers, as 32-bit addresses ----
 
@@ -56,8 +60,7 @@ struct FwdWgmmaSm90a {
     }
     ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_bytes(); }
     ATTNFORGE_DEVICE u32 v(int stage) const { return base + C.v_begin() + stage * C.v_bytes(); }
-    // Full: TMA has written a buffer. Empty: every consumer warp, of both blocks of a cluster, has
-    // read it.
+    // Full: TMA has written a buffer. Empty: every consumer warp has read it.
     ATTNFORGE_DEVICE u32 k_full(int stage) const { return barrier(stage); }
     ATTNFORGE_DEVICE u32 k_empty(int stage) const { return barrier(C.k_stages + stage); }
     ATTNFORGE_DEVICE u32 v_full(int stage) const { return barrier(2 * C.k_stages + stage); }
@@ -70,18 +73,20 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE u32 q_empty(int stage) const { return q_full(C.q_stages + stage); }
     /// The rotators have rotated the tile of K that TMA has written. Consumers wait for this then.
     ATTNFORGE_DEVICE u32 k_rotated(int stage) const { return q_full(2 * C.q_stages + stage); }
-    /// kGridDynamic: the query tile that comes with Q in this stage.
-    ATTNFORGE_DEVICE u32 tile(int stage) const { return base + C.tiles_begin() + 4 * stage; }
+    /// kTells: the query tile that comes with Q in this stage.
+    ATTNFORGE_DEVICE u32 tile(int stage) const {
+      return base + C.tiles_begin() + C.tile_bytes() * stage;
+    }
 
     ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
     ATTNFORGE_DEVICE void init_barriers() const {
       for (int i = 0; i < C.k_stages; ++i) {
         mbarrier_init(k_full(i), 1);
-        mbarrier_init(k_empty(i), kConsumerWarps * C.cluster);
+        mbarrier_init(k_empty(i), kConsumerWarps);
       }
       for (int i = 0; i < C.v_stages; ++i) {
         mbarrier_init(v_full(i), 1);
-        mbarrier_init(v_empty(i), kConsumerWarps * C.cluster);
+        mbarrier_init(v_empty(i), kConsumerWarps);
       }
       for (int i = 0; i < C.q_stages; ++i) {
         mbarrier_init(q_full(i), 1);
@@ -99,12 +104,10 @@ struct FwdWgmmaSm90a {
     Tile queries;
     Walk walk;
 
+    ATTNFORGE_DEVICE explicit Work(const Tile& tile)
+        : queries(tile), walk(Walk::of_rows(queries, C.block_n, queries.first_row, C.block_m())) {}
     ATTNFORGE_DEVICE Work(const Params& params, int tile)
-        : queries(params, Pieces::Order::place(params, tile), C.cluster * C.block_m()),
-          // Both blocks of a cluster walk the same keys.
-          walk(Walk::of_rows(queries, C.block_n, queries.first_row, C.cluster * C.block_m())) {
-      if constexpr (C.cluster > 1) queries.first_row += cluster_rank() * C.block_m();
-    }
+        : Work(Tile(params, Pieces::Order::place(params, tile), C.block_m())) {}
     /// Fully masked rows only: nothing to load, zeros to store.
     ATTNFORGE_DEVICE bool empty() const { return walk.count() == 0; }
   };
@@ -112,9 +115,8 @@ struct FwdWgmmaSm90a {
   ATTNFORGE_DEVICE static int num_tiles(const Params& params) {
     return Pieces::Order::tiles(params);
   }
-  /// With clusters, tiles are numbered by pairs.
-  ATTNFORGE_DEVICE static int first_tile() { return blockIdx.x / C.cluster; }
-  ATTNFORGE_DEVICE static int tile_step() { return gridDim.x / C.cluster; }
+  ATTNFORGE_DEVICE static int first_tile() { return blockIdx.x; }
+  ATTNFORGE_DEVICE static int tile_step() { return gridDim.x; }
   /// The tile after `tile` (before the first: -1), unless the grid is kGridDynamic.
   ATTNFORGE_DEVICE static int following(const Params& params, int tile) {
     return tile < 0 ? first_tile() : C.grid == kGridPlain ? num_tiles(params) : tile + tile_step();
@@ -141,7 +143,8 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE void load_q(const Work& work, int tile) {
       const int stage = q_ring.stage;
       mbarrier_wait(smem.q_empty(stage), q_ring.parity ^ 1);
-      if constexpr (C.grid == kGridDynamic) store_shared(smem.tile(stage), tile);
+      if constexpr (kTells) store_shared(smem.tile(stage), tile);
+      if constexpr (kTellsAll) work.queries.store(smem.tile(stage) + 4);
       mbarrier_arrive_expect(smem.q_full(stage), C.q_bytes());
 #pragma unroll
       for (int w = 0; w < C.warpgroups; ++w)
@@ -170,6 +173,7 @@ struct FwdWgmmaSm90a {
     }
 
     ATTNFORGE_DEVICE void run() {
+      Pieces::Order::begin();
       int tile = first_tile();
       while (tile < num_tiles(params)) {
         const int upcoming = tile_after(tile);  // asked for a tile ahead: hides the latency
@@ -188,12 +192,13 @@ struct FwdWgmmaSm90a {
         }
         tile = upcoming;
       }
-      if constexpr (C.grid == kGridDynamic) {
+      if constexpr (kTells) {
         mbarrier_wait(smem.q_empty(q_ring.stage), q_ring.parity ^ 1);
-        store_shared(smem.tile(q_ring.stage), tile);  // past the last: the consumers end
+        // Past the last: the consumers end.
+        store_shared(smem.tile(q_ring.stage), kTellsAll ? kNoTile : tile);
         mbarrier_arrive(smem.q_full(q_ring.stage));
-        put_counters_back();
       }
+      if constexpr (C.grid == kGridDynamic) put_counters_back();
     }
 
     /// The last block leaves the counters as it found them, and only then says that it did.
@@ -286,12 +291,6 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE static void release(u32 empty) {
       if (lane() == 0) mbarrier_arrive(empty);
     }
-    ATTNFORGE_DEVICE static void release_kv(u32 empty) {
-      if constexpr (C.cluster == 1)
-        release(empty);
-      else if (lane() < C.cluster)
-        mbarrier_arrive_at(empty, lane());
-    }
     // Ping-pong: a warpgroup issues products while the others compute their softmax.
     ATTNFORGE_DEVICE void await_turn() const {
       if constexpr (C.pingpong) named_barrier_wait(1 + warpgroup, 256);
@@ -307,9 +306,9 @@ struct FwdWgmmaSm90a {
       using RopeQ = RopeTile<C.dtype, C.rope, C.rope_dim, TmaRows<C.swizzle, C.q_chunk_bytes()>, 4,
                              false>;
       const int first_row = work.queries.first_row + warpgroup * 64;
-      RopeQ::rotate(params.rope, smem.q(q_ring.stage, warpgroup), warp() * 16, warp() * 16 + 16, 8,
-                    RopeQ::template queries<C.pack_gqa>(work.queries.lengths.q(), params.rope,
-                                                        first_row));
+      RopeQ::rotate(
+          params.rope, smem.q(q_ring.stage, warpgroup), warp() * 16, warp() * 16 + 16, 8,
+          RopeQ::template queries<C.pack_gqa>(work.queries.lengths.q(), params.rope, first_row));
       fence_proxy_async();  // before the products, or before TMA's next write
       if constexpr (C.q_in_regs)
         __syncwarp();
@@ -372,12 +371,32 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE void await_v() const {
       mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
     }
+    /// Zeros in V's rows after the last key, in the first tile of a walk: their probabilities are
+    /// 0, which is not enough where they are another sequence's NaN. Every warpgroup writes them.
+    ATTNFORGE_DEVICE void clear_tail(const Tile& queries, int first_key) const {
+      if constexpr (Tile::Lengths::kAnythingAfter) {
+        const int present = queries.lengths.kv() - first_key;
+        if (present >= C.block_n) return;
+        constexpr int kRowPieces = C.swizzle / 16;  // of 16 bytes
+        constexpr float kZeros[4] = {};
+        const int thread = thread_index() % 128;
+#pragma unroll 1
+        for (int c = 0; c < C.v_chunks(); ++c) {
+          const u32 chunk = smem.v(v_ring.stage) + c * C.kv_chunk_bytes();
+#pragma unroll 1
+          for (int i = present * kRowPieces + thread; i < C.block_n * kRowPieces; i += 128)
+            store_shared(chunk + i * 16, kZeros);
+        }
+        fence_proxy_async();
+        named_barrier_wait(4 + warpgroup, 128);
+      }
+    }
     ATTNFORGE_DEVICE void release_k() {
-      release_kv(smem.k_empty(k_ring.stage));
+      release(smem.k_empty(k_ring.stage));
       k_ring.advance();
     }
     ATTNFORGE_DEVICE void release_v() {
-      release_kv(smem.v_empty(v_ring.stage));
+      release(smem.v_empty(v_ring.stage));
       v_ring.advance();
     }
 
@@ -451,6 +470,7 @@ struct FwdWgmmaSm90a {
           await_turn();
           issue_scores();
           await_v();
+          if (i == 0) clear_tail(work.queries, walk.tile(0) * C.block_n);
           issue_outputs();
           pass_turn();
           wgmma_wait<1>();
@@ -461,6 +481,7 @@ struct FwdWgmmaSm90a {
       if constexpr (!C.q_in_regs) release(smem.q_empty(q_ring.stage));
       if (!work.empty()) {
         await_v();
+        if (walk.count() == 1) clear_tail(work.queries, walk.tile(0) * C.block_n);
         issue_outputs();
         wgmma_wait<0>();
         pin(o);
@@ -479,7 +500,7 @@ struct FwdWgmmaSm90a {
     /// The tile after `tile` (before the first: -1), with its Q in shared memory; num_tiles() or
     /// more when there is none.
     ATTNFORGE_DEVICE int await_tile(int tile) const {
-      if constexpr (C.grid != kGridDynamic) {
+      if constexpr (!kTells) {
         const int next = following(params, tile);
         if (next < num_tiles(params)) mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
         return next;
@@ -493,6 +514,15 @@ struct FwdWgmmaSm90a {
 
     ATTNFORGE_DEVICE void run() {
       if (C.pingpong && warpgroup == C.warpgroups - 1) pass_turn();  // the first has the first turn
+      if constexpr (kTellsAll) {
+        while (await_tile(-1) != kNoTile) {
+          const Work work(Tile::load(params, smem.tile(q_ring.stage) + 4));
+          read_q();
+          attend_query_tile(work);
+          q_ring.advance();
+        }
+        return;
+      }
       for (int tile = await_tile(-1); tile < num_tiles(params); tile = await_tile(tile)) {
         if constexpr (C.rope != kNoRope) rotate_q(Work(params, tile));
         read_q();
@@ -508,7 +538,7 @@ struct FwdWgmmaSm90a {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const Shared smem{smem_address(shared_memory)};
     if (threadIdx.x == 0) smem.init_barriers();
-    sync_blocks();
+    __syncthreads();
     const int warpgroup = from_lane_0(threadIdx.x / 128);
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
@@ -519,14 +549,6 @@ struct FwdWgmmaSm90a {
       registers_grow<C.consumer_registers()>();
       Consumer(params, smem, warpgroup).run();
     }
-    if constexpr (C.cluster > 1) cluster_sync();  // no block ends while its partner may write to it
-  }
-
-  ATTNFORGE_DEVICE static void sync_blocks() {
-    if constexpr (C.cluster > 1)
-      cluster_sync();
-    else
-      __syncthreads();
   }
 };
 

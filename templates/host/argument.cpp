@@ -6,6 +6,7 @@
 #include "attnforge/error.h"
 #include "templates/host/fwd_params.h"
 #include "templates/params_fwd.h"
+#include "templates/params_lengths.h"
 
 namespace attnforge {
 namespace {
@@ -32,6 +33,12 @@ void Argument::done() const {
                    "the parts of an argument are all members of its struct");
 }
 
+void Argument::end_base(std::size_t size) {
+  ATTNFORGE_ASSERT(multiple(end_, alignment_) == size,
+                   "the parts of an argument are all members of its base");
+  end_ = size;
+}
+
 Argument& Argument::fwd(const Problem& problem) {
   const FwdParams sizes = fwd_params(problem);
   step_.args.push_back({add(&sizes, sizeof(sizes), alignof(FwdParams)), FwdArgument{}});
@@ -44,6 +51,16 @@ Argument& Argument::rope(const Problem& problem) {
     step_.args.push_back(
         {offset, RopeArgument{.first_position = problem.seqlen_kv - problem.seqlen_q}});
   }
+  return *this;
+}
+
+Argument& Argument::lengths(std::int64_t keys_per_group, std::int64_t most_tiles) {
+  const LengthsParams params{.q = nullptr,
+                             .kv = nullptr,
+                             .work = nullptr,
+                             .keys_per_group = static_cast<int>(keys_per_group),
+                             .most_tiles = static_cast<int>(most_tiles)};
+  step_.args.push_back({add(&params, sizeof(params), alignof(LengthsParams)), LengthsArgument{}});
   return *this;
 }
 

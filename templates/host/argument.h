@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "attnforge/problem.h"
@@ -25,6 +26,9 @@ class Argument {
   Argument& fwd(const Problem& problem);
   /// RopeParams: by each run; zeros if the problem has no rope.
   Argument& rope(const Problem& problem);
+  /// LengthsParams: the arrays by each run, and a work list at the beginning of the workspace.
+  /// After the end of the family's own struct, of which WithLengths is derived.
+  Argument& lengths(std::int64_t keys_per_group, std::int64_t most_tiles);
   /// TensorMap: by each run.
   Argument& tensor_map(const TensorMapSpec& map);
   /// A pointer to `begin` bytes after the start of the workspace.
@@ -38,12 +42,19 @@ class Argument {
     add(&value, sizeof(value), alignof(Value));
     return *this;
   }
+  /// What follows lies after a base class Params, which ends here. Throws as done() does.
+  template <class Params>
+  Argument& end_of_base() {
+    end_base(sizeof(Params));
+    return *this;
+  }
   /// Throws Error(kInternal) if the members are not as large as Params; so does each one too many.
   void done() const;
 
  private:
   Argument(LaunchStep& step, std::size_t size);
   /// Returns its offset. `value` null: zeros.
+  void end_base(std::size_t size);
   std::size_t add(const void* value, std::size_t size, std::size_t alignment);
 
   LaunchStep& step_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "templates/host/lengths.h"
 
 namespace attnforge {
 namespace {
@@ -42,13 +43,15 @@ std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int
 }
 
 std::int64_t query_tiles(const Problem& problem, int block_m) {
-  return (problem.seqlen_q + block_m - 1) / block_m * problem.batch * problem.num_heads_q;
+  return query_tiles_of_head(problem, block_m, 1) * problem.num_heads_q;
 }
 
-std::string too_many_query_tiles(const Problem& problem, int block_m) {
-  const std::int64_t blocks = query_tiles(problem, block_m);
-  if (blocks <= kMaxGridX) return "";
-  return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
+LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes) {
+  LaunchStep step;
+  step.kernel = std::move(symbol);
+  step.block.x = static_cast<unsigned>(num_threads);
+  step.smem_bytes = smem_bytes;
+  return step;
 }
 
 Launch launch_of_tiles(const TileOrder& order, LaunchStep step) {

@@ -25,14 +25,14 @@ std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int
 /// `step` with one thread block per query tile of `order`; no step if there are no tiles.
 Launch launch_of_tiles(const TileOrder& order, LaunchStep step);
 
+/// A step of a kernel with one argument.
+LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes);
+
 /// The same for a kernel whose argument is a Params: `fwd`, `order` and, if it has one, `rope`.
 template <class Params>
 Launch launch_of_tiles(const Problem& problem, const TileOrder& order, std::string symbol,
                        int num_threads, int smem_bytes) {
-  LaunchStep step;
-  step.kernel = std::move(symbol);
-  step.block.x = static_cast<unsigned>(num_threads);
-  step.smem_bytes = smem_bytes;
+  LaunchStep step = step_of(std::move(symbol), num_threads, smem_bytes);
   Argument argument = Argument::of<Params>(step);
   argument.fwd(problem).value(order);
   if constexpr (requires(Params params) { params.rope; }) argument.rope(problem);
@@ -42,8 +42,5 @@ Launch launch_of_tiles(const Problem& problem, const TileOrder& order, std::stri
 
 /// Query tiles of all heads: the blocks of a tiled launch.
 std::int64_t query_tiles(const Problem& problem, int block_m);
-
-/// "" if a grid can have them all, else the reason why not.
-std::string too_many_query_tiles(const Problem& problem, int block_m);
 
 }  // namespace attnforge

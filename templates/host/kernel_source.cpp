@@ -29,6 +29,13 @@ std::string struct_of_pieces(const KernelNames& names) {
   return lines + (names.other_pieces.empty() ? "};\n" : "\n};\n");
 }
 
+/// After the config.
+std::string template_arguments(const KernelNames& names) {
+  if (names.pieces.empty()) return "";
+  // A family's own argument is the default.
+  return names.params.find('<') == names.params.npos ? ", Pieces" : ", Pieces, " + names.params;
+}
+
 }  // namespace
 
 std::vector<Piece> pieces_of(const Shape& shape) {
@@ -62,6 +69,7 @@ Source kernel_source(const Config& config, const Shape& shape, const KernelNames
       "static_assert(sizeof({params}) == {params_bytes});\n"
       "inline constexpr {type}Config kConfig{initializer};\n"
       "{struct_of_pieces}"
+      "{other_kernels}"
       "extern \"C\" __global__ void __launch_bounds__(kConfig.{threads}, kConfig.{blocks_per_sm})\n"
       "{symbol}(const __grid_constant__ {params} p) {{\n"
       "  {type}<kConfig{pieces}>::run(p);\n"
@@ -71,8 +79,8 @@ Source kernel_source(const Config& config, const Shape& shape, const KernelNames
       arg("initializer", initializer(config, shape)), arg("threads", names.threads),
       arg("blocks_per_sm", names.blocks_per_sm), arg("symbol", names.symbol),
       arg("params", names.params), arg("params_bytes", names.params_bytes),
-      arg("struct_of_pieces", struct_of_pieces(names)),
-      arg("pieces", names.pieces.empty() ? "" : ", Pieces"));
+      arg("struct_of_pieces", struct_of_pieces(names)), arg("other_kernels", names.other_kernels),
+      arg("pieces", template_arguments(names)));
   flatten(source, embedded_headers());
   return source;
 }

@@ -33,7 +33,7 @@ struct KernelNames {
   std::string symbol;                     // of the entry point, "fwd_wmma_bf16_d128_64x64"
   std::string_view folder;                // below templates/: "ladder/fwd_wmma"
   std::string_view type;                  // "FwdWmma"
-  std::string_view params;                // type of the argument, "FwdWmmaParams"
+  std::string params;                     // type of the argument, "FwdWmmaParams"
   std::size_t params_bytes;               // its size here, which NVRTC must agree with
   std::vector<std::string_view> parts{};  // headers of the optional parts that the config has
   std::string declarations{};             // lines after the headers
@@ -45,6 +45,8 @@ struct KernelNames {
   std::string_view pieces{};
   std::string_view pieces_header{};
   std::vector<Piece> other_pieces{};
+  // Entry points of other steps, after the pieces.
+  std::string other_kernels{};
 };
 
 /// "{{.dtype = 2, ...}, 128, 4}": a typed config as a C++ initialiser. Its members are the shape's,

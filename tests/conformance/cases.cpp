@@ -217,6 +217,78 @@ std::vector<ConformanceCase> ropes() {
   };
 }
 
+/// Sequences of any length, each with an empty one, a full one and one of a single row.
+std::vector<ConformanceCase> lengths() {
+  const std::string sizes = " batch=5 num_heads=4:2 seqlen=200:333 head_dim=64 lse ",
+                    large = " batch=4 num_heads=4:2 seqlen=300 head_dim=128 lse ";
+  const Gaps gaps{.row = 3, .head = 1, .rows_after = 5};
+  std::vector<std::string> packed, used;
+  for (const std::string options : {"", "causal", "window_left=50 window_right=20",
+                                    "window_left=100 causal softcap=20", "softcap=30"}) {
+    packed.push_back("fwd bf16" + sizes + "lengths=packed " + options);
+    used.push_back("fwd fp16" + sizes + "lengths=used " + options);
+  }
+  return {
+      {"PackedMasks", packed},
+      {"UsedMasks", used},
+      {"PackedFp32",
+       {"fwd fp32" + sizes + "lengths=packed causal", "fwd fp32" + large + "lengths=packed tf32"}},
+      {"UsedFp32",
+       {"fwd fp32" + sizes + "lengths=used", "fwd fp32" + large + "lengths=used causal tf32"}},
+      {"PackedHeadDims",
+       {"fwd bf16" + large + "lengths=packed", "fwd fp16" + large + "lengths=packed causal",
+        "fwd bf16 batch=3 num_heads=2 seqlen=150:203 head_dim=256 lengths=packed causal lse",
+        "fwd fp16 batch=3 num_heads=2:1 seqlen=150:203 head_dim=192:128 lengths=packed causal lse",
+        "fwd bf16 batch=3 num_heads=2 seqlen=150 head_dim=72 lengths=packed",
+        "fwd bf16 batch=3 num_heads=2 seqlen=70:150 head_dim=512:64 lengths=packed causal"}},
+      {"UsedHeadDims",
+       {"fwd bf16" + large + "lengths=used causal", "fwd fp16" + large + "lengths=used",
+        "fwd fp16 batch=3 num_heads=2 seqlen=150:203 head_dim=256 lengths=used lse",
+        "fwd bf16 batch=3 num_heads=2:1 seqlen=150:203 head_dim=40:104 lengths=used causal lse"}},
+      {"PackedWithRoomLeft",
+       {"fwd bf16 batch=6 num_heads=4:2 seqlen=200 tokens=700 head_dim=64 lengths=packed causal "
+        "lse",
+        "fwd fp16 batch=6 num_heads=4:2 seqlen=200:300 tokens=300:900 head_dim=128 lengths=packed "
+        "lse"}},
+      {"PackedFewQueries",
+       {"fwd bf16 batch=9 num_heads=16:2 seqlen=3:700 head_dim=128 lengths=packed causal lse",
+        "fwd fp16 batch=9 num_heads=6:2 seqlen=1:700 head_dim=64 lengths=packed lse"}},
+      {"UsedFewQueries",
+       {"fwd bf16 batch=9 num_heads=16:2 seqlen=1:700 head_dim=128 lengths=used causal lse",
+        "fwd fp16 batch=9 num_heads=8:1 seqlen=5:700 head_dim=64 lengths=used lse"}},
+      {"PackedLayouts",
+       {"fwd bf16 batch=3 num_heads=4:2 seqlen=150 head_dim=64 lengths=packed layout=bhsd lse",
+        "fwd fp16 batch=3 num_heads=4:2 seqlen=150 head_dim=64 lengths=packed layout=packed_qkv "
+        "causal lse",
+        "fwd bf16 batch=3 num_heads=4:2 seqlen=150 head_dim=72 lengths=packed alignment=4 causal"},
+       Inputs::kNormal,
+       gaps},
+      {"UsedLayouts",
+       {"fwd bf16 batch=3 num_heads=4:2 seqlen=150 head_dim=64 lengths=used layout=bhsd lse",
+        "fwd fp16 batch=3 num_heads=4:2 seqlen=150 head_dim=64 lengths=used layout=packed_qkv "
+        "causal lse",
+        "fwd fp16 batch=3 num_heads=4:2 seqlen=150 head_dim=72 lengths=used alignment=2 causal"},
+       Inputs::kNormal,
+       gaps},
+      {"PackedBesideNotANumber",
+       // Under a causal mask each row sees a key: one that sees none has 0 or, of NaN, NaN.
+       {"fwd bf16" + sizes + "lengths=packed",
+        "fwd fp16" + large + "lengths=packed layout=packed_qkv causal",
+        "fwd fp32" + sizes + "lengths=packed"},
+       Inputs::kOddSequencesNaN},
+      {"PackedGrowingScores",
+       {"fwd bf16" + large + "lengths=packed causal"},
+       Inputs::kGrowingToFirst},
+      {"PackedManyTiles",
+       {"fwd bf16 batch=70 num_heads=16:4 seqlen=130 head_dim=64 lengths=packed causal lse",
+        "fwd fp16 batch=70 num_heads=16 seqlen=130 head_dim=128 lengths=packed lse"}},
+      {"LengthsOfNothing",
+       {"fwd bf16 batch=2 num_heads=2 seqlen=70:0 head_dim=64 lengths=packed lse",
+        "fwd bf16 batch=0 num_heads=2 seqlen=70 head_dim=64 lengths=packed lse",
+        "fwd bf16 batch=2 num_heads=2 seqlen=0:70 head_dim=64 lengths=used lse"}},
+  };
+}
+
 std::vector<ConformanceCase> memory() {
   const std::string sizes = " batch=2 num_heads=4:2 seqlen=150 head_dim=72 causal lse ";
   std::vector<ConformanceCase> cases;
@@ -247,7 +319,7 @@ void PrintTo(const ConformanceCase& c, std::ostream* out) {
 
 std::vector<ConformanceCase> conformance_cases() {
   std::vector<ConformanceCase> cases = edges();
-  for (auto* more : {&masks_and_scores, &ropes, &memory, &fp32}) {
+  for (auto* more : {&masks_and_scores, &ropes, &lengths, &memory, &fp32}) {
     for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
   }
   add_head_dims(cases);

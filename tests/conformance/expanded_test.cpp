@@ -5,6 +5,7 @@
 #include <string>
 
 #include "reference/compare.h"
+#include "reference/sequences.h"
 #include "templates/registry.h"
 #include "tests/conformance/gpu.h"
 

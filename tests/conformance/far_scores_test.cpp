@@ -9,6 +9,7 @@
 
 #include "reference/compare.h"
 #include "reference/half.h"
+#include "reference/sequences.h"
 #include "templates/registry.h"
 #include "tests/conformance/gpu.h"
 #include "tests/conformance/proof.h"

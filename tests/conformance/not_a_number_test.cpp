@@ -7,6 +7,7 @@
 #include <string>
 
 #include "reference/compare.h"
+#include "reference/sequences.h"
 #include "templates/registry.h"
 #include "tests/conformance/gpu.h"
 #include "tests/conformance/proof.h"

@@ -7,14 +7,16 @@
 
 #include "reference/compare.h"
 #include "reference/plain.h"
+#include "reference/sequences.h"
 
 namespace attnforge::test {
 namespace {
 
 /// All rows, or a sample: of every head the first, the last, those around a multiple of 128, and
 /// random ones.
-std::vector<QueryRow> rows_to_compare(const Problem& problem, int sampled) {
-  const std::vector<QueryRow> all = all_rows(problem);
+std::vector<QueryRow> rows_to_compare(HostProblem& host, int sampled) {
+  const Problem& problem = host.problem;
+  const std::vector<QueryRow> all = all_rows(problem, host.tensors().lengths);
   if (sampled == 0) return all;
   std::vector<QueryRow> rows;
   std::mt19937 random(kConformanceSeed);
@@ -41,7 +43,7 @@ std::vector<QueryRow> rows_to_compare(const Problem& problem, int sampled) {
 Expectation::Expectation(const Problem& problem, const ConformanceCase& c)
     : host(make_host_problem(problem, kConformanceSeed, c.inputs, c.gaps)),
       reference(
-          reference_attention(problem, host.tensors(), rows_to_compare(problem, c.sampled_rows))),
+          reference_attention(problem, host.tensors(), rows_to_compare(host, c.sampled_rows))),
       plain_error(plain_low_precision_error(problem, host.tensors(), reference)) {}
 
 HostProblem after_run(const Loaded& loaded, GpuProblem& gpu, const HostProblem& host) {
@@ -61,8 +63,8 @@ std::string fault_of(const Expectation& expected, HostProblem& after) {
   const Tensors tensors = after.tensors();
   std::string fault = after.trespass();
   if (!fault.empty()) fault += "\n";
-  for (const PlacedTensor* input :
-       {&after.q, &after.k, &after.v, &after.rope_cos, &after.rope_sin}) {
+  for (const PlacedTensor* input : {&after.q, &after.k, &after.v, &after.rope_cos, &after.rope_sin,
+                                    &after.lengths_q, &after.lengths_kv}) {
     const auto storage = static_cast<std::size_t>(input->storage);
     if (after.storages[storage] != expected.host.storages[storage])
       fault += "an input was written to\n";

@@ -313,6 +313,205 @@ class TorchTest(unittest.TestCase):
         self.assertEqual(wrong, [])
 
 
+@unittest.skipUnless(torch is not None and torch.cuda.is_available(), "needs torch and a GPU")
+class LengthsTest(unittest.TestCase):
+    """Packed sequences and used lengths against dense attention of each sequence alone, in fp64 and in the dtype at hand."""
+
+    POISON = 7.0  # what must stay where no row of a sequence is
+
+    @staticmethod
+    def ends_of(lengths):
+        return torch.tensor([0, *lengths], device="cuda").cumsum(0).int()
+
+    def check_sequence(self, got, got_lse, q, k, v, causal):
+        """One sequence: [rows, heads, head_dim] of q, k, v, o, and lse [heads, rows] or None."""
+        if q.shape[0] == 0:
+            return
+        mask = visible(q.shape[0], k.shape[0], causal, None)
+        one = [x[None] for x in (q, k, v)]
+        exact, exact_lse = plain(*one, mask, None, torch.float64)
+        rough, _ = plain(*one, mask, None, q.dtype)
+        error = (got[None].double() - exact).abs().max().item()
+        allowed = 2 * (rough.double() - exact).abs().max().item() + ATOL[str(q.dtype).partition(".")[2]]
+        self.assertLessEqual(error, allowed)
+        if got_lse is not None:
+            finite = torch.isfinite(exact_lse[0])
+            self.assertTrue(torch.equal(torch.isfinite(got_lse), finite))
+            if finite.any():
+                self.assertLessEqual((got_lse.double() - exact_lse[0])[finite].abs().max().item(), 1e-3)
+
+    def check_packed(self, lengths_q, lengths_kv, o, lse, q, k, v, causal):
+        begin_q = begin_kv = 0
+        for rows, keys in zip(lengths_q, lengths_kv):
+            of_q, of_kv = slice(begin_q, begin_q + rows), slice(begin_kv, begin_kv + keys)
+            of_lse = None if lse is None else lse[:, of_q]
+            self.check_sequence(o[of_q], of_lse, q[of_q], k[of_kv], v[of_kv], causal)
+            begin_q, begin_kv = begin_q + rows, begin_kv + keys
+        self.assertTrue((o[begin_q:] == self.POISON).all().item(), "rows after the end stay as they are")
+
+    @staticmethod
+    def packed(lengths_q, lengths_kv, heads, dim, extra=0, dtype="bfloat16"):
+        """q, k and v; `extra` rows after the end are NaN, as memory that nobody wrote may be."""
+        torch.manual_seed(sum(lengths_q) + dim)
+        tensors = []
+        for lengths, count in ((lengths_q, heads[0]), (lengths_kv, heads[1]), (lengths_kv, heads[1])):
+            tensor = torch.randn(sum(lengths) + extra, count, dim, device="cuda").to(getattr(torch, dtype))
+            tensor[sum(lengths) :] = math.nan
+            tensors.append(tensor)
+        return tensors
+
+    def test_packed(self):
+        some = (37, 1, 300, 0, 128, 65)
+        cases = (
+            {},
+            {"heads": (8, 2)},
+            {"dim": 128},
+            {"dim": 128, "heads": (8, 1), "dtype": "float16"},
+            {"lengths_kv": (100, 1, 299, 5, 0, 700)},
+            {"lengths_kv": (100, 1, 299, 5, 0, 700), "heads": (6, 3), "dim": 128},
+            {"lengths_q": (1, 1, 1, 0, 1, 1), "lengths_kv": (37, 1, 300, 0, 1000, 65), "heads": (8, 1)},
+            {"lengths_q": (1500, 3), "lengths_kv": (1500, 3)},
+            {"extra": 77},
+        )
+        for case in cases:
+            for causal in (False, True):
+                with self.subTest(causal=causal, **case):
+                    case = {"heads": (4, 4), "dim": 64, **case}
+                    lengths_q = case.pop("lengths_q", some)
+                    lengths_kv = case.pop("lengths_kv", lengths_q)
+                    q, k, v = self.packed(lengths_q, lengths_kv, **case)
+                    o = torch.full_like(q, self.POISON)
+                    lse = torch.full((q.shape[1], q.shape[0]), self.POISON, device="cuda")
+                    same = lengths_kv is lengths_q
+                    ends = self.ends_of(lengths_q) if same else (self.ends_of(lengths_q), self.ends_of(lengths_kv))
+                    attnforge.attention(
+                        q, k, v, causal=causal, return_lse=True, out=(o, lse), cu_seqlens=ends,
+                        max_seqlen=max(lengths_q) if same else (max(lengths_q), max(lengths_kv)),
+                    )
+                    self.check_packed(lengths_q, lengths_kv, o, lse, q, k, v, causal)
+                    self.assertTrue((lse[:, sum(lengths_q) :] == self.POISON).all().item())
+
+    def test_packed_window_softcap_and_outputs_of_its_own(self):
+        lengths = (200, 31, 513)
+        q, k, v = self.packed(lengths, lengths, (4, 2), 64)
+        ends = self.ends_of(lengths)
+        options = {"causal": True, "window": 50, "softcap": 20.0}
+        o, lse = attnforge.attention(q, k, v, cu_seqlens=ends, max_seqlen=513, return_lse=True, **options)
+        self.assertEqual((o.shape, lse.shape), (q.shape, (4, 744)))
+        begin = 0
+        for rows in lengths:
+            of = slice(begin, begin + rows)
+            alone, alone_lse = attnforge.attention(q[None, of], k[None, of], v[None, of], return_lse=True, **options)
+            self.assertLessEqual((o[of].float() - alone[0].float()).abs().max().item(), 2e-2)
+            self.assertLessEqual((lse[:, of] - alone_lse[0]).abs().max().item(), 1e-3)
+            begin += rows
+
+    def test_strides_of_packed_tensors(self):
+        """q, k and v as views of one tensor, as a projection writes them."""
+        lengths = (100, 259)
+        qkv = torch.randn(359, 3, 4, 64, device="cuda").to(torch.bfloat16)
+        q, k, v = qkv.unbind(1)
+        ends = self.ends_of(lengths)
+        o = attnforge.attention(q, k, v, causal=True, cu_seqlens=ends, max_seqlen=259)
+        copies = [x.contiguous() for x in (q, k, v)]
+        self.assertTrue(torch.equal(o, attnforge.attention(*copies, causal=True, cu_seqlens=ends, max_seqlen=259)))
+        self.check_packed(lengths, lengths, o, None, q, k, v, True)
+
+    def test_totals_of_one_bucket_share_a_plan(self):
+        attnforge.plan_cache.clear()
+        for lengths in ((100, 200, 90), (128, 256, 128), (128, 1, 1)):
+            q, k, v = self.packed(lengths, lengths, (4, 4), 64)
+            o = attnforge.attention(q, k, v, causal=True, cu_seqlens=self.ends_of(lengths), max_seqlen=max(lengths))
+            self.check_packed(lengths, lengths, o, None, q, k, v, True)
+        plans = list(attnforge.plan_cache)
+        self.assertEqual(len(plans), 2, [str(plan.problem) for plan in plans])  # up to 512 tokens, and to 256
+
+    def test_used_lengths(self):
+        capacity, batch = 400, 5
+        used = {"q": (1, 400, 0, 64, 129), "kv": (400, 1, 77, 0, 256)}
+        for heads, dim in (((4, 4), 64), ((8, 2), 128)):
+            for causal in (False, True):
+                for which in ("kv", "q", "both"):
+                    with self.subTest(heads=heads, causal=causal, which=which):
+                        torch.manual_seed(dim)
+                        q = torch.randn(batch, capacity, heads[0], dim, device="cuda").to(torch.bfloat16)
+                        k, v = (torch.randn(batch, capacity, heads[1], dim, device="cuda").to(torch.bfloat16) for _ in range(2))
+                        rows = [capacity] * batch if which == "kv" else used["q"]
+                        keys = [capacity] * batch if which == "q" else used["kv"]
+                        for i in range(batch):  # what does not count may be anything
+                            q[i, rows[i] :] = k[i, keys[i] :] = v[i, keys[i] :] = math.nan
+                        of_q, of_kv = (torch.tensor(each, device="cuda", dtype=torch.int32) for each in (rows, keys))
+                        arrays = {"kv": of_kv, "q": (of_q, None), "both": (of_q, of_kv)}[which]
+                        o, lse = torch.full_like(q, self.POISON), torch.full(
+                            (batch, heads[0], capacity), self.POISON, device="cuda"
+                        )
+                        attnforge.attention(q, k, v, causal=causal, return_lse=True, out=(o, lse), used_kv=arrays)
+                        for i in range(batch):
+                            self.check_sequence(
+                                o[i, : rows[i]], lse[i, :, : rows[i]], q[i, : rows[i]], k[i, : keys[i]], v[i, : keys[i]], causal
+                            )
+                            self.assertTrue((o[i, rows[i] :] == self.POISON).all().item())
+
+    def test_no_sequence_has_a_key_or_a_row(self):
+        q, k, v = self.packed((5, 9), (0, 0), (4, 4), 64)
+        none, ends = torch.zeros(3, device="cuda", dtype=torch.int32), self.ends_of((5, 9))
+        o, lse = attnforge.attention(q, k, v, cu_seqlens=(ends, none), max_seqlen=(9, 0), return_lse=True)
+        self.assertTrue((o == 0).all().item() and (lse == -math.inf).all().item())
+        o = attnforge.attention(k, q, q, cu_seqlens=(none, ends), max_seqlen=(0, 9))
+        self.assertEqual(o.shape, (0, 4, 64))
+        torch.cuda.synchronize()
+
+    def test_lengths_change_between_replays_of_a_graph(self):
+        batches = ((100, 200, 212), (512, 0, 0), (1, 255, 256), (170, 171, 171))
+        q, k, v = self.packed((512,), (512,), (4, 2), 64)
+        for causal in (False, True):
+            ends = self.ends_of(batches[0])
+            options = {"causal": causal, "cu_seqlens": ends, "max_seqlen": 512}
+            attnforge.attention(q, k, v, **options)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                o, lse = attnforge.attention(q, k, v, return_lse=True, **options)
+            for lengths in (*batches, *batches[::-1]):
+                ends.copy_(self.ends_of(lengths))
+                graph.replay()
+                torch.cuda.synchronize()
+                self.check_packed(lengths, lengths, o, lse, q, k, v, causal)
+
+    def test_used_keys_grow_between_replays_of_a_graph(self):
+        q = torch.randn(3, 1, 8, 128, device="cuda").to(torch.bfloat16)
+        k, v = (torch.randn(3, 1000, 2, 128, device="cuda").to(torch.bfloat16) for _ in range(2))
+        used = torch.tensor([1, 500, 990], device="cuda", dtype=torch.int32)
+        attnforge.attention(q, k, v, causal=True, used_kv=used)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            o = attnforge.attention(q, k, v, causal=True, used_kv=used)
+        for _ in range(10):
+            graph.replay()
+            torch.cuda.synchronize()
+            for i, keys in enumerate(used.tolist()):
+                self.check_sequence(o[i], None, q[i], k[i, :keys], v[i, :keys], True)
+            used += 1
+
+    def test_streams_do_not_share_the_list_of_work(self):
+        """The list of a run is in memory of the run: two at a time with different lengths."""
+        batches = ((2048, 0, 0, 0), (512, 512, 512, 512), (1, 2045, 1, 1), (0, 0, 1024, 1024))
+        q, k, v = self.packed((2048,), (2048,), (8, 8), 64)
+        ends = [self.ends_of(lengths) for lengths in batches]
+        options = {"causal": True, "max_seqlen": 2048}
+        expected = [attnforge.attention(q, k, v, cu_seqlens=each, **options) for each in ends]
+        torch.cuda.synchronize()
+        wrong = []
+
+        def work(each, wanted):
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for _ in range(50):
+                    if not torch.equal(attnforge.attention(q, k, v, cu_seqlens=each, **options), wanted):
+                        wrong.append(1)
+
+        in_threads([lambda each=each, o=o: work(each, o) for each, o in zip(ends, expected)])
+        self.assertEqual(wrong, [])
+
+
 def in_threads(functions):
     """Runs each in a thread of its own; raises the first exception."""
     failed = []

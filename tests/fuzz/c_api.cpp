@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -103,16 +105,23 @@ void create_any_context(Bytes& bytes) {
   attnforge_context_destroy(context);
 }
 
-void run_plan(const attnforge_plan* plan, attnforge_problem* problem, Bytes& bytes) {
+void run_plan(const attnforge_plan* plan, const attnforge_problem* problem, Bytes& bytes) {
   alignas(256) static unsigned char memory[4096];
   attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
   answered(attnforge_contiguous_tensors(problem, &tensors), "contiguous_tensors");
-  tensors.q = tensors.k = tensors.v = memory;
-  tensors.o = memory;
-  tensors.lse = reinterpret_cast<float*>(memory);
-  tensors.rope_cos = tensors.rope_sin = tensors.lse;
-  tensors.rope_rows = std::int64_t{1} << 40;
-  Hostile hostile(tensors, bytes);
+  tensors.q.data = tensors.k.data = tensors.v.data = tensors.o.data = memory;
+  tensors.lse.data = reinterpret_cast<float*>(memory);
+  attnforge_rope rope = ATTNFORGE_ROPE_INIT;
+  rope.cos = rope.sin = tensors.lse.data;
+  rope.rows = std::int64_t{1} << 40;
+  attnforge_lengths lengths = ATTNFORGE_LENGTHS_INIT;
+  lengths.q = lengths.kv = reinterpret_cast<const std::int32_t*>(memory);
+  Hostile any_rope(rope, bytes);
+  Hostile any_lengths(lengths, bytes);
+  if (bytes.byte() % 8 != 0) tensors.rope = any_rope.get();
+  if (bytes.byte() % 8 != 0) tensors.lengths = any_lengths.get();
+  Hostile hostile(tensors, bytes,
+                  {offsetof(attnforge_tensors, rope), offsetof(attnforge_tensors, lengths)});
   size_t needed = 0;
   require(answered(attnforge_plan_workspace(plan, nullptr, &needed), "plan_workspace"),
           "no workspace");
@@ -120,12 +129,41 @@ void run_plan(const attnforge_plan* plan, attnforge_problem* problem, Bytes& byt
   answered(
       attnforge_run(plan, hostile.get(), memory + (bytes.byte() % 8 == 0 ? 16 : 0), given, nullptr),
       "run");
-  attnforge_sizes sizes = ATTNFORGE_SIZES_INIT;
-  sizes.batch = problem->batch;
-  sizes.seqlen_q = problem->seqlen_q;
-  sizes.seqlen_kv = problem->seqlen_kv;
+  const attnforge_sizes sizes = ATTNFORGE_SIZES_INIT;
   Hostile bound(sizes, bytes);
   answered(attnforge_plan_workspace(plan, bound.get(), &needed), "plan_workspace");
+}
+
+attnforge_problem* new_problem(const std::string& text) {
+  attnforge_problem* problem = nullptr;
+  const bool ok = answered(attnforge_problem_create(text.c_str(), &problem), "problem_create");
+  require(ok == (problem != nullptr), "a problem and a failure");
+  return problem;
+}
+
+std::string text_of(const attnforge_problem* problem) {
+  char buffer[600];
+  size_t length = 0;
+  require(answered(attnforge_problem_format(problem, buffer, sizeof(buffer), &length),
+                   "problem_format") &&
+              length < sizeof(buffer),
+          "no text");
+  return buffer;
+}
+
+/// Hostile sizes: the problem has them, or stays as it was.
+void set_any_sizes(attnforge_problem* problem, Bytes& bytes) {
+  const std::string before = text_of(problem);
+  const Problem had = parse_problem(before);
+  attnforge_sizes sizes = ATTNFORGE_SIZES_INIT;
+  sizes.batch = had.batch;
+  sizes.seqlen_q = had.seqlen_q;
+  sizes.seqlen_kv = had.seqlen_kv;
+  Hostile hostile(sizes, bytes);
+  const bool ok = answered(attnforge_problem_set_sizes(problem, hostile.get()), "set_sizes");
+  const std::string after = text_of(problem);
+  require(ok || after == before, "sizes that were refused changed " + before + " to " + after);
+  require(to_string(parse_problem(after)) == after, "not the canonical text: " + after);
 }
 
 }  // namespace
@@ -141,24 +179,24 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   if (bytes.byte() % 16 == 0) create_any_context(bytes);
   attnforge_context* context = context_in_use();
 
-  attnforge_problem valid = ATTNFORGE_PROBLEM_INIT;
-  const std::string text = to_string(test::any_problem(bytes, kMost));
-  require(answered(attnforge_problem_parse(text.c_str(), &valid), "problem_parse"), text);
-  Hostile problem(valid, bytes);
   const std::string anything = bytes.text(64);
-  attnforge_problem out = ATTNFORGE_PROBLEM_INIT;
-  answered(attnforge_problem_parse(anything.c_str(), &out), "problem_parse");
+  attnforge_problem_destroy(new_problem(anything));
+  attnforge_problem* p = new_problem(to_string(test::any_problem(bytes, kMost)));
+  require(p != nullptr, "a valid problem was refused");
+  const std::unique_ptr<attnforge_problem, void (*)(attnforge_problem*)> owner(
+      p, attnforge_problem_destroy);
+  set_any_sizes(p, bytes);
   char buffer[600];
   size_t length = 0;
   const size_t capacity = static_cast<size_t>(bytes.between(0, sizeof(buffer)));
-  if (answered(attnforge_problem_format(problem.get(), buffer, capacity, &length),
-               "problem_format"))
-    require(capacity == 0 || std::strlen(buffer) == std::min(length, capacity - 1), "a cut text");
+  require(answered(attnforge_problem_format(p, buffer, capacity, &length), "problem_format") &&
+              (capacity == 0 || std::strlen(buffer) == std::min(length, capacity - 1)),
+          "a cut text");
 
   // A giant takes long.
-  attnforge_problem& p = *problem.get();
-  if (p.seqlen_q > 1 << kMost.seqlen_bits || p.seqlen_kv > 1 << kMost.seqlen_bits) return 0;
-  answered(attnforge_query(context, &p), "query");
+  const Problem problem = parse_problem(text_of(p));
+  if (std::max(problem.seqlen_q, problem.seqlen_kv) > 1 << kMost.seqlen_bits) return 0;
+  answered(attnforge_query(context, p), "query");
   attnforge_plan_options options = ATTNFORGE_PLAN_OPTIONS_INIT;
   // One family has fewer candidates to rank than all.
   static const std::vector<attnforge::FamilyInfo> families = attnforge::list_families();
@@ -171,14 +209,14 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
       {offsetof(attnforge_plan_options, family), offsetof(attnforge_plan_options, config),
        offsetof(attnforge_plan_options, progress)});
   attnforge_plan* plan = nullptr;
-  const bool ok = answered(attnforge_plan_create(context, &p, hostile.get(), &plan), "plan_create");
+  const bool ok = answered(attnforge_plan_create(context, p, hostile.get(), &plan), "plan_create");
   require(ok == (plan != nullptr), "a plan and a failure");
   if (!ok) return 0;
   require(*attnforge_plan_config(plan) != '\0' && *attnforge_plan_problem(plan) != '\0' &&
               *attnforge_plan_provenance(plan) != '\0',
           "a plan without texts");
   require(attnforge_plan_measured_us(plan) >= 0, "a negative time");
-  run_plan(plan, &p, bytes);
+  run_plan(plan, p, bytes);
   attnforge_plan_destroy(plan);
   return 1;
 }

@@ -85,6 +85,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   inspection.launches.push_back({.kernel = bytes.text(32)});
   inspection.compiled.occupancy = any_double(bytes);
   const Json inspected = parsed(to_json(inspection));
+  require_text(inspected, "provenance", std::string(to_string(inspection.provenance)));
   require_text(inspected, "why", inspection.why);
   require_text(inspected.at("compiled"), "log", inspection.compiled.log);
   parsed(cli::json_text(cli::Json{{"text", bytes.text(255)}, {"number", any_double(bytes)}}));

@@ -32,6 +32,24 @@ TEST(Bucket, TheLongestLengthIsOnTheGrid) {
   EXPECT_EQ(rounded_seqlen(std::int64_t{1} << 27), std::int64_t{1} << 27);
 }
 
+TEST(Bucket, TokensAreRoundedByHowFullTheyMakeTheSequences) {
+  const auto rounded = [](std::int64_t batch, std::int64_t seqlen, std::int64_t tokens) {
+    return bucket({.batch = batch,
+                   .seqlen_q = seqlen,
+                   .seqlen_kv = seqlen,
+                   .lengths = Lengths::kPacked,
+                   .tokens_q = tokens,
+                   .tokens_kv = tokens})
+        .tokens_q;
+  };
+  EXPECT_EQ(rounded(16, 8192, 16384), 16384) << "one in eight";
+  EXPECT_EQ(rounded(16, 8192, 12000), 16384);
+  EXPECT_EQ(rounded(16, 8192, 16385), 32768);
+  EXPECT_EQ(rounded(16, 8192, 16 * 8192), 0) << "full";
+  EXPECT_EQ(rounded(13, 8000, 0), 0);
+  EXPECT_EQ(rounded(13, 8000, 13 * 1000), 16384);
+}
+
 TEST(Bucket, BatchIsAPowerOfTwoOrNone) {
   const auto batch = [](std::int64_t n) { return bucket({.batch = n}).batch; };
   EXPECT_EQ(batch(0), 0);

@@ -36,6 +36,36 @@ TEST(ProblemText, OptionsHaveOneOrder) {
   EXPECT_EQ(canonical("fwd rope=none rope_dim=0"), canonical("fwd"));
 }
 
+TEST(ProblemText, LengthsAndTokensComeAfterTheOptions) {
+  EXPECT_EQ(canonical("fwd lengths=packed tokens=100:200 batch=4 seqlen=50:90 causal"),
+            "fwd bf16 batch=4 num_heads_q=1 num_heads_kv=1 seqlen_q=50 seqlen_kv=90 head_dim=64 "
+            "head_dim_v=64 causal lengths=packed tokens_q=100 tokens_kv=200");
+  EXPECT_EQ(canonical("fwd seqlen=9 lengths=used"),
+            "fwd bf16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=9 seqlen_kv=9 head_dim=64 "
+            "head_dim_v=64 lengths=used");
+  EXPECT_EQ(canonical("fwd lengths=fixed"), canonical("fwd"));
+  EXPECT_EQ(total_tokens(parse_problem("fwd batch=3 seqlen=5:7 lengths=packed")).kv, 21);
+  EXPECT_THAT(error_message(ErrorCode::kInvalidProblem, [] { parse_problem("fwd lengths=short"); }),
+              HasSubstr("lengths must be fixed, packed or used"));
+  EXPECT_THAT(
+      error_message(ErrorCode::kInvalidProblem, [] { parse_problem("fwd tokens=5 seqlen=9"); }),
+      HasSubstr("need lengths=packed"));
+  EXPECT_THAT(error_message(ErrorCode::kInvalidProblem,
+                            [] { parse_problem("fwd tokens=5 seqlen=9 lengths=used"); }),
+              HasSubstr("need lengths=packed"));
+  EXPECT_THAT(
+      error_message(ErrorCode::kInvalidProblem,
+                    [] { parse_problem("fwd lengths=packed batch=2 seqlen=9 tokens=5:99"); }),
+      HasSubstr("tokens_kv=99 is more than batch=2"));
+  EXPECT_THAT(error_message(ErrorCode::kInvalidProblem,
+                            [] { parse_problem("fwd lengths=packed seqlen=9 rope=half"); }),
+              HasSubstr("rotate q and k before the run"));
+  EXPECT_THAT(
+      error_message(ErrorCode::kInvalidProblem,
+                    [] { parse_problem("fwd lengths=packed batch=1000000 seqlen=100000"); }),
+      HasSubstr("more than 2^30 rows"));
+}
+
 TEST(ProblemText, Tf32IsAFlagOfFp32) {
   EXPECT_EQ(canonical("fwd tf32 fp32 lse"),
             "fwd fp32 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=1 seqlen_kv=1 head_dim=64 "

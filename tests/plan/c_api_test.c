@@ -35,24 +35,39 @@ static int failures = 0;
 
 static const char kText[] = "fwd fp16 batch=2 num_heads=4:2 seqlen=96 head_dim=64 causal lse";
 
-/* Sizes and offsets of ABI version 1: a change here breaks programs that are already compiled. */
+/* Sizes and offsets of ABI version 2: a change here breaks programs that are already compiled. */
 static void test_struct_layout(void) {
-  EXPECT(sizeof(attnforge_problem) == 128);
-  EXPECT(offsetof(attnforge_problem, tf32) == 112); /* the first version ended here */
-  EXPECT(offsetof(attnforge_problem, rope) == 116);
-  EXPECT(offsetof(attnforge_problem, batch) == 40);
-  EXPECT(offsetof(attnforge_problem, softmax_scale) == 108);
+  EXPECT(ATTNFORGE_ABI_VERSION == 2);
   EXPECT(sizeof(attnforge_context_desc) == 48);
   EXPECT(offsetof(attnforge_context_desc, arch) == 16);
   EXPECT(sizeof(attnforge_plan_options) == 56);
   EXPECT(offsetof(attnforge_plan_options, time_limit_s) == 16);
   EXPECT(sizeof(attnforge_progress) == 64);
   EXPECT(sizeof(attnforge_sizes) == 32);
-  EXPECT(sizeof(attnforge_tensors) == 192);
-  EXPECT(offsetof(attnforge_tensors, rope_cos) == 160); /* the first version ended here */
+  EXPECT(sizeof(attnforge_tensor) == 32);
+  EXPECT(sizeof(attnforge_rows) == 24);
+  EXPECT(sizeof(attnforge_rope) == 40);
+  EXPECT(sizeof(attnforge_lengths) == 40);
+  EXPECT(sizeof(attnforge_tensors) == 176);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
+  EXPECT(offsetof(attnforge_tensors, lse) == 136);
+  EXPECT(offsetof(attnforge_tensors, rope) == 160); /* parts come after it, a pointer each */
   EXPECT(sizeof(attnforge_tune_options) == 56);
   EXPECT(sizeof(attnforge_inspect_options) == 32);
+}
+
+/* The handle of a text; NULL, counted as a failure, if it is refused. */
+static attnforge_problem* made(const char* text) {
+  attnforge_problem* problem = NULL;
+  EXPECT(attnforge_problem_create(text, &problem) == ATTNFORGE_OK && problem != NULL);
+  return problem;
+}
+
+/* In one static buffer. */
+static const char* text_of(const attnforge_problem* problem) {
+  static char text[512];
+  EXPECT(attnforge_problem_format(problem, text, sizeof text, NULL) == ATTNFORGE_OK);
+  return text;
 }
 
 static void test_versions(void) {
@@ -63,146 +78,157 @@ static void test_versions(void) {
   EXPECT(strcmp(attnforge_status_name((attnforge_status)99), "unknown") == 0);
   attnforge_free_string(NULL);
   attnforge_plan_destroy(NULL);
+  attnforge_problem_destroy(NULL);
   attnforge_context_destroy(NULL);
   EXPECT(strcmp(attnforge_plan_config(NULL), "") == 0);
 }
 
 static void test_problems(void) {
-  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
-  attnforge_problem again = ATTNFORGE_PROBLEM_INIT;
+  attnforge_problem* problem = made(kText);
+  attnforge_problem* again = NULL;
   char text[512];
   char cut[9];
   size_t length = 0;
-  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
-  EXPECT(problem.struct_size == sizeof problem);
-  EXPECT(problem.batch == 2 && problem.num_heads_q == 4 && problem.num_heads_kv == 2);
-  EXPECT(problem.seqlen_q == 96 && problem.seqlen_kv == 96 && problem.head_dim_v == 64);
-  EXPECT(problem.dtype_q == ATTNFORGE_FP16 && problem.causal == 1 && problem.lse == 1);
-  EXPECT(attnforge_problem_format(&problem, text, sizeof text, &length) == ATTNFORGE_OK);
+  EXPECT(attnforge_problem_format(problem, text, sizeof text, &length) == ATTNFORGE_OK);
   EXPECT(length == strlen(text));
-  EXPECT(attnforge_problem_parse(text, &again) == ATTNFORGE_OK);
-  EXPECT(memcmp(&problem, &again, sizeof problem) == 0);
+  EXPECT(strcmp(text,
+                "fwd fp16 batch=2 num_heads_q=4 num_heads_kv=2 seqlen_q=96 seqlen_kv=96 "
+                "head_dim=64 head_dim_v=64 causal lse") == 0);
+  again = made(text);
+  EXPECT(strcmp(text_of(again), text) == 0);
+  attnforge_problem_destroy(again);
 
-  EXPECT(attnforge_problem_format(&problem, NULL, 0, &length) == ATTNFORGE_OK);
+  EXPECT(attnforge_problem_format(problem, NULL, 0, &length) == ATTNFORGE_OK);
   EXPECT(length == strlen(text));
-  EXPECT(attnforge_problem_format(&problem, cut, sizeof cut, NULL) == ATTNFORGE_OK);
+  EXPECT(attnforge_problem_format(problem, cut, sizeof cut, NULL) == ATTNFORGE_OK);
   EXPECT(strlen(cut) == sizeof cut - 1 && strncmp(cut, text, sizeof cut - 1) == 0);
+  EXPECT_ERROR(attnforge_problem_format(problem, NULL, 5, NULL), ATTNFORGE_ERR_INVALID,
+               "buffer is NULL");
+  attnforge_problem_destroy(problem);
 
-  EXPECT_ERROR(attnforge_problem_parse("fwd bf16 head_dim=60", &problem), ATTNFORGE_ERR_INVALID,
+  EXPECT_ERROR(attnforge_problem_create("fwd bf16 head_dim=60", &problem), ATTNFORGE_ERR_INVALID,
                "head_dim");
-  EXPECT(problem.batch == 2); /* a call that fails leaves its output alone */
-  EXPECT_ERROR(attnforge_problem_parse(NULL, &problem), ATTNFORGE_ERR_INVALID, "text is NULL");
-  EXPECT_ERROR(attnforge_problem_parse(kText, NULL), ATTNFORGE_ERR_INVALID, "problem is NULL");
-  problem.dtype_k = 77;
-  EXPECT_ERROR(attnforge_problem_format(&problem, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
-               "dtype_k=77");
-  problem.dtype_k = ATTNFORGE_FP16;
-  problem.reserved = 7;
-  EXPECT_ERROR(attnforge_problem_format(&problem, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
-               "reserved=7 must be 0");
+  EXPECT(problem == NULL);
+  EXPECT_ERROR(attnforge_problem_create(NULL, &problem), ATTNFORGE_ERR_INVALID, "text is NULL");
+  EXPECT_ERROR(attnforge_problem_create(kText, NULL), ATTNFORGE_ERR_INVALID, "problem is NULL");
+}
+
+static void test_sizes(void) {
+  attnforge_problem* problem = made(kText);
+  attnforge_sizes sizes = ATTNFORGE_SIZES_INIT;
+  sizes.batch = 3;
+  sizes.seqlen_q = 1;
+  sizes.seqlen_kv = 0;
+  EXPECT(attnforge_problem_set_sizes(problem, &sizes) == ATTNFORGE_OK);
+  EXPECT(strcmp(text_of(problem),
+                "fwd fp16 batch=3 num_heads_q=4 num_heads_kv=2 seqlen_q=1 seqlen_kv=0 "
+                "head_dim=64 head_dim_v=64 causal lse") == 0);
+  sizes.batch = 4;
+  sizes.seqlen_kv = -1;
+  EXPECT_ERROR(attnforge_problem_set_sizes(problem, &sizes), ATTNFORGE_ERR_INVALID, "seqlen_kv=-1");
+  EXPECT(strstr(text_of(problem), " batch=3 ") != NULL); /* a call that fails changes nothing */
+  EXPECT_ERROR(attnforge_problem_set_sizes(problem, NULL), ATTNFORGE_ERR_INVALID, "sizes is NULL");
+  EXPECT_ERROR(attnforge_problem_set_sizes(NULL, &sizes), ATTNFORGE_ERR_INVALID, "problem is NULL");
+  attnforge_problem_destroy(problem);
+}
+
+/* Whatever is wrong with a handle that is not of its kind is said and not followed. */
+static void test_handles_of_another_kind(void) {
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem* problem = made(kText);
+  attnforge_sizes sizes = ATTNFORGE_SIZES_INIT;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  attnforge_plan* plan = NULL;
+  size_t bytes = 0;
+  char* json = NULL;
+  desc.arch = "86";
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT_ERROR(attnforge_query((attnforge_context*)problem, problem), ATTNFORGE_ERR_INVALID,
+               "context is not an attnforge_context");
+  EXPECT_ERROR(attnforge_query(context, (attnforge_problem*)context), ATTNFORGE_ERR_INVALID,
+               "problem is not an attnforge_problem");
+  EXPECT_ERROR(attnforge_query(context, NULL), ATTNFORGE_ERR_INVALID, "problem is NULL");
+  EXPECT_ERROR(attnforge_problem_set_sizes((attnforge_problem*)context, &sizes),
+               ATTNFORGE_ERR_INVALID, "problem is not an attnforge_problem");
+  EXPECT_ERROR(attnforge_contiguous_tensors((attnforge_problem*)context, &tensors),
+               ATTNFORGE_ERR_INVALID, "problem is not an attnforge_problem");
+  EXPECT_ERROR(attnforge_plan_create((attnforge_context*)problem, problem, NULL, &plan),
+               ATTNFORGE_ERR_INVALID, "context is not an attnforge_context");
+  EXPECT_ERROR(attnforge_tune(context, (attnforge_problem*)context, NULL, NULL),
+               ATTNFORGE_ERR_INVALID, "problem is not an attnforge_problem");
+  EXPECT_ERROR(attnforge_inspect((attnforge_context*)problem, problem, NULL, &json),
+               ATTNFORGE_ERR_INVALID, "context is not an attnforge_context");
+  EXPECT_ERROR(attnforge_run((attnforge_plan*)problem, &tensors, NULL, 0, NULL),
+               ATTNFORGE_ERR_INVALID, "plan is not an attnforge_plan");
+  EXPECT_ERROR(attnforge_plan_workspace((attnforge_plan*)context, NULL, &bytes),
+               ATTNFORGE_ERR_INVALID, "plan is not an attnforge_plan");
+  EXPECT(strcmp(attnforge_plan_problem((attnforge_plan*)problem), "") == 0);
+  attnforge_plan_destroy((attnforge_plan*)problem); /* nothing */
+  attnforge_problem_destroy((attnforge_problem*)context);
+  EXPECT(attnforge_query(context, problem) == ATTNFORGE_OK);
+  attnforge_problem_destroy(problem);
+  attnforge_context_destroy(context);
 }
 
 /* A caller compiled with a later header, and one with a broken struct. */
 static void test_struct_sizes(void) {
   struct {
-    attnforge_problem known;
+    attnforge_sizes known;
     int64_t later[2];
-  } newer = {ATTNFORGE_PROBLEM_INIT, {0, 0}};
-  attnforge_problem older = ATTNFORGE_PROBLEM_INIT;
-  char text[512];
+  } newer = {ATTNFORGE_SIZES_INIT, {0, 0}};
+  struct {
+    attnforge_tensors known;
+    const void* later;
+  } parts = {ATTNFORGE_TENSORS_INIT, NULL};
+  attnforge_problem* problem = made(kText);
   newer.known.struct_size = (uint32_t)sizeof newer;
-  EXPECT(attnforge_problem_format(&newer.known, text, sizeof text, NULL) == ATTNFORGE_OK);
+  EXPECT(attnforge_problem_set_sizes(problem, &newer.known) == ATTNFORGE_OK);
   newer.later[1] = 5;
-  EXPECT_ERROR(attnforge_problem_format(&newer.known, text, sizeof text, NULL),
-               ATTNFORGE_ERR_INVALID, "newer");
-  EXPECT(attnforge_problem_parse(kText, &newer.known) != ATTNFORGE_OK);
+  EXPECT_ERROR(attnforge_problem_set_sizes(problem, &newer.known), ATTNFORGE_ERR_INVALID, "newer");
   newer.later[1] = 0;
-  EXPECT(attnforge_problem_parse(kText, &newer.known) == ATTNFORGE_OK);
-  EXPECT(newer.known.struct_size == sizeof newer && newer.known.batch == 2);
-  older.struct_size = 112; /* before tf32 */
-  older.tf32 = 7;
-  EXPECT(attnforge_problem_format(&older, text, sizeof text, NULL) == ATTNFORGE_OK);
-  EXPECT(strstr(text, "tf32") == NULL);
-  older.struct_size = 111;
-  EXPECT_ERROR(attnforge_problem_format(&older, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
+  newer.known.struct_size = 4;
+  EXPECT_ERROR(attnforge_problem_set_sizes(problem, &newer.known), ATTNFORGE_ERR_INVALID,
                "struct_size");
-  older.struct_size = 4;
-  EXPECT_ERROR(attnforge_problem_format(&older, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
-               "struct_size");
-}
-
-/* A caller compiled before there were ropes. */
-static void test_first_version(void) {
-  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
-  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
-  char text[512];
-  problem.struct_size = 112;
-  problem.rope = 77; /* beyond the struct: not looked at, not written */
-  problem.rope_dim = 78;
-  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
-  EXPECT(problem.batch == 2 && problem.rope == 77 && problem.rope_dim == 78);
-  EXPECT(attnforge_problem_format(&problem, text, sizeof text, NULL) == ATTNFORGE_OK);
-  EXPECT(strstr(text, "rope") == NULL);
-  EXPECT_ERROR(attnforge_problem_parse("fwd bf16 rope=half", &problem), ATTNFORGE_ERR_INVALID,
-               "struct_size 112");
-  tensors.struct_size = 160;
-  tensors.rope_rows = 79;
-  problem.struct_size = 112;
-  EXPECT(attnforge_contiguous_tensors(&problem, &tensors) == ATTNFORGE_OK);
-  EXPECT(tensors.q_stride_row == 4 * 64 && tensors.rope_rows == 79);
-}
-
-static void test_rope(void) {
-  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
-  char text[512];
-  EXPECT(attnforge_problem_parse("fwd bf16 head_dim=64 rope=half rope_dim=32", &problem) ==
-         ATTNFORGE_OK);
-  EXPECT(problem.rope == ATTNFORGE_ROPE_HALF && problem.rope_dim == 32);
-  EXPECT(attnforge_problem_format(&problem, text, sizeof text, NULL) == ATTNFORGE_OK);
-  EXPECT(strstr(text, " rope=half rope_dim=32") != NULL);
-  problem.rope = 3;
-  EXPECT_ERROR(attnforge_problem_format(&problem, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
-               "rope=3");
-  problem.rope = ATTNFORGE_ROPE_INTERLEAVED;
-  problem.rope_dim = 72;
-  EXPECT_ERROR(attnforge_problem_format(&problem, text, sizeof text, NULL), ATTNFORGE_ERR_INVALID,
-               "rope_dim=72");
+  parts.known.struct_size = (uint32_t)sizeof parts;
+  EXPECT(attnforge_contiguous_tensors(problem, &parts.known) == ATTNFORGE_OK);
+  EXPECT(parts.known.struct_size == sizeof parts && parts.known.q.stride_row == 4 * 64);
+  parts.later = &parts; /* a part of a newer library is not left out in silence */
+  EXPECT_ERROR(attnforge_contiguous_tensors(problem, &parts.known), ATTNFORGE_ERR_INVALID, "newer");
+  attnforge_problem_destroy(problem);
 }
 
 static void test_query_and_inspect(void) {
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
   attnforge_context* context = NULL;
-  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_problem* problem = made(kText);
   attnforge_inspect_options options = ATTNFORGE_INSPECT_OPTIONS_INIT;
-  attnforge_plan* plan = (attnforge_plan*)&problem;
+  attnforge_plan* plan = (attnforge_plan*)&options;
   char* json = NULL;
   desc.arch = "86";
   desc.cache_path = ":memory:";
   EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
   EXPECT(context != NULL);
-  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
-  EXPECT(attnforge_query(context, &problem) == ATTNFORGE_OK);
+  EXPECT(attnforge_query(context, problem) == ATTNFORGE_OK);
   EXPECT(strcmp(attnforge_last_error(), "") == 0);
-  problem.head_dim = 20;
-  EXPECT_ERROR(attnforge_query(context, &problem), ATTNFORGE_ERR_INVALID, "head_dim");
-  EXPECT_ERROR(attnforge_query(NULL, &problem), ATTNFORGE_ERR_INVALID, "");
-  problem.head_dim = 64;
+  EXPECT_ERROR(attnforge_query(NULL, problem), ATTNFORGE_ERR_INVALID, "context is NULL");
 
   options.flags = 0; /* no compile: no NVRTC needed */
   options.max_candidates = 3;
-  EXPECT(attnforge_inspect(context, &problem, &options, &json) == ATTNFORGE_OK);
+  EXPECT(attnforge_inspect(context, problem, &options, &json) == ATTNFORGE_OK);
   EXPECT(json != NULL && json[0] == '{' && strstr(json, "\"candidates\"") != NULL);
   attnforge_free_string(json);
   json = NULL;
   options.flags = 1u << 30;
-  EXPECT_ERROR(attnforge_inspect(context, &problem, &options, &json), ATTNFORGE_ERR_INVALID,
+  EXPECT_ERROR(attnforge_inspect(context, problem, &options, &json), ATTNFORGE_ERR_INVALID,
                "options.flags");
   EXPECT(json == NULL);
 
-  EXPECT_ERROR(attnforge_plan_create(context, &problem, NULL, &plan), ATTNFORGE_ERR_NO_DRIVER,
-               "86");
+  EXPECT_ERROR(attnforge_plan_create(context, problem, NULL, &plan), ATTNFORGE_ERR_NO_DRIVER, "86");
   EXPECT(plan == NULL);
-  EXPECT_ERROR(attnforge_tune(context, &problem, NULL, NULL), ATTNFORGE_ERR_NO_DRIVER, "86");
+  EXPECT_ERROR(attnforge_tune(context, problem, NULL, NULL), ATTNFORGE_ERR_NO_DRIVER, "86");
+  attnforge_problem_destroy(problem);
   attnforge_context_destroy(context);
 
   desc.arch = "nonsense";
@@ -214,15 +240,17 @@ static void test_query_and_inspect(void) {
 }
 
 static void test_contiguous(void) {
-  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_problem* problem = made(kText);
   attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
-  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
-  tensors.q = &problem;
-  EXPECT(attnforge_contiguous_tensors(&problem, &tensors) == ATTNFORGE_OK);
-  EXPECT(tensors.q == &problem); /* pointers stay */
-  EXPECT(tensors.q_stride_row == 4 * 64 && tensors.q_stride_head == 64);
-  EXPECT(tensors.k_stride_batch == 96 * 2 * 64);
-  EXPECT(tensors.lse_stride_batch == 4 * 96 && tensors.lse_stride_head == 96);
+  attnforge_rope rope = ATTNFORGE_ROPE_INIT;
+  tensors.q.data = &problem;
+  tensors.rope = &rope;
+  EXPECT(attnforge_contiguous_tensors(problem, &tensors) == ATTNFORGE_OK);
+  EXPECT(tensors.q.data == &problem && tensors.rope == &rope); /* pointers stay */
+  EXPECT(tensors.q.stride_row == 4 * 64 && tensors.q.stride_head == 64);
+  EXPECT(tensors.k.stride_batch == 96 * 2 * 64);
+  EXPECT(tensors.lse.stride_batch == 4 * 96 && tensors.lse.stride_head == 96);
+  attnforge_problem_destroy(problem);
 }
 
 /* ---- With a driver ---- */
@@ -274,15 +302,15 @@ static void count_messages(void* user, int32_t level, const char* message) {
 static void test_no_jit(void) {
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
   attnforge_context* context = NULL;
-  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_problem* problem = made("fwd bf16 seqlen=128 head_dim=72");
   attnforge_plan* plan = NULL;
   desc.cache_path = ":memory:";
   desc.flags = ATTNFORGE_NO_JIT;
-  EXPECT(attnforge_problem_parse("fwd bf16 seqlen=128 head_dim=72", &problem) == ATTNFORGE_OK);
   EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
-  EXPECT_ERROR(attnforge_plan_create(context, &problem, NULL, &plan), ATTNFORGE_ERR_NOT_READY,
+  EXPECT_ERROR(attnforge_plan_create(context, problem, NULL, &plan), ATTNFORGE_ERR_NOT_READY,
                "head_dim=72");
   EXPECT(plan == NULL);
+  attnforge_problem_destroy(problem);
   attnforge_context_destroy(context);
 }
 
@@ -296,17 +324,16 @@ static void test_hostile_configs(void) {
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
   attnforge_plan_options options = ATTNFORGE_PLAN_OPTIONS_INIT;
   attnforge_context* context = NULL;
-  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_problem* problem = made(kText);
   attnforge_plan *plan = NULL, *other = NULL;
   int refused = 0;
   size_t f, i, j;
   desc.cache_path = ":memory:";
-  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
   EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
   for (f = 0; f < sizeof kFamilies / sizeof *kFamilies; ++f) {
     options.config = NULL;
     options.family = kFamilies[f];
-    EXPECT(attnforge_plan_create(context, &problem, &options, &plan) == ATTNFORGE_OK);
+    EXPECT(attnforge_plan_create(context, problem, &options, &plan) == ATTNFORGE_OK);
     if (plan == NULL) continue;
     options.family = NULL;
     for (i = 0; i < sizeof kFields / sizeof *kFields; ++i) {
@@ -319,7 +346,7 @@ static void test_hostile_configs(void) {
         snprintf(changed, sizeof changed, "%.*s%s%s%s", (int)(at - config), config, kFields[i],
                  kValues[j], rest != NULL ? rest : "");
         options.config = changed;
-        EXPECT_ERROR(attnforge_plan_create(context, &problem, &options, &other),
+        EXPECT_ERROR(attnforge_plan_create(context, problem, &options, &other),
                      ATTNFORGE_ERR_INVALID, " must be ");
         ++refused;
       }
@@ -327,6 +354,7 @@ static void test_hostile_configs(void) {
     attnforge_plan_destroy(plan);
   }
   EXPECT(refused >= 60);
+  attnforge_problem_destroy(problem);
   attnforge_context_destroy(context);
 }
 
@@ -336,9 +364,10 @@ static void test_run(void* library, int fake) {
   const unsigned short kOne = 0x3c00; /* 1.0 in fp16 */
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
   attnforge_context* context = NULL;
-  attnforge_problem problem = ATTNFORGE_PROBLEM_INIT;
+  attnforge_problem* problem = made(kText);
   attnforge_plan* plan = NULL;
   attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  attnforge_rope rope = ATTNFORGE_ROPE_INIT;
   attnforge_sizes sizes = ATTNFORGE_SIZES_INIT;
   retain_function retain = NULL;
   context_function make_current = NULL;
@@ -358,12 +387,11 @@ static void test_run(void* library, int fake) {
   desc.cache_path = ":memory:";
   desc.log = count_messages;
   desc.log_user = &messages;
-  EXPECT(attnforge_problem_parse(kText, &problem) == ATTNFORGE_OK);
   EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
   tuning.compile_threads = -5;
-  EXPECT_ERROR(attnforge_tune(context, &problem, &tuning, NULL), ATTNFORGE_ERR_INVALID,
+  EXPECT_ERROR(attnforge_tune(context, problem, &tuning, NULL), ATTNFORGE_ERR_INVALID,
                "compile_threads=-5");
-  EXPECT(attnforge_plan_create(context, &problem, NULL, &plan) == ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
   if (plan == NULL) return;
   EXPECT(strcmp(attnforge_plan_provenance(plan), "estimated") == 0);
   EXPECT(strlen(attnforge_plan_config(plan)) > 0 && attnforge_plan_measured_us(plan) == 0.0);
@@ -375,40 +403,47 @@ static void test_run(void* library, int fake) {
   EXPECT(attnforge_plan_workspace(plan, &sizes, &bound) == ATTNFORGE_OK);
   EXPECT(bound >= own && own <= 4096);
 
-  EXPECT(attnforge_contiguous_tensors(&problem, &tensors) == ATTNFORGE_OK);
+  EXPECT(attnforge_contiguous_tensors(problem, &tensors) == ATTNFORGE_OK);
   EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
                "tensor q is null");
-  tensors.q = device_array(library, fake, kElements, 0);
-  tensors.k = device_array(library, fake, kElements, kOne);
-  tensors.v = device_array(library, fake, kElements, kOne);
-  tensors.o = device_array(library, fake, kElements, 0xffff); /* NaN */
+  tensors.q.data = device_array(library, fake, kElements, 0);
+  tensors.k.data = device_array(library, fake, kElements, kOne);
+  tensors.v.data = device_array(library, fake, kElements, kOne);
+  tensors.o.data = device_array(library, fake, kElements, 0xffff); /* NaN */
   EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID, "lse is null");
-  tensors.lse = (float*)device_array(library, fake, 2 * kRows, 0xffff);
+  tensors.lse.data = (float*)device_array(library, fake, 2 * kRows, 0xffff);
   EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
   if (!fake) {
-    EXPECT(copy_out(o, (unsigned long long)(uintptr_t)tensors.o, sizeof o) == 0);
+    EXPECT(copy_out(o, (unsigned long long)(uintptr_t)tensors.o.data, sizeof o) == 0);
     for (i = 0; i < kElements && o[i] == kOne; ++i) continue;
     EXPECT(i == kElements);
   }
   attnforge_plan_destroy(plan);
 
-  problem.rope = ATTNFORGE_ROPE_HALF;
-  EXPECT(attnforge_plan_create(context, &problem, NULL, &plan) == ATTNFORGE_OK);
+  attnforge_problem_destroy(problem);
+  problem = made("fwd fp16 batch=2 num_heads=4:2 seqlen=96 head_dim=64 causal lse rope=half");
+  EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
   EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
                "rope_cos is null");
-  tensors.rope_cos = (float*)device_array(library, fake, 2 * 100 * 32, 0);
-  tensors.rope_sin = (float*)device_array(library, fake, 2 * 100 * 32, 0);
-  tensors.rope_rows = 100;
-  tensors.rope_offset = 5;
+  rope.cos = (float*)device_array(library, fake, 2 * 100 * 32, 0);
+  rope.sin = (float*)device_array(library, fake, 2 * 100 * 32, 0);
+  rope.rows = 100;
+  rope.offset = 5;
+  tensors.rope = &rope;
   EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
                "rows 5 to 100");
-  tensors.rope_offset = 4;
+  rope.offset = 4;
+  rope.struct_size = 8;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "tensors.rope.struct_size is 8");
+  rope.struct_size = (uint32_t)sizeof rope;
   EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
   if (!fake) {
-    EXPECT(copy_out(o, (unsigned long long)(uintptr_t)tensors.o, sizeof o) == 0);
+    EXPECT(copy_out(o, (unsigned long long)(uintptr_t)tensors.o.data, sizeof o) == 0);
     for (i = 0; i < kElements && o[i] == kOne; ++i) continue;
     EXPECT(i == kElements);
   }
+  attnforge_problem_destroy(problem);
   attnforge_plan_destroy(plan);
   attnforge_context_destroy(context);
 }
@@ -421,9 +456,9 @@ int main(int argc, char** argv) {
   test_struct_layout();
   test_versions();
   test_problems();
+  test_sizes();
+  test_handles_of_another_kind();
   test_struct_sizes();
-  test_first_version();
-  test_rope();
   test_query_and_inspect();
   test_contiguous();
 

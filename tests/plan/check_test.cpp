@@ -10,8 +10,6 @@
 #include <cstring>
 
 #include "attnforge/error.h"
-#include "plan/bind_tensors.h"
-#include "reference/attention.h"
 #include "reference/half.h"
 
 namespace attnforge {
@@ -21,25 +19,7 @@ namespace {
 /// dtypes.
 HostTensors solved(const Problem& problem, std::uint64_t seed = 1) {
   HostTensors host = random_host_tensors(problem, seed);
-  const Tensors tensors = bind_contiguous(problem, host.q.data(), host.k.data(), host.v.data(),
-                                          host.o.data(), host.lse.data());
-  const Reference reference = reference_attention(problem, tensors);
-  for (std::size_t i = 0; i < reference.rows.size(); ++i) {
-    const QueryRow& row = reference.rows[i];
-    for (int d = 0; d < problem.head_dim_v; ++d) {
-      const std::int64_t at = row.batch * tensors.o.stride_batch +
-                              row.head * tensors.o.stride_head + row.query * tensors.o.stride_row +
-                              d;
-      const double value = reference.o[i * static_cast<std::size_t>(problem.head_dim_v) +
-                                       static_cast<std::size_t>(d)];
-      store_element(problem.dtype_o, host.o.data(), at, static_cast<float>(value));
-    }
-    if (problem.lse) {
-      host.lse[static_cast<std::size_t>(row.batch * tensors.lse.stride_batch +
-                                        row.head * tensors.lse.stride_head +
-                                        row.query)] = static_cast<float>(reference.lse[i]);
-    }
-  }
+  solve_on_cpu(problem, host);
   return host;
 }
 
@@ -182,6 +162,23 @@ TEST(SolveOnCpu, WritesEveryElementOfTheReference) {
 TEST(SolveOnCpu, RefusesTensorsOfAnotherProblem) {
   HostTensors host = random_host_tensors(small(), 1);
   EXPECT_THROW(solve_on_cpu(parse_problem("fwd bf16 seqlen=8 head_dim=32"), host), Error);
+}
+
+TEST(SolveOnCpu, OfSequencesOfAnyLengthPassesItsOwnCheck) {
+  for (const char* text :
+       {"fwd bf16 batch=4 num_heads=4:2 seqlen=20:33 tokens=50:70 head_dim=16 lengths=packed "
+        "causal lse",
+        "fwd fp16 batch=3 num_heads=2 seqlen=20:33 head_dim=16 lengths=used lse layout=bhsd"}) {
+    SCOPED_TRACE(text);
+    const Problem problem = parse_problem(text);
+    HostTensors host = random_host_tensors(problem, 3);
+    solve_on_cpu(problem, host);
+    const CheckReport report = check_output(problem, host);
+    EXPECT_TRUE(report.ok) << report.summary;
+    EXPECT_EQ(report.rows_checked, report.rows_total);
+    host.lengths_kv[1] = 1000;
+    EXPECT_THROW(check_output(problem, host), Error);
+  }
 }
 
 }  // namespace

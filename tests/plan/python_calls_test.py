@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _attention, _call, _checks, _library, _overlap  # noqa: E402
+from attnforge import _arguments, _arrays, _attention, _call, _checks, _lengths, _library, _overlap  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -35,6 +35,7 @@ class CallTest(unittest.TestCase):
     def setUp(self):
         self.driver.fake_reset()
         attnforge.plan_cache.clear()
+        self.options = {}  # of every call()
         self.q, self.k, self.v, self.o = (torch.Tensor(SHAPE) for _ in range(4))
         # The first tensor ever opens the fast path, the second call finds it, the third uses it.
         for _ in range(2):
@@ -42,8 +43,7 @@ class CallTest(unittest.TestCase):
         self.driver.fake_reset()
 
     def call(self, **options):
-        options.setdefault("out", self.o)
-        return attnforge.attention(self.q, self.k, self.v, **options)
+        return attnforge.attention(self.q, self.k, self.v, **{"out": self.o, **self.options, **options})
 
     def refused(self, text, **options):
         launches = self.driver.fake_launches()
@@ -84,20 +84,28 @@ class FastPathTest(CallTest):
 
     def test_the_argument_is_the_struct_of_the_header(self):
         arrays = []
-        for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32))):
+        for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,))):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
         options = _arguments.options_of(False, None, None, None, True, "bshd", False, False)
-        call = _call.Call(arrays, options, None)
-        struct = _library.TensorsStruct.from_buffer_copy(call.argument(11, 12, 13, 14, 15, 16, 17, -5))
-        got = {name: getattr(struct, name) for name, _ in struct._fields_}
-        wanted = {"struct_size": ctypes.sizeof(struct), "lse": 15, "lse_stride_batch": 5000, "lse_stride_head": 5001}
-        wanted.update(rope_cos=16, rope_sin=17, rope_rows=70, rope_offset=-5)
+        call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
+        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19))
+        struct = _library.TensorsStruct.from_buffer_copy(argument)
+        self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
-            wanted[name] = 11 + i
-            for j, place in enumerate(("batch", "row", "head")):
-                wanted[f"{name}_stride_{place}"] = 1000 * (i + 1) + j
-        self.assertEqual(got, wanted)
+            tensor = getattr(struct, name)
+            got = tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head
+            self.assertEqual(got, (11 + i, *(1000 * (i + 1) + j for j in range(3))))
+        self.assertEqual((struct.lse.data, struct.lse.stride_batch, struct.lse.stride_head), (15, 5000, 5001))
+        rope = _library.RopeStruct.from_address(struct.rope)
+        self.assertEqual([ctypes.addressof(part) for part in parts], [struct.rope, struct.lengths])
+        got = rope.struct_size, rope.cos, rope.sin, rope.rows, rope.offset
+        self.assertEqual(got, (ctypes.sizeof(rope), 16, 17, 70, -5))
+        lengths = _library.LengthsStruct.from_address(struct.lengths)
+        self.assertEqual((lengths.struct_size, lengths.q, lengths.kv), (ctypes.sizeof(lengths), 18, 19))
+        _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None)
+        struct = _library.TensorsStruct.from_buffer_copy(argument)
+        self.assertEqual((struct.q.data, struct.o.stride_head, struct.rope, struct.lengths, parts), (11, 4002, None, None, None))
 
     def test_what_differs_is_another_call(self):
         plans = len(attnforge.plan_cache)
@@ -162,8 +170,8 @@ class FastPathTest(CallTest):
 
         def recorded(handle, tensors, *_):
             struct = _library.TensorsStruct.from_buffer_copy(tensors)
-            if mine.expected != (struct.q, struct.o):
-                wrong.append((struct.q, struct.o))
+            if mine.expected != (struct.q.data, struct.o.data):
+                wrong.append((struct.q.data, struct.o.data))
             return 0
 
         mine = threading.local()
@@ -181,6 +189,149 @@ class FastPathTest(CallTest):
             for thread in threads:
                 thread.join()
         self.assertEqual(wrong, [])
+
+
+class LengthsTest(CallTest):
+    """Three packed sequences of 4 heads, or padded ones whose lengths are on the GPU."""
+
+    def setUp(self):
+        super().setUp()
+        attnforge.plan_cache.clear()
+        self.q, self.k, self.v, self.o = self.packed(100)
+        self.ends = torch.Tensor((4,), "int32")
+        self.used = torch.Tensor((2,), "int32")
+        self.padded = [torch.Tensor(SHAPE) for _ in range(3)]
+        self.options = {"cu_seqlens": self.ends, "max_seqlen": 40}
+
+    @staticmethod
+    def packed(tokens, tokens_kv=None):
+        rows = (tokens, tokens_kv or tokens, tokens_kv or tokens, tokens)
+        return [torch.Tensor((count, 4, 64)) for count in rows]
+
+    def lengths_of_call(self, *inputs, **options):
+        """The LengthsStruct and the strides of q that the fast path passes; the second such call takes it."""
+        attnforge.attention(*inputs, **options)
+        seen = []
+
+        def recorded(handle, tensors, *_):
+            struct = _library.TensorsStruct.from_buffer_copy(tensors)
+            lengths = _library.LengthsStruct.from_address(struct.lengths)
+            seen.append((lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv))
+            seen.append((struct.q.stride_batch, struct.q.stride_row, struct.q.stride_head))
+            seen.append((struct.lse.stride_batch, struct.lse.stride_head))
+            return 0
+
+        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+            attnforge.attention(*inputs, **options)
+        return seen
+
+    def test_packed_sequences_are_a_problem_of_rounded_bounds_and_a_run_of_real_totals(self):
+        o, lse = self.call(out=None, causal=True, return_lse=True)
+        self.assertEqual((o.shape, lse.shape, lse.dtype), ((100, 4, 64), (4, 100), "float32"))
+        (plan,) = attnforge.plan_cache
+        wanted = "fwd bf16 batch=3 num_heads=4 seqlen=64 head_dim=64 causal lse lengths=packed tokens=128"
+        self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
+        inputs = self.q, *self.packed(100, 60)[1:3]
+        ends = self.ends, torch.Tensor((4,), "int32")
+        addresses = ends[0].data_ptr(), ends[1].data_ptr()
+        seen = self.lengths_of_call(*inputs, cu_seqlens=ends, max_seqlen=(40, 17), return_lse=True)
+        self.assertEqual(seen, [(*addresses, 100, 51), (0, 256, 64), (0, 100)])  # of 60 rows no more than 3 * 17 are in use
+        problem = list(attnforge.plan_cache)[-1].problem
+        self.assertEqual((problem.seqlen_q, problem.seqlen_kv, problem.tokens_q, problem.tokens_kv), (64, 64, 128, 64))
+
+    def test_totals_of_one_bucket_share_a_plan(self):
+        for tokens, longest in ((100, 40), (128, 64), (65, 33), (100, 40)):
+            q, k, v, o = self.packed(tokens)
+            for _ in range(2):
+                attnforge.attention(q, k, v, out=o, cu_seqlens=self.ends, max_seqlen=longest)
+        self.assertEqual(len(attnforge.plan_cache), 1)
+        q, k, v, o = self.packed(129)
+        attnforge.attention(q, k, v, out=o, cu_seqlens=self.ends, max_seqlen=64)
+        self.assertEqual(len(attnforge.plan_cache), 2)
+
+    def test_bounds_are_on_the_grid_of_the_tuner(self):
+        grid = (0, 1, 16, 64, 128, 256, 512, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120)  # of generator/bucket.cpp
+        for below, bound in zip(grid, grid[1:]):
+            self.assertEqual([_lengths.rounded(below + 1), _lengths.rounded(bound)], [bound, bound])
+        self.assertEqual(_lengths.rounded(100001), 114688)
+        self.assertEqual(_lengths.packed_bounds(3, 1000, 2100), (1024, 2560))
+        self.assertEqual(_lengths.packed_bounds(3, 1000, 10**6), (1024, 3072), "not more than all sequences have")
+
+    def test_used_lengths_of_padded_tensors(self):
+        address = self.used.data_ptr()
+        more = torch.Tensor((2,), "int32")
+        cases = ((self.used, (None, address)), ((None, self.used), (None, address)), ((more, None), (more.data_ptr(), None)))
+        cases += (((more, self.used), (more.data_ptr(), address)),)
+        for used, addresses in cases:
+            seen = self.lengths_of_call(*self.padded, used_kv=used)
+            self.assertEqual(seen[:2], [(*addresses, 0, 0), (64 * 256, 256, 64)])
+        (plan,) = attnforge.plan_cache
+        wanted = "fwd bf16 batch=2 num_heads=4 seqlen=64 head_dim=64 lengths=used"
+        self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
+
+    def test_the_second_call_of_a_kind_takes_the_fast_path(self):
+        ends = torch.Tensor((4,), "int32")
+        calls = [lambda: self.call(), lambda: self.call(out=None, return_lse=True), lambda: self.call(cu_seqlens=(self.ends, ends))]
+        calls += [lambda: attnforge.attention(*self.padded, used_kv=self.used)]
+        for i, call in enumerate(calls):
+            with self.subTest(i=i):
+                call()
+                launches = self.driver.fake_launches()
+                with mock.patch.object(_attention, "_attend", side_effect=AssertionError("the slow path was taken")):
+                    call()
+                self.assertGreater(self.driver.fake_launches(), launches)
+
+    def test_other_lengths_or_other_kinds_are_not_taken_for_each_other(self):
+        self.call()
+        self.refused("max_seqlen=-1 ", max_seqlen=-1)
+        self.refused("cu_seqlens needs max_seqlen", max_seqlen=None)
+        self.refused("max_seqlen goes with cu_seqlens", cu_seqlens=None)
+        self.refused("int32", cu_seqlens=torch.Tensor((4,), "int64"))
+
+    def test_what_is_refused_of_packed_sequences(self):
+        def of(*shape, dtype="int32", **options):
+            return torch.Tensor(shape, dtype, **options)
+
+        self.refused("cu_seqlens has dtype int64.*use int32", cu_seqlens=of(4, dtype="int64"))
+        self.refused("cu_seqlens has dtype bfloat16", cu_seqlens=of(4, dtype="bfloat16"))
+        self.refused("cu_seqlens is on cpu", cu_seqlens=of(4, device=("cpu", None)))
+        self.refused("cu_seqlens has shape .4,. .*GPU 1", cu_seqlens=of(4, device=("cuda", 1)))
+        self.refused(r"cu_seqlens\[1\] is on cpu", cu_seqlens=(self.ends, of(4, device=("cpu", None))))
+        self.refused("cu_seqlens has shape .5,..*the same for q and k", cu_seqlens=(self.ends, of(5)))
+        for ends in (of(1), of(4, 1), of(), of(4, strides=(2,))):
+            self.refused(r"it must be contiguous int32 \[batch . 1\]", cu_seqlens=ends)
+        for ends in ((self.ends, None), (None, self.ends)):
+            self.refused(r"cu_seqlens\[[01]\] is a .*NoneType, which is not a device array", cu_seqlens=ends)
+        self.refused("cu_seqlens has 4 elements; it must be an int32 array", cu_seqlens=[0, 3, 7, 100])
+        for longest in (-1, 1.5, "4", True, 2**40, (1, 2, 3), (4, None), torch.Tensor(())):
+            self.refused("max_seqlen", max_seqlen=longest)
+        self.refused("both passed", cu_seqlens=self.ends, used_kv=self.used)
+        self.refused("layout='bhsd'", layout="bhsd")
+        table = torch.Tensor((70, 32), "float32")
+        self.refused("rope does not go with", rope=(table, table))
+        self.refused("lse of out", return_lse=True, out=(self.o, torch.Tensor((100, 4), "float32")))
+        self.refused("out has shape", out=torch.Tensor((99, 4, 64)))
+        self.refused("out shares memory with the lengths of", cu_seqlens=of(4, address=self.o.data_ptr()))
+        self.q = torch.Tensor((1, 100, 4, 64))
+        self.refused(r"q has shape .1, 100, 4, 64.; attention needs \[tokens, heads, head_dim\]")
+
+    def test_what_is_refused_of_used_lengths(self):
+        self.q, self.k, self.v = self.padded
+        self.o, self.options = torch.Tensor(SHAPE), {}
+        self.refused("used_kv has shape .3,..*here .2,.", used_kv=torch.Tensor((3,), "int32"))
+        self.refused(r"used_kv\[0\] has dtype int64", used_kv=(torch.Tensor((2,), "int64"), None))
+        self.refused("used_kv is a pair without an array", used_kv=(None, None))
+        self.refused("max_seqlen goes with cu_seqlens", used_kv=self.used, max_seqlen=64)
+        table = torch.Tensor((70, 32), "float32")
+        self.refused("rope does not go with", used_kv=self.used, rope=(table, table))
+
+    def test_tune_takes_them_as_attention_does(self):
+        problem, _ = _arguments.problem_of(*self.packed(100)[:3], causal=True, cu_seqlens=self.ends, max_seqlen=40)
+        self.call(causal=True)
+        (plan,) = attnforge.plan_cache
+        self.assertEqual(problem, plan.problem)
+        problem, _ = _arguments.problem_of(*self.padded, used_kv=self.used)
+        self.assertEqual(problem.lengths, "used")
 
 
 class StreamTest(CallTest):
@@ -204,6 +355,20 @@ class StreamTest(CallTest):
                 torch.empty_streams.clear()
                 self.call(stream=stream)
                 self.assertEqual(torch.empty_streams, [stream])
+        finally:
+            attnforge.configure(family="")
+
+    def test_scratch_of_a_repeated_call_is_the_current_streams(self):
+        attnforge.configure(family="fwd_materialized")
+        try:
+            self.call()
+            for number in (0x10, 0x20):
+                torch.empty_streams.clear()
+                launches = self.driver.fake_launches()
+                with torch.cuda.stream(number), mock.patch.object(_attention, "_attend", side_effect=AssertionError):
+                    self.call()
+                self.assertEqual((torch.empty_streams, self.driver.fake_last_stream()), ([number], number))
+                self.assertGreater(self.driver.fake_launches(), launches)
         finally:
             attnforge.configure(family="")
 
@@ -432,14 +597,17 @@ class ArgumentsOfToolsTest(unittest.TestCase):
         calls = (
             lambda: attnforge.Problem.parse(5),
             lambda: attnforge.Problem.parse(self.TEXT + "\0 causal"),
-            lambda: attnforge.Problem(batch=2**70).struct(),
-            lambda: attnforge.Problem(head_dim=2**32 + 64).struct(),
-            lambda: attnforge.Problem(batch=2.7).struct(),
-            lambda: attnforge.Problem(batch="2").struct(),
-            lambda: attnforge.Problem(softmax_scale=1e-60).struct(),
-            lambda: attnforge.Problem(softcap=float("nan")).struct(),
-            lambda: attnforge.Problem(causal=2).struct(),
-            lambda: attnforge.Problem(layout=None).struct(),
+            lambda: str(attnforge.Problem(batch=2**70)),
+            lambda: str(attnforge.Problem(head_dim=2**32 + 64)),
+            lambda: str(attnforge.Problem(batch=2.7)),
+            lambda: str(attnforge.Problem(batch="2")),
+            lambda: str(attnforge.Problem(batch=torch.Tensor(()))),
+            lambda: str(attnforge.Problem(softmax_scale=1e-60)),
+            lambda: str(attnforge.Problem(softcap=float("nan"))),
+            lambda: str(attnforge.Problem(causal=2)),
+            lambda: str(attnforge.Problem(layout=None)),
+            lambda: str(attnforge.Problem(layout="bshd causal")),
+            lambda: str(attnforge.Problem(layout="")),
             lambda: attnforge.supported(self.TEXT, arch=86),
             lambda: attnforge.supported(self.TEXT, device="0"),
             lambda: attnforge.supported(self.TEXT, device=2**32),
@@ -466,7 +634,7 @@ class ArgumentsOfToolsTest(unittest.TestCase):
 
     def test_huge_integers_do_not_fill_the_message(self):
         with self.assertRaisesRegex(attnforge.InvalidError, "an integer of 33220 bits") as caught:
-            attnforge.Problem(batch=10**10000).struct()
+            str(attnforge.Problem(batch=10**10000))
         self.assertLess(len(str(caught.exception)), 200)
 
 

@@ -77,6 +77,21 @@ class ProblemTest(unittest.TestCase):
         self.assertEqual((problem.head_dim, problem.head_dim_v), (64, 72))
         self.assertEqual((problem.causal, problem.lse, problem.window_left), (True, True, 50))
 
+    def test_every_field_goes_into_the_text_and_comes_back(self):
+        texts = (
+            "fwd q=fp16 k=bf16 v=bf16 o=fp32 batch=3 num_heads=6:2 seqlen=7:0 head_dim=64:128 layout=bhsd causal lse "
+            "window_left=5 softcap=0.1 softmax_scale=1e-05 alignment=8",
+            "fwd fp32 head_dim=128 tf32 rope=interleaved rope_dim=32 window_left=3 window_right=4 layout=packed_qkv",
+        )
+        defaults, changed = attnforge.Problem(), set()
+        for text in texts:
+            problem = attnforge.Problem.parse(text)
+            self.assertEqual(attnforge.Problem.parse(problem.words()), problem)
+            self.assertEqual(str(problem), str(attnforge.Problem.parse(str(problem))))
+            fields = attnforge.Problem.__dataclass_fields__
+            changed |= {name for name in fields if getattr(problem, name) != getattr(defaults, name)}
+        self.assertEqual(changed, set(attnforge.Problem.__dataclass_fields__))
+
     def test_tf32_is_a_flag_of_fp32(self):
         problem = attnforge.Problem.parse("fwd fp32 seqlen=9 tf32")
         self.assertIs(problem.tf32, True)
@@ -94,7 +109,7 @@ class ProblemTest(unittest.TestCase):
     def test_bad_words_are_named(self):
         with self.assertRaisesRegex(attnforge.InvalidError, "head_dim"):
             attnforge.Problem.parse("fwd bf16 head_dim=13")
-        with self.assertRaisesRegex(ValueError, "dtype_q"):
+        with self.assertRaisesRegex(ValueError, "dtype q .*int4"):
             str(attnforge.Problem(dtype_q="int4"))
         with self.assertRaisesRegex(attnforge.AttnforgeError, "banana"):
             attnforge.Problem.parse("fwd bf16 banana=1")
@@ -105,7 +120,7 @@ class ProblemTest(unittest.TestCase):
         self.assertEqual((problem.rope, problem.rope_dim), ("half", 32))
         self.assertEqual(attnforge.Problem.parse(str(problem)), problem)
         self.assertIn(" rope=interleaved", str(attnforge.Problem(rope="interleaved")))
-        with self.assertRaisesRegex(attnforge.InvalidError, "rope='neox'"):
+        with self.assertRaisesRegex(attnforge.InvalidError, "rope=neox"):
             str(attnforge.Problem(rope="neox"))
 
 
@@ -173,6 +188,16 @@ class ArraysTest(unittest.TestCase):
         self.assertEqual(view[:5], (0x20040, (2, 3, 4, 16), (192, 64, 16, 1), _arrays.BF16, 1))
         array = FakeDlpack((2, 3, 4, 16), strides=(999, 64, 16, 1))
         self.assertEqual(_arrays.backend_of(array).view("k", array)[2], (999, 64, 16, 1))
+
+    def test_int32_is_for_lengths_only(self):
+        for array in (FakeArray((3,), "<i4"), FakeDlpack((3,), code=0, bits=32)):
+            view = _arrays.backend_of(array).view("used_kv", array, integers=True)
+            self.assertEqual((view.shape, view.strides, view.code), ((3,), (1,), _arrays.INT32))
+            with self.assertRaisesRegex(attnforge.InvalidError, "q has .*supported"):
+                _arrays.backend_of(array).view("q", array)
+        for array in (FakeArray((3,)), FakeDlpack((3,))):
+            with self.assertRaisesRegex(attnforge.InvalidError, "used_kv has .*supported; use (int32|<i4)"):
+                _arrays.backend_of(array).view("used_kv", array, integers=True)
 
     def test_what_is_no_device_array(self):
         with self.assertRaisesRegex(attnforge.InvalidError, "q is a builtins.list"):
@@ -438,11 +463,12 @@ class RunTest(unittest.TestCase):
 class LibraryTest(unittest.TestCase):
     def test_struct_sizes_are_those_of_the_header(self):
         sizes = {
-            _library.ProblemStruct: 128,
             _library.ContextDesc: 48,
             _library.PlanOptions: 56,
             _library.ProgressStruct: 64,
-            _library.TensorsStruct: 192,
+            _library.TensorsStruct: 176,
+            _library.RopeStruct: 40,
+            _library.LengthsStruct: 40,
             _library.TuneOptions: 56,
             _library.InspectOptions: 32,
         }

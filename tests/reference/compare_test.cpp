@@ -12,6 +12,7 @@
 
 #include "attnforge/error.h"
 #include "reference/half.h"
+#include "reference/sequences.h"
 #include "tests/support/host_problem.h"
 
 namespace attnforge {

@@ -200,8 +200,7 @@ TEST(ToleranceWithRope, AllowsTheRoundingOfRotatedRowsAndNotTheLackOfRotation) {
         Tensors outputs = contiguous_tensors(problem);
         // The rows of a reference come head after head.
         outputs.o = {o.data(), 0, 128, 200 * 128};
-        outputs.lse.data = lse.data();
-        outputs.lse.stride_head = 200;
+        outputs.lse = {lse.data(), 0, 200};
         return compare(problem, outputs, expected);
       };
       const Verdict rounded = verdict(t);

@@ -12,6 +12,7 @@
 #include "runtime/driver.h"
 #include "runtime/tensor_map.h"
 #include "templates/params_fwd.h"
+#include "templates/params_lengths.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge {
@@ -109,6 +110,25 @@ TEST_F(BindArgumentsTest, RopesTablesComeWithTheRowsOfTheFirstQueryAndKey) {
   EXPECT_EQ(bound.k_offset, 100);
   EXPECT_EQ(bound.q_offset, 100 + 20 - 8) << "the last query stands at the last key";
   expect_rest_kept(params, 16, 16 + sizeof(RopeParams));
+}
+
+TEST_F(BindArgumentsTest, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace) {
+  LaunchStep step = step_of(sizeof(LengthsParams) + 32, {{16, LengthsArgument{}}});
+  LengthsParams planned{};
+  planned.keys_per_group = 7;
+  planned.most_tiles = 9;
+  std::memcpy(step.params.data() + 16, &planned, sizeof(planned));
+  const int arrays[2] = {};
+  Tensors tensors;
+  tensors.lengths = {.q = &arrays[0], .kv = &arrays[1]};
+  const std::vector<std::byte> params = bind(step, tensors, {.workspace = address(0x10000)});
+  const auto bound = at<LengthsParams>(params, 16);
+  EXPECT_EQ(bound.q, &arrays[0]);
+  EXPECT_EQ(bound.kv, &arrays[1]);
+  EXPECT_EQ(bound.work, address(0x10000));
+  EXPECT_EQ(bound.keys_per_group, 7);
+  EXPECT_EQ(bound.most_tiles, 9);
+  expect_rest_kept(params, 16, 16 + sizeof(LengthsParams));
 }
 
 TEST_F(BindArgumentsTest, ScratchIsAnAddressInTheWorkspace) {

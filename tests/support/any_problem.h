@@ -74,6 +74,18 @@ void choose_options(Choices& choices, const MostSizes& most, Problem& p) {
   if (p.rope != Rope::kNone) p.rope_dim = 8 * static_cast<int>(choices.between(0, p.head_dim / 8));
 }
 
+template <class Choices>
+void choose_lengths(Choices& choices, Problem& p) {
+  if (p.rope != Rope::kNone || !choices.one_in(3)) return;
+  p.lengths = choices.among(std::vector{Lengths::kPacked, Lengths::kUsed});
+  if (p.lengths == Lengths::kUsed || !choices.one_in(2)) return;
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  p.tokens_q = choices.between(0, std::min(kMost, p.batch * p.seqlen_q));
+  p.tokens_kv = p.layout == Layout::kPackedQkv
+                    ? p.tokens_q
+                    : choices.between(0, std::min(kMost, p.batch * p.seqlen_kv));
+}
+
 /// A product of sizes may be too large for validate().
 inline void halve_until_valid(Problem& p) {
   for (;;) {
@@ -81,6 +93,7 @@ inline void halve_until_valid(Problem& p) {
       return validate(p);
     } catch (const Error&) {
       if (p.batch <= 1 && p.seqlen_q <= 1) throw;
+      p.tokens_q = p.tokens_kv = 0;
       p.batch = std::max<std::int64_t>(1, p.batch / 2);
       p.seqlen_q /= 2;
       p.seqlen_kv = p.layout == Layout::kPackedQkv ? p.seqlen_q : p.seqlen_kv / 2;
@@ -101,6 +114,7 @@ Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   choose_dtypes(choices, p);
   choose_sizes(choices, most, p);
   choose_options(choices, most, p);
+  choose_lengths(choices, p);
   halve_until_valid(p);
   return p;
 }

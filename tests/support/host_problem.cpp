@@ -24,6 +24,8 @@ enum Storage {
   kStorageLse,
   kStorageCos,
   kStorageSin,
+  kStorageLengthsQ,
+  kStorageLengthsKv,
   kStorages
 };
 
@@ -31,6 +33,7 @@ struct Shape {
   std::int64_t batch, heads, rows;
   int columns;
   DType dtype;
+  std::vector<SequenceRows> sequences;
 };
 
 /// Strides of `shape` in a row that has room for `row_heads` heads, and the elements that all of it
@@ -75,14 +78,97 @@ void add_storage(HostProblem& host, Storage storage, std::int64_t elements, DTyp
   poison(bytes, dtype, storage <= kStorageV);
 }
 
+/// Lengths with every edge: full, empty, one row, then random ones; packed ones as long as there is
+/// room.
+std::vector<int> hard_lengths(std::int64_t count, std::int64_t seqlen, std::int64_t room,
+                              unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<int> lengths;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t length = static_cast<std::int64_t>(random()) % (seqlen + 1);
+    if (i == 0) length = seqlen;
+    if (i == 1) length = 0;
+    if (i == 2) length = std::min<std::int64_t>(1, seqlen);
+    length = std::min(length, room);
+    room -= length;
+    lengths.push_back(static_cast<int>(length));
+  }
+  return lengths;
+}
+
+std::vector<int> beginnings(const std::vector<int>& lengths) {
+  std::vector<int> begins = {0};
+  for (const int length : lengths) begins.push_back(begins.back() + length);
+  return begins;
+}
+
+/// The arrays of lengths, and where in q and o, k and v they say that rows are.
+void place_lengths(HostProblem& host, unsigned seed) {
+  const Problem& p = host.problem;
+  const Tokens tokens = total_tokens(p);
+  const bool packed = p.lengths == Lengths::kPacked;
+  const auto place = [&](Storage storage, std::int64_t seqlen, std::int64_t room,
+                         unsigned side_seed, PlacedTensor& placed,
+                         std::vector<SequenceRows>& rows) {
+    std::vector<int> lengths(static_cast<std::size_t>(p.batch), static_cast<int>(seqlen));
+    if (p.lengths != Lengths::kFixed)
+      lengths = hard_lengths(p.batch, seqlen, packed ? room : p.batch * seqlen, side_seed);
+    const std::vector<int> begins = beginnings(lengths);
+    for (std::int64_t i = 0; i < p.batch; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      rows.push_back({packed ? 0 : i, packed ? begins[at] : 0, lengths[at]});
+    }
+    if (p.lengths == Lengths::kFixed) return;
+    const std::vector<int>& array = packed ? begins : lengths;
+    placed.storage = storage;
+    placed.offset_bytes = kGuardBytes;
+    auto& bytes = host.storages[storage];
+    bytes.assign(static_cast<std::size_t>(2 * kGuardBytes) + array.size() * sizeof(int),
+                 std::byte{0x7f});  // as an integer, a length that nothing has
+    std::memcpy(bytes.data() + kGuardBytes, array.data(), array.size() * sizeof(int));
+  };
+  place(kStorageLengthsQ, p.seqlen_q, tokens.q, seed, host.lengths_q, host.rows_q);
+  // One tensor of q, k and v has one kind of sequences.
+  const unsigned other = p.layout == Layout::kPackedQkv ? 0 : 1000;
+  place(kStorageLengthsKv, p.seqlen_kv, tokens.kv, seed + other, host.lengths_kv, host.rows_kv);
+}
+
+/// As it lies in memory: packed sequences are one.
+Shape shape_of(const Problem& p, bool queries, std::int64_t heads, int columns, DType dtype,
+               const std::vector<SequenceRows>& sequences) {
+  const bool packed = p.lengths == Lengths::kPacked;
+  const Tokens tokens = total_tokens(p);
+  const std::int64_t rows = packed ? (queries ? tokens.q : tokens.kv)
+                                   : (queries ? p.seqlen_q : p.seqlen_kv);
+  return {packed ? std::min<std::int64_t>(1, p.batch) : p.batch,
+          heads,
+          rows,
+          columns,
+          dtype,
+          sequences};
+}
+Shape shape_of_q(const HostProblem& host) {
+  const Problem& p = host.problem;
+  return shape_of(p, true, p.num_heads_q, p.head_dim, p.dtype_q, host.rows_q);
+}
+Shape shape_of_k(const HostProblem& host) {
+  const Problem& p = host.problem;
+  return shape_of(p, false, p.num_heads_kv, p.head_dim, p.dtype_k, host.rows_kv);
+}
+Shape shape_of_v(const HostProblem& host) {
+  const Problem& p = host.problem;
+  return shape_of(p, false, p.num_heads_kv, p.head_dim_v, p.dtype_v, host.rows_kv);
+}
+Shape shape_of_o(const HostProblem& host) {
+  const Problem& p = host.problem;
+  return shape_of(p, true, p.num_heads_q, p.head_dim_v, p.dtype_o, host.rows_q);
+}
+
 void place_tensors(HostProblem& host, const Gaps& gaps) {
   const Problem& p = host.problem;
   const int alignment = p.alignment_bytes;
-  const Shape q{p.batch, p.num_heads_q, p.seqlen_q, p.head_dim, p.dtype_q};
-  const Shape k{p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim, p.dtype_k};
-  const Shape v{p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim_v, p.dtype_v};
-  const Shape o{p.batch, p.num_heads_q, p.seqlen_q, p.head_dim_v, p.dtype_o};
-  host.storages.resize(kStorages);
+  const Shape q = shape_of_q(host), k = shape_of_k(host), v = shape_of_v(host),
+              o = shape_of_o(host);
   if (p.layout == Layout::kPackedQkv) {
     const std::int64_t row_heads = p.num_heads_q + 2 * p.num_heads_kv;
     const std::int64_t elements = set_strides(q, p.layout, row_heads, gaps, alignment,
@@ -104,11 +190,11 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
                                               host.o.strides);
   add_storage(host, kStorageO, o_elements, p.dtype_o, host.o);
   // lse has rows of one float; a gap follows each head's.
-  host.lse.strides = {nullptr, p.num_heads_q * (p.seqlen_q + gaps.rows_after), 1,
-                      p.seqlen_q + gaps.rows_after};
+  host.lse.strides = {nullptr, p.num_heads_q * (o.rows + gaps.rows_after), 1,
+                      o.rows + gaps.rows_after};
   host.lse.storage = kStorageLse;
   host.lse.offset_bytes = kGuardBytes;
-  const std::int64_t lse_bytes = 2 * kGuardBytes + p.batch * host.lse.strides.stride_batch * 4;
+  const std::int64_t lse_bytes = 2 * kGuardBytes + o.batch * host.lse.strides.stride_batch * 4;
   host.storages[kStorageLse].resize(static_cast<std::size_t>(lse_bytes));
   poison(host.storages[kStorageLse], DType::kFp32, false);
 }
@@ -143,11 +229,11 @@ void place_rope_tables(HostProblem& host) {
 /// Calls visit(index of element) for every element of a tensor, rows of one head together.
 template <class Visit>
 void for_each_element(const Shape& shape, const Tensor& strides, Visit&& visit) {
-  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+  for (const auto& [batch, begin, rows] : shape.sequences) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
-      for (std::int64_t row = 0; row < shape.rows; ++row) {
+      for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t at = batch * strides.stride_batch + head * strides.stride_head +
-                                row * strides.stride_row;
+                                (begin + row) * strides.stride_row;
         for (int column = 0; column < shape.columns; ++column) visit(at + column, row, column);
       }
     }
@@ -209,10 +295,14 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
         return x;
     }
   };
-  fill(host, {p.batch, p.num_heads_q, p.seqlen_q, p.head_dim, p.dtype_q}, host.q, q);
-  fill(host, {p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim, p.dtype_k}, host.k, k);
-  fill(host, {p.batch, p.num_heads_kv, p.seqlen_kv, p.head_dim_v, p.dtype_v}, host.v,
-       [&](std::int64_t, int) { return normal(random); });
+  fill(host, shape_of_q(host), host.q, q);
+  fill(host, shape_of_k(host), host.k, k);
+  fill(host, shape_of_v(host), host.v, [&](std::int64_t, int) { return normal(random); });
+  if (inputs != Inputs::kOddSequencesNaN) return;
+  Shape odd = shape_of_v(host);
+  for (std::size_t i = 0; i < odd.sequences.size(); i += 2) odd.sequences[i].count = 0;
+  fill(host, odd, host.v,
+       [](std::int64_t, int) { return std::numeric_limits<float>::quiet_NaN(); });
 }
 
 /// First byte of `now` that differs from `before` outside the elements of the tensor.
@@ -252,6 +342,9 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
   const auto table = [&](const PlacedTensor& placed) {
     return problem.rope == Rope::kNone ? nullptr : static_cast<const float*>(at(placed).data);
   };
+  const auto lengths = [&](const PlacedTensor& placed) {
+    return problem.lengths == Lengths::kFixed ? nullptr : static_cast<const int*>(at(placed).data);
+  };
   return {.q = at(q),
           .k = at(k),
           .v = at(v),
@@ -262,15 +355,16 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
           .rope = {.cos = table(rope_cos),
                    .sin = table(rope_sin),
                    .rows = rope_rows(problem),
-                   .offset = rope_offset(problem)}};
+                   .offset = rope_offset(problem)},
+          .lengths = {.q = lengths(lengths_q), .kv = lengths(lengths_kv)}};
 }
 
 std::string HostProblem::trespass() const {
-  const Problem& p = problem;
-  const Shape shape{p.batch, p.num_heads_q, p.seqlen_q, p.head_dim_v, p.dtype_o};
+  const Shape shape = shape_of_o(*this);
   std::string found = first_trespass("o", storages[kStorageO], poisoned_o, shape, o);
   if (!found.empty()) return found;
-  const Shape lse_shape{p.lse ? p.batch : 0, p.num_heads_q, p.seqlen_q, 1, DType::kFp32};
+  Shape lse_shape = shape_of(problem, true, problem.num_heads_q, 1, DType::kFp32, rows_q);
+  if (!problem.lse) lse_shape.sequences.clear();
   return first_trespass("lse", storages[kStorageLse], poisoned_lse, lse_shape, lse);
 }
 
@@ -283,6 +377,8 @@ HostProblem make_host_problem(const Problem& problem, unsigned seed, Inputs inpu
                               const Gaps& gaps) {
   HostProblem host;
   host.problem = problem;
+  host.storages.resize(kStorages);
+  place_lengths(host, seed);
   place_tensors(host, gaps);
   place_rope_tables(host);
   host.poisoned_o = host.storages[kStorageO];

@@ -24,6 +24,7 @@ enum class Inputs {
                       // raised seldom must still be raised
   kGrowingToLast,     // and the other way round
   kEqualScores,       // k is 0: the output is the mean of the v that a row sees
+  kOddSequencesNaN,   // v of every second sequence is NaN, and its neighbours' outputs must not be
 };
 
 /// Free space in the strides, in units of the problem's alignment; the layout is the problem's.
@@ -40,16 +41,23 @@ struct PlacedTensor {
   Tensor strides;
 };
 
+/// Rows of a sequence in a tensor.
+struct SequenceRows {
+  std::int64_t batch = 0, begin = 0, count = 0;
+};
+
 /// Storages begin and end with 4 KiB that belong to no tensor. Every pointer is aligned to the
 /// problem's alignment and to no more, those of rope's tables to 16. Whatever is no element of q, k
 /// or v, and no row of the tables that the problem takes, is NaN or an infinity; all of o and lse
-/// is NaN. With a rope, rope_offset is 5 more than it must be.
+/// is NaN. With a rope, rope_offset is 5 more than it must be. With lengths, these have a full
+/// sequence, an empty one and one of a single row, and rows that no sequence has are no elements.
 struct HostProblem {
   Problem problem;
   std::vector<std::vector<std::byte>> storages;
   std::vector<std::byte> poisoned_o, poisoned_lse;  // as o and lse were before anything ran
   PlacedTensor q, k, v, o, lse;
-  PlacedTensor rope_cos, rope_sin;  // without strides
+  PlacedTensor rope_cos, rope_sin, lengths_q, lengths_kv;  // without strides
+  std::vector<SequenceRows> rows_q, rows_kv;               // of all sequences
 
   /// In host memory, or in copies of the storages that begin at `bases`, which are aligned to 256.
   Tensors tensors();

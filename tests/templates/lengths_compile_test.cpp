@@ -1,65 +1,55 @@
-// lengths_compile_test.cpp - NVRTC compiles the main loops with the pieces of variable lengths,
-// which no family asks for yet, without spills. Needs NVRTC, but neither a GPU nor a driver.
-#include <fmt/format.h>
+// lengths_compile_test.cpp - NVRTC compiles the product families and the oracle with lengths that
+// only the GPU knows: the config used when nothing was measured, without spills. Needs NVRTC, but
+// neither a GPU nor a driver.
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "generator/arch.h"
+#include "generator/candidates.h"
 #include "runtime/compiler.h"
-#include "templates/embedded.h"
+#include "templates/registry.h"
 
 namespace attnforge {
 namespace {
 
-constexpr const char* kConfig =
-    "{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, "
-    ".right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, "
-    ".rope_dim = 0}, 64, 4, 64, 32, 2, 0, 2, 1, 0, 1, 0}";
-
-/// The entry that fwd_mma_sm80 would have, and the step before it.
-Source source_with(const std::string& lengths, const std::string& header) {
-  Source source;
-  source.name = "fwd_mma_sm80_" + lengths;
-  source.entry = fmt::format(
-      "#include \"fwd_mma_sm80/kernel.cuh\"\n"
-      "#include \"pieces/dense.cuh\"\n"
-      "#include \"{header}\"\n"
-      "#include \"pieces/work_list_order.cuh\"\n"
-      "#include \"steps/work_list/kernel.cuh\"\n"
-      "using namespace attnforge;\n"
-      "inline constexpr FwdMmaSm80Config kConfig{config};\n"
-      "struct Pieces : DensePieces<kConfig> {{\n"
-      "  using Lengths = {lengths};\n"
-      "  using Order = WorkListOrder;\n"
-      "}};\n"
-      "struct Args : FwdMmaSm80Params {{\n"
-      "  LengthsParams lengths;\n"
-      "}};\n"
-      "extern \"C\" __global__ void __launch_bounds__(1024)\n"
-      "work_list(const __grid_constant__ Args p) {{\n"
-      "  ListWork<Pieces::Lengths, Pieces::Walk, kConfig.block_m, kConfig.block_n, "
-      "kConfig.pack_gqa>::run(p);\n"
-      "}}\n"
-      "extern \"C\" __global__ void\n"
-      "__launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)\n"
-      "attention(const __grid_constant__ Args p) {{\n"
-      "  FwdMmaSm80<kConfig, Pieces, Args>::run(p);\n"
-      "}}\n",
-      fmt::arg("header", header), fmt::arg("config", kConfig), fmt::arg("lengths", lengths));
-  flatten(source, embedded_headers());
-  return source;
+struct LengthsCase {
+  const char* family;
+  const char* arch;
+  const char* problem;
+};
+void PrintTo(const LengthsCase& c, std::ostream* out) {
+  *out << c.family << " on sm_" << c.arch << ": " << c.problem;
 }
 
-TEST(LengthPieces, PackedCompileWithoutSpills) {
-  const Cubin cubin = compile(source_with("PackedLengths", "pieces/packed_lengths.cuh"),
-                              arch_named("86"));
-  EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0);
+class LengthsCompile : public testing::TestWithParam<LengthsCase> {};
+
+TEST_P(LengthsCompile, WithoutSpills) {
+  const Problem problem = parse_problem(GetParam().problem);
+  const DeviceFacts& device = typical_device(GetParam().arch);
+  const Family& family = *find_family(GetParam().family);
+  const std::vector<Candidate> configs = candidates(family, problem, device);
+  ASSERT_FALSE(configs.empty());
+  const Source source = family.render(configs.front().config, problem);
+  const Cubin cubin = compile(source, device.arch);
+  EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0)
+      << to_string(configs.front().config);
 }
 
-TEST(LengthPieces, UsedCompileWithoutSpills) {
-  const Cubin cubin = compile(source_with("UsedLengths", "pieces/used_lengths.cuh"),
-                              arch_named("86"));
-  EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0);
-}
+constexpr LengthsCase kCases[] = {
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=8 num_heads=16 seqlen=8192 tokens=16384 head_dim=128 lengths=packed"},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=8 num_heads=16 seqlen=8192 head_dim=64 lengths=used causal lse"},
+    {"fwd_mma_sm80", "86",
+     "fwd fp16 batch=8 num_heads=16 seqlen=4096 head_dim=128 lengths=packed causal lse"},
+    {"fwd_mma_sm80", "90",
+     "fwd bf16 batch=8 num_heads=16:2 seqlen=1:4096 head_dim=128 lengths=used"},
+    {"fwd_regtile_f32", "89",
+     "fwd fp32 batch=8 num_heads=16 seqlen=4096 head_dim=64 lengths=packed causal"},
+    {"fwd_naive", "80", "fwd bf16 batch=2 num_heads=4 seqlen=100 head_dim=64 lengths=packed lse"},
+};
+INSTANTIATE_TEST_SUITE_P(Families, LengthsCompile, testing::ValuesIn(kCases));
 
 }  // namespace
 }  // namespace attnforge

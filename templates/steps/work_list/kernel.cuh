@@ -5,6 +5,7 @@
 #include "base.cuh"
 #include "params_fwd.h"
 #include "params_lengths.h"
+#include "ptx/grid_dependency.cuh"
 
 namespace attnforge {
 
@@ -42,7 +43,7 @@ struct ListWork {
   /// By where the sequence's keys begin, as if all sequences of a padded tensor were full.
   template <class Params>
   ATTNFORGE_DEVICE static int group_of(const Params& params, const Lengths& lengths, int sequence) {
-    const i64 keys = params.lengths.keys_per_group;
+    const int keys = params.lengths.keys_per_group;
     if (keys == 0) return 0;
     const i64 begin = lengths.kv_begin() + i64(lengths.batch()) * params.fwd.seqlen_kv;
     return int(min(begin / keys, i64(kGroups - 1)));
@@ -53,6 +54,7 @@ struct ListWork {
     __shared__ int bins[kNumThreads];  // tiles in a bin, then where its next tile goes
     __shared__ int of_warps[kNumWarps];
     const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;
+    start_next_grid();
     bins[thread] = 0;
     __syncthreads();
     for_each_tile(params, [&](const WorkItem&, int bin) { atomicAdd(&bins[bin], 1); });
@@ -66,15 +68,19 @@ struct ListWork {
     if (warp == 0) {
       const int tiles = of_warps[lane];
       of_warps[lane] = sum_of_lanes_before(tiles, lane);
-      if (lane == 31) params.lengths.work->tiles = of_warps[lane] + tiles;
+      // Arrays that say more than the problem does must not write after the list's end.
+      if (lane == 31)
+        params.lengths.work->tiles = min(of_warps[lane] + tiles, params.lengths.most_tiles);
     }
     __syncthreads();
     bins[thread] = of_warps[warp] + through - own;
     __syncthreads();
 
     WorkItem* const list = reinterpret_cast<WorkItem*>(params.lengths.work + 1);
-    for_each_tile(params,
-                  [&](const WorkItem& item, int bin) { list[atomicAdd(&bins[bin], 1)] = item; });
+    for_each_tile(params, [&](const WorkItem& item, int bin) {
+      const int at = atomicAdd(&bins[bin], 1);
+      if (at < params.lengths.most_tiles) list[at] = item;
+    });
   }
 
   ATTNFORGE_DEVICE static int sum_of_lanes_before(int x, int lane) {

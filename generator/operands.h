@@ -1,0 +1,52 @@
+// operands.h - the tensors of a run as a table: whatever allocates, fills, uploads, checks or
+// counts them walks it, so that a tensor which comes with an optional part is named here and
+// nowhere else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/host_tensors.h"
+#include "attnforge/plan.h"
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+struct Operand {
+  enum class Role {
+    kInput,  // any numbers do
+    kTable,  // its content means something: rope's tables, lengths
+    kOutput,
+  };
+  std::string_view name;  // "q"; for messages
+  Role role = Role::kInput;
+  DType dtype = DType::kFp32;  // of inputs and outputs
+  int element_bytes = 4;
+  std::int64_t elements = 0;  // contiguous; of rope's tables the least that will do
+  std::int64_t row_elements = 1;
+  bool may_be_longer = false;
+
+  /// Sets where it lies in a run. kPackedQkv's one tensor is q, k and v.
+  void (*bind)(const Problem&, void* data, Tensors&) = nullptr;
+  /// Its content in host memory, and room for so many bytes.
+  std::span<std::byte> (*in_host)(HostTensors&) = nullptr;
+  void (*resize)(HostTensors&, std::size_t bytes) = nullptr;
+
+  std::size_t bytes() const { return static_cast<std::size_t>(elements) * element_bytes; }
+};
+
+/// Those that a valid problem has. Inputs first, then tables, then outputs.
+std::vector<Operand> operands(const Problem& problem);
+
+/// contiguous_tensors(problem) at these addresses, one for each operand, with the parts that are no
+/// pointers (rows and offset of rope's tables) as `host` has them.
+Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
+                      std::span<void* const> addresses, const HostTensors& host);
+
+/// Throws Error(kInvalidArgument) naming the first operand that does not have its size in `host`.
+void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host);
+
+}  // namespace attnforge

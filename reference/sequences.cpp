@@ -1,0 +1,210 @@
+#include "reference/sequences.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "attnforge/error.h"
+
+namespace attnforge {
+namespace {
+
+/// Of one side, q or kv.
+struct Side {
+  const int* array;
+  std::int64_t seqlen, tokens;
+  const char* name;
+};
+
+Side side_q(const Problem& p, const LengthArrays& lengths) {
+  return {lengths.q, p.seqlen_q, lengths.tokens_q != 0 ? lengths.tokens_q : total_tokens(p).q, "q"};
+}
+Side side_kv(const Problem& p, const LengthArrays& lengths) {
+  return {lengths.kv, p.seqlen_kv, lengths.tokens_kv != 0 ? lengths.tokens_kv : total_tokens(p).kv,
+          "kv"};
+}
+
+std::int64_t length_of(const Problem& p, const Side& side, std::int64_t sequence) {
+  if (p.lengths == Lengths::kPacked) return side.array[sequence + 1] - side.array[sequence];
+  const bool used = p.lengths == Lengths::kUsed && side.array != nullptr;
+  return used ? side.array[sequence] : side.seqlen;
+}
+
+/// Rows before the sequence in its batch.
+std::int64_t begin_of(const Problem& p, const Side& side, std::int64_t sequence) {
+  return p.lengths == Lengths::kPacked ? side.array[sequence] : 0;
+}
+
+std::int64_t batch_of(const Problem& p, std::int64_t sequence) {
+  return p.lengths == Lengths::kPacked ? 0 : sequence;
+}
+
+void check_side(const Problem& p, const Side& side) {
+  const auto refuse = [](const std::string& what) {
+    throw Error(ErrorCode::kInvalidArgument, what);
+  };
+  if (side.array == nullptr) {
+    if (p.lengths == Lengths::kUsed) return;
+    refuse(fmt::format("lengths.{} is null, but the problem says lengths=packed", side.name));
+  }
+  if (p.lengths == Lengths::kPacked && side.array[0] != 0)
+    refuse(fmt::format("lengths.{}[0]={} must be 0", side.name, side.array[0]));
+  for (std::int64_t i = 0; i < p.batch; ++i) {
+    const std::int64_t length = length_of(p, side, i);
+    if (length >= 0 && length <= side.seqlen) continue;
+    refuse(fmt::format("lengths.{}: sequence {} has {} rows; it may have 0 to seqlen_{}={}",
+                       side.name, i, length, side.name, side.seqlen));
+  }
+  if (p.lengths == Lengths::kPacked && side.array[p.batch] > side.tokens) {
+    refuse(fmt::format("lengths.{}[{}]={} is more than the {} rows that there are", side.name,
+                       p.batch, side.array[p.batch], side.tokens));
+  }
+}
+
+void advance(Tensor& tensor, DType dtype, std::int64_t batch, std::int64_t rows) {
+  if (tensor.data == nullptr) return;
+  tensor.data = static_cast<std::byte*>(tensor.data) +
+                (batch * tensor.stride_batch + rows * tensor.stride_row) * size_bytes(dtype);
+}
+
+/// SplitMix64.
+std::uint64_t next(std::uint64_t& state) {
+  std::uint64_t x = state += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/// Numbers whose logarithms are spread like a bell, from 16 to 2^12: whole ones, for the same
+/// lengths on every machine.
+std::vector<std::int64_t> random_weights(std::int64_t count, std::uint64_t seed) {
+  std::vector<std::int64_t> weights;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t bits = next(seed);
+    int doublings = 0;
+    for (int place = 0; place < 7; ++place) doublings += static_cast<int>(bits >> place & 1);
+    weights.push_back(static_cast<std::int64_t>(16 + (bits >> 32) % 16) << doublings);
+  }
+  return weights;
+}
+
+/// Lengths in proportion to the weights, but the largest gets all it may have, of `tokens` in all.
+std::vector<std::int64_t> packed_lengths(const std::vector<std::int64_t>& weights,
+                                         std::int64_t seqlen, std::int64_t tokens) {
+  const std::size_t count = weights.size();
+  std::vector<std::int64_t> lengths(count, 0);
+  if (count == 0) return lengths;
+  const auto largest = static_cast<std::size_t>(std::max_element(weights.begin(), weights.end()) -
+                                                weights.begin());
+  lengths[largest] = std::min(seqlen, tokens);
+  std::int64_t left = tokens - lengths[largest], all = 0;
+  for (std::size_t i = 0; i < count; ++i) all += i == largest ? 0 : weights[i];
+  const std::int64_t shared = left;
+  for (std::size_t i = 0; i < count && all > 0; ++i) {
+    if (i == largest) continue;
+    lengths[i] = std::min(seqlen, shared * weights[i] / all);
+    left -= lengths[i];
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t more = std::min(left, seqlen - lengths[i]);
+    lengths[i] += more;
+    left -= more;
+  }
+  return lengths;
+}
+
+std::vector<int> beginnings(const std::vector<std::int64_t>& lengths) {
+  std::vector<int> begins = {0};
+  for (const std::int64_t length : lengths)
+    begins.push_back(begins.back() + static_cast<int>(length));
+  return begins;
+}
+
+std::vector<int> used_lengths(std::int64_t count, std::int64_t seqlen, std::uint64_t seed) {
+  std::vector<int> lengths;
+  const auto choices = static_cast<std::uint64_t>(seqlen - (seqlen + 1) / 2 + 1);
+  for (std::int64_t i = 0; i < count; ++i)
+    lengths.push_back(static_cast<int>((seqlen + 1) / 2) + static_cast<int>(next(seed) % choices));
+  return lengths;
+}
+
+}  // namespace
+
+Problem problem_of_sequence(const Problem& problem, const LengthArrays& lengths,
+                            std::int64_t sequence) {
+  Problem one = problem;
+  one.lengths = Lengths::kFixed;
+  one.tokens_q = one.tokens_kv = 0;
+  one.batch = 1;
+  one.seqlen_q = length_of(problem, side_q(problem, lengths), sequence);
+  one.seqlen_kv = length_of(problem, side_kv(problem, lengths), sequence);
+  if (one.layout == Layout::kPackedQkv) one.layout = Layout::kBshd;  // says nothing of strides
+  return one;
+}
+
+Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t sequence) {
+  Sequence one{problem_of_sequence(problem, tensors.lengths, sequence), tensors};
+  const std::int64_t batch = batch_of(problem, sequence);
+  const std::int64_t begin_q = begin_of(problem, side_q(problem, tensors.lengths), sequence);
+  const std::int64_t begin_kv = begin_of(problem, side_kv(problem, tensors.lengths), sequence);
+  advance(one.tensors.q, problem.dtype_q, batch, begin_q);
+  advance(one.tensors.o, problem.dtype_o, batch, begin_q);
+  advance(one.tensors.k, problem.dtype_k, batch, begin_kv);
+  advance(one.tensors.v, problem.dtype_v, batch, begin_kv);
+  if (one.tensors.lse.data != nullptr)
+    one.tensors.lse.data += batch * tensors.lse.stride_batch + begin_q;
+  one.tensors.lengths = {};
+  return one;
+}
+
+QueryRow place_of(const Problem& problem, const LengthArrays& lengths, const QueryRow& row) {
+  return {.batch = batch_of(problem, row.batch),
+          .head = row.head,
+          .query = row.query + begin_of(problem, side_q(problem, lengths), row.batch)};
+}
+
+std::vector<QueryRow> all_rows(const Problem& problem, const LengthArrays& lengths) {
+  std::vector<QueryRow> rows;
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    const std::int64_t count = length_of(problem, side_q(problem, lengths), batch);
+    for (std::int64_t head = 0; head < problem.num_heads_q; ++head) {
+      for (std::int64_t query = 0; query < count; ++query) rows.push_back({batch, head, query});
+    }
+  }
+  return rows;
+}
+
+double flops(const Problem& problem, const LengthArrays& lengths) {
+  if (problem.lengths == Lengths::kFixed) return flops(problem);
+  double sum = 0;
+  for (std::int64_t i = 0; i < problem.batch; ++i)
+    sum += flops(problem_of_sequence(problem, lengths, i));
+  return sum;
+}
+
+void check_lengths(const Problem& problem, const LengthArrays& lengths) {
+  if (problem.lengths == Lengths::kFixed) return;
+  check_side(problem, side_q(problem, lengths));
+  check_side(problem, side_kv(problem, lengths));
+}
+
+HostLengths random_lengths(const Problem& problem, std::uint64_t seed) {
+  const Problem& p = problem;
+  switch (p.lengths) {
+    case Lengths::kFixed:
+      return {};
+    case Lengths::kUsed:
+      return {used_lengths(p.batch, p.seqlen_q, 2 * seed),
+              used_lengths(p.batch, p.seqlen_kv, 2 * seed + 1)};
+    case Lengths::kPacked:
+      break;
+  }
+  // A sequence of many queries has many keys: the same weights for both.
+  const std::vector<std::int64_t> weights = random_weights(p.batch, seed);
+  const Tokens tokens = total_tokens(p);
+  return {beginnings(packed_lengths(weights, p.seqlen_q, tokens.q)),
+          beginnings(packed_lengths(weights, p.seqlen_kv, tokens.kv))};
+}
+
+}  // namespace attnforge

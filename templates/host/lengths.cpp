@@ -1,0 +1,98 @@
+#include "templates/host/lengths.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "attnforge/error.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/tile_order.h"
+
+namespace attnforge {
+namespace {
+
+constexpr unsigned kListThreads = 1024;  // of ListWork, one block
+constexpr std::string_view kListKernel = "work_list";
+
+/// Bytes of K and V of a key, of one K/V head.
+std::int64_t key_bytes(const Problem& problem) {
+  return std::int64_t{problem.head_dim + problem.head_dim_v} * size_bytes(problem.dtype_k);
+}
+
+}  // namespace
+
+std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_gqa) {
+  const std::int64_t padded = problem.batch *
+                              ((problem.seqlen_q * pack_gqa + block_m - 1) / block_m);
+  if (problem.lengths != Lengths::kPacked) return padded;
+  // The last tile of each sequence may have a single row.
+  return std::min(padded, total_tokens(problem).q * pack_gqa / block_m + problem.batch);
+}
+
+WorkListSpec work_list_of(const Problem& problem, int block_m, int pack_gqa, int head_group_mb) {
+  // As one sequence of all tokens: its heads are what is grouped.
+  Problem as_one = problem;
+  as_one.lengths = Lengths::kFixed;
+  as_one.batch = 1;
+  as_one.seqlen_q = total_tokens(problem).q;
+  as_one.seqlen_kv = total_tokens(problem).kv;
+  WorkListSpec list;
+  list.order = tile_order(as_one, block_m, pack_gqa, head_group_mb, false);
+  list.tiles = query_tiles_of_head(problem, block_m, pack_gqa);
+  const std::int64_t group_bytes = std::int64_t{head_group_mb} << 20;
+  if (head_group_mb > 0 && list.order.heads_per_group == 1 &&
+      as_one.seqlen_kv * key_bytes(problem) > group_bytes)
+    list.keys_per_group = std::max<std::int64_t>(1, group_bytes / key_bytes(problem));
+  return list;
+}
+
+LaunchStep work_list_step(const Problem& problem, const WorkListSpec& list) {
+  LaunchStep step;
+  step.kernel = kListKernel;
+  step.block.x = kListThreads;
+  Argument argument = Argument::of<WorkListParams>(step);
+  argument.fwd(problem).lengths(list.keys_per_group, list.tiles).done();
+  return step;
+}
+
+Launch with_work_list(const Problem& problem, const WorkListSpec& list, const Arch& arch,
+                      LaunchStep step) {
+  Launch result;
+  if (list.all_tiles() == 0) return result;
+  result.workspace_bytes = list.bytes();
+  result.steps.push_back(work_list_step(problem, list));
+  step.overlaps_previous = arch.sm >= 90;
+  result.steps.push_back(std::move(step));
+  return result;
+}
+
+KernelNames with_lengths(KernelNames names, const Shape& shape, std::size_t params_bytes) {
+  if (shape.lengths == kFixedLengths) return names;
+  if (shape.lengths == kPackedLengths)
+    names.other_pieces.push_back({"pieces/packed_lengths.cuh", "Lengths", "PackedLengths"});
+  else
+    names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
+  names.params_bytes = params_bytes;
+  names.params = fmt::format("WithLengths<{}>", names.params);
+  return names;
+}
+
+KernelNames with_work_list(KernelNames names, const Shape& shape, std::size_t params_bytes,
+                           std::string_view block_m, std::string_view block_n) {
+  if (shape.lengths == kFixedLengths) return names;
+  names = with_lengths(std::move(names), shape, params_bytes);
+  names.other_pieces.push_back({"pieces/work_list_order.cuh", "Order", "WorkListOrder"});
+  names.parts.push_back("steps/work_list/kernel.cuh");
+  names.other_kernels = fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({threads})\n"
+      "{symbol}(const __grid_constant__ WorkListParams p) {{\n"
+      "  ListWork<Pieces::Lengths, Pieces::Walk, kConfig.{block_m}, kConfig.{block_n}, "
+      "kConfig.pack_gqa>::run(p);\n"
+      "}}\n",
+      fmt::arg("threads", kListThreads), fmt::arg("symbol", kListKernel),
+      fmt::arg("block_m", block_m), fmt::arg("block_n", block_n));
+  return names;
+}
+
+}  // namespace attnforge

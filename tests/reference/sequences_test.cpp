@@ -1,0 +1,121 @@
+// sequences_test.cpp - lengths that only arrays know: where sequences lie, and attention of each as
+// of a problem of its own.
+#include "reference/sequences.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "attnforge/error.h"
+#include "tests/support/host_problem.h"
+
+namespace attnforge {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Sequences, ArePackedOneAfterAnother) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=3 num_heads=4:2 seqlen=8:16 tokens=10:20 head_dim=64 lengths=packed causal");
+  const int q[] = {0, 3, 3, 10}, kv[] = {0, 16, 17, 20};
+  const LengthArrays lengths{.q = q, .kv = kv};
+  EXPECT_NO_THROW(check_lengths(problem, lengths));
+  const Problem last = problem_of_sequence(problem, lengths, 2);
+  EXPECT_EQ(to_string(last),
+            "fwd bf16 batch=1 num_heads_q=4 num_heads_kv=2 seqlen_q=7 seqlen_kv=3 head_dim=64 "
+            "head_dim_v=64 causal");
+  EXPECT_EQ(place_of(problem, lengths, {2, 1, 4}), (QueryRow{0, 1, 7}));
+  EXPECT_EQ(all_rows(problem, lengths).size(), 4u * 10);
+  EXPECT_EQ(flops(problem, lengths), flops(problem_of_sequence(problem, lengths, 0)) + flops(last));
+}
+
+TEST(Sequences, UseTheFirstRowsOfPaddedTensors) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=2 num_heads=1 seqlen=8:16 head_dim=64 lengths=used");
+  const int kv[] = {16, 5};
+  const LengthArrays lengths{.kv = kv};
+  const Problem second = problem_of_sequence(problem, lengths, 1);
+  EXPECT_EQ(second.seqlen_q, 8);
+  EXPECT_EQ(second.seqlen_kv, 5);
+  EXPECT_EQ(place_of(problem, lengths, {1, 0, 3}), (QueryRow{1, 0, 3}));
+}
+
+TEST(Sequences, OfWrongArraysAreRefusedByName) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=2 num_heads=1 seqlen=8 tokens=12 head_dim=64 lengths=packed");
+  const auto refused = [&](std::vector<int> q, std::vector<int> kv) -> std::string {
+    try {
+      check_lengths(problem, {.q = q.empty() ? nullptr : q.data(), .kv = kv.data()});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused({0, 4, 12}, {0, 8, 9}), "");
+  EXPECT_THAT(refused({}, {0, 8, 9}), HasSubstr("lengths.q is null"));
+  EXPECT_THAT(refused({1, 4, 12}, {0, 8, 9}), HasSubstr("lengths.q[0]=1 must be 0"));
+  EXPECT_THAT(refused({0, 9, 12}, {0, 8, 9}), HasSubstr("sequence 0 has 9 rows"));
+  EXPECT_THAT(refused({0, 4, 12}, {0, 8, 7}), HasSubstr("lengths.kv: sequence 1 has -1 rows"));
+  EXPECT_THAT(refused({0, 8, 13}, {0, 8, 9}), HasSubstr("lengths.q[2]=13 is more than the 12"));
+}
+
+TEST(RandomLengths, FillTheTokensWithManyShortSequencesAndOneOfTheLongest) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=16 num_heads=1 seqlen=8192 tokens=16384 head_dim=64 lengths=packed");
+  const HostLengths lengths = random_lengths(problem, 3);
+  ASSERT_EQ(lengths.q.size(), 17u);
+  EXPECT_EQ(lengths.q.back(), 16384);
+  EXPECT_EQ(lengths.q, lengths.kv);
+  EXPECT_NO_THROW(check_lengths(problem, lengths.arrays()));
+  std::vector<int> each(17);
+  std::adjacent_difference(lengths.q.begin(), lengths.q.end(), each.begin());
+  std::sort(each.begin() + 1, each.end());
+  EXPECT_EQ(each.back(), 8192);
+  EXPECT_LT(each[8], 16384 / 16) << "half of them are shorter than the mean";
+  EXPECT_EQ(random_lengths(problem, 3).q, lengths.q) << "same seed, same lengths";
+  EXPECT_NE(random_lengths(problem, 4).q, lengths.q);
+}
+
+TEST(RandomLengths, OfPaddedTensorsAreBetweenHalfAndAll) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=50 num_heads=1 seqlen=1:1001 head_dim=64 lengths=used");
+  const HostLengths lengths = random_lengths(problem, 1);
+  EXPECT_THAT(lengths.kv, testing::Each(testing::AllOf(testing::Ge(501), testing::Le(1001))));
+  EXPECT_THAT(lengths.q, testing::Each(1));
+}
+
+/// A problem of lengths against the problems that its sequences are, each in tensors of its own.
+TEST(AttentionOfSequences, IsThatOfEachByItself) {
+  for (const char* text :
+       {"fwd fp32 batch=5 num_heads=4:2 seqlen=20:33 head_dim=16 lengths=packed causal lse",
+        "fwd fp32 batch=5 num_heads=4:2 seqlen=20:33 head_dim=16:8 lengths=used window_left=7 lse",
+        "fwd fp32 batch=4 num_heads=2 seqlen=20 head_dim=16 lengths=packed layout=packed_qkv"}) {
+    SCOPED_TRACE(text);
+    test::HostProblem host = test::make_host_problem(parse_problem(text), 5);
+    const Problem& problem = host.problem;
+    const Tensors tensors = host.tensors();
+    const Reference all = reference_attention(problem, tensors);
+    std::size_t at = 0;
+    for (std::int64_t i = 0; i < problem.batch; ++i) {
+      const Sequence one = sequence_of(problem, tensors, i);
+      const Reference of_one = reference_attention(one.problem, one.tensors);
+      for (std::size_t row = 0; row < of_one.rows.size(); ++row, ++at) {
+        EXPECT_EQ(all.rows[at].batch, i);
+        EXPECT_EQ(all.lse[at], of_one.lse[row]);
+        const auto columns = static_cast<std::size_t>(problem.head_dim_v);
+        EXPECT_TRUE(std::equal(&of_one.o[row * columns], &of_one.o[row * columns] + columns,
+                               &all.o[at * columns]));
+        EXPECT_TRUE(std::isfinite(all.o[at * columns])) << "padding is NaN and must not be read";
+      }
+    }
+    EXPECT_EQ(at, all.rows.size());
+  }
+}
+
+}  // namespace
+}  // namespace attnforge

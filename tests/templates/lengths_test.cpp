@@ -1,0 +1,100 @@
+// lengths_test.cpp - the launch of a problem whose lengths only the GPU knows, without a GPU.
+#include "templates/host/lengths.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "generator/arch.h"
+#include "generator/candidates.h"
+#include "reference/sequences.h"
+#include "templates/registry.h"
+
+namespace attnforge {
+namespace {
+
+/// Of one head, in tiles of 128 rows.
+std::int64_t tiles_of(const Problem& problem, const LengthArrays& lengths) {
+  std::int64_t tiles = 0;
+  for (std::int64_t i = 0; i < problem.batch; ++i)
+    tiles += (problem_of_sequence(problem, lengths, i).seqlen_q + 127) / 128;
+  return tiles;
+}
+
+TEST(WorkList, HasRoomForTheTilesOfAnyLengths) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=16 num_heads=8 seqlen=8192 tokens=16384 head_dim=128 lengths=packed");
+  const std::int64_t room = query_tiles_of_head(problem, 128, 1);
+  EXPECT_LE(room, 16384 / 128 + 16);
+  for (unsigned seed = 0; seed < 50; ++seed)
+    EXPECT_LE(tiles_of(problem, random_lengths(problem, seed).arrays()), room);
+  // The worst: each sequence's last tile has one row.
+  std::vector<int> begins = {0};
+  for (int i = 0; i < 16; ++i) begins.push_back(begins.back() + (i < 15 ? 1025 : 1));
+  EXPECT_LE(tiles_of(problem, {.q = begins.data(), .kv = begins.data()}), room);
+  const Problem used = parse_problem(
+      "fwd bf16 batch=3 num_heads=8 seqlen=200 head_dim=128 lengths=used");
+  EXPECT_EQ(query_tiles_of_head(used, 128, 1), 6);
+  EXPECT_EQ(query_tiles_of_head(used, 128, 4), 3 * 7);
+}
+
+TEST(WorkList, TakesSequencesInGroupsWhereOneHeadOutgrowsTheL2) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=64 num_heads=8 seqlen=65536 tokens=1000000 head_dim=128 lengths=packed");
+  EXPECT_EQ(work_list_of(problem, 128, 1, 32).keys_per_group, (32 << 20) / 512);
+  EXPECT_EQ(work_list_of(problem, 128, 1, 0).keys_per_group, 0) << "head after head";
+  const Problem small = parse_problem(
+      "fwd bf16 batch=16 num_heads=8 seqlen=8192 tokens=16384 head_dim=128 lengths=packed");
+  EXPECT_EQ(work_list_of(small, 128, 1, 32).keys_per_group, 0);
+  EXPECT_EQ(work_list_of(small, 128, 1, 32).order.heads_per_group, 4) << "8 MiB each";
+}
+
+TEST(LaunchOfLengths, IsAStepThatListsTheTilesAndOneThatTakesThem) {
+  for (const char* name : {"fwd_wgmma_sm90a", "fwd_mma_sm80"}) {
+    const Family& family = *find_family(name);
+    const DeviceFacts& device = typical_device("90a");
+    for (const char* lengths : {"packed", "used"}) {
+      const Problem problem = parse_problem(
+          std::string("fwd bf16 batch=6 num_heads=8 seqlen=1000 head_dim=128 causal lengths=") +
+          lengths);
+      const Candidate first = candidates(family, problem, device).front();
+      const Launch launch = family.launch(first.config, problem, device);
+      ASSERT_EQ(launch.steps.size(), 2u);
+      EXPECT_EQ(launch.steps[0].kernel, "work_list");
+      EXPECT_GE(launch.workspace_bytes, sizeof(WorkList) + 6 * 8 * sizeof(WorkItem));
+      const std::string entry = family.render(first.config, problem).entry;
+      EXPECT_THAT(entry, testing::HasSubstr("using Order = WorkListOrder;"));
+      EXPECT_THAT(entry, testing::HasSubstr("WithLengths<"));
+      for (const LaunchStep& step : launch.steps) {
+        EXPECT_TRUE(std::ranges::any_of(step.args, [](const ArgumentPart& part) {
+          return std::holds_alternative<LengthsArgument>(part.value);
+        }));
+      }
+    }
+    const Problem none = parse_problem(
+        "fwd bf16 batch=0 num_heads=8 seqlen=1000 head_dim=128 lengths=packed");
+    const std::vector<Candidate> configs = candidates(family, none, device);
+    if (!configs.empty()) {
+      EXPECT_TRUE(family.launch(configs.front().config, none, device).steps.empty());
+    }
+  }
+}
+
+TEST(LaunchOfLengths, LeavesDenseKernelsAlone) {
+  const Family& family = *find_family("fwd_mma_sm80");
+  const Problem dense = parse_problem("fwd bf16 batch=6 num_heads=8 seqlen=1000 head_dim=128");
+  const Candidate first = candidates(family, dense, typical_device("90a")).front();
+  EXPECT_THAT(family.render(first.config, dense).entry, testing::Not(testing::HasSubstr("engths")));
+}
+
+TEST(LadderFamilies, SayThatTheyDoNotTakeLengths) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=6 num_heads=8 seqlen=1000 head_dim=128 lengths=packed");
+  for (const char* name : {"fwd_wmma", "fwd_flash_vec", "fwd_flash_scalar", "fwd_materialized"})
+    EXPECT_THAT(rejection(*find_family(name), problem, typical_device("90a").arch),
+                testing::HasSubstr("lengths"));
+}
+
+}  // namespace
+}  // namespace attnforge
