@@ -21,7 +21,6 @@ using Json = nlohmann::json;
 // ---- tune --arch, and the database that it fills ----
 
 TEST_F(Program, RankingFillsTheDatabaseThatCacheShows) {
-  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
   const Outcome tuned = run({"tune", "--arch", "sm_86,sm_90", "--candidates", "2", "--json", "fwd",
                              "fp16", "seqlen=256"});
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
@@ -65,7 +64,6 @@ TEST_F(Program, RankingFillsTheDatabaseThatCacheShows) {
 }
 
 TEST_F(Program, ProgressIsRedrawnOnATerminalAndFitsIt) {
-  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
   if (!has_terminals()) GTEST_SKIP() << "no pseudo-terminals";
   constexpr int kColumns = 60;
   const Outcome outcome = run_on_terminal(
@@ -86,7 +84,6 @@ TEST_F(Program, ProgressIsRedrawnOnATerminalAndFitsIt) {
 }
 
 TEST_F(Program, QuietShowsNoProgress) {
-  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
   EXPECT_EQ(
       run({"tune", "-q", "--arch", "sm_80", "--candidates", "1", "fwd", "fp16", "seqlen=256"}).err,
       "");

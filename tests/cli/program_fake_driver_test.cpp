@@ -21,6 +21,7 @@ class ProgramOnFakeDriver : public Program {
  protected:
   Outcome run(const std::vector<std::string>& arguments) {
     return run_program(arguments, {{"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR},
+                                   {"ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC},
                                    {"ATTNFORGE_CACHE", database()},
                                    {"ATTNFORGE_LOG", "off"}});
   }

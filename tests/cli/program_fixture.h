@@ -1,5 +1,5 @@
 // program_fixture.h - the built program as a user meets it, on a machine without a GPU (if there is
-// one, it is hidden).
+// one, it is hidden), with an NVRTC that compiles nothing.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,8 +19,15 @@ class Program : public testing::Test {
   Outcome run(const std::vector<std::string>& arguments, Environment more = {}) {
     return run_program(arguments, environment(std::move(more)));
   }
+  /// With the machine's own NVRTC.
+  Outcome run_with_nvrtc(const std::vector<std::string>& arguments) {
+    Environment own = environment();
+    own.erase("ATTNFORGE_NVRTC");
+    return run_program(arguments, own);
+  }
   Environment environment(Environment more = {}) const {
     more.insert({{"ATTNFORGE_CACHE", database()},
+                 {"ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC},
                  {"CUDA_VISIBLE_DEVICES", ""},
                  {"ATTNFORGE_LOG", "warning"}});
     return more;

@@ -125,11 +125,11 @@ TEST_F(Program, InspectWithoutNvrtcSaysSoAndShowsTheRest) {
 
 TEST_F(Program, InspectCompilesAndPrintsPtx) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
-  const Json json = Json::parse(run(inspect_with({"--json"})).out);
+  const Json json = Json::parse(run_with_nvrtc(inspect_with({"--json"})).out);
   EXPECT_TRUE(json.at("compiled").at("ok").get<bool>()) << json.at("compiled").dump();
   EXPECT_GT(json.at("compiled").at("registers").get<int>(), 0);
   EXPECT_GT(json.at("compiled").at("blocks_per_sm").get<int>(), 0);
-  const Outcome ptx = run(inspect_with({"--ptx"}));
+  const Outcome ptx = run_with_nvrtc(inspect_with({"--ptx"}));
   EXPECT_EQ(ptx.exit_code, 0) << ptx.err;
   EXPECT_THAT(ptx.out, HasSubstr(".target sm_86"));
 }

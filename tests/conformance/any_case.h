@@ -23,6 +23,7 @@ AnyCase any_case(Choices& choices) {
   Problem& p = c.problem;
   p = any_problem(choices, {.batch_bits = 2, .heads_bits = 2, .seqlen_bits = 10});
   while (flops(p) > kMostFlops || minimum_bytes(p) > kMostBytes) {
+    p.tokens_q = p.tokens_kv = 0;  // there may be more than fit the shorter sequences
     p.seqlen_q = (p.seqlen_q + 1) / 2;
     p.seqlen_kv = (p.seqlen_kv + 1) / 2;
   }

@@ -13,6 +13,7 @@
 #include "reference/attention.h"
 #include "reference/half.h"
 #include "reference/plain.h"
+#include "reference/sequences.h"
 #include "tests/support/arbitrary_problem.h"
 #include "tests/support/host_problem.h"
 
@@ -48,7 +49,9 @@ void rotate_by_definition(const Problem& p, const Tensors& t, std::int64_t table
 }
 
 /// One row of o, and its lse behind it, from the words of attnforge/problem.h.
-std::vector<double> by_definition(const Problem& p, const Tensors& t, const QueryRow& at) {
+std::vector<double> by_definition(const Problem& whole, const Tensors& tensors, QueryRow at) {
+  const auto [p, t] = sequence_of(whole, tensors, at.batch);
+  at.batch = 0;
   const std::int64_t position = at.query + p.seqlen_kv - p.seqlen_q;
   const std::int64_t kv_head = at.head / (p.num_heads_q / p.num_heads_kv);
   const double scale = effective_softmax_scale(p);
@@ -91,7 +94,7 @@ RC_GTEST_PROP(RandomProblems, TheOracleIsAttentionByItsDefinition, ()) {
   test::HostProblem host = test::make_host_problem(problem, 1);
   const Tensors tensors = host.tensors();
   const Reference oracle = reference_attention(problem, tensors, 1);
-  RC_ASSERT(oracle.rows == all_rows(problem));
+  RC_ASSERT(oracle.rows == all_rows(problem, tensors.lengths));
   for (std::size_t i = 0; i < oracle.rows.size(); ++i) {
     const std::vector<double> row = by_definition(problem, tensors, oracle.rows[i]);
     // Of sums of products in fp64 in another order.
