@@ -52,7 +52,7 @@ std::map<std::string, Winner> winners(const std::string& path) {
     const Problem problem = parse_problem(fmt::format(
         "fwd {} batch={} num_heads={}:{} seqlen={}:{} head_dim={}:{} lse{}", cell[1], cell[2],
         cell[3], cell[4], cell[5], cell[6], cell[7], cell[8], cell[9] == "1" ? " causal" : ""));
-    Config config = parse_config(text);
+    Config config = read_config(text);
     drop_shape_words(config, shape_of(problem));
     const Source source = find_family(config.family)->render(config, problem);
     kernels.emplace(digest(source), Winner{to_string(problem) + " " + to_string(config), source});

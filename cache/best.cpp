@@ -87,8 +87,9 @@ std::vector<Winner> finished(Database& database, std::string_view problem,
     auto attempt = indexed_try(database, query.integer(0), problem, device_class);
     if (attempt && attempt->config != query.text(2)) index_is_damaged("tries");
     if (!attempt || !is_good(*attempt)) continue;
-    winners.push_back(
-        {.best = std::move(*attempt), .fit = Fit::kExact, .rigor = parse_rigor(query.text(1))});
+    winners.push_back({.best = std::move(*attempt),
+                       .provenance = Provenance::kMeasured,
+                       .rigor = parse_rigor(query.text(1))});
   }
   return winners;
 }
@@ -111,7 +112,8 @@ Page fastest(Database& database, std::string_view problem, std::string_view devi
     auto attempt = indexed_try(database, query.integer(0), problem, device_class);
     if (!attempt || !is_good(*attempt)) continue;
     const Rigor rigor = attempt->rigor;
-    page.winners.push_back({.best = std::move(*attempt), .fit = Fit::kExact, .rigor = rigor});
+    page.winners.push_back(
+        {.best = std::move(*attempt), .provenance = Provenance::kMeasured, .rigor = rigor});
   }
   page.last = rows < size;
   return page;
@@ -187,13 +189,16 @@ std::optional<Winner> Cache::best(
   Digests digests(digest_of);
   Found own = look_up(impl_->store, problem, current.device_class, at_least, digests);
   if (own.current) {
-    const bool same = own.current->best.driver == current.driver &&
-                      own.current->best.nvrtc == current.nvrtc;
-    own.current->fit = same ? Fit::kExact : Fit::kCompatible;
+    const auto same = [](const std::string& then, const std::string& now) {
+      return now.empty() || then == now;
+    };
+    const Try& best = own.current->best;
+    const bool same_software = same(best.driver, current.driver) && same(best.nvrtc, current.nvrtc);
+    own.current->provenance = same_software ? Provenance::kMeasured : Provenance::kCompatible;
     return std::move(own.current);
   }
   if (own.stale) {
-    own.stale->fit = Fit::kStale;
+    own.stale->provenance = Provenance::kStale;
     return std::move(own.stale);
   }
   const auto others = impl_->store.read("look-up of other GPUs", [&](Database& database) {
@@ -209,7 +214,7 @@ std::optional<Winner> Cache::best(
   for (const std::string& other : others) {
     Found found = look_up(impl_->store, problem, other, at_least, digests);
     if (!found.current) continue;
-    found.current->fit = Fit::kOtherDevice;
+    found.current->provenance = Provenance::kNearDevice;
     return std::move(found.current);
   }
   return std::nullopt;

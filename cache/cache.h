@@ -11,6 +11,7 @@
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
+#include "attnforge/provenance.h"
 #include "attnforge/tune.h"
 #include "generator/cubin.h"
 
@@ -27,19 +28,14 @@ struct Try {
   double estimate_us = 0;
   bool estimated = false;  // ranked by the model only; measurement has no time
   Measurement measurement;
-  // provenance
+  // under what it was measured, and when
   std::string driver, nvrtc, uuid, attnforge_version, measured_at;
 };
 
-/// How well a stored winner fits: kExact (same digest, driver and NVRTC), kCompatible (same
-/// digest), kStale (the templates have changed since), kOtherDevice (same problem and sm, other GPU
-/// class).
-enum class Fit { kExact, kCompatible, kStale, kOtherDevice };
-
 struct Winner {
   Try best;
-  Fit fit = Fit::kExact;
-  Rigor rigor = Rigor::kQuick;  // of the search that it won
+  Provenance provenance = Provenance::kMeasured;  // ..., kCompatible, kStale or kNearDevice
+  Rigor rigor = Rigor::kQuick;                    // of the search that it won
 };
 
 /// What a finished search chose.
@@ -66,7 +62,8 @@ class Cache {
 
   const std::string& path() const;  // of the file in use; ":memory:" after a fallback
 
-  /// What is running now; tells exact from compatible winners and finds GPUs of the same sm.
+  /// What is running now; tells measured from compatible winners and finds GPUs of the same sm. A
+  /// driver or NVRTC of "" is not compared.
   struct Current {
     std::string device_class, driver, nvrtc;
     int sm = 0;

@@ -80,12 +80,11 @@ std::string problem_section(const Inspection& i) {
 std::string device_section(const DeviceFacts& d) {
   std::string text = heading(2, "GPU");
   text += row("name", describe(d));
-  text += row(
-      "arch",
-      fmt::format(
-          "sm_{}: {} SMs, {} registers and {} KiB shared memory an SM ({} KiB a block), L2 {} MiB",
-          d.arch.name, d.num_sms, d.arch.registers_per_sm, d.arch.smem_per_sm_bytes / 1024,
-          d.arch.smem_per_block_bytes / 1024, d.l2_bytes >> 20));
+  text += row("arch", fmt::format("sm_{}: {} SMs, {} registers and {} KiB shared memory per SM ({} "
+                                  "KiB per block), L2 {} MiB",
+                                  d.arch.name, d.num_sms, d.arch.registers_per_sm,
+                                  d.arch.smem_per_sm_bytes / 1024,
+                                  d.arch.smem_per_block_bytes / 1024, d.l2_bytes >> 20));
   return text;
 }
 
@@ -142,10 +141,10 @@ std::string compile_section(const CompileInfo& c, const InspectView& view) {
   text += fmt::format("  {:<14}{}\n", "result", c.ok ? green("ok") : red("failed"));
   if (c.ok) {
     text += row("registers",
-                fmt::format("{} a thread, {} bytes of spills", c.registers, c.spill_bytes));
-    text += row("smem", fmt::format("{} bytes a block", c.smem_bytes));
+                fmt::format("{} per thread, {} bytes of spills", c.registers, c.spill_bytes));
+    text += row("smem", fmt::format("{} bytes per block", c.smem_bytes));
     text += row("occupancy",
-                fmt::format("{:.0f}%, {} blocks an SM", 100 * c.occupancy, c.blocks_per_sm));
+                fmt::format("{:.0f}%, {} blocks per SM", 100 * c.occupancy, c.blocks_per_sm));
     text += row("cubin", fmt::format("{} bytes in {:.0f} ms", c.cubin_bytes, c.compile_ms));
   }
   if (!c.log.empty()) text += row("log", "") + indented(c.log);
@@ -159,7 +158,7 @@ std::string launch_section(const std::vector<LaunchInfo>& launches) {
     text += row("kernel", l.kernel);
     text += row("grid", fmt::format("{} x {} x {} blocks of {} x {} x {} threads", l.grid[0],
                                     l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2]));
-    text += row("memory", fmt::format("{} bytes of shared memory a block, {} bytes of workspace",
+    text += row("memory", fmt::format("{} bytes of shared memory per block, {} bytes of workspace",
                                       l.smem_bytes, l.workspace_bytes));
   }
   return text;
@@ -188,7 +187,8 @@ std::string measured_section(const Inspection& i, const InspectView& view) {
 
 std::string report(const Inspection& i, const InspectView& view) {
   std::string text = problem_section(i) + device_section(i.device) + candidates_section(i, view);
-  text += heading(4, "Config") + row("config", i.config) + row("why", i.why);
+  text += heading(4, "Config") + row("config", i.config) +
+          row("provenance", std::string(to_string(i.provenance))) + row("why", i.why);
   if (!i.slow_path.empty()) text += row("slow", i.slow_path);
   text += source_section(i) + compile_section(i.compiled, view) + launch_section(i.launches) +
           measured_section(i, view);
@@ -220,6 +220,7 @@ Json to_json(const Inspection& i, const InspectView& view) {
             {"num_cut", cut_count},
             {"cut", cuts},
             {"config", i.config},
+            {"provenance", to_string(i.provenance)},
             {"why", i.why},
             {"slow_path", i.slow_path},
             {"digest", i.digest},

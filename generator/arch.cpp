@@ -16,8 +16,8 @@ constexpr int kKiB = 1024;
 
 constexpr int kRegisters = 65536;
 
-// The fields in order: sm, name; bytes of shared memory a block and an SM; registers, threads and
-// blocks an SM; what mma.sync reaches (fp16 or bf16 operands, fp32 accumulation, dense); fp32
+// The fields in order: sm, name; bytes of shared memory per block and per SM; registers, threads
+// and blocks per SM; what mma.sync reaches (fp16 or bf16 operands, fp32 accumulation, dense); fp32
 // multiply-adds of the CUDA cores; cp_async, tma, wgmma.
 constexpr Arch kArchs[] = {
     {80, "80", 163 * kKiB, 164 * kKiB, kRegisters, 2048, 32, 1024, 64, true, false, false},

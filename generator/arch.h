@@ -19,7 +19,7 @@ const Arch& arch_named(std::string_view name);
 /// runs on them (87 -> 86).
 const Arch* arch_for_sm(int sm);
 
-/// Resident blocks of an SM for a kernel of `registers` a thread, `threads` and `smem_bytes` a
+/// Resident blocks per SM of a kernel with `registers` per thread, `threads` and `smem_bytes` per
 /// block.
 int blocks_per_sm(const Arch& arch, int registers, int threads, int smem_bytes);
 

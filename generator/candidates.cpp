@@ -65,6 +65,22 @@ std::string illegal(const Family& family, const Config& config, const Problem& p
   return wrong.empty() ? family.reject(config, problem, device) : wrong;
 }
 
+std::string drop_former_words(const Family& family, Config& config) {
+  std::string wrong;
+  for (const FormerField& former : family.former) {
+    std::erase_if(config.fields, [&](const std::pair<std::string, int>& word) {
+      if (word.first != former.name) return false;
+      if (word.second != former.value)
+        wrong = fmt::format(
+            "{0}={1} is not made any more: it never won. What is left is {0}={2}, which a config "
+            "need not say",
+            word.first, word.second, former.value);
+      return true;
+    });
+  }
+  return wrong;
+}
+
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
                                   const DeviceFacts& device, std::vector<CutCandidate>* cut,
                                   const Overrides& overrides) {
@@ -92,11 +108,21 @@ std::vector<Candidate> candidates(const Family& family, const Problem& problem,
 }
 
 std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
-                                  const DeviceFacts& device, const Overrides& overrides) {
+                                  const DeviceFacts& device, const Overrides& overrides,
+                                  LeftOut* left_out) {
   std::vector<Candidate> all;
   for (const Family* family : families) {
-    if (!all.empty() && family->tier != all.back().family->tier) break;
-    std::vector<Candidate> of_family = candidates(*family, problem, device, nullptr, overrides);
+    const bool of_later_tier = !all.empty() && family->tier != all.back().family->tier;
+    if (left_out != nullptr) {
+      std::string reason = rejection(*family, problem, device.arch);
+      if (reason.empty() && of_later_tier)
+        reason = fmt::format("is of the tier {}, which is for those who name it",
+                             to_string(family->tier));
+      if (!reason.empty()) left_out->families.emplace_back(family, std::move(reason));
+    }
+    if (of_later_tier) continue;
+    std::vector<Candidate> of_family = candidates(
+        *family, problem, device, left_out == nullptr ? nullptr : &left_out->configs, overrides);
     std::move(of_family.begin(), of_family.end(), std::back_inserter(all));
   }
   return all;

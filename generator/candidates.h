@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "generator/family.h"
@@ -32,6 +33,10 @@ std::string rejection(const Family& family, const Problem& problem, const Arch& 
 std::string illegal(const Family& family, const Config& config, const Problem& problem,
                     const DeviceFacts& device);
 
+/// Takes the fields that configs of `family` had once (Family::former) out of `config`. "" if each
+/// has the value that is left, else what is wrong.
+std::string drop_former_words(const Family& family, Config& config);
+
 /// All configs of `family` that are legal, best estimate first; ties in the order of the axes, so
 /// the result is deterministic. Empty when rejection() is not "". `cut`, if given, receives the
 /// others with their reasons. Throws Error(kInvalidProblem) if the problem is not valid. Cost: up
@@ -42,10 +47,17 @@ std::vector<Candidate> candidates(const Family& family, const Problem& problem,
                                   std::vector<CutCandidate>* cut = nullptr,
                                   const Overrides& overrides = {});
 
+/// What a search leaves out, with the reasons.
+struct LeftOut {
+  std::vector<std::pair<const Family*, std::string>> families;
+  std::vector<CutCandidate> configs;  // of the other families
+};
+
 /// Of several families, products first: the candidates of each of the first tier that has any, in
-/// the order of `families`.
+/// the order of `families`. What is left out is looked at only for `left_out`.
 std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
-                                  const DeviceFacts& device, const Overrides& overrides = {});
+                                  const DeviceFacts& device, const Overrides& overrides = {},
+                                  LeftOut* left_out = nullptr);
 
 /// The config to use when nothing was measured: the best estimate of the first family that serves
 /// the problem. Throws Error(kUnsupported) with one line per family.

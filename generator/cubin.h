@@ -12,7 +12,7 @@ struct Cubin {
   std::string arch;           // "90a"
   std::string source_digest;  // digest(Source)
   std::string nvrtc;          // "13.0" and its build id
-  int registers = 0;          // a thread
+  int registers = 0;          // per thread
   int smem_static_bytes = 0;
   int stack_bytes = 0;
   int spill_store_bytes = 0;

@@ -47,6 +47,12 @@ struct Axis {
   std::vector<int> only_forced{};  // legal where a caller gives the config, and never searched
 };
 
+/// A field that configs of a family had once, and its one value that is still made.
+struct FormerField {
+  std::string_view name;
+  int value;
+};
+
 /// A point of a search space, as its family sees it.
 struct Point {
   std::span<const int> values;  // of the axes, in their order; borrowed for the call
@@ -73,6 +79,8 @@ struct Family {
   /// What is searched, in the order of a config's fields, and which values each may have. No
   /// function below is asked about a config with others. Borrowed; lives as long as the program.
   std::span<const FieldRule> fields{};
+  /// What tables, scripts and databases may still say. Borrowed, as `fields`.
+  std::span<const FormerField> former{};
 
   /// "" if it can serve the problem's dtypes, head dims and arch, else the reason.
   std::string (*supports)(const Problem&, const Arch&) = nullptr;

@@ -22,6 +22,8 @@ class Reason {
       : format_(format), numbers_{static_cast<std::int64_t>(numbers)...} {}
 
   bool empty() const { return *format_ == '\0' && made_.empty(); }
+  /// Whether there is one.
+  explicit operator bool() const { return !empty(); }
   std::string text() const;
 
  private:

@@ -1,5 +1,6 @@
 // choice.h - which config a plan should use: the one that the caller forces, the database's winner,
-// the model's. Runs nothing. `device` is limited() by the same overrides.
+// that of a problem like this one, the model's. Runs nothing. `device` is limited() by the same
+// overrides.
 #pragma once
 
 #include <optional>
@@ -62,6 +63,13 @@ Rendered rendered(const Config& config, const Problem& problem, const Overrides&
 std::optional<Choice> stored_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
                                     const Overrides& overrides, const Logger& log,
                                     std::optional<Rigor> at_least = {});
+
+/// The winner of the nearest problem (cache/near_problems.h) on this GPU class that would be a
+/// candidate of this one's search too. The model has a veto: it must not predict that the config
+/// takes more than 5% longer than the model's own choice. Nothing under force: then the model alone
+/// decides what is left. Looks at the whole search space if there is a near winner: a few ms.
+std::optional<Choice> near_choice(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+                                  const Overrides& overrides);
 
 /// Throws Error(kUnsupported) with each family's reason if none serves the problem. Cheap.
 void require_support(const ChoiceKey& key, const DeviceFacts& device, const Overrides& overrides);

@@ -30,6 +30,10 @@ std::int64_t now_ns() {
 bool may_tune(const PlanOptions& options) {
   return options.policy == Policy::kFirstRun && options.allow_compile;
 }
+/// Only what was measured as the code of today.
+bool answers_cached_only(Provenance provenance) {
+  return is_measured(provenance) || provenance == Provenance::kNearDevice;
+}
 bool may_compile(const PlanOptions& options) {
   return options.policy != Policy::kCachedOnly && options.allow_compile;
 }
@@ -145,10 +149,8 @@ void look_again(const ChoiceKey& key, DeviceState& state) {
 bool good_enough(const LoadedKernel& kernel, const PlanOptions& options) {
   if (kernel.superseded.load(std::memory_order_relaxed)) return false;
   if (kernel.kernels.empty() || kernel.provenance == Provenance::kForced) return true;
-  const bool measured = kernel.provenance == Provenance::kMeasured;
-  if (options.policy == Policy::kCachedOnly)
-    return measured || kernel.provenance == Provenance::kNearDevice;
-  return !may_tune(options) || measured || kernel.tuning_tried;
+  if (options.policy == Policy::kCachedOnly) return answers_cached_only(kernel.provenance);
+  return !may_tune(options) || is_measured(kernel.provenance) || kernel.tuning_tried;
 }
 
 std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOptions& options,
@@ -171,14 +173,14 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
   std::optional<Choice> stored = stored_choice(key, state.facts, state.cache, state.overrides,
                                                state.log, at_least);
   if (stored) recognise(*stored, may_compile(options), state);
-  if (may_tune(options) && (!stored || stored->provenance != Provenance::kMeasured)) {
+  if (may_tune(options) && (!stored || !is_measured(stored->provenance))) {
     tuning_tried = true;
     FirstRun found = first_run(key, options, state, called);
     if (found.choice) stored = std::move(found.choice);
     provisional = found.provisional;
   }
   if (options.policy == Policy::kCachedOnly &&
-      (!stored || stored->provenance == Provenance::kEstimated)) {
+      (!stored || !answers_cached_only(stored->provenance))) {
     throw_not_ready(key, options, state, "nothing was measured for it");
   }
   const bool forced = !forced_text(state.overrides).empty();
@@ -193,6 +195,9 @@ std::unique_ptr<LoadedKernel> choose_and_load(const ChoiceKey& key, const PlanOp
     if (auto loaded = attempt(*stored)) return with_note(std::move(loaded));
   }
   if (options.policy == Policy::kCachedOnly) attempt.rethrow();
+  if (const auto near = near_choice(key, state.facts, state.cache, state.overrides)) {
+    if (auto loaded = attempt(*near)) return with_note(std::move(loaded));
+  }
   if (auto loaded = attempt(untuned_choice(key, state.facts, state.overrides)))
     return with_note(std::move(loaded));
   for (const Choice& choice : fallback_choices(key, state.facts, state.overrides)) {

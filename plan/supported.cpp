@@ -1,5 +1,4 @@
-// supported.cpp - what can be said of a problem without a GPU, and the names of policies and
-// provenances.
+// supported.cpp - what can be said of a problem without a GPU, and the names of policies.
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
@@ -34,20 +33,6 @@ std::string_view to_string(Policy policy) {
       return "first_run";
     case Policy::kCachedOnly:
       return "cached_only";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(Provenance provenance) {
-  switch (provenance) {
-    case Provenance::kMeasured:
-      return "measured";
-    case Provenance::kNearDevice:
-      return "near_device";
-    case Provenance::kEstimated:
-      return "estimated";
-    case Provenance::kForced:
-      return "forced";
   }
   return "unknown";
 }

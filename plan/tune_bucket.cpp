@@ -15,7 +15,7 @@
 #include "runtime/nvtx.h"
 #include "templates/registry.h"
 #include "tuner/in_process_evaluator.h"
-#include "tuner/tune.h"
+#include "tuner/search/tune.h"
 
 namespace attnforge {
 namespace {
@@ -99,7 +99,7 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
           result.winner.empty() ? "an estimate" : "the best so far"));
     } else if (std::optional<Choice> stored = stored_choice(
                    key, state.facts, state.cache, state.overrides, state.log, Rigor::kQuick);
-               stored && stored->provenance == Provenance::kMeasured) {
+               stored && is_measured(stored->provenance)) {
       return {.choice = std::move(stored)};
     } else if (result.winner.empty()) {
       const bool cancelled = options.cancelled && options.cancelled();

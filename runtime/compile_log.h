@@ -9,7 +9,7 @@ namespace attnforge {
 /// What `--ptxas-options=-v` says. Of several functions in one cubin: the largest registers, stack
 /// and shared memory, and all spills together.
 struct CompileLog {
-  int registers = 0;  // a thread
+  int registers = 0;  // per thread
   int smem_static_bytes = 0;
   int stack_bytes = 0;
   int spill_store_bytes = 0;

@@ -25,10 +25,10 @@ class Kernel {
   Kernel& operator=(Kernel&& other) noexcept;
 
   struct Attributes {
-    int registers = 0;          // a thread
-    int local_bytes = 0;        // a thread: stack and spills
-    int smem_static_bytes = 0;  // a block
-    int max_threads = 0;        // a block, as limited by registers and __launch_bounds__
+    int registers = 0;          // per thread
+    int local_bytes = 0;        // per thread: stack and spills
+    int smem_static_bytes = 0;  // per block
+    int max_threads = 0;        // per block, as limited by registers and __launch_bounds__
   };
   Attributes attributes() const;
   /// Blocks of `threads` with `smem_bytes` of dynamic shared memory that one SM holds at once.

@@ -56,10 +56,10 @@ struct alignas(64) TensorMap {
 /// Larger than any length, small enough that position + kOpenWindow does not overflow.
 inline constexpr int kOpenWindow = 1 << 30;
 
-/// The order in which blocks take query tiles (tile/tile_order.cuh). Blocks start in the order of
-/// their index. Heads are taken in groups, of which K and V stay in L2 together, or all at once;
-/// inside a group all heads do their last (under causal masks: heaviest) query tile first, so that
-/// the light ones fill the end. heads_per_group 1 means a head's tiles one after another.
+/// The order in which blocks, which start by their index, take query tiles (tile/tile_order.cuh).
+/// Heads are taken in groups whose K and V fit L2 together. In a group all heads do their last
+/// query tile first: under causal masks it is the heaviest, and the light ones fill the end. With
+/// heads_per_group 1 a head is over before the next begins; with all heads there is one group.
 struct TileOrder {
   int m_blocks;  // query tiles of a head
   int heads;     // of all sequences

@@ -2,6 +2,9 @@
 // here.
 #include "templates/registry.h"
 
+#include "attnforge/error.h"
+#include "generator/candidates.h"
+
 namespace attnforge {
 
 extern const Family fwd_mma_sm80;
@@ -27,6 +30,15 @@ const Family* find_family(std::string_view name) {
     if (family->name == name) return family;
   }
   return nullptr;
+}
+
+Config read_config(std::string_view text) {
+  Config config = parse_config(text);
+  if (const Family* family = find_family(config.family)) {
+    const std::string wrong = drop_former_words(*family, config);
+    if (!wrong.empty()) throw Error(ErrorCode::kInvalidArgument, wrong);
+  }
+  return config;
 }
 
 }  // namespace attnforge

@@ -7,7 +7,7 @@
 
 #include "generator/launch.h"
 #include "runtime/compiler.h"
-#include "tuner/stopping.h"
+#include "tuner/search/stopping.h"
 
 namespace attnforge {
 namespace {

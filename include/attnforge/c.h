@@ -242,8 +242,9 @@ typedef struct attnforge_plan attnforge_plan;
 
 /* How much work the choice of a kernel may take. */
 enum {
-  ATTNFORGE_POLICY_ESTIMATE = 0,   /* the database's winner, else the model's choice: one compile */
-  ATTNFORGE_POLICY_FIRST_RUN = 1,  /* the winner, else tune within time_limit_s */
+  ATTNFORGE_POLICY_ESTIMATE = 0,  /* the database's winner, else that of a problem like it, else the
+                                   * model's choice: one compile at most */
+  ATTNFORGE_POLICY_FIRST_RUN = 1, /* the winner, else tune within time_limit_s */
   ATTNFORGE_POLICY_CACHED_ONLY = 2 /* the winner with its code, else ATTNFORGE_ERR_NOT_READY */
 };
 
@@ -301,9 +302,10 @@ ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* pl
 ATTNFORGE_API const char* attnforge_plan_problem(const attnforge_plan* plan);
 /* "fwd_mma_sm80 block_m=128 ..." */
 ATTNFORGE_API const char* attnforge_plan_config(const attnforge_plan* plan);
-/* "measured", "near_device" (measured on another GPU of the same sm), "estimated" or "forced" */
+/* Where the config came from: "measured", "stale", "near_device", "near_problem", "estimated" or
+ * "forced"; attnforge/provenance.h says what each means. */
 ATTNFORGE_API const char* attnforge_plan_provenance(const attnforge_plan* plan);
-/* 0 when estimated. */
+/* 0 where the code of the plan was not measured for its bucket. */
 ATTNFORGE_API double attnforge_plan_measured_us(const attnforge_plan* plan);
 
 /* ---- Runs ---- */

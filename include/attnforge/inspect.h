@@ -64,7 +64,8 @@ struct Inspection {
   std::vector<std::string> rejected_families{};  // "family: why it was not looked at"
   std::vector<CandidateInfo> candidates{};       // kept ones best first, then the cut ones
   std::string config{};
-  std::string why{};           // why this config
+  Provenance provenance = Provenance::kEstimated;  // of the config
+  std::string why{};                               // why this config
   std::string slow_path{};     // what about the tensors makes it slow, and what to do; "": nothing
   std::string source_entry{};  // the generated lines
   std::string source{};        // the whole self-contained .cu

@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
+#include "attnforge/provenance.h"
 
 namespace attnforge {
 
@@ -68,20 +70,13 @@ Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.
 enum class Policy {
-  kEstimate,    // cached winner, else the model's first candidate: one compile, no measurement
+  kEstimate,    // cached winner, else that of a problem like it, else the model's first candidate:
+                // one compile at most, no measurement
   kFirstRun,    // cached winner of a search that ended, else tune within time_limit_s
   kCachedOnly,  // cached winner with its cubin, else Error(kNotReady)
 };
 
-/// Where a plan's config came from.
-enum class Provenance {
-  kMeasured,    // tuned for this problem's bucket on this GPU class
-  kNearDevice,  // tuned for this bucket on another GPU of the same sm
-  kEstimated,   // the model's choice; nothing was measured
-  kForced,      // PlanOptions::config
-};
 std::string_view to_string(Policy policy);
-std::string_view to_string(Provenance provenance);
 
 /// A step of a tuning run, for progress displays.
 struct Progress {
@@ -134,7 +129,7 @@ class Plan {
   const Problem& problem() const;
   std::string config() const;  // text form, e.g. "fwd_mma_sm80 block_m=128 ..."
   Provenance provenance() const;
-  double measured_us() const;  // of the bucket's problem; 0 when estimated
+  double measured_us() const;  // of the bucket's problem; 0 where its code was not measured for it
 
  private:
   friend Plan make_plan(const Problem&, Device&, const PlanOptions&);

@@ -46,7 +46,7 @@ class _Torch:
         self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or self._slow_stream
 
     def view(self, name, tensor, stream=None, integers=False):
-        # The order is from what cannot even be asked for a shape to what is merely not served.
+        # Tensor subclasses are refused first: some raise when they are asked for a shape.
         kind = type(tensor)
         if kind.__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__:
             raise InvalidError(
@@ -57,7 +57,7 @@ class _Torch:
             return self._view(name, tensor, self._integers if integers else self._codes)
         except InvalidError:
             raise
-        except Exception as error:  # whatever torch raises for tensors that have no memory of their own
+        except Exception as error:  # torch raises many types for tensors without memory of their own
             raise InvalidError(
                 f"{name} has no memory that could be read: {error}. Tensors inside torch.func transforms (vmap, grad, jvp), "
                 "uninitialized parameters and the like cannot be taken"
@@ -95,7 +95,7 @@ class _Torch:
         torch = self.torch
         if stream == self.stream(device):
             return contextlib.nullcontext()
-        if stream in (0, 1):  # two numbers of one stream
+        if stream in (0, 1):  # both are numbers of the default stream
             return torch.cuda.stream(torch.cuda.default_stream(device))
         return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device))
 
@@ -114,7 +114,7 @@ class _Torch:
         torch = self.torch
         with self._on(device, stream):
             memory = torch.empty(size_bytes, dtype=torch.uint8, device=torch.device("cuda", device))
-        yield memory.data_ptr()  # and then it returns to the stream's memory, or to that of the graph being captured
+        yield memory.data_ptr()  # freed after it: to the pool of the stream, or of the graph that is captured
 
     def current_scratch(self, size_bytes, device):
         """(owner, address, size) of memory aligned to 256 bytes for use on the current stream, as ctypes passes them fastest."""
@@ -162,7 +162,7 @@ class _Cupy:
         with self._on(device, stream):
             memory = self._cupy.empty(size_bytes, dtype="uint8")
             yield memory.data.ptr
-            del memory  # while the stream is current, whose memory it becomes again
+            del memory  # freed while the stream is current: to the pool of that stream
 
     def stream(self, device):
         with self._cupy.cuda.Device(device):
@@ -241,7 +241,7 @@ class _Protocols:
         kind, _ = array.__dlpack_device__()
         if kind not in (_DL_CUDA, _DL_CUDA_MANAGED):
             raise InvalidError(f"{name} is on DLPack device type {kind}; attention needs CUDA arrays (type {_DL_CUDA})")
-        # The owner sees to it that the stream of the run waits for what writes the array.
+        # The array's owner makes this stream wait for whatever still writes the array.
         capsule = array.__dlpack__(stream=stream or _LEGACY_DEFAULT_STREAM)
         tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
         codes = _DL_INTEGERS if integers else _DL_CODES
@@ -266,7 +266,7 @@ class _Protocols:
         shape = tuple(interface["shape"])
         bytes_ = interface.get("strides")
         strides = contiguous(shape) if bytes_ is None else _in_elements(name, bytes_, ITEM_BYTES[code])
-        # The interface does not say which GPU; where several are used, DLPack does.
+        # The interface does not name the GPU, so 0 is assumed; DLPack names it.
         return Array(interface["data"][0] or 0, shape, strides, code, 0)
 
     def empty(self, shape, code, device, stream):

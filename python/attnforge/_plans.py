@@ -126,9 +126,10 @@ def choice():
 def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=None):
     """How later plans are chosen; what is not given stays.
 
-    policy: "estimate" (the tuned winner, else the model's choice), "first_run" (the winner, else tune within time_limit_s) or
-    "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead. family: only this kernel family,
-    "" any again. config: exactly this config, as a plan's .config says it, "" any again. Forgets all plans.
+    policy: "estimate" (the tuned winner, else that of a problem like it, else the model's choice), "first_run" (the winner, else
+    tune within time_limit_s) or "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead.
+    family: only this kernel family, "" any again. config: exactly this config, as a plan's .config says it, "" any again. Forgets
+    all plans.
     """
     global _choice
     changes = {}

@@ -8,6 +8,7 @@
 #include "generator/typed_family.h"
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -39,8 +40,6 @@ constexpr Field<Typed> kFields[] = {
 /// spills.
 constexpr int kRegisterSlack = 24;
 constexpr int kSmallestBlockM = 32;
-constexpr int
-    kLongQuery = 128;  // rows of a head from which packing heads into a tile gains nothing
 
 bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, kRegisterSlack); }
 
@@ -56,11 +55,10 @@ bool memory_is_scarce(const Typed& c, const Arch& arch) {
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
-  if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
-  if (problem.dtype_q == DType::kFp32) return "takes fp16 or bf16, not fp32";
-  if (problem.alignment_bytes < 4)
-    return "needs pointers and strides aligned to 4 bytes; alignment=2";
-  return too_many_query_tiles(problem, kSmallestBlockM);
+  if (Reason no = without_cp_async(arch)) return no.text();
+  if (Reason no = not_16_bits(problem)) return no.text();
+  if (Reason no = below_alignment(problem, 4)) return no.text();
+  return too_many_query_tiles(problem, kSmallestBlockM).text();
 }
 
 /// An output of more columns than kOneWarp needs the registers of two warps; sums over more terms
@@ -92,36 +90,29 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (Reason wrong = wrong_pack(problem, c.pack_gqa); !wrong.empty()) return wrong;
+  if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   const Arch& arch = device.arch;
   if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
     return "an odd number of warps cannot share rows in pairs";
-  if (c.block_m % (16 * c.row_warps()) != 0) return "block_m is not a multiple of 16 rows a warp";
-  if (c.row_fragments() > 2) return "more than 32 query rows a warp leave no registers for scores";
-  if (c.block_n % c.step_n != 0) return "step_n does not divide block_n";
-  if (c.stages == 1 && c.step_n != c.block_n)
-    return "one stage reloads K after the first softmax step";
+  if (Reason wrong = uneven_rows(c.block_m, c.row_warps())) return wrong;
+  if (Reason wrong = wrong_steps(c)) return wrong;
+  if (Reason wrong = one_stage_of_steps(c.stages, c.block_n / c.step_n)) return wrong;
   if (c.head_dim_warps > 1 && c.step_n != c.block_n)
     return "warps that share rows exchange their sums once a tile";
-  if (c.block_m % c.pack_gqa != 0) return "block_m is not a multiple of the packed heads";
-  if (!c.valid()) return "not a valid combination";
-  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
+  if (Reason wrong = uneven_pack(c.block_m, c.pack_gqa)) return wrong;
+  if (Reason wrong = invalid(c)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
-  if (c.block_m > kSmallestBlockM && c.block_m / 2 >= rows)
-    return "half the query tile would be empty";
-  if (c.block_n > 32 && c.block_n / 2 >= problem.seqlen_kv)
-    return "half the key tile would be empty";
-  if (!fits(c, arch)) return no_room(c, arch, kRegisterSlack);
+  if (Reason waste = half_empty_queries(c.block_m, kSmallestBlockM, rows)) return waste;
+  if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
+  if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
   const bool scarce = memory_is_scarce(c, arch);
-  if (!scarce && c.block_n == 16) return "16 keys a tile: there is memory for more";
+  if (!scarce && c.block_n == 16) return "16 keys per tile: there is memory for more";
   if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
-    return "32 rows a tile: there is memory for more";
-  Typed fuller = c;
-  fuller.blocks_per_sm = c.blocks_per_sm + (scarce ? 2 : 1);
-  if (fuller.blocks_per_sm <= 4 && fits(fuller, arch)) return "another block would fit the SM";
-  if (c.blocks_per_sm * c.num_warps < 4) return "fewer than 4 warps an SM";
-  if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
-    return "queries fill the tiles without packing heads";
+    return "32 rows per tile: there is memory for more";
+  if (Reason waste = room_for_more_blocks(c, arch, kRegisterSlack, scarce ? 2 : 1)) return waste;
+  if (Reason waste = few_warps(c.blocks_per_sm, c.num_warps)) return waste;
+  if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
   Typed unshared = c;
   unshared.q_in_regs = 1;
   if (c.q_in_regs == 2 && c.blocks_per_sm * c.smem_bytes() * 4 < arch.smem_per_sm_bytes &&

@@ -46,6 +46,33 @@ struct FwdMmaSm80 {
 
   using Scores = float[kRowFragments][C.step_n / 8][4];  // of one step, in fragments of 8 keys
 
+  /// Scores as the pieces take them. A lane's row is computed again for each, and only where they
+  /// are asked for: kept over the products, it would be one register too many.
+  struct StepScores {
+    static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
+    Scores& all;
+    int first_row;  // of the block's
+    int first_key;  // of the step's
+
+    template <class OfRow>
+    ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+      const int lane_key = first_key + MmaFragment::column(lane());
+#pragma unroll
+      for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const auto score = of_row(first_row + lane_row() + f * 16 + 8 * r, lane_key);
+#pragma unroll
+          for (int j = 0; j < C.step_n / 8; ++j)
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+              float& s = all[f][j][2 * r + c];
+              s = score(s, j * 8 + c);
+            }
+        }
+    }
+  };
+
   const Params& params;
   const FwdParams& p;
   const u32 smem;
@@ -63,7 +90,7 @@ struct FwdMmaSm80 {
         p(kernel_params.fwd),
         smem(smem_base),
         tile(this_tile(kernel_params)),
-        ring(tile, Walk::of_rows(tile, C.block_n, tile.first_row, C.block_m), smem),
+        ring(tile, C.block_m, smem),
         q_fragment(warp_row() + lane() % 16, lane() / 16 + part() * kDepthSteps * 2),
         k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2 + part() * kDepthSteps * 2),
         v_fragment(lane() % 16, lane() / 16 + first_out_chunk()) {
@@ -237,23 +264,19 @@ struct FwdMmaSm80 {
 
   // ---- 3. One tile of keys ----
 
-  /// The tile that comes i-th.
-  ATTNFORGE_DEVICE void attend(int i, int stage) {
-    const bool masked = ring.tiles.masked(i);
-    rotate_k(ring.tiles.tile(i), stage);
+  /// The tile at a place of the walk. masked: some row does not see all keys of it.
+  ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
+    rotate_k(ring.tiles.tile_at(place), stage);
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
       scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
-      // Made anew for each: kept over the branch, it would be one register too many.
-      const auto view = [&] {
-        return FragmentScores<Scores>{s, tile.first_row + lane_row(),
-                                      ring.tiles.tile(i) * C.block_n + step * C.step_n};
-      };
-      Pieces::Score::apply(view(), tile);
-      if (masked) Pieces::Mask::apply(view(), tile);
+      const StepScores view{s, tile.first_row,
+                            ring.tiles.tile_at(place) * C.block_n + step * C.step_n};
+      Pieces::Score::apply(view, tile);
+      if (masked) Pieces::Mask::apply(view, tile);
       probabilities(s);
-      ring.await_v(i);  // with one stage there is one step
+      ring.await_v(place);  // with one stage there is one step
       outputs(s, ring.v_tile(stage) + step * C.step_n * VRows::kRowBytes);
     }
   }
@@ -286,7 +309,7 @@ struct FwdMmaSm80 {
       ring.await_q();
     if constexpr (C.q_in_regs != 2) rotate_q();
     if constexpr (C.q_in_regs == 1) read_q();
-    ring.walk([&](int i, int stage) { attend(i, stage); });
+    ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });
     store();
   }
 

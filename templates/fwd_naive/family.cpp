@@ -10,6 +10,7 @@
 #include "generator/typed_family.h"
 #include "templates/fwd_naive/config.h"
 #include "templates/fwd_naive/oracle.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -29,8 +30,6 @@ constexpr Field<Typed> kFields[] = {
     {"num_threads", &Typed::num_threads, doubled(64, 256)},
 };
 
-constexpr std::int64_t kMaxBlocks = 2147483647;  // gridDim.x
-
 int block_m(const Problem& problem) { return problem.seqlen_q <= 1 ? 1 : 8; }
 
 std::int64_t row_blocks(const Problem& problem, int block_m) {
@@ -42,11 +41,8 @@ std::int64_t blocks(const Problem& problem, int block_m) {
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
-  if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);
-  const std::int64_t needed = blocks(problem, block_m(problem));
-  if (needed > kMaxBlocks)
-    return fmt::format("needs {} thread blocks, more than the {} of a grid", needed, kMaxBlocks);
-  return "";
+  if (Reason no = below_sm80(arch)) return no.text();
+  return too_many_blocks(double(blocks(problem, block_m(problem)))).text();
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
@@ -148,7 +144,7 @@ Launch launch_rows(const Config& config, const Problem& problem, const ListedRow
   if (num_rows == 0) return {};
   const Typed c = typed(config, problem, kFields);
   const std::int64_t num_blocks = problem.num_heads_q * ((num_rows + c.block_m - 1) / c.block_m);
-  ATTNFORGE_ASSERT(rows != nullptr && num_blocks <= kMaxBlocks, "a list is short");
+  ATTNFORGE_ASSERT(rows != nullptr && num_blocks <= kMaxGridX, "a list is short");
   return launch_blocks(c, problem, num_blocks, rows, num_rows);
 }
 

@@ -9,6 +9,7 @@
 #include "generator/typed_family.h"
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -41,10 +42,6 @@ constexpr Field<Typed> kFields[] = {
 /// spills.
 constexpr int kRegisterSlack = 20;
 constexpr int kSmallestBlockM = 8;
-constexpr int
-    kLongQuery = 128;  // rows of a head from which packing heads into a tile gains nothing
-
-bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, kRegisterSlack); }
 
 /// Single tiles of K and V pay only where there is no room for two.
 bool memory_is_scarce(const Typed& c, const Arch& arch) {
@@ -61,9 +58,9 @@ bool queries_fill_the_gpu(const Problem& problem, const DeviceFacts& device) {
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
-  if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
+  if (Reason no = without_cp_async(arch)) return no.text();
   if (problem.dtype_q != DType::kFp32) return "takes fp32";
-  return too_many_query_tiles(problem, kSmallestBlockM);
+  return too_many_query_tiles(problem, kSmallestBlockM).text();
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
@@ -89,37 +86,35 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (Reason wrong = wrong_pack(problem, c.pack_gqa); !wrong.empty()) return wrong;
+  if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   const Arch& arch = device.arch;
   if (c.math == kMathTf32 && !problem.tf32) return "the problem does not allow TF32";
   if (c.num_warps() < 2 || c.num_warps() > 16) return "not from 2 to 16 warps";
-  if (c.block_m() % c.pack_gqa != 0) return "block_m is not a multiple of the packed heads";
-  if (c.stages == 1 && c.steps > 1) return "one stage reloads K after the first softmax step";
+  if (Reason wrong = uneven_pack(c.block_m(), c.pack_gqa)) return wrong;
+  if (Reason wrong = one_stage_of_steps(c.stages, c.steps)) return wrong;
   if (c.q_in_regs && c.math == kMathFma) return "outer products read Q from shared memory";
-  if (!c.valid()) return "not a valid combination";
-  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
+  if (Reason wrong = invalid(c)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
-  if (c.warps_m > 1 && c.block_m() / 2 >= rows) return "half the query tile would be empty";
-  if (c.block_n() > 32 && c.block_n() / 2 >= problem.seqlen_kv)
-    return "half the key tile would be empty";
-  if (c.block_n() > 128 && c.steps > 1) return "more than 128 keys a tile only delay the start";
-  if (!fits(c, arch)) return no_room(c, arch, kRegisterSlack);
+  if (Reason waste = half_empty_queries(c.block_m(), c.warp_m, rows)) return waste;
+  if (Reason waste = half_empty_keys(c.block_n(), 32, problem)) return waste;
+  if (c.block_n() > 128 && c.steps > 1) return "more than 128 keys per tile only delay the start";
+  if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
   if (c.stages == 1 && !memory_is_scarce(c, arch)) return "one stage: there is memory for more";
-  Typed fuller = c;
-  ++fuller.blocks_per_sm;
   const std::int64_t tiles = (rows + c.block_m() - 1) / c.block_m() * problem.batch *
                              (problem.num_heads_q / c.pack_gqa);
   const bool has_more = tiles > std::int64_t{c.blocks_per_sm} * device.num_sms;
-  if (has_more && fuller.blocks_per_sm <= 4 && fits(fuller, arch))
-    return "another block would fit the SM";
+  if (has_more) {
+    if (Reason waste = room_for_more_blocks(c, arch, kRegisterSlack)) return waste;
+  }
   if (!has_more && c.blocks_per_sm > 1 &&
       tiles <= std::int64_t{c.blocks_per_sm - 1} * device.num_sms)
     return "too few tiles for that many blocks per SM";
-  if (!memory_is_scarce(c, arch) && c.blocks_per_sm * c.num_warps() < 4)
-    return "fewer than 4 warps an SM";
-  if (c.warps_d > 1 && c.warp_columns() < 64) return "fewer than 64 columns a warp";
-  if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
-    return "queries fill the tiles without packing heads";
+  if (!memory_is_scarce(c, arch)) {
+    if (Reason waste = few_warps(c.blocks_per_sm, c.num_warps())) return waste;
+  }
+  if (c.warps_d > 1 && c.warp_columns() < 64) return "fewer than 64 columns per warp";
+  if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
   return "";
 }
 

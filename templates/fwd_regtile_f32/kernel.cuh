@@ -94,9 +94,9 @@ struct FwdRegtileF32 {
   int first_row;       // of this warp, among a head's rows
   int tile_first_row;  // of this warp in the tile
   int tile_first_key;
+  Warp warp;
   KeyRing<C, Walk, typename Pieces::template Keys<4>, KLoader, VLoader> ring;
   float scale_log2;
-  Warp warp;
   RowSoftmax<Warp::kRows, Warp::kLanes> softmax;
 
   ATTNFORGE_DEVICE FwdRegtileF32(const Params& kernel_params, u32 smem_base, const Part& part)
@@ -107,8 +107,8 @@ struct FwdRegtileF32 {
         first_row(tile.first_row + part.first_row),
         tile_first_row(part.first_row),
         tile_first_key(part.first_key),
-        ring(tile, Walk::of_rows(tile, C.block_n(), tile.first_row, C.block_m()), smem),
-        warp(part.first_column, smem_base + C.p_begin() + thread_index() / 32 * C.p_bytes()) {
+        warp(part.first_column, smem_base + C.p_begin() + thread_index() / 32 * C.p_bytes()),
+        ring(tile, C.block_m(), smem) {
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
@@ -147,10 +147,9 @@ struct FwdRegtileF32 {
 
   ATTNFORGE_DEVICE u32 q_rows() const { return smem + tile_first_row * C.qk_chunks() * 16; }
 
-  /// The tile that comes i-th.
-  ATTNFORGE_DEVICE void attend(int i, int stage) {
-    const int n = ring.tiles.tile(i);
-    const bool masked = ring.tiles.masked(i);
+  /// The tile at a place of the walk. masked: some row does not see all keys of it.
+  ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
+    const int n = ring.tiles.tile_at(place);
     rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.steps; ++step) {
@@ -158,7 +157,7 @@ struct FwdRegtileF32 {
       // At the edge of a mask a block visits tiles for the sake of its other warps.
       if (masked && !Pieces::Mask::sees(tile, first_row, first_row + C.warp_m - 1,
                                         n * C.block_n() + in_tile, C.step_n)) {
-        ring.await_v(i);
+        ring.await_v(place);
         continue;
       }
       Scores s;
@@ -170,7 +169,7 @@ struct FwdRegtileF32 {
       if (masked) Pieces::Mask::apply(view, tile);
       float rescale[Warp::kRows];
       const bool grew = softmax.probabilities(s, scale_log2, rescale);
-      ring.await_v(i);  // with one stage there is one step
+      ring.await_v(place);  // with one stage there is one step
       warp.outputs(s, ring.v_tile(stage) + in_tile * C.v_chunks() * 16, rescale, grew, masked);
     }
   }
@@ -185,7 +184,7 @@ struct FwdRegtileF32 {
       rotate_q();
       warp.read_q(q_rows());
     }
-    ring.walk([&](int i, int stage) { attend(i, stage); });
+    ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });
   }
 
   // ---- 4. Outputs over all keys ----

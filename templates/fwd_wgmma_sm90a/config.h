@@ -24,7 +24,6 @@ struct FwdWgmmaSm90aConfig : Shape {
   int pingpong;    // 1: warpgroups issue their products in turn
   int grid;        // kGridPlain, kGridStatic, kGridDynamic
   int blocks_per_sm;  // resident blocks that registers are to leave room for
-  int cluster;        // 2: two blocks with neighbouring query tiles share the loads of K and V
   int swizzle;        // bytes: a row lies in column chunks this wide
   int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one after another
@@ -86,9 +85,8 @@ struct FwdWgmmaSm90aConfig : Shape {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 1 && warpgroups <= 3 &&
            block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && k_stages >= 1 && v_stages >= 1 &&
            q_stages >= 1 && q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
-           64 % pack_gqa == 0 && (cluster == 1 || (cluster == 2 && grid != kGridDynamic)) &&
-           (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 && rope_dim % 8 == 0 &&
-           rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0) &&
+           64 % pack_gqa == 0 && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
+           rope_dim % 8 == 0 && rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0) &&
            consumer_registers() >= launch_registers();
   }
 };
@@ -105,7 +103,7 @@ struct TileCounters {
 struct FwdWgmmaSm90aParams {
   FwdParams fwd;  // q, k and v are read through the maps
   TileOrder order;
-  int tiles;               // query tiles of all heads and sequences; pairs of them with clusters
+  int tiles;               // query tiles of all heads and sequences
   TileCounters* counters;  // kGridDynamic; else unread
   TensorMap q;             // {column, packed head, query, head, batch}
   TensorMap k, v;          // {column, key, head, batch}

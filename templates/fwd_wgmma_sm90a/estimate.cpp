@@ -18,8 +18,7 @@ constexpr double kTensor = 1.159, kExponential = 0.886, kIssue = 1.571, kLine = 
 constexpr double kOwnTensor = 0.558, kOwnSoftmax = 0.3925, kOwnWait = 454, kUnoverlapped = 0.6676;
 constexpr double kTileStart = 784, kStorePerColumn = 4.32, kNewBlock = 1722, kQWait = 257,
                  kMask = 0.227;
-constexpr double kPingpong = 0.961, kCluster = 1.008, kQInRegs = 1.004, kGroup = 1.0075,
-                 kCausalTail = 0.205;
+constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kCausalTail = 0.205;
 
 // Of the three warps that rotate K, from a few times at head dims 64 and 128: a wait for the tables
 // of 8 keys, and what each 32 of their elements take.
@@ -43,7 +42,7 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
   // TMA reads rows in lines; those of odd head dims begin anywhere in a line.
   const bool unaligned = c.head_dim * 2 % 128 != 0 || c.head_dim_v * 2 % 128 != 0;
   const double tables = c.block_n * c.rope_dim * 4.0;  // bytes
-  const double lines = (c.k_bytes() + c.v_bytes()) / kLineBytes / c.cluster *
+  const double lines = (c.k_bytes() + c.v_bytes()) / kLineBytes *
                            (unaligned ? kUnalignedLine : kLine) +
                        tables / kLineBytes * kLine;
   // Every warpgroup reads K, V, and Q unless it lies in registers, from shared memory.
@@ -73,7 +72,6 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
                      c.blocks_per_sm;
   double clocks_per_tile = std::max(cost.busy, own) + kUnoverlapped * std::min(cost.busy, own);
   if (c.pingpong) clocks_per_tile *= kPingpong;
-  if (c.cluster > 1) clocks_per_tile *= kCluster;
   if (c.q_in_regs) clocks_per_tile *= kQInRegs;
 
   const double start = (kTileStart + kStorePerColumn * c.head_dim_v + kOwnTensor * cost.tensor +
@@ -82,11 +80,9 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
                        c.blocks_per_sm;
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  const double query_tiles = c.cluster * heads *
-                             std::ceil(double(problem.seqlen_q) * c.pack_gqa /
-                                       (c.cluster * c.block_m()));
-  const KeyTiles tiles = key_tiles(problem, c.cluster * c.block_m(), c.pack_gqa, c.block_n);
-  const double clocks = c.cluster * heads *
+  const double query_tiles = heads * std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m());
+  const KeyTiles tiles = key_tiles(problem, c.block_m(), c.pack_gqa, c.block_n);
+  const double clocks = heads *
                             (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
                         query_tiles * start;
 

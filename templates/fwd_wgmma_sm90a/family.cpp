@@ -12,6 +12,7 @@
 #include "generator/typed_family.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -36,35 +37,34 @@ constexpr Field<Typed> kFields[] = {
     {"pingpong", &Typed::pingpong, kFlag},
     {"grid", &Typed::grid, from_to(kGridPlain, kGridDynamic)},
     {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 4)},
-    {"cluster", &Typed::cluster, from_to(1, 2)},
     {"swizzle", &Typed::swizzle, doubled(64, 128)},
     {"pack_gqa", &Typed::pack_gqa, doubled(1, 64)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
+constexpr FormerField kFormer[] = {{"cluster", 1}};  // blocks that share the loads of K and V
+
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
 constexpr int kRegisterSlack = 28, kSoftcapSlack = 8;
-// Of Q K^T and P V together: from here on sharing loads pays; there are few keys a tile.
+// Of Q K^T and P V together, from which heads may be walked in groups even where they are few, and
+// from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
-constexpr int kMostColumns = 256;  // of a wgmma's result
-constexpr int kLongQuery = 128;    // rows from which packing heads into a tile gains nothing
+constexpr int kMostColumns = 256;            // of a wgmma's result
 constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflow a tile's number
 
 static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
-/// Clusters take their query tiles together.
 TileOrder order_of(const Problem& problem, const Typed& c) {
-  return tile_order(problem, c.cluster * c.block_m(), c.pack_gqa, c.head_group_mb,
-                    c.right_bound != 0);
+  return tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
 }
 
 std::int64_t tiles_of(const TileOrder& order) { return std::int64_t{order.m_blocks} * order.heads; }
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
-  if (problem.dtype_q == DType::kFp32) return "takes fp16 or bf16, not fp32";
+  if (Reason no = not_16_bits(problem)) return no.text();
   if (problem.alignment_bytes < 16)
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
@@ -97,13 +97,12 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool packs = group > 1 && 64 % group == 0 && problem.seqlen_q < kLongQuery;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(typical_problem(problem), device);
-  const bool clusters_pay = shape.head_dim + shape.head_dim_v >= kLargeHeadDims;
   const std::vector<int> stages = few ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims)  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
                     : std::vector<int>{0, 32, 64, 16, 8, 4};
-  else if (few && !clusters_pay)  // all heads are under way at once
+  else if (few && shape.head_dim + shape.head_dim_v < kLargeHeadDims)  // all are under way at once
     groups.resize(1);
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
@@ -120,7 +119,6 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"grid",
        {masked || problem.lengths != Lengths::kFixed ? kGridDynamic : kGridStatic, kGridPlain}},
       {"blocks_per_sm", {1, 2, 3}},
-      {"cluster", either(1, clusters_pay || few, 2)},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups},
@@ -143,13 +141,13 @@ bool registers_fit(const Typed& c) {
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (Reason wrong = wrong_pack(problem, c.pack_gqa); !wrong.empty()) return wrong;
+  if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   const Arch& arch = device.arch;
   // Illegal.
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
     return "the packed heads do not divide the 64 rows of a warpgroup";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
-  if (!c.valid()) return "not a valid combination";
+  if (Reason wrong = invalid(c)) return wrong;
   if (c.blocks_per_sm * c.num_threads() > arch.max_threads_per_sm)
     return "more threads than an SM holds";
   if (!memory_fits(c, arch)) {
@@ -179,18 +177,13 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (c.block_n < 64 && c.head_dim + c.head_dim_v < kLargestHeadDims && memory_fits(more, arch) &&
       registers_fit(more))
     return "there is room for more keys";
-  if (c.pack_gqa > 1 && problem.seqlen_q >= kLongQuery)
-    return "queries fill the tiles without packing heads";
-  const bool every_tile_at_once = tiles_of(order_of(problem, c)) * c.cluster <=
+  if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
+  const bool every_tile_at_once = tiles_of(order_of(problem, c)) <=
                                   std::int64_t{device.num_sms} * c.blocks_per_sm;
   if (c.grid != kGridPlain && every_tile_at_once) return "every tile has an SM of its own";
   if (c.blocks_per_sm * c.warpgroups < 2 && !every_tile_at_once && rows > 64)
     return "one warpgroup leaves the SM idle";
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
-  if (c.cluster > 1 && !few && (c.warpgroups != 2 || c.head_dim + c.head_dim_v < kLargeHeadDims))
-    return "sharing loads in clusters pays at large head dims only";
-  if (c.cluster > 1 && rows <= c.block_m())
-    return "the other block of a cluster would have no rows";
   return "";
 }
 
@@ -241,7 +234,7 @@ std::array<TensorMapSpec, 3> tensor_maps(const Typed& c, const Problem& problem)
   k.packed_heads = 0;
   k.rows = packed ? total_tokens(problem).kv : problem.seqlen_kv;
   k.heads = problem.num_heads_kv;
-  k.box_rows = c.block_n / c.cluster;
+  k.box_rows = c.block_n;
   TensorMapSpec v = k;
   v.operand = Operand::kV;
   v.columns = c.head_dim_v;
@@ -270,10 +263,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
 
   LaunchStep step = step_of(symbol(c), c.num_threads(), c.smem_bytes());
-  const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm / c.cluster);
-  step.grid.x = static_cast<unsigned>(c.cluster *
-                                      (c.grid == kGridPlain ? tiles : std::min(tiles, resident)));
-  step.cluster.x = static_cast<unsigned>(c.cluster);
+  const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
+  step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
   step.args.reserve(6);
   if (listed) {
     Argument argument = Argument::of<WithLengths<FwdWgmmaSm90aParams>>(step);
@@ -297,6 +288,7 @@ constinit const Family fwd_wgmma_sm90a = typed_family<kFields, reject, estimate_
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeatureRope | kFeatureLengths,
+        .former = kFormer,
         .supports = supports,
         .axes = axes,
     });

@@ -6,7 +6,6 @@
 
 #include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
-#include "ptx/cluster.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
@@ -56,8 +55,7 @@ struct FwdWgmmaSm90a {
     }
     ATTNFORGE_DEVICE u32 k(int stage) const { return base + C.k_begin() + stage * C.k_bytes(); }
     ATTNFORGE_DEVICE u32 v(int stage) const { return base + C.v_begin() + stage * C.v_bytes(); }
-    // Full: TMA has written a buffer. Empty: every consumer warp, of both blocks of a cluster, has
-    // read it.
+    // Full: TMA has written a buffer. Empty: every consumer warp has read it.
     ATTNFORGE_DEVICE u32 k_full(int stage) const { return barrier(stage); }
     ATTNFORGE_DEVICE u32 k_empty(int stage) const { return barrier(C.k_stages + stage); }
     ATTNFORGE_DEVICE u32 v_full(int stage) const { return barrier(2 * C.k_stages + stage); }
@@ -77,11 +75,11 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE void init_barriers() const {
       for (int i = 0; i < C.k_stages; ++i) {
         mbarrier_init(k_full(i), 1);
-        mbarrier_init(k_empty(i), kConsumerWarps * C.cluster);
+        mbarrier_init(k_empty(i), kConsumerWarps);
       }
       for (int i = 0; i < C.v_stages; ++i) {
         mbarrier_init(v_full(i), 1);
-        mbarrier_init(v_empty(i), kConsumerWarps * C.cluster);
+        mbarrier_init(v_empty(i), kConsumerWarps);
       }
       for (int i = 0; i < C.q_stages; ++i) {
         mbarrier_init(q_full(i), 1);
@@ -100,11 +98,8 @@ struct FwdWgmmaSm90a {
     Walk walk;
 
     ATTNFORGE_DEVICE Work(const Params& params, int tile)
-        : queries(params, Pieces::Order::place(params, tile), C.cluster * C.block_m()),
-          // Both blocks of a cluster walk the same keys.
-          walk(Walk::of_rows(queries, C.block_n, queries.first_row, C.cluster * C.block_m())) {
-      if constexpr (C.cluster > 1) queries.first_row += cluster_rank() * C.block_m();
-    }
+        : queries(params, Pieces::Order::place(params, tile), C.block_m()),
+          walk(Walk::of_rows(queries, C.block_n, queries.first_row, C.block_m())) {}
     /// Fully masked rows only: nothing to load, zeros to store.
     ATTNFORGE_DEVICE bool empty() const { return walk.count() == 0; }
   };
@@ -112,9 +107,8 @@ struct FwdWgmmaSm90a {
   ATTNFORGE_DEVICE static int num_tiles(const Params& params) {
     return Pieces::Order::tiles(params);
   }
-  /// With clusters, tiles are numbered by pairs.
-  ATTNFORGE_DEVICE static int first_tile() { return blockIdx.x / C.cluster; }
-  ATTNFORGE_DEVICE static int tile_step() { return gridDim.x / C.cluster; }
+  ATTNFORGE_DEVICE static int first_tile() { return blockIdx.x; }
+  ATTNFORGE_DEVICE static int tile_step() { return gridDim.x; }
   /// The tile after `tile` (before the first: -1), unless the grid is kGridDynamic.
   ATTNFORGE_DEVICE static int following(const Params& params, int tile) {
     return tile < 0 ? first_tile() : C.grid == kGridPlain ? num_tiles(params) : tile + tile_step();
@@ -286,12 +280,6 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE static void release(u32 empty) {
       if (lane() == 0) mbarrier_arrive(empty);
     }
-    ATTNFORGE_DEVICE static void release_kv(u32 empty) {
-      if constexpr (C.cluster == 1)
-        release(empty);
-      else if (lane() < C.cluster)
-        mbarrier_arrive_at(empty, lane());
-    }
     // Ping-pong: a warpgroup issues products while the others compute their softmax.
     ATTNFORGE_DEVICE void await_turn() const {
       if constexpr (C.pingpong) named_barrier_wait(1 + warpgroup, 256);
@@ -393,11 +381,11 @@ struct FwdWgmmaSm90a {
       }
     }
     ATTNFORGE_DEVICE void release_k() {
-      release_kv(smem.k_empty(k_ring.stage));
+      release(smem.k_empty(k_ring.stage));
       k_ring.advance();
     }
     ATTNFORGE_DEVICE void release_v() {
-      release_kv(smem.v_empty(v_ring.stage));
+      release(smem.v_empty(v_ring.stage));
       v_ring.advance();
     }
 
@@ -530,7 +518,7 @@ struct FwdWgmmaSm90a {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const Shared smem{smem_address(shared_memory)};
     if (threadIdx.x == 0) smem.init_barriers();
-    sync_blocks();
+    __syncthreads();
     const int warpgroup = from_lane_0(threadIdx.x / 128);
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
@@ -541,14 +529,6 @@ struct FwdWgmmaSm90a {
       registers_grow<C.consumer_registers()>();
       Consumer(params, smem, warpgroup).run();
     }
-    if constexpr (C.cluster > 1) cluster_sync();  // no block ends while its partner may write to it
-  }
-
-  ATTNFORGE_DEVICE static void sync_blocks() {
-    if constexpr (C.cluster > 1)
-      cluster_sync();
-    else
-      __syncthreads();
   }
 };
 

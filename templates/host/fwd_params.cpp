@@ -46,12 +46,6 @@ std::int64_t query_tiles(const Problem& problem, int block_m) {
   return query_tiles_of_head(problem, block_m, 1) * problem.num_heads_q;
 }
 
-std::string too_many_query_tiles(const Problem& problem, int block_m) {
-  const std::int64_t blocks = query_tiles(problem, block_m);
-  if (blocks <= kMaxGridX) return "";
-  return fmt::format("needs {} thread blocks, more than a grid can have", blocks);
-}
-
 LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes) {
   LaunchStep step;
   step.kernel = std::move(symbol);

@@ -43,7 +43,4 @@ Launch launch_of_tiles(const Problem& problem, const TileOrder& order, std::stri
 /// Query tiles of all heads: the blocks of a tiled launch.
 std::int64_t query_tiles(const Problem& problem, int block_m);
 
-/// "" if a grid can have them all, else the reason why not.
-std::string too_many_query_tiles(const Problem& problem, int block_m);
-
 }  // namespace attnforge

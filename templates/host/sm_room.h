@@ -1,9 +1,8 @@
-// sm_room.h - whether the blocks that a config wants on an SM have room there; the reason if not.
+// sm_room.h - whether the blocks that a config wants on an SM have room there.
 #pragma once
 
 #include <algorithm>
 #include "generator/arch.h"
-#include "generator/reason.h"
 
 namespace attnforge {
 
@@ -28,21 +27,6 @@ bool sm_has_room(const Typed& c, const Arch& arch, int register_slack) {
   return c.planned_registers() + register_slack <= registers_available(c, arch) &&
          smem_has_room(c, arch) && c.blocks_per_sm * c.num_threads() <= arch.max_threads_per_sm &&
          c.blocks_per_sm <= arch.max_blocks_per_sm;
-}
-
-/// Why a block cannot have more shared memory than arch.smem_per_block_bytes.
-inline Reason too_much_smem(int smem_bytes, const Arch& arch) {
-  return Reason("needs {} bytes of shared memory, sm_{} gives a block {}", smem_bytes, arch.sm,
-                arch.smem_per_block_bytes);
-}
-
-/// What a config without room by sm_has_room() needs.
-template <class Typed>
-Reason no_room(const Typed& c, const Arch& arch, int register_slack) {
-  return Reason(
-      "{} blocks per SM do not fit: about {} of {} registers, {} bytes of shared memory each",
-      c.blocks_per_sm, c.planned_registers() + register_slack, registers_available(c, arch),
-      c.smem_bytes());
 }
 
 }  // namespace attnforge

@@ -10,13 +10,14 @@
 
 namespace attnforge {
 
-/// Query tiles of block_m rows, pack_gqa heads in each, in groups of heads whose K and V take about
-/// head_group_mb MB; 0: head after head. heavy_last: the last tile of a head has the most work.
+/// The order for query tiles of block_m rows, with pack_gqa heads in each. Heads are taken in
+/// groups whose K and V fit head_group_mb MB; 0: one head at a time. heavy_last: the last tile of a
+/// head has the most work.
 TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
                      bool heavy_last);
 
-/// The same for kernels on CUDA cores, which do not search it: they take their time over K and V,
-/// so under a causal mask an even end counts, the L2 less.
+/// The same for kernels on CUDA cores, which do not search it. They are slow enough for L2 to
+/// matter little; under a causal mask what counts is that all blocks end together.
 TileOrder cuda_core_order(const Problem& problem, int block_m, bool right_bound);
 
 /// Values of head_group_mb worth a try: half of the L2, and head after head. Under a causal mask,

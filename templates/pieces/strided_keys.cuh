@@ -6,29 +6,32 @@
 
 namespace attnforge {
 
-/// Where a thread's part of a key's row lies. It copies from `byte` on of rows that begin at
-/// `first_row` of a tile, kElementBytes an element.
+/// Where a thread's part of a tile of keys lies: from `byte` on in row `first_row` of the sequence,
+/// and in those after it that are the thread's. kElementBytes an element. Moves from tile to tile:
+/// an address that is kept costs each an addition, one that is computed from the key's number
+/// multiplications of 64 bits.
 template <int kElementBytes>
 struct StridedKeys {
   const TensorRef& tensor;  // K or V
-  const char* origin;       // of key 0 of the sequence, with first_row and byte added
+  const char* at;
 
   template <class QueryTile>
-  ATTNFORGE_DEVICE StridedKeys(const TensorRef& keys, const QueryTile& tile, int first_row,
-                               int byte)
+  ATTNFORGE_DEVICE StridedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head,
+                               i64 first_row, int byte)
       : tensor(keys) {
-    const i64 at = tile.lengths.batch() * tensor.stride_batch +
-                   tile.kv_head() * tensor.stride_head +
-                   (tile.lengths.kv_begin() + first_row) * tensor.stride_row;
-    origin = static_cast<const char*>(tensor.data) + at * kElementBytes + byte;
+    const i64 offset = tile.lengths.batch() * tensor.stride_batch + kv_head * tensor.stride_head +
+                       (tile.lengths.kv_begin() + first_row) * tensor.stride_row;
+    at = static_cast<const char*>(tensor.data) + offset * kElementBytes + byte;
   }
 
-  /// A function of an offset: where the row of key first_key + offset begins.
-  ATTNFORGE_DEVICE auto rows(int first_key) const {
-    const i64 row_bytes = tensor.stride_row * kElementBytes;
-    const char* first = origin + u32(first_key) * row_bytes;  // unsigned: two multiplications less
-    return [first, row_bytes](int offset) { return first + offset * row_bytes; };
+  /// A function of i: where its part of row first_row + i * apart lies.
+  ATTNFORGE_DEVICE auto rows(int apart) const {
+    const i64 bytes_apart = apart * kElementBytes * tensor.stride_row;
+    return [first = at, bytes_apart](int i) { return first + i * bytes_apart; };
   }
+
+  /// To the tile that lies `keys` keys further.
+  ATTNFORGE_DEVICE void move(int keys) { at += keys * kElementBytes * tensor.stride_row; }
 };
 
 }  // namespace attnforge

@@ -11,8 +11,7 @@ ATTNFORGE_DEVICE void mbarrier_init(u32 barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/// Makes initialised barriers visible to TMA and to other blocks of the cluster; a block barrier
-/// must follow.
+/// Makes initialised barriers visible to TMA; a block barrier must follow.
 ATTNFORGE_DEVICE void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

@@ -22,20 +22,6 @@ ATTNFORGE_DEVICE void tma_load_4d(u32 smem_dst, const TensorMap& map, u32 barrie
       : "memory");
 }
 
-/// The same into every block of the cluster whose bit is set in `blocks`, at the same place of its
-/// shared memory, counting towards its own barrier.
-ATTNFORGE_DEVICE void tma_load_4d_multicast(u32 smem_dst, const TensorMap& map, u32 barrier,
-                                            u64 l2_policy, u16 blocks, int column, int row,
-                                            int head, int batch) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(
-          smem_dst),
-      "l"(&map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch), "h"(blocks),
-      "l"(l2_policy)
-      : "memory");
-}
-
 /// As tma_load_4d with five coordinates: {column, packed head, row, head, batch}.
 ATTNFORGE_DEVICE void tma_load_5d(u32 smem_dst, const TensorMap& map, u32 barrier, u64 l2_policy,
                                   int column, int packed_head, int row, int head, int batch) {

@@ -20,19 +20,23 @@ struct KeyRing {
   static constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
 
   const u32 smem;
+  const int kv_head;
   const Walk tiles;
   const KLoader k_loader;
   const VLoader v_loader;
-  const Keys k_keys, v_keys;
+  Keys k_keys, v_keys;  // at the tile that is loaded next
 
+  /// For the block_m rows of a query tile. Its head is divided once for K and V: with two divisions
+  /// the compiler keeps the walk's numbers, the same in all lanes, in a register of each.
   template <class QueryTile>
-  ATTNFORGE_DEVICE KeyRing(const QueryTile& queries, const Walk& walk, u32 smem_base)
+  ATTNFORGE_DEVICE KeyRing(const QueryTile& queries, int block_m, u32 smem_base)
       : smem(smem_base),
-        tiles(walk),
+        kv_head(queries.kv_head()),
+        tiles(Walk::of_rows(queries, KLoader::kTileRows, queries.first_row, block_m)),
         k_loader(thread_index()),
         v_loader(thread_index()),
-        k_keys(queries.p.k, queries, k_loader.row, k_loader.chunk * 16),
-        v_keys(queries.p.v, queries, v_loader.row, v_loader.chunk * 16) {}
+        k_keys(queries.p.k, queries, kv_head, first_row(k_loader), k_loader.chunk * 16),
+        v_keys(queries.p.v, queries, kv_head, first_row(v_loader), v_loader.chunk * 16) {}
 
   ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
   ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
@@ -40,8 +44,9 @@ struct KeyRing {
   /// Begins to load the tiles of stage s, of a sequence of seqlen_kv keys; for all s below
   /// kTilesAhead, in this order, before the walk.
   ATTNFORGE_DEVICE void load_first(int s, int seqlen_kv) {
-    s == 0 ? load_k<true>(0, 0, seqlen_kv) : load_k<false>(s, s, 0);
-    s == 0 ? load_v<true>(0, 0, seqlen_kv) : load_v<false>(s, s, 0);
+    const int first = tiles.first();
+    s == 0 ? load_k<true>(first, 0, seqlen_kv) : load_k<false>(tiles.later(first, s), s, 0);
+    s == 0 ? load_v<true>(first, 0, seqlen_kv) : load_v<false>(tiles.later(first, s), s, 0);
   }
 
   /// After it is here what was committed before load_first(), which is Q; and, if there is one
@@ -51,62 +56,66 @@ struct KeyRing {
     __syncthreads();
   }
 
-  /// Calls attend(i, stage) for all tiles: i is what `tiles` numbers them by. K is in k_tile(stage)
-  /// then. V is in v_tile(stage) after await_v(i), which attend() is to call between its products:
-  /// with one stage once, else as often as it likes.
+  /// Calls attend(place, stage, masked) for all tiles; masked: some row does not see all keys of
+  /// it. K is in k_tile(stage) then. V is in v_tile(stage) after await_v(place), which attend() is
+  /// to call between its products: with one stage once, else as often as it likes.
   template <class Attend>
   ATTNFORGE_DEVICE void walk(const Attend& attend) {
     int stage = 0;
-#pragma unroll 1
-    for (int i = 0; i < tiles.count(); ++i) {
+    tiles.for_each([&](int place, bool masked) {
       if constexpr (C.stages == 1) {
-        attend(i, stage);
+        attend(place, stage, masked);
         cp_async_wait<0>();
         __syncthreads();
-        load_v<false>(i + 1, 0, 0);
+        load_v<false>(tiles.later(place, 1), 0, 0);
       } else {
         // All but the newest stages - 2 tiles are here. The barrier also says that everybody is
         // done with the tile before, whose memory takes the tile that comes stages - 1 later.
         cp_async_wait<2 * (C.stages - 2)>();
         __syncthreads();
         const int free = C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
-        load_k<false>(i + C.stages - 1, free, 0);
-        load_v<false>(i + C.stages - 1, free, 0);
-        attend(i, stage);
+        load_k<false>(tiles.later(place, C.stages - 1), free, 0);
+        load_v<false>(tiles.later(place, C.stages - 1), free, 0);
+        attend(place, stage, masked);
         stage = C.stages == 2 ? free : stage == C.stages - 1 ? 0 : stage + 1;
       }
-    }
+    });
   }
 
   /// With one stage the next tile of K takes the memory of this one.
-  ATTNFORGE_DEVICE void await_v(int i) {
+  ATTNFORGE_DEVICE void await_v(int place) {
     if constexpr (C.stages == 1) {
       cp_async_wait<0>();
       __syncthreads();
-      load_k<false>(i + 1, 0, 0);
+      load_k<false>(tiles.later(place, 1), 0, 0);
     }
   }
 
  private:
-  template <bool kRagged>
-  ATTNFORGE_DEVICE void load_k(int i, int stage, int seqlen_kv) {
-    load<kRagged>(k_loader, k_keys, k_tile(stage), i, seqlen_kv);
-  }
-  template <bool kRagged>
-  ATTNFORGE_DEVICE void load_v(int i, int stage, int seqlen_kv) {
-    load<kRagged>(v_loader, v_keys, v_tile(stage), i, seqlen_kv);
+  /// Of this thread in the tile that comes first, among all of the sequence.
+  template <class Loader>
+  ATTNFORGE_DEVICE i64 first_row(const Loader& loader) const {
+    return i64(tiles.tile_at(tiles.first())) * Loader::kTileRows + loader.row;
   }
 
-  /// Loads the tile that comes i-th, if there is one. Only the first can be the last of the
-  /// sequence, and ragged.
+  template <bool kRagged>
+  ATTNFORGE_DEVICE void load_k(int place, int stage, int seqlen_kv) {
+    load<kRagged>(k_loader, k_keys, k_tile(stage), place, seqlen_kv);
+  }
+  template <bool kRagged>
+  ATTNFORGE_DEVICE void load_v(int place, int stage, int seqlen_kv) {
+    load<kRagged>(v_loader, v_keys, v_tile(stage), place, seqlen_kv);
+  }
+
+  /// Loads the tile at a place of the walk, if there is one, and moves `keys` on to the next. Only
+  /// the first can be the last of the sequence, and ragged.
   template <bool kRagged, class Loader>
-  ATTNFORGE_DEVICE void load(const Loader& loader, const Keys& keys, u32 to, int i,
+  ATTNFORGE_DEVICE void load(const Loader& loader, Keys& keys, u32 to, int place,
                              int seqlen_kv) const {
-    if (i < tiles.count()) {
-      const int first_key = tiles.tile(i) * Loader::kTileRows;
-      const auto rows = keys.rows(first_key);
-      loader.template load<kRagged>(
-          to, [&](int pass) { return rows(pass * Loader::kRowsPerPass); }, seqlen_kv - first_key);
+    if (tiles.has(place)) {
+      loader.template load<kRagged>(to, keys.rows(Loader::kRowsPerPass),
+                                    seqlen_kv - tiles.tile_at(place) * Loader::kTileRows);
+      keys.move(tiles.step(place) * Loader::kTileRows);
     }
     cp_async_commit();
   }

@@ -8,9 +8,10 @@
 
 namespace attnforge {
 
-/// kRows x kDataChunks chunks of 16 bytes, in rows of kChunks (more than kDataChunks where the
-/// matrix instructions want zeros behind a head dim, or another pitch; those are not touched here).
-/// kCopyBytes is what the tensor's alignment allows.
+/// A tile of kRows rows of kDataChunks chunks of 16 bytes each. In shared memory rows are kChunks
+/// apart: more than kDataChunks where the matrix instructions want zeros after a head dim, or
+/// another pitch. The chunks between are not touched here. kCopyBytes is what the tensor's
+/// alignment allows.
 template <int kRows, int kDataChunks, int kChunks, int kThreads, int kCopyBytes>
 struct TileLoader {
   using Layout = SwizzledRows<kChunks>;

@@ -1,4 +1,4 @@
-// best_test.cpp - which try answers a look-up, and how well it is said to fit.
+// best_test.cpp - which try answers a look-up, and where it is said to come from.
 #include <chrono>
 
 #include "cache/open.h"
@@ -42,7 +42,7 @@ TEST_F(BestTest, FastestGoodTry) {
   const auto winner = best();
   ASSERT_TRUE(winner);
   EXPECT_EQ(winner->best.config, config(2));
-  EXPECT_EQ(winner->fit, Fit::kExact);
+  EXPECT_EQ(winner->provenance, Provenance::kMeasured);
   EXPECT_EQ(winner->rigor, Rigor::kFull);
 }
 
@@ -75,16 +75,25 @@ TEST_F(BestTest, AnotherDriverOrCompilerIsCompatible) {
   cache_.put({good_try(1, 10)});
   Cache::Current now = current();
   now.driver = "13010";
-  EXPECT_EQ(cache_.best(kProblem, now, digest_of)->fit, Fit::kCompatible);
+  EXPECT_EQ(cache_.best(kProblem, now, digest_of)->provenance, Provenance::kCompatible);
   now = current();
   now.nvrtc = "12.8";
-  EXPECT_EQ(cache_.best(kProblem, now, digest_of)->fit, Fit::kCompatible);
+  EXPECT_EQ(cache_.best(kProblem, now, digest_of)->provenance, Provenance::kCompatible);
+}
+
+TEST_F(BestTest, AnUnknownDriverOrCompilerIsNotCompared) {
+  cache_.put({good_try(1, 10)});
+  Cache::Current now = current();
+  now.driver = now.nvrtc = "";
+  EXPECT_EQ(cache_.best(kProblem, now, digest_of)->provenance, Provenance::kMeasured);
+  now.driver = "13010";
+  EXPECT_EQ(cache_.best(kProblem, now, digest_of)->provenance, Provenance::kCompatible);
 }
 
 TEST_F(BestTest, ASlowerTryOfTodaysTemplateBeatsAStaleOne) {
   cache_.put({stale(good_try(1, 5)), good_try(2, 10)});
   EXPECT_EQ(best()->best.config, config(2));
-  EXPECT_EQ(best()->fit, Fit::kExact);
+  EXPECT_EQ(best()->provenance, Provenance::kMeasured);
 }
 
 TEST_F(BestTest, StaleIsSaid) {
@@ -92,7 +101,7 @@ TEST_F(BestTest, StaleIsSaid) {
   const auto winner = best();
   ASSERT_TRUE(winner);
   EXPECT_EQ(winner->best.config, config(2));
-  EXPECT_EQ(winner->fit, Fit::kStale);
+  EXPECT_EQ(winner->provenance, Provenance::kStale);
 }
 
 TEST_F(BestTest, TodaysTryIsFoundBehindManyStaleOnes) {
@@ -101,7 +110,7 @@ TEST_F(BestTest, TodaysTryIsFoundBehindManyStaleOnes) {
   tries.push_back(good_try(999, 5000));
   cache_.put(tries);
   EXPECT_EQ(best()->best.config, config(999));
-  EXPECT_EQ(best()->fit, Fit::kExact);
+  EXPECT_EQ(best()->provenance, Provenance::kMeasured);
 }
 
 TEST_F(BestTest, AConfigThatNoFamilyKnowsIsPassedOver) {
@@ -137,8 +146,8 @@ TEST_F(BestTest, AFinishedSearchOfAnOlderTemplateStepsAside) {
   cache_.put({stale(good_try(1, 5)), good_try(2, 10)});
   cache_.finish(kProblem, kH200, Rigor::kFull, config(1));
   EXPECT_EQ(best()->best.config, config(2));
-  EXPECT_EQ(best()->fit, Fit::kExact);
-  EXPECT_EQ(best(Rigor::kFull)->fit, Fit::kStale);
+  EXPECT_EQ(best()->provenance, Provenance::kMeasured);
+  EXPECT_EQ(best(Rigor::kFull)->provenance, Provenance::kStale);
 }
 
 TEST_F(BestTest, RigorAsksForAFinishedSearch) {
@@ -171,13 +180,13 @@ TEST_F(BestTest, AnotherGpuOfTheSameSmIsAHint) {
   ASSERT_TRUE(winner);
   EXPECT_EQ(winner->best.config, config(1));
   EXPECT_EQ(winner->best.device_class, kH100);
-  EXPECT_EQ(winner->fit, Fit::kOtherDevice);
+  EXPECT_EQ(winner->provenance, Provenance::kNearDevice);
   EXPECT_FALSE(cache_.best(kProblem, current("NVIDIA RTX 4090 sm89 sms=128", 89), digest_of));
 }
 
 TEST_F(BestTest, OwnGpuComesBeforeOthersEvenIfStale) {
   cache_.put({on(kH100, good_try(1, 1)), stale(good_try(2, 10))});
-  EXPECT_EQ(best()->fit, Fit::kStale);
+  EXPECT_EQ(best()->provenance, Provenance::kStale);
   cache_.put({good_try(3, 10)});
   EXPECT_EQ(best()->best.config, config(3));
 }

@@ -176,7 +176,7 @@ TEST_F(MigrationTest, Version1KeepsItsTries) {
   EXPECT_FALSE(tries[0].estimated);
   EXPECT_EQ(tries[2].measurement.status, Status::kCompileError);
 
-  EXPECT_EQ(cache.best(kProblem, current(), digest_of)->fit, Fit::kCompatible);
+  EXPECT_EQ(cache.best(kProblem, current(), digest_of)->provenance, Provenance::kCompatible);
   EXPECT_EQ(cache.best(kProblem, current("NVIDIA RTX A6000 sm86 sms=84", 86), digest_of)
                 ->best.device_class,
             kA10)
@@ -227,7 +227,7 @@ TEST_F(MigrationFrom2Test, EverythingStays) {
   const auto winner = cache.best(kProblem, current(), digest_of);
   ASSERT_TRUE(winner);
   EXPECT_EQ(winner->best.config, config(1));
-  EXPECT_EQ(winner->fit, Fit::kExact);
+  EXPECT_EQ(winner->provenance, Provenance::kMeasured);
   EXPECT_EQ(winner->rigor, Rigor::kFull);
   const auto kernel = cache.get_cubin("d", "90a", kNvrtc);
   ASSERT_TRUE(kernel) << "nothing has to be compiled again";

@@ -10,7 +10,6 @@
 
 #include "attnforge/cache.h"
 #include "attnforge/error.h"
-#include "cache/open.h"
 #include "support.h"
 
 namespace attnforge::testing {
@@ -109,21 +108,6 @@ TEST_F(ProcessesTest, ManyProcessesCreateTheFileTogether) {
     for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
     EXPECT_THAT(Cache(file).tries(kProblem, kH200), SizeIs(6));
   }
-}
-
-TEST_F(ProcessesTest, AReaderBehindALockMissesAndSaysSo) {
-  Cache cache(path(), false, log());
-  cache.put({good_try(1, 10)});
-  Database other = raw();
-  other.execute("BEGIN EXCLUSIVE");
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_THAT(cache.tries(kProblem, kH200), IsEmpty());
-  const auto waited = std::chrono::steady_clock::now() - begin;
-  EXPECT_GE(waited, std::chrono::milliseconds(Waits{}.read_ms / 2));
-  EXPECT_LT(waited, std::chrono::milliseconds(3 * Waits{}.read_ms));
-  EXPECT_THAT(messages_, SizeIs(1));
-  other.execute("ROLLBACK");
-  EXPECT_THAT(cache.tries(kProblem, kH200), SizeIs(1));
 }
 
 }  // namespace

@@ -89,6 +89,10 @@ Cubin compile_for_this_gpu(const Source& source) { return compile(source, gpu_fa
 
 }  // namespace
 
+Compiled compile_candidate(const Candidate& candidate, const Problem& problem) {
+  return compile_by({candidate}, problem, gpu_facts(), compile_for_this_gpu).front();
+}
+
 std::vector<Compiled> compile_some(const Family& family, const Problem& problem, int more,
                                    unsigned seed) {
   return compile_by(some_candidates(family, problem, gpu_facts(), more, seed), problem, gpu_facts(),

@@ -36,6 +36,7 @@ struct Compiled {
   Cubin cubin;
   std::string failure;  // "" unless it does not compile
 };
+Compiled compile_candidate(const Candidate& candidate, const Problem& problem);
 /// The config used when nothing was measured, and `more` others chosen by `seed`; compiled in
 /// parallel. Empty when the family does not serve the problem here.
 std::vector<Compiled> compile_some(const Family& family, const Problem& problem, int more,

@@ -1,6 +1,6 @@
 #include "tests/conformance/proof.h"
 
-#include <gtest/gtest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <random>
@@ -58,25 +58,41 @@ HostProblem after_run(const Loaded& loaded, GpuProblem& gpu, const HostProblem& 
   return after;
 }
 
-void expect_right(const Expectation& expected, HostProblem& after) {
+std::string fault_of(const Expectation& expected, HostProblem& after) {
   const Problem& problem = after.problem;
   const Tensors tensors = after.tensors();
-  EXPECT_EQ(after.trespass(), "");
+  std::string fault = after.trespass();
+  if (!fault.empty()) fault += "\n";
   for (const PlacedTensor* input : {&after.q, &after.k, &after.v, &after.rope_cos, &after.rope_sin,
                                     &after.lengths_q, &after.lengths_kv}) {
     const auto storage = static_cast<std::size_t>(input->storage);
-    EXPECT_TRUE(after.storages[storage] == expected.host.storages[storage])
-        << "an input was written to";
+    if (after.storages[storage] != expected.host.storages[storage])
+      fault += "an input was written to\n";
   }
   const Verdict verdict = compare(problem, tensors, expected.reference);
-  EXPECT_TRUE(verdict.passed()) << to_string(verdict);
+  if (!verdict.passed()) fault += to_string(verdict) + "\n";
   double score_magnitude = 0;
   for (const double of_row : expected.reference.score_magnitude)
     score_magnitude = std::max(score_magnitude, of_row);
   const double limit = plain_rule_limit(problem, expected.plain_error, verdict.o.max_abs_expected,
                                         score_magnitude);
-  EXPECT_LE(verdict.o.max_error, limit) << "plain attention in this dtype is off by "
-                                        << expected.plain_error << "; " << to_string(verdict.o);
+  if (!(verdict.o.max_error <= limit)) {
+    fault += fmt::format(
+        "an error of {} where {} is the limit, as plain attention in this dtype is "
+        "off by {}; {}\n",
+        verdict.o.max_error, limit, expected.plain_error, to_string(verdict.o));
+  }
+  return fault;
+}
+
+std::string fault_of(const Compiled& compiled, const Expectation& expected, GpuProblem& gpu) {
+  if (!compiled.failure.empty()) return compiled.failure;
+  const Loaded loaded(compiled);
+  HostProblem first = after_run(loaded, gpu, expected.host);
+  std::string fault = fault_of(expected, first);
+  if (after_run(loaded, gpu, expected.host).storages != first.storages)
+    fault += "a second run gave other bits\n";
+  return fault;
 }
 
 }  // namespace attnforge::test

@@ -22,7 +22,10 @@ struct Expectation {
 /// `host` as it is after a run on freshly poisoned outputs and scratch.
 HostProblem after_run(const Loaded& loaded, GpuProblem& gpu, const HostProblem& host);
 
-/// Expects of a run's outputs that they are right, and that nothing else was written.
-void expect_right(const Expectation& expected, HostProblem& after);
+/// "" if a run's outputs are right and nothing else was written; else what is wrong.
+std::string fault_of(const Expectation& expected, HostProblem& after);
+
+/// The same of two runs, whose outputs must also be the same bits, or why it did not compile.
+std::string fault_of(const Compiled& compiled, const Expectation& expected, GpuProblem& gpu);
 
 }  // namespace attnforge::test

@@ -11,15 +11,15 @@
 #include <string>
 
 #include "attnforge/inspect.h"
-#include "tests/fuzz/any_problem.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/any_problem.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge::fuzz {
 namespace {
 
 // Larger ones take long to be estimated.
-constexpr MostSizes kMost = {.batch_bits = 8, .heads_bits = 5, .seqlen_bits = 15};
+constexpr test::MostSizes kMost = {.batch_bits = 8, .heads_bits = 5, .seqlen_bits = 15};
 
 /// What the caller gets; returns whether the call succeeded.
 bool answered(attnforge_status status, const char* call) {
@@ -183,7 +183,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
 
   const std::string anything = bytes.text(64);
   attnforge_problem_destroy(new_problem(anything));
-  attnforge_problem* p = new_problem(to_string(any_problem(bytes, kMost)));
+  attnforge_problem* p = new_problem(to_string(test::any_problem(bytes, kMost)));
   require(p != nullptr, "a valid problem was refused");
   const std::unique_ptr<attnforge_problem, void (*)(attnforge_problem*)> owner(
       p, attnforge_problem_destroy);

@@ -62,6 +62,8 @@ class Bytes {
   std::uint8_t byte();
   std::uint64_t bits(int bytes);
   bool flag() { return (byte() & 1) != 0; }
+  /// True once in n times.
+  bool one_in(int n) { return between(0, n - 1) == n - 1; }
   /// From `least` to `most`, both included.
   std::int64_t between(std::int64_t least, std::int64_t most);
   /// From 0 to 2^bits, each number of bits as likely as any other.

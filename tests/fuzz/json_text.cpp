@@ -8,8 +8,8 @@
 #include "cli/json.h"
 #include "generator/arch.h"
 #include "generator/utf8.h"
-#include "tests/fuzz/any_problem.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/any_problem.h"
 
 namespace attnforge::fuzz {
 namespace {
@@ -68,7 +68,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   require_text(parsed(to_json(facts)), "name", facts.name);
   cli::to_json(facts);
 
-  TuneResult result{.problem = any_problem(bytes, {}), .winner = bytes.text(64)};
+  TuneResult result{.problem = test::any_problem(bytes, {}), .winner = bytes.text(64)};
   for (int i = static_cast<int>(bytes.between(0, 3)); i > 0; --i)
     result.trials.push_back(any_trial(bytes));
   result.winner_us = any_double(bytes);
@@ -85,6 +85,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   inspection.launches.push_back({.kernel = bytes.text(32)});
   inspection.compiled.occupancy = any_double(bytes);
   const Json inspected = parsed(to_json(inspection));
+  require_text(inspected, "provenance", std::string(to_string(inspection.provenance)));
   require_text(inspected, "why", inspection.why);
   require_text(inspected.at("compiled"), "log", inspection.compiled.log);
   parsed(cli::json_text(cli::Json{{"text", bytes.text(255)}, {"number", any_double(bytes)}}));

@@ -10,14 +10,14 @@
 #include "plan/choice.h"
 #include "plan/workspace_bound.h"
 #include "templates/registry.h"
-#include "tests/fuzz/any_problem.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/launches.h"
+#include "tests/support/any_problem.h"
 
 namespace attnforge::fuzz {
 namespace {
 
-constexpr MostSizes kMost = {.batch_bits = 12, .heads_bits = 6, .seqlen_bits = 27};
+constexpr test::MostSizes kMost = {.batch_bits = 12, .heads_bits = 6, .seqlen_bits = 27};
 
 /// A GPU of a known arch that never was.
 DeviceFacts any_device(Bytes& bytes) {
@@ -57,7 +57,7 @@ void check_candidate(const Candidate& candidate, const Problem& problem,
 
 int fuzz_one(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  const Problem problem = any_problem(bytes, kMost);
+  const Problem problem = test::any_problem(bytes, kMost);
   const DeviceFacts device = any_device(bytes);
   const std::vector<const Family*> families(registry().begin(), registry().end());
   const Family& family = *bytes.among(families);

@@ -142,8 +142,8 @@ class Questions {
     if (const auto winner = cache_.best(text, current, digest_of)) {
       ++answers.found;
       expect(winner->best.problem == text, "the winner of another problem for " + text);
-      expect(winner->best.device_class == device || winner->fit == Fit::kOtherDevice ||
-                 winner->fit == Fit::kStale,
+      expect(winner->best.device_class == device || winner->provenance == Provenance::kNearDevice ||
+                 winner->provenance == Provenance::kStale,
              "the winner of another GPU class as this one's for " + text);
     }
     for (const Try& t : cache_.tries(text, device))

@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "tests/generator/arbitrary_problem.h"
+#include "tests/support/arbitrary_problem.h"
 
 namespace attnforge {
 namespace {
@@ -85,12 +85,12 @@ TEST(Bucket, GiantsThatRoundingWouldMakeInvalidKeepTheirSizes) {
 }
 
 RC_GTEST_PROP(Bucket, OfABucketIsItself, ()) {
-  const Problem b = bucket(arbitrary_problem());
+  const Problem b = bucket(*test::arbitrary_problem());
   RC_ASSERT(bucket(b) == b);
 }
 
 RC_GTEST_PROP(Bucket, IsValidAndNotSmaller, ()) {
-  const Problem p = arbitrary_problem();
+  const Problem p = *test::arbitrary_problem();
   const Problem b = bucket(p);
   validate(b);
   RC_ASSERT(b.batch >= p.batch && b.batch <= 2 * p.batch);
@@ -99,7 +99,7 @@ RC_GTEST_PROP(Bucket, IsValidAndNotSmaller, ()) {
 }
 
 RC_GTEST_PROP(Bucket, KeepsWhichSideIsLonger, ()) {
-  const Problem p = arbitrary_problem();
+  const Problem p = *test::arbitrary_problem();
   const Problem b = bucket(p);
   if (p.seqlen_q == p.seqlen_kv) RC_ASSERT(b.seqlen_q == b.seqlen_kv);
   if (p.seqlen_q <= p.seqlen_kv) RC_ASSERT(b.seqlen_q <= b.seqlen_kv);
@@ -107,7 +107,7 @@ RC_GTEST_PROP(Bucket, KeepsWhichSideIsLonger, ()) {
 }
 
 RC_GTEST_PROP(Bucket, AsksForTheSameKernelText, ()) {
-  const Problem p = arbitrary_problem();
+  const Problem p = *test::arbitrary_problem();
   const Problem b = bucket(p);
   Problem expected = p;  // all but what is a run-time argument
   expected.layout = Layout::kBshd;

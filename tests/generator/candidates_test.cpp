@@ -182,6 +182,31 @@ TEST(Candidates, OfSeveralFamiliesAreThoseOfTheFirstTierThatHasAny) {
   EXPECT_THAT(found({.causal = true}), ElementsAre("fwd_second num_threads=32"));
   EXPECT_THAT(found({.softcap = 30.0f}), ElementsAre("fwd_ladder num_threads=32"));
   EXPECT_EQ(untuned(families, {.softcap = 30.0f}, typical_device("86")).family, &ladder);
+
+  LeftOut left_out;
+  EXPECT_EQ(texts(candidates(families, {.softcap = 30.0f}, typical_device("86"), {}, &left_out)),
+            found({.softcap = 30.0f}));
+  ASSERT_EQ(left_out.configs.size(), 1u) << "fwd_second serves the problem, but with no config";
+  EXPECT_EQ(left_out.configs[0].reason, "every config is cut");
+  ASSERT_EQ(left_out.families.size(), 2u);
+  EXPECT_EQ(left_out.families[0].first, &first);
+  EXPECT_EQ(left_out.families[0].second, "does not have softcap");
+  EXPECT_EQ(left_out.families[1].first, &oracle);
+  EXPECT_EQ(left_out.families[1].second, "is of the tier oracle, which is for those who name it");
+}
+
+TEST(FormerWords, AreDroppedWithTheValueThatIsLeftAndRefusedWithOthers) {
+  constexpr FormerField kFormer[] = {{"clusters", 1}};
+  Family family = kNaive;
+  family.former = kFormer;
+  Config config{"fwd_slow", {{"num_threads", 32}, {"clusters", 1}}};
+  EXPECT_EQ(drop_former_words(family, config), "");
+  EXPECT_EQ(to_string(config), "fwd_slow num_threads=32");
+  EXPECT_EQ(drop_former_words(family, config), "");
+  config.fields.emplace_back("clusters", 2);
+  EXPECT_EQ(drop_former_words(family, config),
+            "clusters=2 is not made any more: it never won. What is left is clusters=1, which a "
+            "config need not say");
 }
 
 TEST(Rejection, MissingFeaturesAreNamedBeforeTheFamilyIsAsked) {

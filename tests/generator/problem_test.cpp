@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "tests/generator/arbitrary_problem.h"
 #include "tests/generator/expect_error.h"
+#include "tests/support/arbitrary_problem.h"
 
 namespace attnforge {
 namespace {
@@ -103,7 +103,7 @@ TEST(Problem, MoreQueriesThanKeysNeedAnOffsetOfTheRope) {
   EXPECT_EQ(least_rope_offset({.seqlen_q = 10, .seqlen_kv = 3}), 7);
 }
 
-RC_GTEST_PROP(Problem, ArbitraryProblemsAreValid, ()) { validate(arbitrary_problem()); }
+RC_GTEST_PROP(Problem, ArbitraryProblemsAreValid, ()) { validate(*test::arbitrary_problem()); }
 
 /// The definition in problem.h, word for word.
 std::int64_t count_visible(const Problem& p) {

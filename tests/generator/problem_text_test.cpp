@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "attnforge/problem.h"
-#include "tests/generator/arbitrary_problem.h"
 #include "tests/generator/expect_error.h"
+#include "tests/support/arbitrary_problem.h"
 
 namespace attnforge {
 namespace {
@@ -123,13 +123,13 @@ TEST(ProblemText, AnyBlanksInAnyNumber) {
 }
 
 RC_GTEST_PROP(ProblemText, ParsingWhatWasWrittenGivesTheSameProblem, ()) {
-  const Problem p = arbitrary_problem();
+  const Problem p = *test::arbitrary_problem();
   RC_ASSERT(parse_problem(to_string(p)) == p);
   RC_ASSERT(to_string(parse_problem(to_string(p))) == to_string(p));
 }
 
 RC_GTEST_PROP(ProblemText, WordsMayStandInAnyOrderAfterTheOp, ()) {
-  const Problem p = arbitrary_problem();
+  const Problem p = *test::arbitrary_problem();
   std::vector<std::string> words;
   std::string text = to_string(p);
   for (std::size_t begin = 4; begin < text.size();) {

@@ -27,6 +27,7 @@ namespace attnforge {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -230,6 +231,7 @@ TEST_F(InspectTest, ShowsMeasuredTimesOfTheDatabase) {
       kProblem, device,
       {.config = "", .family = "", .cache_path = path("cache.db"), .compile = false});
   EXPECT_EQ(found.config, each.config);
+  EXPECT_EQ(found.provenance, Provenance::kMeasured);
   EXPECT_THAT(found.why, HasSubstr("quick search"));
   ASSERT_THAT(found.measured, SizeIs(1));
   EXPECT_EQ(found.measured[0].measurement.time_us, 33);
@@ -386,7 +388,11 @@ TEST_F(DoctorTest, FindsAWrongVariable) {
 
 TEST(Names, OfPoliciesAndProvenances) {
   EXPECT_EQ(to_string(Policy::kFirstRun), "first_run");
-  EXPECT_EQ(to_string(Provenance::kNearDevice), "near_device");
+  std::vector<std::string_view> words;
+  for (int i = 0; i <= static_cast<int>(Provenance::kForced); ++i)
+    words.push_back(to_string(static_cast<Provenance>(i)));
+  EXPECT_THAT(words, ElementsAre("measured", "compatible", "stale", "near_device", "near_problem",
+                                 "estimated", "forced"));
 }
 
 }  // namespace

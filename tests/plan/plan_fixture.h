@@ -89,9 +89,12 @@ class PlanTest : public ::testing::Test {
   /// Returns the winner's text.
   std::string store_winner(const DeviceFacts& device, std::size_t rank,
                            const std::string& digest_suffix = "") {
-    const Problem tuned = bucket(kProblem);
-    const std::vector<Candidate> all = candidates(registry(), tuned, device);
-    const Candidate& winner = all.at(rank);
+    return store_winner(device, bucket(kProblem),
+                        candidates(registry(), bucket(kProblem), device).at(rank), digest_suffix);
+  }
+  /// The same for another problem, which is its own bucket, and its candidate.
+  std::string store_winner(const DeviceFacts& device, const Problem& tuned, const Candidate& winner,
+                           const std::string& digest_suffix = "") {
     Try each;
     each.problem = to_string(tuned);
     each.device_class = device_class(device);

@@ -119,13 +119,15 @@ TEST_F(PlanTest, NoJitSaysWhichProblemIsNotReady) {
   EXPECT_EQ(fake_cuda().loads(), 0);
 }
 
-TEST_F(PlanTest, WinnerOfAChangedTemplateCountsAsAnEstimate) {
+TEST_F(PlanTest, WinnerOfAChangedTemplateIsStaleAndNoMeasurement) {
   Device device = open();
   const std::string winner = store_winner(device.facts(), 2, "changed");
   const Plan plan = make_plan(kProblem, device);
   EXPECT_EQ(plan.config(), winner);
-  EXPECT_EQ(plan.provenance(), Provenance::kEstimated);
+  EXPECT_EQ(plan.provenance(), Provenance::kStale);
   EXPECT_EQ(plan.measured_us(), 0);
+  EXPECT_EQ(error_of([&] { make_plan(kProblem, device, with(Policy::kCachedOnly)); }).code(),
+            ErrorCode::kNotReady);
 }
 
 TEST_F(PlanTest, WinnerOfAChangedTemplateWithTheCodeThatWasMeasuredIsMeasured) {
@@ -158,11 +160,11 @@ TEST_F(PlanTest, FirstRunDoesNotTuneAgainForTheCodeThatWasMeasured) {
   EXPECT_EQ(logged().find("goes on with an estimate"), std::string::npos);
 }
 
-TEST_F(PlanTest, WinnerOfAChangedTemplateWithOtherCodeStaysAnEstimate) {
+TEST_F(PlanTest, WinnerOfAChangedTemplateWithOtherCodeStaysStale) {
   Device device = open();
   const std::string winner = store_winner(device.facts(), 2, "changed");
   store_code(device.facts(), winner, "changed", /*another=*/true);
-  EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated);
+  EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kStale);
   EXPECT_EQ(make_plan(kProblem, device, with_family(parse_config(winner).family)).config(), winner)
       << "the same holds for a caller who insists on its family";
 }

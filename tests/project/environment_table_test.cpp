@@ -41,7 +41,7 @@ const std::string& sources() {
            fs::recursive_directory_iterator(fs::path(ATTNFORGE_SOURCE_DIR) / folder)) {
         const auto extension = entry.path().extension();
         if (extension != ".cpp" && extension != ".h" && extension != ".py") continue;
-        if (entry.path() == fs::path(ATTNFORGE_SOURCE_DIR) / "plan/environment.cpp") continue;
+        if (entry.path() == fs::path(ATTNFORGE_SOURCE_DIR) / "plan/tools/environment.cpp") continue;
         all += text_of(entry.path());
       }
     }

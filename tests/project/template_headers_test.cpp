@@ -45,10 +45,13 @@ TEST(EmbeddedHeaders, AreTheFilesUnderTemplates) {
   EXPECT_EQ(embedded, on_disk);
 }
 
-/// Parameters are names: they are what a test run prints.
+/// Of products and the oracle: what the others include is there, too. Parameters are names: they
+/// are what a test run prints.
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
-  for (const Family* family : registry()) names.emplace_back(family->name);
+  for (const Family* family : registry()) {
+    if (family->tier != Tier::kLadder) names.emplace_back(family->name);
+  }
   return names;
 }
 

@@ -17,7 +17,7 @@ struct Bounds {
 };
 constexpr Bounds kBounds[] = {
     {"fwd_mma_sm80", "86", 100, 1000},   {"fwd_mma_sm80", "89", 100, 1000},
-    {"fwd_mma_sm80", "90a", 100, 1000},  {"fwd_wgmma_sm90a", "90a", 200, 1000},
+    {"fwd_mma_sm80", "90a", 100, 1000},  {"fwd_wgmma_sm90a", "90a", 120, 1000},
     {"fwd_flash_vec", "86", 40, 400},    {"fwd_flash_vec", "90a", 40, 400},
     {"fwd_flash_scalar", "86", 8, 150},  {"fwd_flash_scalar", "89", 8, 150},
     {"fwd_materialized", "86", 8, 100},  {"fwd_materialized", "89", 8, 100},

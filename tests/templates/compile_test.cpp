@@ -1,106 +1,166 @@
-// compile_test.cpp - NVRTC compiles every family for every arch that it serves: the config used
-// when nothing was measured without a spill or a serialized wgmma, and a few others. Products get
-// most of the time. Needs NVRTC, but neither a GPU nor a driver.
+// compile_test.cpp - NVRTC compiles every family: the config used when nothing was measured without
+// a spill or a serialized wgmma, and others at all. Compiles are dear, so they are chosen: of a
+// product every part on every arch of the promise, every head dim and every searched value of an
+// axis somewhere; of the others every part on one arch. Needs NVRTC, but neither a GPU nor a
+// driver.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
+#include <bit>
+#include <set>
 #include <span>
-#include <thread>
+#include <sstream>
 
 #include "attnforge/error.h"
+#include "generator/arch.h"
 #include "generator/candidates.h"
+#include "generator/shape.h"
 #include "runtime/compiler.h"
 #include "templates/registry.h"
 #include "tests/support/hostile_configs.h"
-#include "tests/templates/family_on_arch.h"
+#include "tests/templates/compile_together.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {
 namespace {
 
+using Words = std::set<std::string>;
+
 constexpr unsigned kSeed = 1;
-// Per family and arch, besides the untuned one of each problem.
-constexpr int kRandomConfigs = 2;
-constexpr int kRandomConfigsOfOthers = 1;      // than products
-constexpr std::size_t kUnsearchedConfigs = 3;  // of a family
-constexpr int kThreads = 2;
+constexpr std::size_t kUnsearchedConfigs = 3;  // of a product; one of the others
+constexpr std::size_t kAllProblems = 1000;
+constexpr std::size_t kProblemsElsewhere = 3;  // of a product, on an arch without the promise
+// Of the other families: the arch with the least of shared memory and of threads an SM.
+constexpr std::string_view kArchOfOthers = "86";
+// Where the values of axes are compiled: the arch with the most of them.
+constexpr std::string_view kArchOfAxes = "90a";
 
 struct Job {
+  const Arch* arch = nullptr;
   Problem problem;
   Candidate candidate;
   bool is_default = true;  // what a user gets who never tunes: spills are not accepted
 };
 
-/// Where zero spills are promised every problem is compiled for products; elsewhere, to save time,
-/// every second.
+/// Where zero spills are promised.
 bool promised(const Arch& arch) { return arch.sm == 86 || arch.sm == 89 || arch.sm == 90; }
 
-/// A family of one arch has time for more problems there.
-bool serves_one_arch(const Family& family) {
-  return std::count_if(archs().begin(), archs().end(), [&](const Arch& arch) {
-           return rejection(family, test::template_problems()[0], arch).empty();
-         }) == 1;
+// ---- What a compile is of, as words ----
+
+/// The fields of the problem's Shape: "dtype = 2", "right_bound = 1". Of a head dim the next power
+/// of two, where kernels change their tiles.
+Words parts_of(const Problem& problem) {
+  Words parts;
+  std::istringstream fields(initializer(shape_of(problem)));
+  for (std::string field; std::getline(fields, field, ',');) {
+    const std::size_t value = field.find("= ") + 2;
+    if (field.find("dim") != std::string::npos)
+      field.replace(
+          value, std::string::npos,
+          std::to_string(std::bit_ceil(static_cast<unsigned>(std::atoi(field.c_str() + value)))));
+    parts.insert(field);
+  }
+  return parts;
 }
 
-std::vector<Problem> problems_of_product(const test::FamilyOnArch& c) {
-  std::vector<Problem> served;
-  const auto add = [&](std::span<const Problem> problems) {
-    const std::size_t step = promised(*c.arch) ? 1 : 2;
-    for (std::size_t i = 0; i < problems.size(); i += step) {
-      if (rejection(*c.family, problems[i], *c.arch).empty()) served.push_back(problems[i]);
+std::string head_dims_of(const Problem& problem) {
+  return fmt::format("head_dim = {}:{}", problem.head_dim, problem.head_dim_v);
+}
+
+/// "block_n=128".
+Words values_of(const Config& config) {
+  Words values;
+  for (const auto& [name, value] : config.fields) values.insert(fmt::format("{}={}", name, value));
+  return values;
+}
+
+std::size_t count_new(const Words& words, const Words& known) {
+  return static_cast<std::size_t>(std::count_if(
+      words.begin(), words.end(), [&](const std::string& word) { return !known.contains(word); }));
+}
+
+// ---- What is compiled ----
+
+/// Adds the default configs of problems, always of the one with the most parts that `parts` does
+/// not have, a head dim that no job has counting as one; until there is none or `most` were added.
+void add_defaults(const Family& family, const Arch& arch, std::size_t most, Words& parts,
+                  std::vector<Job>& jobs) {
+  Words head_dims;
+  for (const Job& job : jobs) head_dims.insert(head_dims_of(job.problem));
+  const Family* const families[] = {&family};
+  const std::vector<Problem> problems = test::problems_on(family, arch);
+  for (std::size_t count = 0; count < most; ++count) {
+    const Problem* best = nullptr;
+    std::size_t best_new = 0;
+    for (const Problem& problem : problems) {
+      const std::size_t found = count_new(parts_of(problem), parts) +
+                                count_new({head_dims_of(problem)}, head_dims);
+      if (found > best_new) best_new = found, best = &problem;
     }
-  };
-  add(test::problems_of(*c.family));
-  if (serves_one_arch(*c.family)) add(test::hopper_problems());
-  return served;
-}
-
-/// Dealt out to the archs in turn: each problem, and with it each feature, is compiled for one, and
-/// each arch has some.
-std::vector<Problem> problems_of_other(const test::FamilyOnArch& c) {
-  std::vector<Problem> served;
-  const std::size_t arch = static_cast<std::size_t>(c.arch - archs().data());
-  std::size_t dealt = 0;
-  for (const Problem& problem : test::problems_of(*c.family)) {
-    if (!rejection(*c.family, problem, *c.arch).empty()) continue;
-    if (dealt++ % archs().size() == arch) served.push_back(problem);
+    if (best == nullptr) return;
+    parts.merge(parts_of(*best));
+    head_dims.insert(head_dims_of(*best));
+    jobs.push_back({&arch, *best, untuned(families, *best, typical_device(arch.name))});
   }
-  return served;
 }
 
-std::vector<Job> jobs_of(const test::FamilyOnArch& c) {
-  const DeviceFacts& device = typical_device(c.arch->name);
-  const bool product = c.family->tier == Tier::kProduct;
-  const Family* const families[] = {c.family};
+/// Adds candidates, always the one of a problem with the most values of axes that no job has, until
+/// every value that a search of the problems tries is there.
+void add_values(const Family& family, const Arch& arch, std::vector<Job>& jobs) {
+  Words values;
+  for (const Job& job : jobs) values.merge(values_of(job.candidate.config));
+  for (const Problem& problem : test::problems_on(family, arch)) {
+    const std::vector<Candidate> all = candidates(family, problem, typical_device(arch.name));
+    for (;;) {
+      const Candidate* best = nullptr;
+      std::size_t best_new = 0;
+      for (const Candidate& each : all) {
+        const std::size_t found = count_new(values_of(each.config), values);
+        if (found > best_new) best_new = found, best = &each;
+      }
+      if (best == nullptr) break;
+      values.merge(values_of(best->config));
+      jobs.push_back({&arch, problem, *best, false});
+    }
+  }
+}
+
+std::vector<Job> jobs_of(const Family& family) {
   std::vector<Job> jobs;
-  for (const Problem& problem : product ? problems_of_product(c) : problems_of_other(c))
-    jobs.push_back({problem, untuned(families, problem, device)});
-  if (jobs.empty()) return jobs;
-  std::mt19937 random(kSeed);
-  const std::size_t defaults = jobs.size();
-  for (int i = 0; i < (product ? kRandomConfigs : kRandomConfigsOfOthers); ++i) {
-    const Problem problem = jobs[random() % defaults].problem;
-    const std::vector<Candidate> all = candidates(*c.family, problem, device);
-    jobs.push_back({problem, all[random() % all.size()], false});
+  if (family.tier != Tier::kProduct) {
+    Words parts;
+    add_defaults(family, arch_named(kArchOfOthers), kAllProblems, parts, jobs);
+    return jobs;
   }
+  Words parts_elsewhere;
+  for (const Arch& arch : archs()) {
+    Words parts_here;
+    const bool all = promised(arch);
+    add_defaults(family, arch, all ? kAllProblems : kProblemsElsewhere,
+                 all ? parts_here : parts_elsewhere, jobs);
+  }
+  add_values(family, arch_named(kArchOfAxes), jobs);
   return jobs;
 }
 
 /// Of each of the first problems a config that is accepted from a caller and that no search tries.
 std::vector<Job> unsearched_jobs(const Family& family, const DeviceFacts& device) {
+  const std::size_t most = family.tier == Tier::kProduct ? kUnsearchedConfigs : 1;
   std::vector<Job> jobs;
   for (const Problem& problem : test::hostile_problems()) {
     for (const Candidate& each : test::unsearched_configs(family, problem, device, 1, kSeed))
-      jobs.push_back({problem, each, false});
-    if (jobs.size() == kUnsearchedConfigs) break;
+      jobs.push_back({&device.arch, problem, each, false});
+    if (jobs.size() >= most) break;
   }
   return jobs;
 }
 
+// ---- Whether it is good ----
+
 /// "" if the compiled kernel can be launched on the arch, else why not.
-std::string complaint(const Job& job, const Cubin& cubin, const Arch& arch) {
+std::string complaint(const Job& job, const Cubin& cubin) {
+  const Arch& arch = *job.arch;
   const Launch launch = job.candidate.family->launch(job.candidate.config, job.problem,
                                                      typical_device(arch.name));
   for (const LaunchStep& step : launch.steps) {
@@ -126,49 +186,51 @@ std::string complaint(const Job& job, const Cubin& cubin, const Arch& arch) {
   return "";
 }
 
-/// Compiles and judges; any problem as text.
-std::string run(const Job& job, const Arch& arch) {
-  std::string what;
-  try {
-    what = complaint(
-        job, compile(job.candidate.family->render(job.candidate.config, job.problem), arch), arch);
-  } catch (const Error& error) {
-    what = error.what();
-  }
-  if (what.empty()) return "";
-  return fmt::format("{}{}\n  {}\n  {}\n", job.is_default ? "" : fmt::format("seed {}: ", kSeed),
-                     to_string(job.problem), to_string(job.candidate.config), what);
+bool known_to_nvrtc(const Arch& arch) {
+  const std::vector<int>& known = nvrtc_facts().archs;
+  return std::find(known.begin(), known.end(), arch.sm) != known.end();
 }
 
-void expect_all_good(const std::vector<Job>& jobs, const Arch& arch) {
-  std::vector<std::string> complaints(jobs.size());
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::size_t i = static_cast<std::size_t>(t); i < jobs.size(); i += kThreads)
-        complaints[i] = run(jobs[i], arch);
-    });
+void expect_all_good(std::vector<Job> jobs) {
+  std::erase_if(jobs, [](const Job& job) { return !known_to_nvrtc(*job.arch); });
+  const std::vector<std::string> said = test::compile_together(jobs.size(), [&](std::size_t i) {
+    const Job& job = jobs[i];
+    return complaint(
+        job, compile(job.candidate.family->render(job.candidate.config, job.problem), *job.arch));
+  });
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    EXPECT_EQ(said[i], "") << "sm_" << jobs[i].arch->name << ": " << to_string(jobs[i].problem)
+                           << "\n  " << to_string(jobs[i].candidate.config);
   }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::string& complaint : complaints) EXPECT_EQ(complaint, "");
 }
 
-class TemplateCompiles : public testing::TestWithParam<test::FamilyOnArch> {};
+class TemplateCompiles : public testing::TestWithParam<const Family*> {};
 
 TEST_P(TemplateCompiles, DefaultsWithoutSpillsAndOthersAtAll) {
-  const Arch& arch = *GetParam().arch;
-  const NvrtcFacts& nvrtc = nvrtc_facts();
-  if (!nvrtc.available) GTEST_SKIP() << nvrtc.problem;
-  if (std::find(nvrtc.archs.begin(), nvrtc.archs.end(), arch.sm) == nvrtc.archs.end()) {
-    GTEST_SKIP() << "NVRTC " << nvrtc.version_text() << " does not know sm_" << arch.name;
-  }
-  const std::vector<Job> jobs = jobs_of(GetParam());
-  if (jobs.empty()) GTEST_SKIP() << GetParam().family->name << " does not run on sm_" << arch.name;
-  if (GetParam().family->tier == Tier::kProduct) {
-    ASSERT_GE(jobs.size(), promised(arch) ? 8u : 4u);
-  }
+  if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+  const std::vector<Job> jobs = jobs_of(*GetParam());
+  ASSERT_GE(jobs.size(), GetParam()->tier == Tier::kProduct ? 16u : 6u);
+  expect_all_good(jobs);
+}
 
-  expect_all_good(jobs, arch);
+TEST(TemplateCompileList, HasEveryPartOnThePromisedArchsAndEveryHeadDim) {
+  for (const Family* family : registry()) {
+    if (family->tier != Tier::kProduct) continue;
+    const std::vector<Job> jobs = jobs_of(*family);
+    Words head_dims;
+    for (const Job& job : jobs) head_dims.insert(head_dims_of(job.problem));
+    for (const Arch& arch : archs()) {
+      Words parts;
+      for (const Job& job : jobs) {
+        if (job.arch == &arch && job.is_default) parts.merge(parts_of(job.problem));
+      }
+      for (const Problem& problem : test::problems_on(*family, arch)) {
+        EXPECT_TRUE(!promised(arch) || count_new(parts_of(problem), parts) == 0)
+            << family->name << " sm_" << arch.name << ": " << to_string(problem);
+        EXPECT_EQ(count_new({head_dims_of(problem)}, head_dims), 0u) << to_string(problem);
+      }
+    }
+  }
 }
 
 class UnsearchedConfigs : public testing::TestWithParam<const Family*> {};
@@ -178,15 +240,16 @@ TEST_P(UnsearchedConfigs, ThatAreAcceptedCompile) {
   const DeviceFacts& device = typical_device("90a");
   const std::vector<Job> jobs = unsearched_jobs(*GetParam(), device);
   if (jobs.empty()) GTEST_SKIP() << GetParam()->name << " takes what is searched and no more";
-  expect_all_good(jobs, device.arch);
+  expect_all_good(jobs);
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, UnsearchedConfigs,
                          testing::ValuesIn(registry().begin(), registry().end()),
                          [](const auto& info) { return std::string(info.param->name); });
 
-INSTANTIATE_TEST_SUITE_P(Registry, TemplateCompiles, testing::ValuesIn(test::families_on_archs()),
-                         [](const auto& info) { return test::name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Registry, TemplateCompiles,
+                         testing::ValuesIn(registry().begin(), registry().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace
 }  // namespace attnforge

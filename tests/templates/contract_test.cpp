@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <set>
 
+#include "generator/arch.h"
 #include "generator/candidates.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
-#include "tests/templates/family_on_arch.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {

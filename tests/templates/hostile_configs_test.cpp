@@ -18,6 +18,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
+#include "tests/templates/problems.h"
 
 namespace attnforge {
 namespace {
@@ -38,7 +39,7 @@ std::int64_t tile_rows(const Config& c) {
       {"fwd_wmma", [&] { return c.get("block_m"); }},
       {"fwd_mma_sm80", [&] { return c.get("block_m"); }},
       {"fwd_regtile_f32", [&] { return c.get("warp_m") * c.get("warps_m"); }},
-      {"fwd_wgmma_sm90a", [&] { return 64 * c.get("warpgroups") * c.get("cluster"); }}};
+      {"fwd_wgmma_sm90a", [&] { return 64 * c.get("warpgroups"); }}};
   return rows.at(c.family)();
 }
 
@@ -69,9 +70,8 @@ void expect_tiles_cover_queries(const Config& c, const Problem& problem, const L
     EXPECT_EQ(params.order.m_blocks * heads, tiles);
     EXPECT_GE(params.order.heads_per_group, 1);
     EXPECT_LE(params.order.heads_per_group, std::max<std::int64_t>(heads, 1));
-    const std::int64_t blocks = tiles * field_or(c, "cluster", 1);
     const bool persistent = field_or(c, "grid", 0) != 0;
-    EXPECT_TRUE(last.grid.x == blocks || (persistent && last.grid.x < blocks)) << last.grid.x;
+    EXPECT_TRUE(last.grid.x == tiles || (persistent && last.grid.x < tiles)) << last.grid.x;
   }
 }
 
@@ -94,8 +94,7 @@ void expect_launchable(const Family& family, const Config& config, const Problem
     EXPECT_LE(step.grid.x, kMaxGridX);
     EXPECT_GE(step.smem_bytes, 0);
     EXPECT_LE(step.smem_bytes, device.arch.smem_per_block_bytes);
-    EXPECT_TRUE(step.cluster.x == 1 || step.cluster.x == 2);
-    EXPECT_EQ(step.grid.x % step.cluster.x, 0u);
+    EXPECT_EQ(step.cluster.x, 1u);
     EXPECT_EQ(test::argument_fault(step), "");
   }
   expect_tiles_cover_queries(config, problem, launch);

@@ -1,8 +1,12 @@
 // problems.cpp - the lists.
 #include "tests/templates/problems.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <vector>
+
+#include "generator/arch.h"
+#include "generator/candidates.h"
 
 namespace attnforge::test {
 
@@ -12,6 +16,12 @@ std::vector<Problem> parsed(std::initializer_list<const char*> texts) {
   std::vector<Problem> list;
   for (const char* text : texts) list.push_back(parse_problem(text));
   return list;
+}
+
+int archs_that_serve(const Family& family, const Problem& problem) {
+  return static_cast<int>(std::count_if(archs().begin(), archs().end(), [&](const Arch& arch) {
+    return rejection(family, problem, arch).empty();
+  }));
 }
 
 }  // namespace
@@ -88,6 +98,24 @@ std::span<const Problem> fp32_problems() {
       "window_right=64",
   });
   return problems;
+}
+
+std::span<const Problem> problems_of(const Family& family) {
+  const bool only_fp32 = archs_that_serve(family, template_problems()[0]) == 0 &&
+                         archs_that_serve(family, fp32_problems()[0]) > 0;
+  return only_fp32 ? fp32_problems() : template_problems();
+}
+
+std::vector<Problem> problems_on(const Family& family, const Arch& arch) {
+  std::vector<Problem> served;
+  const auto add = [&](std::span<const Problem> problems) {
+    for (const Problem& problem : problems) {
+      if (rejection(family, problem, arch).empty()) served.push_back(problem);
+    }
+  };
+  add(problems_of(family));
+  if (archs_that_serve(family, hopper_problems()[0]) == 1) add(hopper_problems());
+  return served;
 }
 
 }  // namespace attnforge::test

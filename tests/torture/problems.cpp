@@ -10,8 +10,9 @@
 
 #include "attnforge/error.h"
 #include "templates/registry.h"
+#include "tests/conformance/any_case.h"
 #include "tests/conformance/proof.h"
-#include "tests/fuzz/any_problem.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/torture/options.h"
 
@@ -21,12 +22,6 @@ namespace {
 using namespace test;
 
 constexpr int kMoreConfigs = 2;
-constexpr double kMostFlops = 4e9;  // the oracle has a CPU
-constexpr double kMostBytes = 64 << 20;
-// One seed for the inputs is enough: they are N(0, 1) or one of the hard kinds.
-constexpr Inputs kInputs[] = {
-    Inputs::kNormal, Inputs::kNormal,         Inputs::kStronglyNegative, Inputs::kStronglyPositive,
-    Inputs::kLarge,  Inputs::kGrowingToFirst, Inputs::kGrowingToLast,    Inputs::kEqualScores};
 
 struct Counts {
   int problems = 0, kernels = 0, runs = 0, failed = 0, unserved = 0;
@@ -42,43 +37,10 @@ std::string random_bytes(fuzz::Random& random, int count) {
   return bytes;
 }
 
-/// A problem that the oracle solves in a second, and how its tensors lie in memory.
-Problem small_problem(fuzz::Random& random, ConformanceCase& how) {
-  for (;;) {
-    const std::string text = random_bytes(random, 160);
-    fuzz::Bytes bytes(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-    how.inputs = kInputs[bytes.byte() % std::size(kInputs)];
-    how.gaps = {.row = bytes.byte() % 3, .head = bytes.byte() % 3, .rows_after = bytes.byte() % 3};
-    const Problem p = fuzz::any_problem(bytes,
-                                        {.batch_bits = 2, .heads_bits = 2, .seqlen_bits = 10});
-    if (p.layout == Layout::kBhsd) how.gaps.head = 0;
-    // Hard inputs are made for scores of the usual scale.
-    if (p.softmax_scale != 0 || p.rope != Rope::kNone) how.inputs = Inputs::kNormal;
-    if (p.batch > 0 && p.seqlen_q > 0 && flops(p) <= kMostFlops && minimum_bytes(p) <= kMostBytes)
-      return p;
-  }
-}
-
-void check_config(const Compiled& compiled, const Expectation& expected, GpuProblem& gpu,
-                  Counts& counts) {
-  ++counts.kernels;
-  EXPECT_EQ(compiled.failure, "");
-  if (!compiled.failure.empty()) return;
-  const Loaded loaded(compiled);
-  HostProblem first = after_run(loaded, gpu, expected.host);
-  expect_right(expected, first);
-  EXPECT_TRUE(after_run(loaded, gpu, expected.host).storages == first.storages)
-      << "a second run gave other bits";
-  counts.runs += 2;
-}
-
-int parts_so_far() {
-  return ::testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
-}
-
 void check_problem(fuzz::Random& random, std::uint64_t seed, Counts& counts) {
-  ConformanceCase how;
-  const Problem problem = small_problem(random, how);
+  const std::string text = random_bytes(random, 160);
+  fuzz::Bytes bytes(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+  const auto [problem, how] = any_case(bytes);
   ++counts.problems;
   const Expectation expected(problem, how);
   GpuProblem gpu(expected.host);
@@ -88,9 +50,11 @@ void check_problem(fuzz::Random& random, std::uint64_t seed, Counts& counts) {
                                       static_cast<unsigned>(random.next()));
     served += !configs.empty();
     for (const Compiled& compiled : configs) {
-      const int parts = parts_so_far();
-      check_config(compiled, expected, gpu, counts);
-      if (parts_so_far() == parts) continue;
+      ++counts.kernels;
+      counts.runs += 2;
+      const std::string fault = fault_of(compiled, expected, gpu);
+      EXPECT_EQ(fault, "");
+      if (fault.empty()) continue;
       ++counts.failed;
       fmt::print(
           "torture_problems: failed: {}\n  {}\n  inputs {}, gaps {} {} {}; seed {}, problem {}\n",

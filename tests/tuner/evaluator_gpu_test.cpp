@@ -18,9 +18,9 @@
 #include "tests/tuner/faulty_family.h"
 #include "tuner/in_process_evaluator.h"
 #include "tuner/problem_tensors.h"
-#include "tuner/stopping.h"
+#include "tuner/search/stopping.h"
+#include "tuner/search/tune.h"
 #include "tuner/timer.h"
-#include "tuner/tune.h"
 
 namespace attnforge {
 namespace {

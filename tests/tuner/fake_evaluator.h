@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "tuner/environment.h"
 #include "tuner/evaluate.h"
+#include "tuner/search/environment.h"
 
 namespace attnforge::testing {
 

@@ -57,8 +57,8 @@ inline constexpr std::array<Fault, static_cast<std::size_t>(FaultKind::kCount)> 
     {"illegal", "*reinterpret_cast<volatile int*>(16) = 1;"},
 }};
 
-template <FaultKind kKind>
-Source render_faulty(const Config& config, const Problem& problem) {
+/// fwd_naive's source with `code` in it.
+inline Source with_fault(const Config& config, const Problem& problem, std::string_view code) {
   Source source = find_family("fwd_naive")->render(config, problem);
   const std::string_view call = "::run(p);\n}\n";
   const std::size_t at = source.text.rfind(call);
@@ -66,7 +66,7 @@ Source render_faulty(const Config& config, const Problem& problem) {
   const std::string fault =
       "::run(p); __syncthreads(); if (blockIdx.x == 0 && threadIdx.x == 0) { "
       "const attnforge::FwdParams& fwd = p.fwd; " +
-      std::string(kFaults[static_cast<std::size_t>(kKind)].code) + " } }\n";
+      std::string(code) + " } }\n";
   source.text.replace(at, call.size(), fault);
   source.text =
       "__device__ int runs;\n"
@@ -75,6 +75,11 @@ Source render_faulty(const Config& config, const Problem& problem) {
       "ns;\n}\n" +
       source.text;
   return source;
+}
+
+template <FaultKind kKind>
+Source render_faulty(const Config& config, const Problem& problem) {
+  return with_fault(config, problem, kFaults[static_cast<std::size_t>(kKind)].code);
 }
 
 template <FaultKind kKind>

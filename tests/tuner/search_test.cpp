@@ -1,4 +1,4 @@
-#include "tuner/search.h"
+#include "tuner/search/choices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tuner/stopping.h"
+#include "tuner/search/stopping.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "cache/cache.h"
 #include "generator/arch.h"
 #include "tests/tuner/fake_evaluator.h"
-#include "tuner/tune.h"
+#include "tuner/search/tune.h"
 
 namespace attnforge::testing {
 

@@ -1,5 +1,5 @@
 // tune_test.cpp - the tuning loop on a fake GPU with a fake clock.
-#include "tuner/tune.h"
+#include "tuner/search/tune.h"
 
 #include <gtest/gtest.h>
 

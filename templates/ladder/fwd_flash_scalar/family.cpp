@@ -4,9 +4,9 @@
 #include <cmath>
 #include <span>
 
-#include <fmt/format.h>
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/cuda_core_time.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
@@ -32,8 +32,8 @@ constexpr int kSmallestBlockM = 4;  // 64 threads, 16 lanes a row
 constexpr int kLongestStep = 512;   // multiply-adds, all unrolled: 16 KB of code with their loads
 
 std::string supports(const Problem& problem, const Arch& arch) {
-  if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);
-  return too_many_query_tiles(problem, kSmallestBlockM);
+  if (Reason no = below_sm80(arch)) return no.text();
+  return too_many_query_tiles(problem, kSmallestBlockM).text();
 }
 
 std::vector<Axis> axes(const Problem&, const DeviceFacts&) {
@@ -49,16 +49,14 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Arch& arch = device.arch;
   if (c.head_dim % c.lanes_per_row != 0 || c.head_dim_v % c.lanes_per_row != 0)
     return "the lanes of a row do not share a head dim evenly";
-  if (!c.valid()) return "not a valid combination";
+  if (Reason wrong = invalid(c)) return wrong;
   if (c.planned_registers() > 255)
     return Reason("a lane would hold {} elements of q and o; more lanes have room",
                   c.qk_elements() + c.v_elements());
   if (c.step_n * (c.qk_elements() + c.v_elements()) > kLongestStep)
     return "a step of so many multiply-adds and loads does not stay in the instruction cache";
-  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
-  if (c.block_n > 16 && c.block_n / 2 >= problem.seqlen_kv)
-    return "half the key tile would be empty";
-  return "";
+  if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
+  return half_empty_keys(c.block_n, 16, problem);
 }
 
 /// Every key costs a warp a load from shared memory for each multiply-add, one a clock, or its

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <span>
 
-#include <fmt/format.h>
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/cuda_core_time.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
@@ -32,8 +32,8 @@ constexpr int kSmallestBlockM = 2;  // 64 threads, 32 lanes a row
 constexpr int kMostScores = 64;     // of a step, a thread: more leave no registers for q and o
 
 std::string supports(const Problem& problem, const Arch& arch) {
-  if (arch.sm < 80) return fmt::format("sm{} is below sm80", arch.name);
-  return too_many_query_tiles(problem, kSmallestBlockM);
+  if (Reason no = below_sm80(arch)) return no.text();
+  return too_many_query_tiles(problem, kSmallestBlockM).text();
 }
 
 std::vector<Axis> axes(const Problem&, const DeviceFacts&) {
@@ -50,23 +50,21 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Arch& arch = device.arch;
   if (c.block_n % c.step_n() != 0)
     return "the keys of a step, lanes_per_row * keys_per_lane, do not divide block_n";
-  if (!c.valid()) return "not a valid combination";
+  if (Reason wrong = invalid(c)) return wrong;
   if (c.rows_per_thread * c.step_n() > kMostScores)
-    return Reason("{} scores a step leave no registers for q and o",
+    return Reason("{} scores per step leave no registers for q and o",
                   c.rows_per_thread * c.step_n());
   if (c.planned_registers() > 255)
     return Reason("about {} registers, more than a thread has", c.planned_registers());
-  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
+  if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   if (c.lanes_per_row > c.head_dim / 4 || c.lanes_per_row > c.head_dim_v / 4)
     return "some lanes would have no element of a row";
   if (c.rows_per_thread > 1 && c.rows_per_thread / 2 >= problem.seqlen_q)
     return "half the rows of a thread would be empty";
-  if (c.block_n > 16 && c.block_n / 2 >= problem.seqlen_kv)
-    return "half the key tile would be empty";
-  return "";
+  return half_empty_keys(c.block_n, 16, problem);
 }
 
-/// What a step costs a warp: instructions, four a clock an SM, or the clocks of shared memory.
+/// What a step costs a warp: instructions, four per clock and SM, or the clocks of shared memory.
 double step_clocks(const Typed& c) {
   const double chunks = c.qk_chunks() + c.v_chunks(), rows = c.rows_per_thread, keys = c.step_n();
   const double products = 4 * rows * keys * chunks;

@@ -8,6 +8,7 @@
 #include "generator/family.h"
 #include "generator/typed_family.h"
 #include "templates/embedded.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -49,15 +50,11 @@ std::size_t workspace_bytes(const Problem& problem, const Typed& c) {
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
-  if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
-  if (problem.alignment_bytes < 4)
-    return "needs pointers and strides aligned to 4 bytes; alignment=2";
+  if (Reason no = without_cp_async(arch)) return no.text();
+  if (Reason no = below_alignment(problem, 4)) return no.text();
   const std::int64_t key_tiles = (problem.seqlen_kv + kSmallestTile - 1) / kSmallestTile;
   const double tiles = double(query_tiles(problem, kSmallestTile)) * double(key_tiles);
-  const double blocks = std::max(tiles, double(rows(problem)));
-  if (blocks > double(kMaxGridX))
-    return fmt::format("needs {:.0f} thread blocks, more than a grid can have", blocks);
-  return "";
+  return too_many_blocks(std::max(tiles, double(rows(problem)))).text();
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
@@ -73,13 +70,14 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& /*device*/) {
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const Arch& arch = device.arch;
-  if (c.tensor_cores() && c.block_m % (16 * c.num_warps) != 0)
-    return "block_m is not a multiple of 16 rows a warp";
-  if (!c.valid()) return "not a valid combination";
+  if (c.tensor_cores()) {
+    if (Reason wrong = uneven_rows(c.block_m, c.num_warps)) return wrong;
+  }
+  if (Reason wrong = invalid(c)) return wrong;
   if (c.accumulators() > (c.tensor_cores() ? 128 : 64))
-    return Reason("{} accumulators a thread leave no registers", c.accumulators());
+    return Reason("{} accumulators per thread leave no registers", c.accumulators());
   const int smem_bytes = std::max(c.scores_smem_bytes(), c.output_smem_bytes());
-  if (smem_bytes > arch.smem_per_block_bytes) return too_much_smem(smem_bytes, arch);
+  if (Reason wrong = too_much_smem(smem_bytes, arch)) return wrong;
   const double workspace = double(workspace_bytes(problem, c));
   if (workspace + minimum_bytes(problem) > kMostOfMemory * double(device.memory_bytes)) {
     return fmt::format(

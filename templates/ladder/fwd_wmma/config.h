@@ -9,15 +9,12 @@
 namespace attnforge {
 
 struct FwdWmmaConfig : Shape {
-  int block_m;    // query rows a thread block
-  int num_warps;  // each has block_m / num_warps rows, a multiple of 16
-  int block_n;    // keys in a tile of shared memory
-  int step_n;     // keys in one softmax step; divides block_n
-  int stages;     // tiles of K, and of V, in shared memory
-  int q_in_regs;  // 0: Q is read from shared memory in every step; 1: once
-  int p_route;  // from scores to matrix A: 0: an element at a time through shared memory; 1: two at
-                // a time, where they turn out to be neighbours; 2: in registers, where the
-                // fragments turn out to agree
+  int block_m;        // query rows a thread block
+  int num_warps;      // each has block_m / num_warps rows, a multiple of 16
+  int block_n;        // keys in a tile of shared memory
+  int step_n;         // keys in one softmax step; divides block_n
+  int stages;         // tiles of K, and of V, in shared memory
+  int q_in_regs;      // 0: Q is read from shared memory in every step; 1: once
   int blocks_per_sm;  // resident blocks that registers are to leave room for
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one after another
 
@@ -56,14 +53,13 @@ struct FwdWmmaConfig : Shape {
     const int scores = row_fragments() * step_n / 2;
     const int query = row_fragments() * 4 * (q_in_regs ? depth_steps() : 1);
     const int softmax = row_fragments() * 16;  // maxima and sums, an element each
-    const int places = p_route < 2 ? 8 : 0;
-    return output + scores + query + softmax + places + 8;
+    return output + scores + query + softmax + 8;
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && block_m % (16 * num_warps) == 0 &&
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && num_warps >= 2 &&
-           (stages > 1 || step_n == block_n) && alignment >= 4 && p_route >= 0 && p_route <= 2 &&
-           rope_dim % 8 == 0 && rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0);
+           (stages > 1 || step_n == block_n) && alignment >= 4 && rope_dim % 8 == 0 &&
+           rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0);
   }
 };
 

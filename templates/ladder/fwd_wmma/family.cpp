@@ -3,9 +3,9 @@
 #include <cmath>
 #include <span>
 
-#include <fmt/format.h>
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -27,27 +27,23 @@ constexpr Field<Typed> kFields[] = {
     {"step_n", &Typed::step_n, from_to(16, 256, 16)},
     {"stages", &Typed::stages, from_to(1, 4)},
     {"q_in_regs", &Typed::q_in_regs, kFlag},
-    {"p_route", &Typed::p_route, from_to(0, 2)},
     {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 16)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
+
+constexpr FormerField kFormer[] = {{"p_route", 2}};  // P in registers
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands.
 constexpr int kRegisterSlack = 40;
 constexpr int kSmallestBlockM = 32;
 constexpr int kLargestHeadDim = 256;  // its output just fits the registers of the warps that own it
 
-bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, kRegisterSlack); }
-
 std::string supports(const Problem& problem, const Arch& arch) {
-  if (!arch.cp_async) return "needs cp.async (sm_80 and later)";
-  if (problem.dtype_q == DType::kFp32) return "takes fp16 or bf16, not fp32";
-  if (problem.alignment_bytes < 4)
-    return "needs pointers and strides aligned to 4 bytes; alignment=2";
-  const int largest = std::max(problem.head_dim, problem.head_dim_v);
-  if (largest > kLargestHeadDim)
-    return fmt::format("head dim {} is above its limit of {}", largest, kLargestHeadDim);
-  return too_many_query_tiles(problem, kSmallestBlockM);
+  if (Reason no = without_cp_async(arch)) return no.text();
+  if (Reason no = not_16_bits(problem)) return no.text();
+  if (Reason no = below_alignment(problem, 4)) return no.text();
+  if (Reason no = head_dim_above(problem, kLargestHeadDim)) return no.text();
+  return too_many_query_tiles(problem, kSmallestBlockM).text();
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
@@ -58,7 +54,6 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"step_n", {64, 32, 16}},
       {"stages", {2, 1}},
       {"q_in_regs", {0, 1}},
-      {"p_route", {2, 1}, {0}},
       {"blocks_per_sm", {2, 3, 4, 1}},
       {"head_group_mb", head_groups_mb(problem, device)},
   };
@@ -66,22 +61,15 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const Arch& arch = device.arch;
-  if (c.block_m % (16 * c.num_warps) != 0) return "block_m is not a multiple of 16 rows a warp";
-  if (c.row_fragments() > 2) return "more than 32 query rows a warp leave no registers for scores";
-  if (c.block_n % c.step_n != 0) return "step_n does not divide block_n";
-  if (c.stages == 1 && c.step_n != c.block_n)
-    return "one stage reloads K after the first softmax step";
-  if (!c.valid()) return "not a valid combination";
-  if (c.smem_bytes() > arch.smem_per_block_bytes) return too_much_smem(c.smem_bytes(), arch);
-  if (c.block_m > kSmallestBlockM && c.block_m / 2 >= problem.seqlen_q)
-    return "half the query tile would be empty";
-  if (c.block_n > 32 && c.block_n / 2 >= problem.seqlen_kv)
-    return "half the key tile would be empty";
-  if (!fits(c, arch)) return no_room(c, arch, kRegisterSlack);
-  Typed fuller = c;
-  ++fuller.blocks_per_sm;
-  if (fuller.blocks_per_sm <= 4 && fits(fuller, arch)) return "another block would fit the SM";
-  return "";
+  if (Reason wrong = uneven_rows(c.block_m, c.num_warps)) return wrong;
+  if (Reason wrong = wrong_steps(c)) return wrong;
+  if (Reason wrong = one_stage_of_steps(c.stages, c.block_n / c.step_n)) return wrong;
+  if (Reason wrong = invalid(c)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
+  if (Reason waste = half_empty_queries(c.block_m, kSmallestBlockM, problem.seqlen_q)) return waste;
+  if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
+  if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
+  return room_for_more_blocks(c, arch, kRegisterSlack);
 }
 
 /// The work of an SM's units on all tiles, in clocks; blocks that are alone on an SM also wait for
@@ -91,9 +79,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   constexpr int kSafeSlack = 72;
   const double warps = c.num_warps, rows = c.row_fragments(), keys = c.block_n / 16.0;
   const double depth = c.depth_steps(), columns = c.out_fragments(), steps = c.block_n / c.step_n;
-  // Fragments that a warp reads or writes: of K and V, of Q, of P; 4 wavefronts each.
-  const double fragments = keys * (depth + columns) + (c.q_in_regs ? 0 : steps * rows * depth) +
-                           (c.p_route == 2 ? 0 : (c.p_route == 1 ? 3 : 4) * rows * keys);
+  // Fragments that a warp reads: of K and V, of Q; 4 wavefronts each.
+  const double fragments = keys * (depth + columns) + (c.q_in_regs ? 0 : steps * rows * depth);
   const double tensor = kTensor * warps * rows * keys * (depth + columns) * 4096 /
                         device.arch.mma_fma_per_clock_per_sm;
   const double shared = 4 * warps * fragments + (c.k_bytes() + c.v_bytes()) / 128.0;
@@ -142,6 +129,7 @@ constinit const Family fwd_wmma = typed_family<kFields, reject, estimate_us, ren
     .tier = Tier::kLadder,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
+    .former = kFormer,
     .supports = supports,
     .axes = axes,
 });

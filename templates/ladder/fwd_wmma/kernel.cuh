@@ -53,9 +53,6 @@ struct FwdWmma {
   const Tile tile;
   KeyRing<C, Walk, StridedKeys<2>, KLoader, VLoader> ring;
   float scale_log2;
-  // Where this lane's elements of a fragment lie in the warp's P. Not kept where P is expected to
-  // stay in registers.
-  u32 p_places[C.p_route < 2 ? 8 : 1];
   bool p_pairs;   // elements 2i and 2i + 1 lie side by side, in all lanes
   bool p_agrees;  // the accumulator's elements are those of matrix A, in all lanes
   Operand q[C.q_in_regs ? kRowFragments : 1][C.q_in_regs ? kDepthSteps : 1];
@@ -68,7 +65,7 @@ struct FwdWmma {
         p(kernel_params.fwd),
         smem(smem_base),
         tile(this_tile(kernel_params)),
-        ring(tile, Walk::of_rows(tile, C.block_n, tile.first_row, C.block_m), smem) {
+        ring(tile, C.block_m, smem) {
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
@@ -111,30 +108,24 @@ struct FwdWmma {
 #pragma unroll
     for (int i = 0; i < 8; i += 2) pairs &= places[i + 1] == places[i] + 2 && places[i] % 4 == 0;
     p_pairs = !any_lane(!pairs);
-    if constexpr (C.p_route < 2) {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) p_places[i] = places[i];
+    // The same numbers as elements of matrix A, in this warp's memory.
+    for (int i = lane(); i < 128; i += 32) {
+      store_shared(warp_memory() + i / 8 * C.p_pitch() * 16 + i % 8 * 4,
+                   static_cast<int>(pack2<C.dtype>(2 * i, 2 * i + 1)));
     }
-    if constexpr (C.p_route == 2) {
-      // The same numbers as elements of matrix A, in this warp's memory.
-      for (int i = lane(); i < 128; i += 32) {
-        store_shared(warp_memory() + i / 8 * C.p_pitch() * 16 + i % 8 * 4,
-                     static_cast<int>(pack2<C.dtype>(2 * i, 2 * i + 1)));
-      }
-      __syncwarp();
-      Operand a;
-      wmma_load<WmmaOperandKind::kARows>(a, warp_memory(), C.p_pitch() * 8);
-      WmmaAccumulator number;
-      wmma_load(number, table(), 16);
+    __syncwarp();
+    Operand a;
+    wmma_load<WmmaOperandKind::kARows>(a, warp_memory(), C.p_pitch() * 8);
+    WmmaAccumulator number;
+    wmma_load(number, table(), 16);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) number.x[i] = __float_as_int(number.x[i]);
-      const Operand packed = as_operand(number);
-      bool agrees = true;
+    for (int i = 0; i < 8; ++i) number.x[i] = __float_as_int(number.x[i]);
+    const Operand packed = as_operand(number);
+    bool agrees = true;
 #pragma unroll
-      for (int i = 0; i < Operand::kRegisters; ++i) agrees &= a.r[i] == packed.r[i];
-      p_agrees = !any_lane(!agrees);
-      __syncwarp();
-    }
+    for (int i = 0; i < Operand::kRegisters; ++i) agrees &= a.r[i] == packed.r[i];
+    p_agrees = !any_lane(!agrees);
+    __syncwarp();
   }
 
   /// The elements of an accumulator as a matrix A with the same places.
@@ -327,12 +318,7 @@ struct FwdWmma {
   /// P to this warp's memory, rounded to 16 bits.
   ATTNFORGE_DEVICE void write_p(const Scores& s) const {
     u32 places[8];
-    if constexpr (C.p_route == 2) {
-      find_places(places);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) places[i] = p_places[i];
-    }
+    find_places(places);
     __syncwarp();  // reads of the step before are done
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
@@ -342,7 +328,7 @@ struct FwdWmma {
         for (int i = 0; i < 8; i += 2) {
           const u32 two = pack2<C.dtype>(s[f][j].x[i], s[f][j].x[i + 1]);
           const u32 offset = f * 16 * C.p_pitch() * 16 + j * 32;
-          if (C.p_route > 0 && p_pairs) {
+          if (p_pairs) {
             store_shared(places[i] + offset, static_cast<int>(two));
           } else {
             store_shared_16(places[i] + offset, static_cast<u16>(two));
@@ -371,12 +357,11 @@ struct FwdWmma {
     }
   }
 
+  /// P stays in registers where the fragments agree, else it goes through shared memory.
   ATTNFORGE_DEVICE void outputs(const Scores& s, u32 tile) {
-    if constexpr (C.p_route == 2) {
-      if (p_agrees) {
-        outputs(tile, [&](int f, int j) { return as_operand(s[f][j]); });
-        return;
-      }
+    if (p_agrees) {
+      outputs(tile, [&](int f, int j) { return as_operand(s[f][j]); });
+      return;
     }
     write_p(s);
     outputs(tile, [&](int f, int j) {
@@ -389,10 +374,9 @@ struct FwdWmma {
 
   // ---- 4. One tile of keys ----
 
-  /// The tile that comes i-th.
-  ATTNFORGE_DEVICE void attend(int i, int stage) {
-    const int n = ring.tiles.tile(i);
-    const bool masked = ring.tiles.masked(i);  // not all rows see all keys
+  /// The tile at a place of the walk. masked: some row does not see all keys of it.
+  ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
+    const int n = ring.tiles.tile_at(place);
     rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
@@ -402,7 +386,7 @@ struct FwdWmma {
       if (masked) hide(s, n * C.block_n + step * C.step_n);
       raise_max(s);
       exponentiate(s);
-      ring.await_v(i);  // with one stage there is one step
+      ring.await_v(place);  // with one stage there is one step
       outputs(s, ring.v_tile(stage) + step * C.step_n * C.v_pitch() * 16);
     }
   }
@@ -434,7 +418,7 @@ struct FwdWmma {
 #pragma unroll
         for (int d = 0; d < kDepthSteps; ++d) read_q(q[f][d], f, d);
     }
-    ring.walk([&](int i, int stage) { attend(i, stage); });
+    ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });
     store();
   }
 

@@ -1,0 +1,205 @@
+"""Times packed sequences of five distributions of lengths: attnforge beside the variable-length kernels of FlashAttention-3 and
+-4 on the same tensors, and beside attnforge's own dense kernel on the same work.
+
+    python3 bench/varlen.py --tune quick --name varlen
+    python3 bench/varlen.py --tokens 16384 --heads 16 --head-dim 128 --rounds 21 --out times.csv
+
+Cold L2, random normal inputs, all implementations in shuffled rounds on a heated card, medians, on the GPU's own clock. "dense" is
+attnforge on equal sequences as long as a token's sequence is on average (sum of squares / sum), as many as have the same
+work; its time is scaled by what rounding leaves of the work.
+"""
+
+import argparse
+import csv
+import importlib
+import importlib.metadata
+import math
+import pathlib
+import random
+import statistics
+import sys
+import warnings
+
+HERE = pathlib.Path(__file__).resolve().parent
+COLUMNS = "distribution,causal,sequences,tokens,longest,heads,head_dim,impl,ms,tflops,ratio,error,rounds,spread,late,note".split(",")
+# ratio: of the implementation's time to attnforge's.
+
+
+def log_normal(tokens, least, most, rng):
+    lengths = []
+    while sum(lengths) < tokens:
+        length = int(min(most, max(least, rng.lognormvariate(math.log(1024), 1.0))))
+        lengths.append(min(length, tokens - sum(lengths)))
+    return lengths
+
+
+def uniform(tokens, least, most, rng):
+    lengths = []
+    while sum(lengths) < tokens:
+        lengths.append(min(rng.randint(least, most), tokens - sum(lengths)))
+    return lengths
+
+
+def distributions(tokens, seed):
+    """{name: lengths} that sum to `tokens`."""
+    rng = random.Random(seed)
+    half = tokens // 2
+    return {
+        "log_normal": log_normal(tokens, 128, 8192, rng),
+        "uniform": uniform(tokens, 128, 2048, rng),
+        "equal": [1024] * (tokens // 1024),
+        "one_long": [half, *uniform(tokens - half, 64, 512, rng)],
+        "short": uniform(tokens, 16, 256, rng),
+    }
+
+
+def pairs(length, causal):
+    return length * (length + 1) // 2 if causal else length * length
+
+
+def flops(lengths, causal, args):
+    return 4.0 * args.heads * args.head_dim * sum(pairs(length, causal) for length in lengths)
+
+
+def peer_functions():
+    """{name: (version, function)} of what can be imported, {name: why not}."""
+    found, missing = {}, {}
+    for name, module, package in (("fa3", "fa3_fwd_interface", "fa3-fwd"), ("fa4", "flash_attn.cute", "flash-attn-4")):
+        try:
+            function = importlib.import_module(module).flash_attn_varlen_func
+            found[name] = f"{package} {importlib.metadata.version(package)}", function
+        except Exception as error:  # what a package raises while it is imported is its own
+            missing[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}"
+    return found, missing
+
+
+def output_of(result):
+    return result[0] if isinstance(result, (tuple, list)) else result
+
+
+def dense_run(lengths, causal, args, torch, attnforge):
+    """(function, its share of the work) of equal sequences."""
+    length = max(128, round(sum(x * x for x in lengths) / sum(lengths) / 128) * 128)
+    batch = max(1, round(flops(lengths, causal, args) / flops([length], causal, args)))
+    q, k, v = (torch.randn(batch, length, args.heads, args.head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    share = flops([length] * batch, causal, args) / flops(lengths, causal, args)
+    return (lambda: attnforge.attention(q, k, v, causal=causal)), share, f"{batch} x {length}"
+
+
+def point(name, lengths, causal, args, peers, flush, heat):
+    import attnforge
+    import peer_runs
+    import torch
+
+    tokens = sum(lengths)
+    cu = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
+    longest = max(lengths)
+    q, k, v = (torch.randn(tokens, args.heads, args.head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    ours = lambda: attnforge.attention(q, k, v, causal=causal, cu_seqlens=cu, max_seqlen=longest)  # noqa: E731
+    dense, share, shape = dense_run(lengths, causal, args, torch, attnforge)
+    for run in (ours, dense):
+        run()
+        if args.tune != "none":
+            problem = list(attnforge.plan_cache)[-1].problem
+            attnforge.tune(str(problem), rigor=args.tune, family=args.family)
+    attnforge.plan_cache.clear()
+    runs = {"attnforge": ours}
+    notes = {"dense": shape}
+    for peer, (_, function) in peers.items():
+        if peer == "fa3":
+            run = lambda f=function: f(q, k, v, cu, cu, longest, longest, causal=causal)  # noqa: E731
+        else:
+            run = lambda f=function: f(q, k, v, cu_seqlens_q=cu, cu_seqlens_k=cu, max_seqlen_q=longest, max_seqlen_k=longest, causal=causal)  # noqa: E731
+        try:
+            output_of(run())
+            torch.cuda.synchronize()
+            runs[peer] = run
+        except Exception as error:
+            notes[peer] = f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"
+    reference = output_of(runs["fa3" if "fa3" in runs else "attnforge"]()).float()
+    errors = {}
+    for each, run in list(runs.items()):
+        output = output_of(run()).float()
+        errors[each] = ((output - reference).norm() / reference.norm()).item()
+        if not errors[each] < 1e-2:
+            notes[each] = "wrong"
+            del runs[each]
+    times = peer_runs.time_ms({**runs, "dense": dense}, args.rounds, heat, flush)
+    config = list(attnforge.plan_cache)[0].config
+    notes.setdefault("attnforge", config)
+    rows = []
+    for each in dict.fromkeys(["attnforge", "dense", *peers]):
+        row = {"distribution": name, "causal": int(causal), "sequences": len(lengths), "tokens": tokens, "longest": longest}
+        row |= {"heads": args.heads, "head_dim": args.head_dim, "impl": each, "note": notes.get(each, "")}
+        if each in errors:
+            row["error"] = f"{errors[each]:.1e}"
+        if each in times and "attnforge" in times:
+            ms = times[each].ms / (share if each == "dense" else 1)
+            row |= {"ms": f"{ms:.4f}", "tflops": f"{flops(lengths, causal, args) / ms / 1e9:.1f}", "rounds": args.rounds}
+            row |= {"ratio": f"{ms / times['attnforge'].ms:.3f}", "spread": f"{times[each].spread:.3f}", "late": times[each].late}
+        rows.append({column: row.get(column, "") for column in COLUMNS})
+    return rows
+
+
+def summary(rows):
+    """Geometric means of the peers' times to attnforge's."""
+    lines = []
+    for impl in dict.fromkeys(row["impl"] for row in rows):
+        ratios = [float(row["ratio"]) for row in rows if row["impl"] == impl and row["ratio"]]
+        if impl != "attnforge" and ratios:
+            lines.append(f"{impl}: {statistics.geometric_mean(ratios):.3f}x over {len(ratios)}, least {min(ratios):.3f}x")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tokens", type=int, default=16384)
+    parser.add_argument("--heads", type=int, default=16)
+    parser.add_argument("--head-dim", type=int, default=128)
+    parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
+    parser.add_argument("--family", help="tune only this kernel family")
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--heat-ms", type=float, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", help="CSV file; default: standard output")
+    parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
+    args = parser.parse_args()
+    sys.path.insert(0, str(HERE.parent / "python"))
+    import attnforge
+    import peer_runs
+    import torch
+
+    warnings.filterwarnings("ignore")
+    peer_runs.seed(args.seed)
+    peers, missing = peer_functions()
+    flush = torch.empty(160 << 20, dtype=torch.uint8, device="cuda")
+    heat = peer_runs.Heat(args.heat_ms)
+    gpu, driver = peer_runs.machine()
+    path = args.out
+    if args.name:
+        path = HERE / "results" / gpu.lower().removeprefix("nvidia ").replace(" ", "_") / f"{args.name}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+    file = open(path, "w", newline="") if path else sys.stdout
+    file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
+    file.write(f"# python3 bench/varlen.py {' '.join(sys.argv[1:])}\n")
+    for name, (version, _) in peers.items():
+        file.write(f"# peer {name}: {version}\n")
+    for name, why in missing.items():
+        file.write(f"# not in the run: {name}: {why}\n")
+    out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    out.writeheader()
+    rows = []
+    for name, lengths in distributions(args.tokens, args.seed).items():
+        for causal in (True, False):
+            of_point = point(name, lengths, causal, args, peers, flush, heat)
+            out.writerows(of_point)
+            file.flush()
+            rows += of_point
+            line = ", ".join(f"{row['impl']} {row['tflops'] or '-'}" for row in of_point)
+            print(f"{name}{' causal' if causal else ''}, {len(lengths)} sequences: {line}", file=sys.stderr)
+            torch.cuda.empty_cache()
+    print(summary(rows), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+// near_problems.cpp - the distance, and the order that it makes.
+#include "cache/near_problems.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+
+#include "attnforge/error.h"
+
+namespace attnforge {
+namespace {
+
+constexpr int kOtherLse = 1, kOtherDtype = 2, kOtherHeadDims = 4;
+
+double powers_of_two(std::int64_t a, std::int64_t b) {
+  return std::abs(std::log2(double(a + 1) / double(b + 1)));
+}
+
+/// What must be equal, with the dtypes' sizes for the dtypes.
+auto kind(const Problem& p) {
+  const Window window = effective_window(p);
+  return std::tuple(p.op, size_bytes(p.dtype_q), size_bytes(p.dtype_k), size_bytes(p.dtype_v),
+                    size_bytes(p.dtype_o), window.left >= 0, window.right >= 0, p.softcap > 0,
+                    p.tf32, p.alignment_bytes, p.rope, p.seqlen_q <= 1);
+}
+
+auto dtypes(const Problem& p) { return std::tuple(p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o); }
+
+}  // namespace
+
+std::optional<std::pair<int, double>> distance(const Problem& a, const Problem& b) {
+  if (kind(a) != kind(b)) return std::nullopt;
+  int other = 0;
+  if (a.lse != b.lse) other |= kOtherLse;
+  if (dtypes(a) != dtypes(b)) other |= kOtherDtype;
+  if (std::pair(a.head_dim, a.head_dim_v) != std::pair(b.head_dim, b.head_dim_v))
+    other |= kOtherHeadDims;
+  const double sizes = powers_of_two(a.batch, b.batch) +
+                       powers_of_two(a.num_heads_q, b.num_heads_q) +
+                       powers_of_two(a.num_heads_kv, b.num_heads_kv) +
+                       powers_of_two(a.seqlen_q, b.seqlen_q) +
+                       powers_of_two(a.seqlen_kv, b.seqlen_kv);
+  const double dims = powers_of_two(a.head_dim, b.head_dim) +
+                      powers_of_two(a.head_dim_v, b.head_dim_v);
+  return std::pair(other, sizes + 8 * dims);
+}
+
+std::vector<Chosen> near_winners(const Problem& problem, std::span<const Chosen> chosen) {
+  struct Near {
+    std::pair<int, double> distance;
+    const Chosen* chosen;
+  };
+  std::vector<Near> found;
+  for (const Chosen& each : chosen) {
+    try {
+      const Problem other = parse_problem(each.problem);
+      if (other == problem) continue;
+      if (const auto apart = distance(problem, other)) found.push_back({*apart, &each});
+    } catch (const Error&) {
+      // Tuned under force, or by another version: its text is no problem.
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Near& a, const Near& b) { return a.distance < b.distance; });
+  std::vector<Chosen> winners;
+  for (const Near& each : found) {
+    const auto has_config = [&](const Chosen& known) {
+      return known.config == each.chosen->config;
+    };
+    if (std::none_of(winners.begin(), winners.end(), has_config)) winners.push_back(*each.chosen);
+  }
+  return winners;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,30 @@
+// provenance.h - where a config came from: one vocabulary for the database, searches, plans, the
+// command line, C and Python.
+#pragma once
+
+#include <string_view>
+
+namespace attnforge {
+
+/// How a config was come by; so how much is known of its time for a problem on a GPU. What a plan
+/// prefers comes first, but for kForced.
+enum class Provenance {
+  kMeasured,     // won on this problem's bucket and this GPU class, as the code of today
+  kCompatible,   // the same, but under another driver or NVRTC. Plans do not ask: to them it is
+                 // kMeasured
+  kStale,        // won before its template was changed, and was not measured since
+  kNearDevice,   // won on this bucket on another GPU of the same sm
+  kNearProblem,  // won on a problem that is like this one, on this GPU class
+  kEstimated,    // the model's choice; nothing was measured
+  kForced,       // the caller's choice (PlanOptions::config), or the environment's
+};
+
+/// "measured", "compatible", "stale", "near_device", "near_problem", "estimated", "forced".
+std::string_view to_string(Provenance provenance);
+
+/// Whether the code of today was measured on this bucket and this GPU class.
+constexpr bool is_measured(Provenance provenance) {
+  return provenance == Provenance::kMeasured || provenance == Provenance::kCompatible;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,148 @@
+// inspect.cpp - what a problem becomes, hop by hop, through the same functions that a plan uses.
+#include "attnforge/inspect.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <optional>
+
+#include "attnforge/error.h"
+#include "generator/arch.h"
+#include "plan/choice.h"
+#include "plan/option_checks.h"
+#include "plan/overrides.h"
+#include "plan/slow_path.h"
+#include "plan/tools/compile_info.h"
+#include "runtime/compiler.h"
+#include "runtime/disassemble.h"
+#include "templates/registry.h"
+
+namespace attnforge {
+namespace {
+
+void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrides& overrides,
+                     int max_candidates) {
+  LeftOut left_out;
+  for (const Candidate& each : candidates(families_named(key.family, overrides), key.problem,
+                                          inspection.device, overrides, &left_out))
+    inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
+  for (const auto& [family, reason] : left_out.families)
+    inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
+  for (const CutCandidate& each : left_out.configs)
+    inspection.candidates.push_back({to_string(each.config), 0, each.reason});
+  const auto limit = static_cast<std::size_t>(max_candidates);
+  if (max_candidates > 0 && inspection.candidates.size() > limit)
+    inspection.candidates.resize(limit);
+}
+
+Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
+              const Overrides& overrides) {
+  if (!key.config.empty()) return forced_choice(key.config, key.problem, device, overrides);
+  std::optional<Choice> stored = stored_choice(key, device, cache, overrides, Logger());
+  if (!stored) stored = near_choice(key, device, cache, overrides);
+  Choice choice = stored ? *std::move(stored) : untuned_choice(key, device, overrides);
+  if (const std::string forced = forced_text(overrides); !forced.empty()) {
+    choice.provenance = Provenance::kForced;
+    choice.why = fmt::format("the environment forces it ({}); among the rest, {}", forced,
+                             choice.why);
+  }
+  return choice;
+}
+
+void compile_source(Inspection& inspection, const Source& source, const Launch& launch,
+                    const InspectOptions& options) {
+  const Arch& arch = inspection.device.arch;
+  Cubin cubin;
+  try {
+    cubin = compile(source, arch);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCompile) throw;
+    inspection.compiled = describe_failure(error.what());
+    inspection.sass = "none: the source does not compile";
+    return;
+  }
+  inspection.compiled = describe(cubin, launch, arch);
+  if (!options.sass) return;
+  const Disassembly disassembly = disassemble(cubin.bytes);
+  inspection.sass = disassembly.problem.empty() ? disassembly.text : "none: " + disassembly.problem;
+}
+
+void list_launches(Inspection& inspection, const Launch& launch, const Source& source) {
+  for (const LaunchStep& step : launch.steps) {
+    LaunchInfo info{.kernel = symbol_of(step.kernel, source),
+                    .smem_bytes = step.smem_bytes,
+                    .workspace_bytes = launch.workspace_bytes};
+    const auto copy = [](const Dim3& from, int(&to)[3]) {
+      to[0] = static_cast<int>(from.x);
+      to[1] = static_cast<int>(from.y);
+      to[2] = static_cast<int>(from.z);
+    };
+    copy(step.grid, info.grid);
+    copy(step.block, info.block);
+    inspection.launches.push_back(std::move(info));
+  }
+}
+
+}  // namespace
+
+std::vector<FamilyInfo> list_families() {
+  std::vector<FamilyInfo> list;
+  for (const Family* family : registry()) {
+    FamilyInfo info{.name = std::string(family->name),
+                    .summary = std::string(family->summary),
+                    .tier = std::string(to_string(family->tier)),
+                    .archs = {},
+                    .features = {}};
+    for (const Arch& arch : archs()) {
+      // Any problem of a usual kind will do: what a family needs of an arch does not depend on
+      // sizes.
+      for (const DType dtype : {DType::kBf16, DType::kFp32}) {
+        const Problem usual{.dtype_q = dtype, .dtype_k = dtype, .dtype_v = dtype, .dtype_o = dtype};
+        if (!family->supports(usual, arch).empty()) continue;
+        info.archs.emplace_back(arch.name);
+        break;
+      }
+    }
+    for (const std::string_view feature : feature_names(family->features))
+      info.features.emplace_back(feature);
+    list.push_back(std::move(info));
+  }
+  return list;
+}
+
+Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
+                   const InspectOptions& options) {
+  validate(problem);
+  require_count("max_candidates", options.max_candidates, 0, std::numeric_limits<int>::max());
+  const Overrides overrides = overrides_from_environment();
+  const DeviceFacts device = limited(whole_device, overrides);
+  Inspection inspection;
+  inspection.problem = problem;
+  inspection.device = device;
+  const ChoiceKey key{bucket(problem), options.family, options.config};
+  list_candidates(inspection, key, overrides, options.max_candidates);
+
+  Cache cache(options.cache_path, /*read_only=*/true);
+  const Choice choice = choose(key, device, cache, overrides);
+  inspection.config = to_string(choice.config);
+  inspection.provenance = choice.provenance;
+  inspection.why = choice.why;
+  inspection.slow_path = slow_path(problem, device, overrides);
+
+  const Source source = render(*choice.family, choice.config, key.problem, overrides);
+  inspection.source_entry = source.entry;
+  inspection.source = source.text;
+  inspection.digest = digest(source);
+  const Launch launch = choice.family->launch(choice.config, problem, device);
+  list_launches(inspection, launch, source);
+  if (options.compile || options.sass) compile_source(inspection, source, launch, options);
+  if (options.ptx) inspection.ptx = compile_to_ptx(source, device.arch);
+
+  for (const Try& each : cache.tries(stored_as(key.problem, overrides), device_class(device))) {
+    if (!each.estimated)
+      inspection.measured.push_back({each.config, each.estimate_us, each.measurement});
+  }
+  return inspection;
+}
+
+}  // namespace attnforge

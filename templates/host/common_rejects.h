@@ -1,0 +1,118 @@
+// common_rejects.h - reasons that several families give for what they do not serve, cannot launch,
+// or need not try. Each is empty where there is nothing to say against it:
+//   if (Reason no = without_cp_async(arch)) return no;
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "attnforge/problem.h"
+#include "generator/arch.h"
+#include "generator/launch.h"
+#include "generator/reason.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/sm_room.h"
+
+namespace attnforge {
+
+/// Rows of a head from which packing heads into a query tile gains nothing.
+inline constexpr int kLongQuery = 128;
+
+// ---- Not served: for supports() ----
+
+Reason below_sm80(const Arch& arch);
+Reason without_cp_async(const Arch& arch);
+Reason not_16_bits(const Problem& problem);
+/// Of pointers and strides, in bytes.
+Reason below_alignment(const Problem& problem, int bytes);
+Reason head_dim_above(const Problem& problem, int most);
+/// A double: the product of sizes may be more than 64 bits hold.
+Reason too_many_blocks(double blocks);
+/// For tiles of block_m rows of one head.
+Reason too_many_query_tiles(const Problem& problem, int block_m);
+
+// ---- Illegal: a launch would fail, or the kernel is not written for it ----
+
+template <class Typed>
+Reason invalid(const Typed& c) {
+  return c.valid() ? "" : "not a valid combination";
+}
+
+inline Reason too_much_smem(int smem_bytes, const Arch& arch) {
+  if (smem_bytes <= arch.smem_per_block_bytes) return "";
+  return Reason("needs {} bytes of shared memory, sm_{} gives a block {}", smem_bytes, arch.sm,
+                arch.smem_per_block_bytes);
+}
+
+/// Of the tensor cores' fragments: 16 rows for each warp, or a multiple.
+inline Reason uneven_rows(int block_m, int warps) {
+  return block_m % (16 * warps) == 0 ? "" : "block_m is not a multiple of 16 rows per warp";
+}
+
+/// Of softmax steps of some of a tile's keys by warps with one or two fragments of rows.
+template <class Typed>
+Reason wrong_steps(const Typed& c) {
+  if (c.row_fragments() > 2)
+    return "more than 32 query rows per warp leave no registers for scores";
+  if (c.block_n % c.step_n != 0) return "step_n does not divide block_n";
+  return "";
+}
+
+inline Reason one_stage_of_steps(int stages, int steps) {
+  return stages == 1 && steps > 1 ? "one stage reloads K after the first softmax step" : "";
+}
+
+/// Kernels take the query heads of one K/V head into a tile, all or one.
+inline Reason wrong_pack(const Problem& problem, int pack_gqa) {
+  if (pack_gqa == 1) return "";
+  const int group = gqa_group(problem);
+  if (pack_gqa == group) return "";
+  return Reason("pack_gqa={} must be 1 or the {} query heads of a K/V head", pack_gqa, group);
+}
+
+inline Reason uneven_pack(int block_m, int pack_gqa) {
+  return block_m % pack_gqa == 0 ? "" : "block_m is not a multiple of the packed heads";
+}
+
+/// By sm_has_room().
+template <class Typed>
+Reason no_room(const Typed& c, const Arch& arch, int register_slack) {
+  if (sm_has_room(c, arch, register_slack)) return "";
+  return Reason(
+      "{} blocks per SM do not fit: about {} of {} registers, {} bytes of shared memory each",
+      c.blocks_per_sm, c.planned_registers() + register_slack, registers_available(c, arch),
+      c.smem_bytes());
+}
+
+// ---- Not worth a try ----
+
+/// `rows` of queries, packed heads counted; a tile of `least` is not too large for any.
+inline Reason half_empty_queries(int block_m, int least, std::int64_t rows) {
+  return block_m > least && block_m / 2 >= rows ? "half the query tile would be empty" : "";
+}
+inline Reason half_empty_keys(int block_n, int least, const Problem& problem) {
+  return block_n > least && block_n / 2 >= problem.seqlen_kv ? "half the key tile would be empty"
+                                                             : "";
+}
+
+/// Whether `more` blocks beside those of c, up to four, would have room too.
+template <class Typed>
+Reason room_for_more_blocks(const Typed& c, const Arch& arch, int register_slack, int more = 1) {
+  Typed fuller = c;
+  fuller.blocks_per_sm += more;
+  return fuller.blocks_per_sm <= 4 && sm_has_room(fuller, arch, register_slack)
+             ? "another block would fit the SM"
+             : "";
+}
+
+inline Reason few_warps(int blocks_per_sm, int num_warps) {
+  return blocks_per_sm * num_warps < 4 ? "fewer than 4 warps per SM" : "";
+}
+
+inline Reason needless_pack(const Problem& problem, int pack_gqa) {
+  return pack_gqa > 1 && problem.seqlen_q >= kLongQuery
+             ? "queries fill the tiles without packing heads"
+             : "";
+}
+
+}  // namespace attnforge

@@ -1,0 +1,121 @@
+// random_problems_test.cpp - the oracle against attention written down a second time, one number
+// after another, over problems that nobody chose. Both are fp64, so that only the order of sums may
+// differ; the yardstick of low precision must mean the same problem.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "reference/attention.h"
+#include "reference/half.h"
+#include "reference/plain.h"
+#include "tests/support/arbitrary_problem.h"
+#include "tests/support/host_problem.h"
+
+namespace attnforge {
+namespace {
+
+/// Small, so that a hundred of them take a second.
+constexpr test::MostSizes kMost = {.batch_bits = 1, .heads_bits = 1, .seqlen_bits = 5};
+
+std::vector<double> row_of(DType dtype, const Tensor& tensor, std::int64_t batch, std::int64_t head,
+                           std::int64_t row, int columns) {
+  std::vector<double> x;
+  for (int d = 0; d < columns; ++d)
+    x.push_back(load_element(
+        dtype, tensor.data,
+        batch * tensor.stride_batch + head * tensor.stride_head + row * tensor.stride_row + d));
+  return x;
+}
+
+void rotate_by_definition(const Problem& p, const Tensors& t, std::int64_t table_row,
+                          std::vector<double>& x) {
+  if (p.rope == Rope::kNone) return;
+  const int dim = p.rope_dim == 0 ? p.head_dim : p.rope_dim;
+  for (int i = 0; i < dim / 2; ++i) {
+    const double cos = t.rope.cos[table_row * (dim / 2) + i];
+    const double sin = t.rope.sin[table_row * (dim / 2) + i];
+    double& first = x[p.rope == Rope::kHalf ? i : 2 * i];
+    double& second = x[p.rope == Rope::kHalf ? i + dim / 2 : 2 * i + 1];
+    const double rotated = first * cos - second * sin;
+    second = second * cos + first * sin;
+    first = rotated;
+  }
+}
+
+/// One row of o, and its lse behind it, from the words of attnforge/problem.h.
+std::vector<double> by_definition(const Problem& p, const Tensors& t, const QueryRow& at) {
+  const std::int64_t position = at.query + p.seqlen_kv - p.seqlen_q;
+  const std::int64_t kv_head = at.head / (p.num_heads_q / p.num_heads_kv);
+  const double scale = effective_softmax_scale(p);
+  std::vector<double> q = row_of(p.dtype_q, t.q, at.batch, at.head, at.query, p.head_dim);
+  rotate_by_definition(p, t, t.rope.offset + position, q);
+
+  std::vector<std::int64_t> keys;
+  std::vector<double> scores;
+  double most = -std::numeric_limits<double>::infinity();
+  for (std::int64_t key = 0; key < p.seqlen_kv; ++key) {
+    if (p.causal && key > position) continue;
+    if (p.window_left >= 0 && key < position - p.window_left) continue;
+    if (p.window_right >= 0 && key > position + p.window_right) continue;
+    std::vector<double> k = row_of(p.dtype_k, t.k, at.batch, kv_head, key, p.head_dim);
+    rotate_by_definition(p, t, t.rope.offset + key, k);
+    double score = 0;
+    for (std::size_t d = 0; d < q.size(); ++d) score += q[d] * k[d];
+    score *= scale;
+    if (p.softcap != 0) score = p.softcap * std::tanh(score / p.softcap);
+    keys.push_back(key);
+    scores.push_back(score);
+    most = std::max(most, score);
+  }
+
+  std::vector<double> result(static_cast<std::size_t>(p.head_dim_v) + 1, 0.0);
+  double sum = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const double weight = std::exp(scores[i] - most);
+    sum += weight;
+    const std::vector<double> v = row_of(p.dtype_v, t.v, at.batch, kv_head, keys[i], p.head_dim_v);
+    for (std::size_t d = 0; d < v.size(); ++d) result[d] += weight * v[d];
+  }
+  for (double& x : result) x = keys.empty() ? 0.0 : x / sum;
+  result.back() = keys.empty() ? most : most + std::log(sum);
+  return result;
+}
+
+RC_GTEST_PROP(RandomProblems, TheOracleIsAttentionByItsDefinition, ()) {
+  const Problem problem = *test::arbitrary_problem(kMost);
+  test::HostProblem host = test::make_host_problem(problem, 1);
+  const Tensors tensors = host.tensors();
+  const Reference oracle = reference_attention(problem, tensors, 1);
+  RC_ASSERT(oracle.rows == all_rows(problem));
+  for (std::size_t i = 0; i < oracle.rows.size(); ++i) {
+    const std::vector<double> row = by_definition(problem, tensors, oracle.rows[i]);
+    // Of sums of products in fp64 in another order.
+    const double error = 1e-12 * (1 + oracle.score_magnitude[i]) * (1 + oracle.max_abs_v);
+    for (std::size_t d = 0; d + 1 < row.size(); ++d)
+      RC_ASSERT(std::abs(oracle.o[i * (row.size() - 1) + d] - row[d]) <= error);
+    RC_ASSERT(oracle.lse[i] == row.back() || std::abs(oracle.lse[i] - row.back()) <= error);
+  }
+}
+
+RC_GTEST_PROP(RandomProblems, TheYardstickIsOffByRoundingsAlone, ()) {
+  const Problem problem = *test::arbitrary_problem(kMost);
+  test::HostProblem host = test::make_host_problem(problem, 1);
+  const Tensors tensors = host.tensors();
+  const Reference oracle = reference_attention(problem, tensors, 1);
+  double roundoff = problem.tf32 ? std::ldexp(1.0, -11) : 0.0;
+  for (const DType dtype : {problem.dtype_q, problem.dtype_k, problem.dtype_v, problem.dtype_o})
+    roundoff = std::max(roundoff, unit_roundoff(dtype));
+  double scores = 1;
+  for (const double magnitude : oracle.score_magnitude) scores = std::max(scores, magnitude);
+  // A score is rounded a few times, and a weight is off by as much as its score.
+  RC_ASSERT(plain_low_precision_error(problem, tensors, oracle, 1) <=
+            16 * roundoff * scores * (1 + oracle.max_abs_v));
+}
+
+}  // namespace
+}  // namespace attnforge

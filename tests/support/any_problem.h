@@ -1,0 +1,122 @@
+// any_problem.h - valid problems over all parts, the one generator of them: what decides is a
+// fuzzer's bytes or rapidcheck (arbitrary_problem.h), which shrinks. A new part belongs here.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "attnforge/problem.h"
+
+namespace attnforge::test {
+
+/// The most of each size, as powers of two.
+struct MostSizes {
+  int batch_bits = 12;
+  int heads_bits = 6;
+  int seqlen_bits = 20;
+};
+
+/// 2^-16 to 2^16.
+template <class Choices>
+float any_factor(Choices& choices) {
+  const auto above = static_cast<float>(choices.between(1, 65535));
+  return above / static_cast<float>(choices.between(1, 65535));
+}
+
+/// Those that kernels are made for as likely as all others together.
+template <class Choices>
+int any_head_dim(Choices& choices) {
+  static const std::vector<int> kUsual = {32, 40, 64, 72, 80, 96, 128, 160, 192, 256, 512};
+  return choices.one_in(2) ? 8 * static_cast<int>(choices.between(1, 64)) : choices.among(kUsual);
+}
+
+template <class Choices>
+void choose_dtypes(Choices& choices, Problem& p) {
+  static const std::vector<DType> kDTypes = {DType::kFp16, DType::kBf16, DType::kFp32};
+  p.dtype_q = p.dtype_k = p.dtype_v = p.dtype_o = choices.among(kDTypes);
+  if (choices.one_in(8)) p.dtype_o = choices.among(kDTypes);
+  if (p.layout != Layout::kPackedQkv && choices.one_in(8)) {
+    p.dtype_k = choices.among(kDTypes);
+    p.dtype_v = choices.among(kDTypes);
+  }
+  const auto inputs = {p.dtype_q, p.dtype_k, p.dtype_v};
+  if (std::all_of(inputs.begin(), inputs.end(), [](DType d) { return d == DType::kFp32; }))
+    p.tf32 = choices.one_in(2);
+  p.alignment_bytes = choices.among(std::vector{16, 16, 16, 8, 4, 2});
+  for (const DType dtype : {p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o})
+    p.alignment_bytes = std::max(p.alignment_bytes, size_bytes(dtype));
+}
+
+template <class Choices>
+void choose_sizes(Choices& choices, const MostSizes& most, Problem& p) {
+  const auto at_least_1 = [](std::int64_t size) { return std::max<std::int64_t>(1, size); };
+  p.batch = choices.one_in(32) ? 0 : at_least_1(choices.size(most.batch_bits));
+  p.num_heads_kv = at_least_1(choices.size(most.heads_bits));
+  p.num_heads_q = p.num_heads_kv * choices.between(1, 8);
+  p.seqlen_q = choices.size(most.seqlen_bits);
+  p.head_dim = any_head_dim(choices);
+  const bool packed = p.layout == Layout::kPackedQkv;
+  p.seqlen_kv = !packed && choices.one_in(2) ? choices.size(most.seqlen_bits) : p.seqlen_q;
+  p.head_dim_v = !packed && choices.one_in(4) ? any_head_dim(choices) : p.head_dim;
+}
+
+template <class Choices>
+void choose_options(Choices& choices, const MostSizes& most, Problem& p) {
+  p.causal = choices.one_in(2);
+  p.lse = choices.one_in(2);
+  if (choices.one_in(4)) p.window_left = choices.size(most.seqlen_bits);
+  if (choices.one_in(4)) p.window_right = p.causal ? 0 : choices.size(most.seqlen_bits);
+  if (choices.one_in(8)) p.softcap = any_factor(choices);
+  if (choices.one_in(8)) p.softmax_scale = any_factor(choices);
+  if (choices.one_in(4)) p.rope = choices.among(std::vector{Rope::kHalf, Rope::kInterleaved});
+  if (p.rope != Rope::kNone) p.rope_dim = 8 * static_cast<int>(choices.between(0, p.head_dim / 8));
+}
+
+template <class Choices>
+void choose_lengths(Choices& choices, Problem& p) {
+  if (p.rope != Rope::kNone || !choices.one_in(3)) return;
+  p.lengths = choices.among(std::vector{Lengths::kPacked, Lengths::kUsed});
+  if (p.lengths == Lengths::kUsed || !choices.one_in(2)) return;
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  p.tokens_q = choices.between(0, std::min(kMost, p.batch * p.seqlen_q));
+  p.tokens_kv = p.layout == Layout::kPackedQkv
+                    ? p.tokens_q
+                    : choices.between(0, std::min(kMost, p.batch * p.seqlen_kv));
+}
+
+/// A product of sizes may be too large for validate().
+inline void halve_until_valid(Problem& p) {
+  for (;;) {
+    try {
+      return validate(p);
+    } catch (const Error&) {
+      if (p.batch <= 1 && p.seqlen_q <= 1) throw;
+      p.tokens_q = p.tokens_kv = 0;
+      p.batch = std::max<std::int64_t>(1, p.batch / 2);
+      p.seqlen_q /= 2;
+      p.seqlen_kv = p.layout == Layout::kPackedQkv ? p.seqlen_q : p.seqlen_kv / 2;
+    }
+  }
+}
+
+/// Passes validate(), as a problem of any part and size up to `most`. `choices` has
+///   bool one_in(int n)                     true once in n times
+///   std::int64_t between(least, most)      both included
+///   std::int64_t size(int bits)            0 to 2^bits, each number of bits as likely as another
+///   T among(const std::vector<T>&)
+/// A source that shrinks does so to false, the least, 0 and the first: to the plainest problem.
+template <class Choices>
+Problem any_problem(Choices& choices, const MostSizes& most = {}) {
+  Problem p;
+  p.layout = choices.among(std::vector{Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv});
+  choose_dtypes(choices, p);
+  choose_sizes(choices, most, p);
+  choose_options(choices, most, p);
+  choose_lengths(choices, p);
+  halve_until_valid(p);
+  return p;
+}
+
+}  // namespace attnforge::test

@@ -1,0 +1,35 @@
+// compile_together.h - many compiles on two threads: a machine of the suite has two cores.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "attnforge/error.h"
+
+namespace attnforge::test {
+
+/// Calls compile_one(i) for i from 0 to `count` - 1, from the front: what takes longest belongs
+/// there. Returns what each one gave, a text, or the text of the Error that it threw.
+template <class CompileOne>
+std::vector<std::string> compile_together(std::size_t count, CompileOne&& compile_one) {
+  std::vector<std::string> said(count);
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i; (i = next++) < count;) {
+      try {
+        said[i] = compile_one(i);
+      } catch (const Error& error) {
+        said[i] = error.what();
+      }
+    }
+  };
+  std::thread second(work);
+  work();
+  second.join();
+  return said;
+}
+
+}  // namespace attnforge::test

@@ -1,0 +1,122 @@
+// seams_compile_test.cpp - NVRTC compiles a main loop with a walk over a list of key tiles and with
+// keys in pages, which no family asks for yet: what the seams promise. Needs NVRTC, but neither a
+// GPU nor a driver.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "generator/arch.h"
+#include "runtime/compiler.h"
+#include "templates/embedded.h"
+
+namespace attnforge {
+namespace {
+
+constexpr const char* kConfig =
+    "{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 64, .head_dim_v = 64, "
+    ".right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, "
+    ".rope_dim = 0}, 64, 4, 64, 32, 2, 0, 2, 1, 0, 1, 0}";
+
+constexpr const char* kPieces = R"(
+struct Args : FwdMmaSm80Params {
+  const int* list;   // of key tiles, from the last to the first
+  int listed;
+  const int* pages;  // which page has a sequence's keys, kPageKeys of them
+};
+inline constexpr int kPageKeys = 64;
+
+/// A place is an index into the list.
+struct ListWalk {
+  const int* list;
+  int tiles;
+
+  template <class QueryTile>
+  ATTNFORGE_DEVICE static ListWalk of_rows(const QueryTile& tile, int, int, int) {
+    const Args& args = static_cast<const Args&>(tile.lengths.params);
+    return {args.list, args.listed};
+  }
+  ATTNFORGE_DEVICE static int first() { return 0; }
+  ATTNFORGE_DEVICE static int later(int place, int steps) { return place + steps; }
+  ATTNFORGE_DEVICE bool has(int place) const { return place < tiles; }
+  ATTNFORGE_DEVICE int tile_at(int place) const { return list[place]; }
+  ATTNFORGE_DEVICE int step(int place) const {
+    return has(place + 1) ? tile_at(place + 1) - tile_at(place) : 0;
+  }
+  template <class Attend>
+  ATTNFORGE_DEVICE void for_each(const Attend& attend) const {
+#pragma unroll 1
+    for (int place = 0; has(place); ++place) attend(place, true);
+  }
+};
+
+/// Lengths that also show the argument to the pieces of this test.
+struct ListedLengths : FixedLengths {
+  const Args& params;
+  ATTNFORGE_DEVICE ListedLengths(const Args& args, int index)
+      : FixedLengths(args, index), params(args) {}
+};
+
+/// Keys in pages: a row is looked up when its tile is loaded.
+template <int kElementBytes>
+struct PagedKeys {
+  const TensorRef& tensor;
+  const int* pages;
+  const char* head;
+  int row;
+
+  template <class QueryTile>
+  ATTNFORGE_DEVICE PagedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head,
+                             i64 first_row, int byte)
+      : tensor(keys), pages(tile.lengths.params.pages), row(first_row) {
+    head = static_cast<const char*>(tensor.data) + kv_head * tensor.stride_head * kElementBytes +
+           byte;
+  }
+  ATTNFORGE_DEVICE auto rows(int apart) const {
+    return [*this, apart](int i) {
+      const int key = row + i * apart;
+      const i64 at = i64(pages[key / kPageKeys]) * kPageKeys + key % kPageKeys;
+      return head + at * tensor.stride_row * kElementBytes;
+    };
+  }
+  ATTNFORGE_DEVICE void move(int keys) { row += keys; }
+};
+)";
+
+Cubin compile_with(const std::string& replaced) {
+  Source source;
+  source.name = "fwd_mma_sm80_seams";
+  source.entry = fmt::format(
+      "#include \"fwd_mma_sm80/kernel.cuh\"\n"
+      "#include \"pieces/dense.cuh\"\n"
+      "using namespace attnforge;\n"
+      "inline constexpr FwdMmaSm80Config kConfig{config};\n"
+      "{pieces}"
+      "struct Pieces : DensePieces<kConfig> {{\n"
+      "  using Lengths = ListedLengths;\n"
+      "{replaced}"
+      "}};\n"
+      "extern \"C\" __global__ void\n"
+      "__launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)\n"
+      "attention(const __grid_constant__ Args p) {{\n"
+      "  FwdMmaSm80<kConfig, Pieces, Args>::run(p);\n"
+      "}}\n",
+      fmt::arg("config", kConfig), fmt::arg("pieces", kPieces), fmt::arg("replaced", replaced));
+  flatten(source, embedded_headers());
+  return compile(source, arch_named("86"));
+}
+
+TEST(Seams, AWalkOverAListCompilesWithoutSpills) {
+  const Cubin cubin = compile_with("  using Walk = ListWalk;\n");
+  EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0);
+}
+
+TEST(Seams, KeysInPagesCompileWithoutSpills) {
+  const Cubin cubin = compile_with(
+      "  template <int kElementBytes>\n"
+      "  using Keys = PagedKeys<kElementBytes>;\n");
+  EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0);
+}
+
+}  // namespace
+}  // namespace attnforge

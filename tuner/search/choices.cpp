@@ -1,0 +1,193 @@
+#include "tuner/search/choices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "attnforge/error.h"
+#include "tuner/search/stopping.h"
+
+namespace attnforge {
+namespace {
+
+constexpr std::size_t kQuickSeeds = 12;
+constexpr std::size_t kFullSeeds = 48;
+constexpr std::size_t kFullBest = 24;  // of kFullSeeds, by estimate alone
+constexpr std::size_t kTwoAxisMoves = 4;
+constexpr std::size_t kFinalistsAlways = 4;
+constexpr std::size_t kFinalistsMost = 8;
+constexpr double kFinalistsWithin = 1.05;
+constexpr double
+    kTie = 1.005;  // never told apart: less than the spread of one kernel between processes
+constexpr double kTieAtMost = 1.02;  // however noisy
+
+/// Indices by estimate, but for the first candidate, which stays first.
+std::vector<std::size_t> model_order(std::span<const Candidate> candidates) {
+  std::vector<std::size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin() + 1, order.end(), [&](std::size_t a, std::size_t b) {
+    return candidates[a].estimate_us < candidates[b].estimate_us;
+  });
+  return order;
+}
+
+/// The first in `order` for each (family, axis, value).
+std::vector<std::size_t> best_of_each_value(std::span<const Candidate> candidates,
+                                            const std::vector<std::size_t>& order) {
+  std::set<std::tuple<std::string, std::size_t, int>> seen;
+  std::vector<std::size_t> result;
+  for (std::size_t index : order) {
+    const Config& config = candidates[index].config;
+    bool news = false;
+    for (std::size_t axis = 0; axis < config.fields.size(); ++axis) {
+      news |= seen.emplace(config.family, axis, config.fields[axis].second).second;
+    }
+    if (news) result.push_back(index);
+  }
+  return result;
+}
+
+/// Place of each value of each axis among the values that the family's candidates have.
+class AxisRanks {
+ public:
+  AxisRanks(std::span<const Candidate> candidates, const Config& like)
+      : ranks_(like.fields.size()) {
+    for (const Candidate& candidate : candidates) {
+      if (!comparable(candidate.config, like)) continue;
+      for (std::size_t axis = 0; axis < ranks_.size(); ++axis)
+        ranks_[axis][candidate.config.fields[axis].second] = 0;
+    }
+    for (auto& axis : ranks_) {
+      int rank = 0;
+      for (auto& [value, place] : axis) place = rank++;
+    }
+  }
+  static bool comparable(const Config& a, const Config& b) {
+    return a.family == b.family && a.fields.size() == b.fields.size();
+  }
+  int distance(std::size_t axis, int from, int to) const {
+    return ranks_[axis].at(to) - ranks_[axis].at(from);
+  }
+
+ private:
+  std::vector<std::map<int, int>> ranks_;
+};
+
+}  // namespace
+
+std::vector<std::size_t> seeds(std::span<const Candidate> candidates, Rigor rigor) {
+  if (candidates.empty()) return {};
+  const std::vector<std::size_t> order = model_order(candidates);
+  const std::size_t most = rigor == Rigor::kQuick  ? kQuickSeeds
+                           : rigor == Rigor::kFull ? kFullSeeds
+                                                   : order.size();
+  const std::size_t best = rigor == Rigor::kFull ? kFullBest : most;
+
+  std::vector<std::size_t> result;
+  std::set<std::size_t> taken;
+  const auto take = [&](const std::vector<std::size_t>& from, std::size_t until) {
+    for (std::size_t index : from) {
+      if (result.size() >= until) return;
+      if (taken.insert(index).second) result.push_back(index);
+    }
+  };
+  take(order, best);
+  if (rigor == Rigor::kFull) take(best_of_each_value(candidates, order), most);
+  take(order, most);
+  return result;
+}
+
+std::vector<std::size_t> neighbours(std::span<const Candidate> candidates, std::size_t of) {
+  const Config& origin = candidates[of].config;
+  const AxisRanks ranks(candidates, origin);
+  struct Step {
+    std::size_t index = 0;
+    int distance = 0;
+  };
+  std::map<std::pair<std::size_t, bool>, Step> nearest;  // by axis and direction
+  std::vector<std::size_t> two_axes;
+  for (std::size_t index = 0; index < candidates.size(); ++index) {
+    const Config& config = candidates[index].config;
+    if (index == of || !AxisRanks::comparable(config, origin)) continue;
+    std::vector<std::pair<std::size_t, int>> moves;  // axis, signed distance
+    for (std::size_t axis = 0; axis < config.fields.size() && moves.size() <= 2; ++axis) {
+      const int from = origin.fields[axis].second, to = config.fields[axis].second;
+      if (from != to) moves.emplace_back(axis, ranks.distance(axis, from, to));
+    }
+    if (moves.size() == 1) {
+      const auto [axis, distance] = moves.front();
+      Step& step = nearest[{axis, distance > 0}];
+      if (step.distance == 0 || std::abs(distance) < step.distance)
+        step = {index, std::abs(distance)};
+    } else if (moves.size() == 2 && std::abs(moves[0].second) == 1 &&
+               std::abs(moves[1].second) == 1) {
+      two_axes.push_back(index);
+    }
+  }
+  std::vector<std::size_t> result;
+  for (const auto& [direction, step] : nearest) result.push_back(step.index);
+  std::stable_sort(two_axes.begin(), two_axes.end(), [&](std::size_t a, std::size_t b) {
+    return candidates[a].estimate_us < candidates[b].estimate_us;
+  });
+  two_axes.resize(std::min(two_axes.size(), kTwoAxisMoves));
+  result.insert(result.end(), two_axes.begin(), two_axes.end());
+  return result;
+}
+
+std::vector<std::size_t> select_finalists(std::span<const double> time_us) {
+  std::vector<std::size_t> order(time_us.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return time_us[a] < time_us[b]; });
+  std::size_t count = std::min(order.size(), kFinalistsAlways);
+  while (count < std::min(order.size(), kFinalistsMost) &&
+         time_us[order[count]] <= kFinalistsWithin * time_us[order[0]]) {
+    ++count;
+  }
+  order.resize(count);
+  return order;
+}
+
+Standing standing(const Finalist& leader, const Finalist& other) {
+  const std::size_t rounds = std::min(leader.samples.size(), other.samples.size());
+  std::vector<double> ratios(rounds);
+  for (std::size_t i = 0; i < rounds; ++i) ratios[i] = other.samples[i] / leader.samples[i];
+  const double middle = rounds > 0 ? median(ratios) : 0;
+  const Interval interval = median_interval(ratios);
+  if (std::isinf(interval.high)) {  // too few rounds for an interval
+    return median(other.samples) <= kTie * median(leader.samples) ? Standing::kTied
+                                                                  : Standing::kSlower;
+  }
+  if (interval.high <= kTie) return Standing::kTied;
+  if (interval.low > kTie || middle > kTieAtMost) return Standing::kSlower;
+  return Standing::kUndecided;
+}
+
+std::size_t leader(std::span<const Finalist> finalists) {
+  ATTNFORGE_ASSERT(!finalists.empty(), "a final needs somebody in it");
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < finalists.size(); ++i) {
+    if (median(finalists[i].samples) < median(finalists[best].samples)) best = i;
+  }
+  return best;
+}
+
+std::size_t decide(std::span<const Finalist> finalists) {
+  const std::size_t fastest = leader(finalists);
+  std::vector<std::size_t> ties;
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    if (i == fastest || standing(finalists[fastest], finalists[i]) != Standing::kSlower)
+      ties.push_back(i);
+  }
+  const auto key = [&](std::size_t i) {
+    const Finalist& f = finalists[i];
+    return std::tuple(!f.incumbent, !f.untuned, f.estimate_us, std::string_view(f.config));
+  };
+  return *std::min_element(ties.begin(), ties.end(),
+                           [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+}
+
+}  // namespace attnforge

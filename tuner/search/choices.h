@@ -1,0 +1,60 @@
+// choices.h - the choices of a search: where it starts, where it looks next, who reaches the final
+// and who wins. Pure, so that a search is the same for the same times.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attnforge/tune.h"
+#include "generator/candidates.h"
+
+namespace attnforge {
+
+/// Indices of `candidates` in the order in which they are compiled. The first is
+/// candidates.front(), which is the config used when nothing is measured, so that a search cut
+/// short has something to compare with.
+///   kQuick       the model's 12 best of all families
+///   kFull        48: the model's 24 best, then for each value of each axis the best config that
+///                has it (the model may be wrong about a whole axis), then the model's next
+///   kExhaustive  all
+std::vector<std::size_t> seeds(std::span<const Candidate> candidates, Rigor rigor);
+
+/// Configs of the same family one step away from candidates[of]: for each axis the next smaller and
+/// next larger value that is legal with all else equal, and the model's 4 best that move two axes
+/// by one step each (axes can be bound to each other: rows of a tile and warps).
+std::vector<std::size_t> neighbours(std::span<const Candidate> candidates, std::size_t of);
+
+/// A config in the race, with its samples; samples of the same place in two finalists come from the
+/// same round.
+struct Finalist {
+  std::size_t index = 0;  // among the candidates
+  std::string config;
+  double estimate_us = 0;
+  bool incumbent = false;  // the winner that the database has
+  bool untuned = false;    // the model's first choice
+  std::vector<double> samples;
+};
+
+/// Who goes from a field of `time_us` (by place) to the final: the 4 fastest, up to 8 if within 5%
+/// of the fastest. Fastest first; ties by place.
+std::vector<std::size_t> select_finalists(std::span<const double> time_us);
+
+/// What the rounds so far say of `other` against `leader`, by the ratios of samples of the same
+/// round. kTied: the 95% interval of the ratios' median ends below 1.005, a difference less than
+/// the spread of one kernel between processes. kSlower: it begins above 1.005, or the median is
+/// above 1.02. kUndecided: neither, more rounds may tell. With fewer than 6 rounds the two medians
+/// decide.
+enum class Standing { kTied, kSlower, kUndecided };
+Standing standing(const Finalist& leader, const Finalist& other);
+
+/// Place of the least median. `finalists` is not empty and all have samples.
+std::size_t leader(std::span<const Finalist> finalists);
+
+/// Place of the winner: of those not slower than the leader the incumbent, else the untuned choice,
+/// else the least estimate, else the first text. So noise does not replace a stored winner, and two
+/// runs agree.
+std::size_t decide(std::span<const Finalist> finalists);
+
+}  // namespace attnforge

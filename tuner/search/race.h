@@ -1,0 +1,50 @@
+// race.h - times several proved candidates against each other: shuffled rounds, one sample each a
+// round, on a warm card.
+#pragma once
+
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generator/config.h"
+#include "tuner/evaluate.h"
+#include "tuner/search/choices.h"
+
+namespace attnforge {
+
+struct Racer {
+  Config config;
+  double expected_us = 0;  // decides how many samples are taken between two questions to keep_going
+  std::vector<double> samples;    // one a round
+  std::vector<double> clock_mhz;  // of the runs in which it was sampled
+  bool failed = false;            // a launch failed; no more samples
+};
+
+/// Heats the card, then runs `rounds` rounds over the racers that have not failed. Stops between
+/// two runs of at most 100 ms when keep_going() says no, or the evaluator is lost; racers may then
+/// differ by one sample. Returns false if it stopped.
+bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds,
+                std::mt19937_64& random, const std::function<bool()>& keep_going);
+
+struct FinalRules {
+  int min_rounds = 7;
+  int max_rounds = 101;
+  double max_seconds = 3;  // of measured kernel time
+};
+FinalRules final_rules(Rigor rigor);
+
+/// What the shortest final of that rigor takes in a field of `time_us` (fastest first), heating
+/// included.
+double final_seconds(Rigor rigor, std::span<const double> time_us);
+
+/// Rounds until each finalist is tied with or slower than the leader and the leader's median is
+/// settled, or the rules end it. `racers` and `finalists` go in pairs; the finalists' samples are
+/// replaced by those of the final. Returns false if keep_going() or a loss of the evaluator stopped
+/// it.
+bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>& racers,
+               std::vector<Finalist>& finalists, std::mt19937_64& random,
+               const std::function<bool()>& keep_going);
+
+}  // namespace attnforge

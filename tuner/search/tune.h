@@ -1,0 +1,51 @@
+// tune.h - the loop of a tuning run: candidates are compiled, proved, timed against each other, and
+// every try is stored. The public tune() (attnforge/tune.h) makes the evaluator and the candidates
+// and calls this.
+#pragma once
+
+#include <vector>
+
+#include "attnforge/tune.h"
+#include "cache/cache.h"
+#include "generator/candidates.h"
+#include "tuner/evaluate.h"
+#include "tuner/search/environment.h"
+
+namespace attnforge {
+
+// Of a first run's limit. Whoever tunes is done after the first part, and what is left is for its
+// storing, unloading and loading. Whoever waits does so a little longer, and has the rest to
+// compile what it goes on with if it waited in vain.
+inline constexpr double kFirstRunShare = 0.875;
+inline constexpr double kFirstRunWaitShare = 0.925;
+
+/// Searches `candidates` (as candidates(families, ...) returns them: not empty, the untuned choice
+/// first) for `problem` (the bucket's) on `device`.
+/// - A finished search of this rigor or better in `cache` is the answer, unless options.retune;
+/// nothing runs then.
+/// - Tries stored with the digest and NVRTC of today are not repeated, good or bad, but finalists
+/// are timed again.
+/// - Winners of problems that are like this one (cache/near_problems.h) are tried after the untuned
+/// choice.
+/// - Another process that tunes the same problem is waited for, at most options.time_limit_s or ten
+/// minutes; when that is
+///   over, the best that it stored so far is returned as incomplete.
+/// - With environment.first_run any search that another process ended is the answer, however short
+/// it was cut: a plan waits, and all that wait shall go on with the same config. A search for one
+/// ends after kFirstRunShare of the limit, counted from environment.spent_s ago, and counts as a
+/// finished quick one however few it saw. Whoever waits for it in vain tunes nothing and is told so
+/// (other_at_work) after kFirstRunWaitShare.
+/// - options.time_limit_s and options.cancelled end the run within about 0.3 s (a compile in flight
+/// runs on until the
+///   evaluator is destroyed). Half of the limit at most goes into the first compiles, a quarter is
+///   left for the final, more if the times measured so far ask for it. A run cut short by its limit
+///   counts as a finished quick search if it saw as many candidates as one.
+/// - The stored winner and the untuned choice are always in the final and win ties, in that order.
+/// Same candidates, options, evaluator times and database: same result. Throws Error(kCuda) when
+/// the evaluator lost its GPU, after the tries were stored; a failing candidate or database never
+/// throws.
+TuneResult tune_problem(const Problem& problem, const DeviceFacts& device, Cache& cache,
+                        Evaluator& evaluator, const std::vector<Candidate>& candidates,
+                        const TuneOptions& options, const TuneEnvironment& environment);
+
+}  // namespace attnforge
