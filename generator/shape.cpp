@@ -30,6 +30,7 @@ constexpr ShapeField kFields[] = {
     {"alignment", &Shape::alignment},
     {"rope", &Shape::rope},
     {"rope_dim", &Shape::rope_dim},
+    {"lengths", &Shape::lengths},
 };
 static_assert(std::size(kFields) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -58,7 +59,8 @@ Shape shape_of(const Problem& problem) {
           .lse = problem.lse,
           .alignment = problem.alignment_bytes,
           .rope = static_cast<int>(problem.rope),
-          .rope_dim = effective_rope_dim(problem)};
+          .rope_dim = effective_rope_dim(problem),
+          .lengths = static_cast<int>(problem.lengths)};
 }
 
 std::string initializer(const Shape& shape) {

@@ -20,6 +20,7 @@ struct Shape {
   int alignment;    // bytes of pointers and strides: 2, 4, 8 or 16
   int rope;         // kNoRope, or which elements of q and k are rotated together
   int rope_dim;     // leading elements that rotate; 0 without a rope
+  int lengths;      // kFixedLengths, or which arrays say how long a sequence is
 };
 
 }  // namespace attnforge

@@ -138,7 +138,7 @@ std::string symbol(const Typed& c) {
   return "fwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
-Source render(const Typed& c, const Problem& problem) {
+Source render(const Typed& c, const Problem&) {
   const KernelNames names{.symbol = symbol(c),
                           .folder = "fwd_mma_sm80",
                           .type = "FwdMmaSm80",
@@ -150,12 +150,12 @@ Source render(const Typed& c, const Problem& problem) {
                           .other_pieces = pieces_of(c)};
   return kernel_source(
       untyped(kName, c, kFields), c,
-      with_work_list(names, problem, sizeof(WithLengths<FwdMmaSm80Params>), "block_m", "block_n"));
+      with_work_list(names, c, sizeof(WithLengths<FwdMmaSm80Params>), "block_m", "block_n"));
 }
 
-Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_any_lengths<FwdMmaSm80Params>(
-      problem, c.block_m, c.pack_gqa, c.head_group_mb, c.right_bound != 0,
+      problem, c.block_m, c.pack_gqa, c.head_group_mb, c.right_bound != 0, device.arch,
       step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 

@@ -329,6 +329,7 @@ struct FwdMmaSm80 {
 
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
+    Pieces::Order::begin();
     if constexpr (Pieces::Order::kMayRunOut)
       if (block_index() >= Pieces::Order::tiles(params)) return;
     FwdMmaSm80 block(params, smem_address(shared_memory));

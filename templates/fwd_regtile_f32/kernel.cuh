@@ -284,6 +284,7 @@ struct FwdRegtileF32 {
 
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
+    Pieces::Order::begin();
     if constexpr (Pieces::Order::kMayRunOut)
       if (block_index() >= Pieces::Order::tiles(params)) return;
     FwdRegtileF32 block(params, smem_address(shared_memory), Part());

@@ -57,7 +57,13 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
     return barriers_begin() + 8 * num_barriers();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const { return tiles_begin() + 4 * q_stages; }
+  // Its number; with lengths all of it.
+  ATTNFORGE_HOST_DEVICE constexpr int tile_bytes() const {
+    return lengths == kFixedLengths ? 4 : 32;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
+    return tiles_begin() + tile_bytes() * q_stages;
+  }
 
   // Registers a thread at launch, and after the producer has given its own to the consumers. What
   // it gives must be what they take: 128 * producer + 128 * warpgroups * consumer = launch *
@@ -69,6 +75,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
     // For the warps that rotate K; odd dims take more addresses.
     if (rope != kNoRope) return warpgroups < 3 ? 88 : rope_dim % 32 == 0 ? 56 : 72;
+    if (lengths != kFixedLengths) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
   ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {

@@ -195,7 +195,7 @@ std::string symbol(const Typed& c) {
   return "fwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
-Source render(const Typed& c, const Problem& problem) {
+Source render(const Typed& c, const Problem&) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
   const KernelNames names{
@@ -209,9 +209,9 @@ Source render(const Typed& c, const Problem& problem) {
       .pieces = "DenseTmaPieces",
       .pieces_header = "pieces/dense_tma.cuh",
       .other_pieces = pieces_of(c)};
-  return kernel_source(untyped(kName, c, kFields), c,
-                       with_work_list(names, problem, sizeof(WithLengths<FwdWgmmaSm90aParams>),
-                                      "block_m()", "block_n"));
+  return kernel_source(
+      untyped(kName, c, kFields), c,
+      with_work_list(names, c, sizeof(WithLengths<FwdWgmmaSm90aParams>), "block_m()", "block_n"));
 }
 
 /// Of q, k and v.
@@ -270,7 +270,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     Argument argument = Argument::of<WithLengths<FwdWgmmaSm90aParams>>(step);
     fill(argument, c, problem, list.order, tiles);
     argument.end_of_base<FwdWgmmaSm90aParams>().lengths(list.keys_per_group, list.tiles).done();
-    return with_work_list(problem, list, std::move(step));
+    return with_work_list(problem, list, device.arch, std::move(step));
   }
   Argument argument = Argument::of<FwdWgmmaSm90aParams>(step);
   fill(argument, c, problem, list.order, tiles);

@@ -43,7 +43,12 @@ struct FwdWgmmaSm90a {
   // Warps of the producer's warpgroup that rotate K. They need the number of the query tile, and
   // with kGridDynamic find it beside Q.
   static constexpr int kRotatorWarps = C.rope != kNoRope ? 3 : 0;
-  static constexpr int kTileReaders = kConsumerWarps + (C.grid == kGridDynamic ? kRotatorWarps : 0);
+  // The producer tells the others which query tile comes with Q: its number, where blocks ask for
+  // one; all of it, where that takes loads from global memory.
+  static constexpr bool kTellsAll = Tile::Lengths::kWords > 0;  // not with a rope
+  static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
+  static constexpr int kNoTile = 0x7fffffff;
+  static constexpr int kTileReaders = kConsumerWarps + (kTells ? kRotatorWarps : 0);
 
   // ---- Shared memory and barriers, as 32-bit addresses ----
 
@@ -68,8 +73,10 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE u32 q_empty(int stage) const { return q_full(C.q_stages + stage); }
     /// The rotators have rotated the tile of K that TMA has written. Consumers wait for this then.
     ATTNFORGE_DEVICE u32 k_rotated(int stage) const { return q_full(2 * C.q_stages + stage); }
-    /// kGridDynamic: the query tile that comes with Q in this stage.
-    ATTNFORGE_DEVICE u32 tile(int stage) const { return base + C.tiles_begin() + 4 * stage; }
+    /// kTells: the query tile that comes with Q in this stage.
+    ATTNFORGE_DEVICE u32 tile(int stage) const {
+      return base + C.tiles_begin() + C.tile_bytes() * stage;
+    }
 
     ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
     ATTNFORGE_DEVICE void init_barriers() const {
@@ -97,9 +104,10 @@ struct FwdWgmmaSm90a {
     Tile queries;
     Walk walk;
 
+    ATTNFORGE_DEVICE explicit Work(const Tile& tile)
+        : queries(tile), walk(Walk::of_rows(queries, C.block_n, queries.first_row, C.block_m())) {}
     ATTNFORGE_DEVICE Work(const Params& params, int tile)
-        : queries(params, Pieces::Order::place(params, tile), C.block_m()),
-          walk(Walk::of_rows(queries, C.block_n, queries.first_row, C.block_m())) {}
+        : Work(Tile(params, Pieces::Order::place(params, tile), C.block_m())) {}
     /// Fully masked rows only: nothing to load, zeros to store.
     ATTNFORGE_DEVICE bool empty() const { return walk.count() == 0; }
   };
@@ -135,7 +143,8 @@ struct FwdWgmmaSm90a {
     ATTNFORGE_DEVICE void load_q(const Work& work, int tile) {
       const int stage = q_ring.stage;
       mbarrier_wait(smem.q_empty(stage), q_ring.parity ^ 1);
-      if constexpr (C.grid == kGridDynamic) store_shared(smem.tile(stage), tile);
+      if constexpr (kTells) store_shared(smem.tile(stage), tile);
+      if constexpr (kTellsAll) work.queries.store(smem.tile(stage) + 4);
       mbarrier_arrive_expect(smem.q_full(stage), C.q_bytes());
 #pragma unroll
       for (int w = 0; w < C.warpgroups; ++w)
@@ -164,6 +173,7 @@ struct FwdWgmmaSm90a {
     }
 
     ATTNFORGE_DEVICE void run() {
+      Pieces::Order::begin();
       int tile = first_tile();
       while (tile < num_tiles(params)) {
         const int upcoming = tile_after(tile);  // asked for a tile ahead: hides the latency
@@ -182,12 +192,13 @@ struct FwdWgmmaSm90a {
         }
         tile = upcoming;
       }
-      if constexpr (C.grid == kGridDynamic) {
+      if constexpr (kTells) {
         mbarrier_wait(smem.q_empty(q_ring.stage), q_ring.parity ^ 1);
-        store_shared(smem.tile(q_ring.stage), tile);  // past the last: the consumers end
+        // Past the last: the consumers end.
+        store_shared(smem.tile(q_ring.stage), kTellsAll ? kNoTile : tile);
         mbarrier_arrive(smem.q_full(q_ring.stage));
-        put_counters_back();
       }
+      if constexpr (C.grid == kGridDynamic) put_counters_back();
     }
 
     /// The last block leaves the counters as it found them, and only then says that it did.
@@ -489,7 +500,7 @@ struct FwdWgmmaSm90a {
     /// The tile after `tile` (before the first: -1), with its Q in shared memory; num_tiles() or
     /// more when there is none.
     ATTNFORGE_DEVICE int await_tile(int tile) const {
-      if constexpr (C.grid != kGridDynamic) {
+      if constexpr (!kTells) {
         const int next = following(params, tile);
         if (next < num_tiles(params)) mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
         return next;
@@ -503,6 +514,15 @@ struct FwdWgmmaSm90a {
 
     ATTNFORGE_DEVICE void run() {
       if (C.pingpong && warpgroup == C.warpgroups - 1) pass_turn();  // the first has the first turn
+      if constexpr (kTellsAll) {
+        while (await_tile(-1) != kNoTile) {
+          const Work work(Tile::load(params, smem.tile(q_ring.stage) + 4));
+          read_q();
+          attend_query_tile(work);
+          q_ring.advance();
+        }
+        return;
+      }
       for (int tile = await_tile(-1); tile < num_tiles(params); tile = await_tile(tile)) {
         if constexpr (C.rope != kNoRope) rotate_q(Work(params, tile));
         read_q();

@@ -56,18 +56,20 @@ LaunchStep work_list_step(const Problem& problem, const WorkListSpec& list) {
   return step;
 }
 
-Launch with_work_list(const Problem& problem, const WorkListSpec& list, LaunchStep step) {
+Launch with_work_list(const Problem& problem, const WorkListSpec& list, const Arch& arch,
+                      LaunchStep step) {
   Launch result;
   if (list.all_tiles() == 0) return result;
   result.workspace_bytes = list.bytes();
   result.steps.push_back(work_list_step(problem, list));
+  step.overlaps_previous = arch.sm >= 90;
   result.steps.push_back(std::move(step));
   return result;
 }
 
-KernelNames with_lengths(KernelNames names, const Problem& problem, std::size_t params_bytes) {
-  if (problem.lengths == Lengths::kFixed) return names;
-  if (problem.lengths == Lengths::kPacked)
+KernelNames with_lengths(KernelNames names, const Shape& shape, std::size_t params_bytes) {
+  if (shape.lengths == kFixedLengths) return names;
+  if (shape.lengths == kPackedLengths)
     names.other_pieces.push_back({"pieces/packed_lengths.cuh", "Lengths", "PackedLengths"});
   else
     names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
@@ -76,10 +78,10 @@ KernelNames with_lengths(KernelNames names, const Problem& problem, std::size_t 
   return names;
 }
 
-KernelNames with_work_list(KernelNames names, const Problem& problem, std::size_t params_bytes,
+KernelNames with_work_list(KernelNames names, const Shape& shape, std::size_t params_bytes,
                            std::string_view block_m, std::string_view block_n) {
-  if (problem.lengths == Lengths::kFixed) return names;
-  names = with_lengths(std::move(names), problem, params_bytes);
+  if (shape.lengths == kFixedLengths) return names;
+  names = with_lengths(std::move(names), shape, params_bytes);
   names.other_pieces.push_back({"pieces/work_list_order.cuh", "Order", "WorkListOrder"});
   names.parts.push_back("steps/work_list/kernel.cuh");
   names.other_kernels = fmt::format(

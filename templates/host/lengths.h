@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "attnforge/problem.h"
+#include "generator/arch.h"
 #include "generator/launch.h"
 #include "templates/host/argument.h"
 #include "templates/host/fwd_params.h"
@@ -38,15 +39,16 @@ WorkListSpec work_list_of(const Problem& problem, int block_m, int pack_gqa, int
 /// The step that writes the list to the beginning of the workspace.
 LaunchStep work_list_step(const Problem& problem, const WorkListSpec& list);
 
-/// `launch` of the one step that takes the list, with the one that writes it before.
-Launch with_work_list(const Problem& problem, const WorkListSpec& list, LaunchStep step);
+/// Both steps. `step` takes the list, and may start before it is there (ptx/grid_dependency.cuh).
+Launch with_work_list(const Problem& problem, const WorkListSpec& list, const Arch& arch,
+                      LaunchStep step);
 
 /// The launch of a kernel whose argument is a Params, with `order` and `rope` after `fwd`, for
 /// whichever lengths the problem has: `launch_of_tiles` or, with a list, a block for each tile that
 /// there may be.
 template <class Params>
 Launch launch_of_any_lengths(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
-                             bool heavy_last, LaunchStep step) {
+                             bool heavy_last, const Arch& arch, LaunchStep step) {
   if (problem.lengths == Lengths::kFixed) {
     const TileOrder order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
     Argument::of<Params>(step).fwd(problem).value(order).rope(problem).done();
@@ -57,16 +59,16 @@ Launch launch_of_any_lengths(const Problem& problem, int block_m, int pack_gqa, 
   argument.fwd(problem).value(list.order).rope(problem).template end_of_base<Params>();
   argument.lengths(list.keys_per_group, list.tiles).done();
   step.grid.x = static_cast<unsigned>(list.all_tiles());
-  return with_work_list(problem, list, std::move(step));
+  return with_work_list(problem, list, arch, std::move(step));
 }
 
-/// `names` of a kernel that reads lengths, if the problem has them: its piece, and its argument,
+/// `names` of a kernel that reads lengths, if the shape has them: its piece, and its argument,
 /// which is a WithLengths of the family's and has `params_bytes`.
-KernelNames with_lengths(KernelNames names, const Problem& problem, std::size_t params_bytes);
+KernelNames with_lengths(KernelNames names, const Shape& shape, std::size_t params_bytes);
 
 /// The same for one that takes a work list: also its order, and the kernel of the step before.
 /// `block_m` and `block_n` are how the config names them.
-KernelNames with_work_list(KernelNames names, const Problem& problem, std::size_t params_bytes,
+KernelNames with_work_list(KernelNames names, const Shape& shape, std::size_t params_bytes,
                            std::string_view block_m, std::string_view block_n);
 
 }  // namespace attnforge

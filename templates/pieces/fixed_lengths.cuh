@@ -24,6 +24,10 @@ struct FixedLengths {
   ATTNFORGE_DEVICE int batch() const { return sequence; }
   ATTNFORGE_DEVICE static constexpr int q_begin() { return 0; }
   ATTNFORGE_DEVICE static constexpr int kv_begin() { return 0; }
+
+  /// Words that a query tile's lengths take in shared memory, where only one warp reads them from
+  /// elsewhere; 0: every warp does.
+  static constexpr int kWords = 0;
 };
 
 }  // namespace attnforge

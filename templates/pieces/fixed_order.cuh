@@ -19,6 +19,8 @@ struct FixedOrder {
   }
   /// Whether a grid of one block a tile may have blocks without one.
   static constexpr bool kMayRunOut = false;
+  /// To be called before the others.
+  ATTNFORGE_DEVICE static void begin() {}
 };
 
 }  // namespace attnforge

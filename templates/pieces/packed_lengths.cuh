@@ -4,6 +4,8 @@
 
 #include "base.cuh"
 #include "params_lengths.h"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
 
 namespace attnforge {
 
@@ -12,6 +14,7 @@ namespace attnforge {
 struct PackedLengths {
   int first_q, first_kv, num_q, num_kv;
 
+  PackedLengths() = default;
   template <class Params>
   ATTNFORGE_DEVICE PackedLengths(const Params& params, int sequence)
       : first_q(params.lengths.q[sequence]),
@@ -27,6 +30,23 @@ struct PackedLengths {
   ATTNFORGE_DEVICE static constexpr int batch() { return 0; }
   ATTNFORGE_DEVICE int q_begin() const { return first_q; }
   ATTNFORGE_DEVICE int kv_begin() const { return first_kv; }
+
+  // Beside a query tile in shared memory, for warps that do not read the arrays: kWords words.
+  static constexpr int kWords = 4;
+  ATTNFORGE_DEVICE void store(u32 to) const {
+    store_shared(to + 0, first_q);
+    store_shared(to + 4, first_kv);
+    store_shared(to + 8, num_q);
+    store_shared(to + 12, num_kv);
+  }
+  ATTNFORGE_DEVICE static PackedLengths load(u32 from) {
+    PackedLengths lengths;
+    lengths.first_q = from_lane_0(load_shared(from + 0));
+    lengths.first_kv = from_lane_0(load_shared(from + 4));
+    lengths.num_q = from_lane_0(load_shared(from + 8));
+    lengths.num_kv = from_lane_0(load_shared(from + 12));
+    return lengths;
+  }
 };
 
 }  // namespace attnforge

@@ -4,6 +4,8 @@
 #include "base.cuh"
 #include "params_fwd.h"
 #include "params_lengths.h"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
 
 namespace attnforge {
 
@@ -12,6 +14,7 @@ namespace attnforge {
 struct UsedLengths {
   int sequence, num_q, num_kv;
 
+  UsedLengths() = default;
   template <class Params>
   ATTNFORGE_DEVICE UsedLengths(const Params& params, int index)
       : sequence(index),
@@ -30,6 +33,21 @@ struct UsedLengths {
   ATTNFORGE_DEVICE int batch() const { return sequence; }
   ATTNFORGE_DEVICE static constexpr int q_begin() { return 0; }
   ATTNFORGE_DEVICE static constexpr int kv_begin() { return 0; }
+
+  // Beside a query tile in shared memory, for warps that do not read the arrays: kWords words.
+  static constexpr int kWords = 3;
+  ATTNFORGE_DEVICE void store(u32 to) const {
+    store_shared(to + 0, sequence);
+    store_shared(to + 4, num_q);
+    store_shared(to + 8, num_kv);
+  }
+  ATTNFORGE_DEVICE static UsedLengths load(u32 from) {
+    UsedLengths lengths;
+    lengths.sequence = from_lane_0(load_shared(from + 0));
+    lengths.num_q = from_lane_0(load_shared(from + 4));
+    lengths.num_kv = from_lane_0(load_shared(from + 8));
+    return lengths;
+  }
 };
 
 }  // namespace attnforge

@@ -4,6 +4,7 @@
 #include "base.cuh"
 #include "params_fwd.h"
 #include "params_lengths.h"
+#include "ptx/grid_dependency.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {
@@ -27,6 +28,8 @@ struct WorkListOrder {
     return params.lengths.work->tiles * params.order.heads;
   }
   static constexpr bool kMayRunOut = true;
+  /// Before the first of the others: until the list is there.
+  ATTNFORGE_DEVICE static void begin() { await_previous_grid(); }
 };
 
 }  // namespace attnforge

@@ -4,6 +4,8 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {
@@ -21,6 +23,10 @@ struct QueryTile {
   int first_row;  // among a head's rows; heads packed into the tile lie next to each other
   Lengths lengths;
 
+  ATTNFORGE_DEVICE QueryTile(const FwdParams& params, int sequence, int its_head, int row,
+                             const Lengths& its_lengths)
+      : p(params), batch(sequence), head(its_head), first_row(row), lengths(its_lengths) {}
+
   /// Tiles have block_m rows.
   template <class Params>
   ATTNFORGE_DEVICE QueryTile(const Params& params, const TilePlace& place, int block_m)
@@ -29,6 +35,20 @@ struct QueryTile {
         head(place.head - batch * heads(params.fwd)),
         first_row(place.m_block * block_m),
         lengths(params, batch) {}
+
+  // As words in shared memory, if Lengths has words.
+  static constexpr int kWords = 3 + Lengths::kWords;
+  ATTNFORGE_DEVICE void store(u32 to) const {
+    store_shared(to, batch);
+    store_shared(to + 4, head);
+    store_shared(to + 8, first_row);
+    lengths.store(to + 12);
+  }
+  template <class Params>
+  ATTNFORGE_DEVICE static QueryTile load(const Params& params, u32 from) {
+    return {params.fwd, from_lane_0(load_shared(from)), from_lane_0(load_shared(from + 4)),
+            from_lane_0(load_shared(from + 8)), Lengths::load(from + 12)};
+  }
 
   ATTNFORGE_DEVICE static int heads(const FwdParams& p) {
     return kPackGqa > 1 ? p.num_heads_kv : p.num_heads_q;

@@ -5,6 +5,7 @@
 #include "base.cuh"
 #include "params_fwd.h"
 #include "params_lengths.h"
+#include "ptx/grid_dependency.cuh"
 
 namespace attnforge {
 
@@ -53,6 +54,7 @@ struct ListWork {
     __shared__ int bins[kNumThreads];  // tiles in a bin, then where its next tile goes
     __shared__ int of_warps[kNumWarps];
     const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;
+    start_next_grid();
     bins[thread] = 0;
     __syncthreads();
     for_each_tile(params, [&](const WorkItem&, int bin) { atomicAdd(&bins[bin], 1); });
