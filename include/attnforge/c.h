@@ -179,8 +179,9 @@ typedef struct attnforge_sizes {
 #define ATTNFORGE_SIZES_INIT \
   { (uint32_t)sizeof(attnforge_sizes), 1, 1, 1, 0, 0 }
 
-/* The same problem with other sizes: some tens of nanoseconds, no memory. A call that fails leaves
- * the problem as it was; plans made of it stay as they are. Not while others use the handle. */
+/* The same problem with other sizes, well below a microsecond and without memory. A call that fails
+ * leaves the problem as it was; plans made of it stay as they are. Not while others use the handle.
+ */
 ATTNFORGE_API attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
                                                            const attnforge_sizes* sizes);
 /* Writes the canonical text, from which attnforge_problem_create makes the same problem, and a 0 to
@@ -312,9 +313,9 @@ ATTNFORGE_API double attnforge_plan_measured_us(const attnforge_plan* plan);
 
 /* Device memory and strides in elements; the last dimension is contiguous. */
 typedef struct attnforge_tensor {
-  void* data; /* of q, k and v only read */
-  int64_t stride_batch;
-  int64_t stride_row; /* between sequence positions */
+  void* data;           /* of q, k and v only read */
+  int64_t stride_batch; /* of packed tensors not read, here and below */
+  int64_t stride_row;   /* between sequence positions */
   int64_t stride_head;
 } attnforge_tensor;
 
