@@ -40,6 +40,8 @@ TEST(NearProblems, OthersSayNothing) {
         "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal window_left=128",
         "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal softcap=30",
         "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal rope=half",
+        "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal lengths=packed",
+        "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal lengths=used",
         "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal alignment=4",
         "fwd fp32 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal",
         "fwd bf16 batch=4 num_heads=16 seqlen=1:4096 head_dim=128 causal",
