@@ -35,11 +35,14 @@ def python_rows():
     functional = torch.nn.functional.scaled_dot_product_attention
     q, k, v = (torch.randn(1, 16, 2, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     o = torch.empty_like(q)
+    ends = torch.tensor([0, 7, 16], device="cuda", dtype=torch.int32)
+    packed = [x[0] for x in (q, k, v)]
     turned = [x.transpose(1, 2) for x in (q, k, v)]
     cases = {
         "with out": ("<= 8 us", lambda: attnforge.attention(q, k, v, out=o)),
         "without out": ("<= 12 us", lambda: attnforge.attention(q, k, v)),
         "causal, with lse, without out": ("", lambda: attnforge.attention(q, k, v, causal=True, return_lse=True)),
+        "packed, without out": ("", lambda: attnforge.attention(*packed, cu_seqlens=ends, max_seqlen=9)),
         "torch's scaled_dot_product_attention": ("", lambda: functional(*turned)),
         "torch.empty_like": ("", lambda: torch.empty_like(q)),
     }

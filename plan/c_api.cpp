@@ -117,6 +117,8 @@ attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
     changed.batch = wanted.batch;
     changed.seqlen_q = wanted.seqlen_q;
     changed.seqlen_kv = wanted.seqlen_kv;
+    changed.tokens_q = wanted.tokens_q;
+    changed.tokens_kv = wanted.tokens_kv;
     attnforge::validate(changed);
     given = changed;
     return ATTNFORGE_OK;
@@ -216,9 +218,12 @@ attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
     }
     const attnforge_sizes sizes = attnforge::read_struct(upper_bound, kSizesDefaults,
                                                          "upper_bound");
-    out = attnforge::workspace_bound(
-        given.plan.problem(), given.config, given.facts,
-        {.batch = sizes.batch, .seqlen_q = sizes.seqlen_q, .seqlen_kv = sizes.seqlen_kv});
+    out = attnforge::workspace_bound(given.plan.problem(), given.config, given.facts,
+                                     {.batch = sizes.batch,
+                                      .seqlen_q = sizes.seqlen_q,
+                                      .seqlen_kv = sizes.seqlen_kv,
+                                      .tokens_q = sizes.tokens_q,
+                                      .tokens_kv = sizes.tokens_kv});
     return ATTNFORGE_OK;
   });
 }

@@ -1,7 +1,5 @@
 #include "plan/workspace_bound.h"
 
-#include <algorithm>
-
 #include "attnforge/error.h"
 #include "generator/config.h"
 #include "templates/registry.h"
@@ -17,9 +15,8 @@ std::size_t workspace_bound(const Problem& problem, const std::string& config_te
   largest.batch = bound.batch;
   largest.seqlen_q = bound.seqlen_q;
   largest.seqlen_kv = bound.seqlen_kv;
-  // Tokens stay a bound of their own, but for sizes that cannot have so many.
-  largest.tokens_q = std::min(largest.tokens_q, bound.batch * bound.seqlen_q);
-  largest.tokens_kv = std::min(largest.tokens_kv, bound.batch * bound.seqlen_kv);
+  largest.tokens_q = bound.tokens_q;
+  largest.tokens_kv = bound.tokens_kv;
   validate(largest);
   const Config config = parse_config(config_text);
   const Family* family = find_family(config.family);

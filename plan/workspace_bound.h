@@ -14,6 +14,8 @@ struct SizeBound {
   std::int64_t batch = 1;
   std::int64_t seqlen_q = 1;
   std::int64_t seqlen_kv = 1;
+  std::int64_t tokens_q = 0;  // packed: 0: batch * seqlen
+  std::int64_t tokens_kv = 0;
 };
 
 /// Bytes that suffice for `problem` with this config at every batch and lengths up to the bound.

@@ -146,6 +146,14 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   softcap=50               s = softcap * tanh(s / softcap) after scaling
  *   softmax_scale=0.125      left out: 1 / sqrt(head_dim)
  *   tf32                     of fp32 q, k, v: products may round their inputs to TF32
+ *   lengths=packed           sequences of different lengths, one after another in tensors without a
+ *                            batch, q [tokens_q, num_heads_q, head_dim] and so on and lse
+ *                            [num_heads_q, tokens_q]; arrays of a run say how long each is, seqlen
+ *                            is the most that one may have. Not with rope
+ *   tokens=9000:70000        of packed tensors, queries:keys: the most rows; left out: all that
+ *                            batch sequences of seqlen have
+ *   lengths=used             padded sequences of which only the first rows count, as arrays of a
+ *                            run say; the others are not read, nor written. Not with rope
  *   rope=interleaved or rope=half       rotates elements (2 i, 2 i + 1) or (i, i + rope_dim / 2)
  *   rope_dim=64              left out: all of head_dim
  *   alignment=16             bytes that divide every address and stride: 2, 4, 8 or 16; at most 8
@@ -164,13 +172,16 @@ typedef struct attnforge_sizes {
   int64_t batch;
   int64_t seqlen_q;
   int64_t seqlen_kv;
+  int64_t tokens_q; /* lengths=packed: 0: batch * seqlen; else 0 */
+  int64_t tokens_kv;
 } attnforge_sizes;
 
 #define ATTNFORGE_SIZES_INIT \
-  { (uint32_t)sizeof(attnforge_sizes), 1, 1, 1 }
+  { (uint32_t)sizeof(attnforge_sizes), 1, 1, 1, 0, 0 }
 
-/* The same problem with other sizes: some tens of nanoseconds, no memory. A call that fails leaves
- * the problem as it was; plans made of it stay as they are. Not while others use the handle. */
+/* The same problem with other sizes, well below a microsecond and without memory. A call that fails
+ * leaves the problem as it was; plans made of it stay as they are. Not while others use the handle.
+ */
 ATTNFORGE_API attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
                                                            const attnforge_sizes* sizes);
 /* Writes the canonical text, from which attnforge_problem_create makes the same problem, and a 0 to
@@ -281,9 +292,9 @@ ATTNFORGE_API attnforge_status attnforge_plan_create(attnforge_context* context,
 ATTNFORGE_API void attnforge_plan_destroy(attnforge_plan* plan);
 
 /* Bytes of device memory, aligned to 256, that a run needs: scratch of any content, which plans on
- * one stream may share. 0 for all families but fwd_materialized. With `upper_bound`: what suffices
- * for the same problem and config at every batch and lengths up to these; it never shrinks when one
- * of them grows. NULL: the plan's own sizes. */
+ * one stream may share. 0 but for problems with lengths and for fwd_materialized. With
+ * `upper_bound`: what suffices for the same problem and config at every batch and lengths up to
+ * these; it never shrinks when one of them grows. NULL: the plan's own sizes. */
 ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
                                                         const attnforge_sizes* upper_bound,
                                                         size_t* bytes);
@@ -302,9 +313,9 @@ ATTNFORGE_API double attnforge_plan_measured_us(const attnforge_plan* plan);
 
 /* Device memory and strides in elements; the last dimension is contiguous. */
 typedef struct attnforge_tensor {
-  void* data; /* of q, k and v only read */
-  int64_t stride_batch;
-  int64_t stride_row; /* between sequence positions */
+  void* data;           /* of q, k and v only read */
+  int64_t stride_batch; /* of packed tensors not read, here and below */
+  int64_t stride_row;   /* between sequence positions */
   int64_t stride_head;
 } attnforge_tensor;
 

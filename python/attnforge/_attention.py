@@ -265,6 +265,11 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
         outputs = view_outputs(o, lse, stream)
     arrays = (*inputs, *outputs, *tables, *lengths)
     addresses = tuple(0 if array is None else array.address for array in arrays)
+    if kind == "packed":
+        if inputs[0].shape[0] == 0:
+            return (o, lse) if return_lse else o
+        if inputs[1].shape[0] == 0:  # nothing is read of k and v, but a run needs addresses
+            addresses = (*addresses[:1] * 3, *addresses[3:])
     if call is None:
         call = Call(arrays, options, batch, backend if out is None else None)
         if key is not None:

@@ -100,5 +100,5 @@ def packed_bounds(batch, longest, rows):
 
 
 def packed_rows(batch, longest, rows):
-    """How many of a packed tensor's rows can belong to sequences."""
-    return min(rows, batch * longest)
+    """How many of a packed tensor's rows can belong to sequences; 1 where it has none, as 0 would mean all that there may be."""
+    return min(max(rows, 1), batch * longest)

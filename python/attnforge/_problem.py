@@ -19,7 +19,7 @@ _FIELDS = {word: name for name, word in _WORDS.items()}
 class Problem:
     """An attention problem; str(problem) is its canonical text and Problem.parse reads it.
 
-    num_heads_kv, seqlen_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
+    num_heads_kv, seqlen_kv, tokens_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
     tf32: fp32 only, products may round their inputs to TF32.
     rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
     lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
@@ -49,12 +49,13 @@ class Problem:
     rope_dim: int = 0
     lengths: str = "fixed"
     tokens_q: int = 0
-    tokens_kv: int = 0
+    tokens_kv: int = None
 
     def __post_init__(self):
         follow = {
             "num_heads_kv": self.num_heads_q,
             "seqlen_kv": self.seqlen_q,
+            "tokens_kv": self.tokens_q,
             "head_dim_v": self.head_dim,
             "dtype_k": self.dtype_q,
             "dtype_v": self.dtype_q,

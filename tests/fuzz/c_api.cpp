@@ -159,6 +159,8 @@ void set_any_sizes(attnforge_problem* problem, Bytes& bytes) {
   sizes.batch = had.batch;
   sizes.seqlen_q = had.seqlen_q;
   sizes.seqlen_kv = had.seqlen_kv;
+  sizes.tokens_q = had.tokens_q;
+  sizes.tokens_kv = had.tokens_kv;
   Hostile hostile(sizes, bytes);
   const bool ok = answered(attnforge_problem_set_sizes(problem, hostile.get()), "set_sizes");
   const std::string after = text_of(problem);

@@ -43,7 +43,7 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_plan_options) == 56);
   EXPECT(offsetof(attnforge_plan_options, time_limit_s) == 16);
   EXPECT(sizeof(attnforge_progress) == 64);
-  EXPECT(sizeof(attnforge_sizes) == 32);
+  EXPECT(sizeof(attnforge_sizes) == 48);
   EXPECT(sizeof(attnforge_tensor) == 32);
   EXPECT(sizeof(attnforge_rows) == 24);
   EXPECT(sizeof(attnforge_rope) == 40);
@@ -127,8 +127,24 @@ static void test_sizes(void) {
   sizes.seqlen_kv = -1;
   EXPECT_ERROR(attnforge_problem_set_sizes(problem, &sizes), ATTNFORGE_ERR_INVALID, "seqlen_kv=-1");
   EXPECT(strstr(text_of(problem), " batch=3 ") != NULL); /* a call that fails changes nothing */
+  sizes.seqlen_kv = 1;
+  sizes.tokens_q = 2;
+  EXPECT_ERROR(attnforge_problem_set_sizes(problem, &sizes), ATTNFORGE_ERR_INVALID, "tokens_q=2");
   EXPECT_ERROR(attnforge_problem_set_sizes(problem, NULL), ATTNFORGE_ERR_INVALID, "sizes is NULL");
   EXPECT_ERROR(attnforge_problem_set_sizes(NULL, &sizes), ATTNFORGE_ERR_INVALID, "problem is NULL");
+  attnforge_problem_destroy(problem);
+
+  problem = made("fwd bf16 batch=4 seqlen=100 head_dim=64 lengths=packed tokens=150:300");
+  sizes.batch = 9;
+  sizes.seqlen_q = sizes.seqlen_kv = 64;
+  sizes.tokens_q = 500;
+  sizes.tokens_kv = 0;
+  EXPECT(attnforge_problem_set_sizes(problem, &sizes) == ATTNFORGE_OK);
+  EXPECT(strstr(text_of(problem), " batch=9 ") != NULL);
+  EXPECT(strstr(text_of(problem), " lengths=packed tokens_q=500 tokens_kv=0") != NULL);
+  sizes.tokens_kv = 9 * 64 + 1;
+  EXPECT_ERROR(attnforge_problem_set_sizes(problem, &sizes), ATTNFORGE_ERR_INVALID,
+               "tokens_kv=577");
   attnforge_problem_destroy(problem);
 }
 
@@ -448,6 +464,65 @@ static void test_run(void* library, int fake) {
   attnforge_context_destroy(context);
 }
 
+/* Two sequences of 96 and 40 rows one after another; rows after the second stay as they are. */
+static void test_packed_run(void* library, int fake) {
+  enum { kTokens = 150, kEnd = 136, kElements = kTokens * 4 * 64 };
+  const unsigned short kOne = 0x3c00; /* 1.0 in fp16 */
+  const int ends[3] = {0, 96, kEnd};
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem* problem = made(
+      "fwd fp16 batch=2 num_heads=4:2 seqlen=96 head_dim=64 causal lengths=packed tokens=160");
+  attnforge_plan* plan = NULL;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  attnforge_lengths lengths = ATTNFORGE_LENGTHS_INIT;
+  attnforge_sizes sizes = ATTNFORGE_SIZES_INIT;
+  copy_in_function copy_in = NULL;
+  copy_out_function copy_out = NULL;
+  static unsigned short o[kElements];
+  size_t bytes = 0, bound = 0, i;
+  void* workspace;
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
+  if (plan == NULL) return;
+  EXPECT(attnforge_plan_workspace(plan, NULL, &bytes) == ATTNFORGE_OK && bytes > 0);
+  sizes.batch = 2;
+  sizes.seqlen_q = sizes.seqlen_kv = 96;
+  EXPECT(attnforge_plan_workspace(plan, &sizes, &bound) == ATTNFORGE_OK && bound >= bytes);
+
+  EXPECT(attnforge_contiguous_tensors(problem, &tensors) == ATTNFORGE_OK);
+  EXPECT(tensors.q.stride_row == 4 * 64 && tensors.k.stride_row == 2 * 64);
+  tensors.q.data = device_array(library, fake, kElements, 0);
+  tensors.k.data = device_array(library, fake, kElements / 2, kOne);
+  tensors.v.data = device_array(library, fake, kElements / 2, kOne);
+  tensors.o.data = device_array(library, fake, kElements, 0xffff); /* NaN */
+  workspace = device_array(library, fake, bytes / 2, 0xffff);
+  lengths.q = lengths.kv = (int32_t*)device_array(library, fake, 6, 0);
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
+               "lengths.q is null");
+  tensors.lengths = &lengths;
+  lengths.tokens_q = 161;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
+               "tokens_q=161");
+  lengths.tokens_q = lengths.tokens_kv = kTokens;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_WORKSPACE, "bytes");
+  if (!fake) {
+    EXPECT(find(library, "cuMemcpyHtoD_v2", &copy_in));
+    EXPECT(copy_in((unsigned long long)(uintptr_t)lengths.q, ends, sizeof ends) == 0);
+  }
+  EXPECT(attnforge_run(plan, &tensors, workspace, bytes, NULL) == ATTNFORGE_OK);
+  if (!fake) {
+    EXPECT(find(library, "cuMemcpyDtoH_v2", &copy_out));
+    EXPECT(copy_out(o, (unsigned long long)(uintptr_t)tensors.o.data, sizeof o) == 0);
+    for (i = 0; i < kElements && o[i] == (i < kEnd * 4 * 64 ? kOne : 0xffff); ++i) continue;
+    EXPECT(i == kElements);
+  }
+  attnforge_plan_destroy(plan);
+  attnforge_problem_destroy(problem);
+  attnforge_context_destroy(context);
+}
+
 int main(int argc, char** argv) {
   const int fake = argc > 1 && strcmp(argv[1], "fake") == 0;
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
@@ -471,6 +546,7 @@ int main(int argc, char** argv) {
     test_no_jit();
     test_hostile_configs();
     test_run(library, fake);
+    test_packed_run(library, fake);
   } else {
     EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);
     printf("no GPU: %s\n", attnforge_last_error());

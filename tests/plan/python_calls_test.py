@@ -325,6 +325,18 @@ class LengthsTest(CallTest):
         table = torch.Tensor((70, 32), "float32")
         self.refused("rope does not go with", used_kv=self.used, rope=(table, table))
 
+    def test_tensors_without_rows(self):
+        none = torch.Tensor((0, 4, 64), address=0)
+        launches = self.driver.fake_launches()
+        for _ in range(2):
+            o = attnforge.attention(none, self.k, self.v, cu_seqlens=self.ends, max_seqlen=40)
+            self.assertEqual((o.shape, self.driver.fake_launches()), ((0, 4, 64), launches), "nothing to compute")
+        for _ in range(2):
+            before = self.driver.fake_launches()
+            attnforge.attention(self.q, none, none, out=self.o, cu_seqlens=(self.ends, self.ends), max_seqlen=(40, 0))
+            attnforge.attention(self.q, none, none, out=self.o, cu_seqlens=self.ends, max_seqlen=40)
+            self.assertGreater(self.driver.fake_launches(), before + 1, "o and lse have values without keys too")
+
     def test_tune_takes_them_as_attention_does(self):
         problem, _ = _arguments.problem_of(*self.packed(100)[:3], causal=True, cu_seqlens=self.ends, max_seqlen=40)
         self.call(causal=True)

@@ -10,6 +10,7 @@
 
 #include "generator/launch.h"
 #include "templates/params_fwd.h"
+#include "templates/params_lengths.h"
 
 namespace attnforge::test {
 
@@ -17,6 +18,7 @@ inline std::size_t size_of(const ArgumentPart& part) {
   struct Size {
     std::size_t operator()(const FwdArgument&) const { return sizeof(FwdParams); }
     std::size_t operator()(const RopeArgument&) const { return sizeof(RopeParams); }
+    std::size_t operator()(const LengthsArgument&) const { return sizeof(LengthsParams); }
     std::size_t operator()(const TensorMapSpec&) const { return sizeof(TensorMap); }
     std::size_t operator()(const ScratchArgument&) const { return sizeof(void*); }
     std::size_t operator()(const CountersArgument&) const { return sizeof(void*); }
@@ -30,7 +32,8 @@ inline std::size_t alignment_of(const ArgumentPart& part) {
 }
 
 /// "" if the parts that a run fills in lie inside of the argument, aligned and apart, and what is
-/// in their places before is zeros, but for sizes in FwdParams; else what is wrong.
+/// in their places before is zeros, but for sizes in FwdParams and LengthsParams; else what is
+/// wrong.
 inline std::string argument_fault(const LaunchStep& step) {
   if (step.params.empty() || step.params.size() > kMaxParamsBytes) return "the argument's size";
   std::vector<std::pair<std::size_t, std::size_t>> places;  // begin, end
@@ -42,7 +45,9 @@ inline std::string argument_fault(const LaunchStep& step) {
     const bool zeros = std::all_of(step.params.begin() + static_cast<std::ptrdiff_t>(part.offset),
                                    step.params.begin() + static_cast<std::ptrdiff_t>(end),
                                    [](std::byte byte) { return byte == std::byte{0}; });
-    if (!zeros && !std::holds_alternative<FwdArgument>(part.value)) return "what a run writes over";
+    const bool has_sizes = std::holds_alternative<FwdArgument>(part.value) ||
+                           std::holds_alternative<LengthsArgument>(part.value);
+    if (!zeros && !has_sizes) return "what a run writes over";
   }
   std::sort(places.begin(), places.end());
   for (std::size_t i = 1; i < places.size(); ++i) {
