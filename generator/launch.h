@@ -13,10 +13,13 @@ namespace attnforge {
 
 struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
+
+  friend bool operator==(const Dim3&, const Dim3&) = default;
 };
 
 /// A tensor map (CUtensorMap, 128 bytes): how TMA sees one of the tensors of a run.
-/// runtime/tensor_map.h encodes it, with the pointer and the strides of that run.
+/// runtime/tensor_map.h encodes it, with the pointer and the strides of that run and with the
+/// TensorMapSizes that are in its place before.
 struct TensorMapSpec {
   enum class Operand { kQ, kK, kV } operand = Operand::kQ;
   DType dtype = DType::kBf16;
@@ -24,43 +27,58 @@ struct TensorMapSpec {
   // head / packed_heads, batch}. Elements outside are read as zeros.
   int columns = 0;
   int packed_heads = 0;
-  std::int64_t rows = 0;  // packed: of a run that does not say how many it has
-  bool packed = false;    // batch is 1 then
-  std::int64_t heads = 0;
-  std::int64_t batch = 0;
+  bool packed = false;  // a run may say how many rows it has
   // A copy takes box_columns x (packed heads) x box_rows; shared memory is swizzled by rows of
   // swizzle_bytes: 32, 64 or 128.
   int box_columns = 0;
   int box_rows = 0;
   int swizzle_bytes = 128;
+
+  friend bool operator==(const TensorMapSpec&, const TensorMapSpec&) = default;
+};
+struct TensorMapSizes {
+  std::int64_t rows = 0;  // packed: of a run that does not say how many it has
+  std::int64_t heads = 0;
+  std::int64_t batch = 0;  // packed: 1
 };
 
 /// FwdParams: pointers and strides of q, k, v, o and lse.
-struct FwdArgument {};
+struct FwdArgument {
+  friend bool operator==(const FwdArgument&, const FwdArgument&) = default;
+};
 
-/// RopeParams: the tables, and their rows of query 0 and key 0.
+/// RopeParams: the tables, and their rows of query 0 and key 0. In q_offset before: the position of
+/// query 0, which is seqlen_kv - seqlen_q.
 struct RopeArgument {
-  std::int64_t first_position = 0;  // of query 0: seqlen_kv - seqlen_q
+  friend bool operator==(const RopeArgument&, const RopeArgument&) = default;
 };
 
 /// LengthsParams: the arrays of a run, and a work list at the beginning of the workspace.
-struct LengthsArgument {};
+struct LengthsArgument {
+  friend bool operator==(const LengthsArgument&, const LengthsArgument&) = default;
+};
 
-/// An address in the workspace, `begin` bytes from its start.
+/// An address in the workspace. In its place before: how many bytes from the start.
 struct ScratchArgument {
-  std::size_t begin = 0;
+  friend bool operator==(const ScratchArgument&, const ScratchArgument&) = default;
 };
 
 /// The address of a set of counters.
-struct CountersArgument {};
+struct CountersArgument {
+  friend bool operator==(const CountersArgument&, const CountersArgument&) = default;
+};
 
 /// A part of a kernel's argument that each run fills in, from its tensors and memory. What kinds
-/// there are is this list, and runtime/bind_arguments.cpp is the one place that knows them all.
+/// there are is this list, and runtime/bind_arguments.cpp is the one place that knows them all. No
+/// kind has members that follow the sizes of a problem: such numbers wait in the part's place in
+/// LaunchStep::params, so that launches of one kernel have the same parts whatever their sizes.
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
   std::variant<FwdArgument, RopeArgument, LengthsArgument, TensorMapSpec, ScratchArgument,
                CountersArgument>
       value;
+
+  friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;
 };
 
 /// One kernel launch.

@@ -36,13 +36,13 @@ struct Binder {
     put(fwd);
   }
 
-  void operator()(const RopeArgument& rope) const {
-    put(RopeParams{
-        .cos = tensors.rope.cos,
-        .sin = tensors.rope.sin,
-        .q_offset = static_cast<int>(tensors.rope.offset + rope.first_position),
-        .k_offset = static_cast<int>(tensors.rope.offset),
-    });
+  void operator()(const RopeArgument&) const {
+    RopeParams rope = get<RopeParams>();  // the first query's position is there already
+    rope.cos = tensors.rope.cos;
+    rope.sin = tensors.rope.sin;
+    rope.q_offset = static_cast<int>(tensors.rope.offset + rope.q_offset);
+    rope.k_offset = static_cast<int>(tensors.rope.offset);
+    put(rope);
   }
 
   void operator()(const LengthsArgument&) const {
@@ -54,11 +54,11 @@ struct Binder {
   }
 
   void operator()(const TensorMapSpec& map) const {
-    encode_tensor_map(map, tensors, at(kTensorMapBytes));
+    encode_tensor_map(map, get<TensorMapSizes>(), tensors, at(kTensorMapBytes));
   }
 
-  void operator()(const ScratchArgument& scratch) const {
-    put(static_cast<std::byte*>(memory.workspace) + scratch.begin);
+  void operator()(const ScratchArgument&) const {
+    put(static_cast<std::byte*>(memory.workspace) + get<std::size_t>());
   }
 
   void operator()(const CountersArgument&) const {

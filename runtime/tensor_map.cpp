@@ -62,20 +62,22 @@ std::int64_t stride_bytes(std::int64_t stride, int steps, int element_bytes) {
   return stride * steps * element_bytes;
 }
 
-Dimensions dimensions(const TensorMapSpec& spec, const Tensor& tensor) {
+Dimensions dimensions(const TensorMapSpec& spec, const TensorMapSizes& sizes,
+                      const Tensor& tensor) {
   const int bytes = size_bytes(spec.dtype);
   const int packed = std::max(spec.packed_heads, 1);
   Dimensions result;
   result.add(spec.columns, bytes, spec.box_columns);
   if (spec.packed_heads > 0) result.add(packed, stride_bytes(tensor.stride_head, 1, bytes), packed);
-  result.add(spec.rows, stride_bytes(tensor.stride_row, 1, bytes), spec.box_rows);
-  result.add(spec.heads / packed, stride_bytes(tensor.stride_head, packed, bytes), 1);
-  result.add(spec.batch, stride_bytes(tensor.stride_batch, 1, bytes), 1);
+  result.add(sizes.rows, stride_bytes(tensor.stride_row, 1, bytes), spec.box_rows);
+  result.add(sizes.heads / packed, stride_bytes(tensor.stride_head, packed, bytes), 1);
+  result.add(sizes.batch, stride_bytes(tensor.stride_batch, 1, bytes), 1);
   return result;
 }
 
-void encode(const TensorMapSpec& spec, const Tensor& tensor, std::byte* to) {
-  const Dimensions d = dimensions(spec, tensor);
+void encode(const TensorMapSpec& spec, const TensorMapSizes& sizes, const Tensor& tensor,
+            std::byte* to) {
+  const Dimensions d = dimensions(spec, sizes, tensor);
   const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
   CUtensorMap map;  // aligned to 64; `to` need not be
   const CUresult result = driver().cuTensorMapEncodeTiled(
@@ -98,19 +100,14 @@ void encode(const TensorMapSpec& spec, const Tensor& tensor, std::byte* to) {
 
 }  // namespace
 
-void encode_tensor_map(const TensorMapSpec& spec, const Tensors& tensors, std::byte* to) {
+void encode_tensor_map(const TensorMapSpec& spec, TensorMapSizes sizes, const Tensors& tensors,
+                       std::byte* to) {
   const std::int64_t tokens = spec.operand == Operand::kQ ? tensors.lengths.tokens_q
                                                           : tensors.lengths.tokens_kv;
-  if (spec.packed && tokens > 0) {
-    TensorMapSpec of_run = spec;
-    of_run.rows = tokens;
-    return encode(of_run, operand_of(tensors, spec.operand), to);
-  }
-  if (spec.rows > 0) return encode(spec, operand_of(tensors, spec.operand), to);
+  if (spec.packed && tokens > 0) sizes.rows = tokens;
+  if (sizes.rows > 0) return encode(spec, sizes, operand_of(tensors, spec.operand), to);
   // No key: nothing is read, but the driver wants an address and sizes.
-  TensorMapSpec one = spec;
-  one.rows = one.heads = one.batch = 1;
-  encode(one, tensors.q, to);
+  encode(spec, {.rows = 1, .heads = 1, .batch = 1}, tensors.q, to);
 }
 
 }  // namespace attnforge

@@ -1,7 +1,6 @@
 // family.cpp - fwd_wgmma_sm90a as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -215,31 +214,33 @@ Source render(const Typed& c, const Problem&) {
       with_work_list(names, c, sizeof(WithLengths<FwdWgmmaSm90aParams>), "block_m()", "block_n"));
 }
 
-/// Of q, k and v.
-std::array<TensorMapSpec, 3> tensor_maps(const Typed& c, const Problem& problem) {
+/// The maps of q, k and v.
+void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem) {
   using Operand = TensorMapSpec::Operand;
   const bool packed = problem.lengths == Lengths::kPacked;
-  TensorMapSpec q{.operand = Operand::kQ,
-                  .dtype = problem.dtype_q,
-                  .columns = c.head_dim,
-                  .packed_heads = c.pack_gqa,
-                  .rows = packed ? total_tokens(problem).q : problem.seqlen_q,
-                  .packed = packed,
-                  .heads = problem.num_heads_q,
-                  .batch = packed ? 1 : problem.batch,
-                  .box_columns = c.chunk_columns(),
-                  .box_rows = 64 / c.pack_gqa,
-                  .swizzle_bytes = c.swizzle};
+  const Tokens tokens = total_tokens(problem);
+  const TensorMapSizes q_sizes{.rows = packed ? tokens.q : problem.seqlen_q,
+                               .heads = problem.num_heads_q,
+                               .batch = packed ? 1 : problem.batch};
+  const TensorMapSizes kv_sizes{.rows = packed ? tokens.kv : problem.seqlen_kv,
+                                .heads = problem.num_heads_kv,
+                                .batch = q_sizes.batch};
+  const TensorMapSpec q{.operand = Operand::kQ,
+                        .dtype = problem.dtype_q,
+                        .columns = c.head_dim,
+                        .packed_heads = c.pack_gqa,
+                        .packed = packed,
+                        .box_columns = c.chunk_columns(),
+                        .box_rows = 64 / c.pack_gqa,
+                        .swizzle_bytes = c.swizzle};
   TensorMapSpec k = q;
   k.operand = Operand::kK;
   k.packed_heads = 0;
-  k.rows = packed ? total_tokens(problem).kv : problem.seqlen_kv;
-  k.heads = problem.num_heads_kv;
   k.box_rows = c.block_n;
   TensorMapSpec v = k;
   v.operand = Operand::kV;
   v.columns = c.head_dim_v;
-  return {q, k, v};
+  argument.tensor_map(q, q_sizes).tensor_map(k, kv_sizes).tensor_map(v, kv_sizes);
 }
 
 /// All parts of FwdWgmmaSm90aParams.
@@ -251,7 +252,7 @@ void fill(Argument& argument, const Typed& c, const Problem& problem, const Tile
   } else {
     argument.value<TileCounters*>(nullptr);
   }
-  for (const TensorMapSpec& map : tensor_maps(c, problem)) argument.tensor_map(map);
+  add_tensor_maps(argument, c, problem);
   argument.rope(problem);
 }
 

@@ -46,11 +46,11 @@ Argument& Argument::fwd(const Problem& problem) {
 }
 
 Argument& Argument::rope(const Problem& problem) {
-  const std::size_t offset = add(nullptr, sizeof(RopeParams), alignof(RopeParams));
-  if (problem.rope != Rope::kNone) {
-    step_.args.push_back(
-        {offset, RopeArgument{.first_position = problem.seqlen_kv - problem.seqlen_q}});
-  }
+  RopeParams params{};
+  if (problem.rope != Rope::kNone)
+    params.q_offset = static_cast<int>(problem.seqlen_kv - problem.seqlen_q);
+  const std::size_t offset = add(&params, sizeof(params), alignof(RopeParams));
+  if (problem.rope != Rope::kNone) step_.args.push_back({offset, RopeArgument{}});
   return *this;
 }
 
@@ -64,13 +64,17 @@ Argument& Argument::lengths(std::int64_t keys_per_group, std::int64_t most_tiles
   return *this;
 }
 
-Argument& Argument::tensor_map(const TensorMapSpec& map) {
-  step_.args.push_back({add(nullptr, sizeof(TensorMap), alignof(TensorMap)), map});
+Argument& Argument::tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes) {
+  TensorMap place{};
+  static_assert(sizeof(sizes) <= sizeof(place));
+  std::memcpy(&place, &sizes, sizeof(sizes));
+  step_.args.push_back({add(&place, sizeof(place), alignof(TensorMap)), map});
   return *this;
 }
 
 Argument& Argument::scratch(std::size_t begin) {
-  step_.args.push_back({add(nullptr, sizeof(void*), alignof(void*)), ScratchArgument{begin}});
+  static_assert(sizeof(begin) == sizeof(void*));
+  step_.args.push_back({add(&begin, sizeof(begin), alignof(void*)), ScratchArgument{}});
   return *this;
 }
 

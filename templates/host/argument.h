@@ -24,13 +24,14 @@ class Argument {
 
   /// FwdParams: sizes and scale now, pointers and strides by each run.
   Argument& fwd(const Problem& problem);
-  /// RopeParams: by each run; zeros if the problem has no rope.
+  /// RopeParams: the first query's position now, the rest by each run; zeros if the problem has no
+  /// rope.
   Argument& rope(const Problem& problem);
   /// LengthsParams: the arrays by each run, and a work list at the beginning of the workspace.
   /// After the end of the family's own struct, of which WithLengths is derived.
   Argument& lengths(std::int64_t keys_per_group, std::int64_t most_tiles);
-  /// TensorMap: by each run.
-  Argument& tensor_map(const TensorMapSpec& map);
+  /// TensorMap: sizes now, the map by each run.
+  Argument& tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes);
   /// A pointer to `begin` bytes after the start of the workspace.
   Argument& scratch(std::size_t begin);
   /// A pointer to a set of counters.
@@ -53,8 +54,8 @@ class Argument {
 
  private:
   Argument(LaunchStep& step, std::size_t size);
-  /// Returns its offset. `value` null: zeros.
   void end_base(std::size_t size);
+  /// Returns its offset. `value` null: zeros.
   std::size_t add(const void* value, std::size_t size, std::size_t alignment);
 
   LaunchStep& step_;

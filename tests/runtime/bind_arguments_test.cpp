@@ -41,6 +41,12 @@ class BindArgumentsTest : public ::testing::Test {
     bind_arguments(step, tensors, memory, params);
     return params;
   }
+  /// Puts what the launch decides to where a run fills it up.
+  template <class Planned>
+  static LaunchStep with(LaunchStep step, std::size_t offset, const Planned& planned) {
+    std::memcpy(step.params.data() + offset, &planned, sizeof(planned));
+    return step;
+  }
   template <class Part>
   static Part at(const std::vector<std::byte>& params, std::size_t offset) {
     Part part;
@@ -58,20 +64,17 @@ class BindArgumentsTest : public ::testing::Test {
   static TensorMapSpec map_of(TensorMapSpec::Operand operand) {
     return {.operand = operand,
             .columns = 64,
-            .rows = 100,
-            .heads = 4,
-            .batch = 2,
             .box_columns = 64,
             .box_rows = 80};
   }
 };
 
 TEST_F(BindArgumentsTest, PointersAndStridesGoToFwdParamsAndSizesStay) {
-  LaunchStep step = step_of(16 + sizeof(FwdParams) + 16, {{16, FwdArgument{}}});
   FwdParams planned{};
   planned.seqlen_q = 8;
   planned.softmax_scale = 0.5f;
-  std::memcpy(step.params.data() + 16, &planned, sizeof(planned));
+  const LaunchStep step = with(step_of(16 + sizeof(FwdParams) + 16, {{16, FwdArgument{}}}), 16,
+                               planned);
   float memory[5];
   const Tensors tensors{.q = {&memory[0], 1, 2, 3},
                         .k = {&memory[1], 4, 5, 6},
@@ -102,8 +105,10 @@ TEST_F(BindArgumentsTest, RopesTablesComeWithTheRowsOfTheFirstQueryAndKey) {
   tensors.rope.sin = &tables[1];
   tensors.rope.rows = 1000;
   tensors.rope.offset = 100;
+  RopeParams planned{};
+  planned.q_offset = 20 - 8;
   const std::vector<std::byte> params = bind(
-      step_of(sizeof(RopeParams) + 32, {{16, RopeArgument{.first_position = 20 - 8}}}), tensors);
+      with(step_of(sizeof(RopeParams) + 32, {{16, RopeArgument{}}}), 16, planned), tensors);
   const auto bound = at<RopeParams>(params, 16);
   EXPECT_EQ(bound.cos, &tables[0]);
   EXPECT_EQ(bound.sin, &tables[1]);
@@ -113,11 +118,11 @@ TEST_F(BindArgumentsTest, RopesTablesComeWithTheRowsOfTheFirstQueryAndKey) {
 }
 
 TEST_F(BindArgumentsTest, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace) {
-  LaunchStep step = step_of(sizeof(LengthsParams) + 32, {{16, LengthsArgument{}}});
   LengthsParams planned{};
   planned.keys_per_group = 7;
   planned.most_tiles = 9;
-  std::memcpy(step.params.data() + 16, &planned, sizeof(planned));
+  const LaunchStep step = with(step_of(sizeof(LengthsParams) + 32, {{16, LengthsArgument{}}}), 16,
+                               planned);
   const int arrays[2] = {};
   Tensors tensors;
   tensors.lengths = {.q = &arrays[0], .kv = &arrays[1]};
@@ -132,8 +137,9 @@ TEST_F(BindArgumentsTest, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace
 }
 
 TEST_F(BindArgumentsTest, ScratchIsAnAddressInTheWorkspace) {
-  const std::vector<std::byte> params = bind(step_of(32, {{8, ScratchArgument{.begin = 0x300}}}),
-                                             {}, {.workspace = address(0x10000)});
+  const std::vector<std::byte> params = bind(
+      with(step_of(32, {{8, ScratchArgument{}}}), 8, std::size_t{0x300}), {},
+      {.workspace = address(0x10000)});
   EXPECT_EQ(at<void*>(params, 8), address(0x10300));
   expect_rest_kept(params, 8, 16);
 }
@@ -147,18 +153,23 @@ TEST_F(BindArgumentsTest, CountersMustBeThere) {
   EXPECT_THROW(bind(step), Error);
 }
 
-TEST_F(BindArgumentsTest, TensorMapsTakeTheirOwnTensors) {
+TEST_F(BindArgumentsTest, TensorMapsTakeTheirOwnTensorsAndTheSizesInTheirPlace) {
   using Operand = TensorMapSpec::Operand;
   Tensors tensors;
   tensors.q = tensors.k = tensors.v = {nullptr, 100 * 4 * 64, 4 * 64, 64};
   tensors.q.data = address(0x100), tensors.k.data = address(0x200), tensors.v.data = address(0x300);
-  const std::vector<std::byte> params = bind(
-      step_of(64 + 2 * kTensorMapBytes,
-              {{64 + kTensorMapBytes, map_of(Operand::kV)}, {64, map_of(Operand::kK)}}),
-      tensors);
+  LaunchStep step = step_of(
+      64 + 2 * kTensorMapBytes,
+      {{64 + kTensorMapBytes, map_of(Operand::kV)}, {64, map_of(Operand::kK)}});
+  step = with(step, 64, TensorMapSizes{.rows = 100, .heads = 4, .batch = 2});
+  step = with(step, 64 + kTensorMapBytes, TensorMapSizes{.rows = 101, .heads = 4, .batch = 3});
+  const std::vector<std::byte> params = bind(step, tensors);
   ASSERT_EQ(fake_cuda().encodes(), 2);
   EXPECT_EQ(fake_cuda().encode(0).address, address(0x300));
+  EXPECT_EQ(fake_cuda().encode(0).extents[1], 101u);
+  EXPECT_EQ(fake_cuda().encode(0).extents[3], 3u);
   EXPECT_EQ(fake_cuda().encode(1).address, address(0x200));
+  EXPECT_EQ(fake_cuda().encode(1).extents[1], 100u);
   for (std::size_t i = 0; i < params.size(); ++i) {
     const int expected = i < 64 ? 0x5a : i < 64 + kTensorMapBytes ? 2 : 1;
     EXPECT_EQ(params[i], std::byte(expected)) << i;

@@ -30,7 +30,8 @@ class LoadedLaunchTest : public ::testing::Test {
     LaunchStep step;
     step.kernel = kernel;
     step.params.resize(8);
-    step.args = {{0, ScratchArgument{scratch_begin}}};
+    std::memcpy(step.params.data(), &scratch_begin, 8);
+    step.args = {{0, ScratchArgument{}}};
     return step;
   }
   LoadedKernels load(const Launch& launch) const {

@@ -26,14 +26,12 @@ void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
 
 /// 2 sequences of 100 keys, 4 heads of 72, as bshd.
 Tensor tensor() { return {address(0x10000), 100 * 4 * 72, 4 * 72, 72}; }
+constexpr TensorMapSizes kSizes{.rows = 100, .heads = 4, .batch = 2};
 TensorMapSpec spec(Operand operand = Operand::kK) {
   return {.operand = operand,
           .dtype = DType::kBf16,
           .columns = 72,
           .packed_heads = 0,
-          .rows = 100,
-          .heads = 4,
-          .batch = 2,
           .box_columns = 64,
           .box_rows = 80,
           .swizzle_bytes = 128};
@@ -46,18 +44,20 @@ class TensorMapTest : public ::testing::Test {
     ASSERT_EQ(driver_problem(), "");
   }
   /// The map of tensors that are all `each`; q has an address at least.
-  static std::vector<std::byte> encode(const TensorMapSpec& map, const Tensor& each) {
+  static std::vector<std::byte> encode(const TensorMapSpec& map, const Tensor& each,
+                                       const TensorMapSizes& sizes = kSizes) {
     Tensors tensors;
     tensors.q = tensors.k = tensors.v = tensors.o = each;
     tensors.q.data = each.data == nullptr ? address(0xa0000) : each.data;
     std::vector<std::byte> bytes(kTensorMapBytes);
-    encode_tensor_map(map, tensors, bytes.data());
+    encode_tensor_map(map, sizes, tensors, bytes.data());
     return bytes;
   }
   /// What the driver was told of one tensor.
-  static FakeEncode encoded(const TensorMapSpec& map, const Tensor& each) {
+  static FakeEncode encoded(const TensorMapSpec& map, const Tensor& each,
+                            const TensorMapSizes& sizes = kSizes) {
     fake_cuda().reset();
-    encode(map, each);
+    encode(map, each, sizes);
     EXPECT_EQ(fake_cuda().encodes(), 1);
     return fake_cuda().encode(0);
   }
@@ -109,10 +109,9 @@ TEST_F(TensorMapTest, AllHeadsPackedLeaveOneGroup) {
 }
 
 TEST_F(TensorMapTest, StridesOfDimensionsOfOneElementMayBeAnything) {
-  TensorMapSpec one = spec();
-  one.rows = one.heads = one.batch = 1;
+  const TensorMapSizes one{.rows = 1, .heads = 1, .batch = 1};
   for (const std::int64_t stride : {std::int64_t{3}, std::int64_t{-8}, std::int64_t{1} << 60}) {
-    const FakeEncode e = encoded(one, {address(0x10000), stride, stride, stride});
+    const FakeEncode e = encoded(spec(), {address(0x10000), stride, stride, stride}, one);
     EXPECT_THAT(extents(e), ElementsAre(72, 1, 1, 1));
     EXPECT_THAT(strides_bytes(e), ElementsAre(kUnused, kUnused, kUnused));
   }
@@ -120,15 +119,13 @@ TEST_F(TensorMapTest, StridesOfDimensionsOfOneElementMayBeAnything) {
 
 TEST_F(TensorMapTest, BoxMayBeLargerThanTheTensor) {
   TensorMapSpec tall = spec();
-  tall.rows = 3;
   tall.box_rows = 256;
-  EXPECT_THAT(box(encoded(tall, tensor())), ElementsAre(64, 256, 1, 1));
+  EXPECT_THAT(box(encoded(tall, tensor(), {.rows = 3, .heads = 4, .batch = 2})),
+              ElementsAre(64, 256, 1, 1));
 }
 
 TEST_F(TensorMapTest, NoKeysNeedNoMemoryAndNoStrides) {
-  TensorMapSpec empty = spec();
-  empty.rows = 0;
-  const FakeEncode e = encoded(empty, {nullptr, 0, 3, 5});
+  const FakeEncode e = encoded(spec(), {nullptr, 0, 3, 5}, {.rows = 0, .heads = 4, .batch = 2});
   EXPECT_THAT(extents(e), ElementsAre(72, 1, 1, 1));
   EXPECT_NE(e.address, nullptr) << "drivers before 12.6 want an address, and never read there";
 }
@@ -159,7 +156,8 @@ TEST_F(TensorMapTest, IsWhatTheDriverWroteWhereverItGoes) {
   std::vector<std::byte> bytes(kTensorMapBytes + 9, std::byte{0x5a});
   Tensors tensors;
   tensors.k = tensor();
-  encode_tensor_map(spec(), tensors, bytes.data() + 8);  // aligned to 8, as on the stack of a run
+  // Aligned to 8, as on the stack of a run.
+  encode_tensor_map(spec(), kSizes, tensors, bytes.data() + 8);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const bool map = i >= 8 && i < 8 + kTensorMapBytes;
     EXPECT_EQ(bytes[i], map ? std::byte{1} : std::byte{0x5a}) << i;
@@ -172,7 +170,7 @@ TEST_F(TensorMapTest, OperandsTakeTheirOwnTensors) {
   tensors.q.data = address(0x100), tensors.k.data = address(0x200), tensors.v.data = address(0x300);
   std::vector<std::byte> bytes(kTensorMapBytes);
   for (const Operand operand : {Operand::kQ, Operand::kK, Operand::kV})
-    encode_tensor_map(spec(operand), tensors, bytes.data());
+    encode_tensor_map(spec(operand), kSizes, tensors, bytes.data());
   ASSERT_EQ(fake_cuda().encodes(), 3);
   EXPECT_EQ(fake_cuda().encode(0).address, address(0x100));
   EXPECT_EQ(fake_cuda().encode(1).address, address(0x200));

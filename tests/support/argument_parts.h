@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <variant>
@@ -31,9 +32,14 @@ inline std::size_t alignment_of(const ArgumentPart& part) {
   return size_of(part) == sizeof(void*) ? alignof(void*) : alignof(FwdParams);
 }
 
+/// How many bytes at the beginning of a part's place may hold numbers of the launch.
+inline std::size_t planned_bytes(const ArgumentPart& part) {
+  if (std::holds_alternative<CountersArgument>(part.value)) return 0;
+  return std::holds_alternative<TensorMapSpec>(part.value) ? sizeof(TensorMapSizes) : size_of(part);
+}
+
 /// "" if the parts that a run fills in lie inside of the argument, aligned and apart, and what is
-/// in their places before is zeros, but for sizes in FwdParams and LengthsParams; else what is
-/// wrong.
+/// in their places before is zeros, but for sizes that the run reads there; else what is wrong.
 inline std::string argument_fault(const LaunchStep& step) {
   if (step.params.empty() || step.params.size() > kMaxParamsBytes) return "the argument's size";
   std::vector<std::pair<std::size_t, std::size_t>> places;  // begin, end
@@ -42,18 +48,25 @@ inline std::string argument_fault(const LaunchStep& step) {
     if (part.offset % alignment_of(part) != 0) return "a part's alignment";
     if (end > step.params.size()) return "a part's end";
     places.emplace_back(part.offset, end);
-    const bool zeros = std::all_of(step.params.begin() + static_cast<std::ptrdiff_t>(part.offset),
-                                   step.params.begin() + static_cast<std::ptrdiff_t>(end),
-                                   [](std::byte byte) { return byte == std::byte{0}; });
-    const bool has_sizes = std::holds_alternative<FwdArgument>(part.value) ||
-                           std::holds_alternative<LengthsArgument>(part.value);
-    if (!zeros && !has_sizes) return "what a run writes over";
+    const bool zeros = std::all_of(
+        step.params.begin() + static_cast<std::ptrdiff_t>(part.offset + planned_bytes(part)),
+        step.params.begin() + static_cast<std::ptrdiff_t>(end),
+        [](std::byte byte) { return byte == std::byte{0}; });
+    if (!zeros) return "what a run writes over";
   }
   std::sort(places.begin(), places.end());
   for (std::size_t i = 1; i < places.size(); ++i) {
     if (places[i].first < places[i - 1].second) return "two parts in one place";
   }
   return "";
+}
+
+/// What the launch put to `offset` of the argument.
+template <class Planned>
+Planned planned_at(const LaunchStep& step, std::size_t offset) {
+  Planned planned;
+  std::memcpy(&planned, step.params.data() + offset, sizeof(planned));
+  return planned;
 }
 
 /// The values of one kind, in order.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "generator/arch.h"
+#include "generator/bucket.h"
 #include "generator/candidates.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
@@ -121,6 +122,27 @@ TEST_P(FamilyContract, EmptyProblemsLaunchNothingOrFillTheOutput) {
         empty.seqlen_kv = 0;
         EXPECT_FALSE(family().launch(candidate.config, empty, device).steps.empty());
       });
+}
+
+TEST_P(FamilyContract, LaunchesOfABucketHaveTheSamePartsWhateverTheirLengths) {
+  int compared = 0;
+  for_each_candidate(
+      [&](const Problem& problem, const Candidate& candidate, const DeviceFacts& device) {
+        Problem shorter = problem;
+        --shorter.seqlen_kv;
+        if (shorter.layout == Layout::kPackedQkv) --shorter.seqlen_q;
+        if (bucket(shorter) != bucket(problem)) return;
+        const Launch all = family().launch(candidate.config, problem, device);
+        const Launch less = family().launch(candidate.config, shorter, device);
+        ASSERT_EQ(less.steps.size(), all.steps.size());
+        for (std::size_t i = 0; i < all.steps.size(); ++i) {
+          EXPECT_EQ(less.steps[i].args, all.steps[i].args) << to_string(problem);
+          EXPECT_EQ(less.steps[i].params.size(), all.steps[i].params.size());
+          EXPECT_NE(less.steps[i].params, all.steps[i].params) << "lengths are there";
+        }
+        ++compared;
+      });
+  EXPECT_GT(compared, 0);
 }
 
 TEST_P(FamilyContract, RunsFillInPartsOfTheArgumentThatLieApart) {

@@ -63,10 +63,11 @@ TEST(FwdMaterialized, WorkspaceIsScoresThenSums) {
     const auto scratch = test::parts_of<ScratchArgument>(step);
     ASSERT_EQ(scratch.size(), 2u);
     EXPECT_EQ(scratch[0].first, offsetof(FwdMaterializedParams, scores));
-    EXPECT_EQ(scratch[0].second.begin, 0u);
+    EXPECT_EQ(test::planned_at<std::size_t>(step, scratch[0].first), 0u);
     EXPECT_EQ(scratch[1].first, offsetof(FwdMaterializedParams, row_sums));
-    EXPECT_EQ(scratch[1].second.begin, static_cast<std::size_t>(rows * pitch) * sizeof(float));
-    EXPECT_EQ(scratch[1].second.begin + rows * sizeof(float), launch.workspace_bytes);
+    const auto sums_begin = test::planned_at<std::size_t>(step, scratch[1].first);
+    EXPECT_EQ(sums_begin, static_cast<std::size_t>(rows * pitch) * sizeof(float));
+    EXPECT_EQ(sums_begin + rows * sizeof(float), launch.workspace_bytes);
   }
 }
 

@@ -56,23 +56,30 @@ TEST(Argument, PartsLieWhereTheCompilerPutsTheMembers) {
   const Problem problem = parse_problem("fwd fp16 seqlen=8:20 head_dim=64 rope=half");
   LaunchStep step;
   Argument argument = Argument::of<Mixed>(step);
-  argument.fwd(problem).value(77).scratch(4096).value('x').tensor_map({}).counters().rope(problem);
+  argument.fwd(problem)
+      .value(77)
+      .scratch(4096)
+      .value('x')
+      .tensor_map({}, {.rows = 20, .heads = 1, .batch = 1})
+      .counters()
+      .rope(problem);
   argument.done();
   ASSERT_EQ(step.params.size(), sizeof(Mixed));
   ASSERT_EQ(step.args.size(), 5u);
   EXPECT_EQ(test::argument_fault(step), "");
   EXPECT_EQ(test::parts_of<FwdArgument>(step).at(0).first, offsetof(Mixed, fwd));
   EXPECT_EQ(test::parts_of<ScratchArgument>(step).at(0).first, offsetof(Mixed, scratch));
-  EXPECT_EQ(test::parts_of<ScratchArgument>(step).at(0).second.begin, 4096u);
+  EXPECT_EQ(test::planned_at<std::size_t>(step, offsetof(Mixed, scratch)), 4096u);
   EXPECT_EQ(test::parts_of<TensorMapSpec>(step).at(0).first, offsetof(Mixed, map));
   EXPECT_EQ(test::parts_of<CountersArgument>(step).at(0).first, offsetof(Mixed, counters));
   EXPECT_EQ(test::parts_of<RopeArgument>(step).at(0).first, offsetof(Mixed, rope));
-  EXPECT_EQ(test::parts_of<RopeArgument>(step).at(0).second.first_position, 12);
+  EXPECT_EQ(test::planned_at<TensorMapSizes>(step, offsetof(Mixed, map)).rows, 20);
   Mixed planned;
   std::memcpy(&planned, step.params.data(), sizeof(planned));
   EXPECT_EQ(planned.fwd.seqlen_kv, 20);
   EXPECT_EQ(planned.tiles, 77);
   EXPECT_EQ(planned.flag, 'x');
+  EXPECT_EQ(planned.rope.q_offset, 12);
 }
 
 TEST(Argument, WithoutARopeNothingOfItIsBound) {
