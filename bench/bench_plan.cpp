@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -142,7 +143,9 @@ void bare_launch(benchmark::State& state) {
   alignas(64) std::byte params[kMaxParamsBytes];
   Buffer counters(kCounterBytes);
   counters.fill8(0);
-  bind_arguments(step, bound, {.counters = counters.data()}, std::span(params, step.params.size()));
+  std::copy(step.params.begin(), step.params.end(), params);
+  bind_arguments(step.args, bound, {.counters = counters.data()},
+                 std::span(params, step.params.size()));
   void* arguments[] = {params};
   CUlaunchConfig config{};
   config.gridDimX = step.grid.x, config.gridDimY = step.grid.y, config.gridDimZ = step.grid.z;

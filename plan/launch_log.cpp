@@ -16,18 +16,18 @@ std::string text(const Dim3& size) { return fmt::format("{}x{}x{}", size.x, size
 void LaunchLog::print(const PlanState& plan, const Logger& log) {
   const ContextScope scope(plan.device->context);
   for (const LoadedLaunch::Step& step : plan.launch.steps()) {
-    const LaunchStep& launch = step.launch;
+    const LaunchStep& launch = step.loaded->launch;
     {
       const std::lock_guard lock(mutex_);
       if (!printed_.insert(plan.loaded->config_text + ' ' + launch.kernel).second) continue;
     }
-    const Kernel::Attributes kernel = step.kernel->attributes();
+    const Kernel::Attributes kernel = step.loaded->kernel->attributes();
     const bool cluster = launch.cluster.x * launch.cluster.y * launch.cluster.z > 1;
     const std::string& forced = plan.device->overrides.kernel_name;
     log.announce(fmt::format(
         "launch {}{} grid={} block={}{} smem_bytes={} registers={} local_bytes={} config=\"{}\" "
         "problem=\"{}\"",
-        launch.kernel, forced.empty() ? "" : " as " + forced, text(launch.grid), text(launch.block),
+        launch.kernel, forced.empty() ? "" : " as " + forced, text(step.grid), text(launch.block),
         cluster ? " cluster=" + text(launch.cluster) : "",
         launch.smem_bytes + kernel.smem_static_bytes, kernel.registers, kernel.local_bytes,
         plan.loaded->config_text, to_string(plan.problem)));

@@ -87,11 +87,9 @@ struct Binder {
 
 }  // namespace
 
-void bind_arguments(const LaunchStep& step, const Tensors& tensors, const RunMemory& memory,
-                    std::span<std::byte> params) {
-  ATTNFORGE_ASSERT(params.size() == step.params.size(), "params has the size of step.params");
-  if (!params.empty()) std::memcpy(params.data(), step.params.data(), params.size());
-  for (const ArgumentPart& part : step.args)
+void bind_arguments(std::span<const ArgumentPart> args, const Tensors& tensors,
+                    const RunMemory& memory, std::span<std::byte> params) {
+  for (const ArgumentPart& part : args)
     std::visit(Binder{tensors, memory, params, part.offset}, part.value);
 }
 

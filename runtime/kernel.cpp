@@ -43,16 +43,15 @@ void raise_smem_limit(CUfunction function, const std::string& symbol, int smem_b
         fmt::format("prefer shared memory over L1 for kernel {}", symbol));
 }
 
-[[noreturn]] void throw_launch_error(CUresult result, const LaunchStep& step,
+[[noreturn]] void throw_launch_error(CUresult result, const LaunchStep& step, const Dim3& grid,
                                      std::size_t params_bytes) {
   throw_cuda_error(
       result,
       fmt::format(
           "launch {} with grid {}x{}x{}, block {}x{}x{}, cluster {}x{}x{}, {} bytes of dynamic "
           "shared memory, {} bytes of arguments",
-          step.kernel, step.grid.x, step.grid.y, step.grid.z, step.block.x, step.block.y,
-          step.block.z, step.cluster.x, step.cluster.y, step.cluster.z, step.smem_bytes,
-          params_bytes));
+          step.kernel, grid.x, grid.y, grid.z, step.block.x, step.block.y, step.block.z,
+          step.cluster.x, step.cluster.y, step.cluster.z, step.smem_bytes, params_bytes));
 }
 
 }  // namespace
@@ -112,7 +111,7 @@ int Kernel::occupancy(int threads, int smem_bytes) const {
   return blocks;
 }
 
-void Kernel::launch(const LaunchStep& step, std::span<const std::byte> params,
+void Kernel::launch(const LaunchStep& step, const Dim3& grid, std::span<const std::byte> params,
                     CUstream stream) const {
   ATTNFORGE_ASSERT(params_bytes_ == 0 || params.size() == params_bytes_,
                    "params must be of the size of the kernel's argument");
@@ -131,9 +130,9 @@ void Kernel::launch(const LaunchStep& step, std::span<const std::byte> params,
     overlap.value.programmaticStreamSerializationAllowed = 1;
   }
   CUlaunchConfig config{};
-  config.gridDimX = step.grid.x;
-  config.gridDimY = step.grid.y;
-  config.gridDimZ = step.grid.z;
+  config.gridDimX = grid.x;
+  config.gridDimY = grid.y;
+  config.gridDimZ = grid.z;
   config.blockDimX = step.block.x;
   config.blockDimY = step.block.y;
   config.blockDimZ = step.block.z;
@@ -144,7 +143,7 @@ void Kernel::launch(const LaunchStep& step, std::span<const std::byte> params,
   void* arguments[] = {const_cast<std::byte*>(params.data())};
   const CUresult result = driver().cuLaunchKernelEx(&config, function_, arguments, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]
-    throw_launch_error(result, step, params.size());
+    throw_launch_error(result, step, grid, params.size());
 }
 
 }  // namespace attnforge

@@ -35,10 +35,14 @@ class Kernel {
   /// Throws Error(kCuda).
   int occupancy(int threads, int smem_bytes) const;
 
-  /// Enqueues one step with `params` as the kernel's one argument. No allocation, no
-  /// synchronisation; may be captured. Throws Error(kCuda) naming the geometry, Error(kInternal) if
-  /// params is not of the argument's size.
-  void launch(const LaunchStep& step, std::span<const std::byte> params, CUstream stream) const;
+  /// Enqueues one step on `grid` instead of its own, with `params` as the kernel's one argument. No
+  /// allocation, no synchronisation; may be captured. Throws Error(kCuda) naming the geometry,
+  /// Error(kInternal) if params is not of the argument's size.
+  void launch(const LaunchStep& step, const Dim3& grid, std::span<const std::byte> params,
+              CUstream stream) const;
+  void launch(const LaunchStep& step, std::span<const std::byte> params, CUstream stream) const {
+    launch(step, step.grid, params, stream);
+  }
 
   /// The driver's handle, valid in the context that was current at load.
   CUfunction function() const { return function_; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "attnforge/error.h"
 #include "generator/overrides.h"
@@ -16,6 +17,30 @@ template <class Kernels>
 auto find(Kernels& kernels, const std::string& name) {
   return std::find_if(kernels.begin(), kernels.end(),
                       [&](const auto& kernel) { return kernel.first == name; });
+}
+
+/// Whether all but grids and numbers is the same.
+bool alike(const LaunchStep& a, const LaunchStep& b) {
+  return a.kernel == b.kernel && a.block == b.block && a.cluster == b.cluster &&
+         a.smem_bytes == b.smem_bytes && a.overlaps_previous == b.overlaps_previous &&
+         a.params.size() == b.params.size() && a.args == b.args;
+}
+
+using Word = LoadedLaunch::Word;
+constexpr std::size_t kWordBytes = sizeof(Word::value);
+
+/// The words of `params` that `others` has not. Both are as large.
+std::vector<Word> words_that_differ(std::span<const std::byte> params,
+                                    std::span<const std::byte> others) {
+  std::array<Word, kMaxParamsBytes / kWordBytes> found;
+  std::size_t count = 0;
+  for (std::size_t offset = 0; offset < params.size(); offset += kWordBytes) {
+    std::uint32_t value = 0, other = 0;
+    std::memcpy(&value, params.data() + offset, kWordBytes);
+    std::memcpy(&other, others.data() + offset, kWordBytes);
+    if (value != other) found[count++] = {static_cast<std::uint32_t>(offset), value};
+  }
+  return {found.begin(), found.begin() + count};
 }
 
 }  // namespace
@@ -31,6 +56,8 @@ LoadedKernels::LoadedKernels(std::span<const std::byte> image, const Source& sou
     kernels_.emplace_back(step.kernel,
                           Kernel::load(image, symbol_of(step.kernel, source), smem_bytes));
   }
+  for (const LaunchStep& step : launch.steps)
+    steps_.push_back(std::make_shared<const LoadedStep>(LoadedStep{&at(step.kernel), step}));
 }
 
 const Kernel& LoadedKernels::at(const std::string& name) const {
@@ -40,26 +67,38 @@ const Kernel& LoadedKernels::at(const std::string& name) const {
   return found->second;
 }
 
-LoadedLaunch::LoadedLaunch(Launch launch, const LoadedKernels& kernels)
+LoadedLaunch::LoadedLaunch(const Launch& launch, const LoadedKernels& kernels)
     : workspace_bytes_(launch.workspace_bytes), counted_steps_(attnforge::counted_steps(launch)) {
   steps_.reserve(launch.steps.size());
-  for (LaunchStep& step : launch.steps) {
-    ATTNFORGE_ASSERT(step.params.size() <= kMaxParamsBytes,
-                     "a kernel's argument fits into the stack buffer of a run");
+  for (std::size_t i = 0; i < launch.steps.size(); ++i) {
+    const LaunchStep& step = launch.steps[i];
+    ATTNFORGE_ASSERT(step.params.size() <= kMaxParamsBytes && step.params.size() % kWordBytes == 0,
+                     "a kernel's argument is whole words and fits into the stack buffer of a run");
     ATTNFORGE_ASSERT(!step.overlaps_previous || !steps_.empty(),
                      "the first step overlaps with nothing: the run before may still read what it "
                      "writes");
-    const Kernel& kernel = kernels.at(step.kernel);
-    steps_.push_back({&kernel, std::move(step)});
+    if (i < kernels.steps().size() && alike(step, kernels.steps()[i]->launch)) {
+      const std::shared_ptr<const LoadedStep>& loaded = kernels.steps()[i];
+      steps_.push_back({loaded, step.grid, words_that_differ(step.params, loaded->launch.params)});
+    } else {
+      steps_.push_back(
+          {std::make_shared<const LoadedStep>(LoadedStep{&kernels.at(step.kernel), step}),
+           step.grid,
+           {}});
+    }
   }
 }
 
 void LoadedLaunch::run(const Tensors& tensors, const RunMemory& memory, CUstream stream) const {
   alignas(64) std::array<std::byte, kMaxParamsBytes> buffer;
   for (const Step& step : steps_) {
-    const std::span<std::byte> params(buffer.data(), step.launch.params.size());
-    bind_arguments(step.launch, tensors, memory, params);
-    step.kernel->launch(step.launch, params, stream);
+    const auto& [kernel, launch] = *step.loaded;
+    const std::span<std::byte> params(buffer.data(), launch.params.size());
+    std::copy(launch.params.begin(), launch.params.end(), params.begin());
+    for (const Word& word : step.words)
+      std::memcpy(params.data() + word.offset, &word.value, kWordBytes);
+    bind_arguments(launch.args, tensors, memory, params);
+    kernel->launch(launch, step.grid, params, stream);
   }
 }
 

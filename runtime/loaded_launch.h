@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,8 +17,14 @@
 
 namespace attnforge {
 
-/// The code of a source on the GPU, by the names that launches call its kernels. Moving keeps the
-/// kernels where they are.
+/// A step with its kernel.
+struct LoadedStep {
+  const Kernel* kernel = nullptr;
+  LaunchStep launch;
+};
+
+/// The code of a source on the GPU, by the names that launches call its kernels, and the launch
+/// that it was loaded for. Moving keeps the kernels where they are.
 class LoadedKernels {
  public:
   /// None.
@@ -28,24 +36,34 @@ class LoadedKernels {
   bool empty() const { return kernels_.empty(); }
   /// Throws Error(kInternal) for a kernel that was not loaded.
   const Kernel& at(const std::string& name) const;
+  /// Of that launch.
+  const std::vector<std::shared_ptr<const LoadedStep>>& steps() const { return steps_; }
 
  private:
   std::vector<std::pair<std::string, Kernel>> kernels_;
+  std::vector<std::shared_ptr<const LoadedStep>> steps_;
 };
 
-/// Immutable; may be run from several threads, each with memory of its own.
+/// Immutable; may be run from several threads, each with memory of its own. Small, since a server
+/// may hold one for each of very many lengths: a step shares with the LoadedKernels all but its
+/// grid and the few words of the argument that sizes decide.
 class LoadedLaunch {
  public:
+  struct Word {
+    std::uint32_t offset = 0;  // in the argument
+    std::uint32_t value = 0;
+  };
   struct Step {
-    const Kernel* kernel = nullptr;
-    LaunchStep launch;
+    std::shared_ptr<const LoadedStep> loaded;  // its own if no other is like it
+    Dim3 grid;
+    std::vector<Word> words;  // what differs from loaded->launch.params
   };
 
   /// No steps.
   LoadedLaunch() = default;
   /// Borrows the kernels. Throws Error(kInternal) if a kernel is not among them, an argument does
   /// not fit a run's buffer, or the first step overlaps with what came before the launch.
-  LoadedLaunch(Launch launch, const LoadedKernels& kernels);
+  LoadedLaunch(const Launch& launch, const LoadedKernels& kernels);
 
   /// Enqueues all steps in the current context. No allocation, no synchronisation; may be captured.
   /// `memory` has what workspace_bytes() and counted_steps() say. Throws Error(kCuda), and as

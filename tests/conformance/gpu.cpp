@@ -158,7 +158,8 @@ Buffer Loaded::make_workspace() const {
 }
 
 std::string Loaded::misfit(const Arch& arch) const {
-  for (const auto& [kernel, step] : launch_.steps()) {
+  for (const LoadedLaunch::Step& each : launch_.steps()) {
+    const auto& [kernel, step] = *each.loaded;
     const int smem_bytes = step.smem_bytes + kernel->attributes().smem_static_bytes;
     if (smem_bytes > arch.smem_per_block_bytes)
       return fmt::format("{} wants {} bytes of shared memory, sm_{} gives a block {}", step.kernel,

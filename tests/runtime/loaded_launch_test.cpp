@@ -69,7 +69,8 @@ TEST_F(LoadedLaunchTest, KernelOfSeveralStepsIsLoadedOnceAndFreedAtTheEnd) {
     EXPECT_EQ(fake_cuda().loads(), 2);
     const LoadedLaunch loaded(launch, kernels);
     const LoadedKernels moved = std::move(kernels);
-    EXPECT_EQ(&moved.at("shared"), loaded.steps()[2].kernel) << "moving leaves kernels in place";
+    EXPECT_EQ(&moved.at("shared"), loaded.steps()[2].loaded->kernel)
+        << "moving leaves kernels in place";
     std::byte workspace[8];
     loaded.run({}, {.workspace = workspace}, nullptr);
     EXPECT_EQ(fake_cuda().launches(), 3);
