@@ -277,7 +277,9 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   Argument argument = Argument::of<FwdWgmmaSm90aParams>(step);
   fill(argument, c, problem, list.order, tiles);
   argument.done();
-  return {.steps = {std::move(step)}};
+  Launch result;
+  result.steps.push_back(std::move(step));  // in braces it would be copied
+  return result;
 }
 
 }  // namespace

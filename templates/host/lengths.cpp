@@ -61,6 +61,7 @@ Launch with_work_list(const Problem& problem, const WorkListSpec& list, const Ar
   Launch result;
   if (list.all_tiles() == 0) return result;
   result.workspace_bytes = list.bytes();
+  result.steps.reserve(2);
   result.steps.push_back(work_list_step(problem, list));
   step.overlaps_previous = arch.sm >= 90;
   result.steps.push_back(std::move(step));
