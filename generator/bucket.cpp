@@ -1,4 +1,5 @@
 // bucket.cpp - the grid that problems are rounded to before they are tuned or looked up.
+#define XXH_INLINE_ALL  // a hash of a known size is a few instructions in place
 #include "generator/bucket.h"
 
 #include <xxhash.h>
