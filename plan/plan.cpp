@@ -32,16 +32,17 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
                             state.facts.name, state.facts.arch.sm / 10, state.facts.arch.sm % 10));
   }
   const ChoiceKey key{bucket(problem), options.family, options.config};
-  if (const LoadedKernel* known = state.kernels.find(key);
-      known != nullptr && time_to_look_again(*known, options))
-    look_again(key, state);
-  const LoadedKernel& loaded = state.kernels.find_or_make(
-      key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
-      [&] {
-        warn_of_slow_path(key, state);
-        return choose_and_load(key, options, state, called);
-      });
-  auto made = std::make_shared<const PlanState>(problem, loaded, state);
+  const LoadedKernel* loaded = state.kernels.find(key);
+  if (loaded != nullptr && time_to_look_again(*loaded, options)) look_again(key, state);
+  if (loaded == nullptr || !good_enough(*loaded, options)) {
+    loaded = &state.kernels.find_or_make(
+        key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
+        [&] {
+          warn_of_slow_path(key, state);
+          return choose_and_load(key, options, state, called);
+        });
+  }
+  auto made = std::make_shared<const PlanState>(problem, *loaded, state);
   if (state.overrides.print_launch) state.launches.print(*made, state.log);
   if (forced)
     return state.forced_plans.put({problem, options.family, options.config}, std::move(made));
