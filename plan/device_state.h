@@ -22,8 +22,8 @@
 namespace attnforge {
 
 /// Thread-safe. Kernels are kept until the end, since plans point to them. A plan is kept while
-/// someone holds it, and the latest kPlansKept besides: with 1 to 2 KiB each, a server that sees a
-/// million different lengths keeps a few MiB of them.
+/// someone holds it, and the latest kPlansKept besides: with about half a KiB each, a server that
+/// sees a million different lengths keeps a few MiB of them.
 class DeviceState {
  public:
   static constexpr std::size_t kPlansKept = 4096;  // of each map

@@ -50,8 +50,8 @@ class LoadedKernels {
 class LoadedLaunch {
  public:
   struct Word {
-    std::uint32_t offset = 0;  // in the argument
-    std::uint32_t value = 0;
+    std::uint32_t offset;  // in the argument
+    std::uint32_t value;
   };
   struct Step {
     std::shared_ptr<const LoadedStep> loaded;  // its own if no other is like it

@@ -108,8 +108,9 @@ struct PlanOptions {
 class PlanState;  // plan/plan_state.h
 
 /// Runs one problem. A small value: copies are cheap and run the same kernel. Thread-safe. Borrows
-/// from its Device: once that is gone a Plan may only be assigned and destroyed. Its own memory (1
-/// to 2 KiB a problem) is freed with the last copy, after the Device has met 4096 other problems.
+/// from its Device: once that is gone a Plan may only be assigned and destroyed. Its own memory
+/// (about half a KiB a problem) is freed with the last copy, after the Device has met 4096 other
+/// problems.
 class Plan {
  public:
   /// Enqueues the problem on `stream` (a CUstream; nullptr: the default stream). Packs arguments

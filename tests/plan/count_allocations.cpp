@@ -10,12 +10,16 @@
 
 namespace {
 std::atomic<long> count = 0, live = 0;
+
+long bytes_of(void* memory) {
+  return static_cast<long>(malloc_usable_size(memory) + sizeof(std::size_t));
 }
+}  // namespace
 
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   ++count;
   void* memory = std::malloc(bytes == 0 ? 1 : bytes);
-  if (memory != nullptr) live += static_cast<long>(malloc_usable_size(memory));
+  if (memory != nullptr) live += bytes_of(memory);
   return memory;
 }
 void* operator new(std::size_t bytes) {
@@ -23,7 +27,7 @@ void* operator new(std::size_t bytes) {
   throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept {
-  if (memory != nullptr) live -= static_cast<long>(malloc_usable_size(memory));
+  if (memory != nullptr) live -= bytes_of(memory);
   std::free(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }

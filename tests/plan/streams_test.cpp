@@ -17,6 +17,7 @@
 #include "runtime/driver.h"
 #include "runtime/memory.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
+#include "templates/params_fwd.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge {
@@ -192,26 +193,78 @@ TEST_F(StreamsTest, ThirtyThousandLengthsAreNotKept) {
   EXPECT_EQ(make_plan(kSmall, *device_).config(), kept.config());
 }
 
-TEST_F(StreamsTest, PlansThatAreHeldAreFreedWhenTheyAreDestroyed) {
-  constexpr int kHeld = 20000;
-  Problem problem = kSmall;
-  const auto other_length = [&] {
-    if (++problem.seqlen_kv > 4000) problem.seqlen_kv = 3601, ++problem.seqlen_q;
-    return problem;
-  };
-  problem.seqlen_q = 3800;
-  for (std::size_t i = 0; i < DeviceState::kPlansKept; ++i) make_plan(other_length(), *device_);
-  std::vector<Plan> plans;
-  plans.reserve(kHeld);
-  const long before = test::live_bytes();
-  for (int i = 0; i < kHeld; ++i) plans.push_back(make_plan(other_length(), *device_));
-  ASSERT_EQ(bucket(problem), bucket(kSmall));
-  const long held = test::live_bytes() - before;
-  RecordProperty("bytes_a_plan", static_cast<int>(held / kHeld));
-  EXPECT_GT(held, kHeld * 256L) << "else this test sees nothing";
-  EXPECT_LT(held, kHeld * 2048L);
-  plans.clear();
-  EXPECT_LT(test::live_bytes() - before, 256 << 10) << "but for those that are kept anyway";
+/// Lengths of one bucket, each once, that differ from those of `problem`.
+class OtherLengths {
+ public:
+  explicit OtherLengths(const Problem& problem) : next_(problem) {
+    next_.seqlen_q = 3800;
+    next_.seqlen_kv = 3600;
+  }
+  const Problem& operator()() {
+    if (++next_.seqlen_kv > 4000) next_.seqlen_kv = 3601, ++next_.seqlen_q;
+    return next_;
+  }
+
+ private:
+  Problem next_;
+};
+
+TEST_F(StreamsTest, HundredThousandHeldPlansTakeAtMost64MiBAndAreFreedWhenTheyAreDestroyed) {
+  constexpr std::size_t kPromised = 100000;
+  constexpr long kMostBytes = (64 << 20) / kPromised;
+  const struct {
+    std::string problem, family;
+    std::size_t plans;
+  } cases[] = {
+      {"fwd fp16 num_heads=4:2 seqlen=4000 head_dim=64", "fwd_wgmma_sm90a", kPromised},
+      {"fwd fp16 batch=3 num_heads=8 seqlen=4000 head_dim=64 causal lengths=packed",
+       "fwd_wgmma_sm90a", 5000},
+      {"fwd fp16 num_heads=4:2 seqlen=4000 head_dim=64 alignment=8", "fwd_mma_sm80", 5000}};
+  for (const auto& each : cases) {
+    SCOPED_TRACE(each.problem);
+    const Problem problem = parse_problem(each.problem);
+    const Plan first = make_plan(problem, *device_);
+    ASSERT_THAT(first.config(), HasSubstr(each.family));
+    OtherLengths other_length(problem);
+    for (std::size_t i = 0; i < DeviceState::kPlansKept; ++i) make_plan(other_length(), *device_);
+    std::vector<Plan> plans;
+    plans.reserve(each.plans);
+    const long before = test::live_bytes();
+    for (std::size_t i = 0; i < each.plans; ++i)
+      plans.push_back(make_plan(other_length(), *device_));
+    ASSERT_EQ(bucket(plans.back().problem()), bucket(problem));
+    const long bytes_a_plan = (test::live_bytes() - before) / static_cast<long>(each.plans);
+    RecordProperty("bytes_a_plan_of_" + each.family, static_cast<int>(bytes_a_plan));
+    EXPECT_GT(bytes_a_plan, 128) << "else this test sees nothing";
+    EXPECT_LE(bytes_a_plan + static_cast<long>(sizeof(Plan)), kMostBytes);
+    plans.clear();
+    EXPECT_LT(test::live_bytes() - before, 64 << 10) << "but for those that are kept anyway";
+  }
+}
+
+TEST_F(StreamsTest, PlansThatShareAKernelRunWithTheirOwnLengths) {
+  Problem problem = kCausal;
+  problem.batch = 4;
+  const Plan first = make_plan(problem, *device_);
+  problem.batch = 3;
+  problem.seqlen_q = 3700;
+  problem.seqlen_kv = 3999;
+  const Plan second = make_plan(problem, *device_);
+  ASSERT_EQ(second.config(), first.config());
+  for (const Plan* const plan : {&second, &first, &second}) {
+    fake_cuda().reset();
+    fake_cuda().watch(offsetof(FwdParams, seqlen_q));
+    plan->run(tensors_of(plan->problem()));
+    void* const lengths = fake_cuda().last_argument();
+    std::int32_t q_and_kv[2];
+    std::memcpy(q_and_kv, &lengths, sizeof(q_and_kv));
+    EXPECT_EQ(q_and_kv[0], plan->problem().seqlen_q);
+    EXPECT_EQ(q_and_kv[1], plan->problem().seqlen_kv);
+    const test::FakeEncode q = fake_cuda().encode(0), k = fake_cuda().encode(1);
+    EXPECT_EQ(q.extents[2], static_cast<cuuint64_t>(plan->problem().seqlen_q));
+    EXPECT_EQ(k.extents[1], static_cast<cuuint64_t>(plan->problem().seqlen_kv));
+    EXPECT_EQ(k.extents[3], static_cast<cuuint64_t>(plan->problem().batch));
+  }
 }
 
 TEST_F(StreamsTest, PlanMayBeDroppedAfterItsDevice) {

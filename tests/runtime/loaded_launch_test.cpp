@@ -62,6 +62,48 @@ TEST_F(LoadedLaunchTest, StepsRunInOrderWithTheirOwnArguments) {
   EXPECT_EQ(fake_cuda().last_argument(), workspace + 16);
 }
 
+TEST_F(LoadedLaunchTest, LaunchOfOtherSizesSharesAllButItsGridAndTheWordsThatDiffer) {
+  Launch launch{.steps = {step("first", 16), step("second", 32)}};
+  for (LaunchStep& each : launch.steps) each.params.resize(64);
+  const LoadedKernels kernels = load(launch);
+  launch.steps[1] = step("second", 48);
+  launch.steps[1].params.resize(64, std::byte{0});
+  launch.steps[1].params[60] = std::byte{7};  // the last word
+  launch.steps[1].grid.x = 5;
+  const LoadedLaunch loaded(launch, kernels);
+  EXPECT_EQ(loaded.steps()[0].loaded, kernels.steps()[0]);
+  EXPECT_TRUE(loaded.steps()[0].words.empty());
+  EXPECT_EQ(loaded.steps()[1].loaded, kernels.steps()[1]);
+  EXPECT_EQ(loaded.steps()[1].words.size(), 2u);
+  std::byte workspace[64];
+  loaded.run({}, {.workspace = workspace}, nullptr);
+  EXPECT_EQ(fake_cuda().last_argument(), workspace + 48);
+  EXPECT_EQ(fake_cuda().last_grid_x(), 5u);
+  fake_cuda().watch(56);
+  loaded.run({}, {.workspace = workspace}, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(fake_cuda().last_argument()), std::uintptr_t{7} << 32);
+}
+
+TEST_F(LoadedLaunchTest, StepThatIsNotLikeTheLoadedOneIsItsOwn) {
+  const Launch launch{.steps = {step("first", 16)}};
+  const LoadedKernels kernels = load(launch);
+  std::byte workspace[64], counters[32];
+  const auto expect_own = [&](auto&& change) {
+    Launch other{.steps = {step("first", 16)}};
+    change(other.steps[0]);
+    const LoadedLaunch loaded(other, kernels);
+    EXPECT_NE(loaded.steps()[0].loaded, kernels.steps()[0]);
+    loaded.run({}, {.workspace = workspace, .counters = counters}, nullptr);
+  };
+  expect_own([](LaunchStep& step) { step.block.y = 2; });
+  expect_own([](LaunchStep& step) { step.cluster.x = 2; });
+  expect_own([](LaunchStep& step) { step.smem_bytes = 1024; });
+  expect_own([](LaunchStep& step) { step.params.resize(16); });
+  EXPECT_EQ(fake_cuda().last_argument(), workspace + 16);
+  expect_own([](LaunchStep& step) { step.args = {{0, CountersArgument{}}}; });
+  EXPECT_EQ(fake_cuda().last_argument(), counters);
+}
+
 TEST_F(LoadedLaunchTest, KernelOfSeveralStepsIsLoadedOnceAndFreedAtTheEnd) {
   const Launch launch{.steps = {step("shared"), step("other"), step("shared")}};
   {
