@@ -218,8 +218,8 @@ TEST_F(StreamsTest, HundredThousandHeldPlansTakeAtMost64MiBAndAreFreedWhenTheyAr
   } cases[] = {
       {"fwd fp16 num_heads=4:2 seqlen=4000 head_dim=64", "fwd_wgmma_sm90a", kPromised},
       {"fwd fp16 batch=3 num_heads=8 seqlen=4000 head_dim=64 causal lengths=packed",
-       "fwd_wgmma_sm90a", 5000},
-      {"fwd fp16 num_heads=4:2 seqlen=4000 head_dim=64 alignment=8", "fwd_mma_sm80", 5000}};
+       "fwd_wgmma_sm90a", 10000},
+      {"fwd fp16 num_heads=4:2 seqlen=4000 head_dim=64 alignment=8", "fwd_mma_sm80", 10000}};
   for (const auto& each : cases) {
     SCOPED_TRACE(each.problem);
     const Problem problem = parse_problem(each.problem);
@@ -233,7 +233,9 @@ TEST_F(StreamsTest, HundredThousandHeldPlansTakeAtMost64MiBAndAreFreedWhenTheyAr
     for (std::size_t i = 0; i < each.plans; ++i)
       plans.push_back(make_plan(other_length(), *device_));
     ASSERT_EQ(bucket(plans.back().problem()), bucket(problem));
-    const long bytes_a_plan = (test::live_bytes() - before) / static_cast<long>(each.plans);
+    // As many as the Device kept before are gone: it keeps some of these instead.
+    const auto more = static_cast<long>(each.plans - DeviceState::kPlansKept);
+    const long bytes_a_plan = (test::live_bytes() - before) / more;
     RecordProperty("bytes_a_plan_of_" + each.family, static_cast<int>(bytes_a_plan));
     EXPECT_GT(bytes_a_plan, 128) << "else this test sees nothing";
     EXPECT_LE(bytes_a_plan + static_cast<long>(sizeof(Plan)), kMostBytes);
