@@ -11,6 +11,7 @@
 #include "generator/launch.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
+#include "templates/params_rope.h"
 
 namespace attnforge::test {
 
