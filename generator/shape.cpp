@@ -65,9 +65,12 @@ Shape shape_of(const Problem& problem) {
 
 std::string initializer(const Shape& shape) {
   std::string text;
-  for (const auto& [name, member] : kFields)
+  for (const auto& [name, member] : kFields) {
+    // The text of a kernel for fixed lengths does not know of others.
+    if (member == &Shape::lengths && shape.lengths == 0) continue;
     fmt::format_to(std::back_inserter(text), "{}.{} = {}", text.empty() ? "{" : ", ", name,
                    shape.*member);
+  }
   return text + "}";
 }
 

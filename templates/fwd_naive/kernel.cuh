@@ -29,13 +29,11 @@ struct FwdNaive {
     float row_max[kRows];
   };
 
-  /// The rows of a thread block: row r is query `query[r]` of the sequence, and its outputs go to
-  /// row first_out + r of `batch_out`.
+  /// The rows of a thread block: row r is query `query[r]` of the sequence.
   struct Rows {
     int head;
     int first, end;  // row r is one if first + r < end
     Lengths lengths;
-    int batch_out, first_out;
     int query[kRows];
 
     ATTNFORGE_DEVICE explicit Rows(const Params& params)
@@ -43,8 +41,6 @@ struct FwdNaive {
           first(int(blockIdx.x % row_blocks(params)) * kRows),
           lengths(params, listed(params) ? params.rows[first].batch : sequence(params)) {
       end = listed(params) ? params.num_rows : lengths.q();
-      batch_out = listed(params) ? 0 : lengths.batch();
-      first_out = first + (listed(params) ? 0 : lengths.q_begin());
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
         query[r] = listed(params) ? params.rows[min(first + r, end - 1)].query : first + r;
@@ -57,6 +53,13 @@ struct FwdNaive {
       return int(blockIdx.x / row_blocks(params) / params.fwd.num_heads_q);
     }
     ATTNFORGE_DEVICE bool present(int r) const { return first + r < end; }
+    // Where the outputs of row r go.
+    ATTNFORGE_DEVICE int batch_out(const Params& params) const {
+      return listed(params) ? 0 : lengths.batch();
+    }
+    ATTNFORGE_DEVICE int row_out(const Params& params, int r) const {
+      return first + r + (listed(params) ? 0 : lengths.q_begin());
+    }
   };
 
   struct Maximum {
@@ -143,7 +146,8 @@ struct FwdNaive {
     __shared__ __align__(16) SharedMemory smem;
     const int thread = threadIdx.x;
     const Rows rows(params);
-    if (!rows.present(0)) return;  // of a sequence that is shorter than others
+    if constexpr (C.lengths != kFixedLengths)
+      if (!rows.present(0)) return;  // of a sequence that is shorter than others
     const Lengths& lengths = rows.lengths;
     const int kv_head = rows.head / (p.num_heads_q / p.num_heads_kv);
     const char* k_head = sequence_pointer<C.dtype_k>(p.k, lengths, kv_head, lengths.kv_begin());
@@ -253,10 +257,10 @@ struct FwdNaive {
 #pragma unroll
         for (int r = 0; r < kRows; ++r) o[0][r] += smem.p[thread + g * C.threads_per_group()][r];
     }
-    char* o_head = head_pointer<C.dtype_o>(p.o, rows.batch_out, rows.head);
+    char* o_head = head_pointer<C.dtype_o>(p.o, rows.batch_out(params), rows.head);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int row = rows.first_out + r;
+      const int row = rows.row_out(params, r);
       if (!rows.present(r)) break;
       // A row that sees no key: 0 and -inf.
       const float inverse = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
@@ -268,8 +272,8 @@ struct FwdNaive {
                            o[c][r] * inverse);
       }
       if (C.lse && thread == 0) {
-        float* lse = p.lse + rows.batch_out * p.lse_stride_batch + rows.head * p.lse_stride_head +
-                     row;
+        float* lse = p.lse + rows.batch_out(params) * p.lse_stride_batch +
+                     rows.head * p.lse_stride_head + row;
         *lse = row_sum[r] == 0.0f ? negative_infinity() : smem.row_max[r] + logf(row_sum[r]);
       }
     }

@@ -106,6 +106,8 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--repeat", "3"},
                                                      {"--rigor", "quick"},
                                                      {"--rope-cos", "cos.npy"},
+                                                     {"--lengths-q", "q.npy"},
+                                                     {"--lengths-kv", "kv.npy"},
                                                      {"--rope-offset", "0"},
                                                      {"--rope-sin", "s.npy"},
                                                      {"--samples", "5"},

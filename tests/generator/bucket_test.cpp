@@ -114,6 +114,8 @@ RC_GTEST_PROP(Bucket, AsksForTheSameKernelText, ()) {
   expected.batch = b.batch;
   expected.seqlen_q = b.seqlen_q;
   expected.seqlen_kv = b.seqlen_kv;
+  expected.tokens_q = b.tokens_q;
+  expected.tokens_kv = b.tokens_kv;
   expected.softmax_scale = 0.0f;
   expected.softcap = p.softcap > 0 ? 30.0f : 0.0f;
   if (p.rope_dim == p.head_dim) expected.rope_dim = 0;  // as when it is not given
