@@ -115,16 +115,16 @@ TEST_F(BindArgumentsTest, RopesTablesComeWithTheRowsOfTheFirstQueryAndKey) {
 
 TEST_F(BindArgumentsTest, TensorsThatAStepBeforeWroteComeFromTheWorkspaceInAllParts) {
   using Operand = TensorMapSpec::Operand;
-  float memory[4];
+  float memory[3];
   const Tensors tensors{.q = {&memory[0], 1, 2, 3},
                         .k = {&memory[1], 4, 5, 6},
-                        .v = {&memory[2], 4 * 64 * 100, 4 * 64, 64},
-                        .o = {&memory[3], 10, 11, 12}};
-  LaunchStep step = step_of(sizeof(FwdParams) + 40 + 2 * kTensorMapBytes,
+                        .v = {address(0x300), 4 * 64 * 100, 4 * 64, 64},
+                        .o = {&memory[2], 10, 11, 12}};
+  static_assert(sizeof(FwdParams) <= 256);
+  LaunchStep step = step_of(256 + 2 * kTensorMapBytes,
                             {{0, FwdArgument{}},
                              {256, map_of(Operand::kK)},
                              {256 + kTensorMapBytes, map_of(Operand::kV)}});
-  step.params.resize(256 + 2 * kTensorMapBytes, std::byte{0x5a});
   step.from_workspace = {{Operand::kQ, 0x100, 70, 80, 90},
                          {Operand::kK, 0x400, 4 * 64 * 100, 256, 64}};
   const std::vector<std::byte> params = bind(step, tensors, {.workspace = address(0x10000)});
@@ -134,11 +134,11 @@ TEST_F(BindArgumentsTest, TensorsThatAStepBeforeWroteComeFromTheWorkspaceInAllPa
   EXPECT_EQ(bound.q.stride_row, 80);
   EXPECT_EQ(bound.q.stride_head, 90);
   EXPECT_EQ(bound.k.data, address(0x10400));
-  EXPECT_EQ(bound.v.data, &memory[2]);
-  EXPECT_EQ(bound.o.data, &memory[3]);
+  EXPECT_EQ(bound.v.data, address(0x300));
+  EXPECT_EQ(bound.o.data, &memory[2]);
   ASSERT_EQ(fake_cuda().encodes(), 2);
   EXPECT_EQ(fake_cuda().encode(0).address, address(0x10400));
-  EXPECT_EQ(fake_cuda().encode(1).address, &memory[2]);
+  EXPECT_EQ(fake_cuda().encode(1).address, address(0x300));
 }
 
 TEST_F(BindArgumentsTest, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace) {
