@@ -50,26 +50,33 @@ TEST(RotationStepCompiles, OnEveryArchWithoutSpills) {
     EXPECT_EQ(faults[i], "") << "sm_" << all[i].first->name << " " << all[i].second;
 }
 
+struct Fused {
+  const char* problem;
+  const char* config;
+};
+
 TEST(FusedRopeCompiles, WithoutSpills) {
-  constexpr const char* kProblems[] = {
-      "fwd bf16 batch=1 num_heads=32:8 seqlen=8192 head_dim=128 causal lse rope=interleaved",
-      "fwd fp16 batch=4 num_heads=16 seqlen=4096 head_dim=64 rope=half",
-      "fwd fp16 batch=8 num_heads=8 seqlen=2048 head_dim=72 rope=half rope_dim=40",
-      "fwd bf16 batch=1 num_heads=16 seqlen=4096 head_dim=256 causal rope=half rope_dim=64",
+  constexpr Fused kFused[] = {
+      {"fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal rope=half",
+       "fwd_wgmma_sm90a warpgroups=2 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 "
+       "pingpong=1 grid=2 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 fused_rope=1"},
+      {"fwd fp16 batch=8 num_heads=32:8 seqlen=4:4096 head_dim=64 rope=interleaved",
+       "fwd_wgmma_sm90a warpgroups=1 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 "
+       "pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=4 head_group_mb=0 fused_rope=1"},
+      {"fwd fp16 batch=8 num_heads=8 seqlen=2048 head_dim=72 rope=half rope_dim=40",
+       "fwd_wgmma_sm90a warpgroups=3 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=2 "
+       "pingpong=1 grid=1 blocks_per_sm=1 swizzle=64 pack_gqa=1 head_group_mb=0 fused_rope=1"},
   };
   const Family& family = *find_family("fwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
   const std::vector<std::string> faults = test::compile_together(
-      std::size(kProblems), [&](std::size_t i) -> std::string {
-        const Problem problem = parse_problem(kProblems[i]);
-        for (Candidate& candidate : candidates(family, problem, device)) {
-          candidate.config.fields.back().second = 1;
-          if (illegal(family, candidate.config, problem, device).empty())
-            return fault_of(family.render(candidate.config, problem), device.arch);
-        }
-        return "no config can be forced to rotate";
+      std::size(kFused), [&](std::size_t i) -> std::string {
+        const Problem problem = parse_problem(kFused[i].problem);
+        const Config config = read_config(kFused[i].config);
+        const std::string reason = illegal(family, config, problem, device);
+        return reason.empty() ? fault_of(family.render(config, problem), device.arch) : reason;
       });
-  for (std::size_t i = 0; i < std::size(kProblems); ++i) EXPECT_EQ(faults[i], "") << kProblems[i];
+  for (std::size_t i = 0; i < std::size(kFused); ++i) EXPECT_EQ(faults[i], "") << kFused[i].problem;
 }
 
 }  // namespace
