@@ -130,6 +130,40 @@ def peers_odd():
     )
 
 
+def varlen():
+    """Packed sequences of several distributions of lengths, beside the peers' kernels for them and beside equal sequences."""
+    name = "varlen.csv"
+    if not (RESULTS / name).exists():
+        return ""
+    comments, rows = read(name)
+    known = dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
+    by_point = collections.defaultdict(dict)
+    for row in rows:
+        by_point[row["distribution"], row["causal"]][row["impl"]] = row
+    ratios = {impl: [float(row["ratio"]) for row in rows if row["impl"] == impl and row["ratio"]] for impl in ("dense", *known)}
+    means = [
+        f"{statistics.geometric_mean(each):.3f}x {known.get(impl, 'its own dense kernel on equal sequences of the same work')},"
+        f" least {min(each):.3f}x"
+        for impl, each in ratios.items()
+        if each
+    ]
+    table = []
+    for (distribution, causal), impls in by_point.items():
+        ours = impls["attnforge"]
+        others = [f"{row['ratio']}x" if (row := impls.get(impl)) and row["ratio"] else "" for impl in ("dense", *known)]
+        label = f"{distribution.replace('_', ' ')}, {ours['sequences']} up to {ours['longest']}"
+        table.append([label, "causal" if causal == "1" else "full", ours["tflops"].split(".")[0], *others])
+    first = rows[0]
+    return "\n\n".join(
+        [
+            f"Packed sequences, {first['tokens']} tokens, {first['heads']} heads of {first['head_dim']}: TFLOP/s, and the speed relative"
+            f" to others in the same run. Geometric means: {'; '.join(means)}.",
+            markdown(["lengths", "mask", "attnforge", "dense", *known], table),
+            source(comments, name),
+        ]
+    )
+
+
 def label_of(point):
     dims = f"{point.head_dim}" if point.head_dim == point.head_dim_v else f"{point.head_dim}:{point.head_dim_v}"
     heads = "" if point.num_heads_q == point.num_heads_kv else f", heads {point.num_heads_q}:{point.num_heads_kv}"
@@ -286,7 +320,14 @@ def lineage():
 
 
 # A table without its file is empty.
-README_TABLES = {"hopper": hopper, "peers_main": peers_main, "peers_odd": peers_odd, "host": host, "first_run": first_run}
+README_TABLES = {
+    "hopper": hopper,
+    "peers_main": peers_main,
+    "peers_odd": peers_odd,
+    "varlen": varlen,
+    "host": host,
+    "first_run": first_run,
+}
 PAGES = {
     "README.md": README_TABLES,
     "docs/HOPPER.md": {"hopper_groups": hopper_groups},

@@ -22,7 +22,7 @@ auto kind(const Problem& p) {
   const Window window = effective_window(p);
   return std::tuple(p.op, size_bytes(p.dtype_q), size_bytes(p.dtype_k), size_bytes(p.dtype_v),
                     size_bytes(p.dtype_o), window.left >= 0, window.right >= 0, p.softcap > 0,
-                    p.tf32, p.alignment_bytes, p.rope, p.lengths, p.seqlen_q <= 1);
+                    p.tf32, p.alignment_bytes, p.lengths, p.seqlen_q <= 1);
 }
 
 auto dtypes(const Problem& p) { return std::tuple(p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o); }

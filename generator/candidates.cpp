@@ -65,7 +65,7 @@ std::string illegal(const Family& family, const Config& config, const Problem& p
   return wrong.empty() ? family.reject(config, problem, device) : wrong;
 }
 
-std::string drop_former_words(const Family& family, Config& config) {
+std::string update_words(const Family& family, Config& config) {
   std::string wrong;
   for (const FormerField& former : family.former) {
     std::erase_if(config.fields, [&](const std::pair<std::string, int>& word) {
@@ -77,6 +77,15 @@ std::string drop_former_words(const Family& family, Config& config) {
             word.first, word.second, former.value);
       return true;
     });
+  }
+  for (const FormerField& added : family.added) {
+    const auto is_it = [&](const auto& field) { return field.first == added.name; };
+    if (std::any_of(config.fields.begin(), config.fields.end(), is_it)) continue;
+    const auto rule = std::find_if(family.fields.begin(), family.fields.end(),
+                                   [&](const FieldRule& r) { return r.name == added.name; });
+    const auto place = std::min<std::ptrdiff_t>(rule - family.fields.begin(),
+                                                std::ssize(config.fields));
+    config.fields.emplace(config.fields.begin() + place, added.name, added.value);
   }
   return wrong;
 }

@@ -47,7 +47,8 @@ struct Axis {
   std::vector<int> only_forced{};  // legal where a caller gives the config, and never searched
 };
 
-/// A field that configs of a family had once, and its one value that is still made.
+/// A field that configs of a family had once, and its one value that is still made; or one that
+/// they have since, and the value of those without it.
 struct FormerField {
   std::string_view name;
   int value;
@@ -81,6 +82,8 @@ struct Family {
   std::span<const FieldRule> fields{};
   /// What tables, scripts and databases may still say. Borrowed, as `fields`.
   std::span<const FormerField> former{};
+  /// What older texts do not say. Borrowed, as `fields`.
+  std::span<const FormerField> added{};
 
   /// "" if it can serve the problem's dtypes, head dims and arch, else the reason.
   std::string (*supports)(const Problem&, const Arch&) = nullptr;

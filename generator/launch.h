@@ -68,6 +68,16 @@ struct CountersArgument {
   friend bool operator==(const CountersArgument&, const CountersArgument&) = default;
 };
 
+/// One of the run's tensors as a step sees it that reads it from the workspace, where a step before
+/// it wrote it in another form: `begin` bytes from the start, with strides in elements.
+struct ScratchTensor {
+  TensorMapSpec::Operand operand = TensorMapSpec::Operand::kQ;
+  std::size_t begin = 0;
+  std::int64_t stride_batch = 0, stride_row = 0, stride_head = 0;
+
+  friend bool operator==(const ScratchTensor&, const ScratchTensor&) = default;
+};
+
 /// A part of a kernel's argument that each run fills in, from its tensors and memory. What kinds
 /// there are is this list, and runtime/bind_arguments.cpp is the one place that knows them all. No
 /// kind has members that follow the sizes of a problem: such numbers wait in the part's place in
@@ -94,6 +104,7 @@ struct LaunchStep {
   bool overlaps_previous = false;
   std::vector<std::byte> params;   // the kernel's one argument with all that the launch decides
   std::vector<ArgumentPart> args;  // the parts of it that a run fills in
+  std::vector<ScratchTensor> from_workspace{};  // in place of the run's, in all of `args`
 };
 
 /// A set of counters: 32-bit words in device memory, aligned to kCounterBytes. All but the word

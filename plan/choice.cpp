@@ -164,7 +164,7 @@ Choice forced_choice(const std::string& config_text, const Problem& problem,
   }
   std::string reason = drop_shape_words(config, shape_of(problem));
   if (!reason.empty()) reason += "; a config need not repeat the problem: leave the word out";
-  if (reason.empty()) reason = drop_former_words(*family, config);
+  if (reason.empty()) reason = update_words(*family, config);
   if (reason.empty()) reason = contradiction(config, overrides);
   if (reason.empty()) reason = illegal(config, problem, device);
   if (!reason.empty()) {

@@ -8,6 +8,7 @@
 #include "runtime/tensor_map.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
+#include "templates/params_rope.h"
 
 namespace attnforge {
 namespace {
@@ -85,12 +86,28 @@ struct Binder {
   }
 };
 
+Tensor& tensor_of(Tensors& tensors, TensorMapSpec::Operand operand) {
+  using Operand = TensorMapSpec::Operand;
+  return operand == Operand::kQ ? tensors.q : operand == Operand::kK ? tensors.k : tensors.v;
+}
+
+void bind_parts(const LaunchStep& step, const Tensors& tensors, const RunMemory& memory,
+                std::span<std::byte> params) {
+  for (const ArgumentPart& part : step.args)
+    std::visit(Binder{tensors, memory, params, part.offset}, part.value);
+}
+
 }  // namespace
 
-void bind_arguments(std::span<const ArgumentPart> args, const Tensors& tensors,
-                    const RunMemory& memory, std::span<std::byte> params) {
-  for (const ArgumentPart& part : args)
-    std::visit(Binder{tensors, memory, params, part.offset}, part.value);
+void bind_arguments(const LaunchStep& step, const Tensors& tensors, const RunMemory& memory,
+                    std::span<std::byte> params) {
+  if (step.from_workspace.empty()) return bind_parts(step, tensors, memory, params);
+  Tensors seen = tensors;
+  for (const ScratchTensor& tensor : step.from_workspace) {
+    tensor_of(seen, tensor.operand) = {static_cast<std::byte*>(memory.workspace) + tensor.begin,
+                                       tensor.stride_batch, tensor.stride_row, tensor.stride_head};
+  }
+  bind_parts(step, seen, memory, params);
 }
 
 }  // namespace attnforge

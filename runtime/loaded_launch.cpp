@@ -23,7 +23,8 @@ auto find(Kernels& kernels, const std::string& name) {
 bool alike(const LaunchStep& a, const LaunchStep& b) {
   return a.kernel == b.kernel && a.block == b.block && a.cluster == b.cluster &&
          a.smem_bytes == b.smem_bytes && a.overlaps_previous == b.overlaps_previous &&
-         a.params.size() == b.params.size() && a.args == b.args;
+         a.params.size() == b.params.size() && a.args == b.args &&
+         a.from_workspace == b.from_workspace;
 }
 
 using Word = LoadedLaunch::Word;
@@ -97,7 +98,7 @@ void LoadedLaunch::run(const Tensors& tensors, const RunMemory& memory, CUstream
     std::copy(launch.params.begin(), launch.params.end(), params.begin());
     for (const Word& word : step.words)
       std::memcpy(params.data() + word.offset, &word.value, kWordBytes);
-    bind_arguments(launch.args, tensors, memory, params);
+    bind_arguments(launch, tensors, memory, params);
     kernel->launch(launch, step.grid, params, stream);
   }
 }

@@ -33,15 +33,6 @@ struct FwdParams {
   float softcap;  // 0: none
 };
 
-/// Tables of the rotary embedding, [rows, rope_dim / 2] each: row k_offset + j is key j's, row
-/// q_offset + i query i's. Unread unless the config has a rope.
-struct RopeParams {
-  const float* cos;
-  const float* sin;
-  int q_offset;
-  int k_offset;
-};
-
 /// A row of queries, for every head of its sequence.
 struct ListedRow {
   int batch;

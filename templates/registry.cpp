@@ -35,7 +35,7 @@ const Family* find_family(std::string_view name) {
 Config read_config(std::string_view text) {
   Config config = parse_config(text);
   if (const Family* family = find_family(config.family)) {
-    const std::string wrong = drop_former_words(*family, config);
+    const std::string wrong = update_words(*family, config);
     if (!wrong.empty()) throw Error(ErrorCode::kInvalidArgument, wrong);
   }
   return config;

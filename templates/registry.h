@@ -14,9 +14,9 @@ std::span<const Family* const> registry();
 /// nullptr when there is none of that name.
 const Family* find_family(std::string_view name);
 
-/// The config of a text from a database, a table or a script: as parse_config(), but without the
-/// fields that its family had once (Family::former). Throws Error(kInvalidArgument) as that does,
-/// and for a value of such a field that is not made any more.
+/// The config of a text from a database, a table or a script: as parse_config(), after
+/// update_words(). Throws Error(kInvalidArgument) as that does, and for a value of a former field
+/// that is not made any more.
 Config read_config(std::string_view text);
 
 }  // namespace attnforge

@@ -80,15 +80,13 @@ struct FwdMmaSm80Config : Shape {
            num_warps % head_dim_warps == 0 && block_m % (16 * row_warps()) == 0 && num_warps >= 2 &&
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && block_m % pack_gqa == 0 &&
            (stages > 1 || step_n == block_n) && alignment >= 4 &&
-           (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim)) && rope_dim % 8 == 0 &&
-           rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0);
+           (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim));
   }
 };
 
 struct FwdMmaSm80Params {
   FwdParams fwd;
   TileOrder order;  // a head is a K/V head when heads are packed
-  RopeParams rope;
 };
 
 }  // namespace attnforge

@@ -19,10 +19,6 @@ constexpr double kWait = 169, kQueryWait = 0.387, kTileStart = 6281, kUnoverlapp
                  kBias = 1.24;
 constexpr double kExchange = 400;  // two warps wait for each other's sums
 
-// Of a rope, from a few times at head dim 128: instructions and clocks of shared memory and L1 for
-// four pairs of elements a lane, and the wait of a warp for the tables of 8 keys.
-constexpr double kRopeInstructions = 42, kRopeShared = 16, kRopeWait = 900;
-
 /// Work of one block on one tile of keys, in clocks of an SM that does nothing else.
 struct TileCost {
   double tensor;        // mma
@@ -32,8 +28,7 @@ struct TileCost {
   double exponentials;  // 16 a clock
   double softmax;  // the part of issue between the two products, which no product of the same warp
                    // overlaps
-  double l2;       // K, V and rope's tables on their way from L2
-  double rope;     // from K's arrival to its use
+  double l2;       // K and V on their way from L2
 };
 
 TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
@@ -60,13 +55,7 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
                 1.5 * copies);
   cost.exponentials = c.block_m * c.head_dim_warps * c.block_n / 16.0;
   cost.softmax = warps / 4.0 * 5.0 * scores;
-  cost.l2 = c.block_n * ((c.head_dim + c.head_dim_v) * 2 + c.rope_dim * 4) * kL2ClocksPerByte;
-  const double turns = c.block_n * c.rope_dim / 256.0;  // of a warp
-  cost.issue += kRopeInstructions * turns / 4.0;
-  cost.shared += kRopeShared * turns;
-  cost.rope = c.rope_dim > 0
-                  ? kRopeInstructions * turns / 4.0 + kRopeWait * std::ceil(c.block_n / 8.0 / warps)
-                  : 0.0;
+  cost.l2 = c.block_n * (c.head_dim + c.head_dim_v) * 2 * kL2ClocksPerByte;
   return cost;
 }
 
@@ -85,7 +74,7 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
                                0.25);
   const double serial = (cost.tensor + cost.softmax * kSoftmax + 100.0 * (c.block_n / c.step_n) +
                          kWait * (c.stages == 1 ? 2 : 1) + (c.head_dim_warps > 1 ? kExchange : 0) +
-                         cost.query * kQueryWait + cost.rope) /
+                         cost.query * kQueryWait) /
                         resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
 

@@ -13,6 +13,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/lengths.h"
+#include "templates/host/rotation.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 
@@ -126,12 +127,11 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
   constexpr int kSafeSlack = 68, kUnrolledSlack = 4, kSoftcapSlack = 4;
-  constexpr double kSpillRisk = 1.1, kSpillRiskWithRope = 1.2;
+  constexpr double kSpillRisk = 1.1;
   const int slack = kSafeSlack + (c.step_n == c.block_n ? kUnrolledSlack : 0) +
                     (c.softcap ? kSoftcapSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
-  const double risk = !tight ? 1.0 : c.rope == kNoRope ? kSpillRisk : kSpillRiskWithRope;
-  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm) * risk;
+  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm) * (tight ? kSpillRisk : 1.0);
 }
 
 std::string symbol(const Typed& c) {
@@ -144,7 +144,6 @@ Source render(const Typed& c, const Problem&) {
                           .type = "FwdMmaSm80",
                           .params = "FwdMmaSm80Params",
                           .params_bytes = sizeof(FwdMmaSm80Params),
-                          .parts = part_headers(c, "tile/rope.cuh"),
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces_of(c)};
@@ -159,17 +158,19 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
-}  // namespace
-
-extern const Family fwd_mma_sm80;
-constinit const Family fwd_mma_sm80 = typed_family<kFields, reject, estimate_us, render, launch>({
+constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
     .name = kName,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope | kFeatureLengths,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLengths,
     .supports = supports,
     .axes = axes,
 });
+
+}  // namespace
+
+extern const Family fwd_mma_sm80;
+constinit const Family fwd_mma_sm80 = rotated_family<kFamily>();
 
 }  // namespace attnforge

@@ -15,7 +15,6 @@
 #include "tile/fragment_scores.cuh"
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/optional.cuh"
 #include "tile/query_tile.cuh"
 #include "tile/softmax.cuh"
 
@@ -41,8 +40,6 @@ struct FwdMmaSm80 {
   using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
   using Output = typename Pieces::template Output<C.dtype, C.alignment, C.lse != 0>;
-
-  using RopeQk = RopeTile<C.dtype, C.rope, C.rope_dim, QkRows, 4, false>;
 
   using Scores = float[kRowFragments][C.step_n / 8][4];  // of one step, in fragments of 8 keys
 
@@ -126,25 +123,6 @@ struct FwdMmaSm80 {
     loader.template load<true>(smem, source, tile.end_row() - tile.first_row);
     QLoader::clear_padding(smem, thread_index());
     cp_async_commit();
-  }
-
-  /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
-  ATTNFORGE_DEVICE void rotate_q() const {
-    if constexpr (C.rope != kNoRope) {
-      RopeQk::rotate(params.rope, smem, thread_index() / 32 * 8, C.block_m, 8 * C.num_warps,
-                     RopeQk::template queries<C.pack_gqa>(tile.lengths.q(), params.rope,
-                                                          tile.first_row));
-      __syncthreads();
-    }
-  }
-  /// The same with tile n of K.
-  ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
-    if constexpr (C.rope != kNoRope) {
-      RopeQk::rotate(params.rope, ring.k_tile(stage), thread_index() / 32 * 8, C.block_n,
-                     8 * C.num_warps,
-                     RopeQk::keys(tile.lengths.kv(), params.rope, n * C.block_n));
-      __syncthreads();
-    }
   }
 
   ATTNFORGE_DEVICE void read_q() {
@@ -266,7 +244,6 @@ struct FwdMmaSm80 {
 
   /// The tile at a place of the walk. masked: some row does not see all keys of it.
   ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
-    rotate_k(ring.tiles.tile_at(place), stage);
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
@@ -288,7 +265,6 @@ struct FwdMmaSm80 {
     if constexpr (C.q_in_regs == 2) {
       cp_async_wait<0>();
       __syncthreads();
-      rotate_q();
       read_q();
       __syncthreads();
     }
@@ -305,9 +281,7 @@ struct FwdMmaSm80 {
       for (int j = 0; j < kOutFragments; ++j)
 #pragma unroll
         for (int c = 0; c < 4; ++c) o[f][j][c] = 0.0f;
-    if constexpr (C.stages == 1 || C.q_in_regs == 1 || (C.rope != kNoRope && C.q_in_regs == 0))
-      ring.await_q();
-    if constexpr (C.q_in_regs != 2) rotate_q();
+    if constexpr (C.stages == 1 || C.q_in_regs == 1) ring.await_q();
     if constexpr (C.q_in_regs == 1) read_q();
     ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });
     store();

@@ -3,6 +3,7 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "params_rope.h"
 #include "shape.h"
 
 namespace attnforge {

@@ -97,9 +97,7 @@ struct FwdRegtileF32Config : Shape {
     return output + state + (in_qk > in_pv ? in_qk : in_pv);
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
-    const bool shapes = head_dim % 8 == 0 && head_dim_v % (8 * warps_d) == 0 && alignment >= 4 &&
-                        rope_dim % 8 == 0 && rope_dim <= head_dim &&
-                        (rope == kNoRope) == (rope_dim == 0);
+    const bool shapes = head_dim % 8 == 0 && head_dim_v % (8 * warps_d) == 0 && alignment >= 4;
     const bool counts = num_warps() >= 2 && num_warps() <= 16 && steps >= 1 && stages >= 1 &&
                         pack_gqa >= 1 && block_m() % pack_gqa == 0 && (stages > 1 || steps == 1) &&
                         (warps_n & (warps_n - 1)) == 0;
@@ -113,7 +111,6 @@ struct FwdRegtileF32Config : Shape {
 struct FwdRegtileF32Params {
   FwdParams fwd;
   TileOrder order;  // a head is a K/V head when heads are packed
-  RopeParams rope;
 };
 
 }  // namespace attnforge

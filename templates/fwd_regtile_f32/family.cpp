@@ -14,6 +14,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/lengths.h"
+#include "templates/host/rotation.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 
@@ -148,7 +149,6 @@ Source render(const Typed& c, const Problem&) {
                           .type = "FwdRegtileF32",
                           .params = "FwdRegtileF32Params",
                           .params_bytes = sizeof(FwdRegtileF32Params),
-                          .parts = part_headers(c, "tile/rope_f32.cuh"),
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces_of(c)};
@@ -163,18 +163,19 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
+constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
+    .name = kName,
+    .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
+    .tier = Tier::kProduct,
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLengths,
+    .supports = supports,
+    .axes = axes,
+});
+
 }  // namespace
 
 extern const Family fwd_regtile_f32;
-constinit const Family fwd_regtile_f32 = typed_family<kFields, reject, estimate_us, render, launch>(
-    {
-        .name = kName,
-        .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
-        .tier = Tier::kProduct,
-        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope | kFeatureLengths,
-        .supports = supports,
-        .axes = axes,
-    });
+constinit const Family fwd_regtile_f32 = rotated_family<kFamily>();
 
 }  // namespace attnforge

@@ -14,7 +14,6 @@
 #include "ptx/special_registers.cuh"
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/optional.cuh"
 #include "tile/query_tile.cuh"
 
 namespace attnforge {
@@ -41,7 +40,6 @@ struct FwdRegtileF32 {
   using QLoader = Loader<C.block_m(), C.head_dim>;
   using KLoader = Loader<C.block_n(), C.head_dim>;
   using VLoader = Loader<C.block_n(), C.head_dim_v>;
-  using RopeQk = RopeTileF32<C.rope, C.rope_dim, C.qk_chunks() * 16>;
 
   using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
@@ -124,25 +122,6 @@ struct FwdRegtileF32 {
     cp_async_commit();
   }
 
-  /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
-  ATTNFORGE_DEVICE void rotate_q() const {
-    if constexpr (C.rope != kNoRope) {
-      RopeQk::template rotate<C.num_threads()>(
-          params.rope, smem, C.block_m(), thread_index(),
-          RopeQk::template queries<C.pack_gqa>(tile.lengths.q(), params.rope, tile.first_row));
-      __syncthreads();
-    }
-  }
-  /// The same with tile n of K.
-  ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
-    if constexpr (C.rope != kNoRope) {
-      RopeQk::template rotate<C.num_threads()>(
-          params.rope, ring.k_tile(stage), C.block_n(), thread_index(),
-          RopeQk::keys(tile.lengths.kv(), params.rope, n * C.block_n()));
-      __syncthreads();
-    }
-  }
-
   // ---- 2. One step of step_n keys: scores, softmax, output ----
 
   ATTNFORGE_DEVICE u32 q_rows() const { return smem + tile_first_row * C.qk_chunks() * 16; }
@@ -150,7 +129,6 @@ struct FwdRegtileF32 {
   /// The tile at a place of the walk. masked: some row does not see all keys of it.
   ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
     const int n = ring.tiles.tile_at(place);
-    rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.steps; ++step) {
       const int in_tile = tile_first_key + step * C.step_n;
@@ -179,9 +157,8 @@ struct FwdRegtileF32 {
   ATTNFORGE_DEVICE void attend_all() {
 #pragma unroll
     for (int s = 0; s < ring.kTilesAhead; ++s) ring.load_first(s, tile.lengths.kv());
-    if constexpr (C.stages == 1 || C.q_in_regs != 0 || C.rope != kNoRope) {
+    if constexpr (C.stages == 1 || C.q_in_regs != 0) {
       ring.await_q();
-      rotate_q();
       warp.read_q(q_rows());
     }
     ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });

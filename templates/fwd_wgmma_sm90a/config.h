@@ -3,6 +3,7 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "params_rope.h"
 #include "shape.h"
 
 namespace attnforge {
@@ -27,6 +28,9 @@ struct FwdWgmmaSm90aConfig : Shape {
   int swizzle;        // bytes: a row lies in column chunks this wide
   int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one after another
+  // Not searched.
+  int fused_rope;  // 1: K and Q are rotated in shared memory; 0: there is no rope, or a step before
+                   // has applied it
 
   ATTNFORGE_HOST_DEVICE constexpr int block_m() const { return 64 * warpgroups; }
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
@@ -52,8 +56,10 @@ struct FwdWgmmaSm90aConfig : Shape {
     return v_begin() + v_stages * v_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
-    return 2 * (q_stages + k_stages + v_stages) + (rope != kNoRope ? k_stages : 0);
+    return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0);
   }
+  /// Whether warps of the producer's warpgroup change tiles of K before they are used.
+  ATTNFORGE_HOST_DEVICE constexpr bool k_job() const { return fused_rope != 0; }
   ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
     return barriers_begin() + 8 * num_barriers();
   }
@@ -74,7 +80,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   }
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
     // For the warps that rotate K; odd dims take more addresses.
-    if (rope != kNoRope) return warpgroups < 3 ? 88 : rope_dim % 32 == 0 ? 56 : 72;
+    if (fused_rope) return warpgroups < 3 ? 88 : rope_dim % 32 == 0 ? 56 : 72;
     if (lengths != kFixedLengths) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
@@ -94,7 +100,7 @@ struct FwdWgmmaSm90aConfig : Shape {
            q_stages >= 1 && q_stages <= 2 && (swizzle == 128 || swizzle == 64 || swizzle == 32) &&
            64 % pack_gqa == 0 && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
            rope_dim % 8 == 0 && rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0) &&
-           consumer_registers() >= launch_registers();
+           (fused_rope != 0) == (rope != kNoRope) && consumer_registers() >= launch_registers();
   }
 };
 
@@ -114,7 +120,7 @@ struct FwdWgmmaSm90aParams {
   TileCounters* counters;  // kGridDynamic; else unread
   TensorMap q;             // {column, packed head, query, head, batch}
   TensorMap k, v;          // {column, key, head, batch}
-  RopeParams rope;
+  RopeParams rope;         // fused_rope; else unread
 };
 
 }  // namespace attnforge

@@ -20,16 +20,11 @@ constexpr double kTileStart = 784, kStorePerColumn = 4.32, kNewBlock = 1722, kQW
                  kMask = 0.227;
 constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kCausalTail = 0.205;
 
-// Of the three warps that rotate K, from a few times at head dims 64 and 128: a wait for the tables
-// of 8 keys, and what each 32 of their elements take.
-constexpr double kRopeWait = 600, kRopeTurn = 110;
-
 /// What a block's work on one tile of keys takes of each unit of an SM, in clocks.
 struct TileCost {
-  double tensor;    // wgmma
-  double softmax;   // exponentials or instructions, whichever are slower
-  double busy;      // of all units together, working at once
-  double rotation;  // of K, by warps that do nothing else
+  double tensor;   // wgmma
+  double softmax;  // exponentials or instructions, whichever are slower
+  double busy;     // of all units together, working at once
 };
 
 TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
@@ -41,10 +36,8 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
   const double issue = kIssue * scores * kInstructionsPerScore / kLanesPerClock;
   // TMA reads rows in lines; those of odd head dims begin anywhere in a line.
   const bool unaligned = c.head_dim * 2 % 128 != 0 || c.head_dim_v * 2 % 128 != 0;
-  const double tables = c.block_n * c.rope_dim * 4.0;  // bytes
   const double lines = (c.k_bytes() + c.v_bytes()) / kLineBytes *
-                           (unaligned ? kUnalignedLine : kLine) +
-                       tables / kLineBytes * kLine;
+                       (unaligned ? kUnalignedLine : kLine);
   // Every warpgroup reads K, V, and Q unless it lies in registers, from shared memory.
   const double operands = kOperand * c.warpgroups * 2 / kLineBytes *
                           ((c.q_in_regs ? 0.0 : 64.0 * c.head_dim) +
@@ -52,10 +45,7 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
   const double busy = std::pow(std::pow(kTensor * tensor, 4) + std::pow(exponentials, 4) +
                                    std::pow(issue, 4) + std::pow(lines, 4) + std::pow(operands, 4),
                                0.25);
-  const int turns = (c.rope_dim + 31) / 32, at_once = c.warpgroups == 3 ? 2 : 4;
-  const double rotation = std::ceil(c.block_n / 24.0) *
-                          (kRopeWait * ((turns + at_once - 1) / at_once) + kRopeTurn * turns);
-  return {tensor, std::max(exponentials, issue), busy, rotation};
+  return {tensor, std::max(exponentials, issue), busy};
 }
 
 }  // namespace
@@ -66,9 +56,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
 
   // Either a unit of the SM is busy all the time, or its warpgroups wait for themselves: products,
   // softmax, barriers.
-  const double own = std::max(kOwnTensor * cost.tensor / c.warpgroups +
-                                  kOwnSoftmax * cost.softmax / c.warpgroups + kOwnWait,
-                              cost.rotation) /
+  const double own = (kOwnTensor * cost.tensor / c.warpgroups +
+                      kOwnSoftmax * cost.softmax / c.warpgroups + kOwnWait) /
                      c.blocks_per_sm;
   double clocks_per_tile = std::max(cost.busy, own) + kUnoverlapped * std::min(cost.busy, own);
   if (c.pingpong) clocks_per_tile *= kPingpong;

@@ -16,6 +16,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/lengths.h"
+#include "templates/host/rotation.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/wgmma_text.h"
@@ -39,9 +40,11 @@ constexpr Field<Typed> kFields[] = {
     {"swizzle", &Typed::swizzle, doubled(64, 128)},
     {"pack_gqa", &Typed::pack_gqa, doubled(1, 64)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
+    {"fused_rope", &Typed::fused_rope, kFlag},
 };
 
 constexpr FormerField kFormer[] = {{"cluster", 1}};  // blocks that share the loads of K and V
+constexpr FormerField kAdded[] = {{"fused_rope", 0}};
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
@@ -122,6 +125,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups},
+      {"fused_rope", {0}, shape.rope == kNoRope ? std::vector<int>{} : std::vector<int>{1}},
   };
 }
 
@@ -144,6 +148,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   const Arch& arch = device.arch;
   // Illegal.
+  if (c.fused_rope && c.rope == kNoRope) return "the problem has no rope";
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
     return "the packed heads do not divide the 64 rows of a warpgroup";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
@@ -195,6 +200,15 @@ std::string symbol(const Typed& c) {
   return "fwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
+std::vector<Piece> pieces(const Typed& c) {
+  std::vector<Piece> pieces = pieces_of(c);
+  if (c.fused_rope) {
+    pieces.push_back({"pieces/rope_jobs.cuh", "QJob", "RopeQJob<kConfig>"});
+    pieces.push_back({"pieces/rope_jobs.cuh", "KJob", "RopeKJob<kConfig>"});
+  }
+  return pieces;
+}
+
 Source render(const Typed& c, const Problem&) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
@@ -204,11 +218,10 @@ Source render(const Typed& c, const Problem&) {
       .type = "FwdWgmmaSm90a",
       .params = "FwdWgmmaSm90aParams",
       .params_bytes = sizeof(FwdWgmmaSm90aParams),
-      .parts = part_headers(c, "tile/rope.cuh"),
       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
       .pieces = "DenseTmaPieces",
       .pieces_header = "pieces/dense_tma.cuh",
-      .other_pieces = pieces_of(c)};
+      .other_pieces = pieces(c)};
   return kernel_source(
       untyped(kName, c, kFields), c,
       with_work_list(names, c, sizeof(WithLengths<FwdWgmmaSm90aParams>), "block_m()", "block_n"));
@@ -282,19 +295,24 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return result;
 }
 
+bool rotates(const Config& config) { return config.get("fused_rope") != 0; }
+bool points_rotate(std::span<const Axis> axes) { return axes.back().values.front() != 0; }
+
+constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
+    .name = kName,
+    .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
+    .tier = Tier::kProduct,
+    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+                kFeatureUnequalHeadDims | kFeatureLengths,
+    .former = kFormer,
+    .added = kAdded,
+    .supports = supports,
+    .axes = axes,
+});
+
 }  // namespace
 
 extern const Family fwd_wgmma_sm90a;
-constinit const Family fwd_wgmma_sm90a = typed_family<kFields, reject, estimate_us, render, launch>(
-    {
-        .name = kName,
-        .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
-        .tier = Tier::kProduct,
-        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureRope | kFeatureLengths,
-        .former = kFormer,
-        .supports = supports,
-        .axes = axes,
-    });
+constinit const Family fwd_wgmma_sm90a = rotated_family<kFamily, rotates, points_rotate>();
 
 }  // namespace attnforge

@@ -18,7 +18,6 @@
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/fragment_scores.cuh"
-#include "tile/optional.cuh"
 #include "tile/query_tile.cuh"
 #include "tile/ring.cuh"
 #include "tile/softmax.cuh"
@@ -40,15 +39,21 @@ struct FwdWgmmaSm90a {
   static constexpr int kOutFragments = C.head_dim_v / 8;
   static constexpr int kDepthSteps = ceil_div(C.head_dim, 16);
   static constexpr int kConsumerWarps = 4 * C.warpgroups;
-  // Warps of the producer's warpgroup that rotate K. They need the number of the query tile, and
-  // with kGridDynamic find it beside Q.
-  static constexpr int kRotatorWarps = C.rope != kNoRope ? 3 : 0;
+  // Jobs on Q's rows, by the consumers that read them, and on tiles of K and V, by the other warps
+  // of the producer's warpgroup. These need the number of the query tile, and with kGridDynamic
+  // find it beside Q.
+  using QJob = typename Pieces::QJob;
+  using KJob = typename Pieces::KJob;
+  using VJob = typename Pieces::VJob;
+  static constexpr int kWorkerWarps = KJob::kNone && VJob::kNone ? 0 : 3;
+  static_assert(C.k_job() == !KJob::kNone && VJob::kNone, "the config has the jobs' barriers");
   // The producer tells the others which query tile comes with Q: its number, where blocks ask for
   // one; all of it, where that takes loads from global memory.
-  static constexpr bool kTellsAll = Tile::Lengths::kWords > 0;  // not with a rope
+  static constexpr bool kTellsAll = Tile::Lengths::kWords > 0;
   static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
   static constexpr int kNoTile = 0x7fffffff;
-  static constexpr int kTileReaders = kConsumerWarps + (kTells ? kRotatorWarps : 0);
+  static constexpr int kTileReaders = kConsumerWarps + (kTells ? kWorkerWarps : 0);
+  static_assert(!kTellsAll || kWorkerWarps == 0, "workers find a tile by its number");
 
   // ---- Shared memory and barriers, as 32-bit addresses ----
 
@@ -71,8 +76,14 @@ struct FwdWgmmaSm90a {
       return barrier(2 * (C.k_stages + C.v_stages) + stage);
     }
     ATTNFORGE_DEVICE u32 q_empty(int stage) const { return q_full(C.q_stages + stage); }
-    /// The rotators have rotated the tile of K that TMA has written. Consumers wait for this then.
-    ATTNFORGE_DEVICE u32 k_rotated(int stage) const { return q_full(2 * C.q_stages + stage); }
+    /// The workers have done their job on the tile that TMA has written. Consumers wait for this.
+    ATTNFORGE_DEVICE u32 k_ready(int stage) const {
+      return KJob::kNone ? k_full(stage) : q_full(2 * C.q_stages + stage);
+    }
+    ATTNFORGE_DEVICE u32 v_ready(int stage) const {
+      return VJob::kNone ? v_full(stage)
+                         : q_full(2 * C.q_stages + (KJob::kNone ? 0 : C.k_stages) + stage);
+    }
     /// kTells: the query tile that comes with Q in this stage.
     ATTNFORGE_DEVICE u32 tile(int stage) const {
       return base + C.tiles_begin() + C.tile_bytes() * stage;
@@ -92,8 +103,10 @@ struct FwdWgmmaSm90a {
         mbarrier_init(q_full(i), 1);
         mbarrier_init(q_empty(i), kTileReaders);
       }
-      if constexpr (C.rope != kNoRope)
-        for (int i = 0; i < C.k_stages; ++i) mbarrier_init(k_rotated(i), kRotatorWarps);
+      if constexpr (!KJob::kNone)
+        for (int i = 0; i < C.k_stages; ++i) mbarrier_init(k_ready(i), kWorkerWarps);
+      if constexpr (!VJob::kNone)
+        for (int i = 0; i < C.v_stages; ++i) mbarrier_init(v_ready(i), kWorkerWarps);
       mbarrier_init_fence();
     }
   };
@@ -213,17 +226,17 @@ struct FwdWgmmaSm90a {
     }
   };
 
-  // ---- 2. Rotators: with a rope, three warps that rotate K's tiles where they lie ----
+  // ---- 2. Workers: where there is a job on K or V, three warps that do it where the tiles lie
+  // ----
 
-  struct Rotator {
-    using RopeK = RopeTile<C.dtype, C.rope, C.rope_dim, TmaRows<C.swizzle, C.kv_chunk_bytes()>,
-                           C.warpgroups == 3 ? 2 : 4, true>;
+  struct Worker {
     const Params& params;
     const Shared smem;
     Ring<C.k_stages> k_ring;
+    Ring<C.v_stages> v_ring;
     Ring<C.q_stages> q_ring;
 
-    ATTNFORGE_DEVICE Rotator(const Params& p, Shared s) : params(p), smem(s) {}
+    ATTNFORGE_DEVICE Worker(const Params& p, Shared s) : params(p), smem(s) {}
 
     ATTNFORGE_DEVICE int await_tile(int tile) {
       if constexpr (C.grid != kGridDynamic) return following(params, tile);
@@ -235,24 +248,40 @@ struct FwdWgmmaSm90a {
       return next;
     }
 
-    /// A warp rotates every third group of 8 keys.
-    ATTNFORGE_DEVICE void rotate_k(const Work& work, int n) {
-      const int warp = thread_index() / 32 - kConsumerWarps - 1;
-      const auto turns = RopeK::keys(work.queries.lengths.kv(), params.rope, n * C.block_n);
-      RopeK::prefetch(params.rope, warp * 8, warp * 8 + 8, 8, turns);
-      mbarrier_wait(smem.k_full(k_ring.stage), k_ring.parity);
-      RopeK::rotate(params.rope, smem.k(k_ring.stage), warp * 8, C.block_n, kRotatorWarps * 8,
-                    turns);
+    /// Does the job on tile n of `ring`, at `tile`: between its arrival, `full`, and its use.
+    template <class Job, int kStages>
+    ATTNFORGE_DEVICE void work_on(const Tile& queries, int n, u32 tile, u32 full, u32 ready,
+                                  Ring<kStages>& ring) {
+      const Job job(params, queries, n, thread_index() / 32 - kConsumerWarps - 1, kWorkerWarps);
+      job.prepare();
+      mbarrier_wait(full, ring.parity);
+      job.run(tile);
       fence_proxy_async();
       __syncwarp();
-      if (thread_index() % 32 == 0) mbarrier_arrive(smem.k_rotated(k_ring.stage));
-      k_ring.advance();
+      if (thread_index() % 32 == 0) mbarrier_arrive(ready);
+      ring.advance();
+    }
+    ATTNFORGE_DEVICE void work_on_k(const Work& work, int n) {
+      const int stage = k_ring.stage;
+      if constexpr (!KJob::kNone)
+        work_on<KJob>(work.queries, n, smem.k(stage), smem.k_full(stage), smem.k_ready(stage),
+                      k_ring);
+    }
+    ATTNFORGE_DEVICE void work_on_v(const Work& work, int n) {
+      const int stage = v_ring.stage;
+      if constexpr (!VJob::kNone)
+        work_on<VJob>(work.queries, n, smem.v(stage), smem.v_full(stage), smem.v_ready(stage),
+                      v_ring);
     }
 
     ATTNFORGE_DEVICE void run() {
       for (int tile = await_tile(-1); tile < num_tiles(params); tile = await_tile(tile)) {
         const Work work(params, tile);
-        for (int i = 0; i < work.walk.count(); ++i) rotate_k(work, work.walk.tile(i));
+        for (int i = 0; i < work.walk.count(); ++i) {  // in the order in which they arrive
+          work_on_k(work, work.walk.tile(i));
+          if (i > 0) work_on_v(work, work.walk.tile(i - 1));
+        }
+        if (!work.empty()) work_on_v(work, work.walk.tile(work.walk.count() - 1));
       }
     }
   };
@@ -300,15 +329,11 @@ struct FwdWgmmaSm90a {
         named_barrier_arrive(1 + (warpgroup + 1 == C.warpgroups ? 0 : warpgroup + 1), 256);
     }
 
-    /// Rotates this warpgroup's rows of Q in shared memory; a warp its own, which ldmatrix reads.
-    /// Products read those of all warps.
-    ATTNFORGE_DEVICE void rotate_q(const Work& work) {
-      using RopeQ = RopeTile<C.dtype, C.rope, C.rope_dim, TmaRows<C.swizzle, C.q_chunk_bytes()>, 4,
-                             false>;
-      const int first_row = work.queries.first_row + warpgroup * 64;
-      RopeQ::rotate(
-          params.rope, smem.q(q_ring.stage, warpgroup), warp() * 16, warp() * 16 + 16, 8,
-          RopeQ::template queries<C.pack_gqa>(work.queries.lengths.q(), params.rope, first_row));
+    /// Does the job on this warpgroup's rows of Q in shared memory; a warp on its own, which
+    /// ldmatrix reads. Products read those of all warps.
+    ATTNFORGE_DEVICE void work_on_q(const Work& work) {
+      QJob::run(params, work.queries, work.queries.first_row + warpgroup * 64,
+                smem.q(q_ring.stage, warpgroup), warp() * 16);
       fence_proxy_async();  // before the products, or before TMA's next write
       if constexpr (C.q_in_regs)
         __syncwarp();
@@ -365,11 +390,10 @@ struct FwdWgmmaSm90a {
     }
 
     ATTNFORGE_DEVICE void await_k() const {
-      mbarrier_wait(C.rope != kNoRope ? smem.k_rotated(k_ring.stage) : smem.k_full(k_ring.stage),
-                    k_ring.parity);
+      mbarrier_wait(smem.k_ready(k_ring.stage), k_ring.parity);
     }
     ATTNFORGE_DEVICE void await_v() const {
-      mbarrier_wait(smem.v_full(v_ring.stage), v_ring.parity);
+      mbarrier_wait(smem.v_ready(v_ring.stage), v_ring.parity);
     }
     /// Zeros in V's rows after the last key, in the first tile of a walk: their probabilities are
     /// 0, which is not enough where they are another sequence's NaN. Every warpgroup writes them.
@@ -524,7 +548,7 @@ struct FwdWgmmaSm90a {
         return;
       }
       for (int tile = await_tile(-1); tile < num_tiles(params); tile = await_tile(tile)) {
-        if constexpr (C.rope != kNoRope) rotate_q(Work(params, tile));
+        if constexpr (!QJob::kNone) work_on_q(Work(params, tile));
         read_q();
         attend_query_tile(Work(params, tile));
         q_ring.advance();
@@ -543,8 +567,8 @@ struct FwdWgmmaSm90a {
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
       if (threadIdx.x == C.warpgroups * 128) Producer(params, smem).run();
-      if constexpr (C.rope != kNoRope)
-        if (threadIdx.x >= C.warpgroups * 128 + 32) Rotator(params, smem).run();
+      if constexpr (kWorkerWarps > 0)
+        if (threadIdx.x >= C.warpgroups * 128 + 32) Worker(params, smem).run();
     } else {
       registers_grow<C.consumer_registers()>();
       Consumer(params, smem, warpgroup).run();

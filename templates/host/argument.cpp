@@ -7,6 +7,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
+#include "templates/params_rope.h"
 
 namespace attnforge {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "templates/base.cuh"
 #include "templates/embedded.h"
 
 namespace attnforge {
@@ -17,7 +16,10 @@ std::string include_lines(const KernelNames& names) {
   std::string lines = include_line(fmt::format("{}/kernel.cuh", names.folder));
   for (const std::string_view part : names.parts) lines += include_line(part);
   if (!names.pieces.empty()) lines += include_line(names.pieces_header);
-  for (const Piece& piece : names.other_pieces) lines += include_line(piece.header);
+  for (const Piece& piece : names.other_pieces) {
+    const std::string line = include_line(piece.header);
+    if (lines.find(line) == lines.npos) lines += line;
+  }
   return lines;
 }
 
@@ -42,12 +44,6 @@ std::vector<Piece> pieces_of(const Shape& shape) {
   std::vector<Piece> pieces;
   if (shape.softcap) pieces.push_back({"pieces/softcap.cuh", "Score", "SoftcapScore"});
   return pieces;
-}
-
-std::vector<std::string_view> part_headers(const Shape& shape, std::string_view rope) {
-  std::vector<std::string_view> headers;
-  if (shape.rope != kNoRope) headers.push_back(rope);
-  return headers;
 }
 
 std::string initializer(const Config& config, const Shape& shape) {

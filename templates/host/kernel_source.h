@@ -24,9 +24,6 @@ struct Piece {
 /// Of all product families.
 std::vector<Piece> pieces_of(const Shape& shape);
 
-/// The headers of the optional parts (tile/optional.cuh) that a shape has. `rope` is the family's.
-std::vector<std::string_view> part_headers(const Shape& shape, std::string_view rope);
-
 /// Names in the generated lines. `folder`/kernel.cuh defines the template `type` with a static
 /// run(); its config type is `type` + "Config".
 struct KernelNames {
@@ -35,7 +32,7 @@ struct KernelNames {
   std::string_view type;                  // "FwdWmma"
   std::string params;                     // type of the argument, "FwdWmmaParams"
   std::size_t params_bytes;               // its size here, which NVRTC must agree with
-  std::vector<std::string_view> parts{};  // headers of the optional parts that the config has
+  std::vector<std::string_view> parts{};  // headers of the steps that the launch has beside it
   std::string declarations{};             // lines after the headers
   // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.
   std::string_view threads = "num_threads()";

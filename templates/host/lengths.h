@@ -43,20 +43,20 @@ LaunchStep work_list_step(const Problem& problem, const WorkListSpec& list);
 Launch with_work_list(const Problem& problem, const WorkListSpec& list, const Arch& arch,
                       LaunchStep step);
 
-/// The launch of a kernel whose argument is a Params, with `order` and `rope` after `fwd`, for
-/// whichever lengths the problem has: `launch_of_tiles` or, with a list, a block for each tile that
+/// The launch of a kernel whose argument is a Params, with `order` after `fwd`, for whichever
+/// lengths the problem has: `launch_of_tiles` or, with a list, a block for each tile that
 /// there may be.
 template <class Params>
 Launch launch_of_any_lengths(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
                              bool heavy_last, const Arch& arch, LaunchStep step) {
   if (problem.lengths == Lengths::kFixed) {
     const TileOrder order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
-    Argument::of<Params>(step).fwd(problem).value(order).rope(problem).done();
+    Argument::of<Params>(step).fwd(problem).value(order).done();
     return launch_of_tiles(order, std::move(step));
   }
   const WorkListSpec list = work_list_of(problem, block_m, pack_gqa, head_group_mb);
   Argument argument = Argument::of<WithLengths<Params>>(step);
-  argument.fwd(problem).value(list.order).rope(problem).template end_of_base<Params>();
+  argument.fwd(problem).value(list.order).template end_of_base<Params>();
   argument.lengths(list.keys_per_group, list.tiles).done();
   step.grid.x = static_cast<unsigned>(list.all_tiles());
   return with_work_list(problem, list, arch, std::move(step));

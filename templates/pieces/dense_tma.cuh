@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pieces/dense.cuh"
+#include "pieces/no_job.cuh"
 #include "pieces/tma_keys.cuh"
 
 namespace attnforge {
@@ -9,6 +10,9 @@ namespace attnforge {
 template <auto C>
 struct DenseTmaPieces : DensePieces<C> {
   using Keys = TmaKeys<C>;
+  using QJob = NoJob;
+  using KJob = NoJob;
+  using VJob = NoJob;
 };
 
 }  // namespace attnforge

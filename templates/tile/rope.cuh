@@ -1,15 +1,13 @@
 // rope.cuh - the rotary embedding (Su et al. 2021) of rows of a tile in shared memory, in place: in
-// fp32, rounded to the tile's dtype. Kernels without one do without this header: see
-// tile/optional.cuh.
+// fp32, rounded to the tile's dtype.
 #pragma once
 
 #include "base.cuh"
-#include "params_fwd.h"
+#include "params_rope.h"
 #include "ptx/convert.cuh"
 #include "ptx/prefetch.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
-#include "tile/optional.cuh"
 
 namespace attnforge {
 

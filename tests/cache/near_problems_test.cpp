@@ -33,13 +33,18 @@ TEST(NearProblems, SizesComeBeforeWhatIsCompiledIn) {
   EXPECT_EQ(near[1].problem, chosen[4].problem) << "a config that won twice is said of the nearer";
 }
 
+TEST(NearProblems, OneWithARopeIsOfTheSameKernel) {
+  const std::vector<Chosen> chosen = {
+      {"fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal rope=half", "rope"}};
+  EXPECT_THAT(configs_of(near_winners(kProblem, chosen)), ElementsAre("rope"));
+}
+
 TEST(NearProblems, OthersSayNothing) {
   std::vector<Chosen> chosen;
   for (const char* text :
        {"fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128",
         "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal window_left=128",
         "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal softcap=30",
-        "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal rope=half",
         "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal lengths=packed",
         "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal lengths=used",
         "fwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal alignment=4",

@@ -79,7 +79,11 @@ TEST(ConformanceOfForcedValues, MatchesTheOracle) {
         "fwd fp16 batch=1 num_heads=4:2 seqlen=150:203 head_dim=72 lse",
         "fwd fp16 batch=1 num_heads=2 seqlen=130:190 head_dim=160 causal",
         "fwd bf16 batch=2 num_heads=2 seqlen=33:250 head_dim=40:104 window_left=30 lse",
-        "fwd bf16 batch=1 num_heads=2 seqlen=129:65 head_dim=48:8 softcap=20 alignment=4"}) {
+        "fwd bf16 batch=1 num_heads=2 seqlen=129:65 head_dim=48:8 softcap=20 alignment=4",
+        "fwd bf16 batch=2 num_heads=8:2 seqlen=300:333 head_dim=128 causal lse rope=half",
+        "fwd fp16 batch=1 num_heads=3 seqlen=150:700 head_dim=64 rope=interleaved rope_dim=40",
+        "fwd bf16 batch=1 num_heads=8:1 seqlen=3:500 head_dim=72 lse rope=half",
+        "fwd fp16 batch=1 num_heads=2 seqlen=200:70 head_dim=192:128 causal rope=interleaved"}) {
     const Problem problem = parse_problem(text);
     const Expectation expected(problem, hard);
     GpuProblem gpu(expected.host);

@@ -393,7 +393,8 @@ static void test_run(void* library, int fake) {
   attnforge_tune_options tuning = ATTNFORGE_TUNE_OPTIONS_INIT;
   int messages = 0;
   static unsigned short o[kElements];
-  size_t i;
+  size_t bytes = 0, i;
+  void* workspace;
 
   if (!fake) {
     EXPECT(find(library, "cuDevicePrimaryCtxRetain", &retain) && retain(&primary, 0) == 0);
@@ -439,21 +440,23 @@ static void test_run(void* library, int fake) {
   attnforge_problem_destroy(problem);
   problem = made("fwd fp16 batch=2 num_heads=4:2 seqlen=96 head_dim=64 causal lse rope=half");
   EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
-  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+  EXPECT(attnforge_plan_workspace(plan, NULL, &bytes) == ATTNFORGE_OK && bytes > 0);
+  workspace = device_array(library, fake, bytes / 2, 0xffff); /* rotated q and k */
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
                "rope_cos is null");
   rope.cos = (float*)device_array(library, fake, 2 * 100 * 32, 0);
   rope.sin = (float*)device_array(library, fake, 2 * 100 * 32, 0);
   rope.rows = 100;
   rope.offset = 5;
   tensors.rope = &rope;
-  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
                "rows 5 to 100");
   rope.offset = 4;
   rope.struct_size = 8;
-  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
                "tensors.rope.struct_size is 8");
   rope.struct_size = (uint32_t)sizeof rope;
-  EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
+  EXPECT(attnforge_run(plan, &tensors, workspace, bytes, NULL) == ATTNFORGE_OK);
   if (!fake) {
     EXPECT(copy_out(o, (unsigned long long)(uintptr_t)tensors.o.data, sizeof o) == 0);
     for (i = 0; i < kElements && o[i] == kOne; ++i) continue;

@@ -392,6 +392,7 @@ TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
   Device device = open();
   const Problem problem = parse_problem("fwd bf16 seqlen=100:70 head_dim=64 rope=half");
   const Plan plan = make_plan(problem, device);
+  void* const workspace = reinterpret_cast<void*>(std::uintptr_t{0x100000});  // rotated q and k
   Tensors good = tensors_of(problem);
   good.rope.cos = reinterpret_cast<const float*>(std::uintptr_t{0x60000});
   good.rope.sin = reinterpret_cast<const float*>(std::uintptr_t{0x70000});
@@ -400,7 +401,7 @@ TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
   const auto refused = [&](auto change) {
     Tensors tensors = good;
     change(tensors);
-    const Error error = error_of([&] { plan.run(tensors); });
+    const Error error = error_of([&] { plan.run(tensors, workspace); });
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     return std::string(error.what());
   };
@@ -423,9 +424,9 @@ TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
   EXPECT_THAT(refused([](Tensors& t) { t.rope.rows = std::numeric_limits<std::int64_t>::min(); }),
               HasSubstr("is too few"));
   EXPECT_EQ(fake_cuda().launches(), 0);
-  EXPECT_NO_THROW(plan.run(good));
+  EXPECT_NO_THROW(plan.run(good, workspace));
   good.rope.offset = 30;
-  EXPECT_NO_THROW(plan.run(good));
+  EXPECT_NO_THROW(plan.run(good, workspace));
 }
 
 TEST_F(PlanTest, StridesOfDimensionsOfOneElementAreNotLookedAt) {

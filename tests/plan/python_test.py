@@ -413,13 +413,22 @@ class RunTest(unittest.TestCase):
         attnforge.plan_cache.clear()
         q, o = FakeArray((1, 16, 2, 64)), FakeArray((1, 16, 2, 64), pointer=0x40000)
         tables = FakeArray((20, 32), "<f4"), FakeArray((20, 32), "<f4")
-        launches = self.driver.fake_launches()
-        attnforge.attention(q, q, q, out=o, rope=tables, rope_offset=4)
+        launches, freed = self.driver.fake_launches(), []
+
+        def allocate(address, size, queue):
+            address._obj.value = 0x700000
+            return 0
+
+        memory = mock.Mock(cuMemAllocAsync=allocate, cuMemFreeAsync=lambda address, queue: freed.append(address.value))
+        with mock.patch.object(_arrays, "_driver", lambda: memory):
+            attnforge.attention(q, q, q, out=o, rope=tables, rope_offset=4)
+        self.assertEqual(freed, [0x700000], "rotated q and k")
         attnforge.attention(q, q, q, out=o)
-        self.assertEqual(self.driver.fake_launches(), launches + 2)
+        self.assertEqual(self.driver.fake_launches(), launches + 3, "the rotation is a step of its own")
         self.assertEqual([plan.problem.rope for plan in attnforge.plan_cache], ["half", "none"])
-        with self.assertRaisesRegex(attnforge.InvalidError, "rows 5 to 20"):
-            attnforge.attention(q, q, q, out=o, rope=tables, rope_offset=5)
+        with mock.patch.object(_arrays, "_driver", lambda: memory):
+            with self.assertRaisesRegex(attnforge.InvalidError, "rows 5 to 20"):
+                attnforge.attention(q, q, q, out=o, rope=tables, rope_offset=5)
 
     def test_no_jit(self):
         q, o = FakeArray((1, 16, 2, 88)), FakeArray((1, 16, 2, 88), pointer=0x40000)

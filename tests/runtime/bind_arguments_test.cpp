@@ -13,6 +13,7 @@
 #include "runtime/tensor_map.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
+#include "templates/params_rope.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge {
@@ -38,7 +39,7 @@ class BindArgumentsTest : public ::testing::Test {
   static std::vector<std::byte> bind(const LaunchStep& step, const Tensors& tensors = {},
                                      const RunMemory& memory = {}) {
     std::vector<std::byte> params = step.params;
-    bind_arguments(step.args, tensors, memory, params);
+    bind_arguments(step, tensors, memory, params);
     return params;
   }
   /// Puts what the launch decides to where a run fills it up.
@@ -112,6 +113,34 @@ TEST_F(BindArgumentsTest, RopesTablesComeWithTheRowsOfTheFirstQueryAndKey) {
   EXPECT_EQ(bound.k_offset, 100);
   EXPECT_EQ(bound.q_offset, 100 + 20 - 8) << "the last query stands at the last key";
   expect_rest_kept(params, 16, 16 + sizeof(RopeParams));
+}
+
+TEST_F(BindArgumentsTest, TensorsThatAStepBeforeWroteComeFromTheWorkspaceInAllParts) {
+  using Operand = TensorMapSpec::Operand;
+  float memory[3];
+  const Tensors tensors{.q = {&memory[0], 1, 2, 3},
+                        .k = {&memory[1], 4, 5, 6},
+                        .v = {address(0x300), 4 * 64 * 100, 4 * 64, 64},
+                        .o = {&memory[2], 10, 11, 12}};
+  static_assert(sizeof(FwdParams) <= 256);
+  LaunchStep step = step_of(256 + 2 * kTensorMapBytes,
+                            {{0, FwdArgument{}},
+                             {256, map_of(Operand::kK)},
+                             {256 + kTensorMapBytes, map_of(Operand::kV)}});
+  step.from_workspace = {{Operand::kQ, 0x100, 70, 80, 90},
+                         {Operand::kK, 0x400, 4 * 64 * 100, 256, 64}};
+  const std::vector<std::byte> params = bind(step, tensors, {.workspace = address(0x10000)});
+  const auto bound = at<FwdParams>(params, 0);
+  EXPECT_EQ(bound.q.data, address(0x10100));
+  EXPECT_EQ(bound.q.stride_batch, 70);
+  EXPECT_EQ(bound.q.stride_row, 80);
+  EXPECT_EQ(bound.q.stride_head, 90);
+  EXPECT_EQ(bound.k.data, address(0x10400));
+  EXPECT_EQ(bound.v.data, address(0x300));
+  EXPECT_EQ(bound.o.data, &memory[2]);
+  ASSERT_EQ(fake_cuda().encodes(), 2);
+  EXPECT_EQ(fake_cuda().encode(0).address, address(0x10400));
+  EXPECT_EQ(fake_cuda().encode(1).address, address(0x300));
 }
 
 TEST_F(BindArgumentsTest, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace) {

@@ -12,6 +12,7 @@
 #include "generator/launch.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
+#include "templates/params_rope.h"
 
 namespace attnforge::test {
 

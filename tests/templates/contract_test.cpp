@@ -83,30 +83,29 @@ TEST_P(FamilyContract, SourcesAreCompleteInThemselvesAndNamed) {
 }
 
 TEST_P(FamilyContract, LaunchesFitTheArch) {
-  for_each_candidate(
-      [&](const Problem& problem, const Candidate& candidate, const DeviceFacts& device) {
-        const Arch& arch = device.arch;
-        const Launch launch = family().launch(candidate.config, problem, device);
-        ASSERT_FALSE(launch.steps.empty());
-        const Source source = family().render(candidate.config, problem);
-        for (const LaunchStep& step : launch.steps) {
-          const std::size_t begin = source.entry.find(step.kernel + "(");
-          ASSERT_NE(begin, std::string::npos);
-          const std::string arguments = source.entry.substr(begin,
-                                                            source.entry.find(')', begin) - begin);
-          EXPECT_EQ(arguments.find(','), std::string::npos) << "a kernel takes one argument";
-          EXPECT_THAT(source.entry,
-                      testing::HasSubstr(fmt::format(") == {});", step.params.size())))
-              << "both compilers agree on the argument's size";
-          EXPECT_LE(step.smem_bytes, arch.smem_per_block_bytes);
-          EXPECT_GE(step.grid.x, 1u);
-          EXPECT_LE(step.grid.x, 2147483647u);
-          EXPECT_LE(std::max(step.grid.y, step.grid.z), 65535u);
-          const unsigned threads = step.block.x * step.block.y * step.block.z;
-          EXPECT_EQ(threads % 32, 0u);
-          EXPECT_LE(threads, 1024u);
-        }
-      });
+  for_each_candidate([&](const Problem& problem, const Candidate& candidate,
+                         const DeviceFacts& device) {
+    const Arch& arch = device.arch;
+    const Launch launch = family().launch(candidate.config, problem, device);
+    ASSERT_FALSE(launch.steps.empty());
+    const Source source = family().render(candidate.config, problem);
+    for (const LaunchStep& step : launch.steps) {
+      const std::size_t begin = source.entry.find(step.kernel + "(");
+      ASSERT_NE(begin, std::string::npos);
+      const std::string arguments = source.entry.substr(begin,
+                                                        source.entry.find(')', begin) - begin);
+      EXPECT_EQ(arguments.find(','), std::string::npos) << "a kernel takes one argument";
+      EXPECT_THAT(source.entry, testing::HasSubstr(fmt::format(") == {});", step.params.size())))
+          << "both compilers agree on the argument's size";
+      EXPECT_LE(step.smem_bytes, arch.smem_per_block_bytes);
+      EXPECT_GE(step.grid.x, 1u);
+      EXPECT_LE(step.grid.x, 2147483647u);
+      EXPECT_LE(std::max(step.grid.y, step.grid.z), 65535u);
+      const unsigned threads = step.block.x * step.block.y * step.block.z;
+      EXPECT_EQ(threads % 32, 0u);
+      EXPECT_LE(threads, 1024u);
+    }
+  });
 }
 
 TEST_P(FamilyContract, EmptyProblemsLaunchNothingOrFillTheOutput) {
@@ -151,12 +150,13 @@ TEST_P(FamilyContract, RunsFillInPartsOfTheArgumentThatLieApart) {
         const Launch launch = family().launch(candidate.config, problem, device);
         ASSERT_FALSE(launch.steps.empty());
         EXPECT_FALSE(launch.steps[0].overlaps_previous);
+        std::size_t tables = 0;
         for (const LaunchStep& step : launch.steps) {
           EXPECT_EQ(test::argument_fault(step), "");
           EXPECT_EQ(test::parts_of<FwdArgument>(step).size(), 1u) << "where the tensors are";
-          EXPECT_EQ(test::parts_of<RopeArgument>(step).size(),
-                    problem.rope == Rope::kNone ? 0u : 1u);
+          tables += test::parts_of<RopeArgument>(step).size();
         }
+        EXPECT_EQ(tables, problem.rope == Rope::kNone ? 0u : 1u) << "one step rotates";
       });
 }
 

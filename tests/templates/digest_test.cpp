@@ -91,10 +91,10 @@ struct Part {
 };
 
 TEST(DigestOfTemplates, AnEditOfAPartChangesOnlyThoseOfKernelsThatHaveIt) {
-  for (const Part& part : {Part{"tile/rope.cuh", kOptions, "fwd_wgmma_sm90a"},
-                           Part{"tile/rope.cuh", kOptions, "fwd_mma_sm80"},
-                           Part{"tile/rope_f32.cuh", kOptionsF32, "fwd_regtile_f32"},
-                           Part{"tile/rope.cuh", kOptions, "fwd_wmma"}}) {
+  constexpr const char* kRotation = "steps/rotate/kernel.cuh";
+  for (const Part& part :
+       {Part{kRotation, kOptions, "fwd_wgmma_sm90a"}, Part{kRotation, kOptions, "fwd_mma_sm80"},
+        Part{kRotation, kOptionsF32, "fwd_regtile_f32"}, Part{kRotation, kOptions, "fwd_wmma"}}) {
     const Overrides overrides = with_edit_of(part.header);
     const Family& family = *find_family(part.family);
     ASSERT_TRUE(digest_of(family, part.problem)) << part.family;

@@ -10,6 +10,7 @@
 
 #include "attnforge/error.h"
 #include "templates/host/argument.h"
+#include "templates/params_rope.h"
 #include "tests/support/argument_parts.h"
 
 namespace attnforge {

@@ -58,15 +58,13 @@ struct FwdWmmaConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && block_m % (16 * num_warps) == 0 &&
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && num_warps >= 2 &&
-           (stages > 1 || step_n == block_n) && alignment >= 4 && rope_dim % 8 == 0 &&
-           rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0);
+           (stages > 1 || step_n == block_n) && alignment >= 4;
   }
 };
 
 struct FwdWmmaParams {
   FwdParams fwd;
   TileOrder order;
-  RopeParams rope;
 };
 
 }  // namespace attnforge

@@ -10,6 +10,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/key_tiles.h"
+#include "templates/host/rotation.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/ladder/fwd_wmma/config.h"
@@ -111,8 +112,7 @@ Source render(const Typed& c, const Problem&) {
                         .folder = "ladder/fwd_wmma",
                         .type = "FwdWmma",
                         .params = "FwdWmmaParams",
-                        .params_bytes = sizeof(FwdWmmaParams),
-                        .parts = part_headers(c, "tile/rope.cuh")});
+                        .params_bytes = sizeof(FwdWmmaParams)});
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
@@ -120,18 +120,20 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   return launch_of_tiles<FwdWmmaParams>(problem, order, symbol(c), c.num_threads(), c.smem_bytes());
 }
 
-}  // namespace
-
-extern const Family fwd_wmma;
-constinit const Family fwd_wmma = typed_family<kFields, reject, estimate_us, render, launch>({
+constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
     .name = kName,
     .summary = "wmma with opaque fragments and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kLadder,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureRope,
+                kFeatureUnequalHeadDims | kFeatureUnaligned,
     .former = kFormer,
     .supports = supports,
     .axes = axes,
 });
+
+}  // namespace
+
+extern const Family fwd_wmma;
+constinit const Family fwd_wmma = rotated_family<kFamily>();
 
 }  // namespace attnforge

@@ -19,7 +19,6 @@
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/maximum.cuh"
-#include "tile/optional.cuh"
 #include "tile/query_tile.cuh"
 #include "tile/tile_order.cuh"
 #include "tile/visible_keys.cuh"
@@ -41,7 +40,6 @@ struct FwdWmma {
   using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
   using VLoader = TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(),
                              C.alignment>;
-  using RopeQk = RopeTile<C.dtype, C.rope, C.rope_dim, SwizzledRows<C.qk_pitch()>, 4, false>;
   using Scores = WmmaAccumulator[kRowFragments][kKeyFragments];
 
   using Tile = QueryTile<1, FixedLengths>;
@@ -154,23 +152,6 @@ struct FwdWmma {
   template <class Loader>
   ATTNFORGE_DEVICE static void clear_depth_padding(u32 tile) {
     if constexpr (C.head_dim % 16 != 0) Loader::clear_padding(tile, thread_index());
-  }
-
-  /// Rotates Q, which all threads see in shared memory, and lets all see it rotated.
-  ATTNFORGE_DEVICE void rotate_q() const {
-    if constexpr (C.rope != kNoRope) {
-      RopeQk::rotate(params.rope, smem, warp() * 8, C.block_m, 8 * C.num_warps,
-                     RopeQk::template queries<1>(p.seqlen_q, params.rope, tile.first_row));
-      __syncthreads();
-    }
-  }
-  /// The same with tile n of K.
-  ATTNFORGE_DEVICE void rotate_k(int n, int stage) const {
-    if constexpr (C.rope != kNoRope) {
-      RopeQk::rotate(params.rope, ring.k_tile(stage), warp() * 8, C.block_n, 8 * C.num_warps,
-                     RopeQk::keys(p.seqlen_kv, params.rope, n * C.block_n));
-      __syncthreads();
-    }
   }
 
   ATTNFORGE_DEVICE void read_q(Operand& a, int f, int d) const {
@@ -377,7 +358,6 @@ struct FwdWmma {
   /// The tile at a place of the walk. masked: some row does not see all keys of it.
   ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
     const int n = ring.tiles.tile_at(place);
-    rotate_k(n, stage);
 #pragma unroll 1
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
@@ -410,7 +390,6 @@ struct FwdWmma {
       for (int c = 0; c < kOutFragments; ++c) o[f][c] = WmmaAccumulator{};
     }
     ring.await_q();
-    rotate_q();
     learn();
     if constexpr (C.q_in_regs) {
 #pragma unroll

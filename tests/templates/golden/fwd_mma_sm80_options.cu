@@ -3,7 +3,7 @@
 #include "pieces/dense.cuh"
 #include "pieces/softcap.cuh"
 using namespace attnforge;
-static_assert(sizeof(FwdMmaSm80Params) == 232);
+static_assert(sizeof(FwdMmaSm80Params) == 208);
 inline constexpr FwdMmaSm80Config kConfig{{.dtype = 1, .dtype_k = 1, .dtype_v = 1, .dtype_o = 1, .head_dim = 40, .head_dim_v = 72, .right_bound = 0, .left_bound = 1, .softcap = 1, .lse = 1, .alignment = 8, .rope = 0, .rope_dim = 0}, 32, 2, 128, 64, 2, 1, 2, 1, 10, 1, 0};
 struct Pieces : DensePieces<kConfig> {
   using Score = SoftcapScore;
