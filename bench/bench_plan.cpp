@@ -144,7 +144,8 @@ void bare_launch(benchmark::State& state) {
   Buffer counters(kCounterBytes);
   counters.fill8(0);
   std::copy(step.params.begin(), step.params.end(), params);
-  bind_arguments(step, bound, {.counters = counters.data()}, std::span(params, step.params.size()));
+  bind_arguments(step.args, step.from_workspace, bound, {.counters = counters.data()},
+                 std::span(params, step.params.size()));
   void* arguments[] = {params};
   CUlaunchConfig config{};
   config.gridDimX = step.grid.x, config.gridDimY = step.grid.y, config.gridDimZ = step.grid.z;

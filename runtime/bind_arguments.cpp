@@ -91,23 +91,24 @@ Tensor& tensor_of(Tensors& tensors, TensorMapSpec::Operand operand) {
   return operand == Operand::kQ ? tensors.q : operand == Operand::kK ? tensors.k : tensors.v;
 }
 
-void bind_parts(const LaunchStep& step, const Tensors& tensors, const RunMemory& memory,
+void bind_parts(std::span<const ArgumentPart> args, const Tensors& tensors, const RunMemory& memory,
                 std::span<std::byte> params) {
-  for (const ArgumentPart& part : step.args)
+  for (const ArgumentPart& part : args)
     std::visit(Binder{tensors, memory, params, part.offset}, part.value);
 }
 
 }  // namespace
 
-void bind_arguments(const LaunchStep& step, const Tensors& tensors, const RunMemory& memory,
-                    std::span<std::byte> params) {
-  if (step.from_workspace.empty()) return bind_parts(step, tensors, memory, params);
+void bind_arguments(std::span<const ArgumentPart> args,
+                    std::span<const ScratchTensor> from_workspace, const Tensors& tensors,
+                    const RunMemory& memory, std::span<std::byte> params) {
+  if (from_workspace.empty()) return bind_parts(args, tensors, memory, params);
   Tensors seen = tensors;
-  for (const ScratchTensor& tensor : step.from_workspace) {
+  for (const ScratchTensor& tensor : from_workspace) {
     tensor_of(seen, tensor.operand) = {static_cast<std::byte*>(memory.workspace) + tensor.begin,
                                        tensor.stride_batch, tensor.stride_row, tensor.stride_head};
   }
-  bind_parts(step, seen, memory, params);
+  bind_parts(args, seen, memory, params);
 }
 
 }  // namespace attnforge

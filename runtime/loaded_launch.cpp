@@ -23,8 +23,7 @@ auto find(Kernels& kernels, const std::string& name) {
 bool alike(const LaunchStep& a, const LaunchStep& b) {
   return a.kernel == b.kernel && a.block == b.block && a.cluster == b.cluster &&
          a.smem_bytes == b.smem_bytes && a.overlaps_previous == b.overlaps_previous &&
-         a.params.size() == b.params.size() && a.args == b.args &&
-         a.from_workspace == b.from_workspace;
+         a.params.size() == b.params.size() && a.args == b.args;
 }
 
 using Word = LoadedLaunch::Word;
@@ -80,12 +79,14 @@ LoadedLaunch::LoadedLaunch(const Launch& launch, const LoadedKernels& kernels)
                      "writes");
     if (i < kernels.steps().size() && alike(step, kernels.steps()[i]->launch)) {
       const std::shared_ptr<const LoadedStep>& loaded = kernels.steps()[i];
-      steps_.push_back({loaded, step.grid, words_that_differ(step.params, loaded->launch.params)});
+      steps_.push_back({loaded, step.grid, words_that_differ(step.params, loaded->launch.params),
+                        step.from_workspace});
     } else {
       steps_.push_back(
           {std::make_shared<const LoadedStep>(LoadedStep{&kernels.at(step.kernel), step}),
            step.grid,
-           {}});
+           {},
+           step.from_workspace});
     }
   }
 }
@@ -98,7 +99,7 @@ void LoadedLaunch::run(const Tensors& tensors, const RunMemory& memory, CUstream
     std::copy(launch.params.begin(), launch.params.end(), params.begin());
     for (const Word& word : step.words)
       std::memcpy(params.data() + word.offset, &word.value, kWordBytes);
-    bind_arguments(launch, tensors, memory, params);
+    bind_arguments(launch.args, step.from_workspace, tensors, memory, params);
     kernel->launch(launch, step.grid, params, stream);
   }
 }

@@ -39,7 +39,7 @@ class BindArgumentsTest : public ::testing::Test {
   static std::vector<std::byte> bind(const LaunchStep& step, const Tensors& tensors = {},
                                      const RunMemory& memory = {}) {
     std::vector<std::byte> params = step.params;
-    bind_arguments(step, tensors, memory, params);
+    bind_arguments(step.args, step.from_workspace, tensors, memory, params);
     return params;
   }
   /// Puts what the launch decides to where a run fills it up.
@@ -127,6 +127,8 @@ TEST_F(BindArgumentsTest, TensorsThatAStepBeforeWroteComeFromTheWorkspaceInAllPa
                             {{0, FwdArgument{}},
                              {256, map_of(Operand::kK)},
                              {256 + kTensorMapBytes, map_of(Operand::kV)}});
+  step = with(step, 256, TensorMapSizes{.rows = 100, .heads = 4, .batch = 2});
+  step = with(step, 256 + kTensorMapBytes, TensorMapSizes{.rows = 100, .heads = 4, .batch = 2});
   step.from_workspace = {{Operand::kQ, 0x100, 70, 80, 90},
                          {Operand::kK, 0x400, 4 * 64 * 100, 256, 64}};
   const std::vector<std::byte> params = bind(step, tensors, {.workspace = address(0x10000)});
