@@ -86,10 +86,11 @@ struct Problem {
 /// Reads the text form, e.g.
 ///   "fwd bf16 batch=1 num_heads_q=32 num_heads_kv=8 seqlen=4096 head_dim=128 causal lse"
 /// Words are separated by blanks, in any order after the op. Shorthands: num_heads=32:8 or
-/// num_heads=32, seqlen=4096:8192 (queries:keys) or seqlen=4096, head_dim=192:128. dtypes: one word
-/// for all, or q=fp16 k=fp16 v=fp16 o=fp16. Defaults are those of the struct; head_dim_v follows
-/// head_dim, num_heads_kv follows num_heads_q and seqlen_kv follows seqlen_q. Validates. Throws
-/// Error(kInvalidProblem) naming the word, its value and what is allowed.
+/// num_heads=32, seqlen=4096:8192 (queries:keys) or seqlen=4096, head_dim=192:128, with
+/// lengths=packed tokens=20000:30000 or tokens=20000. dtypes: one word for all, or q=fp16 k=fp16
+/// v=fp16 o=fp16. Defaults are those of the struct; head_dim_v follows head_dim, num_heads_kv
+/// follows num_heads_q and seqlen_kv follows seqlen_q. Validates. Throws Error(kInvalidProblem)
+/// naming the word, its value and what is allowed.
 Problem parse_problem(std::string_view text);
 
 /// Canonical text: parse_problem(to_string(p)) == p. Default options are left out, sizes never.
