@@ -17,7 +17,9 @@ constexpr Grown kDefaults = {sizeof(Grown), 1, 77};
 constexpr std::size_t kFirstVersion = offsetof(Grown, later);
 
 TEST(CStruct, WhatAnOlderCallerDoesNotHaveIsTheDefaultAndIsNotTouched) {
-  Grown older = {kFirstVersion, 5, 99};  // 99 lies beyond what the caller says is there
+  // 99 lies beyond what the caller says is there. Two, for compilers that see a longer one zeroed.
+  Grown callers[2] = {{kFirstVersion, 5, 99}, {}};
+  Grown& older = callers[0];
   const Grown read = read_struct(&older, kDefaults, "grown", kFirstVersion);
   EXPECT_EQ(read.first, 5);
   EXPECT_EQ(read.later, 77);

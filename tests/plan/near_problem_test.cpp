@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "attnforge/inspect.h"
 #include "tests/plan/plan_fixture.h"
@@ -148,7 +150,8 @@ TEST_F(NearProblemTest, PolicyCachedOnlyTakesNone) {
 TEST_F(NearProblemTest, ForcedPlansTakeNone) {
   const DeviceFacts facts = open().facts();
   const std::string winner = store_near(facts, like_asked(8192), 0);
-  const ScopedEnvironment scope({{"ATTNFORGE_KERNEL_NAME", "mine"}});
+  const ScopedEnvironment scope(
+      std::map<std::string, std::string>{{"ATTNFORGE_KERNEL_NAME", "mine"}});
   Device device = open();
   const Plan plan = make_plan(kAsked, device);
   EXPECT_EQ(plan.provenance(), Provenance::kForced);
