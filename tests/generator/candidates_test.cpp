@@ -210,7 +210,7 @@ TEST(FormerWords, AreDroppedWithTheValueThatIsLeftAndRefusedWithOthers) {
 }
 
 TEST(AddedWords, AreInTheirPlacesInTextsThatWereWrittenBeforeThem) {
-  constexpr FieldRule kRules[] = {{"block_n"}, {"fused"}, {"num_threads"}};
+  constexpr FieldRule kRules[] = {{"block_n", {}}, {"fused", {}}, {"num_threads", {}}};
   constexpr FormerField kAdded[] = {{"fused", 0}};
   Family family = kNaive;
   family.fields = kRules;
