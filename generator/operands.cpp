@@ -143,8 +143,7 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
 
 void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host) {
   for (const Operand& operand : list) {
-    // Only looked at.
-    const std::size_t bytes = operand.in_host(const_cast<HostTensors&>(host)).size();
+    const std::size_t bytes = operand.content(host).size();
     const auto row_bytes = static_cast<std::size_t>(operand.row_elements) * operand.element_bytes;
     const bool longer = operand.may_be_longer && bytes > operand.bytes() && bytes % row_bytes == 0;
     if (bytes == operand.bytes() || longer) continue;

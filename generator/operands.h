@@ -35,6 +35,10 @@ struct Operand {
   std::span<std::byte> (*in_host)(HostTensors&) = nullptr;
   void (*resize)(HostTensors&, std::size_t bytes) = nullptr;
 
+  /// The same to read.
+  std::span<const std::byte> content(const HostTensors& host) const {
+    return in_host(const_cast<HostTensors&>(host));
+  }
   std::size_t bytes() const { return static_cast<std::size_t>(elements) * element_bytes; }
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "attnforge/error.h"
 #include "attnforge/host_tensors.h"
@@ -28,6 +29,17 @@ void check_rope_offset(const Problem& problem, std::int64_t offset) {
                   "before {} keys takes row 0 of rope's tables or a later one, and at most {}, so "
                   "that these need no more than 2^30 rows",
                   offset, least, problem.seqlen_q, problem.seqlen_kv, most));
+}
+
+void set_rope_tables(const Problem& problem, HostTensors& host, double base, std::int64_t offset) {
+  if (problem.rope == Rope::kNone) return;
+  if (offset < 0) offset = least_rope_offset(problem);
+  check_rope_offset(problem, offset);
+  host.rope_offset = offset;
+  HostRopeTables tables = rope_tables(effective_rope_dim(problem),
+                                      host.rope_offset + problem.seqlen_kv, base);
+  host.rope_cos = std::move(tables.cos);
+  host.rope_sin = std::move(tables.sin);
 }
 
 HostRopeTables rope_tables(int rope_dim, std::int64_t rows, double base) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "attnforge/error.h"
+#include "reference/split_mix.h"
 
 namespace attnforge {
 namespace {
@@ -68,13 +70,7 @@ void advance(Tensor& tensor, DType dtype, std::int64_t batch, std::int64_t rows)
                 (batch * tensor.stride_batch + rows * tensor.stride_row) * size_bytes(dtype);
 }
 
-/// SplitMix64.
-std::uint64_t next(std::uint64_t& state) {
-  std::uint64_t x = state += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
+std::uint64_t next(std::uint64_t& state) { return mixed(state += kSplitMixStep); }
 
 /// Numbers whose logarithms are spread like a bell, from 16 to 2^12: whole ones, for the same
 /// lengths on every machine.
@@ -175,6 +171,14 @@ std::vector<QueryRow> all_rows(const Problem& problem, const LengthArrays& lengt
   return rows;
 }
 
+std::int64_t total_queries(const Problem& problem, const LengthArrays& lengths) {
+  if (problem.lengths == Lengths::kFixed) return problem.batch * problem.seqlen_q;
+  std::int64_t queries = 0;
+  for (std::int64_t i = 0; i < problem.batch; ++i)
+    queries += length_of(problem, side_q(problem, lengths), i);
+  return queries;
+}
+
 double flops(const Problem& problem, const LengthArrays& lengths) {
   if (problem.lengths == Lengths::kFixed) return flops(problem);
   double sum = 0;
@@ -205,6 +209,12 @@ HostLengths random_lengths(const Problem& problem, std::uint64_t seed) {
   const Tokens tokens = total_tokens(p);
   return {beginnings(packed_lengths(weights, p.seqlen_q, tokens.q)),
           beginnings(packed_lengths(weights, p.seqlen_kv, tokens.kv))};
+}
+
+void set_random_lengths(const Problem& problem, HostTensors& host, std::uint64_t seed) {
+  HostLengths lengths = random_lengths(problem, seed);
+  host.lengths_q = std::move(lengths.q);
+  host.lengths_kv = std::move(lengths.kv);
 }
 
 }  // namespace attnforge

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "attnforge/host_tensors.h"
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "reference/attention.h"
@@ -28,6 +29,9 @@ QueryRow place_of(const Problem& problem, const LengthArrays& lengths, const Que
 /// Every row, in the order [sequence, num_heads_q, query].
 std::vector<QueryRow> all_rows(const Problem& problem, const LengthArrays& lengths = {});
 
+/// Queries of all sequences, of one head.
+std::int64_t total_queries(const Problem& problem, const LengthArrays& lengths);
+
 /// Floating point operations of flops(), with the lengths that there are.
 double flops(const Problem& problem, const LengthArrays& lengths);
 
@@ -43,5 +47,7 @@ struct HostLengths {
   LengthArrays arrays() const { return {.q = q.data(), .kv = kv.data()}; }
 };
 HostLengths random_lengths(const Problem& problem, std::uint64_t seed);
+/// The same among the host's tensors.
+void set_random_lengths(const Problem& problem, HostTensors& host, std::uint64_t seed);
 
 }  // namespace attnforge

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <utility>
 
 #include "attnforge/error.h"
-#include "reference/rope.h"
 #include "reference/sequences.h"
 
 namespace attnforge {
@@ -48,16 +46,8 @@ namespace {
 /// The tables that a problem has, and nothing else.
 HostTensors tables_of(const Problem& problem, unsigned seed) {
   HostTensors host;
-  if (problem.rope != Rope::kNone) {
-    host.rope_offset = least_rope_offset(problem);
-    HostRopeTables tables = rope_tables(effective_rope_dim(problem),
-                                        host.rope_offset + problem.seqlen_kv);
-    host.rope_cos = std::move(tables.cos);
-    host.rope_sin = std::move(tables.sin);
-  }
-  HostLengths lengths = random_lengths(problem, seed);
-  host.lengths_q = std::move(lengths.q);
-  host.lengths_kv = std::move(lengths.kv);
+  set_rope_tables(problem, host);
+  set_random_lengths(problem, host, seed);
   return host;
 }
 
@@ -81,7 +71,7 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
   for (const Operand& operand : list) {
     Placed& placed = placed_.emplace_back(Placed{.operand = operand, .region = {}});
     if (operand.role == Operand::Role::kTable) {
-      placed.region.memory = uploaded(operand.in_host(const_cast<HostTensors&>(tables_)));
+      placed.region.memory = uploaded(operand.content(tables_));
     } else {
       const auto element = static_cast<std::size_t>(operand.element_bytes);
       placed.region = allocate(operand.bytes(),
@@ -99,11 +89,10 @@ LengthArrays ProblemTensors::host_lengths() const {
 }
 
 std::uint64_t ProblemTensors::left_alone(const Operand& output) const {
-  std::int64_t rows = total_tokens(problem_).q;
-  for (std::int64_t i = 0; i < problem_.batch; ++i)
-    rows -= problem_of_sequence(problem_, host_lengths(), i).seqlen_q;
-  return static_cast<std::uint64_t>(output.elements /
-                                    std::max<std::int64_t>(1, total_tokens(problem_).q) * rows);
+  const std::int64_t rows = total_tokens(problem_).q;
+  if (rows == 0) return 0;
+  const std::int64_t alone = rows - total_queries(problem_, host_lengths());
+  return static_cast<std::uint64_t>(output.elements / rows * alone);
 }
 
 void ProblemTensors::guard(const Region& region, std::uint16_t value, CUstream stream) const {

@@ -22,7 +22,7 @@ Tensors tensors_of(const Problem& problem, const HostTensors& host) {
   check_sizes(problem, list, host);
   std::vector<void*> addresses;
   for (const Operand& operand : list)
-    addresses.push_back(operand.in_host(const_cast<HostTensors&>(host)).data());
+    addresses.push_back(const_cast<std::byte*>(operand.content(host).data()));
   const Tensors tensors = bound_tensors(problem, list, addresses, host);
   check_lengths(problem, tensors.lengths);
   return tensors;
@@ -48,11 +48,9 @@ std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count,
   return positions;
 }
 
+/// Of all heads.
 std::int64_t count_rows(const Problem& problem, const LengthArrays& lengths) {
-  std::int64_t rows = 0;
-  for (std::int64_t i = 0; i < problem.batch; ++i)
-    rows += problem_of_sequence(problem, lengths, i).seqlen_q * problem.num_heads_q;
-  return rows;
+  return total_queries(problem, lengths) * problem.num_heads_q;
 }
 
 /// All rows, or as many as `max_work` allows: at least one, spread evenly over sequences and heads.

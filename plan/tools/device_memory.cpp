@@ -65,8 +65,7 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
   DeviceTensors to;
   std::vector<void*> addresses;
   for (const Operand& operand : list) {
-    // Only read.
-    const std::span<const std::byte> from = operand.in_host(const_cast<HostTensors&>(host));
+    const std::span<const std::byte> from = operand.content(host);
     DeviceBuffer& buffer = to.buffers.emplace_back(device, from.size());
     // All bits set is a NaN in each dtype: what no kernel writes shows.
     if (operand.role == Operand::Role::kOutput)

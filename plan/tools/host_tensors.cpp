@@ -2,24 +2,15 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 #include "generator/operands.h"
 #include "reference/half.h"
 #include "reference/parallel.h"
-#include "reference/rope.h"
 #include "reference/sequences.h"
+#include "reference/split_mix.h"
 
 namespace attnforge {
 namespace {
-
-/// The finalizer of SplitMix64: a good 64-bit hash of a counter, so that any piece can be filled by
-/// any thread.
-std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
 
 /// Four 16-bit uniform numbers summed and scaled: exact integers up to the one product, hence equal
 /// on all machines.
@@ -36,8 +27,7 @@ void fill_random(DType dtype, std::span<std::byte> values, std::uint64_t seed) {
   const auto count = static_cast<std::int64_t>(values.size()) / size_bytes(dtype);
   parallel_for((count + kPiece - 1) / kPiece, 0, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i) {
-      const std::uint64_t counter = mixed(seed) +
-                                    static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u;
+      const std::uint64_t counter = mixed(seed) + static_cast<std::uint64_t>(i) * kSplitMixStep;
       store_element(dtype, values.data(), i, nearly_normal(mixed(counter)));
     }
   });
@@ -47,15 +37,8 @@ void fill_random(DType dtype, std::span<std::byte> values, std::uint64_t seed) {
 
 namespace {
 
-void set_lengths(const Problem& problem, std::uint64_t seed, HostTensors& host) {
-  HostLengths lengths = random_lengths(problem, seed);
-  host.lengths_q = std::move(lengths.q);
-  host.lengths_kv = std::move(lengths.kv);
-}
-
-}  // namespace
-
-HostTensors allocate_host_tensors(const Problem& problem) {
+/// As allocate_host_tensors(), with the lengths of a seed.
+HostTensors allocated(const Problem& problem, std::uint64_t seed) {
   validate(problem);
   HostTensors host;
   for (const Operand& operand : operands(problem)) {
@@ -65,30 +48,22 @@ HostTensors allocate_host_tensors(const Problem& problem) {
       std::ranges::fill(operand.in_host(host), std::byte{0xff});
   }
   set_rope_tables(problem, host);
-  set_lengths(problem, 0, host);
+  set_random_lengths(problem, host, seed);
   return host;
 }
 
+}  // namespace
+
+HostTensors allocate_host_tensors(const Problem& problem) { return allocated(problem, 0); }
+
 HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed) {
-  HostTensors host = allocate_host_tensors(problem);
+  HostTensors host = allocated(problem, seed);
   std::uint64_t number = 3 * seed;
   for (const Operand& operand : operands(problem)) {
     if (operand.role == Operand::Role::kInput)
       fill_random(operand.dtype, operand.in_host(host), number++);
   }
-  set_lengths(problem, seed, host);
   return host;
-}
-
-void set_rope_tables(const Problem& problem, HostTensors& host, double base, std::int64_t offset) {
-  if (problem.rope == Rope::kNone) return;
-  if (offset < 0) offset = least_rope_offset(problem);
-  check_rope_offset(problem, offset);
-  host.rope_offset = offset;
-  HostRopeTables tables = rope_tables(effective_rope_dim(problem),
-                                      host.rope_offset + problem.seqlen_kv, base);
-  host.rope_cos = std::move(tables.cos);
-  host.rope_sin = std::move(tables.sin);
 }
 
 void values_to_float(DType from, const void* values, std::size_t count, float* out) {
