@@ -1,6 +1,7 @@
 #include "tuner/oracle_rows.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -47,21 +48,23 @@ std::vector<ListedRow> listed(const std::vector<RowRange>& ranges, int group) {
 
 namespace {
 
-/// Where rows go wrong: ends, and edges of tiles of any usual size.
-std::vector<std::int64_t> begins_to_compare(std::int64_t seqlen, std::size_t count,
-                                            std::mt19937_64& random) {
+std::int64_t below(std::int64_t end, std::mt19937_64& random) {
+  return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
+}
+
+/// The i-th place to look at: where rows go wrong, which is at ends and at edges of tiles of any
+/// usual size, then anywhere.
+std::int64_t begin_to_compare(std::int64_t seqlen, std::size_t i, std::mt19937_64& random) {
+  constexpr std::int64_t kTiles[] = {64, 80, 96, 112, 176};
   const std::int64_t last_begin = std::max<std::int64_t>(0, seqlen - kRangeRows);
-  std::vector<std::int64_t> begins = {0, last_begin};
-  for (std::int64_t tile : {64, 80, 96, 112, 176}) {
-    const std::int64_t edges = seqlen / tile;
-    if (edges == 0) continue;
-    const auto edge = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(edges)) + 1;
-    begins.push_back(std::min(edge * tile - kRangeRows / 2, last_begin));
+  if (i == 0) return 0;
+  if (i == 1) return last_begin;
+  const std::size_t tile = i - 2;
+  if (tile < std::size(kTiles) && seqlen >= kTiles[tile]) {
+    const std::int64_t edge = below(seqlen / kTiles[tile], random) + 1;
+    return std::min(edge * kTiles[tile] - kRangeRows / 2, last_begin);
   }
-  while (begins.size() < count)
-    begins.push_back(
-        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(last_begin + 1)));
-  return begins;
+  return below(last_begin + 1, random);
 }
 
 /// As far as the bounds allow.
@@ -111,13 +114,12 @@ std::vector<RowRange> rows_to_compare(const Problem& problem, const DeviceFacts&
   std::mt19937_64 random(seed);
   Chosen chosen(problem, flops_most);
   for (std::size_t i = 0; i < kRangesMost; ++i) {
-    std::int64_t batch = static_cast<std::int64_t>(random() %
-                                                   static_cast<std::uint64_t>(problem.batch));
+    std::int64_t batch = below(problem.batch, random);
     if (i == 0) batch = 0;
     if (i == 1) batch = problem.batch - 1;
     const Problem one = problem_of_sequence(problem, lengths, batch);
     if (one.seqlen_q == 0) continue;
-    const std::int64_t begin = begins_to_compare(one.seqlen_q, i + 1, random)[i];
+    const std::int64_t begin = begin_to_compare(one.seqlen_q, i, random);
     if (!chosen.add(one, {batch, batch + 1, begin, std::min(begin + kRangeRows, one.seqlen_q)}))
       break;
   }
