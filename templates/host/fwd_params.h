@@ -28,11 +28,9 @@ Launch launch_of_tiles(const TileOrder& order, LaunchStep step);
 /// A step of a kernel with one argument.
 LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes);
 
-/// The same for a kernel whose argument is a Params: `fwd` and `order`.
+/// launch_of_tiles() of a kernel whose argument is a Params: `fwd` and `order`.
 template <class Params>
-Launch launch_of_tiles(const Problem& problem, const TileOrder& order, std::string symbol,
-                       int num_threads, int smem_bytes) {
-  LaunchStep step = step_of(std::move(symbol), num_threads, smem_bytes);
+Launch launch_of_tiles(const Problem& problem, const TileOrder& order, LaunchStep step) {
   Argument::of<Params>(step).fwd(problem).value(order).done();
   return launch_of_tiles(order, std::move(step));
 }

@@ -12,13 +12,8 @@
 namespace attnforge {
 namespace {
 
-constexpr unsigned kListThreads = 1024;  // of ListWork, one block
-constexpr std::string_view kListKernel = "work_list";
-
-/// Bytes of K and V of a key, of one K/V head.
-std::int64_t key_bytes(const Problem& problem) {
-  return std::int64_t{problem.head_dim + problem.head_dim_v} * size_bytes(problem.dtype_k);
-}
+constexpr int kListThreads = 1024;  // of ListWork, one block
+constexpr const char* kListKernel = "work_list";
 
 }  // namespace
 
@@ -48,9 +43,7 @@ WorkListSpec work_list_of(const Problem& problem, int block_m, int pack_gqa, int
 }
 
 LaunchStep work_list_step(const Problem& problem, const WorkListSpec& list) {
-  LaunchStep step;
-  step.kernel = kListKernel;
-  step.block.x = kListThreads;
+  LaunchStep step = step_of(kListKernel, kListThreads, 0);
   Argument argument = Argument::of<WorkListParams>(step);
   argument.fwd(problem).lengths(list.keys_per_group, list.tiles).done();
   return step;

@@ -51,8 +51,7 @@ Launch launch_of_any_lengths(const Problem& problem, int block_m, int pack_gqa, 
                              bool heavy_last, const Arch& arch, LaunchStep step) {
   if (problem.lengths == Lengths::kFixed) {
     const TileOrder order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
-    Argument::of<Params>(step).fwd(problem).value(order).done();
-    return launch_of_tiles(order, std::move(step));
+    return launch_of_tiles<Params>(problem, order, std::move(step));
   }
   const WorkListSpec list = work_list_of(problem, block_m, pack_gqa, head_group_mb);
   Argument argument = Argument::of<WithLengths<Params>>(step);

@@ -12,10 +12,14 @@ namespace {
 
 /// Of K and V of one K/V head.
 std::int64_t kv_head_bytes(const Problem& problem) {
-  return problem.seqlen_kv * (problem.head_dim + problem.head_dim_v) * size_bytes(problem.dtype_k);
+  return problem.seqlen_kv * key_bytes(problem);
 }
 
 }  // namespace
+
+std::int64_t key_bytes(const Problem& problem) {
+  return std::int64_t{problem.head_dim + problem.head_dim_v} * size_bytes(problem.dtype_k);
+}
 
 TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
                      bool heavy_last) {
@@ -43,9 +47,8 @@ TileOrder cuda_core_order(const Problem& problem, int block_m, bool right_bound)
 std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& device) {
   constexpr std::int64_t kMost = 1 << 30;
   const int half_of_l2 = std::max(1, static_cast<int>(device.l2_bytes >> 21));
-  const std::int64_t row_bytes = std::int64_t{problem.head_dim + problem.head_dim_v} *
-                                 size_bytes(problem.dtype_k);
-  const std::int64_t all_bytes = total_tokens(problem).kv * problem.num_heads_kv * row_bytes;
+  const std::int64_t all_bytes = total_tokens(problem).kv * problem.num_heads_kv *
+                                 key_bytes(problem);
   const int all = static_cast<int>(std::min((all_bytes >> 20) + 1, kMost));
   if (problem.lengths != Lengths::kFixed)
     return all <= half_of_l2 ? std::vector<int>{all} : std::vector<int>{all, half_of_l2};

@@ -2,6 +2,7 @@
 // what the order leaves idle.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "attnforge/problem.h"
@@ -9,6 +10,9 @@
 #include "templates/params_fwd.h"
 
 namespace attnforge {
+
+/// Bytes of K and V of a key, of one K/V head.
+std::int64_t key_bytes(const Problem& problem);
 
 /// The order for query tiles of block_m rows, with pack_gqa heads in each. Heads are taken in
 /// groups whose K and V fit head_group_mb MB; 0: one head at a time. heavy_last: the last tile of a

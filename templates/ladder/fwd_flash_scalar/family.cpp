@@ -95,8 +95,8 @@ Source render(const Typed& c, const Problem&) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const TileOrder order = cuda_core_order(problem, c.block_m(), c.right_bound != 0);
-  return launch_of_tiles<FwdTiledParams>(problem, order, symbol(c), c.num_threads(),
-                                         c.smem_bytes());
+  return launch_of_tiles<FwdTiledParams>(problem, order,
+                                         step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
 }  // namespace

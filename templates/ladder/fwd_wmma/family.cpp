@@ -117,7 +117,8 @@ Source render(const Typed& c, const Problem&) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
   const TileOrder order = tile_order(problem, c.block_m, 1, c.head_group_mb, c.right_bound != 0);
-  return launch_of_tiles<FwdWmmaParams>(problem, order, symbol(c), c.num_threads(), c.smem_bytes());
+  return launch_of_tiles<FwdWmmaParams>(problem, order,
+                                        step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
 constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
