@@ -58,6 +58,17 @@ inline PlanOptions with_family(const std::string& family) {
   return options;
 }
 
+/// Tensors with pointers that are good to look at; the fake driver never follows them.
+inline Tensors tensors_of(const Problem& problem) {
+  Tensors tensors = contiguous_tensors(problem);
+  const auto address = [](std::uintptr_t value) { return reinterpret_cast<void*>(value); };
+  tensors.q.data = address(0x10000);
+  tensors.k.data = address(0x20000);
+  tensors.v.data = address(0x30000);
+  tensors.o.data = address(0x40000);
+  return tensors;
+}
+
 class PlanTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -119,17 +130,6 @@ class PlanTest : public ::testing::Test {
     cubin.source_digest += digest_suffix;
     if (another) cubin.bytes.back() ^= std::byte{1};
     Cache(database()).put_cubin(cubin, source.text, source.name);
-  }
-
-  /// Tensors with pointers that are good to look at; the fake driver never follows them.
-  static Tensors tensors_of(const Problem& problem) {
-    Tensors tensors = contiguous_tensors(problem);
-    const auto address = [](std::uintptr_t value) { return reinterpret_cast<void*>(value); };
-    tensors.q.data = address(0x10000);
-    tensors.k.data = address(0x20000);
-    tensors.v.data = address(0x30000);
-    tensors.o.data = address(0x40000);
-    return tensors;
   }
 
   template <class Body>

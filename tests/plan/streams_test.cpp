@@ -18,27 +18,19 @@
 #include "runtime/memory.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/params_fwd.h"
+#include "tests/plan/plan_fixture.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge {
 namespace {
 
 using test::fake_cuda;
+using test::tensors_of;
 using ::testing::HasSubstr;
 
 const Problem kCausal = parse_problem(
     "fwd fp16 batch=2 num_heads=32 seqlen=4096 head_dim=64 causal");
 const Problem kSmall = parse_problem("fwd fp16 num_heads=4:2 seqlen=4000 head_dim=64");
-
-Tensors tensors_of(const Problem& problem) {
-  Tensors tensors = contiguous_tensors(problem);
-  const auto address = [](std::uintptr_t value) { return reinterpret_cast<void*>(value); };
-  tensors.q.data = address(0x10000);
-  tensors.k.data = address(0x20000);
-  tensors.v.data = address(0x30000);
-  tensors.o.data = address(0x40000);
-  return tensors;
-}
 
 /// One Device for all tests: a kernel for Hopper takes seconds to compile.
 class StreamsTest : public ::testing::Test {
