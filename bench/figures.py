@@ -21,6 +21,13 @@ def read_csv(path):
     return comments, list(csv.DictReader(rows))
 
 
+def result_path(gpu, name):
+    """bench/results/<gpu>/<name>.csv, in a folder that is there."""
+    folder = pathlib.Path(__file__).resolve().parent / "results" / gpu.lower().removeprefix("nvidia ").replace(" ", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.csv"
+
+
 def point_of(row):
     return Point(row["dtype"], *(int(row[name]) for name in Point._fields[1:]))
 

@@ -107,11 +107,7 @@ def run_points(points, measure_at, file):
 
 
 def output_path(args, gpu):
-    if not args.name:
-        return args.out
-    folder = HERE / "results" / gpu.lower().removeprefix("nvidia ").replace(" ", "_")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{args.name}.csv"
+    return figures.result_path(gpu, args.name) if args.name else args.out
 
 
 def run(args):

@@ -134,11 +134,7 @@ def line_of(rows):
 
 
 def output_path(args, gpu):
-    if not args.name:
-        return args.out
-    folder = HERE / "results" / gpu.lower().removeprefix("nvidia ").replace(" ", "_")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{args.name}{'' if args.dtype == 'bf16' else '_' + args.dtype}.csv"
+    return figures.result_path(gpu, f"{args.name}{'' if args.dtype == 'bf16' else '_' + args.dtype}") if args.name else args.out
 
 
 def header(args, peers, missing):

@@ -11,6 +11,7 @@ work; its time is scaled by what rounding leaves of the work.
 
 import argparse
 import csv
+import functools
 import importlib
 import importlib.metadata
 import math
@@ -19,6 +20,9 @@ import random
 import statistics
 import sys
 import warnings
+
+import figures
+import peer_kernels
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = "distribution,causal,sequences,tokens,longest,heads,head_dim,impl,ms,tflops,ratio,error,rounds,spread,late,note".split(",")
@@ -69,7 +73,7 @@ def peer_functions():
             function = importlib.import_module(module).flash_attn_varlen_func
             found[name] = f"{package} {importlib.metadata.version(package)}", function
         except Exception as error:  # what a package raises while it is imported is its own
-            missing[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}"
+            missing[name] = peer_kernels.first_line(error)
     return found, missing
 
 
@@ -78,12 +82,12 @@ def output_of(result):
 
 
 def dense_run(lengths, causal, args, torch, attnforge):
-    """(function, its share of the work) of equal sequences."""
+    """(function, how much of the work it does, its shape) of equal sequences."""
     length = max(128, round(sum(x * x for x in lengths) / sum(lengths) / 128) * 128)
     batch = max(1, round(flops(lengths, causal, args) / flops([length], causal, args)))
     q, k, v = (torch.randn(batch, length, args.heads, args.head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     share = flops([length] * batch, causal, args) / flops(lengths, causal, args)
-    return (lambda: attnforge.attention(q, k, v, causal=causal)), share, f"{batch} x {length}"
+    return functools.partial(attnforge.attention, q, k, v, causal=causal), share, f"{batch} x {length}"
 
 
 def point(name, lengths, causal, args, peers, flush, heat):
@@ -95,7 +99,7 @@ def point(name, lengths, causal, args, peers, flush, heat):
     cu = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
     longest = max(lengths)
     q, k, v = (torch.randn(tokens, args.heads, args.head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    ours = lambda: attnforge.attention(q, k, v, causal=causal, cu_seqlens=cu, max_seqlen=longest)  # noqa: E731
+    ours = functools.partial(attnforge.attention, q, k, v, causal=causal, cu_seqlens=cu, max_seqlen=longest)
     dense, share, shape = dense_run(lengths, causal, args, torch, attnforge)
     for run in (ours, dense):
         run()
@@ -106,22 +110,20 @@ def point(name, lengths, causal, args, peers, flush, heat):
     runs = {"attnforge": ours}
     notes = {"dense": shape}
     for peer, (_, function) in peers.items():
-        if peer == "fa3":
-            run = lambda f=function: f(q, k, v, cu, cu, longest, longest, causal=causal)  # noqa: E731
-        else:
-            run = lambda f=function: f(q, k, v, cu_seqlens_q=cu, cu_seqlens_k=cu, max_seqlen_q=longest, max_seqlen_k=longest, causal=causal)  # noqa: E731
+        bounds = {"cu_seqlens_q": cu, "cu_seqlens_k": cu, "max_seqlen_q": longest, "max_seqlen_k": longest}
+        run = functools.partial(function, q, k, v, **bounds, causal=causal)
         try:
             output_of(run())
             torch.cuda.synchronize()
             runs[peer] = run
         except Exception as error:
-            notes[peer] = f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"
+            notes[peer] = peer_kernels.first_line(error)
     reference = output_of(runs["fa3" if "fa3" in runs else "attnforge"]()).float()
     errors = {}
     for each, run in list(runs.items()):
         output = output_of(run()).float()
         errors[each] = ((output - reference).norm() / reference.norm()).item()
-        if not errors[each] < 1e-2:
+        if not errors[each] < peer_kernels.WRONG:
             notes[each] = "wrong"
             del runs[each]
     times = peer_runs.time_ms({**runs, "dense": dense}, args.rounds, heat, flush)
@@ -175,10 +177,7 @@ def main():
     flush = torch.empty(160 << 20, dtype=torch.uint8, device="cuda")
     heat = peer_runs.Heat(args.heat_ms)
     gpu, driver = peer_runs.machine()
-    path = args.out
-    if args.name:
-        path = HERE / "results" / gpu.lower().removeprefix("nvidia ").replace(" ", "_") / f"{args.name}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = figures.result_path(gpu, args.name) if args.name else args.out
     file = open(path, "w", newline="") if path else sys.stdout
     file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
     file.write(f"# python3 bench/varlen.py {' '.join(sys.argv[1:])}\n")
