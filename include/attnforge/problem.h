@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 enum class Op : std::uint8_t { kForward };
