@@ -12,8 +12,9 @@
 
 namespace attnforge {
 
-/// What is known of the NVRTC in use. $ATTNFORGE_NVRTC names the library, else libnvrtc.so.13,
-/// .so.12, libnvrtc.so and the usual places of toolkits and wheels are tried.
+/// What is known of the NVRTC in use. $ATTNFORGE_NVRTC names the library; else the
+/// copy or wheel beside this library, libnvrtc.so.13, .so.12, libnvrtc.so and the usual places of
+/// toolkits and wheels are tried.
 struct NvrtcFacts {
   bool available = false;  // found, and it compiled an empty source
   std::string path;

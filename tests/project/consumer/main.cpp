@@ -1,5 +1,6 @@
 // main.cpp - a user of the installed package: asks whether a problem can be served on a GPU that is
-// not here.
+// not here, and which NVRTC would compile for it.
+#include <attnforge/inspect.h>
 #include <attnforge/plan.h>
 
 #include <cstdio>
@@ -10,5 +11,7 @@ int main() {
   const auto support = attnforge::supported(problem, attnforge::typical_device("sm90"));
   std::printf("%s: %s\n", to_string(problem).c_str(),
               support.supported ? support.family.c_str() : support.reason.c_str());
+  for (const attnforge::Check& check : attnforge::doctor(":memory:"))
+    if (check.name == "nvrtc") std::printf("%s\n", check.detail.c_str());
   return support.supported ? 0 : 1;
 }
