@@ -23,14 +23,11 @@ constexpr int kOldestMajor = 12, kOldestMinor = 4;
 // A folder of its own: Debian and Ubuntu refuse `pip install` outside of a virtual environment, and
 // the toolkits among their packages are too old.
 constexpr const char* kAdvice =
-    "Install it with\n"
-    "  python3 -m venv ~/.local/share/attnforge/nvrtc\n"
-    "  ~/.local/share/attnforge/nvrtc/bin/pip install nvidia-cuda-nvrtc\n"
-    "  export ATTNFORGE_NVRTC=$(ls ~/.local/share/attnforge/nvrtc/lib/python3*/site-packages/"
-    "nvidia/*/lib/libnvrtc.so.1?)\n"
-    "(nvidia-cuda-nvrtc-cu12 where the driver is of CUDA 12), or install NVIDIA's CUDA toolkit, "
-    "12.4 "
-    "or later, or set ATTNFORGE_NVRTC to the full path of a libnvrtc.so that is elsewhere.";
+    "Install it with: python3 -m venv ~/.local/share/attnforge/nvrtc && "
+    "~/.local/share/attnforge/nvrtc/bin/pip install nvidia-cuda-nvrtc && export ATTNFORGE_NVRTC="
+    "$(ls ~/.local/share/attnforge/nvrtc/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1?) "
+    "(nvidia-cuda-nvrtc-cu12 where the driver is of CUDA 12). Or install NVIDIA's CUDA toolkit, "
+    "12.4 or later, or set ATTNFORGE_NVRTC to the full path of a libnvrtc.so that is elsewhere.";
 
 /// Folders in `parent` whose names begin with `prefix`, the highest name first (cuda-13.0 before
 /// cuda-12.4).
