@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes the Python wheel, as pyproject.toml says but of the build at hand, installs it into a fresh virtual environment and uses it:
-command, doctor, import, headers. The first run fetches scikit-build-core into BUILD_DIR; without it the test is skipped (77).
+command, doctor, import, and a C++ program with its headers. The first run fetches scikit-build-core into BUILD_DIR; without it the test is skipped (77).
 
-usage: wheel.py ROOT BUILD_DIR
+usage: wheel.py ROOT BUILD_DIR CMAKE_GENERATOR CXX_COMPILER
 """
 import pathlib
 import re
@@ -28,6 +28,13 @@ import attnforge
 assert not {"torch", "cupy", "numpy"} & set(sys.modules), "import attnforge imports a framework"
 print(attnforge.library_path(), attnforge.version())
 attnforge.inspect("fwd bf16 seqlen=256 head_dim=64", arch="86")
+"""
+
+PROJECT = """cmake_minimum_required(VERSION 3.22)
+project(user LANGUAGES CXX)
+find_package(attnforge REQUIRED)
+add_executable(user {root}/tests/project/consumer/main.cpp)
+target_link_libraries(user attnforge::attnforge)
 """
 
 
@@ -66,7 +73,7 @@ def check_sources(archive):
         sys.exit(f"the source archive lacks {sorted(missing)} or has build trees or tests")
 
 
-def main(root, build):
+def main(root, build, generator, compiler):
     python = builder(build)
     if python is None:
         print("skipped: pip cannot fetch scikit-build-core")
@@ -95,6 +102,12 @@ def main(root, build):
         if nvrtc_of(fresh / "attnforge", environment).parent != laid:
             sys.exit(f"the installed command does not use the NVRTC in {laid}")
         expect(run([fresh / "python3", "-c", USE], env=environment, cwd=folder), site / "attnforge" / "lib" / "libattnforge.so.0.1")
+
+        (folder / "CMakeLists.txt").write_text(PROJECT.format(root=root))
+        run(["cmake", "-G", generator, "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={site}/attnforge",
+             f"-DCMAKE_CXX_COMPILER={compiler}"])
+        run(["cmake", "--build", folder / "build"])
+        expect(run([folder / "build" / "user"], env=environment), laid)
 
 
 if __name__ == "__main__":
