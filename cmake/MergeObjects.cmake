@@ -11,15 +11,16 @@ foreach(line IN LISTS lines)
 endforeach()
 file(WRITE ${OUTPUT}.exported "${exported}")
 string(REPLACE "\n" " " roots "${exported}")
-# One section of each kind: thousands of headers and names are a third of the size.
+# One section of each kind: thousands of headers and names are a third of the size. Without .eh_frame no exception is caught.
 file(WRITE ${OUTPUT}.ld "EXTERN(${roots})
 SECTIONS {
-  .text : { *(.text .text.*) }
-  .rodata : { *(.rodata .rodata.*) }
-  .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) }
-  .data : { *(.data .data.*) }
-  .bss : { *(.bss .bss.*) }
-  .gcc_except_table : { *(.gcc_except_table .gcc_except_table.*) }
+  .text 0 : { *(.text .text.*) }
+  .rodata 0 : { *(.rodata .rodata.*) }
+  .data.rel.ro 0 : { *(.data.rel.ro .data.rel.ro.*) }
+  .data 0 : { *(.data .data.*) }
+  .bss 0 : { *(.bss .bss.*) }
+  .eh_frame 0 : { KEEP(*(.eh_frame)) }
+  .gcc_except_table 0 : { *(.gcc_except_table .gcc_except_table.*) }
 }
 ")
 execute_process(COMMAND ${LD} -r --gc-sections --force-group-allocation -T ${OUTPUT}.ld -o ${OUTPUT} @${OBJECTS}
