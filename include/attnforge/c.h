@@ -429,8 +429,8 @@ typedef struct attnforge_tune_options {
   { (uint32_t)sizeof(attnforge_tune_options), ATTNFORGE_RIGOR_FULL, 0.0, NULL, 0, 0, 1, NULL, NULL }
 
 /* Searches the configs of the problem's bucket on the GPU and keeps every try in the database.
- * *json receives the result as JSON, to be freed; json may be NULL. Plans made afterwards use the
- * winner. `options` may be NULL. */
+ * *json receives the result as JSON (docs/JSON.md, "tuned"), to be freed; json may be NULL. Plans
+ * made afterwards use the winner. `options` may be NULL. */
 ATTNFORGE_API attnforge_status attnforge_tune(attnforge_context* context,
                                               const attnforge_problem* problem,
                                               const attnforge_tune_options* options, char** json);
@@ -448,7 +448,8 @@ typedef struct attnforge_inspect_options {
 #define ATTNFORGE_INSPECT_OPTIONS_INIT \
   { (uint32_t)sizeof(attnforge_inspect_options), ATTNFORGE_INSPECT_COMPILE, 0, NULL, NULL }
 
-/* What a problem becomes, hop by hop, as JSON; free it. `options` may be NULL. */
+/* What a problem becomes, hop by hop, as JSON (docs/JSON.md, "inspect"); free it. `options` may be
+ * NULL. */
 ATTNFORGE_API attnforge_status attnforge_inspect(const attnforge_context* context,
                                                  const attnforge_problem* problem,
                                                  const attnforge_inspect_options* options,
