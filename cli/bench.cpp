@@ -249,7 +249,8 @@ Verb add_bench(CLI::App& program) {
                    "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive; or all")
       ->type_name("NAMES")
       ->check(names());
-  verb->add_option("--config", a.config, "Exactly this config, as tune and inspect print it")
+  verb->add_option("--config", a.config,
+                   "Exactly this config, as tune --full and inspect --full print it")
       ->type_name("TEXT");
   verb->add_option("--strategy", a.strategies,
                    "A row for each of these: standard, variable_block, split_k, register_tiled")
