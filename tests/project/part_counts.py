@@ -18,11 +18,11 @@ PARTS = {
         r"kFeatureLengths|LengthArrays|LengthsArgument|LengthsParams|WithLengths|(Packed|Used)Lengths|(packed|used)_lengths"
         r"|k(Fixed|Packed|Used)Lengths|Lengths::k(Fixed|Packed|Used)|lengths_(q|kv)|lengths\.(q|kv)\b(?!\()|lengths\.tokens|tokens_(q|kv)\b|cu_seqlens"
         r"|used_(q|kv)\b|lengths=|LengthFiles|with_lengths|attnforge_lengths|attnforge::Lengths",
-        33,
+        34,
     ),
-    "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 52),
-    "softcap": (r"[sS]oftcap", 35),
-    "window": (r"window_(left|right)|effective_window|(left|right)_bound", 36),
+    "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 53),
+    "softcap": (r"[sS]oftcap", 36),
+    "window": (r"window_(left|right)|effective_window|(left|right)_bound", 38),
 }
 
 
