@@ -11,7 +11,8 @@ foreach(line IN LISTS lines)
 endforeach()
 file(WRITE ${OUTPUT}.exported "${exported}")
 string(REPLACE "\n" " " roots "${exported}")
-# One section of each kind: thousands of headers and names are a third of the size. Without .eh_frame no exception is caught.
+# One section of each kind: thousands of headers and names are a third of the size. Without .eh_frame no exception is caught, without
+# .init_array no global is initialised.
 file(WRITE ${OUTPUT}.ld "EXTERN(${roots})
 SECTIONS {
   .text 0 : { *(.text .text.*) }
@@ -19,6 +20,7 @@ SECTIONS {
   .data.rel.ro 0 : { *(.data.rel.ro .data.rel.ro.*) }
   .data 0 : { *(.data .data.*) }
   .bss 0 : { *(.bss .bss.*) }
+  .init_array 0 : { KEEP(*(.init_array .init_array.*)) }
   .eh_frame 0 : { KEEP(*(.eh_frame)) }
   .gcc_except_table 0 : { *(.gcc_except_table .gcc_except_table.*) }
 }
