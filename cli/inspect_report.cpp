@@ -15,8 +15,6 @@
 namespace attnforge::cli {
 namespace {
 
-constexpr auto kRight = Column::Align::kRight;
-
 std::string heading(int number, const std::string& text) {
   return fmt::format("\n{}\n", bold(fmt::format("{}. {}", number, text)));
 }
