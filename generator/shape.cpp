@@ -65,7 +65,7 @@ Shape shape_of(const Problem& problem) {
 
 bool operator==(const Shape& a, const Shape& b) {
   return std::ranges::all_of(
-      kFields, [&](const ShapeField& field) { return a.*field.member == b.*field.member; });
+      kMembers, [&](const ShapeField& field) { return a.*field.member == b.*field.member; });
 }
 
 std::string initializer(const Shape& shape) {
