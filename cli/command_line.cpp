@@ -7,6 +7,7 @@
 namespace attnforge::cli {
 
 struct Option::Implementation {
+  explicit Implementation(CLI::Option* option) : option(option) {}
   CLI::Option* option;  // belongs to the CLI::App of its command
 };
 
