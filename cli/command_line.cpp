@@ -57,6 +57,7 @@ std::size_t Option::count() const { return implementation_->option->count(); }
 struct Command::Implementation {
   std::unique_ptr<CLI::App> owned;  // of the program only
   CLI::App* app;
+  std::string parent;  // name of the command that a verb belongs to
 };
 
 Command::Command(const std::string& help, const std::string& name, const std::string& version)
@@ -74,6 +75,7 @@ Command::~Command() = default;
 Command* Command::add_subcommand(const std::string& name, const std::string& help) {
   auto implementation = std::make_unique<Implementation>();
   implementation->app = implementation_->app->add_subcommand(name, help);
+  implementation->parent = name_;
   subcommands_.emplace_back(new Command(std::move(implementation), name));
   return subcommands_.back().get();
 }
@@ -147,6 +149,6 @@ const Command* Command::parsed_subcommand() const {
   return nullptr;
 }
 
-std::string Command::help() const { return implementation_->app->help(); }
+std::string Command::help() const { return implementation_->app->help(implementation_->parent); }
 
 }  // namespace attnforge::cli

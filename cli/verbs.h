@@ -32,6 +32,8 @@ Verb add_inspect(Command& program);
 Verb add_list(Command& program);
 Verb add_cache(Command& program);
 Verb add_doctor(Command& program);
+/// After the others: it knows their help.
+Verb add_help(Command& program);
 
 /// --cache PATH, the same in every verb that uses the database.
 void add_cache_option(Command& verb, std::string& path);
