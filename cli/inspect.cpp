@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "attnforge/version.h"
+#include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/inspect_report.h"
@@ -30,7 +30,7 @@ struct InspectArguments {
   int candidates = -1;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kInspectFooter =
     R"(Works without a GPU with --arch, and without NVRTC but for what the compiler says.
 
 Examples:
@@ -128,9 +128,9 @@ int run_inspect(const InspectArguments& a) {
 
 }  // namespace
 
-Verb add_inspect(CLI::App& program) {
+Verb add_inspect(Command& program) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* verb = program.add_subcommand(
+  Command* verb = program.add_subcommand(
       "inspect", "Show what a problem becomes: candidates, config, source, code, launch");
   InspectArguments& a = *arguments;
   verb->add_option("problem", a.words, "The problem's words")->type_name("WORD ...");
@@ -164,7 +164,7 @@ Verb add_inspect(CLI::App& program) {
   no_compile->excludes(ptx)->excludes(sass);
   add_cache_option(*verb, a.cache);
   verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)");
-  verb->footer(kFooter);
+  verb->footer(kInspectFooter);
   return [arguments] { return run_inspect(*arguments); };
 }
 
