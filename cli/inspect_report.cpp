@@ -228,7 +228,9 @@ Json to_json(const Inspection& i, const InspectView& view) {
             {"source", i.source},
             {"compiled", view.not_compiled.empty() ? to_json(i.compiled) : Json(nullptr)},
             {"not_compiled", view.not_compiled},
+            {"tiles", to_json(i.tiles)},
             {"launches", launches},
+            {"measured_as", to_string(i.measured_as)},
             {"measured", measured}};
   if (!i.ptx.empty()) json["ptx"] = i.ptx;
   if (!i.sass.empty()) json["sass"] = i.sass;

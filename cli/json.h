@@ -15,6 +15,7 @@ Json to_json(const DeviceFacts& device);
 Json to_json(const Trial& trial);
 Json to_json(const CompileInfo& compiled);
 Json to_json(const LaunchInfo& launch);
+Json to_json(const TileInfo& tiles);
 
 /// Indented, in ASCII: a terminal obeys some characters that JSON may hold. Text that is not UTF-8
 /// (a compiler's log may hold some) is replaced.

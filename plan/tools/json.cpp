@@ -61,6 +61,10 @@ Json json(const LaunchInfo& l) {
           {"workspace_bytes", l.workspace_bytes}};
 }
 
+Json json(const TileInfo& t) {
+  return {{"block_m", t.block_m}, {"block_n", t.block_n}, {"pack_gqa", t.pack_gqa}};
+}
+
 Json json(const CandidateInfo& c) {
   return {{"config", c.config}, {"estimate_us", c.estimate_us}, {"cut", c.cut}};
 }
@@ -79,6 +83,8 @@ std::string to_json(const Trial& trial) { return text(json(trial)); }
 std::string to_json(const CompileInfo& compiled) { return text(json(compiled)); }
 std::string to_json(const LaunchInfo& launch) { return text(json(launch)); }
 
+std::string to_json(const TileInfo& tiles) { return text(json(tiles)); }
+
 std::string to_json(const Inspection& inspection) {
   return text({{"problem", to_string(inspection.problem)},
                {"device", json(inspection.device)},
@@ -94,7 +100,9 @@ std::string to_json(const Inspection& inspection) {
                {"compiled", json(inspection.compiled)},
                {"ptx", inspection.ptx},
                {"sass", inspection.sass},
+               {"tiles", json(inspection.tiles)},
                {"launches", json(inspection.launches)},
+               {"measured_as", to_string(inspection.measured_as)},
                {"measured", json(inspection.measured)}});
 }
 
