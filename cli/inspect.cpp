@@ -8,12 +8,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "attnforge/printable.h"
 #include "attnforge/version.h"
 #include "cli/gpus.h"
 #include "cli/inspect_report.h"
 #include "cli/option_values.h"
+#include "cli/page_inspect.h"
 #include "cli/problems.h"
+#include "cli/today.h"
 #include "cli/verbs.h"
+#include "cli/write_text.h"
 
 namespace attnforge::cli {
 namespace {
@@ -21,7 +25,7 @@ namespace {
 struct InspectArguments {
   std::vector<std::string> words;
   std::string arch, cache, config, family;
-  std::string gpu;
+  std::string gpu, html;
   bool source = false, entry = false, ptx = false, sass = false, cuts = false, json = false;
   bool no_compile = false;
   int candidates = 10;
@@ -34,6 +38,7 @@ Examples:
   attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64 causal
   attnforge inspect --cuts --candidates 50 fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128
   attnforge inspect --source --arch sm_90 fwd bf16 seqlen=4096 head_dim=128 > kernel.cu && nvcc -arch=sm_90a -cubin kernel.cu
+  attnforge inspect --html kernel.html --arch sm_90 fwd bf16 seqlen=4096 head_dim=128 causal
   attnforge inspect --json --arch sm_89 fwd bf16 seqlen=4096 head_dim=128)";
 
 DeviceFacts device_of(const InspectArguments& arguments) {
@@ -64,11 +69,11 @@ Inspection inspect_what_can_be(const Problem& problem, const DeviceFacts& device
   try {
     return inspect(problem, device, options);
   } catch (const Error& error) {
-    const bool insisted = options.ptx || options.sass;
+    const bool insisted = (options.ptx || options.sass) && !options.line_info;
     if (error.code() != ErrorCode::kNoDriver || !options.compile || insisted) throw;
     not_compiled = error.what();
   }
-  options.compile = false;
+  options.compile = options.ptx = options.sass = false;
   return inspect(problem, device, options);
 }
 
@@ -86,15 +91,20 @@ int run_inspect(const InspectArguments& a) {
   options.compile = !a.no_compile && !source_only;
   options.ptx = a.ptx;
   options.sass = a.sass;
+  if (!a.html.empty()) options = page_options(options);
   std::string not_compiled;
   const Inspection inspection = inspect_what_can_be(problem, device_of(a), options, not_compiled);
 
-  if (a.json) {
+  if (!a.html.empty()) {
+    write_text(a.html, inspect_page(inspection, not_compiled, utc_now()));
+    if (a.html != "-") fmt::print("{}\n", printable(a.html));
+  } else if (a.json) {
     print_json(to_json(inspection,
                        {.candidates = a.candidates, .cuts = a.cuts, .not_compiled = not_compiled}));
   } else if (source_only) {
     print_raw(a.source ? inspection.source : inspection.source_entry);
   } else if (a.ptx) {
+    if (!inspection.compiled.ok) throw Error(ErrorCode::kCompile, inspection.compiled.log);
     print_raw(inspection.ptx);
   } else if (a.sass) {
     if (inspection.sass.rfind("none: ", 0) == 0)
@@ -140,8 +150,13 @@ Verb add_inspect(CLI::App& program) {
   entry->excludes(ptx)->excludes(sass);
   ptx->excludes(sass);
   no_compile->excludes(ptx)->excludes(sass);
+  auto* html = verb->add_option("--html", a.html,
+                                "Write all of it as a page of HTML that needs nothing else")
+                   ->type_name("FILE");
+  for (CLI::Option* raw : {source, entry, ptx, sass}) html->excludes(raw);
   add_cache_option(*verb, a.cache);
-  verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)");
+  verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)")
+      ->excludes(html);
   verb->footer(kFooter);
   return [arguments] { return run_inspect(*arguments); };
 }

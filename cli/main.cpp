@@ -74,9 +74,9 @@ int run_program(int argc, char** argv) {
   app.footer(kFooter);
 
   const std::pair<const char*, Verb> verbs[] = {
-      {"tune", add_tune(app)},       {"run", add_run(app)},   {"bench", add_bench(app)},
-      {"inspect", add_inspect(app)}, {"list", add_list(app)}, {"cache", add_cache(app)},
-      {"doctor", add_doctor(app)}};
+      {"tune", add_tune(app)},       {"run", add_run(app)},       {"bench", add_bench(app)},
+      {"inspect", add_inspect(app)}, {"report", add_report(app)}, {"list", add_list(app)},
+      {"cache", add_cache(app)},     {"doctor", add_doctor(app)}};
   refuse_empty_values(app);
   try {
     app.parse(argc, argv);

@@ -32,6 +32,7 @@ Verb add_tune(CLI::App& program);
 Verb add_run(CLI::App& program);
 Verb add_bench(CLI::App& program);
 Verb add_inspect(CLI::App& program);
+Verb add_report(CLI::App& program);
 Verb add_list(CLI::App& program);
 Verb add_cache(CLI::App& program);
 Verb add_doctor(CLI::App& program);
