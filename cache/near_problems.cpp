@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "attnforge/error.h"
+#include "generator/shape.h"
 
 namespace attnforge {
 namespace {
@@ -17,12 +18,16 @@ double powers_of_two(std::int64_t a, std::int64_t b) {
   return std::abs(std::log2(double(a + 1) / double(b + 1)));
 }
 
-/// What must be equal, with the dtypes' sizes for the dtypes.
+/// What must be equal: all that is compiled in, but with the dtypes' sizes for the dtypes, and
+/// whatever head dims, lse and rope.
 auto kind(const Problem& p) {
-  const Window window = effective_window(p);
-  return std::tuple(p.op, size_bytes(p.dtype_q), size_bytes(p.dtype_k), size_bytes(p.dtype_v),
-                    size_bytes(p.dtype_o), window.left >= 0, window.right >= 0, p.softcap > 0,
-                    p.tf32, p.alignment_bytes, p.lengths, p.seqlen_q <= 1);
+  Shape shape = shape_of(p);
+  shape.dtype = size_bytes(p.dtype_q);
+  shape.dtype_k = size_bytes(p.dtype_k);
+  shape.dtype_v = size_bytes(p.dtype_v);
+  shape.dtype_o = size_bytes(p.dtype_o);
+  shape.head_dim = shape.head_dim_v = shape.lse = shape.rope = shape.rope_dim = 0;
+  return std::tuple(shape, p.op, p.tf32, p.seqlen_q <= 1);
 }
 
 auto dtypes(const Problem& p) { return std::tuple(p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o); }

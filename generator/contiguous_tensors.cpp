@@ -1,5 +1,6 @@
 // contiguous_tensors.cpp - the strides of tensors without gaps.
 #include "attnforge/plan.h"
+#include "generator/stored_rows.h"
 
 namespace attnforge {
 
@@ -16,10 +17,7 @@ Tensors contiguous_tensors(const Problem& p) {
                   .stride_row = head_dim,
                   .stride_head = seqlen * head_dim};
   };
-  // Packed: one long sequence.
-  const bool packed = p.lengths == Lengths::kPacked;
-  const std::int64_t rows_q = packed ? total_tokens(p).q : p.seqlen_q,
-                     rows_kv = packed ? total_tokens(p).kv : p.seqlen_kv;
+  const std::int64_t rows_q = stored_rows(p).q, rows_kv = stored_rows(p).kv;
   Tensors tensors;
   switch (p.layout) {
     case Layout::kBshd:

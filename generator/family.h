@@ -14,31 +14,12 @@
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "generator/config.h"
+#include "generator/features.h"
 #include "generator/launch.h"
 #include "generator/reason.h"
 #include "generator/source.h"
 
 namespace attnforge {
-
-/// Optional parts of a Problem. A family that does not list a part that a problem has is never
-/// asked about it, so a part invented later cannot be ignored silently by a family written before.
-enum Feature : std::uint64_t {
-  kFeatureCausal = 1u << 0,
-  kFeatureWindow = 1u << 1,
-  kFeatureSoftcap = 1u << 2,
-  kFeatureLse = 1u << 3,
-  kFeatureGqa = 1u << 4,
-  kFeatureUnequalHeadDims = 1u << 5,
-  kFeatureUnaligned = 1u << 6,  // alignment_bytes < 16
-  kFeatureMixedDtypes = 1u << 7,
-  kFeatureRope = 1u << 8,
-  kFeatureLengths = 1u << 9,
-};
-using Features = std::uint64_t;
-
-Features required_features(const Problem& problem);
-/// Names of the set bits, e.g. {"causal", "lse"}.
-std::vector<std::string_view> feature_names(Features features);
 
 /// One dimension of a search space. One that has no choice for a problem has one value.
 struct Axis {

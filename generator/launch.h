@@ -27,7 +27,7 @@ struct TensorMapSpec {
   // head / packed_heads, batch}. Elements outside are read as zeros.
   int columns = 0;
   int packed_heads = 0;
-  bool packed = false;  // a run may say how many rows it has
+  bool rows_of_run = false;  // a run may say how many rows it has
   // A copy takes box_columns x (packed heads) x box_rows; shared memory is swizzled by rows of
   // swizzle_bytes: 32, 64 or 128.
   int box_columns = 0;
@@ -37,9 +37,9 @@ struct TensorMapSpec {
   friend bool operator==(const TensorMapSpec&, const TensorMapSpec&) = default;
 };
 struct TensorMapSizes {
-  std::int64_t rows = 0;  // packed: of a run that does not say how many it has
+  std::int64_t rows = 0;  // the most of a run, or of one that does not say how many
   std::int64_t heads = 0;
-  std::int64_t batch = 0;  // packed: 1
+  std::int64_t batch = 0;
 };
 
 /// FwdParams: pointers and strides of q, k, v, o and lse.

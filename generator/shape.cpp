@@ -63,6 +63,11 @@ Shape shape_of(const Problem& problem) {
           .lengths = static_cast<int>(problem.lengths)};
 }
 
+bool operator==(const Shape& a, const Shape& b) {
+  return std::ranges::all_of(
+      kFields, [&](const ShapeField& field) { return a.*field.member == b.*field.member; });
+}
+
 std::string initializer(const Shape& shape) {
   std::string text;
   for (const auto& [name, member] : kFields) {

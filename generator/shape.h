@@ -13,6 +13,8 @@ namespace attnforge {
 
 Shape shape_of(const Problem& problem);
 
+bool operator==(const Shape& a, const Shape& b);
+
 /// "{.dtype = 2, .dtype_k = 2, ...}": as a C++ initialiser for the generated source.
 std::string initializer(const Shape& shape);
 

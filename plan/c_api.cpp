@@ -76,7 +76,6 @@ constexpr attnforge_context_desc kContextDefaults = ATTNFORGE_CONTEXT_DESC_INIT;
 constexpr attnforge_plan_options kPlanDefaults = ATTNFORGE_PLAN_OPTIONS_INIT;
 constexpr attnforge_tune_options kTuneDefaults = ATTNFORGE_TUNE_OPTIONS_INIT;
 constexpr attnforge_inspect_options kInspectDefaults = ATTNFORGE_INSPECT_OPTIONS_INIT;
-constexpr attnforge_sizes kSizesDefaults = ATTNFORGE_SIZES_INIT;
 constexpr attnforge_tensors kTensorsDefaults = ATTNFORGE_TENSORS_INIT;
 
 const attnforge::Problem& problem_of(const attnforge_problem* problem) {
@@ -112,13 +111,7 @@ attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
                                              const attnforge_sizes* sizes) {
   return guarded([&] {
     attnforge::Problem& given = checked_handle(problem, "problem").problem;
-    const attnforge_sizes wanted = attnforge::read_struct(sizes, kSizesDefaults, "sizes");
-    attnforge::Problem changed = given;
-    changed.batch = wanted.batch;
-    changed.seqlen_q = wanted.seqlen_q;
-    changed.seqlen_kv = wanted.seqlen_kv;
-    changed.tokens_q = wanted.tokens_q;
-    changed.tokens_kv = wanted.tokens_kv;
+    const attnforge::Problem changed = attnforge::with_sizes(given, sizes, "sizes");
     attnforge::validate(changed);
     given = changed;
     return ATTNFORGE_OK;
@@ -216,14 +209,9 @@ attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
       out = given.plan.workspace_bytes();
       return ATTNFORGE_OK;
     }
-    const attnforge_sizes sizes = attnforge::read_struct(upper_bound, kSizesDefaults,
-                                                         "upper_bound");
-    out = attnforge::workspace_bound(given.plan.problem(), given.config, given.facts,
-                                     {.batch = sizes.batch,
-                                      .seqlen_q = sizes.seqlen_q,
-                                      .seqlen_kv = sizes.seqlen_kv,
-                                      .tokens_q = sizes.tokens_q,
-                                      .tokens_kv = sizes.tokens_kv});
+    out = attnforge::workspace_bound(
+        attnforge::with_sizes(given.plan.problem(), upper_bound, "upper_bound"), given.config,
+        given.facts);
     return ATTNFORGE_OK;
   });
 }

@@ -40,6 +40,17 @@ Tensors from_c(const attnforge_tensors* given) {
   return tensors;
 }
 
+Problem with_sizes(Problem problem, const attnforge_sizes* given, std::string_view name) {
+  static constexpr attnforge_sizes kDefaults = ATTNFORGE_SIZES_INIT;
+  const attnforge_sizes sizes = read_struct(given, kDefaults, name);
+  problem.batch = sizes.batch;
+  problem.seqlen_q = sizes.seqlen_q;
+  problem.seqlen_kv = sizes.seqlen_kv;
+  problem.tokens_q = sizes.tokens_q;
+  problem.tokens_kv = sizes.tokens_kv;
+  return problem;
+}
+
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop) {
   if (callback == nullptr) return {};
   return [callback, user, stop](const Progress& progress) {

@@ -1,6 +1,8 @@
 // c_convert.h - nouns of the C API as those of the library.
 #pragma once
 
+#include <string_view>
+
 #include "attnforge/c.h"
 #include "attnforge/plan.h"
 #include "attnforge/tune.h"
@@ -9,6 +11,9 @@ namespace attnforge {
 
 /// Throws Error(kInvalidArgument). Cheap: it is part of every run.
 Tensors from_c(const attnforge_tensors* tensors);
+
+/// `problem` with other sizes, not validated. Throws Error(kInvalidArgument), naming the argument.
+Problem with_sizes(Problem problem, const attnforge_sizes* sizes, std::string_view name);
 
 /// `callback` may be NULL. A callback that answers other than 0 sets *stop (which may be nullptr).
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop);

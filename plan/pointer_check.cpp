@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
+#include "generator/stored_rows.h"
 #include "reference/rope.h"
 
 namespace attnforge {
@@ -22,8 +23,8 @@ struct Dimension {
 void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std::int64_t num_heads,
                   std::int64_t seqlen, const Problem& problem) {
   const int alignment = problem.alignment_bytes;
+  const StoredRows stored = stored_rows(problem);
   if (problem.batch == 0 || seqlen == 0) return;  // nothing of it is read or written
-  const bool packed = problem.lengths == Lengths::kPacked;
   if (tensor.data == nullptr)
     refuse(fmt::format("tensor {} is null; it needs device memory", name));
   if (reinterpret_cast<std::uintptr_t>(tensor.data) % static_cast<unsigned>(alignment) != 0) {
@@ -34,8 +35,8 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
                     name, fmt::ptr(tensor.data), alignment));
   }
   const Dimension dimensions[] = {
-      {"stride_batch", tensor.stride_batch, packed ? 1 : problem.batch},
-      {"stride_row", tensor.stride_row, packed ? problem.batch * seqlen : seqlen},
+      {"stride_batch", tensor.stride_batch, stored.batch},
+      {"stride_row", tensor.stride_row, stored.of_run ? problem.batch * seqlen : seqlen},
       {"stride_head", tensor.stride_head, num_heads}};
   for (const Dimension& dimension : dimensions) {
     if (dimension.size == 1) continue;

@@ -6,17 +6,11 @@
 
 namespace attnforge {
 
-std::size_t workspace_bound(const Problem& problem, const std::string& config_text,
-                            const DeviceFacts& device, const SizeBound& bound) {
-  Problem largest = problem;
+std::size_t workspace_bound(Problem largest, const std::string& config_text,
+                            const DeviceFacts& device) {
   // The layout only says how attnforge would allocate; it must not bind the two lengths to each
   // other here.
   if (largest.layout == Layout::kPackedQkv) largest.layout = Layout::kBshd;
-  largest.batch = bound.batch;
-  largest.seqlen_q = bound.seqlen_q;
-  largest.seqlen_kv = bound.seqlen_kv;
-  largest.tokens_q = bound.tokens_q;
-  largest.tokens_kv = bound.tokens_kv;
   validate(largest);
   const Config config = parse_config(config_text);
   const Family* family = find_family(config.family);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 #include "attnforge/device.h"
@@ -10,18 +9,9 @@
 
 namespace attnforge {
 
-struct SizeBound {
-  std::int64_t batch = 1;
-  std::int64_t seqlen_q = 1;
-  std::int64_t seqlen_kv = 1;
-  std::int64_t tokens_q = 0;  // packed: 0: batch * seqlen
-  std::int64_t tokens_kv = 0;
-};
-
-/// Bytes that suffice for `problem` with this config at every batch and lengths up to the bound.
-/// Never shrinks when a part of the bound grows. Throws Error(kInvalidProblem) for sizes out of
-/// range.
-std::size_t workspace_bound(const Problem& problem, const std::string& config,
-                            const DeviceFacts& device, const SizeBound& bound);
+/// Bytes that suffice for a plan's config at every batch and lengths up to those of `largest`,
+/// which is the plan's problem but for these. Never shrinks when one of them grows. Throws
+/// Error(kInvalidProblem) for sizes out of range.
+std::size_t workspace_bound(Problem largest, const std::string& config, const DeviceFacts& device);
 
 }  // namespace attnforge

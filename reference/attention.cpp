@@ -243,9 +243,9 @@ void append(Reference part, std::int64_t sequence, Reference& to) {
 }
 
 /// Sequence by sequence.
-Reference reference_of_lengths(const Problem& problem, const Tensors& tensors,
-                               std::span<const QueryRow> rows, int threads) {
-  check_lengths(problem, tensors.lengths);
+Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
+                                 std::span<const QueryRow> rows, int threads) {
+  check_sequences(sequences_of(problem, tensors));
   Reference result = empty_reference(problem, {});
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
     const std::int64_t batch = rows[begin].batch;
@@ -268,8 +268,7 @@ Reference reference_of_lengths(const Problem& problem, const Tensors& tensors,
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads) {
-  if (problem.lengths != Lengths::kFixed)
-    return reference_of_lengths(problem, tensors, rows, threads);
+  if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, threads);
   check_arguments(problem, tensors, rows);
   Reference result = empty_reference(problem, rows);
   if (rows.empty()) return result;
@@ -286,13 +285,15 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
 }
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads) {
-  check_lengths(problem, tensors.lengths);
-  return reference_attention(problem, tensors, all_rows(problem, tensors.lengths), threads);
+  const Sequences sequences = sequences_of(problem, tensors);
+  check_sequences(sequences);
+  return reference_attention(problem, tensors, all_rows(sequences), threads);
 }
 
-Reference reference_from_outputs(const Problem& problem, std::span<const QueryRow> rows,
+Reference reference_from_outputs(const Sequences& sequences, std::span<const QueryRow> rows,
                                  std::span<const float> o, std::span<const float> lse,
-                                 double max_abs_v, const LengthArrays& lengths) {
+                                 double max_abs_v) {
+  const Problem& problem = sequences.problem;
   Reference result = empty_reference(problem, rows);
   ATTNFORGE_ASSERT(o.size() == result.o.size() && (lse.empty() || lse.size() == rows.size()),
                    "outputs are of the rows");
@@ -303,7 +304,7 @@ Reference reference_from_outputs(const Problem& problem, std::span<const QueryRo
                       4 * std::sqrt(2.0 *
                                     problem.head_dim);  // of |q|^2: mean and 4 standard deviations
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const KeyRange visible = visible_keys(problem_of_sequence(problem, lengths, rows[i].batch),
+    const KeyRange visible = visible_keys(problem_of_sequence(sequences, rows[i].batch),
                                           rows[i].query);
     const auto keys = static_cast<double>(
         std::max<std::int64_t>(visible.last - visible.first + 1, 0));

@@ -38,25 +38,17 @@ struct Reference {
   double max_abs_v = 0;  // over the whole of v
 };
 
-/// Computes `rows` from q, k, v, rope's tables and arrays of lengths in host memory (tensors.o and
-/// tensors.lse are not looked at). Rotated elements are not rounded. Sums and exponentials are in
-/// fp64; the inputs are taken as they are. Rows next to each other that share batch and head are
+/// Computes `rows` from q, k, v, all else that the problem has, in host memory (tensors.o
+/// and tensors.lse are not looked at). Rotated elements are not rounded. Sums and exponentials are
+/// in fp64; the inputs are taken as they are. Rows next to each other that share batch and head are
 /// cheapest. Infinite and NaN inputs have their IEEE consequences, but keys that a row does not see
 /// have none. A row whose scores are all -inf counts as one that sees no key. Cost: about 2 GFLOP/s
 /// a core. `threads` 0: one a core. Throws Error(kInvalidProblem), Error(kInvalidArgument) for null
-/// pointers, rows outside the problem and positions outside the tables, and arrays that
-/// check_lengths() (sequences.h) refuses.
+/// pointers, rows outside the problem and positions outside the tables, and sequences
+/// that check_sequences() refuses.
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads = 0);
 /// All rows.
 Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads = 0);
-
-/// What another kernel gave for `rows` as a Reference: o is [rows][head_dim_v], lse [rows] or
-/// empty. For inputs whose elements are independent with mean 0 and variance 1: spread and
-/// score_magnitude are typical ones of such inputs. `max_abs_v` is the caller's. Throws
-/// Error(kInternal) for sizes that do not fit the rows. `lengths` are in host memory.
-Reference reference_from_outputs(const Problem& problem, std::span<const QueryRow> rows,
-                                 std::span<const float> o, std::span<const float> lse,
-                                 double max_abs_v, const LengthArrays& lengths = {});
 
 }  // namespace attnforge

@@ -101,7 +101,7 @@ Comparison compare_lse_at(const float* lse, const Reference& expected, const Tol
 Comparison compare_output(const Problem& problem, const Tensors& tensors, const Reference& expected,
                           const Tolerance& tolerance) {
   return compare_output_at(problem, tensors.o.data, expected, tolerance, [&](std::size_t i) {
-    const QueryRow row = place_of(problem, tensors.lengths, expected.rows[i]);
+    const QueryRow row = place_of(sequences_of(problem, tensors), expected.rows[i]);
     return row.batch * tensors.o.stride_batch + row.head * tensors.o.stride_head +
            row.query * tensors.o.stride_row;
   });
@@ -110,7 +110,7 @@ Comparison compare_output(const Problem& problem, const Tensors& tensors, const 
 Comparison compare_lse(const Problem& problem, const Tensors& tensors, const Reference& expected,
                        const Tolerance& tolerance) {
   return compare_lse_at(tensors.lse.data, expected, tolerance, [&](std::size_t i) {
-    const QueryRow row = place_of(problem, tensors.lengths, expected.rows[i]);
+    const QueryRow row = place_of(sequences_of(problem, tensors), expected.rows[i]);
     return row.batch * tensors.lse.stride_batch + row.head * tensors.lse.stride_head + row.query;
   });
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "attnforge/error.h"
 #include "reference/split_mix.h"
@@ -19,11 +18,13 @@ struct Side {
   const char* name;
 };
 
-Side side_q(const Problem& p, const LengthArrays& lengths) {
-  return {lengths.q, p.seqlen_q, lengths.tokens_q != 0 ? lengths.tokens_q : total_tokens(p).q, "q"};
+Side side_q(const Sequences& s) {
+  const std::int64_t tokens = s.lengths.tokens_q;
+  return {s.lengths.q, s.problem.seqlen_q, tokens != 0 ? tokens : total_tokens(s.problem).q, "q"};
 }
-Side side_kv(const Problem& p, const LengthArrays& lengths) {
-  return {lengths.kv, p.seqlen_kv, lengths.tokens_kv != 0 ? lengths.tokens_kv : total_tokens(p).kv,
+Side side_kv(const Sequences& s) {
+  const std::int64_t tokens = s.lengths.tokens_kv;
+  return {s.lengths.kv, s.problem.seqlen_kv, tokens != 0 ? tokens : total_tokens(s.problem).kv,
           "kv"};
 }
 
@@ -127,23 +128,33 @@ std::vector<int> used_lengths(std::int64_t count, std::int64_t seqlen, std::uint
 
 }  // namespace
 
-Problem problem_of_sequence(const Problem& problem, const LengthArrays& lengths,
-                            std::int64_t sequence) {
-  Problem one = problem;
+Sequences sequences_of(const Problem& problem, const Tensors& tensors) {
+  return {problem, tensors.lengths};
+}
+
+Sequences sequences_of(const Problem& problem, const HostTensors& host) {
+  return {problem, {.q = host.lengths_q.data(), .kv = host.lengths_kv.data()}};
+}
+
+bool all_full(const Problem& problem) { return problem.lengths == Lengths::kFixed; }
+
+Problem problem_of_sequence(const Sequences& sequences, std::int64_t index) {
+  Problem one = sequences.problem;
   one.lengths = Lengths::kFixed;
   one.tokens_q = one.tokens_kv = 0;
   one.batch = 1;
-  one.seqlen_q = length_of(problem, side_q(problem, lengths), sequence);
-  one.seqlen_kv = length_of(problem, side_kv(problem, lengths), sequence);
+  one.seqlen_q = length_of(sequences.problem, side_q(sequences), index);
+  one.seqlen_kv = length_of(sequences.problem, side_kv(sequences), index);
   if (one.layout == Layout::kPackedQkv) one.layout = Layout::kBshd;  // says nothing of strides
   return one;
 }
 
-Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t sequence) {
-  Sequence one{problem_of_sequence(problem, tensors.lengths, sequence), tensors};
-  const std::int64_t batch = batch_of(problem, sequence);
-  const std::int64_t begin_q = begin_of(problem, side_q(problem, tensors.lengths), sequence);
-  const std::int64_t begin_kv = begin_of(problem, side_kv(problem, tensors.lengths), sequence);
+Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index) {
+  const Sequences all = sequences_of(problem, tensors);
+  Sequence one{problem_of_sequence(all, index), tensors};
+  const std::int64_t batch = batch_of(problem, index);
+  const std::int64_t begin_q = begin_of(problem, side_q(all), index);
+  const std::int64_t begin_kv = begin_of(problem, side_kv(all), index);
   advance(one.tensors.q, problem.dtype_q, batch, begin_q);
   advance(one.tensors.o, problem.dtype_o, batch, begin_q);
   advance(one.tensors.k, problem.dtype_k, batch, begin_kv);
@@ -154,16 +165,18 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
   return one;
 }
 
-QueryRow place_of(const Problem& problem, const LengthArrays& lengths, const QueryRow& row) {
+QueryRow place_of(const Sequences& sequences, const QueryRow& row) {
+  const Problem& problem = sequences.problem;
   return {.batch = batch_of(problem, row.batch),
           .head = row.head,
-          .query = row.query + begin_of(problem, side_q(problem, lengths), row.batch)};
+          .query = row.query + begin_of(problem, side_q(sequences), row.batch)};
 }
 
-std::vector<QueryRow> all_rows(const Problem& problem, const LengthArrays& lengths) {
+std::vector<QueryRow> all_rows(const Sequences& sequences) {
+  const Problem& problem = sequences.problem;
   std::vector<QueryRow> rows;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
-    const std::int64_t count = length_of(problem, side_q(problem, lengths), batch);
+    const std::int64_t count = length_of(problem, side_q(sequences), batch);
     for (std::int64_t head = 0; head < problem.num_heads_q; ++head) {
       for (std::int64_t query = 0; query < count; ++query) rows.push_back({batch, head, query});
     }
@@ -171,50 +184,41 @@ std::vector<QueryRow> all_rows(const Problem& problem, const LengthArrays& lengt
   return rows;
 }
 
-std::int64_t total_queries(const Problem& problem, const LengthArrays& lengths) {
-  if (problem.lengths == Lengths::kFixed) return problem.batch * problem.seqlen_q;
+std::int64_t total_queries(const Sequences& sequences) {
+  const Problem& problem = sequences.problem;
+  if (all_full(problem)) return problem.batch * problem.seqlen_q;
   std::int64_t queries = 0;
   for (std::int64_t i = 0; i < problem.batch; ++i)
-    queries += length_of(problem, side_q(problem, lengths), i);
+    queries += length_of(problem, side_q(sequences), i);
   return queries;
 }
 
-double flops(const Problem& problem, const LengthArrays& lengths) {
-  if (problem.lengths == Lengths::kFixed) return flops(problem);
+double flops(const Sequences& sequences) {
+  if (all_full(sequences.problem)) return flops(sequences.problem);
   double sum = 0;
-  for (std::int64_t i = 0; i < problem.batch; ++i)
-    sum += flops(problem_of_sequence(problem, lengths, i));
+  for (std::int64_t i = 0; i < sequences.problem.batch; ++i)
+    sum += flops(problem_of_sequence(sequences, i));
   return sum;
 }
 
-void check_lengths(const Problem& problem, const LengthArrays& lengths) {
-  if (problem.lengths == Lengths::kFixed) return;
-  check_side(problem, side_q(problem, lengths));
-  check_side(problem, side_kv(problem, lengths));
+void check_sequences(const Sequences& sequences) {
+  if (all_full(sequences.problem)) return;
+  check_side(sequences.problem, side_q(sequences));
+  check_side(sequences.problem, side_kv(sequences));
 }
 
-HostLengths random_lengths(const Problem& problem, std::uint64_t seed) {
+void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64_t seed) {
   const Problem& p = problem;
-  switch (p.lengths) {
-    case Lengths::kFixed:
-      return {};
-    case Lengths::kUsed:
-      return {used_lengths(p.batch, p.seqlen_q, 2 * seed),
-              used_lengths(p.batch, p.seqlen_kv, 2 * seed + 1)};
-    case Lengths::kPacked:
-      break;
+  if (p.lengths == Lengths::kUsed) {
+    host.lengths_q = used_lengths(p.batch, p.seqlen_q, 2 * seed);
+    host.lengths_kv = used_lengths(p.batch, p.seqlen_kv, 2 * seed + 1);
   }
+  if (p.lengths != Lengths::kPacked) return;
   // A sequence of many queries has many keys: the same weights for both.
   const std::vector<std::int64_t> weights = random_weights(p.batch, seed);
   const Tokens tokens = total_tokens(p);
-  return {beginnings(packed_lengths(weights, p.seqlen_q, tokens.q)),
-          beginnings(packed_lengths(weights, p.seqlen_kv, tokens.kv))};
-}
-
-void set_random_lengths(const Problem& problem, HostTensors& host, std::uint64_t seed) {
-  HostLengths lengths = random_lengths(problem, seed);
-  host.lengths_q = std::move(lengths.q);
-  host.lengths_kv = std::move(lengths.kv);
+  host.lengths_q = beginnings(packed_lengths(weights, p.seqlen_q, tokens.q));
+  host.lengths_kv = beginnings(packed_lengths(weights, p.seqlen_kv, tokens.kv));
 }
 
 }  // namespace attnforge

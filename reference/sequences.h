@@ -12,42 +12,55 @@
 
 namespace attnforge {
 
-/// One sequence as a problem of its own, of batch 1. Arrays of lengths are in host memory.
-Problem problem_of_sequence(const Problem& problem, const LengthArrays& lengths,
-                            std::int64_t sequence);
+/// The sequences of a problem in one run. Where the problem's lengths are not fixed, the arrays
+/// that say how long each is are needed: in host memory, borrowed.
+struct Sequences {
+  Problem problem;
+  LengthArrays lengths{};
+};
+/// Of tensors in host memory, or on the host as well.
+Sequences sequences_of(const Problem& problem, const Tensors& tensors);
+Sequences sequences_of(const Problem& problem, const HostTensors& host);
+
+/// Whether all are as long as the problem says.
+bool all_full(const Problem& problem);
+
+/// One sequence as a problem of its own, of batch 1 and fixed length.
+Problem problem_of_sequence(const Sequences& sequences, std::int64_t index);
 
 /// The same with its tensors, which begin where the sequence does.
 struct Sequence {
   Problem problem;
   Tensors tensors;
 };
-Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t sequence);
+Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index);
 
 /// Where a row lies in q, o and lse: in which batch, and how many rows from its beginning.
-QueryRow place_of(const Problem& problem, const LengthArrays& lengths, const QueryRow& row);
+QueryRow place_of(const Sequences& sequences, const QueryRow& row);
 
 /// Every row, in the order [sequence, num_heads_q, query].
-std::vector<QueryRow> all_rows(const Problem& problem, const LengthArrays& lengths = {});
+std::vector<QueryRow> all_rows(const Sequences& sequences);
 
 /// Queries of all sequences, of one head.
-std::int64_t total_queries(const Problem& problem, const LengthArrays& lengths);
+std::int64_t total_queries(const Sequences& sequences);
 
 /// Floating point operations of flops(), with the lengths that there are.
-double flops(const Problem& problem, const LengthArrays& lengths);
+double flops(const Sequences& sequences);
 
 /// Throws Error(kInvalidArgument), naming the sequence, unless the arrays are as LengthArrays says.
-/// Nothing to check for fixed lengths.
-void check_lengths(const Problem& problem, const LengthArrays& lengths);
+void check_sequences(const Sequences& sequences);
 
-/// Arrays of a problem's lengths for tuning and tests, the same on every machine: used ones between
-/// half and all rows; packed ones whose sum is the problem's tokens, with many short sequences, few
-/// long ones and one of the longest there may be. Empty for fixed lengths.
-struct HostLengths {
-  std::vector<int> q, kv;
-  LengthArrays arrays() const { return {.q = q.data(), .kv = kv.data()}; }
-};
-HostLengths random_lengths(const Problem& problem, std::uint64_t seed);
-/// The same among the host's tensors.
-void set_random_lengths(const Problem& problem, HostTensors& host, std::uint64_t seed);
+/// What another kernel gave for `rows` as a Reference: o is [rows][head_dim_v], lse [rows] or
+/// empty. For inputs whose elements are independent with mean 0 and variance 1: spread and
+/// score_magnitude are typical ones of such inputs. `max_abs_v` is the caller's. Throws
+/// Error(kInternal) for sizes that do not fit the rows.
+Reference reference_from_outputs(const Sequences& sequences, std::span<const QueryRow> rows,
+                                 std::span<const float> o, std::span<const float> lse,
+                                 double max_abs_v);
+
+/// Sets random lengths, for tuning and tests, the same on every machine: used ones between half and
+/// all rows; packed ones whose sum is the problem's tokens, with many short sequences, few long
+/// ones and one of the longest there may be. Nothing for fixed lengths.
+void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64_t seed);
 
 }  // namespace attnforge

@@ -55,7 +55,11 @@ struct Binder {
   }
 
   void operator()(const TensorMapSpec& map) const {
-    encode_tensor_map(map, get<TensorMapSizes>(), tensors, at(kTensorMapBytes));
+    TensorMapSizes sizes = get<TensorMapSizes>();
+    const std::int64_t rows = map.operand == TensorMapSpec::Operand::kQ ? tensors.lengths.tokens_q
+                                                                        : tensors.lengths.tokens_kv;
+    if (map.rows_of_run && rows > 0) sizes.rows = rows;
+    encode_tensor_map(map, sizes, tensors, at(kTensorMapBytes));
   }
 
   void operator()(const ScratchArgument&) const {

@@ -100,11 +100,8 @@ void encode(const TensorMapSpec& spec, const TensorMapSizes& sizes, const Tensor
 
 }  // namespace
 
-void encode_tensor_map(const TensorMapSpec& spec, TensorMapSizes sizes, const Tensors& tensors,
-                       std::byte* to) {
-  const std::int64_t tokens = spec.operand == Operand::kQ ? tensors.lengths.tokens_q
-                                                          : tensors.lengths.tokens_kv;
-  if (spec.packed && tokens > 0) sizes.rows = tokens;
+void encode_tensor_map(const TensorMapSpec& spec, const TensorMapSizes& sizes,
+                       const Tensors& tensors, std::byte* to) {
   if (sizes.rows > 0) return encode(spec, sizes, operand_of(tensors, spec.operand), to);
   // No key: nothing is read, but the driver wants an address and sizes.
   encode(spec, {.rows = 1, .heads = 1, .batch = 1}, tensors.q, to);

@@ -21,16 +21,6 @@ inline constexpr int kFp32 = 0;
 inline constexpr int kFp16 = 1;
 inline constexpr int kBf16 = 2;
 
-/// Values of the `rope` fields of configs. The same numbers as attnforge::Rope.
-inline constexpr int kNoRope = 0;
-inline constexpr int kRopeInterleaved = 1;
-inline constexpr int kRopeHalf = 2;
-
-/// Values of the `lengths` fields of configs. The same numbers as attnforge::Lengths.
-inline constexpr int kFixedLengths = 0;
-inline constexpr int kPackedLengths = 1;
-inline constexpr int kUsedLengths = 2;
-
 ATTNFORGE_HOST_DEVICE constexpr int element_bytes(int dtype) { return dtype == kFp32 ? 4 : 2; }
 ATTNFORGE_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 ATTNFORGE_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }

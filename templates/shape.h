@@ -2,7 +2,18 @@
 // Compiled by the host's compiler and by NVRTC.
 #pragma once
 
+#include "base.cuh"
+
 namespace attnforge {
+
+/// Values of Shape::rope. The same numbers as attnforge::Rope.
+inline constexpr int kNoRope = 0;
+inline constexpr int kRopeInterleaved = 1;
+inline constexpr int kRopeHalf = 2;
+/// Values of Shape::lengths. The same numbers as attnforge::Lengths.
+inline constexpr int kFixedLengths = 0;
+inline constexpr int kPackedLengths = 1;
+inline constexpr int kUsedLengths = 2;
 
 /// The base of every family's typed config, which adds what is searched. shape_of()
 /// (generator/shape.h) fills it from a problem; nothing of it is written in a config's text.
@@ -21,6 +32,9 @@ struct Shape {
   int rope;         // kNoRope, or which elements of q and k are rotated together
   int rope_dim;     // leading elements that rotate; 0 without a rope
   int lengths;      // kFixedLengths, or which arrays say how long a sequence is
+
+  /// Whether tiles of queries come from a list that a step before the kernel writes.
+  ATTNFORGE_HOST_DEVICE constexpr bool has_work_list() const { return lengths != kFixedLengths; }
 };
 
 }  // namespace attnforge

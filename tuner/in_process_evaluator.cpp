@@ -39,7 +39,7 @@ struct Bench {
       : instruments(device.arch),
         timer(device, instruments),
         tensors(problem, seed, instruments, timer.stream()),
-        oracle(problem, device, tensors.tensors(), tensors.host_lengths(), seed, instruments, timer.stream()) {}
+        oracle(tensors.sequences(), device, tensors.tensors(), seed, instruments, timer.stream()) {}
 
   Instruments instruments;
   Timer timer;

@@ -8,7 +8,6 @@
 #include "attnforge/error.h"
 #include "generator/candidates.h"
 #include "reference/compare.h"
-#include "reference/sequences.h"
 #include "runtime/compiler.h"
 #include "runtime/loaded_launch.h"
 #include "templates/fwd_naive/oracle.h"
@@ -48,10 +47,9 @@ std::vector<QueryRow> rows_of_heads(const Problem& problem, const std::vector<Li
 }
 
 /// Where the rows of a list lie in o and lse.
-std::vector<ListedRow> placed(const Problem& problem, const LengthArrays& lengths,
-                              std::vector<ListedRow> list) {
+std::vector<ListedRow> placed(const Sequences& sequences, std::vector<ListedRow> list) {
   for (ListedRow& row : list) {
-    const QueryRow place = place_of(problem, lengths, {row.batch, 0, row.query});
+    const QueryRow place = place_of(sequences, {row.batch, 0, row.query});
     row = {static_cast<int>(place.batch), static_cast<int>(place.query)};
   }
   return list;
@@ -66,11 +64,11 @@ void wait_for(CUstream stream, const std::string& trouble) {
 
 }  // namespace
 
-Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors& tensors,
-               const LengthArrays& lengths, unsigned seed, const Instruments& instruments,
-               CUstream stream)
-    : problem_(problem), instruments_(instruments) {
-  const std::vector<RowRange> ranges = rows_to_compare(problem, device, seed, lengths);
+Oracle::Oracle(const Sequences& sequences, const DeviceFacts& device, const Tensors& tensors,
+               unsigned seed, const Instruments& instruments, CUstream stream)
+    : problem_(sequences.problem), instruments_(instruments) {
+  const Problem& problem = problem_;
+  const std::vector<RowRange> ranges = rows_to_compare(sequences, device, seed);
   if (ranges.empty()) return;
   Problem fp32 = with_fp32_output(problem);
   const Family* const family = find_family("fwd_naive");
@@ -83,7 +81,7 @@ Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors&
   num_rows_ = static_cast<int>(list.size());
   list_ = Buffer(list.size() * sizeof(ListedRow));
   list_.copy_from_host(list.data(), list_.size_bytes());
-  const std::vector<ListedRow> places = placed(problem, lengths, list);
+  const std::vector<ListedRow> places = placed(sequences, list);
   places_ = Buffer(list_.size_bytes());
   places_.copy_from_host(places.data(), places_.size_bytes());
   wait_for(nullptr, "copying the oracle's rows did not finish: something else keeps the GPU busy");
@@ -107,7 +105,7 @@ Oracle::Oracle(const Problem& problem, const DeviceFacts& device, const Tensors&
                                to_string(problem), kLongestSeconds));
 
   const auto host_o = o.to_host<float>(), host_lse = lse.to_host<float>();
-  expected_ = reference_from_outputs(problem, rows, host_o, host_lse, kLargestNormal, lengths);
+  expected_ = reference_from_outputs(sequences, rows, host_o, host_lse, kLargestNormal);
   gathered_o_ = Buffer(elements * static_cast<std::size_t>(size_bytes(problem.dtype_o)));
   gathered_lse_ = Buffer(lse.size_bytes());
 }

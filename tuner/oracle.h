@@ -8,6 +8,7 @@
 #include "attnforge/device.h"
 #include "attnforge/plan.h"
 #include "reference/attention.h"
+#include "reference/sequences.h"
 #include "runtime/memory.h"
 #include "tuner/instruments.h"
 
@@ -15,13 +16,12 @@ namespace attnforge {
 
 class Oracle {
  public:
-  /// Compiles fwd_naive and runs it on rows_to_compare(problem, device, seed) of `tensors`, whose
-  /// inputs are standard normal and whose lengths are also in host memory; waits for it. Borrows
+  /// Compiles fwd_naive and runs it on rows_to_compare(sequences, device, seed) of `tensors`,
+  /// whose inputs are standard normal; waits for it. Borrows
   /// `instruments`. Throws Error(kCuda), Error(kCompile), Error(kInternal) if fwd_naive does not
   /// serve the problem.
-  Oracle(const Problem& problem, const DeviceFacts& device, const Tensors& tensors,
-         const LengthArrays& lengths, unsigned seed, const Instruments& instruments,
-         CUstream stream);
+  Oracle(const Sequences& sequences, const DeviceFacts& device, const Tensors& tensors,
+         unsigned seed, const Instruments& instruments, CUstream stream);
 
   struct Verdict {
     double max_error = 0;  // of o

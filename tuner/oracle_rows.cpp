@@ -90,10 +90,10 @@ class Chosen {
 };
 
 /// All of each sequence.
-std::vector<RowRange> whole_sequences(const Problem& problem, const LengthArrays& lengths) {
+std::vector<RowRange> whole_sequences(const Sequences& sequences) {
   std::vector<RowRange> ranges;
-  for (std::int64_t i = 0; i < problem.batch; ++i) {
-    const std::int64_t rows = problem_of_sequence(problem, lengths, i).seqlen_q;
+  for (std::int64_t i = 0; i < sequences.problem.batch; ++i) {
+    const std::int64_t rows = problem_of_sequence(sequences, i).seqlen_q;
     if (rows > 0) ranges.push_back({i, i + 1, 0, rows});
   }
   return ranges;
@@ -101,14 +101,15 @@ std::vector<RowRange> whole_sequences(const Problem& problem, const LengthArrays
 
 }  // namespace
 
-std::vector<RowRange> rows_to_compare(const Problem& problem, const DeviceFacts& device,
-                                      unsigned seed, const LengthArrays& lengths) {
+std::vector<RowRange> rows_to_compare(const Sequences& sequences, const DeviceFacts& device,
+                                      unsigned seed) {
+  const Problem& problem = sequences.problem;
   if (problem.batch == 0 || problem.seqlen_q == 0) return {};
   const double flops_most = kFlopsPerSm * std::max(device.num_sms, 1);
   const RowRange whole{0, problem.batch, 0, problem.seqlen_q};
-  if (elements(problem, whole) <= kElementsMost && flops(problem, lengths) <= flops_most) {
-    if (problem.lengths == Lengths::kFixed) return {whole};
-    return whole_sequences(problem, lengths);
+  if (elements(problem, whole) <= kElementsMost && flops(sequences) <= flops_most) {
+    if (all_full(problem)) return {whole};
+    return whole_sequences(sequences);
   }
 
   std::mt19937_64 random(seed);
@@ -117,7 +118,7 @@ std::vector<RowRange> rows_to_compare(const Problem& problem, const DeviceFacts&
     std::int64_t batch = below(problem.batch, random);
     if (i == 0) batch = 0;
     if (i == 1) batch = problem.batch - 1;
-    const Problem one = problem_of_sequence(problem, lengths, batch);
+    const Problem one = problem_of_sequence(sequences, batch);
     if (one.seqlen_q == 0) continue;
     const std::int64_t begin = begin_to_compare(one.seqlen_q, i, random);
     if (!chosen.add(one, {batch, batch + 1, begin, std::min(begin + kRangeRows, one.seqlen_q)}))

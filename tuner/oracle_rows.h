@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "attnforge/device.h"
-#include "attnforge/plan.h"
 #include "attnforge/problem.h"
+#include "reference/sequences.h"
 #include "templates/fwd_naive/oracle.h"
 
 namespace attnforge {
@@ -23,11 +23,12 @@ struct RowRange {
 /// stays under about 50 ms and the host compares at most a million elements; else ranges of 8 rows
 /// within these bounds: first and last rows, rows on both sides of multiples of 64, 80, 96, 112 and
 /// 176, random rows, in the first, the last and random sequences. At least 4 ranges, whatever they
-/// cost. Empty if the output is. `lengths` are in host memory.
-std::vector<RowRange> rows_to_compare(const Problem& problem, const DeviceFacts& device,
-                                      unsigned seed, const LengthArrays& lengths = {});
+/// cost. Empty if the output is.
+std::vector<RowRange> rows_to_compare(const Sequences& sequences, const DeviceFacts& device,
+                                      unsigned seed);
 
-/// Multiply-adds, times 2, of the rows of a range in all heads; of a problem of fixed lengths.
+/// Multiply-adds, times 2, of the rows of a range in all heads; of a problem whose sequences are
+/// all full.
 double flops(const Problem& problem, const RowRange& range);
 
 /// All rows of the ranges, in groups of `group` that are of one sequence: a range whose rows in a

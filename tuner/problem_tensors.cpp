@@ -7,7 +7,6 @@
 #include <span>
 
 #include "attnforge/error.h"
-#include "reference/sequences.h"
 
 namespace attnforge {
 namespace {
@@ -47,11 +46,11 @@ namespace {
 HostTensors tables_of(const Problem& problem, unsigned seed) {
   HostTensors host;
   set_rope_tables(problem, host);
-  set_random_lengths(problem, host, seed);
+  set_random_sequences(problem, host, seed);
   return host;
 }
 
-/// A table in device memory, before NaNs, which are no lengths either.
+/// A table in device memory, before NaNs.
 Buffer uploaded(const std::span<const std::byte> table) {
   std::vector<std::byte> guarded(table.begin(), table.end());
   guarded.insert(guarded.end(), kGuardLeast, std::byte{0xff});
@@ -84,14 +83,10 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
   fill_inputs(stream);
 }
 
-LengthArrays ProblemTensors::host_lengths() const {
-  return {.q = tables_.lengths_q.data(), .kv = tables_.lengths_kv.data()};
-}
-
 std::uint64_t ProblemTensors::left_alone(const Operand& output) const {
   const std::int64_t rows = total_tokens(problem_).q;
   if (rows == 0) return 0;
-  const std::int64_t alone = rows - total_queries(problem_, host_lengths());
+  const std::int64_t alone = rows - total_queries(sequences());
   return static_cast<std::uint64_t>(output.elements / rows * alone);
 }
 

@@ -10,13 +10,14 @@
 #include "attnforge/host_tensors.h"
 #include "attnforge/plan.h"
 #include "generator/operands.h"
+#include "reference/sequences.h"
 #include "runtime/memory.h"
 #include "tuner/instruments.h"
 
 namespace attnforge {
 
 /// Inputs are standard normal numbers, the same for the same seed, between guards of NaN: what is
-/// read past an end shows in the output. Tables are followed by NaNs; lengths are random_lengths().
+/// read past an end shows in the output. Tables are followed by NaNs; sequences are random ones.
 /// Outputs are between guards of canaries. A guard has 128 rows of its tensor, but at least 4 KiB
 /// and at most 1 MiB. Pointers are aligned to exactly problem.alignment_bytes (16: to 256).
 class ProblemTensors {
@@ -26,8 +27,7 @@ class ProblemTensors {
                  CUstream stream);
 
   const Tensors& tensors() const { return tensors_; }
-  /// The arrays of lengths, in host memory.
-  LengthArrays host_lengths() const;
+  Sequences sequences() const { return sequences_of(problem_, tables_); }
 
   /// Enqueues: outputs to kPoison, guards to kCanary.
   void poison_outputs(CUstream stream) const;

@@ -24,7 +24,7 @@ Tensors tensors_of(const Problem& problem, const HostTensors& host) {
   for (const Operand& operand : list)
     addresses.push_back(const_cast<std::byte*>(operand.content(host).data()));
   const Tensors tensors = bound_tensors(problem, list, addresses, host);
-  check_lengths(problem, tensors.lengths);
+  check_sequences(sequences_of(problem, tensors));
   return tensors;
 }
 
@@ -49,25 +49,25 @@ std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count,
 }
 
 /// Of all heads.
-std::int64_t count_rows(const Problem& problem, const LengthArrays& lengths) {
-  return total_queries(problem, lengths) * problem.num_heads_q;
+std::int64_t count_rows(const Sequences& sequences) {
+  return total_queries(sequences) * sequences.problem.num_heads_q;
 }
 
 /// All rows, or as many as `max_work` allows: at least one, spread evenly over sequences and heads.
-std::vector<QueryRow> rows_to_check(const Problem& problem, const LengthArrays& lengths,
-                                    const CheckOptions& options) {
+std::vector<QueryRow> rows_to_check(const Sequences& sequences, const CheckOptions& options) {
+  const Problem& problem = sequences.problem;
   const std::int64_t groups = problem.batch * problem.num_heads_q;
-  const double work = flops(problem, lengths) / 2;
-  if (options.max_work <= 0 || work <= options.max_work) return all_rows(problem, lengths);
+  const double work = flops(sequences) / 2;
+  if (options.max_work <= 0 || work <= options.max_work) return all_rows(sequences);
 
-  const double row_work = work / static_cast<double>(count_rows(problem, lengths));
+  const double row_work = work / static_cast<double>(count_rows(sequences));
   const auto affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
   const std::int64_t sampled_groups = std::min(groups, affordable);
   std::mt19937_64 random(options.seed);
   std::vector<QueryRow> rows;
   for (std::int64_t i = 0; i < sampled_groups; ++i) {
     const std::int64_t group = i * groups / sampled_groups;
-    const std::int64_t seqlen = problem_of_sequence(problem, lengths, group / problem.num_heads_q)
+    const std::int64_t seqlen = problem_of_sequence(sequences, group / problem.num_heads_q)
                                     .seqlen_q;
     if (seqlen == 0) continue;
     for (std::int64_t query : sample_positions(seqlen, affordable / sampled_groups, random)) {
@@ -95,12 +95,13 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
                          const CheckOptions& options) {
   const Tensors tensors = tensors_of(problem, host);
   CheckReport report;
-  report.rows_total = count_rows(problem, tensors.lengths);
+  const Sequences sequences = sequences_of(problem, tensors);
+  report.rows_total = count_rows(sequences);
   if (report.rows_total == 0) {
     report.summary = "nothing to check: o is empty";
     return report;
   }
-  const std::vector<QueryRow> rows = rows_to_check(problem, tensors.lengths, options);
+  const std::vector<QueryRow> rows = rows_to_check(sequences, options);
   const Verdict verdict = compare(problem, tensors, reference_attention(problem, tensors, rows));
   report.ok = verdict.passed();
   report.rows_checked = static_cast<std::int64_t>(rows.size());
@@ -120,7 +121,7 @@ void solve_on_cpu(const Problem& problem, HostTensors& host) {
   const Reference reference = reference_attention(problem, tensors);
   const auto head_dim_v = static_cast<std::size_t>(problem.head_dim_v);
   for (std::size_t i = 0; i < reference.rows.size(); ++i) {
-    const QueryRow row = place_of(problem, tensors.lengths, reference.rows[i]);
+    const QueryRow row = place_of(sequences_of(problem, tensors), reference.rows[i]);
     const std::int64_t o_row = row.batch * tensors.o.stride_batch +
                                row.head * tensors.o.stride_head + row.query * tensors.o.stride_row;
     for (std::size_t d = 0; d < head_dim_v; ++d) {

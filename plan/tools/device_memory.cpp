@@ -61,7 +61,7 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
   const Problem& problem = plan.problem();
   const std::vector<Operand> list = operands(problem);
   check_sizes(problem, list, host);
-  check_lengths(problem, {.q = host.lengths_q.data(), .kv = host.lengths_kv.data()});
+  check_sequences(sequences_of(problem, host));
   DeviceTensors to;
   std::vector<void*> addresses;
   for (const Operand& operand : list) {

@@ -37,7 +37,7 @@ void fill_random(DType dtype, std::span<std::byte> values, std::uint64_t seed) {
 
 namespace {
 
-/// As allocate_host_tensors(), with the lengths of a seed.
+/// As allocate_host_tensors(), with the sequences of a seed.
 HostTensors allocated(const Problem& problem, std::uint64_t seed) {
   validate(problem);
   HostTensors host;
@@ -48,7 +48,7 @@ HostTensors allocated(const Problem& problem, std::uint64_t seed) {
       std::ranges::fill(operand.in_host(host), std::byte{0xff});
   }
   set_rope_tables(problem, host);
-  set_random_lengths(problem, host, seed);
+  set_random_sequences(problem, host, seed);
   return host;
 }
 

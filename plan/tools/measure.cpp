@@ -38,9 +38,8 @@ BenchResult result_of(const std::vector<double>& samples, const Problem& problem
   result.min_us = *std::min_element(samples.begin(), samples.end());
   result.noise = relative_iqr(samples);
   if (!(result.time_us > 0)) return result;
-  // Of sequences whose lengths only the GPU knows, nobody knows the work.
-  if (problem.lengths == Lengths::kFixed)
-    result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
+  // Of sequences that only the GPU knows, nobody knows the work.
+  if (all_full(problem)) result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
   result.gbytes_per_s = minimum_bytes(problem) / result.time_us * 1e-3;
   const double token_heads = static_cast<double>(total_tokens(problem).q * problem.num_heads_q);
   if (token_heads > 0) result.ns_per_token_head = result.time_us * 1e3 / token_heads;
@@ -123,8 +122,7 @@ BenchResult measure(const Plan& plan, Device& device, const MeasureOptions& opti
   const std::int64_t taken = free_before - free_bytes(device);
   BenchResult result = measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(), options);
   if (result.time_us > 0) {
-    const LengthArrays lengths{.q = host.lengths_q.data(), .kv = host.lengths_kv.data()};
-    result.tflops_per_s = flops(plan.problem(), lengths) / result.time_us * 1e-6;
+    result.tflops_per_s = flops(sequences_of(plan.problem(), host)) / result.time_us * 1e-6;
   }
   result.memory = memory_of(on_gpu, plan);
   result.memory.driver = std::max<std::int64_t>(0, taken);

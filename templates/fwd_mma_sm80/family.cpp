@@ -12,10 +12,10 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/lengths.h"
 #include "templates/host/rotation.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
+#include "templates/host/work_list.h"
 
 namespace attnforge {
 namespace {
@@ -143,19 +143,17 @@ Source render(const Typed& c, const Problem&) {
                           .folder = "fwd_mma_sm80",
                           .type = "FwdMmaSm80",
                           .params = "FwdMmaSm80Params",
-                          .params_bytes = sizeof(FwdMmaSm80Params),
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces_of(c)};
-  return kernel_source(
-      untyped(kName, c, kFields), c,
-      with_work_list(names, c, sizeof(WithLengths<FwdMmaSm80Params>), "block_m", "block_n"));
+  return kernel_source(untyped(kName, c, kFields), c,
+                       with_work_list<FwdMmaSm80Params>(names, c, "block_m", "block_n"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  return launch_of_any_lengths<FwdMmaSm80Params>(
-      problem, c.block_m, c.pack_gqa, c.head_group_mb, c.right_bound != 0, device.arch,
-      step_of(symbol(c), c.num_threads(), c.smem_bytes()));
+  return launch_of_tiles<FwdMmaSm80Params>(
+      problem, tile_work(problem, c.block_m, c.pack_gqa, c.head_group_mb, c.right_bound != 0),
+      device.arch, step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
 constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
@@ -163,7 +161,7 @@ constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, la
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLengths,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces,
     .supports = supports,
     .axes = axes,
 });

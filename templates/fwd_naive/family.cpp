@@ -14,7 +14,7 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/lengths.h"
+#include "templates/host/work_list.h"
 
 namespace attnforge {
 
@@ -101,13 +101,11 @@ Source render(const Typed& config, const Problem&) {
                           .folder = kName,
                           .type = "FwdNaive",
                           .params = "FwdNaiveParams",
-                          .params_bytes = sizeof(FwdNaiveParams),
                           .threads = "num_threads",
                           .blocks_per_sm = "blocks_per_sm()",
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh"};
-  return kernel_source(untyped(kName, c, kFields), c,
-                       with_lengths(names, c, sizeof(WithLengths<FwdNaiveParams>)));
+  return kernel_source(untyped(kName, c, kFields), c, with_lengths<FwdNaiveParams>(names, c));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.
@@ -117,16 +115,9 @@ Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_bl
   step.kernel = symbol(c);
   step.grid.x = static_cast<unsigned>(num_blocks);
   step.block.x = static_cast<unsigned>(c.num_threads);
-  const auto fill = [&](Argument& argument) -> Argument& {
-    return argument.fwd(problem).rope(problem).value(rows).value(static_cast<int>(num_rows));
-  };
-  if (problem.lengths == Lengths::kFixed) {
-    Argument argument = Argument::of<FwdNaiveParams>(step);
-    fill(argument).done();
-  } else {
-    Argument argument = Argument::of<WithLengths<FwdNaiveParams>>(step);
-    fill(argument).end_of_base<FwdNaiveParams>().lengths(0, 0).done();
-  }
+  fill_argument<FwdNaiveParams>(step, problem, {}, [&](Argument& argument) {
+    argument.fwd(problem).rope(problem).value(rows).value(static_cast<int>(num_rows));
+  });
   return {.steps = {std::move(step)}};
 }
 
@@ -156,7 +147,7 @@ constinit const Family fwd_naive = typed_family<kFields, reject, estimate_us, re
     .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope |
-                kFeatureLengths,
+                kFeaturesOfPieces,
     .supports = supports,
     .axes = axes,
 });

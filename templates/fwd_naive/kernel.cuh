@@ -146,7 +146,7 @@ struct FwdNaive {
     __shared__ __align__(16) SharedMemory smem;
     const int thread = threadIdx.x;
     const Rows rows(params);
-    if constexpr (C.lengths != kFixedLengths)
+    if constexpr (Lengths::kAnythingAfter)
       if (!rows.present(0)) return;  // of a sequence that is shorter than others
     const Lengths& lengths = rows.lengths;
     const int kv_head = rows.head / (p.num_heads_q / p.num_heads_kv);

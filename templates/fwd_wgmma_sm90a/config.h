@@ -63,10 +63,8 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
     return barriers_begin() + 8 * num_barriers();
   }
-  // Its number; with lengths all of it.
-  ATTNFORGE_HOST_DEVICE constexpr int tile_bytes() const {
-    return lengths == kFixedLengths ? 4 : 32;
-  }
+  // Its number, or all of it.
+  ATTNFORGE_HOST_DEVICE constexpr int tile_bytes() const { return has_work_list() ? 32 : 4; }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return tiles_begin() + tile_bytes() * q_stages;
   }
@@ -81,7 +79,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
     // For the warps that rotate K; odd dims take more addresses.
     if (fused_rope) return warpgroups < 3 ? 88 : rope_dim % 32 == 0 ? 56 : 72;
-    if (lengths != kFixedLengths) return warpgroups == 3 ? 32 : 40;
+    if (has_work_list()) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
   ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {

@@ -79,8 +79,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   // last.
   const double rounds = std::max(query_tiles / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
   const bool masked = c.right_bound || c.left_bound;
-  if (c.lengths != kFixedLengths) {
-    // Longest first, whatever the lengths are: best among all heads.
+  if (c.has_work_list()) {
+    // Longest first: best among all heads.
     const double tail = 1 + kCausalTail / rounds;
     const bool all = c.head_group_mb > int(device.l2_bytes >> 21);
     return clocks * tail * (all ? 1.0 : kGroup) / device.num_sms / device.sm_clock_mhz;

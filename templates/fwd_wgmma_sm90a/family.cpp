@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include "attnforge/error.h"
 #include "generator/family.h"
+#include "generator/stored_rows.h"
 #include "generator/typed_family.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
@@ -15,11 +16,11 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/lengths.h"
 #include "templates/host/rotation.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/wgmma_text.h"
+#include "templates/host/work_list.h"
 
 namespace attnforge {
 namespace {
@@ -58,11 +59,9 @@ constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflo
 static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
-TileOrder order_of(const Problem& problem, const Typed& c) {
-  return tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
+TileWork work_of(const Problem& problem, const Typed& c) {
+  return tile_work(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
 }
-
-std::int64_t tiles_of(const TileOrder& order) { return std::int64_t{order.m_blocks} * order.heads; }
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
@@ -101,7 +100,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool few = few_tiles(typical_problem(problem), device);
   const std::vector<int> stages = few ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
-  if (shape.lengths != kFixedLengths)
+  if (shape.has_work_list())
     groups = head_groups_mb(problem, device);
   else if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims)  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
@@ -120,7 +119,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"q_stages", {1, 2}},
       {"pingpong", {1, 0}},
       // Tiles of unequal work are given to whoever is free.
-      {"grid", {masked || shape.lengths != kFixedLengths ? kGridDynamic : kGridStatic, kGridPlain}},
+      {"grid", {masked || shape.has_work_list() ? kGridDynamic : kGridStatic, kGridPlain}},
       {"blocks_per_sm", {1, 2, 3}},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
@@ -183,7 +182,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
       registers_fit(more))
     return "there is room for more keys";
   if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
-  const bool every_tile_at_once = tiles_of(order_of(problem, c)) <=
+  const bool every_tile_at_once = work_of(problem, c).all_tiles() <=
                                   std::int64_t{device.num_sms} * c.blocks_per_sm;
   if (c.grid != kGridPlain && every_tile_at_once) return "every tile has an SM of its own";
   if (c.blocks_per_sm * c.warpgroups < 2 && !every_tile_at_once && rows > 64)
@@ -217,32 +216,27 @@ Source render(const Typed& c, const Problem&) {
       .folder = "fwd_wgmma_sm90a",
       .type = "FwdWgmmaSm90a",
       .params = "FwdWgmmaSm90aParams",
-      .params_bytes = sizeof(FwdWgmmaSm90aParams),
       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
       .pieces = "DenseTmaPieces",
       .pieces_header = "pieces/dense_tma.cuh",
       .other_pieces = pieces(c)};
-  return kernel_source(
-      untyped(kName, c, kFields), c,
-      with_work_list(names, c, sizeof(WithLengths<FwdWgmmaSm90aParams>), "block_m()", "block_n"));
+  return kernel_source(untyped(kName, c, kFields), c,
+                       with_work_list<FwdWgmmaSm90aParams>(names, c, "block_m()", "block_n"));
 }
 
 /// The maps of q, k and v.
 void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem) {
   using Operand = TensorMapSpec::Operand;
-  const bool packed = problem.lengths == Lengths::kPacked;
-  const Tokens tokens = total_tokens(problem);
-  const TensorMapSizes q_sizes{.rows = packed ? tokens.q : problem.seqlen_q,
-                               .heads = problem.num_heads_q,
-                               .batch = packed ? 1 : problem.batch};
-  const TensorMapSizes kv_sizes{.rows = packed ? tokens.kv : problem.seqlen_kv,
-                                .heads = problem.num_heads_kv,
-                                .batch = q_sizes.batch};
+  const StoredRows stored = stored_rows(problem);
+  const TensorMapSizes q_sizes{
+      .rows = stored.q, .heads = problem.num_heads_q, .batch = stored.batch};
+  const TensorMapSizes kv_sizes{
+      .rows = stored.kv, .heads = problem.num_heads_kv, .batch = stored.batch};
   const TensorMapSpec q{.operand = Operand::kQ,
                         .dtype = problem.dtype_q,
                         .columns = c.head_dim,
                         .packed_heads = c.pack_gqa,
-                        .packed = packed,
+                        .rows_of_run = stored.of_run,
                         .box_columns = c.chunk_columns(),
                         .box_rows = 64 / c.pack_gqa,
                         .swizzle_bytes = c.swizzle};
@@ -256,24 +250,9 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   argument.tensor_map(q, q_sizes).tensor_map(k, kv_sizes).tensor_map(v, kv_sizes);
 }
 
-/// All parts of FwdWgmmaSm90aParams.
-void fill(Argument& argument, const Typed& c, const Problem& problem, const TileOrder& order,
-          std::int64_t tiles) {
-  argument.fwd(problem).value(order).value(static_cast<int>(tiles));
-  if (c.grid == kGridDynamic) {
-    argument.counters();
-  } else {
-    argument.value<TileCounters*>(nullptr);
-  }
-  add_tensor_maps(argument, c, problem);
-  argument.rope(problem);
-}
-
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const bool listed = problem.lengths != Lengths::kFixed;
-  const WorkListSpec list = listed ? work_list_of(problem, c.block_m(), c.pack_gqa, c.head_group_mb)
-                                   : WorkListSpec{.order = order_of(problem, c)};
-  const std::int64_t tiles = listed ? list.all_tiles() : tiles_of(list.order);
+  const TileWork work = work_of(problem, c);
+  const std::int64_t tiles = work.all_tiles();
   if (tiles == 0) return {};
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
 
@@ -281,18 +260,16 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
   step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
   step.args.reserve(6);
-  if (listed) {
-    Argument argument = Argument::of<WithLengths<FwdWgmmaSm90aParams>>(step);
-    fill(argument, c, problem, list.order, tiles);
-    argument.end_of_base<FwdWgmmaSm90aParams>().lengths(list.keys_per_group, list.tiles).done();
-    return with_work_list(problem, list, device.arch, std::move(step));
-  }
-  Argument argument = Argument::of<FwdWgmmaSm90aParams>(step);
-  fill(argument, c, problem, list.order, tiles);
-  argument.done();
-  Launch result;
-  result.steps.push_back(std::move(step));  // in braces it would be copied
-  return result;
+  fill_argument<FwdWgmmaSm90aParams>(step, problem, work, [&](Argument& argument) {
+    argument.fwd(problem).value(work.order).value(static_cast<int>(tiles));
+    if (c.grid == kGridDynamic)
+      argument.counters();
+    else
+      argument.value<TileCounters*>(nullptr);
+    add_tensor_maps(argument, c, problem);
+    argument.rope(problem);
+  });
+  return launch_of_work(problem, work, device.arch, std::move(step));
 }
 
 bool rotates(const Config& config) { return config.get("fused_rope") != 0; }
@@ -303,7 +280,7 @@ constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, la
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureLengths,
+                kFeatureUnequalHeadDims | kFeaturesOfPieces,
     .former = kFormer,
     .added = kAdded,
     .supports = supports,

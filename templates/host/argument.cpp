@@ -6,7 +6,6 @@
 #include "attnforge/error.h"
 #include "templates/host/fwd_params.h"
 #include "templates/params_fwd.h"
-#include "templates/params_lengths.h"
 #include "templates/params_rope.h"
 
 namespace attnforge {
@@ -40,48 +39,27 @@ void Argument::end_base(std::size_t size) {
   end_ = size;
 }
 
-Argument& Argument::fwd(const Problem& problem) {
-  const FwdParams sizes = fwd_params(problem);
-  step_.args.push_back({add(&sizes, sizeof(sizes), alignof(FwdParams)), FwdArgument{}});
-  return *this;
-}
+Argument& Argument::fwd(const Problem& problem) { return part(fwd_params(problem), FwdArgument{}); }
 
 Argument& Argument::rope(const Problem& problem) {
   RopeParams params{};
   if (problem.rope != Rope::kNone)
     params.q_offset = static_cast<int>(problem.seqlen_kv - problem.seqlen_q);
-  const std::size_t offset = add(&params, sizeof(params), alignof(RopeParams));
-  if (problem.rope != Rope::kNone) step_.args.push_back({offset, RopeArgument{}});
-  return *this;
-}
-
-Argument& Argument::lengths(std::int64_t keys_per_group, std::int64_t most_tiles) {
-  const LengthsParams params{.q = nullptr,
-                             .kv = nullptr,
-                             .work = nullptr,
-                             .keys_per_group = static_cast<int>(keys_per_group),
-                             .most_tiles = static_cast<int>(most_tiles)};
-  step_.args.push_back({add(&params, sizeof(params), alignof(LengthsParams)), LengthsArgument{}});
-  return *this;
+  return problem.rope == Rope::kNone ? value(params) : part(params, RopeArgument{});
 }
 
 Argument& Argument::tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes) {
   TensorMap place{};
   static_assert(sizeof(sizes) <= sizeof(place));
   std::memcpy(&place, &sizes, sizeof(sizes));
-  step_.args.push_back({add(&place, sizeof(place), alignof(TensorMap)), map});
-  return *this;
+  return part(place, map);
 }
 
 Argument& Argument::scratch(std::size_t begin) {
   static_assert(sizeof(begin) == sizeof(void*));
-  step_.args.push_back({add(&begin, sizeof(begin), alignof(void*)), ScratchArgument{}});
-  return *this;
+  return part(begin, ScratchArgument{});
 }
 
-Argument& Argument::counters() {
-  step_.args.push_back({add(nullptr, sizeof(void*), alignof(void*)), CountersArgument{}});
-  return *this;
-}
+Argument& Argument::counters() { return part(static_cast<void*>(nullptr), CountersArgument{}); }
 
 }  // namespace attnforge

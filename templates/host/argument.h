@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "attnforge/problem.h"
 #include "generator/launch.h"
@@ -27,9 +28,6 @@ class Argument {
   /// RopeParams: the first query's position now, the rest by each run; zeros if the problem has no
   /// rope.
   Argument& rope(const Problem& problem);
-  /// LengthsParams: the arrays by each run, and a work list at the beginning of the workspace.
-  /// After the end of the family's own struct, of which WithLengths is derived.
-  Argument& lengths(std::int64_t keys_per_group, std::int64_t most_tiles);
   /// TensorMap: sizes now, the map by each run.
   Argument& tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes);
   /// A pointer to `begin` bytes after the start of the workspace.
@@ -41,6 +39,13 @@ class Argument {
   Argument& value(const Value& value) {
     static_assert(std::is_trivially_copyable_v<Value>);
     add(&value, sizeof(value), alignof(Value));
+    return *this;
+  }
+  /// What each run fills in, and how.
+  template <class Value, class Part>
+  Argument& part(const Value& value, Part part) {
+    static_assert(std::is_trivially_copyable_v<Value>);
+    step_.args.push_back({add(&value, sizeof(value), alignof(Value)), std::move(part)});
     return *this;
   }
   /// What follows lies after a base class Params, which ends here. Throws as done() does.

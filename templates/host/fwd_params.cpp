@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "templates/host/lengths.h"
+#include "templates/host/work_list.h"
 
 namespace attnforge {
 namespace {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 
 namespace attnforge {
@@ -50,7 +51,7 @@ std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& devic
   const std::int64_t all_bytes = total_tokens(problem).kv * problem.num_heads_kv *
                                  key_bytes(problem);
   const int all = static_cast<int>(std::min((all_bytes >> 20) + 1, kMost));
-  if (problem.lengths != Lengths::kFixed)
+  if (shape_of(problem).has_work_list())
     return all <= half_of_l2 ? std::vector<int>{all} : std::vector<int>{all, half_of_l2};
   if (effective_window(problem).right < 0 || all <= half_of_l2) return {half_of_l2, 0};
   return {half_of_l2, all};

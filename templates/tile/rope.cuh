@@ -8,6 +8,7 @@
 #include "ptx/prefetch.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
+#include "shape.h"
 
 namespace attnforge {
 

@@ -34,7 +34,7 @@ TEST_P(Expanded, StridesOfZeroMatchTheOracle) {
       "fwd bf16 batch=2 num_heads=4 seqlen=150:210 head_dim=64 causal lse");
   HostProblem host = make_host_problem(problem, 11);
   const Reference expected = reference_attention(problem, expanded(host.tensors()),
-                                                 all_rows(problem));
+                                                 all_rows({problem}));
   GpuProblem gpu(host);
   for (const Compiled& compiled : compile_some(*GetParam(), problem, 2, 3)) {
     SCOPED_TRACE(to_string(compiled.candidate.config));

@@ -76,7 +76,7 @@ class FarScores : public testing::TestWithParam<const Family*> {
   void expect(const Problem& problem, const std::vector<Compiled>& some, const HostProblem& host,
               double o_error) {
     HostProblem inputs = host;
-    const Reference expected = reference_attention(problem, inputs.tensors(), all_rows(problem));
+    const Reference expected = reference_attention(problem, inputs.tensors(), all_rows({problem}));
     GpuProblem gpu(host);
     for (const Compiled& compiled : some) {
       SCOPED_TRACE(to_string(compiled.candidate.config));

@@ -49,7 +49,7 @@ TEST_P(NotANumber, ShowsInWhatDependsOnIt) {
          {&HostProblem::q, &HostProblem::k, &HostProblem::v}) {
       HostProblem host = clean;
       put_nan(host, host.*input, 70, 1);
-      const Reference expected = reference_attention(problem, host.tensors(), all_rows(problem));
+      const Reference expected = reference_attention(problem, host.tensors(), all_rows({problem}));
       for (const Compiled& compiled : some) {
         SCOPED_TRACE(to_string(compiled.candidate.config));
         ASSERT_EQ(compiled.failure, "");

@@ -16,7 +16,7 @@ namespace {
 /// random ones.
 std::vector<QueryRow> rows_to_compare(HostProblem& host, int sampled) {
   const Problem& problem = host.problem;
-  const std::vector<QueryRow> all = all_rows(problem, host.tensors().lengths);
+  const std::vector<QueryRow> all = all_rows(sequences_of(problem, host.tensors()));
   if (sampled == 0) return all;
   std::vector<QueryRow> rows;
   std::mt19937 random(kConformanceSeed);

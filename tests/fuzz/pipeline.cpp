@@ -42,12 +42,7 @@ void check_candidate(const Candidate& candidate, const Problem& problem,
   const Source source = family.render(candidate.config, problem);
   const Launch launch = family.launch(candidate.config, problem, device);
   require_sound(launch, source, problem, device);
-  const std::size_t bound = workspace_bound(problem, text, device,
-                                            {.batch = problem.batch,
-                                             .seqlen_q = problem.seqlen_q,
-                                             .seqlen_kv = problem.seqlen_kv,
-                                             .tokens_q = problem.tokens_q,
-                                             .tokens_kv = problem.tokens_kv});
+  const std::size_t bound = workspace_bound(problem, text, device);
   require(bound >= launch.workspace_bytes,
           fmt::format("a bound of {} for a workspace of {} bytes of {}", bound,
                       launch.workspace_bytes, text));

@@ -280,7 +280,7 @@ TEST(ReferenceLaws, ChosenRowsEqualThoseOfTheWhole) {
       "fwd fp16 batch=2 num_heads=3 seqlen=40:33 head_dim=8:16 causal");
   HostProblem host = make_host_problem(problem, 8);
   const Reference whole = reference_attention(problem, host.tensors(), 2);
-  std::vector<QueryRow> rows = all_rows(problem);
+  std::vector<QueryRow> rows = all_rows({problem});
   std::shuffle(rows.begin(), rows.end(), std::mt19937(9));
   rows.resize(50);
   for (const int threads : {1, 3}) {

@@ -208,7 +208,7 @@ TEST(Tolerance, SlightlyWrongScaleIsSeenWithTf32) {
 
 TEST(ReferenceFromOutputs, PassesAgainstItselfAndKnowsTheTypicalSpread) {
   Solved solved("fwd bf16 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=64 causal lse");
-  const std::vector<QueryRow> rows = all_rows(solved.host.problem);
+  const std::vector<QueryRow> rows = all_rows({solved.host.problem});
   std::vector<float> o, lse;
   for (const QueryRow& row : rows) {
     const auto* const from = static_cast<const float*>(solved.tensors.o.data) +
@@ -219,7 +219,7 @@ TEST(ReferenceFromOutputs, PassesAgainstItselfAndKnowsTheTypicalSpread) {
     lse.push_back(solved.tensors.lse.data[row.batch * solved.tensors.lse.stride_batch +
                                           row.head * solved.tensors.lse.stride_head + row.query]);
   }
-  const Reference copy = reference_from_outputs(solved.host.problem, rows, o, lse,
+  const Reference copy = reference_from_outputs({solved.host.problem}, rows, o, lse,
                                                 solved.reference.max_abs_v);
   ASSERT_EQ(copy.rows, rows);
   EXPECT_TRUE(compare(solved.host.problem, solved.tensors, copy).passed());
@@ -229,7 +229,7 @@ TEST(ReferenceFromOutputs, PassesAgainstItselfAndKnowsTheTypicalSpread) {
     EXPECT_GT(copy.score_magnitude[i], 0.6 * solved.reference.score_magnitude[i]);
     EXPECT_LT(copy.score_magnitude[i], 2.5 * solved.reference.score_magnitude[i]);
   }
-  EXPECT_THROW(reference_from_outputs(solved.host.problem, rows, std::span(o).first(64), lse, 1),
+  EXPECT_THROW(reference_from_outputs({solved.host.problem}, rows, std::span(o).first(64), lse, 1),
                Error);
 }
 
@@ -242,7 +242,7 @@ TEST(CompareRows, OutputsOfJustTheRowsAreComparedInTheirOrder) {
     for (int d = 0; d < 8; ++d) o.push_back(0.125f * static_cast<float>(i == 3 ? 1 : i) + d);
     lse.push_back(static_cast<float>(i == 3 ? 1 : i));
   }
-  const Reference expected = reference_from_outputs(problem, rows, o, lse, 1);
+  const Reference expected = reference_from_outputs({problem}, rows, o, lse, 1);
   EXPECT_TRUE(compare_rows(problem, o.data(), lse.data(), expected).passed());
   o[2 * 8 + 5] += 1;
   lse[1] += 1;

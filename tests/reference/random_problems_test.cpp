@@ -94,7 +94,7 @@ RC_GTEST_PROP(RandomProblems, TheOracleIsAttentionByItsDefinition, ()) {
   test::HostProblem host = test::make_host_problem(problem, 1);
   const Tensors tensors = host.tensors();
   const Reference oracle = reference_attention(problem, tensors, 1);
-  RC_ASSERT(oracle.rows == all_rows(problem, tensors.lengths));
+  RC_ASSERT(oracle.rows == all_rows(sequences_of(problem, tensors)));
   for (std::size_t i = 0; i < oracle.rows.size(); ++i) {
     const std::vector<double> row = by_definition(problem, tensors, oracle.rows[i]);
     // Of sums of products in fp64 in another order.

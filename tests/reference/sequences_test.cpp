@@ -22,26 +22,26 @@ TEST(Sequences, ArePackedOneAfterAnother) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=3 num_heads=4:2 seqlen=8:16 tokens=10:20 head_dim=64 lengths=packed causal");
   const int q[] = {0, 3, 3, 10}, kv[] = {0, 16, 17, 20};
-  const LengthArrays lengths{.q = q, .kv = kv};
-  EXPECT_NO_THROW(check_lengths(problem, lengths));
-  const Problem last = problem_of_sequence(problem, lengths, 2);
+  const Sequences sequences{problem, {.q = q, .kv = kv}};
+  EXPECT_NO_THROW(check_sequences(sequences));
+  const Problem last = problem_of_sequence(sequences, 2);
   EXPECT_EQ(to_string(last),
             "fwd bf16 batch=1 num_heads_q=4 num_heads_kv=2 seqlen_q=7 seqlen_kv=3 head_dim=64 "
             "head_dim_v=64 causal");
-  EXPECT_EQ(place_of(problem, lengths, {2, 1, 4}), (QueryRow{0, 1, 7}));
-  EXPECT_EQ(all_rows(problem, lengths).size(), 4u * 10);
-  EXPECT_EQ(flops(problem, lengths), flops(problem_of_sequence(problem, lengths, 0)) + flops(last));
+  EXPECT_EQ(place_of(sequences, {2, 1, 4}), (QueryRow{0, 1, 7}));
+  EXPECT_EQ(all_rows(sequences).size(), 4u * 10);
+  EXPECT_EQ(flops(sequences), flops(problem_of_sequence(sequences, 0)) + flops(last));
 }
 
 TEST(Sequences, UseTheFirstRowsOfPaddedTensors) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=2 num_heads=1 seqlen=8:16 head_dim=64 lengths=used");
   const int kv[] = {16, 5};
-  const LengthArrays lengths{.kv = kv};
-  const Problem second = problem_of_sequence(problem, lengths, 1);
+  const Sequences sequences{problem, {.kv = kv}};
+  const Problem second = problem_of_sequence(sequences, 1);
   EXPECT_EQ(second.seqlen_q, 8);
   EXPECT_EQ(second.seqlen_kv, 5);
-  EXPECT_EQ(place_of(problem, lengths, {1, 0, 3}), (QueryRow{1, 0, 3}));
+  EXPECT_EQ(place_of(sequences, {1, 0, 3}), (QueryRow{1, 0, 3}));
 }
 
 TEST(Sequences, OfWrongArraysAreRefusedByName) {
@@ -49,7 +49,7 @@ TEST(Sequences, OfWrongArraysAreRefusedByName) {
       "fwd bf16 batch=2 num_heads=1 seqlen=8 tokens=12 head_dim=64 lengths=packed");
   const auto refused = [&](std::vector<int> q, std::vector<int> kv) -> std::string {
     try {
-      check_lengths(problem, {.q = q.empty() ? nullptr : q.data(), .kv = kv.data()});
+      check_sequences({problem, {.q = q.empty() ? nullptr : q.data(), .kv = kv.data()}});
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       return error.what();
@@ -64,29 +64,35 @@ TEST(Sequences, OfWrongArraysAreRefusedByName) {
   EXPECT_THAT(refused({0, 8, 13}, {0, 8, 9}), HasSubstr("lengths.q[2]=13 is more than the 12"));
 }
 
-TEST(RandomLengths, FillTheTokensWithManyShortSequencesAndOneOfTheLongest) {
+HostTensors random_sequences(const Problem& problem, std::uint64_t seed) {
+  HostTensors host;
+  set_random_sequences(problem, host, seed);
+  return host;
+}
+
+TEST(RandomSequences, FillTheTokensWithManyShortSequencesAndOneOfTheLongest) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=16 num_heads=1 seqlen=8192 tokens=16384 head_dim=64 lengths=packed");
-  const HostLengths lengths = random_lengths(problem, 3);
-  ASSERT_EQ(lengths.q.size(), 17u);
-  EXPECT_EQ(lengths.q.back(), 16384);
-  EXPECT_EQ(lengths.q, lengths.kv);
-  EXPECT_NO_THROW(check_lengths(problem, lengths.arrays()));
+  const HostTensors host = random_sequences(problem, 3);
+  ASSERT_EQ(host.lengths_q.size(), 17u);
+  EXPECT_EQ(host.lengths_q.back(), 16384);
+  EXPECT_EQ(host.lengths_q, host.lengths_kv);
+  EXPECT_NO_THROW(check_sequences(sequences_of(problem, host)));
   std::vector<int> each(17);
-  std::adjacent_difference(lengths.q.begin(), lengths.q.end(), each.begin());
+  std::adjacent_difference(host.lengths_q.begin(), host.lengths_q.end(), each.begin());
   std::sort(each.begin() + 1, each.end());
   EXPECT_EQ(each.back(), 8192);
   EXPECT_LT(each[8], 16384 / 16) << "half of them are shorter than the mean";
-  EXPECT_EQ(random_lengths(problem, 3).q, lengths.q) << "same seed, same lengths";
-  EXPECT_NE(random_lengths(problem, 4).q, lengths.q);
+  EXPECT_EQ(random_sequences(problem, 3).lengths_q, host.lengths_q) << "same seed, same lengths";
+  EXPECT_NE(random_sequences(problem, 4).lengths_q, host.lengths_q);
 }
 
-TEST(RandomLengths, OfPaddedTensorsAreBetweenHalfAndAll) {
+TEST(RandomSequences, OfPaddedTensorsAreBetweenHalfAndAll) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=50 num_heads=1 seqlen=1:1001 head_dim=64 lengths=used");
-  const HostLengths lengths = random_lengths(problem, 1);
-  EXPECT_THAT(lengths.kv, testing::Each(testing::AllOf(testing::Ge(501), testing::Le(1001))));
-  EXPECT_THAT(lengths.q, testing::Each(1));
+  const HostTensors host = random_sequences(problem, 1);
+  EXPECT_THAT(host.lengths_kv, testing::Each(testing::AllOf(testing::Ge(501), testing::Le(1001))));
+  EXPECT_THAT(host.lengths_q, testing::Each(1));
 }
 
 /// A problem of lengths against the problems that its sequences are, each in tensors of its own.

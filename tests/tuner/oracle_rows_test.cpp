@@ -70,14 +70,14 @@ TEST(FlopsOfRows, AddUpToThoseOfTheProblemWhateverTheMask) {
 TEST(RowsToCompare, SmallProblemsAreComparedWhole) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=2 num_heads=4 seqlen=333 head_dim=64 causal");
-  EXPECT_EQ(rows_to_compare(problem, typical_device("90a"), 1),
+  EXPECT_EQ(rows_to_compare({problem}, typical_device("90a"), 1),
             (std::vector<RowRange>{{0, 2, 0, 333}}));
 }
 
 TEST(RowsToCompare, LargeProblemsBySamplesWithinTheBudget) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=4 num_heads=32:8 seqlen=8192 head_dim=128 causal");
-  const std::vector<RowRange> sampled = rows_to_compare(problem, typical_device("90a"), 1);
+  const std::vector<RowRange> sampled = rows_to_compare({problem}, typical_device("90a"), 1);
   ASSERT_GE(sampled.size(), 8u);
   EXPECT_EQ(sampled[0], (RowRange{0, 1, 0, 8}));
   EXPECT_EQ(sampled[1], (RowRange{3, 4, 8184, 8192}));
@@ -92,14 +92,15 @@ TEST(RowsToCompare, LargeProblemsBySamplesWithinTheBudget) {
   }
   EXPECT_LE(work, 60e9);
   EXPECT_GE(edges, 1);
-  EXPECT_EQ(rows_to_compare(problem, typical_device("90a"), 1), sampled) << "same seed, same rows";
-  EXPECT_NE(rows_to_compare(problem, typical_device("90a"), 2), sampled);
+  EXPECT_EQ(rows_to_compare({problem}, typical_device("90a"), 1), sampled)
+      << "same seed, same rows";
+  EXPECT_NE(rows_to_compare({problem}, typical_device("90a"), 2), sampled);
 }
 
 TEST(RowsToCompare, ManySequencesOfOneQuery) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=1024 num_heads=32:8 seqlen=1:4096 head_dim=128");
-  const std::vector<RowRange> sampled = rows_to_compare(problem, typical_device("90a"), 1);
+  const std::vector<RowRange> sampled = rows_to_compare({problem}, typical_device("90a"), 1);
   std::set<std::int64_t> sequences;
   for (const RowRange& range : sampled) sequences.insert(range.batch_begin);
   EXPECT_GE(sequences.size(), 8u);
@@ -109,12 +110,12 @@ TEST(RowsToCompare, ManySequencesOfOneQuery) {
 
 TEST(RowsToCompare, HugeProblemsStillGetFour) {
   const Problem problem = parse_problem("fwd bf16 num_heads=128 seqlen=1048576 head_dim=256");
-  EXPECT_EQ(rows_to_compare(problem, typical_device("90a"), 1).size(), 4u);
+  EXPECT_EQ(rows_to_compare({problem}, typical_device("90a"), 1).size(), 4u);
 }
 
 TEST(RowsToCompare, EmptyOutputHasNone) {
   const Problem problem = parse_problem("fwd bf16 num_heads=2 seqlen=0:64 head_dim=64");
-  EXPECT_TRUE(rows_to_compare(problem, typical_device("90a"), 1).empty());
+  EXPECT_TRUE(rows_to_compare({problem}, typical_device("90a"), 1).empty());
 }
 
 }  // namespace

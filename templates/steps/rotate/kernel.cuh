@@ -7,6 +7,7 @@
 #include "params_fwd.h"
 #include "params_rope.h"
 #include "ptx/convert.cuh"
+#include "shape.h"
 #include "tile/elements.cuh"
 
 namespace attnforge {

@@ -1,5 +1,5 @@
-// lengths_test.cpp - the launch of a problem whose lengths only the GPU knows, without a GPU.
-#include "templates/host/lengths.h"
+// work_list_test.cpp - the launch of a problem whose lengths only the GPU knows, without a GPU.
+#include "templates/host/work_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@ namespace attnforge {
 namespace {
 
 /// Of one head, in tiles of 128 rows.
-std::int64_t tiles_of(const Problem& problem, const LengthArrays& lengths) {
+std::int64_t tiles_of(const Sequences& sequences) {
   std::int64_t tiles = 0;
-  for (std::int64_t i = 0; i < problem.batch; ++i)
-    tiles += (problem_of_sequence(problem, lengths, i).seqlen_q + 127) / 128;
+  for (std::int64_t i = 0; i < sequences.problem.batch; ++i)
+    tiles += (problem_of_sequence(sequences, i).seqlen_q + 127) / 128;
   return tiles;
 }
 
@@ -27,12 +27,15 @@ TEST(WorkList, HasRoomForTheTilesOfAnyLengths) {
       "fwd bf16 batch=16 num_heads=8 seqlen=8192 tokens=16384 head_dim=128 lengths=packed");
   const std::int64_t room = query_tiles_of_head(problem, 128, 1);
   EXPECT_LE(room, 16384 / 128 + 16);
-  for (unsigned seed = 0; seed < 50; ++seed)
-    EXPECT_LE(tiles_of(problem, random_lengths(problem, seed).arrays()), room);
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    HostTensors host;
+    set_random_sequences(problem, host, seed);
+    EXPECT_LE(tiles_of(sequences_of(problem, host)), room);
+  }
   // The worst: each sequence's last tile has one row.
   std::vector<int> begins = {0};
   for (int i = 0; i < 16; ++i) begins.push_back(begins.back() + (i < 15 ? 1025 : 1));
-  EXPECT_LE(tiles_of(problem, {.q = begins.data(), .kv = begins.data()}), room);
+  EXPECT_LE(tiles_of({problem, {.q = begins.data(), .kv = begins.data()}}), room);
   const Problem used = parse_problem(
       "fwd bf16 batch=3 num_heads=8 seqlen=200 head_dim=128 lengths=used");
   EXPECT_EQ(query_tiles_of_head(used, 128, 1), 6);
@@ -42,12 +45,12 @@ TEST(WorkList, HasRoomForTheTilesOfAnyLengths) {
 TEST(WorkList, TakesSequencesInGroupsWhereOneHeadOutgrowsTheL2) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=64 num_heads=8 seqlen=65536 tokens=1000000 head_dim=128 lengths=packed");
-  EXPECT_EQ(work_list_of(problem, 128, 1, 32).keys_per_group, (32 << 20) / 512);
-  EXPECT_EQ(work_list_of(problem, 128, 1, 0).keys_per_group, 0) << "head after head";
+  EXPECT_EQ(tile_work(problem, 128, 1, 32, false).keys_per_group, (32 << 20) / 512);
+  EXPECT_EQ(tile_work(problem, 128, 1, 0, false).keys_per_group, 0) << "head after head";
   const Problem small = parse_problem(
       "fwd bf16 batch=16 num_heads=8 seqlen=8192 tokens=16384 head_dim=128 lengths=packed");
-  EXPECT_EQ(work_list_of(small, 128, 1, 32).keys_per_group, 0);
-  EXPECT_EQ(work_list_of(small, 128, 1, 32).order.heads_per_group, 4) << "8 MiB each";
+  EXPECT_EQ(tile_work(small, 128, 1, 32, false).keys_per_group, 0);
+  EXPECT_EQ(tile_work(small, 128, 1, 32, false).order.heads_per_group, 4) << "8 MiB each";
 }
 
 TEST(LaunchOfLengths, IsAStepThatListsTheTilesAndOneThatTakesThem) {

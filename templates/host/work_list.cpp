@@ -1,4 +1,4 @@
-#include "templates/host/lengths.h"
+#include "templates/host/work_list.h"
 
 #include <fmt/format.h>
 
@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/tile_order.h"
 
@@ -25,57 +26,80 @@ std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_g
   return std::min(padded, total_tokens(problem).q * pack_gqa / block_m + problem.batch);
 }
 
-WorkListSpec work_list_of(const Problem& problem, int block_m, int pack_gqa, int head_group_mb) {
-  // As one sequence of all tokens: its heads are what is grouped.
+TileWork tile_work(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
+                   bool heavy_last) {
+  TileWork work;
+  work.listed = shape_of(problem).has_work_list();
+  if (!work.listed) {
+    work.order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
+    work.tiles = work.order.m_blocks;
+    return work;
+  }
+  // The heads of all tokens as one sequence are what is grouped.
   Problem as_one = problem;
   as_one.lengths = Lengths::kFixed;
   as_one.batch = 1;
   as_one.seqlen_q = total_tokens(problem).q;
   as_one.seqlen_kv = total_tokens(problem).kv;
-  WorkListSpec list;
-  list.order = tile_order(as_one, block_m, pack_gqa, head_group_mb, false);
-  list.tiles = query_tiles_of_head(problem, block_m, pack_gqa);
+  work.order = tile_order(as_one, block_m, pack_gqa, head_group_mb, false);
+  work.tiles = query_tiles_of_head(problem, block_m, pack_gqa);
   const std::int64_t group_bytes = std::int64_t{head_group_mb} << 20;
-  if (head_group_mb > 0 && list.order.heads_per_group == 1 &&
+  if (head_group_mb > 0 && work.order.heads_per_group == 1 &&
       as_one.seqlen_kv * key_bytes(problem) > group_bytes)
-    list.keys_per_group = std::max<std::int64_t>(1, group_bytes / key_bytes(problem));
-  return list;
+    work.keys_per_group = std::max<std::int64_t>(1, group_bytes / key_bytes(problem));
+  return work;
 }
 
-LaunchStep work_list_step(const Problem& problem, const WorkListSpec& list) {
+LengthsParams lengths_params(const TileWork& work) {
+  LengthsParams params{};
+  params.keys_per_group = static_cast<int>(work.keys_per_group);
+  params.most_tiles = static_cast<int>(work.listed ? work.tiles : 0);
+  return params;
+}
+
+namespace {
+
+/// Writes the list to the beginning of the workspace.
+LaunchStep list_step(const Problem& problem, const TileWork& work) {
   LaunchStep step = step_of(kListKernel, kListThreads, 0);
   Argument argument = Argument::of<WorkListParams>(step);
-  argument.fwd(problem).lengths(list.keys_per_group, list.tiles).done();
+  argument.fwd(problem).part(lengths_params(work), LengthsArgument{}).done();
   return step;
 }
 
-Launch with_work_list(const Problem& problem, const WorkListSpec& list, const Arch& arch,
+}  // namespace
+
+Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& arch,
                       LaunchStep step) {
   Launch result;
-  if (list.all_tiles() == 0) return result;
-  result.workspace_bytes = list.bytes();
-  result.steps.reserve(2);
-  result.steps.push_back(work_list_step(problem, list));
-  step.overlaps_previous = arch.sm >= 90;
+  if (work.all_tiles() == 0) return result;
+  ATTNFORGE_ASSERT(work.all_tiles() <= kMaxGridX, "supports() lets no larger grid through");
+  if (work.listed) {
+    result.workspace_bytes = sizeof(WorkList) + work.tiles * sizeof(WorkItem);
+    result.steps.reserve(2);
+    result.steps.push_back(list_step(problem, work));
+    step.overlaps_previous = arch.sm >= 90;
+  }
   result.steps.push_back(std::move(step));
   return result;
 }
 
-KernelNames with_lengths(KernelNames names, const Shape& shape, std::size_t params_bytes) {
+KernelNames with_lengths(KernelNames names, const Shape& shape, std::size_t params_bytes,
+                         std::size_t with_lengths_bytes) {
+  names.params_bytes = params_bytes;
   if (shape.lengths == kFixedLengths) return names;
   if (shape.lengths == kPackedLengths)
     names.other_pieces.push_back({"pieces/packed_lengths.cuh", "Lengths", "PackedLengths"});
   else
     names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
-  names.params_bytes = params_bytes;
+  names.params_bytes = with_lengths_bytes;
   names.params = fmt::format("WithLengths<{}>", names.params);
   return names;
 }
 
-KernelNames with_work_list(KernelNames names, const Shape& shape, std::size_t params_bytes,
-                           std::string_view block_m, std::string_view block_n) {
-  if (shape.lengths == kFixedLengths) return names;
-  names = with_lengths(std::move(names), shape, params_bytes);
+KernelNames with_work_list(KernelNames names, const Shape& shape, std::string_view block_m,
+                           std::string_view block_n) {
+  if (!shape.has_work_list()) return names;
   names.other_pieces.push_back({"pieces/work_list_order.cuh", "Order", "WorkListOrder"});
   names.parts.push_back("steps/work_list/kernel.cuh");
   names.other_kernels = fmt::format(

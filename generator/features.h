@@ -1,0 +1,61 @@
+// features.h - the optional parts of a problem as bits: the one table of which there are.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// A family that does not list a part that a problem has is never asked about it, so a part
+/// invented later cannot be ignored silently by a family written before.
+enum Feature : std::uint64_t {
+  kFeatureCausal = 1u << 0,
+  kFeatureWindow = 1u << 1,
+  kFeatureSoftcap = 1u << 2,
+  kFeatureLse = 1u << 3,
+  kFeatureGqa = 1u << 4,
+  kFeatureUnequalHeadDims = 1u << 5,
+  kFeatureUnaligned = 1u << 6,
+  kFeatureMixedDtypes = 1u << 7,
+  kFeatureRope = 1u << 8,
+  kFeatureLengths = 1u << 9,
+};
+using Features = std::uint64_t;
+
+/// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
+/// (docs/ARCHITECTURE.md, "Seams").
+inline constexpr Features kFeaturesOfPieces = kFeatureLengths;
+
+struct FeatureRow {
+  Feature bit;
+  std::string_view name;
+  bool (*in)(const Problem&);
+};
+inline constexpr FeatureRow kFeatureTable[] = {
+    {kFeatureCausal, "causal", [](const Problem& p) { return p.causal; }},
+    // Causal with window_right = 0 is only causal; window_right = 0 alone needs a family that looks
+    // at windows.
+    {kFeatureWindow, "window",
+     [](const Problem& p) { return p.window_left >= 0 || (p.window_right >= 0 && !p.causal); }},
+    {kFeatureSoftcap, "softcap", [](const Problem& p) { return p.softcap != 0.0f; }},
+    {kFeatureLse, "lse", [](const Problem& p) { return p.lse; }},
+    {kFeatureGqa, "gqa", [](const Problem& p) { return p.num_heads_q != p.num_heads_kv; }},
+    {kFeatureUnequalHeadDims, "unequal_head_dims",
+     [](const Problem& p) { return p.head_dim != p.head_dim_v; }},
+    {kFeatureUnaligned, "unaligned", [](const Problem& p) { return p.alignment_bytes < 16; }},
+    {kFeatureMixedDtypes, "mixed_dtypes",
+     [](const Problem& p) {
+       return p.dtype_q != p.dtype_k || p.dtype_q != p.dtype_v || p.dtype_q != p.dtype_o;
+     }},
+    {kFeatureRope, "rope", [](const Problem& p) { return p.rope != Rope::kNone; }},
+    {kFeatureLengths, "lengths", [](const Problem& p) { return p.lengths != Lengths::kFixed; }},
+};
+
+Features required_features(const Problem& problem);
+/// Names of the set bits, e.g. {"causal", "lse"}.
+std::vector<std::string_view> feature_names(Features features);
+
+}  // namespace attnforge

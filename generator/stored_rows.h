@@ -1,0 +1,24 @@
+// stored_rows.h - how many rows tensors have in memory.
+#pragma once
+
+#include <cstdint>
+
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// Of q and o, and of k and v, for each of `batch` tensors one after another.
+struct StoredRows {
+  std::int64_t q = 0;
+  std::int64_t kv = 0;
+  std::int64_t batch = 0;
+  bool of_run = false;  // these are the most that there may be: a run says how many there are
+};
+inline StoredRows stored_rows(const Problem& problem) {
+  if (problem.lengths != Lengths::kPacked)
+    return {.q = problem.seqlen_q, .kv = problem.seqlen_kv, .batch = problem.batch};
+  const Tokens tokens = total_tokens(problem);
+  return {.q = tokens.q, .kv = tokens.kv, .batch = 1, .of_run = true};
+}
+
+}  // namespace attnforge
