@@ -15,8 +15,8 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-const std::vector<std::string> kVerbs = {"tune", "run",   "bench", "inspect",
-                                         "list", "cache", "doctor"};
+const std::vector<std::string> kVerbs = {"tune", "run",   "bench",  "inspect",
+                                         "list", "cache", "doctor", "report"};
 
 // ---- help, version, usage ----
 
