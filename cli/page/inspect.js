@@ -142,9 +142,9 @@ function resourcesPart() {
   ];
   // What one more block would not fit.
   const binds = row => (blocks + 1) * row[1] / Math.max(blocks, 1) > row[2];
-  const limits = rows.filter(binds).map(row => row[0]);
+  const limits = rows.filter(binds).map(row => (row[0] === "shared memory" ? "too much " : "too many ") + row[0]);
   into.append(el("p", {}, counted(blocks, "block") + " of " + threads + " threads " + (blocks === 1 ? "is" : "are") +
-    " resident on an SM at a time" + (limits.length ? "; one more would need too many " + limits.join(" and too much ").replace("many shared", "much shared") : "") + "."));
+    " resident on an SM at a time" + (limits.length ? "; one more would need " + limits.join(" and ") : "") + "."));
   into.append(el("div", {class: "bars notes"}, rows.flatMap(row => [el("span", {}, row[0]),
     el("div", {}, el("i", {class: binds(row) ? "limit" : "", style: "width:" + Math.min(100, 100 * row[1] / row[2]) + "%"})),
     el("span", {}, percent(row[1] / row[2]) + " of " + whole(row[2]) + (row[3] ? " (" + row[3] + ")" : ""))])));
