@@ -1,7 +1,7 @@
 """How well a family's model orders its configs: against an exhaustive search that a database holds.
 
     attnforge tune --file problems.txt --family fwd_wgmma_sm90a --rigor exhaustive --cache all.db
-    python3 bench/model.py --cache all.db --family fwd_wgmma_sm90a --arch sm_90 --out bench/results/h200/model.csv
+    python3 bench/model.py --cache all.db --family fwd_wgmma_sm90a --arch sm_90a --out bench/results/h200/model.csv
 
 For each problem: how much slower than the best of all configs the model's first choice is (what a user gets who never tunes),
 and the best of its first twelve (what a quick search tries). Needs no GPU.
@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--attnforge", default="build/release/bin/attnforge")
     parser.add_argument("--cache", required=True, help="database with exhaustive searches")
     parser.add_argument("--family", required=True)
-    parser.add_argument("--arch", required=True, help="of the GPU that the database was measured on, e.g. sm_90")
+    parser.add_argument("--arch", required=True, help="of the GPU that the database was measured on, e.g. sm_90a")
     parser.add_argument("--out", help="CSV file; default: standard output")
     args = parser.parse_args()
     program = str(pathlib.Path(args.attnforge).resolve())

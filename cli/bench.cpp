@@ -15,6 +15,7 @@
 #include "attnforge/tune.h"
 #include "cli/bench_files.h"
 #include "cli/bench_rows.h"
+#include "cli/config_words.h"
 #include "cli/display.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
@@ -39,7 +40,7 @@ struct BenchArguments {
   int min_samples = 20, max_samples = 200;
   double seconds = 1.0;
   unsigned seed = 1;
-  bool csv = false, json = false, quiet = false;
+  bool csv = false, json = false, quiet = false, full = false;
 };
 
 constexpr const char* kFooter =
@@ -222,7 +223,7 @@ int run_bench(const BenchArguments& a) {
   } else if (a.csv) {
     fmt::print("{}", csv(full_table(rows, sweep.origin())));
   } else {
-    fmt::print("{}\n{}", describe(sweep.origin().device), aligned(readable_table(rows)));
+    fmt::print("{}\n{}", describe(sweep.origin().device), aligned(readable_table(rows, a.full)));
   }
   std::fflush(stdout);
   const bool any = std::any_of(rows.begin(), rows.end(),
@@ -248,7 +249,8 @@ Verb add_bench(CLI::App& program) {
                    "A row for each of these families, e.g. fwd_mma_sm80,fwd_naive; or all")
       ->type_name("NAMES")
       ->check(names());
-  verb->add_option("--config", a.config, "Exactly this config, as tune and inspect print it")
+  verb->add_option("--config", a.config,
+                   "Exactly this config, as tune --full and inspect --full print it")
       ->type_name("TEXT");
   verb->add_option("--strategy", a.strategies,
                    "A row for each of these: standard, variable_block, split_k, register_tiled")
@@ -285,6 +287,7 @@ Verb add_bench(CLI::App& program) {
   verb->add_option("--from", a.from, "Measure nothing: the rows of this CSV file, for --plot")
       ->type_name("PATH");
   verb->add_flag("-q,--quiet", a.quiet, "No progress");
+  verb->add_flag("--full", a.full, kFullHelp);
   auto* csv = verb->add_flag("--csv", a.csv, "As CSV");
   verb->add_flag("--json", a.json, "As JSON")->excludes(csv);
   verb->footer(kFooter);

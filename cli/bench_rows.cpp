@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnforge/version.h"
+#include "cli/config_words.h"
 
 namespace attnforge::cli {
 namespace {
@@ -97,7 +98,7 @@ double quadratic_bytes(const Problem& p) {
   return minimum_bytes(p) + scores * sizeof(float);
 }
 
-Table readable_table(const std::vector<BenchRow>& rows) {
+Table readable_table(const std::vector<BenchRow>& rows, bool full) {
   Table table{{{"time us", kRight},
                {"noise", kRight},
                {"TFLOP/s", kRight},
@@ -123,7 +124,7 @@ Table readable_table(const std::vector<BenchRow>& rows) {
                           fmt::format("{:.1f}", r.gbytes_per_s),
                           fmt::format("{:.3f}", r.ns_per_token_head),
                           fmt::format("{:.1f}", static_cast<double>(r.memory.peak) / (1 << 20)),
-                          row.provenance, to_string(row.problem), row.config});
+                          row.provenance, to_string(row.problem), config_text(row.config, full)});
   }
   return table;
 }

@@ -36,7 +36,8 @@ struct BenchOrigin {
 double quadratic_bytes(const Problem& problem);
 
 /// For people: what decides, then the problem and the config or the first line of the error.
-Table readable_table(const std::vector<BenchRow>& rows);
+/// `full`: configs as their whole text.
+Table readable_table(const std::vector<BenchRow>& rows, bool full = false);
 
 /// A column for everything, numbers in full, "" where there is nothing. docs/CLI.md lists the
 /// columns: add some, rename none.

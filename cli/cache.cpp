@@ -15,6 +15,7 @@
 
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/config_words.h"
 #include "cli/json.h"
 #include "cli/option_values.h"
 #include "cli/plot_files.h"
@@ -31,7 +32,7 @@ struct CacheArguments {
   std::vector<std::string> filter;
   std::string file = "-", export_filter;
   std::string folder = "pictures", axes;
-  bool json = false, all = false, cubins = false;
+  bool json = false, all = false, cubins = false, full = false;
   int top = 20;
 
   std::string filter_text() const { return fmt::format("{}", fmt::join(filter, " ")); }
@@ -105,7 +106,8 @@ int run_ls(const CacheArguments& a) {
   for (const CacheEntry& e : entries) {
     table.rows.push_back({e.estimated ? "estimate" : fmt::format("{:.2f}", e.time_us),
                           std::to_string(e.tries), std::to_string(e.failures),
-                          e.has_cubin ? "yes" : "no", e.device_class, e.problem, e.config});
+                          e.has_cubin ? "yes" : "no", e.device_class, e.problem,
+                          config_text(e.config, a.full)});
   }
   fmt::print("{}", entries.empty() ? "no problem in the database matches\n" : aligned(table));
   return kExitOk;
@@ -158,7 +160,7 @@ int run_show(const CacheArguments& a) {
          timed ? fmt::format("{:.1f}%", 100 * json_line_number(line, "noise")) : "-",
          fmt::format("{:.2f}", json_line_number(line, "estimate_us")),
          estimated ? "estimate" : status, json_line_text(line, "rigor"),
-         json_line_text(line, "config")});
+         config_text(json_line_text(line, "config"), a.full)});
   }
   flush();
   return kExitOk;
@@ -350,6 +352,7 @@ Verb add_cache(CLI::App& program) {
                          run_import, false);
 
   for (CLI::App* sub : {ls, show, stats, verify}) sub->add_flag("--json", a.json, "As JSON");
+  for (CLI::App* sub : {ls, show}) sub->add_flag("--full", a.full, kFullHelp);
   show->add_option("--top", a.top, "How many tries of each problem; 0: all")
       ->type_name("N")
       ->transform(whole_number(0, kMostInt));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -69,12 +70,7 @@ void print_report(const std::vector<Check>& checks) {
                printable(check.detail));
     if (!check.advice.empty()) fmt::print("{:{}}-> {}\n", "", width + 12, printable(check.advice));
   }
-  fmt::print("\n{}\n", bold("Environment"));
-  for (const EnvironmentVariable& variable : environment_variables()) {
-    const char* value = std::getenv(variable.name.c_str());
-    fmt::print("{}={}\n    {}\n    unset: {}\n", variable.name,
-               value ? printable(value) : "(unset)", variable.meaning, variable.fallback);
-  }
+  fmt::print("\nEnvironment variables and what they do: attnforge help environment\n");
 }
 
 Json report_json(const std::vector<Check>& checks) {

@@ -3,13 +3,16 @@
 #include "attnforge/inspect.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/inspect_report.h"
 #include "cli/option_values.h"
@@ -25,10 +28,10 @@ namespace {
 struct InspectArguments {
   std::vector<std::string> words;
   std::string arch, cache, config, family;
-  std::string gpu, html;
+  std::string gpu, html, sections;
   bool source = false, entry = false, ptx = false, sass = false, cuts = false, json = false;
-  bool no_compile = false;
-  int candidates = 10;
+  bool no_compile = false, full = false;
+  int candidates = -1;
 };
 
 constexpr const char* kFooter =
@@ -36,9 +39,10 @@ constexpr const char* kFooter =
 
 Examples:
   attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64 causal
-  attnforge inspect --cuts --candidates 50 fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128
-  attnforge inspect --source --arch sm_90 fwd bf16 seqlen=4096 head_dim=128 > kernel.cu && nvcc -arch=sm_90a -cubin kernel.cu
+  attnforge inspect --section candidates,cuts --full fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128
   attnforge inspect --html kernel.html --arch sm_90 fwd bf16 seqlen=4096 head_dim=128 causal
+  attnforge inspect --source --arch sm_86 fwd bf16 seqlen=4096 head_dim=128 > kernel.cu
+  nvcc -std=c++20 -arch=sm_86 -c kernel.cu                    (the first line of the file is this command)
   attnforge inspect --json --arch sm_89 fwd bf16 seqlen=4096 head_dim=128)";
 
 DeviceFacts device_of(const InspectArguments& arguments) {
@@ -61,11 +65,10 @@ DeviceFacts device_of(const InspectArguments& arguments) {
       fmt::format("there is no GPU here; say which one is meant with --arch, one of {}", archs));
 }
 
-/// Compiles if it can. Where NVRTC is missing or too old, everything else is still worth seeing;
-/// `not_compiled` says why.
+/// Compiles if it can. Where NVRTC is missing or too old, everything else is still worth seeing.
 Inspection inspect_what_can_be(const Problem& problem, const DeviceFacts& device,
-                               InspectOptions options, std::string& not_compiled) {
-  if (!options.compile) not_compiled = "not asked for";
+                               InspectOptions options) {
+  std::string not_compiled;
   try {
     return inspect(problem, device, options);
   } catch (const Error& error) {
@@ -74,7 +77,24 @@ Inspection inspect_what_can_be(const Problem& problem, const DeviceFacts& device
     not_compiled = error.what();
   }
   options.compile = options.ptx = options.sass = false;
-  return inspect(problem, device, options);
+  Inspection inspection = inspect(problem, device, options);
+  inspection.not_compiled = not_compiled;
+  return inspection;
+}
+
+/// --cuts alone asks for the section that it is about.
+InspectView view_of(const InspectArguments& a) {
+  InspectView view{.candidates = a.candidates, .cuts = a.cuts, .full = a.full, .sections = {}};
+  view.sections = names_of(a.sections);
+  if (a.cuts && view.sections.empty()) view.sections = {"cuts"};
+  const std::vector<std::string>& known = section_names();
+  for (const std::string& name : view.sections) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("--section {} must be of {}", name, fmt::join(known, ", ")));
+    }
+  }
+  return view;
 }
 
 void print_raw(const std::string& text) {
@@ -92,15 +112,14 @@ int run_inspect(const InspectArguments& a) {
   options.ptx = a.ptx;
   options.sass = a.sass;
   if (!a.html.empty()) options = page_options(options);
-  std::string not_compiled;
-  const Inspection inspection = inspect_what_can_be(problem, device_of(a), options, not_compiled);
+  const InspectView view = view_of(a);
+  const Inspection inspection = inspect_what_can_be(problem, device_of(a), options);
 
   if (!a.html.empty()) {
-    write_text(a.html, inspect_page(inspection, not_compiled, utc_now()));
+    write_text(a.html, inspect_page(inspection, utc_now()));
     if (a.html != "-") fmt::print("{}\n", printable(a.html));
   } else if (a.json) {
-    print_json(to_json(inspection,
-                       {.candidates = a.candidates, .cuts = a.cuts, .not_compiled = not_compiled}));
+    print_json(to_json(inspection, view));
   } else if (source_only) {
     print_raw(a.source ? inspection.source : inspection.source_entry);
   } else if (a.ptx) {
@@ -111,11 +130,9 @@ int run_inspect(const InspectArguments& a) {
       throw Error(ErrorCode::kIo, "no SASS, " + inspection.sass.substr(6));
     print_raw(inspection.sass);
   } else {
-    fmt::print("{}",
-               report(inspection,
-                      {.candidates = a.candidates, .cuts = a.cuts, .not_compiled = not_compiled}));
+    fmt::print("{}", report(inspection, view));
   }
-  const bool compiled = not_compiled.empty();
+  const bool compiled = inspection.not_compiled.empty();
   return compiled && !inspection.compiled.ok ? kExitFailed : kExitOk;
 }
 
@@ -139,7 +156,12 @@ Verb add_inspect(CLI::App& program) {
   verb->add_option("--candidates", a.candidates, "How many candidates to list; 0: all")
       ->type_name("N")
       ->transform(whole_number(0, kMostInt));
+  verb->add_option("--section", a.sections,
+                   fmt::format("In full, some of {}", fmt::join(section_names(), ", ")))
+      ->type_name("NAMES")
+      ->check(names());
   verb->add_flag("--cuts", a.cuts, "List the configs that were cut, each with its reason");
+  verb->add_flag("--full", a.full, kFullHelp);
   auto* no_compile = verb->add_flag("--no-compile", a.no_compile, "Leave the compiler out");
   auto* source = verb->add_flag("--source", a.source, "Print only the self-contained .cu");
   auto* entry = verb->add_flag("--entry", a.entry, "Print only the generated lines of it");

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "attnforge/json.h"
 #include "attnforge/printable.h"
-#include "attnforge/version.h"
+#include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -17,9 +19,9 @@ namespace {
 
 constexpr auto kRight = Column::Align::kRight;
 
-std::string heading(int number, const std::string& text) {
-  return fmt::format("\n{}\n", bold(fmt::format("{}. {}", number, text)));
-}
+// ---- Parts of sections ----
+
+std::string heading(const std::string& text) { return bold(text) + "\n"; }
 
 std::string row(const char* name, const std::string& value) {
   return fmt::format("  {:<14}{}\n", name, printable(value));
@@ -48,193 +50,318 @@ std::string without_numbers(const std::string& reason) {
   return text;
 }
 
-/// How many configs were cut for a kind of reason.
+/// How many configs were cut for a kind of reason, and the first of them.
 struct CutCount {
   int count = 0;
-  std::string reason;  // with its numbers, if they are always the same
+  const CandidateInfo* example = nullptr;
 };
 
-void count_cut(std::map<std::string, CutCount>& counts, const std::string& reason) {
-  const std::string kind = without_numbers(reason);
-  CutCount& cut = counts[kind];
-  if (++cut.count == 1) cut.reason = reason;
-  if (cut.reason != reason) cut.reason = kind;
+/// The most frequent first.
+std::vector<CutCount> counted_cuts(const Inspection& i) {
+  std::map<std::string, CutCount> counts;
+  for (const CandidateInfo& candidate : i.candidates) {
+    if (candidate.cut.empty()) continue;
+    CutCount& cut = counts[without_numbers(candidate.cut)];
+    if (++cut.count == 1) cut.example = &candidate;
+  }
+  std::vector<CutCount> common;
+  for (const auto& [kind, cut] : counts) common.push_back(cut);
+  std::stable_sort(common.begin(), common.end(),
+                   [](const CutCount& a, const CutCount& b) { return a.count > b.count; });
+  return common;
 }
 
-std::string problem_section(const Inspection& i) {
-  const Problem& p = i.problem;
+std::string cut_lines(const std::vector<CutCount>& cuts, std::size_t most, bool full) {
+  std::string text;
+  for (std::size_t n = 0; n < std::min(most, cuts.size()); ++n) {
+    const CandidateInfo& example = *cuts[n].example;
+    text += fmt::format("  {:>9} cut: {}\n            as  {}\n", cuts[n].count,
+                        printable(example.cut), printable(config_text(example.config, full)));
+  }
+  return text;
+}
+
+/// Of the kept ones; `more` is said of those that are left out.
+std::string kept_table(const Inspection& i, int most, bool full, const char* more) {
+  Table table{{{"estimate us", kRight}, {"config"}}, {}};
+  for (const CandidateInfo& candidate : i.candidates) {
+    if (!candidate.cut.empty()) continue;
+    if (most > 0 && static_cast<int>(table.rows.size()) == most) break;
+    table.rows.push_back(
+        {fmt::format("{:.2f}", candidate.estimate_us), config_text(candidate.config, full)});
+  }
+  const int left = i.num_candidates - static_cast<int>(table.rows.size());
+  return aligned(table, "  ") +
+         (left > 0 ? fmt::format("  ... and {} more: {}\n", left, more) : "");
+}
+
+std::string tries_table(const Inspection& i, int most, bool full) {
+  Table table{
+      {{"time us", kRight}, {"noise", kRight}, {"estimate us", kRight}, {"status"}, {"config"}},
+      {}};
+  for (const Trial& trial : i.measured) {
+    if (most > 0 && static_cast<int>(table.rows.size()) == most) break;
+    const Measurement& m = trial.measurement;
+    const bool ok = m.status == Status::kOk;
+    table.rows.push_back({ok ? fmt::format("{:.2f}", m.time_us) : "-",
+                          ok ? fmt::format("{:.1f}%", 100 * m.noise) : "-",
+                          fmt::format("{:.2f}", trial.estimate_us),
+                          std::string(to_string(m.status)), config_text(trial.config, full)});
+  }
+  return aligned(table, "  ");
+}
+
+std::string sees_text(const Problem& p) {
   const Window window = effective_window(p);
   const auto bound = [](std::int64_t keys) {
     return keys < 0 ? std::string("all") : std::to_string(keys);
   };
-  std::string text = heading(1, "Problem");
-  text += row("text", to_string(p));
-  text += row("softmax_scale", fmt::format("{:g}", effective_softmax_scale(p)));
-  text += row("sees", fmt::format("{} keys before and {} after its position", bound(window.left),
-                                  bound(window.right)));
-  text += row("work", fmt::format("{:.4g} GFLOP, {:.4g} MB to move at least", flops(p) * 1e-9,
-                                  minimum_bytes(p) * 1e-6));
-  return text;
+  return fmt::format("{} keys before and {} after its position", bound(window.left),
+                     bound(window.right));
 }
 
-std::string device_section(const DeviceFacts& d) {
-  std::string text = heading(2, "GPU");
-  text += row("name", describe(d));
-  text += row("arch", fmt::format("sm_{}: {} SMs, {} registers and {} KiB shared memory per SM ({} "
-                                  "KiB per block), L2 {} MiB",
-                                  d.arch.name, d.num_sms, d.arch.registers_per_sm,
-                                  d.arch.smem_per_sm_bytes / 1024,
-                                  d.arch.smem_per_block_bytes / 1024, d.l2_bytes >> 20));
-  return text;
+std::string work_text(const Problem& p) {
+  return fmt::format("{:.4g} GFLOP, {:.4g} MB to move at least", flops(p) * 1e-9,
+                     minimum_bytes(p) * 1e-6);
+}
+
+std::string compiled_text(const CompileInfo& c) {
+  return fmt::format(
+      "{} registers per thread, {} bytes of spills, {} bytes of shared memory, {} block{} per SM "
+      "(occupancy {:.0f}%)",
+      c.registers, c.spill_bytes, c.smem_bytes, c.blocks_per_sm, c.blocks_per_sm == 1 ? "" : "s",
+      100 * c.occupancy);
+}
+
+std::string launch_text(const LaunchInfo& l) {
+  return fmt::format("{} x {} x {} blocks of {} x {} x {} threads", l.grid[0], l.grid[1], l.grid[2],
+                     l.block[0], l.block[1], l.block[2]);
+}
+
+std::string memory_text(const LaunchInfo& l) {
+  return fmt::format("{} bytes of shared memory per block, {} bytes of workspace", l.smem_bytes,
+                     l.workspace_bytes);
+}
+
+/// "32 of 132 SMs, 11% of the memory bound": what a grid leaves idle is the first thing to know.
+std::string reach_text(const Inspection& i) {
+  const Reach& reach = i.reach;
+  const std::string sms = fmt::format("{} of {} SMs", reach.busy_sms, i.device.num_sms);
+  if (!(reach.time_us > 0)) return sms;
+  const std::string time = fmt::format("{} {:.2f} us", reach.measured ? "measured" : "estimated",
+                                       reach.time_us);
+  if (reach.busy_sms >= i.device.num_sms || !(reach.memory_us > 0)) {
+    return fmt::format("{}, {:.1f} TFLOP/s, {:.0f} GB/s ({})", sms,
+                       flops(i.problem) / reach.time_us * 1e-6,
+                       minimum_bytes(i.problem) / reach.time_us * 1e-3, time);
+  }
+  return fmt::format(
+      "{}, {:.0f}% of the memory bound ({}, memory alone {:.2f} us): the grid cannot fill the GPU",
+      sms, 100 * reach.memory_us / reach.time_us, time, reach.memory_us);
+}
+
+std::string untuned_text(const Inspection& i) {
+  return "nothing measured yet: attnforge tune " + to_string(i.problem);
+}
+
+std::string source_size(const Inspection& i) {
+  return fmt::format("{} bytes, {} lines", i.source.size(),
+                     std::count(i.source.begin(), i.source.end(), '\n'));
+}
+
+// ---- Sections in full ----
+
+std::string problem_section(const Inspection& i, const InspectView&) {
+  return heading("1. Problem") + row("text", to_string(i.problem)) +
+         row("softmax_scale", fmt::format("{:g}", effective_softmax_scale(i.problem))) +
+         row("sees", sees_text(i.problem)) + row("work", work_text(i.problem));
+}
+
+std::string gpu_section(const Inspection& i, const InspectView&) {
+  const DeviceFacts& d = i.device;
+  return heading("2. GPU") + row("name", describe(d)) +
+         row("arch", fmt::format("sm_{}: {} SMs, {} registers and {} KiB shared memory per SM ({} "
+                                 "KiB per block), L2 {} MiB",
+                                 d.arch.name, d.num_sms, d.arch.registers_per_sm,
+                                 d.arch.smem_per_sm_bytes / 1024,
+                                 d.arch.smem_per_block_bytes / 1024, d.l2_bytes >> 20));
 }
 
 std::string candidates_section(const Inspection& i, const InspectView& view) {
-  Table kept{{{"estimate us", kRight}, {"config"}}, {}};
-  Table cuts{{{"cut because"}, {"config"}}, {}};
-  std::map<std::string, CutCount> reasons;
-  int kept_count = 0, cut_count = 0;
-  for (const CandidateInfo& candidate : i.candidates) {
-    if (candidate.cut.empty()) {
-      if (view.candidates == 0 || kept_count < view.candidates) {
-        kept.rows.push_back({fmt::format("{:.2f}", candidate.estimate_us), candidate.config});
-      }
-      ++kept_count;
-    } else {
-      if (view.cuts) cuts.rows.push_back({candidate.cut, candidate.config});
-      count_cut(reasons, candidate.cut);
-      ++cut_count;
-    }
-  }
-  std::string text = heading(3, fmt::format("Candidates: {} kept, {} cut", kept_count, cut_count));
+  std::string text = heading(fmt::format("3. Candidates: {} kept", i.num_candidates));
   for (const std::string& rejected : i.rejected_families)
-    text += fmt::format("  family {}\n", rejected);
-  text += aligned(kept, "  ");
-  if (static_cast<int>(kept.rows.size()) < kept_count) {
-    text += fmt::format("  ... and {} more: --candidates 0\n",
-                        kept_count - static_cast<int>(kept.rows.size()));
-  }
-  if (view.cuts) return text + aligned(cuts, "  ");
-  std::vector<std::pair<int, std::string>> common;
-  for (const auto& [kind, cut] : reasons) common.emplace_back(-cut.count, cut.reason);
-  std::sort(common.begin(), common.end());
-  constexpr std::size_t kShown = 8;
-  for (std::size_t n = 0; n < std::min(kShown, common.size()); ++n) {
-    text += fmt::format("  {:>6} cut: {}\n", -common[n].first, printable(common[n].second));
-  }
-  if (common.size() > kShown)
-    text += fmt::format("  ... and {} more reasons: --cuts\n", common.size() - kShown);
-  return text;
+    text += fmt::format("  family {}\n", printable(rejected));
+  return text +
+         kept_table(i, view.candidates < 0 ? 20 : view.candidates, view.full, "--candidates 0");
 }
 
-std::string source_section(const Inspection& i) {
-  std::string text = heading(5, "Source");
-  text += row("digest", i.digest);
-  text += row("size", fmt::format("{} bytes, {} lines (all of it: --source)", i.source.size(),
-                                  std::count(i.source.begin(), i.source.end(), '\n')));
-  return text + indented(i.source_entry);
+std::string cuts_section(const Inspection& i, const InspectView& view) {
+  std::string text = heading(fmt::format("   Cuts: {}", i.num_cut));
+  if (!view.cuts) {
+    const std::vector<CutCount> cuts = counted_cuts(i);
+    return text + cut_lines(cuts, cuts.size(), view.full) +
+           (cuts.empty() ? "" : "  each of them: --cuts\n");
+  }
+  Table table{{{"cut because"}, {"config"}}, {}};
+  for (const CandidateInfo& candidate : i.candidates) {
+    if (!candidate.cut.empty())
+      table.rows.push_back({candidate.cut, config_text(candidate.config, view.full)});
+  }
+  return text + aligned(table, "  ");
 }
 
-std::string compile_section(const CompileInfo& c, const InspectView& view) {
-  std::string text = heading(6, "Compiled");
-  if (!view.not_compiled.empty())
-    return text + "  not compiled: " + printable(view.not_compiled) + "\n";
+std::string config_section(const Inspection& i, const InspectView& view) {
+  std::string text = heading("4. Config");
+  if (!view.full) text += row("in words", describe_config(i.config));
+  text += row("config", i.config) + row("provenance", std::string(to_string(i.provenance))) +
+          row("why", i.why);
+  return i.slow_path.empty() ? text : text + row("slow", i.slow_path);
+}
+
+std::string source_section(const Inspection& i, const InspectView&) {
+  return heading("5. Source") + row("digest", i.digest) +
+         row("size", source_size(i) + " (all of it: --source)") + indented(i.source_entry);
+}
+
+std::string code_section(const Inspection& i, const InspectView&) {
+  const CompileInfo& c = i.compiled;
+  std::string text = heading("6. Code");
+  if (!i.not_compiled.empty()) return text + row("not compiled:", i.not_compiled);
   text += fmt::format("  {:<14}{}\n", "result", c.ok ? green("ok") : red("failed"));
   if (c.ok) {
-    text += row("registers",
-                fmt::format("{} per thread, {} bytes of spills", c.registers, c.spill_bytes));
-    text += row("smem", fmt::format("{} bytes per block", c.smem_bytes));
-    text += row("occupancy",
-                fmt::format("{:.0f}%, {} blocks per SM", 100 * c.occupancy, c.blocks_per_sm));
+    text += row("resources", compiled_text(c));
     text += row("cubin", fmt::format("{} bytes in {:.0f} ms", c.cubin_bytes, c.compile_ms));
   }
   if (!c.log.empty()) text += row("log", "") + indented(c.log);
   return text;
 }
 
-std::string launch_section(const std::vector<LaunchInfo>& launches) {
-  std::string text = heading(7, "Launch");
-  if (launches.empty()) return text + "  none: there is nothing to compute\n";
-  for (const LaunchInfo& l : launches) {
-    text += row("kernel", l.kernel);
-    text += row("grid", fmt::format("{} x {} x {} blocks of {} x {} x {} threads", l.grid[0],
-                                    l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2]));
-    text += row("memory", fmt::format("{} bytes of shared memory per block, {} bytes of workspace",
-                                      l.smem_bytes, l.workspace_bytes));
-  }
+std::string launch_section(const Inspection& i, const InspectView&) {
+  std::string text = heading("7. Launch");
+  if (i.launches.empty()) return text + "  none: there is nothing to compute\n";
+  for (const LaunchInfo& l : i.launches)
+    text += row("kernel", l.kernel) + row("grid", launch_text(l)) + row("memory", memory_text(l));
+  return text + row("reach", reach_text(i));
+}
+
+std::string database_section(const Inspection& i, const InspectView& view) {
+  std::string text = heading(fmt::format("8. Database: {} tries", i.measured.size()));
+  if (i.measured.empty()) return text + "  " + untuned_text(i) + "\n";
+  return text + tries_table(i, view.candidates < 0 ? 20 : view.candidates, view.full);
+}
+
+struct Section {
+  const char* name;
+  std::string (*text)(const Inspection&, const InspectView&);
+};
+constexpr Section kSections[] = {
+    {"problem", problem_section}, {"gpu", gpu_section},       {"candidates", candidates_section},
+    {"cuts", cuts_section},       {"config", config_section}, {"source", source_section},
+    {"code", code_section},       {"launch", launch_section}, {"database", database_section}};
+
+// ---- One screen ----
+
+std::string line(const char* name, const std::string& value) {
+  return fmt::format("{}{}\n", bold(fmt::format("{:<12}", name)), printable(value));
+}
+
+std::string candidates_overview(const Inspection& i, const InspectView& view) {
+  constexpr int kKept = 5;
+  constexpr std::size_t kReasons = 4;
+  std::string text = line("Candidates",
+                          fmt::format("{} kept, {} cut", i.num_candidates, i.num_cut));
+  text += kept_table(i, view.candidates < 0 ? kKept : view.candidates, view.full,
+                     "--section candidates");
+  const std::vector<CutCount> cuts = counted_cuts(i);
+  text += cut_lines(cuts, kReasons, view.full);
+  if (cuts.size() > kReasons)
+    text += fmt::format("  ... and {} more reasons: --section cuts\n", cuts.size() - kReasons);
   return text;
 }
 
-std::string measured_section(const Inspection& i, const InspectView& view) {
-  std::string text = heading(8, fmt::format("Database: {} tries", i.measured.size()));
-  if (i.measured.empty())
-    return text + "  nothing measured yet: attnforge tune " + to_string(i.problem) + "\n";
-  Table table{
-      {{"time us", kRight}, {"noise", kRight}, {"estimate us", kRight}, {"status"}, {"config"}},
-      {}};
-  for (const Trial& trial : i.measured) {
-    if (view.candidates > 0 && static_cast<int>(table.rows.size()) == view.candidates) break;
-    const Measurement& m = trial.measurement;
-    const bool ok = m.status == Status::kOk;
-    table.rows.push_back({ok ? fmt::format("{:.2f}", m.time_us) : "-",
-                          ok ? fmt::format("{:.1f}%", 100 * m.noise) : "-",
-                          fmt::format("{:.2f}", trial.estimate_us),
-                          std::string(to_string(m.status)), trial.config});
+std::string code_overview(const Inspection& i) {
+  if (!i.not_compiled.empty()) return line("Code", "not compiled: " + i.not_compiled);
+  if (!i.compiled.ok) return line("Code", "does not compile; the compiler's log: --section code");
+  return line("Code", compiled_text(i.compiled));
+}
+
+std::string launch_overview(const Inspection& i) {
+  if (i.launches.empty()) return line("Launch", "none: there is nothing to compute");
+  const LaunchInfo& kernel = i.launches.back();
+  const std::string before = i.launches.size() == 1
+                                 ? ""
+                                 : fmt::format(", after {} other kernel{}", i.launches.size() - 1,
+                                               i.launches.size() == 2 ? "" : "s");
+  return line("Launch", launch_text(kernel) + before) + line("", memory_text(kernel)) +
+         line("Reach", reach_text(i));
+}
+
+std::string overview(const Inspection& i, const InspectView& view) {
+  constexpr int kTries = 3;
+  const DeviceFacts& d = i.device;
+  std::string text = line("Problem", to_string(i.problem)) +
+                     line("", work_text(i.problem) + "; a query sees " + sees_text(i.problem)) +
+                     line("GPU",
+                          fmt::format("{}{}: {} SMs, {} KiB shared memory per block, L2 {} "
+                                      "MiB",
+                                      describe(d),
+                                      d.ordinal < 0 ? "" : fmt::format(" (sm_{})", d.arch.name),
+                                      d.num_sms, d.arch.smem_per_block_bytes / 1024,
+                                      d.l2_bytes >> 20));
+  text += candidates_overview(i, view);
+  text += line("Config", config_text(i.config, view.full)) +
+          line("", fmt::format("{}: {}", to_string(i.provenance), i.why));
+  if (!i.slow_path.empty()) text += line("Slow", i.slow_path);
+  text += line("Source", fmt::format("{}, digest {}", source_size(i), i.digest));
+  text += code_overview(i) + launch_overview(i);
+  if (i.measured.empty()) {
+    text += line("Database", untuned_text(i));
+  } else {
+    text += line("Database", fmt::format("{} tries", i.measured.size())) +
+            tries_table(i, kTries, view.full);
   }
-  return text + aligned(table, "  ");
+  std::string names;
+  for (const Section& section : kSections) names += fmt::format("{}, ", section.name);
+  return text +
+         fmt::format("\nMore: --section with one of {}all; --source; --full: whole configs\n",
+                     names);
 }
 
 }  // namespace
 
-std::string report(const Inspection& i, const InspectView& view) {
-  std::string text = problem_section(i) + device_section(i.device) + candidates_section(i, view);
-  text += heading(4, "Config") + row("config", i.config) +
-          row("provenance", std::string(to_string(i.provenance))) + row("why", i.why);
-  if (!i.slow_path.empty()) text += row("slow", i.slow_path);
-  text += source_section(i) + compile_section(i.compiled, view) + launch_section(i.launches) +
-          measured_section(i, view);
-  return text.substr(1);  // without the blank line before the first heading
+const std::vector<std::string>& section_names() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const Section& section : kSections) names.emplace_back(section.name);
+    names.emplace_back("all");
+    return names;
+  }();
+  return kNames;
 }
 
-Json to_json(const Inspection& i, const InspectView& view) {
-  Json candidates = Json::array(), cuts = Json::array(), launches = Json::array(),
-       measured = Json::array();
-  int kept_count = 0, cut_count = 0;
-  for (const CandidateInfo& candidate : i.candidates) {
-    if (!candidate.cut.empty()) {
-      ++cut_count;
-      if (view.cuts) cuts.push_back({{"config", candidate.config}, {"reason", candidate.cut}});
-    } else if (++kept_count; view.candidates == 0 || kept_count <= view.candidates) {
-      candidates.push_back({{"config", candidate.config}, {"estimate_us", candidate.estimate_us}});
-    }
+std::string report(const Inspection& i, const InspectView& view) {
+  if (view.sections.empty()) return overview(i, view);
+  const auto wanted = [&](std::string_view name) {
+    return std::any_of(view.sections.begin(), view.sections.end(),
+                       [&](const std::string& asked) { return asked == name || asked == "all"; });
+  };
+  std::string text;
+  for (const Section& section : kSections) {
+    if (!wanted(section.name)) continue;
+    text += (text.empty() ? "" : "\n") + section.text(i, view);
   }
-  for (const LaunchInfo& launch : i.launches) launches.push_back(to_json(launch));
-  for (const Trial& trial : i.measured) measured.push_back(to_json(trial));
-  Json json{{"attnforge", kVersion},
-            {"problem", to_string(i.problem)},
-            {"flops", flops(i.problem)},
-            {"minimum_bytes", minimum_bytes(i.problem)},
-            {"device", to_json(i.device)},
-            {"rejected_families", i.rejected_families},
-            {"num_candidates", kept_count},
-            {"candidates", candidates},
-            {"num_cut", cut_count},
-            {"cut", cuts},
-            {"config", i.config},
-            {"provenance", to_string(i.provenance)},
-            {"why", i.why},
-            {"slow_path", i.slow_path},
-            {"digest", i.digest},
-            {"entry", i.source_entry},
-            {"source", i.source},
-            {"compiled", view.not_compiled.empty() ? to_json(i.compiled) : Json(nullptr)},
-            {"not_compiled", view.not_compiled},
-            {"tiles", to_json(i.tiles)},
-            {"launches", launches},
-            {"measured_as", to_string(i.measured_as)},
-            {"measured", measured}};
-  if (!i.ptx.empty()) json["ptx"] = i.ptx;
-  if (!i.sass.empty()) json["sass"] = i.sass;
-  return json;
+  return text;
+}
+
+Json to_json(const Inspection& inspection, const InspectView& view) {
+  constexpr int kListed = 10;
+  const int most = view.candidates < 0 ? kListed : view.candidates;
+  Inspection shown = inspection;
+  int kept = 0;
+  std::erase_if(shown.candidates, [&](const CandidateInfo& candidate) {
+    return candidate.cut.empty() ? ++kept > most && most > 0 : !view.cuts;
+  });
+  return Json::parse(attnforge::to_json(shown));
 }
 
 }  // namespace attnforge::cli

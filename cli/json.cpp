@@ -9,10 +9,7 @@
 namespace attnforge::cli {
 
 Json to_json(const DeviceFacts& device) { return Json::parse(attnforge::to_json(device)); }
-Json to_json(const Trial& trial) { return Json::parse(attnforge::to_json(trial)); }
 Json to_json(const CompileInfo& compiled) { return Json::parse(attnforge::to_json(compiled)); }
-Json to_json(const TileInfo& tiles) { return Json::parse(attnforge::to_json(tiles)); }
-Json to_json(const LaunchInfo& launch) { return Json::parse(attnforge::to_json(launch)); }
 
 std::string json_text(const Json& json) {
   return json.dump(2, ' ', true, Json::error_handler_t::replace);

@@ -1,4 +1,5 @@
-// json.h - the JSON that verbs print. docs/CLI.md documents the keys: add some, rename none.
+// json.h - the JSON that verbs print. docs/JSON.md documents the keys: add some, rename
+// none.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,10 +13,7 @@ using Json = nlohmann::ordered_json;
 
 /// The library's nouns, with the keys of attnforge/json.h.
 Json to_json(const DeviceFacts& device);
-Json to_json(const Trial& trial);
 Json to_json(const CompileInfo& compiled);
-Json to_json(const LaunchInfo& launch);
-Json to_json(const TileInfo& tiles);
 
 /// Indented, in ASCII: a terminal obeys some characters that JSON may hold. Text that is not UTF-8
 /// (a compiler's log may hold some) is replaced.

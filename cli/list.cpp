@@ -42,8 +42,8 @@ Json families_json() {
 std::string families_text() {
   std::string text = bold("Kernel families, best first") + "\n";
   for (const FamilyInfo& family : list_families()) {
-    text += fmt::format("  {}: {}\n    tier      {}\n    archs     sm_{}\n    features  {}\n",
-                        family.name, family.summary, family.tier, fmt::join(family.archs, ", sm_"),
+    text += fmt::format("  {}: {}\n    tier      {}\n    archs     {}\n    features  {}\n",
+                        family.name, family.summary, family.tier, fmt::join(family.archs, ", "),
                         fmt::join(family.features, ", "));
   }
   return text;

@@ -53,6 +53,7 @@ Examples:
   attnforge tune fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy causal --check
   attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64
+  attnforge help problem                             (every word of a problem)
   attnforge VERB --help)";
 
 void print_error(const std::string& message) { say("attnforge: " + message); }
@@ -76,8 +77,14 @@ int run_program(int argc, char** argv) {
   const std::pair<const char*, Verb> verbs[] = {
       {"tune", add_tune(app)},       {"run", add_run(app)},       {"bench", add_bench(app)},
       {"inspect", add_inspect(app)}, {"report", add_report(app)}, {"list", add_list(app)},
-      {"cache", add_cache(app)},     {"doctor", add_doctor(app)}};
+      {"cache", add_cache(app)},     {"doctor", add_doctor(app)}, {"help", add_help(app)}};
   refuse_empty_values(app);
+  if (argc <= 1) {
+    // Nothing was asked for: to a person this is the answer, to a script that lost its words it is
+    // an error, as of most programs with verbs.
+    std::fputs(app.help().c_str(), stderr);
+    return kExitUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

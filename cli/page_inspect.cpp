@@ -91,12 +91,11 @@ InspectOptions page_options(InspectOptions options) {
   return options;
 }
 
-Json inspect_page_data(const Inspection& inspection, const std::string& not_compiled,
-                       const std::string& made) {
-  Json inspect = cli::to_json(inspection,
-                              {.candidates = 0, .cuts = false, .not_compiled = not_compiled});
-  inspect.erase("ptx");
-  inspect.erase("sass");
+Json inspect_page_data(const Inspection& inspection, const std::string& made) {
+  Inspection shown = inspection;  // the code is in listings
+  shown.ptx.clear();
+  shown.sass.clear();
+  Json inspect = cli::to_json(shown, {.candidates = 0});
   constexpr std::string_view kNone = "none: ";
   const bool disassembled = inspection.sass.compare(0, kNone.size(), kNone) != 0;
   const DeviceFacts& device = inspection.device;
@@ -117,10 +116,9 @@ Json inspect_page_data(const Inspection& inspection, const std::string& not_comp
           {"measured_bytes", minimum_bytes(inspection.measured_as)}};
 }
 
-std::string inspect_page(const Inspection& inspection, const std::string& not_compiled,
-                         const std::string& made) {
+std::string inspect_page(const Inspection& inspection, const std::string& made) {
   return page("inspect.html", to_string(inspection.problem) + " - attnforge",
-              inspect_page_data(inspection, not_compiled, made));
+              inspect_page_data(inspection, made));
 }
 
 }  // namespace attnforge::cli

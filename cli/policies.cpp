@@ -24,7 +24,8 @@ void add_policy_options(CLI::App& verb, std::string& policy, double& time_limit_
       ->transform(seconds());
   verb.add_option("--family", family, "Only this kernel family (see attnforge list)")
       ->type_name("NAME");
-  verb.add_option("--config", config, "Exactly this config, as tune and inspect print it")
+  verb.add_option("--config", config,
+                  "Exactly this config, as tune --full and inspect --full print it")
       ->type_name("TEXT");
 }
 

@@ -12,7 +12,7 @@ namespace attnforge::cli {
 /// Splits at blanks.
 std::vector<std::string> words_of(const std::vector<std::string>& arguments);
 
-/// "sm_86,sm_90" to its names. One argument, so that a problem's words may follow the option.
+/// "sm_86,sm_90a" to its names. One argument, so that a problem's words may follow the option.
 std::vector<std::string> names_of(const std::string& list);
 
 /// Arguments are words or quoted groups of words; each operation ("fwd") begins a new problem.

@@ -14,6 +14,7 @@
 #include "attnforge/measure.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
@@ -37,7 +38,7 @@ struct RunArguments {
   int gpu = 0;
   std::uint64_t seed = 0;
   bool random = false, bf16 = false, o_fp32 = false, check = false, check_all = false, json = false;
-  bool cpu = false;
+  bool cpu = false, full = false;
   int repeat = 10;
   double time_limit_s = 8;
 };
@@ -253,7 +254,7 @@ void print_report(const RunArguments& a, const Plan& plan, const Device& device,
                   const Timing& timing) {
   fmt::print("problem       {}\n", to_string(plan.problem()));
   fmt::print("GPU           {}\n", describe(device.facts()));
-  fmt::print("config        {}\n", printable(plan.config()));
+  fmt::print("config        {}\n", printable(config_text(plan.config(), a.full)));
   fmt::print("provenance    {}\n", to_string(plan.provenance()));
   const BenchResult& time = timing.result;
   if (timing.missing.empty()) {
@@ -389,6 +390,7 @@ Verb add_run(CLI::App& program) {
       ->excludes(gpu);
   add_policy_options(*verb, a.policy, a.time_limit_s, a.family, a.config);
   add_cache_option(*verb, a.cache);
+  verb->add_flag("--full", a.full, kFullHelp);
   verb->add_flag("--json", a.json, "As JSON");
   verb->footer(kFooter);
   return [arguments, random] {

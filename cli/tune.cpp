@@ -14,6 +14,7 @@
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cli/config_words.h"
 #include "cli/display.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
@@ -37,7 +38,7 @@ struct TuneArguments {
   std::string gpu = "0";
   std::string rigor = "full";
   double time_limit_s = 0;
-  bool retune = false, json = false, quiet = false;
+  bool retune = false, json = false, quiet = false, full = false;
   unsigned seed = 1;
   int compile_threads = 0;
   int top = 0;
@@ -54,7 +55,7 @@ Examples:
   attnforge tune --file problems.txt --gpu all --rigor quick --time-limit 30
   attnforge tune "fwd fp16 seqlen=1024 head_dim=64" --json --top 5
   attnforge tune --rigor exhaustive --plot pictures fwd bf16 seqlen=4096 head_dim=128
-  attnforge tune --arch sm_86,sm_90 fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
+  attnforge tune --arch sm_86,sm_90a fwd bf16 seqlen=4096 head_dim=128   (no GPU: compiled and ranked by the model))";
 
 /// The problems of one command, handed out to one thread a GPU.
 class TuneRun {
@@ -139,7 +140,7 @@ class TuneRun {
   }
 
   void print(const TuneJob& job) {
-    const std::string text = report(job, arguments_.top) + "\n";
+    const std::string text = report(job, arguments_.top, arguments_.full) + "\n";
     const std::lock_guard lock(print_);
     write_out(text);
   }
@@ -216,7 +217,7 @@ int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& p
       std::vector<RankedCandidate> ranked;
       {
         Display display(1, arguments.quiet);
-        display.begin(0, fmt::format("sm{} {}", device.arch.name, to_string(problem)));
+        display.begin(0, fmt::format("sm_{} {}", device.arch.name, to_string(problem)));
         ranked = rank_untuned(
             problem, device, arguments.candidates, arguments.cache,
             [&](const Progress& progress) { display.update(0, progress); }, interrupted);
@@ -237,7 +238,8 @@ int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& p
         table.rows.push_back({fmt::format("{:.2f}", candidate.estimate_us),
                               c.ok ? std::to_string(c.registers) : "failed",
                               std::to_string(c.spill_bytes), std::to_string(c.smem_bytes),
-                              fmt::format("{:.0f}%", 100 * c.occupancy), candidate.config});
+                              fmt::format("{:.0f}%", 100 * c.occupancy),
+                              config_text(candidate.config, arguments.full)});
       }
       results.push_back(
           {{"problem", to_string(problem)}, {"device", to_json(device)}, {"ranked", rows}});
@@ -298,7 +300,7 @@ Verb add_tune(CLI::App& program) {
       ->transform(whole_number(0, 1024));
   auto* arch = verb->add_option("--arch", a.archs,
                                 "Compile and rank by the model for GPUs that are not here, e.g. "
-                                "sm_86,sm_90")
+                                "sm_86,sm_90a")
                    ->type_name("ARCHS")
                    ->check(names());
   verb->add_option("--candidates", a.candidates, "With --arch: how many to compile")
@@ -310,6 +312,7 @@ Verb add_tune(CLI::App& program) {
                              "--plot", "--seed", "--compile-threads"})
     arch->excludes(verb->get_option(option));
   add_cache_option(*verb, a.cache);
+  verb->add_flag("--full", a.full, kFullHelp);
   verb->add_flag("--json", a.json, "Results as JSON");
   verb->add_flag("-q,--quiet", a.quiet, "No progress");
   verb->footer(kFooter);

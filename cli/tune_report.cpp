@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "attnforge/json.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/messages.h"
 #include "cli/table.h"
@@ -26,7 +29,7 @@ std::string speed_up_text(const TuneResult& result) {
 /// First lines of a compiler's log may say all, but a table has one.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string best_tries(const TuneResult& result, int top) {
+std::string best_tries(const TuneResult& result, int top, bool full) {
   Table table{
       {{"time us", kRight}, {"noise", kRight}, {"estimate us", kRight}, {"status"}, {"config"}},
       {}};
@@ -34,20 +37,17 @@ std::string best_tries(const TuneResult& result, int top) {
     if (static_cast<int>(table.rows.size()) == top) break;
     const Measurement& m = trial.measurement;
     const bool ok = m.status == Status::kOk;
-    table.rows.push_back(
-        {ok ? time_text(m.time_us) : "-", ok ? fmt::format("{:.1f}%", 100 * m.noise) : "-",
-         fmt::format("{:.2f}", trial.estimate_us), std::string(to_string(m.status)), trial.config});
+    table.rows.push_back({ok ? time_text(m.time_us) : "-",
+                          ok ? fmt::format("{:.1f}%", 100 * m.noise) : "-",
+                          fmt::format("{:.2f}", trial.estimate_us),
+                          std::string(to_string(m.status)), config_text(trial.config, full)});
   }
   return aligned(table, "  ");
 }
 
 }  // namespace
 
-double speed_up(const TuneResult& result) {
-  return result.winner_us > 0 && result.untuned_us > 0 ? result.untuned_us / result.winner_us : 0;
-}
-
-std::string report(const TuneJob& job, int top) {
+std::string report(const TuneJob& job, int top, bool full) {
   if (!job.result) {
     return fmt::format("{}\n  {}: {}\n", bold(to_string(job.problem)), red("failed"),
                        job.error.empty() ? "not begun" : message_text(job.error));
@@ -58,13 +58,13 @@ std::string report(const TuneJob& job, int top) {
   if (!(r.problem == job.problem)) text += fmt::format("  measured as  {}\n", to_string(r.problem));
   Table table{{{""}, {"time us", kRight}, {"TFLOP/s", kRight}, {"config"}}, {}};
   if (!r.winner.empty()) {
-    table.rows.push_back(
-        {"winner", time_text(r.winner_us), fmt::format("{:.1f}", tflops), r.winner});
+    table.rows.push_back({"winner", time_text(r.winner_us), fmt::format("{:.1f}", tflops),
+                          config_text(r.winner, full)});
   }
   table.rows.push_back(
       {"untuned", time_text(r.untuned_us),
        r.untuned_us > 0 ? fmt::format("{:.1f}", flops(r.problem) / r.untuned_us / 1e6) : "-",
-       r.untuned});
+       config_text(r.untuned, full)});
   text += aligned(table, "  ");
   text += fmt::format("  speed-up {}, {} tried, {} failed, {} reused, space {}, {:.1f} s on {}{}\n",
                       green(speed_up_text(r)), r.tried, r.failed, r.reused, r.space, r.elapsed_s,
@@ -76,7 +76,7 @@ std::string report(const TuneJob& job, int top) {
             ? ""
             : "; the first said: " + printable(first_line(r.trials.front().measurement.detail)));
   }
-  if (top > 0) text += best_tries(r, top);
+  if (top > 0) text += best_tries(r, top, full);
   return text;
 }
 
@@ -119,25 +119,9 @@ Json to_json(const std::vector<TuneJob>& jobs, int top, bool interrupted) {
       results.push_back(entry);
       continue;
     }
-    const TuneResult& r = *job.result;
-    entry["measured_as"] = to_string(r.problem);
-    entry["device"] = to_json(job.device);
-    entry["winner"] = r.winner;
-    entry["winner_us"] = r.winner_us;
-    entry["untuned"] = r.untuned;
-    entry["untuned_us"] = r.untuned_us;
-    entry["speed_up"] = speed_up(r);
-    entry["tried"] = r.tried;
-    entry["failed"] = r.failed;
-    entry["reused"] = r.reused;
-    entry["space"] = r.space;
-    entry["elapsed_s"] = r.elapsed_s;
-    entry["complete"] = r.complete;
-    entry["trials"] = Json::array();
-    for (const Trial& trial : r.trials) {
-      if (static_cast<int>(entry["trials"].size()) == top) break;
-      entry["trials"].push_back(to_json(trial));
-    }
+    TuneResult shown = *job.result;
+    shown.trials.resize(std::min(shown.trials.size(), static_cast<std::size_t>(top)));
+    entry = Json::parse(attnforge::to_json(shown, job.problem, job.device));
     results.push_back(entry);
   }
   return {{"attnforge", kVersion}, {"interrupted", interrupted}, {"results", results}};

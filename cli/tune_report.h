@@ -20,11 +20,8 @@ struct TuneJob {
   ErrorCode code = ErrorCode::kInternal;
 };
 
-/// untuned time / winner's time; 0 when one of them is missing.
-double speed_up(const TuneResult& result);
-
-/// A few lines on one problem, with its best `top` tries.
-std::string report(const TuneJob& job, int top);
+/// A few lines on one problem, with its best `top` tries. `full`: configs as their whole text.
+std::string report(const TuneJob& job, int top, bool full);
 
 /// A row a problem.
 std::string summary(const std::vector<TuneJob>& jobs);

@@ -36,6 +36,8 @@ Verb add_report(CLI::App& program);
 Verb add_list(CLI::App& program);
 Verb add_cache(CLI::App& program);
 Verb add_doctor(CLI::App& program);
+/// After the others: it knows their help.
+Verb add_help(CLI::App& program);
 
 /// --cache PATH, the same in every verb that uses the database.
 void add_cache_option(CLI::App& verb, std::string& path);

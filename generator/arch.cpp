@@ -89,8 +89,8 @@ const Arch& arch_named(std::string_view name) {
   for (const Arch& arch : kArchs) {
     if (wanted == arch.name || wanted == std::to_string(arch.sm)) return arch;
   }
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("unknown arch \"{}\"; known are {}", name,
-                                                       fmt::join(known_archs(), ", ")));
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("unknown arch \"{}\"; known are sm_{}", name,
+                                                       fmt::join(known_archs(), ", sm_")));
 }
 
 const Arch* arch_for_sm(int sm) {

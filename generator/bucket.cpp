@@ -70,22 +70,20 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
   const auto byte = [](auto value, int place) {
     return static_cast<std::uint64_t>(value) << (8 * place);
   };
-  const std::array<std::uint64_t, 14> words = {
+  // Eight words are hashed in half the time of fourteen; what shares one hardly ever collides.
+  const auto both = [](auto a, auto b) {
+    return static_cast<std::uint64_t>(a) << 32 ^ static_cast<std::uint64_t>(b);
+  };
+  const std::array<std::uint64_t, 8> words = {
       byte(p.op, 0) | byte(p.dtype_q, 1) | byte(p.dtype_k, 2) | byte(p.dtype_v, 3) |
           byte(p.dtype_o, 4) | byte(p.layout, 5) | byte(p.causal, 6) | byte(p.lse, 7),
-      byte(p.alignment_bytes, 0) | byte(p.tf32, 4) | byte(p.lengths, 5),
-      static_cast<std::uint64_t>(p.batch),
-      static_cast<std::uint64_t>(p.num_heads_q),
-      static_cast<std::uint64_t>(p.num_heads_kv),
-      static_cast<std::uint64_t>(p.seqlen_q),
-      static_cast<std::uint64_t>(p.seqlen_kv),
-      static_cast<std::uint64_t>(p.head_dim) << 32 | static_cast<std::uint32_t>(p.head_dim_v),
-      static_cast<std::uint64_t>(p.tokens_q),
-      static_cast<std::uint64_t>(p.tokens_kv),
-      static_cast<std::uint64_t>(p.window_left),
-      static_cast<std::uint64_t>(p.window_right),
-      bits_of(p.softcap) << 32 | bits_of(p.softmax_scale),
-      static_cast<std::uint64_t>(p.rope) << 32 | static_cast<std::uint32_t>(p.rope_dim),
+      byte(p.alignment_bytes, 0) | byte(p.tf32, 4) | byte(p.lengths, 5) | byte(p.rope, 6),
+      both(p.num_heads_q, p.num_heads_kv) ^ static_cast<std::uint64_t>(p.batch) << 16,
+      both(p.seqlen_q, p.seqlen_kv),
+      both(p.head_dim, p.head_dim_v) ^ static_cast<std::uint64_t>(p.rope_dim) << 16,
+      both(p.tokens_q, p.tokens_kv),
+      both(p.window_left, p.window_right),
+      both(bits_of(p.softcap), bits_of(p.softmax_scale)),
   };
   return XXH3_64bits(words.data(), sizeof(words));
 }

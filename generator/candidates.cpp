@@ -171,7 +171,7 @@ Candidate untuned(std::span<const Family* const> families, const Problem& proble
     fmt::format_to(std::back_inserter(reasons), "\n  {}: {}", family->name, reason);
   }
   throw Error(ErrorCode::kUnsupported,
-              fmt::format("no kernel family serves \"{}\" on {} (sm{}):{}", to_string(problem),
+              fmt::format("no kernel family serves \"{}\" on {} (sm_{}):{}", to_string(problem),
                           device.name, device.arch.name, reasons));
 }
 

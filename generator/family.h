@@ -71,6 +71,9 @@ struct Family {
   /// What older texts do not say. Borrowed, as `fields`.
   std::span<const FormerField> added{};
 
+  /// What was searched, in words for tables and logs: "2x64 x 128 keys, stages 2+2, ping-pong".
+  /// Different configs have different words. Null: the config's text does.
+  std::string (*describe)(const Config&) = nullptr;
   /// "" if it can serve the problem's dtypes, head dims and arch, else the reason.
   std::string (*supports)(const Problem&, const Arch&) = nullptr;
   /// The search space: product of the axes, which are `fields` in their order.

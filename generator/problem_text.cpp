@@ -9,6 +9,7 @@
 
 #include "attnforge/error.h"
 #include "attnforge/problem.h"
+#include "attnforge/problem_words.h"
 #include "generator/problem_fields.h"
 #include "generator/words.h"
 
@@ -59,10 +60,14 @@ constexpr PairField kPairs[] = {{"num_heads", "num_heads_q", "num_heads_kv"},
                                 {"head_dim", "head_dim", "head_dim_v"}};
 
 template <class Row, std::size_t N>
-const Row* find_row(const Row (&rows)[N], std::string_view name) {
+const Row* find_row(const Row (&rows)[N], std::string_view name, std::string_view Row::*column) {
   const Row* found = std::find_if(std::begin(rows), std::end(rows),
-                                  [&](const Row& row) { return row.name == name; });
+                                  [&](const Row& row) { return row.*column == name; });
   return found == std::end(rows) ? nullptr : found;
+}
+template <class Row, std::size_t N>
+const Row* find_row(const Row (&rows)[N], std::string_view name) {
+  return find_row(rows, name, &Row::name);
 }
 
 std::optional<DType> dtype_named(std::string_view text) {
@@ -76,19 +81,38 @@ std::optional<DType> dtype_named(std::string_view text) {
 
 std::vector<std::string_view> known_words() {
   std::vector<std::string_view> words;
-  for (DType dtype : kDTypes) words.push_back(to_string(dtype));
-  for (const auto& row : kDTypeFields) words.push_back(row.name);
-  for (const auto& row : integer_fields()) words.push_back(row.name);
-  for (const auto& row : kPairs) {
-    if (row.name != row.first) words.push_back(row.name);
-  }
-  words.push_back("layout");
-  words.push_back("lengths");
-  words.push_back("rope");
-  for (const auto& row : kFlags) words.push_back(row.name);
-  for (const auto& row : kFloats) words.push_back(row.name);
+  for (const ProblemWord& word : problem_words()) words.push_back(word.name);
   return words;
 }
+
+/// What other libraries call it, and the words here.
+struct OtherName {
+  std::string_view theirs, here;
+};
+constexpr OtherName kOtherNames[] = {{"window", "window_left="},
+                                     {"sliding_window", "window_left="},
+                                     {"window_size", "window_left="},
+                                     {"is_causal", "causal"},
+                                     {"heads", "num_heads="},
+                                     {"nheads", "num_heads="},
+                                     {"n_heads", "num_heads="},
+                                     {"kv_heads", "num_heads_kv="},
+                                     {"head_size", "head_dim="},
+                                     {"hdim", "head_dim="},
+                                     {"d", "head_dim="},
+                                     {"b", "batch="},
+                                     {"seq", "seqlen="},
+                                     {"sequence_length", "seqlen="},
+                                     {"scale", "softmax_scale="},
+                                     {"sm_scale", "softmax_scale="},
+                                     {"logits_soft_cap", "softcap="},
+                                     {"dtype", "bf16"},
+                                     {"bfloat16", "bf16"},
+                                     {"float16", "fp16"},
+                                     {"half", "fp16"},
+                                     {"float", "fp32"},
+                                     {"float32", "fp32"},
+                                     {"varlen", "lengths=packed"}};
 
 /// Edit distance where a letter too few or too many costs 2 and a wrong one 3: seqlen_k is nearer
 /// to seqlen_kv than to seqlen_q.
@@ -107,17 +131,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-[[noreturn]] void refuse_unknown(std::string_view word, std::string_view name) {
+/// The word that is meant, or "" where that would be a guess: more than a third of it is otherwise.
+std::string_view meant_by(std::string_view name) {
+  if (const OtherName* other = find_row(kOtherNames, name, &OtherName::theirs)) return other->here;
   const std::vector<std::string_view> words = known_words();
-  constexpr std::size_t kLongest = 64;  // more than any word has: the distance takes its square
-  const std::string_view start = name.substr(0, kLongest);
   const auto nearest = *std::min_element(words.begin(), words.end(),
                                          [&](std::string_view a, std::string_view b) {
-                                           return edit_distance(start, a) < edit_distance(start, b);
+                                           return edit_distance(name, a) < edit_distance(name, b);
                                          });
-  refuse(fmt::format("unknown word \"{}{}\"; did you mean \"{}\"? Known are {}",
-                     word.substr(0, kLongest), word.size() > kLongest ? "..." : "", nearest,
-                     fmt::join(words, ", ")));
+  return edit_distance(name, nearest) <= name.size() ? nearest : "";
+}
+
+[[noreturn]] void refuse_unknown(std::string_view word, std::string_view name) {
+  constexpr std::size_t kLongest = 64;  // more than any word has: the distance takes its square
+  const std::string_view meant = meant_by(name.substr(0, kLongest));
+  refuse(
+      fmt::format("unknown word \"{}{}\"{}. Known are {}; attnforge help problem says what each is",
+                  word.substr(0, kLongest), word.size() > kLongest ? "..." : "",
+                  meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant),
+                  fmt::join(known_words(), ", ")));
 }
 
 // ---- parsing ----

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "attnforge/error.h"
@@ -108,8 +109,10 @@ template <const auto& kFields>
 inline constexpr auto kRulesOf = rules_of(kFields);
 
 /// `family` with the members that take a config: functions like those of Family, but for
-/// `const Typed&` where Family has `const Config&`. kFields is the table of Typed's fields.
-template <const auto& kFields, auto kReject, auto kEstimate, auto kRender, auto kLaunch>
+/// `const Typed&` where Family has `const Config&`. kFields is the table of Typed's fields. Of what
+/// kDescribe is given, only these fields are set.
+template <const auto& kFields, auto kReject, auto kEstimate, auto kRender, auto kLaunch,
+          auto kDescribe = nullptr>
 constexpr Family typed_family(Family family) {
   static_assert(lists_every_member(kFields));
   family.fields = kRulesOf<kFields>;
@@ -137,6 +140,8 @@ constexpr Family typed_family(Family family) {
   family.tile_shape = [](const Config& config, const Problem& problem) {
     return tile_shape_of(typed(config, problem, kFields));
   };
+  if constexpr (!std::is_null_pointer_v<decltype(kDescribe)>)
+    family.describe = [](const Config& config) { return kDescribe(typed(config, kFields)); };
   family.render = [](const Config& config, const Problem& problem) {
     return kRender(typed(config, problem, kFields), problem);
   };

@@ -292,7 +292,7 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
                                                           &stop);
     tune_options.cancelled = [&stop] { return stop; };
     const attnforge::TuneResult result = attnforge::tune(wanted, device, tune_options);
-    if (json != nullptr) *json = copied(attnforge::to_json(result));
+    if (json != nullptr) *json = copied(attnforge::to_json(result, wanted, device.facts()));
     return ATTNFORGE_OK;
   });
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "attnforge/inspect.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/plan_state.h"
@@ -30,7 +31,7 @@ void LaunchLog::print(const PlanState& plan, const Logger& log) {
         launch.kernel, forced.empty() ? "" : " as " + forced, text(step.grid), text(launch.block),
         cluster ? " cluster=" + text(launch.cluster) : "",
         launch.smem_bytes + kernel.smem_static_bytes, kernel.registers, kernel.local_bytes,
-        plan.loaded->config_text, to_string(plan.problem)));
+        describe_config(plan.loaded->config_text), to_string(plan.problem)));
   }
 }
 

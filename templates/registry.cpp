@@ -2,6 +2,8 @@
 // here.
 #include "templates/registry.h"
 
+#include <fmt/format.h>
+
 #include "attnforge/error.h"
 #include "generator/candidates.h"
 
@@ -39,6 +41,16 @@ Config read_config(std::string_view text) {
     if (!wrong.empty()) throw Error(ErrorCode::kInvalidArgument, wrong);
   }
   return config;
+}
+
+std::string describe(const Config& config) {
+  const Family* family = find_family(config.family);
+  if (family == nullptr || family->describe == nullptr) return to_string(config);
+  try {
+    return fmt::format("{} {}", config.family, family->describe(config));
+  } catch (const Error&) {  // of another version, or made up
+    return to_string(config);
+  }
 }
 
 }  // namespace attnforge

@@ -26,7 +26,7 @@ function glance() {
   const peak = data.roofs[0], compiled = inspect.compiled;
   const estimate = estimates.get(inspect.config);
   facts(document.querySelector("#glance .facts"), [
-    ["GPU", device.name, "sm_" + device.arch + ", " + device.num_sms + " SMs" + (device.ordinal < 0 ? ", not present" : "")],
+    ["GPU", device.name, device.arch + ", " + device.num_sms + " SMs" + (device.ordinal < 0 ? ", not present" : "")],
     ["Kernel family", config.family, inspect.provenance],
     ownTry ? ["Measured", microseconds(ownTry.time_us), "noise " + percent(ownTry.noise)] : ["Measured", "not yet", "attnforge tune does it"],
     ["Predicted", estimate ? microseconds(estimate) : "-", "by the model"],

@@ -3,22 +3,48 @@
  * What it is for. An engine describes an attention problem, gets a plan (a loaded kernel), and
  * runs it on its own memory and streams:
  *
- *   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
- *   attnforge_context* context;
- *   if (attnforge_context_create(&desc, &context) != ATTNFORGE_OK) puts(attnforge_last_error());
- *   attnforge_problem* problem;
- *   const char* text = "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal";
- *   if (attnforge_problem_create(text, &problem) != ATTNFORGE_OK) puts(attnforge_last_error());
- *   attnforge_plan* plan;
- *   if (attnforge_plan_create(context, problem, NULL, &plan) != ATTNFORGE_OK)
+ *   #include <attnforge/c.h>
+ *   #include <stdio.h>
+ *
+ *   struct engine {
+ *     attnforge_context* context;
+ *     attnforge_problem* problem;
+ *     attnforge_plan* plan;
+ *     size_t workspace_bytes;  // of device memory that each run needs; 0 for most problems
+ *   };
+ *
+ *   int begin(struct engine* e) {
+ *     const char* text = "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal";
+ *     if (attnforge_context_create(NULL, &e->context) == ATTNFORGE_OK &&
+ *         attnforge_problem_create(text, &e->problem) == ATTNFORGE_OK &&
+ *         attnforge_plan_create(e->context, e->problem, NULL, &e->plan) == ATTNFORGE_OK &&
+ *         attnforge_plan_workspace(e->plan, NULL, &e->workspace_bytes) == ATTNFORGE_OK)
+ *       return 1;
  *     puts(attnforge_last_error());
- *   attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
- *   attnforge_contiguous_tensors(problem, &tensors);
- *   tensors.q.data = ...; tensors.k.data = ...; tensors.v.data = ...; tensors.o.data = ...;
- *   attnforge_run(plan, &tensors, NULL, 0, stream);
- *   attnforge_plan_destroy(plan);
- *   attnforge_problem_destroy(problem);
- *   attnforge_context_destroy(context);
+ *     return 0;
+ *   }
+ *
+ *   // All in device memory; the workspace may be NULL where it has no bytes, and hold anything.
+ *   int attend(const struct engine* e, void* q, void* k, void* v, void* o, void* workspace,
+ *              void* stream) {
+ *     attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+ *     attnforge_contiguous_tensors(e->problem, &tensors);
+ *     tensors.q.data = q;
+ *     tensors.k.data = k;
+ *     tensors.v.data = v;
+ *     tensors.o.data = o;
+ *     if (attnforge_run(e->plan, &tensors, workspace, e->workspace_bytes, stream) == ATTNFORGE_OK)
+ *       return 1;
+ *     puts(attnforge_last_error());
+ *     return 0;
+ *   }
+ *
+ *   // Once the stream has passed the last run.
+ *   void end(struct engine* e) {
+ *     attnforge_plan_destroy(e->plan);
+ *     attnforge_problem_destroy(e->problem);
+ *     attnforge_context_destroy(e->context);
+ *   }
  *
  * Errors. Every function that can fail returns an attnforge_status. The text of the last failure
  * of the calling thread is in attnforge_last_error(): what failed, with which values, and what to
@@ -213,7 +239,7 @@ typedef struct attnforge_context_desc {
   uint32_t struct_size;
   uint32_t flags; /* ATTNFORGE_NO_JIT | ... */
   int32_t device; /* CUDA ordinal */
-  /* NULL: open `device`. Else, e.g. "90a": no GPU is opened; the context answers attnforge_query
+  /* NULL: open `device`. Else, e.g. "sm_90a": no GPU is opened; the context answers attnforge_query
    * and attnforge_inspect for a typical GPU of that arch, and plans are ATTNFORGE_ERR_NO_DRIVER. */
   const char* arch;
   /* NULL or "": $ATTNFORGE_CACHE, else in the user's cache folder. ":memory:": none on disk. */
@@ -292,7 +318,7 @@ ATTNFORGE_API attnforge_status attnforge_plan_create(attnforge_context* context,
 ATTNFORGE_API void attnforge_plan_destroy(attnforge_plan* plan);
 
 /* Bytes of device memory, aligned to 256, that a run needs: scratch of any content, which plans on
- * one stream may share. 0 but for problems with lengths and for fwd_materialized. With
+ * one stream may share. 0 but for problems with lengths or a rope, and for fwd_materialized. With
  * `upper_bound`: what suffices for the same problem and config at every batch and lengths up to
  * these; it never shrinks when one of them grows. NULL: the plan's own sizes. */
 ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
@@ -403,8 +429,8 @@ typedef struct attnforge_tune_options {
   { (uint32_t)sizeof(attnforge_tune_options), ATTNFORGE_RIGOR_FULL, 0.0, NULL, 0, 0, 1, NULL, NULL }
 
 /* Searches the configs of the problem's bucket on the GPU and keeps every try in the database.
- * *json receives the result as JSON, to be freed; json may be NULL. Plans made afterwards use the
- * winner. `options` may be NULL. */
+ * *json receives the result as JSON (docs/JSON.md, "tuned"), to be freed; json may be NULL. Plans
+ * made afterwards use the winner. `options` may be NULL. */
 ATTNFORGE_API attnforge_status attnforge_tune(attnforge_context* context,
                                               const attnforge_problem* problem,
                                               const attnforge_tune_options* options, char** json);
@@ -422,7 +448,8 @@ typedef struct attnforge_inspect_options {
 #define ATTNFORGE_INSPECT_OPTIONS_INIT \
   { (uint32_t)sizeof(attnforge_inspect_options), ATTNFORGE_INSPECT_COMPILE, 0, NULL, NULL }
 
-/* What a problem becomes, hop by hop, as JSON; free it. `options` may be NULL. */
+/* What a problem becomes, hop by hop, as JSON (docs/JSON.md, "inspect"); free it. `options` may be
+ * NULL. */
 ATTNFORGE_API attnforge_status attnforge_inspect(const attnforge_context* context,
                                                  const attnforge_problem* problem,
                                                  const attnforge_inspect_options* options,

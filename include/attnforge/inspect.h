@@ -12,11 +12,16 @@
 
 namespace attnforge {
 
+/// A config's text in words, for people: "fwd_wgmma_sm90a 2x64 x 128 keys, stages 2+2, ping-pong,
+/// dynamic". Different configs have different words, but none can be made from them. A text that no
+/// family knows is returned as it is.
+std::string describe_config(const std::string& config);
+
 struct FamilyInfo {
   std::string name{};
   std::string summary{};             // one line
   std::string tier{};                // "product", "ladder", "oracle"
-  std::vector<std::string> archs{};  // those it can serve
+  std::vector<std::string> archs{};  // those it can serve: "sm_86"
   std::vector<std::string> features{};
 };
 std::vector<FamilyInfo> list_families();
@@ -57,6 +62,15 @@ struct TileInfo {
   int pack_gqa = 1;  // query heads in a tile of rows: a query is this many rows
 };
 
+/// How far from the GPU's limits a launch is, by what is known without running it. One whose grid
+/// is smaller than the GPU leaves SMs idle, and they cannot ask for memory.
+struct Reach {
+  int busy_sms = 0;    // that get a block of the kernel; DeviceFacts::num_sms: all
+  double time_us = 0;  // of the config: measured, else the model's estimate
+  bool measured = false;
+  double memory_us = 0;  // minimum_bytes() at the memory's full rate; 0: unknown
+};
+
 struct InspectOptions {
   std::string config{};  // "": the one that a plan would use
   std::string family{};
@@ -78,7 +92,7 @@ struct Inspection {
   std::string why{};                               // why this config
   std::string slow_path{};     // what about the tensors makes it slow, and what to do; "": nothing
   std::string source_entry{};  // the generated lines
-  std::string source{};        // the whole self-contained .cu
+  std::string source{};        // the whole self-contained .cu, the command for nvcc first
   std::string digest{};
   CompileInfo compiled{};
   std::string ptx{};
@@ -87,6 +101,10 @@ struct Inspection {
   std::vector<LaunchInfo> launches{};
   Problem measured_as{};          // of whose bucket `measured` and `candidates` are
   std::vector<Trial> measured{};  // tries in the database, best first
+  int num_candidates = 0;         // kept and cut ones, listed or not
+  int num_cut = 0;
+  std::string not_compiled{};  // why there is no `compiled`; "": there is
+  Reach reach{};
 };
 /// Throws as make_plan does. Needs NVRTC only if options.compile. Works without a driver.
 Inspection inspect(const Problem& problem, const DeviceFacts& device,

@@ -1,5 +1,5 @@
-// json.h - the library's nouns as JSON text. The keys are the names of the structs' fields: some
-// are added, none renamed.
+// json.h - the library's nouns as JSON text: the dialect of C, Python and the command line.
+// docs/JSON.md has every key: some are added, none renamed.
 #pragma once
 
 #include <string>
@@ -15,6 +15,7 @@ std::string to_json(const CompileInfo& compiled);
 std::string to_json(const LaunchInfo& launch);
 std::string to_json(const TileInfo& tiles);
 std::string to_json(const Inspection& inspection);
-std::string to_json(const TuneResult& result);
+/// `asked`: the problem that tune() was given; result.problem is that of its bucket.
+std::string to_json(const TuneResult& result, const Problem& asked, const DeviceFacts& device);
 
 }  // namespace attnforge

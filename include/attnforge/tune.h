@@ -66,6 +66,11 @@ struct TuneResult {
   std::vector<Trial> trials{};  // best first, failures last
 };
 
+/// How many times the untuned choice takes what the winner takes; 0: unknown.
+inline double speed_up(const TuneResult& result) {
+  return result.winner_us > 0 && result.untuned_us > 0 ? result.untuned_us / result.winner_us : 0;
+}
+
 /// Thread-safe, but two tunings on one GPU disturb each other's times and are therefore run one
 /// after the other. Throws Error(kInvalidProblem), Error(kUnsupported), Error(kCuda) if the GPU is
 /// lost.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -30,6 +31,8 @@ void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrid
     inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
   for (const CutCandidate& each : left_out.configs)
     inspection.candidates.push_back({to_string(each.config), 0, each.reason});
+  inspection.num_cut = static_cast<int>(left_out.configs.size());
+  inspection.num_candidates = static_cast<int>(inspection.candidates.size()) - inspection.num_cut;
   const auto limit = static_cast<std::size_t>(max_candidates);
   if (max_candidates > 0 && inspection.candidates.size() > limit)
     inspection.candidates.resize(limit);
@@ -91,7 +94,58 @@ void list_launches(Inspection& inspection, const Launch& launch, const Source& s
   }
 }
 
+/// What compiles the file. For an arch with a letter, -arch would also make PTX of the arch without
+/// it, which has no wgmma.
+std::string nvcc_command(const Arch& arch) {
+  const bool letter = arch.name.find_first_not_of("0123456789") != arch.name.npos;
+  const std::string target = letter
+                                 ? fmt::format("-gencode arch=compute_{0},code=sm_{0}", arch.name)
+                                 : fmt::format("-arch=sm_{}", arch.name);
+  return fmt::format("nvcc -std=c++20 {} -c kernel.cu", target);
+}
+
+/// `source` as a file of its own. What comes before it is no part of what NVRTC compiles, or of the
+/// digest.
+std::string as_file(const Source& source, const Arch& arch) {
+  const std::string command = nvcc_command(arch);
+  return fmt::format(
+      "// {0}\n"
+      "#if __cplusplus <= 201703L\n"
+      "#error \"this file needs C++20: {0}\"\n"
+      "#endif\n"
+      "{1}",
+      command, source.text);
+}
+
+Reach reach_of(const Inspection& inspection, const Choice& choice, const Problem& stored_as,
+               const Launch& launch) {
+  const DeviceFacts& device = inspection.device;
+  Reach reach;
+  if (launch.steps.empty()) return reach;
+  const Dim3& grid = launch.steps.back().grid;  // of the kernel, after the steps that it needs
+  const double blocks = double{1} * grid.x * grid.y * grid.z;
+  reach.busy_sms = static_cast<int>(std::min<double>(blocks, device.num_sms));
+  for (const Trial& trial : inspection.measured) {
+    if (trial.config != inspection.config || trial.measurement.status != Status::kOk) continue;
+    reach.time_us = trial.measurement.time_us;
+    reach.measured = true;
+  }
+  const Problem& timed = reach.measured ? stored_as : inspection.problem;
+  if (!reach.measured) reach.time_us = choice.family->estimate_us(choice.config, timed, device);
+  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
+  if (bytes_per_us > 0) reach.memory_us = minimum_bytes(timed) / bytes_per_us;
+  return reach;
+}
+
 }  // namespace
+
+std::string describe_config(const std::string& config) {
+  try {
+    return describe(read_config(config));
+  } catch (const Error&) {  // of another version, or made up: shown as it is
+    return config;
+  }
+}
 
 std::vector<FamilyInfo> list_families() {
   std::vector<FamilyInfo> list;
@@ -107,7 +161,7 @@ std::vector<FamilyInfo> list_families() {
       for (const DType dtype : {DType::kBf16, DType::kFp32}) {
         const Problem usual{.dtype_q = dtype, .dtype_k = dtype, .dtype_v = dtype, .dtype_o = dtype};
         if (!family->supports(usual, arch).empty()) continue;
-        info.archs.emplace_back(arch.name);
+        info.archs.push_back(fmt::format("sm_{}", arch.name));
         break;
       }
     }
@@ -139,13 +193,17 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
 
   const Source source = render(*choice.family, choice.config, key.problem, overrides);
   inspection.source_entry = source.entry;
-  inspection.source = source.text;
+  inspection.source = as_file(source, device.arch);
   inspection.digest = digest(source);
   const Launch launch = choice.family->launch(choice.config, problem, device);
   list_launches(inspection, launch, source);
   inspection.tiles = tiles_of(choice, problem);
   inspection.measured_as = key.problem;
-  if (options.compile || options.sass) compile_source(inspection, source, launch, options);
+  if (options.compile || options.sass) {
+    compile_source(inspection, source, launch, options);
+  } else {
+    inspection.not_compiled = "not asked for";
+  }
   // What does not compile has no PTX either; `compiled` says why.
   if (options.ptx && (!options.compile || inspection.compiled.ok))
     inspection.ptx = compile_to_ptx(source, device.arch, {.line_info = options.line_info});
@@ -154,6 +212,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
     if (!each.estimated)
       inspection.measured.push_back({each.config, each.estimate_us, each.measurement});
   }
+  inspection.reach = reach_of(inspection, choice, key.problem, launch);
   return inspection;
 }
 

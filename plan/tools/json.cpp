@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attnforge/version.h"
+
 namespace attnforge {
 namespace {
 
@@ -15,7 +17,7 @@ std::string text(const Json& json) {
 Json json(const DeviceFacts& d) {
   return {{"ordinal", d.ordinal},
           {"name", d.name},
-          {"arch", d.arch.name},
+          {"arch", d.arch.name.empty() ? "" : "sm_" + std::string(d.arch.name)},
           {"uuid", d.uuid},
           {"num_sms", d.num_sms},
           {"l2_bytes", d.l2_bytes},
@@ -65,8 +67,11 @@ Json json(const TileInfo& t) {
   return {{"block_m", t.block_m}, {"block_n", t.block_n}, {"pack_gqa", t.pack_gqa}};
 }
 
-Json json(const CandidateInfo& c) {
-  return {{"config", c.config}, {"estimate_us", c.estimate_us}, {"cut", c.cut}};
+Json json(const Reach& r) {
+  return {{"busy_sms", r.busy_sms},
+          {"time_us", r.time_us},
+          {"measured", r.measured},
+          {"memory_us", r.memory_us}};
 }
 
 template <class Noun>
@@ -85,33 +90,53 @@ std::string to_json(const LaunchInfo& launch) { return text(json(launch)); }
 
 std::string to_json(const TileInfo& tiles) { return text(json(tiles)); }
 
-std::string to_json(const Inspection& inspection) {
-  return text({{"problem", to_string(inspection.problem)},
-               {"device", json(inspection.device)},
-               {"rejected_families", inspection.rejected_families},
-               {"candidates", json(inspection.candidates)},
-               {"config", inspection.config},
-               {"provenance", to_string(inspection.provenance)},
-               {"why", inspection.why},
-               {"slow_path", inspection.slow_path},
-               {"source_entry", inspection.source_entry},
-               {"source", inspection.source},
-               {"digest", inspection.digest},
-               {"compiled", json(inspection.compiled)},
-               {"ptx", inspection.ptx},
-               {"sass", inspection.sass},
-               {"tiles", json(inspection.tiles)},
-               {"launches", json(inspection.launches)},
-               {"measured_as", to_string(inspection.measured_as)},
-               {"measured", json(inspection.measured)}});
+std::string to_json(const Inspection& i) {
+  Json candidates = Json::array(), cut = Json::array();
+  for (const CandidateInfo& each : i.candidates) {
+    if (each.cut.empty()) {
+      candidates.push_back({{"config", each.config}, {"estimate_us", each.estimate_us}});
+    } else {
+      cut.push_back({{"config", each.config}, {"reason", each.cut}});
+    }
+  }
+  Json all{{"attnforge", kVersion},
+           {"problem", to_string(i.problem)},
+           {"flops", flops(i.problem)},
+           {"minimum_bytes", minimum_bytes(i.problem)},
+           {"device", json(i.device)},
+           {"rejected_families", i.rejected_families},
+           {"num_candidates", i.num_candidates},
+           {"candidates", candidates},
+           {"num_cut", i.num_cut},
+           {"cut", cut},
+           {"config", i.config},
+           {"provenance", to_string(i.provenance)},
+           {"why", i.why},
+           {"slow_path", i.slow_path},
+           {"digest", i.digest},
+           {"entry", i.source_entry},
+           {"source", i.source},
+           {"compiled", i.not_compiled.empty() ? json(i.compiled) : Json(nullptr)},
+           {"not_compiled", i.not_compiled},
+           {"tiles", json(i.tiles)},
+           {"launches", json(i.launches)},
+           {"measured_as", to_string(i.measured_as)},
+           {"reach", json(i.reach)},
+           {"measured", json(i.measured)}};
+  if (!i.ptx.empty()) all["ptx"] = i.ptx;
+  if (!i.sass.empty()) all["sass"] = i.sass;
+  return text(all);
 }
 
-std::string to_json(const TuneResult& result) {
-  return text({{"problem", to_string(result.problem)},
+std::string to_json(const TuneResult& result, const Problem& asked, const DeviceFacts& device) {
+  return text({{"problem", to_string(asked)},
+               {"measured_as", to_string(result.problem)},
+               {"device", json(device)},
                {"winner", result.winner},
                {"winner_us", result.winner_us},
                {"untuned", result.untuned},
                {"untuned_us", result.untuned_us},
+               {"speed_up", speed_up(result)},
                {"tried", result.tried},
                {"failed", result.failed},
                {"reused", result.reused},

@@ -5,7 +5,7 @@
     o, lse = attnforge.attention(q, k, v, causal=True, return_lse=True, layout="bhsd")
 
     attnforge.tune("fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal")   # once; later calls use the winner
-    print(attnforge.inspect("fwd bf16 seqlen=4096 head_dim=128", arch="90a")["source"])  # needs no GPU
+    print(attnforge.inspect("fwd bf16 seqlen=4096 head_dim=128", arch="sm_90a")["source"])  # needs no GPU
 
 Tensors are read and written where they are, on the framework's current stream, and nothing is copied. The first call for a
 shape makes a plan (it may compile a kernel); later calls with torch's tensors cost less than PyTorch's own (the README has

@@ -27,7 +27,7 @@ _INSPECT_COMPILE, _INSPECT_PTX, _INSPECT_SASS = 1, 2, 4
 def supported(problem, arch=None, device=0):
     """(True, "") if attention() serves a problem (a Problem or its text), else (False, reasons). No compile, no GPU work.
 
-    arch: e.g. "90a" asks for a typical GPU of that arch, which needs not be present.
+    arch: e.g. "sm_90a" asks for a typical GPU of that arch, which needs not be present.
     """
     try:
         with as_problem(problem).handle() as handle:
@@ -39,8 +39,9 @@ def supported(problem, arch=None, device=0):
 
 def inspect(problem, arch=None, device=0, config=None, family=None, compile=True, ptx=False, sass=False, max_candidates=0):
     """What a problem becomes, hop by hop, as a dict: candidates, config, source, what the compiler says, launches, times.
+    Its keys are in docs/JSON.md under "inspect".
 
-    arch: e.g. "86"; needs no GPU. compile needs NVRTC; sass needs nvdisasm or cuobjdump.
+    arch: e.g. "sm_86"; needs no GPU. compile needs NVRTC; sass needs nvdisasm or cuobjdump.
     """
     problem = as_problem(problem)
     wanted = (("compile", compile, _INSPECT_COMPILE), ("ptx", ptx, _INSPECT_PTX), ("sass", sass, _INSPECT_SASS))
@@ -69,7 +70,8 @@ def tune(
     progress=None,
     **attention_options,
 ):
-    """Searches the configs of a problem on the GPU; later calls of attention() use the winner. Returns a dict.
+    """Searches the configs of a problem on the GPU; later calls of attention() use the winner. Returns a dict, "tuned" in
+    docs/JSON.md.
 
     tune("fwd bf16 ...") or tune(problem), or tune(q, k, v, causal=True, ...) with the arguments of attention().
     progress(dict) is called as it goes; when it answers True, the search stops and keeps what is done. Ctrl-C does the same

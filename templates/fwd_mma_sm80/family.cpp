@@ -9,6 +9,7 @@
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
 #include "templates/host/common_rejects.h"
+#include "templates/host/config_words.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -134,6 +135,17 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm) * (tight ? kSpillRisk : 1.0);
 }
 
+std::string describe(const Typed& c) {
+  const char* const queries[] = {"", "Q in registers", "Q in registers and its memory reused"};
+  return phrases({fmt::format("{} x {} keys{}", c.block_m, c.block_n,
+                              c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
+                  fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
+                  queries[c.q_in_regs], blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
+                  head_group_words(c.head_group_mb),
+                  if_so(c.head_dim_warps == 2, "head dims over 2 warps"),
+                  if_so(c.pad_head_dim, "head dims padded")});
+}
+
 std::string symbol(const Typed& c) {
   return "fwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
@@ -156,7 +168,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       device.arch, step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
-constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
+constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({
     .name = kName,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,

@@ -105,7 +105,7 @@ Source render(const Typed& config, const Problem&) {
                           .blocks_per_sm = "blocks_per_sm()",
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh"};
-  return kernel_source(untyped(kName, c, kFields), c, with_lengths<FwdNaiveParams>(names, c));
+  return kernel_source(untyped(kName, c, kFields), c, with_pieces<FwdNaiveParams>(names, c));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.

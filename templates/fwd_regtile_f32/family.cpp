@@ -10,6 +10,7 @@
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
 #include "templates/host/common_rejects.h"
+#include "templates/host/config_words.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -139,6 +140,19 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   return estimate_fwd_regtile_f32_us(c, problem, device, c.blocks_per_sm) * risk;
 }
 
+std::string describe(const Typed& c) {
+  const char* const products[] = {"multiply-adds", "3xTF32", "TF32"};
+  const auto over = [](const char* what, int warps) {
+    return warps == 1 ? "" : fmt::format("{} over {} warps", what, warps);
+  };
+  return phrases({fmt::format("{}x{} x {} keys{}", c.warps_m, c.warp_m, c.block_n(),
+                              c.steps == 1 ? "" : fmt::format(" by {}", c.step_n)),
+                  products[c.math], over("keys", c.warps_n), over("columns", c.warps_d),
+                  fmt::format("stages {}", c.stages), if_so(c.q_in_regs, "Q in registers"),
+                  blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
+                  head_group_words(c.head_group_mb)});
+}
+
 std::string symbol(const Typed& c) {
   return "fwd_regtile_f32_" + shape_name(kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
 }
@@ -161,7 +175,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       device.arch, step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
-constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
+constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({
     .name = kName,
     .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
     .tier = Tier::kProduct,

@@ -13,6 +13,7 @@
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
 #include "templates/host/common_rejects.h"
+#include "templates/host/config_words.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
@@ -195,6 +196,17 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   return estimate_fwd_wgmma_sm90a_us(c, problem, device);
 }
 
+std::string describe(const Typed& c) {
+  const char* const grids[] = {"one tile per block", "persistent", "dynamic"};
+  return phrases(
+      {fmt::format("{}x64 x {} keys", c.warpgroups, c.block_n),
+       fmt::format("stages {}+{}", c.k_stages, c.v_stages), if_so(c.q_in_regs, "Q in registers"),
+       if_so(c.q_stages == 2, "two tiles of Q"), if_so(c.pingpong, "ping-pong"), grids[c.grid],
+       c.blocks_per_sm == 1 ? "" : blocks_words(c.blocks_per_sm),
+       c.swizzle == 128 ? "" : fmt::format("swizzle {}", c.swizzle), pack_words(c.pack_gqa),
+       head_group_words(c.head_group_mb), if_so(c.fused_rope, "rope fused")});
+}
+
 std::string symbol(const Typed& c) {
   return "fwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
@@ -275,7 +287,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
 bool rotates(const Config& config) { return config.get("fused_rope") != 0; }
 bool points_rotate(std::span<const Axis> axes) { return axes.back().values.front() != 0; }
 
-constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch>({
+constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({
     .name = kName,
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .tier = Tier::kProduct,

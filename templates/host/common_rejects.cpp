@@ -5,7 +5,7 @@
 namespace attnforge {
 
 Reason below_sm80(const Arch& arch) {
-  return arch.sm < 80 ? fmt::format("sm{} is below sm80", arch.name) : std::string();
+  return arch.sm < 80 ? fmt::format("sm_{} is below sm_80", arch.name) : std::string();
 }
 
 Reason without_cp_async(const Arch& arch) {

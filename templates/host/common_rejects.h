@@ -40,7 +40,7 @@ Reason invalid(const Typed& c) {
 
 inline Reason too_much_smem(int smem_bytes, const Arch& arch) {
   if (smem_bytes <= arch.smem_per_block_bytes) return "";
-  return Reason("needs {} bytes of shared memory, sm_{} gives a block {}", smem_bytes, arch.sm,
+  return Reason("needs {} bytes of shared memory, a block has {} at most", smem_bytes,
                 arch.smem_per_block_bytes);
 }
 

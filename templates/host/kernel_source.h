@@ -31,7 +31,7 @@ struct KernelNames {
   std::string_view folder;                // below templates/: "ladder/fwd_wmma"
   std::string_view type;                  // "FwdWmma"
   std::string params;                     // type of the argument, "FwdWmmaParams"
-  std::size_t params_bytes;               // its size here, which NVRTC must agree with
+  std::size_t params_bytes = 0;           // its size here, which NVRTC must agree with
   std::vector<std::string_view> parts{};  // headers of the steps that the launch has beside it
   std::string declarations{};             // lines after the headers
   // Of the config: threads of a block, and blocks on an SM that registers are to leave room for.

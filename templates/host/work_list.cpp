@@ -84,15 +84,15 @@ Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& 
   return result;
 }
 
-KernelNames with_lengths(KernelNames names, const Shape& shape, std::size_t params_bytes,
-                         std::size_t with_lengths_bytes) {
+KernelNames with_pieces(KernelNames names, const Shape& shape, std::size_t params_bytes,
+                         std::size_t bytes_with_lengths) {
   names.params_bytes = params_bytes;
   if (shape.lengths == kFixedLengths) return names;
   if (shape.lengths == kPackedLengths)
     names.other_pieces.push_back({"pieces/packed_lengths.cuh", "Lengths", "PackedLengths"});
   else
     names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
-  names.params_bytes = with_lengths_bytes;
+  names.params_bytes = bytes_with_lengths;
   names.params = fmt::format("WithLengths<{}>", names.params);
   return names;
 }

@@ -34,8 +34,8 @@ struct TileWork {
 TileWork tile_work(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
                    bool heavy_last);
 
-KernelNames with_lengths(KernelNames names, const Shape& shape, std::size_t params_bytes,
-                         std::size_t with_lengths_bytes);
+KernelNames with_pieces(KernelNames names, const Shape& shape, std::size_t params_bytes,
+                         std::size_t bytes_with_lengths);
 KernelNames with_work_list(KernelNames names, const Shape& shape, std::string_view block_m,
                            std::string_view block_n);
 
@@ -79,15 +79,15 @@ Launch launch_of_tiles(const Problem& problem, const TileWork& work, const Arch&
 
 /// `names` of a kernel whose argument is a Params, with the pieces that read the shape's lengths.
 template <class Params>
-KernelNames with_lengths(KernelNames names, const Shape& shape) {
-  return with_lengths(std::move(names), shape, sizeof(Params), sizeof(WithLengths<Params>));
+KernelNames with_pieces(KernelNames names, const Shape& shape) {
+  return with_pieces(std::move(names), shape, sizeof(Params), sizeof(WithLengths<Params>));
 }
 /// The same for one that takes its tiles in the order of a TileWork: also the order of a list, and
 /// the kernel of the step before. `block_m` and `block_n` are how the config names them.
 template <class Params>
 KernelNames with_work_list(KernelNames names, const Shape& shape, std::string_view block_m,
                            std::string_view block_n) {
-  return with_work_list(with_lengths<Params>(std::move(names), shape), shape, block_m, block_n);
+  return with_work_list(with_pieces<Params>(std::move(names), shape), shape, block_m, block_n);
 }
 
 }  // namespace attnforge

@@ -26,7 +26,7 @@ TEST_F(Program, RankingFillsTheDatabaseThatCacheShows) {
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
   const Json results = Json::parse(tuned.out).at("results");
   ASSERT_EQ(results.size(), 2u);
-  EXPECT_EQ(results[0].at("device").at("arch"), "86");
+  EXPECT_EQ(results[0].at("device").at("arch"), "sm_86");
   EXPECT_EQ(results[0].at("ranked").size(), 2u);
   EXPECT_GT(results[0].at("ranked")[0].at("compiled").at("registers").get<int>(), 0);
 

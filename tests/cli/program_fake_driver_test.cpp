@@ -31,7 +31,7 @@ TEST_F(ProgramOnFakeDriver, ListsGpus) {
   const Json devices = Json::parse(run({"list", "devices", "--json"}).out).at("devices");
   ASSERT_EQ(devices.size(), 2u);
   EXPECT_EQ(devices[1].at("ordinal"), 1);
-  EXPECT_EQ(devices[1].at("arch"), "90a");
+  EXPECT_EQ(devices[1].at("arch"), "sm_90a");
 }
 
 TEST_F(ProgramOnFakeDriver, EachProblemOfAFileGetsItsResultOrItsError) {

@@ -113,6 +113,7 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--rope-sin", "s.npy"},
                                                      {"--samples", "5"},
                                                      {"--seconds", "1"},
+                                                     {"--section", "launch"},
                                                      {"--seed", "1"},
                                                      {"--strategy", "standard"},
                                                      {"--time-limit", "1"},

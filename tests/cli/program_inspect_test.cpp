@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 namespace attnforge::cli {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -25,23 +27,71 @@ std::vector<std::string> inspect_with(std::vector<std::string> more) {
   return more;
 }
 
-TEST_F(Program, InspectShowsEveryHop) {
-  const Outcome outcome = run(kInspect);
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  for (const char* heading : {"1. Problem", "2. GPU", "3. Candidates", "4. Config", "5. Source",
-                              "6. Compiled", "7. Launch", "8. Database"}) {
-    EXPECT_THAT(outcome.out, HasSubstr(heading));
+TEST_F(Program, InspectIsOneScreen) {
+  for (const char* problem :
+       {"fwd fp16 num_heads=8:2 seqlen=1024 head_dim=64 causal", "fwd fp32 seqlen=1:8192",
+        "fwd bf16 batch=4 seqlen=512 head_dim=128 lengths=packed", "fwd bf16 seqlen=0"}) {
+    const Outcome outcome = run({"inspect", "--arch", "sm_90a", problem});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const auto lines = std::count(outcome.out.begin(), outcome.out.end(), '\n');
+    EXPECT_LE(lines, 40) << outcome.out;
+    EXPECT_GE(lines, 20) << outcome.out;
+    for (const char* hop : {"Problem ", "GPU ", "Candidates ", "Config ", "Source ", "Code ",
+                            "Launch ", "Database ", "--section"})
+      EXPECT_THAT(outcome.out, HasSubstr(hop));
+    EXPECT_THAT(outcome.out, Not(HasSubstr("wgmma.mma_async"))) << "operands are asked for";
+    EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b["))) << "no colour in a file";
   }
-  EXPECT_THAT(outcome.out, HasSubstr("seqlen_q=1024"));
-  EXPECT_THAT(outcome.out, HasSubstr("sm_86"));
-  EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b["))) << "no colour in a file";
+}
+
+TEST_F(Program, InspectShowsSectionsInFull) {
+  const Outcome all = run(inspect_with({"--section", "all"}));
+  ASSERT_EQ(all.exit_code, 0) << all.err;
+  for (const char* heading : {"1. Problem", "2. GPU", "3. Candidates", "Cuts", "4. Config",
+                              "5. Source", "6. Code", "7. Launch", "8. Database"}) {
+    EXPECT_THAT(all.out, HasSubstr(heading));
+  }
+  const Outcome two = run(inspect_with({"--section", "launch,gpu", "--no-compile"}));
+  EXPECT_THAT(two.out, HasSubstr("7. Launch"));
+  EXPECT_THAT(two.out, HasSubstr("2. GPU"));
+  EXPECT_THAT(two.out, Not(HasSubstr("Candidates")));
+  const Outcome wrong = run(inspect_with({"--section", "lunch"}));
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("problem, gpu, candidates"));
+}
+
+TEST_F(Program, ConfigsAreShownInWordsOrInFull) {
+  const std::string config = Json::parse(run(inspect_with({"--json", "--no-compile"})).out)
+                                 .at("config");
+  const Outcome words = run(inspect_with({"--no-compile"}));
+  EXPECT_THAT(words.out, Not(HasSubstr("num_warps=")));
+  EXPECT_THAT(words.out, HasSubstr(describe_config(config)));
+  const Outcome full = run(inspect_with({"--no-compile", "--full"}));
+  EXPECT_THAT(full.out, HasSubstr(config));
+}
+
+TEST_F(Program, CutsHaveAnExampleEach) {
+  const Outcome outcome = run(inspect_with({"--no-compile", "--section", "cuts"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, ContainsRegex("cut: .*\n            as  fwd_"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("#"))) << "real numbers";
+}
+
+TEST_F(Program, InspectSaysWhereAGridCannotFillTheGpu) {
+  const Outcome decode = run({"inspect", "--arch", "sm_90a", "--no-compile",
+                              "fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128"});
+  EXPECT_THAT(decode.out, ContainsRegex("32 of 132 SMs, [0-9]+% of the memory bound"));
+  const Outcome prefill = run({"inspect", "--arch", "sm_90a", "--no-compile",
+                               "fwd bf16 num_heads=32:8 seqlen=8192 head_dim=128"});
+  EXPECT_THAT(prefill.out, HasSubstr("132 of 132 SMs"));
+  EXPECT_THAT(prefill.out, Not(HasSubstr("memory bound")));
 }
 
 TEST_F(Program, InspectAsJson) {
   const Outcome outcome = run(inspect_with({"--json", "--candidates", "3", "--no-compile"}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = Json::parse(outcome.out);
-  EXPECT_EQ(json.at("device").at("arch"), "86");
+  EXPECT_EQ(json.at("device").at("arch"), "sm_86");
   EXPECT_EQ(json.at("candidates").size(), 3u);
   EXPECT_GT(json.at("num_candidates").get<int>(), 100) << "the search space of a usual problem";
   EXPECT_EQ(json.at("cut").size(), 0u);
@@ -110,14 +160,14 @@ TEST_F(Program, InspectAnUnknownArch) {
   const Outcome outcome = run({"inspect", "--arch", "sm_13", "fwd seqlen=64"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("13"));
-  EXPECT_THAT(outcome.err, HasSubstr("86")) << "the archs that there are";
+  EXPECT_THAT(outcome.err, HasSubstr("sm_86")) << "the archs that there are";
 }
 
 TEST_F(Program, InspectWithoutNvrtcSaysSoAndShowsTheRest) {
   const Outcome outcome = run(kInspect, {{"ATTNFORGE_NVRTC", folder_.file("no_nvrtc.so")}});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("not compiled: "));
-  EXPECT_THAT(outcome.out, HasSubstr("7. Launch"));
+  EXPECT_THAT(outcome.out, HasSubstr("Launch "));
   EXPECT_EQ(
       run(inspect_with({"--ptx"}), {{"ATTNFORGE_NVRTC", folder_.file("no_nvrtc.so")}}).exit_code,
       5);

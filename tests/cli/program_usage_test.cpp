@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "attnforge/problem_words.h"
 #include "attnforge/version.h"
 #include "tests/cli/program_fixture.h"
 
@@ -16,7 +17,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 const std::vector<std::string> kVerbs = {"tune", "run",   "bench",  "inspect",
-                                         "list", "cache", "doctor", "report"};
+                                         "list", "cache", "doctor", "report", "help"};
 
 // ---- help, version, usage ----
 
@@ -43,6 +44,33 @@ TEST_F(Program, EveryVerbHasHelpWithExamples) {
   }
 }
 
+TEST_F(Program, WithoutWordsItPrintsItsHelpAndFails) {
+  const Outcome outcome = run({});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.err, run({"--help"}).out);
+  EXPECT_EQ(outcome.out, "");
+}
+
+TEST_F(Program, HelpExplainsTopics) {
+  const Outcome problem = run({"help", "problem"});
+  EXPECT_EQ(problem.exit_code, 0);
+  for (const ProblemWord& word : problem_words()) {
+    EXPECT_THAT(problem.out, HasSubstr("\n  " + std::string(word.form)));
+    EXPECT_THAT(problem.out, HasSubstr(std::string(word.meaning)));
+  }
+  EXPECT_THAT(run({"help", "environment"}).out, HasSubstr("ATTNFORGE_LOG=warning"));
+  EXPECT_EQ(run({"help", "tune"}).out, run({"tune", "--help"}).out);
+  EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
+  const Outcome unknown = run({"help", "nothing"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("\"nothing\""));
+}
+
+TEST_F(Program, DoctorIsOneScreen) {
+  const Outcome outcome = run({"doctor"});
+  EXPECT_LE(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 24) << outcome.out;
+}
+
 TEST_F(Program, Version) {
   const Outcome outcome = run({"--version"});
   EXPECT_EQ(outcome.exit_code, 0);
@@ -51,7 +79,6 @@ TEST_F(Program, Version) {
 
 TEST_F(Program, UsageErrorsAreOneLineWithAdvice) {
   const std::vector<std::vector<std::string>> wrong = {
-      {},
       {"tunes"},
       {"tune", "--rigor", "lazy", "fwd"},
       {"tune", "--time-limit", "-1", "fwd"},

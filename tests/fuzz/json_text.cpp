@@ -72,7 +72,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   for (int i = static_cast<int>(bytes.between(0, 3)); i > 0; --i)
     result.trials.push_back(any_trial(bytes));
   result.winner_us = any_double(bytes);
-  const Json json = parsed(to_json(result));
+  const Json json = parsed(to_json(result, result.problem, facts));
   require(parse_problem(json.at("problem").get<std::string>()) == result.problem, "the problem");
   require_text(json, "winner", result.winner);
   require(json.at("trials").size() == result.trials.size(), "the number of trials");

@@ -47,7 +47,7 @@ TEST(Arch, AnUnknownNameListsTheKnownOnes) {
     const std::string message = error_message(ErrorCode::kInvalidArgument,
                                               [&] { arch_named(name); });
     EXPECT_THAT(message, HasSubstr("\"" + std::string(name) + "\""));
-    EXPECT_THAT(message, HasSubstr("80, 86, 89, 90a, 100a, 120a"));
+    EXPECT_THAT(message, HasSubstr("sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a"));
     EXPECT_THROW(typical_device(name), Error);
   }
 }

@@ -270,7 +270,7 @@ TEST(Untuned, SaysWhyForEachFamilyWhenNoneServes) {
   const std::string message = error_message(ErrorCode::kUnsupported,
                                             [&] { untuned(families, p, typical_device("86")); });
   EXPECT_THAT(message, HasSubstr(to_string(p)));
-  EXPECT_THAT(message, HasSubstr("NVIDIA GeForce RTX 3090 (sm86)"));
+  EXPECT_THAT(message, HasSubstr("NVIDIA GeForce RTX 3090 (sm_86)"));
   EXPECT_THAT(message, HasSubstr("\n  fwd_tile: does not have softcap"));
   EXPECT_THAT(message, HasSubstr("\n  fwd_later: head_dim is more than 128"));
 }

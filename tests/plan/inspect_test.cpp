@@ -174,6 +174,26 @@ TEST_F(InspectTest, ListsCutCandidatesWithTheirReasons) {
                                   .sass = false,
                                   .max_candidates = 2});
   EXPECT_THAT(few.candidates, SizeIs(2));
+  EXPECT_EQ(few.num_candidates, all.num_candidates) << "listed or not";
+  EXPECT_EQ(few.num_cut, all.num_cut);
+  EXPECT_EQ(static_cast<std::size_t>(all.num_candidates + all.num_cut), all.candidates.size());
+}
+
+TEST_F(InspectTest, SaysHowManySmsAGridKeepsBusyAndHowFarMemoryIs) {
+  const DeviceFacts& device = typical_device("90a");
+  const auto reach = [&](const char* problem, const std::string& cache) {
+    return inspect(parse_problem(problem), device,
+                   {.config = "", .family = "", .cache_path = cache, .compile = false})
+        .reach;
+  };
+  const Reach decode = reach("fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128", ":memory:");
+  EXPECT_EQ(decode.busy_sms, 32);
+  EXPECT_FALSE(decode.measured);
+  EXPECT_GT(decode.time_us, 3 * decode.memory_us);
+  // 2 * 8 * 8192 * 128 elements of K and V at 2 * 3201 MHz * 6144 bits.
+  EXPECT_NEAR(decode.memory_us, 33.55e6 / (2 * 3201.0 * 6144 / 8), 0.1);
+  EXPECT_EQ(reach("fwd bf16 num_heads=32:8 seqlen=8192 head_dim=128", ":memory:").busy_sms, 132);
+  EXPECT_EQ(reach("fwd bf16 seqlen=0", ":memory:").busy_sms, 0);
 }
 
 TEST_F(InspectTest, LooksAtProductsUnlessAFamilyIsNamedOrNoProductServes) {
@@ -265,6 +285,8 @@ TEST_F(InspectTest, ShowsMeasuredTimesOfTheDatabase) {
   EXPECT_THAT(found.why, HasSubstr("quick search"));
   ASSERT_THAT(found.measured, SizeIs(1));
   EXPECT_EQ(found.measured[0].measurement.time_us, 33);
+  EXPECT_TRUE(found.reach.measured);
+  EXPECT_EQ(found.reach.time_us, 33);
 }
 
 TEST_F(InspectTest, JsonHasTheHopsByName) {
@@ -274,15 +296,21 @@ TEST_F(InspectTest, JsonHasTheHopsByName) {
   const nlohmann::json json = nlohmann::json::parse(to_json(found));
   EXPECT_EQ(json["problem"], to_string(kProblem));
   EXPECT_EQ(json["config"], found.config);
-  EXPECT_EQ(json["candidates"].size(), found.candidates.size());
-  EXPECT_EQ(json["device"]["arch"], "90a");
+  EXPECT_EQ(json["candidates"].size() + json["cut"].size(), found.candidates.size());
+  EXPECT_EQ(json["candidates"].size(), json["num_candidates"]);
+  EXPECT_EQ(json["cut"].size(), json["num_cut"]);
+  EXPECT_EQ(json["device"]["arch"], "sm_90a");
   EXPECT_EQ(json["device"], nlohmann::json::parse(to_json(found.device)));
-  EXPECT_EQ(json["compiled"], nlohmann::json::parse(to_json(found.compiled)));
+  EXPECT_TRUE(json["compiled"].is_null());
+  EXPECT_EQ(json["not_compiled"], "not asked for");
   ASSERT_THAT(json["launches"], SizeIs(found.launches.size()));
   EXPECT_EQ(json["launches"][0], nlohmann::json::parse(to_json(found.launches[0])));
   Inspection dirty = found;
+  dirty.not_compiled = "";
   dirty.compiled.log = "\xff\xfe not UTF-8";
-  EXPECT_TRUE(nlohmann::json::accept(to_json(dirty)));
+  ASSERT_TRUE(nlohmann::json::accept(to_json(dirty)));
+  EXPECT_EQ(nlohmann::json::parse(to_json(dirty))["compiled"],
+            nlohmann::json::parse(to_json(dirty.compiled)));
 }
 
 TEST(ListFamilies, NamesAllWithArchsAndFeatures) {
@@ -293,7 +321,7 @@ TEST(ListFamilies, NamesAllWithArchsAndFeatures) {
   EXPECT_EQ(families.back().tier, "oracle");
   for (const FamilyInfo& family : families) {
     EXPECT_THAT(family.summary, Not(IsEmpty()));
-    EXPECT_THAT(family.archs, Contains("90a"));
+    EXPECT_THAT(family.archs, Contains("sm_90a"));
     EXPECT_THAT(family.features, Contains("causal"));
   }
 }

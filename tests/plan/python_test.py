@@ -132,7 +132,7 @@ class ToolsTest(unittest.TestCase):
             attnforge.supported("fwd bf16 head_dim=13", arch="86")
 
     def test_inspect_of_an_arch_that_is_not_here(self):
-        for arch in ("86", "89", "90a"):
+        for arch in ("sm_86", "sm_89", "sm_90a"):
             found = attnforge.inspect(TEXT, arch=arch, compile=False, max_candidates=5)
             self.assertEqual(found["problem"], str(attnforge.Problem.parse(TEXT)))
             self.assertLessEqual(len(found["candidates"]), 5)

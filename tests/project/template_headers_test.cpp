@@ -10,10 +10,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "attnforge/inspect.h"
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "runtime/compiler.h"
@@ -84,29 +87,58 @@ Served served_by(const Family& family) {
   return {};
 }
 
-class EmittedSource : public testing::TestWithParam<std::string> {};
+/// The emitted file of a family, in a folder of its own.
+class EmittedSource : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (std::string(ATTNFORGE_NVCC).empty())
+      GTEST_SKIP() << "nvcc was not found when this build was configured";
+    const auto [problem, device] = served_by(*find_family(GetParam()));
+    ASSERT_NE(device, nullptr) << "no arch serves a long causal prefill";
+    fs::create_directories(folder_);
+    const Inspection inspection = inspect(
+        problem, *device,
+        {.config = "", .family = GetParam(), .cache_path = ":memory:", .compile = false});
+    source_ = inspection.source;
+    std::ofstream(folder_ / "kernel.cu") << source_;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
 
-TEST_P(EmittedSource, CompilesWithStockNvcc) {
-  const std::string nvcc = ATTNFORGE_NVCC;
-  if (nvcc.empty()) GTEST_SKIP() << "nvcc was not found when this build was configured";
-  const Family& family = *find_family(GetParam());
-  const auto [problem, device] = served_by(family);
-  ASSERT_NE(device, nullptr) << "no arch serves a long causal prefill";
-  const auto all = candidates(family, problem, *device);
-  ASSERT_FALSE(all.empty());
+  /// The command of the file's first line, as a user would paste it.
+  std::string command() const {
+    const std::string line = source_.substr(0, source_.find('\n'));
+    EXPECT_EQ(line.substr(0, 8), "// nvcc ") << line;
+    return line.substr(8);
+  }
+  /// The exit status and what was printed.
+  std::pair<int, std::string> nvcc(const std::string& arguments) const {
+    const int status = std::system(
+        fmt::format("cd '{}' && '{}' {} > log 2>&1", folder_.string(), ATTNFORGE_NVCC, arguments)
+            .c_str());
+    std::ifstream log(folder_ / "log");
+    return {status, {std::istreambuf_iterator<char>(log), {}}};
+  }
 
-  const fs::path folder = fs::path(testing::TempDir()) /
-                          fmt::format("attnforge-nvcc-{}-{}", family.name, getpid());
-  fs::create_directories(folder);
-  std::ofstream(folder / "kernel.cu") << family.render(all.front().config, problem).text;
-  const std::string command = fmt::format(
-      "cd '{}' && '{}' -std=c++20 -arch=sm_{} -cubin -o kernel.cubin kernel.cu > log 2>&1",
-      folder.string(), nvcc, device->arch.name);
-  const int status = std::system(command.c_str());
-  std::ifstream log(folder / "log");
-  EXPECT_EQ(status, 0) << command << "\n" << std::string(std::istreambuf_iterator<char>(log), {});
-  EXPECT_TRUE(fs::exists(folder / "kernel.cubin"));
-  fs::remove_all(folder);
+  const fs::path folder_ = fs::path(testing::TempDir()) /
+                           fmt::format("attnforge-nvcc-{}-{}", GetParam(), getpid());
+  std::string source_;
+};
+
+TEST_P(EmittedSource, CompilesByTheCommandOfItsFirstLine) {
+  const auto [status, log] = nvcc(command());
+  EXPECT_EQ(status, 0) << command() << "\n" << log;
+  EXPECT_TRUE(fs::exists(folder_ / "kernel.o"));
+}
+
+TEST_P(EmittedSource, SaysInOneLineThatItNeedsCpp20) {
+  std::string older = command();
+  older.replace(older.find("-std=c++20"), 10, "-std=c++17");
+  const auto [status, log] = nvcc(older);
+  EXPECT_NE(status, 0);
+  EXPECT_NE(log.find("this file needs C++20: nvcc -std=c++20"), std::string::npos) << log;
+  const std::regex error("error: ");
+  EXPECT_EQ(std::distance(std::sregex_iterator(log.begin(), log.end(), error), {}), 1)
+      << "its own and no other: " << log;
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, EmittedSource, testing::ValuesIn(family_names()),

@@ -1,0 +1,96 @@
+"""Times two builds of attnforge by turns on the points of a stored run, each at its stored config: what a change of the kernels'
+structure costs or gains.
+
+    python3 bench/before_after.py OLD/attnforge NEW/attnforge --rounds 5 --out before_after.csv
+    python3 bench/before_after.py OLD NEW --points bench/results/h200/hopper_fp16.csv --limit-s 300
+
+Every round times each point once with both, in turns; a point's time is the median over the rounds. Compiles come first and are
+not timed. Ends after the round in which --limit-s has passed.
+"""
+
+import argparse
+import concurrent.futures
+import csv
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import figures
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def problem_text(row):
+    text = (
+        f"fwd {row['dtype']} batch={row['batch']} num_heads={row['num_heads_q']}:{row['num_heads_kv']} "
+        f"seqlen={row['seqlen_q']}:{row['seqlen_kv']} head_dim={row['head_dim']}:{row['head_dim_v']}"
+    )
+    return text + (" causal" if row["causal"] == "1" else "") + (" lse" if " lse=1" in row["config"] else "")
+
+
+def points(path, most):
+    """{problem: config} of the rows that a config of attnforge's was stored for."""
+    rows = figures.read_csv(path)[1]
+    found = {}
+    for row in rows:
+        if row["impl"] == "attnforge" and row["config"]:
+            found.setdefault(problem_text(row), row["config"])
+    return dict(list(found.items())[:most])
+
+
+def time_us(program, problem, config, folder, *options):
+    cache = pathlib.Path(folder) / (str(abs(hash(program))) + ".db")
+    command = [program, "bench", problem, "--config", config, "--json", "-q", *options]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "ATTNFORGE_CACHE": str(cache)})
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stderr.strip()}")
+    return json.loads(done.stdout)["results"][0]["time_us"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--points", type=pathlib.Path, default=HERE / "results/h200/hopper.csv", help="rows with configs")
+    parser.add_argument("--most", type=int, default=36, help="points taken, from the first on")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit-s", type=float, default=600)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    chosen = points(arguments.points, arguments.most)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [(program, *point) for point in chosen.items() for program in (arguments.old, arguments.new)]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            list(pool.map(lambda job: time_us(*job, folder, "--samples", "3", "--max-samples", "3"), jobs))
+        print(f"compiled {len(chosen)} points in {time.monotonic() - began:.0f} s", flush=True)
+        samples = {point: {arguments.old: [], arguments.new: []} for point in chosen}
+        for turn in range(arguments.rounds):
+            for at, (problem, config) in enumerate(chosen.items()):
+                order = (arguments.old, arguments.new) if (at + turn) % 2 else (arguments.new, arguments.old)
+                for program in order:
+                    took = time_us(program, problem, config, folder, "--seconds", "0.2", "--samples", "15", "--max-samples", "40")
+                    samples[problem][program].append(took)
+            print(f"round {turn + 1} of {arguments.rounds}, {time.monotonic() - began:.0f} s", flush=True)
+            if time.monotonic() - began > arguments.limit_s:
+                break
+    ratios = []
+    with arguments.out.open("w") as out:
+        out.write("# bench/before_after.py " + " ".join(sys.argv[1:]) + "\n")
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow("problem,before_us,after_us,ratio,rounds".split(","))
+        for problem, of in samples.items():
+            before, after = (statistics.median(of[program]) for program in (arguments.old, arguments.new))
+            ratios.append(before / after)
+            table.writerow([problem, f"{before:.2f}", f"{after:.2f}", f"{before / after:.4f}", len(of[arguments.old])])
+    print(f"{len(ratios)} points, before / after: geometric mean {statistics.geometric_mean(ratios):.4f}, "
+          f"least {min(ratios):.4f}, most {max(ratios):.4f}")
+
+
+if __name__ == "__main__":
+    main()

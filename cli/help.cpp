@@ -1,0 +1,83 @@
+// help.cpp - attnforge help: a verb's options, or what no verb says alone: the words of a problem
+// and the environment variables.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "attnforge/inspect.h"
+#include "attnforge/printable.h"
+#include "attnforge/problem_words.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+
+namespace attnforge::cli {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  attnforge help problem
+  attnforge help environment
+  attnforge help tune)";
+
+std::string problem_help() {
+  std::string text =
+      "A problem is fwd and these words, in any order, quoted or not. What is left out has its "
+      "default.\n"
+      "  fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal\n\n";
+  for (const ProblemWord& word : problem_words()) {
+    text += fmt::format("  {}{}\n", bold(fmt::format("{:<20}", word.form)), word.meaning);
+    if (!word.allowed.empty()) {
+      text += fmt::format("{:22}{}; default {}\n", "", word.allowed, word.fallback);
+    } else {
+      text += fmt::format("{:22}default {}\n", "", word.fallback);
+    }
+  }
+  return text +
+         "\ntune and bench take several problems, and several values of a word: "
+         "seqlen=512,1024 causal,full\n";
+}
+
+std::string environment_help() {
+  std::string text;
+  for (const EnvironmentVariable& variable : environment_variables()) {
+    const char* value = std::getenv(variable.name.c_str());
+    text += fmt::format("{}={}\n    {}\n    unset: {}\n", bold(variable.name),
+                        value ? printable(value) : "(unset)", variable.meaning, variable.fallback);
+  }
+  return text;
+}
+
+}  // namespace
+
+Verb add_help(CLI::App& program) {
+  auto topic = std::make_shared<std::string>();
+  CLI::App* verb = program.add_subcommand(
+      "help", "Explain a verb, the words of a problem, or the environment variables");
+  verb->add_option("topic", *topic, "A verb, problem or environment")->type_name("TOPIC");
+  verb->footer(kFooter);
+  // Asked for now: after parsing, a program's help is that of the verb at hand.
+  return [&program, topic, all = program.help()] {
+    const auto verbs = program.get_subcommands(
+        [&](const CLI::App* other) { return other->get_name() == *topic; });
+    if (topic->empty()) {
+      fmt::print("{}", all);
+    } else if (*topic == "problem") {
+      fmt::print("{}", problem_help());
+    } else if (*topic == "environment") {
+      fmt::print("{}", environment_help());
+    } else if (!verbs.empty()) {
+      fmt::print("{}", verbs.front()->help(program.get_name()));
+    } else {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("help has no topic \"{}\"; it has problem, environment and every verb: "
+                      "see attnforge --help",
+                      *topic));
+    }
+    return int{kExitOk};
+  };
+}
+
+}  // namespace attnforge::cli

@@ -1,0 +1,79 @@
+// problem_words.cpp - the table of words. What values integers may have is said in problem.cpp.
+#include "attnforge/problem_words.h"
+
+#include "generator/problem_fields.h"
+
+namespace attnforge {
+namespace {
+
+constexpr std::string_view kDTypes = "fp32, fp16 or bf16";
+
+std::string_view allowed(std::string_view field) { return integer_field(field).allowed; }
+
+}  // namespace
+
+std::span<const ProblemWord> problem_words() {
+  static const ProblemWord kWords[] = {
+      {"bf16", "bf16", "dtype of all tensors", "bf16", ""},
+      {"fp16", "fp16", "dtype of all tensors", "bf16", ""},
+      {"fp32", "fp32", "dtype of all tensors; products at fp32 accuracy", "bf16", ""},
+      {"q", "q=DTYPE", "dtype of q alone", "that of all", kDTypes},
+      {"k", "k=DTYPE", "dtype of k alone", "that of all", kDTypes},
+      {"v", "v=DTYPE", "dtype of v alone", "that of all", kDTypes},
+      {"o", "o=DTYPE", "dtype of o alone", "that of all", kDTypes},
+      {"batch", "batch=N", "sequences", "1", allowed("batch")},
+      {"num_heads", "num_heads=Q:KV", "heads of q and of k and v; one number is both", "1",
+       allowed("num_heads_q")},
+      {"num_heads_q", "num_heads_q=N", "query heads, a multiple of num_heads_kv", "1",
+       allowed("num_heads_q")},
+      {"num_heads_kv", "num_heads_kv=N", "heads of k and v", "num_heads_q",
+       allowed("num_heads_kv")},
+      {"seqlen", "seqlen=Q:KV", "queries and keys of a sequence; one number is both", "1",
+       allowed("seqlen_q")},
+      {"seqlen_q", "seqlen_q=N", "queries of a sequence; of several lengths, the most", "1",
+       allowed("seqlen_q")},
+      {"seqlen_kv", "seqlen_kv=N", "keys of a sequence; of several lengths, the most", "seqlen_q",
+       allowed("seqlen_kv")},
+      {"head_dim", "head_dim=QK:V",
+       "elements per head of q and k, and of v and o; one number is both", "64",
+       allowed("head_dim")},
+      {"head_dim_v", "head_dim_v=N", "elements per head of v and o", "head_dim",
+       allowed("head_dim_v")},
+      {"causal", "causal",
+       "a query sees no key after its position; the last query stands at the last key", "every key",
+       ""},
+      {"window_left", "window_left=N", "keys before its position that a query sees", "-1",
+       allowed("window_left")},
+      {"window_right", "window_right=N", "keys after its position that a query sees", "-1",
+       allowed("window_right")},
+      {"softcap", "softcap=X", "s becomes X * tanh(s / X) after scaling; 0: not", "0",
+       kFactorAllowed},
+      {"softmax_scale", "softmax_scale=X", "multiplier of Q K^T; 0: 1 / sqrt(head_dim)", "0",
+       kFactorAllowed},
+      {"lse", "lse", "lse is written too: fp32, natural logarithm", "only o", ""},
+      {"tf32", "tf32", "with fp32: products may round their inputs to TF32", "fp32 accuracy", ""},
+      {"lengths", "lengths=KIND",
+       "packed: sequences one after another; used: padded, the first rows count. A run's arrays on "
+       "the GPU say how long each is",
+       "fixed", "fixed, packed or used"},
+      {"tokens", "tokens=Q:KV",
+       "with lengths=packed: the most rows of q and of k and v; one number is both", "0",
+       allowed("tokens_q")},
+      {"tokens_q", "tokens_q=N", "the most rows of q and o", "0", allowed("tokens_q")},
+      {"tokens_kv", "tokens_kv=N", "the most rows of k and v", "tokens_q", allowed("tokens_kv")},
+      {"rope", "rope=KIND",
+       "q and k are rotated first: half, elements i and i + rope_dim / 2; interleaved, 2 i and 2 i "
+       "+ 1",
+       "none", "none, half or interleaved"},
+      {"rope_dim", "rope_dim=N", "the first elements of a row that rotate", "0",
+       allowed("rope_dim")},
+      {"layout", "layout=ORDER",
+       "of contiguous tensors, by the letters of batch, seqlen, heads, dim; any strides may be run",
+       "bshd", "bshd, bhsd or packed_qkv"},
+      {"alignment", "alignment=BYTES", "divides every address and stride", "16",
+       allowed("alignment")},
+  };
+  return kWords;
+}
+
+}  // namespace attnforge
