@@ -199,14 +199,16 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   list_launches(inspection, launch, source);
   inspection.tiles = tiles_of(choice, problem);
   inspection.measured_as = key.problem;
+  Source compiled = source;
+  if (options.line_info) compiled.text = inspection.source;  // lines are those that are shown
   if (options.compile || options.sass) {
-    compile_source(inspection, source, launch, options);
+    compile_source(inspection, compiled, launch, options);
   } else {
     inspection.not_compiled = "not asked for";
   }
   // What does not compile has no PTX either; `compiled` says why.
   if (options.ptx && (!options.compile || inspection.compiled.ok))
-    inspection.ptx = compile_to_ptx(source, device.arch, {.line_info = options.line_info});
+    inspection.ptx = compile_to_ptx(compiled, device.arch, {.line_info = options.line_info});
 
   for (const Try& each : cache.tries(stored_as(key.problem, overrides), device_class(device))) {
     if (!each.estimated)

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,11 @@ TEST_F(Program, LinesOfPtxOnThePageComeFromLinesOfTheSource) {
     deep = deep || origin.size() > 2;
   }
   EXPECT_TRUE(deep) << "functions inlined into functions";
+  // The outermost line is the entry's.
+  std::istringstream text(source);
+  std::string line;
+  for (int at = ptx.at("origins").back().back().get<int>(); at > 0; --at) std::getline(text, line);
+  EXPECT_THAT(line, testing::AnyOf(HasSubstr("::run(p)"), HasSubstr("__global__"))) << line;
   EXPECT_TRUE(data.at("sass").is_null() != data.at("no_sass").get<std::string>().empty())
       << "SASS, or what to install";
 }
