@@ -73,9 +73,9 @@ int run_program(int argc, char** argv) {
   app.footer(kProgramFooter);
 
   const std::pair<const char*, Verb> verbs[] = {
-      {"tune", add_tune(app)},       {"run", add_run(app)},   {"bench", add_bench(app)},
-      {"inspect", add_inspect(app)}, {"list", add_list(app)}, {"cache", add_cache(app)},
-      {"doctor", add_doctor(app)},   {"help", add_help(app)}};
+      {"tune", add_tune(app)},       {"run", add_run(app)},       {"bench", add_bench(app)},
+      {"inspect", add_inspect(app)}, {"report", add_report(app)}, {"list", add_list(app)},
+      {"cache", add_cache(app)},     {"doctor", add_doctor(app)}, {"help", add_help(app)}};
   app.refuse_empty_values();
   if (argc <= 1) {
     // Nothing was asked for: to a person this is the answer, to a script that lost its words it is

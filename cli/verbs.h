@@ -29,6 +29,7 @@ Verb add_tune(Command& program);
 Verb add_run(Command& program);
 Verb add_bench(Command& program);
 Verb add_inspect(Command& program);
+Verb add_report(Command& program);
 Verb add_list(Command& program);
 Verb add_cache(Command& program);
 Verb add_doctor(Command& program);
