@@ -541,7 +541,6 @@ struct FwdWgmmaSm90a {
       if constexpr (kTellsAll) {
         while (await_tile(-1) != kNoTile) {
           const Work work(Tile::load(params, smem.tile(q_ring.stage) + 4));
-          __syncwarp();  // lane 0 gives the buffer back for all
           read_q();
           attend_query_tile(work);
           q_ring.advance();
