@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 /// How a config was come by; so how much is known of its time for a problem on a GPU. What a plan
