@@ -16,7 +16,6 @@
 namespace attnforge::cli {
 namespace {
 
-constexpr auto kRight = Column::Align::kRight;
 using Key = std::pair<std::string, std::string>;  // problem, GPU class
 
 std::string text_of(const Json& line, const char* key) {
