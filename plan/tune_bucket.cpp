@@ -9,6 +9,7 @@
 
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
+#include "plan/cubins.h"
 #include "plan/option_checks.h"
 #include "plan/slow_path.h"
 #include "runtime/compiler.h"
@@ -80,6 +81,22 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
   return result;
 }
 
+/// A search stores its winner's code, but one that an import brought comes without: plans that may
+/// not compile would miss it.
+void store_code_of_winner(const TuneResult& result, const ChoiceKey& key, DeviceState& state) {
+  if (result.winner.empty() || result.other_at_work) return;
+  const auto [source, source_digest] = rendered(parse_config(result.winner), key.problem,
+                                                state.overrides);
+  const Arch& arch = state.facts.arch;
+  if (stored_cubin(source_digest, arch, nvrtc_facts().version_text(), state.cache)) return;
+  try {
+    compile_and_store(source, arch, state.cache, state.log);
+  } catch (const Error& error) {
+    state.log.warning(fmt::format("the code of the winner \"{}\" is not stored: {}", result.winner,
+                                  error.what()));
+  }
+}
+
 }  // namespace
 
 FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState& state,
@@ -133,6 +150,7 @@ TuneResult tune(const Problem& problem, Device& device, const TuneOptions& optio
   const ChoiceKey key{bucket(problem), options.family, ""};
   warn_of_slow_path(key, state);
   TuneResult result = tune_key(key, options, state, Clock::now(), false);
+  store_code_of_winner(result, key, state);
   // Plans made from now on ask the database again. Those made before run on with the kernel that
   // they have.
   state.kernels.forget_if([&](const ChoiceKey& known, LoadedKernel& kernel) {

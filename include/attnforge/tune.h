@@ -71,6 +71,8 @@ inline double speed_up(const TuneResult& result) {
   return result.winner_us > 0 && result.untuned_us > 0 ? result.untuned_us / result.winner_us : 0;
 }
 
+/// The winner's code is in the database afterwards, even of a search that an import brought:
+/// plans with Policy::kCachedOnly find it.
 /// Thread-safe, but two tunings on one GPU disturb each other's times and are therefore run one
 /// after the other. Throws Error(kInvalidProblem), Error(kUnsupported), Error(kCuda) if the GPU is
 /// lost.

@@ -1,11 +1,13 @@
 // fake_driver.cpp - a libcuda.so.1 without a GPU: contexts, loads, launches and tensor maps are
-// counted and nothing is computed. Streams have ids and may be captured, without a graph. Device
-// memory is the host's, up to kLargestBlock at a time unless fake_gpu.h is asked for more. Whatever
-// else is asked for answers CUDA_ERROR_NOT_SUPPORTED, larger memory included.
+// counted and nothing is computed. Streams have ids and may be captured; a graph is the number of
+// its launches. Device memory is the host's, up to kLargestBlock at a time unless fake_gpu.h is
+// asked for more. Whatever else is asked for answers CUDA_ERROR_NOT_SUPPORTED, larger memory
+// included. At the end of a process with $FAKE_DRIVER_REPORT set, that file gets the counts.
 #include <cuda.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -38,6 +40,7 @@ struct Gpu {
 constexpr Gpu kGpus[2] = {{"NVIDIA H200", 132, 3201000}, {"NVIDIA H100 PCIe", 114, 1593000}};
 
 std::atomic<int> loads, unloads, launches, loads_to_fail;
+std::atomic<int> captured_launches, graph_launches;  // launches into graphs, and by their replays
 std::mutex last_mutex;
 std::vector<double> durations_us;  // of the code of each load; guarded by last_mutex
 std::size_t watched_offset;
@@ -48,6 +51,12 @@ unsigned last_grid_x;
 int overlapping_launches;
 int encodes;
 FakeEncode first_encodes[8];
+
+std::mutex stream_mutex;
+std::map<std::uintptr_t, unsigned long long> stream_ids;  // of those that live
+std::set<std::uintptr_t> free_streams;
+std::map<CUstream, std::size_t> captured_streams;  // and how many launches each has captured
+unsigned long long last_stream_id = 1000;
 
 CUcontext handle(Context* context) { return reinterpret_cast<CUcontext>(context); }
 Context* current() { return stack.empty() ? nullptr : stack.back(); }
@@ -123,6 +132,11 @@ CUresult context_device(CUdevice* device) {
   *device = current()->device;
   return CUDA_SUCCESS;
 }
+CUresult context_set(CUcontext context) {
+  if (!stack.empty()) stack.pop_back();
+  if (context != nullptr) stack.push_back(reinterpret_cast<Context*>(context));
+  return CUDA_SUCCESS;
+}
 CUresult context_push(CUcontext context) {
   stack.push_back(reinterpret_cast<Context*>(context));
   return CUDA_SUCCESS;
@@ -179,6 +193,14 @@ CUresult launch(const CUlaunchConfig* config, CUfunction function, void** argume
       overlapping_launches += attribute.value.programmaticStreamSerializationAllowed;
   }
   ++launches;
+  {
+    const std::lock_guard streams(stream_mutex);
+    const auto captured = captured_streams.find(config->hStream);
+    if (captured != captured_streams.end()) {
+      ++captured->second;
+      ++captured_launches;
+    }
+  }
   const double duration_us = durations_us[reinterpret_cast<std::size_t>(function)];
   lock.unlock();
   attnforge::test::fake_gpu_launch(duration_us);
@@ -229,11 +251,6 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType dtype, cuuint32_t ra
 
 // ---- Streams: numbers from 0x1000 on, the lowest free one first ----
 
-std::mutex stream_mutex;
-std::map<std::uintptr_t, unsigned long long> stream_ids;  // of those that live
-std::set<std::uintptr_t> free_streams;
-std::set<CUstream> captured_streams;
-unsigned long long last_stream_id = 1000;
 std::atomic<bool> copies_take_long;
 thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -269,15 +286,27 @@ CUresult stream_synchronize(CUstream) { return CUDA_SUCCESS; }
 CUresult stream_query(CUstream) { return copies_take_long ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
 CUresult capture_begin(CUstream stream, CUstreamCaptureMode) {
   const std::lock_guard lock(stream_mutex);
-  captured_streams.insert(stream);
+  captured_streams[stream] = 0;
   return CUDA_SUCCESS;
 }
 CUresult capture_end(CUstream stream, CUgraph* graph) {
   const std::lock_guard lock(stream_mutex);
-  captured_streams.erase(stream);
-  *graph = nullptr;
+  const auto captured = captured_streams.find(stream);
+  if (captured == captured_streams.end()) return CUDA_ERROR_INVALID_VALUE;
+  *graph = reinterpret_cast<CUgraph>(captured->second);
+  captured_streams.erase(captured);
   return CUDA_SUCCESS;
 }
+CUresult graph_instantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  *executable = reinterpret_cast<CUgraphExec>(graph);
+  return CUDA_SUCCESS;
+}
+CUresult graph_launch(CUgraphExec executable, CUstream) {
+  graph_launches += static_cast<int>(reinterpret_cast<std::size_t>(executable));
+  return CUDA_SUCCESS;
+}
+CUresult graph_executable_destroy(CUgraphExec) { return CUDA_SUCCESS; }
+CUresult graph_destroy(CUgraph) { return CUDA_SUCCESS; }
 CUresult is_capturing(CUstream stream, CUstreamCaptureStatus* status) {
   const std::lock_guard lock(stream_mutex);
   *status = captured_streams.count(stream) != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
@@ -338,6 +367,19 @@ CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t bytes, CUstream) {
 
 CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 
+/// Written when the process ends.
+struct Report {
+  ~Report() {
+    const char* const path = std::getenv("FAKE_DRIVER_REPORT");
+    std::FILE* const file = path == nullptr ? nullptr : std::fopen(path, "w");
+    if (file == nullptr) return;
+    std::fprintf(file, "loads=%d launches=%d captured=%d replayed=%d\n", loads.load(),
+                 launches.load() - captured_launches.load(), captured_launches.load(),
+                 graph_launches.load());
+    std::fclose(file);
+  }
+} report;
+
 }  // namespace
 
 extern "C" {
@@ -359,6 +401,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
       fake_entry("cuDevicePrimaryCtxRelease", primary_release),
       fake_entry("cuCtxGetCurrent", context_current),
       fake_entry("cuCtxGetDevice", context_device),
+      fake_entry("cuCtxSetCurrent", context_set),
       fake_entry("cuCtxPushCurrent", context_push),
       fake_entry("cuCtxPopCurrent", context_pop),
       fake_entry("cuLibraryLoadData", library_load),
@@ -377,6 +420,10 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
       fake_entry("cuStreamBeginCapture", capture_begin),
       fake_entry("cuStreamEndCapture", capture_end),
       fake_entry("cuStreamIsCapturing", is_capturing),
+      fake_entry("cuGraphInstantiateWithFlags", graph_instantiate),
+      fake_entry("cuGraphLaunch", graph_launch),
+      fake_entry("cuGraphExecDestroy", graph_executable_destroy),
+      fake_entry("cuGraphDestroy", graph_destroy),
       fake_entry("cuThreadExchangeStreamCaptureMode", exchange_capture_mode),
       fake_entry("cuMemAlloc", memory_alloc),
       fake_entry("cuMemFree", memory_free),

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -22,12 +23,24 @@ int launch_us() {
 std::mutex clock_mutex;
 double now_us;
 
+constexpr std::size_t kAlignment = 512;
+std::mutex memory_mutex;
+std::map<CUdeviceptr, void*> blocks;  // and where calloc() put each, whose zeros cost nothing
+
 CUresult allocate(CUdeviceptr* pointer, std::size_t bytes) {
-  *pointer = reinterpret_cast<CUdeviceptr>(std::calloc(bytes, 1));
-  return *pointer == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  void* const block = std::calloc(bytes + kAlignment, 1);
+  if (block == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pointer = (reinterpret_cast<CUdeviceptr>(block) + kAlignment - 1) / kAlignment * kAlignment;
+  const std::lock_guard lock(memory_mutex);
+  blocks[*pointer] = block;
+  return CUDA_SUCCESS;
 }
 CUresult release(CUdeviceptr pointer) {
-  std::free(reinterpret_cast<void*>(pointer));
+  const std::lock_guard lock(memory_mutex);
+  const auto found = blocks.find(pointer);
+  if (found == blocks.end()) return CUDA_ERROR_INVALID_VALUE;
+  std::free(found->second);
+  blocks.erase(found);
   return CUDA_SUCCESS;
 }
 CUresult memory_info(std::size_t* free, std::size_t* total) {
