@@ -88,6 +88,16 @@ class TroubleshootingTest(unittest.TestCase):
                 self.assertIn(part, known, f"{symptom}: no source says this any more")
 
 
+class CommandsTest(unittest.TestCase):
+    def test_every_command_of_dev_exists(self):
+        known = re.findall(r"^  ([a-z-]+)\) run_|^  ([a-z-]+)\) \w+ ;;", (ROOT / "dev").read_text(), flags=re.M)
+        known = {name for pair in known for name in pair if name}
+        self.assertIn("demo", known)
+        for page in documents():
+            for name in re.findall(r"\./dev ([a-z-]+)", page.read_text()):
+                self.assertIn(name, known, page.relative_to(ROOT))
+
+
 class LinksTest(unittest.TestCase):
     def test_every_link_leads_somewhere(self):
         for page in documents():
