@@ -357,7 +357,6 @@ def in_results(rows, name):
 README_TABLES = {
     "hopper": hopper,
     "peers_main": peers_main,
-    "peers_odd": peers_odd,
     "varlen": varlen,
     "host": host,
     "first_run": first_run,
@@ -367,7 +366,7 @@ PAGES = {
     "docs/HOPPER.md": {"hopper_groups": hopper_groups},
     "docs/MEASURING.md": {"hopper_peers": hopper_peers},
     "docs/LADDER.md": {"ladder": ladder, "lineage": lineage},
-    "docs/HEAD_DIMS.md": {"strategies": strategies, "head_dims": head_dims},
+    "docs/HEAD_DIMS.md": {"strategies": strategies, "head_dims": head_dims, "peers_odd": peers_odd},
 }
 
 

@@ -2,7 +2,6 @@
 // pictures.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "attnforge/tune.h"
 #include "cli/bench_files.h"
 #include "cli/bench_rows.h"
+#include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/display.h"
 #include "cli/gpus.h"
@@ -43,7 +43,7 @@ struct BenchArguments {
   bool csv = false, json = false, quiet = false, full = false;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kBenchFooter =
     R"(A word with several values, seqlen=512,1024 or causal,full, makes a problem of each.
 A time is the median over samples by the GPU's clock, the L2 cache overwritten before each.
 TFLOP/s count the pairs that the mask lets through; GB/s count each tensor once; MiB are what the tensors and the
@@ -238,10 +238,10 @@ int run_bench(const BenchArguments& a) {
 
 }  // namespace
 
-Verb add_bench(CLI::App& program) {
+Verb add_bench(Command& program) {
   auto arguments = std::make_shared<BenchArguments>();
   BenchArguments& a = *arguments;
-  CLI::App* verb = program.add_subcommand("bench", "Time the kernels of problems");
+  Command* verb = program.add_subcommand("bench", "Time the kernels of problems");
   verb->add_option("problem", a.words, "Words of one or more problems")->type_name("WORD ...");
   verb->add_option("--file", a.file, "A problem a line, # begins a comment; - is standard input")
       ->type_name("PATH");
@@ -259,7 +259,7 @@ Verb add_bench(CLI::App& program) {
       ->excludes(verb->get_option("--families"))
       ->excludes(verb->get_option("--config"));
   verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
-      ->check(CLI::IsMember({"quick", "full", "exhaustive"}));
+      ->one_of({"quick", "full", "exhaustive"});
   verb->add_option("--samples", a.min_samples, "Take at least this many")
       ->type_name("N")
       ->transform(whole_number(1, kMostSamples));
@@ -278,9 +278,7 @@ Verb add_bench(CLI::App& program) {
   verb->add_option("--out", a.out,
                    "Also write the rows to this file, .csv (row by row) or .json; may be repeated")
       ->type_name("PATH")
-      ->expected(1)
-      ->allow_extra_args(false)  // else it takes the problem behind the file too
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->may_repeat();
   verb->add_option("--plot", a.plot,
                    "Draw latency, throughput, memory and padding waste in this folder (gnuplot)")
       ->type_name("FOLDER");
@@ -290,7 +288,7 @@ Verb add_bench(CLI::App& program) {
   verb->add_flag("--full", a.full, kFullHelp);
   auto* csv = verb->add_flag("--csv", a.csv, "As CSV");
   verb->add_flag("--json", a.json, "As JSON")->excludes(csv);
-  verb->footer(kFooter);
+  verb->footer(kBenchFooter);
   return [arguments, most] {
     check_samples(*arguments, most->count() > 0);
     return run_bench(*arguments);

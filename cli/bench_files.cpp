@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -52,6 +53,17 @@ void BenchFiles::finish(const std::vector<BenchRow>& rows, const BenchOrigin& or
     write(path, json_text(to_json(rows, origin, interrupted)) + "\n", std::ios::trunc);
 }
 
-Table read_sweep(const std::string& path) { return parse_csv(read_text(path, "sweep"), path); }
+Table read_sweep(const std::string& path) {
+  const std::string text = read_text(path, "sweep");
+  Table table = parse_csv(text, path);
+  // Tables of bench/peers.py say it once, in their first line: "# NVIDIA H200, driver 580, ...".
+  const bool has_gpu = std::any_of(table.columns.begin(), table.columns.end(),
+                                   [](const Column& column) { return column.name == "gpu"; });
+  if (has_gpu || text.rfind("# ", 0) != 0) return table;
+  const std::string gpu = text.substr(2, text.find_first_of(",\n", 2) - 2);
+  table.columns.push_back({"gpu"});
+  for (auto& row : table.rows) row.push_back(gpu);
+  return table;
+}
 
 }  // namespace attnforge::cli

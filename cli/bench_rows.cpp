@@ -11,8 +11,6 @@
 namespace attnforge::cli {
 namespace {
 
-constexpr auto kRight = Column::Align::kRight;
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 /// "fp16", or "fp16/bf16/bf16/fp16" where q, k, v and o differ.

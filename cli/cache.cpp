@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -15,6 +14,7 @@
 
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/json.h"
 #include "cli/option_values.h"
@@ -38,9 +38,7 @@ struct CacheArguments {
   std::string filter_text() const { return fmt::format("{}", fmt::join(filter, " ")); }
 };
 
-constexpr auto kRight = Column::Align::kRight;
-
-constexpr const char* kFooter =
+constexpr const char* kCacheFooter =
     R"(FILTER is part of a problem's text, as ls prints it; without it, all problems are meant.
 
 Examples:
@@ -321,38 +319,38 @@ int run_clear(const CacheArguments& a) {
 
 }  // namespace
 
-Verb add_cache(CLI::App& program) {
+Verb add_cache(Command& program) {
   auto arguments = std::make_shared<CacheArguments>();
   CacheArguments& a = *arguments;
-  CLI::App* verb = program.add_subcommand(
+  Command* verb = program.add_subcommand(
       "cache", "Look into the database of winners, carry it around, clear it");
-  verb->require_subcommand(1);
-  verb->footer(kFooter);
+  verb->require_subcommand();
+  verb->footer(kCacheFooter);
 
   using Action = int (*)(const CacheArguments&);
-  std::vector<std::pair<CLI::App*, Action>> actions;
+  std::vector<std::pair<Command*, Action>> actions;
   const auto add = [&](const char* name, const char* help, Action action, bool with_filter) {
-    CLI::App* sub = verb->add_subcommand(name, help);
+    Command* sub = verb->add_subcommand(name, help);
     if (with_filter)
       sub->add_option("filter", a.filter, "Part of a problem's text")->type_name("FILTER");
     add_cache_option(*sub, a.path);
-    sub->footer(kFooter);
+    sub->footer(kCacheFooter);
     actions.emplace_back(sub, action);
     return sub;
   };
-  CLI::App* ls = add("ls", "The winner of each problem and GPU class", run_ls, true);
-  CLI::App* show = add("show", "Every try, best first", run_show, true);
-  CLI::App* plot = add("plot", "Draw the tuning landscapes of problems (gnuplot)", run_plot, true);
-  CLI::App* stats = add("stats", "Size and health of the file", run_stats, false);
-  CLI::App* verify = add("verify", "Every page, index, row and checksum; says what is wrong",
-                         run_verify, false);
-  CLI::App* clear = add("clear", "Delete tries, or only the compiled code", run_clear, true);
-  CLI::App* export_ = add("export", "Write measurements as lines of JSON", run_export, false);
-  CLI::App* import = add("import", "Merge the lines of an export; nothing is lost or doubled",
-                         run_import, false);
+  Command* ls = add("ls", "The winner of each problem and GPU class", run_ls, true);
+  Command* show = add("show", "Every try, best first", run_show, true);
+  Command* plot = add("plot", "Draw the tuning landscapes of problems (gnuplot)", run_plot, true);
+  Command* stats = add("stats", "Size and health of the file", run_stats, false);
+  Command* verify = add("verify", "Every page, index, row and checksum; says what is wrong",
+                        run_verify, false);
+  Command* clear = add("clear", "Delete tries, or only the compiled code", run_clear, true);
+  Command* export_ = add("export", "Write measurements as lines of JSON", run_export, false);
+  Command* import = add("import", "Merge the lines of an export; nothing is lost or doubled",
+                        run_import, false);
 
-  for (CLI::App* sub : {ls, show, stats, verify}) sub->add_flag("--json", a.json, "As JSON");
-  for (CLI::App* sub : {ls, show}) sub->add_flag("--full", a.full, kFullHelp);
+  for (Command* sub : {ls, show, stats, verify}) sub->add_flag("--json", a.json, "As JSON");
+  for (Command* sub : {ls, show}) sub->add_flag("--full", a.full, kFullHelp);
   show->add_option("--top", a.top, "How many tries of each problem; 0: all")
       ->type_name("N")
       ->transform(whole_number(0, kMostInt));

@@ -1,7 +1,6 @@
 // doctor.cpp - attnforge doctor: what of this machine works, what does not, what to do.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -10,6 +9,7 @@
 #include "attnforge/inspect.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/command_line.h"
 #include "cli/json.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
@@ -22,7 +22,7 @@ struct DoctorArguments {
   bool json = false;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kDoctorFooter =
     R"(Exits with 0 if nothing failed, with 5 if the driver, the GPU or NVRTC did, else with 1.
 
 Examples:
@@ -93,13 +93,13 @@ Json report_json(const std::vector<Check>& checks) {
 
 }  // namespace
 
-Verb add_doctor(CLI::App& program) {
+Verb add_doctor(Command& program) {
   auto arguments = std::make_shared<DoctorArguments>();
-  CLI::App* verb = program.add_subcommand("doctor",
-                                          "Check driver, NVRTC, database and disk; say what to do");
+  Command* verb = program.add_subcommand("doctor",
+                                         "Check driver, NVRTC, database and disk; say what to do");
   add_cache_option(*verb, arguments->cache);
   verb->add_flag("--json", arguments->json, "As JSON");
-  verb->footer(kFooter);
+  verb->footer(kDoctorFooter);
   return [arguments] {
     const std::vector<Check> checks = doctor(arguments->cache);
     if (arguments->json) {

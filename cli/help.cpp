@@ -2,7 +2,7 @@
 // and the environment variables.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -10,13 +10,14 @@
 #include "attnforge/inspect.h"
 #include "attnforge/printable.h"
 #include "attnforge/problem_words.h"
+#include "cli/command_line.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 
 namespace attnforge::cli {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kHelpFooter = R"(Examples:
   attnforge help problem
   attnforge help environment
   attnforge help tune)";
@@ -51,24 +52,25 @@ std::string environment_help() {
 
 }  // namespace
 
-Verb add_help(CLI::App& program) {
+Verb add_help(Command& program) {
   auto topic = std::make_shared<std::string>();
-  CLI::App* verb = program.add_subcommand(
+  Command* verb = program.add_subcommand(
       "help", "Explain a verb, the words of a problem, or the environment variables");
   verb->add_option("topic", *topic, "A verb, problem or environment")->type_name("TOPIC");
-  verb->footer(kFooter);
+  verb->footer(kHelpFooter);
   // Asked for now: after parsing, a program's help is that of the verb at hand.
   return [&program, topic, all = program.help()] {
-    const auto verbs = program.get_subcommands(
-        [&](const CLI::App* other) { return other->get_name() == *topic; });
+    const auto& verbs = program.subcommands();
+    const auto verb = std::find_if(verbs.begin(), verbs.end(),
+                                   [&](const auto& other) { return other->name() == *topic; });
     if (topic->empty()) {
       fmt::print("{}", all);
     } else if (*topic == "problem") {
       fmt::print("{}", problem_help());
     } else if (*topic == "environment") {
       fmt::print("{}", environment_help());
-    } else if (!verbs.empty()) {
-      fmt::print("{}", verbs.front()->help(program.get_name()));
+    } else if (verb != verbs.end()) {
+      fmt::print("{}", (*verb)->help());
     } else {
       throw Error(
           ErrorCode::kInvalidArgument,

@@ -5,18 +5,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/inspect_report.h"
 #include "cli/option_values.h"
+#include "cli/page_inspect.h"
 #include "cli/problems.h"
+#include "cli/today.h"
 #include "cli/verbs.h"
+#include "cli/write_text.h"
 
 namespace attnforge::cli {
 namespace {
@@ -24,18 +28,19 @@ namespace {
 struct InspectArguments {
   std::vector<std::string> words;
   std::string arch, cache, config, family;
-  std::string gpu, sections;
+  std::string gpu, html, sections;
   bool source = false, entry = false, ptx = false, sass = false, cuts = false, json = false;
   bool no_compile = false, full = false;
   int candidates = -1;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kInspectFooter =
     R"(Works without a GPU with --arch, and without NVRTC but for what the compiler says.
 
 Examples:
   attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64 causal
   attnforge inspect --section candidates,cuts --full fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128
+  attnforge inspect --html kernel.html --arch sm_90 fwd bf16 seqlen=4096 head_dim=128 causal
   attnforge inspect --source --arch sm_86 fwd bf16 seqlen=4096 head_dim=128 > kernel.cu
   nvcc -std=c++20 -arch=sm_86 -c kernel.cu                    (the first line of the file is this command)
   attnforge inspect --json --arch sm_89 fwd bf16 seqlen=4096 head_dim=128)";
@@ -67,11 +72,11 @@ Inspection inspect_what_can_be(const Problem& problem, const DeviceFacts& device
   try {
     return inspect(problem, device, options);
   } catch (const Error& error) {
-    const bool insisted = options.ptx || options.sass;
+    const bool insisted = (options.ptx || options.sass) && !options.line_info;
     if (error.code() != ErrorCode::kNoDriver || !options.compile || insisted) throw;
     not_compiled = error.what();
   }
-  options.compile = false;
+  options.compile = options.ptx = options.sass = false;
   Inspection inspection = inspect(problem, device, options);
   inspection.not_compiled = not_compiled;
   return inspection;
@@ -106,14 +111,19 @@ int run_inspect(const InspectArguments& a) {
   options.compile = !a.no_compile && !source_only;
   options.ptx = a.ptx;
   options.sass = a.sass;
+  if (!a.html.empty()) options = page_options(options);
   const InspectView view = view_of(a);
   const Inspection inspection = inspect_what_can_be(problem, device_of(a), options);
 
-  if (a.json) {
+  if (!a.html.empty()) {
+    write_text(a.html, inspect_page(inspection, utc_now()));
+    if (a.html != "-") fmt::print("{}\n", printable(a.html));
+  } else if (a.json) {
     print_json(to_json(inspection, view));
   } else if (source_only) {
     print_raw(a.source ? inspection.source : inspection.source_entry);
   } else if (a.ptx) {
+    if (!inspection.compiled.ok) throw Error(ErrorCode::kCompile, inspection.compiled.log);
     print_raw(inspection.ptx);
   } else if (a.sass) {
     if (inspection.sass.rfind("none: ", 0) == 0)
@@ -128,9 +138,9 @@ int run_inspect(const InspectArguments& a) {
 
 }  // namespace
 
-Verb add_inspect(CLI::App& program) {
+Verb add_inspect(Command& program) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* verb = program.add_subcommand(
+  Command* verb = program.add_subcommand(
       "inspect", "Show what a problem becomes: candidates, config, source, code, launch");
   InspectArguments& a = *arguments;
   verb->add_option("problem", a.words, "The problem's words")->type_name("WORD ...");
@@ -162,9 +172,14 @@ Verb add_inspect(CLI::App& program) {
   entry->excludes(ptx)->excludes(sass);
   ptx->excludes(sass);
   no_compile->excludes(ptx)->excludes(sass);
+  auto* html = verb->add_option("--html", a.html,
+                                "Write all of it as a page of HTML that needs nothing else")
+                   ->type_name("FILE");
+  for (Option* raw : {source, entry, ptx, sass}) html->excludes(raw);
   add_cache_option(*verb, a.cache);
-  verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)");
-  verb->footer(kFooter);
+  verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)")
+      ->excludes(html);
+  verb->footer(kInspectFooter);
   return [arguments] { return run_inspect(*arguments); };
 }
 

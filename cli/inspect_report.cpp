@@ -17,8 +17,6 @@
 namespace attnforge::cli {
 namespace {
 
-constexpr auto kRight = Column::Align::kRight;
-
 // ---- Parts of sections ----
 
 std::string heading(const std::string& text) { return bold(text) + "\n"; }

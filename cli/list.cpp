@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cli/command_line.h"
 #include "cli/json.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -21,9 +21,7 @@ struct ListArguments {
   bool json = false;
 };
 
-constexpr auto kRight = Column::Align::kRight;
-
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kListFooter = R"(Examples:
   attnforge list
   attnforge list devices --json)";
 
@@ -109,13 +107,13 @@ int run_list(const ListArguments& a) {
 
 }  // namespace
 
-Verb add_list(CLI::App& program) {
+Verb add_list(Command& program) {
   auto arguments = std::make_shared<ListArguments>();
-  CLI::App* verb = program.add_subcommand("list", "List kernel families, GPUs and archs");
+  Command* verb = program.add_subcommand("list", "List kernel families, GPUs and archs");
   verb->add_option("what", arguments->what, "families, devices, archs or all")
-      ->check(CLI::IsMember({"families", "devices", "archs", "all"}));
+      ->one_of({"families", "devices", "archs", "all"});
   verb->add_flag("--json", arguments->json, "As JSON");
-  verb->footer(kFooter);
+  verb->footer(kListFooter);
   return [arguments] { return run_list(*arguments); };
 }
 

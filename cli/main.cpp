@@ -2,13 +2,13 @@
 // code.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
 
 #include "attnforge/version.h"
+#include "cli/command_line.h"
 #include "cli/memory_check.h"
 #include "cli/messages.h"
 #include "cli/option_values.h"
@@ -36,7 +36,7 @@ ExitCode exit_code(ErrorCode code) {
   return kExitFailed;
 }
 
-void add_cache_option(CLI::App& verb, std::string& path) {
+void add_cache_option(Command& verb, std::string& path) {
   verb.add_option("--cache", path,
                   "Database file; default $ATTNFORGE_CACHE, else ~/.cache/attnforge/attnforge.db")
       ->type_name("PATH");
@@ -44,7 +44,7 @@ void add_cache_option(CLI::App& verb, std::string& path) {
 
 namespace {
 
-constexpr const char* kFooter = R"(A problem is a list of words, quoted or not:
+constexpr const char* kProgramFooter = R"(A problem is a list of words, quoted or not:
   fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal
 Exit codes: 0 done, 1 failed, 2 bad command line or problem, 3 no kernel serves the problem, 4 run --check found a
 wrong output, 5 no GPU, driver or NVRTC, 130 interrupted.
@@ -68,34 +68,36 @@ int with_flushed_output(int code) {
 }
 
 int run_program(int argc, char** argv) {
-  CLI::App app{"Tunes, runs and explains attention kernels for the NVIDIA GPU at hand.",
-               "attnforge"};
-  app.set_version_flag("--version", fmt::format("attnforge {}", kVersion));
-  app.require_subcommand(1);
-  app.footer(kFooter);
+  Command app("Tunes, runs and explains attention kernels for the NVIDIA GPU at hand.", "attnforge",
+              fmt::format("attnforge {}", kVersion));
+  app.footer(kProgramFooter);
 
   const std::pair<const char*, Verb> verbs[] = {
-      {"tune", add_tune(app)},       {"run", add_run(app)},   {"bench", add_bench(app)},
-      {"inspect", add_inspect(app)}, {"list", add_list(app)}, {"cache", add_cache(app)},
-      {"doctor", add_doctor(app)},   {"help", add_help(app)}};
-  refuse_empty_values(app);
+      {"tune", add_tune(app)},       {"run", add_run(app)},       {"bench", add_bench(app)},
+      {"inspect", add_inspect(app)}, {"report", add_report(app)}, {"list", add_list(app)},
+      {"cache", add_cache(app)},     {"doctor", add_doctor(app)}, {"help", add_help(app)}};
+  app.refuse_empty_values();
   if (argc <= 1) {
     // Nothing was asked for: to a person this is the answer, to a script that lost its words it is
     // an error, as of most programs with verbs.
     std::fputs(app.help().c_str(), stderr);
     return kExitUsage;
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return with_flushed_output(app.exit(error));
-    std::string verb;
-    for (const CLI::App* parsed : app.get_subcommands()) verb = parsed->get_name() + " ";
-    print_error(fmt::format("{}; see attnforge {}--help", error.what(), verb));
-    return kExitUsage;
+  std::string wrong;
+  switch (app.parse(argc, argv, wrong)) {
+    case Command::Parsed::kShown:
+      return with_flushed_output(kExitOk);
+    case Command::Parsed::kWrong: {
+      const Command* verb = app.parsed_subcommand();
+      print_error(fmt::format("{}; see attnforge {}--help", wrong,
+                              verb == nullptr ? "" : verb->name() + " "));
+      return kExitUsage;
+    }
+    case Command::Parsed::kVerb:
+      break;
   }
   for (const auto& [name, verb] : verbs) {
-    if (!app.get_subcommand(name)->parsed()) continue;
+    if (app.parsed_subcommand()->name() != name) continue;
     try {
       return with_flushed_output(verb());
     } catch (const Error& error) {

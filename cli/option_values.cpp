@@ -27,7 +27,7 @@ bool read(const std::string& text, Number& number) {
 
 }  // namespace
 
-CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+ValueRule whole_number(std::uint64_t least, std::uint64_t most) {
   const auto check = [least, most](std::string& text) {
     std::uint64_t number = 0;
     if (!read(text, number) || number < least || number > most)
@@ -35,10 +35,10 @@ CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
     text = std::to_string(number);
     return std::string();
   };
-  return CLI::Validator(check, "");
+  return check;
 }
 
-CLI::Validator seconds() {
+ValueRule seconds() {
   const auto check = [](std::string& text) {
     double number = 0;
     if (!read(text, number) || !(number >= 0 && number <= kMostSeconds))
@@ -46,27 +46,15 @@ CLI::Validator seconds() {
                          kMostSeconds);
     return std::string();
   };
-  return CLI::Validator(check, "");
+  return check;
 }
 
-CLI::Validator names() {
+ValueRule names() {
   const auto check = [](std::string& text) {
     return names_of(text).empty() ? fmt::format("{} names nothing", shortened(text))
                                   : std::string();
   };
-  return CLI::Validator(check, "");
-}
-
-void refuse_empty_values(CLI::App& verb) {
-  const auto not_empty = [](std::string& text) {
-    return text.empty() ? std::string("the value is empty; leave the option out instead")
-                        : std::string();
-  };
-  for (CLI::Option* option : verb.get_options()) {
-    if (option->get_items_expected_max() > 0 && !option->get_positional())
-      option->check(CLI::Validator(not_empty, ""));
-  }
-  for (CLI::App* sub : verb.get_subcommands({})) refuse_empty_values(*sub);
+  return check;
 }
 
 }  // namespace attnforge::cli

@@ -18,9 +18,10 @@ struct Style {
   const char* colour;
   int dash, mark;
 };
-constexpr Style kStyles[] = {{"#0072B2", 1, 7},  {"#D55E00", 2, 5},  {"#009E73", 4, 9},
-                             {"#CC79A7", 5, 13}, {"#E69F00", 3, 11}, {"#56B4E9", 1, 6},
-                             {"#000000", 2, 4},  {"#8C6D31", 4, 8}};
+// Marks are open: one that lies on another hides nothing.
+constexpr Style kStyles[] = {{"#0072B2", 1, 6},  {"#D55E00", 2, 4},  {"#009E73", 4, 8},
+                             {"#CC79A7", 5, 12}, {"#E69F00", 3, 10}, {"#56B4E9", 1, 14},
+                             {"#000000", 2, 1},  {"#8C6D31", 4, 2}};
 
 /// In gnuplot's double quotes, in which it would run what stands between backquotes as a command.
 /// Titles come from problems and names of GPUs, which may be of a database of others.
@@ -127,6 +128,7 @@ std::string y_range(const Figure& figure) {
   double least = 0, most = 0;
   for (const Curve& curve : figure.curves) {
     for (const auto& [x, y] : curve.points) {
+      if (std::isnan(y)) continue;
       least = least == 0 ? y : std::min(least, y);
       most = std::max(most, y);
     }
@@ -150,11 +152,22 @@ Picture picture_of(const Figure& figure) {
   for (std::size_t i = 0; i < figure.curves.size(); ++i) {
     const Curve& curve = figure.curves[i];
     picture.data += quoted(curve.name) + "\n";
-    for (const auto& [x, y] : curve.points) picture.data += fmt::format("{} {:.6g}\n", x, y);
+    for (std::size_t n = 0; n < curve.points.size(); ++n) {
+      const auto& [x, y] = curve.points[n];
+      if (!std::isnan(y)) picture.data += fmt::format("{} {:.6g}", x, y);
+      if (!curve.errors.empty()) picture.data += fmt::format(" {:.4g}", curve.errors[n]);
+      picture.data += "\n";  // alone it is a gap
+    }
     picture.data += "\n\n";
     const Style& style = kStyles[measured % std::size(kStyles)];
-    plot += fmt::format("{}  \"{}.dat\" index {} using 1:2 ", i == 0 ? "" : ", \\\n", figure.file,
-                        i);
+    if (i > 0) plot += ", \\\n";
+    if (!curve.errors.empty()) {
+      plot += fmt::format(
+          "  \"{}.dat\" index {} using 1:2:3 with yerrorbars linecolor rgb \"{}\" linewidth 1 "
+          "pointsize 0 notitle, \\\n",
+          figure.file, i, style.colour);
+    }
+    plot += fmt::format("  \"{}.dat\" index {} using 1:2 ", figure.file, i);
     if (curve.look == Curve::Look::kComputed) {
       plot += "with lines linecolor rgb \"#404040\" dashtype (6,6) linewidth 1";
     } else if (curve.look == Curve::Look::kMarks) {
@@ -163,8 +176,8 @@ Picture picture_of(const Figure& figure) {
       ++measured;
     } else {
       plot += fmt::format(
-          "with linespoints linecolor rgb \"{}\" dashtype {} linewidth 2 pointtype {} pointsize "
-          "1.6",
+          "with linespoints linecolor rgb \"{}\" dashtype {} linewidth 1.5 pointtype {} "
+          "pointsize 2",
           style.colour, style.dash, style.mark);
       ++measured;
     }

@@ -21,10 +21,11 @@ struct PlotAxis {
 /// A line of a figure.
 struct Curve {
   std::string name;
-  std::vector<std::pair<double, double>> points;
+  std::vector<std::pair<double, double>> points;  // y NaN: a gap, where the line jumps
   enum class Look { kLine, kMarks, kComputed } look = Look::kLine;
   // kMarks: what lies between the points means nothing. kComputed: not measured; thin, dashed,
   // grey.
+  std::vector<double> errors{};  // by how much y of each point spreads, up and down; empty: unknown
 };
 
 /// Lines over one x axis, which has a tick at each x of a point.

@@ -55,7 +55,7 @@ Ended run_gnuplot(const std::string& folder, const std::string& script) {
   close(ends[1]);
   Ended ended;
   char bytes[4096];
-  for (ssize_t count; (count = read(ends[0], bytes, sizeof(bytes))) != 0;) {
+  for (ssize_t count; (count = ::read(ends[0], bytes, sizeof(bytes))) != 0;) {
     if (count < 0 && errno != EINTR) break;
     if (count > 0) ended.said.append(bytes, static_cast<std::size_t>(count));
   }

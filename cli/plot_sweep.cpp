@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "attnforge/error.h"
+#include "attnforge/provenance.h"
+#include "cli/roofs.h"
 
 namespace attnforge::cli {
 namespace {
@@ -21,8 +25,12 @@ struct Point {
   std::string family;  // "best" where none was asked for
   std::string strategy;
   std::string gpu, date;
+  std::string provenance;  // "": not said, or of a peer
+  DType dtype = DType::kBf16;
   int batch = 0, head_dim = 0;
-  double seqlen = 0, time_us = 0, tflops_per_s = 0, peak_bytes = 0, quadratic_bytes = 0;
+  double seqlen = 0, time_us = 0, tflops_per_s = 0, gbytes_per_s = 0, peak_bytes = 0,
+         quadratic_bytes = 0;
+  double noise = 0;  // interquartile range / median of the time
 };
 
 /// Cells of a row by the names of the columns.
@@ -41,6 +49,7 @@ class Cells {
     }
     return row[found->second];
   }
+  bool has(const std::string& column) const { return place_.count(column) > 0; }
   std::string text_if_any(const std::vector<std::string>& row, const std::string& column) const {
     return place_.count(column) ? text(row, column) : "";
   }
@@ -72,8 +81,45 @@ std::string group_of(const std::string& problem) {
   return group;
 }
 
+DType dtype_of(const std::string& text) {
+  return text == "fp32" ? DType::kFp32 : text == "fp16" ? DType::kFp16 : DType::kBf16;
+}
+
+/// Of the rows of bench/peers.py, whose lines are attnforge, tuned, and its peers.
+std::vector<Point> peer_points_of(const Table& table) {
+  const Cells cells(table);
+  std::vector<Point> points;
+  for (const auto& row : table.rows) {
+    if (cells.text(row, "ms").empty()) continue;
+    const auto pair = [&](const char* q, const char* kv) {
+      const std::string of_q = cells.text(row, q), of_kv = cells.text(row, kv);
+      return of_q == of_kv ? of_q : of_q + ":" + of_kv;
+    };
+    Point point;
+    point.family = cells.text(row, "impl");
+    if (point.family == "attnforge") point.family += ", tuned";
+    point.group = fmt::format("fwd {} num_heads={}{}", cells.text(row, "dtype"),
+                              pair("num_heads_q", "num_heads_kv"),
+                              cells.text(row, "causal") == "1" ? " causal" : "");
+    // A line has one pair of head dims.
+    if (const std::string dims = pair("head_dim", "head_dim_v"); dims.find(':') != dims.npos)
+      point.group += " head_dim=" + dims;
+    point.gpu = cells.text_if_any(row, "gpu");
+    point.dtype = dtype_of(cells.text(row, "dtype"));
+    point.batch = static_cast<int>(cells.number(row, "batch"));
+    point.head_dim = static_cast<int>(cells.number(row, "head_dim"));
+    point.seqlen = cells.number(row, "seqlen_q");
+    point.time_us = 1000 * cells.number(row, "ms");
+    point.tflops_per_s = cells.number(row, "tflops");
+    point.noise = std::strtod(cells.text_if_any(row, "spread").c_str(), nullptr);
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
 std::vector<Point> points_of(const Table& table) {
   const Cells cells(table);
+  if (cells.has("impl")) return peer_points_of(table);
   std::vector<Point> points;
   for (const auto& row : table.rows) {
     if (cells.text(row, "status") != "ok") continue;
@@ -83,6 +129,10 @@ std::vector<Point> points_of(const Table& table) {
     point.strategy = cells.text_if_any(row, "strategy");
     point.gpu = cells.text(row, "gpu");
     point.date = cells.text(row, "date").substr(0, 10);
+    point.provenance = cells.text_if_any(row, "provenance");
+    point.dtype = dtype_of(cells.text_if_any(row, "dtype"));
+    point.noise = std::strtod(cells.text_if_any(row, "noise").c_str(), nullptr);
+    point.gbytes_per_s = std::strtod(cells.text_if_any(row, "gbytes_per_s").c_str(), nullptr);
     point.batch = static_cast<int>(cells.number(row, "batch"));
     point.head_dim = static_cast<int>(cells.number(row, "head_dim"));
     point.seqlen = cells.number(row, "seqlen_q");
@@ -143,25 +193,47 @@ std::string shared_words(const std::vector<Point>& points, const Naming& naming,
   std::string text = points.front().group;
   if (!naming.head_dim && !head_dim_axis)
     text += fmt::format(" head_dim={}", points.front().head_dim);
+  std::set<double> tokens;
+  for (const Point& point : points) tokens.insert(point.batch * point.seqlen);
   if (values(points, &Point::batch).size() == 1)
     text += fmt::format(" batch={}", points.front().batch);
+  else if (tokens.size() == 1)
+    text += fmt::format(", {} tokens at each length", *tokens.begin());
   if (!naming.family) text += ", " + points.front().family;
   return text;
+}
+
+/// Whether the configs were tuned, as far as rows say.
+std::string tuned_text(const std::vector<Point>& points) {
+  int tuned = 0, untuned = 0;
+  for (const Point& point : points) {
+    if (point.provenance.empty()) continue;
+    const bool measured = point.provenance == to_string(Provenance::kMeasured) ||
+                          point.provenance == to_string(Provenance::kCompatible);
+    ++(measured ? tuned : untuned);
+  }
+  if (tuned == 0) return untuned == 0 ? "" : "untuned";
+  return untuned == 0 ? "tuned" : fmt::format("{} of {} tuned", tuned, tuned + untuned);
 }
 
 std::string note_of(const std::vector<Point>& points) {
   const std::set<std::string> gpus = values(points, &Point::gpu),
                               dates = values(points, &Point::date);
-  return fmt::format("{}, {}", gpus.size() == 1 ? *gpus.begin() : "several GPUs",
-                     *dates.begin() == *dates.rbegin() ? *dates.begin()
-                                                       : *dates.begin() + " to " + *dates.rbegin());
+  std::string note = gpus.size() == 1 ? *gpus.begin() : "several GPUs";
+  const auto add = [&](const std::string& part) {
+    if (!part.empty()) note += (note.empty() ? "" : ", ") + part;
+  };
+  add(*dates.begin() == *dates.rbegin() ? *dates.begin()
+                                        : *dates.begin() + " to " + *dates.rbegin());
+  add(tuned_text(points));
+  return note;
 }
 
 /// A line for each name, its points by x; of several rows at one x the fastest.
 std::vector<Curve> curves_of(const std::vector<Point>& points,
                              const std::function<std::string(const Point&)>& name,
                              const std::function<double(const Point&)>& x,
-                             const std::function<double(const Point&)>& y) {
+                             const std::function<double(const Point&)>& y, bool errors = false) {
   std::vector<std::string> names;  // in the order of the rows
   std::map<std::string, std::map<double, const Point*>> lines;
   for (const Point& point : points) {
@@ -174,6 +246,13 @@ std::vector<Curve> curves_of(const std::vector<Point>& points,
   for (const std::string& line : names) {
     Curve curve{.name = line, .points = {}};
     for (const auto& [at, point] : lines[line]) curve.points.emplace_back(at, y(*point));
+    // Of times and of what is 1 / time: half of the interquartile range to either side.
+    const bool all_known = std::all_of(lines[line].begin(), lines[line].end(),
+                                       [](const auto& each) { return each.second->noise > 0; });
+    for (std::size_t i = 0; errors && all_known && i < curve.points.size(); ++i) {
+      const Point& point = *std::next(lines[line].begin(), static_cast<std::ptrdiff_t>(i))->second;
+      curve.errors.push_back(curve.points[i].second * point.noise / 2);
+    }
     curves.push_back(std::move(curve));
   }
   return curves;
@@ -221,6 +300,30 @@ std::vector<Curve> baseline(const std::vector<Point>& points, const Naming& nami
   return curves;
 }
 
+/// What the GPU's arithmetic and memory allow at each length: nothing for a GPU that is not known.
+std::vector<Curve> roofline(const std::vector<Point>& points) {
+  const std::set<std::string> gpus = values(points, &Point::gpu);
+  const DeviceFacts* const gpu = gpus.size() == 1 ? gpu_named(*gpus.begin()) : nullptr;
+  const std::set<DType> dtypes = values(points, &Point::dtype);
+  if (gpu == nullptr || dtypes.size() != 1) return {};
+  const Roof peak = roofs(*gpu, *dtypes.begin()).front();
+  std::map<double, double> bound;
+  for (const Point& point : points) {
+    double& at = bound[point.seqlen];
+    const double memory = point.gbytes_per_s > 0
+                              ? point.tflops_per_s * memory_gb_per_s(*gpu) / point.gbytes_per_s
+                              : peak.tflops_per_s;
+    at = std::max(at, std::min(memory, peak.tflops_per_s));
+  }
+  Curve curve{.name = "bound: " + peak.name,
+              .points = {bound.begin(), bound.end()},
+              .look = Curve::Look::kComputed};
+  if (std::any_of(bound.begin(), bound.end(),
+                  [&](const auto& each) { return each.second < peak.tflops_per_s; }))
+    curve.name += ", memory";
+  return {curve};
+}
+
 void add_length_figures(const std::vector<Point>& points, const std::string& suffix,
                         std::vector<Figure>& figures) {
   const Naming naming = naming_of(points);
@@ -235,7 +338,7 @@ void add_length_figures(const std::vector<Point>& points, const std::string& suf
                        .note = note_of(points),
                        .x = lengths,
                        .y = y,
-                       .curves = curves_of(points, name, seqlen, value)});
+                       .curves = curves_of(points, name, seqlen, value, y.unit != Unit::kBytes)});
   };
   add("latency", "Latency against sequence length", {"time of a call", Unit::kSeconds, true},
       [](const Point& p) { return p.time_us * 1e-6; });
@@ -246,6 +349,9 @@ void add_length_figures(const std::vector<Point>& points, const std::string& suf
   const bool wide = most->tflops_per_s > kWideRange * least->tflops_per_s;
   add("throughput", "Throughput against sequence length", {"TFLOP/s", Unit::kNone, wide},
       [](const Point& p) { return p.tflops_per_s; });
+  for (Curve& curve : roofline(points)) figures.back().curves.push_back(std::move(curve));
+  if (std::all_of(points.begin(), points.end(), [](const Point& p) { return p.peak_bytes == 0; }))
+    return;  // peers do not say
   add("memory", "Peak device memory against sequence length",
       {"device memory: q, k, v, o, lse, workspace", Unit::kBytes, true},
       [](const Point& p) { return p.peak_bytes; });
@@ -291,6 +397,10 @@ void add_waste_figure(const std::vector<Point>& points, const std::string& suffi
   const std::set<int> head_dims = values(points, &Point::head_dim);
   for (int head_dim = *head_dims.begin(); head_dim <= *head_dims.rbegin(); ++head_dim) {
     arithmetic.points.emplace_back(head_dim, 100.0 * (1 - double(head_dim) / padded(head_dim)));
+    if (head_dim != padded(head_dim) || head_dim == *head_dims.rbegin()) continue;
+    // One more, and half of the work is waste.
+    arithmetic.points.emplace_back(head_dim, std::nan(""));
+    arithmetic.points.emplace_back(head_dim, 50.0);
   }
   for (const Point& point : points) {
     const Point* const wide = padded_point(points, point);

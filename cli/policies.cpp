@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "attnforge/error.h"
+#include "cli/command_line.h"
 #include "cli/option_values.h"
 
 namespace attnforge::cli {
@@ -12,13 +11,13 @@ namespace {
 constexpr Policy kPolicies[] = {Policy::kEstimate, Policy::kFirstRun, Policy::kCachedOnly};
 }
 
-void add_policy_options(CLI::App& verb, std::string& policy, double& time_limit_s,
+void add_policy_options(Command& verb, std::string& policy, double& time_limit_s,
                         std::string& family, std::string& config) {
   std::vector<std::string> names;
   for (Policy known : kPolicies) names.emplace_back(to_string(known));
   verb.add_option("--policy", policy,
                   "Without a winner in the database: take the model's choice, tune, or refuse")
-      ->check(CLI::IsMember(names));
+      ->one_of(names);
   verb.add_option("--time-limit", time_limit_s, "Of the tuning by --policy first_run")
       ->type_name("SECONDS")
       ->transform(seconds());

@@ -4,15 +4,12 @@
 #include <string>
 
 #include "attnforge/plan.h"
-
-namespace CLI {
-class App;
-}
+#include "cli/command_line.h"
 
 namespace attnforge::cli {
 
 /// --policy, --time-limit, --family, --config.
-void add_policy_options(CLI::App& verb, std::string& policy, double& time_limit_s,
+void add_policy_options(Command& verb, std::string& policy, double& time_limit_s,
                         std::string& family, std::string& config);
 
 /// Throws Error(kInvalidArgument) for an unknown policy.

@@ -2,7 +2,6 @@
 // wanted, checked.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <limits>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "attnforge/measure.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
@@ -43,7 +43,7 @@ struct RunArguments {
   double time_limit_s = 8;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kRunFooter =
     R"(Files hold [batch, seqlen, num_heads, head_dim], or [batch, num_heads, seqlen, head_dim] with the word layout=bhsd.
 float16 is fp16, float32 is fp32 or rounded to the dtype that is asked for, bfloat16 of ml_dtypes is bf16, and so is
 uint16 with --bf16. Tables of a rope are float32 [rows, rope_dim / 2]; without them they are those of base 10000, as many rows
@@ -350,10 +350,10 @@ int run_run(const RunArguments& a) {
 
 }  // namespace
 
-Verb add_run(CLI::App& program) {
+Verb add_run(Command& program) {
   auto arguments = std::make_shared<RunArguments>();
   RunArguments& a = *arguments;
-  CLI::App* verb = program.add_subcommand("run", "Run one problem on .npy files or random tensors");
+  Command* verb = program.add_subcommand("run", "Run one problem on .npy files or random tensors");
   verb->add_option("problem", a.words, "The problem's words; with files, only what they do not say")
       ->type_name("WORD ...");
   verb->add_option("--q", a.q, "Queries")->type_name("NPY");
@@ -392,7 +392,7 @@ Verb add_run(CLI::App& program) {
   add_cache_option(*verb, a.cache);
   verb->add_flag("--full", a.full, kFullHelp);
   verb->add_flag("--json", a.json, "As JSON");
-  verb->footer(kFooter);
+  verb->footer(kRunFooter);
   return [arguments, random] {
     arguments->random = random->count() > 0;
     return run_run(*arguments);

@@ -16,7 +16,7 @@ std::vector<std::string> names(const Table& table) {
   return cells;
 }
 
-std::string quoted(const std::string& cell) {
+std::string csv_cell(const std::string& cell) {
   if (cell.find_first_of(",\"\r\n") == cell.npos) return cell;
   std::string text = "\"";
   for (char c : cell) text += c == '"' ? std::string("\"\"") : std::string(1, c);
@@ -25,7 +25,7 @@ std::string quoted(const std::string& cell) {
 
 std::string csv_line(const std::vector<std::string>& cells) {
   std::string text;
-  for (std::size_t i = 0; i < cells.size(); ++i) text += (i > 0 ? "," : "") + quoted(cells[i]);
+  for (std::size_t i = 0; i < cells.size(); ++i) text += (i > 0 ? "," : "") + csv_cell(cells[i]);
   return text + "\n";
 }
 

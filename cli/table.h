@@ -11,6 +11,7 @@ struct Column {
   std::string name;
   enum class Align { kLeft, kRight } align = Align::kLeft;
 };
+inline constexpr auto kRight = Column::Align::kRight;
 
 /// Every row has as many cells as there are columns.
 struct Table {

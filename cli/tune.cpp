@@ -2,7 +2,6 @@
 // in the database.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "attnforge/error.h"
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/display.h"
 #include "cli/gpus.h"
@@ -46,7 +46,7 @@ struct TuneArguments {
   int candidates = 8;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kTuneFooter =
     R"(Progress goes to standard error, results to standard output. The first Ctrl-C stops the search, keeps what is done
 and exits with 130; the second ends the program at once. Killed, it goes on where it was when it is started again.
 
@@ -223,11 +223,11 @@ int rank_for_archs(const TuneArguments& arguments, const std::vector<Problem>& p
             [&](const Progress& progress) { display.update(0, progress); }, interrupted);
       }
       Json rows = Json::array();
-      Table table{{{"estimate us", Column::Align::kRight},
-                   {"registers", Column::Align::kRight},
-                   {"spills B", Column::Align::kRight},
-                   {"smem B", Column::Align::kRight},
-                   {"occupancy", Column::Align::kRight},
+      Table table{{{"estimate us", kRight},
+                   {"registers", kRight},
+                   {"spills B", kRight},
+                   {"smem B", kRight},
+                   {"occupancy", kRight},
                    {"config"}},
                   {}};
       for (const RankedCandidate& candidate : ranked) {
@@ -264,9 +264,9 @@ int run_tune(const TuneArguments& arguments) {
 
 }  // namespace
 
-Verb add_tune(CLI::App& program) {
+Verb add_tune(Command& program) {
   auto arguments = std::make_shared<TuneArguments>();
-  CLI::App* verb = program.add_subcommand(
+  Command* verb = program.add_subcommand(
       "tune", "Find the fastest kernel for a problem and keep it in the database");
   TuneArguments& a = *arguments;
   verb->add_option("problem", a.words, "The problem's words")->type_name("WORD ...");
@@ -276,7 +276,7 @@ Verb add_tune(CLI::App& program) {
       ->type_name("N|all");
   verb->add_option("--rigor", a.rigor,
                    "quick: the model's best few; full: until converged; exhaustive: every config")
-      ->check(CLI::IsMember({"quick", "full", "exhaustive"}));
+      ->one_of({"quick", "full", "exhaustive"});
   verb->add_option("--time-limit", a.time_limit_s, "For each problem; 0: none")
       ->type_name("SECONDS")
       ->transform(seconds());
@@ -315,7 +315,7 @@ Verb add_tune(CLI::App& program) {
   verb->add_flag("--full", a.full, kFullHelp);
   verb->add_flag("--json", a.json, "Results as JSON");
   verb->add_flag("-q,--quiet", a.quiet, "No progress");
-  verb->footer(kFooter);
+  verb->footer(kTuneFooter);
   return [arguments] { return run_tune(*arguments); };
 }
 

@@ -17,8 +17,6 @@
 namespace attnforge::cli {
 namespace {
 
-constexpr auto kRight = Column::Align::kRight;
-
 std::string time_text(double us) { return us > 0 ? fmt::format("{:.2f}", us) : "-"; }
 
 std::string speed_up_text(const TuneResult& result) {
@@ -27,7 +25,7 @@ std::string speed_up_text(const TuneResult& result) {
 }
 
 /// First lines of a compiler's log may say all, but a table has one.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+std::string opening_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 std::string best_tries(const TuneResult& result, int top, bool full) {
   Table table{
@@ -74,7 +72,7 @@ std::string report(const TuneJob& job, int top, bool full) {
         "  {}: no config worked{}\n", red("failed"),
         r.trials.empty()
             ? ""
-            : "; the first said: " + printable(first_line(r.trials.front().measurement.detail)));
+            : "; the first said: " + printable(opening_line(r.trials.front().measurement.detail)));
   }
   if (top > 0) text += best_tries(r, top, full);
   return text;

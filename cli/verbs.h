@@ -5,10 +5,7 @@
 #include <string>
 
 #include "attnforge/error.h"
-
-namespace CLI {
-class App;
-}
+#include "cli/command_line.h"
 
 namespace attnforge::cli {
 
@@ -28,17 +25,18 @@ ExitCode exit_code(ErrorCode code);
 using Verb = std::function<int()>;
 
 /// Each adds its subcommand to the program.
-Verb add_tune(CLI::App& program);
-Verb add_run(CLI::App& program);
-Verb add_bench(CLI::App& program);
-Verb add_inspect(CLI::App& program);
-Verb add_list(CLI::App& program);
-Verb add_cache(CLI::App& program);
-Verb add_doctor(CLI::App& program);
+Verb add_tune(Command& program);
+Verb add_run(Command& program);
+Verb add_bench(Command& program);
+Verb add_inspect(Command& program);
+Verb add_report(Command& program);
+Verb add_list(Command& program);
+Verb add_cache(Command& program);
+Verb add_doctor(Command& program);
 /// After the others: it knows their help.
-Verb add_help(CLI::App& program);
+Verb add_help(Command& program);
 
 /// --cache PATH, the same in every verb that uses the database.
-void add_cache_option(CLI::App& verb, std::string& path);
+void add_cache_option(Command& verb, std::string& path);
 
 }  // namespace attnforge::cli

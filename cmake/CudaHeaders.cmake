@@ -1,5 +1,6 @@
 # Finds cuda.h and nvrtc.h and makes attnforge_cuda_headers of them. Nothing of CUDA is linked: both libraries are opened at
-# run time. Looked at, in this order: ATTNFORGE_CUDA_INCLUDE_DIRS, an installed toolkit, the pip wheels in .venv.
+# run time. Looked at, in this order: ATTNFORGE_CUDA_INCLUDE_DIRS, an installed toolkit, pip wheels: those in
+# .venv, and in a build of the Python package those that pip fetched for it.
 set(ATTNFORGE_CUDA_INCLUDE_DIRS "" CACHE STRING "Folders with cuda.h and nvrtc.h; empty: search")
 option(ATTNFORGE_USE_TOOLKIT "Look for an installed CUDA toolkit" ON)
 
@@ -16,7 +17,14 @@ function(attnforge_find_cuda_headers out)
       endforeach()
       list(APPEND folders /usr/include)
     endif()
-    file(GLOB wheels LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/*/include)
+    set(parents ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia)
+    if(SKBUILD)
+      execute_process(COMMAND ${Python3_EXECUTABLE} -c "import nvidia; print(';'.join(nvidia.__path__), end='')"
+                      OUTPUT_VARIABLE fetched ERROR_QUIET)
+      list(PREPEND parents ${fetched})
+    endif()
+    list(TRANSFORM parents APPEND /*/include)
+    file(GLOB wheels LIST_DIRECTORIES true ${parents})
     list(APPEND folders ${wheels})
   endif()
   find_path(dir_cuda cuda.h PATHS ${folders} NO_DEFAULT_PATH NO_CACHE)

@@ -168,7 +168,7 @@ Candidate untuned(std::span<const Family* const> families, const Problem& proble
       }
       reason = fmt::format("every config is cut, the last one because: {}", reason);
     }
-    fmt::format_to(std::back_inserter(reasons), "\n  {}: {}", family->name, reason);
+    reasons += fmt::format("\n  {}: {}", family->name, reason);
   }
   throw Error(ErrorCode::kUnsupported,
               fmt::format("no kernel family serves \"{}\" on {} (sm_{}):{}", to_string(problem),

@@ -42,6 +42,11 @@ struct Point {
   double estimate_us = 0;       // of a candidate
 };
 
+/// The tile of rows that a block computes, and that of keys which it walks by. 0: no such tile.
+struct TileShape {
+  int block_m = 0, block_n = 0;
+};
+
 /// What a family is for. Searches and plans take products; the others serve what no product does,
 /// tier by tier in this order, and whoever names them.
 enum class Tier { kProduct, kLadder, kOracle };
@@ -82,6 +87,8 @@ struct Family {
   /// reject() and estimate_us() would answer. `axes` are axes()'s, perhaps with a value forced.
   void (*for_each_point)(std::span<const Axis> axes, const Problem&, const DeviceFacts&,
                          const std::function<void(const Point&)>& visit) = nullptr;
+  /// For people: pictures of what is computed where.
+  TileShape (*tile_shape)(const Config&, const Problem&) = nullptr;
   Source (*render)(const Config&, const Problem&) = nullptr;
   /// Grid, block, shared memory, workspace, and arguments with the parts that a run fills in. A few
   /// microseconds at most.

@@ -27,7 +27,7 @@ constexpr float kLargestFactor = 1e20f;
 constexpr double kSmallestCapInScores = 1e-30;
 constexpr double kLargestCapInScores = 1e30;
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void reject(const std::string& message) {
   throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
 }
 
@@ -88,17 +88,17 @@ constexpr IntegerField kFields[] = {
 
 void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
   if (dtype != DType::kFp32 && dtype != DType::kFp16 && dtype != DType::kBf16) {
-    refuse(fmt::format("dtype {}={} must be fp32, fp16 or bf16", name, static_cast<int>(dtype)));
+    reject(fmt::format("dtype {}={} must be fp32, fp16 or bf16", name, static_cast<int>(dtype)));
   }
   if (alignment_bytes < size_bytes(dtype)) {
-    refuse(fmt::format("alignment={} must be at least the {} bytes of an element of {}={}",
+    reject(fmt::format("alignment={} must be at least the {} bytes of an element of {}={}",
                        alignment_bytes, size_bytes(dtype), name, to_string(dtype)));
   }
 }
 
 void check_factor(std::string_view name, float value) {
   if (value == 0.0f || (kSmallestFactor <= value && value <= kLargestFactor)) return;  // not NaN
-  refuse(fmt::format("{}={} must be {}", name, value, kFactorAllowed));
+  reject(fmt::format("{}={} must be {}", name, value, kFactorAllowed));
 }
 
 /// Kernels cap scores before softmax_scale multiplies them, so the cap in their units must be a
@@ -107,7 +107,7 @@ void check_cap_in_scores(const Problem& p) {
   if (p.softcap == 0.0f) return;
   const double cap = double{p.softcap} / double{effective_softmax_scale(p)};
   if (kSmallestCapInScores <= cap && cap <= kLargestCapInScores) return;
-  refuse(fmt::format("softcap={} divided by softmax_scale={} must be from {} to {}", p.softcap,
+  reject(fmt::format("softcap={} divided by softmax_scale={} must be from {} to {}", p.softcap,
                      effective_softmax_scale(p), kSmallestCapInScores, kLargestCapInScores));
 }
 
@@ -137,16 +137,16 @@ bool tokens_within_limits(const Problem& p) {
 void check_products(const Problem& p) {
   if (products_within_limits(p)) return;
   if (!tokens_within_limits(p)) {
-    refuse(
+    reject(
         fmt::format("batch={} seqlen_q={} seqlen_kv={} may be more than 2^30 rows; say how many "
                     "there are at most with tokens=",
                     p.batch, p.seqlen_q, p.seqlen_kv));
   }
   if (p.batch * p.num_heads_q > kMaxHeadsTotal) {
-    refuse(fmt::format("batch={} times num_heads_q={} must be at most {}", p.batch, p.num_heads_q,
+    reject(fmt::format("batch={} times num_heads_q={} must be at most {}", p.batch, p.num_heads_q,
                        kMaxHeadsTotal));
   }
-  refuse(fmt::format(
+  reject(fmt::format(
       "batch={} num_heads_q={} num_heads_kv={} seqlen_q={} seqlen_kv={} head_dim={} head_dim_v={} "
       "make a tensor of more than 2^48 elements",
       p.batch, p.num_heads_q, p.num_heads_kv, p.seqlen_q, p.seqlen_kv, p.head_dim, p.head_dim_v));
@@ -154,60 +154,60 @@ void check_products(const Problem& p) {
 
 void check_layout(const Problem& p) {
   if (p.layout != Layout::kBshd && p.layout != Layout::kBhsd && p.layout != Layout::kPackedQkv) {
-    refuse(fmt::format("layout={} must be bshd, bhsd or packed_qkv", static_cast<int>(p.layout)));
+    reject(fmt::format("layout={} must be bshd, bhsd or packed_qkv", static_cast<int>(p.layout)));
   }
   if (p.layout != Layout::kPackedQkv) return;
   if (p.tokens_q != p.tokens_kv) {
-    refuse(fmt::format("layout=packed_qkv needs tokens_q={} and tokens_kv={} to be equal",
+    reject(fmt::format("layout=packed_qkv needs tokens_q={} and tokens_kv={} to be equal",
                        p.tokens_q, p.tokens_kv));
   }
   if (p.seqlen_q != p.seqlen_kv) {
-    refuse(fmt::format("layout=packed_qkv needs seqlen_q={} and seqlen_kv={} to be equal",
+    reject(fmt::format("layout=packed_qkv needs seqlen_q={} and seqlen_kv={} to be equal",
                        p.seqlen_q, p.seqlen_kv));
   }
   if (p.head_dim != p.head_dim_v) {
-    refuse(fmt::format("layout=packed_qkv needs head_dim={} and head_dim_v={} to be equal",
+    reject(fmt::format("layout=packed_qkv needs head_dim={} and head_dim_v={} to be equal",
                        p.head_dim, p.head_dim_v));
   }
   if (p.dtype_q != p.dtype_k || p.dtype_q != p.dtype_v) {
-    refuse(fmt::format("layout=packed_qkv needs one dtype, not q={} k={} v={}",
+    reject(fmt::format("layout=packed_qkv needs one dtype, not q={} k={} v={}",
                        to_string(p.dtype_q), to_string(p.dtype_k), to_string(p.dtype_v)));
   }
 }
 
 void check_rope(const Problem& p) {
   if (p.rope != Rope::kNone && p.rope != Rope::kInterleaved && p.rope != Rope::kHalf) {
-    refuse(fmt::format("rope={} must be none, interleaved or half", static_cast<int>(p.rope)));
+    reject(fmt::format("rope={} must be none, interleaved or half", static_cast<int>(p.rope)));
   }
   if (p.rope == Rope::kNone && p.rope_dim != 0) {
-    refuse(fmt::format("rope_dim={} needs rope=interleaved or rope=half", p.rope_dim));
+    reject(fmt::format("rope_dim={} needs rope=interleaved or rope=half", p.rope_dim));
   }
   if (p.rope_dim > p.head_dim) {
-    refuse(fmt::format("rope_dim={} must be at most head_dim={}", p.rope_dim, p.head_dim));
+    reject(fmt::format("rope_dim={} must be at most head_dim={}", p.rope_dim, p.head_dim));
   }
 }
 
 void check_lengths(const Problem& p) {
   if (p.lengths != Lengths::kFixed && p.lengths != Lengths::kPacked && p.lengths != Lengths::kUsed)
-    refuse(fmt::format("lengths={} must be fixed, packed or used", static_cast<int>(p.lengths)));
+    reject(fmt::format("lengths={} must be fixed, packed or used", static_cast<int>(p.lengths)));
   if (p.lengths == Lengths::kFixed && (p.tokens_q != 0 || p.tokens_kv != 0)) {
-    refuse(fmt::format("tokens_q={} tokens_kv={} need lengths=packed", p.tokens_q, p.tokens_kv));
+    reject(fmt::format("tokens_q={} tokens_kv={} need lengths=packed", p.tokens_q, p.tokens_kv));
   }
   if (p.lengths == Lengths::kUsed && (p.tokens_q != 0 || p.tokens_kv != 0)) {
-    refuse(
+    reject(
         fmt::format("tokens_q={} tokens_kv={} need lengths=packed: those of lengths=used are "
                     "batch * seqlen",
                     p.tokens_q, p.tokens_kv));
   }
   if (p.lengths != Lengths::kFixed && p.rope != Rope::kNone) {
-    refuse(fmt::format("rope={} does not go with lengths={}; rotate q and k before the run",
+    reject(fmt::format("rope={} does not go with lengths={}; rotate q and k before the run",
                        to_string(p.rope), to_string(p.lengths)));
   }
   if (p.lengths != Lengths::kPacked) return;
   const auto check = [&](char side, std::int64_t tokens, std::int64_t seqlen) {
     const std::int64_t most = p.batch * seqlen;
     if (tokens > most) {
-      refuse(
+      reject(
           fmt::format("tokens_{0}{1}={2} is more than batch={3} sequences of seqlen_{0}{1}={4} "
                       "can have",
                       side, side == 'k' ? "v" : "", tokens, p.batch, seqlen));
@@ -232,7 +232,7 @@ const IntegerField& integer_field(std::string_view name) {
 }
 
 void check_field(const IntegerField& field, std::int64_t value) {
-  if (!field.ok(value)) refuse(fmt::format("{}={} must be {}", field.name, value, field.allowed));
+  if (!field.ok(value)) reject(fmt::format("{}={} must be {}", field.name, value, field.allowed));
 }
 
 bool products_within_limits(const Problem& p) {
@@ -241,22 +241,22 @@ bool products_within_limits(const Problem& p) {
 }
 
 void validate(const Problem& p) {
-  if (p.op != Op::kForward) refuse(fmt::format("op={} must be fwd", static_cast<int>(p.op)));
+  if (p.op != Op::kForward) reject(fmt::format("op={} must be fwd", static_cast<int>(p.op)));
   for (const IntegerField& field : kFields) check_field(field, field.get(p));
   check_dtype("q", p.dtype_q, p.alignment_bytes);
   check_dtype("k", p.dtype_k, p.alignment_bytes);
   check_dtype("v", p.dtype_v, p.alignment_bytes);
   check_dtype("o", p.dtype_o, p.alignment_bytes);
   if (p.num_heads_q % p.num_heads_kv != 0) {
-    refuse(fmt::format("num_heads_q={} must be a multiple of num_heads_kv={}", p.num_heads_q,
+    reject(fmt::format("num_heads_q={} must be a multiple of num_heads_kv={}", p.num_heads_q,
                        p.num_heads_kv));
   }
   if (p.causal && p.window_right > 0) {
-    refuse(fmt::format("window_right={} must be -1 or 0 when causal", p.window_right));
+    reject(fmt::format("window_right={} must be -1 or 0 when causal", p.window_right));
   }
   if (p.tf32 &&
       (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32)) {
-    refuse(fmt::format("tf32 needs fp32, not q={} k={} v={}; leave it out", to_string(p.dtype_q),
+    reject(fmt::format("tf32 needs fp32, not q={} k={} v={}; leave it out", to_string(p.dtype_q),
                        to_string(p.dtype_k), to_string(p.dtype_v)));
   }
   check_layout(p);

@@ -303,14 +303,12 @@ Problem parse_problem(std::string_view text) {
 
 std::string to_string(const Problem& p) {
   const Problem defaults;
-  fmt::memory_buffer text;
-  const auto out = fmt::appender(text);
-  fmt::format_to(out, "fwd");
+  std::string text = "fwd";
   if (p.dtype_q == p.dtype_k && p.dtype_q == p.dtype_v && p.dtype_q == p.dtype_o) {
-    fmt::format_to(out, " {}", to_string(p.dtype_q));
+    text += fmt::format(" {}", to_string(p.dtype_q));
   } else {
     for (const DTypeField& field : kDTypeFields)
-      fmt::format_to(out, " {}={}", field.name, to_string(p.*field.member));
+      text += fmt::format(" {}={}", field.name, to_string(p.*field.member));
   }
   // These come behind what they belong to, or at the end.
   const auto is_last = [](std::string_view name) {
@@ -320,26 +318,26 @@ std::string to_string(const Problem& p) {
     for (const IntegerField& field : integer_fields()) {
       if (field.is_size != sizes || is_last(field.name)) continue;
       if (sizes || field.get(p) != field.get(defaults))
-        fmt::format_to(out, " {}={}", field.name, field.get(p));
+        text += fmt::format(" {}={}", field.name, field.get(p));
     }
   };
   put_integers(true);
-  if (p.layout != defaults.layout) fmt::format_to(out, " layout={}", to_string(p.layout));
-  if (p.causal) fmt::format_to(out, " causal");
+  if (p.layout != defaults.layout) text += fmt::format(" layout={}", to_string(p.layout));
+  if (p.causal) text += " causal";
   put_integers(false);
   if (p.softcap != 0.0f)
-    fmt::format_to(out, " softcap={}", p.softcap);  // the shortest digits that read back exactly
-  if (p.lse) fmt::format_to(out, " lse");
-  if (p.tf32) fmt::format_to(out, " tf32");
-  if (p.softmax_scale != 0.0f) fmt::format_to(out, " softmax_scale={}", p.softmax_scale);
-  if (p.lengths != Lengths::kFixed) fmt::format_to(out, " lengths={}", to_string(p.lengths));
+    text += fmt::format(" softcap={}", p.softcap);  // the shortest digits that read back exactly
+  if (p.lse) text += " lse";
+  if (p.tf32) text += " tf32";
+  if (p.softmax_scale != 0.0f) text += fmt::format(" softmax_scale={}", p.softmax_scale);
+  if (p.lengths != Lengths::kFixed) text += fmt::format(" lengths={}", to_string(p.lengths));
   if (p.tokens_q != 0 || p.tokens_kv != 0)
-    fmt::format_to(out, " tokens_q={} tokens_kv={}", p.tokens_q, p.tokens_kv);
-  if (p.rope != Rope::kNone) fmt::format_to(out, " rope={}", to_string(p.rope));
-  if (p.rope_dim != 0) fmt::format_to(out, " rope_dim={}", p.rope_dim);
+    text += fmt::format(" tokens_q={} tokens_kv={}", p.tokens_q, p.tokens_kv);
+  if (p.rope != Rope::kNone) text += fmt::format(" rope={}", to_string(p.rope));
+  if (p.rope_dim != 0) text += fmt::format(" rope_dim={}", p.rope_dim);
   if (p.alignment_bytes != defaults.alignment_bytes)
-    fmt::format_to(out, " alignment={}", p.alignment_bytes);
-  return fmt::to_string(text);
+    text += fmt::format(" alignment={}", p.alignment_bytes);
+  return text;
 }
 
 }  // namespace attnforge

@@ -6,7 +6,7 @@
 namespace attnforge {
 namespace {
 
-constexpr std::string_view kDTypes = "fp32, fp16 or bf16";
+constexpr std::string_view kDTypeWords = "fp32, fp16 or bf16";
 
 std::string_view allowed(std::string_view field) { return integer_field(field).allowed; }
 
@@ -17,10 +17,10 @@ std::span<const ProblemWord> problem_words() {
       {"bf16", "bf16", "dtype of all tensors", "bf16", ""},
       {"fp16", "fp16", "dtype of all tensors", "bf16", ""},
       {"fp32", "fp32", "dtype of all tensors; products at fp32 accuracy", "bf16", ""},
-      {"q", "q=DTYPE", "dtype of q alone", "that of all", kDTypes},
-      {"k", "k=DTYPE", "dtype of k alone", "that of all", kDTypes},
-      {"v", "v=DTYPE", "dtype of v alone", "that of all", kDTypes},
-      {"o", "o=DTYPE", "dtype of o alone", "that of all", kDTypes},
+      {"q", "q=DTYPE", "dtype of q alone", "that of all", kDTypeWords},
+      {"k", "k=DTYPE", "dtype of k alone", "that of all", kDTypeWords},
+      {"v", "v=DTYPE", "dtype of v alone", "that of all", kDTypeWords},
+      {"o", "o=DTYPE", "dtype of o alone", "that of all", kDTypeWords},
       {"batch", "batch=N", "sequences", "1", allowed("batch")},
       {"num_heads", "num_heads=Q:KV", "heads of q and of k and v; one number is both", "1",
        allowed("num_heads_q")},

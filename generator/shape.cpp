@@ -16,7 +16,7 @@ struct ShapeField {
   int Shape::*member;
 };
 
-constexpr ShapeField kFields[] = {
+constexpr ShapeField kMembers[] = {
     {"dtype", &Shape::dtype},
     {"dtype_k", &Shape::dtype_k},
     {"dtype_v", &Shape::dtype_v},
@@ -32,15 +32,15 @@ constexpr ShapeField kFields[] = {
     {"rope_dim", &Shape::rope_dim},
     {"lengths", &Shape::lengths},
 };
-static_assert(std::size(kFields) * sizeof(int) == sizeof(Shape), "every member is listed");
+static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
 constexpr ShapeField kOldName = {"dtype_q", &Shape::dtype};  // in configs of fwd_naive
 
 const ShapeField* field_named(std::string_view name) {
   if (name == kOldName.name) return &kOldName;
-  const auto found = std::find_if(std::begin(kFields), std::end(kFields),
+  const auto found = std::find_if(std::begin(kMembers), std::end(kMembers),
                                   [&](const ShapeField& field) { return field.name == name; });
-  return found == std::end(kFields) ? nullptr : found;
+  return found == std::end(kMembers) ? nullptr : found;
 }
 
 }  // namespace
@@ -65,16 +65,15 @@ Shape shape_of(const Problem& problem) {
 
 bool operator==(const Shape& a, const Shape& b) {
   return std::ranges::all_of(
-      kFields, [&](const ShapeField& field) { return a.*field.member == b.*field.member; });
+      kMembers, [&](const ShapeField& field) { return a.*field.member == b.*field.member; });
 }
 
 std::string initializer(const Shape& shape) {
   std::string text;
-  for (const auto& [name, member] : kFields) {
+  for (const auto& [name, member] : kMembers) {
     // The text of a kernel for fixed lengths does not know of others.
     if (member == &Shape::lengths && shape.lengths == 0) continue;
-    fmt::format_to(std::back_inserter(text), "{}.{} = {}", text.empty() ? "{" : ", ", name,
-                   shape.*member);
+    text += fmt::format("{}.{} = {}", text.empty() ? "{" : ", ", name, shape.*member);
   }
   return text + "}";
 }

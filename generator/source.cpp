@@ -14,7 +14,7 @@
 namespace attnforge {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_source(const std::string& message) {
   throw Error(ErrorCode::kInternal, "template source: " + message);
 }
 
@@ -80,12 +80,12 @@ class Flattener {
                int conditionals) {
     const std::size_t close = path.find('"', 1);
     if (!path.starts_with('"') || close == path.npos) {
-      refuse(fmt::format(
+      refuse_source(fmt::format(
           "{} has the line '{}'; templates may only include headers below templates/, in quotes",
           name, line));
     }
     if (conditionals != 0) {
-      refuse(fmt::format(
+      refuse_source(fmt::format(
           "{} has the line '{}' inside #if, where another file that needs it would not find it",
           name, line));
     }
@@ -93,11 +93,11 @@ class Flattener {
     const auto header = std::find_if(headers_.begin(), headers_.end(),
                                      [&](const Header& header) { return header.path == path; });
     if (header == headers_.end())
-      refuse(fmt::format("{} includes \"{}\", which is not below templates/", name, path));
+      refuse_source(fmt::format("{} includes \"{}\", which is not below templates/", name, path));
     const auto index = static_cast<std::size_t>(header - headers_.begin());
     if (placed_[index]) return;
     placed_[index] = true;
-    fmt::format_to(std::back_inserter(out_), "// ---- {}\n", path);
+    out_ += fmt::format("// ---- {}\n", path);
     place(header->text, header->path, header->code);
   }
 

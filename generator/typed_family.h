@@ -90,6 +90,21 @@ bool all_allowed(std::span<const Axis> axes, const Field<Typed> (&fields)[N]) {
   return true;
 }
 
+/// Of configs that say it, by members or by functions.
+template <class Typed>
+TileShape tile_shape_of(const Typed& c) {
+  TileShape tile;
+  if constexpr (requires { c.block_m(); })
+    tile.block_m = c.block_m();
+  else if constexpr (requires { c.block_m; })
+    tile.block_m = c.block_m;
+  if constexpr (requires { c.block_n(); })
+    tile.block_n = c.block_n();
+  else if constexpr (requires { c.block_n; })
+    tile.block_n = c.block_n;
+  return tile;
+}
+
 template <const auto& kFields>
 inline constexpr auto kRulesOf = rules_of(kFields);
 
@@ -121,6 +136,9 @@ constexpr Family typed_family(Family family) {
       if (point.cut.empty()) point.estimate_us = kEstimate(c, typical, device);
       visit(point);
     });
+  };
+  family.tile_shape = [](const Config& config, const Problem& problem) {
+    return tile_shape_of(typed(config, problem, kFields));
   };
   if constexpr (!std::is_null_pointer_v<decltype(kDescribe)>)
     family.describe = [](const Config& config) { return kDescribe(typed(config, kFields)); };

@@ -109,8 +109,8 @@ std::string reasons_of_products(const Problem& problem, const DeviceFacts& devic
   for (const Family* family : registry()) {
     if (family->tier != Tier::kProduct) continue;
     const std::string reason = rejection(*family, problem, device.arch);
-    fmt::format_to(std::back_inserter(reasons), "{}{}: {}", reasons.empty() ? "" : "; ",
-                   family->name, reason.empty() ? "every config is cut" : reason);
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", family->name,
+                           reason.empty() ? "every config is cut" : reason);
   }
   return reasons;
 }

@@ -17,8 +17,8 @@ Support supported(const Problem& problem, const DeviceFacts& device) {
     if (forced.empty() ? family->only_named : family->name != forced) continue;
     const std::string reason = rejection(*family, problem, device.arch);
     if (reason.empty()) return {true, std::string(family->name), ""};
-    fmt::format_to(std::back_inserter(support.reason), "{}{}: {}",
-                   support.reason.empty() ? "" : "\n", family->name, reason);
+    support.reason += fmt::format("{}{}: {}", support.reason.empty() ? "" : "\n", family->name,
+                                  reason);
   }
   if (!forced.empty() && support.reason.empty())
     support.reason = fmt::format("ATTNFORGE_FAMILY={} is not a kernel family", forced);

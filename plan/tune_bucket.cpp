@@ -24,7 +24,7 @@ constexpr int kMaxThreads = 1024;
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
+double seconds_from(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -67,7 +67,7 @@ TuneResult tune_key(const ChoiceKey& key, const TuneOptions& options, DeviceStat
                                     .nvrtc = nvrtc_facts().version_text(),
                                     .stored_as = text,
                                     .log = state.log_function(),
-                                    .spent_s = first_run ? seconds_since(called) : 0,
+                                    .spent_s = first_run ? seconds_from(called) : 0,
                                     .first_run = first_run,
                                     .now_s = {},
                                     .sleep_s = {}});
@@ -95,7 +95,7 @@ FirstRun first_run(const ChoiceKey& key, const PlanOptions& options, DeviceState
       state.log.warning(fmt::format(
           "somebody else still tunes \"{}\" after {:.1f} s; the plan goes on with {} and "
           "a later one looks for the winner",
-          to_string(key.problem), seconds_since(called),
+          to_string(key.problem), seconds_from(called),
           result.winner.empty() ? "an estimate" : "the best so far"));
     } else if (std::optional<Choice> stored = stored_choice(
                    key, state.facts, state.cache, state.overrides, state.log, Rigor::kQuick);

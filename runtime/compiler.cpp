@@ -241,11 +241,13 @@ Cubin compile(const Source& source, const Arch& arch, const CompileOptions& opti
   return cubin;
 }
 
-std::string compile_to_ptx(const Source& source, const Arch& arch) {
+std::string compile_to_ptx(const Source& source, const Arch& arch, const CompileOptions& options) {
   const Compiler& instance = compiler_for(arch);
-  const std::vector<std::string> words = options_of(instance, source,
-                                                    fmt::format("compute_{}", arch.name));
+  std::vector<std::string> words = options_of(instance, source,
+                                              fmt::format("compute_{}", arch.name));
+  if (options.line_info) words.push_back("-lineinfo");
   Program program(instance.library.functions, source.text, source.name + ".cu");
+  program.stop_when(options.unwanted);
   run_compile(instance, program, source, words);
   std::string ptx = program.ptx();
   if (ptx.empty())

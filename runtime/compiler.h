@@ -12,8 +12,9 @@
 
 namespace attnforge {
 
-/// What is known of the NVRTC in use. $ATTNFORGE_NVRTC names the library, else libnvrtc.so.13,
-/// .so.12, libnvrtc.so and the usual places of toolkits and wheels are tried.
+/// What is known of the NVRTC in use. $ATTNFORGE_NVRTC names the library; else the
+/// copy or wheel beside this library, libnvrtc.so.13, .so.12, libnvrtc.so and the usual places of
+/// toolkits and wheels are tried.
 struct NvrtcFacts {
   bool available = false;  // found, and it compiled an empty source
   std::string path;
@@ -27,7 +28,7 @@ struct NvrtcFacts {
 const NvrtcFacts& nvrtc_facts();
 
 struct CompileOptions {
-  bool line_info = false;
+  bool line_info = false;  // which line of the source each instruction comes from
   // Becomes true when nobody wants the result any more: a newer NVRTC then gives up, within about a
   // third of the time that the compile takes, and compile() throws Error(kCompile). Borrowed.
   const std::atomic<bool>* unwanted = nullptr;
@@ -40,6 +41,7 @@ struct CompileOptions {
 Cubin compile(const Source& source, const Arch& arch, const CompileOptions& options = {});
 
 /// PTX text, for inspect and for running another arch's code in tests. Errors as compile().
-std::string compile_to_ptx(const Source& source, const Arch& arch);
+std::string compile_to_ptx(const Source& source, const Arch& arch,
+                           const CompileOptions& options = {});
 
 }  // namespace attnforge

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "runtime/compiler.h"
+
 extern char** environ;
 
 namespace attnforge {
@@ -26,9 +28,11 @@ using Clock = std::chrono::steady_clock;
 struct Tool {
   const char* name;
   const char* option;
+  const char* line_option;  // "": it cannot
 };
 // nvdisasm first: it prints labels for jumps.
-constexpr Tool kTools[] = {{"nvdisasm", "--print-code"}, {"cuobjdump", "--dump-sass"}};
+constexpr Tool kTools[] = {{"nvdisasm", "--print-code", "--print-line-info-inline"},
+                           {"cuobjdump", "--dump-sass", ""}};
 
 std::vector<std::string> default_folders() {
   std::vector<std::string> folders;
@@ -43,6 +47,10 @@ std::vector<std::string> default_folders() {
     if (const char* root = std::getenv(variable)) folders.push_back(std::string(root) + "/bin");
   folders.push_back("/usr/local/cuda/bin");
   folders.push_back("/opt/cuda/bin");
+  // pip puts nvidia-cuda-nvdisasm beside NVRTC: nvidia/cu13/bin and nvidia/cu13/lib.
+  const std::string& nvrtc = nvrtc_facts().path;
+  if (const std::size_t end = nvrtc.rfind('/'); end != std::string::npos)
+    folders.push_back(nvrtc.substr(0, end) + "/../bin");
   return folders;
 }
 
@@ -135,13 +143,13 @@ int wait_for(pid_t child) {
   return status;
 }
 
-Disassembly run_tool(const std::string& program, const char* option, const std::string& file,
-                     double time_limit_s) {
+Disassembly run_tool(const std::vector<std::string>& command, double time_limit_s) {
+  const std::string& program = command.front();
   Disassembly result;
   result.tool = program;
   pid_t child = -1;
   int output = -1;
-  if (const int error = start({program, option, file}, child, output); error != 0) {
+  if (const int error = start(command, child, output); error != 0) {
     result.problem = fmt::format("{} could not be started: {}", program, std::strerror(error));
     return result;
   }
@@ -181,7 +189,10 @@ Disassembly disassemble(std::span<const std::byte> cubin, const DisassembleOptio
     for (const std::string& folder : folders) {
       const std::string program = folder + "/" + tool.name;
       if (access(program.c_str(), X_OK) != 0) continue;
-      Disassembly attempt = run_tool(program, tool.option, file.path, options.time_limit_s);
+      std::vector<std::string> command = {program, tool.option};
+      if (options.line_info && *tool.line_option) command.push_back(tool.line_option);
+      command.push_back(file.path);
+      Disassembly attempt = run_tool(command, options.time_limit_s);
       if (attempt.problem.empty()) return attempt;
       if (!result.problem.empty()) result.problem += "; ";
       result.problem += attempt.problem;
@@ -191,9 +202,9 @@ Disassembly disassemble(std::span<const std::byte> cubin, const DisassembleOptio
   }
   if (result.problem.empty())
     result.problem =
-        "no disassembler: nvdisasm and cuobjdump were not found on PATH or in /usr/local/cuda/bin; "
-        "install the CUDA toolkit's "
-        "binary utilities";
+        "no disassembler: nvdisasm and cuobjdump were not found on PATH, in /usr/local/cuda/bin or "
+        "beside NVRTC; install the CUDA toolkit's binary utilities, or nvidia-cuda-nvdisasm with "
+        "pip in the environment that NVRTC is in";
   return result;
 }
 

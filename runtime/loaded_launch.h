@@ -56,7 +56,7 @@ class LoadedLaunch {
   struct Step {
     std::shared_ptr<const LoadedStep> loaded;  // its own if no other is like it
     Dim3 grid;
-    std::vector<Word> words;  // what differs from loaded->launch.params
+    std::vector<Word> words;                    // what differs from loaded->launch.params
     std::vector<ScratchTensor> from_workspace;  // sizes decide where they lie
   };
 

@@ -12,22 +12,22 @@
 namespace attnforge {
 namespace {
 
-constexpr std::pair<LogLevel, std::string_view> kNames[] = {{LogLevel::kDebug, "debug"},
-                                                            {LogLevel::kInfo, "info"},
-                                                            {LogLevel::kWarning, "warning"},
-                                                            {LogLevel::kError, "error"},
-                                                            {LogLevel::kOff, "off"}};
+constexpr std::pair<LogLevel, std::string_view> kLevelNames[] = {{LogLevel::kDebug, "debug"},
+                                                                 {LogLevel::kInfo, "info"},
+                                                                 {LogLevel::kWarning, "warning"},
+                                                                 {LogLevel::kError, "error"},
+                                                                 {LogLevel::kOff, "off"}};
 
 }  // namespace
 
 std::string_view to_string(LogLevel level) {
-  for (const auto& [value, name] : kNames)
+  for (const auto& [value, name] : kLevelNames)
     if (value == level) return name;
   return "unknown";
 }
 
 std::optional<LogLevel> parse_log_level(std::string_view word) {
-  for (const auto& [value, name] : kNames)
+  for (const auto& [value, name] : kLevelNames)
     if (name == word) return value;
   return std::nullopt;
 }

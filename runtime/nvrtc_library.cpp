@@ -20,10 +20,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 constexpr int kOldestMajor = 12, kOldestMinor = 4;
+// A folder of its own: Debian and Ubuntu refuse `pip install` outside of a virtual environment, and
+// the toolkits among their packages are too old.
 constexpr const char* kAdvice =
-    "install a CUDA toolkit (12.4 or later) or the pip wheel nvidia-cuda-nvrtc, or set "
-    "ATTNFORGE_NVRTC to the full path of "
-    "libnvrtc.so";
+    "Install it with: python3 -m venv ~/.local/share/attnforge/nvrtc && "
+    "~/.local/share/attnforge/nvrtc/bin/pip install nvidia-cuda-nvrtc && export ATTNFORGE_NVRTC="
+    "$(ls ~/.local/share/attnforge/nvrtc/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1?) "
+    "(nvidia-cuda-nvrtc-cu12 where the driver is of CUDA 12). Or install NVIDIA's CUDA toolkit, "
+    "12.4 or later, or set ATTNFORGE_NVRTC to the full path of a libnvrtc.so that is elsewhere.";
 
 /// Folders in `parent` whose names begin with `prefix`, the highest name first (cuda-13.0 before
 /// cuda-12.4).
@@ -36,44 +40,6 @@ std::vector<fs::path> folders(const fs::path& parent, std::string_view prefix) {
   std::sort(found.rbegin(), found.rend());
   return found;
 }
-
-class Places {
- public:
-  void add_name(const char* name) { places_.push_back(name); }
-
-  /// Adds the NVRTC files of one folder.
-  void add_folder(const fs::path& folder) {
-    std::error_code error;
-    for (const char* name : kNames) {
-      const fs::path file = folder / name;
-      if (!fs::exists(file, error)) continue;
-      const fs::path real = fs::canonical(file, error);
-      if (!error && seen_.insert(real.string()).second) places_.push_back(file.string());
-    }
-  }
-
-  void add_toolkit(const fs::path& root) {
-    for (const char* part : {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"})
-      add_folder(root / part);
-  }
-
-  /// Adds the wheels in a site-packages folder: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib.
-  void add_site_packages(const fs::path& site) {
-    for (const fs::path& wheel : folders(site / "nvidia", "cu")) add_folder(wheel / "lib");
-  }
-
-  /// Adds those of a Python installation or virtual environment, e.g. /usr, /usr/local, .venv.
-  void add_python(const fs::path& prefix) {
-    for (const fs::path& version : folders(prefix / "lib", "python3"))
-      for (const char* site : {"site-packages", "dist-packages"}) add_site_packages(version / site);
-  }
-
-  std::vector<std::string> take() { return std::move(places_); }
-
- private:
-  std::vector<std::string> places_;
-  std::set<std::string> seen_;
-};
 
 /// The prefix of the first python3 in `path_list`, which is a virtual environment's or an
 /// installation's; "" if none.
@@ -114,12 +80,76 @@ bool is_trusted(const fs::path& folder) {
          (info.st_mode & S_IWOTH) == 0;
 }
 
+/// `folder` and the three above it.
+std::vector<fs::path> levels_above(fs::path folder) {
+  std::vector<fs::path> levels;
+  for (; levels.size() < 4 && folder.has_relative_path(); folder = folder.parent_path())
+    levels.push_back(folder);
+  return levels;
+}
+
+class Places {
+ public:
+  void add_name(const char* name) { places_.push_back(name); }
+
+  /// Adds the NVRTC files of one folder.
+  void add_folder(const fs::path& folder) {
+    std::error_code error;
+    for (const char* name : kNames) {
+      const fs::path file = folder / name;
+      if (!fs::exists(file, error)) continue;
+      const fs::path real = fs::canonical(file, error);
+      if (!error && seen_.insert(real.string()).second) places_.push_back(file.string());
+    }
+  }
+
+  void add_toolkit(const fs::path& root) {
+    for (const char* part : {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"})
+      add_folder(root / part);
+  }
+
+  /// Adds the wheels in a site-packages folder: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib.
+  void add_site_packages(const fs::path& site) {
+    for (const fs::path& wheel : folders(site / "nvidia", "cu")) add_folder(wheel / "lib");
+  }
+
+  /// Adds what came with this library or program, whose folder is `own`: the copy in an installed
+  /// package, and wheels in the site-packages folder that a wheel of attnforge was laid in.
+  void add_package(const fs::path& own) {
+    for (const fs::path& copy :
+         {own / "attnforge", own / ATTNFORGE_LIBDIR_FROM_BINDIR "/attnforge"})
+      if (is_trusted(copy)) add_folder(copy.lexically_normal());
+    for (const fs::path& level : levels_above(own))
+      if (is_trusted(level / "nvidia")) add_site_packages(level);
+  }
+
+  /// Adds those of a Python installation or virtual environment, e.g. /usr, /usr/local, .venv.
+  void add_python(const fs::path& prefix) {
+    for (const fs::path& version : folders(prefix / "lib", "python3"))
+      for (const char* site : {"site-packages", "dist-packages"}) add_site_packages(version / site);
+  }
+
+  std::vector<std::string> take() { return std::move(places_); }
+
+ private:
+  std::vector<std::string> places_;
+  std::set<std::string> seen_;
+};
+
 std::string path_of(const void* symbol, const std::string& fallback) {
   Dl_info info{};
   if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return fallback;
   std::error_code error;
   const fs::path real = fs::canonical(info.dli_fname, error);
   return error ? std::string(info.dli_fname) : real.string();
+}
+
+/// NVRTC asks the loader for its builtins by name. That finds those beside it, wherever they lie,
+/// when they are open already; where there are none, NVRTC says so at the first compile.
+void open_builtins(const NvrtcLibrary& library) {
+  const fs::path folder = fs::path(library.path).parent_path();
+  const std::string name = fmt::format("libnvrtc-builtins.so.{}.{}", library.major, library.minor);
+  dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 /// Opens one place. "" on success, else why it cannot be used.
@@ -155,6 +185,7 @@ std::string try_open(const std::string& place, NvrtcLibrary& library) {
   library.path = path_of(reinterpret_cast<const void*>(functions.nvrtcVersion), place);
   library.major = major;
   library.minor = minor;
+  open_builtins(library);
   return "";
 }
 
@@ -171,8 +202,10 @@ NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environm
     return search;
   }
   Places places;
-  // The loader first: LD_LIBRARY_PATH, ld.so.conf, and a library that a framework has loaded into
-  // this process already.
+  const fs::path own = own_folder();
+  places.add_package(own);
+  // The loader: LD_LIBRARY_PATH, ld.so.conf, the run path of a program that has the static library,
+  // and a library that a framework has loaded into this process already.
   for (const char* name : kNames) places.add_name(name);
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
     if (const std::string root = value(variable); !root.empty()) places.add_toolkit(root);
@@ -183,14 +216,9 @@ NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environm
   for (const fs::path& prefix : python_prefixes(value("PATH"))) places.add_python(prefix);
   if (const std::string home = value("HOME"); !home.empty())
     places.add_python(fs::path(home) / ".local");
-  // A checkout has .venv beside its build folder; the Python package lies in site-packages beside
-  // nvidia/.
-  fs::path folder = own_folder();
-  for (int level = 0; level < 4 && folder.has_relative_path();
-       ++level, folder = folder.parent_path()) {
-    if (is_trusted(folder / ".venv")) places.add_python(folder / ".venv");
-    if (is_trusted(folder / "nvidia")) places.add_site_packages(folder);
-  }
+  // A checkout has .venv beside its build folder.
+  for (const fs::path& level : levels_above(own))
+    if (is_trusted(level / ".venv")) places.add_python(level / ".venv");
   search.places = places.take();
   return search;
 }
@@ -218,7 +246,7 @@ NvrtcLibrary open_nvrtc(const NvrtcSearch& search) {
     tried += problem.rfind(place, 0) == 0 ? "\n  " + problem
                                           : fmt::format("\n  {}: {}", place, problem);
   }
-  library.problem = fmt::format("NVRTC (libnvrtc.so) was not found; {}. Tried:{}", kAdvice,
+  library.problem = fmt::format("NVRTC (libnvrtc.so) was not found. {}\nTried:{}", kAdvice,
                                 tried.empty() ? " nothing" : tried);
   return library;
 }

@@ -19,7 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include/attnforge"
 PACKAGE = ROOT / "python/attnforge"
 
-# In reading order; every public header but c.h is in one of these.
+# In reading order; every public header is in one of these, except:
+OTHER_HEADERS = {"c.h", "cxx20.h"}
 CPP_HEADERS = {
     "Problems and plans": ("problem.h", "device.h", "plan.h", "provenance.h", "error.h"),
     "Tuning and the database": ("tune.h", "cache.h"),
@@ -156,6 +157,8 @@ def entries(lines):
         else:
             whole = [line]
             while not is_whole(whole):
+                if at == len(lines):
+                    raise SystemExit(f"tools/api_pages.py: no end is found of the declaration that begins with: {line}")
                 whole.append(lines[at])
                 at += 1
             if not re.match(r"class \w+;", line):  # declared for its friends
@@ -230,7 +233,7 @@ def c_page():
 def cpp_page():
     example = re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]
     out = ["# The C++ API", generated("include/attnforge/*.h"), CPP_INTRO.strip(), "## The smallest example", example]
-    listed = {name for names in CPP_HEADERS.values() for name in names} | {"c.h"}
+    listed = {name for names in CPP_HEADERS.values() for name in names} | OTHER_HEADERS
     missing = {path.name for path in HEADERS.glob("*.h")} ^ listed
     if missing:
         raise SystemExit(f"tools/api_pages.py: CPP_HEADERS and include/attnforge differ in {', '.join(sorted(missing))}")

@@ -68,9 +68,10 @@ std::int64_t begin_to_compare(std::int64_t seqlen, std::size_t i, std::mt19937_6
 }
 
 /// As far as the bounds allow.
-class Chosen {
+class ChosenRanges {
  public:
-  Chosen(const Problem& problem, double flops_most) : problem_(problem), flops_left_(flops_most) {}
+  ChosenRanges(const Problem& problem, double flops_most)
+      : problem_(problem), flops_left_(flops_most) {}
 
   /// Rows of one sequence, which is `one` by itself. False: that would be too many.
   bool add(const Problem& one, const RowRange& range) {
@@ -113,7 +114,7 @@ std::vector<RowRange> rows_to_compare(const Sequences& sequences, const DeviceFa
   }
 
   std::mt19937_64 random(seed);
-  Chosen chosen(problem, flops_most);
+  ChosenRanges chosen(problem, flops_most);
   for (std::size_t i = 0; i < kRangesMost; ++i) {
     std::int64_t batch = below(problem.batch, random);
     if (i == 0) batch = 0;

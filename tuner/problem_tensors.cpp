@@ -18,21 +18,21 @@ static_assert(kOfOutputs + 2 * kPerOutput <= ProblemTensors::kCounters, "o and l
 
 constexpr std::size_t kGuardRows = 128, kGuardLeast = 4096, kGuardMost = std::size_t{1} << 20;
 
-std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+std::size_t rounded_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 
 ProblemTensors::Region ProblemTensors::allocate(std::size_t bytes, std::size_t row_bytes,
                                                 std::size_t least_alignment) const {
-  const std::size_t guard = round_up(std::clamp(kGuardRows * row_bytes, kGuardLeast, kGuardMost),
-                                     256);
+  const std::size_t guard = rounded_up(std::clamp(kGuardRows * row_bytes, kGuardLeast, kGuardMost),
+                                       256);
   const auto wanted = static_cast<std::size_t>(problem_.alignment_bytes);
   const std::size_t shift = wanted >= 16 ? 0 : std::max(wanted, least_alignment);
   Region region;
   region.begin = guard + shift;
   region.bytes = bytes;
   try {
-    region.memory = Buffer(round_up(region.begin + bytes + guard, 256));
+    region.memory = Buffer(rounded_up(region.begin + bytes + guard, 256));
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("no {} bytes of device memory for a tensor of \"{}\": {}",
                                           bytes + 2 * guard, to_string(problem_), error.what()));

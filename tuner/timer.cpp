@@ -11,7 +11,8 @@
 namespace attnforge {
 namespace {
 
-constexpr std::size_t kBatch = 32;  // items behind one gate; far from the depth of a stream's queue
+constexpr std::size_t
+    kGateItems = 32;  // items behind one gate; far from the depth of a stream's queue
 constexpr std::size_t kFlushLeast = 64 << 20;
 constexpr unsigned long long kGateNs = 50'000'000;
 constexpr int kGateTries = 3;
@@ -55,8 +56,8 @@ Timer::Timer(const DeviceFacts& device, const Instruments& instruments)
       flush_(std::max(kFlushLeast, 2 * static_cast<std::size_t>(device.l2_bytes)) / 256 * 256),
       stamps_before_(kSmsMost * sizeof(ClockStamp)),
       stamps_after_(kSmsMost * sizeof(ClockStamp)),
-      starts_(kBatch),
-      stops_(kBatch) {}
+      starts_(kGateItems),
+      stops_(kGateItems) {}
 
 Timer::Samples Timer::sample_batch(std::size_t begin, std::size_t count,
                                    const std::function<bool(std::size_t)>& enqueue,
@@ -114,8 +115,8 @@ Timer::Samples Timer::sample(std::size_t count, const std::function<bool(std::si
                              double limit_s) {
   Samples result;
   std::vector<double> clocks;
-  for (std::size_t begin = 0; begin < count; begin += kBatch) {
-    const std::size_t batch = std::min(kBatch, count - begin);
+  for (std::size_t begin = 0; begin < count; begin += kGateItems) {
+    const std::size_t batch = std::min(kGateItems, count - begin);
     Samples part;
     // A gate that opened by itself let the host's latency into the samples. If that happens again
     // and again, the host is so slow that there is nothing better.

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 /// $ATTNFORGE_CACHE, else $XDG_CACHE_HOME/attnforge/attnforge.db, else

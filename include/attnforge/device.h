@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 /// Limits and features of a compute capability. The table is in generator/arch.cpp.

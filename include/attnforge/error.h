@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 enum class ErrorCode {

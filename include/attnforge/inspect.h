@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attnforge/plan.h"
@@ -53,6 +54,14 @@ struct LaunchInfo {
   std::size_t workspace_bytes = 0;
 };
 
+/// How a kernel cuts the problem up: a block computes block_m rows at a time, and walks over the
+/// keys that they see block_n at a time. 0 where a family knows no such tiles.
+struct TileInfo {
+  int block_m = 0;
+  int block_n = 0;
+  int pack_gqa = 1;  // query heads in a tile of rows: a query is this many rows
+};
+
 /// How far from the GPU's limits a launch is, by what is known without running it. One whose grid
 /// is smaller than the GPU leaves SMs idle, and they cannot ask for memory.
 struct Reach {
@@ -69,6 +78,7 @@ struct InspectOptions {
   bool compile = true;
   bool ptx = false;
   bool sass = false;       // needs nvdisasm or cuobjdump on PATH
+  bool line_info = false;  // ptx and sass (of nvdisasm) say which line of `source` they come from
   int max_candidates = 0;  // 0: all
 };
 
@@ -87,7 +97,9 @@ struct Inspection {
   CompileInfo compiled{};
   std::string ptx{};
   std::string sass{};  // or why there is none
+  TileInfo tiles{};
   std::vector<LaunchInfo> launches{};
+  Problem measured_as{};          // of whose bucket `measured` and `candidates` are
   std::vector<Trial> measured{};  // tries in the database, best first
   int num_candidates = 0;         // kept and cut ones, listed or not
   int num_cut = 0;
@@ -97,6 +109,10 @@ struct Inspection {
 /// Throws as make_plan does. Needs NVRTC only if options.compile. Works without a driver.
 Inspection inspect(const Problem& problem, const DeviceFacts& device,
                    const InspectOptions& options = {});
+
+/// The digest that the kernel of `config` has today for the bucket's problem `problem`: another one
+/// in a database is of a template that was changed since. "" if either is not known today.
+std::string digest_today(std::string_view problem, std::string_view config);
 
 /// Compiles the model's first `count` candidates, ranks them by the model and by what the compiler
 /// said, and stores them in the database as estimates. For machines without the GPU. `cancelled` is

@@ -13,6 +13,7 @@ std::string to_json(const DeviceFacts& device);
 std::string to_json(const Trial& trial);
 std::string to_json(const CompileInfo& compiled);
 std::string to_json(const LaunchInfo& launch);
+std::string to_json(const TileInfo& tiles);
 std::string to_json(const Inspection& inspection);
 /// `asked`: the problem that tune() was given; result.problem is that of its bucket.
 std::string to_json(const TuneResult& result, const Problem& asked, const DeviceFacts& device);

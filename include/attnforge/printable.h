@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 /// `text` as one line of UTF-8: control characters (ESC, newlines, C1), characters that turn the

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 enum class Op : std::uint8_t { kForward };
@@ -26,7 +28,7 @@ enum class Lengths : std::uint8_t {
   kFixed,
   kPacked,  // one after another in tensors without a batch: q [tokens_q, num_heads_q, head_dim],
             // ..., lse [num_heads_q, tokens_q]
-  kUsed,  // padded: the first rows of each sequence count; others are neither read nor written
+  kUsed,    // padded: the first rows of each sequence count; others are neither read nor written
 };
 
 /// Rotary embedding of q and k before their product (Su et al. 2021): which two of a row's first

@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 /// Where a config came from, and so how much is known of its time for a problem on a GPU. A plan

@@ -1,6 +1,8 @@
 // version.h - the version of attnforge.
 #pragma once
 
+#include "attnforge/cxx20.h"
+
 #define ATTNFORGE_VERSION_MAJOR 0
 #define ATTNFORGE_VERSION_MINOR 1
 #define ATTNFORGE_VERSION_PATCH 0

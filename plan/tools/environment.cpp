@@ -18,7 +18,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"ATTNFORGE_LOG", "least level of log messages: debug, info, warning, error or off",
        "warning"},
       {"ATTNFORGE_NVRTC", "the NVRTC library to compile with (CUDA 12.4 or later), and no other",
-       "libnvrtc as the loader finds it, then toolkits and Python wheels in their usual places"},
+       "the copy or wheel beside the installed library, libnvrtc as the loader finds it, then "
+       "toolkits and Python wheels in their usual places"},
       {"ATTNFORGE_PRINT_LAUNCH",
        "1: log each kernel that plans launch once: grid, block, shared memory, registers, "
        "config",
@@ -38,7 +39,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"ATTNFORGE_KERNEL_NAME", "experiments: symbol of the kernel, for profilers",
        "the family's, such as fwd_naive_fp32_d64_t128"},
       {"ATTNFORGE_LIBRARY", "Python package: path of libattnforge.so",
-       "the package's folder, build folders beside it, then the loader"},
+       "the package's folder, the prefix that it is installed in, build folders of its checkout "
+       "(release first), then the loader"},
       {"XDG_CACHE_HOME", "folder for caches; a relative path is ignored", "~/.cache"},
       {"HOME", "home folder: of the cache, and of Python wheels of NVRTC",
        "the account's entry in the password database"},

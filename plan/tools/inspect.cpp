@@ -57,7 +57,7 @@ void compile_source(Inspection& inspection, const Source& source, const Launch& 
   const Arch& arch = inspection.device.arch;
   Cubin cubin;
   try {
-    cubin = compile(source, arch);
+    cubin = compile(source, arch, {.line_info = options.line_info});
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCompile) throw;
     inspection.compiled = describe_failure(error.what());
@@ -66,8 +66,16 @@ void compile_source(Inspection& inspection, const Source& source, const Launch& 
   }
   inspection.compiled = describe(cubin, launch, arch);
   if (!options.sass) return;
-  const Disassembly disassembly = disassemble(cubin.bytes);
+  const Disassembly disassembly = disassemble(cubin.bytes, {.line_info = options.line_info});
   inspection.sass = disassembly.problem.empty() ? disassembly.text : "none: " + disassembly.problem;
+}
+
+TileInfo tiles_of(const Choice& choice, const Problem& problem) {
+  const TileShape tile = choice.family->tile_shape(choice.config, problem);
+  TileInfo info{.block_m = tile.block_m, .block_n = tile.block_n};
+  for (const FieldRule& field : choice.family->fields)
+    if (field.name == "pack_gqa") info.pack_gqa = choice.config.get(field.name);
+  return info;
 }
 
 void list_launches(Inspection& inspection, const Launch& launch, const Source& source) {
@@ -189,12 +197,18 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   inspection.digest = digest(source);
   const Launch launch = choice.family->launch(choice.config, problem, device);
   list_launches(inspection, launch, source);
+  inspection.tiles = tiles_of(choice, problem);
+  inspection.measured_as = key.problem;
+  Source compiled = source;
+  if (options.line_info) compiled.text = inspection.source;  // lines are those that are shown
   if (options.compile || options.sass) {
-    compile_source(inspection, source, launch, options);
+    compile_source(inspection, compiled, launch, options);
   } else {
     inspection.not_compiled = "not asked for";
   }
-  if (options.ptx) inspection.ptx = compile_to_ptx(source, device.arch);
+  // What does not compile has no PTX either; `compiled` says why.
+  if (options.ptx && (!options.compile || inspection.compiled.ok))
+    inspection.ptx = compile_to_ptx(compiled, device.arch, {.line_info = options.line_info});
 
   for (const Try& each : cache.tries(stored_as(key.problem, overrides), device_class(device))) {
     if (!each.estimated)

@@ -63,6 +63,10 @@ Json json(const LaunchInfo& l) {
           {"workspace_bytes", l.workspace_bytes}};
 }
 
+Json json(const TileInfo& t) {
+  return {{"block_m", t.block_m}, {"block_n", t.block_n}, {"pack_gqa", t.pack_gqa}};
+}
+
 Json json(const Reach& r) {
   return {{"busy_sms", r.busy_sms},
           {"time_us", r.time_us},
@@ -83,6 +87,8 @@ std::string to_json(const DeviceFacts& device) { return text(json(device)); }
 std::string to_json(const Trial& trial) { return text(json(trial)); }
 std::string to_json(const CompileInfo& compiled) { return text(json(compiled)); }
 std::string to_json(const LaunchInfo& launch) { return text(json(launch)); }
+
+std::string to_json(const TileInfo& tiles) { return text(json(tiles)); }
 
 std::string to_json(const Inspection& i) {
   Json candidates = Json::array(), cut = Json::array();
@@ -112,7 +118,9 @@ std::string to_json(const Inspection& i) {
            {"source", i.source},
            {"compiled", i.not_compiled.empty() ? json(i.compiled) : Json(nullptr)},
            {"not_compiled", i.not_compiled},
+           {"tiles", json(i.tiles)},
            {"launches", json(i.launches)},
+           {"measured_as", to_string(i.measured_as)},
            {"reach", json(i.reach)},
            {"measured", json(i.measured)}};
   if (!i.ptx.empty()) all["ptx"] = i.ptx;

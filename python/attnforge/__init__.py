@@ -9,8 +9,8 @@
 
 Tensors are read and written where they are, on the framework's current stream, and nothing is copied. The first call for a
 shape makes a plan (it may compile a kernel); later calls with torch's tensors cost less than PyTorch's own (the README has
-times). Needs libattnforge.so, found through $ATTNFORGE_LIBRARY, in this folder, in a build folder of the checkout, or by the
-loader. Imports no other package.
+times). Needs libattnforge.so, found through $ATTNFORGE_LIBRARY, in the wheel or prefix that this package is installed in, in
+a build folder of the checkout, or by the loader. Imports no other package.
 """
 
 from ._attention import attention

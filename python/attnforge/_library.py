@@ -135,19 +135,36 @@ _FUNCTIONS = (
 )
 
 
+def _in_prefix(package):
+    """Where the library is when `package` is part of a wheel, or installed in <prefix>/share/attnforge/python."""
+    prefix = os.path.abspath(os.path.join(package, *[os.pardir] * 4))
+    folders = [package, os.path.join(package, "lib")]
+    if package == os.path.join(prefix, "share", "attnforge", "python", "attnforge"):
+        folders += [os.path.join(prefix, name) for name in ("lib", "lib64")]
+        folders += sorted(glob.glob(os.path.join(glob.escape(prefix), "lib", "*-linux-gnu")))
+    return [os.path.join(folder, name) for folder in folders for name in _SONAMES]
+
+
+def _in_checkout(package):
+    """Libraries in build folders of the checkout that `package` is in, build/release first."""
+    root = os.path.dirname(os.path.dirname(package))
+    found = []
+    for pattern in ("build*/lib", "build*", "build*/*/lib"):  # cmake presets build into build/<preset>
+        for path in glob.glob(os.path.join(glob.escape(root), pattern, _SONAMES[0])):
+            folders = os.path.relpath(path, root).split(os.sep)
+            # One with a sanitizer ends a process that was not started for it.
+            if not any(folder.endswith(("asan", "tsan")) for folder in folders):
+                found.append(("release" not in folders, path))
+    return [path for _, path in sorted(found)]
+
+
 def _candidates():
     """Paths to try, best first; names without a folder are left to the loader."""
     named = os.environ.get("ATTNFORGE_LIBRARY")
     if named:
         return [named]
     package = os.path.dirname(os.path.abspath(__file__))
-    root = os.path.dirname(os.path.dirname(package))
-    paths = [os.path.join(package, name) for name in _SONAMES]
-    for folder in sorted(glob.glob(os.path.join(root, "build*"))):
-        # cmake presets build into build/<preset>
-        for pattern in ("lib", "", "*/lib"):
-            paths += sorted(glob.glob(os.path.join(folder, pattern, _SONAMES[0])))
-    return [path for path in paths if os.path.exists(path)] + list(_SONAMES)
+    return [path for path in _in_prefix(package) + _in_checkout(package) if os.path.exists(path)] + list(_SONAMES)
 
 
 def _open():
@@ -167,7 +184,7 @@ def _open():
             function.argtypes = arguments
         return library, path
     raise ImportError(
-        "libattnforge.so was not found. Build it (cmake --build build) or set ATTNFORGE_LIBRARY to its full path. Tried:\n"
+        "libattnforge.so was not found. Build it (./dev build in a checkout) or set ATTNFORGE_LIBRARY to its full path. Tried:\n"
         + "\n".join(tried)
     )
 

@@ -48,8 +48,7 @@ std::vector<Piece> pieces_of(const Shape& shape) {
 
 std::string initializer(const Config& config, const Shape& shape) {
   std::string text = "{" + initializer(shape);
-  for (const auto& [name, value] : config.fields)
-    fmt::format_to(std::back_inserter(text), ", {}", value);
+  for (const auto& [name, value] : config.fields) text += fmt::format(", {}", value);
   return text + "}";
 }
 

@@ -10,7 +10,7 @@
 namespace attnforge {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }  // a >= 0
+std::int64_t tiles_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }  // a >= 0
 
 /// The sum of `start`, start + step, ..., `count` of them.
 double sum_of(double start, double step, std::int64_t count) {
@@ -44,7 +44,7 @@ struct Head {
   /// 0 or less: the query tile sees nothing.
   std::int64_t tiles(std::int64_t tile) const {
     const std::int64_t from = begin(tile), to = end(tile);
-    return to <= from ? 0 : ceil_div(to, block_n) - from / block_n;
+    return to <= from ? 0 : tiles_of(to, block_n) - from / block_n;
   }
 };
 
@@ -78,11 +78,11 @@ KeyTiles key_tiles(const Problem& problem, int block_m, int pack, int block_n) {
                   .bounded_right = window.right >= 0,
                   .bounded_left = window.left >= 0,
                   .most_masked = bounds * (double(block_m) / pack / block_n + 0.5)};
-  const std::int64_t count = ceil_div(head.rows, block_m);
+  const std::int64_t count = tiles_of(head.rows, block_m);
   // The first tile for which position + `to` is at least `limit`.
   const auto first_at = [&](std::int64_t limit, std::int64_t to) {
     const std::int64_t missing = limit - to;
-    return missing <= 0 ? 0 : std::min(count, ceil_div(missing, block_m));
+    return missing <= 0 ? 0 : std::min(count, tiles_of(missing, block_m));
   };
   // Where a bound begins or ceases to move; the last tile may be a part of one.
   std::int64_t cuts[] = {0,

@@ -85,7 +85,7 @@ Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& 
 }
 
 KernelNames with_pieces(KernelNames names, const Shape& shape, std::size_t params_bytes,
-                         std::size_t bytes_with_lengths) {
+                        std::size_t bytes_with_lengths) {
   names.params_bytes = params_bytes;
   if (shape.lengths == kFixedLengths) return names;
   if (shape.lengths == kPackedLengths)

@@ -35,7 +35,7 @@ TileWork tile_work(const Problem& problem, int block_m, int pack_gqa, int head_g
                    bool heavy_last);
 
 KernelNames with_pieces(KernelNames names, const Shape& shape, std::size_t params_bytes,
-                         std::size_t bytes_with_lengths);
+                        std::size_t bytes_with_lengths);
 KernelNames with_work_list(KernelNames names, const Shape& shape, std::string_view block_m,
                            std::string_view block_n);
 

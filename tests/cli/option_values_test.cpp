@@ -13,7 +13,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 /// "" and `text` as it is read then; else the message.
-std::string refusal(const CLI::Validator& validator, std::string text) { return validator(text); }
+std::string refusal(const ValueRule& rule, std::string text) { return rule(text); }
 
 TEST(OptionValues, WholeNumbersAreDecimalAndWithinBounds) {
   for (const char* good : {"0", "7", "2147483647"})

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace attnforge::cli {
 namespace {
 
@@ -66,8 +68,26 @@ TEST(PlotFigure, LinesDifferInMoreThanColour) {
   Figure figure = latency();
   figure.curves = {{"a", {{1, 1}}}, {"b", {{1, 1}}}};
   const std::string script = picture_of(figure).script;
-  EXPECT_THAT(script, HasSubstr("dashtype 1 linewidth 2 pointtype 7"));
-  EXPECT_THAT(script, HasSubstr("dashtype 2 linewidth 2 pointtype 5"));
+  EXPECT_THAT(script, HasSubstr("dashtype 1 linewidth 1.5 pointtype 6"));
+  EXPECT_THAT(script, HasSubstr("dashtype 2 linewidth 1.5 pointtype 4"));
+}
+
+TEST(PlotFigure, PointsHaveErrorBarsWhereTheirSpreadIsKnown) {
+  Figure figure = latency();
+  figure.curves = {{"a", {{1, 10}, {2, 20}}}, {"b", {{1, 1}, {2, 2}}}};
+  figure.curves[0].errors = {0.5, 1};
+  const Picture picture = picture_of(figure);
+  EXPECT_THAT(picture.data, HasSubstr("\"a\"\n1 10 0.5\n2 20 1\n"));
+  EXPECT_THAT(picture.script, HasSubstr("index 0 using 1:2:3 with yerrorbars"));
+  EXPECT_THAT(picture.script, ::testing::Not(HasSubstr("index 1 using 1:2:3")));
+}
+
+TEST(PlotFigure, ALineThatJumpsHasAGap) {
+  Figure figure = latency();
+  figure.curves = {{"a", {{1, 10}, {1, std::nan("")}, {1, 20}}, Curve::Look::kComputed}};
+  const Picture picture = picture_of(figure);
+  EXPECT_THAT(picture.data, HasSubstr("1 10\n\n1 20\n"));
+  EXPECT_THAT(picture.script, HasSubstr("set yrange [6.25:32]"));
 }
 
 HeatMap map() {

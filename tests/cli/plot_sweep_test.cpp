@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
 #include "attnforge/error.h"
 #include "cli/bench_rows.h"
 
@@ -62,7 +66,7 @@ TEST(PlotSweep, LinesAreFamilies) {
   EXPECT_THAT(all[0].curves[1].points,
               ElementsAre(Pair(512, DoubleEq(20e-6)), Pair(1024, DoubleEq(60e-6))));
   EXPECT_THAT(all[0].subtitle, HasSubstr("fwd fp16 num_heads=1 head_dim=64 batch=1"));
-  EXPECT_EQ(all[0].note, "NVIDIA H200, 2026-01-31");
+  EXPECT_EQ(all[0].note, "NVIDIA H200, 2026-01-31, tuned");
 }
 
 TEST(PlotSweep, LinesAreHeadDimsWhereThereIsOneFamily) {
@@ -140,6 +144,76 @@ TEST(PlotSweep, ManyLinesAreAFigureAHeadDim) {
   EXPECT_EQ(files(all)[0], "latency_d64");
   EXPECT_EQ(files(all)[3], "latency_d128");
   EXPECT_THAT(curves(all[0]), ElementsAre("fwd_a", "fwd_b", "fwd_c"));
+}
+
+TEST(PlotSweep, TheFigureSaysWhetherConfigsWereTuned) {
+  const auto note = [](const char* first, const char* second) {
+    BenchRow a = row("fwd fp16 seqlen=512 head_dim=64", "fwd_a", 10);
+    BenchRow b = row("fwd fp16 seqlen=1024 head_dim=64", "fwd_a", 20);
+    a.provenance = first;
+    b.provenance = second;
+    return figures({a, b})[0].note;
+  };
+  EXPECT_THAT(note("estimated", "estimated"), testing::EndsWith(", untuned"));
+  EXPECT_THAT(note("estimated", "measured"), testing::EndsWith(", 1 of 2 tuned"));
+}
+
+TEST(PlotSweep, ThroughputHasTheBoundOfAKnownGpu) {
+  std::vector<BenchRow> rows = {row("fwd fp16 seqlen=512 head_dim=64", "fwd_a", 10),
+                                row("fwd fp16 seqlen=1024 head_dim=64", "fwd_a", 20)};
+  rows[0].result.gbytes_per_s = 1e9 * rows[0].result.tflops_per_s;  // hardly any arithmetic
+  const Figure throughput = figures(rows)[1];
+  ASSERT_THAT(curves(throughput), ElementsAre("fwd_a", "bound: tensor cores, wgmma, memory"));
+  const Curve& bound = throughput.curves[1];
+  EXPECT_EQ(bound.look, Curve::Look::kComputed);
+  EXPECT_LT(bound.points[0].second, 1e-3) << "memory";
+  EXPECT_NEAR(bound.points[1].second, 1070, 2) << "132 SMs x 4096 x 1.98 GHz";
+  BenchOrigin unknown = origin();
+  unknown.device.name = "NVIDIA of tomorrow";
+  EXPECT_EQ(sweep_figures(full_table(rows, unknown))[1].curves.size(), 1u);
+}
+
+TEST(PlotSweep, TimesHaveTheirSpread) {
+  std::vector<BenchRow> rows = {row("fwd fp16 seqlen=512 head_dim=64", "fwd_a", 10),
+                                row("fwd fp16 seqlen=1024 head_dim=64", "fwd_a", 20)};
+  for (BenchRow& each : rows) each.result.noise = 0.02;
+  const auto all = figures(rows);
+  EXPECT_THAT(all[0].curves[0].errors, ElementsAre(DoubleEq(10e-6 * 0.01), DoubleEq(20e-6 * 0.01)));
+  EXPECT_TRUE(all[2].curves[0].errors.empty()) << "memory is counted";
+  rows[0].result.noise = 0;
+  EXPECT_TRUE(figures(rows)[0].curves[0].errors.empty()) << "of one point it is not known";
+}
+
+TEST(PlotSweep, TheArithmeticOfPaddingJumpsAtPowersOfTwo) {
+  const auto all = figures({row("fwd fp16 seqlen=512 head_dim=48", "fwd_a", 40),
+                            row("fwd fp16 seqlen=512 head_dim=64", "fwd_a", 50),
+                            row("fwd fp16 seqlen=512 head_dim=96", "fwd_a", 80),
+                            row("fwd fp16 seqlen=512 head_dim=128", "fwd_a", 100)});
+  const auto& points = all[0].curves.back().points;
+  const auto at_64 = std::find(points.begin(), points.end(), std::pair(64.0, 0.0));
+  ASSERT_NE(at_64, points.end());
+  EXPECT_TRUE(std::isnan((at_64 + 1)->second)) << "a gap, no slope";
+  EXPECT_EQ(*(at_64 + 2), std::pair(64.0, 50.0));
+}
+
+TEST(PlotSweep, PeersAreLinesBesideAttnforge) {
+  const Table rows = parse_csv(
+      "impl,dtype,batch,num_heads_q,num_heads_kv,seqlen_q,seqlen_kv,head_dim,head_dim_v,causal,ms,"
+      "tflops,spread,gpu\n"
+      "attnforge,bf16,4,16,16,512,512,128,128,1,0.1,300,0.01,NVIDIA H200\n"
+      "fa3,bf16,4,16,16,512,512,128,128,1,0.11,280,0.01,NVIDIA H200\n"
+      "flex,bf16,4,16,16,512,512,128,128,1,,,,NVIDIA H200\n"
+      "attnforge,bf16,2,16,16,1024,1024,128,128,1,0.2,400,0.01,NVIDIA H200\n"
+      "fa3,bf16,2,16,16,1024,1024,128,128,1,0.21,390,0.01,NVIDIA H200\n",
+      "peers.csv");
+  const auto all = sweep_figures(rows);
+  ASSERT_THAT(files(all), ElementsAre("latency", "throughput")) << "memory is not known";
+  EXPECT_THAT(curves(all[1]), ElementsAre("attnforge, tuned", "fa3", "bound: tensor cores, wgmma"));
+  EXPECT_THAT(all[0].curves[0].points[0], Pair(512, DoubleEq(100e-6)));
+  EXPECT_EQ(all[1].curves[0].errors.size(), 2u);
+  EXPECT_EQ(all[1].subtitle,
+            "fwd bf16 num_heads=16 causal head_dim=128, 2048 tokens at each length");
+  EXPECT_EQ(all[1].note, "NVIDIA H200");
 }
 
 TEST(PlotSweep, FailedRowsAreLeftOut) {

@@ -94,6 +94,7 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--file", "none.txt"},
                                                      {"--from", "none.csv"},
                                                      {"--gpu", "0"},
+                                                     {"--html", "none.html"},
                                                      {"--k", "k.npy"},
                                                      {"--lse", "lse.npy"},
                                                      {"--max-samples", "100"},
@@ -191,6 +192,8 @@ TEST_F(Program, NoTextOfAStrangerSteersTheTerminal) {
       {"cache", "import", line},
       {"cache", "ls", escape, "--cache", folder_.file(escape)},
       {"cache", "stats", "--cache", folder_.file(escape)},
+      {"report", escape, "--cache", folder_.file(escape)},
+      {"inspect", "--no-compile", "--arch", "sm_86", "--html", folder_.file("no/" + escape), "fwd"},
   };
   for (const Words& command : commands) {
     const Outcome outcome = run(command);

@@ -86,6 +86,11 @@ TEST_F(JsonKeys, AreThoseOfTheDocs) {
   expect_each(inspected.at("cut"), "cut");
   expect_each(inspected.at("launches"), "launch");
   expect_keys(inspected.at("reach"), "reach");
+  expect_keys(inspected.at("tiles"), "tiles");
+
+  const Json report = json_of({"report", "--json"});
+  expect_keys(report, "report");
+  expect_each(report.at("rows"), "row");
 
   const Json ls = json_of({"cache", "ls", "--json"});
   expect_keys(ls, "cache ls");

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 const std::vector<std::string> kVerbs = {"tune", "run",   "bench",  "inspect",
-                                         "list", "cache", "doctor", "help"};
+                                         "list", "cache", "doctor", "report", "help"};
 
 // ---- help, version, usage ----
 

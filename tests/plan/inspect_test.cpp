@@ -1,6 +1,7 @@
 // inspect_test.cpp - what can be known without a GPU: support, inspection, ranking, doctor.
 #include "attnforge/inspect.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 #include <string_view>
 
 #include "attnforge/cache.h"
@@ -214,6 +216,33 @@ TEST_F(InspectTest, LooksAtProductsUnlessAFamilyIsNamedOrNoProductServes) {
   EXPECT_THAT(families(look("alignment=2", "")),
               UnorderedElementsAre("fwd_flash_vec", "fwd_flash_scalar"));
   EXPECT_THAT(families(look("q=fp32", "")), UnorderedElementsAre("fwd_naive"));
+}
+
+TEST_F(InspectTest, TilesAreThoseThatTheKernelIsNamedAfter) {
+  const Problem gqa = parse_problem("fwd bf16 num_heads=32:8 seqlen=1:4096 head_dim=128");
+  const Problem fp32 = parse_problem("fwd fp32 num_heads=4 seqlen=1024 head_dim=64");
+  for (const char* family : {"fwd_wgmma_sm90a", "fwd_mma_sm80", "fwd_regtile_f32"}) {
+    const Problem& problem = std::string(family) == "fwd_regtile_f32" ? fp32 : gqa;
+    const Inspection found = inspect(
+        problem, typical_device("90a"),
+        {.config = "", .family = family, .cache_path = ":memory:", .compile = false});
+    EXPECT_EQ(found.measured_as, bucket(problem));
+    EXPECT_THAT(found.launches.back().kernel,
+                testing::EndsWith(fmt::format("_{}x{}", found.tiles.block_m, found.tiles.block_n)));
+    const bool packs = found.config.find("pack_gqa=4") != std::string::npos;
+    EXPECT_EQ(found.tiles.pack_gqa, packs ? 4 : 1) << found.config;
+  }
+}
+
+TEST_F(InspectTest, DigestTodayIsThatOfThePlansSource) {
+  const Problem tuned = bucket(kProblem);
+  const Inspection found = inspect(
+      tuned, typical_device("86"),
+      {.config = "", .family = "", .cache_path = ":memory:", .compile = false});
+  EXPECT_EQ(digest_today(to_string(tuned), found.config), found.digest);
+  EXPECT_EQ(digest_today("no problem", found.config), "");
+  EXPECT_EQ(digest_today(to_string(tuned), "fwd_of_tomorrow a=1"), "");
+  EXPECT_EQ(digest_today(to_string(tuned), ""), "");
 }
 
 TEST_F(InspectTest, ShowsAForcedConfigAndRefusesAnIllegalOne) {

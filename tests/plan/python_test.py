@@ -6,8 +6,10 @@ usage: ATTNFORGE_LIBRARY=libattnforge.so python_test.py [PACKAGE_FOLDER] [unitte
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 from unittest import mock
@@ -23,7 +25,7 @@ TEXT = "fwd bf16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:72 causal lse 
 
 
 def run_python(code, **environment):
-    env = {**os.environ, **environment, "PYTHONPATH": PACKAGE or os.environ.get("PYTHONPATH", "")}
+    env = {**os.environ, "PYTHONPATH": PACKAGE or os.environ.get("PYTHONPATH", ""), **environment}
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
 
 
@@ -66,6 +68,64 @@ class FakeDlpack:
         new.restype = ctypes.py_object
         new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return new(ctypes.addressof(self._tensor), b"dltensor", None)
+
+
+class LibraryPlacesTest(unittest.TestCase):
+    """Which library a copy of the package takes; no variable names one."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = os.path.realpath(folder.name)
+        self.library = os.path.realpath(attnforge.library_path())
+
+    def lay(self, *parts, works=True):
+        path = os.path.join(self.root, *parts)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if works:
+            os.symlink(self.library, path)
+        else:
+            with open(path, "w") as file:
+                file.write("not a library")
+        return path
+
+    def taken_by(self, *package):
+        shutil.copytree(os.path.dirname(attnforge.__file__), os.path.join(self.root, *package, "attnforge"))
+        env = {name: value for name, value in os.environ.items() if name != "ATTNFORGE_LIBRARY"}
+        env["PYTHONPATH"] = os.path.join(self.root, *package)
+        code = "import attnforge; print(attnforge.library_path())"
+        return subprocess.run([sys.executable, "-c", code], env=env, cwd="/", capture_output=True, text=True, timeout=60)
+
+    def test_an_installed_package_finds_the_library_of_its_prefix(self):
+        for libdir in (["lib"], ["lib64"], ["lib", "x86_64-linux-gnu"]):
+            with self.subTest(libdir):
+                expected = self.lay(*libdir, "libattnforge.so.0.1")
+                self.assertEqual(self.taken_by("share", "attnforge", "python").stdout.strip(), expected)
+                os.remove(expected)
+                shutil.rmtree(os.path.join(self.root, "share"))
+
+    def test_a_wheel_finds_the_library_inside_it(self):
+        expected = self.lay("attnforge", "lib", "libattnforge.so.0.1")
+        shutil.copytree(os.path.dirname(attnforge.__file__), os.path.join(self.root, "attnforge"), dirs_exist_ok=True)
+        run = run_python("import attnforge; print(attnforge.library_path())", ATTNFORGE_LIBRARY="", PYTHONPATH=self.root)
+        self.assertEqual(run.stdout.strip(), expected)
+
+    def test_a_checkout_takes_its_release_build(self):
+        for name in ("asan", "dev", "tsan"):
+            self.lay("build", name, "lib", "libattnforge.so", works=False)
+        expected = self.lay("build", "release", "lib", "libattnforge.so")
+        self.assertEqual(self.taken_by("python").stdout.strip(), expected)
+
+    def test_a_checkout_never_takes_a_build_with_a_sanitizer(self):
+        self.lay("build", "asan", "lib", "libattnforge.so")
+        self.lay("build", "tsan", "lib", "libattnforge.so")
+        self.lay("build-asan", "lib", "libattnforge.so")
+        run = self.taken_by("python")
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("libattnforge.so was not found", run.stderr)
+        expected = self.lay("build", "dev", "lib", "libattnforge.so")
+        shutil.rmtree(os.path.join(self.root, "python"))
+        self.assertEqual(self.taken_by("python").stdout.strip(), expected)
 
 
 class ProblemTest(unittest.TestCase):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that libattnforge.so shows the functions and classes of include/attnforge, all of them, and nothing else.
+"""Checks that libattnforge.so shows the functions and classes of include/attnforge, all of them, and nothing else; and that
+libattnforge.a shows the same, so that its fmt and JSON cannot clash with those of the program that it is linked into.
 
-usage: exported_symbols.py ROOT LIBRARY
+usage: exported_symbols.py ROOT LIBRARY [STATIC_LIBRARY]
 """
 import pathlib
 import re
@@ -31,6 +32,11 @@ def exported(library):
     return [line.split(" ", 2)[2] for line in out.splitlines() if line.split(" ", 2)[1] not in "A"]
 
 
+def raw_symbols(library, *options):
+    out = subprocess.run(["nm", "--defined-only", "--format=posix", *options, library], check=True, capture_output=True, text=True).stdout
+    return {line.split()[0].split("@")[0] for line in out.splitlines() if len(line.split()) > 2}
+
+
 def name_of(symbol):
     """("c", name), ("cpp", first identifier below attnforge::) or ("other", symbol)."""
     if re.fullmatch(r"attnforge_\w+", symbol):
@@ -39,7 +45,7 @@ def name_of(symbol):
     return ("cpp", match.group(1)) if match else ("other", symbol)
 
 
-def main(root, library):
+def main(root, library, static=None):
     c_functions, functions, classes = declared(root)
     symbols = exported(library)
     names = {name_of(symbol) for symbol in symbols}
@@ -48,6 +54,9 @@ def main(root, library):
                         or name_of(symbol) in {("cpp", n) for n in functions | classes})]
     problems += [f"declared in c.h but not exported: {n}" for n in sorted(c_functions) if ("c", n) not in names]
     problems += [f"declared but not exported: attnforge::{n}" for n in sorted(functions) if ("cpp", n) not in names]
+    if static:
+        differ = raw_symbols(library, "-D") ^ raw_symbols(static, "-g")
+        problems += [f"visible in one of both libraries only: {symbol}" for symbol in sorted(differ)]
     print("\n".join(problems))
     print(f"{len(symbols)} exported symbols; {len(c_functions)} C functions, {len(functions)} C++ functions and "
           f"{len(classes)} classes declared; {len(problems)} problems")
@@ -55,4 +64,4 @@ def main(root, library):
 
 
 if __name__ == "__main__":
-    sys.exit(0 if main(pathlib.Path(sys.argv[1]), sys.argv[2]) else 1)
+    sys.exit(0 if main(pathlib.Path(sys.argv[1]), *sys.argv[2:]) else 1)

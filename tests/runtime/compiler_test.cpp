@@ -229,6 +229,8 @@ TEST(CompileToPtx, IsTextForTheArch) {
   const std::string ptx = compile_to_ptx(tiny(2), arch_named("90a"));
   EXPECT_THAT(ptx, AllOf(HasSubstr(".target sm_90a"), HasSubstr(".entry tiny(")));
   EXPECT_THROW(compile_to_ptx(source_of("broken", "oops"), some_arch()), Error);
+  EXPECT_THAT(ptx, Not(HasSubstr(".loc\t")));
+  EXPECT_THAT(compile_to_ptx(tiny(2), arch_named("90a"), {.line_info = true}), HasSubstr(".loc\t"));
 }
 
 TEST(Compile, UnknownArchNamesTheKnownOnes) {

@@ -61,6 +61,15 @@ TEST_F(DisassembleTest, ToolGetsTheCubinAsAFile) {
   EXPECT_EQ(result.tool, (root_ / "nvdisasm").string());
 }
 
+TEST_F(DisassembleTest, LinesOfTheSourceAreAskedForWhereTheToolKnowsThem) {
+  make_tool("nvdisasm", "[ $# = 3 ] && [ \"$2\" = --print-line-info-inline ] && echo lines");
+  make_tool("cuobjdump", "[ $# = 2 ] && echo \"$1\"");
+  const DisassembleOptions options{.folders = {root_.string()}, .line_info = true};
+  EXPECT_EQ(disassemble({}, options).text, "lines\n");
+  fs::remove(root_ / "nvdisasm");
+  EXPECT_EQ(disassemble({}, options).text, "--dump-sass\n");
+}
+
 TEST_F(DisassembleTest, LongOutputIsReadWhole) {
   make_tool("nvdisasm",
             "i=0; while [ $i -lt 20000 ]; do echo 'IMAD.MOV.U32 R1, RZ, RZ, c[0x0][0x28]'; "

@@ -113,6 +113,18 @@ TEST_F(NvrtcPlaces, NothingFoundListsWhatWasTried) {
                     HasSubstr("\n  libnvrtc-of-nobody.so: "), HasSubstr("\n  " + bad + ": ")));
 }
 
+// Debian's and Ubuntu's pip refuses to install outside of a virtual environment.
+TEST(NvrtcSearch, AdviceInstallsIntoAVirtualEnvironment) {
+  const std::string problem = open_nvrtc({.named = std::nullopt, .places = {}}).problem;
+  const std::size_t venv = problem.find("python3 -m venv"), pip = problem.find("pip install");
+  ASSERT_NE(venv, std::string::npos) << problem;
+  ASSERT_LT(venv, pip) << problem;
+  const std::size_t word = problem.rfind(' ', pip) + 1;
+  EXPECT_THAT(problem.substr(word, pip - word), ::testing::EndsWith("nvrtc/bin/")) << problem;
+  EXPECT_EQ(problem.find("pip install", pip + 1), std::string::npos) << problem;
+  EXPECT_THAT(problem, HasSubstr("export ATTNFORGE_NVRTC=$(ls "));
+}
+
 TEST(NvrtcLibrary, PlacesThatDoNotWorkAreSkipped) {
   ASSERT_TRUE(nvrtc_facts().available) << nvrtc_facts().problem;
   const NvrtcLibrary library = open_nvrtc(

@@ -21,6 +21,7 @@ constexpr int kArchs[] = {80, 86, 89, 90, 100, 120};
 constexpr char kLog[] =
     "ptxas info    : 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
     "ptxas info    : Used 64 registers\n";
+constexpr char kPtx[] = ".visible .entry fake()\n{\n\t.loc\t1 3 0\n\tret;\n}\n";
 
 Program& of(nvrtcProgram program) { return *reinterpret_cast<Program*>(program); }
 
@@ -78,11 +79,11 @@ nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* cubin) {
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcGetPTXSize(nvrtcProgram, std::size_t* size) {
-  *size = 1;
+  *size = sizeof(kPtx);
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcGetPTX(nvrtcProgram, char* ptx) {
-  *ptx = '\0';
+  std::memcpy(ptx, kPtx, sizeof(kPtx));
   return NVRTC_SUCCESS;
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr double kRunUs = 50e3;  // of expected work between two questions to keep_going
 constexpr std::size_t kRunSamples = 32;
 constexpr double kOverheadUs = 60;  // of a sample: flushing L2
-constexpr double kHeatSeconds = 0.1;
+constexpr double kRoundHeatSeconds = 0.1;
 constexpr std::size_t kRacersMost = 8;  // of a final
 
 double work_us(const Racer& racer) { return std::max(racer.expected_us, 0.0) + kOverheadUs; }
@@ -104,7 +104,7 @@ double final_seconds(Rigor rigor, std::span<const double> time_us) {
   double round_us = 0;
   for (const double each : time_us.first(std::min(time_us.size(), kRacersMost)))
     round_us += each + kOverheadUs;
-  return kHeatSeconds + 1e-6 * round_us * final_rules(rigor).min_rounds;
+  return kRoundHeatSeconds + 1e-6 * round_us * final_rules(rigor).min_rounds;
 }
 
 bool run_final(Evaluator& evaluator, const FinalRules& rules, std::vector<Racer>& racers,

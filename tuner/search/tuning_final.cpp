@@ -5,7 +5,7 @@
 namespace attnforge {
 namespace {
 
-constexpr int kFirstRounds = 3;
+constexpr int kFirstFinalRounds = 3;
 constexpr double kContender = 1.15;  // times the best: may enter the halving
 constexpr std::size_t kContendersLeast = 8, kContendersMost = 32;
 
@@ -30,7 +30,7 @@ std::vector<std::size_t> Tuning::contenders() {
   load(order, 1.0, false);
   std::erase_if(order, [&](std::size_t index) { return !state_[index].loaded; });
 
-  int rounds = kFirstRounds;
+  int rounds = kFirstFinalRounds;
   while (order.size() > kContendersLeast) {
     std::vector<Racer> racers;
     for (std::size_t index : order) racers.push_back(racer(index));

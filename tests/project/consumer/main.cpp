@@ -1,5 +1,7 @@
 // main.cpp - a user of the installed package: asks whether a problem can be served on a GPU that is
-// not here.
+// not here, and which NVRTC would compile for it, and catches what the library throws.
+#include <attnforge/error.h>
+#include <attnforge/inspect.h>
 #include <attnforge/plan.h>
 
 #include <cstdio>
@@ -10,5 +12,13 @@ int main() {
   const auto support = attnforge::supported(problem, attnforge::typical_device("sm90"));
   std::printf("%s: %s\n", to_string(problem).c_str(),
               support.supported ? support.family.c_str() : support.reason.c_str());
+  try {
+    attnforge::parse_problem("fwd nonsense");
+    return 1;
+  } catch (const attnforge::Error& error) {
+    std::printf("caught: %s\n", error.what());
+  }
+  for (const attnforge::Check& check : attnforge::doctor(":memory:"))
+    if (check.name == "nvrtc") std::printf("%s\n", check.detail.c_str());
   return support.supported ? 0 : 1;
 }

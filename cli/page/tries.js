@@ -1,0 +1,55 @@
+// tries.js - the tries of a search as a landscape: against the model's prediction, or by a field.
+function drawTries(holder, width, {points, failed, xField, yName, picked}) {
+  const left = 62, top = failed.length ? 44 : 28, height = 300, right = width - 10, bottom = top + height;
+  const frame = picture(width, bottom + 44, "Each try of the search");
+  const ys = points.map(point => point.y);
+  const y = logarithmic(Math.min(...ys) * 0.96, Math.max(...ys) * 1.05, bottom, top);
+  let x, where;
+  if (xField) {
+    const values = [...new Set([...points, ...failed].map(point => point.config.fields.get(xField)).filter(value => value !== undefined))].sort((a, b) => a - b);
+    x = categories(values, left, right);
+    // Dots of one value lie beside each other by their place, the same in every drawing.
+    where = (point, i) => x(point.config.fields.get(xField)) + ((i * 7919 % 101) / 101 - 0.5) * Math.min(x.step * 0.6, 60);
+  } else {
+    const xs = [...points, ...failed].map(point => point.estimate);
+    x = logarithmic(Math.min(...xs) * 0.96, Math.max(...xs) * 1.05, left, right);
+    where = point => x(point.estimate);
+  }
+  axes(frame, {x, y, left, right, top, bottom, xName: xField || "predicted, \u00b5s", yName: yName + ", \u00b5s", above: failed.length ? 26 : 9});
+  if (failed.length) frame.append(svg("text", {x: left - 6, y: top - 8, "text-anchor": "end"}, "failed"));
+  if (!xField) {
+    const from = Math.max(Math.min(...points.map(p => p.estimate)), Math.min(...ys)), to = Math.min(Math.max(...points.map(p => p.estimate)), Math.max(...ys));
+    if (to > from) frame.append(svg("line", {class: "guide", x1: x(from), y1: y(from), x2: x(to), y2: y(to)}));
+  }
+  points.forEach((point, i) => {
+    if (xField && !point.config.fields.has(xField)) return;
+    frame.append(svg("circle", {class: "dot pick", cx: where(point, i), cy: y(point.y), r: 4, onclick: () => picked(point)},
+      svg("title", {}, microseconds(point.y) + " " + point.config.text)));
+    if (point.chosen) frame.append(svg("circle", {class: "ring", cx: where(point, i), cy: y(point.y), r: 6.5}));
+  });
+  failed.forEach((point, i) => {
+    if (xField && !point.config.fields.has(xField)) return;
+    const cx = where(point, i);
+    frame.append(svg("path", {class: "bad pick", d: "M" + (cx - 3) + " " + (top - 15) + "l6 6m0 -6l-6 6", onclick: () => picked(point)}));
+  });
+  holder.append(frame);
+}
+
+function landscape(points, failed, yName, hasPrediction) {
+  const fields = varyingFields([...points, ...failed].map(point => point.config));
+  const holder = el("div", {}), readout = el("p", {class: "readout mono", "aria-live": "polite"});
+  const select = el("select", {onchange: () => draw(holder, pageWidth(1152))},
+    hasPrediction ? el("option", {value: ""}, "predicted time") : null,
+    fields.map(name => el("option", {value: name}, name)));
+  if (!hasPrediction && fields.includes("block_n")) select.value = "block_n";
+  const draw = (into, width) => {
+    into.replaceChildren();
+    drawTries(into, width, {points, failed, xField: select.value, yName, picked: point => {
+      readout.textContent = (point.y ? microseconds(point.y) : point.status) + "  " + plain(point.config.text);
+    }});
+  };
+  redrawn(holder, draw);
+  return [el("p", {class: "controls"}, el("label", {}, "Horizontal axis", select)), holder,
+    el("p", {class: "caption"}, "Ringed: the config of this page. " + (failed.length ? "Crosses at the top: tries that failed. " : "") +
+      (hasPrediction ? "Dashed: where prediction and measurement agree. " : "") + "A click on a dot shows its config."), readout];
+}

@@ -1,0 +1,20 @@
+// page_inspect.h - the page of attnforge inspect --html: what it shows, as JSON, and as HTML. Pure.
+#pragma once
+
+#include <string>
+
+#include "attnforge/inspect.h"
+#include "cli/json.h"
+
+namespace attnforge::cli {
+
+/// Options with which inspect() gathers what the page shows.
+InspectOptions page_options(InspectOptions options);
+
+/// `inspection` of page_options(); `made`: date, ISO 8601.
+/// "inspect" in it is what inspect --json --candidates 0 prints, but for ptx and sass, which are
+/// listings here: {"text": lines, "origin": of each line, "origins": lines of the source}.
+Json inspect_page_data(const Inspection& inspection, const std::string& made);
+std::string inspect_page(const Inspection& inspection, const std::string& made);
+
+}  // namespace attnforge::cli

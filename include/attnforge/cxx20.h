@@ -1,0 +1,7 @@
+// cxx20.h - refuses a compile that is not of C++20. Every public C++ header includes it first.
+#pragma once
+
+#if __cplusplus < 202002L
+#error "attnforge needs C++20: -std=c++20, in CMake target_compile_features(t PRIVATE cxx_std_20)"
+#include "attnforge/no_more_errors_without_cxx20.h"  // does not exist: ends the compile here
+#endif

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Opens the pages of inspect --html and report --html in a headless browser.
+
+usage: page_in_browser_test.py PROGRAM FAKE_NVRTC
+Exit 77 where there is no browser (apt-get install chromium).
+
+A page is loaded with a script after its own, which does what a reader would and writes what it saw into the page.
+"""
+import html
+import json
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, FAKE_NVRTC = sys.argv[1], sys.argv[2]
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+# What nvdisasm would print of a kernel: lines 912 and 930 of the source, 930 calls 912.
+SASS = """.text.kernel:
+\t//## File "k.cu", line 930
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+\t//## File "k.cu", line 912 inlined at "k.cu", line 930
+\t//## File "k.cu", line 930
+        /*0010*/                   FMUL R2, R1, R1 ;
+        /*0020*/                   FADD R2, R2, R1 ;
+\t//## File "k.cu", line 930
+        /*0030*/                   EXIT ;
+"""
+
+PROBLEM = ["--arch", "sm_86", "fwd", "fp16", "num_heads=8:2", "seqlen=1000", "causal"]
+
+
+class Pages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="attnforge_page_")
+        cls.root = pathlib.Path(cls.folder.name)
+        tool = cls.root / "nvdisasm"
+        (cls.root / "sass.txt").write_text(SASS)
+        tool.write_text(f"#!/bin/sh\nexec cat '{cls.root}/sass.txt'\n")
+        tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+        cls.environment = dict(os.environ, ATTNFORGE_NVRTC=FAKE_NVRTC, ATTNFORGE_CACHE=str(cls.root / "cache.db"),
+                               PATH=f"{cls.root}:{os.environ['PATH']}", CUDA_VISIBLE_DEVICES="")
+        cls.fill_database()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def run_program(cls, *arguments):
+        done = subprocess.run([PROGRAM, *arguments], env=cls.environment, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise AssertionError(f"{arguments}: {done.stderr}")
+        return done.stdout
+
+    @classmethod
+    def fill_database(cls):
+        shown = json.loads(cls.run_program("inspect", "--json", "--no-compile", "--candidates", "6", *PROBLEM))
+        device = shown["device"]
+        lines = []
+        for i, candidate in enumerate(shown["candidates"]):
+            lines.append(json.dumps({
+                "kind": "try", "format": 1, "problem": shown["measured_as"],
+                "device_class": f"{device['name']} {device['arch'].replace('_', '')} sms={device['num_sms']} memory_clock_mhz="
+                                f"{device['memory_clock_mhz']} l2_bytes={device['l2_bytes']}",
+                "config": candidate["config"], "digest": shown["digest"], "family": candidate["config"].split()[0],
+                "rigor": "full", "estimate_us": candidate["estimate_us"], "estimated": False,
+                "status": "compile_error" if i == 4 else "ok", "time_us": 0 if i == 4 else 50 - 3 * i, "noise": 0.01, "samples": 9,
+                "max_error": 0, "clock_mhz": 0, "detail": "<img src=x onerror=console.error(1)>", "driver": "13000", "nvrtc": "13.0",
+                "uuid": "", "attnforge_version": "0", "measured_at": "2026-01-02T03:04:05Z"}))
+        lines.append(lines[0].replace(json.loads(lines[0])["config"], "</script><b>x</b> a=1").replace('"time_us": 50', '"time_us": 70'))
+        path = cls.root / "export.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+        cls.run_program("cache", "import", str(path))
+
+    def open(self, page, script, dark=False, width=1400):
+        """What `script`, the body of a function, returns in the page; no error may be reported meanwhile."""
+        path = self.root / "page.html"
+        probe = ("<script>const seen = (() => {" + script + "})();"
+                 "document.body.append(el('pre', {id: 'seen'}, JSON.stringify(seen)));</script>")
+        self.assertEqual(page.count("</body>"), 1)
+        path.write_text(page.replace("</body>", probe + "</body>"))
+        command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--virtual-time-budget=3000",
+                   f"--user-data-dir={self.root}/profile", "--enable-logging=stderr", "--dump-dom", path.as_uri()]
+        if dark:
+            command.insert(1, "--blink-settings=preferredColorScheme=0")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+        self.assertEqual([line for line in done.stderr.splitlines() if "CONSOLE" in line], [])
+        found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.S)
+        self.assertIsNotNone(found, done.stderr[-2000:])
+        return json.loads(html.unescape(found.group(1)))
+
+    def inspect_page(self, *words):
+        return self.run_program("inspect", "--html", "-", *(words or PROBLEM))
+
+    def test_every_section_is_drawn_wide_and_narrow_light_and_dark(self):
+        page = self.inspect_page()
+        for width, dark in ((1400, False), (420, True)):
+            seen = self.open(page, """
+              return {paper: getComputedStyle(document.body).backgroundColor,
+                      overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+                      sections: [...document.querySelectorAll('main > section')].map(s => [s.id, s.textContent.length]),
+                      pictures: document.querySelectorAll('svg.picture').length,
+                      unnamed: [...document.querySelectorAll('button, select, input')].filter(
+                        e => !e.textContent && !e.getAttribute('aria-label') && !e.closest('label')).length};""", dark, width)
+            self.assertEqual(seen["paper"], "rgb(22, 24, 27)" if dark else "rgb(255, 255, 255)")
+            self.assertLessEqual(seen["overflow"], 0, "the page scrolls sideways")
+            self.assertEqual(len(seen["sections"]), 9)
+            for name, length in seen["sections"]:
+                self.assertGreater(length, 60, name)
+            self.assertEqual(seen["pictures"], 4, "mask, timeline, roofline, tries")
+            self.assertEqual(seen["unnamed"], 0)
+
+    def test_a_click_on_a_column_sorts(self):
+        seen = self.open(self.inspect_page(), """
+          const table = document.querySelector('#tries table'), head = table.querySelector('th');
+          const column = () => [...table.querySelectorAll('tbody tr')].map(row => row.children[0].textContent);
+          const result = [];
+          for (let i = 0; i < 2; ++i) {
+            head.querySelector('button').click();
+            result.push([head.getAttribute('aria-sort'), column()]);
+          }
+          return result;""")
+        times = ["35.00", "41.00", "44.00", "47.00", "50.00"]
+        self.assertEqual(seen[0], ["ascending", times + ["-"]])
+        self.assertEqual(seen[1], ["descending", times[::-1] + ["-"]])
+
+    def test_lines_are_linked_both_ways(self):
+        page = self.inspect_page()
+        data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
+        self.assertEqual(data["no_sass"], "")
+        seen = self.open(page, """
+          const [source, code] = document.querySelectorAll('#code .pane');
+          const marked = pane => [...pane.querySelectorAll('li.marked')].map(li => [...pane.firstChild.children].indexOf(li));
+          const outer = pane => [...pane.querySelectorAll('li.outer')].map(li => [...pane.firstChild.children].indexOf(li));
+          const shown = (pane, line) => {
+            const box = pane.getBoundingClientRect(), at = line.getBoundingClientRect();
+            return at.top >= box.top && at.bottom <= box.bottom;
+          };
+          const result = {first: marked(source), firstShown: shown(source, source.querySelector('li.marked'))};
+          source.querySelectorAll('li')[911].click();
+          result.inner = marked(code);
+          source.querySelectorAll('li')[929].click();
+          result.outer = marked(code);
+          code.querySelectorAll('li')[2].click();
+          result.back = [marked(source), outer(source), shown(source, source.querySelector('li.marked'))];
+          source.querySelectorAll('li')[0].click();
+          result.still = marked(source);
+          source.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown', bubbles: true}));
+          result.key = marked(source);
+          return result;""")
+        self.assertEqual((seen["first"], seen["firstShown"]), ([911], True), "it begins with the line of most instructions")
+        self.assertEqual(seen["inner"], [2, 3])
+        self.assertEqual(seen["outer"], [1, 2, 3, 4], "with what was inlined into it")
+        self.assertEqual(seen["back"], [[911], [929], True])
+        self.assertEqual(seen["still"], [911], "a line without code is no link")
+        self.assertEqual(len(seen["key"]), 1)
+
+    def test_hostile_texts_are_shown_as_text(self):
+        for page in (self.inspect_page(), self.run_program("report", "--html", "-")):
+            seen = self.open(page, "return [document.querySelectorAll('img, b').length, document.scripts.length];")
+            self.assertEqual(seen, [0, 3])
+
+    def test_walks_visit_the_tiles_that_hold_a_key_that_is_seen(self):
+        seen = self.open(self.inspect_page(), """
+          const wrong = [];
+          for (const [q, kv] of [[1, 1], [1, 300], [100, 100], [130, 70], [70, 130], [64, 64]])
+            for (const [left, right] of [[-1, -1], [-1, 0], [20, 0], [20, 30], [0, 0], [5, -1]])
+              for (const [block_m, block_n, pack_gqa] of [[64, 64, 1], [16, 32, 1], [64, 48, 4]]) {
+                const tiles = {block_m, block_n, pack_gqa};
+                walks({seqlen_q: q, seqlen_kv: kv}, {left, right}, tiles).forEach(walk => {
+                  for (let tile = 0; tile * block_n < kv + block_n; ++tile) {
+                    let any = false, all = (tile + 1) * block_n <= kv;
+                    for (let row = walk.first; row <= walk.last; ++row)
+                      for (let key = tile * block_n; key < Math.min((tile + 1) * block_n, kv); ++key) {
+                        const at = key - (row + kv - q), sees = (left < 0 || at >= -left) && (right < 0 || at <= right);
+                        any = any || sees;
+                        all = all && sees;
+                      }
+                    const visited = tile >= walk.from && tile < walk.to, clear = tile >= walk.fullFrom && tile < walk.fullTo;
+                    if ((any && !visited) || all !== clear) wrong.push([q, kv, left, right, block_m, block_n, tile, any, visited, all, clear]);
+                  }
+                });
+              }
+          return wrong.slice(0, 5);""")
+        self.assertEqual(seen, [])
+
+    def test_a_schedule_gives_every_tile_to_one_place_and_no_two_at_a_time(self):
+        seen = self.open(self.inspect_page(), """
+          const walk = tiles => ({from: 0, to: tiles});
+          const list = [walk(1), walk(5), walk(3)], order = tilesInOrder(list, 4, true);
+          const result = [];
+          for (const isStatic of [false, true]) {
+            const plan = schedule(list, order, 3, isStatic);
+            const apart = plan.lanes.every(lane => lane.every((block, i) => i === 0 || block.begin >= lane[i - 1].end));
+            result.push([order.length, plan.lanes.flat().length, apart, plan.end]);
+          }
+          return result;""")
+        # 4 x (2 + 6 + 4) = 48 over 3 places: heavy tiles first to whoever is free comes out even.
+        self.assertEqual([row[:3] for row in seen], [[12, 12, True], [12, 12, True]])
+        self.assertGreaterEqual(seen[0][3], 16)
+        self.assertLessEqual(seen[0][3], seen[1][3])
+
+    def test_the_report_is_drawn(self):
+        seen = self.open(self.run_program("report", "--html", "-"), """
+          return {rows: document.querySelectorAll('#winners tbody tr').length,
+                  problem: document.querySelector('#winners tbody td:nth-child(2)').textContent,
+                  pictures: document.querySelectorAll('svg.picture').length};""", width=420)
+        self.assertEqual(seen["rows"], 1)
+        self.assertEqual(seen["problem"], "fwd fp16 num_heads=8:2 seqlen=1024 head_dim=64 causal")
+        self.assertEqual(seen["pictures"], 2)
+
+    def test_other_problems_and_what_is_not_known(self):
+        count = "return [document.querySelectorAll('main > section').length, document.querySelectorAll('svg.picture').length];"
+        for words, pictures in ((["--no-compile", "--arch", "sm_90", "fwd bf16 seqlen=0 head_dim=64"], None),
+                                (["--arch", "sm_90", "fwd bf16 batch=4 num_heads=32:8 seqlen=1:8192 head_dim=128"], 4),
+                                (["--arch", "sm_90", "fwd bf16 num_heads=2 seqlen=2048 head_dim=64 lengths=packed batch=4 causal"], 4),
+                                (["--arch", "sm_86", "--family", "fwd_naive", "fwd fp32 seqlen=64 head_dim=8"], None),
+                                (["--arch", "sm_89", "fwd fp32 seqlen=100:7 head_dim=64 window_left=3 window_right=2"], 4)):
+            sections, drawn = self.open(self.inspect_page(*words), count)
+            self.assertEqual(sections, 9, words)
+            if pictures is not None:
+                self.assertEqual(drawn, pictures, words)
+
+
+if __name__ == "__main__":
+    if BROWSER is None:
+        print("skipped: no chromium here (apt-get install chromium)")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
