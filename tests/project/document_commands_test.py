@@ -28,7 +28,7 @@ OTHERS = r"\bncu\b|\bsqlite3\b|\bfwd_mine\b"
 def commands():
     """{command: page} of the fenced blocks of all documents."""
     found = {}
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]:
         for block in re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text(), flags=re.M | re.S):
             for line in block.replace("\\\n", " ").splitlines():
                 line = re.sub(r"\s+#.*", "", line).strip()

@@ -18,7 +18,7 @@ SOURCES = ("cache", "cli", "generator", "include", "plan", "python", "reference"
 
 
 def documents():
-    return [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    return [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
 
 
 def words(text):
