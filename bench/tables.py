@@ -319,11 +319,44 @@ def lineage():
     return "\n\n".join([markdown(header, table), source(comments, name)])
 
 
+STRATEGIES = ("standard", "variable_block", "split_k")
+
+
+def strategies():
+    """Ways to deal with a head dim, in us, and relative to exact head dims."""
+    times = collections.defaultdict(dict)
+    rows = read("strategies.csv")[1]
+    for row in rows:
+        times[int(row["head_dim"])][row["asked"]] = (float(row["time_us"]), float(row["padding_waste"]))
+    table = []
+    for dim, found in sorted(times.items()):
+        exact, zeros = found["variable_block"]
+        each = [f"{us:.0f}" + (f" ({us / exact:.2f}x)" if us != exact else "") for us, _ in (found[name] for name in STRATEGIES)]
+        table.append([dim, f"{zeros:.1%}", *each])
+    return "\n\n".join([markdown(["head_dim", "zeros in padded products", *STRATEGIES], table), in_results(rows, "strategies.csv")])
+
+
+def head_dims():
+    """Exact head dims beside the next power of two as a problem of its own."""
+    rows = read("head_dims.csv")[1]
+    times = {int(row["head_dim"]): float(row["time_us"]) for row in rows}
+    table = []
+    for dim, us in sorted(times.items()):
+        power = 1 << (dim - 1).bit_length()
+        if power != dim:
+            table.append([dim, f"{us:.0f}", f"{power}: {times[power]:.0f}", f"{1 - us / times[power]:.1%}"])
+    header = ["head_dim", "us", "next power of two: us", "share of its time that exact head dims save"]
+    return "\n\n".join([markdown(header, table), in_results(rows, "head_dims.csv")])
+
+
+def in_results(rows, name):
+    return f"{rows[0]['gpu']}, {rows[0]['date'][:10]}, all numbers in bench/results/h200/{name}."
+
+
 # A table without its file is empty.
 README_TABLES = {
     "hopper": hopper,
     "peers_main": peers_main,
-    "peers_odd": peers_odd,
     "varlen": varlen,
     "host": host,
     "first_run": first_run,
@@ -333,6 +366,7 @@ PAGES = {
     "docs/HOPPER.md": {"hopper_groups": hopper_groups},
     "docs/MEASURING.md": {"hopper_peers": hopper_peers},
     "docs/LADDER.md": {"ladder": ladder, "lineage": lineage},
+    "docs/HEAD_DIMS.md": {"strategies": strategies, "head_dims": head_dims, "peers_odd": peers_odd},
 }
 
 

@@ -418,7 +418,7 @@ typedef struct attnforge_tune_options {
   int32_t rigor;
   double time_limit_s;     /* 0: none */
   const char* family;      /* NULL: all that serve the problem */
-  int32_t compile_threads; /* 0: one a core */
+  int32_t compile_threads; /* 0: one per core */
   int32_t retune;          /* 1: measure again what the database already has */
   uint32_t seed;
   attnforge_progress_function progress;

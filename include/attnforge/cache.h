@@ -58,8 +58,8 @@ CacheStats cache_stats(const std::string& path);
 /// Everything that is wrong with the file, a sentence each: pages, indexes against their tables,
 /// rows that refer to nothing or cannot be read, checksums of cubins. Empty if all is well.
 std::vector<std::string> cache_verify(const std::string& path);
-/// "" if plans can use the file, or can make it; else why they go on without: it is no database of
-/// this attnforge, or others could have written it. Damage and locks are no objection: they pass.
+/// "" if plans can use the file, or can make it; else why they go on without: it is not a database
+/// of this attnforge, or others could have written it. Damage and locks do not count: they pass.
 /// Never throws.
 std::string cache_objection(const std::string& path);
 /// One JSON object a line: measurements, not cubins (they are compiled again where they are

@@ -50,8 +50,8 @@ CheckReport check_output(const Problem& problem, const HostTensors& tensors,
                          const CheckOptions& options = {});
 
 /// Computes o, and lse if the problem has it, on the CPU in fp64, rounded once at the end: the
-/// reference itself, for machines without a GPU and for small problems. About 2 GFLOP/s a core, all
-/// cores. Throws as check_output.
+/// reference itself, for machines without a GPU and for small problems. About 2 GFLOP/s per core,
+/// all cores. Throws as check_output.
 void solve_on_cpu(const Problem& problem, HostTensors& tensors);
 
 }  // namespace attnforge

@@ -152,7 +152,7 @@ Plan make_plan(const Problem& problem, Device& device, const PlanOptions& option
 struct Support {
   bool supported = false;
   std::string family{};
-  std::string reason{};  // when not supported: one line a family
+  std::string reason{};  // when not supported: one line per family
 };
 Support supported(const Problem& problem, const DeviceFacts& device);
 

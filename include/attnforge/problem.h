@@ -40,9 +40,9 @@ enum class Rope : std::uint8_t {
 };
 
 /// Softmax(softmax_scale * Q K^T, masked) V for `batch` sequences.
-///   q   [batch, num_heads_q,  seqlen_q,  head_dim]      k [batch, num_heads_kv, seqlen_kv,
-///   head_dim] o   [batch, num_heads_q,  seqlen_q,  head_dim_v]    v [batch, num_heads_kv,
-///   seqlen_kv, head_dim_v] lse [batch, num_heads_q, seqlen_q] fp32, natural logarithm, optional
+///   q [batch, num_heads_q, seqlen_q, head_dim],   k [batch, num_heads_kv, seqlen_kv, head_dim]
+///   o [batch, num_heads_q, seqlen_q, head_dim_v], v [batch, num_heads_kv, seqlen_kv, head_dim_v]
+///   lse [batch, num_heads_q, seqlen_q] fp32, natural logarithm, optional
 /// Query head h reads key/value head h / (num_heads_q / num_heads_kv).
 /// Query row i stands at key position i + seqlen_kv - seqlen_q (bottom-right alignment); it sees
 /// the keys in [position - window_left, position + window_right]. Causal is window_right = 0. A row

@@ -8,8 +8,8 @@
 
 namespace attnforge {
 
-/// How a config was come by; so how much is known of its time for a problem on a GPU. What a plan
-/// prefers comes first, but for kForced.
+/// Where a config came from, and so how much is known of its time for a problem on a GPU. A plan
+/// prefers what comes first, except for kForced.
 enum class Provenance {
   kMeasured,     // won on this problem's bucket and this GPU class, as the code of today
   kCompatible,   // the same, but under another driver or NVRTC. Plans do not ask: to them it is

@@ -102,7 +102,7 @@ def attention(
     Enqueues on the stream and returns at once; may be captured into a CUDA graph after a first call with the same shapes.
     Thread-safe. Has no derivative: tensors that require grad are refused unless grad is off, those with forward-mode tangents
     always. Raises InvalidError (a ValueError) for what it cannot take, UnsupportedError, NotReadyError or CudaError as the
-    library says. Warns with PerformanceWarning, once a problem, where dtypes or addresses keep tensor cores from it.
+    library says. Warns with PerformanceWarning, once per problem, where dtypes or addresses keep it from the tensor cores.
     """
     # A call of plain tensors like an earlier one; what differs, or is wrong, is left to _attend(). Each line here costs.
     key = plan = None

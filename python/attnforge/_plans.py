@@ -63,7 +63,7 @@ class PlanCache:
         self.get_call = self._calls.get
 
     def put(self, key, plan, epoch=None):
-        """Keeps a plan, unless clear() was called since `epoch`."""
+        # Not if clear() was called since `epoch`.
         self._put(self._plans, key, plan, epoch)
 
     def put_call(self, key, call, epoch=None):
@@ -78,6 +78,7 @@ class PlanCache:
                 del kept[next(iter(kept))]
 
     def clear(self):
+        """Forgets all plans and calls; later calls make theirs anew. Runs that were enqueued are not disturbed."""
         with self._lock:
             self.epoch += 1
             self._calls.clear()

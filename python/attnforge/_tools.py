@@ -27,7 +27,7 @@ _INSPECT_COMPILE, _INSPECT_PTX, _INSPECT_SASS = 1, 2, 4
 def supported(problem, arch=None, device=0):
     """(True, "") if attention() serves a problem (a Problem or its text), else (False, reasons). No compile, no GPU work.
 
-    arch: e.g. "sm_90a" asks for a typical GPU of that arch, which needs not be present.
+    arch: e.g. "sm_90a" asks for a typical GPU of that arch, which need not be present.
     """
     try:
         with as_problem(problem).handle() as handle:

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Runs every attnforge command that the documents show, as it stands, on the fake GPU and the fake NVRTC.
+
+usage: document_commands_test.py ROOT ATTNFORGE FAKE_DRIVER_DIR FAKE_NVRTC
+
+tune and bench are interrupted after a while: then the command line, the problem and the files were taken. Files that a command
+reads are made beforehand; each command has a folder and a database of its own.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FAKE_NVRTC, FAKE_DRIVER_DIR, ATTNFORGE, ROOT = (pathlib.Path(sys.argv.pop()).resolve() for _ in range(4))
+
+# Of another program, or of a family that the reader writes.
+OTHERS = r"\bncu\b|\bsqlite3\b|\bfwd_mine\b"
+
+
+def commands():
+    """{command: page} of the fenced blocks of all documents."""
+    found = {}
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]:
+        for block in re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text(), flags=re.M | re.S):
+            for line in block.replace("\\\n", " ").splitlines():
+                line = re.sub(r"\s+#.*", "", line).strip()
+                if re.match(r"(\w+=\S+ )*attnforge ", line) and not re.search(OTHERS, line):
+                    found.setdefault(line, page.relative_to(ROOT))
+    return found
+
+
+def write_npy(path, shape):
+    """Zeros of float16."""
+    header = f"{{'descr': '<f2', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    count = 1
+    for size in shape:
+        count *= size
+    path.write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header.encode() + bytes(2 * count))
+
+
+def make_files(folder):
+    for name, heads in (("q", 4), ("k", 2), ("v", 2)):
+        write_npy(folder / f"{name}.npy", (1, 64, heads, 64))
+    (folder / "my_templates/tile").mkdir(parents=True)
+    shutil.copy(ROOT / "templates/tile/softmax.cuh", folder / "my_templates/tile")
+    (folder / "bench").symlink_to(ROOT / "bench")
+    (folder / "winners.jsonl").touch()
+
+
+def allowed(command):
+    """Exit codes of a command that was understood."""
+    codes = {0}
+    if re.search(r"attnforge (tune|bench)\b", command):
+        codes.add(130)
+    if "--families all" in command:
+        codes.add(3)  # a family does not serve the dtype: its row says so
+    if "--check" in command and "--cpu" not in command:
+        codes.add(4)  # the fake GPU computes nothing
+    return codes
+
+
+def run(command):
+    """(exit code, standard error) of a command in a folder of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        make_files(folder)
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("ATTNFORGE_")}
+        environment.update(
+            PATH=f"{ATTNFORGE.parent}:{os.environ['PATH']}",
+            LD_LIBRARY_PATH=f"{FAKE_DRIVER_DIR}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+            ATTNFORGE_NVRTC=str(FAKE_NVRTC),
+            ATTNFORGE_CACHE=str(folder / "attnforge.db"),
+            FAKE_GPU_LAUNCH_US="1",
+        )
+        if "cache export" in command:  # there must be a database
+            subprocess.run(["attnforge", "cache", "import", "winners.jsonl"], cwd=folder, env=environment, capture_output=True)
+        process = subprocess.Popen(
+            ["bash", "-c", command], cwd=folder, env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        error = ""
+        for signal_after, seconds in ((signal.SIGINT, 2 if 130 in allowed(command) else 60), (signal.SIGKILL, 60), (None, None)):
+            try:
+                error += process.communicate(timeout=seconds)[1]
+                break
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal_after)
+        return process.returncode, error
+
+
+class DocumentCommandsTest(unittest.TestCase):
+    def test_every_command_is_taken_as_it_stands(self):
+        shown = commands()
+        self.assertGreater(len(shown), 15)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for command, (code, error) in zip(shown, pool.map(run, shown)):
+                if "--plot" in command and "no figure can be made of these rows" in error:
+                    continue  # interrupted before there were any
+                with self.subTest(command=command, page=str(shown[command])):
+                    self.assertIn(code, allowed(command), error)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Tests of the documents against the sources: no build, no GPU.
+
+usage: documents_test.py ROOT
+"""
+
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
+sys.path.insert(0, str(ROOT / "tools"))
+
+import api_pages  # noqa: E402
+
+SOURCES = ("cache", "cli", "generator", "include", "plan", "python", "reference", "runtime", "templates", "tools", "tuner")
+
+
+def documents():
+    return [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def messages():
+    """All string literals of the sources, with the ones that stand next to each other joined, and dev as it is."""
+    texts = [(ROOT / "dev").read_text()]
+    for folder in SOURCES:
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".cpp", ".h", ".py", ".sh"):
+                texts.append(re.sub(r'"\s*\n\s*f?"', "", path.read_text()))
+    return words("\n".join(texts)).replace('\\"', '"')
+
+
+def quoted_symptoms(page):
+    """The text between backquotes of each heading of the page: "..." stands for what differs from case to case."""
+    return re.findall(r"^### `(.*)`$", page, flags=re.M)
+
+
+def anchors(path):
+    """The anchors of a page's headings, as GitHub makes them."""
+    found = []
+    for title in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S), flags=re.M):
+        anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        found.append(f"{anchor}-{found.count(anchor)}" if anchor in found else anchor)
+    return found
+
+
+class ApiPagesTest(unittest.TestCase):
+    def test_the_pages_are_what_the_script_makes(self):
+        for path, text in api_pages.pages().items():
+            self.assertEqual(path.read_text(), text, f"{path.relative_to(ROOT)} is old: run python3 tools/api_pages.py")
+
+    def test_every_function_of_the_c_api_has_an_entry(self):
+        header = (ROOT / "include/attnforge/c.h").read_text()
+        functions = set(re.findall(r"^ATTNFORGE_API [^;(]*?\b(attnforge_\w+)\(", header, flags=re.M))
+        headings = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^### .*$", (ROOT / "docs/api/c.md").read_text(), flags=re.M)))
+        self.assertGreater(len(functions), 20)
+        self.assertEqual(functions - set(headings), set())
+
+    def test_every_struct_and_class_of_the_cpp_api_has_an_entry(self):
+        page = (ROOT / "docs/api/cpp.md").read_text()
+        headings = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^#### .*$", page, flags=re.M)))
+        for path in (ROOT / "include/attnforge").glob("*.h"):
+            if path.name != "c.h":
+                for name in re.findall(r"^(?:struct|class|enum class) (\w+) [^;]*\{$", path.read_text(), flags=re.M):
+                    self.assertIn(name, headings, path.name)
+        self.assertNotRegex(page, r"(?m)^#+ *$")
+
+    def test_private_parts_are_not_shown(self):
+        page = (ROOT / "docs/api/cpp.md").read_text()
+        for text in ("private:", "friend ", "PlanState", "ATTNFORGE_API"):
+            self.assertNotIn(text, page)
+
+
+class TroubleshootingTest(unittest.TestCase):
+    def test_every_symptom_is_a_message_of_the_sources(self):
+        known = messages()
+        symptoms = quoted_symptoms((ROOT / "docs/TROUBLESHOOTING.md").read_text())
+        self.assertGreater(len(symptoms), 15)
+        for symptom in symptoms:
+            parts = [words(part) for part in symptom.split("...") if part.strip()]
+            self.assertGreaterEqual(max(map(len, parts)), 12, f"{symptom}: too short to be found")
+            for part in parts:
+                self.assertIn(part, known, f"{symptom}: no source says this any more")
+
+
+class CommandsTest(unittest.TestCase):
+    def test_every_command_of_dev_exists(self):
+        known = re.findall(r"^  ([a-z-]+)\) run_|^  ([a-z-]+)\) \w+ ;;", (ROOT / "dev").read_text(), flags=re.M)
+        known = {name for pair in known for name in pair if name}
+        self.assertIn("demo", known)
+        for page in documents():
+            for name in re.findall(r"\./dev ([a-z-]+)", page.read_text()):
+                self.assertIn(name, known, page.relative_to(ROOT))
+
+
+class LinksTest(unittest.TestCase):
+    def test_every_link_leads_somewhere(self):
+        for page in documents():
+            text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+            for target in re.findall(r"\]\(([^)\s]+)\)", text):
+                if re.match(r"https?:", target):
+                    continue
+                name, _, anchor = target.partition("#")
+                path = (page.parent / name).resolve() if name else page
+                self.assertTrue(path.exists(), f"{page.relative_to(ROOT)} links to {target}")
+                if anchor:
+                    self.assertIn(anchor, anchors(path), f"{page.relative_to(ROOT)} links to {target}")
+
+
+class ReadmeTest(unittest.TestCase):
+    def test_it_stays_short_and_names_every_document(self):
+        readme = (ROOT / "README.md").read_text()
+        self.assertLess(len(readme.splitlines()), 280)
+        for command in ("./dev demo", "./dev test"):
+            self.assertIn(command, readme)
+        reached, waiting = set(), [ROOT / "README.md"]
+        while waiting:
+            page = waiting.pop()
+            reached.add(page)
+            for target in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text()):
+                linked = (page.parent / target).resolve()
+                if linked not in reached:
+                    waiting.append(linked)
+        missing = [str(page.relative_to(ROOT)) for page in documents() if page not in reached]
+        self.assertEqual(missing, [], "no page that README.md leads to links to these")
+
+
+if __name__ == "__main__":
+    unittest.main()

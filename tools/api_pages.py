@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""Writes the API pages of docs/api from the comments of the public headers and the docstrings of the Python package.
+
+    python3 tools/api_pages.py           # writes docs/api/c.md, cpp.md and python.md
+    python3 tools/api_pages.py --check   # fails when a page differs from what would be written
+
+A header is read line by line, not parsed: it is formatted by clang-format, a comment stands right before what it describes, and a
+blank line ends an entry. Examples are those of the sources: the opening comment of c.h, the program of README.md, the docstring of
+the package.
+"""
+
+import ast
+import pathlib
+import re
+import sys
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HEADERS = ROOT / "include/attnforge"
+PACKAGE = ROOT / "python/attnforge"
+
+# In reading order; every public header is in one of these, except:
+OTHER_HEADERS = {"c.h", "cxx20.h"}
+CPP_HEADERS = {
+    "Problems and plans": ("problem.h", "device.h", "plan.h", "provenance.h", "error.h"),
+    "Tuning and the database": ("tune.h", "cache.h"),
+    "Looking": ("inspect.h", "json.h", "problem_words.h", "printable.h", "version.h"),
+    "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h"),
+}
+
+C_INTRO = """\
+A program includes `attnforge/c.h` and links `libattnforge` (`pkg-config --cflags --libs attnforge`). It needs no C++ and no CUDA
+header.
+
+1. A **problem** is made from its text: [PROBLEM.md](../PROBLEM.md) has every word.
+2. A **context** opens one GPU, its database and its loaded kernels.
+3. A **plan** is the kernel chosen for a problem. Making one may compile; making it again takes microseconds.
+4. A **run** enqueues a plan on a stream, on tensors of the caller.
+
+Every function that can fail returns an `attnforge_status`, and `attnforge_last_error()` says what to do.
+Engines whose lengths change set new sizes with `attnforge_problem_set_sizes` and make the plan again.
+[VERSIONING.md](../VERSIONING.md) says what stays the same between versions.
+"""
+
+CPP_INTRO = """\
+A program includes `attnforge/plan.h` and links `attnforge::attnforge` (CMake) or `pkg-config attnforge`. It is compiled as C++20.
+
+1. `parse_problem()` makes a `Problem`, a plain struct, from its text: [PROBLEM.md](../PROBLEM.md) has every word.
+2. A `Device` opens one GPU, its database and its loaded kernels. Plans must not outlive it.
+3. `make_plan()` chooses, compiles and loads the kernel; `Policy` says how much work that may be.
+4. `Plan::run()` enqueues it on a stream, on tensors of the caller.
+
+Everything is in the namespace `attnforge`. What fails throws `Error`, whose `code()` says whose mistake it was.
+Types that own something are move-only; everything else is a value. The C++ API is for one version and one compiler's library:
+across versions, the [C API](c.md) is stable ([VERSIONING.md](../VERSIONING.md)).
+"""
+
+PYTHON_INTRO = """\
+`import attnforge` needs `libattnforge.so` and no other package; torch and cupy are used when their tensors come.
+
+1. `attention(q, k, v, ...)` is all that most programs call. It makes a plan for the tensors it gets and keeps it.
+2. `configure(policy=...)` says how much work a first call may take: `"estimate"`, `"first_run"` or `"cached_only"`.
+3. `tune(...)` searches beforehand; later calls, of all processes that share the database, use the winner.
+4. `inspect(...)` and `supported(...)` say what would run and why, without a GPU too.
+
+Errors are subclasses of `AttnforgeError`; their text says what to do. Wrong arguments are also a `ValueError`.
+`inspect` and `tune` return dicts with the keys of [JSON.md](../JSON.md).
+All functions may be called from several threads. The package logs to the logger `attnforge`.
+"""
+
+
+# ---- prose ----
+
+
+def prose(lines, language="text"):
+    """Markdown of a comment's lines: what is indented is code."""
+    out, code = [], []
+    for line in [*lines, None]:
+        if line is not None and (line.startswith("  ") or (code and not line)):
+            code.append(line)
+            continue
+        if code:
+            indent = min(len(text) - len(text.lstrip()) for text in code if text)
+            out += ["", f"```{language}", *"\n".join(text[indent:] for text in code).strip("\n").split("\n"), "```", ""]
+            code = []
+        out.append((line or "").replace("<", "\\<"))
+    return re.sub(r"\n\n\n+", "\n\n", "\n".join(out)).strip()
+
+
+def with_items(text, names):
+    """Markdown in which every sentence that begins with `name: ` or `name, name: ` of `names` begins an item of a list."""
+    one = f"(?:{'|'.join(names)})"
+    paragraphs = []
+    for paragraph in text.split("\n\n"):
+        lead, *items = re.split(rf"(?:^|(?<=\.)\s)({one}(?:, {one})*): ", paragraph) if names else [paragraph]
+        if items:
+            paragraphs += [lead] if lead else []
+            pairs = zip(items[::2], items[1::2])
+            paragraphs.append("\n".join(textwrap.fill(f"- `{name}`: {rest}", 130, subsequent_indent="  ") for name, rest in pairs))
+        else:
+            paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs)
+
+
+# ---- headers ----
+
+
+def comment_text(line):
+    """The text of a comment line of either style, without its marks."""
+    line = re.sub(r"^\s*(///|//|/\*| \*(?!/)| \*/) ?", "", line)
+    return re.sub(r"\s*\*/$", "", line).rstrip()
+
+
+def opening(text):
+    """(the lines of a header's first comment, the rest of the header)."""
+    lines = text.splitlines()
+    count = next(i for i, line in enumerate(lines) if not line.startswith(("//", "/*", " *")))
+    return [comment_text(line) for line in lines[:count]], lines[count:]
+
+
+def is_whole(lines):
+    """Whether a declaration that begins with the first line ends with the last one."""
+    if lines[0].startswith("#define"):
+        return not lines[-1].endswith("\\")
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", "\n".join(lines), flags=re.S)
+    return code.count("{") == code.count("}") and code.count("(") == code.count(")") and code.rstrip().endswith((";", "}"))
+
+
+def entries(lines):
+    """Yields ("section", title) and ("entry", comment lines, declaration lines) in their order."""
+    comment, declarations, at = [], [], 0
+
+    def entry():
+        return [("entry", comment, declarations)] if declarations else []
+
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        if line.startswith(("//", "/*")):
+            yield from entry()
+            comment, declarations = [line], []
+            while line.startswith("/*") and not comment[-1].rstrip().endswith("*/") or lines[at].startswith("//"):
+                comment.append(lines[at])
+                at += 1
+            comment = [comment_text(text) for text in comment]
+            title = re.fullmatch(r"---- (.*) ----", comment[0])
+            if title:
+                yield "section", title[1]
+                comment = []
+        elif not line or line.startswith(("#if", "#endif", "#else", "#include", "#pragma", "namespace", "}", "extern ")):
+            yield from entry()
+            comment, declarations = [], []
+        elif line.lstrip().startswith("//"):  # goes on from the end of a declaration
+            declarations = [*declarations, line]
+        elif line == "#define ATTNFORGE_C_H" or line.startswith("#define ATTNFORGE_API"):
+            pass
+        else:
+            whole = [line]
+            while not is_whole(whole):
+                if at == len(lines):
+                    raise SystemExit(f"tools/api_pages.py: no end is found of the declaration that begins with: {line}")
+                whole.append(lines[at])
+                at += 1
+            if not re.match(r"class \w+;", line):  # declared for its friends
+                declarations = declarations + whole
+    yield from entry()
+
+
+def shown(declaration):
+    """A declaration as the page shows it: no export macro, no private part, no friends, no body of a free function."""
+    aligned = re.compile(r"^" + " " * len("ATTNFORGE_API "))
+    exported = any(line.startswith("ATTNFORGE_API ") for line in declaration)
+    text = "\n".join(aligned.sub("", line.replace("ATTNFORGE_API ", "")) if exported else line for line in declaration)
+    text = re.sub(r"[ \t]+\\\n", r" \\\n", text)
+    text = re.sub(r"\n private:\n.*?(?=\n};)", "", text, flags=re.S)
+    text = re.sub(r"\n  friend [^\n]*(?=\n)", "", text)
+    text = re.sub(r"^((?:inline|constexpr) [^\n]*\)) \{\n.*?\n\}$", r"\1;", text, flags=re.S | re.M)
+    return re.sub(r"\n\n(?=};)", "\n", re.sub(r"\n\n\n+", "\n\n", text))
+
+
+def names_of(declaration):
+    """What a heading calls a group of declarations."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", "\n".join(declaration), flags=re.S)
+    values = re.match(r"\s*enum \{(.*?)\}", text, flags=re.S)
+    if values:
+        return re.findall(r"(\w+) =", values[1])
+    found = []
+    forms = (
+        r"(?:typedef )?(?:struct|enum class|class|enum) (\w+)",
+        r"#define (\w+)",
+        r"using (\w+)",
+        r"typedef \w+ \(\*(\w+)\)",
+        r"inline constexpr [^=(]*?(\w+) =",
+        r"(?:\[\[noreturn\]\] )?[\w:][^(=;]*?[\s*&](\w+)\(",
+    )
+    for match in re.finditer("|".join(f"^{form}" for form in forms), text, flags=re.M):
+        name = next(group for group in match.groups() if group)
+        if name not in found:
+            found.append(name)
+    return found
+
+
+def header_page(path, language, level):
+    """Markdown of all entries of a header."""
+    out = []
+    for kind, *rest in entries(opening(path.read_text())[1]):
+        if kind == "section":
+            out.append(f"{'#' * (level - 1)} {rest[0]}")
+            continue
+        comment, declaration = rest
+        names = ", ".join(f"`{name}`" for name in names_of(declaration))
+        out.append(f"{'#' * level} {names}")
+        out.append(f"```{language}\n{shown(declaration)}\n```")
+        if comment:
+            out.append(prose(comment))
+    return out
+
+
+def generated(sources):
+    return f"<!-- Written by tools/api_pages.py from {sources}; change those. -->"
+
+
+def c_page():
+    comment, _ = opening((HEADERS / "c.h").read_text())
+    example = next(i for i, line in enumerate(comment) if line.startswith("  "))
+    end = next(i for i in range(example, len(comment)) if comment[i] and not comment[i].startswith("  "))
+    contract = [re.sub(r"^([A-Z]\w+(?: contexts)?)\. ", r"**\1.** ", line) for line in comment[end:]]
+    out = ["# The C API", generated("include/attnforge/c.h"), C_INTRO.strip(), "## The smallest example"]
+    out += [prose(comment[example:end], "c"), "## The contract", prose(contract), "## Status codes"]
+    return "\n\n".join(out + header_page(HEADERS / "c.h", "c", 3)) + "\n"
+
+
+def cpp_page():
+    example = re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]
+    out = ["# The C++ API", generated("include/attnforge/*.h"), CPP_INTRO.strip(), "## The smallest example", example]
+    listed = {name for names in CPP_HEADERS.values() for name in names} | OTHER_HEADERS
+    missing = {path.name for path in HEADERS.glob("*.h")} ^ listed
+    if missing:
+        raise SystemExit(f"tools/api_pages.py: CPP_HEADERS and include/attnforge differ in {', '.join(sorted(missing))}")
+    for title, names in CPP_HEADERS.items():
+        out.append(f"## {title}")
+        for name in names:
+            sentence = prose(opening((HEADERS / name).read_text())[0]).removeprefix(f"{name} - ")
+            out += [f"### attnforge/{name}", sentence[0].upper() + sentence[1:], *header_page(HEADERS / name, "cpp", 4)]
+    return "\n\n".join(out) + "\n"
+
+
+# ---- Python ----
+
+
+def docstring(node):
+    text = ast.get_docstring(node)
+    if not text:
+        return []
+    arguments = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if isinstance(node, ast.FunctionDef) else []
+    return [with_items(prose(text.splitlines(), "python"), arguments or fields_of(node))]
+
+
+def fields_of(node):
+    return [line.target.id for line in node.body if isinstance(line, ast.AnnAssign)]
+
+
+def signature(name, node):
+    one_line = f"{name}({ast.unparse(node.args)})".replace("(self, ", "(").replace("(self)", "()")
+    if len(one_line) <= 100:
+        return one_line
+    arguments = re.split(r", (?![^(]*\))", one_line[len(name) + 1 : -1])
+    return f"{name}(\n" + "".join(f"    {argument},\n" for argument in arguments) + ")"
+
+
+def public_class(name, node):
+    """A class: bases, fields, and methods that have no underscore and a docstring."""
+    bases = ", ".join(map(ast.unparse, node.bases))
+    fields = [f"    {ast.unparse(line)}" for line in node.body if isinstance(line, ast.AnnAssign)]
+    out = ["\n".join([f"```python\nclass {name}" + (f"({bases})" if bases else "") + (":" if fields else ""), *fields, "```"])]
+    out += docstring(node)
+    for method in node.body:
+        if isinstance(method, ast.FunctionDef) and not method.name.startswith("_") and ast.get_docstring(method):
+            out += [f"#### `{name}.{method.name}`", f"```python\n{signature(method.name, method)}\n```", *docstring(method)]
+    return out
+
+
+def python_page():
+    package = ast.parse((PACKAGE / "__init__.py").read_text())
+    lines = ast.get_docstring(package).splitlines()
+    out = ["# The Python API", generated("the docstrings of python/attnforge"), PYTHON_INTRO.strip(), "## The smallest example"]
+    out.append(prose([line for line in lines[2:]], "python"))
+    modules = {alias.name: node.module for node in package.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    public = next(ast.literal_eval(node.value) for node in package.body if isinstance(node, ast.Assign))
+    groups = {"Functions": [], "Objects": [], "Errors and warnings": []}
+    for name in public:
+        body = ast.parse((PACKAGE / f"{modules[name]}.py").read_text()).body
+        made = next((n.value for n in body if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == name), None)
+        wanted = made.func.id if made else name  # plan_cache = PlanCache()
+        node = next(n for n in body if getattr(n, "name", None) == wanted)
+        if isinstance(node, ast.FunctionDef):
+            groups["Functions"] += [f"### `{name}`", f"```python\n{signature(name, node)}\n```", *docstring(node)]
+        else:
+            group = "Errors and warnings" if name.endswith(("Error", "Warning")) else "Objects"
+            groups[group] += [f"### `{name}`", *public_class(wanted, node)]
+    for title, texts in groups.items():
+        out += [f"## {title}", *texts]
+    return "\n\n".join(out) + "\n"
+
+
+def pages():
+    """{path: text} of every page."""
+    return {ROOT / "docs/api" / f"{name}.md": make() for name, make in (("c", c_page), ("cpp", cpp_page), ("python", python_page))}
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        raise SystemExit(__doc__)
+    old = 0
+    for path, text in pages().items():
+        if path.exists() and path.read_text() == text:
+            continue
+        old += 1
+        if sys.argv[1:]:
+            print(f"{path.relative_to(ROOT)} is not what tools/api_pages.py writes: run it", file=sys.stderr)
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    return 1 if old and sys.argv[1:] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
