@@ -22,7 +22,7 @@ PARTS = {
     ),
     "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 53),
     "softcap": (r"[sS]oftcap", 36),
-    "window": (r"window_(left|right)|effective_window|(left|right)_bound", 38),
+    "window": (r"window_(left|right)|effective_window|(left|right)_bound", 39),
 }
 
 
