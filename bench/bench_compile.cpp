@@ -60,6 +60,22 @@ std::map<std::string, Winner> winners(const std::string& path) {
   return kernels;
 }
 
+/// What a search and an untuned plan begin with: the whole space walked, cut and ranked.
+void time_candidates(benchmark::State& state) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=1 num_heads=32:8 seqlen=1024 head_dim=64 causal");
+  const DeviceFacts& device = typical_device("90a");
+  std::size_t count = 0;
+  for (auto _ : state) {
+    count = 0;
+    for (const Family* family : registry()) {
+      if (rejection(*family, problem, device.arch).empty())
+        count += candidates(*family, problem, device).size();
+    }
+  }
+  state.counters["configs"] = static_cast<double>(count);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -97,6 +113,8 @@ int main(int argc, char** argv) {
         ->Iterations(1)
         ->Unit(benchmark::kMillisecond);
   }
+  benchmark::RegisterBenchmark("candidates/all_families", time_candidates)
+      ->Unit(benchmark::kMillisecond);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();
