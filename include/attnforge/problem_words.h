@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "attnforge/cxx20.h"
+
 namespace attnforge {
 
 /// A row of the table: of the program's help, and of docs/PROBLEM.md.
