@@ -31,7 +31,8 @@ constexpr unsigned kSeed = 1;
 constexpr std::size_t kUnsearchedConfigs = 3;  // of a product; one of the others
 constexpr std::size_t kAllProblems = 1000;
 constexpr std::size_t kProblemsElsewhere = 3;  // of a product, on an arch without the promise
-// Of the other families: the arch with the least of shared memory and of threads an SM.
+constexpr std::size_t kProblemsOfOthers = 6;   // families; they have most parts between them
+// Of the other families: the arch with the least of shared memory and of threads per SM.
 constexpr std::string_view kArchOfOthers = "86";
 // Where the values of axes are compiled: the arch with the most of them.
 constexpr std::string_view kArchOfAxes = "90a";
@@ -130,7 +131,7 @@ std::vector<Job> jobs_of(const Family& family) {
   std::vector<Job> jobs;
   if (family.tier != Tier::kProduct) {
     Words parts;
-    add_defaults(family, arch_named(kArchOfOthers), kAllProblems, parts, jobs);
+    add_defaults(family, arch_named(kArchOfOthers), kProblemsOfOthers, parts, jobs);
     return jobs;
   }
   Words parts_elsewhere;
