@@ -16,8 +16,8 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-const std::vector<std::string> kVerbs = {"tune", "run",   "bench",  "inspect",
-                                         "list", "cache", "doctor", "report", "help"};
+const std::vector<std::string> kVerbs = {"tune",  "run",    "bench",  "inspect", "list",
+                                         "cache", "doctor", "report", "help"};
 
 // ---- help, version, usage ----
 
