@@ -28,25 +28,33 @@ Side side_kv(const Sequences& s) {
           "kv"};
 }
 
+/// Row at which a packed sequence begins; the one after the last is the end.
+std::int64_t packed_begin(const Side& side, std::int64_t sequence) {
+  ATTNFORGE_ASSERT(side.array != nullptr, "packed sequences come with their arrays");
+  return side.array[sequence];
+}
+
 std::int64_t length_of(const Problem& p, const Side& side, std::int64_t sequence) {
-  if (p.lengths == Lengths::kPacked) return side.array[sequence + 1] - side.array[sequence];
+  if (p.lengths == Lengths::kPacked)
+    return packed_begin(side, sequence + 1) - packed_begin(side, sequence);
   const bool used = p.lengths == Lengths::kUsed && side.array != nullptr;
   return used ? side.array[sequence] : side.seqlen;
 }
 
 /// Rows before the sequence in its batch.
 std::int64_t begin_of(const Problem& p, const Side& side, std::int64_t sequence) {
-  return p.lengths == Lengths::kPacked ? side.array[sequence] : 0;
+  return p.lengths == Lengths::kPacked ? packed_begin(side, sequence) : 0;
 }
 
 std::int64_t batch_of(const Problem& p, std::int64_t sequence) {
   return p.lengths == Lengths::kPacked ? 0 : sequence;
 }
 
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, what);
+}
+
 void check_side(const Problem& p, const Side& side) {
-  const auto refuse = [](const std::string& what) {
-    throw Error(ErrorCode::kInvalidArgument, what);
-  };
   if (side.array == nullptr) {
     if (p.lengths == Lengths::kUsed) return;
     refuse(fmt::format("lengths.{} is null, but the problem says lengths=packed", side.name));
