@@ -50,26 +50,27 @@ std::int64_t batch_of(const Problem& p, std::int64_t sequence) {
   return p.lengths == Lengths::kPacked ? 0 : sequence;
 }
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_arrays(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, what);
 }
 
 void check_side(const Problem& p, const Side& side) {
   if (side.array == nullptr) {
     if (p.lengths == Lengths::kUsed) return;
-    refuse(fmt::format("lengths.{} is null, but the problem says lengths=packed", side.name));
+    refuse_arrays(
+        fmt::format("lengths.{} is null, but the problem says lengths=packed", side.name));
   }
   if (p.lengths == Lengths::kPacked && side.array[0] != 0)
-    refuse(fmt::format("lengths.{}[0]={} must be 0", side.name, side.array[0]));
+    refuse_arrays(fmt::format("lengths.{}[0]={} must be 0", side.name, side.array[0]));
   for (std::int64_t i = 0; i < p.batch; ++i) {
     const std::int64_t length = length_of(p, side, i);
     if (length >= 0 && length <= side.seqlen) continue;
-    refuse(fmt::format("lengths.{}: sequence {} has {} rows; it may have 0 to seqlen_{}={}",
-                       side.name, i, length, side.name, side.seqlen));
+    refuse_arrays(fmt::format("lengths.{}: sequence {} has {} rows; it may have 0 to seqlen_{}={}",
+                              side.name, i, length, side.name, side.seqlen));
   }
   if (p.lengths == Lengths::kPacked && side.array[p.batch] > side.tokens) {
-    refuse(fmt::format("lengths.{}[{}]={} is more than the {} rows that there are", side.name,
-                       p.batch, side.array[p.batch], side.tokens));
+    refuse_arrays(fmt::format("lengths.{}[{}]={} is more than the {} rows that there are",
+                              side.name, p.batch, side.array[p.batch], side.tokens));
   }
 }
 
