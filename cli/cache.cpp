@@ -48,16 +48,6 @@ Examples:
   attnforge cache export winners.jsonl && attnforge cache import winners.jsonl --cache other.db
   attnforge cache clear --cubins --all)";
 
-std::string json_line_text(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-double json_line_number(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number() ? found->get<double>() : 0;
-}
-
 /// Damaged rows do not hide the others, but must not be missed either.
 void warn_of(const std::vector<std::string>& left_out) {
   if (left_out.empty()) return;
@@ -140,25 +130,23 @@ int run_show(const CacheArguments& a) {
     left_out = 0;
   };
   for (const Json& line : lines) {
-    if (json_line_text(line, "kind") != "try") continue;
-    const std::string key = fmt::format("{}\n  on {}",
-                                        bold(printable(json_line_text(line, "problem"))),
-                                        printable(json_line_text(line, "device_class")));
+    if (text_of(line, "kind") != "try") continue;
+    const std::string key = fmt::format("{}\n  on {}", bold(printable(text_of(line, "problem"))),
+                                        printable(text_of(line, "device_class")));
     if (key != title) flush();
     title = key;
     if (a.top > 0 && static_cast<int>(table.rows.size()) == a.top) {
       ++left_out;
       continue;
     }
-    const std::string status = json_line_text(line, "status");
+    const std::string status = text_of(line, "status");
     const bool estimated = line.value("estimated", false);
     const bool timed = status == "ok" && !estimated;
-    table.rows.push_back(
-        {timed ? fmt::format("{:.2f}", json_line_number(line, "time_us")) : "-",
-         timed ? fmt::format("{:.1f}%", 100 * json_line_number(line, "noise")) : "-",
-         fmt::format("{:.2f}", json_line_number(line, "estimate_us")),
-         estimated ? "estimate" : status, json_line_text(line, "rigor"),
-         config_text(json_line_text(line, "config"), a.full)});
+    table.rows.push_back({timed ? fmt::format("{:.2f}", number_of(line, "time_us")) : "-",
+                          timed ? fmt::format("{:.1f}%", 100 * number_of(line, "noise")) : "-",
+                          fmt::format("{:.2f}", number_of(line, "estimate_us")),
+                          estimated ? "estimate" : status, text_of(line, "rigor"),
+                          config_text(text_of(line, "config"), a.full)});
   }
   flush();
   return kExitOk;
@@ -175,15 +163,15 @@ std::vector<Searched> searched(const CacheArguments& a) {
   for (const std::string& text : cache_show(a.path, a.filter_text())) {
     const Json line = Json::parse(text);
     if (line.value("estimated", false)) continue;
-    const std::string problem = json_line_text(line, "problem");
-    const std::string device_class = json_line_text(line, "device_class");
+    const std::string problem = text_of(line, "problem");
+    const std::string device_class = text_of(line, "device_class");
     if (all.empty() || all.back().problem != problem || all.back().device_class != device_class)
       all.push_back({problem, device_class, "", {}});
-    all.back().date = std::max(all.back().date, json_line_text(line, "measured_at").substr(0, 10));
+    all.back().date = std::max(all.back().date, text_of(line, "measured_at").substr(0, 10));
     Trial trial;
-    trial.config = json_line_text(line, "config");
-    trial.measurement.status = parse_status(json_line_text(line, "status"));
-    trial.measurement.time_us = json_line_number(line, "time_us");
+    trial.config = text_of(line, "config");
+    trial.measurement.status = parse_status(text_of(line, "status"));
+    trial.measurement.time_us = number_of(line, "time_us");
     all.back().trials.push_back(std::move(trial));
   }
   return all;

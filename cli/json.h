@@ -15,6 +15,11 @@ using Json = nlohmann::ordered_json;
 Json to_json(const DeviceFacts& device);
 Json to_json(const CompileInfo& compiled);
 
+/// The member `key` of an object, as of a line of an export: "" or 0 where it is absent or of
+/// another type.
+std::string text_of(const Json& line, const char* key);
+double number_of(const Json& line, const char* key);
+
 /// Indented, in ASCII: a terminal obeys some characters that JSON may hold. Text that is not UTF-8
 /// (a compiler's log may hold some) is replaced.
 std::string json_text(const Json& json);

@@ -18,16 +18,6 @@ namespace {
 
 using Key = std::pair<std::string, std::string>;  // problem, GPU class
 
-std::string text_of(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-double number_of(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number() ? found->get<double>() : 0;
-}
-
 int rank_of(const std::string& rigor) {
   return rigor == "exhaustive" ? 3 : rigor == "full" ? 2 : rigor == "quick" ? 1 : 0;
 }
