@@ -32,9 +32,23 @@ struct Shape {
   int rope;         // kNoRope, or which elements of q and k are rotated together
   int rope_dim;     // leading elements that rotate; 0 without a rope
   int lengths;      // kFixedLengths, or which arrays say how long a sequence is
+  // A block mask: queries and keys of a block, or 0; 1: some blocks have a bit for each pair.
+  int mask_block_q;
+  int mask_block_kv;
+  int mask_bits;
+  int user_score;  // 1: the user's code changes scores
+  int user_mask;   // 1: and says which keys a row sees
 
   /// Whether tiles of queries come from a list that a step before the kernel writes.
   ATTNFORGE_HOST_DEVICE constexpr bool has_work_list() const { return lengths != kFixedLengths; }
+  /// Whether the key tiles of each query tile do.
+  ATTNFORGE_HOST_DEVICE constexpr bool has_tile_lists() const {
+    return mask_block_q != 0 || user_mask != 0;
+  }
+  /// Groups of neighbouring keys in a key tile of such a list: one, or as many as blocks fit in.
+  ATTNFORGE_HOST_DEVICE constexpr int key_groups_of(int block_n) const {
+    return mask_block_kv == 0 || mask_block_kv >= block_n ? 1 : block_n / mask_block_kv;
+  }
 };
 
 }  // namespace attnforge

@@ -18,6 +18,7 @@
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/fragment_scores.cuh"
+#include "tile/key_groups.cuh"
 #include "tile/query_tile.cuh"
 #include "tile/ring.cuh"
 #include "tile/softmax.cuh"
@@ -49,7 +50,8 @@ struct FwdWgmmaSm90a {
   static_assert(C.k_job() == !KJob::kNone && VJob::kNone, "the config has the jobs' barriers");
   // The producer tells the others which query tile comes with Q: its number, where blocks ask for
   // one; all of it, where that takes loads from global memory.
-  static constexpr bool kTellsAll = Tile::Lengths::kWords > 0;
+  static constexpr bool kListed = Walk::kListed;  // key tiles are gathered from a list
+  static constexpr bool kTellsAll = Tile::Lengths::kWords > 0 || kListed;
   static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
   static constexpr int kNoTile = 0x7fffffff;
   static constexpr int kTileReaders = kConsumerWarps + (kTells ? kWorkerWarps : 0);
@@ -89,6 +91,11 @@ struct FwdWgmmaSm90a {
       return base + C.tiles_begin() + C.tile_bytes() * stage;
     }
 
+    /// kListed: the groups of the key tile in this stage.
+    ATTNFORGE_DEVICE u32 groups(int stage) const {
+      return base + C.groups_begin() + 8 * C.key_groups() * stage;
+    }
+
     ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
     ATTNFORGE_DEVICE void init_barriers() const {
       for (int i = 0; i < C.k_stages; ++i) {
@@ -117,10 +124,22 @@ struct FwdWgmmaSm90a {
     Tile queries;
     Walk walk;
 
-    ATTNFORGE_DEVICE explicit Work(const Tile& tile)
-        : queries(tile), walk(Walk::of_rows(queries, C.block_n, queries.first_row, C.block_m())) {}
+    ATTNFORGE_DEVICE Work(const Tile& tile, const Walk& its_walk) : queries(tile), walk(its_walk) {}
+    ATTNFORGE_DEVICE Work(const Params& params, const Tile& tile)
+        : queries(tile),
+          walk(Walk::of_rows(params, queries, C.block_n, queries.first_row, C.block_m())) {}
     ATTNFORGE_DEVICE Work(const Params& params, int tile)
-        : Work(Tile(params, Pieces::Order::place(params, tile), C.block_m())) {}
+        : Work(params, Tile(params, Pieces::Order::place(params, tile), C.block_m())) {}
+    // As words in shared memory (kTellsAll).
+    ATTNFORGE_DEVICE void store(u32 to) const {
+      queries.store(to);
+      if constexpr (kListed) walk.store(to + 4 * Tile::kWords);
+    }
+    ATTNFORGE_DEVICE static Work load(const Params& params, u32 from) {
+      const Tile queries = Tile::load(params, from);
+      if constexpr (kListed) return {queries, Walk::load(from + 4 * Tile::kWords)};
+      return {params, queries};
+    }
     /// Fully masked rows only: nothing to load, zeros to store.
     ATTNFORGE_DEVICE bool empty() const { return walk.count() == 0; }
   };
@@ -135,10 +154,12 @@ struct FwdWgmmaSm90a {
     return tile < 0 ? first_tile() : C.grid == kGridPlain ? num_tiles(params) : tile + tile_step();
   }
 
-  // ---- 1. Producer: one thread, which keeps the rings full ----
+  // ---- 1. Producer: one thread, which keeps the rings full. Gathered tiles: a warp, whose lanes
+  // have a group of keys each ----
 
   struct Producer {
     using Keys = typename Pieces::Keys;
+    static constexpr bool kByWarp = Keys::kByWarp;
     const Params& params;
     const Shared smem;
     Ring<C.k_stages> k_ring;
@@ -147,17 +168,26 @@ struct FwdWgmmaSm90a {
 
     ATTNFORGE_DEVICE Producer(const Params& p, Shared s) : params(p), smem(s) {}
 
+    /// Whether this thread does what one thread does.
+    ATTNFORGE_DEVICE static bool leads() { return !kByWarp || thread_index() % 32 == 0; }
+
     ATTNFORGE_DEVICE int tile_after(int tile) const {
       if constexpr (C.grid == kGridPlain) return num_tiles(params);
       if constexpr (C.grid == kGridStatic) return tile + tile_step();
-      return gridDim.x + atomicAdd(&params.counters->given, 1);
+      int given = 0;
+      if (leads()) given = atomicAdd(&params.counters->given, 1);
+      return gridDim.x + (kByWarp ? from_lane_0(given) : given);
     }
 
     ATTNFORGE_DEVICE void load_q(const Work& work, int tile) {
       const int stage = q_ring.stage;
       mbarrier_wait(smem.q_empty(stage), q_ring.parity ^ 1);
+      if (leads()) issue_q(work, tile, stage);
+      q_ring.advance();
+    }
+    ATTNFORGE_DEVICE void issue_q(const Work& work, int tile, int stage) {
       if constexpr (kTells) store_shared(smem.tile(stage), tile);
-      if constexpr (kTellsAll) work.queries.store(smem.tile(stage) + 4);
+      if constexpr (kTellsAll) work.store(smem.tile(stage) + 4);
       mbarrier_arrive_expect(smem.q_full(stage), C.q_bytes());
 #pragma unroll
       for (int w = 0; w < C.warpgroups; ++w)
@@ -168,18 +198,27 @@ struct FwdWgmmaSm90a {
               c * C.chunk_columns(), 0,
               work.queries.lengths.q_begin() + Tile::query_of(work.queries.first_row + w * 64),
               work.queries.head, work.queries.lengths.batch());
-      q_ring.advance();
     }
-    ATTNFORGE_DEVICE void load_k(const Keys& keys, int n) {
+    /// `n` is what the walk has of a tile: its number, or a lane's group of keys.
+    template <class KeyTile>
+    ATTNFORGE_DEVICE void load_k(const Keys& keys, const KeyTile& n) {
       mbarrier_wait(smem.k_empty(k_ring.stage), k_ring.parity ^ 1);
-      mbarrier_arrive_expect(smem.k_full(k_ring.stage), C.k_bytes());
+      if constexpr (kListed) {
+        if (thread_index() % 32 < C.key_groups())
+          store_shared_8(smem.groups(k_ring.stage) + thread_index() % 32 * 8, n.number, n.rows);
+        __syncwarp();
+      }
+      if (leads()) mbarrier_arrive_expect(smem.k_full(k_ring.stage), C.k_bytes());
+      if constexpr (kByWarp) __syncwarp();
       keys.template load<C.qk_chunks()>(params.k, smem.k(k_ring.stage), smem.k_full(k_ring.stage),
                                         n);
       k_ring.advance();
     }
-    ATTNFORGE_DEVICE void load_v(const Keys& keys, int n) {
+    template <class KeyTile>
+    ATTNFORGE_DEVICE void load_v(const Keys& keys, const KeyTile& n) {
       mbarrier_wait(smem.v_empty(v_ring.stage), v_ring.parity ^ 1);
-      mbarrier_arrive_expect(smem.v_full(v_ring.stage), C.v_bytes());
+      if (leads()) mbarrier_arrive_expect(smem.v_full(v_ring.stage), C.v_bytes());
+      if constexpr (kByWarp) __syncwarp();
       keys.template load<C.v_chunks()>(params.v, smem.v(v_ring.stage), smem.v_full(v_ring.stage),
                                        n);
       v_ring.advance();
@@ -193,7 +232,9 @@ struct FwdWgmmaSm90a {
         const Work work(params, tile);
         const Keys keys(work.queries);
         if (C.q_stages > 1 || work.empty()) load_q(work, tile);
-        if (!work.empty()) {
+        if constexpr (kListed) {
+          if (!work.empty()) load_listed(keys, work, tile);
+        } else if (!work.empty()) {
           load_k(keys, work.walk.tile(0));
           if constexpr (C.q_stages == 1) load_q(work, tile);
           const int last = work.walk.count() - 1;
@@ -208,10 +249,28 @@ struct FwdWgmmaSm90a {
       if constexpr (kTells) {
         mbarrier_wait(smem.q_empty(q_ring.stage), q_ring.parity ^ 1);
         // Past the last: the consumers end.
-        store_shared(smem.tile(q_ring.stage), kTellsAll ? kNoTile : tile);
-        mbarrier_arrive(smem.q_full(q_ring.stage));
+        if (leads()) {
+          store_shared(smem.tile(q_ring.stage), kTellsAll ? kNoTile : tile);
+          mbarrier_arrive(smem.q_full(q_ring.stage));
+        }
       }
-      if constexpr (C.grid == kGridDynamic) put_counters_back();
+      if constexpr (C.grid == kGridDynamic)
+        if (leads()) put_counters_back();
+    }
+
+    /// Gathered tiles. Their groups come from global memory: asked for two tiles ahead.
+    ATTNFORGE_DEVICE void load_listed(const Keys& keys, const Work& work, int tile) {
+      auto now = work.walk.tile(0), next = work.walk.tile(1);
+      load_k(keys, now);
+      if constexpr (C.q_stages == 1) load_q(work, tile);
+      for (int i = 1; i < work.walk.count(); ++i) {
+        const auto later = work.walk.tile(i + 1);
+        load_k(keys, next);
+        load_v(keys, now);
+        now = next;
+        next = later;
+      }
+      load_v(keys, now);
     }
 
     /// The last block leaves the counters as it found them, and only then says that it did.
@@ -397,9 +456,9 @@ struct FwdWgmmaSm90a {
     }
     /// Zeros in V's rows after the last key, in the first tile of a walk: their probabilities are
     /// 0, which is not enough where they are another sequence's NaN. Every warpgroup writes them.
-    ATTNFORGE_DEVICE void clear_tail(const Tile& queries, int first_key) const {
+    /// Rows of the tile from `present` on.
+    ATTNFORGE_DEVICE void clear_tail(int present) const {
       if constexpr (Tile::Lengths::kAnythingAfter) {
-        const int present = queries.lengths.kv() - first_key;
         if (present >= C.block_n) return;
         constexpr int kRowPieces = C.swizzle / 16;  // of 16 bytes
         constexpr float kZeros[4] = {};
@@ -427,10 +486,10 @@ struct FwdWgmmaSm90a {
     // -- Softmax --
 
     /// Scores to probabilities, still in fp32. True if older outputs are to be multiplied by
-    /// `rescale`. `row` is this lane's first, first_key the tile's.
-    ATTNFORGE_DEVICE bool probabilities(const Tile& queries, int row, int first_key,
-                                        bool needs_mask, float (&rescale)[2]) {
-      const FragmentScores<float[kScoreFragments][4]> view{s, row, first_key};
+    /// `rescale`. `view` is of `s`.
+    template <class View>
+    ATTNFORGE_DEVICE bool probabilities(const Tile& queries, const View& view, bool needs_mask,
+                                        float (&rescale)[2]) {
       Pieces::Score::apply(view, queries);
       if (needs_mask) Pieces::Mask::apply(view, queries);
       return softmax.probabilities(s, scale_log2, rescale);
@@ -448,11 +507,13 @@ struct FwdWgmmaSm90a {
 
     // -- A tile of keys, and a query tile --
 
-    /// The scores of tile n, with which the outputs of tile n + 1 may be in flight, to
-    /// probabilities that the next outputs take.
-    ATTNFORGE_DEVICE void attend(const Tile& queries, int row, int n, bool first, bool needs_mask) {
+    /// The scores of a tile, with which the outputs of the one before may be in flight unless it
+    /// is the first, to probabilities that the next outputs take.
+    template <class View>
+    ATTNFORGE_DEVICE void attend(const Tile& queries, const View& view, bool first,
+                                 bool needs_mask) {
       float rescale[2];
-      const bool raised = probabilities(queries, row, n * C.block_n, needs_mask, rescale);
+      const bool raised = probabilities(queries, view, needs_mask, rescale);
       wgmma_wait<0>();
       pin(o);
       pin(probs);
@@ -467,15 +528,23 @@ struct FwdWgmmaSm90a {
       round_probabilities();
     }
 
-    ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
-      const int first_row = work.queries.first_row + warpgroup * 64;
-      const int row = first_row + lane_row();
-      const Walk walk = work.walk.of_part(work.queries, C.block_n, first_row, 64);
+    ATTNFORGE_DEVICE void begin_rows() {
       softmax = SoftmaxRows();
 #pragma unroll
       for (int j = 0; j < kOutFragments; ++j)
 #pragma unroll
         for (int c = 0; c < 4; ++c) o[j][c] = 0.0f;
+    }
+
+    /// A walk over a range: all warpgroups take every tile.
+    ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
+      const int first_row = work.queries.first_row + warpgroup * 64;
+      const int row = first_row + lane_row();
+      const Walk walk = work.walk.of_part(work.queries, C.block_n, first_row, 64);
+      const auto clear_first = [&] {
+        clear_tail(work.queries.lengths.kv() - walk.tile(0) * C.block_n);
+      };
+      begin_rows();
 
       if (!work.empty()) {
         await_k();
@@ -487,14 +556,15 @@ struct FwdWgmmaSm90a {
         release_k();
 #pragma unroll 1
         for (int i = 0;; ++i) {
-          attend(work.queries, row, walk.tile(i), i == 0, walk.masked(i));
+          const FragmentScores<float[kScoreFragments][4]> view{s, row, walk.tile(i) * C.block_n};
+          attend(work.queries, view, i == 0, walk.masked(i));
           if (i + 1 == walk.count()) break;
           // The scores of the next tile with the outputs of this one.
           await_k();
           await_turn();
           issue_scores();
           await_v();
-          if (i == 0) clear_tail(work.queries, walk.tile(0) * C.block_n);
+          if (i == 0) clear_first();
           issue_outputs();
           pass_turn();
           wgmma_wait<1>();
@@ -505,12 +575,85 @@ struct FwdWgmmaSm90a {
       if constexpr (!C.q_in_regs) release(smem.q_empty(q_ring.stage));
       if (!work.empty()) {
         await_v();
-        if (walk.count() == 1) clear_tail(work.queries, walk.tile(0) * C.block_n);
+        if (walk.count() == 1) clear_first();
         issue_outputs();
         wgmma_wait<0>();
         pin(o);
         release_v();
       }
+      store(work.queries, row);
+    }
+
+    // Gathered tiles. A warpgroup whose rows see nothing of one leaves it out, unless it takes
+    // turns with the others.
+    static constexpr bool kMaySkip = C.warpgroups > 1 && !C.pingpong;
+    static constexpr int kGroupKeys = C.block_n / C.key_groups();
+    using Groups = KeyGroups<C.key_groups(), kGroupKeys>;
+
+    /// Rows of the tile before those after the sequence's last key: it lies in the last group that
+    /// there is.
+    ATTNFORGE_DEVICE static int present_rows(const Tile& queries, const Groups& groups) {
+      int present = C.block_n;
+      if constexpr (Tile::Lengths::kAnythingAfter) {
+#pragma unroll
+        for (int g = 0; g < C.key_groups(); ++g) {
+          const int keys = queries.lengths.kv() - groups.first_key(g);
+          if (keys > 0 && keys < kGroupKeys) present = g * kGroupKeys + keys;
+        }
+      }
+      return present;
+    }
+
+    /// o += P V of the tile whose probabilities are here.
+    ATTNFORGE_DEVICE void finish_outputs(int present) {
+      await_v();
+      clear_tail(present);
+      issue_outputs();
+      wgmma_wait<0>();
+      pin(o);
+      release_v();
+    }
+
+    ATTNFORGE_DEVICE void attend_listed_tile(const Work& work) {
+      const int row = work.queries.first_row + warpgroup * 64 + lane_row();
+      begin_rows();
+      bool pending = false;  // probabilities of a tile, whose V is next in the ring
+      int present = C.block_n;
+#pragma unroll 1
+      for (int i = 0; i < work.walk.count(); ++i) {
+        await_k();
+        bool sees;
+        const Groups groups = Groups::load(smem.groups(k_ring.stage), warpgroup * 4 + warp(), sees);
+        if (kMaySkip && !sees) {
+          if (pending) finish_outputs(present);
+          pending = false;
+          release_k();
+          await_v();  // else two arrivals might be of one phase
+          release_v();
+          continue;
+        }
+        await_turn();
+        issue_scores();
+        if (pending) {
+          await_v();
+          clear_tail(present);
+          issue_outputs();
+          pass_turn();
+          wgmma_wait<1>();
+        } else {
+          pass_turn();
+          wgmma_wait<0>();
+        }
+        pin(s);
+        release_k();
+        const GroupedScores<float[kScoreFragments][4], C.key_groups(), kGroupKeys> view{s, row,
+                                                                                        groups};
+        attend(work.queries, view, !pending, groups.needs_mask());
+        present = i == 0 ? present_rows(work.queries, groups) : C.block_n;
+        pending = true;
+      }
+      if constexpr (!C.q_in_regs) release(smem.q_empty(q_ring.stage));
+      if (pending) finish_outputs(present);
       store(work.queries, row);
     }
 
@@ -540,18 +683,21 @@ struct FwdWgmmaSm90a {
       if (C.pingpong && warpgroup == C.warpgroups - 1) pass_turn();  // the first has the first turn
       if constexpr (kTellsAll) {
         while (await_tile(-1) != kNoTile) {
-          const Work work(Tile::load(params, smem.tile(q_ring.stage) + 4));
+          const Work work = Work::load(params, smem.tile(q_ring.stage) + 4);
           read_q();
-          attend_query_tile(work);
+          if constexpr (kListed)
+            attend_listed_tile(work);
+          else
+            attend_query_tile(work);
           q_ring.advance();
         }
-        return;
-      }
-      for (int tile = await_tile(-1); tile < num_tiles(params); tile = await_tile(tile)) {
-        if constexpr (!QJob::kNone) work_on_q(Work(params, tile));
-        read_q();
-        attend_query_tile(Work(params, tile));
-        q_ring.advance();
+      } else {
+        for (int tile = await_tile(-1); tile < num_tiles(params); tile = await_tile(tile)) {
+          if constexpr (!QJob::kNone) work_on_q(Work(params, tile));
+          read_q();
+          attend_query_tile(Work(params, tile));
+          q_ring.advance();
+        }
       }
     }
   };
@@ -566,7 +712,9 @@ struct FwdWgmmaSm90a {
     const int warpgroup = from_lane_0(threadIdx.x / 128);
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
-      if (threadIdx.x == C.warpgroups * 128) Producer(params, smem).run();
+      constexpr int kFirst = C.warpgroups * 128;
+      if (Producer::kByWarp ? threadIdx.x < kFirst + 32 : threadIdx.x == kFirst)
+        Producer(params, smem).run();
       if constexpr (kWorkerWarps > 0)
         if (threadIdx.x >= C.warpgroups * 128 + 32) Worker(params, smem).run();
     } else {

@@ -28,6 +28,11 @@ struct FixedLengths {
   /// Words that a query tile's lengths take in shared memory, where only one warp reads them from
   /// elsewhere; 0: every warp does.
   static constexpr int kWords = 0;
+  ATTNFORGE_DEVICE void store(u32) const {}
+  template <class Params>
+  ATTNFORGE_DEVICE static FixedLengths load(const Params& params, int sequence, u32) {
+    return {params, sequence};
+  }
 };
 
 }  // namespace attnforge

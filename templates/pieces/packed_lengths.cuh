@@ -39,7 +39,8 @@ struct PackedLengths {
     store_shared(to + 8, num_q);
     store_shared(to + 12, num_kv);
   }
-  ATTNFORGE_DEVICE static PackedLengths load(u32 from) {
+  template <class Params>
+  ATTNFORGE_DEVICE static PackedLengths load(const Params&, int, u32 from) {
     PackedLengths lengths;
     lengths.first_q = from_lane_0(load_shared(from + 0));
     lengths.first_kv = from_lane_0(load_shared(from + 4));

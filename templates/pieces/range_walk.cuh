@@ -13,6 +13,8 @@ namespace attnforge {
 /// are the constant 0, which costs the main loop no register.
 template <bool kLeftBound>
 struct RangeWalk {
+  static constexpr bool kListed = false;
+
   int begin, clear_begin, clear_end, end;
 
   /// Of the queries first_query to last_query of a sequence, both included.
@@ -35,6 +37,12 @@ struct RangeWalk {
   ATTNFORGE_DEVICE static RangeWalk of_rows(const QueryTile& tile, int block_n, int row, int rows) {
     const int last_row = max(min(row + rows, tile.end_row()) - 1, row);
     return of_queries(tile.p, tile.lengths, block_n, tile.query_of(row), tile.query_of(last_row));
+  }
+
+  template <class Params, class QueryTile>
+  ATTNFORGE_DEVICE static RangeWalk of_rows(const Params&, const QueryTile& tile, int block_n,
+                                            int row, int rows) {
+    return of_rows(tile, block_n, row, rows);
   }
 
   /// The same tiles; masked() then asks some of the rows alone.

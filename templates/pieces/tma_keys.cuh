@@ -11,6 +11,8 @@ namespace attnforge {
 /// have the coordinates {column, key, head, batch}.
 template <auto C>
 struct TmaKeys {
+  static constexpr bool kByWarp = false;
+
   int batch, head, begin;
 
   template <class QueryTile>

@@ -41,7 +41,8 @@ struct UsedLengths {
     store_shared(to + 4, num_q);
     store_shared(to + 8, num_kv);
   }
-  ATTNFORGE_DEVICE static UsedLengths load(u32 from) {
+  template <class Params>
+  ATTNFORGE_DEVICE static UsedLengths load(const Params&, int, u32 from) {
     UsedLengths lengths;
     lengths.sequence = from_lane_0(load_shared(from + 0));
     lengths.num_q = from_lane_0(load_shared(from + 4));

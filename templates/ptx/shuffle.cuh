@@ -25,6 +25,12 @@ ATTNFORGE_DEVICE float shuffle_xor(float x) {
 /// The value of lane 0, which the compiler then knows to be the same in all lanes.
 ATTNFORGE_DEVICE int from_lane_0(int x) { return __shfl_sync(~0u, x, 0); }
 
+/// That of lane `lane`, which is the same in all lanes.
+ATTNFORGE_DEVICE int from_lane(int x, int lane) { return __shfl_sync(~0u, x, lane); }
+
+/// Bit i: `predicate` holds in lane i (PTX ISA, "vote.sync").
+ATTNFORGE_DEVICE u32 lanes_where(bool predicate) { return __ballot_sync(~0u, predicate); }
+
 /// Whether `predicate` holds in any lane (PTX ISA, "vote.sync").
 ATTNFORGE_DEVICE bool any_lane(bool predicate) { return __any_sync(~0u, predicate); }
 

@@ -1,0 +1,40 @@
+// list_mask.cuh - Mask of gathered key tiles: groups that the rows do not see, windows, and the
+// rule of groups that they see some of.
+#pragma once
+
+#include "base.cuh"
+#include "ptx/special.cuh"
+#include "tile/key_groups.cuh"
+
+namespace attnforge {
+
+/// A rule that hides nothing: of block masks whose blocks are all or nothing.
+struct NoRule {
+  static constexpr bool kNone = true;
+};
+
+/// Window is the mask of windows and of the last key; Rule a Mask for groups that are partial.
+template <class Window, class Rule>
+struct ListMask {
+  template <class Scores, class QueryTile>
+  ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
+    const auto& groups = scores.groups;
+    if (groups.seen != groups.kAll) {
+#pragma unroll
+      for (int g = 0; g < Scores::kNumGroups; ++g) {
+        const bool seen = groups.seen >> g & 1;
+        scores.of_group(g, [&](int, int) {
+          return [seen](float s, int) { return seen ? s : negative_infinity(); };
+        });
+      }
+    }
+    if (groups.edge) Window::apply(scores, tile);
+    if constexpr (!Rule::kNone) {
+#pragma unroll
+      for (int g = 0; g < Scores::kNumGroups; ++g)
+        if (groups.partial >> g & 1) Rule::apply(ScoresOfGroup<Scores>{scores, g}, tile);
+    }
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,54 @@
+// list_walk.cuh - Walk over a list of key tiles that a step before the kernel has written: block
+// masks, and masks that the user's code says.
+#pragma once
+
+#include "base.cuh"
+#include "params_fwd.h"
+#include "params_tile_lists.h"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/special_registers.cuh"
+
+namespace attnforge {
+
+/// A key tile is kGroups groups of neighbouring keys, gathered. The argument has a TileListParams
+/// `lists`. The last keys come first.
+template <int kGroups>
+struct ListWalk {
+  static constexpr bool kListed = true;
+
+  const KeyGroup* groups;
+  int tiles;
+
+  /// Of the query tile that begins at `row`; all have `rows` rows.
+  template <class Params, class QueryTile>
+  ATTNFORGE_DEVICE static ListWalk of_rows(const Params& params, const QueryTile& tile, int,
+                                           int row, int rows) {
+    return of_tile(params.fwd, params.lists, tile.batch, tile.head, row / rows);
+  }
+  ATTNFORGE_DEVICE static ListWalk of_tile(const FwdParams& p, const TileListParams& lists,
+                                           int sequence, int head, int m_block) {
+    const int mask_head = lists.heads == p.num_heads_q ? head : head * lists.heads / p.num_heads_q;
+    const int list = ((lists.batch > 1 ? sequence : 0) * lists.heads + mask_head) * lists.m_blocks +
+                     m_block;
+    return {lists.groups + i64(list) * lists.capacity, lists.counts[list]};
+  }
+
+  ATTNFORGE_DEVICE int count() const { return tiles; }
+  /// Of the tile that comes i-th: the group of this lane of a warp.
+  ATTNFORGE_DEVICE KeyGroup tile(int i) const {
+    const int lane = thread_index() % 32;
+    if (lane >= kGroups || i >= tiles) return {0, 0};
+    const u64 both = *reinterpret_cast<const u64*>(groups + (tiles - 1 - i) * kGroups + lane);
+    return {u32(both), u32(both >> 32)};
+  }
+
+  // Beside a query tile in shared memory.
+  static constexpr int kWords = 1;
+  ATTNFORGE_DEVICE void store(u32 to) const { store_shared(to, tiles); }
+  ATTNFORGE_DEVICE static ListWalk load(u32 from) {
+    return {nullptr, from_lane_0(load_shared(from))};
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,48 @@
+// block_source.cuh - what a block mask lets the rows of a query tile see.
+#pragma once
+
+#include "base.cuh"
+#include "params_block_mask.h"
+#include "params_tile_lists.h"
+#include "steps/tile_lists/list_place.cuh"
+
+namespace attnforge {
+
+/// Blocks of kBlockQ queries and kBlockKv keys; these are one or more groups. The argument has a
+/// BlockMaskParams `mask`.
+template <int kBlockQ, int kBlockKv>
+struct BlockSource {
+  ATTNFORGE_DEVICE static void await() {}
+
+  /// Adds the states of `count` groups from first_group on. By kThreads threads.
+  template <int kBlockM, int kGroupKeys, int kThreads, class Params>
+  ATTNFORGE_DEVICE static void add(const Params& params, const ListPlace& place, u32* states,
+                                   int first_group, int count) {
+    constexpr int kGroupsOfBlock = kBlockKv / kGroupKeys;
+    const BlockMaskParams& mask = params.mask;
+    const int first_row = place.m_block * kBlockM;
+    const int rows = (mask.mask_batch > 1 ? place.sequence : 0) * mask.mask_heads;
+    const int head = mask.mask_heads == params.lists.heads
+                         ? place.head
+                         : place.head * mask.mask_heads / params.lists.heads;
+    const int end = min((first_row + kBlockM - 1) / kBlockQ + 1, mask.q_blocks);
+#pragma unroll 1
+    for (int row = first_row / kBlockQ; row < end; ++row) {
+      const int* const ends = mask.row_begin + i64(rows + head) * mask.q_blocks + row;
+      const int from = max(row * kBlockQ - first_row, 0) / 16,
+                to = min((row + 1) * kBlockQ - first_row, kBlockM) / 16;
+      const u32 fragments = (1u << to) - (1u << from);
+      for (int e = ends[0] + int(threadIdx.x); e < ends[1]; e += kThreads) {
+        const int column = mask.columns[e];
+        const u32 state = fragments |
+                          (column & 1 ? fragments << KeyGroup::kMostFragments : 0);
+        const int group = (column >> 1) * kGroupsOfBlock - first_group;
+#pragma unroll
+        for (int i = 0; i < kGroupsOfBlock; ++i)
+          if (group + i >= 0 && group + i < count) atomicOr(&states[group + i], state);
+      }
+    }
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,102 @@
+// key_groups.cuh - what a warp knows of a gathered key tile: where its groups lie and what its rows
+// see of them; and its scores, group by group.
+#pragma once
+
+#include "base.cuh"
+#include "params_tile_lists.h"
+#include "ptx/mma_sync.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/special_registers.cuh"
+
+namespace attnforge {
+
+/// Of a warp with one fragment of rows. The same in all lanes, but for `own`.
+template <int kGroups, int kGroupKeys>
+struct KeyGroups {
+  static constexpr u32 kAll = kGroups == 32 ? ~0u : (1u << kGroups) - 1;
+
+  u32 own;      // the number of the lane's group; with one group, of that
+  u32 seen;     // bit g: some key of group g is seen
+  u32 partial;  // bit g: the mask's rule decides which
+  bool edge;    // windows or the last key hide something
+
+  /// From kGroups KeyGroups in shared memory. `warpgroup_sees`: whether any of its four fragments,
+  /// of which `fragment` is one, sees anything.
+  ATTNFORGE_DEVICE static KeyGroups load(u32 from, int fragment, bool& warpgroup_sees) {
+    KeyGroups groups;
+    u32 rows;
+    if constexpr (kGroups == 1) {
+      load_shared_8(groups.own, rows, from);
+      groups.own = u32(from_lane_0(int(groups.own)));
+      rows = u32(from_lane_0(int(rows)));
+      groups.seen = rows >> fragment & 1;
+      groups.partial = rows >> (KeyGroup::kMostFragments + fragment) & 1;
+      groups.edge = (groups.own & KeyGroup::kEdge) != 0;
+      warpgroup_sees = (rows >> fragment / 4 * 4 & 15) != 0;
+    } else {
+      const int lane = thread_index() % 32;
+      load_shared_8(groups.own, rows, from + min(lane, kGroups - 1) * 8);
+      if (lane >= kGroups) rows = 0;
+      groups.seen = lanes_where((rows >> fragment & 1) != 0);
+      groups.partial = lanes_where((rows >> (KeyGroup::kMostFragments + fragment) & 1) != 0);
+      groups.edge = any_lane((groups.own & KeyGroup::kEdge) != 0);
+      warpgroup_sees = any_lane((rows >> fragment / 4 * 4 & 15) != 0);
+    }
+    groups.own &= ~KeyGroup::kEdge;
+    return groups;
+  }
+
+  ATTNFORGE_DEVICE int first_key(int g) const {
+    return (kGroups == 1 ? int(own) : from_lane(int(own), g)) * kGroupKeys;
+  }
+  ATTNFORGE_DEVICE bool needs_mask() const { return seen != kAll || partial != 0 || edge; }
+};
+
+/// Scores of a gathered tile in accumulators of 16 rows, as Score and Mask take them.
+template <class Array, int kGroups, int kGroupKeys>
+struct GroupedScores {
+  static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
+  static constexpr int kNumGroups = kGroups;
+
+  Array& all;
+  int row;  // of the accumulators' first row that this lane has
+  const KeyGroups<kGroups, kGroupKeys>& groups;
+
+  template <class OfRow>
+  ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) of_group(g, of_row);
+  }
+  /// The same of group g alone.
+  template <class OfRow>
+  ATTNFORGE_DEVICE void of_group(int g, const OfRow& of_row) const {
+    const int lane_key = groups.first_key(g) + MmaFragment::column(thread_index() % 32);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const auto f = of_row(row + 8 * r, lane_key);
+#pragma unroll
+      for (int j = 0; j < kGroupKeys / 8; ++j)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          float& s = all[g * (kGroupKeys / 8) + j][2 * r + c];
+          s = f(s, j * 8 + c);
+        }
+    }
+  }
+};
+
+/// One group of them.
+template <class Scores>
+struct ScoresOfGroup {
+  static constexpr bool kCoarse = Scores::kCoarse;
+  const Scores& scores;
+  int group;
+
+  template <class OfRow>
+  ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+    scores.of_group(group, of_row);
+  }
+};
+
+}  // namespace attnforge
