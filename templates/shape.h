@@ -22,19 +22,23 @@ struct Shape {
   int dtype_k;
   int dtype_v;
   int dtype_o;
-  int head_dim;     // of q and k
-  int head_dim_v;   // of v and o
-  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
-  int left_bound;   // 1: nor all keys to its left (window_left)
-  int softcap;      // 1: scores are capped
-  int lse;          // 1: lse is written
-  int alignment;    // bytes of pointers and strides: 2, 4, 8 or 16
-  int rope;         // kNoRope, or which elements of q and k are rotated together
-  int rope_dim;     // leading elements that rotate; 0 without a rope
-  int lengths;      // kFixedLengths, or which arrays say how long a sequence is
+  int head_dim;       // of q and k
+  int head_dim_v;     // of v and o
+  int right_bound;    // 1: a row does not see all keys to its right (causal, window_right)
+  int left_bound;     // 1: nor all keys to its left (window_left)
+  int softcap;        // 1: scores are capped
+  int lse;            // 1: lse is written
+  int alignment;      // bytes of pointers and strides: 2, 4, 8 or 16
+  int rope;           // kNoRope, or which elements of q and k are rotated together
+  int rope_dim;       // leading elements that rotate; 0 without a rope
+  int lengths;        // kFixedLengths, or which arrays say how long a sequence is
+  int mask_block_q;   // queries of a block of the block mask; 0: there is none
+  int mask_block_kv;  // keys of a block
+  int mask_bits;      // 1: partial blocks have bits
 
   /// Whether tiles of queries come from a list that a step before the kernel writes.
   ATTNFORGE_HOST_DEVICE constexpr bool has_work_list() const { return lengths != kFixedLengths; }
+  ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }
 };
 
 }  // namespace attnforge
