@@ -41,6 +41,13 @@ std::int64_t round_tokens(std::int64_t tokens, std::int64_t room, std::int64_t m
 constexpr float
     kBucketSoftcap = 30.0f;  // a usual value; only whether there is one changes the kernel
 
+/// Up to a power of two: the mantissa's bits, if any, become one more of the exponent.
+float round_density(const Problem& p) {
+  constexpr std::uint32_t kMantissa = (1u << 23) - 1;
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(effective_density(p)));
+  return std::bit_cast<float>((bits + kMantissa) & ~kMantissa);
+}
+
 std::uint64_t bits_of(float value) {
   return std::bit_cast<std::uint32_t>(value + 0.0f);  // -0 equals 0, so it must hash like it
 }
@@ -53,6 +60,7 @@ Problem bucket(const Problem& problem) {
   result.softmax_scale = 0.0f;
   if (result.rope_dim == result.head_dim) result.rope_dim = 0;
   if (result.softcap > 0.0f) result.softcap = kBucketSoftcap;
+  if (has_block_mask(result)) result.density = round_density(result);
   Problem rounded = result;
   rounded.batch = round_batch(problem.batch);
   rounded.seqlen_q = round_seqlen(problem.seqlen_q);
@@ -61,6 +69,7 @@ Problem bucket(const Problem& problem) {
                                   rounded.batch * rounded.seqlen_q);
   rounded.tokens_kv = round_tokens(problem.tokens_kv, problem.batch * problem.seqlen_kv,
                                    rounded.batch * rounded.seqlen_kv);
+  if (rounded.mask_batch != 1) rounded.mask_batch = rounded.batch;
   // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
   // valid.
   return products_within_limits(rounded) ? rounded : result;
@@ -70,6 +79,7 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
   const auto byte = [](auto value, int place) {
     return static_cast<std::uint64_t>(value) << (8 * place);
   };
+  const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
   // Eight words are hashed in half the time of fourteen; what shares one hardly ever collides.
   const auto both = [](auto a, auto b) {
     return static_cast<std::uint64_t>(a) << 32 ^ static_cast<std::uint64_t>(b);
@@ -77,13 +87,14 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
   const std::array<std::uint64_t, 8> words = {
       byte(p.op, 0) | byte(p.dtype_q, 1) | byte(p.dtype_k, 2) | byte(p.dtype_v, 3) |
           byte(p.dtype_o, 4) | byte(p.layout, 5) | byte(p.causal, 6) | byte(p.lse, 7),
-      byte(p.alignment_bytes, 0) | byte(p.tf32, 4) | byte(p.lengths, 5) | byte(p.rope, 6),
+      byte(p.alignment_bytes, 0) | byte(p.mask_block_q, 1) | byte(p.mask_block_kv, 2) |
+          byte(p.mask_bits, 3) | byte(p.tf32, 4) | byte(p.lengths, 5) | byte(p.rope, 6),
       both(p.num_heads_q, p.num_heads_kv) ^ static_cast<std::uint64_t>(p.batch) << 16,
       both(p.seqlen_q, p.seqlen_kv),
       both(p.head_dim, p.head_dim_v) ^ static_cast<std::uint64_t>(p.rope_dim) << 16,
-      both(p.tokens_q, p.tokens_kv),
+      both(p.tokens_q, p.tokens_kv) ^ at(p.mask_heads, 20) ^ at(p.mask_batch, 40),
       both(p.window_left, p.window_right),
-      both(bits_of(p.softcap), bits_of(p.softmax_scale)),
+      both(bits_of(p.softcap), bits_of(p.softmax_scale)) ^ at(bits_of(p.density), 16),
   };
   return XXH3_64bits(words.data(), sizeof(words));
 }

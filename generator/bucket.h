@@ -13,6 +13,7 @@ namespace attnforge {
 /// batch up to a power of two; run-time-only parts (softmax_scale, softcap's value, the layout:
 /// kernels take strides) to a fixed one; a rope_dim that says head_dim is left out. Tokens of
 /// packed sequences by how full they make batch * seqlen, up to a power of two.
+/// The density of a block mask up to a power of two.
 /// A config that is legal for the bucket is legal for all of it.
 Problem bucket(const Problem& problem);
 

@@ -22,6 +22,7 @@ enum Feature : std::uint64_t {
   kFeatureMixedDtypes = 1u << 7,
   kFeatureRope = 1u << 8,
   kFeatureLengths = 1u << 9,
+  kFeatureBlockMask = 1u << 10,
 };
 using Features = std::uint64_t;
 
@@ -52,6 +53,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
      }},
     {kFeatureRope, "rope", [](const Problem& p) { return p.rope != Rope::kNone; }},
     {kFeatureLengths, "lengths", [](const Problem& p) { return p.lengths != Lengths::kFixed; }},
+    {kFeatureBlockMask, "block_mask", has_block_mask},
 };
 
 Features required_features(const Problem& problem);

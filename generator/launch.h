@@ -58,6 +58,11 @@ struct LengthsArgument {
   friend bool operator==(const LengthsArgument&, const LengthsArgument&) = default;
 };
 
+/// BlockMaskParams: the lists of a run. In it before: heads, sequences and rows of the mask.
+struct BlockMaskArgument {
+  friend bool operator==(const BlockMaskArgument&, const BlockMaskArgument&) = default;
+};
+
 /// An address in the workspace. In its place before: how many bytes from the start.
 struct ScratchArgument {
   friend bool operator==(const ScratchArgument&, const ScratchArgument&) = default;
@@ -84,8 +89,8 @@ struct ScratchTensor {
 /// LaunchStep::params, so that launches of one kernel have the same parts whatever their sizes.
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
-  std::variant<FwdArgument, RopeArgument, LengthsArgument, TensorMapSpec, ScratchArgument,
-               CountersArgument>
+  std::variant<FwdArgument, RopeArgument, LengthsArgument, BlockMaskArgument, TensorMapSpec,
+               ScratchArgument, CountersArgument>
       value;
 
   friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;

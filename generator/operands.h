@@ -18,14 +18,14 @@ namespace attnforge {
 struct Operand {
   enum class Role {
     kInput,  // any numbers do
-    kTable,  // its content means something: rope's tables, lengths
+    kTable,  // its content means something: rope's tables, lengths, a block mask's lists
     kOutput,
   };
   std::string_view name;  // "q"; for messages
   Role role = Role::kInput;
   DType dtype = DType::kFp32;  // of inputs and outputs
   int element_bytes = 4;
-  std::int64_t elements = 0;  // contiguous; of rope's tables the least that will do
+  std::int64_t elements = 0;  // contiguous; where it may be longer, the least that will do
   std::int64_t row_elements = 1;
   bool may_be_longer = false;
 

@@ -24,6 +24,9 @@ constexpr double kMaxElements = 281474976710656.0;          // 2^48
 // Outside of these the scale times log2(e), or 1 / softcap, is no longer a usable float.
 constexpr float kSmallestFactor = 1e-20f;
 constexpr float kLargestFactor = 1e20f;
+constexpr float kSmallestDensity = 1e-6f;
+constexpr double kUnknownDensity = 0.5;
+constexpr std::int64_t kMaxMaskRows = std::int64_t{1} << 30;  // an index of row_begin is an int
 constexpr double kSmallestCapInScores = 1e-30;
 constexpr double kLargestCapInScores = 1e30;
 
@@ -39,6 +42,9 @@ constexpr bool rope_dim_ok(std::int64_t value) { return between(value, 0, 512) &
 constexpr bool heads_ok(std::int64_t value) { return between(value, 1, kMaxHeads); }
 constexpr bool seqlen_ok(std::int64_t value) { return between(value, 0, kMaxSeqlen); }
 constexpr bool tokens_ok(std::int64_t value) { return between(value, 0, kMaxTokens); }
+constexpr bool mask_block_ok(std::int64_t value) {
+  return value == 0 || value == 16 || value == 32 || value == 64 || value == 128;
+}
 constexpr bool window_ok(std::int64_t value) { return between(value, -1, kMaxWindow); }
 
 template <auto kMember>
@@ -62,6 +68,7 @@ constexpr std::string_view kSeqlenAllowed = "a whole number from 0 to 134217728 
 constexpr std::string_view kHeadDimAllowed = "a multiple of 8 from 8 to 512";
 constexpr std::string_view
     kTokensAllowed = "0 (batch * seqlen) or a whole number up to 1073741824 (2^30)";
+constexpr std::string_view kMaskBlockAllowed = "0 (no block mask), 16, 32, 64 or 128";
 constexpr std::string_view kRopeDimAllowed = "0 (all) or a multiple of 8 up to head_dim";
 constexpr std::string_view kWindowAllowed = "-1 (open) or a whole number up to 1073741824 (2^30)";
 
@@ -84,6 +91,12 @@ constexpr IntegerField kFields[] = {
     field<&Problem::tokens_q>("tokens_q", false, tokens_ok, kTokensAllowed),
     field<&Problem::tokens_kv>("tokens_kv", false, tokens_ok, kTokensAllowed),
     field<&Problem::rope_dim>("rope_dim", false, rope_dim_ok, kRopeDimAllowed),
+    field<&Problem::mask_block_q>("mask_block_q", false, mask_block_ok, kMaskBlockAllowed),
+    field<&Problem::mask_block_kv>("mask_block_kv", false, mask_block_ok, kMaskBlockAllowed),
+    field<&Problem::mask_heads>("mask_heads", false, heads_ok, "1, num_heads_kv or num_heads_q"),
+    field<&Problem::mask_batch>(
+        "mask_batch", false, [](std::int64_t value) { return between(value, 1, kMaxBatch); },
+        "1 or batch"),
 };
 
 void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
@@ -129,6 +142,16 @@ double elements_o(const Problem& p) {
   return elements(total_tokens(p).q, p.num_heads_q, p.head_dim_v);
 }
 
+/// Rows of blocks of all masks.
+double mask_rows(const Problem& p) {
+  return static_cast<double>(mask_blocks(p).q) * static_cast<double>(p.mask_heads) *
+         static_cast<double>(p.mask_batch);
+}
+
+bool mask_within_limits(const Problem& p) {
+  return mask_rows(p) <= static_cast<double>(kMaxMaskRows);
+}
+
 bool tokens_within_limits(const Problem& p) {
   const Tokens tokens = total_tokens(p);
   return p.lengths != Lengths::kPacked || std::max(tokens.q, tokens.kv) <= kMaxTokens;
@@ -141,6 +164,12 @@ void check_products(const Problem& p) {
         fmt::format("batch={} seqlen_q={} seqlen_kv={} may be more than 2^30 rows; say how many "
                     "there are at most with tokens=",
                     p.batch, p.seqlen_q, p.seqlen_kv));
+  }
+  if (!mask_within_limits(p)) {
+    reject(
+        fmt::format("mask_batch={} mask_heads={} and seqlen_q={} in blocks of mask_block_q={} make "
+                    "more than 2^30 rows of blocks; let heads or sequences share a mask",
+                    p.mask_batch, p.mask_heads, p.seqlen_q, p.mask_block_q));
   }
   if (p.batch * p.num_heads_q > kMaxHeadsTotal) {
     reject(fmt::format("batch={} times num_heads_q={} must be at most {}", p.batch, p.num_heads_q,
@@ -217,6 +246,28 @@ void check_lengths(const Problem& p) {
   check('k', p.tokens_kv, p.seqlen_kv);
 }
 
+void check_block_mask(const Problem& p) {
+  if ((p.mask_block_q == 0) != (p.mask_block_kv == 0)) {
+    reject(fmt::format("mask_block_q={} and mask_block_kv={} must both be 0 or both not",
+                       p.mask_block_q, p.mask_block_kv));
+  }
+  if (!has_block_mask(p)) {
+    if (p.mask_heads != 1 || p.mask_batch != 1 || p.mask_bits || p.density != 0.0f) {
+      reject(fmt::format("mask_heads={} mask_batch={}{} density={} need a block mask: blocks=64:64",
+                         p.mask_heads, p.mask_batch, p.mask_bits ? " mask_bits" : "", p.density));
+    }
+    return;
+  }
+  if (p.mask_heads != 1 && p.mask_heads != p.num_heads_kv && p.mask_heads != p.num_heads_q) {
+    reject(fmt::format("mask_heads={} must be 1, num_heads_kv={} or num_heads_q={}", p.mask_heads,
+                       p.num_heads_kv, p.num_heads_q));
+  }
+  if (p.mask_batch != 1 && p.mask_batch != p.batch)
+    reject(fmt::format("mask_batch={} must be 1 or batch={}", p.mask_batch, p.batch));
+  if (p.density == 0.0f || (kSmallestDensity <= p.density && p.density <= 1.0f)) return;  // not NaN
+  reject(fmt::format("density={} must be {}", p.density, kDensityAllowed));
+}
+
 /// 1 + 2 + ... + n; 0 for n <= 0.
 std::int64_t triangle(std::int64_t n) { return n <= 0 ? 0 : n * (n + 1) / 2; }
 
@@ -237,6 +288,7 @@ void check_field(const IntegerField& field, std::int64_t value) {
 
 bool products_within_limits(const Problem& p) {
   return p.batch * p.num_heads_q <= kMaxHeadsTotal && tokens_within_limits(p) &&
+         mask_within_limits(p) &&
          std::max({elements_q(p), elements_k(p), elements_v(p), elements_o(p)}) <= kMaxElements;
 }
 
@@ -262,6 +314,7 @@ void validate(const Problem& p) {
   check_layout(p);
   check_rope(p);
   check_lengths(p);
+  check_block_mask(p);
   check_factor("softcap", p.softcap);
   check_factor("softmax_scale", p.softmax_scale);
   check_cap_in_scores(p);
@@ -328,6 +381,17 @@ int effective_rope_dim(const Problem& problem) {
   return problem.rope_dim != 0 ? problem.rope_dim : problem.head_dim;
 }
 
+double effective_density(const Problem& problem) {
+  if (!has_block_mask(problem)) return 1.0;
+  return problem.density != 0.0f ? double{problem.density} : kUnknownDensity;
+}
+
+MaskBlocks mask_blocks(const Problem& p) {
+  if (!has_block_mask(p)) return {0, 0};
+  return {.q = (p.seqlen_q + p.mask_block_q - 1) / p.mask_block_q,
+          .kv = (p.seqlen_kv + p.mask_block_kv - 1) / p.mask_block_kv};
+}
+
 Tokens total_tokens(const Problem& p) {
   return {.q = p.tokens_q != 0 ? p.tokens_q : p.batch * p.seqlen_q,
           .kv = p.tokens_kv != 0 ? p.tokens_kv : p.batch * p.seqlen_kv};
@@ -349,6 +413,7 @@ Problem typical_problem(const Problem& problem) {
   if (typical.layout == Layout::kPackedQkv) typical.layout = Layout::kBshd;
   typical.batch = std::max<std::int64_t>(
       1, (tokens.q + typical.seqlen_q / 2) / std::max<std::int64_t>(1, typical.seqlen_q));
+  if (typical.mask_batch != 1) typical.mask_batch = typical.batch;
   return typical;
 }
 
@@ -379,7 +444,9 @@ std::int64_t visible_pairs(const Problem& problem) {
     const std::int64_t most = keys - 1 - window.left;
     hidden += triangle(most) - triangle(most - rows);
   }
-  return rows * keys - hidden;
+  const std::int64_t pairs = rows * keys - hidden;
+  if (!has_block_mask(problem)) return pairs;
+  return std::llround(static_cast<double>(pairs) * effective_density(problem));
 }
 
 double flops(const Problem& problem) {
@@ -393,7 +460,10 @@ double minimum_bytes(const Problem& p) {
                                  : 0.0;
   const double table_bytes = 4.0 * effective_rope_dim(p) *
                              static_cast<double>(std::max(p.seqlen_q, p.seqlen_kv));
-  return table_bytes + elements_q(p) * size_bytes(p.dtype_q) +
+  // The beginning of each row of blocks, and an entry for each block that is present.
+  const double mask_bytes = 4.0 * mask_rows(p) *
+                            (1.0 + static_cast<double>(mask_blocks(p).kv) * effective_density(p));
+  return mask_bytes + table_bytes + elements_q(p) * size_bytes(p.dtype_q) +
          elements_k(p) * size_bytes(p.dtype_k) + elements_v(p) * size_bytes(p.dtype_v) +
          elements_o(p) * size_bytes(p.dtype_o) + lse_bytes;
 }

@@ -29,6 +29,10 @@ void check_field(const IntegerField& field, std::int64_t value);
 /// What softcap and softmax_scale may be, for messages.
 inline constexpr std::string_view kFactorAllowed = "0 or a number from 1e-20 to 1e20";
 
+/// What density may be, for messages.
+inline constexpr std::string_view
+    kDensityAllowed = "0 (unknown, taken as 0.5) or a number from 1e-06 to 1";
+
 /// Whether the products of sizes stay where 32-bit head and 64-bit element indices cannot overflow.
 bool products_within_limits(const Problem& problem);
 

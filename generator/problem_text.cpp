@@ -39,15 +39,19 @@ struct FlagField {
   std::string_view name;
   bool Problem::*member;
 };
-constexpr FlagField kFlags[] = {
-    {"causal", &Problem::causal}, {"lse", &Problem::lse}, {"tf32", &Problem::tf32}};
+constexpr FlagField kFlags[] = {{"causal", &Problem::causal},
+                                {"lse", &Problem::lse},
+                                {"tf32", &Problem::tf32},
+                                {"mask_bits", &Problem::mask_bits}};
 
 struct FloatField {
   std::string_view name;
   float Problem::*member;
+  std::string_view allowed;
 };
-constexpr FloatField kFloats[] = {{"softcap", &Problem::softcap},
-                                  {"softmax_scale", &Problem::softmax_scale}};
+constexpr FloatField kFloats[] = {{"softcap", &Problem::softcap, kFactorAllowed},
+                                  {"softmax_scale", &Problem::softmax_scale, kFactorAllowed},
+                                  {"density", &Problem::density, kDensityAllowed}};
 
 /// name=first:second or name=first. Without the second, it follows the first unless its own word is
 /// there.
@@ -57,7 +61,8 @@ struct PairField {
 constexpr PairField kPairs[] = {{"num_heads", "num_heads_q", "num_heads_kv"},
                                 {"seqlen", "seqlen_q", "seqlen_kv"},
                                 {"tokens", "tokens_q", "tokens_kv"},
-                                {"head_dim", "head_dim", "head_dim_v"}};
+                                {"head_dim", "head_dim", "head_dim_v"},
+                                {"blocks", "mask_block_q", "mask_block_kv"}};
 
 template <class Row, std::size_t N>
 const Row* find_row(const Row (&rows)[N], std::string_view name, std::string_view Row::*column) {
@@ -112,7 +117,9 @@ constexpr OtherName kOtherNames[] = {{"window", "window_left="},
                                      {"half", "fp16"},
                                      {"float", "fp32"},
                                      {"float32", "fp32"},
-                                     {"varlen", "lengths=packed"}};
+                                     {"varlen", "lengths=packed"},
+                                     {"block_size", "blocks="},
+                                     {"sparsity", "density="}};
 
 /// Edit distance where a letter too few or too many costs 2 and a wrong one 3: seqlen_k is nearer
 /// to seqlen_kv than to seqlen_q.
@@ -189,11 +196,11 @@ void parse_pair(Problem& problem, Given& given, const PairField& pair, std::stri
   if (colon != text.npos) parse_integer(problem, given, pair.second, word, text.substr(colon + 1));
 }
 
-float parse_float(std::string_view word, std::string_view name, std::string_view text) {
+float parse_float(std::string_view word, const FloatField& field, std::string_view text) {
   float value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    refuse(fmt::format("\"{}\": {} must be {}, not \"{}\"", word, name, kFactorAllowed, text));
+    refuse(fmt::format("\"{}\": {} must be {}, not \"{}\"", word, field.name, field.allowed, text));
   }
   return value;
 }
@@ -254,7 +261,7 @@ void parse_assignment(Problem& problem, Given& given, std::string_view word, std
     problem.*dtype->member = parse_dtype(word, name, text);
   } else if (const FloatField* number = find_row(kFloats, name)) {
     given.add(number->name, word);
-    problem.*number->member = parse_float(word, name, text);
+    problem.*number->member = parse_float(word, *number, text);
   } else if (name == "layout") {
     given.add("layout", word);
     problem.layout = parse_layout(word, text);
@@ -312,7 +319,8 @@ std::string to_string(const Problem& p) {
   }
   // These come behind what they belong to, or at the end.
   const auto is_last = [](std::string_view name) {
-    return name == "alignment" || name == "rope_dim" || name.starts_with("tokens");
+    return name == "alignment" || name == "rope_dim" || name.starts_with("tokens") ||
+           name.starts_with("mask_");
   };
   const auto put_integers = [&](bool sizes) {
     for (const IntegerField& field : integer_fields()) {
@@ -335,6 +343,11 @@ std::string to_string(const Problem& p) {
     text += fmt::format(" tokens_q={} tokens_kv={}", p.tokens_q, p.tokens_kv);
   if (p.rope != Rope::kNone) text += fmt::format(" rope={}", to_string(p.rope));
   if (p.rope_dim != 0) text += fmt::format(" rope_dim={}", p.rope_dim);
+  if (has_block_mask(p)) text += fmt::format(" blocks={}:{}", p.mask_block_q, p.mask_block_kv);
+  if (p.mask_heads != 1) text += fmt::format(" mask_heads={}", p.mask_heads);
+  if (p.mask_batch != 1) text += fmt::format(" mask_batch={}", p.mask_batch);
+  if (p.mask_bits) text += " mask_bits";
+  if (p.density != 0.0f) text += fmt::format(" density={}", p.density);
   if (p.alignment_bytes != defaults.alignment_bytes)
     text += fmt::format(" alignment={}", p.alignment_bytes);
   return text;

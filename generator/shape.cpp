@@ -31,6 +31,9 @@ constexpr ShapeField kMembers[] = {
     {"rope", &Shape::rope},
     {"rope_dim", &Shape::rope_dim},
     {"lengths", &Shape::lengths},
+    {"mask_block_q", &Shape::mask_block_q},
+    {"mask_block_kv", &Shape::mask_block_kv},
+    {"mask_bits", &Shape::mask_bits},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -60,7 +63,10 @@ Shape shape_of(const Problem& problem) {
           .alignment = problem.alignment_bytes,
           .rope = static_cast<int>(problem.rope),
           .rope_dim = effective_rope_dim(problem),
-          .lengths = static_cast<int>(problem.lengths)};
+          .lengths = static_cast<int>(problem.lengths),
+          .mask_block_q = problem.mask_block_q,
+          .mask_block_kv = problem.mask_block_kv,
+          .mask_bits = problem.mask_bits};
 }
 
 bool operator==(const Shape& a, const Shape& b) {
@@ -70,9 +76,12 @@ bool operator==(const Shape& a, const Shape& b) {
 
 std::string initializer(const Shape& shape) {
   std::string text;
+  bool is_optional = false;
   for (const auto& [name, member] : kMembers) {
-    // The text of a kernel for fixed lengths does not know of others.
-    if (member == &Shape::lengths && shape.lengths == 0) continue;
+    // The text of a kernel without an optional part does not know of it: its digest stays when one
+    // is invented.
+    if (is_optional && shape.*member == 0) continue;
+    is_optional |= member == &Shape::rope_dim;
     text += fmt::format("{}.{} = {}", text.empty() ? "{" : ", ", name, shape.*member);
   }
   return text + "}";

@@ -234,7 +234,8 @@ double attnforge_plan_measured_us(const attnforge_plan* plan) {
 attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
                                               attnforge_tensors* tensors) {
   return guarded([&] {
-    attnforge_tensors out = attnforge::read_struct(tensors, kTensorsDefaults, "tensors");
+    attnforge_tensors out = attnforge::read_struct(tensors, kTensorsDefaults, "tensors",
+                                                   attnforge::kFirstTensorsBytes);
     const attnforge::Tensors strides = attnforge::contiguous_tensors(problem_of(problem));
     const auto set = [](attnforge_tensor& to, const attnforge::Tensor& from) {
       to = {to.data, from.stride_batch, from.stride_row, from.stride_head};

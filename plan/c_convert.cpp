@@ -23,7 +23,7 @@ Part part(const Part* given, std::string_view name) {
 
 Tensors from_c(const attnforge_tensors* given) {
   static constexpr attnforge_tensors kDefaults = ATTNFORGE_TENSORS_INIT;
-  const attnforge_tensors c = read_struct(given, kDefaults, "tensors");
+  const attnforge_tensors c = read_struct(given, kDefaults, "tensors", kFirstTensorsBytes);
   Tensors tensors{.q = tensor(c.q),
                   .k = tensor(c.k),
                   .v = tensor(c.v),
@@ -37,12 +37,17 @@ Tensors from_c(const attnforge_tensors* given) {
     const attnforge_lengths lengths = part(c.lengths, "tensors.lengths");
     tensors.lengths = {lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv};
   }
+  if (c.block_mask != nullptr) {
+    const attnforge_block_mask_lists lists = part(c.block_mask, "tensors.block_mask");
+    tensors.block_mask = {lists.row_begin, lists.columns, lists.bits, lists.bit_blocks};
+  }
   return tensors;
 }
 
 Problem with_sizes(Problem problem, const attnforge_sizes* given, std::string_view name) {
   static constexpr attnforge_sizes kDefaults = ATTNFORGE_SIZES_INIT;
   const attnforge_sizes sizes = read_struct(given, kDefaults, name);
+  if (problem.mask_batch != 1) problem.mask_batch = sizes.batch;
   problem.batch = sizes.batch;
   problem.seqlen_q = sizes.seqlen_q;
   problem.seqlen_kv = sizes.seqlen_kv;

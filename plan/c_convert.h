@@ -1,6 +1,7 @@
 // c_convert.h - nouns of the C API as those of the library.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "attnforge/c.h"
@@ -8,6 +9,9 @@
 #include "attnforge/tune.h"
 
 namespace attnforge {
+
+/// What callers have who were compiled when sequences' lengths were the last part there was.
+inline constexpr std::size_t kFirstTensorsBytes = offsetof(attnforge_tensors, block_mask);
 
 /// Throws Error(kInvalidArgument). Cheap: it is part of every run.
 Tensors from_c(const attnforge_tensors* tensors);

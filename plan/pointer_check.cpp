@@ -82,6 +82,34 @@ void check_length_arrays(const Problem& problem, const LengthArrays& lengths) {
   }
 }
 
+/// Lists of a run with a block mask.
+void check_block_mask(const Problem& problem, const BlockMaskRef& mask,
+                      std::uintptr_t bits_alignment) {
+  const struct {
+    std::string_view name;
+    const void* list;
+    std::uintptr_t alignment;
+    bool needed;
+  } lists[] = {{"row_begin", mask.row_begin, alignof(int), true},
+               {"columns", mask.columns, alignof(int), true},
+               {"bits", mask.bits, bits_alignment, problem.mask_bits},
+               {"bit_blocks", mask.bit_blocks, alignof(int), problem.mask_bits}};
+  for (const auto& [name, list, alignment, needed] : lists) {
+    if (!needed) continue;
+    if (list == nullptr) {
+      refuse(
+          fmt::format("block_mask.{} is null, but the problem says blocks={}:{}{}; give it device "
+                      "memory (attnforge/block_mask.h makes the lists)",
+                      name, problem.mask_block_q, problem.mask_block_kv,
+                      problem.mask_bits ? " mask_bits" : ""));
+    }
+    if (reinterpret_cast<std::uintptr_t>(list) % alignment != 0) {
+      refuse(fmt::format("block_mask.{} starts at {}, which is not a multiple of {} bytes", name,
+                         fmt::ptr(list), alignment));
+    }
+  }
+}
+
 }  // namespace
 
 PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
@@ -93,6 +121,8 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
       needs_lse_(problem.lse),
       needs_rope_(problem.rope != Rope::kNone),
+      needs_mask_(has_block_mask(problem)),
+      needs_mask_bits_(problem.mask_bits),
       lengths_(problem.lengths),
       tokens_(total_tokens(problem)),
       rope_before_(least_rope_offset(problem)),
@@ -124,6 +154,7 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
     }
   }
   if (problem.lengths != Lengths::kFixed) check_length_arrays(problem, tensors.lengths);
+  if (has_block_mask(problem)) check_block_mask(problem, tensors.block_mask, kTableAlignment);
   if (workspace_bytes_ == 0) return;
   if (workspace == nullptr) {
     refuse(fmt::format("the workspace is null, but this plan needs {} bytes of device memory",

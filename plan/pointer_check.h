@@ -42,7 +42,8 @@ class PointerCheck {
                                  address(workspace) % kWorkspaceAlignment == 0);
     return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
            (!needs_rope_ || rope_good(t)) &&
-           (lengths_ == Lengths::kFixed || lengths_good(t.lengths));
+           (lengths_ == Lengths::kFixed || lengths_good(t.lengths)) &&
+           (!needs_mask_ || mask_good(t.block_mask));
   }
   bool lengths_good(const LengthArrays& lengths) const {
     const auto bits = reinterpret_cast<std::uintptr_t>(lengths.q) |
@@ -52,6 +53,16 @@ class PointerCheck {
     return present && bits % alignof(int) == 0 && lengths.tokens_q >= 0 &&
            lengths.tokens_q <= tokens_.q && lengths.tokens_kv >= 0 &&
            lengths.tokens_kv <= tokens_.kv;
+  }
+  bool mask_good(const BlockMaskRef& mask) const {
+    const auto address = [](const void* pointer) {
+      return reinterpret_cast<std::uintptr_t>(pointer);
+    };
+    const bool lists = mask.row_begin != nullptr && mask.columns != nullptr &&
+                       (address(mask.row_begin) | address(mask.columns)) % alignof(int) == 0;
+    return lists && (!needs_mask_bits_ || (mask.bits != nullptr && mask.bit_blocks != nullptr &&
+                                           address(mask.bits) % kTableAlignment == 0 &&
+                                           address(mask.bit_blocks) % alignof(int) == 0));
   }
   /// Tables that no plan could mind; explain() looks closer.
   bool rope_good(const Tensors& t) const {
@@ -70,7 +81,7 @@ class PointerCheck {
       misaligned_ = 0;  // low bits that must be 0 in every address and every stride in bytes
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
-  bool needs_lse_ = false, needs_rope_ = false;
+  bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false;
   Lengths lengths_ = Lengths::kFixed;
   Tokens tokens_{};
   std::int64_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on

@@ -6,6 +6,7 @@
 
 #include "attnforge/error.h"
 #include "runtime/tensor_map.h"
+#include "templates/params_block_mask.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
 #include "templates/params_rope.h"
@@ -51,6 +52,15 @@ struct Binder {
     params.q = tensors.lengths.q;
     params.kv = tensors.lengths.kv;
     params.work = static_cast<WorkList*>(memory.workspace);
+    put(params);
+  }
+
+  void operator()(const BlockMaskArgument&) const {
+    BlockMaskParams params = get<BlockMaskParams>();  // how many rows there are is there already
+    params.row_begin = tensors.block_mask.row_begin;
+    params.columns = tensors.block_mask.columns;
+    params.bits = tensors.block_mask.bits;
+    params.bit_blocks = tensors.block_mask.bit_blocks;
     put(params);
   }
 

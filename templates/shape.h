@@ -22,32 +22,39 @@ struct Shape {
   int dtype_k;
   int dtype_v;
   int dtype_o;
-  int head_dim;     // of q and k
-  int head_dim_v;   // of v and o
-  int right_bound;  // 1: a row does not see all keys to its right (causal, window_right)
-  int left_bound;   // 1: nor all keys to its left (window_left)
-  int softcap;      // 1: scores are capped
-  int lse;          // 1: lse is written
-  int alignment;    // bytes of pointers and strides: 2, 4, 8 or 16
-  int rope;         // kNoRope, or which elements of q and k are rotated together
-  int rope_dim;     // leading elements that rotate; 0 without a rope
-  int lengths;      // kFixedLengths, or which arrays say how long a sequence is
-  // A block mask: queries and keys of a block, or 0; 1: some blocks have a bit for each pair.
-  int mask_block_q;
-  int mask_block_kv;
-  int mask_bits;
-  int user_score;  // 1: the user's code changes scores
-  int user_mask;   // 1: and says which keys a row sees
+  int head_dim;       // of q and k
+  int head_dim_v;     // of v and o
+  int right_bound;    // 1: a row does not see all keys to its right (causal, window_right)
+  int left_bound;     // 1: nor all keys to its left (window_left)
+  int softcap;        // 1: scores are capped
+  int lse;            // 1: lse is written
+  int alignment;      // bytes of pointers and strides: 2, 4, 8 or 16
+  int rope;           // kNoRope, or which elements of q and k are rotated together
+  int rope_dim;       // leading elements that rotate; 0 without a rope
+  int lengths;        // kFixedLengths, or which arrays say how long a sequence is
+  int mask_block_q;   // queries of a block of the block mask; 0: there is none
+  int mask_block_kv;  // keys of a block
+  int mask_bits;      // 1: partial blocks have bits
+  int user_score;     // 1: the user's code changes scores
+  int user_mask;      // 1: and says which keys a row sees
 
-  /// Whether tiles of queries come from a list that a step before the kernel writes.
-  ATTNFORGE_HOST_DEVICE constexpr bool has_work_list() const { return lengths != kFixedLengths; }
-  /// Whether the key tiles of each query tile do.
+  ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }
+  /// Whether the key tiles of each query tile come from a list that a step before the kernel
+  /// writes.
   ATTNFORGE_HOST_DEVICE constexpr bool has_tile_lists() const {
-    return mask_block_q != 0 || user_mask != 0;
+    return has_block_mask() || user_mask != 0;
   }
-  /// Groups of neighbouring keys in a key tile of such a list: one, or as many as blocks fit in.
+  /// Whether the query tiles do.
+  ATTNFORGE_HOST_DEVICE constexpr bool has_work_list() const {
+    return lengths != kFixedLengths || has_tile_lists();
+  }
+  /// Groups of neighbouring keys in a gathered key tile: one, or as many as there are blocks in it.
   ATTNFORGE_HOST_DEVICE constexpr int key_groups_of(int block_n) const {
     return mask_block_kv == 0 || mask_block_kv >= block_n ? 1 : block_n / mask_block_kv;
+  }
+  /// Whether blocks of the mask and tiles divide one another.
+  ATTNFORGE_HOST_DEVICE constexpr bool blocks_fit(int block_n) const {
+    return mask_block_kv == 0 || mask_block_kv % block_n == 0 || block_n % mask_block_kv == 0;
   }
 };
 

@@ -182,6 +182,13 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *                            run say; the others are not read, nor written. Not with rope
  *   rope=interleaved or rope=half       rotates elements (2 i, 2 i + 1) or (i, i + rope_dim / 2)
  *   rope_dim=64              left out: all of head_dim
+ *   blocks=128:64            a block mask: a query sees a key only if its block, of so many queries
+ *                            and keys, is among those that lists of a run name; each 16, 32, 64 or
+ *                            128, or one number for both
+ *   mask_heads=1             heads with a mask of their own: 1, num_heads_kv or num_heads_q
+ *   mask_batch=1             sequences with a mask of their own: 1 or batch
+ *   mask_bits                partial blocks have a bit for each pair
+ *   density=0.4              about the share of blocks that is present: for estimates and tuning
  *   alignment=16             bytes that divide every address and stride: 2, 4, 8 or 16; at most 8
  *                            where a stride of q, k or v is negative or 2^40 bytes or more
  */
@@ -205,8 +212,9 @@ typedef struct attnforge_sizes {
 #define ATTNFORGE_SIZES_INIT \
   { (uint32_t)sizeof(attnforge_sizes), 1, 1, 1, 0, 0 }
 
-/* The same problem with other sizes, well below a microsecond and without memory. A call that fails
- * leaves the problem as it was; plans made of it stay as they are. Not while others use the handle.
+/* The same problem with other sizes (a mask_batch above 1 follows batch), well below a microsecond
+ * and without memory. A call that fails leaves the problem as it was; plans made of it stay as they
+ * are. Not while others use the handle.
  */
 ATTNFORGE_API attnforge_status attnforge_problem_set_sizes(attnforge_problem* problem,
                                                            const attnforge_sizes* sizes);
@@ -379,6 +387,24 @@ typedef struct attnforge_lengths {
 #define ATTNFORGE_LENGTHS_INIT \
   { (uint32_t)sizeof(attnforge_lengths), NULL, NULL, 0, 0 }
 
+/* The blocks of a block mask that are present, in device memory, never read on the host. Rows of
+ * blocks are ordered [mask_batch, mask_heads, rows of a sequence of seqlen_q]; entries row_begin[r]
+ * to row_begin[r + 1] are row r's. An entry of `columns` is its block column * 2, + 1 where the
+ * block is partial, ascending in a row. With mask_bits, bit_blocks says of an entry which block of
+ * `bits` it has (-1: none), and a block of bits is mask_block_q rows of ceil(mask_block_kv / 32)
+ * words: bit k % 32 of word k / 32 is set where key k of the block is seen. `bits` is aligned to 16
+ * bytes. */
+typedef struct attnforge_block_mask_lists {
+  uint32_t struct_size;
+  const int32_t* row_begin;
+  const int32_t* columns;
+  const uint32_t* bits;      /* needed with the word mask_bits */
+  const int32_t* bit_blocks; /* the same */
+} attnforge_block_mask_lists;
+
+#define ATTNFORGE_BLOCK_MASK_LISTS_INIT \
+  { (uint32_t)sizeof(attnforge_block_mask_lists), NULL, NULL, NULL, NULL }
+
 /* Everything that a run reads and writes. A part is NULL where the problem does not have it, and
  * ignored if it is there all the same; structs of parts are read during the call only. */
 typedef struct attnforge_tensors {
@@ -387,15 +413,16 @@ typedef struct attnforge_tensors {
   attnforge_tensor k;
   attnforge_tensor v;
   attnforge_tensor o;
-  attnforge_rows lse;               /* needed with the word lse */
-  const attnforge_rope* rope;       /* needed with the word rope */
-  const attnforge_lengths* lengths; /* needed with the word lengths */
+  attnforge_rows lse;                           /* needed with the word lse */
+  const attnforge_rope* rope;                   /* needed with the word rope */
+  const attnforge_lengths* lengths;             /* needed with the word lengths */
+  const attnforge_block_mask_lists* block_mask; /* needed with the word blocks */
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                              \
   {                                                                                         \
     (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL                                           \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL                                     \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For

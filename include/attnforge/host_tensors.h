@@ -22,6 +22,10 @@ struct HostTensors {
   std::int64_t rope_offset = 0;
   // With problem.lengths, else empty: LengthArrays::q and kv.
   std::vector<int> lengths_q{}, lengths_kv{};
+  // With a block mask, else empty: BlockMaskRef's lists. The last three have one element or block
+  // at least.
+  std::vector<int> mask_row_begin{}, mask_columns{}, mask_bit_blocks{};
+  std::vector<std::uint32_t> mask_bits{};
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths random ones of

@@ -53,13 +53,30 @@ struct LengthArrays {
   std::int64_t tokens_kv = 0;
 };
 
+/// The blocks of a block mask that are present, in device memory; no run reads it on the host. One
+/// list for all rows of blocks, which are ordered [mask_batch, mask_heads, rows of a sequence of
+/// seqlen_q]: the masks of problem.mask_heads heads are those of equal groups of query heads.
+/// attnforge/block_mask.h makes and checks such lists.
+struct BlockMaskRef {
+  const int*
+      row_begin = nullptr;  // [rows + 1]: entries row_begin[r] to row_begin[r + 1] are row r's
+  // Of an entry: its block column * 2, + 1 where the block is partial. Ascending in a row.
+  const int* columns = nullptr;
+  // With problem.mask_bits, else null: blocks of mask_block_q rows of ceil(mask_block_kv / 32)
+  // words, in which bit k % 32 of word k / 32 says whether key k of the block is seen. Aligned to
+  // 16 bytes.
+  const std::uint32_t* bits = nullptr;
+  const int* bit_blocks = nullptr;  // and of an entry, which block of `bits` it has; -1: none
+};
+
 /// Everything that a run reads and writes. All memory is the caller's and must stay alive until the
 /// stream has passed. A part that the problem does not have is ignored.
 struct Tensors {
   Tensor q, k, v, o;
-  Rows lse{};              // problem.lse
-  RopeTables rope{};       // problem.rope
-  LengthArrays lengths{};  // problem.lengths
+  Rows lse{};                 // problem.lse
+  RopeTables rope{};          // problem.rope
+  LengthArrays lengths{};     // problem.lengths
+  BlockMaskRef block_mask{};  // problem.mask_block_q
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v

@@ -47,6 +47,10 @@ enum class Rope : std::uint8_t {
 /// Query row i stands at key position i + seqlen_kv - seqlen_q (bottom-right alignment); it sees
 /// the keys in [position - window_left, position + window_right]. Causal is window_right = 0. A row
 /// that sees no key gives o = 0, lse = -inf.
+/// With a block mask (mask_block_q > 0) a row sees a key only if its block is present, and in a
+/// partial block with mask_bits only if its bit is set as well. Block row i is of queries
+/// i * mask_block_q and on, block column j of keys j * mask_block_kv and on, both counted from the
+/// sequence's first. Which blocks are present comes with a run (Tensors, attnforge/block_mask.h).
 /// With `rope`, q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), cos and
 /// sin from row rope_offset + j of the tables for key j, rope_offset + position for a query. The
 /// rotated elements are rounded to the dtype of q or k. Tables and rope_offset come with a run
@@ -81,6 +85,14 @@ struct Problem {
   Rope rope = Rope::kNone;
   int rope_dim = 0;  // leading elements of a row that rotate: a multiple of 8 up to head_dim; 0:
                      // all
+  int mask_block_q = 0;   // queries of a block of the block mask: 16, 32, 64 or 128; 0: no mask
+  int mask_block_kv = 0;  // keys of a block; 0 together with mask_block_q
+  std::int64_t mask_heads = 1;  // that have a mask of their own: 1, num_heads_kv or num_heads_q
+  std::int64_t mask_batch = 1;  // sequences that have one: 1 or batch
+  bool mask_bits = false;       // partial blocks have a bit for each pair
+  // About how many of the blocks are present, up to 1; 0: unknown, taken as half. Says how long a
+  // run takes and nothing of what is computed: for estimates and for tuning.
+  float density = 0.0f;
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
@@ -110,6 +122,19 @@ int size_bytes(DType dtype);
 /// The multiplier of QK^T that is used: softmax_scale, or its default.
 float effective_softmax_scale(const Problem& problem);
 
+/// Whether blocks of a mask say what is seen.
+inline bool has_block_mask(const Problem& problem) { return problem.mask_block_q != 0; }
+
+/// The share of its blocks that are present: 1 without a block mask, density, or its default.
+double effective_density(const Problem& problem);
+
+/// Rows and columns of blocks that a sequence has: the last of each may be cut short. 0 without a
+/// block mask.
+struct MaskBlocks {
+  std::int64_t q, kv;
+};
+MaskBlocks mask_blocks(const Problem& problem);
+
 /// How many elements of a row of q or k rotate: rope_dim, or its default; 0 without rope.
 int effective_rope_dim(const Problem& problem);
 
@@ -135,14 +160,16 @@ Window effective_window(const Problem& problem);
 /// estimates.
 Problem typical_problem(const Problem& problem);
 
-/// How many (query, key) pairs of one head of one sequence are not masked. Exact, O(1).
+/// How many (query, key) pairs of one head of one sequence are not masked. Exact, O(1); with a
+/// block mask about as many as its density says.
 std::int64_t visible_pairs(const Problem& problem);
 
 /// Floating point operations of the two products over the visible pairs: 2 * pairs * (head_dim +
 /// head_dim_v) per head. Of typical_problem(): flops() of tuner and bench know the lengths.
 double flops(const Problem& problem);
 
-/// Bytes of q, k, v and the rows of rope's tables read once and o, lse written once.
+/// Bytes of q, k, v, the rows of rope's tables and the lists of a block mask read once and o, lse
+/// written once.
 double minimum_bytes(const Problem& problem);
 
 }  // namespace attnforge

@@ -86,7 +86,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
     // For the warps that rotate K; odd dims take more addresses.
     if (fused_rope) return warpgroups < 3 ? 88 : rope_dim % 32 == 0 ? 56 : 72;
-    if (has_work_list() || has_tile_lists()) return warpgroups == 3 ? 32 : 40;
+    if (has_work_list()) return warpgroups == 3 ? 32 : 40;
     return warpgroups == 3 ? 32 : 24;
   }
   ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {
@@ -99,10 +99,6 @@ struct FwdWgmmaSm90aConfig : Shape {
     return head_dim_v / 2 + block_n / 2 + block_n / 4 +
            (q_in_regs ? 4 * ceil_div(head_dim, 16) : 0);
   }
-  /// Whether blocks of the mask and tiles divide one another.
-  ATTNFORGE_HOST_DEVICE constexpr bool lists_fit() const {
-    return mask_block_kv == 0 || mask_block_kv % block_n == 0 || block_n % mask_block_kv == 0;
-  }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 1 && warpgroups <= 3 &&
            block_n % 16 == 0 && block_n >= 16 && block_n <= 256 && k_stages >= 1 && v_stages >= 1 &&
@@ -111,7 +107,7 @@ struct FwdWgmmaSm90aConfig : Shape {
            rope_dim % 8 == 0 && rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0) &&
            (fused_rope != 0) == (rope != kNoRope) && consumer_registers() >= launch_registers() &&
            (!has_tile_lists() ||
-            (pack_gqa == 1 && fused_rope == 0 && block_m() <= 256 && lists_fit()));
+            (pack_gqa == 1 && fused_rope == 0 && blocks_fit(block_n)));
   }
 };
 

@@ -75,6 +75,25 @@ TEST(Bucket, EveryLayoutSharesAWinner) {
     EXPECT_EQ(bucket(parse_problem(text + layout)), bucket(parse_problem(text))) << layout;
 }
 
+TEST(Bucket, DensityIsAPowerOfTwo) {
+  const auto density = [](float x) {
+    return bucket({.mask_block_q = 64, .mask_block_kv = 64, .density = x}).density;
+  };
+  EXPECT_EQ(density(0.41f), 0.5f);
+  EXPECT_EQ(density(0.5f), 0.5f);
+  EXPECT_EQ(density(0.51f), 1.0f);
+  EXPECT_EQ(density(1.0f), 1.0f);
+  EXPECT_EQ(density(0.01f), 1.0f / 64);
+  EXPECT_EQ(density(0.0f), 0.5f) << "unknown";
+  EXPECT_EQ(bucket({}).density, 0.0f) << "without a mask";
+}
+
+TEST(Bucket, MasksOfAllSequencesAreThoseOfTheBucket) {
+  const std::string text = "fwd batch=3 num_heads=4:2 seqlen=100 blocks=64 mask_heads=2 mask_bits ";
+  EXPECT_EQ(bucket(parse_problem(text + "mask_batch=3")).mask_batch, 4);
+  EXPECT_EQ(bucket(parse_problem(text)).mask_batch, 1);
+}
+
 TEST(Bucket, GiantsThatRoundingWouldMakeInvalidKeepTheirSizes) {
   const Problem p{.batch = 40000, .num_heads_q = 50000, .seqlen_q = 3, .softmax_scale = 2.0f};
   validate(p);
@@ -119,6 +138,9 @@ RC_GTEST_PROP(Bucket, AsksForTheSameKernelText, ()) {
   expected.softmax_scale = 0.0f;
   expected.softcap = p.softcap > 0 ? 30.0f : 0.0f;
   if (p.rope_dim == p.head_dim) expected.rope_dim = 0;  // as when it is not given
+  expected.mask_batch = b.mask_batch;
+  expected.density = b.density;
+  RC_ASSERT((p.mask_batch == 1) == (b.mask_batch == 1));
   RC_ASSERT(b == expected);
 }
 
@@ -152,6 +174,12 @@ TEST(ProblemHash, SeesEveryField) {
   vary(&Problem::softmax_scale, 2.0f);
   vary(&Problem::rope, Rope::kHalf);
   vary(&Problem::rope_dim, 16);
+  vary(&Problem::mask_block_q, 16);
+  vary(&Problem::mask_block_kv, 16);
+  vary(&Problem::mask_heads, 2);
+  vary(&Problem::mask_batch, 2);
+  vary(&Problem::mask_bits, true);
+  vary(&Problem::density, 0.5f);
   std::unordered_set<std::size_t> hashes;
   for (const Problem& problem : variants) hashes.insert(ProblemHash{}(problem));
   EXPECT_EQ(hashes.size(), variants.size());

@@ -189,6 +189,25 @@ TEST(Problem, WorkIsCountedOverHeadsOfQueries) {
       << "rows of the tables";
 }
 
+TEST(Problem, WorkOfABlockMaskIsWhatItsDensitySays) {
+  Problem p = parse_problem("fwd bf16 batch=2 num_heads=4 seqlen=1000:2000 head_dim=64 causal");
+  const double dense = flops(p), bytes = minimum_bytes(p);
+  EXPECT_EQ(effective_density(p), 1.0);
+  EXPECT_EQ(mask_blocks(p).q, 0);
+  p.mask_block_q = 128;
+  p.mask_block_kv = 64;
+  EXPECT_EQ(effective_density(p), 0.5) << "unknown";
+  EXPECT_NEAR(flops(p), dense / 2, dense * 1e-6);
+  p.density = 0.25f;
+  EXPECT_NEAR(flops(p), dense / 4, dense * 1e-6);
+  EXPECT_EQ(mask_blocks(p).q, 8);
+  EXPECT_EQ(mask_blocks(p).kv, 32);
+  EXPECT_EQ(minimum_bytes(p), bytes + 4 * 8 * (1 + 32 * 0.25));
+  p.mask_heads = 4;
+  p.mask_batch = 2;
+  EXPECT_EQ(minimum_bytes(p), bytes + 8 * 4 * 8 * (1 + 32 * 0.25));
+}
+
 TEST(Problem, DtypesAndLayoutsHaveNamesAndSizes) {
   EXPECT_EQ(to_string(DType::kFp32), "fp32");
   EXPECT_EQ(to_string(DType::kFp16), "fp16");

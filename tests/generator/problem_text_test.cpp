@@ -36,6 +36,39 @@ TEST(ProblemText, OptionsHaveOneOrder) {
   EXPECT_EQ(canonical("fwd rope=none rope_dim=0"), canonical("fwd"));
 }
 
+TEST(ProblemText, ABlockMaskComesAfterTheOptions) {
+  EXPECT_EQ(canonical("fwd density=0.41 mask_bits blocks=128:64 batch=2 mask_batch=2 mask_heads=8 "
+                      "num_heads=8:2 seqlen=90 causal alignment=8"),
+            "fwd bf16 batch=2 num_heads_q=8 num_heads_kv=2 seqlen_q=90 seqlen_kv=90 head_dim=64 "
+            "head_dim_v=64 causal blocks=128:64 mask_heads=8 mask_batch=2 mask_bits density=0.41 "
+            "alignment=8");
+  EXPECT_EQ(parse_problem("fwd blocks=16"), parse_problem("fwd blocks=16:16"));
+  EXPECT_EQ(parse_problem("fwd blocks=32:16"),
+            parse_problem("fwd mask_block_q=32 mask_block_kv=16"));
+  EXPECT_EQ(canonical("fwd blocks=0 mask_heads=1 density=0"), canonical("fwd"));
+  const struct {
+    const char *text, *said;
+  } wrong[] = {
+      {"fwd blocks=48", "mask_block_q=48 must be 0 (no block mask), 16, 32, 64 or 128"},
+      {"fwd blocks=64:0", "mask_block_q=64 and mask_block_kv=0 must both be 0 or both not"},
+      {"fwd num_heads=8:2 blocks=64 mask_heads=4", "mask_heads=4 must be 1, num_heads_kv=2 or"},
+      {"fwd batch=4 blocks=64 mask_batch=2", "mask_batch=2 must be 1 or batch=4"},
+      {"fwd mask_bits", "need a block mask"},
+      {"fwd density=0.5", "density=0.5 need a block mask"},
+      {"fwd blocks=64 density=1.5", "density=1.5 must be 0 (unknown, taken as 0.5) or a number"},
+      {"fwd blocks=64 density=-1", "density=-1 must be"},
+      {"fwd blocks=64 density=nan", "density=nan must be"},
+      {"fwd blocks=64 density=half", "density must be 0 (unknown, taken as 0.5) or a number"},
+      {"fwd blocks=64 mask_bits=1", "mask_bits takes no value"},
+      {"fwd batch=1000000 seqlen=100000:64 blocks=16 mask_batch=1000000", "rows of blocks"},
+  };
+  for (const auto& each : wrong) {
+    EXPECT_THAT(error_message(ErrorCode::kInvalidProblem, [&] { parse_problem(each.text); }),
+                HasSubstr(each.said))
+        << each.text;
+  }
+}
+
 TEST(ProblemText, LengthsAndTokensComeAfterTheOptions) {
   EXPECT_EQ(canonical("fwd lengths=packed tokens=100:200 batch=4 seqlen=50:90 causal"),
             "fwd bf16 batch=4 num_heads_q=1 num_heads_kv=1 seqlen_q=50 seqlen_kv=90 head_dim=64 "

@@ -23,6 +23,14 @@ TEST(Shape, SaysWhatOfAProblemIsCompiledIn) {
             ".alignment = 16, .rope = 0, .rope_dim = 0}");
 }
 
+TEST(Shape, NamesABlockMaskOnlyWhereThereIsOne) {
+  const Shape masked = shape_of(parse_problem("fwd bf16 seqlen=64 blocks=128:16 mask_bits"));
+  EXPECT_TRUE(masked.has_block_mask());
+  EXPECT_TRUE(initializer(masked).ends_with(
+      ".rope_dim = 0, .mask_block_q = 128, .mask_block_kv = 16, .mask_bits = 1}"))
+      << initializer(masked);
+}
+
 TEST(Shape, IsThatOfTheBucket) {
   for (const char* text :
        {"fwd bf16 batch=3 num_heads=8:2 seqlen=77:901 head_dim=64 window_left=100 softcap=20",

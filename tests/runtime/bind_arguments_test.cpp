@@ -11,6 +11,7 @@
 #include "attnforge/error.h"
 #include "runtime/driver.h"
 #include "runtime/tensor_map.h"
+#include "templates/params_block_mask.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
 #include "templates/params_rope.h"
@@ -162,6 +163,30 @@ TEST_F(BindArgumentsTest, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace
   EXPECT_EQ(bound.keys_per_group, 7);
   EXPECT_EQ(bound.most_tiles, 9);
   expect_rest_kept(params, 16, 16 + sizeof(LengthsParams));
+}
+
+TEST_F(BindArgumentsTest, ListsOfABlockMaskAreThoseOfTheRun) {
+  BlockMaskParams planned{};
+  planned.mask_heads = 3;
+  planned.mask_batch = 2;
+  planned.q_blocks = 9;
+  const LaunchStep step = with(step_of(16 + sizeof(planned) + 16, {{16, BlockMaskArgument{}}}), 16,
+                               planned);
+  const int lists[3] = {};
+  const std::uint32_t bits[1] = {};
+  Tensors tensors;
+  tensors.block_mask = {
+      .row_begin = &lists[0], .columns = &lists[1], .bits = &bits[0], .bit_blocks = &lists[2]};
+  const std::vector<std::byte> params = bind(step, tensors);
+  const auto bound = at<BlockMaskParams>(params, 16);
+  EXPECT_EQ(bound.row_begin, &lists[0]);
+  EXPECT_EQ(bound.columns, &lists[1]);
+  EXPECT_EQ(bound.bits, &bits[0]);
+  EXPECT_EQ(bound.bit_blocks, &lists[2]);
+  EXPECT_EQ(bound.mask_heads, 3);
+  EXPECT_EQ(bound.mask_batch, 2);
+  EXPECT_EQ(bound.q_blocks, 9);
+  expect_rest_kept(params, 16, 16 + sizeof(planned));
 }
 
 TEST_F(BindArgumentsTest, ScratchIsAnAddressInTheWorkspace) {

@@ -86,6 +86,18 @@ void choose_lengths(Choices& choices, Problem& p) {
                     : choices.between(0, std::min(kMost, p.batch * p.seqlen_kv));
 }
 
+template <class Choices>
+void choose_block_mask(Choices& choices, Problem& p) {
+  if (!choices.one_in(4)) return;
+  static const std::vector<int> kBlocks = {64, 128, 32, 16};
+  p.mask_block_q = choices.among(kBlocks);
+  p.mask_block_kv = choices.one_in(2) ? choices.among(kBlocks) : p.mask_block_q;
+  p.mask_heads = choices.among(std::vector{std::int64_t{1}, p.num_heads_kv, p.num_heads_q});
+  if (p.batch > 1 && choices.one_in(2)) p.mask_batch = p.batch;
+  p.mask_bits = choices.one_in(2);
+  if (choices.one_in(2)) p.density = static_cast<float>(choices.between(1, 100)) / 100.0f;
+}
+
 /// A product of sizes may be too large for validate().
 inline void halve_until_valid(Problem& p) {
   for (;;) {
@@ -95,6 +107,7 @@ inline void halve_until_valid(Problem& p) {
       if (p.batch <= 1 && p.seqlen_q <= 1) throw;
       p.tokens_q = p.tokens_kv = 0;
       p.batch = std::max<std::int64_t>(1, p.batch / 2);
+      if (p.mask_batch != 1) p.mask_batch = p.batch;
       p.seqlen_q /= 2;
       p.seqlen_kv = p.layout == Layout::kPackedQkv ? p.seqlen_q : p.seqlen_kv / 2;
     }
@@ -115,6 +128,7 @@ Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   choose_sizes(choices, most, p);
   choose_options(choices, most, p);
   choose_lengths(choices, p);
+  choose_block_mask(choices, p);
   halve_until_valid(p);
   return p;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "generator/launch.h"
+#include "templates/params_block_mask.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
 #include "templates/params_rope.h"
@@ -21,6 +22,7 @@ inline std::size_t size_of(const ArgumentPart& part) {
     std::size_t operator()(const FwdArgument&) const { return sizeof(FwdParams); }
     std::size_t operator()(const RopeArgument&) const { return sizeof(RopeParams); }
     std::size_t operator()(const LengthsArgument&) const { return sizeof(LengthsParams); }
+    std::size_t operator()(const BlockMaskArgument&) const { return sizeof(BlockMaskParams); }
     std::size_t operator()(const TensorMapSpec&) const { return sizeof(TensorMap); }
     std::size_t operator()(const ScratchArgument&) const { return sizeof(void*); }
     std::size_t operator()(const CountersArgument&) const { return sizeof(void*); }
