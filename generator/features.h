@@ -29,6 +29,8 @@ using Features = std::uint64_t;
 /// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
 /// (docs/ARCHITECTURE.md, "Seams").
 inline constexpr Features kFeaturesOfPieces = kFeatureLengths;
+/// The same for kernels that can gather their keys from lists.
+inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 
 struct FeatureRow {
   Feature bit;

@@ -63,6 +63,12 @@ struct BlockMaskArgument {
   friend bool operator==(const BlockMaskArgument&, const BlockMaskArgument&) = default;
 };
 
+/// TileListParams: where the lists lie. In place of the addresses before: how many bytes from the
+/// start of the workspace.
+struct TileListsArgument {
+  friend bool operator==(const TileListsArgument&, const TileListsArgument&) = default;
+};
+
 /// An address in the workspace. In its place before: how many bytes from the start.
 struct ScratchArgument {
   friend bool operator==(const ScratchArgument&, const ScratchArgument&) = default;
@@ -89,8 +95,8 @@ struct ScratchTensor {
 /// LaunchStep::params, so that launches of one kernel have the same parts whatever their sizes.
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
-  std::variant<FwdArgument, RopeArgument, LengthsArgument, BlockMaskArgument, TensorMapSpec,
-               ScratchArgument, CountersArgument>
+  std::variant<FwdArgument, RopeArgument, LengthsArgument, BlockMaskArgument, TileListsArgument,
+               TensorMapSpec, ScratchArgument, CountersArgument>
       value;
 
   friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;

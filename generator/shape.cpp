@@ -34,6 +34,8 @@ constexpr ShapeField kMembers[] = {
     {"mask_block_q", &Shape::mask_block_q},
     {"mask_block_kv", &Shape::mask_block_kv},
     {"mask_bits", &Shape::mask_bits},
+    {"user_score", &Shape::user_score},
+    {"user_mask", &Shape::user_mask},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -66,7 +68,9 @@ Shape shape_of(const Problem& problem) {
           .lengths = static_cast<int>(problem.lengths),
           .mask_block_q = problem.mask_block_q,
           .mask_block_kv = problem.mask_block_kv,
-          .mask_bits = problem.mask_bits};
+          .mask_bits = problem.mask_bits,
+          .user_score = 0,
+          .user_mask = 0};
 }
 
 bool operator==(const Shape& a, const Shape& b) {

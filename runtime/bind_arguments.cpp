@@ -1,5 +1,6 @@
 #include "runtime/bind_arguments.h"
 
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <variant>
@@ -10,6 +11,7 @@
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
 #include "templates/params_rope.h"
+#include "templates/params_tile_lists.h"
 
 namespace attnforge {
 namespace {
@@ -74,6 +76,18 @@ struct Binder {
 
   void operator()(const ScratchArgument&) const {
     put(static_cast<std::byte*>(memory.workspace) + get<std::size_t>());
+  }
+
+  void operator()(const TileListsArgument&) const {
+    TileListParams lists = get<TileListParams>();
+    const auto place = [&](auto*& pointer) {
+      pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(
+          static_cast<std::byte*>(memory.workspace) + reinterpret_cast<std::uintptr_t>(pointer));
+    };
+    place(lists.groups);
+    place(lists.counts);
+    place(lists.states);
+    put(lists);
   }
 
   void operator()(const CountersArgument&) const {

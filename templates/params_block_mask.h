@@ -26,6 +26,12 @@ struct alignas(16) BlockMaskParams {
   }
 };
 
+/// The argument of a kernel with a block mask.
+template <class Params>
+struct WithBlockMask : Params {
+  BlockMaskParams mask;
+};
+
 /// 32-bit words of a row of a block of bits.
 ATTNFORGE_HOST_DEVICE constexpr int mask_words_per_row(int mask_block_kv) {
   return ceil_div(mask_block_kv, 32);

@@ -23,7 +23,7 @@ struct alignas(16) WorkList {
 
 /// In the argument of a kernel, after the family's own.
 struct alignas(16) LengthsParams {
-  // Packed: [batch + 1], where each sequence begins in [tokens, heads, dim]; the last is the end.
+  // Null with fixed lengths. Packed: [batch + 1], where each sequence begins in [tokens, heads, dim]; the last is the end.
   // Used: [batch], how many rows of each sequence count; null: all seqlen.
   const int* q;
   const int* kv;
@@ -40,10 +40,9 @@ struct WithLengths : Params {
   LengthsParams lengths;
 };
 
-/// The argument of steps/work_list.
-struct WorkListParams {
+/// The own argument of a step before a kernel: what the problem's parts need comes after it.
+struct StepParams {
   FwdParams fwd;
-  LengthsParams lengths;
 };
 
 }  // namespace attnforge

@@ -23,10 +23,17 @@ struct alignas(16) TileListParams {
                      // with groups that lie after all keys and that no row sees
   int* counts;       // [lists], key tiles
   u32* states;       // [lists, groups of a sequence]: KeyGroup::rows of each by the mask's text
-  int capacity;      // groups that a list has room for
+  i64 capacity;      // groups that a list has room for
   int m_blocks;      // query tiles of a head
   int heads;         // 1, num_heads_kv or num_heads_q
   int batch;         // 1 or batch
+  int unused;
+};
+
+/// The argument of a kernel that gathers its keys.
+template <class Params>
+struct WithTileLists : Params {
+  TileListParams lists;
 };
 
 }  // namespace attnforge

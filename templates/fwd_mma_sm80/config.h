@@ -68,6 +68,7 @@ struct FwdMmaSm80Config : Shape {
     const int end = parts_begin() + num_warps * parts_bytes();
     return end > q_bytes() ? end : q_bytes();
   }
+  ATTNFORGE_HOST_DEVICE constexpr int key_groups() const { return key_groups_of(block_n); }
   /// What the main loop keeps in registers, a thread; ptxas finds room for the rest or spills.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     const int output = row_fragments() * out_fragments() * 4;
@@ -80,7 +81,10 @@ struct FwdMmaSm80Config : Shape {
            num_warps % head_dim_warps == 0 && block_m % (16 * row_warps()) == 0 && num_warps >= 2 &&
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && block_m % pack_gqa == 0 &&
            (stages > 1 || step_n == block_n) && alignment >= 4 &&
-           (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim));
+           (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim)) &&
+           (!has_tile_lists() || (pack_gqa == 1 && blocks_fit(block_n) && head_dim_warps == 1 &&
+                                  (step_n % (block_n / key_groups()) == 0 ||
+                                   block_n / key_groups() % step_n == 0)));
   }
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "templates/host/key_tiles.h"
+#include "templates/host/tile_lists.h"
 #include "templates/host/tile_order.h"
 
 namespace attnforge {
@@ -81,7 +82,8 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double query_tiles = std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m) * heads;
-  const double clocks = key_tiles(problem, c.block_m, c.pack_gqa, c.block_n).all * heads *
+  const double clocks = key_tiles(problem, c.block_m, c.pack_gqa, c.block_n).all *
+                            listed_share(problem, c.block_m) * heads *
                             clocks_per_tile +
                         query_tiles * kTileStart / resident_blocks;
 

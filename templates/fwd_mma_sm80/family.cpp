@@ -75,11 +75,12 @@ Axis head_dim_warps(const Problem& problem) {
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   std::vector<int> packs = {1};
-  if (gqa_group(problem) > 1) packs.push_back(gqa_group(problem));
+  const Shape shape = shape_of(problem);
+  if (gqa_group(problem) > 1 && !shape.has_tile_lists()) packs.push_back(gqa_group(problem));
   return {
       {"block_m", {128, 64, 32, 256}},
       {"num_warps", {4, 8, 2}},
-      {"block_n", {64, 32, 48, 96, 128, 16}},
+      {"block_n", fitting(shape, {64, 32, 48, 96, 128, 16})},
       {"step_n", {64, 32, 16, 48}},
       {"stages", {2, 3, 1}},
       {"q_in_regs", {0, 1, 2}},
@@ -93,6 +94,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
+  if (Reason wrong = wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa)) return wrong;
   const Arch& arch = device.arch;
   if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
     return "an odd number of warps cannot share rows in pairs";
@@ -109,7 +111,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
   if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
   const bool scarce = memory_is_scarce(c, arch);
-  if (!scarce && c.block_n == 16) return "16 keys per tile: there is memory for more";
+  if (!scarce && c.block_n == 16 && !c.has_tile_lists()) return "16 keys per tile: there is memory for more";
   if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
     return "32 rows per tile: there is memory for more";
   if (Reason waste = room_for_more_blocks(c, arch, kRegisterSlack, scarce ? 2 : 1)) return waste;
@@ -150,6 +152,16 @@ std::string symbol(const Typed& c) {
   return "fwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
+std::vector<Piece> pieces(const Typed& c) {
+  std::vector<Piece> pieces = pieces_of(c);
+  if (c.has_tile_lists())
+    pieces.push_back({"pieces/gathered_keys.cuh", "Keys",
+                      "GatheredKeys<kElementBytes, kConfig.key_groups(), kConfig.block_n / "
+                      "kConfig.key_groups()>",
+                      "template <int kElementBytes> "});
+  return pieces;
+}
+
 Source render(const Typed& c, const Problem& problem) {
   const KernelNames names{.symbol = symbol(c),
                           .folder = "fwd_mma_sm80",
@@ -157,14 +169,14 @@ Source render(const Typed& c, const Problem& problem) {
                           .params = "FwdMmaSm80Params",
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
-                          .other_pieces = pieces_of(c)};
+                          .other_pieces = pieces(c)};
   return kernel_source(untyped(kName, c, kFields), c,
                        with_work_list<FwdMmaSm80Params>(names, problem, c, "block_m", "block_n"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_tiles<FwdMmaSm80Params>(
-      problem, tile_work(problem, c.block_m, c.pack_gqa, c.head_group_mb, c.right_bound != 0),
+      problem, tile_work(problem, c.block_m, c.block_n, c.pack_gqa, c.head_group_mb, c.right_bound != 0),
       device.arch, step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
 
@@ -173,7 +185,8 @@ constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, la
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces |
+                kFeaturesOfLists,
     .supports = supports,
     .axes = axes,
 });

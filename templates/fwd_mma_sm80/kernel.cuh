@@ -70,6 +70,77 @@ struct FwdMmaSm80 {
     }
   };
 
+  // Gathered keys: groups of a step, or the one that it lies in.
+  static constexpr int kGroupKeys = C.block_n / C.key_groups();
+  static constexpr int kStepGroups = C.step_n > kGroupKeys ? C.step_n / kGroupKeys : 1;
+  static_assert(!Walk::kListed || kGroupKeys % C.step_n == 0 || C.step_n % kGroupKeys == 0);
+
+  /// The same of a step whose keys are gathered. A part is what 16 rows have of a group.
+  struct ListedStepScores {
+    static constexpr bool kCoarse = true;
+    static constexpr int kParts = kRowFragments * kStepGroups;
+    Scores& all;
+    int first_row;  // of the block's
+    int step;
+    KeyGroup groups[kStepGroups];
+
+    ATTNFORGE_DEVICE ListedStepScores(Scores& scores, int row, const KeyGroup* of_tile, int its_step)
+        : all(scores), first_row(row), step(its_step) {
+#pragma unroll
+      for (int g = 0; g < kStepGroups; ++g) groups[g] = of_tile[step * C.step_n / kGroupKeys + g];
+    }
+
+    ATTNFORGE_DEVICE static u32 bit(int part) { return u32(warp_row() / 16 + part / kStepGroups); }
+    ATTNFORGE_DEVICE bool seen(int part) const {
+      return groups[part % kStepGroups].rows >> bit(part) & 1;
+    }
+    ATTNFORGE_DEVICE bool partial(int part) const {
+      return groups[part % kStepGroups].rows >> (KeyGroup::kMostFragments + bit(part)) & 1;
+    }
+    ATTNFORGE_DEVICE bool sees_all() const {
+      bool all_seen = true;
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) all_seen &= seen(part);
+      return all_seen;
+    }
+    ATTNFORGE_DEVICE bool sees_some() const {
+      bool some = false;
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) some |= seen(part);
+      return some;
+    }
+    ATTNFORGE_DEVICE bool edge() const {
+      u32 numbers = 0;
+#pragma unroll
+      for (int g = 0; g < kStepGroups; ++g) numbers |= groups[g].number;
+      return (numbers & KeyGroup::kEdge) != 0;
+    }
+
+    template <class OfRow>
+    ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) of_part(part, of_row);
+    }
+    template <class OfRow>
+    ATTNFORGE_DEVICE void of_part(int part, const OfRow& of_row) const {
+      constexpr int kKeys = kGroupKeys < C.step_n ? kGroupKeys : C.step_n;
+      const int f = part / kStepGroups, g = part % kStepGroups;
+      const int lane_key = int(groups[g].number & ~KeyGroup::kEdge) * kGroupKeys +
+                           step * C.step_n % kGroupKeys + MmaFragment::column(lane());
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const auto score = of_row(first_row + lane_row() + f * 16 + 8 * r, lane_key);
+#pragma unroll
+        for (int j = 0; j < kKeys / 8; ++j)
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            float& s = all[f][g * (kKeys / 8) + j][2 * r + c];
+            s = score(s, j * 8 + c);
+          }
+      }
+    }
+  };
+
   const Params& params;
   const FwdParams& p;
   const u32 smem;
@@ -87,7 +158,7 @@ struct FwdMmaSm80 {
         p(kernel_params.fwd),
         smem(smem_base),
         tile(this_tile(kernel_params)),
-        ring(tile, C.block_m, smem),
+        ring(kernel_params, tile, C.block_m, smem),
         q_fragment(warp_row() + lane() % 16, lane() / 16 + part() * kDepthSteps * 2),
         k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2 + part() * kDepthSteps * 2),
         v_fragment(lane() % 16, lane() / 16 + first_out_chunk()) {
@@ -247,11 +318,22 @@ struct FwdMmaSm80 {
 #pragma unroll 1  // unrolled it is no faster, spills, and takes twice as long to compile
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
-      scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
-      const StepScores view{s, tile.first_row,
-                            ring.tiles.tile_at(place) * C.block_n + step * C.step_n};
-      Pieces::Score::apply(view, tile);
-      if (masked) Pieces::Mask::apply(view, tile);
+      if constexpr (Walk::kListed) {
+        const ListedStepScores view(s, tile.first_row, ring.tiles.groups_at(place), step);
+        if (!view.sees_some()) {
+          ring.await_v(place);
+          continue;
+        }
+        scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
+        Pieces::Score::apply(view, tile);
+        Pieces::Mask::apply(view, tile);
+      } else {
+        scores(s, ring.k_tile(stage) + step * C.step_n * QkRows::kRowBytes);
+        const StepScores view{s, tile.first_row,
+                              ring.tiles.tile_at(place) * C.block_n + step * C.step_n};
+        Pieces::Score::apply(view, tile);
+        if (masked) Pieces::Mask::apply(view, tile);
+      }
       probabilities(s);
       ring.await_v(place);  // with one stage there is one step
       outputs(s, ring.v_tile(stage) + step * C.step_n * VRows::kRowBytes);

@@ -105,7 +105,7 @@ Source render(const Typed& config, const Problem& problem) {
                           .blocks_per_sm = "blocks_per_sm()",
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh"};
-  return kernel_source(untyped(kName, c, kFields), c, with_parts<FwdNaiveParams>(names, problem));
+  return kernel_source(untyped(kName, c, kFields), c, with_parts<FwdNaiveParams>(names, problem, false));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "templates/host/key_tiles.h"
+#include "templates/host/tile_lists.h"
 
 namespace attnforge {
 namespace {
@@ -70,7 +71,9 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double query_tiles = heads * std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m());
-  const KeyTiles tiles = key_tiles(problem, c.block_m(), c.pack_gqa, c.block_n);
+  KeyTiles tiles = key_tiles(problem, c.block_m(), c.pack_gqa, c.block_n);
+  tiles.all *= listed_share(problem, c.block_m());
+  if (c.has_block_mask() && c.mask_block_q < c.block_m()) tiles.masked = tiles.all;
   const double clocks = heads *
                             (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
                         query_tiles * start;

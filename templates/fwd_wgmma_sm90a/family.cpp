@@ -61,7 +61,7 @@ static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
 TileWork work_of(const Problem& problem, const Typed& c) {
-  return tile_work(problem, c.block_m(), c.pack_gqa, c.head_group_mb, c.right_bound != 0);
+  return tile_work(problem, c.block_m(), c.block_n, c.pack_gqa, c.head_group_mb, c.right_bound != 0);
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -96,10 +96,10 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool masked = shape.right_bound || shape.left_bound;
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
-  const bool packs = group > 1 && 64 % group == 0 && problem.seqlen_q < kLongQuery;
+  const bool packs = !shape.has_tile_lists() && group > 1 && 64 % group == 0 && problem.seqlen_q < kLongQuery;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(typical_problem(problem), device);
-  const std::vector<int> stages = few ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
+  const std::vector<int> stages = few || shape.has_tile_lists() ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (shape.has_work_list())
     groups = head_groups_mb(problem, device);
@@ -113,7 +113,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   };
   return {
       {"warpgroups", {2, 3, 1}},
-      {"block_n", {128, 112, 96, 80, 64, 48, 32, 144, 160, 176, 192}},
+      {"block_n", fitting(shape, {128, 112, 96, 80, 64, 48, 32, 144, 160, 176, 192})},
       {"k_stages", stages},
       {"v_stages", stages},
       {"q_in_regs", {0, 1}},
@@ -149,6 +149,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Arch& arch = device.arch;
   // Illegal.
   if (c.fused_rope && c.rope == kNoRope) return "the problem has no rope";
+  if (Reason wrong = wrong_lists(c, problem, c.block_m(), c.block_n, c.pack_gqa)) return wrong;
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
     return "the packed heads do not divide the 64 rows of a warpgroup";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
@@ -213,6 +214,8 @@ std::string symbol(const Typed& c) {
 
 std::vector<Piece> pieces(const Typed& c) {
   std::vector<Piece> pieces = pieces_of(c);
+  if (c.has_tile_lists())
+    pieces.push_back({"pieces/grouped_tma_keys.cuh", "Keys", "GroupedTmaKeys<kConfig>"});
   if (c.fused_rope) {
     pieces.push_back({"pieces/rope_jobs.cuh", "QJob", "RopeQJob<kConfig>"});
     pieces.push_back({"pieces/rope_jobs.cuh", "KJob", "RopeKJob<kConfig>"});
@@ -256,7 +259,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   TensorMapSpec k = q;
   k.operand = Operand::kK;
   k.packed_heads = 0;
-  k.box_rows = c.block_n;
+  k.box_rows = c.block_n / c.key_groups();
   TensorMapSpec v = k;
   v.operand = Operand::kV;
   v.columns = c.head_dim_v;
@@ -293,7 +296,7 @@ constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, la
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeaturesOfPieces,
+                kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists,
     .former = kFormer,
     .added = kAdded,
     .supports = supports,

@@ -648,7 +648,7 @@ struct FwdWgmmaSm90a {
         release_k();
         const GroupedScores<float[kScoreFragments][4], C.key_groups(), kGroupKeys> view{s, row,
                                                                                         groups};
-        attend(work.queries, view, !pending, groups.needs_mask());
+        attend(work.queries, view, !pending, view.needs_mask());
         present = i == 0 ? present_rows(work.queries, groups) : C.block_n;
         pending = true;
       }

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "attnforge/problem.h"
 #include "generator/arch.h"
 #include "generator/launch.h"
 #include "generator/reason.h"
+#include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/sm_room.h"
 
@@ -114,5 +116,11 @@ inline Reason needless_pack(const Problem& problem, int pack_gqa) {
              ? "queries fill the tiles without packing heads"
              : "";
 }
+
+/// Of a config whose query tiles have lists of keys.
+Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int block_n,
+                   int pack_gqa);
+/// Those of `sizes` of key tiles that blocks of the problem's mask divide, or that divide them.
+std::vector<int> fitting(const Shape& shape, std::vector<int> sizes);
 
 }  // namespace attnforge

@@ -27,7 +27,7 @@ std::string struct_of_pieces(const KernelNames& names) {
   if (names.pieces.empty()) return "";
   std::string lines = fmt::format("struct Pieces : {}<kConfig> {{", names.pieces);
   for (const Piece& piece : names.other_pieces)
-    lines += fmt::format("\n  using {} = {};", piece.name, piece.type);
+    lines += fmt::format("\n  {}using {} = {};", piece.parameters, piece.name, piece.type);
   return lines + (names.other_pieces.empty() ? "};\n" : "\n};\n");
 }
 

@@ -19,6 +19,7 @@ struct Piece {
   std::string_view header;  // "pieces/softcap.cuh"
   std::string_view name;    // "Score"
   std::string_view type;    // "SoftcapScore"
+  std::string_view parameters{};  // of a template: "template <int kElementBytes> "
 };
 
 /// Of all product families.

@@ -7,14 +7,23 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/shape.h"
+#include "templates/host/block_mask.h"
+#include "templates/host/tile_lists.h"
 #include "templates/host/work_list.h"
+#include "templates/params_block_mask.h"
 #include "templates/params_lengths.h"
+#include "templates/params_tile_lists.h"
 
 namespace attnforge {
 namespace {
 
 constexpr Part kParts[] = {
-    {.in = [](const Problem& p) { return p.lengths != Lengths::kFixed; },
+    // Lengths, and the list of query tiles that they and masks ask for.
+    {.in =
+         [](const Problem& p, bool listed) {
+           return p.lengths != Lengths::kFixed || (listed && shape_of(p).has_work_list());
+         },
      .type = [](const Problem&,
                 std::string_view params) { return fmt::format("WithLengths<{}>", params); },
      .bytes = [](const Problem&) { return sizeof(LengthsParams); },
@@ -25,18 +34,35 @@ constexpr Part kParts[] = {
            if (p.lengths == Lengths::kPacked)
              names.other_pieces.push_back(
                  {"pieces/packed_lengths.cuh", "Lengths", "PackedLengths"});
-           else
+           if (p.lengths == Lengths::kUsed)
              names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
          }},
+    {.in = [](const Problem& p, bool) { return has_block_mask(p); },
+     .type = [](const Problem&,
+                std::string_view params) { return fmt::format("WithBlockMask<{}>", params); },
+     .bytes = [](const Problem&) { return sizeof(BlockMaskParams); },
+     .add =
+         [](Argument& argument, const Problem& p, const TileWork&) {
+           argument.part(block_mask_params(p), BlockMaskArgument{});
+         },
+     .extend = [](KernelNames&, const Problem&) {}},
+    {.in = [](const Problem& p, bool listed) { return listed && shape_of(p).has_tile_lists(); },
+     .type = [](const Problem&,
+                std::string_view params) { return fmt::format("WithTileLists<{}>", params); },
+     .bytes = [](const Problem&) { return sizeof(TileListParams); },
+     .add =
+         [](Argument& argument, const Problem&, const TileWork& work) {
+           argument.part(tile_list_params(work.lists, work.lists_begin()), TileListsArgument{});
+         },
+     .extend = [](KernelNames&, const Problem&) {}},
 };
 
 std::size_t round_up(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }
 
-}  // namespace
-
-std::size_t argument_bytes(const Problem& problem, std::size_t size, std::size_t alignment) {
+std::size_t argument_bytes(const Problem& problem, bool listed, std::size_t size,
+                           std::size_t alignment) {
   for (const Part& part : kParts) {
-    if (!part.in(problem)) continue;
+    if (!part.in(problem, listed)) continue;
     const std::size_t bytes = part.bytes(problem);
     ATTNFORGE_ASSERT(bytes % kPartAlignment == 0, "a part's end is where the next one may begin");
     size = round_up(size, kPartAlignment) + bytes;
@@ -45,20 +71,33 @@ std::size_t argument_bytes(const Problem& problem, std::size_t size, std::size_t
   return round_up(size, alignment);
 }
 
+}  // namespace
+
+std::string argument_type(const Problem& problem, bool listed, std::string_view params) {
+  std::string type(params);
+  for (const Part& part : kParts) {
+    if (part.in(problem, listed)) type = part.type(problem, type);
+  }
+  return type;
+}
+
+std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,
+                           std::size_t alignment) {
+  return argument_bytes(problem, work.listed, size, alignment);
+}
+
 void add_parts(Argument& argument, const Problem& problem, const TileWork& work) {
   for (const Part& part : kParts) {
-    if (part.in(problem)) part.add(argument, problem, work);
+    if (part.in(problem, work.listed)) part.add(argument, problem, work);
   }
 }
 
-KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t size,
+KernelNames with_parts(KernelNames names, const Problem& problem, bool listed, std::size_t size,
                        std::size_t alignment) {
-  names.params_bytes = argument_bytes(problem, size, alignment);
+  names.params_bytes = argument_bytes(problem, listed, size, alignment);
+  names.params = argument_type(problem, listed, names.params);
   for (const Part& part : kParts) {
-    if (part.in(problem)) names.params = part.type(problem, names.params);
-  }
-  for (const Part& part : kParts) {
-    if (part.in(problem)) part.extend(names, problem);
+    if (part.in(problem, listed)) part.extend(names, problem);
   }
   return names;
 }

@@ -17,7 +17,8 @@ struct TileWork;  // templates/host/work_list.h
 
 /// A row for each part, in the order of their members in the argument.
 struct Part {
-  bool (*in)(const Problem&);
+  /// listed: the kernel can take its tiles from lists.
+  bool (*in)(const Problem&, bool listed);
   /// The type of an argument with the member, made of that without it: "WithLengths<Params>".
   std::string (*type)(const Problem&, std::string_view params);
   /// Of the member: aligned to kPartAlignment, its size a multiple of that.
@@ -28,15 +29,19 @@ struct Part {
 };
 inline constexpr std::size_t kPartAlignment = 16;
 
+/// The type of an argument whose family's own is a `params`.
+std::string argument_type(const Problem& problem, bool listed, std::string_view params);
+
 /// Of an argument whose family's own is of `size` and `alignment`.
-std::size_t argument_bytes(const Problem& problem, std::size_t size, std::size_t alignment);
+std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,
+                           std::size_t alignment);
 
 /// The members of the problem's parts, after the family's own.
 void add_parts(Argument& argument, const Problem& problem, const TileWork& work);
 
 /// `names` of a kernel, whose argument's own type is names.params, with what the problem's parts
 /// add to it. `size` and `alignment` are that type's.
-KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t size,
+KernelNames with_parts(KernelNames names, const Problem& problem, bool listed, std::size_t size,
                        std::size_t alignment);
 
 /// Fills the argument of `step`, whose kernel takes a Params: fill(Argument&) adds what that has,
@@ -45,7 +50,7 @@ template <class Params, class Fill>
 void fill_argument(LaunchStep& step, const Problem& problem, const TileWork& work,
                    const Fill& fill) {
   Argument argument = Argument::of_size(step,
-                                        argument_bytes(problem, sizeof(Params), alignof(Params)));
+                                        argument_bytes(problem, work, sizeof(Params), alignof(Params)));
   fill(argument);
   add_parts(argument.template end_of_base<Params>(), problem, work);
   argument.done();
@@ -53,8 +58,8 @@ void fill_argument(LaunchStep& step, const Problem& problem, const TileWork& wor
 
 /// `names` of a kernel whose argument is a Params, with the problem's parts.
 template <class Params>
-KernelNames with_parts(KernelNames names, const Problem& problem) {
-  return with_parts(std::move(names), problem, sizeof(Params), alignof(Params));
+KernelNames with_parts(KernelNames names, const Problem& problem, bool listed) {
+  return with_parts(std::move(names), problem, listed, sizeof(Params), alignof(Params));
 }
 
 }  // namespace attnforge

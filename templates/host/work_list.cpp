@@ -26,8 +26,14 @@ std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_g
   return std::min(padded, total_tokens(problem).q * pack_gqa / block_m + problem.batch);
 }
 
-TileWork tile_work(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
-                   bool heavy_last) {
+std::size_t TileWork::lists_begin() const {
+  constexpr std::size_t kAligned = 16;
+  const std::size_t bytes = listed ? sizeof(WorkList) + tiles * sizeof(WorkItem) : 0;
+  return (bytes + kAligned - 1) / kAligned * kAligned;
+}
+
+TileWork tile_work(const Problem& problem, int block_m, int block_n, int pack_gqa,
+                   int head_group_mb, bool heavy_last) {
   TileWork work;
   work.listed = shape_of(problem).has_work_list();
   if (!work.listed) {
@@ -35,6 +41,7 @@ TileWork tile_work(const Problem& problem, int block_m, int pack_gqa, int head_g
     work.tiles = work.order.m_blocks;
     return work;
   }
+  work.lists = tile_lists(problem, block_m, block_n);
   // The heads of all tokens as one sequence are what is grouped.
   Problem as_one = problem;
   as_one.lengths = Lengths::kFixed;
@@ -59,11 +66,10 @@ LengthsParams lengths_params(const TileWork& work) {
 
 namespace {
 
-/// Writes the list to the beginning of the workspace.
-LaunchStep list_step(const Problem& problem, const TileWork& work) {
-  LaunchStep step = step_of(kListKernel, kListThreads, 0);
-  Argument argument = Argument::of<WorkListParams>(step);
-  argument.fwd(problem).part(lengths_params(work), LengthsArgument{}).done();
+/// `step` with the argument that steps before a kernel have.
+LaunchStep with_argument(LaunchStep step, const Problem& problem, const TileWork& work) {
+  fill_argument<StepParams>(step, problem, work,
+                            [&](Argument& argument) { argument.fwd(problem); });
   return step;
 }
 
@@ -75,27 +81,34 @@ Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& 
   if (work.all_tiles() == 0) return result;
   ATTNFORGE_ASSERT(work.all_tiles() <= kMaxGridX, "supports() lets no larger grid through");
   if (work.listed) {
-    result.workspace_bytes = sizeof(WorkList) + work.tiles * sizeof(WorkItem);
-    result.steps.reserve(2);
-    result.steps.push_back(list_step(problem, work));
-    step.overlaps_previous = arch.sm >= 90;
+    result.workspace_bytes = work.lists_begin() + work.lists.bytes();
+    if (work.lists.lists() > 0) {
+      for (LaunchStep& before : tile_list_steps(work.lists))
+        result.steps.push_back(with_argument(std::move(before), problem, work));
+    }
+    result.steps.push_back(with_argument(step_of(kListKernel, kListThreads, 0), problem, work));
   }
   result.steps.push_back(std::move(step));
+  for (std::size_t i = 1; i < result.steps.size(); ++i)
+    result.steps[i].overlaps_previous = arch.sm >= 90;
   return result;
 }
 
-KernelNames with_work_list(KernelNames names, const Shape& shape, std::string_view block_m,
-                           std::string_view block_n) {
+KernelNames with_work_list(KernelNames names, const Problem& problem, const Shape& shape,
+                           std::string_view block_m, std::string_view block_n) {
   if (!shape.has_work_list()) return names;
+  const std::string params = argument_type(problem, true, "StepParams");
+  names = with_tile_lists(std::move(names), shape, params, block_m, block_n);
   names.other_pieces.push_back({"pieces/work_list_order.cuh", "Order", "WorkListOrder"});
   names.parts.push_back("steps/work_list/kernel.cuh");
-  names.other_kernels = fmt::format(
+  names.other_kernels += fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({threads})\n"
-      "{symbol}(const __grid_constant__ WorkListParams p) {{\n"
+      "{symbol}(const __grid_constant__ {params} p) {{\n"
       "  ListWork<Pieces::Lengths, Pieces::Walk, kConfig.{block_m}, kConfig.{block_n}, "
       "kConfig.pack_gqa>::run(p);\n"
       "}}\n",
       fmt::arg("threads", kListThreads), fmt::arg("symbol", kListKernel),
+      fmt::arg("params", params),
       fmt::arg("block_m", block_m), fmt::arg("block_n", block_n));
   return names;
 }

@@ -14,6 +14,7 @@
 #include "templates/host/argument.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/parts.h"
+#include "templates/host/tile_lists.h"
 #include "templates/host/tile_order.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
@@ -26,14 +27,17 @@ struct TileWork {
   std::int64_t tiles = 0;  // of one head; listed: the most that there may be
   bool listed = false;     // in the beginning of the workspace, by a step before the kernel
   std::int64_t keys_per_group = 0;  // LengthsParams
+  TileLists lists{};                // of the keys of each, after the list of tiles
+  /// Bytes of the list of tiles.
+  std::size_t lists_begin() const;
   std::int64_t all_tiles() const { return tiles * order.heads; }
 };
 
-/// Tiles of block_m rows, with pack_gqa heads in each. Heads are taken in groups whose K and V take
+/// Tiles of block_m rows and key tiles of block_n, with pack_gqa heads in each. Heads are taken in groups whose K and V take
 /// about head_group_mb MB, and in a list, where one head's take more, so are sequences; 0: head
 /// after head. heavy_last: tile_order().
-TileWork tile_work(const Problem& problem, int block_m, int pack_gqa, int head_group_mb,
-                   bool heavy_last);
+TileWork tile_work(const Problem& problem, int block_m, int block_n, int pack_gqa,
+                   int head_group_mb, bool heavy_last);
 
 /// Query tiles of block_m rows that all sequences have for one head, or for pack_gqa heads in one
 /// tile: the most that there may be.
@@ -61,14 +65,15 @@ Launch launch_of_tiles(const Problem& problem, const TileWork& work, const Arch&
 /// `names` of a kernel that takes its tiles in the order of a TileWork: where that is a list, with
 /// its order and the kernel of the step before. `block_m` and `block_n` are how the config names
 /// them.
-KernelNames with_work_list(KernelNames names, const Shape& shape, std::string_view block_m,
-                           std::string_view block_n);
+KernelNames with_work_list(KernelNames names, const Problem& problem, const Shape& shape,
+                           std::string_view block_m, std::string_view block_n);
 
 /// The same of one whose argument is a Params, with the problem's other parts.
 template <class Params>
 KernelNames with_work_list(KernelNames names, const Problem& problem, const Shape& shape,
                            std::string_view block_m, std::string_view block_n) {
-  return with_work_list(with_parts<Params>(std::move(names), problem), shape, block_m, block_n);
+  return with_work_list(with_parts<Params>(std::move(names), problem, true), problem, shape, block_m,
+                        block_n);
 }
 
 }  // namespace attnforge

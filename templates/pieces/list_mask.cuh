@@ -18,21 +18,20 @@ template <class Window, class Rule>
 struct ListMask {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
-    const auto& groups = scores.groups;
-    if (groups.seen != groups.kAll) {
+    if (!scores.sees_all()) {
 #pragma unroll
-      for (int g = 0; g < Scores::kNumGroups; ++g) {
-        const bool seen = groups.seen >> g & 1;
-        scores.of_group(g, [&](int, int) {
+      for (int part = 0; part < Scores::kParts; ++part) {
+        const bool seen = scores.seen(part);
+        scores.of_part(part, [&](int, int) {
           return [seen](float s, int) { return seen ? s : negative_infinity(); };
         });
       }
     }
-    if (groups.edge) Window::apply(scores, tile);
+    if (scores.edge()) Window::apply(scores, tile);
     if constexpr (!Rule::kNone) {
 #pragma unroll
-      for (int g = 0; g < Scores::kNumGroups; ++g)
-        if (groups.partial >> g & 1) Rule::apply(ScoresOfGroup<Scores>{scores, g}, tile);
+      for (int part = 0; part < Scores::kParts; ++part)
+        if (scores.partial(part)) Rule::apply(PartOfScores<Scores>{scores, part}, tile);
     }
   }
 };

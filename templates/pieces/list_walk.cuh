@@ -31,7 +31,14 @@ struct ListWalk {
     const int mask_head = lists.heads == p.num_heads_q ? head : head * lists.heads / p.num_heads_q;
     const int list = ((lists.batch > 1 ? sequence : 0) * lists.heads + mask_head) * lists.m_blocks +
                      m_block;
-    return {lists.groups + i64(list) * lists.capacity, lists.counts[list]};
+    return {lists.groups + list * lists.capacity, lists.counts[list]};
+  }
+
+  /// How many key tiles query tile m_block of a sequence has, for its first head.
+  template <class Params, class Lengths>
+  ATTNFORGE_DEVICE static int count_of(const Params& params, const Lengths&, int, int sequence,
+                                       int m_block, int, int) {
+    return of_tile(params.fwd, params.lists, sequence, 0, m_block).tiles;
   }
 
   ATTNFORGE_DEVICE int count() const { return tiles; }
@@ -39,8 +46,24 @@ struct ListWalk {
   ATTNFORGE_DEVICE KeyGroup tile(int i) const {
     const int lane = thread_index() % 32;
     if (lane >= kGroups || i >= tiles) return {0, 0};
-    const u64 both = *reinterpret_cast<const u64*>(groups + (tiles - 1 - i) * kGroups + lane);
+    const u64 both = *reinterpret_cast<const u64*>(groups_at(i) + lane);
     return {u32(both), u32(both >> 32)};
+  }
+
+  // By place, which of a list is the index.
+
+  ATTNFORGE_DEVICE static constexpr int first() { return 0; }
+  ATTNFORGE_DEVICE static int later(int place, int tiles) { return place + tiles; }
+  ATTNFORGE_DEVICE bool has(int place) const { return place < tiles; }
+  /// The groups of the tile there.
+  ATTNFORGE_DEVICE const KeyGroup* groups_at(int place) const {
+    return groups + (tiles - 1 - place) * kGroups;
+  }
+  /// Calls attend(place, true) for all tiles: who attends looks at the groups.
+  template <class Attend>
+  ATTNFORGE_DEVICE void for_each(const Attend& attend) const {
+#pragma unroll 1
+    for (int place = 0; place < tiles; ++place) attend(place, true);
   }
 
   // Beside a query tile in shared memory.

@@ -32,6 +32,13 @@ struct RangeWalk {
     return walk;
   }
 
+  /// How many key tiles these queries have, which are query tile m_block of a head.
+  template <class Params, class Lengths>
+  ATTNFORGE_DEVICE static int count_of(const Params& params, const Lengths& lengths, int block_n,
+                                       int, int, int first_query, int last_query) {
+    return of_queries(params.fwd, lengths, block_n, first_query, last_query).count();
+  }
+
   /// Of the rows of a query tile (tile/query_tile.cuh) from `row` on, `rows` of them.
   template <class QueryTile>
   ATTNFORGE_DEVICE static RangeWalk of_rows(const QueryTile& tile, int block_n, int row, int rows) {

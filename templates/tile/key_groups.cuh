@@ -50,27 +50,34 @@ struct KeyGroups {
   ATTNFORGE_DEVICE int first_key(int g) const {
     return (kGroups == 1 ? int(own) : from_lane(int(own), g)) * kGroupKeys;
   }
-  ATTNFORGE_DEVICE bool needs_mask() const { return seen != kAll || partial != 0 || edge; }
 };
 
-/// Scores of a gathered tile in accumulators of 16 rows, as Score and Mask take them.
+/// Scores of a gathered tile in accumulators of 16 rows, as Score and Mask take them. A part is what
+/// a fragment of rows has of a group.
 template <class Array, int kGroups, int kGroupKeys>
 struct GroupedScores {
   static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
-  static constexpr int kNumGroups = kGroups;
+  static constexpr int kParts = kGroups;
+  using Groups = KeyGroups<kGroups, kGroupKeys>;
 
   Array& all;
   int row;  // of the accumulators' first row that this lane has
-  const KeyGroups<kGroups, kGroupKeys>& groups;
+  const Groups& groups;
+
+  ATTNFORGE_DEVICE bool sees_all() const { return groups.seen == Groups::kAll; }
+  ATTNFORGE_DEVICE bool edge() const { return groups.edge; }
+  ATTNFORGE_DEVICE bool seen(int part) const { return groups.seen >> part & 1; }
+  ATTNFORGE_DEVICE bool partial(int part) const { return groups.partial >> part & 1; }
+  ATTNFORGE_DEVICE bool needs_mask() const { return !sees_all() || groups.partial != 0 || edge(); }
 
   template <class OfRow>
   ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
 #pragma unroll
-    for (int g = 0; g < kGroups; ++g) of_group(g, of_row);
+    for (int g = 0; g < kGroups; ++g) of_part(g, of_row);
   }
-  /// The same of group g alone.
+  /// The same of one part.
   template <class OfRow>
-  ATTNFORGE_DEVICE void of_group(int g, const OfRow& of_row) const {
+  ATTNFORGE_DEVICE void of_part(int g, const OfRow& of_row) const {
     const int lane_key = groups.first_key(g) + MmaFragment::column(thread_index() % 32);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -86,16 +93,16 @@ struct GroupedScores {
   }
 };
 
-/// One group of them.
+/// One part of them.
 template <class Scores>
-struct ScoresOfGroup {
+struct PartOfScores {
   static constexpr bool kCoarse = Scores::kCoarse;
   const Scores& scores;
-  int group;
+  int part;
 
   template <class OfRow>
   ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
-    scores.of_group(group, of_row);
+    scores.of_part(part, of_row);
   }
 };
 

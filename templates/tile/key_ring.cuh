@@ -28,11 +28,12 @@ struct KeyRing {
 
   /// For the block_m rows of a query tile. Its head is divided once for K and V: with two divisions
   /// the compiler keeps the walk's numbers, the same in all lanes, in a register of each.
-  template <class QueryTile>
-  ATTNFORGE_DEVICE KeyRing(const QueryTile& queries, int block_m, u32 smem_base)
+  template <class Params, class QueryTile>
+  ATTNFORGE_DEVICE KeyRing(const Params& params, const QueryTile& queries, int block_m,
+                           u32 smem_base)
       : smem(smem_base),
         kv_head(queries.kv_head()),
-        tiles(Walk::of_rows(queries, KLoader::kTileRows, queries.first_row, block_m)),
+        tiles(Walk::of_rows(params, queries, KLoader::kTileRows, queries.first_row, block_m)),
         k_loader(thread_index()),
         v_loader(thread_index()),
         k_keys(queries.p.k, queries, kv_head, first_row(k_loader), k_loader.chunk * 16),
@@ -95,7 +96,8 @@ struct KeyRing {
   /// Of this thread in the tile that comes first, among all of the sequence.
   template <class Loader>
   ATTNFORGE_DEVICE i64 first_row(const Loader& loader) const {
-    return i64(tiles.tile_at(tiles.first())) * Loader::kTileRows + loader.row;
+    if constexpr (Walk::kListed) return 0;
+    else return i64(tiles.tile_at(tiles.first())) * Loader::kTileRows + loader.row;
   }
 
   template <bool kRagged>
@@ -113,9 +115,14 @@ struct KeyRing {
   ATTNFORGE_DEVICE void load(const Loader& loader, Keys& keys, u32 to, int place,
                              int seqlen_kv) const {
     if (tiles.has(place)) {
-      loader.template load<kRagged>(to, keys.rows(Loader::kRowsPerPass),
-                                    seqlen_kv - tiles.tile_at(place) * Loader::kTileRows);
-      keys.move(tiles.step(place) * Loader::kTileRows);
+      if constexpr (Walk::kListed) {
+        const auto rows = keys.rows(tiles, place, loader.row, Loader::kRowsPerPass);
+        loader.template load<false>(to, rows, 0);
+      } else {
+        loader.template load<kRagged>(to, keys.rows(Loader::kRowsPerPass),
+                                      seqlen_kv - tiles.tile_at(place) * Loader::kTileRows);
+        keys.move(tiles.step(place) * Loader::kTileRows);
+      }
     }
     cp_async_commit();
   }

@@ -30,11 +30,11 @@ struct ListWork {
       const int rows = lengths.q() * kPackGqa, group = group_of(params, lengths, sequence);
       for (int m = int(threadIdx.x) % 32; m * kBlockM < rows; m += 32) {
         const int last_row = min((m + 1) * kBlockM, rows) - 1;
-        const Walk walk = Walk::of_queries(p, lengths, kBlockN, m * kBlockM / kPackGqa,
-                                           last_row / kPackGqa);
+        const int count = Walk::count_of(params, lengths, kBlockN, sequence, m,
+                                         m * kBlockM / kPackGqa, last_row / kPackGqa);
         const int work = most == 0
                              ? 0
-                             : min(i64(walk.count()) * (kWorkBins - 1) / most, i64(kWorkBins - 1));
+                             : min(i64(count) * (kWorkBins - 1) / most, i64(kWorkBins - 1));
         f(WorkItem{sequence, m}, group * kWorkBins + kWorkBins - 1 - work);
       }
     }
@@ -55,6 +55,7 @@ struct ListWork {
     __shared__ int of_warps[kNumWarps];
     const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;
     start_next_grid();
+    if constexpr (Walk::kListed) await_previous_grid();
     bins[thread] = 0;
     __syncthreads();
     for_each_tile(params, [&](const WorkItem&, int bin) { atomicAdd(&bins[bin], 1); });

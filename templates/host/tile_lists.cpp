@@ -1,0 +1,130 @@
+#include "templates/host/tile_lists.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "generator/shape.h"
+#include "templates/host/fwd_params.h"
+
+namespace attnforge {
+namespace {
+
+constexpr int kThreads = 256;  // of both steps
+constexpr int kGroupsPerBlock = kThreads / 32;
+constexpr const char* kListsKernel = "tile_lists";
+constexpr const char* kStatesKernel = "mask_states";
+
+std::int64_t tiles_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+std::int64_t TileLists::capacity() const {
+  return groups == 0 ? 0 : tiles_of(groups_of_sequence, groups) * groups;
+}
+
+std::int64_t TileLists::bytes() const {
+  const std::int64_t states = of_text ? groups_of_sequence * sizeof(std::uint32_t) : 0;
+  return lists() * (capacity() * std::int64_t{sizeof(KeyGroup)} + states +
+                    std::int64_t{sizeof(int)});
+}
+
+TileLists tile_lists(const Problem& problem, int block_m, int block_n) {
+  TileLists result;
+  const Shape shape = shape_of(problem);
+  if (!shape.has_tile_lists()) return result;
+  result.groups = shape.key_groups_of(block_n);
+  result.group_keys = block_n / result.groups;
+  result.m_blocks = tiles_of(problem.seqlen_q, block_m);
+  result.groups_of_sequence = tiles_of(problem.seqlen_kv, result.group_keys);
+  result.of_text = !shape.has_block_mask();
+  result.heads = static_cast<int>(shape.has_block_mask() ? problem.mask_heads : 1);
+  // Lengths bound what is seen, too.
+  const bool differ = problem.lengths != Lengths::kFixed ||
+                      (shape.has_block_mask() && problem.mask_batch > 1);
+  result.batch = static_cast<int>(differ ? problem.batch : 1);
+  return result;
+}
+
+TileListParams tile_list_params(const TileLists& lists, std::size_t begin) {
+  TileListParams params{};
+  const std::size_t groups_bytes = lists.lists() * lists.capacity() * sizeof(KeyGroup);
+  const std::size_t states_bytes = lists.of_text ? lists.lists() * lists.groups_of_sequence *
+                                                       sizeof(std::uint32_t)
+                                                 : 0;
+  params.groups = reinterpret_cast<KeyGroup*>(begin);
+  params.states = reinterpret_cast<u32*>(begin + groups_bytes);
+  params.counts = reinterpret_cast<int*>(begin + groups_bytes + states_bytes);
+  params.capacity = lists.capacity();
+  params.m_blocks = static_cast<int>(lists.m_blocks);
+  params.heads = lists.heads;
+  params.batch = lists.batch;
+  return params;
+}
+
+double listed_share(const Problem& problem, int block_m) {
+  const Shape shape = shape_of(problem);
+  if (!shape.has_block_mask()) return 1.0;
+  const double density = problem.density > 0 ? problem.density : 0.5;
+  // Groups are gathered, so only blocks above one another count.
+  const double rows = std::max(1.0, double(block_m) / problem.mask_block_q);
+  return 1.0 - std::pow(1.0 - density, rows);
+}
+
+bool too_many_lists(const Problem& problem, int block_m, int block_n) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 34, kMostGroups = 1 << 30;
+  const TileLists lists = tile_lists(problem, block_m, block_n);
+  return lists.lists() * tiles_of(lists.groups_of_sequence, kGroupsPerBlock) > kMaxGridX ||
+         lists.groups_of_sequence > kMostGroups || lists.bytes() > kMostBytes;
+}
+
+std::vector<LaunchStep> tile_list_steps(const TileLists& lists) {
+  std::vector<LaunchStep> steps;
+  if (lists.of_text) {
+    steps.push_back(step_of(kStatesKernel, kThreads, 0));
+    steps.back().grid.x = static_cast<unsigned>(
+        lists.lists() * tiles_of(lists.groups_of_sequence, kGroupsPerBlock));
+  }
+  steps.push_back(step_of(kListsKernel, kThreads, 0));
+  steps.back().grid.x = static_cast<unsigned>(lists.lists());
+  return steps;
+}
+
+KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
+                            std::string_view block_m, std::string_view block_n) {
+  if (!shape.has_tile_lists()) return names;
+  const std::string tiles = fmt::format(
+      "kConfig.{}, kConfig.key_groups(), kConfig.{} / kConfig.key_groups(), kConfig.left_bound != "
+      "0",
+      block_m, block_n);
+  names.other_pieces.push_back(
+      {"pieces/list_walk.cuh", "Walk", "ListWalk<kConfig.key_groups()>"});
+  names.other_pieces.push_back({"pieces/list_mask.cuh", "Mask",
+                                "ListMask<WindowMask<kConfig.left_bound != 0>, NoRule>"});
+  names.parts.push_back("steps/tile_lists/kernel.cuh");
+  std::string source = "TextSource";
+  if (shape.has_block_mask()) {
+    names.parts.push_back("steps/tile_lists/block_source.cuh");
+    source = "BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv>";
+  } else {
+    names.parts.push_back("steps/tile_lists/text_source.cuh");
+    names.parts.push_back("steps/mask_states/kernel.cuh");
+    names.other_kernels += fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__({})\n"
+        "{}(const __grid_constant__ {} p) {{\n"
+        "  MaskStates<Pieces::Lengths, UserCode, kConfig.{}, kConfig.{}, kConfig.left_bound != "
+        "0>::run(p);\n"
+        "}}\n",
+        kThreads, kStatesKernel, params, block_m, block_n);
+  }
+  names.other_kernels += fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({})\n"
+      "{}(const __grid_constant__ {} p) {{\n"
+      "  ListTiles<Pieces::Lengths, {}, {}>::run(p);\n"
+      "}}\n",
+      kThreads, kListsKernel, params, source, tiles);
+  return names;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,50 @@
+// tile_lists.h - masks that decide which keys a query tile walks over: the lists that steps before
+// the kernel write, and what a kernel's source has more to read them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/problem.h"
+#include "generator/launch.h"
+#include "generator/shape.h"
+#include "templates/host/kernel_source.h"
+#include "templates/params_tile_lists.h"
+
+namespace attnforge {
+
+/// Lists of one kernel. All numbers are 0 where its tiles are not listed.
+struct TileLists {
+  int groups = 0, group_keys = 0;     // of a key tile
+  int heads = 0, batch = 0;           // of the mask
+  std::int64_t m_blocks = 0;          // query tiles of a head
+  std::int64_t groups_of_sequence = 0;
+  bool of_text = false;               // the mask's text says what is seen: a step more
+
+  std::int64_t lists() const { return m_blocks * heads * batch; }
+  std::int64_t capacity() const;      // groups of a list
+  std::int64_t bytes() const;         // in the workspace
+};
+TileLists tile_lists(const Problem& problem, int block_m, int block_n);
+
+/// As an argument: the lists begin `begin` bytes after the start of the workspace.
+TileListParams tile_list_params(const TileLists& lists, std::size_t begin);
+
+/// The share of all keys that a query tile walks over: more than the mask's density where it has
+/// rows of several blocks. 1 without a block mask.
+double listed_share(const Problem& problem, int block_m);
+
+/// Whether a launch cannot write the lists of a kernel.
+bool too_many_lists(const Problem& problem, int block_m, int block_n);
+
+/// Names of the steps' kernels; their argument is a `params`. `block_m` and `block_n` are how the
+/// config names them.
+KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
+                            std::string_view block_m, std::string_view block_n);
+
+/// Blocks and threads of the steps, which write the lists before the kernel runs; without their
+/// arguments.
+std::vector<LaunchStep> tile_list_steps(const TileLists& lists);
+
+}  // namespace attnforge
