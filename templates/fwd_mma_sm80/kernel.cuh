@@ -13,6 +13,7 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
 #include "tile/fragment_scores.cuh"
+#include "tile/key_groups.cuh"
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/query_tile.cuh"
@@ -67,77 +68,6 @@ struct FwdMmaSm80 {
               s = score(s, j * 8 + c);
             }
         }
-    }
-  };
-
-  // Gathered keys: groups of a step, or the one that it lies in.
-  static constexpr int kGroupKeys = C.block_n / C.key_groups();
-  static constexpr int kStepGroups = C.step_n > kGroupKeys ? C.step_n / kGroupKeys : 1;
-  static_assert(!Walk::kListed || kGroupKeys % C.step_n == 0 || C.step_n % kGroupKeys == 0);
-
-  /// The same of a step whose keys are gathered. A part is what 16 rows have of a group.
-  struct ListedStepScores {
-    static constexpr bool kCoarse = true;
-    static constexpr int kParts = kRowFragments * kStepGroups;
-    Scores& all;
-    int first_row;  // of the block's
-    int step;
-    KeyGroup groups[kStepGroups];
-
-    ATTNFORGE_DEVICE ListedStepScores(Scores& scores, int row, const KeyGroup* of_tile, int its_step)
-        : all(scores), first_row(row), step(its_step) {
-#pragma unroll
-      for (int g = 0; g < kStepGroups; ++g) groups[g] = of_tile[step * C.step_n / kGroupKeys + g];
-    }
-
-    ATTNFORGE_DEVICE static u32 bit(int part) { return u32(warp_row() / 16 + part / kStepGroups); }
-    ATTNFORGE_DEVICE bool seen(int part) const {
-      return groups[part % kStepGroups].rows >> bit(part) & 1;
-    }
-    ATTNFORGE_DEVICE bool partial(int part) const {
-      return groups[part % kStepGroups].rows >> (KeyGroup::kMostFragments + bit(part)) & 1;
-    }
-    ATTNFORGE_DEVICE bool sees_all() const {
-      bool all_seen = true;
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) all_seen &= seen(part);
-      return all_seen;
-    }
-    ATTNFORGE_DEVICE bool sees_some() const {
-      bool some = false;
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) some |= seen(part);
-      return some;
-    }
-    ATTNFORGE_DEVICE bool edge() const {
-      u32 numbers = 0;
-#pragma unroll
-      for (int g = 0; g < kStepGroups; ++g) numbers |= groups[g].number;
-      return (numbers & KeyGroup::kEdge) != 0;
-    }
-
-    template <class OfRow>
-    ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) of_part(part, of_row);
-    }
-    template <class OfRow>
-    ATTNFORGE_DEVICE void of_part(int part, const OfRow& of_row) const {
-      constexpr int kKeys = kGroupKeys < C.step_n ? kGroupKeys : C.step_n;
-      const int f = part / kStepGroups, g = part % kStepGroups;
-      const int lane_key = int(groups[g].number & ~KeyGroup::kEdge) * kGroupKeys +
-                           step * C.step_n % kGroupKeys + MmaFragment::column(lane());
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const auto score = of_row(first_row + lane_row() + f * 16 + 8 * r, lane_key);
-#pragma unroll
-        for (int j = 0; j < kKeys / 8; ++j)
-#pragma unroll
-          for (int c = 0; c < 2; ++c) {
-            float& s = all[f][g * (kKeys / 8) + j][2 * r + c];
-            s = score(s, j * 8 + c);
-          }
-      }
     }
   };
 
@@ -319,7 +249,8 @@ struct FwdMmaSm80 {
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
       if constexpr (Walk::kListed) {
-        const ListedStepScores view(s, tile.first_row, ring.tiles.groups_at(place), step);
+        const StepGroupedScores<Scores, C.step_n, C.block_n / C.key_groups()> view(
+            s, tile.first_row + lane_row(), warp_row() / 16, ring.tiles.groups_at(place), step);
         if (!view.sees_some()) {
           ring.await_v(place);
           continue;

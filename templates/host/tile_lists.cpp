@@ -111,7 +111,7 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
     names.parts.push_back("steps/tile_lists/text_source.cuh");
     names.parts.push_back("steps/mask_states/kernel.cuh");
     names.other_kernels += fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({})\n"
+        "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"
         "{}(const __grid_constant__ {} p) {{\n"
         "  MaskStates<Pieces::Lengths, UserCode, kConfig.{}, kConfig.{}, kConfig.left_bound != "
         "0>::run(p);\n"
@@ -119,7 +119,7 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
         kThreads, kStatesKernel, params, block_m, block_n);
   }
   names.other_kernels += fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({})\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"
       "{}(const __grid_constant__ {} p) {{\n"
       "  ListTiles<Pieces::Lengths, {}, {}>::run(p);\n"
       "}}\n",

@@ -93,6 +93,85 @@ struct GroupedScores {
   }
 };
 
+/// The same of a step of kStepKeys keys of a tile, which are some of its groups or lie in one, in
+/// accumulators of several times 16 rows. Reads the groups from global memory.
+template <class Array, int kStepKeys, int kGroupKeys>
+struct StepGroupedScores;
+template <int kRowFragments, int kFragments, int kStepKeys, int kGroupKeys>
+struct StepGroupedScores<float[kRowFragments][kFragments][4], kStepKeys, kGroupKeys> {
+  static_assert(kGroupKeys % kStepKeys == 0 || kStepKeys % kGroupKeys == 0,
+                "steps and groups divide one another");
+  static constexpr bool kCoarse = true;
+  static constexpr int kGroups = kStepKeys > kGroupKeys ? kStepKeys / kGroupKeys : 1;
+  static constexpr int kPartKeys = kStepKeys / kGroups;
+  static constexpr int kParts = kRowFragments * kGroups;
+
+  float (&all)[kRowFragments][kFragments][4];
+  int row;        // of the accumulators' first row that this lane has
+  int fragment;   // of the tile, which the accumulators begin with
+  int first_key;  // of the step, in its group
+  KeyGroup groups[kGroups];
+
+  ATTNFORGE_DEVICE StepGroupedScores(float (&scores)[kRowFragments][kFragments][4], int first_row,
+                                     int first_fragment, const KeyGroup* of_tile, int step)
+      : all(scores),
+        row(first_row),
+        fragment(first_fragment),
+        first_key(step * kStepKeys % kGroupKeys) {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) groups[g] = of_tile[step * kStepKeys / kGroupKeys + g];
+  }
+
+  ATTNFORGE_DEVICE bool seen(int part) const {
+    return groups[part % kGroups].rows >> (fragment + part / kGroups) & 1;
+  }
+  ATTNFORGE_DEVICE bool partial(int part) const {
+    return groups[part % kGroups].rows >>
+               (KeyGroup::kMostFragments + fragment + part / kGroups) & 1;
+  }
+  ATTNFORGE_DEVICE bool sees_all() const {
+    bool all_seen = true;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) all_seen &= seen(part);
+    return all_seen;
+  }
+  ATTNFORGE_DEVICE bool sees_some() const {
+    bool some = false;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) some |= seen(part);
+    return some;
+  }
+  ATTNFORGE_DEVICE bool edge() const {
+    u32 numbers = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) numbers |= groups[g].number;
+    return (numbers & KeyGroup::kEdge) != 0;
+  }
+
+  template <class OfRow>
+  ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) of_part(part, of_row);
+  }
+  template <class OfRow>
+  ATTNFORGE_DEVICE void of_part(int part, const OfRow& of_row) const {
+    const int f = part / kGroups, g = part % kGroups;
+    const int lane_key = int(groups[g].number & ~KeyGroup::kEdge) * kGroupKeys + first_key +
+                         MmaFragment::column(thread_index() % 32);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const auto score = of_row(row + 16 * f + 8 * r, lane_key);
+#pragma unroll
+      for (int j = 0; j < kPartKeys / 8; ++j)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          float& s = all[f][g * (kPartKeys / 8) + j][2 * r + c];
+          s = score(s, j * 8 + c);
+        }
+    }
+  }
+};
+
 /// One part of them.
 template <class Scores>
 struct PartOfScores {
