@@ -22,12 +22,15 @@ enum Feature : std::uint64_t {
   kFeatureMixedDtypes = 1u << 7,
   kFeatureRope = 1u << 8,
   kFeatureLengths = 1u << 9,
+  kFeatureScoreCode = 1u << 11,
+  kFeatureMaskCode = 1u << 12,
 };
 using Features = std::uint64_t;
 
 /// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
 /// (docs/ARCHITECTURE.md, "Seams").
-inline constexpr Features kFeaturesOfPieces = kFeatureLengths;
+inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCode |
+                                              kFeatureMaskCode;
 
 struct FeatureRow {
   Feature bit;
@@ -52,6 +55,8 @@ inline constexpr FeatureRow kFeatureTable[] = {
      }},
     {kFeatureRope, "rope", [](const Problem& p) { return p.rope != Rope::kNone; }},
     {kFeatureLengths, "lengths", [](const Problem& p) { return p.lengths != Lengths::kFixed; }},
+    {kFeatureScoreCode, "score_code", [](const Problem& p) { return !p.score.empty(); }},
+    {kFeatureMaskCode, "mask_code", [](const Problem& p) { return !p.mask.empty(); }},
 };
 
 Features required_features(const Problem& problem);

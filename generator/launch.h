@@ -58,6 +58,13 @@ struct LengthsArgument {
   friend bool operator==(const LengthsArgument&, const LengthsArgument&) = default;
 };
 
+/// CodeParams: so many words of the run's code_arguments.
+struct CodeArguments {
+  std::uint32_t count = 0;
+
+  friend bool operator==(const CodeArguments&, const CodeArguments&) = default;
+};
+
 /// An address in the workspace. In its place before: how many bytes from the start.
 struct ScratchArgument {
   friend bool operator==(const ScratchArgument&, const ScratchArgument&) = default;
@@ -84,8 +91,8 @@ struct ScratchTensor {
 /// LaunchStep::params, so that launches of one kernel have the same parts whatever their sizes.
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
-  std::variant<FwdArgument, RopeArgument, LengthsArgument, TensorMapSpec, ScratchArgument,
-               CountersArgument>
+  std::variant<FwdArgument, RopeArgument, LengthsArgument, CodeArguments, TensorMapSpec,
+               ScratchArgument, CountersArgument>
       value;
 
   friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;

@@ -31,6 +31,8 @@ constexpr ShapeField kMembers[] = {
     {"rope", &Shape::rope},
     {"rope_dim", &Shape::rope_dim},
     {"lengths", &Shape::lengths},
+    {"user_score", &Shape::user_score},
+    {"user_mask", &Shape::user_mask},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -60,7 +62,9 @@ Shape shape_of(const Problem& problem) {
           .alignment = problem.alignment_bytes,
           .rope = static_cast<int>(problem.rope),
           .rope_dim = effective_rope_dim(problem),
-          .lengths = static_cast<int>(problem.lengths)};
+          .lengths = static_cast<int>(problem.lengths),
+          .user_score = !problem.score.empty(),
+          .user_mask = !problem.mask.empty()};
 }
 
 bool operator==(const Shape& a, const Shape& b) {
@@ -70,9 +74,11 @@ bool operator==(const Shape& a, const Shape& b) {
 
 std::string initializer(const Shape& shape) {
   std::string text;
+  bool is_later = false;
   for (const auto& [name, member] : kMembers) {
-    // The text of a kernel for fixed lengths does not know of others.
-    if (member == &Shape::lengths && shape.lengths == 0) continue;
+    // The text of a kernel without a part does not know of parts that came after the first ones.
+    is_later = is_later || member == &Shape::lengths;
+    if (is_later && shape.*member == 0) continue;
     text += fmt::format("{}.{} = {}", text.empty() ? "{" : ", ", name, shape.*member);
   }
   return text + "}";

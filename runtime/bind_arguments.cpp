@@ -54,6 +54,11 @@ struct Binder {
     put(params);
   }
 
+  void operator()(const CodeArguments& code) const {
+    const std::size_t bytes = code.count * sizeof(std::uint64_t);
+    if (bytes != 0) std::memcpy(at(bytes), tensors.code_arguments, bytes);
+  }
+
   void operator()(const TensorMapSpec& map) const {
     TensorMapSizes sizes = get<TensorMapSizes>();
     const std::int64_t rows = map.operand == TensorMapSpec::Operand::kQ ? tensors.lengths.tokens_q

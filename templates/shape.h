@@ -32,6 +32,8 @@ struct Shape {
   int rope;         // kNoRope, or which elements of q and k are rotated together
   int rope_dim;     // leading elements that rotate; 0 without a rope
   int lengths;      // kFixedLengths, or which arrays say how long a sequence is
+  int user_score;   // 1: scores pass through code of the user's
+  int user_mask;    // 1: so does what a row sees
 
   /// Whether tiles of queries come from a list that a step before the kernel writes.
   ATTNFORGE_HOST_DEVICE constexpr bool has_work_list() const { return lengths != kFixedLengths; }

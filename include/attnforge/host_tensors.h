@@ -22,6 +22,10 @@ struct HostTensors {
   std::int64_t rope_offset = 0;
   // With problem.lengths, else empty: LengthArrays::q and kv.
   std::vector<int> lengths_q{}, lengths_kv{};
+  // With problem.args, else empty: all arrays, each from a multiple of 256 bytes on, and for each
+  // argument 8 bytes: where its array begins there, or the number.
+  std::vector<std::byte> code_arrays{};
+  std::vector<std::uint64_t> code_words{};
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths random ones of

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/user_code.h"
+#include "templates/host/user_code.h"
 #include "templates/host/work_list.h"
 #include "templates/params_lengths.h"
 
@@ -28,6 +30,11 @@ constexpr Part kParts[] = {
            else
              names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
          }},
+    {.in = has_code,
+     .type = code_params_type,
+     .bytes = [](const Problem& p) { return code_words(p) * sizeof(std::uint64_t); },
+     .add = add_code_params,
+     .extend = extend_by_code},
 };
 
 std::size_t round_up(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }
