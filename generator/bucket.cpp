@@ -96,7 +96,11 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
       both(p.window_left, p.window_right),
       both(bits_of(p.softcap), bits_of(p.softmax_scale)) ^ at(bits_of(p.density), 16),
   };
-  return XXH3_64bits(words.data(), sizeof(words));
+  std::uint64_t hash = XXH3_64bits(words.data(), sizeof(words));
+  for (const std::string* text : {&p.score, &p.mask, &p.args}) {
+    if (!text->empty()) hash = XXH3_64bits_withSeed(text->data(), text->size(), hash + 1);
+  }
+  return hash;
 }
 
 }  // namespace attnforge

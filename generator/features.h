@@ -23,12 +23,15 @@ enum Feature : std::uint64_t {
   kFeatureRope = 1u << 8,
   kFeatureLengths = 1u << 9,
   kFeatureBlockMask = 1u << 10,
+  kFeatureScoreCode = 1u << 11,
+  kFeatureMaskCode = 1u << 12,
 };
 using Features = std::uint64_t;
 
 /// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
 /// (docs/ARCHITECTURE.md, "Seams").
-inline constexpr Features kFeaturesOfPieces = kFeatureLengths;
+inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCode |
+                                              kFeatureMaskCode;
 /// The same for kernels that can gather their keys from lists.
 inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 
@@ -56,6 +59,8 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureRope, "rope", [](const Problem& p) { return p.rope != Rope::kNone; }},
     {kFeatureLengths, "lengths", [](const Problem& p) { return p.lengths != Lengths::kFixed; }},
     {kFeatureBlockMask, "block_mask", has_block_mask},
+    {kFeatureScoreCode, "score_code", [](const Problem& p) { return !p.score.empty(); }},
+    {kFeatureMaskCode, "mask_code", [](const Problem& p) { return !p.mask.empty(); }},
 };
 
 Features required_features(const Problem& problem);

@@ -69,6 +69,13 @@ struct TileListsArgument {
   friend bool operator==(const TileListsArgument&, const TileListsArgument&) = default;
 };
 
+/// CodeParams: so many words of the run's code_arguments.
+struct CodeArguments {
+  std::uint32_t count = 0;
+
+  friend bool operator==(const CodeArguments&, const CodeArguments&) = default;
+};
+
 /// An address in the workspace. In its place before: how many bytes from the start.
 struct ScratchArgument {
   friend bool operator==(const ScratchArgument&, const ScratchArgument&) = default;
@@ -95,8 +102,8 @@ struct ScratchTensor {
 /// LaunchStep::params, so that launches of one kernel have the same parts whatever their sizes.
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
-  std::variant<FwdArgument, RopeArgument, LengthsArgument, BlockMaskArgument, TileListsArgument,
-               TensorMapSpec, ScratchArgument, CountersArgument>
+  std::variant<FwdArgument, RopeArgument, LengthsArgument, BlockMaskArgument, CodeArguments,
+               TileListsArgument, TensorMapSpec, ScratchArgument, CountersArgument>
       value;
 
   friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;

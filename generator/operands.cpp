@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <cstring>
+
 #include "attnforge/error.h"
+#include "generator/user_code.h"
 
 namespace attnforge {
 namespace {
@@ -43,6 +47,42 @@ void bind_packed_qkv(const Problem& p, void* data, Tensors& tensors) {
   tensors.v.data = at + (p.num_heads_q + p.num_heads_kv) * head_bytes;
 }
 
+constexpr std::string_view kCodeArrays = "code_arrays";
+
+/// Where arrays of the user's begin among all of them.
+struct CodeArrayPlaces {
+  std::vector<CodeArgument> arguments;
+  std::vector<std::size_t> begins;  // one for each argument; 0 of a number
+  std::size_t bytes = 0;
+};
+CodeArrayPlaces code_array_places(const Problem& problem) {
+  constexpr std::size_t kAlignment = 256;
+  CodeArrayPlaces places{code_arguments(problem.args), {}, 0};
+  for (const CodeArgument& argument : places.arguments) {
+    places.begins.push_back(argument.is_array ? places.bytes : 0);
+    if (!argument.is_array) continue;
+    const auto bytes = static_cast<std::size_t>(array_elements(argument, problem)) *
+                       static_cast<std::size_t>(size_bytes(argument.type));
+    places.bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return places;
+}
+
+/// 0, +-0.25, +-0.5 and +-1 in the upper bytes of each format.
+void fill_floats(CodeArgument::Type type, std::span<std::byte> values, std::uint64_t seed) {
+  constexpr std::uint32_t kFloats[] = {0, 0x3e800000, 0x3f000000, 0x3f800000};
+  constexpr std::uint32_t kHalves[] = {0, 0x3400, 0x3800, 0x3c00};
+  const auto size = static_cast<std::size_t>(size_bytes(type));
+  for (std::size_t i = 0; i + size <= values.size(); i += size) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's
+    const auto draw = static_cast<std::uint32_t>(seed >> 61);
+    std::uint32_t bits = type == CodeArgument::Type::kFp16 ? kHalves[draw & 3] : kFloats[draw & 3];
+    if (type == CodeArgument::Type::kBf16) bits >>= 16;
+    if ((draw & 4) != 0) bits |= size == 4 ? 0x80000000u : 0x8000u;
+    std::memcpy(values.data() + i, &bits, size);
+  }
+}
+
 class Table {
  public:
   explicit Table(const Problem& problem) : p_(problem), tokens_(total_tokens(problem)) {}
@@ -52,6 +92,7 @@ class Table {
     if (p_.rope != Rope::kNone) add_rope();
     if (p_.lengths != Lengths::kFixed) add_lengths();
     if (has_block_mask(p_)) add_block_mask();
+    if (!p_.args.empty()) add_code_arrays();
     add_outputs();
     return std::move(list_);
   }
@@ -110,38 +151,7 @@ class Table {
         DType::kFp32, count, 1);
   }
 
-  /// Integers too. How many blocks are present is the run's, so the lists have no size but a least.
-  void add_block_mask() {
-    const std::int64_t rows = mask_blocks(p_).q * p_.mask_heads * p_.mask_batch;
-    add(operand<&HostTensors::mask_row_begin>("mask_row_begin", Role::kTable,
-                                              [](const Problem&, void* data, Tensors& t) {
-                                                t.block_mask.row_begin = static_cast<int*>(data);
-                                              }),
-        DType::kFp32, rows + 1, 1);
-    add_longer(operand<&HostTensors::mask_columns>("mask_columns", Role::kTable,
-                                                   [](const Problem&, void* data, Tensors& t) {
-                                                     t.block_mask.columns = static_cast<int*>(data);
-                                                   }),
-               1);
-    if (!p_.mask_bits) return;
-    add_longer(
-        operand<&HostTensors::mask_bits>("mask_bits", Role::kTable,
-                                         [](const Problem&, void* data, Tensors& t) {
-                                           t.block_mask.bits = static_cast<std::uint32_t*>(data);
-                                         }),
-        p_.mask_block_q * ((p_.mask_block_kv + 31) / 32));
-    add_longer(
-        operand<&HostTensors::mask_bit_blocks>("mask_bit_blocks", Role::kTable,
-                                               [](const Problem&, void* data, Tensors& t) {
-                                                 t.block_mask.bit_blocks = static_cast<int*>(data);
-                                               }),
-        1);
-  }
-
-  /// Rows of so many 32-bit words: one or more.
-  void add_longer(const Operand& operand, std::int64_t row_elements) {
-    add(operand, DType::kFp32, 1, row_elements);
-    list_.back().may_be_longer = true;
+    kTable,  // its content means something: rope's tables, lengths, masks, arrays of the user's
   }
 
   void add_outputs() {
@@ -164,16 +174,55 @@ class Table {
 std::vector<Operand> operands(const Problem& problem) { return Table(problem).take(); }
 
 Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
-                      std::span<void* const> addresses, const HostTensors& host) {
+                      std::span<void* const> addresses, const HostTensors& host,
+                      std::vector<std::uint64_t>& code_words) {
   ATTNFORGE_ASSERT(list.size() == addresses.size(), "an address for each operand");
   Tensors tensors = contiguous_tensors(problem);
   for (std::size_t i = 0; i < list.size(); ++i) list[i].bind(problem, addresses[i], tensors);
+  if (!problem.args.empty()) {
+    code_words = host.code_words;
+    const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (list[i].name != kCodeArrays) continue;
+      for (std::size_t a = 0; a < arguments.size(); ++a) {
+        if (arguments[a].is_array) code_words[a] += reinterpret_cast<std::uintptr_t>(addresses[i]);
+      }
+    }
+    tensors.code_arguments = code_words.data();
+  }
   if (problem.rope != Rope::kNone) {
     const auto pairs = static_cast<std::size_t>(effective_rope_dim(problem) / 2);
     tensors.rope.rows = static_cast<std::int64_t>(host.rope_cos.size() / pairs);
     tensors.rope.offset = host.rope_offset;
   }
   return tensors;
+}
+
+void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t seed) {
+  if (problem.args.empty()) return;
+  const CodeArrayPlaces places = code_array_places(problem);
+  host.code_arrays.assign(places.bytes, std::byte{0});
+  host.code_words.clear();
+  for (std::size_t i = 0; i < places.arguments.size(); ++i) {
+    const CodeArgument& argument = places.arguments[i];
+    const std::span<std::byte> rest = std::span(host.code_arrays).subspan(places.begins[i]);
+    if (!argument.is_array) {
+      const auto number = static_cast<float>(argument.value);
+      const bool is_float = argument.type == CodeArgument::Type::kFloat;
+      host.code_words.push_back(
+          is_float ? std::bit_cast<std::uint32_t>(number)
+                   : static_cast<std::uint32_t>(static_cast<std::int32_t>(argument.value)));
+      continue;
+    }
+    host.code_words.push_back(places.begins[i]);
+    const std::span<std::byte> own = rest.first(
+        static_cast<std::size_t>(array_elements(argument, problem)) *
+        static_cast<std::size_t>(size_bytes(argument.type)));
+    if (argument.type == CodeArgument::Type::kBool)
+      std::ranges::fill(own, std::byte{1});
+    else if (argument.type != CodeArgument::Type::kInt)
+      fill_floats(argument.type, own, seed + i);
+  }
 }
 
 void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host) {
@@ -186,6 +235,12 @@ void check_sizes(const Problem& problem, std::span<const Operand> list, const Ho
                 fmt::format("host tensor {} has {} bytes, but \"{}\" needs {}{}", operand.name,
                             bytes, to_string(problem), operand.bytes(),
                             operand.may_be_longer ? " or more, in whole rows" : ""));
+  }
+  if (host.code_words.size() != code_arguments(problem.args).size()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("code_words has {} words, but args=\"{}\" names {} arguments",
+                    host.code_words.size(), problem.args, code_arguments(problem.args).size()));
   }
   if (host.rope_cos.size() != host.rope_sin.size() && problem.rope != Rope::kNone) {
     throw Error(ErrorCode::kInvalidArgument,

@@ -18,7 +18,7 @@ namespace attnforge {
 struct Operand {
   enum class Role {
     kInput,  // any numbers do
-    kTable,  // its content means something: rope's tables, lengths, a block mask's lists
+    kTable,  // its content means something: rope's tables, lengths, masks, arrays of the user's
     kOutput,
   };
   std::string_view name;  // "q"; for messages
@@ -46,9 +46,16 @@ struct Operand {
 std::vector<Operand> operands(const Problem& problem);
 
 /// contiguous_tensors(problem) at these addresses, one for each operand, with the parts that are no
-/// pointers (rows and offset of rope's tables) as `host` has them.
+/// pointers (rows and offset of rope's tables, numbers among the arguments of code) as `host` has
+/// them. The result points to `code_words`.
 Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
-                      std::span<void* const> addresses, const HostTensors& host);
+                      std::span<void* const> addresses, const HostTensors& host,
+                      std::vector<std::uint64_t>& code_words);
+
+/// Sets code_arrays and code_words for a run on made-up inputs: floats random of a few small
+/// values, of integers zeros (any of them may be a place in another array), of bools true, numbers
+/// as the problem's args say. Nothing without args.
+void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t seed);
 
 /// Throws Error(kInvalidArgument) naming the first operand that does not have its size in `host`.
 void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host);

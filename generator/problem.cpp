@@ -8,6 +8,7 @@
 
 #include "attnforge/error.h"
 #include "generator/problem_fields.h"
+#include "generator/user_code.h"
 
 namespace attnforge {
 namespace {
@@ -315,6 +316,7 @@ void validate(const Problem& p) {
   check_rope(p);
   check_lengths(p);
   check_block_mask(p);
+  check_code(p);
   check_factor("softcap", p.softcap);
   check_factor("softmax_scale", p.softmax_scale);
   check_cap_in_scores(p);

@@ -53,6 +53,13 @@ constexpr FloatField kFloats[] = {{"softcap", &Problem::softcap, kFactorAllowed}
                                   {"softmax_scale", &Problem::softmax_scale, kFactorAllowed},
                                   {"density", &Problem::density, kDensityAllowed}};
 
+struct TextField {
+  std::string_view name;
+  std::string Problem::*member;
+};
+constexpr TextField kTexts[] = {
+    {"args", &Problem::args}, {"score", &Problem::score}, {"mask", &Problem::mask}};
+
 /// name=first:second or name=first. Without the second, it follows the first unless its own word is
 /// there.
 struct PairField {
@@ -231,6 +238,45 @@ Rope parse_rope(std::string_view word, std::string_view text) {
   refuse(fmt::format("\"{}\": rope must be none, interleaved or half, not \"{}\"", word, text));
 }
 
+/// The content of a quoted text. A text without blanks and quotes may stand as it is.
+std::string unquoted(std::string_view name, std::string_view text) {
+  if (!text.starts_with('"')) {
+    if (text.find_first_of("\"\\") == text.npos) return std::string(text);
+    refuse(
+        fmt::format("{} has a quote inside; write {}=\"...\", with \\\" for a quote", name, name));
+  }
+  std::string content;
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      if (i + 1 == text.size()) return content;
+      refuse(
+          fmt::format("{} goes on after its closing quote; write \\\" for a quote inside", name));
+    }
+    if (text[i] != '\\') {
+      content += text[i];
+      continue;
+    }
+    const char escaped = ++i < text.size() ? text[i] : ' ';
+    if (escaped != '"' && escaped != '\\' && escaped != 'n')
+      refuse(fmt::format("{} has a backslash before '{}'; \\\", \\\\ and \\n are known", name,
+                         escaped));
+    content += escaped == 'n' ? '\n' : escaped;
+  }
+  refuse(fmt::format("{} has no closing quote; write {}=\"...\"", name, name));
+}
+
+std::string quoted(std::string_view content) {
+  std::string text = "\"";
+  for (const char c : content) {
+    if (c == '"' || c == '\\') text += '\\';
+    if (c == '\n')
+      text += "\\n";
+    else
+      text += c;
+  }
+  return text + '"';
+}
+
 /// A word without "=".
 void parse_bare(Problem& problem, Given& given, std::optional<DType>& dtype,
                 std::string_view word) {
@@ -262,6 +308,9 @@ void parse_assignment(Problem& problem, Given& given, std::string_view word, std
   } else if (const FloatField* number = find_row(kFloats, name)) {
     given.add(number->name, word);
     problem.*number->member = parse_float(word, *number, text);
+  } else if (const TextField* code = find_row(kTexts, name)) {
+    given.add(code->name, code->name);
+    problem.*code->member = unquoted(name, text);
   } else if (name == "layout") {
     given.add("layout", word);
     problem.layout = parse_layout(word, text);
@@ -350,6 +399,10 @@ std::string to_string(const Problem& p) {
   if (p.density != 0.0f) text += fmt::format(" density={}", p.density);
   if (p.alignment_bytes != defaults.alignment_bytes)
     text += fmt::format(" alignment={}", p.alignment_bytes);
+  for (const TextField& field : kTexts) {
+    if (!(p.*field.member).empty())
+      text += fmt::format(" {}={}", field.name, quoted(p.*field.member));
+  }
   return text;
 }
 

@@ -83,6 +83,18 @@ std::span<const ProblemWord> problem_words() {
       {"density", "density=X",
        "about the share of blocks that is present: for estimates and tuning only", "0",
        kDensityAllowed},
+      {"score", "score=\"TEXT\"",
+       "C++ of what becomes of a score s after scaling, from batch, head, q, k, seqlen_q, "
+       "seqlen_kv "
+       "and args",
+       "s", "an expression in double quotes"},
+      {"mask", "mask=\"TEXT\"",
+       "C++ of whether query q sees key k, among those that causal and the window let it see",
+       "true", "an expression in double quotes"},
+      {"args", "args=\"LIST\"", "what score and mask may name beside these, given to each run",
+       "none",
+       "types and names with commas between them, as in float* slope[num_heads_q], int window = "
+       "1024"},
       {"layout", "layout=ORDER",
        "of contiguous tensors, by the letters of batch, seqlen, heads, dim; any strides may be run",
        "bshd", "bshd, bhsd or packed_qkv"},

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include "attnforge/error.h"
+#include "attnforge/printable.h"
 #include "generator/stored_rows.h"
+#include "generator/user_code.h"
 #include "reference/rope.h"
 
 namespace attnforge {
@@ -107,6 +109,20 @@ void check_block_mask(const Problem& problem, const BlockMaskRef& mask,
       refuse(fmt::format("block_mask.{} starts at {}, which is not a multiple of {} bytes", name,
                          fmt::ptr(list), alignment));
     }
+void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
+  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+  if (words == nullptr) {
+    refuse(
+        fmt::format("code_arguments is null, but the problem says args=\"{}\"; give it {} words of "
+                    "8 bytes in host memory",
+                    printable(problem.args), arguments.size()));
+  }
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is_array || words[i] != 0) continue;
+    refuse(
+        fmt::format("code_arguments[{}] is null; it is the address of {}, an array of {} in "
+                    "device memory",
+                    i, arguments[i].name, to_string(arguments[i].type)));
   }
 }
 
@@ -126,7 +142,11 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       lengths_(problem.lengths),
       tokens_(total_tokens(problem)),
       rope_before_(least_rope_offset(problem)),
-      rope_keys_(problem.seqlen_kv) {}
+      rope_keys_(problem.seqlen_kv) {
+  static_assert(kMostCodeArguments <= 32, "a bit for each");
+  for (const CodeArgument& argument : code_arguments(problem.args))
+    code_arrays_ |= std::uint32_t{argument.is_array} << code_arguments_++;
+}
 
 void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
                            const void* workspace) const {
@@ -155,6 +175,7 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
   }
   if (problem.lengths != Lengths::kFixed) check_length_arrays(problem, tensors.lengths);
   if (has_block_mask(problem)) check_block_mask(problem, tensors.block_mask, kTableAlignment);
+  if (!problem.args.empty()) check_code_arguments(problem, tensors.code_arguments);
   if (workspace_bytes_ == 0) return;
   if (workspace == nullptr) {
     refuse(fmt::format("the workspace is null, but this plan needs {} bytes of device memory",

@@ -44,6 +44,13 @@ class PointerCheck {
            (!needs_rope_ || rope_good(t)) &&
            (lengths_ == Lengths::kFixed || lengths_good(t.lengths)) &&
            (!needs_mask_ || mask_good(t.block_mask));
+           (code_arguments_ == 0 || code_arguments_good(t.code_arguments));
+  }
+  bool code_arguments_good(const std::uint64_t* words) const {
+    if (words == nullptr) return false;
+    std::uint32_t null_words = 0;
+    for (int i = 0; i < code_arguments_; ++i) null_words |= std::uint32_t{words[i] == 0} << i;
+    return (null_words & code_arrays_) == 0;
   }
   bool lengths_good(const LengthArrays& lengths) const {
     const auto bits = reinterpret_cast<std::uintptr_t>(lengths.q) |
@@ -82,6 +89,9 @@ class PointerCheck {
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false;
+  bool needs_lse_ = false, needs_rope_ = false;
+  std::uint8_t code_arguments_ = 0;
+  std::uint32_t code_arrays_ = 0;  // bit i: argument i is one
   Lengths lengths_ = Lengths::kFixed;
   Tokens tokens_{};
   std::int64_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on

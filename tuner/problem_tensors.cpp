@@ -47,6 +47,7 @@ HostTensors tables_of(const Problem& problem, unsigned seed) {
   HostTensors host;
   set_rope_tables(problem, host);
   set_random_sequences(problem, host, seed);
+  set_code_arguments(problem, host, seed);
   return host;
 }
 
@@ -79,7 +80,7 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
     }
     addresses.push_back(placed.region.data());
   }
-  tensors_ = bound_tensors(problem, list, addresses, tables_);
+  tensors_ = bound_tensors(problem, list, addresses, tables_, code_words_);
   fill_inputs(stream);
 }
 

@@ -417,6 +417,12 @@ typedef struct attnforge_tensors {
   const attnforge_rope* rope;                   /* needed with the word rope */
   const attnforge_lengths* lengths;             /* needed with the word lengths */
   const attnforge_block_mask_lists* block_mask; /* needed with the word blocks */
+  attnforge_rows lse;               /* needed with the word lse */
+  const attnforge_rope* rope;       /* needed with the word rope */
+  const attnforge_lengths* lengths; /* needed with the word lengths */
+  /* Needed with the word args: 8 bytes for each of its arguments, in their order, in host memory:
+   * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t). */
+  const uint64_t* code_arguments;
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                              \

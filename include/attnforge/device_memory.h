@@ -41,7 +41,8 @@ class DeviceBuffer {
 struct DeviceTensors {
   std::vector<DeviceBuffer> buffers;  // inputs, tables, outputs
   DeviceBuffer workspace;
-  Tensors tensors;  // points into the buffers
+  std::vector<std::uint64_t> code_words{};  // Tensors::code_arguments
+  Tensors tensors;                          // points into all of them
 };
 
 /// Copies q, k, v and tables of `host` to the GPU and fills o and lse with NaN. Sizes are

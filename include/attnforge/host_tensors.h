@@ -26,6 +26,10 @@ struct HostTensors {
   // at least.
   std::vector<int> mask_row_begin{}, mask_columns{}, mask_bit_blocks{};
   std::vector<std::uint32_t> mask_bits{};
+  // With problem.args, else empty: all arrays, each from a multiple of 256 bytes on, and for each
+  // argument 8 bytes: where its array begins there, or the number.
+  std::vector<std::byte> code_arrays{};
+  std::vector<std::uint64_t> code_words{};
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths random ones of

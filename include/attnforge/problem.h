@@ -55,6 +55,9 @@ enum class Rope : std::uint8_t {
 /// sin from row rope_offset + j of the tables for key j, rope_offset + position for a query. The
 /// rotated elements are rounded to the dtype of q or k. Tables and rope_offset come with a run
 /// (Tensors).
+/// With `score` and `mask`, these texts compute with s, batch, head (of queries), q, k (positions
+/// among the queries and keys of the sequence, from 0), seqlen_q, seqlen_kv, and the arguments that
+/// a run has for `args` (Tensors::code_arguments).
 struct Problem {
   Op op = Op::kForward;
   DType dtype_q = DType::kBf16;
@@ -93,6 +96,11 @@ struct Problem {
   // About how many of the blocks are present, up to 1; 0: unknown, taken as half. Says how long a
   // run takes and nothing of what is computed: for estimates and for tuning.
   float density = 0.0f;
+  // C++ of the caller's, compiled into the kernel (docs/USER_CODE.md); "": none. Any byte is part
+  // of the problem: another spelling is another problem.
+  std::string score;  // an expression: what becomes of a score s after softmax_scale and softcap
+  std::string mask;   // an expression: whether a query sees a key that the window lets it see
+  std::string args;   // what both may name beside the problem's sizes: "float* slope, int window"
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
@@ -102,9 +110,10 @@ struct Problem {
 /// Words are separated by blanks, in any order after the op. Shorthands: num_heads=32:8 or
 /// num_heads=32, seqlen=4096:8192 (queries:keys) or seqlen=4096, head_dim=192:128, with
 /// lengths=packed tokens=20000:30000 or tokens=20000. dtypes: one word for all, or q=fp16 k=fp16
-/// v=fp16 o=fp16. Defaults are those of the struct; head_dim_v follows head_dim, num_heads_kv
-/// follows num_heads_q and seqlen_kv follows seqlen_q. Validates. Throws Error(kInvalidProblem)
-/// naming the word, its value and what is allowed.
+/// v=fp16 o=fp16. Texts of code stand in double quotes, with \" \\ and \n for a quote, a backslash
+/// and the end of a line: mask="k <= q". Defaults are those of the struct; head_dim_v follows
+/// head_dim, num_heads_kv follows num_heads_q and seqlen_kv follows seqlen_q. Validates. Throws
+/// Error(kInvalidProblem) naming the word, its value and what is allowed.
 Problem parse_problem(std::string_view text);
 
 /// Canonical text: parse_problem(to_string(p)) == p. Default options are left out, sizes never.

@@ -5,7 +5,9 @@
 #include <set>
 #include <vector>
 
+#include "attnforge/error.h"
 #include "generator/operands.h"
+#include "generator/user_code.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
 #include "reference/half.h"
@@ -18,12 +20,19 @@ namespace {
 /// not const.
 Tensors tensors_of(const Problem& problem, const HostTensors& host) {
   validate(problem);
+  if (has_code(problem)) {
+    throw Error(ErrorCode::kUnsupported,
+                "the CPU cannot compute the texts of score and mask; compare with the family "
+                "fwd_naive, which compiles them for the GPU");
+  }
   const std::vector<Operand> list = operands(problem);
   check_sizes(problem, list, host);
   std::vector<void*> addresses;
   for (const Operand& operand : list)
     addresses.push_back(const_cast<std::byte*>(operand.content(host).data()));
-  const Tensors tensors = bound_tensors(problem, list, addresses, host);
+  std::vector<std::uint64_t> code_words;
+  Tensors tensors = bound_tensors(problem, list, addresses, host, code_words);
+  tensors.code_arguments = nullptr;  // nothing here reads them
   check_sequences(sequences_of(problem, tensors));
   return tensors;
 }

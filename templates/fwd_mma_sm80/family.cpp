@@ -6,6 +6,7 @@
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "generator/user_code.h"
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
 #include "templates/host/common_rejects.h"
@@ -163,21 +164,23 @@ std::vector<Piece> pieces(const Typed& c) {
 }
 
 Source render(const Typed& c, const Problem& problem) {
-  const KernelNames names{.symbol = symbol(c),
+  const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = "fwd_mma_sm80",
                           .type = "FwdMmaSm80",
                           .params = "FwdMmaSm80Params",
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
-                          .other_pieces = pieces(c)};
+                          .other_pieces = pieces(c),
+                          .gathers = true};
   return kernel_source(untyped(kName, c, kFields), c,
                        with_work_list<FwdMmaSm80Params>(names, problem, c, "block_m", "block_n"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_tiles<FwdMmaSm80Params>(
-      problem, tile_work(problem, c.block_m, c.block_n, c.pack_gqa, c.head_group_mb, c.right_bound != 0),
-      device.arch, step_of(symbol(c), c.num_threads(), c.smem_bytes()));
+      problem, tile_work(problem, c.block_m, c.block_n, c.pack_gqa, c.head_group_mb,
+                         c.right_bound != 0),
+      device.arch, step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes()));
 }
 
 constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({

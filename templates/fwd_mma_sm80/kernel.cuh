@@ -92,7 +92,7 @@ struct FwdMmaSm80 {
         q_fragment(warp_row() + lane() % 16, lane() / 16 + part() * kDepthSteps * 2),
         k_fragment(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2 + part() * kDepthSteps * 2),
         v_fragment(lane() % 16, lane() / 16 + first_out_chunk()) {
-    scale_log2 = p.softmax_scale * 1.4426950408889634f;
+    scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
   }
 
   /// The query tile of this block. Computed again for the stores: see special_registers.cuh.

@@ -8,6 +8,7 @@
 #include "attnforge/error.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "generator/user_code.h"
 #include "templates/fwd_naive/config.h"
 #include "templates/fwd_naive/oracle.h"
 #include "templates/host/common_rejects.h"
@@ -97,7 +98,7 @@ std::string symbol(const Typed& c) {
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   c.right_bound = c.left_bound = 0;  // read at run time: one kernel for every window
-  const KernelNames names{.symbol = symbol(c),
+  const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = kName,
                           .type = "FwdNaive",
                           .params = "FwdNaiveParams",
@@ -105,14 +106,14 @@ Source render(const Typed& config, const Problem& problem) {
                           .blocks_per_sm = "blocks_per_sm()",
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh"};
-  return kernel_source(untyped(kName, c, kFields), c, with_parts<FwdNaiveParams>(names, problem, false));
+  return kernel_source(untyped(kName, c, kFields), c, with_parts<FwdNaiveParams>(names, problem));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.
 Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_blocks,
                      const ListedRow* rows, std::int64_t num_rows) {
   LaunchStep step;
-  step.kernel = symbol(c);
+  step.kernel = symbol(c) + code_suffix(problem);
   step.grid.x = static_cast<unsigned>(num_blocks);
   step.block.x = static_cast<unsigned>(c.num_threads);
   fill_argument<FwdNaiveParams>(step, problem, {}, [&](Argument& argument) {

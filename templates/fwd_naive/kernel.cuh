@@ -12,8 +12,8 @@
 
 namespace attnforge {
 
-/// Of Pieces only Lengths is used. ParamsType is the kernel's argument: FwdNaiveParams, or what an
-/// entry derives from it.
+/// Of Pieces only Lengths is used, and Score and Mask where they are the user's. ParamsType is the
+/// kernel's argument: FwdNaiveParams, or what an entry derives from it.
 template <FwdNaiveConfig C, class Pieces, class ParamsType = FwdNaiveParams>
 struct FwdNaive {
   using Params = ParamsType;
@@ -31,15 +31,16 @@ struct FwdNaive {
 
   /// The rows of a thread block: row r is query `query[r]` of the sequence.
   struct Rows {
-    int head;
+    int head, sequence;
     int first, end;  // row r is one if first + r < end
     Lengths lengths;
     int query[kRows];
 
     ATTNFORGE_DEVICE explicit Rows(const Params& params)
         : head(int(blockIdx.x / row_blocks(params) % params.fwd.num_heads_q)),
+          sequence(sequence_of(params)),
           first(int(blockIdx.x % row_blocks(params)) * kRows),
-          lengths(params, listed(params) ? params.rows[first].batch : sequence(params)) {
+          lengths(params, sequence) {
       end = listed(params) ? params.num_rows : lengths.q();
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
@@ -49,7 +50,8 @@ struct FwdNaive {
     ATTNFORGE_DEVICE static int row_blocks(const Params& params) {
       return ceil_div(listed(params) ? params.num_rows : params.fwd.seqlen_q, kRows);
     }
-    ATTNFORGE_DEVICE static int sequence(const Params& params) {
+    ATTNFORGE_DEVICE static int sequence_of(const Params& params) {
+      if (listed(params)) return params.rows[int(blockIdx.x % row_blocks(params)) * kRows].batch;
       return int(blockIdx.x / row_blocks(params) / params.fwd.num_heads_q);
     }
     ATTNFORGE_DEVICE bool present(int r) const { return first + r < end; }
@@ -106,9 +108,10 @@ struct FwdNaive {
     return x * rope.cos[at] + (first ? -y : y) * rope.sin[at];
   }
 
-  /// Scaled and capped scores of the block's rows with one key.
+  /// Scores of the block's rows with one key: scaled, capped, and after the user's text.
   ATTNFORGE_DEVICE static void scores(const Params& params, const SharedMemory& smem,
-                                      const char* key_row, int key, float (&s)[kRows]) {
+                                      const Rows& rows, const char* key_row, int key,
+                                      float (&s)[kRows]) {
     const FwdParams& p = params.fwd;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) s[r] = 0.0f;
@@ -130,6 +133,10 @@ struct FwdNaive {
     for (int r = 0; r < kRows; ++r) {
       s[r] *= p.softmax_scale;
       if constexpr (C.softcap) s[r] = p.softcap * tanhf(s[r] / p.softcap);
+      if constexpr (C.user_score) {
+        s[r] = Pieces::Score::of_pair(p, rows.lengths, rows.sequence, rows.head, rows.query[r], key,
+                                      s[r]);
+      }
     }
   }
 
@@ -183,7 +190,12 @@ struct FwdNaive {
     const int keys_begin = max(lowest + seen_from, 0);
     const int keys_end = min(highest + seen_to + 1, lengths.kv());
     const auto sees = [&](int r, int key) {
-      return rows.query[r] + seen_from <= key && key <= rows.query[r] + seen_to;
+      bool visible = rows.query[r] + seen_from <= key && key <= rows.query[r] + seen_to;
+      if constexpr (C.user_mask) {
+        visible = visible &&
+                  Pieces::Mask::of_pair(p, lengths, rows.sequence, rows.head, rows.query[r], key);
+      }
+      return visible;
     };
 
     // ---- 2. Maxima ----
@@ -192,7 +204,7 @@ struct FwdNaive {
     for (int r = 0; r < kRows; ++r) row_max[r] = negative_infinity();
     for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
       float s[kRows];
-      scores(params, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
+      scores(params, smem, rows, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
         if (sees(r, key)) row_max[r] = fmaxf(row_max[r], s[r]);
@@ -217,7 +229,8 @@ struct FwdNaive {
       const int key = tile + thread;
       if (key < keys_end) {
         float s[kRows];
-        scores(params, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
+        scores(params, smem, rows, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key,
+               s);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
           constexpr float kLog2e = 1.4426950408889634f;

@@ -7,6 +7,7 @@
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "generator/user_code.h"
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
 #include "templates/host/common_rejects.h"
@@ -158,7 +159,7 @@ std::string symbol(const Typed& c) {
 }
 
 Source render(const Typed& c, const Problem& problem) {
-  const KernelNames names{.symbol = symbol(c),
+  const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = "fwd_regtile_f32",
                           .type = "FwdRegtileF32",
                           .params = "FwdRegtileF32Params",
@@ -172,8 +173,9 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_tiles<FwdRegtileF32Params>(
-      problem, tile_work(problem, c.block_m(), c.block_n(), c.pack_gqa, c.head_group_mb, c.right_bound != 0),
-      device.arch, step_of(symbol(c), c.num_threads(), c.smem_bytes()));
+      problem, tile_work(problem, c.block_m(), 0, c.pack_gqa, c.head_group_mb,
+                         c.right_bound != 0),
+      device.arch, step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes()));
 }
 
 constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({

@@ -10,6 +10,7 @@
 #include "generator/family.h"
 #include "generator/stored_rows.h"
 #include "generator/typed_family.h"
+#include "generator/user_code.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
 #include "templates/host/common_rejects.h"
@@ -227,14 +228,15 @@ Source render(const Typed& c, const Problem& problem) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
   const KernelNames names{
-      .symbol = symbol(c),
+      .symbol = symbol(c) + code_suffix(problem),
       .folder = "fwd_wgmma_sm90a",
       .type = "FwdWgmmaSm90a",
       .params = "FwdWgmmaSm90aParams",
       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
       .pieces = "DenseTmaPieces",
       .pieces_header = "pieces/dense_tma.cuh",
-      .other_pieces = pieces(c)};
+      .other_pieces = pieces(c),
+      .gathers = true};
   return kernel_source(
       untyped(kName, c, kFields), c,
       with_work_list<FwdWgmmaSm90aParams>(names, problem, c, "block_m()", "block_n"));
@@ -272,7 +274,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (tiles == 0) return {};
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
 
-  LaunchStep step = step_of(symbol(c), c.num_threads(), c.smem_bytes());
+  LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes());
   const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
   step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
   step.args.reserve(6);

@@ -370,7 +370,7 @@ struct FwdWgmmaSm90a {
           p(kernel_params.fwd),
           smem(shared),
           warpgroup(index),
-          scale_log2(p.softmax_scale * 1.4426950408889634f) {}
+          scale_log2((Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f) {}
 
     ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
     ATTNFORGE_DEVICE static int warp() { return thread_index() / 32 % 4; }

@@ -50,6 +50,12 @@ class Argument {
     step_.args.push_back({add(&value, sizeof(value), alignof(Value)), std::move(part)});
     return *this;
   }
+  /// `bytes` that each run fills in, zeros before.
+  template <class Part>
+  Argument& zeros(std::size_t bytes, std::size_t alignment, Part part) {
+    step_.args.push_back({add(nullptr, bytes, alignment), std::move(part)});
+    return *this;
+  }
   /// What follows lies after a base class Params, which ends here, and in whose alignment it
   /// ends. Throws as done() does.
   template <class Params>

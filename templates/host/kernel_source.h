@@ -43,6 +43,7 @@ struct KernelNames {
   std::string_view pieces{};
   std::string_view pieces_header{};
   std::vector<Piece> other_pieces{};
+  bool gathers = false;  // where a mask decides which keys are walked over, lists say so
   // Entry points of other steps, after the pieces.
   std::string other_kernels{};
 };

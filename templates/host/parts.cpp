@@ -8,8 +8,10 @@
 
 #include "attnforge/error.h"
 #include "generator/shape.h"
+#include "generator/user_code.h"
 #include "templates/host/block_mask.h"
 #include "templates/host/tile_lists.h"
+#include "templates/host/user_code.h"
 #include "templates/host/work_list.h"
 #include "templates/params_block_mask.h"
 #include "templates/params_lengths.h"
@@ -21,8 +23,8 @@ namespace {
 constexpr Part kParts[] = {
     // Lengths, and the list of query tiles that they and masks ask for.
     {.in =
-         [](const Problem& p, bool listed) {
-           return p.lengths != Lengths::kFixed || (listed && shape_of(p).has_work_list());
+         [](const Problem& p, bool gathers) {
+           return p.lengths != Lengths::kFixed || (gathers && shape_of(p).has_tile_lists());
          },
      .type = [](const Problem&,
                 std::string_view params) { return fmt::format("WithLengths<{}>", params); },
@@ -46,7 +48,12 @@ constexpr Part kParts[] = {
            argument.part(block_mask_params(p), BlockMaskArgument{});
          },
      .extend = [](KernelNames&, const Problem&) {}},
-    {.in = [](const Problem& p, bool listed) { return listed && shape_of(p).has_tile_lists(); },
+    {.in = [](const Problem& p, bool) { return has_code(p); },
+     .type = code_params_type,
+     .bytes = [](const Problem& p) { return code_words(p) * sizeof(std::uint64_t); },
+     .add = add_code_params,
+     .extend = extend_by_code},
+    {.in = [](const Problem& p, bool gathers) { return gathers && shape_of(p).has_tile_lists(); },
      .type = [](const Problem&,
                 std::string_view params) { return fmt::format("WithTileLists<{}>", params); },
      .bytes = [](const Problem&) { return sizeof(TileListParams); },
@@ -59,10 +66,10 @@ constexpr Part kParts[] = {
 
 std::size_t round_up(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }
 
-std::size_t argument_bytes(const Problem& problem, bool listed, std::size_t size,
+std::size_t argument_bytes(const Problem& problem, bool gathers, std::size_t size,
                            std::size_t alignment) {
   for (const Part& part : kParts) {
-    if (!part.in(problem, listed)) continue;
+    if (!part.in(problem, gathers)) continue;
     const std::size_t bytes = part.bytes(problem);
     ATTNFORGE_ASSERT(bytes % kPartAlignment == 0, "a part's end is where the next one may begin");
     size = round_up(size, kPartAlignment) + bytes;
@@ -73,31 +80,32 @@ std::size_t argument_bytes(const Problem& problem, bool listed, std::size_t size
 
 }  // namespace
 
-std::string argument_type(const Problem& problem, bool listed, std::string_view params) {
+std::string argument_type(const Problem& problem, bool gathers, std::string_view params) {
   std::string type(params);
   for (const Part& part : kParts) {
-    if (part.in(problem, listed)) type = part.type(problem, type);
+    if (part.in(problem, gathers)) type = part.type(problem, type);
   }
   return type;
 }
 
 std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,
                            std::size_t alignment) {
-  return argument_bytes(problem, work.listed, size, alignment);
+  return argument_bytes(problem, work.lists.groups > 0, size, alignment);
 }
 
 void add_parts(Argument& argument, const Problem& problem, const TileWork& work) {
+  const bool gathers = work.lists.groups > 0;
   for (const Part& part : kParts) {
-    if (part.in(problem, work.listed)) part.add(argument, problem, work);
+    if (part.in(problem, gathers)) part.add(argument, problem, work);
   }
 }
 
-KernelNames with_parts(KernelNames names, const Problem& problem, bool listed, std::size_t size,
+KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t size,
                        std::size_t alignment) {
-  names.params_bytes = argument_bytes(problem, listed, size, alignment);
-  names.params = argument_type(problem, listed, names.params);
+  names.params_bytes = argument_bytes(problem, names.gathers, size, alignment);
+  names.params = argument_type(problem, names.gathers, names.params);
   for (const Part& part : kParts) {
-    if (part.in(problem, listed)) part.extend(names, problem);
+    if (part.in(problem, names.gathers)) part.extend(names, problem);
   }
   return names;
 }

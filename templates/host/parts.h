@@ -17,8 +17,8 @@ struct TileWork;  // templates/host/work_list.h
 
 /// A row for each part, in the order of their members in the argument.
 struct Part {
-  /// listed: the kernel can take its tiles from lists.
-  bool (*in)(const Problem&, bool listed);
+  /// gathers: KernelNames::gathers.
+  bool (*in)(const Problem&, bool gathers);
   /// The type of an argument with the member, made of that without it: "WithLengths<Params>".
   std::string (*type)(const Problem&, std::string_view params);
   /// Of the member: aligned to kPartAlignment, its size a multiple of that.
@@ -30,7 +30,7 @@ struct Part {
 inline constexpr std::size_t kPartAlignment = 16;
 
 /// The type of an argument whose family's own is a `params`.
-std::string argument_type(const Problem& problem, bool listed, std::string_view params);
+std::string argument_type(const Problem& problem, bool gathers, std::string_view params);
 
 /// Of an argument whose family's own is of `size` and `alignment`.
 std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,
@@ -41,7 +41,7 @@ void add_parts(Argument& argument, const Problem& problem, const TileWork& work)
 
 /// `names` of a kernel, whose argument's own type is names.params, with what the problem's parts
 /// add to it. `size` and `alignment` are that type's.
-KernelNames with_parts(KernelNames names, const Problem& problem, bool listed, std::size_t size,
+KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t size,
                        std::size_t alignment);
 
 /// Fills the argument of `step`, whose kernel takes a Params: fill(Argument&) adds what that has,
@@ -58,8 +58,8 @@ void fill_argument(LaunchStep& step, const Problem& problem, const TileWork& wor
 
 /// `names` of a kernel whose argument is a Params, with the problem's parts.
 template <class Params>
-KernelNames with_parts(KernelNames names, const Problem& problem, bool listed) {
-  return with_parts(std::move(names), problem, listed, sizeof(Params), alignof(Params));
+KernelNames with_parts(KernelNames names, const Problem& problem) {
+  return with_parts(std::move(names), problem, sizeof(Params), alignof(Params));
 }
 
 }  // namespace attnforge

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "generator/shape.h"
+#include "generator/user_code.h"
 #include "templates/host/fwd_params.h"
 
 namespace attnforge {
@@ -17,6 +18,19 @@ constexpr const char* kListsKernel = "tile_lists";
 constexpr const char* kStatesKernel = "mask_states";
 
 std::int64_t tiles_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// What decides in groups that rows see some of.
+std::string_view list_mask(const Shape& shape) {
+#define ATTNFORGE_BITS "BlockBits<Argument, kConfig.mask_block_q, kConfig.mask_block_kv>"
+#define ATTNFORGE_MASK(rule) "ListMask<WindowMask<kConfig.left_bound != 0>, " rule ">"
+  if (shape.mask_bits && shape.user_mask)
+    return ATTNFORGE_MASK("BothRules<" ATTNFORGE_BITS ", UserRule<UserCode>>");
+  if (shape.mask_bits) return ATTNFORGE_MASK(ATTNFORGE_BITS);
+  if (shape.user_mask) return ATTNFORGE_MASK("UserRule<UserCode>");
+  return ATTNFORGE_MASK("NoRule");
+#undef ATTNFORGE_BITS
+#undef ATTNFORGE_MASK
+}
 
 }  // namespace
 
@@ -39,10 +53,13 @@ TileLists tile_lists(const Problem& problem, int block_m, int block_n) {
   result.m_blocks = tiles_of(problem.seqlen_q, block_m);
   result.groups_of_sequence = tiles_of(problem.seqlen_kv, result.group_keys);
   result.of_text = !shape.has_block_mask();
-  result.heads = static_cast<int>(shape.has_block_mask() ? problem.mask_heads : 1);
+  result.heads = static_cast<int>(shape.has_block_mask() ? problem.mask_heads
+                                  : mask_depends_on(problem, "head") ? problem.num_heads_q
+                                                                     : 1);
   // Lengths bound what is seen, too.
   const bool differ = problem.lengths != Lengths::kFixed ||
-                      (shape.has_block_mask() && problem.mask_batch > 1);
+                      (shape.has_block_mask() ? problem.mask_batch > 1
+                                              : mask_depends_on(problem, "batch"));
   result.batch = static_cast<int>(differ ? problem.batch : 1);
   return result;
 }
@@ -93,15 +110,19 @@ std::vector<LaunchStep> tile_list_steps(const TileLists& lists) {
 
 KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
                             std::string_view block_m, std::string_view block_n) {
-  if (!shape.has_tile_lists()) return names;
   const std::string tiles = fmt::format(
       "kConfig.{}, kConfig.key_groups(), kConfig.{} / kConfig.key_groups(), kConfig.left_bound != "
       "0",
       block_m, block_n);
   names.other_pieces.push_back(
       {"pieces/list_walk.cuh", "Walk", "ListWalk<kConfig.key_groups()>"});
-  names.other_pieces.push_back({"pieces/list_mask.cuh", "Mask",
-                                "ListMask<WindowMask<kConfig.left_bound != 0>, NoRule>"});
+  names.other_pieces.push_back({"pieces/list_mask.cuh", "Mask", list_mask(shape)});
+  if (shape.mask_bits) {
+    names.parts.push_back("pieces/block_bits.cuh");
+    names.declarations += fmt::format(
+        "namespace attnforge {{\nusing Argument = {};\n}}  // namespace attnforge\n", names.params);
+  }
+  if (shape.user_mask) names.parts.push_back("pieces/user_mask.cuh");
   names.parts.push_back("steps/tile_lists/kernel.cuh");
   std::string source = "TextSource";
   if (shape.has_block_mask()) {
@@ -113,10 +134,10 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
     names.other_kernels += fmt::format(
         "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"
         "{}(const __grid_constant__ {} p) {{\n"
-        "  MaskStates<Pieces::Lengths, UserCode, kConfig.{}, kConfig.{}, kConfig.left_bound != "
-        "0>::run(p);\n"
+        "  MaskStates<Pieces::Lengths, UserRule<UserCodeOf<{}>>, kConfig.{}, kConfig.{}, "
+        "kConfig.left_bound != 0>::run(p);\n"
         "}}\n",
-        kThreads, kStatesKernel, params, block_m, block_n);
+        kThreads, kStatesKernel, params, params, block_m, block_n);
   }
   names.other_kernels += fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"

@@ -35,13 +35,13 @@ std::size_t TileWork::lists_begin() const {
 TileWork tile_work(const Problem& problem, int block_m, int block_n, int pack_gqa,
                    int head_group_mb, bool heavy_last) {
   TileWork work;
-  work.listed = shape_of(problem).has_work_list();
+  if (block_n > 0) work.lists = tile_lists(problem, block_m, block_n);
+  work.listed = problem.lengths != Lengths::kFixed || work.lists.groups > 0;
   if (!work.listed) {
     work.order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
     work.tiles = work.order.m_blocks;
     return work;
   }
-  work.lists = tile_lists(problem, block_m, block_n);
   // The heads of all tokens as one sequence are what is grouped.
   Problem as_one = problem;
   as_one.lengths = Lengths::kFixed;
@@ -96,9 +96,10 @@ Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& 
 
 KernelNames with_work_list(KernelNames names, const Problem& problem, const Shape& shape,
                            std::string_view block_m, std::string_view block_n) {
-  if (!shape.has_work_list()) return names;
-  const std::string params = argument_type(problem, true, "StepParams");
-  names = with_tile_lists(std::move(names), shape, params, block_m, block_n);
+  const bool gathers = names.gathers && shape.has_tile_lists();
+  if (problem.lengths == Lengths::kFixed && !gathers) return names;
+  const std::string params = argument_type(problem, names.gathers, "StepParams");
+  if (gathers) names = with_tile_lists(std::move(names), shape, params, block_m, block_n);
   names.other_pieces.push_back({"pieces/work_list_order.cuh", "Order", "WorkListOrder"});
   names.parts.push_back("steps/work_list/kernel.cuh");
   names.other_kernels += fmt::format(

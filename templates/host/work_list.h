@@ -33,7 +33,7 @@ struct TileWork {
   std::int64_t all_tiles() const { return tiles * order.heads; }
 };
 
-/// Tiles of block_m rows and key tiles of block_n, with pack_gqa heads in each. Heads are taken in groups whose K and V take
+/// Tiles of block_m rows and key tiles of block_n (0: the kernel cannot gather its keys), with pack_gqa heads in each. Heads are taken in groups whose K and V take
 /// about head_group_mb MB, and in a list, where one head's take more, so are sequences; 0: head
 /// after head. heavy_last: tile_order().
 TileWork tile_work(const Problem& problem, int block_m, int block_n, int pack_gqa,
@@ -72,7 +72,7 @@ KernelNames with_work_list(KernelNames names, const Problem& problem, const Shap
 template <class Params>
 KernelNames with_work_list(KernelNames names, const Problem& problem, const Shape& shape,
                            std::string_view block_m, std::string_view block_n) {
-  return with_work_list(with_parts<Params>(std::move(names), problem, true), problem, shape, block_m,
+  return with_work_list(with_parts<Params>(std::move(names), problem), problem, shape, block_m,
                         block_n);
 }
 

@@ -6,6 +6,9 @@
 namespace attnforge {
 
 struct PlainScore {
+  /// Whether scores are multiplied by softmax_scale here; else the softmax does that.
+  static constexpr bool kScaled = false;
+
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores&, const QueryTile&) {}
 };

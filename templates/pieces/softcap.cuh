@@ -12,6 +12,8 @@ namespace attnforge {
 /// that the softmax multiplies by the same factor whether there is a cap or not. Those units make
 /// it s times tanh(x) / x: exact where the cap is far away, to 4e-7 everywhere.
 struct SoftcapScore {
+  static constexpr bool kScaled = false;
+
   float softcap;
   float to_x;  // softmax_scale / softcap
   float unit;  // softcap / softmax_scale: the cap of s

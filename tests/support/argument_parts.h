@@ -23,6 +23,7 @@ inline std::size_t size_of(const ArgumentPart& part) {
     std::size_t operator()(const RopeArgument&) const { return sizeof(RopeParams); }
     std::size_t operator()(const LengthsArgument&) const { return sizeof(LengthsParams); }
     std::size_t operator()(const BlockMaskArgument&) const { return sizeof(BlockMaskParams); }
+    std::size_t operator()(const CodeArguments& code) const { return code.count * 8; }
     std::size_t operator()(const TensorMapSpec&) const { return sizeof(TensorMap); }
     std::size_t operator()(const ScratchArgument&) const { return sizeof(void*); }
     std::size_t operator()(const CountersArgument&) const { return sizeof(void*); }

@@ -11,9 +11,8 @@
 
 namespace attnforge {
 
-/// A warp a group of a list, out at the first mix of seen and unseen. Code::sees(params, sequence,
-/// head, query, key, seqlen_q, seqlen_kv) is the text.
-template <class Lengths, class Code, int kBlockM, int kGroupKeys, bool kLeftBound>
+/// A warp a group of a list, out at the first mix of seen and unseen. Rule::of_pair() is the text.
+template <class Lengths, class Rule, int kBlockM, int kGroupKeys, bool kLeftBound>
 struct MaskStates {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
   static constexpr int kKeys = ceil_div(kGroupKeys, 32);  // of a lane
@@ -57,8 +56,8 @@ struct MaskStates {
         if (key >= lengths.kv() || (kGroupKeys % 32 != 0 && j * 32 + lane >= kGroupKeys)) continue;
 #pragma unroll
         for (int r = 0; r < kRowsAtATime; ++r) {
-          const bool sees = Code::sees(params, place.sequence, place.head, min(query + r, end - 1),
-                                       key, lengths.q(), lengths.kv());
+          const bool sees = Rule::of_pair(params.fwd, lengths, place.sequence, place.head,
+                                          min(query + r, end - 1), key);
           some |= sees;
           all &= sees;
         }

@@ -1,0 +1,479 @@
+// user_code.cpp - a scanner of tokens for texts that are put into a kernel's source between
+// brackets of ours, so that they must not be able to leave those.
+#define XXH_INLINE_ALL
+#include "generator/user_code.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "attnforge/error.h"
+
+namespace attnforge {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
+}
+
+// ---- Tokens ----
+
+bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool in_name(char c) { return begins_name(c) || is_digit(c); }
+
+/// A name, a number, or one other character.
+struct Token {
+  std::string_view text;
+  std::size_t at = 0;
+  bool is_name() const { return begins_name(text.front()); }
+};
+
+std::vector<Token> tokens_of(std::string_view text) {
+  std::vector<Token> tokens;
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == ' ' || c == '\n') {
+      ++at;
+      continue;
+    }
+    std::size_t end = at + 1;
+    if (begins_name(c)) {
+      while (end < text.size() && in_name(text[end])) ++end;
+    } else if (is_digit(c) || (c == '.' && end < text.size() && is_digit(text[end]))) {
+      const auto goes_on = [&] {
+        const char last = text[end - 1];
+        const bool exponent = last == 'e' || last == 'E' || last == 'p' || last == 'P';
+        return in_name(text[end]) || text[end] == '.' ||
+               (exponent && (text[end] == '+' || text[end] == '-'));
+      };
+      while (end < text.size() && goes_on()) ++end;
+    }
+    tokens.push_back({text.substr(at, end - at), at});
+    at = end;
+  }
+  return tokens;
+}
+
+std::string place(std::string_view text, std::size_t at) {
+  const std::string_view before = text.substr(0, at);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t begin = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
+  return fmt::format("line {}, column {}", line, at - begin + 1);
+}
+
+// ---- Expressions ----
+
+/// Words by which a text would be more than an expression over numbers.
+constexpr std::string_view kRefusedNames[] = {"asm",    "__asm",  "__asm__", "_Pragma",
+                                              "import", "module", "export"};
+/// Other spellings of brackets and of #.
+constexpr std::string_view kDigraphs[] = {"<:", ":>", "<%", "%>", "%:"};
+
+void check_bytes(std::string_view field, std::string_view text) {
+  if (text.size() > kMostCodeBytes)
+    refuse(
+        fmt::format("{} has {} bytes; at most {} are allowed", field, text.size(), kMostCodeBytes));
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c != '\n' && (c < ' ' || c > '~')) {
+      refuse(
+          fmt::format("{} has the byte 0x{:02x} at {}; printable ASCII, blanks and ends of "
+                      "lines are allowed",
+                      field, static_cast<unsigned char>(c), place(text, i)));
+    }
+  }
+}
+
+void check_brackets(std::string_view field, std::string_view text,
+                    const std::vector<Token>& tokens) {
+  constexpr std::string_view kOpen = "([{", kClose = ")]}";
+  std::vector<Token> open;
+  for (const Token& token : tokens) {
+    if (kOpen.find(token.text) != kOpen.npos) open.push_back(token);
+    const std::size_t kind = kClose.find(token.text);
+    if (kind == kClose.npos) continue;
+    if (open.empty() || open.back().text.front() != kOpen[kind]) {
+      refuse(
+          fmt::format("{} closes a bracket that is not open, '{}' at {}; every bracket is "
+                      "opened and closed in the text",
+                      field, token.text, place(text, token.at)));
+    }
+    open.pop_back();
+  }
+  if (open.empty()) return;
+  refuse(
+      fmt::format("{} does not close the '{}' of {}; every bracket is opened and closed in the "
+                  "text",
+                  field, open.back().text, place(text, open.back().at)));
+}
+
+void check_expression(std::string_view field, std::string_view text) {
+  if (text.empty()) return;
+  check_bytes(field, text);
+  const std::vector<Token> tokens = tokens_of(text);
+  if (tokens.empty()) refuse(fmt::format("{} holds blanks only; leave it out", field));
+  for (const Token& token : tokens) {
+    const char c = token.text.front();
+    if (c == '"' || c == '\'' || c == '\\' || c == '#' || c == '`' || c == '@' || c == '$') {
+      refuse(
+          fmt::format("{} has a {} at {}; it is an expression over numbers, without literals of "
+                      "characters, directives and backslashes",
+                      field, c, place(text, token.at)));
+    }
+    const std::string_view two = text.substr(token.at, 2);
+    if (two == "//" || two == "/*") {
+      refuse(fmt::format("{} has a comment at {}; leave it out", field, place(text, token.at)));
+    }
+    if (two == "??" || std::ranges::find(kDigraphs, two) != std::end(kDigraphs)) {
+      refuse(
+          fmt::format("{} has \"{}\" at {}, which may mean another character; write blanks "
+                      "between the two, or the other character",
+                      field, two, place(text, token.at)));
+    }
+    if (std::ranges::find(kRefusedNames, token.text) != std::end(kRefusedNames)) {
+      refuse(fmt::format("{} has the word {} at {}, which an expression cannot have", field,
+                         token.text, place(text, token.at)));
+    }
+  }
+  check_brackets(field, text, tokens);
+}
+
+// ---- Arguments ----
+
+constexpr std::string_view kForm =
+    "\"float* slope[num_heads_q], int window = 1024\": a type (float, int; of arrays also fp16, "
+    "bf16, bool), a name, for an array how many elements it has, for a number what it is by "
+    "default";
+
+/// In scope of every text, or with a meaning in C++.
+constexpr std::string_view kTakenNames[] = {"s",
+                                            "batch",
+                                            "head",
+                                            "q",
+                                            "k",
+                                            "seqlen_q",
+                                            "seqlen_kv",
+                                            "alignas",
+                                            "alignof",
+                                            "and",
+                                            "and_eq",
+                                            "asm",
+                                            "auto",
+                                            "bitand",
+                                            "bitor",
+                                            "bool",
+                                            "break",
+                                            "case",
+                                            "catch",
+                                            "char",
+                                            "class",
+                                            "co_await",
+                                            "co_return",
+                                            "co_yield",
+                                            "compl",
+                                            "concept",
+                                            "const",
+                                            "consteval",
+                                            "constexpr",
+                                            "constinit",
+                                            "continue",
+                                            "decltype",
+                                            "default",
+                                            "delete",
+                                            "do",
+                                            "double",
+                                            "dynamic_cast",
+                                            "else",
+                                            "enum",
+                                            "explicit",
+                                            "export",
+                                            "extern",
+                                            "false",
+                                            "float",
+                                            "for",
+                                            "friend",
+                                            "goto",
+                                            "if",
+                                            "import",
+                                            "inline",
+                                            "int",
+                                            "long",
+                                            "module",
+                                            "mutable",
+                                            "namespace",
+                                            "new",
+                                            "noexcept",
+                                            "not",
+                                            "not_eq",
+                                            "nullptr",
+                                            "operator",
+                                            "or",
+                                            "or_eq",
+                                            "private",
+                                            "protected",
+                                            "public",
+                                            "register",
+                                            "reinterpret_cast",
+                                            "requires",
+                                            "return",
+                                            "short",
+                                            "signed",
+                                            "sizeof",
+                                            "static",
+                                            "static_assert",
+                                            "static_cast",
+                                            "struct",
+                                            "switch",
+                                            "template",
+                                            "this",
+                                            "thread_local",
+                                            "throw",
+                                            "true",
+                                            "try",
+                                            "typedef",
+                                            "typeid",
+                                            "typename",
+                                            "union",
+                                            "unsigned",
+                                            "using",
+                                            "virtual",
+                                            "void",
+                                            "volatile",
+                                            "wchar_t",
+                                            "while",
+                                            "xor",
+                                            "xor_eq",
+                                            "const_cast",
+                                            "char8_t",
+                                            "char16_t",
+                                            "char32_t"};
+
+constexpr std::string_view kTypes[] = {"float", "int", "fp16", "bf16", "bool"};
+constexpr int kTypeBytes[] = {4, 4, 2, 2, 1};
+
+struct Size {
+  std::string_view name;
+  std::int64_t (*of)(const Problem&);
+};
+constexpr Size kSizes[] = {
+    {"batch", [](const Problem& p) { return p.batch; }},
+    {"num_heads_q", [](const Problem& p) { return p.num_heads_q; }},
+    {"num_heads_kv", [](const Problem& p) { return p.num_heads_kv; }},
+    {"seqlen_q", [](const Problem& p) { return p.seqlen_q; }},
+    {"seqlen_kv", [](const Problem& p) { return p.seqlen_kv; }},
+    {"tokens_q", [](const Problem& p) { return total_tokens(p).q; }},
+    {"tokens_kv", [](const Problem& p) { return total_tokens(p).kv; }},
+    {"head_dim", [](const Problem& p) { return std::int64_t{p.head_dim}; }},
+    {"head_dim_v", [](const Problem& p) { return std::int64_t{p.head_dim_v}; }},
+};
+
+/// Reads the list from its first token on.
+class Arguments {
+ public:
+  explicit Arguments(std::string_view text) : text_(text), tokens_(tokens_of(text)) {}
+
+  std::vector<CodeArgument> take() {
+    std::vector<CodeArgument> list;
+    if (tokens_.empty()) refuse("args holds blanks only; leave it out");
+    for (;;) {
+      list.push_back(one());
+      if (list.size() > kMostCodeArguments)
+        wrong(fmt::format("has more than {} arguments", kMostCodeArguments));
+      const auto same = [&](const CodeArgument& other) { return other.name == list.back().name; };
+      if (std::count_if(list.begin(), list.end(), same) > 1)
+        wrong(fmt::format("has two arguments of the name {}", list.back().name));
+      if (at_ == tokens_.size()) return list;
+      if (!skip(",")) wrong("needs a comma between two arguments");
+    }
+  }
+
+ private:
+  [[noreturn]] void wrong(const std::string& what) const {
+    const std::size_t at = at_ < tokens_.size() ? tokens_[at_].at : text_.size();
+    refuse(fmt::format("args {}, at {}; it is a list such as {}", what, place(text_, at), kForm));
+  }
+  std::string_view peek() const { return at_ < tokens_.size() ? tokens_[at_].text : ""; }
+  bool skip(std::string_view token) {
+    if (peek() != token) return false;
+    ++at_;
+    return true;
+  }
+
+  CodeArgument one() {
+    CodeArgument argument;
+    skip("const");
+    const auto type = std::ranges::find(kTypes, peek());
+    if (type == std::end(kTypes)) wrong(fmt::format("has \"{}\" where a type is wanted", peek()));
+    argument.type = static_cast<CodeArgument::Type>(type - std::begin(kTypes));
+    ++at_;
+    skip("const");
+    argument.is_array = skip("*");
+    if (argument.is_array) {
+      skip("const");
+      skip("__restrict__");
+    }
+    const std::string_view name = peek();
+    if (name.empty() || !begins_name(name.front()))
+      wrong(fmt::format("has \"{}\" where a name is wanted", name));
+    if (std::ranges::find(kTakenNames, name) != std::end(kTakenNames) ||
+        name.find("__") != name.npos || name.starts_with("attnforge"))
+      wrong(fmt::format("calls an argument {}, which means something else", name));
+    argument.name = name;
+    ++at_;
+    if (argument.is_array) {
+      if (peek() == "[") extent(argument);
+      if (peek() == "=") wrong("gives a default to an array");
+      return argument;
+    }
+    if (argument.type != CodeArgument::Type::kFloat && argument.type != CodeArgument::Type::kInt)
+      wrong(fmt::format("has a number {} of type {}: only arrays have that", name, *type));
+    if (skip("=")) argument.value = number(argument.type);
+    return argument;
+  }
+
+  void extent(CodeArgument& argument) {
+    ++at_;
+    const std::size_t begin = at_ < tokens_.size() ? tokens_[at_].at : text_.size();
+    const std::size_t first = at_;
+    bool wants_factor = true;
+    for (; at_ < tokens_.size() && peek() != "]"; ++at_, wants_factor = !wants_factor) {
+      const bool is_factor = tokens_[at_].is_name() || is_digit(peek().front());
+      if (is_factor != wants_factor) wrong("has sizes that are not a sum of products");
+      if (is_factor) {
+        if (!factor(peek(), Problem())) wrong(fmt::format("has the size \"{}\"", peek()));
+      } else if (peek() != "*" && peek() != "+" && peek() != "-") {
+        wrong(fmt::format("has \"{}\" between sizes", peek()));
+      }
+    }
+    if (at_ == first || wants_factor || at_ == tokens_.size())
+      wrong("has brackets without a sum of products of sizes, such as [num_heads_q * seqlen_kv]");
+    argument.extent = text_.substr(begin, tokens_[at_].at - begin);
+    ++at_;
+  }
+
+ public:
+  /// A size by its name, or a whole number. nullopt: neither.
+  static std::optional<double> factor(std::string_view token, const Problem& problem) {
+    for (const Size& size : kSizes) {
+      if (size.name == token) return static_cast<double>(size.of(problem));
+    }
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+    if (error != std::errc() || end != token.data() + token.size()) return std::nullopt;
+    return static_cast<double>(value);
+  }
+
+ private:
+  double number(CodeArgument::Type type) {
+    const bool negative = skip("-");
+    std::string_view digits = peek();
+    if (type == CodeArgument::Type::kFloat && digits.ends_with('f')) digits.remove_suffix(1);
+    double value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    const bool whole = type == CodeArgument::Type::kFloat ||
+                       (value == std::floor(value) && value <= 2147483647.0);
+    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || !whole ||
+        !(value <= std::numeric_limits<float>::max()))
+      wrong(
+          fmt::format("has the default \"{}\", which is not {}", peek(),
+                      type == CodeArgument::Type::kInt ? "a whole number of 32 bits" : "a number"));
+    ++at_;
+    return negative ? -value : value;
+  }
+
+  const std::string_view text_;
+  const std::vector<Token> tokens_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::string_view to_string(CodeArgument::Type type) { return kTypes[static_cast<int>(type)]; }
+int size_bytes(CodeArgument::Type type) { return kTypeBytes[static_cast<int>(type)]; }
+
+std::vector<CodeArgument> code_arguments(std::string_view args) {
+  if (args.empty()) return {};
+  check_bytes("args", args);
+  return Arguments(args).take();
+}
+
+std::int64_t array_elements(const CodeArgument& argument, const Problem& p) {
+  // Far beyond any memory, and its bytes still fit in 64 bits.
+  constexpr double kMost = 281474976710656.0, kUsual = 1 << 26;
+  if (argument.extent.empty()) {
+    const Tokens tokens = total_tokens(p);
+    const double all = 2.0 * static_cast<double>(p.num_heads_q) *
+                       (static_cast<double>(tokens.q) + static_cast<double>(tokens.kv));
+    return static_cast<std::int64_t>(std::clamp(all, 1024.0, kUsual));
+  }
+  double sum = 0, product = 1, sign = 1;
+  for (const Token& token : tokens_of(argument.extent)) {
+    if (token.text == "+" || token.text == "-") {
+      sum += sign * product;
+      product = 1;
+      sign = token.text == "+" ? 1 : -1;
+    } else if (token.text != "*") {
+      product *= Arguments::factor(token.text, p).value_or(0);
+    }
+  }
+  return static_cast<std::int64_t>(std::clamp(sum + sign * product, 1.0, kMost));
+}
+
+void check_code(const Problem& p) {
+  check_expression("score", p.score);
+  check_expression("mask", p.mask);
+  if (p.args.empty()) return;
+  if (!has_code(p))
+    refuse("args belong to a score or a mask, and there is neither; leave them out");
+  code_arguments(p.args);
+}
+
+std::string code_suffix(const Problem& p) {
+  if (!has_code(p)) return "";
+  std::string all = p.args;
+  for (const std::string* text : {&p.score, &p.mask}) {
+    all.push_back('\0');  // so that texts cannot run together
+    all += *text;
+  }
+  return fmt::format("_{:08x}", XXH3_64bits(all.data(), all.size()) & 0xffffffff);
+}
+
+bool names(std::string_view text, std::string_view name) {
+  return std::ranges::any_of(tokens_of(text),
+                             [&](const Token& token) { return token.text == name; });
+}
+
+bool mask_depends_on(const Problem& problem, std::string_view name) {
+  return names(problem.mask, name);
+}
+
+bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& arguments) {
+  const std::vector<Token> tokens = tokens_of(text);
+  const auto is_array = [&](std::string_view name) {
+    return std::ranges::any_of(arguments, [&](const CodeArgument& argument) {
+      return argument.is_array && argument.name == name;
+    });
+  };
+  bool any = false, any_key = false;
+  int depth = 0;  // of square brackets
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::string_view token = tokens[i].text;
+    if (token == "[") ++depth;
+    if (token == "]") --depth;
+    // A lambda or another name may carry the key into the brackets.
+    if (token == "k") any_key = true;
+    if (token == "k" && depth > 0) return true;
+    if (token == "{") any = true;
+    if (!is_array(token)) continue;
+    if (i + 1 == tokens.size() || tokens[i + 1].text != "[") any = true;
+  }
+  return any && any_key;
+}
+
+}  // namespace attnforge

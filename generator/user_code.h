@@ -1,0 +1,67 @@
+// user_code.h - the user's own C++ in a problem: what its texts may hold, which arguments it has,
+// and what can be known of it without a compiler. Texts are read as tokens, never rewritten.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// Most bytes of a text, and most arguments.
+inline constexpr std::size_t kMostCodeBytes = 16 << 10;
+inline constexpr std::size_t kMostCodeArguments = 32;
+
+/// "float* slope[num_heads_q]" or "int window = 1024". Kernels take a value of 8 bytes for each: an
+/// address, or a number in its low 4 bytes.
+struct CodeArgument {
+  enum class Type { kFloat, kInt, kFp16, kBf16, kBool };
+  Type type = Type::kFloat;
+  bool is_array = false;
+  std::string name;
+  std::string extent{};  // of an array, between the brackets; "": not said
+  double value = 0;      // of a number, where a run is made up
+};
+
+/// "float", "int", "fp16", "bf16", "bool".
+std::string_view to_string(CodeArgument::Type type);
+int size_bytes(CodeArgument::Type type);
+
+/// The arguments of problem.args. Throws Error(kInvalidProblem) saying what is wrong, where, and
+/// what is allowed.
+std::vector<CodeArgument> code_arguments(std::string_view args);
+
+/// Elements that an array has in tuning and in runs on made-up inputs: its extent with the sizes of
+/// the problem in place of their names, at least 1; where it does not say one, more than one value
+/// for each head and position would take.
+std::int64_t array_elements(const CodeArgument& argument, const Problem& problem);
+
+/// Whether the problem has code of its own.
+inline bool has_code(const Problem& problem) {
+  return !problem.score.empty() || !problem.mask.empty();
+}
+
+/// Throws Error(kInvalidProblem) for texts that cannot be expressions by themselves, whatever a
+/// compiler thinks of what is in them: brackets that are not balanced, quotes, comments,
+/// backslashes, directives, and all but printable ASCII and ends of lines.
+void check_code(const Problem& problem);
+
+/// "" without code; else "_" and 8 hex digits of a hash of its texts: the end of a kernel's symbol.
+std::string code_suffix(const Problem& problem);
+
+/// Whether `text` names `name` ("head"), as a word of its own. An expression that does not cannot
+/// depend on it.
+bool names(std::string_view text, std::string_view name);
+
+/// Whether the problem's mask text may depend on `name`: "batch", "head", "q", "k", ...
+bool mask_depends_on(const Problem& problem, std::string_view name);
+
+/// Whether `text` may read arrays at places that depend on the key: then a key outside of the
+/// tensor must not come to it.
+bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& arguments);
+
+}  // namespace attnforge

@@ -1,0 +1,125 @@
+#include "templates/host/user_code.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "generator/user_code.h"
+#include "templates/params_code.h"
+
+namespace attnforge {
+namespace {
+
+/// "    [[maybe_unused]] const UserArray<float> slope(code.words[0]);\n"
+std::string local(const CodeArgument& argument, std::size_t index) {
+  using Type = CodeArgument::Type;
+  const std::string word = fmt::format("attnforge_code.words[{}]", index);
+  if (argument.is_array) {
+    const char* const elements[] = {"float", "int", "Fp16", "Bf16", "bool"};
+    return fmt::format("    [[maybe_unused]] const UserArray<{}> {}({});\n",
+                       elements[static_cast<int>(argument.type)], argument.name, word);
+  }
+  const bool is_float = argument.type == Type::kFloat;
+  return fmt::format("    [[maybe_unused]] const {} {} = {}(u32({}));\n",
+                     is_float ? "float" : "int", argument.name,
+                     is_float ? "__uint_as_float" : "int", word);
+}
+
+std::string locals(const std::vector<CodeArgument>& arguments) {
+  std::string lines;
+  for (std::size_t i = 0; i < arguments.size(); ++i) lines += local(arguments[i], i);
+  return lines;
+}
+
+/// The text between brackets of ours, on lines that messages number from 1 in a file named `name`.
+/// It has no quotes, comments, directives or backslashes, and closes what it opens
+/// (generator/user_code), so it cannot leave them.
+std::string lines_of(std::string_view name, std::string_view text) {
+  return fmt::format("#line 1 \"{}\"\n{}\n#line 1 \"entry\"\n", name, text);
+}
+
+std::string struct_of_code(const Problem& problem, std::string_view params) {
+  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+  const std::string
+      taken = "int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv";
+  std::string lines = fmt::format(
+      "namespace attnforge {{\n"
+      "template <class Argument>\n"
+      "struct UserCodeOf {{\n"
+      "  using Words = CodeParams<{words}>;\n"
+      "  ATTNFORGE_DEVICE static const Words& words(const FwdParams& fwd) {{\n"
+      "    return reinterpret_cast<const Argument&>(fwd).code;\n"
+      "  }}\n"
+      "  static constexpr bool kScoreReadsByKey = {score_by_key}, kMaskReadsByKey = "
+      "{mask_by_key};\n",
+      fmt::arg("words", code_words(problem)), fmt::arg("params", params),
+      fmt::arg("score_by_key", reads_by_key(problem.score, arguments)),
+      fmt::arg("mask_by_key", reads_by_key(problem.mask, arguments)));
+  if (!problem.score.empty()) {
+    lines += fmt::format(
+        "  template <class S>\n"
+        "  ATTNFORGE_DEVICE static S score([[maybe_unused]] const Words& attnforge_code, S s, "
+        "{}) {{\n"
+        "{}"
+        "    return static_cast<S>((\n"
+        "{}"
+        "    ));\n"
+        "  }}\n",
+        taken, locals(arguments), lines_of("score", problem.score));
+  }
+  if (!problem.mask.empty()) {
+    lines += fmt::format(
+        "  ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, {}) {{\n"
+        "{}"
+        "    return static_cast<bool>((\n"
+        "{}"
+        "    ));\n"
+        "  }}\n",
+        taken, locals(arguments), lines_of("mask", problem.mask));
+  }
+  return lines + fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n",
+                             params);
+}
+
+}  // namespace
+
+std::size_t code_words(const Problem& problem) {
+  const std::size_t count = code_arguments(problem.args).size();
+  return std::max<std::size_t>(2, (count + 1) / 2 * 2);
+}
+
+std::string code_params_type(const Problem& problem, std::string_view params) {
+  return fmt::format("WithCode<{}, {}>", params, code_words(problem));
+}
+
+void add_code_params(Argument& argument, const Problem& problem, const TileWork& /*work*/) {
+  const auto count = static_cast<std::uint32_t>(code_arguments(problem.args).size());
+  argument.zeros(code_words(problem) * sizeof(std::uint64_t), alignof(CodeParams<2>),
+                 CodeArguments{count});
+}
+
+void extend_by_code(KernelNames& names, const Problem& problem) {
+  names.parts.push_back("pieces/user_code.cuh");
+  names.declarations += struct_of_code(problem, names.params);
+  if (!problem.score.empty()) {
+    Piece score{"pieces/user_score.cuh", "Score", "UserScore<UserCode>"};
+    const auto before = std::ranges::find(names.other_pieces, "Score", &Piece::name);
+    if (before != names.other_pieces.end()) {
+      // The text sees what the soft cap leaves.
+      names.parts.push_back(before->header);
+      names.other_pieces.erase(before);
+      score.type = "UserScore<UserCode, SoftcapScore>";
+    }
+    names.other_pieces.push_back(score);
+  }
+  if (!problem.mask.empty() && !names.gathers) {
+    names.other_pieces.push_back(
+        {"pieces/user_mask.cuh", "Mask", "UserMask<UserCode, kConfig.left_bound != 0>"});
+    names.other_pieces.push_back(
+        {"pieces/masked_walk.cuh", "Walk", "MaskedWalk<RangeWalk<kConfig.left_bound != 0>>"});
+  }
+}
+
+}  // namespace attnforge

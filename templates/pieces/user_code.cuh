@@ -1,0 +1,150 @@
+// user_code.cuh - what the user's score and mask texts see: positions, arrays, and for which rows.
+#pragma once
+
+#include "base.cuh"
+#include "params_code.h"
+#include "params_fwd.h"
+
+namespace attnforge {
+
+template <class A, class B>
+inline constexpr bool kSame = false;
+template <class A>
+inline constexpr bool kSame<A, A> = true;
+
+/// A key's position, or its distance from another: base + kSign * offset, where the compiler knows
+/// the offset. It is an int wherever one is wanted. Its product with a float and its sum with one
+/// are made of the base's, which all keys of a row share: one multiply-add or one addition in place
+/// of a conversion, which takes as long as an exponential. Exact as far as floats hold positions,
+/// to 2^24.
+template <int kSign>
+struct Position {
+  int base;
+  int offset;
+
+  ATTNFORGE_DEVICE operator int() const { return base + kSign * offset; }
+  ATTNFORGE_DEVICE explicit operator float() const { return float(base) + float(kSign * offset); }
+  ATTNFORGE_DEVICE float times(float x) const {
+    return fmaf(x, float(kSign * offset), x * float(base));
+  }
+};
+using KeyPosition = Position<1>;
+
+// Templates of exact types: with other numbers it is an int.
+template <int kSign, class T>
+requires kSame<T, int> ATTNFORGE_DEVICE Position<kSign>
+operator+(Position<kSign> a, T b) { return {a.base + b, a.offset}; }
+template <int kSign, class T>
+requires kSame<T, int> ATTNFORGE_DEVICE Position<kSign>
+operator+(T a, Position<kSign> b) { return {a + b.base, b.offset}; }
+template <int kSign, class T>
+requires kSame<T, int> ATTNFORGE_DEVICE Position<kSign>
+operator-(Position<kSign> a, T b) { return {a.base - b, a.offset}; }
+template <int kSign, class T>
+requires kSame<T, int> ATTNFORGE_DEVICE Position<-kSign>
+operator-(T a, Position<kSign> b) { return {a - b.base, b.offset}; }
+template <int kSign, class T>
+requires kSame<T, float> ATTNFORGE_DEVICE float operator*(T a, Position<kSign> b) {
+  return b.times(a);
+}
+template <int kSign, class T>
+requires kSame<T, float> ATTNFORGE_DEVICE float operator*(Position<kSign> a, T b) {
+  return a.times(b);
+}
+template <int kSign, class T>
+requires kSame<T, float> ATTNFORGE_DEVICE float operator/(Position<kSign> a, T b) {
+  return float(a) / b;
+}
+template <int kSign, class T>
+requires kSame<T, float> ATTNFORGE_DEVICE float operator+(T a, Position<kSign> b) {
+  return a + float(b);
+}
+template <int kSign, class T>
+requires kSame<T, float> ATTNFORGE_DEVICE float operator+(Position<kSign> a, T b) {
+  return float(a) + b;
+}
+template <int kSign, class T>
+requires kSame<T, float> ATTNFORGE_DEVICE float operator-(T a, Position<kSign> b) {
+  return a - float(b);
+}
+template <int kSign, class T>
+requires kSame<T, float> ATTNFORGE_DEVICE float operator-(Position<kSign> a, T b) {
+  return float(a) - b;
+}
+
+/// Elements of 16 bits, as floats.
+struct Fp16 {
+  u16 bits;
+  ATTNFORGE_DEVICE operator float() const {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+  }
+};
+struct Bf16 {
+  u16 bits;
+  ATTNFORGE_DEVICE operator float() const { return __uint_as_float(u32(bits) << 16); }
+};
+
+/// An array of the user's. No run writes it: elements that depend on the row alone are read once.
+template <class T>
+struct UserArray {
+  const T* data;
+
+  ATTNFORGE_DEVICE explicit UserArray(u64 word) : data(reinterpret_cast<const T*>(word)) {}
+  ATTNFORGE_DEVICE operator const T*() const { return data; }
+  template <class Index>
+  ATTNFORGE_DEVICE auto operator[](Index i) const {
+    if constexpr (kSame<T, Fp16> || kSame<T, Bf16>)
+      return float(T{__ldg(reinterpret_cast<const u16*>(data) + i)});
+    else if constexpr (kSame<T, bool>)
+      return __ldg(reinterpret_cast<const u8*>(data) + i) != 0;
+    else
+      return __ldg(data + i);
+  }
+};
+
+/// A row of scores as the texts see it. Code is the entry's UserCode. Rows and keys outside of the
+/// tensors stand for the last ones, so that what is read for them is there; their results are not
+/// used.
+template <class Code>
+struct UserRow {
+  const typename Code::Words& words;
+  int batch, head, q, seqlen_q, seqlen_kv;
+
+  template <class QueryTile>
+  ATTNFORGE_DEVICE UserRow(const QueryTile& tile, int row)
+      : words(Code::words(tile.p)),
+        batch(tile.batch),
+        head(tile.query_head_of(row)),
+        q(min(tile.query_of(row), tile.lengths.q() - 1)),
+        seqlen_q(tile.lengths.q()),
+        seqlen_kv(tile.lengths.kv()) {}
+  /// Of a row that is there.
+  template <class Lengths>
+  ATTNFORGE_DEVICE UserRow(const FwdParams& p, const Lengths& lengths, int sequence, int its_head,
+                           int query)
+      : words(Code::words(p)),
+        batch(sequence),
+        head(its_head),
+        q(query),
+        seqlen_q(lengths.q()),
+        seqlen_kv(lengths.kv()) {}
+
+  template <bool kClamp>
+  ATTNFORGE_DEVICE KeyPosition key(int lane_key, int offset) const {
+    if constexpr (kClamp) return {min(lane_key + offset, seqlen_kv - 1), 0};
+    return {lane_key, offset};
+  }
+  template <class S>
+  ATTNFORGE_DEVICE S score(S s, int lane_key, int offset) const {
+    return Code::score(words, s, batch, head, q, key<Code::kScoreReadsByKey>(lane_key, offset),
+                       seqlen_q, seqlen_kv);
+  }
+  ATTNFORGE_DEVICE bool mask(int lane_key, int offset) const {
+    return Code::mask(words, batch, head, q, key<Code::kMaskReadsByKey>(lane_key, offset), seqlen_q,
+                      seqlen_kv);
+  }
+};
+
+}  // namespace attnforge
