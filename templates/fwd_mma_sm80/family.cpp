@@ -150,7 +150,7 @@ std::string symbol(const Typed& c) {
   return "fwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
-Source render(const Typed& c, const Problem&) {
+Source render(const Typed& c, const Problem& problem) {
   const KernelNames names{.symbol = symbol(c),
                           .folder = "fwd_mma_sm80",
                           .type = "FwdMmaSm80",
@@ -159,7 +159,7 @@ Source render(const Typed& c, const Problem&) {
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces_of(c)};
   return kernel_source(untyped(kName, c, kFields), c,
-                       with_work_list<FwdMmaSm80Params>(names, c, "block_m", "block_n"));
+                       with_work_list<FwdMmaSm80Params>(names, problem, c, "block_m", "block_n"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {

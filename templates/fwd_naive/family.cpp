@@ -94,7 +94,7 @@ std::string symbol(const Typed& c) {
   return fmt::format("{}_{}_d{}_t{}", kName, dtype_name(c), head_dims, c.num_threads);
 }
 
-Source render(const Typed& config, const Problem&) {
+Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   c.right_bound = c.left_bound = 0;  // read at run time: one kernel for every window
   const KernelNames names{.symbol = symbol(c),
@@ -105,7 +105,7 @@ Source render(const Typed& config, const Problem&) {
                           .blocks_per_sm = "blocks_per_sm()",
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh"};
-  return kernel_source(untyped(kName, c, kFields), c, with_pieces<FwdNaiveParams>(names, c));
+  return kernel_source(untyped(kName, c, kFields), c, with_parts<FwdNaiveParams>(names, problem));
 }
 
 /// `rows` null: all that the problem has, and `num_rows` of each sequence and head.

@@ -157,7 +157,7 @@ std::string symbol(const Typed& c) {
   return "fwd_regtile_f32_" + shape_name(kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
 }
 
-Source render(const Typed& c, const Problem&) {
+Source render(const Typed& c, const Problem& problem) {
   const KernelNames names{.symbol = symbol(c),
                           .folder = "fwd_regtile_f32",
                           .type = "FwdRegtileF32",
@@ -165,8 +165,9 @@ Source render(const Typed& c, const Problem&) {
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces_of(c)};
-  return kernel_source(untyped(kName, c, kFields), c,
-                       with_work_list<FwdRegtileF32Params>(names, c, "block_m()", "block_n()"));
+  return kernel_source(
+      untyped(kName, c, kFields), c,
+      with_work_list<FwdRegtileF32Params>(names, problem, c, "block_m()", "block_n()"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {

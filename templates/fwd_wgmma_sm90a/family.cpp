@@ -220,7 +220,7 @@ std::vector<Piece> pieces(const Typed& c) {
   return pieces;
 }
 
-Source render(const Typed& c, const Problem&) {
+Source render(const Typed& c, const Problem& problem) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
   const KernelNames names{
@@ -232,8 +232,9 @@ Source render(const Typed& c, const Problem&) {
       .pieces = "DenseTmaPieces",
       .pieces_header = "pieces/dense_tma.cuh",
       .other_pieces = pieces(c)};
-  return kernel_source(untyped(kName, c, kFields), c,
-                       with_work_list<FwdWgmmaSm90aParams>(names, c, "block_m()", "block_n"));
+  return kernel_source(
+      untyped(kName, c, kFields), c,
+      with_work_list<FwdWgmmaSm90aParams>(names, problem, c, "block_m()", "block_n"));
 }
 
 /// The maps of q, k and v.

@@ -19,6 +19,11 @@ Argument::Argument(LaunchStep& step, std::size_t size) : step_(step) {
   step.params.assign(size, std::byte{0});
 }
 
+Argument Argument::of_size(LaunchStep& step, std::size_t size) {
+  ATTNFORGE_ASSERT(size <= kMaxParamsBytes, "an argument fits what a run copies to its stack");
+  return Argument(step, size);
+}
+
 std::size_t Argument::add(const void* value, std::size_t size, std::size_t alignment) {
   const std::size_t offset = multiple(end_, alignment);
   end_ = offset + size;
@@ -33,10 +38,11 @@ void Argument::done() const {
                    "the parts of an argument are all members of its struct");
 }
 
-void Argument::end_base(std::size_t size) {
+void Argument::end_base(std::size_t size, std::size_t alignment) {
   ATTNFORGE_ASSERT(multiple(end_, alignment_) == size,
                    "the parts of an argument are all members of its base");
   end_ = size;
+  alignment_ = std::max(alignment_, alignment);
 }
 
 Argument& Argument::fwd(const Problem& problem) { return part(fwd_params(problem), FwdArgument{}); }

@@ -22,6 +22,8 @@ class Argument {
     static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kMaxParamsBytes);
     return Argument(step, sizeof(Params));
   }
+  /// Of a struct of `size` bytes. Throws Error(kInternal) for one that no run could copy.
+  static Argument of_size(LaunchStep& step, std::size_t size);
 
   /// FwdParams: sizes and scale now, pointers and strides by each run.
   Argument& fwd(const Problem& problem);
@@ -48,10 +50,11 @@ class Argument {
     step_.args.push_back({add(&value, sizeof(value), alignof(Value)), std::move(part)});
     return *this;
   }
-  /// What follows lies after a base class Params, which ends here. Throws as done() does.
+  /// What follows lies after a base class Params, which ends here, and in whose alignment it
+  /// ends. Throws as done() does.
   template <class Params>
   Argument& end_of_base() {
-    end_base(sizeof(Params));
+    end_base(sizeof(Params), alignof(Params));
     return *this;
   }
   /// Throws Error(kInternal) if the members are not as large as Params; so does each one too many.
@@ -59,7 +62,7 @@ class Argument {
 
  private:
   Argument(LaunchStep& step, std::size_t size);
-  void end_base(std::size_t size);
+  void end_base(std::size_t size, std::size_t alignment);
   /// Returns its offset. `value` null: zeros.
   std::size_t add(const void* value, std::size_t size, std::size_t alignment);
 

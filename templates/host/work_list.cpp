@@ -84,19 +84,6 @@ Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& 
   return result;
 }
 
-KernelNames with_pieces(KernelNames names, const Shape& shape, std::size_t params_bytes,
-                        std::size_t bytes_with_lengths) {
-  names.params_bytes = params_bytes;
-  if (shape.lengths == kFixedLengths) return names;
-  if (shape.lengths == kPackedLengths)
-    names.other_pieces.push_back({"pieces/packed_lengths.cuh", "Lengths", "PackedLengths"});
-  else
-    names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
-  names.params_bytes = bytes_with_lengths;
-  names.params = fmt::format("WithLengths<{}>", names.params);
-  return names;
-}
-
 KernelNames with_work_list(KernelNames names, const Shape& shape, std::string_view block_m,
                            std::string_view block_n) {
   if (!shape.has_work_list()) return names;

@@ -1,0 +1,60 @@
+// parts.h - what the optional parts of a problem add to a kernel: members of its argument after the
+// family's own, and pieces. Families name no part.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "attnforge/problem.h"
+#include "templates/host/argument.h"
+#include "templates/host/kernel_source.h"
+
+namespace attnforge {
+
+struct TileWork;  // templates/host/work_list.h
+
+/// A row for each part, in the order of their members in the argument.
+struct Part {
+  bool (*in)(const Problem&);
+  /// The type of an argument with the member, made of that without it: "WithLengths<Params>".
+  std::string (*type)(const Problem&, std::string_view params);
+  /// Of the member: aligned to kPartAlignment, its size a multiple of that.
+  std::size_t (*bytes)(const Problem&);
+  void (*add)(Argument&, const Problem&, const TileWork&);
+  /// Pieces and declarations. names.params is the whole argument's type already.
+  void (*extend)(KernelNames&, const Problem&);
+};
+inline constexpr std::size_t kPartAlignment = 16;
+
+/// Of an argument whose family's own is of `size` and `alignment`.
+std::size_t argument_bytes(const Problem& problem, std::size_t size, std::size_t alignment);
+
+/// The members of the problem's parts, after the family's own.
+void add_parts(Argument& argument, const Problem& problem, const TileWork& work);
+
+/// `names` of a kernel, whose argument's own type is names.params, with what the problem's parts
+/// add to it. `size` and `alignment` are that type's.
+KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t size,
+                       std::size_t alignment);
+
+/// Fills the argument of `step`, whose kernel takes a Params: fill(Argument&) adds what that has,
+/// and what the problem's parts need comes after it.
+template <class Params, class Fill>
+void fill_argument(LaunchStep& step, const Problem& problem, const TileWork& work,
+                   const Fill& fill) {
+  Argument argument = Argument::of_size(step,
+                                        argument_bytes(problem, sizeof(Params), alignof(Params)));
+  fill(argument);
+  add_parts(argument.template end_of_base<Params>(), problem, work);
+  argument.done();
+}
+
+/// `names` of a kernel whose argument is a Params, with the problem's parts.
+template <class Params>
+KernelNames with_parts(KernelNames names, const Problem& problem) {
+  return with_parts(std::move(names), problem, sizeof(Params), alignof(Params));
+}
+
+}  // namespace attnforge
