@@ -293,22 +293,6 @@ BlockMaskRef block_mask_ref(const BlockMask& mask) {
           .bit_blocks = mask.bits.empty() ? nullptr : mask.bit_blocks.data()};
 }
 
-std::int64_t seen_pairs(const Problem& problem, const BlockMask& mask) {
-  const MaskRows rows(with_block_mask(problem, mask), block_mask_ref(mask));
-  // Heads that share a mask see the same pairs.
-  const std::int64_t sharing = problem.num_heads_q / mask.heads * (problem.batch / mask.batch);
-  std::int64_t pairs = 0;
-  for (std::int64_t sequence = 0; sequence < mask.batch; ++sequence) {
-    for (std::int64_t head = 0; head < mask.heads; ++head) {
-      for (std::int64_t query = 0; query < mask.seqlen_q; ++query) {
-        const std::int64_t query_head = head * problem.num_heads_q / mask.heads;
-        pairs += rows.row(sequence, query_head, query).count(visible_keys(problem, query));
-      }
-    }
-  }
-  return pairs * sharing;
-}
-
 Problem with_block_mask(const Problem& problem, const BlockMask& mask) {
   Problem p = problem;
   p.mask_block_q = mask.block_q;

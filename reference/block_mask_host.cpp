@@ -5,6 +5,7 @@
 
 #include "attnforge/block_mask.h"
 #include "attnforge/error.h"
+#include "reference/sequences.h"
 
 namespace attnforge {
 
@@ -45,6 +46,10 @@ BlockMask block_mask_of(const Problem& problem, const HostTensors& host) {
   }
   validate(mask);
   return mask;
+}
+
+double flops(const Problem& problem, const BlockMask& mask) {
+  return flops(Sequences{with_block_mask(problem, mask), {}, block_mask_ref(mask)});
 }
 
 void set_random_block_mask(const Problem& problem, HostTensors& host, std::uint64_t seed) {

@@ -115,9 +115,9 @@ struct BlockCounts {
 };
 BlockCounts count_blocks(const BlockMask& mask);
 
-/// (query, key) pairs that all heads of all sequences of the problem see, by this mask and the
-/// problem's window. Of problems of fixed lengths.
-std::int64_t seen_pairs(const Problem& problem, const BlockMask& mask);
+/// Floating point operations of a problem's two products over the pairs that this mask and its
+/// window let through. Throws as with_block_mask() does.
+double flops(const Problem& problem, const BlockMask& mask);
 
 /// One head's mask in at most `most` rows and columns of characters: ' ' where no block is present,
 /// '#' where all are full, '+' else. Each line ends with a newline.

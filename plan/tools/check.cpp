@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "attnforge/block_mask.h"
 #include "generator/operands.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
@@ -25,6 +26,7 @@ Tensors tensors_of(const Problem& problem, const HostTensors& host) {
     addresses.push_back(const_cast<std::byte*>(operand.content(host).data()));
   const Tensors tensors = bound_tensors(problem, list, addresses, host);
   check_sequences(sequences_of(problem, tensors));
+  if (has_block_mask(problem)) block_mask_of(problem, host);  // checks it
   return tensors;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base.cuh"
 #include "fwd_naive/config.h"
+#include "params_block_mask.h"
 #include "params_fwd.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
@@ -33,13 +34,15 @@ struct FwdNaive {
   struct Rows {
     int head;
     int first, end;  // row r is one if first + r < end
+    int sequence;
     Lengths lengths;
     int query[kRows];
 
     ATTNFORGE_DEVICE explicit Rows(const Params& params)
         : head(int(blockIdx.x / row_blocks(params) % params.fwd.num_heads_q)),
           first(int(blockIdx.x % row_blocks(params)) * kRows),
-          lengths(params, listed(params) ? params.rows[first].batch : sequence(params)) {
+          sequence(listed(params) ? params.rows[first].batch : sequence_of_block(params)),
+          lengths(params, sequence) {
       end = listed(params) ? params.num_rows : lengths.q();
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
@@ -49,7 +52,7 @@ struct FwdNaive {
     ATTNFORGE_DEVICE static int row_blocks(const Params& params) {
       return ceil_div(listed(params) ? params.num_rows : params.fwd.seqlen_q, kRows);
     }
-    ATTNFORGE_DEVICE static int sequence(const Params& params) {
+    ATTNFORGE_DEVICE static int sequence_of_block(const Params& params) {
       return int(blockIdx.x / row_blocks(params) / params.fwd.num_heads_q);
     }
     ATTNFORGE_DEVICE bool present(int r) const { return first + r < end; }
@@ -141,6 +144,63 @@ struct FwdNaive {
            begin * tensor.stride_row * element_bytes(kDtype);
   }
 
+  /// Which keys the block mask lets the rows see.
+  struct SeenBlocks {
+    const BlockMaskParams& mask;
+    int begin[kRows], end[kRows];  // entries of each row's blocks
+    int in_block[kRows];           // the row's place in them
+
+    ATTNFORGE_DEVICE SeenBlocks(const Params& params, const Rows& rows) : mask(params.mask) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int query = min(rows.query[r], params.fwd.seqlen_q - 1);
+        const int row = mask.row(rows.sequence, rows.head, params.fwd.num_heads_q,
+                                 query / C.mask_block_q);
+        begin[r] = mask.row_begin[row];
+        end[r] = mask.row_begin[row + 1];
+        in_block[r] = query % C.mask_block_q;
+      }
+    }
+    ATTNFORGE_DEVICE bool operator()(int r, int key) const {
+      const int column = key / C.mask_block_kv;
+      int entry = begin[r], last = end[r];
+      while (entry < last) {
+        const int middle = (entry + last) / 2;
+        if (mask.columns[middle] / 2 < column) {
+          entry = middle + 1;
+        } else {
+          last = middle;
+        }
+      }
+      if (entry == end[r] || mask.columns[entry] / 2 != column) return false;
+      if (!C.mask_bits || mask.columns[entry] % 2 == 0 || mask.bit_blocks[entry] < 0) return true;
+      constexpr int kWords = mask_words_per_row(C.mask_block_kv);
+      const int bit = key % C.mask_block_kv;
+      const i64 row = i64(mask.bit_blocks[entry]) * C.mask_block_q + in_block[r];
+      return (mask.bits[row * kWords + bit / 32] >> (bit % 32) & 1) != 0;
+    }
+    /// Whether one of the rows sees it.
+    ATTNFORGE_DEVICE bool any(int key) const {
+      bool seen = false;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) seen = seen || (*this)(r, key);
+      return seen;
+    }
+  };
+  struct AllBlocks {
+    ATTNFORGE_DEVICE AllBlocks(const Params&, const Rows&) {}
+    ATTNFORGE_DEVICE bool operator()(int, int) const { return true; }
+    ATTNFORGE_DEVICE bool any(int) const { return true; }
+  };
+  template <bool kMasked, class Masked>
+  struct BlocksOf {
+    using type = Masked;
+  };
+  template <class Masked>
+  struct BlocksOf<false, Masked> {
+    using type = AllBlocks;
+  };
+
   ATTNFORGE_DEVICE static void run(const Params& params) {
     const FwdParams& p = params.fwd;
     __shared__ __align__(16) SharedMemory smem;
@@ -182,8 +242,9 @@ struct FwdNaive {
     }
     const int keys_begin = max(lowest + seen_from, 0);
     const int keys_end = min(highest + seen_to + 1, lengths.kv());
+    const typename BlocksOf<C.has_block_mask(), SeenBlocks>::type present(params, rows);
     const auto sees = [&](int r, int key) {
-      return rows.query[r] + seen_from <= key && key <= rows.query[r] + seen_to;
+      return rows.query[r] + seen_from <= key && key <= rows.query[r] + seen_to && present(r, key);
     };
 
     // ---- 2. Maxima ----
@@ -191,6 +252,7 @@ struct FwdNaive {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) row_max[r] = negative_infinity();
     for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
+      if (!present.any(key)) continue;
       float s[kRows];
       scores(params, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
 #pragma unroll
@@ -216,8 +278,9 @@ struct FwdNaive {
     for (int tile = keys_begin; tile < keys_end; tile += C.num_threads) {
       const int key = tile + thread;
       if (key < keys_end) {
-        float s[kRows];
-        scores(params, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
+        float s[kRows] = {};
+        if (present.any(key))
+          scores(params, smem, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
           constexpr float kLog2e = 1.4426950408889634f;

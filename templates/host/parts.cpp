@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "templates/host/block_mask.h"
 #include "templates/host/work_list.h"
 #include "templates/params_lengths.h"
 
@@ -28,6 +29,13 @@ constexpr Part kParts[] = {
            else
              names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
          }},
+    {.in = has_block_mask,
+     .type = [](const Problem&,
+                std::string_view params) { return fmt::format("WithBlockMask<{}>", params); },
+     .bytes = [](const Problem&) { return sizeof(BlockMaskParams); },
+     .add = [](Argument& argument, const Problem& p,
+               const TileWork&) { argument.part(block_mask_params(p), BlockMaskArgument{}); },
+     .extend = [](KernelNames&, const Problem&) {}},
 };
 
 std::size_t round_up(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }
