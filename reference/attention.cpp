@@ -10,6 +10,7 @@
 
 #include "attnforge/error.h"
 #include "reference/half.h"
+#include "reference/mask_rows.h"
 #include "reference/parallel.h"
 #include "reference/rope.h"
 #include "reference/sequences.h"
@@ -90,10 +91,14 @@ double sum_of_finite_squares(const double* x, int count) {
   return sum;
 }
 
+bool seen_by_any(std::span<const RowKeys> rows, std::int64_t key) {
+  return std::ranges::any_of(rows, [key](const RowKeys& row) { return row.contains(key); });
+}
+
 /// Scaled and capped scores of the block's rows with the keys from range.first on: [keys][kRows].
 /// Fills score_magnitude, and product_magnitude with rope.
 std::vector<double> block_scores(const Problem& problem, const Tensors& tensors, RowBlock block,
-                                 KeyRange range, std::span<const KeyRange> visible,
+                                 KeyRange range, std::span<const RowKeys> visible,
                                  Reference& result) {
   const double scale = effective_softmax_scale(problem);
   const double softcap = problem.softcap;
@@ -117,6 +122,7 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
   const std::int64_t keys = std::max<std::int64_t>(range.last - range.first + 1, 0);
   std::vector<double> scores(static_cast<std::size_t>(keys) * kRows);
   for (std::int64_t key = range.first; key <= range.last; ++key) {
+    if (!seen_by_any(visible, key)) continue;
     load_elements(problem.dtype_k, tensors.k.data, row_offset(tensors.k, first.batch, kv_head, key),
                   problem.head_dim, row);
     rotate(problem, tensors, rope_row_of_key(tensors, key), row);
@@ -141,43 +147,51 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
   return scores;
 }
 
-void attend(const Problem& problem, const Tensors& tensors, RowBlock block, Reference& result) {
+void attend(const Problem& problem, const Tensors& tensors, const MaskRows& mask, RowBlock block,
+            Reference& result) {
   const QueryRow& first = result.rows[block.begin];
   const std::int64_t kv_head = first.head / (problem.num_heads_q / problem.num_heads_kv);
   const auto count = static_cast<int>(block.end - block.begin);
-  KeyRange visible[kRows];
+  std::vector<RowKeys> visible;
   KeyRange range{problem.seqlen_kv, -1};  // what any of the rows sees, and what lies between
   for (int r = 0; r < count; ++r) {
-    visible[r] = visible_keys(problem, result.rows[block.begin + r].query);
-    if (visible[r].first > visible[r].last) continue;
-    range.first = std::min(range.first, visible[r].first);
-    range.last = std::max(range.last, visible[r].last);
+    const QueryRow& row = result.rows[block.begin + static_cast<std::size_t>(r)];
+    const RowKeys& keys = visible.emplace_back(
+        RowKeys{visible_keys(problem, row.query), mask.row(row.batch, row.head, row.query)});
+    if (keys.range.first > keys.range.last) continue;
+    range.first = std::min(range.first, keys.range.first);
+    range.last = std::max(range.last, keys.range.last);
   }
   std::vector<double> p = block_scores(problem, tensors, block, range, visible, result);
+  const auto for_each_key = [&](int r, const auto& visit) {
+    const RowKeys& keys = visible[static_cast<std::size_t>(r)];
+    for (std::int64_t key = keys.range.first; key <= keys.range.last; ++key) {
+      if (keys.mask.contains(key)) visit(key);
+    }
+  };
   const auto at = [&](std::int64_t key, int r) -> double& {
     return p[static_cast<std::size_t>(key - range.first) * kRows + static_cast<std::size_t>(r)];
   };
 
   for (int r = 0; r < count; ++r) {
     double row_max = -kInfinity, sum = 0, sum_of_squares = 0;
-    for (std::int64_t key = visible[r].first; key <= visible[r].last; ++key)
-      row_max = std::max(row_max, at(key, r));
+    for_each_key(r, [&](std::int64_t key) { row_max = std::max(row_max, at(key, r)); });
     const double shift = row_max == -kInfinity ? 0.0 : row_max;  // -inf - -inf would be NaN
-    for (std::int64_t key = visible[r].first; key <= visible[r].last; ++key) {
+    for_each_key(r, [&](std::int64_t key) {
       const double probability = std::exp(at(key, r) - shift);
       at(key, r) = probability;
       sum += probability;
       sum_of_squares += probability * probability;
-    }
+    });
     const bool none = sum == 0.0;
     result.lse[block.begin + r] = none ? -kInfinity : row_max + std::log(sum);
     result.spread[block.begin + r] = none ? 0.0 : std::sqrt(sum_of_squares) / sum;
-    for (std::int64_t key = visible[r].first; key <= visible[r].last; ++key)
-      at(key, r) = none ? 0.0 : at(key, r) / sum;
+    for_each_key(r, [&](std::int64_t key) { at(key, r) = none ? 0.0 : at(key, r) / sum; });
   }
 
   double v[kMaxHeadDim];
   for (std::int64_t key = range.first; key <= range.last; ++key) {
+    if (!seen_by_any(visible, key)) continue;
     load_elements(problem.dtype_v, tensors.v.data, row_offset(tensors.v, first.batch, kv_head, key),
                   problem.head_dim_v, v);
     for (int r = 0; r < count; ++r) {
@@ -242,6 +256,24 @@ void append(Reference part, std::int64_t sequence, Reference& to) {
   to.max_abs_v = std::max(to.max_abs_v, part.max_abs_v);
 }
 
+/// Of sequences that are as long as the problem says; `mask` is the block mask.
+Reference reference_of_full(const Problem& problem, const Tensors& tensors, const MaskRows& mask,
+                            std::span<const QueryRow> rows, int threads) {
+  check_arguments(problem, tensors, rows);
+  Reference result = empty_reference(problem, rows);
+  if (rows.empty()) return result;
+  result.max_abs_v = max_abs_of_v(problem, tensors, threads);
+  // At most 64 MiB of scores a block, unless a single row has more.
+  const std::int64_t rows_that_fit = (std::int64_t{1} << 20) /
+                                     std::max<std::int64_t>(problem.seqlen_kv / 8, 1);
+  const std::vector<RowBlock> blocks = blocks_of(
+      rows, static_cast<std::size_t>(std::clamp<std::int64_t>(rows_that_fit, 1, kRows)));
+  parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t i) {
+    attend(problem, tensors, mask, blocks[static_cast<std::size_t>(i)], result);
+  });
+  return result;
+}
+
 /// Sequence by sequence.
 Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
                                  std::span<const QueryRow> rows, int threads) {
@@ -258,8 +290,9 @@ Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
     for (end = begin; end < rows.size() && rows[end].batch == batch; ++end)
       of_sequence.push_back({0, rows[end].head, rows[end].query});
     const Sequence sequence = sequence_of(problem, tensors, batch);
-    append(reference_attention(sequence.problem, sequence.tensors, of_sequence, threads), batch,
-           result);
+    append(
+        reference_of_full(sequence.problem, sequence.tensors, sequence.mask, of_sequence, threads),
+        batch, result);
   }
   return result;
 }
@@ -268,20 +301,14 @@ Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads) {
+  validate(problem);
+  if (has_block_mask(problem) && tensors.block_mask.row_begin == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "reference attention: block_mask.row_begin is null; give the lists in host memory");
+  }
   if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, threads);
-  check_arguments(problem, tensors, rows);
-  Reference result = empty_reference(problem, rows);
-  if (rows.empty()) return result;
-  result.max_abs_v = max_abs_of_v(problem, tensors, threads);
-  // At most 64 MiB of scores a block, unless a single row has more.
-  const std::int64_t rows_that_fit = (std::int64_t{1} << 20) /
-                                     std::max<std::int64_t>(problem.seqlen_kv / 8, 1);
-  const std::vector<RowBlock> blocks = blocks_of(
-      rows, static_cast<std::size_t>(std::clamp<std::int64_t>(rows_that_fit, 1, kRows)));
-  parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t i) {
-    attend(problem, tensors, blocks[static_cast<std::size_t>(i)], result);
-  });
-  return result;
+  return reference_of_full(problem, tensors, mask_rows_of(sequences_of(problem, tensors)), rows,
+                           threads);
 }
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads) {
@@ -294,6 +321,7 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
                                  std::span<const float> o, std::span<const float> lse,
                                  double max_abs_v) {
   const Problem& problem = sequences.problem;
+  const MaskRows mask = mask_rows_of(sequences);
   Reference result = empty_reference(problem, rows);
   ATTNFORGE_ASSERT(o.size() == result.o.size() && (lse.empty() || lse.size() == rows.size()),
                    "outputs are of the rows");
@@ -307,7 +335,7 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
     const KeyRange visible = visible_keys(problem_of_sequence(sequences, rows[i].batch),
                                           rows[i].query);
     const auto keys = static_cast<double>(
-        std::max<std::int64_t>(visible.last - visible.first + 1, 0));
+        mask.row(rows[i].batch, rows[i].head, rows[i].query).count(visible));
     const double scale = effective_softmax_scale(problem);
     result.score_magnitude[i] = scale * norm;
     // A product of two standard normal numbers squared has the mean 1 and the variance 8.

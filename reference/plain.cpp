@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reference/half.h"
+#include "reference/mask_rows.h"
 #include "reference/parallel.h"
 #include "reference/rope.h"
 #include "reference/sequences.h"
@@ -46,9 +47,20 @@ void rotate_and_round(const Problem& problem, const Tensors& tensors, DType dtyp
     row[d] = round_to(dtype, static_cast<float>(exact[d]));
 }
 
+/// The keys that a row sees.
+std::vector<std::int64_t> keys_of(const Problem& problem, const MaskRows& mask,
+                                  const QueryRow& row) {
+  const RowKeys visible{visible_keys(problem, row.query), mask.row(0, row.head, row.query)};
+  std::vector<std::int64_t> keys;
+  for (std::int64_t key = visible.range.first; key <= visible.range.last; ++key) {
+    if (visible.mask.contains(key)) keys.push_back(key);
+  }
+  return keys;
+}
+
 /// Scores of one row, rounded after each operation as tensors of dtype_q would be.
 std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, const QueryRow& row,
-                                KeyRange visible) {
+                                const std::vector<std::int64_t>& keys) {
   const DType dtype = problem.dtype_q;
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   std::vector<float> q = load_row(dtype, tensors.q, row.batch, row.head, row.query,
@@ -56,7 +68,7 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
   rotate_and_round(problem, tensors, dtype, rope_row_of_query(problem, tensors, row.query), q);
   const float scale = effective_softmax_scale(problem);
   std::vector<float> scores;
-  for (std::int64_t key = visible.first; key <= visible.last; ++key) {
+  for (const std::int64_t key : keys) {
     std::vector<float> k = load_row(problem.dtype_k, tensors.k, row.batch, kv_head, key,
                                     problem.head_dim);
     rotate_and_round(problem, tensors, problem.dtype_k, rope_row_of_key(tensors, key), k);
@@ -81,16 +93,15 @@ void plain_softmax(std::vector<float>& scores, DType dtype) {
   for (float& s : scores) s = round_to(dtype, s / sum);
 }
 
-double row_error(const Problem& problem, const Tensors& tensors, const QueryRow& row,
-                 const double* expected) {
-  const KeyRange visible = visible_keys(problem, row.query);
-  std::vector<float> p = plain_scores(problem, tensors, row, visible);
+double row_error(const Problem& problem, const Tensors& tensors, const MaskRows& mask,
+                 const QueryRow& row, const double* expected) {
+  const std::vector<std::int64_t> keys = keys_of(problem, mask, row);
+  std::vector<float> p = plain_scores(problem, tensors, row, keys);
   plain_softmax(p, problem.dtype_v);
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   std::vector<float> o(static_cast<std::size_t>(problem.head_dim_v), 0.0f);
   for (std::size_t i = 0; i < p.size(); ++i) {
-    const std::vector<float> v = load_row(problem.dtype_v, tensors.v, row.batch, kv_head,
-                                          visible.first + static_cast<std::int64_t>(i),
+    const std::vector<float> v = load_row(problem.dtype_v, tensors.v, row.batch, kv_head, keys[i],
                                           problem.head_dim_v);
     for (std::size_t d = 0; d < o.size(); ++d)
       o[d] += product_input(problem, p[i]) * product_input(problem, v[d]);
@@ -112,7 +123,7 @@ double plain_low_precision_error(const Problem& problem, const Tensors& tensors,
     const auto i = static_cast<std::size_t>(index);
     const QueryRow& row = expected.rows[i];
     const Sequence one = sequence_of(problem, tensors, row.batch);
-    errors[i] = row_error(one.problem, one.tensors, {0, row.head, row.query},
+    errors[i] = row_error(one.problem, one.tensors, one.mask, {0, row.head, row.query},
                           &expected.o[i * static_cast<std::size_t>(expected.head_dim_v)]);
   });
   return errors.empty() ? 0.0 : *std::max_element(errors.begin(), errors.end());

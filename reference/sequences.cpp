@@ -7,6 +7,7 @@
 
 #include "attnforge/error.h"
 #include "reference/split_mix.h"
+#include "reference/visible.h"
 
 namespace attnforge {
 namespace {
@@ -138,11 +139,16 @@ std::vector<int> used_lengths(std::int64_t count, std::int64_t seqlen, std::uint
 }  // namespace
 
 Sequences sequences_of(const Problem& problem, const Tensors& tensors) {
-  return {problem, tensors.lengths};
+  return {problem, tensors.lengths, tensors.block_mask};
 }
 
 Sequences sequences_of(const Problem& problem, const HostTensors& host) {
-  return {problem, {.q = host.lengths_q.data(), .kv = host.lengths_kv.data()}};
+  return {problem,
+          {.q = host.lengths_q.data(), .kv = host.lengths_kv.data()},
+          {.row_begin = host.mask_row_begin.data(),
+           .columns = host.mask_columns.data(),
+           .bits = host.mask_bits.data(),
+           .bit_blocks = host.mask_bit_blocks.data()}};
 }
 
 bool all_full(const Problem& problem) { return problem.lengths == Lengths::kFixed; }
@@ -151,16 +157,21 @@ Problem problem_of_sequence(const Sequences& sequences, std::int64_t index) {
   Problem one = sequences.problem;
   one.lengths = Lengths::kFixed;
   one.tokens_q = one.tokens_kv = 0;
-  one.batch = 1;
+  one.batch = one.mask_batch = 1;
   one.seqlen_q = length_of(sequences.problem, side_q(sequences), index);
   one.seqlen_kv = length_of(sequences.problem, side_kv(sequences), index);
   if (one.layout == Layout::kPackedQkv) one.layout = Layout::kBshd;  // says nothing of strides
   return one;
 }
 
+MaskRows mask_rows_of(const Sequences& sequences) {
+  if (!has_block_mask(sequences.problem)) return {};
+  return {sequences.problem, sequences.block_mask};
+}
+
 Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index) {
   const Sequences all = sequences_of(problem, tensors);
-  Sequence one{problem_of_sequence(all, index), tensors};
+  Sequence one{problem_of_sequence(all, index), tensors, mask_rows_of(all).of_sequence(index)};
   const std::int64_t batch = batch_of(problem, index);
   const std::int64_t begin_q = begin_of(problem, side_q(all), index);
   const std::int64_t begin_kv = begin_of(problem, side_kv(all), index);
@@ -171,6 +182,7 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
   if (one.tensors.lse.data != nullptr)
     one.tensors.lse.data += batch * tensors.lse.stride_batch + begin_q;
   one.tensors.lengths = {};
+  one.tensors.block_mask = {};  // its rows are those of the longest sequence
   return one;
 }
 
@@ -202,7 +214,37 @@ std::int64_t total_queries(const Sequences& sequences) {
   return queries;
 }
 
+namespace {
+
+/// Pairs that the block mask and the window let through, of all heads.
+std::int64_t pairs_of_mask(const Sequences& sequences, const MaskRows& mask,
+                           std::int64_t sequence) {
+  const Problem one = problem_of_sequence(sequences, sequence);
+  const std::int64_t heads_of_mask = one.num_heads_q / one.mask_heads;
+  std::int64_t pairs = 0;
+  for (std::int64_t head = 0; head < one.num_heads_q; head += heads_of_mask) {
+    for (std::int64_t query = 0; query < one.seqlen_q; ++query)
+      pairs += mask.row(sequence, head, query).count(visible_keys(one, query));
+  }
+  return pairs * heads_of_mask;
+}
+
+double flops_of_mask(const Sequences& sequences) {
+  const Problem& problem = sequences.problem;
+  const MaskRows mask = mask_rows_of(sequences);
+  const bool alike = all_full(problem) && problem.mask_batch == 1;
+  const std::int64_t count = alike ? std::min<std::int64_t>(1, problem.batch) : problem.batch;
+  double pairs = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    pairs += static_cast<double>(pairs_of_mask(sequences, mask, i));
+  if (alike) pairs *= static_cast<double>(problem.batch);
+  return 2.0 * pairs * (problem.head_dim + problem.head_dim_v);
+}
+
+}  // namespace
+
 double flops(const Sequences& sequences) {
+  if (has_block_mask(sequences.problem)) return flops_of_mask(sequences);
   if (all_full(sequences.problem)) return flops(sequences.problem);
   double sum = 0;
   for (std::int64_t i = 0; i < sequences.problem.batch; ++i)

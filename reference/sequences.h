@@ -9,14 +9,16 @@
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "reference/attention.h"
+#include "reference/mask_rows.h"
 
 namespace attnforge {
 
 /// The sequences of a problem in one run. Where the problem's lengths are not fixed, the arrays
-/// that say how long each is are needed: in host memory, borrowed.
+/// that say how long each is are needed, and of a block mask its lists: in host memory, borrowed.
 struct Sequences {
   Problem problem;
   LengthArrays lengths{};
+  BlockMaskRef block_mask{};
 };
 /// Of tensors in host memory, or on the host as well.
 Sequences sequences_of(const Problem& problem, const Tensors& tensors);
@@ -28,10 +30,15 @@ bool all_full(const Problem& problem);
 /// One sequence as a problem of its own, of batch 1 and fixed length.
 Problem problem_of_sequence(const Sequences& sequences, std::int64_t index);
 
-/// The same with its tensors, which begin where the sequence does.
+/// The block mask of all sequences, or none.
+MaskRows mask_rows_of(const Sequences& sequences);
+
+/// One sequence with its tensors, which begin where it does, and its block mask, which is in `mask`
+/// alone.
 struct Sequence {
   Problem problem;
   Tensors tensors;
+  MaskRows mask{};
 };
 Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index);
 
@@ -44,10 +51,12 @@ std::vector<QueryRow> all_rows(const Sequences& sequences);
 /// Queries of all sequences, of one head.
 std::int64_t total_queries(const Sequences& sequences);
 
-/// Floating point operations of flops(), with the lengths that there are.
+/// Floating point operations of flops(), with the lengths that there are, and of a block mask with
+/// the pairs that its lists let through.
 double flops(const Sequences& sequences);
 
 /// Throws Error(kInvalidArgument), naming the sequence, unless the arrays are as LengthArrays says.
+/// Lists of a block mask are checked by validate(BlockMask): here nobody knows their lengths.
 void check_sequences(const Sequences& sequences);
 
 /// What another kernel gave for `rows` as a Reference: o is [rows][head_dim_v], lse [rows] or

@@ -9,9 +9,10 @@ namespace attnforge {
 /// In the argument of a kernel, after the family's own. The lists as BlockMaskRef
 /// (attnforge/plan.h) has them; the numbers are the launch's.
 struct alignas(16) BlockMaskParams {
-  const int* row_begin;   // [mask_batch * mask_heads * q_blocks + 1]: where a row's entries begin
-  const int* columns;     // of an entry: block column * 2 + (1: partial), ascending in a row
-  const unsigned* bits;   // of a block: rows of mask_words_per_row() words, bit k % 32 of word k / 32
+  const int* row_begin;  // [mask_batch * mask_heads * q_blocks + 1]: where a row's entries begin
+  const int* columns;    // of an entry: block column * 2 + (1: partial), ascending in a row
+  const unsigned*
+      bits;  // of a block: rows of mask_words_per_row() words, bit k % 32 of word k / 32
   const int* bit_blocks;  // of an entry: which block of `bits`; -1: it has none
   int mask_heads;         // 1, num_heads_kv or num_heads_q
   int mask_batch;         // 1 or batch
@@ -26,7 +27,7 @@ struct alignas(16) BlockMaskParams {
   }
 };
 
-/// The argument of a kernel with a block mask.
+/// The argument of a kernel whose own is a Params.
 template <class Params>
 struct WithBlockMask : Params {
   BlockMaskParams mask;

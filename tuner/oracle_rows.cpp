@@ -30,7 +30,8 @@ double flops(const Problem& problem, const RowRange& range) {
     const KeyRange keys = visible_keys(problem, row);
     pairs += std::max<std::int64_t>(0, keys.last - keys.first + 1);
   }
-  return 2.0 * static_cast<double>(pairs) * (problem.head_dim + problem.head_dim_v) *
+  return 2.0 * effective_density(problem) * static_cast<double>(pairs) *
+         (problem.head_dim + problem.head_dim_v) *
          static_cast<double>((range.batch_end - range.batch_begin) * problem.num_heads_q);
 }
 

@@ -32,14 +32,15 @@ struct HostTensors {
   std::vector<std::uint64_t> code_words{};
 };
 
-/// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths random ones of
-/// seed 0, other inputs zero, outputs NaN, so that an element that nobody wrote shows in a check.
+/// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths and block masks
+/// random ones of seed 0, other inputs zero, outputs NaN, so that an element that nobody wrote
+/// shows in a check.
 HostTensors allocate_host_tensors(const Problem& problem);
 
-/// The same with random lengths (packed: of so many tokens as the problem has, a few sequences far
-/// longer than most; used: between half and all rows) and random q, k, v of mean 0 and variance 1
-/// (sums of four uniform numbers: nearly normal, at most 3.5). They depend on the seed and the
-/// problem only: the same numbers on every machine.
+/// The same with a random block mask of the problem's density, with random lengths (packed: of so
+/// many tokens as the problem has, a few sequences far longer than most; used: between half and all
+/// rows) and random q, k, v of mean 0 and variance 1 (sums of four uniform numbers: nearly normal,
+/// at most 3.5). They depend on the seed and the problem only: the same numbers on every machine.
 HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);
 
 /// Throws Error(kInvalidArgument), saying what is allowed, unless `offset` can be the rope_offset

@@ -77,9 +77,6 @@ struct Tensors {
   RopeTables rope{};          // problem.rope
   LengthArrays lengths{};     // problem.lengths
   BlockMaskRef block_mask{};  // problem.mask_block_q
-  Rows lse{};              // problem.lse
-  RopeTables rope{};       // problem.rope
-  LengthArrays lengths{};  // problem.lengths
   // problem.args: 8 bytes for each, in their order, in host memory and read by run(): the address
   // of an array in device memory, or a number's 4 bytes (float, int) and 4 more of any value.
   const std::uint64_t* code_arguments = nullptr;

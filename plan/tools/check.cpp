@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "attnforge/block_mask.h"
 #include "attnforge/error.h"
 #include "generator/operands.h"
 #include "generator/user_code.h"
@@ -34,6 +35,7 @@ Tensors tensors_of(const Problem& problem, const HostTensors& host) {
   Tensors tensors = bound_tensors(problem, list, addresses, host, code_words);
   tensors.code_arguments = nullptr;  // nothing here reads them
   check_sequences(sequences_of(problem, tensors));
+  if (has_block_mask(problem)) block_mask_of(problem, host);  // checks it
   return tensors;
 }
 

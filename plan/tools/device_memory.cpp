@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "attnforge/block_mask.h"
 #include "attnforge/error.h"
 #include "generator/operands.h"
 #include "plan/context_scope.h"
@@ -62,6 +63,7 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
   const std::vector<Operand> list = operands(problem);
   check_sizes(problem, list, host);
   check_sequences(sequences_of(problem, host));
+  if (has_block_mask(problem)) block_mask_of(problem, host);  // checks it
   DeviceTensors to;
   std::vector<void*> addresses;
   for (const Operand& operand : list) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "attnforge/block_mask.h"
 #include "generator/operands.h"
 #include "reference/half.h"
 #include "reference/parallel.h"
@@ -49,6 +50,7 @@ HostTensors allocated(const Problem& problem, std::uint64_t seed) {
   }
   set_rope_tables(problem, host);
   set_random_sequences(problem, host, seed);
+  set_random_block_mask(problem, host, seed);
   set_code_arguments(problem, host, seed);
   return host;
 }

@@ -38,8 +38,9 @@ BenchResult result_of(const std::vector<double>& samples, const Problem& problem
   result.min_us = *std::min_element(samples.begin(), samples.end());
   result.noise = relative_iqr(samples);
   if (!(result.time_us > 0)) return result;
-  // Of sequences that only the GPU knows, nobody knows the work.
-  if (all_full(problem)) result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
+  // Of sequences and blocks that only the GPU knows, nobody knows the work.
+  if (all_full(problem) && !has_block_mask(problem))
+    result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
   result.gbytes_per_s = minimum_bytes(problem) / result.time_us * 1e-3;
   const double token_heads = static_cast<double>(total_tokens(problem).q * problem.num_heads_q);
   if (token_heads > 0) result.ns_per_token_head = result.time_us * 1e3 / token_heads;

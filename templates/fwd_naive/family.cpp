@@ -148,7 +148,7 @@ constinit const Family fwd_naive = typed_family<kFields, reject, estimate_us, re
     .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope |
-                kFeaturesOfPieces,
+                kFeatureBlockMask | kFeaturesOfPieces,
     .supports = supports,
     .axes = axes,
 });

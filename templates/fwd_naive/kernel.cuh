@@ -5,6 +5,7 @@
 
 #include "base.cuh"
 #include "fwd_naive/config.h"
+#include "params_block_mask.h"
 #include "params_fwd.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
@@ -148,6 +149,68 @@ struct FwdNaive {
            begin * tensor.stride_row * element_bytes(kDtype);
   }
 
+  /// Of a key in a row's block: hidden by the mask's blocks or bits, seen, or the text's to decide.
+  enum BlockSight { kHidden, kFull, kPartial };
+
+  /// Which keys the block mask lets the rows see.
+  struct SeenBlocks {
+    const BlockMaskParams& mask;
+    int begin[kRows], end[kRows];  // entries of each row's blocks
+    int in_block[kRows];           // the row's place in them
+
+    ATTNFORGE_DEVICE SeenBlocks(const Params& params, const Rows& rows) : mask(params.mask) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int query = min(rows.query[r], params.fwd.seqlen_q - 1);
+        const int row = mask.row(rows.sequence, rows.head, params.fwd.num_heads_q,
+                                 query / C.mask_block_q);
+        begin[r] = mask.row_begin[row];
+        end[r] = mask.row_begin[row + 1];
+        in_block[r] = query % C.mask_block_q;
+      }
+    }
+    ATTNFORGE_DEVICE BlockSight operator()(int r, int key) const {
+      const int column = key / C.mask_block_kv;
+      int entry = begin[r], last = end[r];
+      while (entry < last) {
+        const int middle = (entry + last) / 2;
+        if (mask.columns[middle] / 2 < column) {
+          entry = middle + 1;
+        } else {
+          last = middle;
+        }
+      }
+      if (entry == end[r] || mask.columns[entry] / 2 != column) return kHidden;
+      if (mask.columns[entry] % 2 == 0) return kFull;
+      if (!C.mask_bits || mask.bit_blocks[entry] < 0) return kPartial;
+      constexpr int kWords = mask_words_per_row(C.mask_block_kv);
+      const int bit = key % C.mask_block_kv;
+      const i64 row = i64(mask.bit_blocks[entry]) * C.mask_block_q + in_block[r];
+      return (mask.bits[row * kWords + bit / 32] >> (bit % 32) & 1) != 0 ? kPartial : kHidden;
+    }
+    /// Whether one of the rows sees it.
+    ATTNFORGE_DEVICE bool any(int key) const {
+      bool seen = false;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) seen = seen || (*this)(r, key) != kHidden;
+      return seen;
+    }
+  };
+  struct AllBlocks {
+    ATTNFORGE_DEVICE AllBlocks(const Params&, const Rows&) {}
+    // Without blocks the text is asked about every pair.
+    ATTNFORGE_DEVICE BlockSight operator()(int, int) const { return kPartial; }
+    ATTNFORGE_DEVICE bool any(int) const { return true; }
+  };
+  template <bool kMasked, class Masked>
+  struct BlocksOf {
+    using type = Masked;
+  };
+  template <class Masked>
+  struct BlocksOf<false, Masked> {
+    using type = AllBlocks;
+  };
+
   ATTNFORGE_DEVICE static void run(const Params& params) {
     const FwdParams& p = params.fwd;
     __shared__ __align__(16) SharedMemory smem;
@@ -189,13 +252,16 @@ struct FwdNaive {
     }
     const int keys_begin = max(lowest + seen_from, 0);
     const int keys_end = min(highest + seen_to + 1, lengths.kv());
+    const typename BlocksOf<C.has_block_mask(), SeenBlocks>::type present(params, rows);
     const auto sees = [&](int r, int key) {
-      bool visible = rows.query[r] + seen_from <= key && key <= rows.query[r] + seen_to;
+      if (key < rows.query[r] + seen_from || key > rows.query[r] + seen_to) return false;
+      const BlockSight sight = present(r, key);
+      if (sight == kHidden) return false;
       if constexpr (C.user_mask) {
-        visible = visible &&
-                  Pieces::Mask::of_pair(p, lengths, rows.sequence, rows.head, rows.query[r], key);
+        if (sight == kPartial)
+          return Pieces::Mask::of_pair(p, lengths, rows.sequence, rows.head, rows.query[r], key);
       }
-      return visible;
+      return true;
     };
 
     // ---- 2. Maxima ----
@@ -203,6 +269,7 @@ struct FwdNaive {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) row_max[r] = negative_infinity();
     for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
+      if (!present.any(key)) continue;
       float s[kRows];
       scores(params, smem, rows, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
 #pragma unroll
@@ -228,9 +295,11 @@ struct FwdNaive {
     for (int tile = keys_begin; tile < keys_end; tile += C.num_threads) {
       const int key = tile + thread;
       if (key < keys_end) {
-        float s[kRows];
-        scores(params, smem, rows, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key,
-               s);
+        float s[kRows] = {};
+        if (present.any(key)) {
+          scores(params, smem, rows, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key,
+                 s);
+        }
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
           constexpr float kLog2e = 1.4426950408889634f;

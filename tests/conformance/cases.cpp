@@ -289,6 +289,91 @@ std::vector<ConformanceCase> lengths() {
   };
 }
 
+/// Blocks of every size, with all else that a problem may have.
+std::vector<ConformanceCase> block_masks() {
+  const std::string sizes = " batch=2 num_heads=4:2 seqlen=300:500 head_dim=64 lse ",
+                    large = " batch=2 num_heads=4:2 seqlen=400 head_dim=128 lse ";
+  std::vector<ConformanceCase> cases;
+  for (const int block : {16, 32, 64, 128}) {
+    ConformanceCase c{fmt::format("BlocksOf{}", block), {}};
+    for (const char* options :
+         {"density=0.5", "density=0.1 causal mask_heads=4", "density=0.9 mask_bits mask_heads=2",
+          "density=0.3 mask_bits causal mask_batch=2 mask_heads=4"}) {
+      c.problems.push_back(fmt::format("fwd bf16{}blocks={} {}", sizes, block, options));
+      c.problems.push_back(fmt::format("fwd fp16{}blocks={} {}", large, block, options));
+    }
+    cases.push_back(c);
+  }
+  const std::string blocks = "blocks=64:32 mask_bits mask_heads=2 density=0.4 ";
+  std::vector<std::string> few, unequal;
+  for (const char* of : {"16", "64:128", "128:64", "128"})
+    few.push_back(fmt::format("fwd bf16{}blocks={} mask_heads=2", sizes, of));
+  for (const char* of : {"128:16", "16:128", "32:64", "64:16", "128:32", "64:128"})
+    unequal.push_back(fmt::format("fwd fp16{}blocks={} mask_bits causal", sizes, of));
+  const auto add = [&](const char* name, std::vector<std::string> problems,
+                       Blocks present = Blocks::kRandom, const Gaps& gaps = {},
+                       Inputs inputs = Inputs::kNormal) {
+    cases.push_back({name, std::move(problems), inputs, gaps, 0, present});
+  };
+  add("BlocksOfUnequalSizes", unequal);
+  add("BlocksNonePresent", few, Blocks::kNone);
+  add("BlocksSinglePresent", few, Blocks::kSingle);
+  add("BlocksOneHotRow", few, Blocks::kOneHotRow);
+  add("BlocksCheckerboard", few, Blocks::kCheckerboard);
+  add("BlocksAllPresent", few, Blocks::kAll);
+  add("BlocksWithBitsOfEveryPattern",
+      {"fwd bf16" + sizes + "blocks=16 mask_bits",
+       "fwd bf16" + sizes + "blocks=64 mask_bits causal",
+       "fwd bf16" + large + "blocks=128 mask_bits"},
+      Blocks::kCheckerboard);
+  add("BlocksWithWindowsAndSoftcap",
+      {"fwd bf16" + sizes + blocks + "window_left=50 window_right=20",
+       "fwd fp16" + sizes + blocks + "window_left=100 causal softcap=20",
+       "fwd bf16" + large + blocks + "softcap=30"});
+  add("BlocksWithRaggedEnds",
+      {"fwd bf16 batch=1 num_heads=2 seqlen=129:257 head_dim=64 lse blocks=128",
+       "fwd fp16 batch=1 num_heads=2 seqlen=127:63 head_dim=128 lse blocks=64 mask_bits",
+       "fwd bf16 batch=1 num_heads=2 seqlen=33:17 head_dim=64 causal blocks=16"},
+      Blocks::kAll);
+  add("BlocksWithMoreQueriesThanKeys",
+      {"fwd bf16 batch=1 num_heads=4:2 seqlen=300:70 head_dim=128 causal lse blocks=32",
+       "fwd fp16 batch=2 num_heads=2 seqlen=500:10 head_dim=64 causal lse blocks=64:16"});
+  add("BlocksOfFewQueries",
+      {"fwd bf16 batch=3 num_heads=8:1 seqlen=1:1001 head_dim=128 causal lse blocks=16:64",
+       "fwd fp16 batch=2 num_heads=16:2 seqlen=5:700 head_dim=64 lse blocks=64 mask_heads=2"});
+  add("BlocksWithGqa",
+      {"fwd bf16 batch=2 num_heads=16:2 seqlen=140:190 head_dim=128 lse blocks=64 mask_heads=2",
+       "fwd fp16 batch=2 num_heads=6:2 seqlen=200 head_dim=64 causal blocks=32 mask_heads=6",
+       "fwd bf16 batch=2 num_heads=5:1 seqlen=90:210 head_dim=64 lse blocks=16 mask_batch=2"});
+  add("BlocksWithLengths",
+      {"fwd bf16 batch=5 num_heads=4:2 seqlen=200:333 head_dim=64 lse lengths=packed blocks=32",
+       "fwd fp16 batch=5 num_heads=4:2 seqlen=200:333 head_dim=64 lse lengths=used causal "
+       "blocks=64:16 mask_bits mask_batch=5 mask_heads=2",
+       "fwd bf16 batch=4 num_heads=4:2 seqlen=300 head_dim=128 lengths=packed causal blocks=128 "
+       "mask_batch=4"});
+  add("BlocksWithRope", {"fwd bf16" + sizes + blocks + "rope=half causal",
+                         "fwd fp16" + large + "blocks=128 rope=interleaved"});
+  add("BlocksWithGapsAndOddStrides",
+      {"fwd bf16 batch=2 num_heads=4:2 seqlen=150 head_dim=72 causal lse layout=bhsd alignment=4 "
+       "blocks=32",
+       "fwd fp16 batch=2 num_heads=4:2 seqlen=150 head_dim=64 layout=packed_qkv blocks=64 "
+       "mask_bits"},
+      Blocks::kRandom, {.row = 3, .head = 1, .rows_after = 5});
+  add("BlocksOfOddHeadDims",
+      {"fwd bf16 batch=1 num_heads=2 seqlen=150:250 head_dim=192:128 causal lse blocks=64",
+       "fwd fp16 batch=1 num_heads=2:1 seqlen=130:200 head_dim=40:72 blocks=32 mask_bits",
+       "fwd bf16 batch=1 num_heads=2 seqlen=150:250 head_dim=256 lse blocks=128"});
+  add("BlocksOfFp32",
+      {"fwd fp32" + sizes + blocks + "causal", "fwd fp32" + large + "blocks=128 tf32",
+       "fwd fp32" + sizes + "blocks=16 mask_heads=4"});
+  add("BlocksAndGrowingScores", {"fwd bf16" + large + "blocks=64 causal density=0.3"},
+      Blocks::kRandom, {}, Inputs::kGrowingToFirst);
+  add("BlocksOfNothing", {"fwd bf16 batch=2 num_heads=2 seqlen=70:0 head_dim=64 lse blocks=64",
+                          "fwd bf16 batch=0 num_heads=2 seqlen=70 head_dim=64 lse blocks=64",
+                          "fwd bf16 batch=2 num_heads=2 seqlen=0:70 head_dim=64 lse blocks=64"});
+  return cases;
+}
+
 std::vector<ConformanceCase> memory() {
   const std::string sizes = " batch=2 num_heads=4:2 seqlen=150 head_dim=72 causal lse ";
   std::vector<ConformanceCase> cases;
@@ -319,7 +404,7 @@ void PrintTo(const ConformanceCase& c, std::ostream* out) {
 
 std::vector<ConformanceCase> conformance_cases() {
   std::vector<ConformanceCase> cases = edges();
-  for (auto* more : {&masks_and_scores, &ropes, &lengths, &memory, &fp32}) {
+  for (auto* more : {&masks_and_scores, &ropes, &lengths, &block_masks, &memory, &fp32}) {
     for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
   }
   add_head_dims(cases);

@@ -15,6 +15,7 @@ struct ConformanceCase {
   Inputs inputs = Inputs::kNormal;
   Gaps gaps = {};
   int sampled_rows = 0;  // 0: all rows are compared
+  Blocks blocks = Blocks::kRandom;
 };
 void PrintTo(const ConformanceCase& c, std::ostream* out);
 

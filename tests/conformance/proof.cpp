@@ -41,7 +41,7 @@ std::vector<QueryRow> rows_to_compare(HostProblem& host, int sampled) {
 }  // namespace
 
 Expectation::Expectation(const Problem& problem, const ConformanceCase& c)
-    : host(make_host_problem(problem, kConformanceSeed, c.inputs, c.gaps)),
+    : host(make_host_problem(problem, kConformanceSeed, c.inputs, c.gaps, c.blocks)),
       reference(
           reference_attention(problem, host.tensors(), rows_to_compare(host, c.sampled_rows))),
       plain_error(plain_low_precision_error(problem, host.tensors(), reference)) {}
@@ -63,8 +63,10 @@ std::string fault_of(const Expectation& expected, HostProblem& after) {
   const Tensors tensors = after.tensors();
   std::string fault = after.trespass();
   if (!fault.empty()) fault += "\n";
-  for (const PlacedTensor* input : {&after.q, &after.k, &after.v, &after.rope_cos, &after.rope_sin,
-                                    &after.lengths_q, &after.lengths_kv}) {
+  for (const PlacedTensor* input :
+       {&after.q, &after.k, &after.v, &after.rope_cos, &after.rope_sin, &after.lengths_q,
+        &after.lengths_kv, &after.mask_row_begin, &after.mask_columns, &after.mask_bits,
+        &after.mask_bit_blocks}) {
     const auto storage = static_cast<std::size_t>(input->storage);
     if (after.storages[storage] != expected.host.storages[storage])
       fault += "an input was written to\n";

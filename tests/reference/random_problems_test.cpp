@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "reference/attention.h"
@@ -48,10 +49,34 @@ void rotate_by_definition(const Problem& p, const Tensors& t, std::int64_t table
   }
 }
 
+bool blocks_let_see(const Problem& p, const BlockMaskRef& mask, const QueryRow& at,
+                    std::int64_t key) {
+  if (p.mask_block_q == 0) return true;
+  const std::int64_t q_blocks = (p.seqlen_q + p.mask_block_q - 1) / p.mask_block_q,
+                     head = p.mask_heads == 1 ? 0 : at.head / (p.num_heads_q / p.mask_heads),
+                     batch = p.mask_batch == 1 ? 0 : at.batch,
+                     row = (batch * p.mask_heads + head) * q_blocks + at.query / p.mask_block_q;
+  for (int entry = mask.row_begin[row]; entry < mask.row_begin[row + 1]; ++entry) {
+    if (mask.columns[entry] / 2 != key / p.mask_block_kv) continue;
+    const bool partial = mask.columns[entry] % 2 == 1;
+    if (!partial || !p.mask_bits || mask.bit_blocks[entry] == -1) return true;
+    const std::int64_t words = p.mask_block_kv == 16 ? 1 : p.mask_block_kv / 32;
+    const std::int64_t in_row = key % p.mask_block_kv;
+    const std::int64_t word = (std::int64_t{mask.bit_blocks[entry]} * p.mask_block_q +
+                               at.query % p.mask_block_q) *
+                                  words +
+                              in_row / 32;
+    return (mask.bits[word] >> (in_row % 32)) % 2 == 1;
+  }
+  return false;
+}
+
 /// One row of o, and its lse behind it, from the words of attnforge/problem.h.
 std::vector<double> by_definition(const Problem& whole, const Tensors& tensors, QueryRow at) {
-  const auto [p, t] = sequence_of(whole, tensors, at.batch);
-  at.batch = 0;
+  const Sequence sequence = sequence_of(whole, tensors, at.batch);
+  const Problem& p = sequence.problem;
+  const Tensors& t = sequence.tensors;
+  const std::int64_t batch = std::exchange(at.batch, 0);
   const std::int64_t position = at.query + p.seqlen_kv - p.seqlen_q;
   const std::int64_t kv_head = at.head / (p.num_heads_q / p.num_heads_kv);
   const double scale = effective_softmax_scale(p);
@@ -65,6 +90,7 @@ std::vector<double> by_definition(const Problem& whole, const Tensors& tensors, 
     if (p.causal && key > position) continue;
     if (p.window_left >= 0 && key < position - p.window_left) continue;
     if (p.window_right >= 0 && key > position + p.window_right) continue;
+    if (!blocks_let_see(whole, tensors.block_mask, {batch, at.head, at.query}, key)) continue;
     std::vector<double> k = row_of(p.dtype_k, t.k, at.batch, kv_head, key, p.head_dim);
     rotate_by_definition(p, t, t.rope.offset + key, k);
     double score = 0;

@@ -8,7 +8,9 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 
+#include "attnforge/block_mask.h"
 #include "reference/half.h"
 #include "reference/rope.h"
 
@@ -26,6 +28,10 @@ enum Storage {
   kStorageSin,
   kStorageLengthsQ,
   kStorageLengthsKv,
+  kStorageMaskRowBegin,
+  kStorageMaskColumns,
+  kStorageMaskBits,
+  kStorageMaskBitBlocks,
   kStorages
 };
 
@@ -102,6 +108,72 @@ std::vector<int> beginnings(const std::vector<int>& lengths) {
   return begins;
 }
 
+/// Between integers that are no length, and no index of anything.
+template <class Integer>
+void place_integers(HostProblem& host, Storage storage, const std::vector<Integer>& array,
+                    PlacedTensor& placed) {
+  placed.storage = storage;
+  placed.offset_bytes = kGuardBytes;
+  auto& bytes = host.storages[storage];
+  bytes.assign(static_cast<std::size_t>(2 * kGuardBytes) + array.size() * sizeof(Integer),
+               std::byte{0x7f});
+  std::memcpy(bytes.data() + kGuardBytes, array.data(), array.size() * sizeof(Integer));
+}
+
+bool is_present(Blocks blocks, std::int64_t row, std::int64_t column, const BlockMaskShape& shape) {
+  switch (blocks) {
+    case Blocks::kRandom:
+    case Blocks::kNone:
+      return false;
+    case Blocks::kSingle:
+      return row == shape.q_blocks() / 2 && column == shape.kv_blocks() / 2;
+    case Blocks::kOneHotRow:
+      return row == shape.q_blocks() / 2 || column == 0;
+    case Blocks::kCheckerboard:
+      return (row + column) % 2 == 0;
+    case Blocks::kAll:
+      return true;
+  }
+  return false;
+}
+
+/// Of three blocks one is full, one partial with bits if the problem has them, one partial without.
+BlockMask with_partial_blocks(BlockMask mask, bool bits, unsigned seed) {
+  if (bits) {
+    std::mt19937 random(seed);
+    constexpr std::int64_t kPatterns = 5;
+    for (std::int64_t i = 0; i < kPatterns * mask.words_per_block(); ++i)
+      mask.bits.push_back(static_cast<std::uint32_t>(random()));
+    mask.bit_blocks.assign(mask.columns.size(), -1);
+    for (std::size_t i = 1; i < mask.columns.size(); i += 3)
+      mask.bit_blocks[i] = static_cast<int>(i % kPatterns);
+  }
+  for (std::size_t i = 0; i < mask.columns.size(); ++i) mask.columns[i] += i % 3 != 0 ? 1 : 0;
+  return mask;
+}
+
+void place_block_mask(HostProblem& host, Blocks blocks, unsigned seed) {
+  const Problem& p = host.problem;
+  if (!has_block_mask(p)) return;
+  const BlockMaskShape shape = block_mask_shape(p);
+  std::vector<std::uint8_t> present;
+  for (std::int64_t row = 0; row < shape.rows(); ++row) {
+    for (std::int64_t column = 0; column < shape.kv_blocks(); ++column)
+      present.push_back(is_present(blocks, row % shape.q_blocks(), column, shape) ? 1 : 0);
+  }
+  BlockMask mask = block_mask_from_blocks(shape, present);
+  if (blocks == Blocks::kRandom)
+    mask = random_block_mask(
+        shape, {.density = effective_density(p), .seed = seed, .diagonal = seed % 2 == 0});
+  HostTensors lists;
+  set_block_mask(p, lists, with_partial_blocks(std::move(mask), p.mask_bits, seed));
+  place_integers(host, kStorageMaskRowBegin, lists.mask_row_begin, host.mask_row_begin);
+  place_integers(host, kStorageMaskColumns, lists.mask_columns, host.mask_columns);
+  if (!p.mask_bits) return;
+  place_integers(host, kStorageMaskBits, lists.mask_bits, host.mask_bits);
+  place_integers(host, kStorageMaskBitBlocks, lists.mask_bit_blocks, host.mask_bit_blocks);
+}
+
 /// The arrays of lengths, and where in q and o, k and v they say that rows are.
 void place_lengths(HostProblem& host, unsigned seed) {
   const Problem& p = host.problem;
@@ -120,12 +192,7 @@ void place_lengths(HostProblem& host, unsigned seed) {
     }
     if (p.lengths == Lengths::kFixed) return;
     const std::vector<int>& array = packed ? begins : lengths;
-    placed.storage = storage;
-    placed.offset_bytes = kGuardBytes;
-    auto& bytes = host.storages[storage];
-    bytes.assign(static_cast<std::size_t>(2 * kGuardBytes) + array.size() * sizeof(int),
-                 std::byte{0x7f});  // as an integer, a length that nothing has
-    std::memcpy(bytes.data() + kGuardBytes, array.data(), array.size() * sizeof(int));
+    place_integers(host, storage, array, placed);
   };
   place(kStorageLengthsQ, p.seqlen_q, tokens.q, seed, host.lengths_q, host.rows_q);
   // One tensor of q, k and v has one kind of sequences.
@@ -345,6 +412,10 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
   const auto lengths = [&](const PlacedTensor& placed) {
     return problem.lengths == Lengths::kFixed ? nullptr : static_cast<const int*>(at(placed).data);
   };
+  const auto list = [&](const PlacedTensor& placed, bool there) {
+    return there ? static_cast<const int*>(at(placed).data) : nullptr;
+  };
+  const bool masked = has_block_mask(problem);
   return {.q = at(q),
           .k = at(k),
           .v = at(v),
@@ -356,7 +427,12 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                    .sin = table(rope_sin),
                    .rows = rope_rows(problem),
                    .offset = rope_offset(problem)},
-          .lengths = {.q = lengths(lengths_q), .kv = lengths(lengths_kv)}};
+          .lengths = {.q = lengths(lengths_q), .kv = lengths(lengths_kv)},
+          .block_mask = {
+              .row_begin = list(mask_row_begin, masked),
+              .columns = list(mask_columns, masked),
+              .bits = reinterpret_cast<const std::uint32_t*>(list(mask_bits, problem.mask_bits)),
+              .bit_blocks = list(mask_bit_blocks, problem.mask_bits)}};
 }
 
 std::string HostProblem::trespass() const {
@@ -374,13 +450,14 @@ void HostProblem::poison_outputs() {
 }
 
 HostProblem make_host_problem(const Problem& problem, unsigned seed, Inputs inputs,
-                              const Gaps& gaps) {
+                              const Gaps& gaps, Blocks blocks) {
   HostProblem host;
   host.problem = problem;
   host.storages.resize(kStorages);
   place_lengths(host, seed);
   place_tensors(host, gaps);
   place_rope_tables(host);
+  place_block_mask(host, blocks, seed);
   host.poisoned_o = host.storages[kStorageO];
   host.poisoned_lse = host.storages[kStorageLse];
   fill_inputs(host, seed, inputs);

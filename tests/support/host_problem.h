@@ -27,6 +27,17 @@ enum class Inputs {
   kOddSequencesNaN,   // v of every second sequence is NaN, and its neighbours' outputs must not be
 };
 
+/// Which blocks of a block mask are present. With mask_bits a third of them has bits; as many are
+/// partial without.
+enum class Blocks {
+  kRandom,  // of the problem's density; some rows see nothing
+  kNone,
+  kSingle,     // one in the middle of each mask
+  kOneHotRow,  // one row of blocks sees all, others their first block alone
+  kCheckerboard,
+  kAll,
+};
+
 /// Free space in the strides, in units of the problem's alignment; the layout is the problem's.
 struct Gaps {
   int row = 0;         // after each row
@@ -51,13 +62,15 @@ struct SequenceRows {
 /// or v, and no row of the tables that the problem takes, is NaN or an infinity; all of o and lse
 /// is NaN. With a rope, rope_offset is 5 more than it must be. With lengths, these have a full
 /// sequence, an empty one and one of a single row, and rows that no sequence has are no elements.
+/// Lists of a block mask lie between integers that are no index.
 struct HostProblem {
   Problem problem;
   std::vector<std::vector<std::byte>> storages;
   std::vector<std::byte> poisoned_o, poisoned_lse;  // as o and lse were before anything ran
   PlacedTensor q, k, v, o, lse;
   PlacedTensor rope_cos, rope_sin, lengths_q, lengths_kv;  // without strides
-  std::vector<SequenceRows> rows_q, rows_kv;               // of all sequences
+  PlacedTensor mask_row_begin, mask_columns, mask_bits, mask_bit_blocks;
+  std::vector<SequenceRows> rows_q, rows_kv;  // of all sequences
 
   /// In host memory, or in copies of the storages that begin at `bases`, which are aligned to 256.
   Tensors tensors();
@@ -72,6 +85,7 @@ struct HostProblem {
 
 /// Deterministic in `seed`.
 HostProblem make_host_problem(const Problem& problem, unsigned seed,
-                              Inputs inputs = Inputs::kNormal, const Gaps& gaps = {});
+                              Inputs inputs = Inputs::kNormal, const Gaps& gaps = {},
+                              Blocks blocks = Blocks::kRandom);
 
 }  // namespace attnforge::test
