@@ -151,7 +151,50 @@ class Table {
         DType::kFp32, count, 1);
   }
 
-    kTable,  // its content means something: rope's tables, lengths, masks, arrays of the user's
+  /// Integers too. How many blocks are present is the run's, so the lists have no size but a least.
+  void add_block_mask() {
+    const std::int64_t rows = mask_blocks(p_).q * p_.mask_heads * p_.mask_batch;
+    add(operand<&HostTensors::mask_row_begin>("mask_row_begin", Role::kTable,
+                                              [](const Problem&, void* data, Tensors& t) {
+                                                t.block_mask.row_begin = static_cast<int*>(data);
+                                              }),
+        DType::kFp32, rows + 1, 1);
+    add_longer(operand<&HostTensors::mask_columns>("mask_columns", Role::kTable,
+                                                   [](const Problem&, void* data, Tensors& t) {
+                                                     t.block_mask.columns = static_cast<int*>(data);
+                                                   }),
+               1);
+    if (!p_.mask_bits) return;
+    add_longer(
+        operand<&HostTensors::mask_bits>("mask_bits", Role::kTable,
+                                         [](const Problem&, void* data, Tensors& t) {
+                                           t.block_mask.bits = static_cast<std::uint32_t*>(data);
+                                         }),
+        p_.mask_block_q * ((p_.mask_block_kv + 31) / 32));
+    add_longer(
+        operand<&HostTensors::mask_bit_blocks>("mask_bit_blocks", Role::kTable,
+                                               [](const Problem&, void* data, Tensors& t) {
+                                                 t.block_mask.bit_blocks = static_cast<int*>(data);
+                                               }),
+        1);
+  }
+
+  /// Rows of so many 32-bit words: one or more.
+  void add_longer(const Operand& operand, std::int64_t row_elements) {
+    add(operand, DType::kFp32, 1, row_elements);
+    list_.back().may_be_longer = true;
+  }
+
+  /// All in one, as bytes.
+  void add_code_arrays() {
+    const std::size_t bytes = code_array_places(p_).bytes;
+    if (bytes == 0) return;
+    Operand arrays = operand<&HostTensors::code_arrays>(kCodeArrays, Role::kTable,
+                                                        [](const Problem&, void*, Tensors&) {});
+    arrays.element_bytes = 1;
+    arrays.elements = static_cast<std::int64_t>(bytes);
+    arrays.may_be_longer = true;
+    list_.push_back(arrays);
   }
 
   void add_outputs() {

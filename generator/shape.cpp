@@ -69,8 +69,6 @@ Shape shape_of(const Problem& problem) {
           .mask_block_q = problem.mask_block_q,
           .mask_block_kv = problem.mask_block_kv,
           .mask_bits = problem.mask_bits,
-          .user_score = 0,
-          .user_mask = 0};
           .user_score = !problem.score.empty(),
           .user_mask = !problem.mask.empty()};
 }
@@ -88,11 +86,6 @@ std::string initializer(const Shape& shape) {
     // is invented.
     if (is_optional && shape.*member == 0) continue;
     is_optional |= member == &Shape::rope_dim;
-  bool is_later = false;
-  for (const auto& [name, member] : kMembers) {
-    // The text of a kernel without a part does not know of parts that came after the first ones.
-    is_later = is_later || member == &Shape::lengths;
-    if (is_later && shape.*member == 0) continue;
     text += fmt::format("{}.{} = {}", text.empty() ? "{" : ", ", name, shape.*member);
   }
   return text + "}";

@@ -109,6 +109,9 @@ void check_block_mask(const Problem& problem, const BlockMaskRef& mask,
       refuse(fmt::format("block_mask.{} starts at {}, which is not a multiple of {} bytes", name,
                          fmt::ptr(list), alignment));
     }
+  }
+}
+
 void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   if (words == nullptr) {

@@ -89,7 +89,6 @@ class PointerCheck {
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false;
-  bool needs_lse_ = false, needs_rope_ = false;
   std::uint8_t code_arguments_ = 0;
   std::uint32_t code_arrays_ = 0;  // bit i: argument i is one
   Lengths lengths_ = Lengths::kFixed;

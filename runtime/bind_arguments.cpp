@@ -64,6 +64,8 @@ struct Binder {
     params.bits = tensors.block_mask.bits;
     params.bit_blocks = tensors.block_mask.bit_blocks;
     put(params);
+  }
+
   void operator()(const CodeArguments& code) const {
     const std::size_t bytes = code.count * sizeof(std::uint64_t);
     if (bytes != 0) std::memcpy(at(bytes), tensors.code_arguments, bytes);

@@ -417,9 +417,6 @@ typedef struct attnforge_tensors {
   const attnforge_rope* rope;                   /* needed with the word rope */
   const attnforge_lengths* lengths;             /* needed with the word lengths */
   const attnforge_block_mask_lists* block_mask; /* needed with the word blocks */
-  attnforge_rows lse;               /* needed with the word lse */
-  const attnforge_rope* rope;       /* needed with the word rope */
-  const attnforge_lengths* lengths; /* needed with the word lengths */
   /* Needed with the word args: 8 bytes for each of its arguments, in their order, in host memory:
    * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t). */
   const uint64_t* code_arguments;
@@ -428,7 +425,7 @@ typedef struct attnforge_tensors {
 #define ATTNFORGE_TENSORS_INIT                                                              \
   {                                                                                         \
     (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL                                     \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL                               \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For

@@ -259,7 +259,8 @@ struct FwdNaive {
       if (sight == kHidden) return false;
       if constexpr (C.user_mask) {
         if (sight == kPartial)
-          return Pieces::Mask::of_pair(p, lengths, rows.sequence, rows.head, rows.query[r], key);
+          return Pieces::Mask::Rule::of_pair(p, lengths, rows.sequence, rows.head, rows.query[r],
+                                             key);
       }
       return true;
     };

@@ -507,18 +507,18 @@ struct FwdWgmmaSm90a {
 
     // -- A tile of keys, and a query tile --
 
-    /// The scores of a tile, with which the outputs of the one before may be in flight unless it
-    /// is the first, to probabilities that the next outputs take.
+    /// The scores of a tile to probabilities that the next outputs take. in_flight: with them are
+    /// the outputs of the tile before. begun: there are outputs of tiles before.
     template <class View>
-    ATTNFORGE_DEVICE void attend(const Tile& queries, const View& view, bool first,
+    ATTNFORGE_DEVICE void attend(const Tile& queries, const View& view, bool in_flight, bool begun,
                                  bool needs_mask) {
       float rescale[2];
       const bool raised = probabilities(queries, view, needs_mask, rescale);
       wgmma_wait<0>();
       pin(o);
       pin(probs);
-      if (!first) release_v();
-      if (raised && !first) {
+      if (in_flight) release_v();
+      if (raised && begun) {
 #pragma unroll
         for (int j = 0; j < kOutFragments; ++j) {
           o[j][0] *= rescale[0], o[j][1] *= rescale[0];
@@ -557,7 +557,7 @@ struct FwdWgmmaSm90a {
 #pragma unroll 1
         for (int i = 0;; ++i) {
           const FragmentScores<float[kScoreFragments][4]> view{s, row, walk.tile(i) * C.block_n};
-          attend(work.queries, view, i == 0, walk.masked(i));
+          attend(work.queries, view, i != 0, i != 0, walk.masked(i));
           if (i + 1 == walk.count()) break;
           // The scores of the next tile with the outputs of this one.
           await_k();
@@ -648,7 +648,7 @@ struct FwdWgmmaSm90a {
         release_k();
         const GroupedScores<float[kScoreFragments][4], C.key_groups(), kGroupKeys> view{s, row,
                                                                                         groups};
-        attend(work.queries, view, !pending, view.needs_mask());
+        attend(work.queries, view, pending, i != 0, view.needs_mask());
         present = i == 0 ? present_rows(work.queries, groups) : C.block_n;
         pending = true;
       }

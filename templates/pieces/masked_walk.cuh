@@ -19,6 +19,11 @@ struct MaskedWalk : Walk {
                                              int rows) {
     return {Walk::of_rows(tile, block_n, row, rows)};
   }
+  template <class Params, class QueryTile>
+  ATTNFORGE_DEVICE static MaskedWalk of_rows(const Params&, const QueryTile& tile, int block_n,
+                                             int row, int rows) {
+    return of_rows(tile, block_n, row, rows);
+  }
   template <class QueryTile>
   ATTNFORGE_DEVICE MaskedWalk of_part(const QueryTile&, int, int, int) const {
     return *this;

@@ -36,6 +36,7 @@ struct UserRule {
 /// With windows. kLeftBound: see WindowMask.
 template <class Code, bool kLeftBound>
 struct UserMask : WindowMask<kLeftBound> {
+  using Rule = UserRule<Code>;
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     scores.for_each([&](int row, int lane_key) {

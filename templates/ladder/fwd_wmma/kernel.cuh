@@ -63,7 +63,7 @@ struct FwdWmma {
         p(kernel_params.fwd),
         smem(smem_base),
         tile(this_tile(kernel_params)),
-        ring(tile, C.block_m, smem) {
+        ring(kernel_params, tile, C.block_m, smem) {
     scale_log2 = p.softmax_scale * 1.4426950408889634f;
   }
 
