@@ -158,7 +158,8 @@ Source render(const Typed& c, const Problem& problem) {
                           .params = "FwdMmaSm80Params",
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
-                          .other_pieces = pieces_of(c)};
+                          .other_pieces = pieces_of(c),
+                          .coarse = true};
   return kernel_source(untyped(kName, c, kFields), c,
                        with_work_list<FwdMmaSm80Params>(names, problem, c, "block_m", "block_n"));
 }

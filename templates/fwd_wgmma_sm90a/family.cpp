@@ -232,7 +232,8 @@ Source render(const Typed& c, const Problem& problem) {
       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
       .pieces = "DenseTmaPieces",
       .pieces_header = "pieces/dense_tma.cuh",
-      .other_pieces = pieces(c)};
+      .other_pieces = pieces(c),
+      .coarse = true};
   return kernel_source(
       untyped(kName, c, kFields), c,
       with_work_list<FwdWgmmaSm90aParams>(names, problem, c, "block_m()", "block_n"));

@@ -4,6 +4,7 @@
 #include "base.cuh"
 #include "params_code.h"
 #include "params_fwd.h"
+#include "ptx/special.cuh"
 
 namespace attnforge {
 
@@ -104,6 +105,35 @@ struct UserArray {
   }
 };
 
+// What tanhf() is in a text. The function of CUDA's library is exact to an ulp and takes 20
+// instructions and a branch; where probabilities are rounded to 16 bits, a series does while all
+// arguments of a warp are small, as under a soft cap they usually are.
+struct ExactTanh {
+  ATTNFORGE_DEVICE float operator()(float x) const { return ::tanhf(x); }
+};
+/// For |x| up to kTanhNear, to 2e-7.
+struct SeriesTanh {
+  ATTNFORGE_DEVICE float operator()(float x) const {
+    const float x2 = x * x;
+    return fmaf(x * x2, tanh_series(x2), x);
+  }
+};
+/// For all, to 4e-7.
+struct QuotientTanh {
+  ATTNFORGE_DEVICE float operator()(float x) const {
+    const float within = clamp_magnitude(x, kTanhEnd);
+    return within * tanh_over_x(within * within);
+  }
+};
+/// A series that notes the largest magnitude of its arguments.
+struct NotingTanh {
+  float& top;
+  ATTNFORGE_DEVICE float operator()(float x) const {
+    top = fmaxf(top, fabsf(x));
+    return SeriesTanh()(x);
+  }
+};
+
 /// A row of scores as the texts see it. Code is the entry's UserCode. Rows and keys outside of the
 /// tensors stand for the last ones, so that what is read for them is there; their results are not
 /// used.
@@ -136,10 +166,10 @@ struct UserRow {
     if constexpr (kClamp) return {min(lane_key + offset, seqlen_kv - 1), 0};
     return {lane_key, offset};
   }
-  template <class S>
-  ATTNFORGE_DEVICE S score(S s, int lane_key, int offset) const {
-    return Code::score(words, s, batch, head, q, key<Code::kScoreReadsByKey>(lane_key, offset),
-                       seqlen_q, seqlen_kv);
+  template <class S, class Tanh>
+  ATTNFORGE_DEVICE S score(const Tanh& tanh, S s, int lane_key, int offset) const {
+    return Code::score(words, tanh, s, batch, head, q,
+                       key<Code::kScoreReadsByKey>(lane_key, offset), seqlen_q, seqlen_kv);
   }
   ATTNFORGE_DEVICE bool mask(int lane_key, int offset) const {
     return Code::mask(words, batch, head, q, key<Code::kMaskReadsByKey>(lane_key, offset), seqlen_q,
