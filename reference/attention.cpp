@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "attnforge/error.h"
 #include "reference/half.h"
@@ -38,6 +39,19 @@ std::vector<RowBlock> blocks_of(std::span<const QueryRow> rows, std::size_t most
     i = end;
   }
   return blocks;
+}
+
+/// Functions for texts, one for one.
+void check_code_functions(const Problem& problem, const CodeFunctions& code) {
+  for (const auto& [name, has_text, has_function] :
+       {std::tuple("score", !problem.score.empty(), code.score != nullptr),
+        std::tuple("mask", !problem.mask.empty(), code.mask != nullptr)}) {
+    if (has_text == has_function) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("reference attention: the problem has {} text for {}, and there is {} "
+                            "function that computes it",
+                            has_text ? "a" : "no", name, has_function ? "a" : "no"));
+  }
 }
 
 void check_arguments(const Problem& problem, const Tensors& tensors,
@@ -90,11 +104,16 @@ double sum_of_finite_squares(const double* x, int count) {
   return sum;
 }
 
-/// Scaled and capped scores of the block's rows with the keys from range.first on: [keys][kRows].
-/// Fills score_magnitude, and product_magnitude with rope.
+CodePair pair_of(const Problem& problem, const QueryRow& row, std::int64_t key) {
+  return {row.batch, row.head, row.query, key, problem.seqlen_q, problem.seqlen_kv};
+}
+
+/// Scores, scaled, capped and after code, -inf where that hides the key, of the block's rows with
+/// the keys from range.first on: [keys][kRows]. Fills score_magnitude, and product_magnitude with
+/// rope.
 std::vector<double> block_scores(const Problem& problem, const Tensors& tensors, RowBlock block,
                                  KeyRange range, std::span<const KeyRange> visible,
-                                 Reference& result) {
+                                 const CodeFunctions& code, Reference& result) {
   const double scale = effective_softmax_scale(problem);
   const double softcap = problem.softcap;
   const QueryRow& first = result.rows[block.begin];
@@ -129,6 +148,9 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
     for (int r = 0; r < count; ++r) {
       const double scaled = s[r] * scale;
       to[r] = softcap != 0.0 ? softcap * std::tanh(scaled / softcap) : scaled;
+      const CodePair pair = pair_of(problem, result.rows[block.begin + r], key);
+      if (code.score) to[r] = code.score(to[r], pair);
+      if (code.mask && !code.mask(pair)) to[r] = -kInfinity;
       if (!visible[r].contains(key)) continue;
       k_square[r] = std::max(k_square[r], square);
       if (problem.rope == Rope::kNone) continue;
@@ -141,7 +163,8 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
   return scores;
 }
 
-void attend(const Problem& problem, const Tensors& tensors, RowBlock block, Reference& result) {
+void attend(const Problem& problem, const Tensors& tensors, RowBlock block,
+            const CodeFunctions& code, Reference& result) {
   const QueryRow& first = result.rows[block.begin];
   const std::int64_t kv_head = first.head / (problem.num_heads_q / problem.num_heads_kv);
   const auto count = static_cast<int>(block.end - block.begin);
@@ -153,7 +176,7 @@ void attend(const Problem& problem, const Tensors& tensors, RowBlock block, Refe
     range.first = std::min(range.first, visible[r].first);
     range.last = std::max(range.last, visible[r].last);
   }
-  std::vector<double> p = block_scores(problem, tensors, block, range, visible, result);
+  std::vector<double> p = block_scores(problem, tensors, block, range, visible, code, result);
   const auto at = [&](std::int64_t key, int r) -> double& {
     return p[static_cast<std::size_t>(key - range.first) * kRows + static_cast<std::size_t>(r)];
   };
@@ -181,7 +204,9 @@ void attend(const Problem& problem, const Tensors& tensors, RowBlock block, Refe
     load_elements(problem.dtype_v, tensors.v.data, row_offset(tensors.v, first.batch, kv_head, key),
                   problem.head_dim_v, v);
     for (int r = 0; r < count; ++r) {
+      const QueryRow& row = result.rows[block.begin + r];
       if (!visible[r].contains(key) || result.lse[block.begin + r] == -kInfinity) continue;
+      if (code.mask && !code.mask(pair_of(problem, row, key))) continue;
       double* o = &result.o[(block.begin + r) * static_cast<std::size_t>(problem.head_dim_v)];
       const double probability = at(key, r);
       for (int d = 0; d < problem.head_dim_v; ++d) o[d] += probability * v[d];
@@ -242,9 +267,25 @@ void append(Reference part, std::int64_t sequence, Reference& to) {
   to.max_abs_v = std::max(to.max_abs_v, part.max_abs_v);
 }
 
+/// Functions for a sequence that is a problem of its own.
+CodeFunctions of_sequence_number(const CodeFunctions& code, std::int64_t batch) {
+  const auto placed = [batch](CodePair pair) {
+    pair.batch = batch;
+    return pair;
+  };
+  CodeFunctions of_one;
+  if (code.score)
+    of_one.score = [&code, placed](double s, const CodePair& p) {
+      return code.score(s, placed(p));
+    };
+  if (code.mask) of_one.mask = [&code, placed](const CodePair& p) { return code.mask(placed(p)); };
+  return of_one;
+}
+
 /// Sequence by sequence.
 Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
-                                 std::span<const QueryRow> rows, int threads) {
+                                 std::span<const QueryRow> rows, const CodeFunctions& code,
+                                 int threads) {
   check_sequences(sequences_of(problem, tensors));
   Reference result = empty_reference(problem, {});
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
@@ -258,8 +299,9 @@ Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
     for (end = begin; end < rows.size() && rows[end].batch == batch; ++end)
       of_sequence.push_back({0, rows[end].head, rows[end].query});
     const Sequence sequence = sequence_of(problem, tensors, batch);
-    append(reference_attention(sequence.problem, sequence.tensors, of_sequence, threads), batch,
-           result);
+    append(reference_attention(sequence.problem, sequence.tensors, of_sequence,
+                               of_sequence_number(code, batch), threads),
+           batch, result);
   }
   return result;
 }
@@ -268,7 +310,14 @@ Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads) {
-  if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, threads);
+  return reference_attention(problem, tensors, rows, CodeFunctions(), threads);
+}
+
+Reference reference_attention(const Problem& problem, const Tensors& tensors,
+                              std::span<const QueryRow> rows, const CodeFunctions& code,
+                              int threads) {
+  check_code_functions(problem, code);
+  if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, code, threads);
   check_arguments(problem, tensors, rows);
   Reference result = empty_reference(problem, rows);
   if (rows.empty()) return result;
@@ -279,7 +328,7 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
   const std::vector<RowBlock> blocks = blocks_of(
       rows, static_cast<std::size_t>(std::clamp<std::int64_t>(rows_that_fit, 1, kRows)));
   parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t i) {
-    attend(problem, tensors, blocks[static_cast<std::size_t>(i)], result);
+    attend(problem, tensors, blocks[static_cast<std::size_t>(i)], code, result);
   });
   return result;
 }
@@ -318,8 +367,11 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
     // The scores have the standard deviation scale * sqrt(head_dim): E[p^2] / E[p]^2 =
     // exp(variance).
     const double variance = scale * scale * problem.head_dim;
-    result.spread[i] = keys == 0
-                           ? 0.0
+    // What code does to scores is not known: one key may have all the weight.
+    const bool any_spread = !problem.score.empty() || !problem.mask.empty();
+    result.spread[i] = keys == 0 ? 0.0
+                       : any_spread
+                           ? 1.0
                            : std::min(1.0,
                                       std::sqrt(std::exp(std::min(variance, 50.0)) / keys) * 1.5);
   }

@@ -13,7 +13,7 @@ from ._overlap import overlap, span
 from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", "cos of rope", "sin of rope", "the lengths of q", "the lengths of k")
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQ")  # TensorsStruct, as a test compares
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQ")  # TensorsStruct, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
 _ROPE_BYTES, _LENGTHS_BYTES = ctypes.sizeof(RopeStruct), ctypes.sizeof(LengthsStruct)
@@ -75,13 +75,14 @@ class Call:
             self.new_o = allocator.allocator(o.shape, o.code, o.device)
             self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
-    def argument(self, q, k, v, o, lse, rope, lengths):
+    def argument(self, q, k, v, o, lse, rope, lengths, code=None):
         """The bytes of a TensorsStruct with these addresses, and the structs they point to, to be kept until the run is enqueued.
 
-        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays.
+        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays. code: None, or
+        the words of the arguments of code as a ctypes array.
         """
         of_q, of_k, of_v, of_o, of_lse, rope_rows, tokens = self._fixed
-        at_rope = at_lengths = 0
+        at_rope = at_lengths = at_code = 0
         if rope is not None:
             cos, sin, offset = rope
             rope = RopeStruct(_ROPE_BYTES, cos, sin, rope_rows, offset)
@@ -89,8 +90,10 @@ class Call:
         if lengths is not None:
             lengths = LengthsStruct(_LENGTHS_BYTES, *lengths, *tokens)
             at_lengths = ctypes.addressof(lengths)
-        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths)
-        return argument, (rope, lengths)
+        if code is not None:
+            at_code = ctypes.addressof(code)
+        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, at_code)
+        return argument, (rope, lengths, code)
 
     def launch(self, q, k, v, o, lse, rope, lengths):
         """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise."""
@@ -104,7 +107,7 @@ class Call:
         plan = self._plans.get((q | k | v | o) & 15)
         if rope is None and lengths is None:
             of_q, of_k, of_v, of_o, of_lse, _, _ = self._fixed
-            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0), None
+            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0, 0), None
         return plan, *self.argument(q, k, v, o, lse, rope, lengths)
 
     def _find_pairs(self):

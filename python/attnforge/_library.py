@@ -39,6 +39,7 @@ class TensorsStruct(ctypes.Structure):
         ("lse", RowsStruct),
         ("rope", c_void_p),
         ("lengths", c_void_p),
+        ("code_arguments", c_void_p),
     ]
 
 
