@@ -16,13 +16,13 @@ struct UserMask : WindowMask<kLeftBound> {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     scores.for_each([&](int row, int lane_key) {
-      const UserRow<Code> user(tile, row);
+      const UserRow<Code> user(tile, row, lane_key);
       VisibleKeys visible = VisibleKeys::of_row(tile.p, tile.lengths, tile.query_of(row));
       visible.first -= lane_key;
       visible.last -= lane_key;
-      return [user, visible, lane_key](float s, int offset) {
+      return [user, visible](float s, int offset) {
         const float in_window = masked<kLeftBound>(s, offset, visible);
-        return user.mask(lane_key, offset) ? in_window : negative_infinity();
+        return user.mask(offset) ? in_window : negative_infinity();
       };
     });
   }
@@ -31,7 +31,7 @@ struct UserMask : WindowMask<kLeftBound> {
   template <class Lengths>
   ATTNFORGE_DEVICE static bool of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
                                        int head, int query, int key) {
-    return UserRow<Code>(p, lengths, sequence, head, query).mask(key, 0);
+    return UserRow<Code>(p, lengths, sequence, head, query, key).mask(0);
   }
 };
 

@@ -23,9 +23,9 @@ struct UserScore {
       float top = 0.0f;
       const float scale = tile.p.softmax_scale;
       scores.for_each([&](int row, int lane_key) {
-        const UserRow<Code> user(tile, row);
-        return [user, lane_key, scale, &top](float s, int offset) {
-          user.score(NotingTanh{top}, s * scale, lane_key, offset);
+        const UserRow<Code> user(tile, row, lane_key);
+        return [user, scale, &top](float s, int offset) {
+          user.score(NotingTanh{top}, s * scale, offset);
           return s;
         };
       });
@@ -42,7 +42,7 @@ struct UserScore {
   template <class Lengths>
   ATTNFORGE_DEVICE static float of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
                                         int head, int query, int key, float s) {
-    return UserRow<Code>(p, lengths, sequence, head, query).score(ExactTanh(), s, key, 0);
+    return UserRow<Code>(p, lengths, sequence, head, query, key).score(ExactTanh(), s, 0);
   }
 
  private:
@@ -51,10 +51,9 @@ struct UserScore {
                                        const Tanh& tanh) {
     const float scale = tile.p.softmax_scale;
     scores.for_each([&](int row, int lane_key) {
-      const UserRow<Code> user(tile, row);
-      return [user, tanh, lane_key, scale](float s, int offset) {
-        return user.score(tanh, s * scale, lane_key, offset);
-      };
+      const UserRow<Code> user(tile, row, lane_key);
+      return
+          [user, tanh, scale](float s, int offset) { return user.score(tanh, s * scale, offset); };
     });
   }
 };
