@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <iterator>
 #include <sstream>
 
 #include "attnforge/error.h"
+#include "cli/quoted_words.h"
 #include "cli/read_text.h"
 #include "cli/sweep.h"
 
@@ -33,12 +33,7 @@ void add_problems(std::string_view text, std::vector<Problem>& problems) {
 }  // namespace
 
 std::vector<std::string> words_of(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words;
-  for (const std::string& argument : arguments) {
-    std::istringstream stream(argument);
-    words.insert(words.end(), std::istream_iterator<std::string>(stream), {});
-  }
-  return words;
+  return words_of_arguments(arguments);
 }
 
 std::vector<std::string> names_of(const std::string& list) {

@@ -2,17 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
-#include <sstream>
+#include <algorithm>
 
 #include "attnforge/error.h"
+#include "cli/quoted_words.h"
 
 namespace attnforge::cli {
 namespace {
 
 /// What may stand in a word's place: "seqlen=1,2" is {"seqlen=1", "seqlen=2"}.
 std::vector<std::string> choices(const std::string& word) {
-  if (word.find(',') == word.npos) return {word};
+  // Commas of code are its own.
+  if (word.find(',') == word.npos || word.find('"') != word.npos) return {word};
   const std::size_t equals = word.find('=');
   const std::string name = equals == word.npos ? "" : word.substr(0, equals + 1);
   std::vector<std::string> result;
@@ -33,11 +34,10 @@ std::vector<std::string> choices(const std::string& word) {
 }  // namespace
 
 std::vector<std::string> expand_sweep(std::string_view text) {
-  std::istringstream stream{std::string(text)};
   std::vector<std::string> texts = {""};
-  for (std::istream_iterator<std::string> word(stream), end; word != end; ++word) {
+  for (const std::string& word : split_words(text)) {
     std::vector<std::string> longer;
-    const std::vector<std::string> values = choices(*word);
+    const std::vector<std::string> values = choices(word);
     if (texts.size() * values.size() > kMostProblems) {
       throw Error(ErrorCode::kInvalidProblem,
                   fmt::format("\"{}\" is more than {} problems", text, kMostProblems));

@@ -97,8 +97,10 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
       both(bits_of(p.softcap), bits_of(p.softmax_scale)) ^ at(bits_of(p.density), 16),
   };
   std::uint64_t hash = XXH3_64bits(words.data(), sizeof(words));
+  std::uint64_t number = 0;  // of a text: the same one elsewhere is another problem
   for (const std::string* text : {&p.score, &p.mask, &p.args}) {
-    if (!text->empty()) hash = XXH3_64bits_withSeed(text->data(), text->size(), hash + 1);
+    ++number;
+    if (!text->empty()) hash = XXH3_64bits_withSeed(text->data(), text->size(), hash + number);
   }
   return hash;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "attnforge/error.h"
 #include "reference/half.h"
@@ -39,6 +40,19 @@ std::vector<RowBlock> blocks_of(std::span<const QueryRow> rows, std::size_t most
     i = end;
   }
   return blocks;
+}
+
+/// Functions for texts, one for one.
+void check_code_functions(const Problem& problem, const CodeFunctions& code) {
+  for (const auto& [name, has_text, has_function] :
+       {std::tuple("score", !problem.score.empty(), code.score != nullptr),
+        std::tuple("mask", !problem.mask.empty(), code.mask != nullptr)}) {
+    if (has_text == has_function) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("reference attention: the problem has {} text for {}, and there is {} "
+                            "function that computes it",
+                            has_text ? "a" : "no", name, has_function ? "a" : "no"));
+  }
 }
 
 void check_arguments(const Problem& problem, const Tensors& tensors,
@@ -95,11 +109,16 @@ bool seen_by_any(std::span<const RowKeys> rows, std::int64_t key) {
   return std::ranges::any_of(rows, [key](const RowKeys& row) { return row.contains(key); });
 }
 
-/// Scaled and capped scores of the block's rows with the keys from range.first on: [keys][kRows].
-/// Fills score_magnitude, and product_magnitude with rope.
+CodePair pair_of(const Problem& problem, const QueryRow& row, std::int64_t key) {
+  return {row.batch, row.head, row.query, key, problem.seqlen_q, problem.seqlen_kv};
+}
+
+/// Scores, scaled, capped and after code, -inf where that hides the key, of the block's rows with
+/// the keys from range.first on: [keys][kRows]. Fills score_magnitude, and product_magnitude with
+/// rope.
 std::vector<double> block_scores(const Problem& problem, const Tensors& tensors, RowBlock block,
                                  KeyRange range, std::span<const RowKeys> visible,
-                                 Reference& result) {
+                                 const CodeFunctions& code, Reference& result) {
   const double scale = effective_softmax_scale(problem);
   const double softcap = problem.softcap;
   const QueryRow& first = result.rows[block.begin];
@@ -109,6 +128,7 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
   double q[kMaxHeadDim][kRows] = {};
   double row[kMaxHeadDim];
   double q_square[kRows] = {}, k_square[kRows] = {};
+  double coded[kRows] = {};  // largest score that the code made
   for (int r = 0; r < count; ++r) {
     const std::int64_t at = row_offset(tensors.q, first.batch, first.head,
                                        result.rows[block.begin + r].query);
@@ -135,20 +155,27 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
     for (int r = 0; r < count; ++r) {
       const double scaled = s[r] * scale;
       to[r] = softcap != 0.0 ? softcap * std::tanh(scaled / softcap) : scaled;
+      const CodePair pair = pair_of(problem, result.rows[block.begin + r], key);
+      if (code.score) to[r] = code.score(to[r], pair);
+      // In a block of a mask the text decides only where that is partial.
+      if (code.mask && visible[r].mask.asks_rule(key) && !code.mask(pair)) to[r] = -kInfinity;
       if (!visible[r].contains(key)) continue;
       k_square[r] = std::max(k_square[r], square);
+      if (code.score && std::isfinite(to[r]))
+        coded[r] = std::max(coded[r], std::abs(to[r]));
       if (problem.rope == Rope::kNone) continue;
       double& largest = result.product_magnitude[block.begin + r];
       largest = std::max(largest, scale * product_norm(q, r, row, problem.head_dim));
     }
   }
   for (int r = 0; r < count; ++r)
-    result.score_magnitude[block.begin + r] = scale * std::sqrt(q_square[r] * k_square[r]);
+    result.score_magnitude[block.begin + r] =
+        std::max(scale * std::sqrt(q_square[r] * k_square[r]), coded[r]);
   return scores;
 }
 
 void attend(const Problem& problem, const Tensors& tensors, const MaskRows& mask, RowBlock block,
-            Reference& result) {
+            const CodeFunctions& code, Reference& result) {
   const QueryRow& first = result.rows[block.begin];
   const std::int64_t kv_head = first.head / (problem.num_heads_q / problem.num_heads_kv);
   const auto count = static_cast<int>(block.end - block.begin);
@@ -162,7 +189,7 @@ void attend(const Problem& problem, const Tensors& tensors, const MaskRows& mask
     range.first = std::min(range.first, keys.range.first);
     range.last = std::max(range.last, keys.range.last);
   }
-  std::vector<double> p = block_scores(problem, tensors, block, range, visible, result);
+  std::vector<double> p = block_scores(problem, tensors, block, range, visible, code, result);
   const auto for_each_key = [&](int r, const auto& visit) {
     const RowKeys& keys = visible[static_cast<std::size_t>(r)];
     for (std::int64_t key = keys.range.first; key <= keys.range.last; ++key) {
@@ -195,7 +222,9 @@ void attend(const Problem& problem, const Tensors& tensors, const MaskRows& mask
     load_elements(problem.dtype_v, tensors.v.data, row_offset(tensors.v, first.batch, kv_head, key),
                   problem.head_dim_v, v);
     for (int r = 0; r < count; ++r) {
+      const QueryRow& row = result.rows[block.begin + r];
       if (!visible[r].contains(key) || result.lse[block.begin + r] == -kInfinity) continue;
+      if (code.mask && !code.mask(pair_of(problem, row, key))) continue;
       double* o = &result.o[(block.begin + r) * static_cast<std::size_t>(problem.head_dim_v)];
       const double probability = at(key, r);
       for (int d = 0; d < problem.head_dim_v; ++d) o[d] += probability * v[d];
@@ -258,7 +287,8 @@ void append(Reference part, std::int64_t sequence, Reference& to) {
 
 /// Of sequences that are as long as the problem says; `mask` is the block mask.
 Reference reference_of_full(const Problem& problem, const Tensors& tensors, const MaskRows& mask,
-                            std::span<const QueryRow> rows, int threads) {
+                            std::span<const QueryRow> rows, const CodeFunctions& code,
+                            int threads) {
   check_arguments(problem, tensors, rows);
   Reference result = empty_reference(problem, rows);
   if (rows.empty()) return result;
@@ -269,14 +299,30 @@ Reference reference_of_full(const Problem& problem, const Tensors& tensors, cons
   const std::vector<RowBlock> blocks = blocks_of(
       rows, static_cast<std::size_t>(std::clamp<std::int64_t>(rows_that_fit, 1, kRows)));
   parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t i) {
-    attend(problem, tensors, mask, blocks[static_cast<std::size_t>(i)], result);
+    attend(problem, tensors, mask, blocks[static_cast<std::size_t>(i)], code, result);
   });
   return result;
 }
 
+/// Functions for a sequence that is a problem of its own.
+CodeFunctions of_sequence_number(const CodeFunctions& code, std::int64_t batch) {
+  const auto placed = [batch](CodePair pair) {
+    pair.batch = batch;
+    return pair;
+  };
+  CodeFunctions of_one;
+  if (code.score)
+    of_one.score = [&code, placed](double s, const CodePair& p) {
+      return code.score(s, placed(p));
+    };
+  if (code.mask) of_one.mask = [&code, placed](const CodePair& p) { return code.mask(placed(p)); };
+  return of_one;
+}
+
 /// Sequence by sequence.
 Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
-                                 std::span<const QueryRow> rows, int threads) {
+                                 std::span<const QueryRow> rows, const CodeFunctions& code,
+                                 int threads) {
   check_sequences(sequences_of(problem, tensors));
   Reference result = empty_reference(problem, {});
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
@@ -290,9 +336,9 @@ Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
     for (end = begin; end < rows.size() && rows[end].batch == batch; ++end)
       of_sequence.push_back({0, rows[end].head, rows[end].query});
     const Sequence sequence = sequence_of(problem, tensors, batch);
-    append(
-        reference_of_full(sequence.problem, sequence.tensors, sequence.mask, of_sequence, threads),
-        batch, result);
+    append(reference_of_full(sequence.problem, sequence.tensors, sequence.mask, of_sequence,
+                             of_sequence_number(code, batch), threads),
+           batch, result);
   }
   return result;
 }
@@ -301,14 +347,21 @@ Reference reference_of_sequences(const Problem& problem, const Tensors& tensors,
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads) {
+  return reference_attention(problem, tensors, rows, CodeFunctions(), threads);
+}
+
+Reference reference_attention(const Problem& problem, const Tensors& tensors,
+                              std::span<const QueryRow> rows, const CodeFunctions& code,
+                              int threads) {
+  check_code_functions(problem, code);
   validate(problem);
   if (has_block_mask(problem) && tensors.block_mask.row_begin == nullptr) {
     throw Error(ErrorCode::kInvalidArgument,
                 "reference attention: block_mask.row_begin is null; give the lists in host memory");
   }
-  if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, threads);
+  if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, code, threads);
   return reference_of_full(problem, tensors, mask_rows_of(sequences_of(problem, tensors)), rows,
-                           threads);
+                           code, threads);
 }
 
 Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads) {
@@ -346,8 +399,11 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
     // The scores have the standard deviation scale * sqrt(head_dim): E[p^2] / E[p]^2 =
     // exp(variance).
     const double variance = scale * scale * problem.head_dim;
-    result.spread[i] = keys == 0
-                           ? 0.0
+    // What code does to scores is not known: one key may have all the weight.
+    const bool any_spread = !problem.score.empty() || !problem.mask.empty();
+    result.spread[i] = keys == 0 ? 0.0
+                       : any_spread
+                           ? 1.0
                            : std::min(1.0,
                                       std::sqrt(std::exp(std::min(variance, 50.0)) / keys) * 1.5);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -38,6 +39,17 @@ struct Reference {
   double max_abs_v = 0;  // over the whole of v
 };
 
+/// A query and a key as the user's code sees them: positions in their sequence.
+struct CodePair {
+  std::int64_t batch = 0, head = 0, q = 0, k = 0, seqlen_q = 0, seqlen_kv = 0;
+};
+
+/// What the texts of a problem with code compute, in fp64; null where it has no such text.
+struct CodeFunctions {
+  std::function<double(double s, const CodePair&)> score;
+  std::function<bool(const CodePair&)> mask;
+};
+
 /// Computes `rows` from q, k, v, all else that the problem has, in host memory (tensors.o
 /// and tensors.lse are not looked at). Rotated elements are not rounded. Sums and exponentials are
 /// in fp64; the inputs are taken as they are. Rows next to each other that share batch and head are
@@ -50,5 +62,12 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads = 0);
 /// All rows.
 Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads = 0);
+
+/// The same of a problem with code, whose texts are not read: `code` computes instead of them. Its
+/// functions are called from several threads. Error(kInvalidArgument) for a text without a function
+/// or a function without a text; the two above refuse every text.
+Reference reference_attention(const Problem& problem, const Tensors& tensors,
+                              std::span<const QueryRow> rows, const CodeFunctions& code,
+                              int threads = 0);
 
 }  // namespace attnforge

@@ -18,6 +18,12 @@ bool MaskRow::contains(std::int64_t key) const {
          sees(static_cast<std::size_t>(at - columns.begin()), key);
 }
 
+bool MaskRow::asks_rule(std::int64_t key) const {
+  if (block_kv == 0) return true;
+  const int partial = static_cast<int>(key / block_kv) * 2 + 1;
+  return std::binary_search(columns.begin(), columns.end(), partial);
+}
+
 std::int64_t MaskRow::count(KeyRange range) const {
   if (block_kv == 0) return std::max<std::int64_t>(0, range.last - range.first + 1);
   std::int64_t keys = 0;

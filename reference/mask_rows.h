@@ -19,6 +19,8 @@ struct MaskRow {
   int block_kv = 0;  // 0: no mask
 
   bool contains(std::int64_t key) const;
+  /// Whether a text decides about the key too: in partial blocks, and without a mask.
+  bool asks_rule(std::int64_t key) const;
   /// How many keys of a range it lets the query see.
   std::int64_t count(KeyRange range) const;
 

@@ -180,11 +180,17 @@ void run_compile(const Compiler& instance, Program& program, const Source& sourc
                  const std::vector<std::string>& options) {
   const nvrtcResult result = program.compile(options);
   if (result == NVRTC_SUCCESS) return;
+  const std::string log = program.log();
+  if (const std::string in_code = errors_in_code(log, kMaxErrorBytes); !in_code.empty()) {
+    throw Error(ErrorCode::kCompile,
+                fmt::format("the problem's code does not compile (NVRTC {}, {}):\n{}",
+                            instance.facts.version_text(), source.name, in_code));
+  }
   throw Error(ErrorCode::kCompile,
               fmt::format("NVRTC {} refused {} (options {}): {}\n{}", instance.facts.version_text(),
                           source.name, fmt::join(options, " "),
                           instance.library.functions.nvrtcGetErrorString(result),
-                          first_errors(program.log(), kMaxErrorBytes)));
+                          first_errors(log, kMaxErrorBytes)));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
     o = attnforge.attention(q, k, v, causal=True)                      # torch or cupy, [batch, seqlen, heads, head_dim]
     o, lse = attnforge.attention(q, k, v, causal=True, return_lse=True, layout="bhsd")
 
+    attnforge.attention(q, k, v, score="s + slope[head] * (k - q)", mask="k <= q", args={"slope": slope})  # C++ of your own
+
     attnforge.tune("fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal")   # once; later calls use the winner
     print(attnforge.inspect("fwd bf16 seqlen=4096 head_dim=128", arch="sm_90a")["source"])  # needs no GPU
 
@@ -13,6 +15,7 @@ times). Needs libattnforge.so, found through $ATTNFORGE_LIBRARY, in the wheel or
 a build folder of the checkout, or by the loader. Imports no other package.
 """
 
+from . import texts
 from ._attention import attention
 from ._errors import (
     AttnforgeError,
@@ -47,6 +50,7 @@ __all__ = [
     "library_path",
     "plan_cache",
     "supported",
+    "texts",
     "tune",
     "version",
 ]

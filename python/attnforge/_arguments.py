@@ -4,6 +4,7 @@ from typing import NamedTuple, Optional
 
 from . import _checks
 from ._arrays import FP32, ITEM_BYTES, backend_of
+from ._code import NO_CODE, code_of
 from ._errors import InvalidError
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, view_lengths
 from ._overlap import overlaps_itself
@@ -33,6 +34,7 @@ class Options(NamedTuple):
     lengths: str = "fixed"
     longest_q: int = 0  # of packed sequences
     longest_kv: int = 0
+    code: tuple = ("", "", "")  # score, mask, args
 
     @property
     def places(self):
@@ -41,7 +43,17 @@ class Options(NamedTuple):
 
 
 def options_of(
-    causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved, lengths="fixed", max_seqlen=None
+    causal,
+    window,
+    softmax_scale,
+    softcap,
+    return_lse,
+    layout,
+    tf32,
+    rope_interleaved,
+    lengths="fixed",
+    max_seqlen=None,
+    code=NO_CODE.texts,
 ):
     """Options from the arguments of attention(). Raises InvalidError, which names the argument."""
     causal = _checks.flag("causal", causal)
@@ -65,6 +77,7 @@ def options_of(
         _checks.flag("rope_interleaved", rope_interleaved),
         lengths,
         *longest_of(lengths, max_seqlen),
+        code,
     )
 
 
@@ -247,6 +260,9 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
         lengths=options.lengths,
         tokens_q=tokens_q,
         tokens_kv=tokens_kv,
+        score=options.code[0],
+        mask=options.code[1],
+        args=options.code[2],
     )
 
 
@@ -266,11 +282,15 @@ def problem_of(
     cu_seqlens=None,
     max_seqlen=None,
     used_kv=None,
+    score=None,
+    mask=None,
+    args=None,
 ):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
     options = options_of(
-        causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved, kind, max_seqlen
+        causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved, kind, max_seqlen,
+        code_of(score, mask, args, None).texts,
     )
     q, k, v = view_inputs(q, k, v, None)
     check_inputs(q, k, v, options.places)

@@ -17,6 +17,7 @@ from ._arguments import (
 )
 from ._arrays import FP32, backend_of
 from ._call import Call
+from ._code import NO_CODE, check_devices, code_of
 from ._lengths import lengths_of, view_lengths
 from ._library import check, lib
 from ._plans import plan_cache
@@ -72,6 +73,9 @@ def attention(
     cu_seqlens=None,
     max_seqlen=None,
     used_kv=None,
+    score=None,
+    mask=None,
+    args=None,
 ):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
@@ -93,6 +97,10 @@ def attention(
     pair (used_q, used_kv), None for all rows; rows of o and lse that do not count stay as they are. Sequences may be empty.
     Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
     above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds. They do not go with rope.
+    score, mask: C++ expressions, compiled into the kernel: what becomes of a score s after scaling, and whether query q sees key k
+    among those that causal and window let it see. Both know batch, head (of q), q, k, seqlen_q, seqlen_kv, and what args names: a
+    dict of contiguous arrays on the GPU (float32, float16, bfloat16, int32) and plain numbers. Arrays are read when the kernels
+    run, and must hold an element wherever the texts look for positions inside the tensors.
     out: where o goes, with return_lse a pair (o, lse); it may not share memory with an input. Arrays of frameworks other than
     torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one (for other arrays the default stream). Outputs are
@@ -154,7 +162,12 @@ def attention(
                 or used_kv is not None
                 or max_seqlen is not None
                 or rope_offset
+                or score is not None
+                or mask is not None
+                or args is not None
             ):
+                if score is not None or mask is not None or args is not None:
+                    plain = False
                 others = () if lse is None else (lse,)
                 if rope is not None:
                     cos, sin = rope
@@ -198,7 +211,10 @@ def attention(
             key = plan = None
     if plan is None or plan.workspace_bytes and stream is not None and stream != _current_stream(call.device):
         arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
-        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv)
+        code = NO_CODE
+        if score is not None or mask is not None or args is not None:
+            key, code = None, code_of(score, mask, args, stream)
+        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, code)
     if plan.workspace_bytes:
         memory, workspace, size = _scratch(plan.workspace_bytes, call.device)
         status = _run(plan.handle, tensors, workspace, size, _queues[queue])
@@ -209,7 +225,7 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv):
+def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, code=NO_CODE):
     """attention() for any arrays, with every check. Remembers the call by `key`, or by one of its own without one."""
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
@@ -221,7 +237,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     options = None
     return_lse = arguments[4]
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
-    arguments += kind, max_seqlen
+    arguments += kind, max_seqlen, code.texts
     if return_lse is not True and return_lse is not False:
         options = options_of(*arguments)
         return_lse = options.lse
@@ -257,6 +273,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
 
     # ---- 3. Outputs and plan ----
     device = inputs[0].device
+    check_devices(code, device)
     queue = backend.stream(device) if stream is None else stream
     if out is None:
         o = backend.empty(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
@@ -284,6 +301,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
         *addresses[:5],
         None if rope is None else (*addresses[5:7], rope_offset),
         None if kind == "fixed" else addresses[7:],
+        code.argument(),
     )
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, tensors, None, 0, queue))
@@ -292,5 +310,5 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, tensors, workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here, as `parts` what the argument points to; frameworks free it in the stream's order.
-    del arrays, inputs, outputs, tables, lengths, parts
+    del arrays, inputs, outputs, tables, lengths, parts, code
     return (o, lse) if return_lse else o

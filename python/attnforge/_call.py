@@ -75,13 +75,14 @@ class Call:
             self.new_o = allocator.allocator(o.shape, o.code, o.device)
             self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
-    def argument(self, q, k, v, o, lse, rope, lengths):
+    def argument(self, q, k, v, o, lse, rope, lengths, code=None):
         """The bytes of a TensorsStruct with these addresses, and the structs they point to, to be kept until the run is enqueued.
 
-        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays.
+        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays. code: None, or
+        the words of the arguments of code as a ctypes array.
         """
         of_q, of_k, of_v, of_o, of_lse, rope_rows, tokens = self._fixed
-        at_rope = at_lengths = 0
+        at_rope = at_lengths = at_code = 0
         if rope is not None:
             cos, sin, offset = rope
             rope = RopeStruct(_ROPE_BYTES, cos, sin, rope_rows, offset)
@@ -89,8 +90,10 @@ class Call:
         if lengths is not None:
             lengths = LengthsStruct(_LENGTHS_BYTES, *lengths, *tokens)
             at_lengths = ctypes.addressof(lengths)
-        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, 0)
-        return argument, (rope, lengths)
+        if code is not None:
+            at_code = ctypes.addressof(code)
+        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, 0, at_code)
+        return argument, (rope, lengths, code)
 
     def launch(self, q, k, v, o, lse, rope, lengths):
         """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise."""

@@ -9,7 +9,7 @@ import sys
 from ._errors import InvalidError
 
 
-def _plain(value):
+def plain(value):
     """A scalar of numpy as Python's own; anything else as it is."""
     numpy = sys.modules.get("numpy")
     return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
@@ -26,7 +26,7 @@ def refuse_type(name, value, wanted):
 
 def integer(name, value, least, most, wanted=None):
     """An int from least to most; wanted: what it is, for messages."""
-    value = _plain(value)
+    value = plain(value)
     if not isinstance(value, int) or isinstance(value, bool):
         refuse_type(name, value, wanted or f"an integer from {least} to {most}")
     if not least <= value <= most:
@@ -36,7 +36,7 @@ def integer(name, value, least, most, wanted=None):
 
 def number(name, value):
     """A finite float."""
-    value = _plain(value)
+    value = plain(value)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         refuse_type(name, value, "a number")
     try:
@@ -58,7 +58,7 @@ def seconds(name, value):
 
 def flag(name, value):
     """A bool from True, False, 1 or 0."""
-    value = _plain(value)
+    value = plain(value)
     if not isinstance(value, int) or value not in (0, 1):
         if isinstance(value, int):
             raise InvalidError(f"{name}={_digits(value)} must be True or False")

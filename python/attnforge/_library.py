@@ -40,6 +40,7 @@ class TensorsStruct(ctypes.Structure):
         ("rope", c_void_p),
         ("lengths", c_void_p),
         ("block_mask", c_void_p),
+        ("code_arguments", c_void_p),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import re
 from dataclasses import dataclass, fields
 
 from . import _checks
@@ -12,6 +13,9 @@ DTYPES = ("fp32", "fp16", "bf16")
 
 # Fields that the text calls otherwise.
 _WORDS = {"dtype_q": "q", "dtype_k": "k", "dtype_v": "v", "dtype_o": "o", "alignment_bytes": "alignment"}
+# Texts in quotes, in which blanks do not end a word.
+_TEXTS = ("args", "score", "mask")
+_WORD = re.compile(r'(?:[^\s"]|"(?:\\.|[^"\\])*")+')
 _FIELDS = {word: name for name, word in _WORDS.items()}
 
 
@@ -22,6 +26,7 @@ class Problem:
     num_heads_kv, seqlen_kv, tokens_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
     tf32: fp32 only, products may round their inputs to TF32.
     rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
+    score, mask: C++ of the caller's; args: what they may name, "float* slope, int window".
     lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
     """
 
@@ -50,6 +55,9 @@ class Problem:
     lengths: str = "fixed"
     tokens_q: int = 0
     tokens_kv: int = None
+    args: str = ""
+    score: str = ""
+    mask: str = ""
 
     def __post_init__(self):
         follow = {
@@ -71,12 +79,12 @@ class Problem:
         kinds = {field.name: field.type for field in fields(Problem)}
         values = {}
         with _handle_of(_checks.text("problem", text)) as handle:
-            words = _text_of(handle).split()
+            words = _WORD.findall(_text_of(handle))
         for word in words[1:]:  # after the op
             word, equals, value = word.partition("=")
             if equals:
                 name = _FIELDS.get(word, word)
-                values[name] = kinds[name](value)
+                values[name] = _unquoted(value) if name in _TEXTS else kinds[name](value)
             else:
                 values["dtype_q" if word in DTYPES else word] = word if word in DTYPES else True
         return Problem(**values)
@@ -85,7 +93,8 @@ class Problem:
         """Text that says this problem, not the canonical one. Raises InvalidError for what a word cannot hold."""
         words = ["fwd"]
         for field in fields(self):
-            value = _CHECKED[field.type](field.name, getattr(self, field.name))
+            value = getattr(self, field.name)
+            value = _quoted(field.name, value) if field.name in _TEXTS else _CHECKED[field.type](field.name, value)
             if value != field.default:
                 word = _WORDS.get(field.name, field.name)
                 words.append(word if value is True else f"{word}={value}")
@@ -98,6 +107,15 @@ class Problem:
     def __str__(self):
         with self.handle() as handle:
             return _text_of(handle)
+
+
+def _quoted(name, value):
+    value = _checks.text(name, value)
+    return value and '"%s"' % value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _unquoted(text):
+    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text[1:-1])
 
 
 def _one_word(name, value):

@@ -130,10 +130,11 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
-  constexpr int kSafeSlack = 68, kUnrolledSlack = 4, kSoftcapSlack = 4;
+  constexpr int kSafeSlack = 68, kUnrolledSlack = 4, kSoftcapSlack = 4, kCodeSlack = 12;
   constexpr double kSpillRisk = 1.1;
   const int slack = kSafeSlack + (c.step_n == c.block_n ? kUnrolledSlack : 0) +
-                    (c.softcap ? kSoftcapSlack : 0);
+                    (c.softcap ? kSoftcapSlack : 0) +
+                    (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
   return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm) * (tight ? kSpillRisk : 1.0);
 }
@@ -171,7 +172,8 @@ Source render(const Typed& c, const Problem& problem) {
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces(c),
-                          .gathers = true};
+                          .gathers = true,
+                          .coarse = true};
   return kernel_source(untyped(kName, c, kFields), c,
                        with_work_list<FwdMmaSm80Params>(names, problem, c, "block_m", "block_n"));
 }

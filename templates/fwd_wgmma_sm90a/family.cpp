@@ -51,7 +51,7 @@ constexpr FormerField kAdded[] = {{"fused_rope", 0}};
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
-constexpr int kRegisterSlack = 28, kSoftcapSlack = 8;
+constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMaskCodeSlack = 16;
 // Of Q K^T and P V together, from which heads may be walked in groups even where they are few, and
 // from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
@@ -135,7 +135,8 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 }
 
 int needed_registers(const Typed& c) {
-  return c.planned_registers() + kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
+  return c.planned_registers() + kRegisterSlack + (c.softcap ? kSoftcapSlack : 0) +
+         (c.user_score ? kScoreCodeSlack : 0) + (c.user_mask ? kMaskCodeSlack : 0);
 }
 
 bool registers_fit(const Typed& c) {
@@ -236,7 +237,8 @@ Source render(const Typed& c, const Problem& problem) {
       .pieces = "DenseTmaPieces",
       .pieces_header = "pieces/dense_tma.cuh",
       .other_pieces = pieces(c),
-      .gathers = true};
+      .gathers = true,
+      .coarse = true};
   return kernel_source(
       untyped(kName, c, kFields), c,
       with_work_list<FwdWgmmaSm90aParams>(names, problem, c, "block_m()", "block_n"));

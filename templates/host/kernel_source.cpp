@@ -56,6 +56,7 @@ Source kernel_source(const Config& config, const Shape& shape, const KernelNames
   using fmt::arg;
   Source source;
   source.name = names.symbol;
+  source.options = names.options;
   source.entry = fmt::format(
       "// generated: {config}\n"
       "{includes}"

@@ -44,6 +44,9 @@ struct KernelNames {
   std::string_view pieces_header{};
   std::vector<Piece> other_pieces{};
   bool gathers = false;  // where a mask decides which keys are walked over, lists say so
+  // Probabilities are rounded to 16 bits: divisions and roots of the user's code to 2 ulp do.
+  bool coarse = false;
+  std::vector<std::string> options{};  // of the compiler
   // Entry points of other steps, after the pieces.
   std::string other_kernels{};
 };

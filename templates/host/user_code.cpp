@@ -33,6 +33,11 @@ std::string locals(const std::vector<CodeArgument>& arguments) {
   return lines;
 }
 
+/// In a score these stand for what the piece takes for them (pieces/user_code.cuh).
+constexpr const char* kTanhNames =
+    "    [[maybe_unused]] const auto tanhf = [&](float x) { return attnforge_tanh(x); };\n"
+    "    [[maybe_unused]] const auto& tanh = tanhf;\n";
+
 /// The text between brackets of ours, on lines that messages number from 1 in a file named `name`.
 /// It has no quotes, comments, directives or backslashes, and closes what it opens
 /// (generator/user_code), so it cannot leave them.
@@ -44,6 +49,7 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   const std::string
       taken = "int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv";
+  const bool has_tanh = names(problem.score, "tanhf") || names(problem.score, "tanh");
   std::string lines = fmt::format(
       "namespace attnforge {{\n"
       "template <class Argument>\n"
@@ -53,21 +59,22 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
       "    return reinterpret_cast<const Argument&>(fwd).code;\n"
       "  }}\n"
       "  static constexpr bool kScoreReadsByKey = {score_by_key}, kMaskReadsByKey = "
-      "{mask_by_key};\n",
+      "{mask_by_key}, kTanh = {tanh};\n",
       fmt::arg("words", code_words(problem)), fmt::arg("params", params),
-      fmt::arg("score_by_key", reads_by_key(problem.score, arguments)),
+      fmt::arg("tanh", has_tanh), fmt::arg("score_by_key", reads_by_key(problem.score, arguments)),
       fmt::arg("mask_by_key", reads_by_key(problem.mask, arguments)));
   if (!problem.score.empty()) {
     lines += fmt::format(
-        "  template <class S>\n"
-        "  ATTNFORGE_DEVICE static S score([[maybe_unused]] const Words& attnforge_code, S s, "
-        "{}) {{\n"
+        "  template <class Tanh, class S>\n"
+        "  ATTNFORGE_DEVICE static S score([[maybe_unused]] const Words& attnforge_code, "
+        "[[maybe_unused]] const Tanh& attnforge_tanh, S s, {}) {{\n"
+        "{}"
         "{}"
         "    return static_cast<S>((\n"
         "{}"
         "    ));\n"
         "  }}\n",
-        taken, locals(arguments), lines_of("score", problem.score));
+        taken, locals(arguments), has_tanh ? kTanhNames : "", lines_of("score", problem.score));
   }
   if (!problem.mask.empty()) {
     lines += fmt::format(
@@ -102,6 +109,7 @@ void add_code_params(Argument& argument, const Problem& problem, const TileWork&
 
 void extend_by_code(KernelNames& names, const Problem& problem) {
   names.parts.push_back("pieces/user_code.cuh");
+  if (names.coarse) names.options = {"--prec-div=false", "--prec-sqrt=false"};
   names.declarations += struct_of_code(problem, names.params);
   if (!problem.score.empty()) {
     Piece score{"pieces/user_score.cuh", "Score", "UserScore<UserCode>"};

@@ -4,6 +4,7 @@
 #include "base.cuh"
 #include "params_code.h"
 #include "params_fwd.h"
+#include "ptx/special.cuh"
 
 namespace attnforge {
 
@@ -72,6 +73,28 @@ requires kSame<T, float> ATTNFORGE_DEVICE float operator-(Position<kSign> a, T b
   return float(a) - b;
 }
 
+/// What a number is compared with once a position's base is taken off both sides: the same for all
+/// keys of a row, so that a comparison is one instruction a key. No position is beyond 2^30, and no
+/// difference of what is left overflows.
+ATTNFORGE_DEVICE int apart_from(int x, int base) {
+  constexpr int kBeyond = 1 << 30;
+  return min(max(x, -kBeyond), kBeyond) - base;
+}
+#define ATTNFORGE_COMPARISON(op)                                                     \
+  template <int kSign, class T>                                                      \
+  requires kSame<T, int> ATTNFORGE_DEVICE bool operator op(Position<kSign> a, T b) { \
+    return kSign * a.offset op apart_from(b, a.base);                                \
+  }                                                                                  \
+  template <int kSign, class T>                                                      \
+  requires kSame<T, int> ATTNFORGE_DEVICE bool operator op(T a, Position<kSign> b) { \
+    return apart_from(a, b.base) op kSign * b.offset;                                \
+  }
+ATTNFORGE_COMPARISON(<)
+ATTNFORGE_COMPARISON(<=)
+ATTNFORGE_COMPARISON(>)
+ATTNFORGE_COMPARISON(>=)
+#undef ATTNFORGE_COMPARISON
+
 /// Elements of 16 bits, as floats.
 struct Fp16 {
   u16 bits;
@@ -104,27 +127,63 @@ struct UserArray {
   }
 };
 
+// What tanhf() is in a text. The function of CUDA's library is exact to an ulp and takes 20
+// instructions and a branch; where probabilities are rounded to 16 bits, a series does while all
+// arguments of a warp are small, as under a soft cap they usually are.
+struct ExactTanh {
+  ATTNFORGE_DEVICE float operator()(float x) const { return ::tanhf(x); }
+};
+/// For |x| up to kTanhNear, to 2e-7.
+struct SeriesTanh {
+  ATTNFORGE_DEVICE float operator()(float x) const {
+    const float x2 = x * x;
+    return fmaf(x * x2, tanh_series(x2), x);
+  }
+};
+/// For all, to 4e-7.
+struct QuotientTanh {
+  ATTNFORGE_DEVICE float operator()(float x) const {
+    const float within = clamp_magnitude(x, kTanhEnd);
+    return within * tanh_over_x(within * within);
+  }
+};
+/// A series that notes the largest magnitude of its arguments.
+struct NotingTanh {
+  float& top;
+  ATTNFORGE_DEVICE float operator()(float x) const {
+    top = fmaxf(top, fabsf(x));
+    return SeriesTanh()(x);
+  }
+};
+
 /// A row of scores as the texts see it. Code is the entry's UserCode. Rows and keys outside of the
 /// tensors stand for the last ones, so that what is read for them is there; their results are not
 /// used.
 template <class Code>
 struct UserRow {
   const typename Code::Words& words;
+  int lane_key;
   int batch, head, q, seqlen_q, seqlen_kv;
 
   template <class QueryTile>
-  ATTNFORGE_DEVICE UserRow(const QueryTile& tile, int row)
+  ATTNFORGE_DEVICE UserRow(const QueryTile& tile, int row, int first_key)
       : words(Code::words(tile.p)),
+        lane_key(first_key),
         batch(tile.batch),
         head(tile.query_head_of(row)),
         q(min(tile.query_of(row), tile.lengths.q() - 1)),
         seqlen_q(tile.lengths.q()),
-        seqlen_kv(tile.lengths.kv()) {}
-  /// Of a row that is there.
+        seqlen_kv(tile.lengths.kv()) {
+    // The compiler must not know that rows share their keys: it would keep what it has of them for
+    // the next row, a register for each.
+    asm("" : "+r"(lane_key) : "r"(row));
+  }
+  /// Of a row and a key that are there.
   template <class Lengths>
   ATTNFORGE_DEVICE UserRow(const FwdParams& p, const Lengths& lengths, int sequence, int its_head,
-                           int query)
+                           int query, int key)
       : words(Code::words(p)),
+        lane_key(key),
         batch(sequence),
         head(its_head),
         q(query),
@@ -132,17 +191,17 @@ struct UserRow {
         seqlen_kv(lengths.kv()) {}
 
   template <bool kClamp>
-  ATTNFORGE_DEVICE KeyPosition key(int lane_key, int offset) const {
+  ATTNFORGE_DEVICE KeyPosition key(int offset) const {
     if constexpr (kClamp) return {min(lane_key + offset, seqlen_kv - 1), 0};
     return {lane_key, offset};
   }
-  template <class S>
-  ATTNFORGE_DEVICE S score(S s, int lane_key, int offset) const {
-    return Code::score(words, s, batch, head, q, key<Code::kScoreReadsByKey>(lane_key, offset),
+  template <class S, class Tanh>
+  ATTNFORGE_DEVICE S score(const Tanh& tanh, S s, int offset) const {
+    return Code::score(words, tanh, s, batch, head, q, key<Code::kScoreReadsByKey>(offset),
                        seqlen_q, seqlen_kv);
   }
-  ATTNFORGE_DEVICE bool mask(int lane_key, int offset) const {
-    return Code::mask(words, batch, head, q, key<Code::kMaskReadsByKey>(lane_key, offset), seqlen_q,
+  ATTNFORGE_DEVICE bool mask(int offset) const {
+    return Code::mask(words, batch, head, q, key<Code::kMaskReadsByKey>(offset), seqlen_q,
                       seqlen_kv);
   }
 };

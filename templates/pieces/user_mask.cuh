@@ -40,13 +40,13 @@ struct UserMask : WindowMask<kLeftBound> {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     scores.for_each([&](int row, int lane_key) {
-      const UserRow<Code> user(tile, row);
+      const UserRow<Code> user(tile, row, lane_key);
       VisibleKeys visible = VisibleKeys::of_row(tile.p, tile.lengths, tile.query_of(row));
       visible.first -= lane_key;
       visible.last -= lane_key;
-      return [user, visible, lane_key](float s, int offset) {
+      return [user, visible](float s, int offset) {
         const float in_window = masked<kLeftBound>(s, offset, visible);
-        return user.mask(lane_key, offset) ? in_window : negative_infinity();
+        return user.mask(offset) ? in_window : negative_infinity();
       };
     });
   }

@@ -5,6 +5,8 @@
 #include "params_fwd.h"
 #include "pieces/plain_score.cuh"
 #include "pieces/user_code.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/special.cuh"
 
 namespace attnforge {
 
@@ -17,20 +19,42 @@ struct UserScore {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     Before::apply(scores, tile);
-    const float scale = tile.p.softmax_scale;
-    scores.for_each([&](int row, int lane_key) {
-      const UserRow<Code> user(tile, row);
-      return [user, lane_key, scale](float s, int offset) {
-        return user.score(s * scale, lane_key, offset);
-      };
-    });
+    if constexpr (Code::kTanh && Scores::kCoarse) {
+      float top = 0.0f;
+      const float scale = tile.p.softmax_scale;
+      scores.for_each([&](int row, int lane_key) {
+        const UserRow<Code> user(tile, row, lane_key);
+        return [user, scale, &top](float s, int offset) {
+          user.score(NotingTanh{top}, s * scale, offset);
+          return s;
+        };
+      });
+      if (any_lane(top > kTanhNear))
+        replace(scores, tile, QuotientTanh());
+      else
+        replace(scores, tile, SeriesTanh());
+    } else {
+      replace(scores, tile, ExactTanh());
+    }
   }
 
   /// One score, scaled and capped already.
   template <class Lengths>
   ATTNFORGE_DEVICE static float of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
                                         int head, int query, int key, float s) {
-    return UserRow<Code>(p, lengths, sequence, head, query).score(s, key, 0);
+    return UserRow<Code>(p, lengths, sequence, head, query, key).score(ExactTanh(), s, 0);
+  }
+
+ private:
+  template <class Scores, class QueryTile, class Tanh>
+  ATTNFORGE_DEVICE static void replace(const Scores& scores, const QueryTile& tile,
+                                       const Tanh& tanh) {
+    const float scale = tile.p.softmax_scale;
+    scores.for_each([&](int row, int lane_key) {
+      const UserRow<Code> user(tile, row, lane_key);
+      return
+          [user, tanh, scale](float s, int offset) { return user.score(tanh, s * scale, offset); };
+    });
   }
 };
 

@@ -536,7 +536,7 @@ class LibraryTest(unittest.TestCase):
             _library.ContextDesc: 48,
             _library.PlanOptions: 56,
             _library.ProgressStruct: 64,
-            _library.TensorsStruct: 176,
+            _library.TensorsStruct: 184,
             _library.RopeStruct: 40,
             _library.LengthsStruct: 40,
             _library.TuneOptions: 56,

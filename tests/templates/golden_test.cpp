@@ -26,6 +26,9 @@ constexpr GoldenProblem kProblems[] = {
      "fwd fp16 batch=2 num_heads=4 seqlen=100:200 head_dim=40:72 window_left=64 softcap=30 lse "
      "alignment=8"},
     {"fp32", "fwd fp32 batch=1 num_heads=1 seqlen=1024 head_dim=64 lse"},
+    {"code",
+     "fwd bf16 batch=1 num_heads=16 seqlen=4096 head_dim=128 softcap=30 args=\"float* slope, int "
+     "reach\" score=\"s + slope[head] * (k - q)\" mask=\"k <= q && q - k < reach\""},
     {"tf32", "fwd fp32 batch=4 num_heads=8:2 seqlen=2048 head_dim=128 causal tf32"},
 };
 

@@ -1,0 +1,90 @@
+"""The user's own score and mask: texts, and their arguments as the problem and a run have them."""
+
+import ctypes
+import struct
+
+from . import _checks
+from ._arrays import ITEM_BYTES, backend_of, contiguous
+from ._errors import InvalidError
+
+_TYPES = ("float", "fp16", "bf16", "int")  # by the codes of arrays
+_USUAL = 1 << 20  # bytes of an array whose size the problem need not say
+
+
+class Code:
+    """What a call has of code: texts for the problem, words for the run, and arrays, which own what the words point to."""
+
+    __slots__ = ("texts", "words", "arrays")
+
+    def __init__(self, texts, words, arrays):
+        self.texts, self.words, self.arrays = texts, words, arrays
+
+    def argument(self):
+        """The words as the C API takes them, None without any."""
+        return (ctypes.c_uint64 * len(self.words))(*self.words) if self.words else None
+
+
+NO_CODE = Code(("", "", ""), (), ())
+
+
+def code_of(score, mask, args, stream):
+    """The Code of attention()'s arguments. Raises InvalidError, which names the argument."""
+    if score is None and mask is None and not args:
+        return NO_CODE
+    score = "" if score is None else _checks.text("score", score)
+    mask = "" if mask is None else _checks.text("mask", mask)
+    if args is not None and not isinstance(args, dict):
+        _checks.refuse_type("args", args, "a dict from names to arrays and numbers")
+    listed, words, arrays = [], [], []
+    for name, value in (args or {}).items():
+        if not isinstance(name, str):
+            _checks.refuse_type("a name in args", name, "a str")
+        text, word, array = _number(name, value) or _array(name, value, stream)
+        listed.append(text)
+        words.append(word)
+        if array is not None:
+            arrays.append(array)
+    return Code((score, mask, ", ".join(listed)), tuple(words), tuple(arrays))
+
+
+def _number(name, value):
+    value = _checks.plain(value)
+    if isinstance(value, int):  # a bool too
+        value = _checks.integer(f"args[{name!r}]", int(value), -(2**31), 2**31 - 1)
+        return f"int {name}", value & 0xFFFFFFFF, None
+    if isinstance(value, float):
+        try:
+            return f"float {name}", struct.unpack("=I", struct.pack("=f", value))[0], None
+        except OverflowError:
+            raise InvalidError(f"args[{name!r}]={value} is too large for a float of 32 bits") from None
+    return None
+
+
+def _array(name, value, stream):
+    name_here = f"args[{name!r}]"
+    backend = backend_of(value)
+    try:
+        array = backend.view(name_here, value, stream, integers=True)
+    except InvalidError:
+        array = backend.view(name_here, value, stream)
+    if tuple(array.strides) != contiguous(array.shape) and _elements(array) > 1:
+        raise InvalidError(f"{name_here} {tuple(array.shape)} has strides {tuple(array.strides)}; it must be contiguous")
+    if array.address == 0:
+        raise InvalidError(f"{name_here} is empty; leave it out, or pass an array of one element")
+    # Of a large one the tuner must know the size: it makes up arrays to run on.
+    extent = f"[{_elements(array)}]" if _elements(array) * ITEM_BYTES[array.code] > _USUAL else ""
+    return f"{_TYPES[array.code]}* {name}{extent}", array.address, array
+
+
+def _elements(array):
+    count = 1
+    for size in array.shape:
+        count *= size
+    return count
+
+
+def check_devices(code, device):
+    """Raises InvalidError unless all arrays are on one GPU."""
+    for array in code.arrays:
+        if array.device != device:
+            raise InvalidError(f"an array of args is on GPU {array.device} and q is on GPU {device}")

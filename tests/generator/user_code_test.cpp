@@ -1,0 +1,251 @@
+// user_code_test.cpp - the texts of a problem: what comes back, what is refused, what is known.
+#include "generator/user_code.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "generator/bucket.h"
+#include "generator/features.h"
+#include "generator/words.h"
+#include "tests/generator/expect_error.h"
+
+namespace attnforge {
+namespace {
+
+/// The call is refused with words that hold `why`.
+template <class Call>
+void expect_error(ErrorCode code, const std::string& why, Call&& call) {
+  EXPECT_THAT(error_message(code, call), testing::HasSubstr(why));
+}
+
+Problem with_code(std::string score, std::string mask = "", std::string args = "") {
+  Problem problem = parse_problem("fwd bf16 num_heads=8:2 batch=3 seqlen=100:200 head_dim=64");
+  problem.score = std::move(score);
+  problem.mask = std::move(mask);
+  problem.args = std::move(args);
+  return problem;
+}
+
+TEST(CodeText, ComesBackFromTheTextOfAProblem) {
+  for (const Problem& problem : {
+           with_code("s"),
+           with_code("s + slope[head] * (k - q)", "k <= q", "float* slope[num_heads_q]"),
+           with_code("s\n+ 1", "k % 2 == 0 &&\nq > 3"),
+           with_code("", "k=q", "int a = 3, float b=-0.5"),
+       }) {
+    const std::string text = to_string(problem);
+    EXPECT_EQ(parse_problem(text), problem) << text;
+    EXPECT_EQ(text.find('\n'), text.npos) << "one line, whatever the code has";
+  }
+  EXPECT_EQ(to_string(with_code("s * 2", "k <= q", "int a")),
+            to_string(with_code("")) + R"( args="int a" score="s * 2" mask="k <= q")");
+}
+
+TEST(CodeText, MayStandWithoutQuotesIfItHasNoBlanks) {
+  EXPECT_EQ(parse_problem("fwd mask=k<=q").mask, "k<=q");
+  EXPECT_EQ(parse_problem("fwd score=\"\""), parse_problem("fwd")) << "empty is none";
+}
+
+TEST(CodeText, IsRefusedWhereItsQuotesAreWrong) {
+  const auto refused = [](const char* text, const char* why) {
+    expect_error(ErrorCode::kInvalidProblem, why, [&] { parse_problem(text); });
+  };
+  refused(R"(fwd score="s)", "no closing quote");
+  refused(R"(fwd score="s"x)", "goes on after its closing quote");
+  refused(R"(fwd score=a"s")", "quote inside");
+  refused(R"(fwd score="s\t")", "backslash before 't'");
+  refused(R"(fwd score="s" score="s")", "gives score again");
+  refused(R"(fwd scores="s")", "did you mean \"score\"");
+}
+
+TEST(NextWord, EndsAtABlankOutsideOfQuotes) {
+  std::string_view text = R"( a="b \" c" d "e f)";
+  EXPECT_EQ(next_word(text), R"(a="b \" c")");
+  EXPECT_EQ(next_word(text), "d");
+  EXPECT_EQ(next_word(text), R"("e f)");
+  EXPECT_EQ(next_word(text), "");
+  text = "x\"\\";
+  EXPECT_EQ(next_word(text), "x\"\\") << "a backslash at the end";
+}
+
+struct Refused {
+  std::string text, why;
+};
+
+TEST(CheckCode, RefusesWhatCouldLeaveTheBracketsThatItIsPutInto) {
+  const Refused cases[] = {
+      {"s); } __global__ void f() { (0",
+       "closes a bracket that is not open, ')' at line 1, column 2"},
+      {"s + (k", "does not close the '(' of line 1, column 5"},
+      {"s[(k])", "closes a bracket that is not open, ']'"},
+      {"s\n#include \"/etc/passwd\"\n", "has a # at line 2, column 1"},
+      {"s // + 1", "has a comment at line 1, column 3"},
+      {"s /* + 1", "has a comment"},
+      {"s */ 2 /", ""},  // a product of a dereferenced 2: the compiler's to refuse
+      {"s + 1\\", "has a \\ at line 1, column 6"},
+      {"s + 1\\\n", "has a \\"},
+      {"s + \"a\"", "has a \""},
+      {"s + 'a'", "has a '"},
+      {"s <: 0 :>", "\"<:\""},
+      {"s %: 2", "\"%:\""},
+      {"s ?\?/ 2", "\"?\?\""},
+      {"_Pragma(1)", "the word _Pragma"},
+      {"asm(1)", "the word asm"},
+      {"import\ns", "the word import"},
+      {std::string("s\0", 2), "the byte 0x00 at line 1, column 2"},
+      {"s\r\n", "the byte 0x0d"},
+      {"s\t", "the byte 0x09"},
+      {"s + \xc3\xa4", "the byte 0xc3"},
+      {" \n ", "holds blanks only"},
+      {std::string(kMostCodeBytes + 1, 's'), "at most 16384 are allowed"},
+  };
+  for (const Refused& c : cases) {
+    if (c.why.empty()) {
+      EXPECT_NO_THROW(validate(with_code(c.text))) << c.text;
+      continue;
+    }
+    expect_error(ErrorCode::kInvalidProblem, c.why, [&] { validate(with_code(c.text)); });
+    expect_error(ErrorCode::kInvalidProblem, c.why, [&] { validate(with_code("s", c.text)); });
+  }
+  EXPECT_NO_THROW(validate(with_code("[&](float x) { return x * 2; }(s)")));
+  EXPECT_NO_THROW(validate(with_code(std::string(kMostCodeBytes, 's'))));
+}
+
+TEST(CodeArguments, AreTypesAndNamesWithExtentsAndDefaults) {
+  const std::vector<CodeArgument> list = code_arguments(
+      "const float* slope[num_heads_q], int window = -1024, fp16 *bias[num_heads_q*seqlen_q + 2 * "
+      "seqlen_kv-1],bool* b, float x=0.5f, bf16* __restrict__ y");
+  ASSERT_EQ(list.size(), 6u);
+  EXPECT_EQ(list[0].name, "slope");
+  EXPECT_TRUE(list[0].is_array);
+  EXPECT_EQ(list[0].extent, "num_heads_q");
+  EXPECT_EQ(list[1].value, -1024);
+  EXPECT_FALSE(list[1].is_array);
+  EXPECT_EQ(list[2].type, CodeArgument::Type::kFp16);
+  EXPECT_EQ(list[4].value, 0.5);
+  const Problem problem = with_code("s");
+  EXPECT_EQ(array_elements(list[0], problem), 8);
+  EXPECT_EQ(array_elements(list[2], problem), 8 * 100 + 2 * 200 - 1);
+  EXPECT_GE(array_elements(list[3], problem), 8 * 3 * (100 + 200)) << "generous";
+}
+
+TEST(CodeArguments, AreRefusedWithThePlace) {
+  const Refused cases[] = {
+      {"float", "\"\" where a name is wanted"},
+      {"double x", "\"double\" where a type is wanted, at line 1, column 1"},
+      {"float* a, float* a", "two arguments of the name a"},
+      {"float* s", "calls an argument s"},
+      {"float* head", "calls an argument head"},
+      {"float* attnforge_code", "calls an argument attnforge_code"},
+      {"float* a__b", "calls an argument a__b"},
+      {"float* return", "calls an argument return"},
+      {"int a int b", "needs a comma"},
+      {"int a,", "\"\" where a type is wanted"},
+      {"float* a[heads]", "has the size \"heads\""},
+      {"float* a[]", "brackets without"},
+      {"float* a[batch", "brackets without"},
+      {"float* a[batch batch]", "not a sum of products"},
+      {"float* a = 1", "default to an array"},
+      {"fp16 a", "only arrays have that"},
+      {"int a = 1.5", "not a whole number"},
+      {"int a = x", "not a whole number"},
+      {"float a = 1e300", "not a number"},
+      {"float* a[99999999999999999999]", "has the size"},
+      {"int a; int b", "needs a comma"},
+      {"int #a", "\"#\" where a name is wanted"},
+      {" ", "holds blanks only"},
+  };
+  for (const Refused& c : cases) {
+    expect_error(ErrorCode::kInvalidProblem, c.why, [&] { validate(with_code("s", "", c.text)); });
+  }
+  expect_error(ErrorCode::kInvalidProblem, "there is neither",
+               [] { validate(with_code("", "", "int a")); });
+  std::string many = "int a0";
+  for (int i = 1; i <= static_cast<int>(kMostCodeArguments); ++i)
+    many += ", int a" + std::to_string(i);
+  expect_error(ErrorCode::kInvalidProblem, "more than 32",
+               [&] { validate(with_code("s", "", many)); });
+}
+
+TEST(CodeText, IsPartOfKeyHashAndSymbol) {
+  const Problem none = with_code(""), one = with_code("s"), other = with_code("s "),
+                mask = with_code("", "s");
+  for (const Problem* a : {&none, &one, &other, &mask}) {
+    for (const Problem* b : {&none, &one, &other, &mask}) {
+      EXPECT_EQ(*a == *b, a == b);
+      EXPECT_EQ(ProblemHash()(*a) == ProblemHash()(*b), a == b);
+      EXPECT_EQ(code_suffix(*a) == code_suffix(*b), a == b);
+    }
+    EXPECT_EQ(bucket(*a).score, a->score) << "to the byte";
+  }
+  EXPECT_EQ(code_suffix(none), "");
+  const std::string suffix = code_suffix(one);
+  EXPECT_EQ(suffix.size(), 9u);
+  EXPECT_EQ(suffix.find_first_not_of("_0123456789abcdef"), suffix.npos);
+  EXPECT_EQ(required_features(one) & (kFeatureScoreCode | kFeatureMaskCode), kFeatureScoreCode);
+  EXPECT_EQ(required_features(mask) & (kFeatureScoreCode | kFeatureMaskCode), kFeatureMaskCode);
+}
+
+TEST(CodeText, SaysWhatItDependsOnByItsWords) {
+  const Problem problem = with_code("s", "k <= q && heads[batch] > 0");
+  EXPECT_TRUE(mask_depends_on(problem, "batch"));
+  EXPECT_TRUE(mask_depends_on(problem, "k"));
+  EXPECT_FALSE(mask_depends_on(problem, "head")) << "another word begins with it";
+  EXPECT_FALSE(mask_depends_on(with_code("s"), "k"));
+}
+
+TEST(CodeText, SaysWhetherArraysAreReadByKey) {
+  const std::vector<CodeArgument> arguments = code_arguments("float* a, int n");
+  EXPECT_FALSE(reads_by_key("s + a[head] * (k - q)", arguments));
+  EXPECT_FALSE(reads_by_key("s + k", arguments));
+  EXPECT_TRUE(reads_by_key("s + a[k - q + n]", arguments));
+  EXPECT_TRUE(reads_by_key("s + a[a[n + (k)]]", arguments));
+  EXPECT_TRUE(reads_by_key("s + *(a + k)", arguments));
+  EXPECT_TRUE(reads_by_key("s + (a + k)[0]", arguments));
+  EXPECT_TRUE(reads_by_key("[&](int i) { return a[i]; }(k)", arguments));
+  EXPECT_FALSE(reads_by_key("s + *(a + q)", arguments));
+}
+
+/// Any bytes are an error in words, or a problem whose text is one line that is read back.
+TEST(CodeText, IsAnErrorOrComesBackWhateverIsChangedInIt) {
+  const std::vector<std::string> pieces = {
+      "s",     "k",  "q",   "head", "(",  ")",       "[",   "]",     "{",   "}",
+      "\"",    "\\", "\\n", "\n",   "#",  "//",      "/*",  "*/",    "??/", "<:",
+      "slope", "+",  "*",   ",",    ";",  "#line 1", "'",   "\t",    " ",   "tanhf",
+      "\xff",  "\0", "=",   "1.5f", "<=", "&&",      "asm", "return"};
+  std::mt19937 random(7);
+  const auto below = [&](std::size_t end) { return random() % end; };
+  int valid = 0;
+  for (int i = 0; i < 6000; ++i) {
+    std::string text = i % 2 == 0 ? "s + slope[head] * (k - q)" : "k <= q || (q - k) % 4 == 0";
+    for (std::size_t edits = 1 + below(4); edits > 0; --edits) {
+      const std::size_t at = below(text.size() + 1);
+      const std::string& piece = pieces[below(pieces.size())];
+      if (below(3) == 0 && at < text.size())
+        text.erase(at, 1 + below(4));
+      else
+        text.insert(at, piece);
+    }
+    Problem problem = with_code(text, i % 3 == 0 ? text : "", "float* slope[num_heads_q]");
+    if (text.empty()) continue;
+    try {
+      validate(problem);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidProblem);
+      continue;
+    }
+    ++valid;
+    const std::string line = to_string(problem);
+    ASSERT_EQ(line.find_first_of("\n\r"), line.npos) << line;
+    ASSERT_NE(line.back(), '\\');
+    ASSERT_EQ(parse_problem(line), problem) << line;
+  }
+  EXPECT_GT(valid, 300);
+}
+
+}  // namespace
+}  // namespace attnforge

@@ -1,0 +1,47 @@
+// generated: fwd_naive block_m=8 num_threads=64
+#include "fwd_naive/kernel.cuh"
+#include "pieces/user_code.cuh"
+#include "pieces/dense.cuh"
+#include "pieces/user_score.cuh"
+#include "pieces/user_mask.cuh"
+#include "pieces/masked_walk.cuh"
+namespace attnforge {
+struct UserCode {
+  using Words = CodeParams<2>;
+  ATTNFORGE_DEVICE static const Words& words(const FwdParams& fwd) {
+    return reinterpret_cast<const WithCode<FwdNaiveParams, 2>&>(fwd).code;
+  }
+  static constexpr bool kScoreReadsByKey = false, kMaskReadsByKey = false, kTanh = false;
+  template <class Tanh, class S>
+  ATTNFORGE_DEVICE static S score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
+    [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
+    [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
+    return static_cast<S>((
+#line 1 "score"
+s + slope[head] * (k - q)
+#line 1 "entry"
+    ));
+  }
+  ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
+    [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
+    [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
+    return static_cast<bool>((
+#line 1 "mask"
+k <= q && q - k < reach
+#line 1 "entry"
+    ));
+  }
+};
+}  // namespace attnforge
+using namespace attnforge;
+static_assert(sizeof(WithCode<FwdNaiveParams, 2>) == 256);
+inline constexpr FwdNaiveConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 1}, 8, 64};
+struct Pieces : DensePieces<kConfig> {
+  using Score = UserScore<UserCode>;
+  using Mask = UserMask<UserCode, kConfig.left_bound != 0>;
+  using Walk = MaskedWalk<RangeWalk<kConfig.left_bound != 0>>;
+};
+extern "C" __global__ void __launch_bounds__(kConfig.num_threads, kConfig.blocks_per_sm())
+fwd_naive_bf16_d128_t64_e8b3b043(const __grid_constant__ WithCode<FwdNaiveParams, 2> p) {
+  FwdNaive<kConfig, Pieces, WithCode<FwdNaiveParams, 2>>::run(p);
+}

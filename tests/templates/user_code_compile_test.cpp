@@ -1,0 +1,174 @@
+// user_code_compile_test.cpp - NVRTC compiles the user's texts into the families that take them:
+// the ready-made ones without spills, wrong ones to an error that names the place. Needs NVRTC, but
+// neither a GPU nor a driver.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attnforge/code_texts.h"
+#include "attnforge/error.h"
+#include "generator/arch.h"
+#include "generator/candidates.h"
+#include "runtime/compiler.h"
+#include "templates/registry.h"
+#include "tests/templates/compile_together.h"
+
+namespace attnforge {
+namespace {
+
+constexpr const char* kProblem = "fwd bf16 batch=2 num_heads=16:4 seqlen=8192 head_dim=128 causal";
+
+Config first_config(const Family& family, const Problem& problem, const char* arch) {
+  return candidates(family, problem, typical_device(arch)).front().config;
+}
+
+Cubin compiled(const char* family, const char* arch, const Problem& problem) {
+  const Family& of = *find_family(family);
+  return compile(of.render(first_config(of, problem, arch), problem), typical_device(arch).arch);
+}
+
+Problem with_code(const char* score, const char* mask = "", const char* args = "") {
+  Problem problem = parse_problem(kProblem);
+  problem.score = score;
+  problem.mask = mask;
+  problem.args = args;
+  validate(problem);
+  return problem;
+}
+
+TEST(ReadyMadeTexts, CompileWithoutSpillsForEveryArch) {
+  const CodeTexts texts[] = {alibi(),     relative_bias(128), tanh_cap(50),
+                             documents(), prefix_lm(),        dilated_window(1024, 4)};
+  struct Case {
+    const char *family, *arch;
+    Problem problem;
+  };
+  std::vector<Case> cases;
+  for (const CodeTexts& text : texts) {
+    Problem problem = parse_problem(kProblem);
+    add_code(problem, text);
+    cases.push_back({"fwd_wgmma_sm90a", "90a", problem});
+    for (const char* arch : {"80", "86", "89"}) cases.push_back({"fwd_mma_sm80", arch, problem});
+  }
+  // Both kinds at once, after a soft cap, in packed sequences, and in fp32.
+  Problem all = parse_problem(std::string(kProblem) + " softcap=30 lse lengths=packed");
+  add_code(all, alibi());
+  add_code(all, prefix_lm());
+  cases.push_back({"fwd_wgmma_sm90a", "90a", all});
+  cases.push_back({"fwd_mma_sm80", "80", all});
+  cases.push_back({"fwd_naive", "80", all});
+  all.dtype_q = all.dtype_k = all.dtype_v = all.dtype_o = DType::kFp32;
+  cases.push_back({"fwd_regtile_f32", "80", all});  // the only one that may spill
+
+  const std::vector<std::string> said = test::compile_together(cases.size(), [&](std::size_t i) {
+    const Cubin cubin = compiled(cases[i].family, cases[i].arch, cases[i].problem);
+    const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
+    return spills == 0 || i + 1 == cases.size() ? std::string()
+                                                : fmt::format("{} bytes of spills", spills);
+  });
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_EQ(said[i], "") << cases[i].family << " on sm_" << cases[i].arch << ": "
+                           << to_string(cases[i].problem);
+  }
+}
+
+/// Positions are ints wherever one may stand, and floats without a conversion for each key.
+TEST(Positions, TakePartInAllThatIntsDo) {
+  const Problem problem = with_code(
+      "k > q ? s : 0.5f * (k - q) + min(s, 0.0f) + float(k) + fabsf(k) + 1.0f / (q - k) - k * 2.0f "
+      "+ "
+      "(k - q) / 3.0f + (2 - k) * 0.25 + (k + q) * 0.5f + table[k] + a[min(k, 3)] + (k << 1) + -k",
+      "k < min(q, 4) && max(k, q) > 2 && abs(k - q) < 5 && k % 2 == 0 && !(k & 4) && b[k]",
+      "float* table[seqlen_kv], fp16* a, bool* b");
+  EXPECT_GT(compiled("fwd_mma_sm80", "80", problem).registers, 0);
+  EXPECT_GT(compiled("fwd_naive", "80", problem).registers, 0);
+}
+
+/// The offset of the member `code` is where the launch puts it, after any other part.
+TEST(CodeParams, LieWhereTheLaunchPutsThem) {
+  for (const char* name : {"fwd_wgmma_sm90a", "fwd_mma_sm80", "fwd_naive"}) {
+    for (const char* lengths : {"fixed", "packed", "used"}) {
+      Problem problem = parse_problem(std::string(kProblem) + " lengths=" + lengths);
+      add_code(problem, {.score = "s * a + b * c", .args = "float a, float b, float c"});
+      const Family& family = *find_family(name);
+      const DeviceFacts& device = typical_device("90a");
+      const Config config = first_config(family, problem, "90a");
+      const LaunchStep step = family.launch(config, problem, device).steps.back();
+      const auto part = std::ranges::find_if(step.args, [](const ArgumentPart& part) {
+        return std::holds_alternative<CodeArguments>(part.value);
+      });
+      ASSERT_NE(part, step.args.end());
+      EXPECT_EQ(std::get<CodeArguments>(part->value).count, 3u);
+      Source source = family.render(config, problem);
+      const std::size_t begin = source.entry.rfind("const __grid_constant__ ");
+      const std::string type = source.entry.substr(begin, source.entry.find(" p)", begin) - begin);
+      source.text = source.text.substr(0, source.text.rfind("extern \"C\" __global__")) +
+                    "extern \"C\" __global__ void probe(" + type +
+                    " p, u64* to) { to[0] = p.code.words[0]; to[1] = p.code.words[2]; }\n";
+      const std::string ptx = compile_to_ptx(source, device.arch);
+      EXPECT_THAT(ptx, testing::HasSubstr(fmt::format("[probe_param_0+{}]", part->offset))) << type;
+      EXPECT_THAT(ptx, testing::HasSubstr(fmt::format("[probe_param_0+{}]", part->offset + 16)));
+    }
+  }
+}
+
+TEST(CodeThatDoesNotCompile, IsShownWithLineAndColumn) {
+  const auto message = [](const Problem& problem) -> std::string {
+    try {
+      compiled("fwd_mma_sm80", "80", problem);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCompile);
+      return error.what();
+    }
+    return "it compiled";
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(message(with_code("s + slop * 2.0f")),
+              HasSubstr("score, line 1, column 5: identifier \"slop\" is undefined\n"
+                        "  s + slop * 2.0f\n"
+                        "      ^"));
+  EXPECT_THAT(message(with_code("s +\n  (k - ) * 2.0f")),
+              HasSubstr("score, line 2, column 8: expected an expression"));
+  EXPECT_THAT(message(with_code("s", "k <= q &&\n\n  nothing(k)")),
+              HasSubstr("mask, line 3, column 3: identifier \"nothing\" is undefined"));
+  EXPECT_THAT(message(with_code("s; return s")), HasSubstr("score, line 1, column 2: expected a"));
+  EXPECT_THAT(message(with_code("s */ 2 /")), HasSubstr("score, line 1"));
+}
+
+/// Texts that validate() lets through, to the compiler: an error, or code.
+TEST(AnyText, IsAnErrorOrCode) {
+  const std::vector<std::string> pieces = {
+      "s",        "k",          "q",    "head", "+ 1",     "(s)", "tanhf(s)",
+      "slope",    "[k]",        "* 2.", "- q",  "? s : k", ", 1", "[&] { return s; }()",
+      "__LINE__", "UserCode()", ";"};
+  std::mt19937 random(11);
+  std::vector<Problem> problems;
+  while (problems.size() < 24) {
+    Problem problem = with_code("s + slope[head] * (k - q)", "k <= q", "float* slope[num_heads_q]");
+    for (int edits = 0; edits < 2; ++edits) {
+      std::string& text = edits == 0 ? problem.score : problem.mask;
+      const std::size_t at = text.find(' ', random() % text.size());
+      if (at != text.npos) text.insert(at, " " + pieces[random() % pieces.size()]);
+    }
+    problems.push_back(problem);
+  }
+  const std::vector<std::string> said = test::compile_together(
+      problems.size(), [&](std::size_t i) -> std::string {
+        return compiled("fwd_naive", "80", problems[i]).registers > 0 ? "" : "no registers";
+      });
+  int compiled_ones = 0;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    compiled_ones += said[i].empty() ? 1 : 0;
+    if (said[i].empty()) continue;
+    EXPECT_THAT(said[i], testing::HasSubstr("the problem's code does not compile"))
+        << to_string(problems[i]);
+  }
+  EXPECT_GT(compiled_ones, 2);
+}
+
+}  // namespace
+}  // namespace attnforge

@@ -1,0 +1,140 @@
+// user_code_test.cpp - the user's texts in generated sources and launches, without a compiler.
+#include "templates/host/user_code.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+
+#include "attnforge/code_texts.h"
+#include "attnforge/error.h"
+#include "generator/arch.h"
+#include "generator/candidates.h"
+#include "generator/user_code.h"
+#include "templates/registry.h"
+#include "tests/support/argument_parts.h"
+
+namespace attnforge {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Problem dense() {
+  return parse_problem("fwd bf16 batch=2 num_heads=16:4 seqlen=1024 head_dim=128 causal");
+}
+
+Source rendered(const Problem& problem, const char* family = "fwd_mma_sm80") {
+  const Family& of = *find_family(family);
+  return of.render(candidates(of, problem, typical_device("90a")).front().config, problem);
+}
+
+/// Lines that a compiler takes as directives.
+std::vector<std::string> directives(const std::string& text) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of(" \t") != line.npos && line[line.find_first_not_of(" \t")] == '#')
+      found.push_back(line);
+  }
+  return found;
+}
+
+TEST(UserCode, StandsInTheEntryByteForByteBetweenItsLines) {
+  Problem problem = dense();
+  problem.score = "s +\n  slope[head] *\n (k - q)";
+  problem.args = "float* slope[num_heads_q]";
+  const std::string entry = rendered(problem).entry;
+  EXPECT_THAT(entry, HasSubstr("\n#line 1 \"score\"\n" + problem.score + "\n#line 1 \"entry\"\n"));
+  EXPECT_THAT(entry, Not(HasSubstr("#line 1 \"mask\"")));
+  EXPECT_EQ(entry.find(problem.score), entry.rfind(problem.score)) << "once";
+}
+
+TEST(UserCode, IsNoPartOfSymbolsButForItsHash) {
+  Problem problem = dense();
+  add_code(problem, alibi());
+  for (const char* name : {"fwd_wgmma_sm90a", "fwd_mma_sm80", "fwd_naive"}) {
+    const Source source = rendered(problem, name);
+    EXPECT_TRUE(source.name.ends_with(code_suffix(problem))) << source.name;
+    const Family& family = *find_family(name);
+    const DeviceFacts& device = typical_device("90a");
+    const Launch launch = family.launch(candidates(family, problem, device).front().config, problem,
+                                        device);
+    EXPECT_EQ(launch.steps.back().kernel, source.name);
+    EXPECT_EQ(test::argument_fault(launch.steps.back()), "");
+  }
+}
+
+TEST(UserCode, LeavesKernelsWithoutItAlone) {
+  for (const char* name : {"fwd_wgmma_sm90a", "fwd_mma_sm80", "fwd_naive"})
+    EXPECT_THAT(rendered(dense(), name).entry,
+                testing::AllOf(Not(HasSubstr("User")), Not(HasSubstr("user"))));
+}
+
+TEST(UserCode, IsSeenAfterTheSoftCapThatTheProblemHas) {
+  Problem problem = dense();
+  problem.softcap = 30;
+  problem.score = "s * 2";
+  EXPECT_THAT(rendered(problem).entry,
+              HasSubstr("using Score = UserScore<UserCode, SoftcapScore>;"));
+  problem.softcap = 0;
+  EXPECT_THAT(rendered(problem).entry, HasSubstr("using Score = UserScore<UserCode>;"));
+}
+
+TEST(UserCode, ClampsPositionsWhereItReadsArraysByKey) {
+  Problem problem = dense();
+  add_code(problem, relative_bias(16));
+  add_code(problem, {.mask = "k <= q"});
+  EXPECT_THAT(rendered(problem).entry,
+              HasSubstr("kScoreReadsByKey = true, kMaskReadsByKey = false"));
+}
+
+TEST(AddCode, CombinesTexts) {
+  Problem problem = dense();
+  add_code(problem, alibi());
+  add_code(problem, tanh_cap(50));
+  add_code(problem, prefix_lm());
+  add_code(problem, dilated_window(8, 2));
+  EXPECT_EQ(problem.score,
+            "[&](float s) { return 50.0f * tanhf(s / 50.0f); }(s + slope[head] * (k - q))");
+  EXPECT_THAT(problem.mask, HasSubstr(") && (abs(k - q) <= 8 && (k - q) % 2 == 0)"));
+  EXPECT_EQ(problem.args, "float* slope[num_heads_q], int* prefix[batch]");
+  EXPECT_THROW(add_code(problem, alibi()), Error) << "two arguments of one name";
+}
+
+TEST(LadderFamilies, SayThatTheyDoNotTakeCode) {
+  Problem problem = dense();
+  problem.mask = "k <= q";
+  for (const char* name : {"fwd_wmma", "fwd_flash_vec", "fwd_flash_scalar", "fwd_materialized"})
+    EXPECT_THAT(rejection(*find_family(name), problem, typical_device("90a").arch),
+                HasSubstr("mask_code"));
+}
+
+/// Whatever validate() lets through adds no directive to the source, and no line outside of its
+/// own.
+TEST(UserCode, AddsNoDirectiveWhateverItSays) {
+  const std::size_t usual = [] {
+    Problem problem = dense();
+    problem.score = problem.mask = "1";
+    return directives(rendered(problem).text).size();
+  }();
+  for (const char* text :
+       {"s\n", "\n\ns", "s */ 1 /", "1 ? s : k", "(s,\n1)", "[&]{ return s;\n }()", "s\n\n;\n",
+        "R(s)", "defined(s)", "include <a>", "line 1", "s @", "L s"}) {
+    Problem problem = dense();
+    problem.score = problem.mask = text;
+    try {
+      validate(problem);
+    } catch (const Error&) {
+      continue;
+    }
+    const Source source = rendered(problem);
+    EXPECT_EQ(directives(source.text).size(), usual) << text;
+    EXPECT_THAT(source.name, Not(HasSubstr(" ")));
+  }
+}
+
+}  // namespace
+}  // namespace attnforge
