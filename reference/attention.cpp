@@ -391,6 +391,8 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
         mask.row(rows[i].batch, rows[i].head, rows[i].query).count(visible));
     const double scale = effective_softmax_scale(problem);
     result.score_magnitude[i] = scale * norm;
+    if (!problem.score.empty() && !lse.empty() && std::isfinite(lse[i]))
+      result.score_magnitude[i] += std::abs(double{lse[i]});
     // A product of two standard normal numbers squared has the mean 1 and the variance 8.
     if (problem.rope != Rope::kNone) {
       const double squares = problem.head_dim + 4 * std::sqrt(8.0 * problem.head_dim);

@@ -13,7 +13,7 @@ from ._overlap import overlap, span
 from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", "cos of rope", "sin of rope", "the lengths of q", "the lengths of k")
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQ")  # TensorsStruct, as a test compares
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQ")  # TensorsStruct, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
 _ROPE_BYTES, _LENGTHS_BYTES = ctypes.sizeof(RopeStruct), ctypes.sizeof(LengthsStruct)
@@ -107,7 +107,7 @@ class Call:
         plan = self._plans.get((q | k | v | o) & 15)
         if rope is None and lengths is None:
             of_q, of_k, of_v, of_o, of_lse, _, _ = self._fixed
-            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0, 0), None
+            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0, 0, 0), None
         return plan, *self.argument(q, k, v, o, lse, rope, lengths)
 
     def _find_pairs(self):

@@ -66,13 +66,13 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
   if (!problem.score.empty()) {
     lines += fmt::format(
         "  template <class Tanh, class S>\n"
-        "  ATTNFORGE_DEVICE static S score([[maybe_unused]] const Words& attnforge_code, "
+        "  ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, "
         "[[maybe_unused]] const Tanh& attnforge_tanh, S s, {}) {{\n"
         "{}"
         "{}"
-        "    return static_cast<S>((\n"
+        "    return (\n"
         "{}"
-        "    ));\n"
+        "    );\n"
         "  }}\n",
         taken, locals(arguments), has_tanh ? kTanhNames : "", lines_of("score", problem.score));
   }

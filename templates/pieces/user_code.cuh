@@ -13,6 +13,16 @@ inline constexpr bool kSame = false;
 template <class A>
 inline constexpr bool kSame<A, A> = true;
 
+/// A scaled score, s in a score's text: a float wherever one is wanted. A text that gives it back
+/// as it is leaves scores to be scaled where they are anyway.
+struct ScaledScore {
+  float raw, scale;
+
+  ATTNFORGE_DEVICE operator float() const { return raw * scale; }
+};
+template <class T>
+inline constexpr bool kReal = kSame<T, float> || kSame<T, ScaledScore>;
+
 /// A key's position, or its distance from another: base + kSign * offset, where the compiler knows
 /// the offset. It is an int wherever one is wanted. Its product with a float and its sum with one
 /// are made of the base's, which all keys of a row share: one multiply-add or one addition in place
@@ -45,31 +55,31 @@ template <int kSign, class T>
 requires kSame<T, int> ATTNFORGE_DEVICE Position<-kSign>
 operator-(T a, Position<kSign> b) { return {a - b.base, b.offset}; }
 template <int kSign, class T>
-requires kSame<T, float> ATTNFORGE_DEVICE float operator*(T a, Position<kSign> b) {
+requires kReal<T> ATTNFORGE_DEVICE float operator*(T a, Position<kSign> b) {
   return b.times(a);
 }
 template <int kSign, class T>
-requires kSame<T, float> ATTNFORGE_DEVICE float operator*(Position<kSign> a, T b) {
+requires kReal<T> ATTNFORGE_DEVICE float operator*(Position<kSign> a, T b) {
   return a.times(b);
 }
 template <int kSign, class T>
-requires kSame<T, float> ATTNFORGE_DEVICE float operator/(Position<kSign> a, T b) {
+requires kReal<T> ATTNFORGE_DEVICE float operator/(Position<kSign> a, T b) {
   return float(a) / b;
 }
 template <int kSign, class T>
-requires kSame<T, float> ATTNFORGE_DEVICE float operator+(T a, Position<kSign> b) {
+requires kReal<T> ATTNFORGE_DEVICE float operator+(T a, Position<kSign> b) {
   return a + float(b);
 }
 template <int kSign, class T>
-requires kSame<T, float> ATTNFORGE_DEVICE float operator+(Position<kSign> a, T b) {
+requires kReal<T> ATTNFORGE_DEVICE float operator+(Position<kSign> a, T b) {
   return float(a) + b;
 }
 template <int kSign, class T>
-requires kSame<T, float> ATTNFORGE_DEVICE float operator-(T a, Position<kSign> b) {
+requires kReal<T> ATTNFORGE_DEVICE float operator-(T a, Position<kSign> b) {
   return a - float(b);
 }
 template <int kSign, class T>
-requires kSame<T, float> ATTNFORGE_DEVICE float operator-(Position<kSign> a, T b) {
+requires kReal<T> ATTNFORGE_DEVICE float operator-(Position<kSign> a, T b) {
   return float(a) - b;
 }
 
@@ -196,7 +206,7 @@ struct UserRow {
     return {lane_key, offset};
   }
   template <class S, class Tanh>
-  ATTNFORGE_DEVICE S score(const Tanh& tanh, S s, int offset) const {
+  ATTNFORGE_DEVICE auto score(const Tanh& tanh, S s, int offset) const {
     return Code::score(words, tanh, s, batch, head, q, key<Code::kScoreReadsByKey>(offset),
                        seqlen_q, seqlen_kv);
   }

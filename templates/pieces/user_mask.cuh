@@ -18,10 +18,8 @@ struct UserRule {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     scores.for_each([&](int row, int lane_key) {
-      const UserRow<Code> user(tile, row);
-      return [user, lane_key](float s, int offset) {
-        return user.mask(lane_key, offset) ? s : negative_infinity();
-      };
+      const UserRow<Code> user(tile, row, lane_key);
+      return [user](float s, int offset) { return user.mask(offset) ? s : negative_infinity(); };
     });
   }
 
@@ -29,7 +27,7 @@ struct UserRule {
   template <class Lengths>
   ATTNFORGE_DEVICE static bool of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
                                        int head, int query, int key) {
-    return UserRow<Code>(p, lengths, sequence, head, query).mask(key, 0);
+    return UserRow<Code>(p, lengths, sequence, head, query, key).mask(0);
   }
 };
 
@@ -37,6 +35,7 @@ struct UserRule {
 template <class Code, bool kLeftBound>
 struct UserMask : WindowMask<kLeftBound> {
   using Rule = UserRule<Code>;
+
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
     scores.for_each([&](int row, int lane_key) {

@@ -10,11 +10,19 @@
 
 namespace attnforge {
 
+/// For types of expressions that are not evaluated.
+template <class T>
+ATTNFORGE_DEVICE T a_value();
+
 /// Scores after softmax_scale, and after Before, to those of the text. Code is the entry's
 /// UserCode.
 template <class Code, class Before = PlainScore>
 struct UserScore {
-  static constexpr bool kScaled = true;
+  /// Whether scores come out scaled: the text does something with them.
+  static constexpr bool kScaled = !kSame<
+      decltype(Code::score(a_value<const typename Code::Words&>(), ExactTanh(), ScaledScore(), 0, 0, 0,
+                           KeyPosition(), 0, 0)),
+      ScaledScore>;
 
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
@@ -25,7 +33,7 @@ struct UserScore {
       scores.for_each([&](int row, int lane_key) {
         const UserRow<Code> user(tile, row, lane_key);
         return [user, scale, &top](float s, int offset) {
-          user.score(NotingTanh{top}, s * scale, offset);
+          user.score(NotingTanh{top}, ScaledScore{s, scale}, offset);
           return s;
         };
       });
@@ -42,7 +50,8 @@ struct UserScore {
   template <class Lengths>
   ATTNFORGE_DEVICE static float of_pair(const FwdParams& p, const Lengths& lengths, int sequence,
                                         int head, int query, int key, float s) {
-    return UserRow<Code>(p, lengths, sequence, head, query, key).score(ExactTanh(), s, 0);
+    return static_cast<float>(
+        UserRow<Code>(p, lengths, sequence, head, query, key).score(ExactTanh(), s, 0));
   }
 
  private:
@@ -52,8 +61,11 @@ struct UserScore {
     const float scale = tile.p.softmax_scale;
     scores.for_each([&](int row, int lane_key) {
       const UserRow<Code> user(tile, row, lane_key);
-      return
-          [user, tanh, scale](float s, int offset) { return user.score(tanh, s * scale, offset); };
+      return [user, tanh, scale](float s, int offset) {
+        const auto result = user.score(tanh, ScaledScore{s, scale}, offset);
+        if constexpr (kScaled) return static_cast<float>(result);
+        return s;
+      };
     });
   }
 };

@@ -15,8 +15,6 @@ namespace attnforge {
 template <class Lengths, class Rule, int kBlockM, int kGroupKeys, bool kLeftBound>
 struct MaskStates {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
-  static constexpr int kKeys = ceil_div(kGroupKeys, 32);  // of a lane
-  static constexpr int kRowsAtATime = 4;
 
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
@@ -45,21 +43,23 @@ struct MaskStates {
   template <class Params>
   ATTNFORGE_DEVICE static u32 of_rows(const Params& params, const ListPlace& place,
                                       const Lengths& lengths, int query, int first_key) {
-    const int lane = int(threadIdx.x) % 32;
-    const int end = min(query + 16, lengths.q());
+    const int rows = min(lengths.q() - query, 16);
     bool some = false, all = true;
 #pragma unroll 1
-    for (; query < end; query += kRowsAtATime) {
-#pragma unroll
-      for (int j = 0; j < kKeys; ++j) {
-        const int key = first_key + j * 32 + lane;
-        if (key >= lengths.kv() || (kGroupKeys % 32 != 0 && j * 32 + lane >= kGroupKeys)) continue;
-#pragma unroll
-        for (int r = 0; r < kRowsAtATime; ++r) {
+    for (int j = int(threadIdx.x) % 32; j < round_up(kGroupKeys, 32); j += 32) {
+      const int key = first_key + j;
+      if (j < kGroupKeys && key < lengths.kv()) {
+        const auto ask = [&](int row) {
           const bool sees = Rule::of_pair(params.fwd, lengths, place.sequence, place.head,
-                                          min(query + r, end - 1), key);
+                                          query + row, key);
           some |= sees;
           all &= sees;
+        };
+        if (rows == 16) {
+#pragma unroll
+          for (int row = 0; row < 16; ++row) ask(row);
+        } else {
+          for (int row = 0; row < rows; ++row) ask(row);
         }
       }
       if (any_lane(some) && any_lane(!all)) return 3;
