@@ -5,9 +5,11 @@ import ctypes
 from . import _checks
 from ._arguments import (
     check_inputs,
+    check_mask,
     check_outputs,
     check_rope,
     check_sequences,
+    mask_words,
     options_of,
     shape_of_lse,
     shape_of_o,
@@ -72,6 +74,7 @@ def attention(
     cu_seqlens=None,
     max_seqlen=None,
     used_kv=None,
+    block_mask=None,
 ):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
@@ -93,6 +96,8 @@ def attention(
     pair (used_q, used_kv), None for all rows; rows of o and lse that do not count stay as they are. Sequences may be empty.
     Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
     above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds. They do not go with rope.
+    block_mask: a BlockMask: a query sees a key only if its block is present, and in a partial block with bits only if its bit is set;
+    causal and window hide keys as well. Uploaded at the first call on a GPU. Does not go with cu_seqlens.
     out: where o goes, with return_lse a pair (o, lse); it may not share memory with an input. Arrays of frameworks other than
     torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one (for other arrays the default stream). Outputs are
@@ -153,8 +158,11 @@ def attention(
                 or cu_seqlens is not None
                 or used_kv is not None
                 or max_seqlen is not None
+                or block_mask is not None
                 or rope_offset
             ):
+                if block_mask is not None:
+                    raise LookupError  # not among the calls that are remembered here
                 others = () if lse is None else (lse,)
                 if rope is not None:
                     cos, sin = rope
@@ -198,7 +206,7 @@ def attention(
             key = plan = None
     if plan is None or plan.workspace_bytes and stream is not None and stream != _current_stream(call.device):
         arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
-        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv)
+        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask)
     if plan.workspace_bytes:
         memory, workspace, size = _scratch(plan.workspace_bytes, call.device)
         status = _run(plan.handle, tensors, workspace, size, _queues[queue])
@@ -209,7 +217,7 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv):
+def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask):
     """attention() for any arrays, with every check. Remembers the call by `key`, or by one of its own without one."""
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
@@ -221,7 +229,8 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     options = None
     return_lse = arguments[4]
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
-    arguments += kind, max_seqlen
+    mask = mask_words(block_mask)
+    arguments += kind, max_seqlen, mask
     if return_lse is not True and return_lse is not False:
         options = options_of(*arguments)
         return_lse = options.lse
@@ -248,6 +257,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     if call is None:
         options = options or options_of(*arguments)
         check_inputs(*inputs, options.places)
+        check_mask(mask, options, *inputs[:2])
         check_rope(*tables, inputs[0].device)
         batch = check_sequences(*lengths, options, inputs[0], tables[0])
         if out is not None:
@@ -284,6 +294,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
         *addresses[:5],
         None if rope is None else (*addresses[5:7], rope_offset),
         None if kind == "fixed" else addresses[7:],
+        None if block_mask is None else block_mask.on_gpu(backend, device, queue),
     )
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, tensors, None, 0, queue))

@@ -23,6 +23,8 @@ class Problem:
     tf32: fp32 only, products may round their inputs to TF32.
     rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
     lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
+    mask_block_q, mask_block_kv: blocks of a block mask, 0: none; mask_heads, mask_batch: how many have one of their own; mask_bits:
+    partial blocks have bits; density: about the share of blocks present, for estimates and tuning.
     """
 
     batch: int = 1
@@ -50,6 +52,12 @@ class Problem:
     lengths: str = "fixed"
     tokens_q: int = 0
     tokens_kv: int = None
+    mask_block_q: int = 0
+    mask_block_kv: int = None
+    mask_heads: int = 1
+    mask_batch: int = 1
+    mask_bits: bool = False
+    density: float = 0.0
 
     def __post_init__(self):
         follow = {
@@ -57,6 +65,7 @@ class Problem:
             "seqlen_kv": self.seqlen_q,
             "tokens_kv": self.tokens_q,
             "head_dim_v": self.head_dim,
+            "mask_block_kv": self.mask_block_q,
             "dtype_k": self.dtype_q,
             "dtype_v": self.dtype_q,
             "dtype_o": self.dtype_q,
@@ -74,7 +83,9 @@ class Problem:
             words = _text_of(handle).split()
         for word in words[1:]:  # after the op
             word, equals, value = word.partition("=")
-            if equals:
+            if word == "blocks":
+                values["mask_block_q"], values["mask_block_kv"] = map(int, value.split(":"))
+            elif equals:
                 name = _FIELDS.get(word, word)
                 values[name] = kinds[name](value)
             else:
