@@ -166,7 +166,7 @@ class BlockMask:
         """Documents of these lengths one after another: a query sees the keys of its own."""
         array, count = _array(ctypes.c_int64, "lengths", lengths)
         if array is None:
-            raise InvalidError("lengths=None must be a list of the lengths of documents")
+            raise InvalidError("lengths must be a list of the lengths of documents, not None")
         return cls(_shape(block, sum(array), heads, batch), "attnforge_block_mask_documents", array, count)
 
     @property
