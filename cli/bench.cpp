@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -35,7 +36,7 @@ namespace {
 struct BenchArguments {
   std::vector<std::string> words, out;
   std::string file, cache, config, rigor;
-  std::string families, strategies, plot, from;
+  std::string families, strategies, plot, from, densities, blocks;
   int gpu = 0;
   int min_samples = 20, max_samples = 200;
   double seconds = 1.0;
@@ -53,6 +54,7 @@ Examples:
   attnforge bench fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
   attnforge bench fwd bf16,fp16 num_heads=16 seqlen=512,1024,2048,4096 head_dim=64,128 causal,full \
       --families all --out sweep.csv --out sweep.json --plot pictures
+  attnforge bench fwd bf16 batch=2 num_heads=16 seqlen=8192 head_dim=128 --block 16,64,128 --density 0,0.25,0.5,0.75,1 --plot pictures
   attnforge bench --from sweep.csv --plot pictures     (no GPU: draws a sweep of before)
   attnforge bench --file problems.txt --families fwd_mma_sm80,fwd_naive --csv > times.csv
   attnforge bench fwd fp16 num_heads=16 seqlen=4096 head_dim=48,72,96,160 --strategy standard,variable_block,split_k --rigor quick
@@ -202,6 +204,36 @@ int draw_stored(const BenchArguments& a) {
   return kExitOk;
 }
 
+double density_of(const std::string& text) {
+  char* end = nullptr;
+  const double density = std::strtod(text.c_str(), &end);
+  if (end != text.c_str() && *end == '\0' && density >= 0 && density <= 1) return density;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("--density {} must be shares from 0 to 1, as in 0,0.5,0.9", text));
+}
+
+/// Each problem as it is, then with random blocks of each size and density.
+std::vector<Problem> with_block_masks(const std::vector<Problem>& problems,
+                                      const std::string& blocks, const std::string& densities) {
+  if (blocks.empty() && densities.empty()) return problems;
+  std::vector<Problem> all;
+  for (const Problem& problem : problems) {
+    all.push_back(problem);
+    for (const std::string& block : names_of(blocks.empty() ? "128" : blocks)) {
+      const std::string words = to_string(problem) + " blocks=" + block;
+      for (const std::string& density : names_of(densities.empty() ? "0.5" : densities)) {
+        Problem masked = parse_problem(words);
+        // A density of 0 is that of the diagonal alone.
+        constexpr double kLeast = 1e-6;
+        masked.density = static_cast<float>(std::max(kLeast, density_of(density)));
+        validate(masked);
+        all.push_back(masked);
+      }
+    }
+  }
+  return all;
+}
+
 /// Throws Error(kInvalidArgument) for options that contradict each other.
 void check_samples(BenchArguments& a, bool most_given) {
   if (!most_given) a.max_samples = std::max(a.min_samples, a.max_samples);
@@ -213,7 +245,8 @@ void check_samples(BenchArguments& a, bool most_given) {
 
 int run_bench(const BenchArguments& a) {
   if (!a.from.empty()) return draw_stored(a);
-  const std::vector<Problem> problems = read_problems(a.words, a.file, "bench");
+  const std::vector<Problem> problems = with_block_masks(read_problems(a.words, a.file, "bench"),
+                                                         a.blocks, a.densities);
   const InterruptScope scope;
   Sweep sweep(a);
   sweep.run(problems, a.strategies.empty() ? families_of(a.families) : strategies_of(a.strategies));
@@ -258,6 +291,13 @@ Verb add_bench(Command& program) {
       ->check(names())
       ->excludes(verb->get_option("--families"))
       ->excludes(verb->get_option("--config"));
+  verb->add_option("--density", a.densities,
+                   "Also with random block masks in which these shares of the blocks are present")
+      ->type_name("SHARES")
+      ->check(names());
+  verb->add_option("--block", a.blocks, "Sizes of their blocks: 16, 32, 64, 128 or 128:64")
+      ->type_name("SIZES")
+      ->check(names());
   verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
       ->one_of({"quick", "full", "exhaustive"});
   verb->add_option("--samples", a.min_samples, "Take at least this many")
@@ -280,7 +320,8 @@ Verb add_bench(Command& program) {
       ->type_name("PATH")
       ->may_repeat();
   verb->add_option("--plot", a.plot,
-                   "Draw latency, throughput, memory and padding waste in this folder (gnuplot)")
+                   "Draw latency, throughput, memory, padding waste and density in this folder "
+                   "(gnuplot)")
       ->type_name("FOLDER");
   verb->add_option("--from", a.from, "Measure nothing: the rows of this CSV file, for --plot")
       ->type_name("PATH");

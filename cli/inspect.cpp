@@ -15,6 +15,7 @@
 #include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/inspect_report.h"
+#include "cli/mask_files.h"
 #include "cli/option_values.h"
 #include "cli/page_inspect.h"
 #include "cli/problems.h"
@@ -32,6 +33,7 @@ struct InspectArguments {
   bool source = false, entry = false, ptx = false, sass = false, cuts = false, json = false;
   bool no_compile = false, full = false;
   int candidates = -1;
+  MaskArguments mask;
 };
 
 constexpr const char* kInspectFooter =
@@ -40,6 +42,7 @@ constexpr const char* kInspectFooter =
 Examples:
   attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64 causal
   attnforge inspect --section candidates,cuts --full fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128
+  attnforge inspect --mask-random 0.2 --arch sm_90 fwd bf16 num_heads=16 seqlen=4096 head_dim=128 blocks=64
   attnforge inspect --html kernel.html --arch sm_90 fwd bf16 seqlen=4096 head_dim=128 causal
   attnforge inspect --source --arch sm_86 fwd bf16 seqlen=4096 head_dim=128 > kernel.cu
   nvcc -std=c++20 -arch=sm_86 -c kernel.cu                    (the first line of the file is this command)
@@ -97,12 +100,21 @@ InspectView view_of(const InspectArguments& a) {
   return view;
 }
 
+void print_mask(const BlockMask& mask, const TileInfo& tiles) {
+  fmt::print("\nBlock mask: {}\n", mask_text(mask));
+  const std::string merged = merge_text(mask, tiles.block_m);
+  if (!merged.empty()) fmt::print("  {}\n", merged);
+  fmt::print("{}", framed_drawing(mask));
+}
+
 void print_raw(const std::string& text) {
   fmt::print("{}{}", text, text.empty() || text.back() == '\n' ? "" : "\n");
 }
 
 int run_inspect(const InspectArguments& a) {
-  const Problem problem = read_problem(a.words, "inspect");
+  Problem problem = read_problem(a.words, "inspect");
+  const std::optional<BlockMask> mask = mask_of(a.mask, problem, 0);
+  if (mask) problem = with_block_mask(problem, *mask);
   const bool source_only = a.source || a.entry;
   InspectOptions options;
   options.config = a.config;
@@ -116,10 +128,12 @@ int run_inspect(const InspectArguments& a) {
   const Inspection inspection = inspect_what_can_be(problem, device_of(a), options);
 
   if (!a.html.empty()) {
-    write_text(a.html, inspect_page(inspection, utc_now()));
+    write_text(a.html, inspect_page(inspection, mask, utc_now()));
     if (a.html != "-") fmt::print("{}\n", printable(a.html));
   } else if (a.json) {
-    print_json(to_json(inspection, view));
+    Json json = to_json(inspection, view);
+    if (mask) json["block_mask"] = mask_json(*mask, inspection.tiles);
+    print_json(json);
   } else if (source_only) {
     print_raw(a.source ? inspection.source : inspection.source_entry);
   } else if (a.ptx) {
@@ -131,6 +145,7 @@ int run_inspect(const InspectArguments& a) {
     print_raw(inspection.sass);
   } else {
     fmt::print("{}", report(inspection, view));
+    if (mask) print_mask(*mask, inspection.tiles);
   }
   const bool compiled = inspection.not_compiled.empty();
   return compiled && !inspection.compiled.ok ? kExitFailed : kExitOk;
@@ -153,6 +168,7 @@ Verb add_inspect(Command& program) {
       ->type_name("TEXT");
   verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
       ->type_name("NAME");
+  add_mask_options(*verb, a.mask);
   verb->add_option("--candidates", a.candidates, "How many candidates to list; 0: all")
       ->type_name("N")
       ->transform(whole_number(0, kMostInt));

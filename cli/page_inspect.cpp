@@ -11,6 +11,7 @@
 #include "attnforge/version.h"
 #include "cli/inspect_report.h"
 #include "cli/listing.h"
+#include "cli/mask_files.h"
 #include "cli/page.h"
 #include "cli/roofs.h"
 
@@ -91,11 +92,30 @@ InspectOptions page_options(InspectOptions options) {
   return options;
 }
 
-Json inspect_page_data(const Inspection& inspection, const std::string& made) {
+Json mask_json(const BlockMask& mask, const TileInfo& tiles) {
+  const BlockCounts counts = count_blocks(mask);
+  return {{"block_q", mask.block_q},
+          {"block_kv", mask.block_kv},
+          {"blocks", counts.blocks},
+          {"full", counts.full},
+          {"partial", counts.partial},
+          {"empty", counts.empty()},
+          {"merged", merged_blocks(mask, tiles.block_m)},
+          {"text", mask_text(mask)}};
+}
+
+Json inspect_page_data(const Inspection& inspection, const std::optional<BlockMask>& mask,
+                       const std::string& made) {
   Inspection shown = inspection;  // the code is in listings
   shown.ptx.clear();
   shown.sass.clear();
   Json inspect = cli::to_json(shown, {.candidates = 0});
+  Json block_mask = nullptr;
+  if (mask) {
+    block_mask = mask_json(*mask, inspection.tiles);
+    block_mask["merge"] = merge_text(*mask, inspection.tiles.block_m);
+    block_mask["svg"] = to_svg(*mask);
+  }
   constexpr std::string_view kNone = "none: ";
   const bool disassembled = inspection.sass.compare(0, kNone.size(), kNone) != 0;
   const DeviceFacts& device = inspection.device;
@@ -112,13 +132,15 @@ Json inspect_page_data(const Inspection& inspection, const std::string& made) {
           {"window",
            {{"left", effective_window(inspection.problem).left},
             {"right", effective_window(inspection.problem).right}}},
+          {"block_mask", std::move(block_mask)},
           {"measured_flops", flops(inspection.measured_as)},
           {"measured_bytes", minimum_bytes(inspection.measured_as)}};
 }
 
-std::string inspect_page(const Inspection& inspection, const std::string& made) {
+std::string inspect_page(const Inspection& inspection, const std::optional<BlockMask>& mask,
+                         const std::string& made) {
   return page("inspect.html", to_string(inspection.problem) + " - attnforge",
-              inspect_page_data(inspection, made));
+              inspect_page_data(inspection, mask, made));
 }
 
 }  // namespace attnforge::cli

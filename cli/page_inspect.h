@@ -1,8 +1,10 @@
 // page_inspect.h - the page of attnforge inspect --html: what it shows, as JSON, and as HTML. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "attnforge/block_mask.h"
 #include "attnforge/inspect.h"
 #include "cli/json.h"
 
@@ -14,7 +16,14 @@ InspectOptions page_options(InspectOptions options);
 /// `inspection` of page_options(); `made`: date, ISO 8601.
 /// "inspect" in it is what inspect --json --candidates 0 prints, but for ptx and sass, which are
 /// listings here: {"text": lines, "origin": of each line, "origins": lines of the source}.
-Json inspect_page_data(const Inspection& inspection, const std::string& made);
-std::string inspect_page(const Inspection& inspection, const std::string& made);
+/// "block_mask" is mask_json() with its picture, or null.
+Json inspect_page_data(const Inspection& inspection, const std::optional<BlockMask>& mask,
+                       const std::string& made);
+std::string inspect_page(const Inspection& inspection, const std::optional<BlockMask>& mask,
+                         const std::string& made);
+
+/// What --json says of a block mask: its counts, and "merged", merged_blocks() of the config's
+/// tiles.
+Json mask_json(const BlockMask& mask, const TileInfo& tiles);
 
 }  // namespace attnforge::cli

@@ -27,6 +27,9 @@ struct Point {
   std::string gpu, date;
   std::string provenance;  // "": not said, or of a peer
   DType dtype = DType::kBf16;
+  std::string blocks;  // of a block mask: "64", "128:64"; "": none
+  double density = 0;
+  std::string unmasked;  // the problem without them
   int batch = 0, head_dim = 0;
   double seqlen = 0, time_us = 0, tflops_per_s = 0, gbytes_per_s = 0, peak_bytes = 0,
          quadratic_bytes = 0;
@@ -81,6 +84,24 @@ std::string group_of(const std::string& problem) {
   return group;
 }
 
+/// Sets blocks, density and unmasked.
+void read_block_mask(const std::string& problem, Point& point) {
+  std::istringstream stream(problem);
+  for (std::string word; stream >> word;) {
+    const std::size_t equals = std::min(word.size(), word.find('='));
+    const std::string name = word.substr(0, equals),
+                      value = word.substr(std::min(word.size(), equals + 1));
+    if (name == "blocks") {
+      const std::string queries = value.substr(0, value.find(':'));
+      point.blocks = value == queries + ":" + queries ? queries : value;
+    } else if (name == "density") {
+      point.density = std::strtod(value.c_str(), nullptr);
+    } else if (!name.starts_with("mask_")) {
+      point.unmasked += (point.unmasked.empty() ? "" : " ") + word;
+    }
+  }
+}
+
 DType dtype_of(const std::string& text) {
   return text == "fp32" ? DType::kFp32 : text == "fp16" ? DType::kFp16 : DType::kBf16;
 }
@@ -125,6 +146,7 @@ std::vector<Point> points_of(const Table& table) {
     if (cells.text(row, "status") != "ok") continue;
     Point point;
     point.group = group_of(cells.text(row, "problem"));
+    read_block_mask(cells.text(row, "problem"), point);
     point.family = cells.text(row, "asked") == "any" ? "best family" : cells.text(row, "family");
     point.strategy = cells.text_if_any(row, "strategy");
     point.gpu = cells.text(row, "gpu");
@@ -436,16 +458,78 @@ void add_waste_figure(const std::vector<Point>& points, const std::string& suffi
   figures.push_back(std::move(figure));
 }
 
+/// The time of the fastest row without a block mask; 0: there is none.
+double dense_time(const std::vector<Point>& points) {
+  double best = 0;
+  for (const Point& point : points) {
+    if (point.blocks.empty() && (best == 0 || point.time_us < best)) best = point.time_us;
+  }
+  return best;
+}
+
+/// `points` are of one problem, with block masks of several densities.
+Figure density_figure(const std::vector<Point>& points, const std::string& suffix) {
+  std::vector<Point> masked;
+  std::copy_if(points.begin(), points.end(), std::back_inserter(masked),
+               [](const Point& point) { return !point.blocks.empty(); });
+  const bool families = values(masked, &Point::family).size() > 1;
+  const auto name = [&](const Point& point) {
+    return "blocks of " + point.blocks + (families ? ", " + point.family : "");
+  };
+  Figure figure{.file = "density" + suffix,
+                .title = "Time against the density of a block mask",
+                .subtitle = points.front().unmasked,
+                .note = note_of(points),
+                .x = {"share of blocks present", Unit::kPercent, false},
+                .y = {"time of a call", Unit::kSeconds, false},
+                .curves = curves_of(
+                    masked, name, [](const Point& p) { return 100 * p.density; },
+                    [](const Point& p) { return p.time_us * 1e-6; }, true)};
+  const double dense = dense_time(points) * 1e-6;
+  if (dense == 0) return figure;
+  std::set<double> densities = values(masked, &Point::density);
+  Curve whole{.name = "without a mask", .points = {}, .look = Curve::Look::kComputed},
+      ideal{.name = "ideal: that times the density", .points = {}, .look = Curve::Look::kComputed};
+  for (const double density : densities) {
+    whole.points.emplace_back(100 * density, dense);
+    ideal.points.emplace_back(100 * density, dense * density);
+  }
+  figure.curves.push_back(std::move(whole));
+  figure.curves.push_back(std::move(ideal));
+  return figure;
+}
+
+/// One for each problem that there is with block masks of two densities or more.
+void add_density_figures(const std::vector<Point>& points, std::vector<Figure>& figures) {
+  std::map<std::string, std::vector<Point>> problems;
+  std::vector<std::string> order;
+  for (const Point& point : points) {
+    if (!problems.count(point.unmasked)) order.push_back(point.unmasked);
+    problems[point.unmasked].push_back(point);
+  }
+  std::erase_if(order, [&](const std::string& problem) {
+    std::set<double> densities = values(problems[problem], &Point::density);
+    densities.erase(0.0);
+    return densities.size() < 2;
+  });
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    figures.push_back(
+        density_figure(problems[order[i]], order.size() == 1 ? "" : fmt::format("_{}", i + 1)));
+  }
+}
+
 }  // namespace
 
 std::vector<Figure> sweep_figures(const Table& rows) {
   std::map<std::string, std::vector<Point>> groups;
   std::vector<std::string> order;
-  for (Point& point : points_of(rows)) {
+  std::vector<Point> all = points_of(rows);
+  std::vector<Figure> figures;
+  add_density_figures(all, figures);
+  for (Point& point : all) {
     if (!groups.count(point.group)) order.push_back(point.group);
     groups[point.group].push_back(std::move(point));
   }
-  std::vector<Figure> figures;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const std::vector<Point>& points = groups[order[i]];
     const std::string suffix = order.size() == 1 ? "" : fmt::format("_{}", i + 1);
@@ -467,8 +551,8 @@ std::vector<Figure> sweep_figures(const Table& rows) {
     throw Error(
         ErrorCode::kInvalidArgument,
         "no figure can be made of these rows: they need at least two sequence lengths of a "
-        "line (seqlen=512,1024,2048), or a head dim and the next power of two (head_dim=96,128) "
-        "that worked");
+        "line (seqlen=512,1024,2048), a head dim and the next power of two (head_dim=96,128), or "
+        "two densities of a block mask (--density 0.25,0.5) that worked");
   }
   return figures;
 }

@@ -1,5 +1,5 @@
 // plot_sweep.h - the figures of a sweep: latency, throughput and memory against sequence length,
-// padding waste against head dim. Pure.
+// padding waste against head dim, time against the density of block masks. Pure.
 #pragma once
 
 #include <vector>
@@ -19,6 +19,8 @@ namespace attnforge::cli {
 /// - The waste of a head dim D that is no power of two is 1 - D / P, with P the next power of two,
 ///   and, measured, 1 - time / time padded. Time padded is that of the row of strategy "standard"
 ///   with the same head dim, else that of head dim P.
+/// - The time against the density of block masks, a line for each size of blocks and family, beside
+///   that of the same problem without a mask, and that times the density: what is ideal.
 /// Throws Error(kInvalidArgument) naming a column that is missing, or if no figure can be made.
 std::vector<Figure> sweep_figures(const Table& rows);
 

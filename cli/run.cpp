@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "attnforge/block_mask.h"
 #include "attnforge/check.h"
 #include "attnforge/device_memory.h"
 #include "attnforge/measure.h"
@@ -18,6 +19,7 @@
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
+#include "cli/mask_files.h"
 #include "cli/memory_check.h"
 #include "cli/messages.h"
 #include "cli/option_values.h"
@@ -41,6 +43,7 @@ struct RunArguments {
   bool cpu = false, full = false;
   int repeat = 10;
   double time_limit_s = 8;
+  MaskArguments mask;
 };
 
 constexpr const char* kRunFooter =
@@ -48,12 +51,17 @@ constexpr const char* kRunFooter =
 float16 is fp16, float32 is fp32 or rounded to the dtype that is asked for, bfloat16 of ml_dtypes is bf16, and so is
 uint16 with --bf16. Tables of a rope are float32 [rows, rope_dim / 2]; without them they are those of base 10000, as many rows
 as the problem takes. With lengths=packed files hold [tokens, num_heads, head_dim], and --lengths-q and --lengths-kv int32
-[batch + 1], where each sequence begins; with lengths=used int32 [batch], how many rows of each count. --check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
+[batch + 1], where each sequence begins; with lengths=used int32 [batch], how many rows of each count.
+--bsr reads a block mask: int32 [rows, 2], a run of block columns (first, count) for each row of blocks; bool [rows, columns],
+which blocks are present; bool [seqlen_q, seqlen_kv], which pairs are seen; or two files, row_begin.npy,columns.npy.
+--check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
 
 Examples:
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy causal --check
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy --lse lse.npy bf16 layout=bhsd window_left=1023
-  attnforge run --random 1 --check fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal)";
+  attnforge run --random 1 --check fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
+  attnforge run --random 1 --bsr schedule.npy fwd fp16 num_heads=8 seqlen=1024 head_dim=128 blocks=16
+  attnforge run --random 1 --mask-random 0.25 fwd bf16 num_heads=16 seqlen=8192 head_dim=128 blocks=64 causal)";
 
 [[noreturn]] void usage(const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); }
 
@@ -84,6 +92,11 @@ LengthFiles length_files(const RunArguments& a) {
   return files;
 }
 
+/// The problem with the mask that is asked for.
+Problem with_mask(const Problem& problem, const std::optional<BlockMask>& mask) {
+  return mask ? with_block_mask(problem, *mask) : problem;
+}
+
 /// Before anything is allocated.
 void check_rope_arguments(const RunArguments& a, const Problem& problem) {
   if (a.rope_cos.empty() != a.rope_sin.empty())
@@ -111,7 +124,11 @@ Inputs inputs_from_files(const RunArguments& a) {
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
   LengthFiles lengths = length_files(a);
-  Inputs inputs{problem_of_files(headers, words, lengths), {}};
+  const Problem of_files = problem_of_files(headers, words, lengths);
+  const std::optional<BlockMask> mask = mask_of(a.mask, of_files, a.seed);
+  if (has_block_mask(of_files) && !mask)
+    usage("the problem has a block mask; say which with --bsr or --mask-random");
+  Inputs inputs{with_mask(of_files, mask), {}};
   const Problem& p = inputs.problem;
   check_rope_arguments(a, p);
   require_host_memory(p);
@@ -119,6 +136,7 @@ Inputs inputs_from_files(const RunArguments& a) {
   inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
   inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
   take_lengths(std::move(lengths), p, inputs.host);
+  if (mask) set_block_mask(p, inputs.host, *mask);
   inputs.host.v = converted(std::move(v), npy_dtype(headers.v.header, a.bf16, a.v), p.dtype_v);
   return inputs;
 }
@@ -128,10 +146,13 @@ Inputs random_inputs(const RunArguments& a) {
     usage("--random and files for q, k, v exclude each other");
   Problem problem = read_problem(a.words, "run --random 1");
   if (!a.lse.empty()) problem.lse = true;
+  const std::optional<BlockMask> mask = mask_of(a.mask, problem, a.seed);
+  problem = with_mask(problem, mask);
   check_rope_arguments(a, problem);
   require_host_memory(problem);
   Inputs inputs{problem, random_host_tensors(problem, a.seed)};
   take_lengths(length_files(a), problem, inputs.host);
+  if (mask) set_block_mask(problem, inputs.host, *mask);
   return inputs;
 }
 
@@ -171,12 +192,18 @@ struct Timing {
   std::string missing;  // why there is none; "": there is
 };
 
-Timing time_of(const RunArguments& a, const Plan& plan, Device& device,
+Timing time_of(const RunArguments& a, const Plan& plan, Device& device, const HostTensors& host,
                const DeviceTensors& on_gpu) {
   try {
-    return {measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(),
-                    {.min_samples = a.repeat, .max_samples = a.repeat}),
-            ""};
+    Timing timing{measure(plan, device, on_gpu.tensors, on_gpu.workspace.data(),
+                          {.min_samples = a.repeat, .max_samples = a.repeat}),
+                  ""};
+    const Problem& problem = plan.problem();
+    if (has_block_mask(problem) && problem.lengths == Lengths::kFixed) {
+      timing.result.tflops_per_s = flops(problem, block_mask_of(problem, host)) /
+                                   timing.result.time_us * 1e-6;
+    }
+    return timing;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNoDriver) throw;
     return {{}, error.what()};
@@ -250,9 +277,15 @@ void print_check(const CheckReport& c, bool lse) {
   if (lse) print_element("lse", c.worst_lse);
 }
 
+void print_problem(const Problem& problem, const HostTensors& host) {
+  fmt::print("problem       {}\n", to_string(problem));
+  if (has_block_mask(problem))
+    fmt::print("block mask    {}\n", mask_text(block_mask_of(problem, host)));
+}
+
 void print_report(const RunArguments& a, const Plan& plan, const Device& device,
-                  const Timing& timing) {
-  fmt::print("problem       {}\n", to_string(plan.problem()));
+                  const HostTensors& host, const Timing& timing) {
+  print_problem(plan.problem(), host);
   fmt::print("GPU           {}\n", describe(device.facts()));
   fmt::print("config        {}\n", printable(config_text(plan.config(), a.full)));
   fmt::print("provenance    {}\n", to_string(plan.provenance()));
@@ -292,7 +325,7 @@ int run_on_cpu(const RunArguments& a, Inputs& inputs) {
     if (check) add_check(json, report, inputs.problem.lse);
     print_json(json);
   } else {
-    fmt::print("problem       {}\n", to_string(inputs.problem));
+    print_problem(inputs.problem, inputs.host);
     fmt::print("computed      on the CPU in fp64 in {:.2f} s\n", elapsed.count());
     if (!a.o.empty()) fmt::print("o             {}\n", printable(a.o));
     if (!a.lse.empty()) fmt::print("lse           {}\n", printable(a.lse));
@@ -332,11 +365,11 @@ int run_run(const RunArguments& a) {
   plan.run(on_gpu.tensors, on_gpu.workspace.data());
   download_outputs(on_gpu, inputs.problem, inputs.host);
   write_outputs(a, inputs.problem, inputs.host);
-  const Timing timing = time_of(a, plan, device, on_gpu);
+  const Timing timing = time_of(a, plan, device, inputs.host, on_gpu);
 
   const bool check = a.check || a.check_all;
   if (!a.json) {
-    print_report(a, plan, device, timing);
+    print_report(a, plan, device, inputs.host, timing);
     std::fflush(stdout);  // the check may take a while
   }
   const CheckReport report = check ? checked(a, inputs) : CheckReport{};
@@ -370,6 +403,7 @@ Verb add_run(Command& program) {
                    "Lengths of the sequences of queries: int32, packed [batch + 1], used [batch]")
       ->type_name("NPY");
   verb->add_option("--lengths-kv", a.lengths_kv, "Of keys and values")->type_name("NPY");
+  add_mask_options(*verb, a.mask);
   verb->add_option("--lse", a.lse,
                    "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
       ->type_name("NPY");

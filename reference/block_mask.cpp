@@ -286,6 +286,24 @@ BlockCounts count_blocks(const BlockMask& mask) {
   return counts;
 }
 
+std::int64_t merged_blocks(const BlockMask& mask, int block_m) {
+  const std::int64_t together = std::max(1, block_m / mask.block_q), rows = mask.q_blocks();
+  std::int64_t blocks = 0;
+  std::vector<int> columns;
+  for (std::int64_t first = 0; first < mask.rows();) {
+    const std::int64_t end = std::min(first + together, (first / rows + 1) * rows);
+    columns.clear();
+    for (int entry = mask.row_begin[static_cast<std::size_t>(first)];
+         entry < mask.row_begin[static_cast<std::size_t>(end)]; ++entry)
+      columns.push_back(mask.columns[static_cast<std::size_t>(entry)] / 2);
+    std::sort(columns.begin(), columns.end());
+    const auto different = std::unique(columns.begin(), columns.end()) - columns.begin();
+    blocks += different * (end - first);
+    first = end;
+  }
+  return blocks;
+}
+
 BlockMaskRef block_mask_ref(const BlockMask& mask) {
   return {.row_begin = mask.row_begin.data(),
           .columns = mask.columns.data(),

@@ -45,8 +45,17 @@ function glance() {
   if (compiled && !compiled.ok) why.after(el("p", {class: "warning"}, "The source does not compile:"), el("pre", {}, compiled.log));
 }
 
+// The block mask that was given, as the program drew it.
+function blockMaskPart(into, mask) {
+  const drawn = new DOMParser().parseFromString(mask.svg, "image/svg+xml").documentElement;
+  drawn.setAttribute("class", "block-mask");
+  into.append(el("p", {}, mask.text + (mask.merge ? "; " + mask.merge : "") + "."), document.importNode(drawn, true),
+    el("p", {class: "note"}, "One head: queries downwards, keys to the right; dark blocks are full, light ones partial."));
+}
+
 function maskPart() {
   const into = section("mask");
+  if (data.block_mask) blockMaskPart(into, data.block_mask);
   if (!tiled) {
     into.append(el("p", {}, problem.seqlen_q > 0 ? "This family does not walk over tiles of keys." : "There is no query."));
     return;
@@ -56,6 +65,8 @@ function maskPart() {
   into.append(el("p", {}, "One head: " + counted(list.length, "tile") + " of " + tiles.block_m + " rows" +
     (tiles.pack_gqa > 1 ? " (" + tiles.pack_gqa + " query heads of a K/V head in each)" : "") + (list.length === 1 ? ", which walks over tiles of " : ", which walk over tiles of ") +
     tiles.block_n + " keys. " + whole(visited) + " of " + whole(all) + " pairs of tiles are visited, " + percent(visited / all) + "."));
+  if (/ blocks=/.test(inspect.problem))
+    into.append(el("p", {class: "note"}, "Here the window alone says what is visited: of these pairs of tiles, those of blocks that are present are computed."));
   if (/lengths=(packed|used)/.test(inspect.problem))
     into.append(el("p", {class: "note"}, "Only the GPU knows how long each sequence is; this is one of the longest that there may be."));
   into.append(...maskSection(problem, data.window, tiles, list).filter(Boolean));

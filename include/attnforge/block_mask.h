@@ -115,6 +115,10 @@ struct BlockCounts {
 };
 BlockCounts count_blocks(const BlockMask& mask);
 
+/// How many blocks are computed, of all masks, where the rows of blocks below block_m queries are
+/// taken together: each of them computes what one of them has.
+std::int64_t merged_blocks(const BlockMask& mask, int block_m);
+
 /// Floating point operations of a problem's two products over the pairs that this mask and its
 /// window let through. Throws as with_block_mask() does.
 double flops(const Problem& problem, const BlockMask& mask);

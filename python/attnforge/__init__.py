@@ -17,6 +17,7 @@ a build folder of the checkout, or by the loader. Imports no other package.
 
 from . import texts
 from ._attention import attention
+from ._block_mask import BlockMask
 from ._errors import (
     AttnforgeError,
     CompileError,
@@ -35,6 +36,7 @@ from ._tools import inspect, supported, tune
 
 __all__ = [
     "AttnforgeError",
+    "BlockMask",
     "CompileError",
     "CudaError",
     "InvalidError",

@@ -5,6 +5,7 @@ A backend is found by the module of an array's type, so a framework is used only
                                     which calls the array `name`, for what cannot be taken
   empty(shape, code, device, stream)  a new contiguous array of the framework, for use on the stream
   scratch(size_bytes, device, stream) a context manager: the address of memory for use on the stream, freed in the stream's order
+  upload(data, device, stream)      (address, owner) of bytes on the GPU, which any stream may read once it has returned
   stream(device)                    number of the framework's current stream
   torch                             the module torch, or None
 """
@@ -116,6 +117,12 @@ class _Torch:
             memory = torch.empty(size_bytes, dtype=torch.uint8, device=torch.device("cuda", device))
         yield memory.data_ptr()  # freed after it: to the pool of the stream, or of the graph that is captured
 
+    def upload(self, data, device, stream):
+        torch = self.torch
+        with self._on(device, stream):  # a copy from pageable memory is waited for
+            tensor = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(torch.device("cuda", device))
+        return tensor.data_ptr(), tensor
+
     def current_scratch(self, size_bytes, device):
         """(owner, address, size) of memory aligned to 256 bytes for use on the current stream, as ctypes passes them fastest."""
         memory = self.torch.empty(size_bytes + 255, dtype=self.torch.uint8, device=self.torch.device("cuda", device))
@@ -163,6 +170,12 @@ class _Cupy:
             memory = self._cupy.empty(size_bytes, dtype="uint8")
             yield memory.data.ptr
             del memory  # freed while the stream is current: to the pool of that stream
+
+    def upload(self, data, device, stream):
+        with self._on(device, stream):
+            memory = self._cupy.cuda.alloc(len(data))
+            memory.copy_from_host(ctypes.c_char_p(data), len(data))  # waited for
+        return memory.ptr, memory
 
     def stream(self, device):
         with self._cupy.cuda.Device(device):
@@ -218,6 +231,24 @@ def _in_elements(name, strides_bytes, item_bytes):
 
 def _driver():
     return ctypes.CDLL("libcuda.so.1")
+
+
+class _DriverMemory:
+    """A copy of bytes in memory of the driver's, in the context that is current."""
+
+    def __init__(self, data):
+        self.address = 0
+        driver, address = _driver(), ctypes.c_uint64()
+        status = driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(len(data)))
+        if status == 0:
+            self.address = address.value
+            status = driver.cuMemcpyHtoD_v2(address, data, ctypes.c_size_t(len(data)))
+        if status:
+            raise InvalidError(f"{len(data)} bytes could not be uploaded (error {status}): is the arrays' CUDA context current?")
+
+    def __del__(self):
+        if self.address:
+            _driver().cuMemFree_v2(ctypes.c_uint64(self.address))
 
 
 class _Protocols:
@@ -288,6 +319,10 @@ class _Protocols:
             yield address.value
         finally:
             driver.cuMemFreeAsync(address, queue)
+
+    def upload(self, data, device, stream):
+        memory = _DriverMemory(data)
+        return memory.address, memory
 
     def stream(self, device):
         return 0

@@ -4,7 +4,7 @@ import ctypes
 import glob
 import os
 import threading
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 from ._checks import text
 from ._errors import error_of
@@ -27,6 +27,44 @@ class RopeStruct(ctypes.Structure):
 
 class LengthsStruct(ctypes.Structure):
     _fields_ = [("struct_size", c_uint32), ("q", c_void_p), ("kv", c_void_p), ("tokens_q", c_int64), ("tokens_kv", c_int64)]
+
+
+class BlockMaskListsStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("row_begin", c_void_p),
+        ("columns", c_void_p),
+        ("bits", c_void_p),
+        ("bit_blocks", c_void_p),
+    ]
+
+
+class BlockMaskShape(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("block_q", c_int32),
+        ("block_kv", c_int32),
+        ("seqlen_q", c_int64),
+        ("seqlen_kv", c_int64),
+        ("heads", c_int64),
+        ("batch", c_int64),
+    ]
+
+
+class BlockMaskInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("row_begin", c_void_p),
+        ("columns", c_void_p),
+        ("bits", c_void_p),
+        ("bit_blocks", c_void_p),
+        ("row_begin_count", c_int64),
+        ("columns_count", c_int64),
+        ("bits_count", c_int64),
+        ("blocks", c_int64),
+        ("full", c_int64),
+        ("partial", c_int64),
+    ]
 
 
 class TensorsStruct(ctypes.Structure):
@@ -132,6 +170,20 @@ _FUNCTIONS = (
     ("attnforge_plan_config", c_char_p, (c_void_p,)),
     ("attnforge_plan_provenance", c_char_p, (c_void_p,)),
     ("attnforge_run", c_int, (c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)),
+    (
+        "attnforge_block_mask_from_bsr",
+        c_int,
+        (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
+    ),
+    ("attnforge_block_mask_from_dense", c_int, (c_void_p, c_void_p, c_size_t, c_void_p)),
+    ("attnforge_block_mask_random", c_int, (c_void_p, c_double, c_uint64, c_void_p)),
+    ("attnforge_block_mask_window", c_int, (c_void_p, c_int64, c_int64, c_int64, c_void_p)),
+    ("attnforge_block_mask_strided", c_int, (c_void_p, c_int64, c_int64, c_void_p)),
+    ("attnforge_block_mask_documents", c_int, (c_void_p, c_void_p, c_size_t, c_void_p)),
+    ("attnforge_block_mask_destroy", None, (c_void_p,)),
+    ("attnforge_block_mask_get", c_int, (c_void_p, c_void_p)),
+    ("attnforge_block_mask_words", c_int, (c_void_p, c_void_p)),
+    ("attnforge_block_mask_draw", c_int, (c_void_p, c_int64, c_int64, c_int32, c_void_p)),
     ("attnforge_tune", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
     ("attnforge_inspect", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
 )

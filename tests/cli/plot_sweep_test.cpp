@@ -69,6 +69,23 @@ TEST(PlotSweep, LinesAreFamilies) {
   EXPECT_EQ(all[0].note, "NVIDIA H200, 2026-01-31, tuned");
 }
 
+TEST(PlotSweep, TimeAgainstTheDensityOfABlockMask) {
+  const std::string problem = "fwd fp16 seqlen=512 head_dim=64";
+  const auto all = figures({row(problem, "", 100), row(problem + " blocks=64 density=0.25", "", 40),
+                            row(problem + " blocks=64 density=0.5", "", 60),
+                            row(problem + " blocks=128:64 mask_bits density=0.5", "", 55)});
+  ASSERT_THAT(files(all), ElementsAre("density"));
+  EXPECT_THAT(curves(all[0]), ElementsAre("blocks of 64", "blocks of 128:64", "without a mask",
+                                          "ideal: that times the density"));
+  EXPECT_THAT(all[0].curves[0].points,
+              ElementsAre(Pair(25, DoubleEq(40e-6)), Pair(50, DoubleEq(60e-6))));
+  EXPECT_THAT(all[0].curves[2].points,
+              ElementsAre(Pair(25, DoubleEq(1e-4)), Pair(50, DoubleEq(1e-4))));
+  EXPECT_THAT(all[0].curves[3].points,
+              ElementsAre(Pair(25, DoubleEq(25e-6)), Pair(50, DoubleEq(50e-6))));
+  EXPECT_THAT(all[0].subtitle, HasSubstr("seqlen_q=512"));
+}
+
 TEST(PlotSweep, LinesAreHeadDimsWhereThereIsOneFamily) {
   const auto all = figures({row("fwd fp16 seqlen=512 head_dim=64", "", 10),
                             row("fwd fp16 seqlen=1024 head_dim=64", "", 20),

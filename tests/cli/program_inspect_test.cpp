@@ -87,6 +87,26 @@ TEST_F(Program, InspectSaysWhereAGridCannotFillTheGpu) {
   EXPECT_THAT(prefill.out, Not(HasSubstr("memory bound")));
 }
 
+TEST_F(Program, InspectDrawsABlockMask) {
+  const std::vector<std::string> words = {
+      "inspect",       "--arch",   "sm_90",
+      "--no-compile",  "--family", "fwd_naive",
+      "--mask-random", "0",        "fwd bf16 seqlen=200 head_dim=64 blocks=64"};
+  const Outcome text = run(words);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("25% of 16 blocks of 64 x 64 are present: 4 full, 0 partial, 12 "
+                                  "empty\n  |#   |\n  | #  |\n  |  # |\n  |   #|\n"));
+  std::vector<std::string> more = words;
+  more.emplace_back("--json");
+  const Json json = Json::parse(run(more).out).at("block_mask");
+  EXPECT_EQ(json.at("full"), 4);
+  EXPECT_EQ(json.at("merged"), 4);
+  more.back() = "--html";
+  more.push_back(folder_.file("page.html"));
+  ASSERT_EQ(run(more).exit_code, 0);
+  EXPECT_THAT(read_file(folder_.file("page.html")), HasSubstr("shape-rendering"));
+}
+
 TEST_F(Program, InspectAsJson) {
   const Outcome outcome = run(inspect_with({"--json", "--candidates", "3", "--no-compile"}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

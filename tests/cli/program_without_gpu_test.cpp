@@ -49,6 +49,28 @@ TEST_F(Program, TheReferenceRunsWithoutAGpu) {
   EXPECT_EQ(run({"run", "--cpu", "--gpu", "0", "--random", "1", "fwd seqlen=8"}).exit_code, 2);
 }
 
+TEST_F(Program, ABlockMaskComesFromFilesOrIsRandom) {
+  const std::vector<int> values = {0, 2, 1, 2, 3, 2, 0, 0, 0, 5};
+  const std::string runs = folder_.file("runs.npy");
+  write_npy(runs, "<i4", std::vector<std::int64_t>{5, 2}, std::as_bytes(std::span(values)));
+  const auto masked = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"run", "--cpu", "--random", "1", "--check"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Outcome of_file = masked({"--bsr", runs, "fwd bf16 num_heads=2 seqlen=80 head_dim=40 lse"});
+  EXPECT_EQ(of_file.exit_code, 0) << of_file.err;
+  EXPECT_THAT(of_file.out, HasSubstr("44% of 25 blocks of 16 x 16 are present: 11 full"));
+  const Outcome random = masked(
+      {"--mask-random", "0.3", "fwd bf16 num_heads=2 seqlen=300 head_dim=40 blocks=64:32 causal"});
+  EXPECT_EQ(random.exit_code, 0) << random.err;
+  EXPECT_THAT(random.out, HasSubstr("blocks of 64 x 32 are present"));
+  EXPECT_EQ(masked({"fwd seqlen=100 blocks=32 mask_bits"}).exit_code, 0) << "of the density";
+  EXPECT_THAT(masked({"--bsr", runs, "fwd seqlen=81"}).err, HasSubstr("5 rows of blocks are not"));
+  EXPECT_EQ(masked({"--mask-random", "2", "fwd seqlen=80"}).exit_code, 2);
+  EXPECT_EQ(masked({"--mask-random", "0.5", "--bsr", runs, "fwd seqlen=80"}).exit_code, 2);
+}
+
 TEST_F(Program, ARopeHasItsUsualTablesOrThoseOfFiles) {
   const auto rope = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {

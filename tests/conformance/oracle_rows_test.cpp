@@ -50,6 +50,9 @@ TEST(OracleRows, AreRightWhereverTheyStandInTheProblem) {
            "rope=interleaved rope_dim=32",
            "fwd bf16 batch=20 num_heads=8:2 seqlen=1:300 head_dim=64 layout=bhsd lse",
            "fwd bf16 batch=2 num_heads=2 seqlen=40:0 head_dim=64 lse",
+           "fwd bf16 batch=3 num_heads=4:2 seqlen=77:133 head_dim=64 causal lse blocks=32:16 "
+           "mask_bits mask_heads=2 mask_batch=3",
+           "fwd fp16 batch=2 num_heads=2 seqlen=300 head_dim=40 lse blocks=128 density=0.3",
        }) {
     SCOPED_TRACE(text);
     const Problem problem = parse_problem(text);

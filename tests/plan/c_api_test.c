@@ -48,7 +48,10 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_rows) == 24);
   EXPECT(sizeof(attnforge_rope) == 40);
   EXPECT(sizeof(attnforge_lengths) == 40);
-  EXPECT(sizeof(attnforge_tensors) == 176);
+  EXPECT(sizeof(attnforge_block_mask_lists) == 40);
+  EXPECT(sizeof(attnforge_block_mask_shape) == 48);
+  EXPECT(sizeof(attnforge_tensors) == 184);
+  EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);
   EXPECT(offsetof(attnforge_tensors, rope) == 160); /* parts come after it, a pointer each */
@@ -210,9 +213,65 @@ static void test_struct_sizes(void) {
   parts.known.struct_size = (uint32_t)sizeof parts;
   EXPECT(attnforge_contiguous_tensors(problem, &parts.known) == ATTNFORGE_OK);
   EXPECT(parts.known.struct_size == sizeof parts && parts.known.q.stride_row == 4 * 64);
+  parts.known.struct_size = 176; /* of a caller that knows no block masks */
+  EXPECT(attnforge_contiguous_tensors(problem, &parts.known) == ATTNFORGE_OK);
+  parts.known.struct_size = (uint32_t)sizeof parts;
   parts.later = &parts; /* a part of a newer library is not left out in silence */
   EXPECT_ERROR(attnforge_contiguous_tensors(problem, &parts.known), ATTNFORGE_ERR_INVALID, "newer");
   attnforge_problem_destroy(problem);
+}
+
+static void test_block_masks(void) {
+  attnforge_block_mask_shape shape = ATTNFORGE_BLOCK_MASK_SHAPE_INIT;
+  attnforge_block_mask_info info = ATTNFORGE_BLOCK_MASK_INFO_INIT;
+  attnforge_block_mask* mask = NULL;
+  const int32_t row_begin[] = {0, 1, 3}, indices[] = {1, 0, 1}, falling[] = {1, 1, 0};
+  const uint8_t partial[] = {0, 1, 0};
+  const int64_t lengths[] = {64, 36};
+  uint8_t seen[100 * 100];
+  char* text = NULL;
+  shape.block_q = shape.block_kv = 64;
+  shape.seqlen_q = shape.seqlen_kv = 100;
+  EXPECT(attnforge_block_mask_from_bsr(&shape, row_begin, 3, indices, 3, partial, NULL, 0, NULL,
+                                       &mask) == ATTNFORGE_OK);
+  EXPECT(attnforge_block_mask_get(mask, &info) == ATTNFORGE_OK);
+  EXPECT(info.blocks == 4 && info.full == 2 && info.partial == 1);
+  EXPECT(info.row_begin_count == 3 && info.columns_count == 3 && info.bits_count == 0);
+  EXPECT(info.columns[0] == 2 && info.columns[1] == 1 && info.columns[2] == 2);
+  EXPECT(info.bits == NULL && info.bit_blocks == NULL);
+  EXPECT(attnforge_block_mask_words(mask, &text) == ATTNFORGE_OK);
+  EXPECT(strcmp(text, "blocks=64:64 density=0.75") == 0);
+  attnforge_free_string(text);
+  EXPECT(attnforge_block_mask_draw(mask, 0, 0, 0, &text) == ATTNFORGE_OK);
+  EXPECT(strcmp(text, " #\n+#\n") == 0);
+  attnforge_free_string(text);
+  EXPECT_ERROR(attnforge_block_mask_draw(mask, 1, 0, 1, &text), ATTNFORGE_ERR_INVALID, "head 1");
+  attnforge_block_mask_destroy(mask);
+
+  EXPECT_ERROR(
+      attnforge_block_mask_from_bsr(&shape, row_begin, 3, falling, 3, NULL, NULL, 0, NULL, &mask),
+      ATTNFORGE_ERR_INVALID, "indices[2] of row 1 is block column 0 after 1");
+  EXPECT(mask == NULL);
+  EXPECT_ERROR(
+      attnforge_block_mask_from_bsr(&shape, row_begin, 3, NULL, 3, NULL, NULL, 0, NULL, &mask),
+      ATTNFORGE_ERR_INVALID, "indices is NULL, but has 3 entries");
+  EXPECT_ERROR(attnforge_block_mask_random(&shape, 0.5, 1, NULL), ATTNFORGE_ERR_INVALID, "mask");
+  memset(seen, 0, sizeof seen);
+  seen[0] = 1;
+  EXPECT(attnforge_block_mask_from_dense(&shape, seen, sizeof seen, &mask) == ATTNFORGE_OK);
+  EXPECT(attnforge_block_mask_get(mask, &info) == ATTNFORGE_OK);
+  EXPECT(info.partial == 1 && info.bits_count == 64 * 2 && info.bits[0] == 1);
+  attnforge_block_mask_destroy(mask);
+  EXPECT(attnforge_block_mask_random(&shape, 0, 1, &mask) == ATTNFORGE_OK);
+  attnforge_block_mask_destroy(mask);
+  EXPECT(attnforge_block_mask_window(&shape, 0, 10, 0, &mask) == ATTNFORGE_OK);
+  attnforge_block_mask_destroy(mask);
+  EXPECT(attnforge_block_mask_strided(&shape, 1, 2, &mask) == ATTNFORGE_OK);
+  attnforge_block_mask_destroy(mask);
+  EXPECT(attnforge_block_mask_documents(&shape, lengths, 2, &mask) == ATTNFORGE_OK);
+  EXPECT(attnforge_block_mask_get(mask, &info) == ATTNFORGE_OK);
+  EXPECT(info.full == 2 && info.partial == 0);
+  attnforge_block_mask_destroy(mask);
 }
 
 static void test_query_and_inspect(void) {
@@ -537,6 +596,7 @@ int main(int argc, char** argv) {
   test_sizes();
   test_handles_of_another_kind();
   test_struct_sizes();
+  test_block_masks();
   test_query_and_inspect();
   test_contiguous();
 

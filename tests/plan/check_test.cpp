@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "attnforge/block_mask.h"
 #include "attnforge/error.h"
 #include "reference/half.h"
 
@@ -162,6 +163,27 @@ TEST(SolveOnCpu, WritesEveryElementOfTheReference) {
 TEST(SolveOnCpu, RefusesTensorsOfAnotherProblem) {
   HostTensors host = random_host_tensors(small(), 1);
   EXPECT_THROW(solve_on_cpu(parse_problem("fwd bf16 seqlen=8 head_dim=32"), host), Error);
+}
+
+TEST(SolveOnCpu, OfABlockMaskPassesItsOwnCheckAndABrokenOneIsRefused) {
+  for (const char* text :
+       {"fwd bf16 batch=2 num_heads=4:2 seqlen=70:90 head_dim=16 blocks=32:16 mask_heads=2 causal",
+        "fwd fp16 batch=3 num_heads=2 seqlen=60 head_dim=16 lengths=used lse blocks=16 mask_bits "
+        "mask_batch=3 density=0.2"}) {
+    SCOPED_TRACE(text);
+    const Problem problem = parse_problem(text);
+    HostTensors host = random_host_tensors(problem, 3);
+    EXPECT_EQ(block_mask_of(problem, host),
+              block_mask_of(problem, random_host_tensors(problem, 3)));
+    EXPECT_NE(block_mask_of(problem, host),
+              block_mask_of(problem, random_host_tensors(problem, 4)));
+    solve_on_cpu(problem, host);
+    const CheckReport report = check_output(problem, host);
+    EXPECT_TRUE(report.ok) << report.summary;
+    EXPECT_EQ(report.rows_checked, report.rows_total);
+    host.mask_columns[0] = 1000;
+    EXPECT_THROW(check_output(problem, host), Error);
+  }
 }
 
 TEST(SolveOnCpu, OfSequencesOfAnyLengthPassesItsOwnCheck) {

@@ -63,6 +63,11 @@ class Torch(types.ModuleType):
                     raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
                 return self._address
 
+            def to(self, device):
+                if self._address == "host":
+                    torch.uploads.append(self.content)
+                return torch.Tensor(self.shape, self.dtype, device=(device.type, device.index))
+
             def is_neg(self):
                 return bool(self.negative)
 
@@ -83,6 +88,12 @@ class Torch(types.ModuleType):
             __torch_dispatch__ = "its own"
 
         self.Tensor, self.Parameter, self.DTensor = Tensor, Parameter, DTensor
+        self.uploads = []  # what to() took from the host
+
+    def frombuffer(self, content, dtype):
+        tensor = self.Tensor((len(content),), dtype, address="host", device=("cpu",))
+        tensor.content = content
+        return tensor
 
     def allocate(self, size_bytes):
         address = self.memory

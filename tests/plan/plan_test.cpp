@@ -429,6 +429,39 @@ TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
   EXPECT_NO_THROW(plan.run(good, workspace));
 }
 
+TEST_F(PlanTest, ListsOfABlockMaskMustBeThereAndAligned) {
+  Device device = open();
+  const Problem problem = parse_problem(
+      "fwd bf16 num_heads=2 seqlen=100 head_dim=64 blocks=64 mask_heads=2 mask_bits");
+  const Plan plan = make_plan(problem, device, {.family = "fwd_naive"});
+  Tensors good = tensors_of(problem);
+  good.block_mask = {.row_begin = reinterpret_cast<const int*>(std::uintptr_t{0x60004}),
+                     .columns = reinterpret_cast<const int*>(std::uintptr_t{0x70004}),
+                     .bits = reinterpret_cast<const std::uint32_t*>(std::uintptr_t{0x80010}),
+                     .bit_blocks = reinterpret_cast<const int*>(std::uintptr_t{0x90004})};
+  const auto refused = [&](auto change) {
+    Tensors tensors = good;
+    change(tensors.block_mask);
+    const Error error = error_of([&] { plan.run(tensors); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(
+      refused([](BlockMaskRef& m) { m.row_begin = nullptr; }),
+      AllOf(HasSubstr("block_mask.row_begin is null"), HasSubstr("blocks=64:64 mask_bits")));
+  EXPECT_THAT(refused([](BlockMaskRef& m) { m.columns = nullptr; }), HasSubstr("columns is null"));
+  EXPECT_THAT(refused([](BlockMaskRef& m) { m.bits = nullptr; }), HasSubstr("bits is null"));
+  EXPECT_THAT(refused([](BlockMaskRef& m) { m.bit_blocks = nullptr; }), HasSubstr("bit_blocks is"));
+  EXPECT_THAT(refused([](BlockMaskRef& m) { ++m.bits; }),
+              AllOf(HasSubstr("bits starts at"), HasSubstr("multiple of 16 bytes")));
+  EXPECT_EQ(fake_cuda().launches(), 0);
+  EXPECT_NO_THROW(plan.run(good));
+  const Problem without_bits = parse_problem("fwd bf16 seqlen=100 head_dim=64 blocks=64");
+  Tensors rows = tensors_of(without_bits);
+  rows.block_mask = {.row_begin = good.block_mask.row_begin, .columns = good.block_mask.columns};
+  EXPECT_NO_THROW(make_plan(without_bits, device, {.family = "fwd_naive"}).run(rows));
+}
+
 TEST_F(PlanTest, StridesOfDimensionsOfOneElementAreNotLookedAt) {
   Device device = open();
   const Problem one = parse_problem("fwd fp16 batch=1 seqlen=64 head_dim=64");

@@ -192,6 +192,79 @@ class FastPathTest(CallTest):
         self.assertEqual(wrong, [])
 
 
+class BlockMaskTest(CallTest):
+    def setUp(self):
+        super().setUp()
+        attnforge.plan_cache.clear()
+        attnforge.configure(family="fwd_naive")
+        self.addCleanup(attnforge.configure, family="")
+
+    def test_is_what_it_was_made_from(self):
+        mask = attnforge.BlockMask.from_bsr([0, 1, 3], [1, 0, 1], 64, 100, partial=[0, 1, 0])
+        self.assertEqual((mask.blocks, mask.full, mask.partial, mask.density), (4, 2, 1, 0.75))
+        self.assertEqual(mask.to_text(), " #\n+#\n")
+        self.assertIn("<svg", mask.to_svg())
+        self.assertEqual(mask.words, "blocks=64:64 density=0.75")
+        row_begin, columns = mask.lists()
+        self.assertEqual(list(memoryview(row_begin).cast("i")), [0, 1, 3])
+        self.assertEqual(list(memoryview(columns).cast("i")), [2, 1, 2])
+        dense = [[key <= query for key in range(40)] for query in range(40)]
+        causal = attnforge.BlockMask.from_dense(dense, 16)
+        self.assertEqual(causal.to_text(), "+  \n#+ \n##+\n")
+        self.assertEqual(causal.lists(), attnforge.BlockMask.sliding_window(-1, 0, 16, 40).lists())
+        self.assertEqual(len(causal.lists()[2]) % (16 * 4), 0, "blocks of bits: 16 rows of a word")
+        self.assertEqual(attnforge.BlockMask.random(0, 64, 256).to_text(), "#   \n #  \n  # \n   #\n")
+        self.assertEqual(attnforge.BlockMask.random(1.0, (64, 128), (64, 256), heads=3).words, "blocks=64:128 mask_heads=3 density=1")
+        self.assertEqual(attnforge.BlockMask.strided(0, 3, 16, 64).to_text(), "#  #\n## #\n# ##\n#  #\n")
+        self.assertEqual(attnforge.BlockMask.global_window(16, 0, 0, 16, 48).full, 5)
+        self.assertEqual(attnforge.BlockMask.documents([32, 16], 16).to_text(), "## \n## \n  #\n")
+
+    def test_what_cannot_be_made_is_refused_at_its_position(self):
+        make = attnforge.BlockMask
+        cases = (
+            ("indices.2. of row 1 is block column 0 after 1", lambda: make.from_bsr([0, 1, 3], [1, 1, 0], 64, 100)),
+            ("partial has 1 entries; columns has 3", lambda: make.from_bsr([0, 1, 3], [1, 0, 1], 64, 100, partial=[1])),
+            ("block_q=48 must be 16, 32, 64 or 128", lambda: make.random(0.5, 48, 100)),
+            ("density=2 must be from 0 to 1", lambda: make.random(2.0, 64, 100)),
+            ("it must be .seqlen_q, seqlen_kv.", lambda: make.from_dense([1, 2], 64)),
+            ("columns must be a flat list", lambda: make.from_bsr([0, 1], ["a"], 64, 64)),
+        )
+        for text, action in cases:
+            with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):
+                action()
+
+    def test_reaches_the_run_with_lists_that_are_uploaded_once(self):
+        mask = attnforge.BlockMask.sliding_window(20, 0, (16, 32), 64)
+        seen = []
+        real = _call.Call.argument
+
+        def recorded(call, *arguments):
+            argument, parts = real(call, *arguments)
+            struct = _library.TensorsStruct.from_buffer_copy(argument)
+            lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+            seen.append((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks))
+            return argument, parts
+
+        with mock.patch.object(_call.Call, "argument", recorded):
+            for _ in range(2):
+                self.call(block_mask=mask, causal=True)
+        self.assertEqual(seen[0], seen[1])
+        self.assertTrue(all(seen[0]))
+        self.assertEqual(torch.uploads, [bytearray(data) for data in mask.lists()])
+        (plan,) = attnforge.plan_cache
+        wanted = "fwd bf16 batch=2 num_heads=4 seqlen=64 head_dim=64 causal blocks=16:32 mask_bits density=1"
+        self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
+        self.call(causal=True)
+        self.assertEqual(len(attnforge.plan_cache), 2, "a call without a mask is another one")
+
+    def test_of_another_shape_or_kind_is_refused(self):
+        make = attnforge.BlockMask
+        self.refused("block_mask is of seqlen .64, 63.; q has 64 rows and k 64", block_mask=make.random(0.5, 64, (64, 63)))
+        self.refused("block_mask is a list; it must be an attnforge.BlockMask", block_mask=[1])
+        self.refused("mask_heads=3 must be 1, num_heads_kv=4", block_mask=make.random(0.5, 64, 64, heads=3))
+        self.refused("mask_batch=5 must be 1 or batch=2", block_mask=make.random(0.5, 64, 64, batch=5))
+
+
 class LengthsTest(CallTest):
     """Three packed sequences of 4 heads, or padded ones whose lengths are on the GPU."""
 

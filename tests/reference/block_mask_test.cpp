@@ -371,6 +371,16 @@ TEST(BlockMask, OfAnotherShapeIsNotTheProblems) {
               HasSubstr("with bits are not those"));
 }
 
+TEST(BlockMask, RowsThatAreTakenTogetherComputeWhatOneOfThemHas) {
+  BlockMaskShape shape{.block_q = 16, .block_kv = 16, .seqlen_q = 80, .seqlen_kv = 80};
+  shape.heads = 2;
+  const BlockMask diagonal = random_block_mask(shape, {.density = 0});
+  EXPECT_EQ(merged_blocks(diagonal, 16), 10);
+  EXPECT_EQ(merged_blocks(diagonal, 32), 2 * (4 + 4 + 1)) << "the last row of a head is alone";
+  EXPECT_EQ(merged_blocks(diagonal, 64), 2 * (16 + 1));
+  EXPECT_EQ(merged_blocks(sliding_window_mask(shape, -1, -1), 64), 2 * 25) << "nothing is added";
+}
+
 TEST(BlockMask, DrawingsShowFullPartialAndEmptyBlocks) {
   const BlockMaskShape shape{.block_q = 16, .block_kv = 16, .seqlen_q = 64, .seqlen_kv = 64};
   const BlockMask causal = sliding_window_mask(shape, -1, 0);

@@ -1,0 +1,231 @@
+"""Block masks: which blocks of queries and keys are computed. Made and checked by the library in host memory, uploaded once a GPU."""
+
+import ctypes
+import threading
+from typing import NamedTuple
+
+from . import _checks
+from ._errors import InvalidError
+from ._library import BlockMaskInfo, BlockMaskShape, check, lib, take_string
+
+_INT64_MAX = 2**63 - 1
+
+
+class _Lists(NamedTuple):
+    """Addresses on a GPU, 0 where there is none, and what keeps them alive."""
+
+    row_begin: int
+    columns: int
+    bits: int
+    bit_blocks: int
+    owners: tuple
+
+
+def _size(name, value):
+    return _checks.integer(name, value, 0, _INT64_MAX)
+
+
+def _shape(block, seqlen, heads, batch):
+    block = block if isinstance(block, (tuple, list)) else (block, block)
+    seqlen = seqlen if isinstance(seqlen, (tuple, list)) else (seqlen, seqlen)
+    block_q, block_kv = _checks.pair("block", block, "a number, or a pair (of queries, of keys)")
+    seqlen_q, seqlen_kv = _checks.pair("seqlen", seqlen, "a number, or a pair (of queries, of keys)")
+    return BlockMaskShape(
+        ctypes.sizeof(BlockMaskShape),
+        _checks.integer("block", block_q, 0, 1024),
+        _checks.integer("block", block_kv, 0, 1024),
+        _size("seqlen", seqlen_q),
+        _size("seqlen", seqlen_kv),
+        _size("heads", heads),
+        _size("batch", batch),
+    )
+
+
+def _array(kind, name, values):
+    """A ctypes array and its length, of a sequence, an array with tolist(), or None."""
+    if values is None:
+        return None, 0
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    try:
+        return (kind * len(values))(*values), len(values)
+    except TypeError as error:
+        raise InvalidError(f"{name} must be a flat list of whole numbers: {error}") from None
+
+
+def _bytes_of(mask):
+    """One byte a pair, of nested lists or of an array with tolist(), flat."""
+    if hasattr(mask, "tolist"):
+        mask = mask.tolist()
+    flat = bytearray()
+
+    def add(part):
+        if part and isinstance(part[0], (list, tuple)):
+            for each in part:
+                add(each)
+        else:
+            flat.extend(1 if each else 0 for each in part)
+
+    add(mask)
+    return flat
+
+
+def _dimensions(mask):
+    if hasattr(mask, "shape"):
+        return tuple(mask.shape)
+    sizes = []
+    while isinstance(mask, (list, tuple)):
+        sizes.append(len(mask))
+        mask = mask[0] if mask else None
+    return tuple(sizes)
+
+
+class BlockMask:
+    """A block mask for attention(..., block_mask=mask): present blocks of block_q queries and block_kv keys are computed, others not.
+
+    Immutable; the lists are uploaded to a GPU at the first call there and kept. Rows of blocks are ordered [batch, heads, rows].
+    block: 16, 32, 64 or 128, or a pair (of queries, of keys). seqlen: a number, or a pair. heads: 1, or as many as heads of k, or of
+    q, with a mask of their own; batch: 1, or as many as sequences. What cannot be made is an InvalidError with its position.
+    """
+
+    def __init__(self, shape, function, *arguments):
+        """Of the classmethods below."""
+        self._handle = ctypes.c_void_p()
+        check(getattr(lib(), function)(ctypes.byref(shape), *arguments, ctypes.byref(self._handle)))
+        self._info = BlockMaskInfo(ctypes.sizeof(BlockMaskInfo))
+        check(lib().attnforge_block_mask_get(self._handle, ctypes.byref(self._info)))
+        text = ctypes.c_void_p()
+        check(lib().attnforge_block_mask_words(self._handle, ctypes.byref(text)))
+        self.words = take_string(text)
+        self.seqlen = shape.seqlen_q, shape.seqlen_kv
+        self.block = shape.block_q, shape.block_kv
+        self.heads, self.batch = shape.heads, shape.batch
+        self._uploaded, self._lock = {}, threading.Lock()
+
+    def __del__(self):
+        handle = getattr(self, "_handle", None)
+        if handle:
+            lib().attnforge_block_mask_destroy(handle)
+
+    @classmethod
+    def from_bsr(cls, row_begin, columns, block, seqlen, heads=1, batch=1, partial=None, bits=None, bit_blocks=None):
+        """Of block-sparse rows: row r has the block columns columns[row_begin[r]:row_begin[r + 1]], ascending.
+
+        partial: of each entry, whether it is partial; bits: 32-bit words of blocks of bits, rows of ceil(block_kv / 32) words, and
+        bit_blocks: of each entry which of these blocks it has, -1 for none.
+        """
+        begin, rows = _array(ctypes.c_int32, "row_begin", row_begin)
+        entries, count = _array(ctypes.c_int32, "columns", columns)
+        is_partial, given = _array(ctypes.c_uint8, "partial", partial)
+        words, num_words = _array(ctypes.c_uint32, "bits", bits)
+        blocks, of_bits = _array(ctypes.c_int32, "bit_blocks", bit_blocks)
+        for name, array, length in (("partial", is_partial, given), ("bit_blocks", blocks, of_bits)):
+            if array is not None and length != count:
+                raise InvalidError(f"{name} has {length} entries; columns has {count}")
+        shape = _shape(block, seqlen, heads, batch)
+        return cls(shape, "attnforge_block_mask_from_bsr", begin, rows, entries, count, is_partial, words, num_words, blocks)
+
+    @classmethod
+    def from_dense(cls, mask, block):
+        """Of booleans [seqlen_q, seqlen_kv], [heads, ...] or [batch, heads, ...]: an array with tolist(), or nested lists."""
+        sizes = _dimensions(mask)
+        if not 2 <= len(sizes) <= 4:
+            raise InvalidError(f"mask has shape {sizes}; it must be [seqlen_q, seqlen_kv], with heads and batch before it")
+        batch, heads, seqlen_q, seqlen_kv = (1, 1, 1, 1)[: 4 - len(sizes)] + sizes
+        seen = _bytes_of(mask)
+        buffer = (ctypes.c_uint8 * len(seen)).from_buffer(seen)
+        return cls(_shape(block, (seqlen_q, seqlen_kv), heads, batch), "attnforge_block_mask_from_dense", buffer, len(seen))
+
+    @classmethod
+    def random(cls, density, block, seqlen, heads=1, batch=1, seed=0):
+        """Each block is present with the probability `density`; those on the diagonal always."""
+        density = ctypes.c_double(_checks.number("density", density))
+        seed = _checks.integer("seed", seed, 0, 2**64 - 1)
+        return cls(_shape(block, seqlen, heads, batch), "attnforge_block_mask_random", density, seed)
+
+    @classmethod
+    def sliding_window(cls, left, right, block, seqlen, heads=1, batch=1):
+        """A query sees the keys from position - left to position + right; -1: all on that side."""
+        return cls.global_window(0, left, right, block, seqlen, heads, batch)
+
+    @classmethod
+    def global_window(cls, global_keys, left, right, block, seqlen, heads=1, batch=1):
+        """sliding_window(), and all queries see the first global_keys keys, the first global_keys queries all keys."""
+        sides = [_checks.integer(name, value, -1, _INT64_MAX) for name, value in (("left", left), ("right", right))]
+        shape = _shape(block, seqlen, heads, batch)
+        return cls(shape, "attnforge_block_mask_window", _size("global_keys", global_keys), *sides)
+
+    @classmethod
+    def strided(cls, local, stride, block, seqlen, heads=1, batch=1):
+        """Whole blocks: those on the diagonal, `local` before them, and each `stride`th block column."""
+        shape = _shape(block, seqlen, heads, batch)
+        return cls(shape, "attnforge_block_mask_strided", _size("local", local), _size("stride", stride))
+
+    @classmethod
+    def documents(cls, lengths, block, heads=1, batch=1):
+        """Documents of these lengths one after another: a query sees the keys of its own."""
+        array, count = _array(ctypes.c_int64, "lengths", lengths)
+        if array is None:
+            raise InvalidError("lengths must be a list of the lengths of documents, not None")
+        return cls(_shape(block, sum(array), heads, batch), "attnforge_block_mask_documents", array, count)
+
+    @property
+    def blocks(self):
+        """How many blocks there are, of all masks."""
+        return self._info.blocks
+
+    @property
+    def full(self):
+        """How many are present and full."""
+        return self._info.full
+
+    @property
+    def partial(self):
+        """How many are present and partial."""
+        return self._info.partial
+
+    @property
+    def density(self):
+        """The share of blocks that are present."""
+        return (self.full + self.partial) / self.blocks if self.blocks else 0.0
+
+    @property
+    def has_bits(self):
+        """Whether partial blocks have a bit for each pair."""
+        return self._info.bits_count > 0
+
+    def __repr__(self):
+        return f"BlockMask({self.words}, seqlen={self.seqlen[0]}:{self.seqlen[1]}, {self.full} full and {self.partial} partial blocks)"
+
+    def to_text(self, head=0, sequence=0):
+        """A drawing of one head in at most 64 lines: '#' full, '+' partial or mixed."""
+        return self._draw(head, sequence, 0)
+
+    def to_svg(self, head=0, sequence=0):
+        """The same as an SVG picture."""
+        return self._draw(head, sequence, 1)
+
+    def _draw(self, head, sequence, svg):
+        text = ctypes.c_void_p()
+        head, sequence = _checks.integer("head", head, 0, _INT64_MAX), _checks.integer("sequence", sequence, 0, _INT64_MAX)
+        check(lib().attnforge_block_mask_draw(self._handle, head, sequence, svg, ctypes.byref(text)))
+        return take_string(text)
+
+    def lists(self):
+        """(row_begin, columns, bits, bit_blocks) as bytes of 32-bit integers; columns hold block column * 2 + partial. One entry at
+        least of each that there is."""
+        info = self._info
+        lists = [(info.row_begin, info.row_begin_count), (info.columns, info.columns_count)]
+        if self.has_bits:
+            lists += [(info.bits, info.bits_count), (info.bit_blocks, info.columns_count)]
+        return tuple(ctypes.string_at(address, 4 * count) if count else bytes(4) for address, count in lists)
+
+    def on_gpu(self, backend, device, stream):
+        """The lists on a GPU, for use on any stream after the first call has returned; uploaded there once."""
+        with self._lock:
+            uploaded = self._uploaded.get(device)
+            if uploaded is None:
+                made = [backend.upload(data, device, stream) for data in self.lists()]
+                addresses = [address for address, _ in made] + [0] * (4 - len(made))
+                uploaded = self._uploaded[device] = _Lists(*addresses, tuple(owner for _, owner in made))
+            return uploaded
