@@ -41,10 +41,12 @@ constexpr Field<Typed> kFields[] = {
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
-constexpr int kRegisterSlack = 24;
+constexpr int kRegisterSlack = 24, kMaskCodeSlack = 16;
 constexpr int kSmallestBlockM = 32;
 
-bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, kRegisterSlack); }
+int register_slack(const Typed& c) { return kRegisterSlack + (c.user_mask ? kMaskCodeSlack : 0); }
+
+bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, register_slack(c)); }
 
 /// Small tiles and half-empty SMs pay only where memory for more is missing: at large head dims and
 /// on small GPUs.
@@ -110,12 +112,12 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const std::int64_t rows = problem.seqlen_q * c.pack_gqa;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlockM, rows)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
-  if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
+  if (Reason wrong = no_room(c, arch, register_slack(c))) return wrong;
   const bool scarce = memory_is_scarce(c, arch);
   if (!scarce && c.block_n == 16 && !c.has_tile_lists()) return "16 keys per tile: there is memory for more";
   if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
     return "32 rows per tile: there is memory for more";
-  if (Reason waste = room_for_more_blocks(c, arch, kRegisterSlack, scarce ? 2 : 1)) return waste;
+  if (Reason waste = room_for_more_blocks(c, arch, register_slack(c), scarce ? 2 : 1)) return waste;
   if (Reason waste = few_warps(c.blocks_per_sm, c.num_warps)) return waste;
   if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
   Typed unshared = c;

@@ -177,17 +177,23 @@ struct UserRow {
 
   template <class QueryTile>
   ATTNFORGE_DEVICE UserRow(const QueryTile& tile, int row, int first_key)
+      : UserRow(tile, unknown(row), unknown(first_key), true) {}
+  /// A number that the compiler knows nothing of. It must not know that rows share their keys, nor
+  /// that the next tile has the same rows: it would keep what it has computed of them, a register
+  /// for each.
+  ATTNFORGE_DEVICE static int unknown(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+  }
+  template <class QueryTile>
+  ATTNFORGE_DEVICE UserRow(const QueryTile& tile, int row, int first_key, bool)
       : words(Code::words(tile.p)),
         lane_key(first_key),
         batch(tile.batch),
         head(tile.query_head_of(row)),
         q(min(tile.query_of(row), tile.lengths.q() - 1)),
         seqlen_q(tile.lengths.q()),
-        seqlen_kv(tile.lengths.kv()) {
-    // The compiler must not know that rows share their keys: it would keep what it has of them for
-    // the next row, a register for each.
-    asm("" : "+r"(lane_key) : "r"(row));
-  }
+        seqlen_kv(tile.lengths.kv()) {}
   /// Of a row and a key that are there.
   template <class Lengths>
   ATTNFORGE_DEVICE UserRow(const FwdParams& p, const Lengths& lengths, int sequence, int its_head,
