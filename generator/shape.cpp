@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "generator/user_code.h"
 #include "generator/words.h"
 
 namespace attnforge {
@@ -60,7 +61,7 @@ Shape shape_of(const Problem& problem) {
           .head_dim_v = problem.head_dim_v,
           .right_bound = window.right >= 0,
           .left_bound = window.left >= 0,
-          .softcap = problem.softcap > 0,
+          .softcap = effective_softcap(problem) > 0,
           .lse = problem.lse,
           .alignment = problem.alignment_bytes,
           .rope = static_cast<int>(problem.rope),
@@ -69,7 +70,7 @@ Shape shape_of(const Problem& problem) {
           .mask_block_q = problem.mask_block_q,
           .mask_block_kv = problem.mask_block_kv,
           .mask_bits = problem.mask_bits,
-          .user_score = !problem.score.empty(),
+          .user_score = has_score_code(problem),
           .user_mask = !problem.mask.empty()};
 }
 

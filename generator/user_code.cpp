@@ -476,4 +476,32 @@ bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& argume
   return any && any_key;
 }
 
+float cap_of(std::string_view score) {
+  const std::vector<Token> tokens = tokens_of(score);
+  if (tokens.size() != 8) return 0.0f;
+  const auto number = [](std::string_view text) {
+    float value = 0.0f;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    const bool whole = rest == end || (rest + 1 == end && (*rest == 'f' || *rest == 'F'));
+    return error == std::errc() && whole ? value : 0.0f;
+  };
+  // The number that multiplies comes first or last.
+  for (const std::size_t call : {std::size_t{2}, std::size_t{0}}) {
+    const auto is = [&](std::size_t at, std::string_view text) { return tokens[at].text == text; };
+    const std::size_t times = call == 2 ? 1 : 6, factor = call == 2 ? 0 : 7;
+    if (is(times, "*") && (is(call, "tanhf") || is(call, "tanh")) && is(call + 1, "(") &&
+        is(call + 2, "s") && is(call + 3, "/") && is(call + 5, ")")) {
+      const float cap = number(tokens[factor].text);
+      return cap > 0.0f && cap == number(tokens[call + 4].text) ? cap : 0.0f;
+    }
+  }
+  return 0.0f;
+}
+
+float effective_softcap(const Problem& problem) {
+  return has_score_code(problem) || problem.score.empty() ? problem.softcap
+                                                          : cap_of(problem.score);
+}
+
 }  // namespace attnforge

@@ -55,6 +55,10 @@ def _array(kind, name, values):
 
 def _bytes_of(mask):
     """One byte a pair, of nested lists or of an array with tolist(), flat."""
+    for step in ("detach", "cpu", "numpy"):  # of torch
+        mask = getattr(mask, step)() if hasattr(mask, step) else mask
+    if hasattr(mask, "tobytes") and getattr(mask.dtype, "itemsize", 0) == 1:
+        return bytearray(mask.tobytes())  # numpy's bools and bytes, as they are
     if hasattr(mask, "tolist"):
         mask = mask.tolist()
     flat = bytearray()

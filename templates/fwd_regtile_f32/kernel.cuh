@@ -106,7 +106,7 @@ struct FwdRegtileF32 {
         tile_first_row(part.first_row),
         tile_first_key(part.first_key),
         warp(part.first_column, smem_base + C.p_begin() + thread_index() / 32 * C.p_bytes()),
-        ring(tile, C.block_m(), smem) {
+        ring(kernel_params, tile, C.block_m(), smem) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
   }
 

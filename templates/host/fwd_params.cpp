@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/user_code.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {
@@ -28,7 +29,7 @@ FwdParams fwd_params(const Problem& problem) {
   params.window_left = window_bound(window.left);
   params.window_right = window_bound(window.right);
   params.softmax_scale = effective_softmax_scale(problem);
-  params.softcap = problem.softcap;
+  params.softcap = effective_softcap(problem);
   return params;
 }
 

@@ -111,7 +111,7 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
   names.parts.push_back("pieces/user_code.cuh");
   if (names.coarse) names.options = {"--prec-div=false", "--prec-sqrt=false"};
   names.declarations += struct_of_code(problem, names.params);
-  if (!problem.score.empty()) {
+  if (has_score_code(problem)) {
     Piece score{"pieces/user_score.cuh", "Score", "UserScore<UserCode>"};
     const auto before = std::ranges::find(names.other_pieces, "Score", &Piece::name);
     if (before != names.other_pieces.end()) {

@@ -36,13 +36,21 @@ struct SoftcapScore {
   }
 
   /// All scores of an array; all lanes of a warp together, which take the short series where none
-  /// of their scores is near the cap. kCoarse: probabilities are rounded to 16 bits later, so near
+  /// of their scores is near the cap, and half of it where none is half as near. kCoarse: probabilities are rounded to 16 bits later, so near
   /// a cap of up to 1024 an error of 1.2e-4 does no harm. A NaN stays one in every form.
   template <bool kCoarse, class T, int kCount>
   ATTNFORGE_DEVICE void cap(T (&s)[kCount]) const {
     float top = 0.0f;
     for_each(s, [&](float& x) { top = fmaxf(top, fabsf(x)); });
-    if (!any_lane(top > kTanhNear * unit))
+    // Squares of squares of such units are finite.
+    const bool usual = kCoarse && unit < 0x1p24f && unit > 0x1p-24f;
+    if (usual && !any_lane(top > kTanhNearest * unit)) {
+      const float first = kTanhFirst * to_x * to_x, second = kTanhSecond * to_x * to_x * to_x * to_x;
+      for_each(s, [&](float& x) {
+        const float square = x * x;
+        x = fmaf(x * square, fmaf(square, second, first), x);
+      });
+    } else if (!any_lane(top > kTanhNear * unit))
       for_each(s, [&](float& x) { x = by_series(x); });
     else if (kCoarse && softcap <= 1024.0f)
       for_each(s, [&](float& x) { x = by_exponential(x); });

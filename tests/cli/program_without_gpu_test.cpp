@@ -4,9 +4,11 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "cli/npy.h"
 #include "tests/cli/program.h"
 #include "tests/cli/program_fixture.h"
 #include "tests/cli/temporary_folder.h"

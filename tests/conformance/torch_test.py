@@ -57,7 +57,7 @@ def plain(q, k, v, mask, softcap, dtype):
 @unittest.skipUnless(torch is not None and torch.cuda.is_available(), "needs torch and a GPU")
 class TorchTest(unittest.TestCase):
     def check(self, batch=2, heads=(4, 4), seqlen=(200, 200), dims=(64, 64), causal=False, window=None, softcap=None,
-              dtype="bfloat16", shift=0.0, scale=1.0):
+              dtype="bfloat16", shift=0.0, scale=1.0, dense=None, block_mask=None):
         torch.manual_seed(hash((batch, heads, seqlen, dims)) % 1000)
         kind = getattr(torch, dtype)
         q = (torch.randn(batch, seqlen[0], heads[0], dims[0], device="cuda") * scale).to(kind)
@@ -67,9 +67,12 @@ class TorchTest(unittest.TestCase):
             q = -q.abs()  # all scores strongly negative
         bounds = None if window is None else (window, 0 if causal else window)
         mask = visible(seqlen[0], seqlen[1], causal, bounds)
+        if dense is not None:
+            mask = mask & dense
         exact, exact_lse = plain(q, k, v, mask, softcap, torch.float64)
         rough, _ = plain(q, k, v, mask, softcap, kind)
-        o, lse = attnforge.attention(q, k, v, causal=causal, window=window, softcap=softcap, return_lse=True)
+        options = {} if block_mask is None else {"block_mask": block_mask}
+        o, lse = attnforge.attention(q, k, v, causal=causal, window=window, softcap=softcap, return_lse=True, **options)
         self.assertFalse(torch.isnan(o).any().item())
         error = (o.double() - exact).abs().max().item()
         allowed = 2 * (rough.double() - exact).abs().max().item() + ATOL[dtype]
@@ -113,6 +116,25 @@ class TorchTest(unittest.TestCase):
             for causal in (False, True):
                 with self.subTest(window=window, causal=causal):
                     self.check(window=window, causal=causal, seqlen=(257, 300))
+
+    def test_block_masks(self):
+        torch.manual_seed(5)
+        for block in (16, 32, 64, 128, (128, 32)):
+            block_q, block_kv = block if isinstance(block, tuple) else (block, block)
+            for heads, seqlen in ((1, (200, 300)), (2, (130, 130)), (4, (300, 200))):
+                with self.subTest(block=block, heads=heads):
+                    blocks = torch.rand(heads, -(-seqlen[0] // block_q), -(-seqlen[1] // block_kv)) < 0.5
+                    whole = blocks.repeat_interleave(block_q, 1).repeat_interleave(block_kv, 2)[:, : seqlen[0], : seqlen[1]]
+                    of_head = whole.cuda().repeat_interleave(4 // heads, 0)
+                    mask = attnforge.BlockMask.from_dense(whole, block)
+                    self.assertEqual((mask.full, mask.partial), (int(blocks.sum()), 0))
+                    for causal in (False, True):
+                        self.check(heads=(4, 2), seqlen=seqlen, causal=causal, dense=of_head, block_mask=mask)
+                    ragged = whole & (torch.rand(whole.shape) < 0.8)
+                    mask = attnforge.BlockMask.from_dense(ragged, block)
+                    self.assertTrue(mask.has_bits)
+                    of_head = ragged.cuda().repeat_interleave(4 // heads, 0)
+                    self.check(heads=(4, 2), seqlen=seqlen, dense=of_head, block_mask=mask, dtype="float16")
 
     def test_rope(self):
         def rotated(x, positions, cos, sin, interleaved, kind):

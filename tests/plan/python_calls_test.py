@@ -212,6 +212,10 @@ class BlockMaskTest(CallTest):
         causal = attnforge.BlockMask.from_dense(dense, 16)
         self.assertEqual(causal.to_text(), "+  \n#+ \n##+\n")
         self.assertEqual(causal.lists(), attnforge.BlockMask.sliding_window(-1, 0, 16, 40).lists())
+        array = types.SimpleNamespace(
+            shape=(40, 40), dtype=types.SimpleNamespace(itemsize=1), tobytes=lambda: bytes(sum(dense, []))
+        )
+        self.assertEqual(attnforge.BlockMask.from_dense(array, 16).lists(), causal.lists(), "bytes of numpy's as they are")
         self.assertEqual(len(causal.lists()[2]) % (16 * 4), 0, "blocks of bits: 16 rows of a word")
         self.assertEqual(attnforge.BlockMask.random(0, 64, 256).to_text(), "#   \n #  \n  # \n   #\n")
         self.assertEqual(attnforge.BlockMask.random(1.0, (64, 128), (64, 256), heads=3).words, "blocks=64:128 mask_heads=3 density=1")
