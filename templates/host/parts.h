@@ -18,7 +18,7 @@ struct TileWork;  // templates/host/work_list.h
 /// A row for each part, in the order of their members in the argument.
 struct Part {
   bool (*in)(const Problem&);
-  /// The type of an argument with the member, made of that without it: "WithLengths<Params>".
+  /// The type of an argument with the member, made of that without it: "WithCode<Params, 2>".
   std::string (*type)(const Problem&, std::string_view params);
   /// Of the member: aligned to kPartAlignment, its size a multiple of that.
   std::size_t (*bytes)(const Problem&);
@@ -27,6 +27,9 @@ struct Part {
   void (*extend)(KernelNames&, const Problem&);
 };
 inline constexpr std::size_t kPartAlignment = 16;
+
+const Part& lengths_part();  // templates/host/work_list
+const Part& code_part();     // templates/host/user_code
 
 /// Of an argument whose family's own is of `size` and `alignment`.
 std::size_t argument_bytes(const Problem& problem, std::size_t size, std::size_t alignment);

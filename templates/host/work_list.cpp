@@ -84,6 +84,25 @@ Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& 
   return result;
 }
 
+const Part& lengths_part() {
+  static constexpr Part kPart{
+      .in = [](const Problem& p) { return p.lengths != Lengths::kFixed; },
+      .type = [](const Problem&,
+                 std::string_view params) { return fmt::format("WithLengths<{}>", params); },
+      .bytes = [](const Problem&) { return sizeof(LengthsParams); },
+      .add = [](Argument& argument, const Problem&,
+                const TileWork& work) { argument.part(lengths_params(work), LengthsArgument{}); },
+      .extend =
+          [](KernelNames& names, const Problem& p) {
+            if (p.lengths == Lengths::kPacked)
+              names.other_pieces.push_back(
+                  {"pieces/packed_lengths.cuh", "Lengths", "PackedLengths"});
+            else
+              names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
+          }};
+  return kPart;
+}
+
 KernelNames with_work_list(KernelNames names, const Shape& shape, std::string_view block_m,
                            std::string_view block_n) {
   if (!shape.has_work_list()) return names;

@@ -1,29 +1,22 @@
-// user_mask.cuh - Mask by the user's text, of keys that the window lets a row see.
+// user_mask.cuh - Mask by the user's text, of keys that another Mask lets a row see.
 #pragma once
 
 #include "base.cuh"
 #include "params_fwd.h"
 #include "pieces/user_code.cuh"
-#include "pieces/window_mask.cuh"
 #include "ptx/special.cuh"
-#include "tile/visible_keys.cuh"
 
 namespace attnforge {
 
-/// Code is the entry's UserCode. kLeftBound: see WindowMask.
-template <class Code, bool kLeftBound>
-struct UserMask : WindowMask<kLeftBound> {
+/// Code is the entry's UserCode. Before: the window's Mask.
+template <class Code, class Before>
+struct UserMask : Before {
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
+    Before::apply(scores, tile);
     scores.for_each([&](int row, int lane_key) {
       const UserRow<Code> user(tile, row, lane_key);
-      VisibleKeys visible = VisibleKeys::of_row(tile.p, tile.lengths, tile.query_of(row));
-      visible.first -= lane_key;
-      visible.last -= lane_key;
-      return [user, visible](float s, int offset) {
-        const float in_window = masked<kLeftBound>(s, offset, visible);
-        return user.mask(offset) ? in_window : negative_infinity();
-      };
+      return [user](float s, int offset) { return user.mask(offset) ? s : negative_infinity(); };
     });
   }
 
