@@ -93,7 +93,7 @@ class Call:
         if code is not None:
             at_code = ctypes.addressof(code)
         argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, at_code)
-        return argument, (rope, lengths, code)
+        return argument, (rope, lengths) if code is None else (rope, lengths, code)
 
     def launch(self, q, k, v, o, lse, rope, lengths):
         """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise."""

@@ -143,6 +143,7 @@ class ProblemTest(unittest.TestCase):
             "window_left=5 softcap=0.1 softmax_scale=1e-05 alignment=8",
             "fwd fp32 head_dim=128 tf32 rope=interleaved rope_dim=32 window_left=3 window_right=4 layout=packed_qkv",
             "fwd fp16 batch=2 seqlen=100 lengths=packed tokens=150:90",
+            'fwd args="float* a, int b" score="s * 2" mask="k <= q"',
         )
         defaults, changed = attnforge.Problem(), set()
         for text in texts:
