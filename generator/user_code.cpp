@@ -267,8 +267,6 @@ constexpr Size kSizes[] = {
     {"num_heads_kv", [](const Problem& p) { return p.num_heads_kv; }},
     {"seqlen_q", [](const Problem& p) { return p.seqlen_q; }},
     {"seqlen_kv", [](const Problem& p) { return p.seqlen_kv; }},
-    {"tokens_q", [](const Problem& p) { return total_tokens(p).q; }},
-    {"tokens_kv", [](const Problem& p) { return total_tokens(p).kv; }},
     {"head_dim", [](const Problem& p) { return std::int64_t{p.head_dim}; }},
     {"head_dim_v", [](const Problem& p) { return std::int64_t{p.head_dim_v}; }},
 };

@@ -22,7 +22,7 @@ PACKAGE = ROOT / "python/attnforge"
 # In reading order; every public header is in one of these, except:
 OTHER_HEADERS = {"c.h", "cxx20.h"}
 CPP_HEADERS = {
-    "Problems and plans": ("problem.h", "device.h", "plan.h", "block_mask.h", "provenance.h", "error.h"),
+    "Problems and plans": ("problem.h", "code_texts.h", "device.h", "plan.h", "block_mask.h", "provenance.h", "error.h"),
     "Tuning and the database": ("tune.h", "cache.h"),
     "Looking": ("inspect.h", "json.h", "problem_words.h", "printable.h", "version.h"),
     "For programs without data or memory of their own": ("host_tensors.h", "device_memory.h", "check.h", "measure.h"),
@@ -289,6 +289,12 @@ def python_page():
     public = next(ast.literal_eval(node.value) for node in package.body if isinstance(node, ast.Assign))
     groups = {"Functions": [], "Objects": [], "Errors and warnings": []}
     for name in public:
+        if modules[name] is None:  # a module of functions
+            for node in ast.parse((PACKAGE / f"{name}.py").read_text()).body:
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    title = f"{name}.{node.name}"
+                    groups["Functions"] += [f"### `{title}`", f"```python\n{signature(title, node)}\n```", *docstring(node)]
+            continue
         body = ast.parse((PACKAGE / f"{modules[name]}.py").read_text()).body
         made = next((n.value for n in body if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == name), None)
         wanted = made.func.id if made else name  # plan_cache = PlanCache()

@@ -21,7 +21,7 @@ CodeTexts alibi();
 /// [num_heads_q * (2 * reach + 1)].
 CodeTexts relative_bias(std::int64_t reach);
 
-/// cap * tanh(s / cap), as the word softcap does.
+/// cap * tanh(s / cap), as the built-in soft cap.
 CodeTexts tanh_cap(float cap);
 
 /// Queries see keys of their own document. args: int document_q [batch * seqlen_q] and document_kv

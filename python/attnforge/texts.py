@@ -18,7 +18,7 @@ def relative_bias(table, reach):
 
 
 def tanh_cap(cap):
-    """cap * tanh(s / cap), as softcap= does."""
+    """cap * tanh(s / cap), as the built-in soft cap."""
     cap = _checks.number("cap", cap)
     return {"score": f"{cap!r}f * tanhf(s / {cap!r}f)"}
 

@@ -18,7 +18,7 @@ namespace attnforge {
 struct Piece {
   std::string_view header;  // "pieces/softcap.cuh"
   std::string_view name;    // "Score"
-  std::string_view type;    // "SoftcapScore"
+  std::string type;         // "SoftcapScore"
   std::string_view parameters{};  // of a template: "template <int kElementBytes> "
 };
 

@@ -19,7 +19,7 @@ struct TileWork;  // templates/host/work_list.h
 struct Part {
   /// gathers: KernelNames::gathers.
   bool (*in)(const Problem&, bool gathers);
-  /// The type of an argument with the member, made of that without it: "WithLengths<Params>".
+  /// The type of an argument with the member, made of that without it: "WithCode<Params, 2>".
   std::string (*type)(const Problem&, std::string_view params);
   /// Of the member: aligned to kPartAlignment, its size a multiple of that.
   std::size_t (*bytes)(const Problem&);
@@ -31,6 +31,10 @@ inline constexpr std::size_t kPartAlignment = 16;
 
 /// The type of an argument whose family's own is a `params`.
 std::string argument_type(const Problem& problem, bool gathers, std::string_view params);
+const Part& lengths_part();     // templates/host/work_list
+const Part& block_mask_part();  // templates/host/block_mask
+const Part& code_part();        // templates/host/user_code
+const Part& tile_lists_part();  // templates/host/tile_lists
 
 /// Of an argument whose family's own is of `size` and `alignment`.
 std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,

@@ -8,6 +8,8 @@
 #include "generator/shape.h"
 #include "generator/user_code.h"
 #include "templates/host/fwd_params.h"
+#include "templates/host/parts.h"
+#include "templates/host/work_list.h"
 
 namespace attnforge {
 namespace {
@@ -146,6 +148,21 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
       "}}\n",
       kThreads, kListsKernel, params, source, tiles);
   return names;
+}
+
+const Part& tile_lists_part() {
+  static constexpr Part kPart{
+      .in = [](const Problem& p,
+               bool gathers) { return gathers && shape_of(p).has_tile_lists(); },
+      .type = [](const Problem&,
+                 std::string_view params) { return fmt::format("WithTileLists<{}>", params); },
+      .bytes = [](const Problem&) { return sizeof(TileListParams); },
+      .add =
+          [](Argument& argument, const Problem&, const TileWork& work) {
+            argument.part(tile_list_params(work.lists, work.lists_begin()), TileListsArgument{});
+          },
+      .extend = [](KernelNames&, const Problem&) {}};
+  return kPart;
 }
 
 }  // namespace attnforge

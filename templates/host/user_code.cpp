@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "generator/user_code.h"
+#include "templates/host/argument.h"
+#include "templates/host/kernel_source.h"
+#include "templates/host/parts.h"
 #include "templates/params_code.h"
 
 namespace attnforge {
@@ -97,6 +102,8 @@ std::size_t code_words(const Problem& problem) {
   return std::max<std::size_t>(2, (count + 1) / 2 * 2);
 }
 
+namespace {
+
 std::string code_params_type(const Problem& problem, std::string_view params) {
   return fmt::format("WithCode<{}, {}>", params, code_words(problem));
 }
@@ -107,6 +114,7 @@ void add_code_params(Argument& argument, const Problem& problem, const TileWork&
                  CodeArguments{count});
 }
 
+/// The struct UserCode of the entry, whose functions are the texts, and the pieces that call them.
 void extend_by_code(KernelNames& names, const Problem& problem) {
   names.parts.push_back("pieces/user_code.cuh");
   if (names.coarse) names.options = {"--prec-div=false", "--prec-sqrt=false"};
@@ -114,20 +122,32 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
   if (has_score_code(problem)) {
     Piece score{"pieces/user_score.cuh", "Score", "UserScore<UserCode>"};
     const auto before = std::ranges::find(names.other_pieces, "Score", &Piece::name);
-    if (before != names.other_pieces.end()) {
-      // The text sees what the soft cap leaves.
+    if (before != names.other_pieces.end()) {  // the text sees what that leaves
       names.parts.push_back(before->header);
+      score.type = fmt::format("UserScore<UserCode, {}>", before->type);
       names.other_pieces.erase(before);
-      score.type = "UserScore<UserCode, SoftcapScore>";
     }
     names.other_pieces.push_back(score);
   }
   if (!problem.mask.empty() && !names.gathers) {
     names.other_pieces.push_back(
-        {"pieces/user_mask.cuh", "Mask", "UserMask<UserCode, kConfig.left_bound != 0>"});
-    names.other_pieces.push_back(
-        {"pieces/masked_walk.cuh", "Walk", "MaskedWalk<RangeWalk<kConfig.left_bound != 0>>"});
+        {"pieces/user_mask.cuh", "Mask",
+         fmt::format("UserMask<UserCode, {}<kConfig>::Mask>", names.pieces)});
+    names.other_pieces.push_back({"pieces/masked_walk.cuh", "Walk",
+                                  fmt::format("MaskedWalk<{}<kConfig>::Walk>", names.pieces)});
   }
+}
+
+}  // namespace
+
+const Part& code_part() {
+  static constexpr Part kPart{
+      .in = [](const Problem& p, bool) { return has_score_code(p) || !p.mask.empty(); },
+      .type = code_params_type,
+      .bytes = [](const Problem& p) { return code_words(p) * sizeof(std::uint64_t); },
+      .add = add_code_params,
+      .extend = extend_by_code};
+  return kPart;
 }
 
 }  // namespace attnforge

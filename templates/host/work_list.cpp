@@ -94,6 +94,29 @@ Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& 
   return result;
 }
 
+/// The arrays of lengths, and the list of query tiles that they and masks ask for.
+const Part& lengths_part() {
+  static constexpr Part kPart{
+      .in =
+          [](const Problem& p, bool gathers) {
+            return p.lengths != Lengths::kFixed || (gathers && shape_of(p).has_tile_lists());
+          },
+      .type = [](const Problem&,
+                 std::string_view params) { return fmt::format("WithLengths<{}>", params); },
+      .bytes = [](const Problem&) { return sizeof(LengthsParams); },
+      .add = [](Argument& argument, const Problem&,
+                const TileWork& work) { argument.part(lengths_params(work), LengthsArgument{}); },
+      .extend =
+          [](KernelNames& names, const Problem& p) {
+            if (p.lengths == Lengths::kPacked)
+              names.other_pieces.push_back(
+                  {"pieces/packed_lengths.cuh", "Lengths", "PackedLengths"});
+            if (p.lengths == Lengths::kUsed)
+              names.other_pieces.push_back({"pieces/used_lengths.cuh", "Lengths", "UsedLengths"});
+          }};
+  return kPart;
+}
+
 KernelNames with_work_list(KernelNames names, const Problem& problem, const Shape& shape,
                            std::string_view block_m, std::string_view block_n) {
   const bool gathers = names.gathers && shape.has_tile_lists();

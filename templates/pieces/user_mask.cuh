@@ -1,12 +1,10 @@
-// user_mask.cuh - Mask by the user's text, of keys that the window lets a row see.
+// user_mask.cuh - Mask by the user's text, of keys that another Mask lets a row see.
 #pragma once
 
 #include "base.cuh"
 #include "params_fwd.h"
 #include "pieces/user_code.cuh"
-#include "pieces/window_mask.cuh"
 #include "ptx/special.cuh"
-#include "tile/visible_keys.cuh"
 
 namespace attnforge {
 
@@ -31,23 +29,15 @@ struct UserRule {
   }
 };
 
-/// With windows. kLeftBound: see WindowMask.
-template <class Code, bool kLeftBound>
-struct UserMask : WindowMask<kLeftBound> {
+/// Before: the window's Mask.
+template <class Code, class Before>
+struct UserMask : Before {
   using Rule = UserRule<Code>;
 
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {
-    scores.for_each([&](int row, int lane_key) {
-      const UserRow<Code> user(tile, row, lane_key);
-      VisibleKeys visible = VisibleKeys::of_row(tile.p, tile.lengths, tile.query_of(row));
-      visible.first -= lane_key;
-      visible.last -= lane_key;
-      return [user, visible](float s, int offset) {
-        const float in_window = masked<kLeftBound>(s, offset, visible);
-        return user.mask(offset) ? in_window : negative_infinity();
-      };
-    });
+    Before::apply(scores, tile);
+    Rule::apply(scores, tile);
   }
 };
 

@@ -31,6 +31,18 @@ TEST(Problems, QuotedOrNotIsTheSame) {
             std::vector{expected});
 }
 
+TEST(Problems, CodeNeedsTheQuotesOfTheShellOnly) {
+  const Problem expected = parse_problem(
+      R"(fwd bf16 args="int a, int b" score="s * 2" mask="k <= q")");
+  const auto read = [](const std::vector<std::string>& words) {
+    return problems_from_words(words).front();
+  };
+  EXPECT_EQ(read({"fwd", "bf16", "args=int a, int b", "score=s * 2", "mask=k <= q"}), expected);
+  EXPECT_EQ(read({"fwd", "bf16", "args=\"int a, int b\"", "score=\"s * 2\"", "mask=\"k <= q\""}),
+            expected);
+  EXPECT_EQ(read({R"(fwd bf16 args="int a, int b" score="s * 2" mask="k <= q")"}), expected);
+}
+
 TEST(Problems, EachOperationBeginsAProblem) {
   const std::vector<Problem> problems = problems_from_words(
       {"fwd seqlen=16", "fwd", "seqlen=32", "causal", "fwd seqlen=64"});

@@ -33,6 +33,12 @@ TEST(Sweep, LastWordIsFastest) {
                           "fwd fp16 seqlen=1 head_dim=64", "fwd fp16 seqlen=2 head_dim=64"));
 }
 
+TEST(Sweep, CommasAndBlanksOfCodeAreItsOwn) {
+  const std::string code = R"(score="min(s, 2.0f) * \" 1" mask="k <= q")";
+  EXPECT_EQ(expand_sweep("fwd " + code + " causal,full"),
+            (std::vector<std::string>{"fwd " + code + " causal", "fwd " + code}));
+}
+
 TEST(Sweep, FullIsNoMask) {
   EXPECT_THAT(expand_sweep("fwd causal,full lse"), ElementsAre("fwd causal lse", "fwd lse"));
 }

@@ -52,6 +52,7 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(sizeof(attnforge_tensors) == 184);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
+  EXPECT(sizeof(attnforge_tensors) == 192);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);
   EXPECT(offsetof(attnforge_tensors, rope) == 160); /* parts come after it, a pointer each */
@@ -585,6 +586,39 @@ static void test_packed_run(void* library, int fake) {
   attnforge_context_destroy(context);
 }
 
+/* Score code with a number and an array. */
+static void test_run_of_code(void* library, int fake) {
+  enum { kElements = 2 * 96 * 4 * 64 };
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem* problem = made(
+      "fwd fp16 batch=2 num_heads=4 seqlen=96 head_dim=64 args=\"int factor, float* bias[1]\" "
+      "score=\"s * factor + bias[0]\"");
+  attnforge_plan* plan = NULL;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  uint64_t words[2] = {2, 0};
+  EXPECT(strstr(text_of(problem),
+                " args=\"int factor, float* bias[1]\" score=\"s * factor + bias[0]\"") != NULL);
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
+  if (plan == NULL) return;
+  EXPECT(attnforge_contiguous_tensors(problem, &tensors) == ATTNFORGE_OK);
+  tensors.q.data = device_array(library, fake, kElements, 0);
+  tensors.k.data = tensors.v.data = tensors.q.data;
+  tensors.o.data = device_array(library, fake, kElements, 0);
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "code_arguments is null");
+  tensors.code_arguments = words;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "code_arguments[1] is null; it is the address of bias, an array of float");
+  words[1] = (uint64_t)(uintptr_t)device_array(library, fake, 2, 0);
+  EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
+  attnforge_plan_destroy(plan);
+  attnforge_problem_destroy(problem);
+  attnforge_context_destroy(context);
+}
+
 int main(int argc, char** argv) {
   const int fake = argc > 1 && strcmp(argv[1], "fake") == 0;
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
@@ -610,6 +644,7 @@ int main(int argc, char** argv) {
     test_hostile_configs();
     test_run(library, fake);
     test_packed_run(library, fake);
+    test_run_of_code(library, fake);
   } else {
     EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);
     printf("no GPU: %s\n", attnforge_last_error());

@@ -728,5 +728,69 @@ class ArgumentsOfToolsTest(unittest.TestCase):
         self.assertLess(len(str(caught.exception)), 200)
 
 
+class CodeTest(CallTest):
+    """score=, mask= and args=."""
+
+    def words(self, **options):
+        """The words of the arguments of a call's code, and the problem of its plan."""
+        seen = []
+        run = _library.lib().attnforge_run
+
+        def spy(plan, tensors, *rest):
+            struct = _library.TensorsStruct.from_buffer_copy(tensors)
+            count = len(options.get("args") or ())
+            seen.append(struct.code_arguments and list((ctypes.c_uint64 * count).from_address(struct.code_arguments)))
+            return run(plan, tensors, *rest)
+
+        with mock.patch.object(_library.lib(), "attnforge_run", spy):
+            self.call(**options)
+        return seen[0], list(attnforge.plan_cache)[-1].problem
+
+    def test_arguments_follow_the_types_of_what_is_passed(self):
+        slope, table = torch.Tensor((4,), "float32"), torch.Tensor((4, 8), "bfloat16")
+        ids = torch.Tensor((2, 64), "int32")
+        args = {"slope": slope, "table": table, "ids": ids, "window": -3, "scale": 0.5, "on": True}
+        words, problem = self.words(score="s + slope[head]", mask="k <= q", args=args)
+        self.assertEqual(problem.args, "float* slope, bf16* table, int* ids, int window, float scale, int on")
+        self.assertEqual((problem.score, problem.mask), ("s + slope[head]", "k <= q"))
+        pointers = [each.data_ptr() for each in (slope, table, ids)]
+        self.assertEqual(words, [*pointers, 2**32 - 3, 0x3F000000, 1])
+
+    def test_a_large_array_says_how_many_elements_it_has(self):
+        words, problem = self.words(score="s + bias[0]", args={"bias": torch.Tensor((1024, 1024), "float32")})
+        self.assertEqual(problem.args, "float* bias[1048576]")
+
+    def test_calls_with_and_without_code_do_not_meet(self):
+        for options in ({}, {"mask": "k <= q"}, {"mask": "k < q"}, {"score": "s"}, {}):
+            self.call(**options)
+        self.assertEqual(len(attnforge.plan_cache), 4)
+
+    def test_what_is_refused(self):
+        slope = torch.Tensor((4,), "float32")
+        self.refused("does not close the", score="s + (k")
+        self.refused("there is neither", args={"a": 1})
+        self.refused("score is a .*int", score=1)
+        self.refused("args is a .*list", score="s", args=[slope])
+        self.refused("calls an argument head", score="s", args={"head": slope})
+        self.refused(r"args\['a'\] is on cpu", score="s", args={"a": torch.Tensor((4,), "float32", device=("cpu", None))})
+        self.refused(r"args\['a'\] has dtype", score="s", args={"a": torch.Tensor((4,), "int64")})
+        self.refused("must be contiguous", score="s", args={"a": torch.Tensor((4, 4), "float32", strides=(1, 4))})
+        self.refused("is on GPU 1", score="s", args={"a": torch.Tensor((4,), "float32", device=("cuda", 1))})
+        self.refused("must be from", score="s", args={"a": 2**31})
+
+    def test_ready_made_texts_are_valid_problems(self):
+        slope, ids = torch.Tensor((4,), "float32"), torch.Tensor((2, 64), "int32")
+        texts = attnforge.texts
+        made = [texts.alibi(slope), texts.relative_bias(torch.Tensor((4, 9), "float32"), 4), texts.tanh_cap(50.0)]
+        made += [texts.documents(ids), texts.prefix_lm(torch.Tensor((2,), "int32")), texts.dilated_window(8, 2)]
+        for each in made:
+            self.call(**each)
+
+    def test_problems_of_code_are_read_back(self):
+        problem = attnforge.Problem(score="s +\n 1", mask="k <= q", args="float* a, int b = 3")
+        self.assertEqual(attnforge.Problem.parse(str(problem)), attnforge.Problem.parse(problem.words()))
+        self.assertEqual(attnforge.Problem.parse(str(problem)).score, problem.score)
+
+
 if __name__ == "__main__":
     unittest.main()

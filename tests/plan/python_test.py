@@ -144,6 +144,7 @@ class ProblemTest(unittest.TestCase):
             "fwd fp32 head_dim=128 tf32 rope=interleaved rope_dim=32 window_left=3 window_right=4 layout=packed_qkv",
             "fwd fp16 batch=2 seqlen=100 lengths=packed tokens=150:90",
             "fwd batch=3 num_heads=4:2 seqlen=100 blocks=128:64 mask_heads=2 mask_batch=3 mask_bits density=0.25",
+            'fwd args="float* a, int b" score="s * 2" mask="k <= q"',
         )
         defaults, changed = attnforge.Problem(), set()
         for text in texts:

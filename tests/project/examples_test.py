@@ -206,6 +206,18 @@ def python(machine):
         expect_counts(machine, lambda launches, **_: launches >= 5, "five calls launch")
 
 
+def flex_programs(machine):
+    script = machine.args.examples / "python" / "flex_programs.py"
+    if not machine.args.gpu:
+        out = run([sys.executable, __file__, "--attend", script, "nothing"], machine.env)
+        expect_lines(out, r"PyTorch with flex_attention is not installed .*", "fwd_wgmma_sm90a .*")
+        return
+    out = run([sys.executable, script], machine.env)
+    if "is not installed" not in out and "sees no GPU" not in out:
+        same = r": differs from flex_attention's by at most 0\.0[0-4]\d"
+        expect_lines(out, f"ALiBi{same}", f"a capped window{same}", f"documents{same}")
+
+
 def main():
     if sys.argv[1:2] == ["--attend"]:
         attend_in_python(sys.argv[2], fake_torch() if sys.argv[3] == "torch" else None)
@@ -227,6 +239,7 @@ def main():
         fleet(machine)
         if "-fsanitize" not in args.flags:  # Python itself is not built with sanitizers
             python(machine)
+            flex_programs(machine)
 
 
 if __name__ == "__main__":

@@ -314,5 +314,49 @@ TEST(ReferenceArguments, AreChecked) {
   EXPECT_EQ(code_of(without_k, {{0, 0, 0}}), "invalid_argument");
 }
 
+/// What code can say that words of the problem say too.
+TEST(ReferenceWithCode, IsTheProblemThatSaysTheSame) {
+  const std::string sizes = "fwd fp32 batch=2 num_heads=4:2 seqlen=20:33 head_dim=16 lse";
+  const auto same = [&](const std::string& words, const std::string& text,
+                        const CodeFunctions& code) {
+    HostProblem by_words = make_host_problem(parse_problem(sizes + words), 1);
+    const Reference expected = reference_attention(by_words.problem, by_words.tensors());
+    HostProblem by_code = make_host_problem(parse_problem(sizes + text), 1);
+    const Reference actual = reference_attention(by_code.problem, by_code.tensors(), expected.rows,
+                                                 code);
+    EXPECT_EQ(actual.o, expected.o) << text;
+    EXPECT_EQ(actual.lse, expected.lse) << text;
+  };
+  same(" causal", " mask=k<=q",
+       {{}, [](const CodePair& p) { return p.k <= p.q + p.seqlen_kv - p.seqlen_q; }});
+  same(" softcap=3", " score=s",
+       {[](double s, const CodePair&) { return 3.0 * std::tanh(s / 3.0); }, {}});
+  same("", " score=s", {[](double s, const CodePair&) { return s; }, {}});
+}
+
+TEST(ReferenceWithCode, KnowsSequenceHeadAndPositions) {
+  HostProblem host = make_host_problem(
+      parse_problem("fwd fp32 batch=3 num_heads=2 seqlen=9 head_dim=8 lengths=packed mask=k==0"),
+      1);
+  std::vector<QueryRow> rows = all_rows(sequences_of(host.problem, host.tensors()));
+  const CodeFunctions code{{}, [](const CodePair& p) {
+                             return p.batch == 2 && p.head == 1 && p.q < p.seqlen_q && p.k == 0;
+                           }};
+  const Reference result = reference_attention(host.problem, host.tensors(), rows, code);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(result.lse[i] > -kInfinity, rows[i].batch == 2 && rows[i].head == 1);
+    EXPECT_EQ(result.spread[i], result.lse[i] > -kInfinity ? 1.0 : 0.0);
+  }
+}
+
+TEST(ReferenceWithCode, RefusesATextWithoutItsFunction) {
+  HostProblem host = make_host_problem(parse_problem("fwd fp32 head_dim=8 mask=k<=q"), 1);
+  EXPECT_THROW(reference_attention(host.problem, host.tensors()), Error);
+  HostProblem plain = make_host_problem(parse_problem("fwd fp32 head_dim=8"), 1);
+  EXPECT_THROW(reference_attention(plain.problem, plain.tensors(), std::vector<QueryRow>(1),
+                                   {{}, [](const CodePair&) { return true; }}),
+               Error);
+}
+
 }  // namespace
 }  // namespace attnforge

@@ -189,6 +189,18 @@ TEST_F(BindArgumentsTest, ListsOfABlockMaskAreThoseOfTheRun) {
   expect_rest_kept(params, 16, 16 + sizeof(planned));
 }
 
+TEST_F(BindArgumentsTest, ArgumentsOfCodeAreWordsOfTheRun) {
+  const std::uint64_t words[] = {0x123456789, 7, 9};
+  Tensors tensors;
+  tensors.code_arguments = words;
+  const std::vector<std::byte> params = bind(step_of(48, {{16, CodeArguments{2}}}), tensors, {});
+  EXPECT_EQ(at<std::uint64_t>(params, 16), words[0]);
+  EXPECT_EQ(at<std::uint64_t>(params, 24), words[1]);
+  expect_rest_kept(params, 16, 32);
+  tensors.code_arguments = nullptr;
+  EXPECT_NO_THROW(bind(step_of(48, {{16, CodeArguments{0}}}), tensors, {})) << "none is asked for";
+}
+
 TEST_F(BindArgumentsTest, ScratchIsAnAddressInTheWorkspace) {
   const std::vector<std::byte> params = bind(
       with(step_of(32, {{8, ScratchArgument{}}}), 8, std::size_t{0x300}), {},

@@ -148,5 +148,27 @@ TEST(BuildId, FromTheHeaderOfPtx) {
   EXPECT_EQ(build_id_of_ptx(".version 9.0\n"), "");
 }
 
+TEST(ErrorsInCode, HaveLineColumnAndCaretOfTheText) {
+  EXPECT_EQ(errors_in_code("score(2): warning #177-D: unused\n"
+                           "score(2): error: identifier \"x\" is undefined\n"
+                           "    s + x\n"
+                           "        ^\n"
+                           "          detected during instantiation of\n"
+                           "mask(1): error #20-D: too few\n"
+                           "            argument types are: (int)\n"
+                           "  f()\n"
+                           "    ^\n"
+                           "score(2): error: identifier \"x\" is undefined\n"
+                           "    s + x\n"
+                           "        ^\n"
+                           "k.cu(7): error: another\n",
+                           4000),
+            "score, line 2, column 7: identifier \"x\" is undefined\n    s + x\n        ^\n"
+            "mask, line 1, column 3: too few\n  f()\n    ^");
+  EXPECT_EQ(errors_in_code("k.cu(7): error: another\nscores(1): error: no\n", 4000), "");
+  EXPECT_EQ(errors_in_code("score(1): error: no line is shown\n", 4000),
+            "score, line 1: no line is shown");
+}
+
 }  // namespace
 }  // namespace attnforge

@@ -38,8 +38,8 @@ static_assert(sizeof(WithCode<FwdNaiveParams, 2>) == 256);
 inline constexpr FwdNaiveConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 1}, 8, 64};
 struct Pieces : DensePieces<kConfig> {
   using Score = UserScore<UserCode>;
-  using Mask = UserMask<UserCode, kConfig.left_bound != 0>;
-  using Walk = MaskedWalk<RangeWalk<kConfig.left_bound != 0>>;
+  using Mask = UserMask<UserCode, DensePieces<kConfig>::Mask>;
+  using Walk = MaskedWalk<DensePieces<kConfig>::Walk>;
 };
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads, kConfig.blocks_per_sm())
 fwd_naive_bf16_d128_t64_e8b3b043(const __grid_constant__ WithCode<FwdNaiveParams, 2> p) {

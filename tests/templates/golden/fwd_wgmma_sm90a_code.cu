@@ -119,8 +119,8 @@ static_assert(sizeof(WithCode<FwdWgmmaSm90aParams, 2>) == 768);
 inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 1}, 2, 128, 2, 2, 0, 2, 1, 1, 1, 128, 1, 0, 0};
 struct Pieces : DenseTmaPieces<kConfig> {
   using Score = UserScore<UserCode, SoftcapScore>;
-  using Mask = UserMask<UserCode, kConfig.left_bound != 0>;
-  using Walk = MaskedWalk<RangeWalk<kConfig.left_bound != 0>>;
+  using Mask = UserMask<UserCode, DenseTmaPieces<kConfig>::Mask>;
+  using Walk = MaskedWalk<DenseTmaPieces<kConfig>::Walk>;
 };
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 fwd_wgmma_sm90a_bf16_d128_128x128_e8b3b043(const __grid_constant__ WithCode<FwdWgmmaSm90aParams, 2> p) {
