@@ -90,7 +90,8 @@ class FastPathTest(CallTest):
             arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
         options = _arguments.options_of(False, None, None, None, True, "bshd", False, False)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
-        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19))
+        words = (ctypes.c_uint64 * 2)(31, 32)
+        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), (21, 22, 23, 24, "owners"), words)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
@@ -99,14 +100,20 @@ class FastPathTest(CallTest):
             self.assertEqual(got, (11 + i, *(1000 * (i + 1) + j for j in range(3))))
         self.assertEqual((struct.lse.data, struct.lse.stride_batch, struct.lse.stride_head), (15, 5000, 5001))
         rope = _library.RopeStruct.from_address(struct.rope)
-        self.assertEqual([ctypes.addressof(part) for part in parts], [struct.rope, struct.lengths])
+        self.assertEqual([ctypes.addressof(part) for part in parts[:2]], [struct.rope, struct.lengths])
         got = rope.struct_size, rope.cos, rope.sin, rope.rows, rope.offset
         self.assertEqual(got, (ctypes.sizeof(rope), 16, 17, 70, -5))
         lengths = _library.LengthsStruct.from_address(struct.lengths)
         self.assertEqual((lengths.struct_size, lengths.q, lengths.kv), (ctypes.sizeof(lengths), 18, 19))
+        lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+        self.assertEqual(lists.struct_size, ctypes.sizeof(lists))
+        self.assertEqual((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks), (21, 22, 23, 24))
+        self.assertEqual((ctypes.addressof(parts[2][0]), parts[2][1][4]), (struct.block_mask, "owners"))
+        self.assertEqual((struct.code_arguments, parts[3]), (ctypes.addressof(words), words))
         _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
-        self.assertEqual((struct.q.data, struct.o.stride_head, struct.rope, struct.lengths, parts), (11, 4002, None, None, None))
+        self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, None))
+        self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments), (None,) * 4)
 
     def test_what_differs_is_another_call(self):
         plans = len(attnforge.plan_cache)
@@ -263,6 +270,104 @@ class BlockMaskTest(CallTest):
         self.refused("block_mask is a list; it must be an attnforge.BlockMask", block_mask=[1])
         self.refused("mask_heads=3 must be 1, num_heads_kv=4", block_mask=make.random(0.5, 64, 64, heads=3))
         self.refused("mask_batch=5 must be 1 or batch=2", block_mask=make.random(0.5, 64, 64, batch=5))
+
+
+class CodeTest(CallTest):
+    """Texts of the caller's, alone and in the partial blocks of a block mask."""
+
+    def setUp(self):
+        super().setUp()
+        attnforge.plan_cache.clear()
+        self.slope = torch.Tensor((4,), "float32")
+        self.first = torch.Tensor((2,), "int32")
+
+    def runs_of(self, **options):
+        """What each of two runs of a call has: (whether there is a block mask, the words of its arguments)."""
+        seen = []
+        real = _call.Call.argument
+
+        def recorded(call, *arguments):
+            argument, parts = real(call, *arguments)
+            struct = _library.TensorsStruct.from_buffer_copy(argument)
+            at = struct.code_arguments
+            words = (ctypes.c_uint64 * len(options["args"])).from_address(at)[:] if at else []
+            seen.append((bool(struct.block_mask), words))
+            return argument, parts
+
+        launches = self.driver.fake_launches()
+        with mock.patch.object(_call.Call, "argument", recorded):
+            for _ in range(2):
+                self.assertIs(self.call(**options), self.o)
+        self.assertGreaterEqual(self.driver.fake_launches(), launches + 2)
+        return seen
+
+    def problem(self):
+        (plan,) = attnforge.plan_cache
+        return plan.problem
+
+    def test_texts_are_the_problem_and_arguments_are_words_of_the_run(self):
+        args = {"slope": self.slope, "first": self.first, "window": -7, "factor": 0.5}
+        texts = {"score": "s * factor + slope[head]", "mask": "q - k <= window || k < first[batch]"}
+        runs = self.runs_of(args=args, **texts)
+        words = [self.slope.data_ptr(), self.first.data_ptr(), 2**32 - 7, 0x3F000000]
+        self.assertEqual(runs, [(False, words)] * 2)
+        problem = self.problem()
+        self.assertEqual((problem.score, problem.mask), (texts["score"], texts["mask"]))
+        self.assertEqual(problem.args, "float* slope, int* first, int window, float factor")
+        self.call(args={**args, "window": 8, "slope": torch.Tensor((4,), "float32")}, **texts)
+        self.assertEqual(len(attnforge.plan_cache), 1, "other values are the same plan")
+        self.call(args=args, score=texts["score"], mask="k <= q")
+        self.assertEqual(len(attnforge.plan_cache), 2, "another text is another one")
+
+    def test_texts_go_with_a_block_mask(self):
+        mask = attnforge.BlockMask.from_bsr([0, 1], [0], 64, 64, partial=[1])
+        args = {"first": self.first, "slope": self.slope}
+        runs = self.runs_of(block_mask=mask, mask="k < first[batch]", score="s + slope[head]", args=args)
+        self.assertEqual(runs, [(True, [self.first.data_ptr(), self.slope.data_ptr()])] * 2)
+        problem = self.problem()
+        self.assertEqual((problem.mask_block_q, problem.mask_block_kv, problem.density), (64, 64, 1.0))
+        self.assertEqual((problem.mask, problem.score, problem.args), ("k < first[batch]", "s + slope[head]", "int* first, float* slope"))
+        for options in ({"block_mask": mask}, {"mask": "k <= q"}, {"block_mask": mask, "mask": "k <= q"}):
+            before = len(attnforge.plan_cache)
+            for _ in range(2):
+                self.call(**options)
+            self.assertEqual(len(attnforge.plan_cache), before + 1, options)
+
+    def test_what_tune_asks_for_is_what_a_call_asks_for(self):
+        mask = attnforge.BlockMask.random(0.5, 64, 64)
+        options = {"block_mask": mask, "mask": "k < first[0]", "score": "s * 0.5f", "args": {"first": self.first}, "causal": True}
+        self.call(**options)
+        self.assertEqual(_arguments.problem_of(self.q, self.k, self.v, **options), (self.problem(), 0))
+
+    def test_ready_made_texts_are_options_of_a_call(self):
+        made = (
+            attnforge.texts.alibi(self.slope),
+            attnforge.texts.relative_bias(torch.Tensor((4, 65), "float32"), 32),
+            attnforge.texts.tanh_cap(30),
+            attnforge.texts.documents(torch.Tensor((2, 64), "int32")),
+            attnforge.texts.prefix_lm(self.first),
+            attnforge.texts.dilated_window(8, 2),
+        )
+        for options in made:
+            self.call(**options)
+        self.assertEqual(len(attnforge.plan_cache), len(made))
+
+    def test_what_cannot_be_taken_is_refused_by_name(self):
+        wide = torch.Tensor((4, 4), "float32", strides=(8, 1))
+        on_another = torch.Tensor((4,), "float32", device=("cuda", 1))
+        cases = (
+            ("score is a builtins.int; it must be a str", {"score": 1}),
+            ("mask is a attnforge._block_mask.BlockMask; it must be a str", {"mask": attnforge.BlockMask.random(1, 64, 64)}),
+            ("args is a builtins.list; it must be a dict", {"score": "s", "args": []}),
+            ("a name in args is a builtins.int", {"score": "s", "args": {1: 2}}),
+            (r"args\['slope'\] \(4, 4\) has strides \(8, 1\); it must be contiguous", {"score": "s", "args": {"slope": wide}}),
+            ("an array of args is on GPU 1 and q is on GPU 0", {"score": "s", "args": {"slope": on_another}}),
+            (r"args\['n'\]=2147483648 must be from", {"score": "s", "args": {"n": 2**31}}),
+            (r"args\['x'\]=1e\+39 is too large", {"score": "s", "args": {"x": 1e39}}),
+        )
+        for text, options in cases:
+            with self.subTest(text=text):
+                self.refused(text, **options)
 
 
 class LengthsTest(CallTest):

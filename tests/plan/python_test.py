@@ -143,6 +143,8 @@ class ProblemTest(unittest.TestCase):
             "window_left=5 softcap=0.1 softmax_scale=1e-05 alignment=8",
             "fwd fp32 head_dim=128 tf32 rope=interleaved rope_dim=32 window_left=3 window_right=4 layout=packed_qkv",
             "fwd fp16 batch=2 seqlen=100 lengths=packed tokens=150:90",
+            "fwd bf16 batch=2 num_heads=4 seqlen=100 blocks=64:32 mask_heads=4 mask_batch=2 mask_bits density=0.25 "
+            r'args="float* slope, int window" score="s + slope[head]" mask="k <= q\n && q - k <= window"',
         )
         defaults, changed = attnforge.Problem(), set()
         for text in texts:
@@ -536,9 +538,12 @@ class LibraryTest(unittest.TestCase):
             _library.ContextDesc: 48,
             _library.PlanOptions: 56,
             _library.ProgressStruct: 64,
-            _library.TensorsStruct: 184,
+            _library.TensorsStruct: 192,
             _library.RopeStruct: 40,
             _library.LengthsStruct: 40,
+            _library.BlockMaskListsStruct: 40,
+            _library.BlockMaskShape: 48,
+            _library.BlockMaskInfo: 88,
             _library.TuneOptions: 56,
             _library.InspectOptions: 32,
         }
