@@ -242,7 +242,7 @@ class BlockMaskTest(CallTest):
 
     def test_reaches_the_run_with_lists_that_are_uploaded_once(self):
         mask = attnforge.BlockMask.sliding_window(20, 0, (16, 32), 64)
-        seen = []
+        seen, torch.uploads = [], []
         real = _call.Call.argument
 
         def recorded(call, *arguments):
@@ -272,102 +272,58 @@ class BlockMaskTest(CallTest):
         self.refused("mask_batch=5 must be 1 or batch=2", block_mask=make.random(0.5, 64, 64, batch=5))
 
 
-class CodeTest(CallTest):
-    """Texts of the caller's, alone and in the partial blocks of a block mask."""
+class BlockMaskWithCodeTest(CallTest):
+    """Texts of the caller's in the partial blocks of a block mask."""
 
     def setUp(self):
         super().setUp()
         attnforge.plan_cache.clear()
-        self.slope = torch.Tensor((4,), "float32")
-        self.first = torch.Tensor((2,), "int32")
+        self.slope, self.first = torch.Tensor((4,), "float32"), torch.Tensor((2,), "int32")
+        self.blocks = attnforge.BlockMask.from_bsr([0, 1], [0], 64, 64, partial=[1])
+        args = {"first": self.first, "slope": self.slope, "window": -7}
+        self.texts = {"mask": "k < first[batch] || q - k < window", "score": "s + slope[head]", "args": args}
 
-    def runs_of(self, **options):
-        """What each of two runs of a call has: (whether there is a block mask, the words of its arguments)."""
-        seen = []
+    def test_both_reach_the_run(self):
+        seen, torch.uploads = [], []
         real = _call.Call.argument
 
         def recorded(call, *arguments):
             argument, parts = real(call, *arguments)
             struct = _library.TensorsStruct.from_buffer_copy(argument)
-            at = struct.code_arguments
-            words = (ctypes.c_uint64 * len(options["args"])).from_address(at)[:] if at else []
-            seen.append((bool(struct.block_mask), words))
+            lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+            words = (ctypes.c_uint64 * 3).from_address(struct.code_arguments)[:]
+            seen.append((bool(lists.row_begin and lists.columns), words))
             return argument, parts
 
         launches = self.driver.fake_launches()
         with mock.patch.object(_call.Call, "argument", recorded):
             for _ in range(2):
-                self.assertIs(self.call(**options), self.o)
+                self.assertIs(self.call(block_mask=self.blocks, **self.texts), self.o)
         self.assertGreaterEqual(self.driver.fake_launches(), launches + 2)
-        return seen
-
-    def problem(self):
+        self.assertEqual(seen, [(True, [self.first.data_ptr(), self.slope.data_ptr(), 2**32 - 7])] * 2)
+        self.assertEqual(len(torch.uploads), 2, "row_begin and columns, once")
         (plan,) = attnforge.plan_cache
-        return plan.problem
-
-    def test_texts_are_the_problem_and_arguments_are_words_of_the_run(self):
-        args = {"slope": self.slope, "first": self.first, "window": -7, "factor": 0.5}
-        texts = {"score": "s * factor + slope[head]", "mask": "q - k <= window || k < first[batch]"}
-        runs = self.runs_of(args=args, **texts)
-        words = [self.slope.data_ptr(), self.first.data_ptr(), 2**32 - 7, 0x3F000000]
-        self.assertEqual(runs, [(False, words)] * 2)
-        problem = self.problem()
-        self.assertEqual((problem.score, problem.mask), (texts["score"], texts["mask"]))
-        self.assertEqual(problem.args, "float* slope, int* first, int window, float factor")
-        self.call(args={**args, "window": 8, "slope": torch.Tensor((4,), "float32")}, **texts)
-        self.assertEqual(len(attnforge.plan_cache), 1, "other values are the same plan")
-        self.call(args=args, score=texts["score"], mask="k <= q")
-        self.assertEqual(len(attnforge.plan_cache), 2, "another text is another one")
-
-    def test_texts_go_with_a_block_mask(self):
-        mask = attnforge.BlockMask.from_bsr([0, 1], [0], 64, 64, partial=[1])
-        args = {"first": self.first, "slope": self.slope}
-        runs = self.runs_of(block_mask=mask, mask="k < first[batch]", score="s + slope[head]", args=args)
-        self.assertEqual(runs, [(True, [self.first.data_ptr(), self.slope.data_ptr()])] * 2)
-        problem = self.problem()
+        problem = plan.problem
         self.assertEqual((problem.mask_block_q, problem.mask_block_kv, problem.density), (64, 64, 1.0))
-        self.assertEqual((problem.mask, problem.score, problem.args), ("k < first[batch]", "s + slope[head]", "int* first, float* slope"))
-        for options in ({"block_mask": mask}, {"mask": "k <= q"}, {"block_mask": mask, "mask": "k <= q"}):
+        self.assertEqual((problem.score, problem.mask), (self.texts["score"], self.texts["mask"]))
+        self.assertEqual(problem.args, "int* first, float* slope, int window")
+
+    def test_each_alone_and_both_are_problems_of_their_own(self):
+        for options in ({}, {"block_mask": self.blocks}, {"mask": "k <= q"}, {"block_mask": self.blocks, "mask": "k <= q"}):
             before = len(attnforge.plan_cache)
             for _ in range(2):
                 self.call(**options)
             self.assertEqual(len(attnforge.plan_cache), before + 1, options)
 
     def test_what_tune_asks_for_is_what_a_call_asks_for(self):
-        mask = attnforge.BlockMask.random(0.5, 64, 64)
-        options = {"block_mask": mask, "mask": "k < first[0]", "score": "s * 0.5f", "args": {"first": self.first}, "causal": True}
+        options = {"block_mask": self.blocks, "causal": True, **self.texts}
         self.call(**options)
-        self.assertEqual(_arguments.problem_of(self.q, self.k, self.v, **options), (self.problem(), 0))
+        (plan,) = attnforge.plan_cache
+        self.assertEqual(_arguments.problem_of(self.q, self.k, self.v, **options), (plan.problem, 0))
 
-    def test_ready_made_texts_are_options_of_a_call(self):
-        made = (
-            attnforge.texts.alibi(self.slope),
-            attnforge.texts.relative_bias(torch.Tensor((4, 65), "float32"), 32),
-            attnforge.texts.tanh_cap(30),
-            attnforge.texts.documents(torch.Tensor((2, 64), "int32")),
-            attnforge.texts.prefix_lm(self.first),
-            attnforge.texts.dilated_window(8, 2),
-        )
-        for options in made:
-            self.call(**options)
-        self.assertEqual(len(attnforge.plan_cache), len(made))
-
-    def test_what_cannot_be_taken_is_refused_by_name(self):
-        wide = torch.Tensor((4, 4), "float32", strides=(8, 1))
-        on_another = torch.Tensor((4,), "float32", device=("cuda", 1))
-        cases = (
-            ("score is a builtins.int; it must be a str", {"score": 1}),
-            ("mask is a attnforge._block_mask.BlockMask; it must be a str", {"mask": attnforge.BlockMask.random(1, 64, 64)}),
-            ("args is a builtins.list; it must be a dict", {"score": "s", "args": []}),
-            ("a name in args is a builtins.int", {"score": "s", "args": {1: 2}}),
-            (r"args\['slope'\] \(4, 4\) has strides \(8, 1\); it must be contiguous", {"score": "s", "args": {"slope": wide}}),
-            ("an array of args is on GPU 1 and q is on GPU 0", {"score": "s", "args": {"slope": on_another}}),
-            (r"args\['n'\]=2147483648 must be from", {"score": "s", "args": {"n": 2**31}}),
-            (r"args\['x'\]=1e\+39 is too large", {"score": "s", "args": {"x": 1e39}}),
-        )
-        for text, options in cases:
-            with self.subTest(text=text):
-                self.refused(text, **options)
+    def test_one_in_the_place_of_the_other_is_refused(self):
+        self.refused("mask is a attnforge._block_mask.BlockMask; it must be a str", mask=self.blocks)
+        self.refused("block_mask is a str; it must be an attnforge.BlockMask", block_mask="k <= q")
 
 
 class LengthsTest(CallTest):
