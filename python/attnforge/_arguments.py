@@ -1,10 +1,12 @@
 """The arguments of attention(): options as plain values, arrays that fit together, and the problem that they are."""
 
+import math
 from typing import NamedTuple, Optional
 
 from . import _checks
 from ._arrays import FP32, ITEM_BYTES, backend_of
-from ._code import NO_CODE, code_of
+from ._block_mask import BlockMask
+from ._code import NO_CODE, check_devices, code_of
 from ._errors import InvalidError
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, view_lengths
 from ._overlap import overlaps_itself
@@ -17,6 +19,39 @@ _INT64_MAX = 2**63 - 1
 # Places of batch, row (sequence position) and head in shapes and strides.
 _PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
 _PLACES_PACKED = (None, 0, 1)
+
+
+class BlockWords(NamedTuple):
+    """What a problem says of a block mask."""
+
+    block: tuple
+    seqlen: tuple
+    heads: int
+    batch: int
+    bits: bool
+    density: float  # up to a power of two: masks of about one density share a plan
+
+
+def block_words_of(block_mask):
+    """Of a BlockMask, or None. Raises InvalidError for anything else."""
+    if block_mask is None:
+        return None
+    if not isinstance(block_mask, BlockMask):
+        raise InvalidError(f"block_mask is a {type(block_mask).__name__}; it must be an attnforge.BlockMask")
+    m = block_mask
+    density = 2.0 ** math.ceil(math.log2(max(m.density, 1e-6)))
+    return BlockWords(m.block, m.seqlen, m.heads, m.batch, m.has_bits, max(density, 1e-6))
+
+
+def check_block_mask(words, options, q, k):
+    """Raises InvalidError unless a block mask is of the rows of q and k."""
+    if words is None:
+        return
+    if options.lengths == "packed":
+        raise InvalidError("block_mask does not go with cu_seqlens; pass padded tensors with used_kv")
+    row = options.places[1]
+    if words.seqlen != (q.shape[row], k.shape[row]):
+        raise InvalidError(f"block_mask is of seqlen {words.seqlen}; q has {q.shape[row]} rows and k {k.shape[row]}")
 
 
 class Options(NamedTuple):
@@ -35,6 +70,7 @@ class Options(NamedTuple):
     longest_q: int = 0  # of packed sequences
     longest_kv: int = 0
     code: tuple = ("", "", "")  # score, mask, args
+    block_words: Optional[BlockWords] = None
 
     @property
     def places(self):
@@ -54,6 +90,7 @@ def options_of(
     lengths="fixed",
     max_seqlen=None,
     code=NO_CODE.texts,
+    block_words=None,
 ):
     """Options from the arguments of attention(). Raises InvalidError, which names the argument."""
     causal = _checks.flag("causal", causal)
@@ -78,6 +115,7 @@ def options_of(
         lengths,
         *longest_of(lengths, max_seqlen),
         code,
+        block_words,
     )
 
 
@@ -234,6 +272,17 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
     if options.lengths == "packed":
         seqlen_q, tokens_q = packed_bounds(batch, options.longest_q, seqlen_q)
         seqlen_kv, tokens_kv = packed_bounds(batch, options.longest_kv, seqlen_kv)
+    blocks = {}
+    if options.block_words is not None:
+        block_q, block_kv = options.block_words.block
+        blocks = {
+            "mask_block_q": block_q,
+            "mask_block_kv": block_kv,
+            "mask_heads": options.block_words.heads,
+            "mask_batch": options.block_words.batch,
+            "mask_bits": options.block_words.bits,
+            "density": options.block_words.density,
+        }
     return Problem(
         batch=batch,
         num_heads_q=q.shape[head],
@@ -263,6 +312,7 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
         score=options.code[0],
         mask=options.code[1],
         args=options.code[2],
+        **blocks,
     )
 
 
@@ -282,18 +332,22 @@ def problem_of(
     cu_seqlens=None,
     max_seqlen=None,
     used_kv=None,
+    block_mask=None,
     score=None,
     mask=None,
     args=None,
 ):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
+    words = block_words_of(block_mask)
+    code = code_of(score, mask, args, None)
     options = options_of(
-        causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved, kind, max_seqlen,
-        code_of(score, mask, args, None).texts,
+        causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved, kind, max_seqlen, code.texts, words
     )
     q, k, v = view_inputs(q, k, v, None)
     check_inputs(q, k, v, options.places)
+    check_block_mask(words, options, q, k)
+    check_devices(code, q.device)
     cos, sin = view_rope(rope, None)
     check_rope(cos, sin, q.device)
     batch = check_sequences(*view_lengths(kind, *lengths, None), options, q, cos)

@@ -4,6 +4,8 @@ import ctypes
 
 from . import _checks
 from ._arguments import (
+    block_words_of,
+    check_block_mask,
     check_inputs,
     check_outputs,
     check_rope,
@@ -17,7 +19,7 @@ from ._arguments import (
 )
 from ._arrays import FP32, backend_of
 from ._call import Call
-from ._code import NO_CODE, check_devices, code_of
+from ._code import check_devices, code_of
 from ._lengths import lengths_of, view_lengths
 from ._library import check, lib
 from ._plans import plan_cache
@@ -73,6 +75,7 @@ def attention(
     cu_seqlens=None,
     max_seqlen=None,
     used_kv=None,
+    block_mask=None,
     score=None,
     mask=None,
     args=None,
@@ -97,10 +100,13 @@ def attention(
     pair (used_q, used_kv), None for all rows; rows of o and lse that do not count stay as they are. Sequences may be empty.
     Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
     above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds. They do not go with rope.
+    block_mask: a BlockMask: a query sees a key only if its block is present, and in a partial block with bits only if its bit is set;
+    causal and window hide keys as well. Uploaded at the first call on a GPU. Does not go with cu_seqlens.
     score, mask: C++ expressions, compiled into the kernel: what becomes of a score s after scaling, and whether query q sees key k
     among those that causal and window let it see. Both know batch, head (of q), q, k, seqlen_q, seqlen_kv, and what args names: a
     dict of contiguous arrays on the GPU (float32, float16, bfloat16, int32) and plain numbers. Arrays are read when the kernels
-    run, and must hold an element wherever the texts look for positions inside the tensors.
+    run, and must hold an element wherever the texts look for positions inside the tensors. With block_mask, mask is asked in
+    partial blocks only: full ones say that it is true of all their pairs.
     out: where o goes, with return_lse a pair (o, lse); it may not share memory with an input. Arrays of frameworks other than
     torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one (for other arrays the default stream). Outputs are
@@ -162,12 +168,13 @@ def attention(
                 or used_kv is not None
                 or max_seqlen is not None
                 or rope_offset
+                or block_mask is not None
                 or score is not None
                 or mask is not None
                 or args is not None
             ):
-                if score is not None or mask is not None or args is not None:
-                    plain = False
+                if block_mask is not None or score is not None or mask is not None or args is not None:
+                    raise LookupError  # not among the calls that are remembered here
                 others = () if lse is None else (lse,)
                 if rope is not None:
                     cos, sin = rope
@@ -211,10 +218,8 @@ def attention(
             key = plan = None
     if plan is None or plan.workspace_bytes and stream is not None and stream != _current_stream(call.device):
         arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
-        code = NO_CODE
-        if score is not None or mask is not None or args is not None:
-            key, code = None, code_of(score, mask, args, stream)
-        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, code)
+        code = code_of(score, mask, args, stream)
+        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code)
     if plan.workspace_bytes:
         memory, workspace, size = _scratch(plan.workspace_bytes, call.device)
         status = _run(plan.handle, tensors, workspace, size, _queues[queue])
@@ -225,7 +230,7 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, code=NO_CODE):
+def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code):
     """attention() for any arrays, with every check. Remembers the call by `key`, or by one of its own without one."""
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
@@ -237,7 +242,8 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     options = None
     return_lse = arguments[4]
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
-    arguments += kind, max_seqlen, code.texts
+    words = block_words_of(block_mask)
+    arguments += kind, max_seqlen, code.texts, words
     if return_lse is not True and return_lse is not False:
         options = options_of(*arguments)
         return_lse = options.lse
@@ -264,6 +270,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     if call is None:
         options = options or options_of(*arguments)
         check_inputs(*inputs, options.places)
+        check_block_mask(words, options, *inputs[:2])
         check_rope(*tables, inputs[0].device)
         batch = check_sequences(*lengths, options, inputs[0], tables[0])
         if out is not None:
@@ -301,6 +308,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
         *addresses[:5],
         None if rope is None else (*addresses[5:7], rope_offset),
         None if kind == "fixed" else addresses[7:],
+        None if block_mask is None else block_mask.on_gpu(backend, device, queue),
         code.argument(),
     )
     if plan.workspace_bytes == 0:

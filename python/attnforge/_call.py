@@ -8,7 +8,7 @@ from ._arguments import alignment_of, problem_of_arrays, used_strides
 from ._arrays import ITEM_BYTES, contiguous
 from ._errors import InvalidError, PerformanceWarning
 from ._lengths import packed_rows
-from ._library import LengthsStruct, RopeStruct
+from ._library import BlockMaskListsStruct, LengthsStruct, RopeStruct
 from ._overlap import overlap, span
 from ._plans import Plan, choice, plan_cache
 
@@ -17,6 +17,7 @@ _TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQ")  # TensorsStruct, as a t
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
 _ROPE_BYTES, _LENGTHS_BYTES = ctypes.sizeof(RopeStruct), ctypes.sizeof(LengthsStruct)
+_MASK_BYTES = ctypes.sizeof(BlockMaskListsStruct)
 
 
 class Call:
@@ -75,14 +76,14 @@ class Call:
             self.new_o = allocator.allocator(o.shape, o.code, o.device)
             self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
-    def argument(self, q, k, v, o, lse, rope, lengths, code=None):
+    def argument(self, q, k, v, o, lse, rope, lengths, block_mask=None, code=None):
         """The bytes of a TensorsStruct with these addresses, and the structs they point to, to be kept until the run is enqueued.
 
-        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays. code: None, or
-        the words of the arguments of code as a ctypes array.
+        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays. block_mask: None, or
+        BlockMask.on_gpu(). code: None, or the words of the arguments of code as a ctypes array.
         """
         of_q, of_k, of_v, of_o, of_lse, rope_rows, tokens = self._fixed
-        at_rope = at_lengths = at_code = 0
+        at_rope = at_lengths = at_mask = at_code = 0
         if rope is not None:
             cos, sin, offset = rope
             rope = RopeStruct(_ROPE_BYTES, cos, sin, rope_rows, offset)
@@ -90,10 +91,13 @@ class Call:
         if lengths is not None:
             lengths = LengthsStruct(_LENGTHS_BYTES, *lengths, *tokens)
             at_lengths = ctypes.addressof(lengths)
+        if block_mask is not None:
+            block_mask = BlockMaskListsStruct(_MASK_BYTES, *block_mask[:4]), block_mask
+            at_mask = ctypes.addressof(block_mask[0])
         if code is not None:
             at_code = ctypes.addressof(code)
-        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, 0, at_code)
-        return argument, (rope, lengths, code)
+        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, at_mask, at_code)
+        return argument, (rope, lengths, block_mask, code)
 
     def launch(self, q, k, v, o, lse, rope, lengths):
         """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise."""

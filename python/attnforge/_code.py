@@ -29,7 +29,7 @@ NO_CODE = Code(("", "", ""), (), ())
 
 def code_of(score, mask, args, stream):
     """The Code of attention()'s arguments. Raises InvalidError, which names the argument."""
-    if score is None and mask is None and not args:
+    if score is None and mask is None and args is None:
         return NO_CODE
     score = "" if score is None else _checks.text("score", score)
     mask = "" if mask is None else _checks.text("mask", mask)

@@ -26,8 +26,10 @@ class Problem:
     num_heads_kv, seqlen_kv, tokens_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
     tf32: fp32 only, products may round their inputs to TF32.
     rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
-    score, mask: C++ of the caller's; args: what they may name, "float* slope, int window".
     lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
+    mask_block_q, mask_block_kv: blocks of a block mask, 0: none; mask_heads, mask_batch: how many have one of their own; mask_bits:
+    partial blocks have bits; density: about the share of blocks present, for estimates and tuning.
+    score, mask: C++ of the caller's; args: what they may name, "float* slope, int window".
     """
 
     batch: int = 1
@@ -55,6 +57,12 @@ class Problem:
     lengths: str = "fixed"
     tokens_q: int = 0
     tokens_kv: int = None
+    mask_block_q: int = 0
+    mask_block_kv: int = None
+    mask_heads: int = 1
+    mask_batch: int = 1
+    mask_bits: bool = False
+    density: float = 0.0
     args: str = ""
     score: str = ""
     mask: str = ""
@@ -65,6 +73,7 @@ class Problem:
             "seqlen_kv": self.seqlen_q,
             "tokens_kv": self.tokens_q,
             "head_dim_v": self.head_dim,
+            "mask_block_kv": self.mask_block_q,
             "dtype_k": self.dtype_q,
             "dtype_v": self.dtype_q,
             "dtype_o": self.dtype_q,
@@ -82,7 +91,9 @@ class Problem:
             words = _WORD.findall(_text_of(handle))
         for word in words[1:]:  # after the op
             word, equals, value = word.partition("=")
-            if equals:
+            if word == "blocks":
+                values["mask_block_q"], values["mask_block_kv"] = map(int, value.split(":"))
+            elif equals:
                 name = _FIELDS.get(word, word)
                 values[name] = _unquoted(value) if name in _TEXTS else kinds[name](value)
             else:

@@ -90,7 +90,8 @@ class FastPathTest(CallTest):
             arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
         options = _arguments.options_of(False, None, None, None, True, "bshd", False, False)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
-        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19))
+        words = (ctypes.c_uint64 * 2)(31, 32)
+        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), (21, 22, 23, 24, "owners"), words)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
@@ -99,14 +100,20 @@ class FastPathTest(CallTest):
             self.assertEqual(got, (11 + i, *(1000 * (i + 1) + j for j in range(3))))
         self.assertEqual((struct.lse.data, struct.lse.stride_batch, struct.lse.stride_head), (15, 5000, 5001))
         rope = _library.RopeStruct.from_address(struct.rope)
-        self.assertEqual([ctypes.addressof(part) for part in parts], [struct.rope, struct.lengths])
+        self.assertEqual([ctypes.addressof(part) for part in parts[:2]], [struct.rope, struct.lengths])
         got = rope.struct_size, rope.cos, rope.sin, rope.rows, rope.offset
         self.assertEqual(got, (ctypes.sizeof(rope), 16, 17, 70, -5))
         lengths = _library.LengthsStruct.from_address(struct.lengths)
         self.assertEqual((lengths.struct_size, lengths.q, lengths.kv), (ctypes.sizeof(lengths), 18, 19))
+        lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+        self.assertEqual(lists.struct_size, ctypes.sizeof(lists))
+        self.assertEqual((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks), (21, 22, 23, 24))
+        self.assertEqual((ctypes.addressof(parts[2][0]), parts[2][1][4]), (struct.block_mask, "owners"))
+        self.assertEqual((struct.code_arguments, parts[3]), (ctypes.addressof(words), words))
         _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
-        self.assertEqual((struct.q.data, struct.o.stride_head, struct.rope, struct.lengths, parts), (11, 4002, None, None, None))
+        self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, None))
+        self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments), (None,) * 4)
 
     def test_what_differs_is_another_call(self):
         plans = len(attnforge.plan_cache)
@@ -239,7 +246,7 @@ class BlockMaskTest(CallTest):
 
     def test_reaches_the_run_with_lists_that_are_uploaded_once(self):
         mask = attnforge.BlockMask.sliding_window(20, 0, (16, 32), 64)
-        seen = []
+        seen, torch.uploads = [], []
         real = _call.Call.argument
 
         def recorded(call, *arguments):
@@ -267,6 +274,60 @@ class BlockMaskTest(CallTest):
         self.refused("block_mask is a list; it must be an attnforge.BlockMask", block_mask=[1])
         self.refused("mask_heads=3 must be 1, num_heads_kv=4", block_mask=make.random(0.5, 64, 64, heads=3))
         self.refused("mask_batch=5 must be 1 or batch=2", block_mask=make.random(0.5, 64, 64, batch=5))
+
+
+class BlockMaskWithCodeTest(CallTest):
+    """Texts of the caller's in the partial blocks of a block mask."""
+
+    def setUp(self):
+        super().setUp()
+        attnforge.plan_cache.clear()
+        self.slope, self.first = torch.Tensor((4,), "float32"), torch.Tensor((2,), "int32")
+        self.blocks = attnforge.BlockMask.from_bsr([0, 1], [0], 64, 64, partial=[1])
+        args = {"first": self.first, "slope": self.slope, "window": -7}
+        self.texts = {"mask": "k < first[batch] || q - k < window", "score": "s + slope[head]", "args": args}
+
+    def test_both_reach_the_run(self):
+        seen, torch.uploads = [], []
+        real = _call.Call.argument
+
+        def recorded(call, *arguments):
+            argument, parts = real(call, *arguments)
+            struct = _library.TensorsStruct.from_buffer_copy(argument)
+            lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+            words = (ctypes.c_uint64 * 3).from_address(struct.code_arguments)[:]
+            seen.append((bool(lists.row_begin and lists.columns), words))
+            return argument, parts
+
+        launches = self.driver.fake_launches()
+        with mock.patch.object(_call.Call, "argument", recorded):
+            for _ in range(2):
+                self.assertIs(self.call(block_mask=self.blocks, **self.texts), self.o)
+        self.assertGreaterEqual(self.driver.fake_launches(), launches + 2)
+        self.assertEqual(seen, [(True, [self.first.data_ptr(), self.slope.data_ptr(), 2**32 - 7])] * 2)
+        self.assertEqual(len(torch.uploads), 2, "row_begin and columns, once")
+        (plan,) = attnforge.plan_cache
+        problem = plan.problem
+        self.assertEqual((problem.mask_block_q, problem.mask_block_kv, problem.density), (64, 64, 1.0))
+        self.assertEqual((problem.score, problem.mask), (self.texts["score"], self.texts["mask"]))
+        self.assertEqual(problem.args, "int* first, float* slope, int window")
+
+    def test_each_alone_and_both_are_problems_of_their_own(self):
+        for options in ({}, {"block_mask": self.blocks}, {"mask": "k <= q"}, {"block_mask": self.blocks, "mask": "k <= q"}):
+            before = len(attnforge.plan_cache)
+            for _ in range(2):
+                self.call(**options)
+            self.assertEqual(len(attnforge.plan_cache), before + 1, options)
+
+    def test_what_tune_asks_for_is_what_a_call_asks_for(self):
+        options = {"block_mask": self.blocks, "causal": True, **self.texts}
+        self.call(**options)
+        (plan,) = attnforge.plan_cache
+        self.assertEqual(_arguments.problem_of(self.q, self.k, self.v, **options), (plan.problem, 0))
+
+    def test_one_in_the_place_of_the_other_is_refused(self):
+        self.refused("mask is a attnforge._block_mask.BlockMask; it must be a str", mask=self.blocks)
+        self.refused("block_mask is a str; it must be an attnforge.BlockMask", block_mask="k <= q")
 
 
 class LengthsTest(CallTest):

@@ -145,6 +145,8 @@ class ProblemTest(unittest.TestCase):
             "fwd fp16 batch=2 seqlen=100 lengths=packed tokens=150:90",
             "fwd batch=3 num_heads=4:2 seqlen=100 blocks=128:64 mask_heads=2 mask_batch=3 mask_bits density=0.25",
             'fwd args="float* a, int b" score="s * 2" mask="k <= q"',
+            "fwd bf16 batch=2 num_heads=4 seqlen=100 blocks=64:32 mask_heads=4 mask_batch=2 mask_bits density=0.25 "
+            r'args="float* slope, int window" score="s + slope[head]" mask="k <= q\n && q - k <= window"',
         )
         defaults, changed = attnforge.Problem(), set()
         for text in texts:
@@ -539,11 +541,11 @@ class LibraryTest(unittest.TestCase):
             _library.PlanOptions: 56,
             _library.ProgressStruct: 64,
             _library.TensorsStruct: 192,
+            _library.RopeStruct: 40,
+            _library.LengthsStruct: 40,
             _library.BlockMaskListsStruct: 40,
             _library.BlockMaskShape: 48,
             _library.BlockMaskInfo: 88,
-            _library.RopeStruct: 40,
-            _library.LengthsStruct: 40,
             _library.TuneOptions: 56,
             _library.InspectOptions: 32,
         }
