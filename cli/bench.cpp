@@ -228,7 +228,14 @@ int run_bench(const BenchArguments& a) {
   std::fflush(stdout);
   const bool any = std::any_of(rows.begin(), rows.end(),
                                [](const BenchRow& row) { return row.ok(); });
-  if (!a.plot.empty() && any) draw_sweep(full_table(rows, sweep.origin()), a.plot);
+  if (!a.plot.empty() && any) {
+    try {
+      draw_sweep(full_table(rows, sweep.origin()), a.plot);
+    } catch (const Error& error) {
+      if (!interrupted()) throw;
+      say(fmt::format("attnforge: interrupted, and nothing was drawn: {}", error.what()));
+    }
+  }
   if (interrupted()) return kExitInterrupted;
   for (const BenchRow& row : rows) {
     if (!row.ok()) return exit_code(row.code);

@@ -111,5 +111,14 @@ TEST_F(Interrupt, OfASweepEndsALongMeasurementAndKeepsItsRow) {
   EXPECT_THAT(read_file(csv), HasSubstr("\nok,"));
 }
 
+TEST_F(Interrupt, OfASweepWithTooFewRowsForAPictureIsNoWrongCommandLine) {
+  const Ended ended = interrupted_in_the_middle({"bench", "--seconds", "300", "--max-samples",
+                                                 "1000000", "--plot", folder_.file("pictures"),
+                                                 "fwd bf16 num_heads=4 seqlen=512,1024"});
+  EXPECT_EQ(ended.outcome.exit_code, 130) << ended.outcome.err;
+  EXPECT_THAT(ended.outcome.err, HasSubstr("interrupted, and nothing was drawn: no figure"));
+  EXPECT_THAT(ended.outcome.out, HasSubstr("seqlen_q=512")) << "the row it has is shown";
+}
+
 }  // namespace
 }  // namespace attnforge::cli
