@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "attnforge/json.h"
 #include "attnforge/printable.h"
 #include "cli/config_words.h"
+#include "cli/cuts.h"
 #include "cli/gpus.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -35,38 +35,6 @@ std::string indented(const std::string& raw) {
     begin = end + 1;
   }
   return result;
-}
-
-/// "smem 180224 > 101376" and "smem 196608 > 101376" are one reason: "smem # > #".
-std::string without_numbers(const std::string& reason) {
-  std::string text;
-  for (char c : reason) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit) text += c;
-    if (digit && (text.empty() || text.back() != '#')) text += '#';
-  }
-  return text;
-}
-
-/// How many configs were cut for a kind of reason, and the first of them.
-struct CutCount {
-  int count = 0;
-  const CandidateInfo* example = nullptr;
-};
-
-/// The most frequent first.
-std::vector<CutCount> counted_cuts(const Inspection& i) {
-  std::map<std::string, CutCount> counts;
-  for (const CandidateInfo& candidate : i.candidates) {
-    if (candidate.cut.empty()) continue;
-    CutCount& cut = counts[without_numbers(candidate.cut)];
-    if (++cut.count == 1) cut.example = &candidate;
-  }
-  std::vector<CutCount> common;
-  for (const auto& [kind, cut] : counts) common.push_back(cut);
-  std::stable_sort(common.begin(), common.end(),
-                   [](const CutCount& a, const CutCount& b) { return a.count > b.count; });
-  return common;
 }
 
 std::string cut_lines(const std::vector<CutCount>& cuts, std::size_t most, bool full) {
@@ -196,7 +164,7 @@ std::string candidates_section(const Inspection& i, const InspectView& view) {
 std::string cuts_section(const Inspection& i, const InspectView& view) {
   std::string text = heading(fmt::format("   Cuts: {}", i.num_cut));
   if (!view.cuts) {
-    const std::vector<CutCount> cuts = counted_cuts(i);
+    const std::vector<CutCount> cuts = counted_cuts(i.candidates);
     return text + cut_lines(cuts, cuts.size(), view.full) +
            (cuts.empty() ? "" : "  each of them: --cuts\n");
   }
@@ -270,7 +238,7 @@ std::string candidates_overview(const Inspection& i, const InspectView& view) {
                           fmt::format("{} kept, {} cut", i.num_candidates, i.num_cut));
   text += kept_table(i, view.candidates < 0 ? kKept : view.candidates, view.full,
                      "--section candidates");
-  const std::vector<CutCount> cuts = counted_cuts(i);
+  const std::vector<CutCount> cuts = counted_cuts(i.candidates);
   text += cut_lines(cuts, kReasons, view.full);
   if (cuts.size() > kReasons)
     text += fmt::format("  ... and {} more reasons: --section cuts\n", cuts.size() - kReasons);

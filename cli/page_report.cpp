@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "attnforge/printable.h"
+#include "attnforge/inspect.h"
 #include "attnforge/version.h"
 #include "cli/page.h"
 #include "cli/table.h"
@@ -153,7 +153,11 @@ Json report_json(const Report& report, const std::string& made) {
 }
 
 std::string report_page(const Report& report, const std::string& made) {
-  return page("report.html", "Database of winners - attnforge", report_json(report, made));
+  Json data = report_json(report, made);
+  // Of each row its config, as people read it.
+  for (const ReportRow& row : report.rows)
+    data["words"].push_back(describe_config(row.best.config));
+  return page("report.html", "Database of winners - attnforge", data);
 }
 
 }  // namespace attnforge::cli
