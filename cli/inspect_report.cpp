@@ -13,6 +13,7 @@
 #include "cli/gpus.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "cli/tries_table.h"
 
 namespace attnforge::cli {
 namespace {
@@ -59,22 +60,6 @@ std::string kept_table(const Inspection& i, int most, bool full, const char* mor
   const int left = i.num_candidates - static_cast<int>(table.rows.size());
   return aligned(table, "  ") +
          (left > 0 ? fmt::format("  ... and {} more: {}\n", left, more) : "");
-}
-
-std::string tries_table(const Inspection& i, int most, bool full) {
-  Table table{
-      {{"time us", kRight}, {"noise", kRight}, {"estimate us", kRight}, {"status"}, {"config"}},
-      {}};
-  for (const Trial& trial : i.measured) {
-    if (most > 0 && static_cast<int>(table.rows.size()) == most) break;
-    const Measurement& m = trial.measurement;
-    const bool ok = m.status == Status::kOk;
-    table.rows.push_back({ok ? fmt::format("{:.2f}", m.time_us) : "-",
-                          ok ? fmt::format("{:.1f}%", 100 * m.noise) : "-",
-                          fmt::format("{:.2f}", trial.estimate_us),
-                          std::string(to_string(m.status)), config_text(trial.config, full)});
-  }
-  return aligned(table, "  ");
 }
 
 std::string sees_text(const Problem& p) {
@@ -213,7 +198,7 @@ std::string launch_section(const Inspection& i, const InspectView&) {
 std::string database_section(const Inspection& i, const InspectView& view) {
   std::string text = heading(fmt::format("8. Database: {} tries", i.measured.size()));
   if (i.measured.empty()) return text + "  " + untuned_text(i) + "\n";
-  return text + tries_table(i, view.candidates < 0 ? 20 : view.candidates, view.full);
+  return text + tries_table(i.measured, view.candidates < 0 ? 20 : view.candidates, view.full);
 }
 
 struct Section {
@@ -284,7 +269,7 @@ std::string overview(const Inspection& i, const InspectView& view) {
     text += line("Database", untuned_text(i));
   } else {
     text += line("Database", fmt::format("{} tries", i.measured.size())) +
-            tries_table(i, kTries, view.full);
+            tries_table(i.measured, kTries, view.full);
   }
   std::string names;
   for (const Section& section : kSections) names += fmt::format("{}, ", section.name);
