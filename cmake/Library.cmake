@@ -2,9 +2,11 @@
 # users of the static one link them (attnforgeConfig.cmake and attnforge.pc say so).
 set(ATTNFORGE_OBJECT_LIBRARIES)
 foreach(folder IN LISTS ATTNFORGE_FOLDERS)
-  if(TARGET attnforge_${folder})
-    list(APPEND ATTNFORGE_OBJECT_LIBRARIES attnforge_${folder})
-  endif()
+  foreach(library attnforge_${folder} attnforge_${folder}_tools)
+    if(TARGET ${library})
+      list(APPEND ATTNFORGE_OBJECT_LIBRARIES ${library})
+    endif()
+  endforeach()
 endforeach()
 
 # Objects only, no usage requirements: they would have to be exported with the installed target.
