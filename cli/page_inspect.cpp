@@ -79,7 +79,7 @@ Json inspect_page_data(const Inspection& inspection, const std::string& made) {
   shown.sass.clear();
   Json inspect = cli::to_json(shown, {.candidates = 0});
   constexpr std::string_view kNone = "none: ";
-  const bool disassembled = inspection.sass.compare(0, kNone.size(), kNone) != 0;
+  const bool disassembled = !inspection.sass.starts_with(kNone);
   const DeviceFacts& device = inspection.device;
   const std::vector<CutCount> cuts = counted_cuts(inspection.candidates);
   return {{"attnforge", kVersion},
