@@ -14,6 +14,8 @@ import csv
 import json
 import os
 import pathlib
+import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -35,53 +37,78 @@ def problem_text(row):
 
 def points(path, most):
     """{problem: config} of the rows that a config of attnforge's was stored for."""
-    rows = figures.read_csv(path)[1]
+    try:
+        rows = figures.read_csv(path)[1]
+    except OSError as error:
+        sys.exit(f"{path} cannot be read: {error.strerror}")
     found = {}
     for row in rows:
-        if row["impl"] == "attnforge" and row["config"]:
+        if row.get("impl") == "attnforge" and row.get("config"):
             found.setdefault(problem_text(row), row["config"])
+    if not found:
+        sys.exit(f"{path} has no row of attnforge with a config; give a file that bench/peers.py wrote")
     return dict(list(found.items())[:most])
 
 
-def time_us(program, problem, config, folder, *options):
+def timed(program, problem, config, folder, *options):
+    """What `attnforge bench --json` says of one point: a time, and the GPU that it is of."""
     cache = pathlib.Path(folder) / (str(abs(hash(program))) + ".db")
     command = [program, "bench", problem, "--config", config, "--json", "-q", *options]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "ATTNFORGE_CACHE": str(cache)})
     if done.returncode:
-        sys.exit(f"{' '.join(command)}\n{done.stderr.strip()}")
-    return json.loads(done.stdout)["results"][0]["time_us"]
+        said = done.stderr.strip()
+        if done.stdout:  # a row says why it failed
+            said = json.loads(done.stdout)["results"][0].get("error", {}).get("message", said)
+        sys.exit(f"{shlex.join(command)}\nfailed with exit code {done.returncode}: {said}")
+    return json.loads(done.stdout)
+
+
+def positive(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
+    return int(text)
+
+
+def program_named(text):
+    """Its absolute path: the two are told apart by it."""
+    path = shutil.which(text)
+    if path is None:
+        raise argparse.ArgumentTypeError(f"{text} is not a program; give the path of a built attnforge, e.g. build/release/bin/attnforge")
+    return str(pathlib.Path(path).absolute())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old")
-    parser.add_argument("new")
+    parser.add_argument("old", type=program_named)
+    parser.add_argument("new", type=program_named)
     parser.add_argument("--points", type=pathlib.Path, default=HERE / "results/h200/hopper.csv", help="rows with configs")
-    parser.add_argument("--most", type=int, default=36, help="points taken, from the first on")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--most", type=positive, default=36, help="points taken, from the first on")
+    parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--limit-s", type=float, default=600)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
+    if arguments.old == arguments.new:
+        parser.error(f"OLD and NEW are the same program, {arguments.old}")
     chosen = points(arguments.points, arguments.most)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         jobs = [(program, *point) for point in chosen.items() for program in (arguments.old, arguments.new)]
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            list(pool.map(lambda job: time_us(*job, folder, "--samples", "3", "--max-samples", "3"), jobs))
+            first = list(pool.map(lambda job: timed(*job, folder, "--samples", "3", "--max-samples", "3"), jobs))[0]
         print(f"compiled {len(chosen)} points in {time.monotonic() - began:.0f} s", flush=True)
         samples = {point: {arguments.old: [], arguments.new: []} for point in chosen}
         for turn in range(arguments.rounds):
             for at, (problem, config) in enumerate(chosen.items()):
                 order = (arguments.old, arguments.new) if (at + turn) % 2 else (arguments.new, arguments.old)
                 for program in order:
-                    took = time_us(program, problem, config, folder, "--seconds", "0.2", "--samples", "15", "--max-samples", "40")
-                    samples[problem][program].append(took)
+                    said = timed(program, problem, config, folder, "--seconds", "0.2", "--samples", "15", "--max-samples", "40")
+                    samples[problem][program].append(said["results"][0]["time_us"])
             print(f"round {turn + 1} of {arguments.rounds}, {time.monotonic() - began:.0f} s", flush=True)
             if time.monotonic() - began > arguments.limit_s:
                 break
     ratios = []
     with arguments.out.open("w") as out:
-        out.write("# bench/before_after.py " + " ".join(sys.argv[1:]) + "\n")
+        out.write(f"# {first['device']['name']}, {first['date'][:10]}; bench/before_after.py {shlex.join(sys.argv[1:])}\n")
         table = csv.writer(out, lineterminator="\n")
         table.writerow("problem,before_us,after_us,ratio,rounds".split(","))
         for problem, of in samples.items():

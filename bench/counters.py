@@ -10,10 +10,11 @@ those of `attnforge bench`.
 import argparse
 import csv
 import json
-import pathlib
 import re
 import subprocess
 import sys
+
+import machine
 
 METRICS = {
     "time_us": "gpu__time_duration.sum",
@@ -64,7 +65,8 @@ def main():
     parser.add_argument("--cache", help="database with the winners of the families")
     parser.add_argument("--out", help="CSV file; default: standard output")
     args = parser.parse_args()
-    program = str(pathlib.Path(args.attnforge).resolve())
+    program = machine.program(args.attnforge)
+    gpu = machine.gpu()
     listed = json.loads(subprocess.run([program, "list", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout)
     families = args.families.split(",") if args.families else [family["name"] for family in listed["families"]]
     rows = []
@@ -72,10 +74,7 @@ def main():
         print(f"{family} ...", file=sys.stderr, flush=True)
         rows += profiled(program, args.problem, family, args.cache)
     file = open(args.out, "w", newline="") if args.out else sys.stdout
-    machine = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=True
-    ).stdout.split("\n")[0]
-    file.write(f"# {machine}\n# python3 bench/counters.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {gpu}\n# python3 bench/counters.py {' '.join(sys.argv[1:])}\n")
     writer = csv.DictWriter(file, ["family", "kernel", *METRICS], lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows(rows)

@@ -9,11 +9,12 @@ two winners and the untuned choice are timed in turn, several rounds each.
 import argparse
 import csv
 import json
-import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
+
+import machine
 
 PROBLEMS = (
     "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal",
@@ -46,12 +47,10 @@ def main():
     parser.add_argument("--attnforge", default="build/release/bin/attnforge")
     parser.add_argument("--out", help="CSV file; default: standard output")
     args = parser.parse_args()
-    program = str(pathlib.Path(args.attnforge).resolve())
+    program = machine.program(args.attnforge)
+    gpu = machine.gpu()
     file = open(args.out, "w", newline="") if args.out else sys.stdout
-    machine = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=True
-    ).stdout.split("\n")[0]
-    file.write(f"# {machine}\n# python3 bench/first_run.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {gpu}\n# python3 bench/first_run.py {' '.join(sys.argv[1:])}\n")
     out = csv.writer(file)
     columns = "problem,space,first_run_s,first_run_tried,exhaustive_s,first_run_us,best_us,untuned_us,loss,gain"
     out.writerow((columns + ",first_run_config,best_config").split(","))

@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 
+import machine
 from host_python import python_rows
 
 NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -48,10 +49,12 @@ def main():
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--out", help="CSV file; default: standard output")
     args = parser.parse_args()
+    gpu = machine.gpu()
     folder = pathlib.Path(args.bin).resolve()
-    plan = benchmarks(folder / "bench_plan", "--benchmark_repetitions=3")
-    compiles = benchmarks(folder / "bench_compile", "--benchmark_filter=fwd_mma_sm80/sm90a", "--benchmark_min_time=1")
-    winners = benchmarks(folder / "bench_compile", "--benchmark_filter=winner/.*fwd_wgmma_sm90a").values()
+    bench_plan, bench_compile = (machine.program(folder / name) for name in ("bench_plan", "bench_compile"))
+    plan = benchmarks(bench_plan, "--benchmark_repetitions=3")
+    compiles = benchmarks(bench_compile, "--benchmark_filter=fwd_mma_sm80/sm90a", "--benchmark_min_time=1")
+    winners = benchmarks(bench_compile, "--benchmark_filter=winner/.*fwd_wgmma_sm90a").values()
     overhead = plan["launch/plan_run"] - plan["launch/bare"]
     rows = [
         ("plan found in the same process", "<= 1 us", f"{plan['plan/in_memory']:.0f} ns"),
@@ -71,11 +74,8 @@ def main():
     rows.append((f"NVRTC compile of fwd_wgmma_sm90a, {len(winners)} winners, worst", "<= 1200 ms", f"{worst:.0f} ms"))
     rows += rows_of_python(folder)
     file = open(args.out, "w", newline="") if args.out else sys.stdout
-    machine = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=True
-    ).stdout.split("\n")[0]
     cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
-    file.write(f"# {machine}, {cpu}\n# python3 bench/host.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {gpu}, {cpu}\n# python3 bench/host.py {' '.join(sys.argv[1:])}\n")
     out = csv.writer(file)
     out.writerow(["what", "limit", "measured"])
     out.writerows(rows)

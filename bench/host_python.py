@@ -12,6 +12,8 @@ import statistics
 import sys
 import time
 
+import machine
+
 CALLS, ROUNDS = 200, 60  # calls in a row before the queue drains; medians over rounds
 
 
@@ -58,6 +60,7 @@ def main():
     parser.add_argument("--package", default=pathlib.Path(__file__).resolve().parents[1] / "python")
     parser.add_argument("--out", help="CSV file too")
     arguments = parser.parse_args()
+    machine.torch()
     sys.path.insert(0, str(arguments.package))
     measured_rows = python_rows()
     for what, limit, measured in measured_rows:

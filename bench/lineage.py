@@ -19,6 +19,7 @@ import warnings
 
 import figures
 import lineage_points
+import machine
 import peer_kernels
 import peers
 
@@ -112,9 +113,9 @@ def output_path(args, gpu):
 
 def run(args):
     sys.path.insert(0, str(HERE.parent / "python"))
+    torch = machine.torch()
     import attnforge
     import peer_runs
-    import torch
 
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)

@@ -16,11 +16,15 @@ import statistics
 import subprocess
 import sys
 
+import machine
+
 FIRST = 12
 
 
 def lines(program, *arguments):
-    done = subprocess.run([program, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr.strip())
     return done.stdout
 
 
@@ -50,7 +54,7 @@ def main():
     parser.add_argument("--arch", required=True, help="of the GPU that the database was measured on, e.g. sm_90a")
     parser.add_argument("--out", help="CSV file; default: standard output")
     args = parser.parse_args()
-    program = str(pathlib.Path(args.attnforge).resolve())
+    program = machine.program(args.attnforge)
     rows = []
     for problem, times in measured(program, args.cache, args.family).items():
         order = [config for config in ordered(program, problem, args.family, args.arch) if config in times]

@@ -17,6 +17,7 @@ import time
 import warnings
 
 import figures
+import machine
 import peer_kernels
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -150,9 +151,9 @@ def header(args, peers, missing):
 
 def run(args):
     sys.path.insert(0, str(HERE.parent / "python"))
+    torch = machine.torch()
     import attnforge
     import peer_runs
-    import torch
 
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)
@@ -163,8 +164,8 @@ def run(args):
     gpu, driver = peer_runs.machine()
     path = output_path(args, gpu)
     file = open(path, "w", newline="") if path else sys.stdout
-    machine = f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}"
-    for line in [machine, f"python3 bench/peers.py {' '.join(sys.argv[1:])}", *header(args, peers, missing)]:
+    about = f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}"
+    for line in [about, f"python3 bench/peers.py {' '.join(sys.argv[1:])}", *header(args, peers, missing)]:
         file.write(f"# {line}\n")
         print(line, file=sys.stderr)
     out = csv.DictWriter(file, COLUMNS, lineterminator="\n")

@@ -11,6 +11,8 @@ import csv
 import pathlib
 import sys
 
+import machine
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
 CAPS = (5, 30, 50, 100, 1e3, 1e4, 1e6, 1e8, 1e12)
@@ -31,8 +33,8 @@ def main():
     parser.add_argument("--out", help="CSV file; default: standard output")
     args = parser.parse_args()
 
+    torch = machine.torch()
     import attnforge
-    import torch
 
     torch.manual_seed(args.seed)
     torch.backends.cuda.matmul.allow_tf32 = False

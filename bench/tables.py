@@ -4,10 +4,10 @@
     python3 bench/tables.py --check   # fails when a page does not say what the results say
 """
 
+import argparse
 import collections
 import pathlib
 import statistics
-import sys
 
 import figures
 import peer_kernels
@@ -393,10 +393,13 @@ def render(page, text, tables):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail where a page differs")
+    check = parser.parse_args().check
     for page, tables in PAGES.items():
         old = (ROOT / page).read_text()
         new = render(page, old, tables)
-        if "--check" not in sys.argv[1:]:
+        if not check:
             (ROOT / page).write_text(new)
         elif new != old:
             raise SystemExit(f"{page} differs from bench/results; run python3 bench/tables.py")

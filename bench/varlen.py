@@ -22,6 +22,7 @@ import sys
 import warnings
 
 import figures
+import machine
 import peer_kernels
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -167,9 +168,9 @@ def main():
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     args = parser.parse_args()
     sys.path.insert(0, str(HERE.parent / "python"))
+    torch = machine.torch()
     import attnforge
     import peer_runs
-    import torch
 
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)

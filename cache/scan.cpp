@@ -92,7 +92,8 @@ std::vector<Search> scan_searches(Database& database, std::string_view filter, L
             throw Error(ErrorCode::kCache, "its problem or GPU class is missing");
           Search search{rows.text(0), rows.text(1), parse_rigor(rows.text(2)), rows.text(3),
                         rows.text(4)};
-          found.insert({{search.problem, search.device_class, search.rigor}, std::move(search)});
+          std::tuple key(search.problem, search.device_class, search.rigor);
+          found.try_emplace(std::move(key), std::move(search));
         } catch (const Error& error) {
           left_out.push_back(fmt::format("a finished search: {}", error.what()));
         }

@@ -117,11 +117,10 @@ std::vector<std::string> families_of(const std::string& list) {
   return names;
 }
 
-/// Draws what the rows say; the paths of the pictures go to standard error.
-void draw_sweep(const Table& rows, const std::string& folder) {
+std::vector<Picture> pictures_of(const Table& rows) {
   std::vector<Picture> pictures;
   for (const Figure& figure : sweep_figures(rows)) pictures.push_back(picture_of(figure));
-  for (const std::string& path : draw(pictures, folder)) say("drawn: " + path);
+  return pictures;
 }
 
 /// The sweep of one command.
@@ -200,7 +199,7 @@ int draw_stored(const BenchArguments& a) {
         ErrorCode::kInvalidArgument,
         fmt::format("--from {} measures nothing; leave out the problem, --file and --out", a.from));
   }
-  draw_sweep(read_sweep(a.from), a.plot);
+  draw_results([&] { return pictures_of(read_sweep(a.from)); }, a.plot);
   return kExitOk;
 }
 
@@ -261,7 +260,8 @@ int run_bench(const BenchArguments& a) {
   std::fflush(stdout);
   const bool any = std::any_of(rows.begin(), rows.end(),
                                [](const BenchRow& row) { return row.ok(); });
-  if (!a.plot.empty() && any) draw_sweep(full_table(rows, sweep.origin()), a.plot);
+  if (!a.plot.empty() && any)
+    draw_results([&] { return pictures_of(full_table(rows, sweep.origin())); }, a.plot);
   if (interrupted()) return kExitInterrupted;
   for (const BenchRow& row : rows) {
     if (!row.ok()) return exit_code(row.code);

@@ -59,7 +59,7 @@ Table read_sweep(const std::string& path) {
   // Tables of bench/peers.py say it once, in their first line: "# NVIDIA H200, driver 580, ...".
   const bool has_gpu = std::any_of(table.columns.begin(), table.columns.end(),
                                    [](const Column& column) { return column.name == "gpu"; });
-  if (has_gpu || text.rfind("# ", 0) != 0) return table;
+  if (has_gpu || !text.starts_with("# ")) return table;
   const std::string gpu = text.substr(2, text.find_first_of(",\n", 2) - 2);
   table.columns.push_back({"gpu"});
   for (auto& row : table.rows) row.push_back(gpu);

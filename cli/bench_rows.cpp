@@ -11,8 +11,6 @@
 namespace attnforge::cli {
 namespace {
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 /// "fp16", or "fp16/bf16/bf16/fp16" where q, k, v and o differ.
 std::string dtype_text(const Problem& p) {
   const auto name = [](DType dtype) { return std::string(to_string(dtype)); };

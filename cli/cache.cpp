@@ -16,6 +16,7 @@
 #include "attnforge/version.h"
 #include "cli/command_line.h"
 #include "cli/config_words.h"
+#include "cli/gpus.h"
 #include "cli/json.h"
 #include "cli/option_values.h"
 #include "cli/plot_files.h"
@@ -23,6 +24,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
+#include "cli/write_text.h"
 
 namespace attnforge::cli {
 namespace {
@@ -188,9 +190,7 @@ int run_plot(const CacheArguments& a) {
   std::vector<Picture> pictures;
   for (std::size_t i = 0; i < all.size(); ++i) {
     LandscapeOptions options = landscape_options(a.axes);
-    // A class is the GPU's name and behind it " sm90a sms=132 ...".
-    options.note = fmt::format(
-        "{}, {}", all[i].device_class.substr(0, all[i].device_class.find(" sm")), all[i].date);
+    options.note = fmt::format("{}, {}", gpu_of_class(all[i].device_class), all[i].date);
     if (all.size() > 1) options.prefix = fmt::format("landscape_{}", i + 1);
     for (const HeatMap& map : landscapes(all[i].problem, all[i].trials, options))
       pictures.push_back(picture_of(map));
@@ -266,11 +266,7 @@ int run_export(const CacheArguments& a) {
   std::ostringstream text;
   const int lines = cache_export(a.path, text, a.export_filter, &left_out);
   warn_of(left_out);
-  errno = 0;
-  std::ofstream file(a.file, std::ios::binary | std::ios::trunc);
-  file << text.str();
-  file.close();
-  if (!file) file_failed(a.file, "written");
+  write_text(a.file, text.str());
   fmt::print("{} lines written to {}\n", lines, printable(a.file));
   return kExitOk;
 }

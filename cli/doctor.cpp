@@ -54,7 +54,7 @@ int doctor_exit_code(const std::vector<Check>& checks) {
   for (const Check& check : checks) {
     if (check.state != Check::State::kFailed) continue;
     const bool machine = check.name == "driver" || check.name == "nvrtc" ||
-                         check.name.rfind("gpu", 0) == 0;
+                         check.name.starts_with("gpu");
     if (!machine) return kExitFailed;
     code = kExitNoDevice;
   }

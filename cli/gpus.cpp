@@ -34,6 +34,10 @@ std::string describe(const DeviceFacts& device) {
   return fmt::format("{} (sm_{}, not present)", device.name, device.arch.name);
 }
 
+std::string gpu_of_class(const std::string& device_class) {
+  return device_class.substr(0, device_class.find(" sm"));
+}
+
 std::string log_line(LogLevel level, std::string_view message) {
   const char* word = level == LogLevel::kError     ? "error: "
                      : level == LogLevel::kWarning ? "warning: "

@@ -140,7 +140,7 @@ int run_inspect(const InspectArguments& a) {
     if (!inspection.compiled.ok) throw Error(ErrorCode::kCompile, inspection.compiled.log);
     print_raw(inspection.ptx);
   } else if (a.sass) {
-    if (inspection.sass.rfind("none: ", 0) == 0)
+    if (inspection.sass.starts_with("none: "))
       throw Error(ErrorCode::kIo, "no SASS, " + inspection.sass.substr(6));
     print_raw(inspection.sass);
   } else {

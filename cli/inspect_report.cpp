@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "attnforge/json.h"
 #include "attnforge/printable.h"
 #include "cli/config_words.h"
+#include "cli/cuts.h"
 #include "cli/gpus.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "cli/tries_table.h"
 
 namespace attnforge::cli {
 namespace {
@@ -37,38 +38,6 @@ std::string indented(const std::string& raw) {
   return result;
 }
 
-/// "smem 180224 > 101376" and "smem 196608 > 101376" are one reason: "smem # > #".
-std::string without_numbers(const std::string& reason) {
-  std::string text;
-  for (char c : reason) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit) text += c;
-    if (digit && (text.empty() || text.back() != '#')) text += '#';
-  }
-  return text;
-}
-
-/// How many configs were cut for a kind of reason, and the first of them.
-struct CutCount {
-  int count = 0;
-  const CandidateInfo* example = nullptr;
-};
-
-/// The most frequent first.
-std::vector<CutCount> counted_cuts(const Inspection& i) {
-  std::map<std::string, CutCount> counts;
-  for (const CandidateInfo& candidate : i.candidates) {
-    if (candidate.cut.empty()) continue;
-    CutCount& cut = counts[without_numbers(candidate.cut)];
-    if (++cut.count == 1) cut.example = &candidate;
-  }
-  std::vector<CutCount> common;
-  for (const auto& [kind, cut] : counts) common.push_back(cut);
-  std::stable_sort(common.begin(), common.end(),
-                   [](const CutCount& a, const CutCount& b) { return a.count > b.count; });
-  return common;
-}
-
 std::string cut_lines(const std::vector<CutCount>& cuts, std::size_t most, bool full) {
   std::string text;
   for (std::size_t n = 0; n < std::min(most, cuts.size()); ++n) {
@@ -91,22 +60,6 @@ std::string kept_table(const Inspection& i, int most, bool full, const char* mor
   const int left = i.num_candidates - static_cast<int>(table.rows.size());
   return aligned(table, "  ") +
          (left > 0 ? fmt::format("  ... and {} more: {}\n", left, more) : "");
-}
-
-std::string tries_table(const Inspection& i, int most, bool full) {
-  Table table{
-      {{"time us", kRight}, {"noise", kRight}, {"estimate us", kRight}, {"status"}, {"config"}},
-      {}};
-  for (const Trial& trial : i.measured) {
-    if (most > 0 && static_cast<int>(table.rows.size()) == most) break;
-    const Measurement& m = trial.measurement;
-    const bool ok = m.status == Status::kOk;
-    table.rows.push_back({ok ? fmt::format("{:.2f}", m.time_us) : "-",
-                          ok ? fmt::format("{:.1f}%", 100 * m.noise) : "-",
-                          fmt::format("{:.2f}", trial.estimate_us),
-                          std::string(to_string(m.status)), config_text(trial.config, full)});
-  }
-  return aligned(table, "  ");
 }
 
 std::string sees_text(const Problem& p) {
@@ -196,7 +149,7 @@ std::string candidates_section(const Inspection& i, const InspectView& view) {
 std::string cuts_section(const Inspection& i, const InspectView& view) {
   std::string text = heading(fmt::format("   Cuts: {}", i.num_cut));
   if (!view.cuts) {
-    const std::vector<CutCount> cuts = counted_cuts(i);
+    const std::vector<CutCount> cuts = counted_cuts(i.candidates);
     return text + cut_lines(cuts, cuts.size(), view.full) +
            (cuts.empty() ? "" : "  each of them: --cuts\n");
   }
@@ -245,7 +198,7 @@ std::string launch_section(const Inspection& i, const InspectView&) {
 std::string database_section(const Inspection& i, const InspectView& view) {
   std::string text = heading(fmt::format("8. Database: {} tries", i.measured.size()));
   if (i.measured.empty()) return text + "  " + untuned_text(i) + "\n";
-  return text + tries_table(i, view.candidates < 0 ? 20 : view.candidates, view.full);
+  return text + tries_table(i.measured, view.candidates < 0 ? 20 : view.candidates, view.full);
 }
 
 struct Section {
@@ -270,7 +223,7 @@ std::string candidates_overview(const Inspection& i, const InspectView& view) {
                           fmt::format("{} kept, {} cut", i.num_candidates, i.num_cut));
   text += kept_table(i, view.candidates < 0 ? kKept : view.candidates, view.full,
                      "--section candidates");
-  const std::vector<CutCount> cuts = counted_cuts(i);
+  const std::vector<CutCount> cuts = counted_cuts(i.candidates);
   text += cut_lines(cuts, kReasons, view.full);
   if (cuts.size() > kReasons)
     text += fmt::format("  ... and {} more reasons: --section cuts\n", cuts.size() - kReasons);
@@ -316,7 +269,7 @@ std::string overview(const Inspection& i, const InspectView& view) {
     text += line("Database", untuned_text(i));
   } else {
     text += line("Database", fmt::format("{} tries", i.measured.size())) +
-            tries_table(i, kTries, view.full);
+            tries_table(i.measured, kTries, view.full);
   }
   std::string names;
   for (const Section& section : kSections) names += fmt::format("{}, ", section.name);

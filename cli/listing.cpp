@@ -34,10 +34,6 @@ int number_after(std::string_view text, std::string_view before) {
   return at == text.npos ? 0 : std::atoi(std::string(text.substr(at + before.size(), 10)).c_str());
 }
 
-bool begins(std::string_view text, std::string_view with) {
-  return text.substr(0, with.size()) == with;
-}
-
 bool names_a_label(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 /// The words of `text` that begin with `prefix`.
@@ -68,7 +64,7 @@ class Builder {
 
  private:
   static bool is_label(const Listing::Line& line, std::string_view prefix) {
-    return begins(line.text, prefix) && line.text.back() == ':';
+    return line.text.starts_with(prefix) && line.text.back() == ':';
   }
   int number_of(const std::vector<int>& origin) {
     if (origin.empty()) return -1;
@@ -84,7 +80,7 @@ class Builder {
 
 /// "/*0120*/  @P0 BRA `(.L_x_1) ;" -> "0120  @P0 BRA `(.L_x_1)"; "" if it is no instruction.
 std::string instruction(std::string_view line) {
-  if (!begins(line, "/*")) return "";
+  if (!line.starts_with("/*")) return "";
   const std::size_t end = line.find("*/");
   const std::string_view offset = line.substr(2, end == line.npos ? 0 : end - 2);
   std::string_view code = end == line.npos ? "" : line.substr(end + 2);
@@ -123,7 +119,7 @@ Listing sass_listing(std::string_view text) {
   bool after_mark = false;  // marks in a row are of one instruction, from the inside outwards
   for (const std::string_view raw : lines_of(text)) {
     const std::string_view line = trimmed(raw);
-    if (begins(line, kMark)) {
+    if (line.starts_with(kMark)) {
       if (!after_mark) origin.clear();
       after_mark = true;
       if (const int number = number_after(line, "\", line ")) origin.push_back(number);
@@ -132,9 +128,9 @@ Listing sass_listing(std::string_view text) {
     after_mark = false;
     if (const std::string code = instruction(line); !code.empty()) {
       builder.add(origin, code);
-    } else if (!line.empty() && line.back() == ':' && begins(line, kLabel)) {
+    } else if (!line.empty() && line.back() == ':' && line.starts_with(kLabel)) {
       builder.add({}, line);
-    } else if (!line.empty() && line.back() == ':' && begins(line, kSection)) {
+    } else if (!line.empty() && line.back() == ':' && line.starts_with(kSection)) {
       origin.clear();
       builder.add({}, line.substr(kSection.size()));
     }
@@ -152,8 +148,8 @@ Listing ptx_listing(std::string_view text) {
   bool declared = false, inside = false;  // a function; other braces hold debug sections
   for (const std::string_view raw : lines_of(text)) {
     const std::string_view line = trimmed(raw);
-    if (line.empty() || begins(line, "//")) continue;
-    if (begins(line, kLoc)) {
+    if (line.empty() || line.starts_with("//")) continue;
+    if (line.starts_with(kLoc)) {
       // ".loc 1 394 3, function_name $L__info_string2, inlined_at 1 1279 9": file, line, column
       const auto line_number = [](std::string_view place) {
         const std::size_t blank = trimmed(place).find(' ');
@@ -173,7 +169,7 @@ Listing ptx_listing(std::string_view text) {
       last_at[own] = origin;
       continue;
     }
-    if (begins(line, ".visible") || begins(line, ".entry") || begins(line, ".func")) {
+    if (line.starts_with(".visible") || line.starts_with(".entry") || line.starts_with(".func")) {
       declared = true;
       builder.add({}, line);
     } else if (declared && line == "{") {
@@ -181,8 +177,8 @@ Listing ptx_listing(std::string_view text) {
     } else if (line == "}") {
       declared = inside = false;
       origin.clear();
-    } else if (inside && !begins(line, ".pragma")) {
-      const bool label = begins(line, kLabel) && line.back() == ':';
+    } else if (inside && !line.starts_with(".pragma")) {
+      const bool label = line.starts_with(kLabel) && line.back() == ':';
       builder.add(label ? std::vector<int>{} : origin, abbreviated(line));
     }
   }

@@ -1,14 +1,12 @@
 #include "cli/page_inspect.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cli/cuts.h"
 #include "cli/inspect_report.h"
 #include "cli/listing.h"
 #include "cli/mask_files.h"
@@ -28,40 +26,24 @@ Json to_json(const Listing& listing) {
   return {{"text", text}, {"origin", origin}, {"origins", listing.origins}};
 }
 
-/// "smem 180224 > 101376" and "smem 196608 > 101376" are cuts of one kind.
-std::string kind_of(const std::string& reason) {
-  std::string kind;
-  for (const char c : reason) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit) kind += c;
-    if (digit && (kind.empty() || kind.back() != '#')) kind += '#';
-  }
-  return kind;
-}
-
-/// Of each kind of cut how many there are, and one of them; the most frequent first.
-Json cut_kinds(const std::vector<CandidateInfo>& candidates) {
-  struct Kind {
-    int count = 0;
-    const CandidateInfo* example = nullptr;
-  };
-  std::map<std::string, Kind> kinds;
-  for (const CandidateInfo& each : candidates) {
-    if (each.cut.empty()) continue;
-    const std::string family = each.config.substr(0, each.config.find(' '));
-    Kind& kind = kinds[family + " " + kind_of(each.cut)];
-    if (kind.count++ == 0) kind.example = &each;
-  }
-  std::vector<Kind> sorted;
-  for (const auto& [text, kind] : kinds) sorted.push_back(kind);
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Kind& a, const Kind& b) { return a.count > b.count; });
+Json to_json(const std::vector<CutCount>& cuts) {
   Json list = Json::array();
-  for (const Kind& kind : sorted) {
+  for (const CutCount& cut : cuts) {
     list.push_back(
-        {{"count", kind.count}, {"reason", kind.example->cut}, {"config", kind.example->config}});
+        {{"count", cut.count}, {"reason", cut.example->cut}, {"config", cut.example->config}});
   }
   return list;
+}
+
+/// Every config of the page in words: the one that is shown, then the kept candidates, the tries
+/// and the examples of cuts, in the order of the page's data.
+Json in_words(const Inspection& i, const std::vector<CutCount>& cuts) {
+  Json words = Json::array({describe_config(i.config)});
+  for (const CandidateInfo& each : i.candidates)
+    if (each.cut.empty()) words.push_back(describe_config(each.config));
+  for (const Trial& each : i.measured) words.push_back(describe_config(each.config));
+  for (const CutCount& each : cuts) words.push_back(describe_config(each.example->config));
+  return words;
 }
 
 Json arch_limits(const Arch& arch) {
@@ -117,12 +99,14 @@ Json inspect_page_data(const Inspection& inspection, const std::optional<BlockMa
     block_mask["svg"] = to_svg(*mask);
   }
   constexpr std::string_view kNone = "none: ";
-  const bool disassembled = inspection.sass.compare(0, kNone.size(), kNone) != 0;
+  const bool disassembled = !inspection.sass.starts_with(kNone);
   const DeviceFacts& device = inspection.device;
+  const std::vector<CutCount> cuts = counted_cuts(inspection.candidates);
   return {{"attnforge", kVersion},
           {"made", made},
           {"inspect", std::move(inspect)},
-          {"cut_kinds", cut_kinds(inspection.candidates)},
+          {"cut_kinds", to_json(cuts)},
+          {"words", in_words(inspection, cuts)},
           {"sass", listing_or_null(disassembled ? sass_listing(inspection.sass) : Listing{})},
           {"no_sass", disassembled ? "" : inspection.sass.substr(kNone.size())},
           {"ptx", listing_or_null(ptx_listing(inspection.ptx))},

@@ -8,8 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "attnforge/printable.h"
+#include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cli/gpus.h"
 #include "cli/page.h"
 #include "cli/table.h"
 
@@ -52,11 +53,6 @@ double geometric_mean_of_gains(const Report& report) {
 int count_of(const Report& report, ReportRow::State state) {
   return static_cast<int>(std::count_if(report.rows.begin(), report.rows.end(),
                                         [&](const ReportRow& r) { return r.state == state; }));
-}
-
-/// "NVIDIA H200" of "NVIDIA H200 sm90a sms=132 ...".
-std::string gpu_of(const std::string& device_class) {
-  return device_class.substr(0, device_class.find(" sm"));
 }
 
 }  // namespace
@@ -102,7 +98,7 @@ std::string report_text(const Report& report) {
                           row.gain() > 0 ? fmt::format("{:.2f}x", row.gain()) : "-",
                           std::to_string(best.tries), row.rigor.empty() ? "-" : row.rigor,
                           best.measured_at.substr(0, 10), to_string(row.state),
-                          gpu_of(best.device_class), best.problem});
+                          gpu_of_class(best.device_class), best.problem});
   }
   const double mean = geometric_mean_of_gains(report);
   std::string text = aligned(table);
@@ -121,7 +117,7 @@ Json report_json(const Report& report, const std::string& made) {
     for (const auto& [estimate, time] : row.points) points.push_back({estimate, time});
     rows.push_back({{"problem", best.problem},
                     {"device_class", best.device_class},
-                    {"gpu", gpu_of(best.device_class)},
+                    {"gpu", gpu_of_class(best.device_class)},
                     {"config", best.config},
                     {"time_us", best.time_us},
                     {"noise", best.noise},
@@ -153,7 +149,11 @@ Json report_json(const Report& report, const std::string& made) {
 }
 
 std::string report_page(const Report& report, const std::string& made) {
-  return page("report.html", "Database of winners - attnforge", report_json(report, made));
+  Json data = report_json(report, made);
+  // Of each row its config, as people read it.
+  for (const ReportRow& row : report.rows)
+    data["words"].push_back(describe_config(row.best.config));
+  return page("report.html", "Database of winners - attnforge", data);
 }
 
 }  // namespace attnforge::cli

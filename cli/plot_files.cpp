@@ -11,6 +11,8 @@
 #include <fstream>
 
 #include "attnforge/error.h"
+#include "cli/interrupt.h"
+#include "cli/messages.h"
 
 namespace attnforge::cli {
 namespace {
@@ -99,6 +101,16 @@ std::vector<std::string> draw(const std::vector<Picture>& pictures, const std::s
     drawn.push_back((fs::path(folder) / (picture.file + ".png")).string());
   }
   return drawn;
+}
+
+void draw_results(const std::function<std::vector<Picture>()>& pictures,
+                  const std::string& folder) {
+  try {
+    for (const std::string& path : draw(pictures(), folder)) say("drawn: " + path);
+  } catch (const Error& error) {
+    if (!interrupted()) throw;
+    say(fmt::format("attnforge: interrupted, and nothing was drawn: {}", error.what()));
+  }
 }
 
 }  // namespace attnforge::cli

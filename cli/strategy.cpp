@@ -99,6 +99,7 @@ Plan split(const Problem& problem, Device& device, const TuneOptions* tuning) {
     for (const int num_warps : {warps, 2 * warps}) {
       std::string half = with_field(config, "head_dim_warps", 2);
       half = with_field(half, "step_n", field(config, "block_n"));
+      half = with_field(half, "pad_head_dim", 0);
       half = with_field(half, "num_warps", num_warps);
       if (plans.size() == most || !tried.insert(half).second) continue;
       if (const std::optional<Plan> plan = plan_of(half, problem, device)) plans.push_back(*plan);

@@ -34,4 +34,7 @@ std::string csv_rows(const Table& table);
 /// any.
 Table parse_csv(std::string_view text, const std::string& name);
 
+/// Of a text of several lines what fits into a cell: an error's or a compiler's first.
+inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 }  // namespace attnforge::cli

@@ -163,7 +163,8 @@ int exit_code_of(const std::vector<TuneJob>& jobs, bool was_interrupted) {
 }
 
 /// The landscape of each problem that was tuned.
-void draw_landscapes(const TuneArguments& arguments, const std::vector<TuneJob>& jobs) {
+std::vector<Picture> landscapes_of(const TuneArguments& arguments,
+                                   const std::vector<TuneJob>& jobs) {
   std::vector<Picture> pictures;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const TuneJob& job = jobs[i];
@@ -175,7 +176,7 @@ void draw_landscapes(const TuneArguments& arguments, const std::vector<TuneJob>&
          landscapes(to_string(job.result->problem), job.result->trials, options))
       pictures.push_back(picture_of(map));
   }
-  for (const std::string& path : draw(pictures, arguments.plot)) say("drawn: " + path);
+  return pictures;
 }
 
 int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& problems) {
@@ -201,7 +202,8 @@ int tune_on_gpus(const TuneArguments& arguments, const std::vector<Problem>& pro
     fmt::print("{}", summary(run.jobs()));
   }
   std::fflush(stdout);
-  if (!arguments.plot.empty()) draw_landscapes(arguments, run.jobs());
+  if (!arguments.plot.empty())
+    draw_results([&] { return landscapes_of(arguments, run.jobs()); }, arguments.plot);
   const bool failed_alone = problems.size() == 1 && !run.jobs()[0].error.empty();
   if (failed_alone) throw Error(run.jobs()[0].code, run.jobs()[0].error);
   return exit_code_of(run.jobs(), stopped);

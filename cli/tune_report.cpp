@@ -13,6 +13,7 @@
 #include "cli/messages.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "cli/tries_table.h"
 
 namespace attnforge::cli {
 namespace {
@@ -22,25 +23,6 @@ std::string time_text(double us) { return us > 0 ? fmt::format("{:.2f}", us) : "
 std::string speed_up_text(const TuneResult& result) {
   const double factor = speed_up(result);
   return factor > 0 ? fmt::format("{:.3f}x", factor) : "-";
-}
-
-/// First lines of a compiler's log may say all, but a table has one.
-std::string opening_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-std::string best_tries(const TuneResult& result, int top, bool full) {
-  Table table{
-      {{"time us", kRight}, {"noise", kRight}, {"estimate us", kRight}, {"status"}, {"config"}},
-      {}};
-  for (const Trial& trial : result.trials) {
-    if (static_cast<int>(table.rows.size()) == top) break;
-    const Measurement& m = trial.measurement;
-    const bool ok = m.status == Status::kOk;
-    table.rows.push_back({ok ? time_text(m.time_us) : "-",
-                          ok ? fmt::format("{:.1f}%", 100 * m.noise) : "-",
-                          fmt::format("{:.2f}", trial.estimate_us),
-                          std::string(to_string(m.status)), config_text(trial.config, full)});
-  }
-  return aligned(table, "  ");
 }
 
 }  // namespace
@@ -72,9 +54,9 @@ std::string report(const TuneJob& job, int top, bool full) {
         "  {}: no config worked{}\n", red("failed"),
         r.trials.empty()
             ? ""
-            : "; the first said: " + printable(opening_line(r.trials.front().measurement.detail)));
+            : "; the first said: " + printable(first_line(r.trials.front().measurement.detail)));
   }
-  if (top > 0) text += best_tries(r, top, full);
+  if (top > 0) text += tries_table(r.trials, top, full);
   return text;
 }
 

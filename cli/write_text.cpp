@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "attnforge/error.h"
@@ -25,14 +26,19 @@ void write_text(const std::string& path, std::string_view text) {
                             reason != 0 ? std::strerror(reason) : "unknown reason"));
   };
   errno = 0;
-  const std::string part = fmt::format("{}.{}.part", path, getpid());
+  // A link or a device is written to; only a file of its own can be replaced.
+  std::error_code ignored;
+  const auto kind = std::filesystem::symlink_status(path, ignored).type();
+  const bool replaced = kind == std::filesystem::file_type::not_found ||
+                        kind == std::filesystem::file_type::regular;
+  const std::string part = replaced ? fmt::format("{}.{}.part", path, getpid()) : path;
   std::ofstream file(part, std::ios::binary | std::ios::trunc);
   if (!file) fail();
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
   file.close();
-  if (file && std::rename(part.c_str(), path.c_str()) == 0) return;
+  if (file && (!replaced || std::rename(part.c_str(), path.c_str()) == 0)) return;
   const int reason = errno;
-  std::remove(part.c_str());
+  if (replaced) std::remove(part.c_str());
   errno = reason;
   fail();
 }

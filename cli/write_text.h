@@ -6,8 +6,8 @@
 
 namespace attnforge::cli {
 
-/// Replaces the file `path` by `text` at once; "-": standard output. Throws Error(kIo) with the
-/// reason.
+/// Replaces the file `path` by `text` at once; what a link leads to, and a device, are written to
+/// instead. "-": standard output. Throws Error(kIo) with the reason.
 void write_text(const std::string& path, std::string_view text);
 
 }  // namespace attnforge::cli

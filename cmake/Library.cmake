@@ -2,9 +2,11 @@
 # users of the static one link them (attnforgeConfig.cmake and attnforge.pc say so).
 set(ATTNFORGE_OBJECT_LIBRARIES)
 foreach(folder IN LISTS ATTNFORGE_FOLDERS)
-  if(TARGET attnforge_${folder})
-    list(APPEND ATTNFORGE_OBJECT_LIBRARIES attnforge_${folder})
-  endif()
+  foreach(library attnforge_${folder} attnforge_${folder}_tools)
+    if(TARGET ${library})
+      list(APPEND ATTNFORGE_OBJECT_LIBRARIES ${library})
+    endif()
+  endforeach()
 endforeach()
 
 # Objects only, no usage requirements: they would have to be exported with the installed target.
@@ -51,7 +53,10 @@ set_target_properties(attnforge_shared PROPERTIES EXPORT_NAME shared
 
 # Only the public functions are visible; the version script is the list of them.
 set(ATTNFORGE_EXPORTS ${PROJECT_SOURCE_DIR}/plan/exports.map)
-target_link_options(attnforge_shared PRIVATE LINKER:--exclude-libs,ALL LINKER:-z,defs LINKER:--gc-sections)
+target_link_options(attnforge_shared PRIVATE LINKER:--exclude-libs,ALL LINKER:--gc-sections)
+if(NOT (ATTNFORGE_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang))  # clang links a sanitizer into programs alone
+  target_link_options(attnforge_shared PRIVATE LINKER:-z,defs)
+endif()
 if(EXISTS ${ATTNFORGE_EXPORTS})
   target_link_options(attnforge_shared PRIVATE LINKER:--version-script=${ATTNFORGE_EXPORTS})
   set_target_properties(attnforge_shared PROPERTIES LINK_DEPENDS ${ATTNFORGE_EXPORTS})

@@ -27,6 +27,7 @@ namespace attnforge {
   X(nvrtcGetPTX)
 
 struct Nvrtc {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the name of what is declared
 #define ATTNFORGE_NVRTC_POINTER(name) decltype(&::name) name = nullptr;
   ATTNFORGE_NVRTC_FUNCTIONS(ATTNFORGE_NVRTC_POINTER)
 #undef ATTNFORGE_NVRTC_POINTER

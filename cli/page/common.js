@@ -52,6 +52,11 @@ function configOf(text) {
   }
   return {text, family, fields};
 }
+// In words, as the program's tables show it; the whole text is a tip, or opens by a click.
+const words = new Map();
+const wordsOf = text => words.get(text) || text;
+const configElement = text => el("span", {class: "cell", title: text}, wordsOf(text));
+const configDetails = text => el("details", {}, el("summary", {}, wordsOf(text)), el("code", {}, text));
 // The fields that tell configs apart, in their order; the others are the same in all of them.
 function varyingFields(configs) {
   const values = new Map();

@@ -1,6 +1,7 @@
 // inspect.js - fills the sections of the page from the data.
 const inspect = data.inspect;
 const config = configOf(inspect.config);
+[inspect, ...inspect.candidates, ...inspect.measured, ...data.cut_kinds].forEach((each, i) => words.set(each.config, data.words[i]));
 const device = inspect.device;
 
 function problemFields() {
@@ -74,25 +75,26 @@ function maskPart() {
 
 function choicePart() {
   const into = section("choice");
-  into.append(el("p", {}, el("code", {}, inspect.config)));
+  into.append(el("p", {}, wordsOf(inspect.config)));
   const grid = el("dl", {class: "facts"});
   facts(grid, [...config.fields].map(([name, value]) => [name, String(value)]));
-  into.append(grid);
+  into.append(el("details", {}, el("summary", {}, "Every field, and the text that --config takes"), grid,
+    el("p", {}, el("code", {}, inspect.config))));
 }
 
-// A table of configs of one family at a time: what they differ in are its columns.
-function byFamily(rows, table) {
+// A table of configs in words; or, of one family, with what they differ in as columns.
+function configsTable(rows, table) {
   const families = [...new Set(rows.map(row => row.parsed.family))], holder = el("div", {});
-  const select = el("select", {onchange: () => show()}, families.map(name => el("option", {value: name},
-    name + " (" + whole(rows.filter(row => row.parsed.family === name).length) + ")")));
-  if (families.includes(config.family)) select.value = config.family;
+  const inWords = {name: "config", value: row => wordsOf(row.parsed.text), show: row => configElement(row.parsed.text)};
+  const select = el("select", {onchange: () => show()}, el("option", {value: ""}, "in words"), families.map(name => el("option", {value: name},
+    "fields of " + name + " (" + whole(rows.filter(row => row.parsed.family === name).length) + ")")));
   function show() {
-    const own = rows.filter(row => row.parsed.family === select.value);
-    holder.replaceChildren(table(own, varyingFields(own.map(row => row.parsed)).map(name =>
+    const own = rows.filter(row => !select.value || row.parsed.family === select.value);
+    holder.replaceChildren(table(own, !select.value ? [inWords] : varyingFields(own.map(row => row.parsed)).map(name =>
       ({name, number: true, value: row => row.parsed.fields.get(name), show: row => String(row.parsed.fields.get(name))}))));
   }
-  if (families.length) show();
-  return [families.length > 1 ? el("p", {class: "controls"}, el("label", {}, "Family", select)) : null, holder].filter(Boolean);
+  show();
+  return [el("p", {class: "controls"}, el("label", {}, "Configs", select)), holder];
 }
 
 function candidatesPart() {
@@ -100,20 +102,20 @@ function candidatesPart() {
   const rows = inspect.candidates.map((each, i) => ({rank: i + 1, parsed: configOf(each.config), estimate: each.estimate_us}));
   const times = new Map(inspect.measured.filter(each => each.status === "ok").map(each => [each.config, each.time_us]));
   for (const row of rows) row.measured = times.get(row.parsed.text) ?? null;
-  into.append(el("p", {}, whole(inspect.num_candidates) + " configs are worth a try. The columns are what they differ in. Ranked by the model" +
+  into.append(el("p", {}, whole(inspect.num_candidates) + " configs are worth a try. Ranked by the model" +
     (times.size ? "; where one was measured, its time stands beside the prediction." : ".")));
-  into.append(...byFamily(rows, (own, fields) => sortableTable({caption: "Candidates", rows: own,
+  into.append(...configsTable(rows, (own, configs) => sortableTable({caption: "Candidates", rows: own,
     chosen: row => row.parsed.text === inspect.config, sortBy: {column: 0, falling: false}, columns: [
       {name: "rank", number: true, value: row => row.rank},
       {name: "predicted \u00b5s", number: true, value: row => row.estimate, show: row => digits(row.estimate)},
       times.size ? {name: "measured \u00b5s", number: true, value: row => row.measured, show: row => row.measured === null ? "" : digits(row.measured)} : null,
-      ...fields,
+      ...configs,
     ].filter(Boolean)})));
   into.append(el("h3", {}, whole(inspect.num_cut) + " cut"));
   into.append(sortableTable({caption: "Cut configs", rows: data.cut_kinds, shown: 12, columns: [
     {name: "configs", number: true, value: row => row.count, show: row => whole(row.count)},
     {name: "reason, of one of them", text: true, value: row => row.reason, show: row => el("div", {class: "cell"}, row.reason)},
-    {name: "that one", text: true, value: row => row.config, show: row => el("code", {class: "cell"}, row.config)},
+    {name: "that one", text: true, value: row => wordsOf(row.config), show: row => configElement(row.config)},
   ]}));
   if (inspect.rejected_families.length)
     into.append(el("h3", {}, "Families not looked at"), el("ul", {}, inspect.rejected_families.map(text => el("li", {}, text))));
@@ -264,12 +266,12 @@ function triesPart() {
     into.append(...landscape(good.map(each => point(each, each.time_us)), failed.map(each => point(each, 0)), "measured", true));
     into.append(el("h3", {}, "Every try"));
     const rows = inspect.measured.map(each => ({...each, parsed: configOf(each.config)}));
-    into.append(...byFamily(rows, (own, fields) => sortableTable({caption: "Tries", rows: own, chosen: row => row.config === inspect.config, columns: [
+    into.append(...configsTable(rows, (own, configs) => sortableTable({caption: "Tries", rows: own, chosen: row => row.config === inspect.config, columns: [
       {name: "measured \u00b5s", number: true, value: row => row.status === "ok" ? row.time_us : null, show: row => row.status === "ok" ? digits(row.time_us) : "-"},
       {name: "noise", number: true, value: row => row.status === "ok" ? row.noise : null, show: row => row.status === "ok" ? percent(row.noise) : "-"},
       {name: "predicted \u00b5s", number: true, value: row => row.estimate_us, show: row => digits(row.estimate_us)},
       {name: "status", value: row => row.status},
-      ...fields,
+      ...configs,
     ]})));
   }
 }

@@ -1,4 +1,5 @@
 // report.js - fills the sections of the page of a whole database.
+data.rows.forEach((row, i) => words.set(row.config, data.words[i]));
 const now = Date.parse(data.made);
 const rows = data.rows.map((row, i) => ({...row, number: i + 1, age: (now - Date.parse(row.measured_at)) / 86400000}));
 const measured = rows.filter(row => !row.estimated && row.time_us > 0);
@@ -30,7 +31,7 @@ function winners() {
     {name: "age", number: true, value: row => row.age, show: row => days(row.age)},
     {name: "code", value: row => row.state},
     {name: "GPU", value: row => row.gpu},
-    {name: "config", value: row => row.config, show: row => el("code", {}, row.config)},
+    {name: "config", value: row => wordsOf(row.config), show: row => configElement(row.config)},
   ]}));
 }
 

@@ -24,7 +24,7 @@ function drawTries(holder, width, {points, failed, xField, yName, picked}) {
   points.forEach((point, i) => {
     if (xField && !point.config.fields.has(xField)) return;
     frame.append(svg("circle", {class: "dot pick", cx: where(point, i), cy: y(point.y), r: 4, onclick: () => picked(point)},
-      svg("title", {}, microseconds(point.y) + " " + point.config.text)));
+      svg("title", {}, microseconds(point.y) + " " + wordsOf(point.config.text))));
     if (point.chosen) frame.append(svg("circle", {class: "ring", cx: where(point, i), cy: y(point.y), r: 6.5}));
   });
   failed.forEach((point, i) => {
@@ -37,7 +37,7 @@ function drawTries(holder, width, {points, failed, xField, yName, picked}) {
 
 function landscape(points, failed, yName, hasPrediction) {
   const fields = varyingFields([...points, ...failed].map(point => point.config));
-  const holder = el("div", {}), readout = el("p", {class: "readout mono", "aria-live": "polite"});
+  const holder = el("div", {}), readout = el("div", {class: "readout", "aria-live": "polite"});
   const select = el("select", {onchange: () => draw(holder, pageWidth(1152))},
     hasPrediction ? el("option", {value: ""}, "predicted time") : null,
     fields.map(name => el("option", {value: name}, name)));
@@ -45,7 +45,7 @@ function landscape(points, failed, yName, hasPrediction) {
   const draw = (into, width) => {
     into.replaceChildren();
     drawTries(into, width, {points, failed, xField: select.value, yName, picked: point => {
-      readout.textContent = (point.y ? microseconds(point.y) : point.status) + "  " + plain(point.config.text);
+      readout.replaceChildren((point.y ? microseconds(point.y) : point.status) + "  ", configDetails(point.config.text));
     }});
   };
   redrawn(holder, draw);

@@ -36,7 +36,7 @@ constexpr Field<Typed> kFields[] = {
     {"pack_gqa", &Typed::pack_gqa, kPackedHeads},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
-    {"pad_head_dim", &Typed::pad_head_dim, kFlag},
+    {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
 };
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
@@ -66,14 +66,25 @@ std::string supports(const Problem& problem, const Arch& arch) {
   return too_many_query_tiles(problem, kSmallestBlockM).text();
 }
 
+constexpr int kOneWarp = 256;  // columns of output that the registers of a warp hold
+
 /// An output of more columns than kOneWarp needs the registers of two warps; sums over more terms
 /// may be faster in two. Below, halves only cost: they can be forced.
 Axis head_dim_warps(const Problem& problem) {
-  constexpr int kOneWarp = 256;
   Axis axis{"head_dim_warps", {1}, {2}};
   if (problem.head_dim > kOneWarp) axis = {"head_dim_warps", {1, 2}};
   if (problem.head_dim_v > kOneWarp) axis = {"head_dim_warps", {2}};
   return axis;
+}
+
+/// The sums of Q K^T are padded to 16 in any case. Rows of V of an odd number of 8 columns may be,
+/// too: that moves their memory banks and the last ldmatrix, and adds no product, since the
+/// compiler drops those of columns that nothing reads.
+Axis pad_head_dim(const Problem& problem) {
+  const bool odd = problem.head_dim_v % 16 == 8;
+  if (odd && problem.head_dim <= kOneWarp && problem.head_dim_v <= kOneWarp)
+    return {"pad_head_dim", {0, 2}, {1}};
+  return {"pad_head_dim", {0}, {1}};
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
@@ -91,13 +102,16 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"pack_gqa", packs},
       {"head_group_mb", head_groups_mb(problem, device)},
       head_dim_warps(problem),
-      {"pad_head_dim", {0}, {1}},
+      pad_head_dim(problem),
   };
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (Reason wrong = wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa)) return wrong;
+  // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
+  if (c.pad_head_dim == 2 && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
+    return "padding to 16 is tried in tiles of 128 rows or more, with two stages";
   const Arch& arch = device.arch;
   if (c.head_dim_warps > 1 && c.num_warps % c.head_dim_warps != 0)
     return "an odd number of warps cannot share rows in pairs";
@@ -143,13 +157,13 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 
 std::string describe(const Typed& c) {
   const char* const queries[] = {"", "Q in registers", "Q in registers and its memory reused"};
+  const char* const pads[] = {"", "head dims padded", "head dims padded to 16"};
   return phrases({fmt::format("{} x {} keys{}", c.block_m, c.block_n,
                               c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
                   fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
                   queries[c.q_in_regs], blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
                   head_group_words(c.head_group_mb),
-                  if_so(c.head_dim_warps == 2, "head dims over 2 warps"),
-                  if_so(c.pad_head_dim, "head dims padded")});
+                  if_so(c.head_dim_warps == 2, "head dims over 2 warps"), pads[c.pad_head_dim]});
 }
 
 std::string symbol(const Typed& c) {

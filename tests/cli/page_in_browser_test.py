@@ -128,9 +128,30 @@ class Pages(unittest.TestCase):
             result.push([head.getAttribute('aria-sort'), column()]);
           }
           return result;""")
-        times = ["35.00", "41.00", "44.00", "47.00", "50.00"]
+        times = ["35.00", "41.00", "44.00", "47.00", "50.00", "70.00"]
         self.assertEqual(seen[0], ["ascending", times + ["-"]])
         self.assertEqual(seen[1], ["descending", times[::-1] + ["-"]])
+
+    def test_configs_are_shown_in_words_and_in_full_on_demand(self):
+        page = self.inspect_page()
+        config = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))["inspect"]["config"]
+        seen = self.open(page, """
+          const cell = () => document.querySelector('#candidates tr.chosen td:last-child');
+          const result = {chosen: document.querySelector('#choice p').textContent, row: cell().textContent,
+                          tip: cell().firstChild.title, open: document.querySelector('#choice details').open,
+                          full: document.querySelector('#choice details code').textContent};
+          document.querySelector('#tries .dot.pick').dispatchEvent(new MouseEvent('click'));
+          result.picked = document.querySelector('#tries .readout summary').textContent;
+          const select = document.querySelector('#candidates select');
+          select.value = select.options[1].value;
+          select.dispatchEvent(new Event('change'));
+          result.columns = [...document.querySelectorAll('#candidates table:first-of-type th button')].map(each => each.textContent);
+          return result;""")
+        self.assertRegex(seen["chosen"], r"^fwd_mma_sm80 \d+ x \d+ keys.*, \d warps")
+        self.assertEqual((seen["row"], seen["tip"]), (seen["chosen"], config))
+        self.assertEqual((seen["open"], seen["full"]), (False, config))
+        self.assertRegex(seen["picked"], r"^fwd_mma_sm80 \d+ x \d+ keys")
+        self.assertIn("block_n", seen["columns"], "fields are columns when asked for")
 
     def test_lines_are_linked_both_ways(self):
         page = self.inspect_page()
@@ -212,7 +233,10 @@ class Pages(unittest.TestCase):
         seen = self.open(self.run_program("report", "--html", "-"), """
           return {rows: document.querySelectorAll('#winners tbody tr').length,
                   problem: document.querySelector('#winners tbody td:nth-child(2)').textContent,
+                  configs: [...document.querySelectorAll('#winners td:last-child span')].map(each => [each.textContent, each.title]),
                   pictures: document.querySelectorAll('svg.picture').length};""", width=420)
+        self.assertRegex(seen["configs"][0][0], r"^fwd_mma_sm80 \d+ x \d+ keys")
+        self.assertIn("block_n=", seen["configs"][0][1])
         self.assertEqual(seen["rows"], 1)
         self.assertEqual(seen["problem"], "fwd fp16 num_heads=8:2 seqlen=1024 head_dim=64 causal")
         self.assertEqual(seen["pictures"], 2)

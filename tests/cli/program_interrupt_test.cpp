@@ -101,6 +101,15 @@ TEST_F(Interrupt, OfTuneKeepsWhatWasMeasured) {
   EXPECT_GT(cache_stats(database()).tries, 0);
 }
 
+TEST_F(Interrupt, OfTuneWithTooFewTriesForAPictureIsNoWrongCommandLine) {
+  // Neither field has two values among what was measured.
+  const Ended ended = interrupted_in_the_middle({"tune", "--rigor", "exhaustive", "--plot",
+                                                 folder_.file("pictures"), "--axes",
+                                                 "head_dim_warps,pad_head_dim", kProblem});
+  EXPECT_EQ(ended.outcome.exit_code, 130) << ended.outcome.err;
+  EXPECT_THAT(ended.outcome.err, HasSubstr("interrupted, and nothing was drawn: no landscape"));
+}
+
 TEST_F(Interrupt, OfASweepEndsALongMeasurementAndKeepsItsRow) {
   const std::string csv = folder_.file("rows.csv");
   const Ended ended = interrupted_in_the_middle({"bench", "--seconds", "300", "--max-samples",
@@ -109,6 +118,15 @@ TEST_F(Interrupt, OfASweepEndsALongMeasurementAndKeepsItsRow) {
   EXPECT_EQ(ended.outcome.exit_code, 130) << ended.outcome.err;
   EXPECT_LT(ended.seconds, kSoonSeconds);
   EXPECT_THAT(read_file(csv), HasSubstr("\nok,"));
+}
+
+TEST_F(Interrupt, OfASweepWithTooFewRowsForAPictureIsNoWrongCommandLine) {
+  const Ended ended = interrupted_in_the_middle({"bench", "--seconds", "300", "--max-samples",
+                                                 "1000000", "--plot", folder_.file("pictures"),
+                                                 "fwd bf16 num_heads=4 seqlen=512,1024"});
+  EXPECT_EQ(ended.outcome.exit_code, 130) << ended.outcome.err;
+  EXPECT_THAT(ended.outcome.err, HasSubstr("interrupted, and nothing was drawn: no figure"));
+  EXPECT_THAT(ended.outcome.out, HasSubstr("seqlen_q=512")) << "the row it has is shown";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "attnforge/inspect.h"
 #include "tests/cli/program_fixture.h"
 
 namespace attnforge::cli {
@@ -63,6 +64,19 @@ TEST_F(Program, CutsOnThePageAreCountedByKind) {
   }
   EXPECT_EQ(cut, data.at("inspect").at("num_cut").get<int>());
   EXPECT_LT(data.at("cut_kinds").size(), 200u);
+}
+
+TEST_F(Program, ThePageHasEachOfItsConfigsInWords) {
+  const Json data = data_of(run(with({"inspect", "--html", "-", "--no-compile"}, kProblem)).out);
+  std::vector<std::string> configs = {data.at("inspect").at("config")};
+  for (const Json* list : {&data.at("inspect").at("candidates"), &data.at("inspect").at("measured"),
+                           &data.at("cut_kinds")})
+    for (const Json& each : *list) configs.push_back(each.at("config"));
+  ASSERT_EQ(data.at("words").size(), configs.size());
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    EXPECT_EQ(data.at("words")[i], describe_config(configs[i]));
+    EXPECT_NE(data.at("words")[i], configs[i]);
+  }
 }
 
 TEST_F(Program, ThePageNeedsNoNetwork) {
@@ -202,6 +216,8 @@ TEST_F(ProgramReport, ItsPageHasTheNumbersOfItsJson) {
   const std::string path = folder_.file("report.html");
   ASSERT_EQ(run({"report", "--html", path}).exit_code, 0);
   Json shown = data_of(read_file(path)), printed = Json::parse(run({"report", "--json"}).out);
+  EXPECT_EQ(shown.at("words").at(0), describe_config(config_));
+  shown.erase("words");
   for (Json* each : {&shown, &printed}) each->erase("made");
   EXPECT_EQ(shown, printed);
 }

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "templates/registry.h"
@@ -84,6 +88,29 @@ TEST(CandidateCounts, LargeHeadDimsHaveAChoiceOnEveryArch) {
       EXPECT_GE(count, 8u) << "sm_" << arch << " " << to_string(problem);
       EXPECT_LE(count, 1000u) << "sm_" << arch << " " << to_string(problem);
     }
+  }
+}
+
+TEST(CandidateCounts, PaddingTo16IsTriedWhereItIsOneMoreFragmentOfV) {
+  const Family& family = *find_family("fwd_mma_sm80");
+  const DeviceFacts& device = typical_device("90a");
+  const auto padded = [](const Candidate& each) { return each.config.fields.back().second == 2; };
+  for (const char* head_dim : {"40", "72", "128:72", "200"}) {
+    const Problem problem = parse_problem(std::string("fwd fp16 seqlen=4096 head_dim=") + head_dim);
+    const std::vector<Candidate> all = candidates(family, problem, device);
+    const auto count = static_cast<std::size_t>(std::count_if(all.begin(), all.end(), padded));
+    EXPECT_GT(count, 0u) << head_dim;
+    EXPECT_LT(count, all.size() / 4) << head_dim << ": the search is not doubled";
+    EXPECT_FALSE(padded(all.front())) << "the model sees no gain in it";
+  }
+  for (const char* head_dim : {"48", "72:64", "128", "504", "512:72"}) {
+    const Problem problem = parse_problem(std::string("fwd fp16 seqlen=4096 head_dim=") + head_dim);
+    const std::vector<Candidate> all = candidates(family, problem, device);
+    EXPECT_EQ(std::count_if(all.begin(), all.end(), padded), 0) << head_dim;
+    Config forced = all.front().config;
+    forced.fields.back().second = 2;
+    EXPECT_EQ(illegal(family, forced, problem, device),
+              "pad_head_dim=2 must be 0 for this problem");
   }
 }
 

@@ -7,7 +7,7 @@
 #include "params_tile_lists.h"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/shuffle.cuh"
-#include "steps/tile_lists/list_place.cuh"
+#include "tile/list_place.cuh"
 
 namespace attnforge {
 

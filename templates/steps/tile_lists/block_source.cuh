@@ -4,7 +4,7 @@
 #include "base.cuh"
 #include "params_block_mask.h"
 #include "params_tile_lists.h"
-#include "steps/tile_lists/list_place.cuh"
+#include "tile/list_place.cuh"
 
 namespace attnforge {
 

@@ -6,7 +6,7 @@
 #include "params_fwd.h"
 #include "params_tile_lists.h"
 #include "ptx/grid_dependency.cuh"
-#include "steps/tile_lists/list_place.cuh"
+#include "tile/list_place.cuh"
 
 namespace attnforge {
 

@@ -1,0 +1,36 @@
+"""What the scripts of this folder need of a machine. What is missing ends them with one line."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+
+def gpu():
+    """"NVIDIA H200, 580.159.04": name and driver of the first GPU."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    if shutil.which(query[0]) is None:
+        sys.exit("there is no nvidia-smi here: this needs a machine with an NVIDIA GPU")
+    done = subprocess.run(query, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"nvidia-smi failed: {(done.stdout + done.stderr).strip()}")
+    return done.stdout.split("\n")[0]
+
+
+def program(path):
+    """Its absolute path."""
+    path = pathlib.Path(path).resolve()
+    if not path.is_file():
+        sys.exit(f"{path} is not there; ./dev build makes it in build/release/bin")
+    return str(path)
+
+
+def torch():
+    """The module."""
+    try:
+        import torch as module
+    except ImportError:
+        sys.exit(f"{sys.executable} has no torch, which this needs")
+    if not module.cuda.is_available():
+        sys.exit("torch finds no GPU here")
+    return module

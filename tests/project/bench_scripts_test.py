@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""The scripts of bench/ without a GPU: each says how it is called, says in one line what it lacks, and bench/host.py makes its table
+of what the benchmark programs print.
+
+usage: bench_scripts_test.py ROOT
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(sys.argv[1])
+SCRIPTS = sorted(path for path in (ROOT / "bench").glob("*.py") if "ArgumentParser(" in path.read_text())
+# Arguments with which a script gets as far as what it lacks.
+ASKED = {"counters.py": ["fwd fp16 seqlen=64"], "first_run.py": [], "host.py": [], "host_python.py": [], "lineage.py": ["--out", "o.csv"],
+         "peers.py": ["--out", "o.csv"], "softcap.py": [], "varlen.py": ["--out", "o.csv"],
+         "model.py": ["--cache", "none.db", "--family", "fwd_naive", "--arch", "sm_90"]}
+
+
+class BenchScripts(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="attnforge_bench_scripts_")
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        (self.folder / "torch.py").write_text("raise ImportError('not here')\n")
+
+    def run_script(self, name, *arguments):
+        """On a machine without nvidia-smi and torch, but for what is in self.folder."""
+        environment = {**os.environ, "PATH": str(self.folder), "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run([sys.executable, ROOT / "bench" / name, *arguments], cwd=self.folder, env=environment, capture_output=True,
+                              text=True, timeout=60)
+
+    def add_program(self, name, text):
+        (self.folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.folder / name).chmod(0o755)
+
+    def test_each_says_how_it_is_called(self):
+        self.assertGreater(len(SCRIPTS), 10)
+        for script in SCRIPTS:
+            done = self.run_script(script.name, "--help")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"usage: {script.name}", done.stdout)
+            done = self.run_script(script.name, "--no-such-option")
+            self.assertEqual(done.returncode, 2, script.name)
+            self.assertNotIn("Traceback", done.stderr)
+
+    def test_each_says_in_one_line_what_it_lacks(self):
+        for name, arguments in ASKED.items():
+            done = self.run_script(name, *arguments)
+            self.assertEqual(done.returncode, 1, f"{name}: {done.stderr}")
+            self.assertRegex(done.stderr, r"^[^\n]*(is not there; ./dev build makes it|has no torch|no nvidia-smi)[^\n]*\n$", name)
+
+    def test_host_makes_its_table_of_what_the_programs_print(self):
+        def printed(program, times):
+            rows = [{"name": f"{name}/iterations:9", "run_type": "iteration", "real_time": value, "time_unit": unit}
+                    for name, value, unit in times]
+            (self.folder / f"{program}.json").write_text(json.dumps({"benchmarks": rows}))
+            return f'exec {"/bin/cat"} "{self.folder}/{program}.json"'
+        self.add_program("nvidia-smi", "echo 'NVIDIA H200, 580.1'")
+        self.add_program("bench_plan", printed("bench_plan", [
+            ("launch/bare", 2, "us"), ("launch/plan_run", 2.5, "us"), ("plan/in_memory", 300, "ns"), ("plan/in_memory", 100, "ns"),
+            ("plan/in_memory", 200, "ns"), ("plan/new_length_in_bucket", 4, "us"), ("plan/from_database_in_fresh_process", 3, "ms")]))
+        self.add_program("bench_compile", printed("bench_compile", [("compile/fwd_mma_sm80/prefill", 250, "ms")]))
+        done = self.run_script("host.py", "--bin", str(self.folder), "--out", "host.csv")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "no torch for this python3")
+        text = (self.folder / "host.csv").read_text().replace("\r\n", "\n")
+        self.assertTrue(text.startswith("# NVIDIA H200, 580.1, "), text)
+        for row in ("plan found in the same process,<= 1 us,200 ns", '"plan from SQLite in a fresh process, machine code included, '
+                    'beyond driver start",<= 5 ms,3.00 ms', "Plan::run over a bare cuLaunchKernelEx,<= 1 us,0.50 us"):
+            self.assertRegex(text, re.escape(row))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
