@@ -536,13 +536,47 @@ struct FwdWgmmaSm90a {
         for (int c = 0; c < 4; ++c) o[j][c] = 0.0f;
     }
 
-    /// A walk over a range: all warpgroups take every tile.
+    // Gathered tiles.
+    static constexpr int kGroupKeys = C.block_n / C.key_groups();
+    using Groups = KeyGroups<C.key_groups(), kGroupKeys>;
+
+    /// Of the tile in K's ring. `sees`: whether this warpgroup's rows see anything of it.
+    ATTNFORGE_DEVICE Groups load_groups(bool& sees) const {
+      return Groups::load(smem.groups(k_ring.stage), warpgroup * 4 + warp(), sees);
+    }
+    /// Rows of the tile before those after the sequence's last key: it lies in the last group that
+    /// there is.
+    ATTNFORGE_DEVICE static int present_rows(const Tile& queries, const Groups& groups) {
+      int present = C.block_n;
+      if constexpr (Tile::Lengths::kAnythingAfter) {
+#pragma unroll
+        for (int g = 0; g < C.key_groups(); ++g) {
+          const int keys = queries.lengths.kv() - groups.first_key(g);
+          if (keys > 0 && keys < kGroupKeys) present = g * kGroupKeys + keys;
+        }
+      }
+      return present;
+    }
+    ATTNFORGE_DEVICE void attend_groups(const Tile& queries, int row, const Groups& groups,
+                                        bool in_flight, bool begun) {
+      const GroupedScores<float[kScoreFragments][4], C.key_groups(), kGroupKeys> view{s, row,
+                                                                                      groups};
+      attend(queries, view, in_flight, begun, view.needs_mask());
+    }
+
+    /// All tiles of a walk, by every warpgroup.
     ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
       const int first_row = work.queries.first_row + warpgroup * 64;
       const int row = first_row + lane_row();
       const Walk walk = work.walk.of_part(work.queries, C.block_n, first_row, 64);
+      Groups groups;
+      bool sees;
+      int present = C.block_n;  // gathered: rows of the first tile
       const auto clear_first = [&] {
-        clear_tail(work.queries.lengths.kv() - walk.tile(0) * C.block_n);
+        if constexpr (kListed)
+          clear_tail(present);
+        else
+          clear_tail(work.queries.lengths.kv() - walk.tile(0) * C.block_n);
       };
       begin_rows();
 
@@ -551,13 +585,21 @@ struct FwdWgmmaSm90a {
         await_turn();
         issue_scores();
         pass_turn();
+        if constexpr (kListed) {
+          groups = load_groups(sees);
+          present = present_rows(work.queries, groups);
+        }
         wgmma_wait<0>();
         pin(s);
         release_k();
 #pragma unroll 1
         for (int i = 0;; ++i) {
-          const FragmentScores<float[kScoreFragments][4]> view{s, row, walk.tile(i) * C.block_n};
-          attend(work.queries, view, i != 0, i != 0, walk.masked(i));
+          if constexpr (kListed) {
+            attend_groups(work.queries, row, groups, i != 0, i != 0);
+          } else {
+            const FragmentScores<float[kScoreFragments][4]> view{s, row, walk.tile(i) * C.block_n};
+            attend(work.queries, view, i != 0, i != 0, walk.masked(i));
+          }
           if (i + 1 == walk.count()) break;
           // The scores of the next tile with the outputs of this one.
           await_k();
@@ -567,6 +609,7 @@ struct FwdWgmmaSm90a {
           if (i == 0) clear_first();
           issue_outputs();
           pass_turn();
+          if constexpr (kListed) groups = load_groups(sees);
           wgmma_wait<1>();
           pin(s);
           release_k();
@@ -584,26 +627,6 @@ struct FwdWgmmaSm90a {
       store(work.queries, row);
     }
 
-    // Gathered tiles. A warpgroup whose rows see nothing of one leaves it out, unless it takes
-    // turns with the others.
-    static constexpr bool kMaySkip = C.warpgroups > 1 && !C.pingpong;
-    static constexpr int kGroupKeys = C.block_n / C.key_groups();
-    using Groups = KeyGroups<C.key_groups(), kGroupKeys>;
-
-    /// Rows of the tile before those after the sequence's last key: it lies in the last group that
-    /// there is.
-    ATTNFORGE_DEVICE static int present_rows(const Tile& queries, const Groups& groups) {
-      int present = C.block_n;
-      if constexpr (Tile::Lengths::kAnythingAfter) {
-#pragma unroll
-        for (int g = 0; g < C.key_groups(); ++g) {
-          const int keys = queries.lengths.kv() - groups.first_key(g);
-          if (keys > 0 && keys < kGroupKeys) present = g * kGroupKeys + keys;
-        }
-      }
-      return present;
-    }
-
     /// o += P V of the tile whose probabilities are here.
     ATTNFORGE_DEVICE void finish_outputs(int present) {
       await_v();
@@ -614,7 +637,9 @@ struct FwdWgmmaSm90a {
       release_v();
     }
 
-    ATTNFORGE_DEVICE void attend_listed_tile(const Work& work) {
+    /// Of a list's tiles those that this warpgroup's rows see anything of. Warpgroups that take
+    /// turns take every tile.
+    ATTNFORGE_DEVICE void attend_seen_tiles(const Work& work) {
       const int row = work.queries.first_row + warpgroup * 64 + lane_row();
       begin_rows();
       bool pending = false;  // probabilities of a tile, whose V is next in the ring
@@ -623,8 +648,8 @@ struct FwdWgmmaSm90a {
       for (int i = 0; i < work.walk.count(); ++i) {
         await_k();
         bool sees;
-        const Groups groups = Groups::load(smem.groups(k_ring.stage), warpgroup * 4 + warp(), sees);
-        if (kMaySkip && !sees) {
+        const Groups groups = load_groups(sees);
+        if (!sees) {
           if (pending) finish_outputs(present);
           pending = false;
           release_k();
@@ -632,23 +657,18 @@ struct FwdWgmmaSm90a {
           release_v();
           continue;
         }
-        await_turn();
         issue_scores();
         if (pending) {
           await_v();
           clear_tail(present);
           issue_outputs();
-          pass_turn();
           wgmma_wait<1>();
         } else {
-          pass_turn();
           wgmma_wait<0>();
         }
         pin(s);
         release_k();
-        const GroupedScores<float[kScoreFragments][4], C.key_groups(), kGroupKeys> view{s, row,
-                                                                                        groups};
-        attend(work.queries, view, pending, i != 0, view.needs_mask());
+        attend_groups(work.queries, row, groups, pending, i != 0);
         present = i == 0 ? present_rows(work.queries, groups) : C.block_n;
         pending = true;
       }
@@ -685,8 +705,8 @@ struct FwdWgmmaSm90a {
         while (await_tile(-1) != kNoTile) {
           const Work work = Work::load(params, smem.tile(q_ring.stage) + 4);
           read_q();
-          if constexpr (kListed)
-            attend_listed_tile(work);
+          if constexpr (kListed && C.warpgroups > 1 && !C.pingpong)
+            attend_seen_tiles(work);
           else
             attend_query_tile(work);
           q_ring.advance();

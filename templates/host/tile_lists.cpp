@@ -21,17 +21,14 @@ constexpr const char* kStatesKernel = "mask_states";
 
 std::int64_t tiles_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// What decides in groups that rows see some of.
-std::string_view list_mask(const Shape& shape) {
-#define ATTNFORGE_BITS "BlockBits<Argument, kConfig.mask_block_q, kConfig.mask_block_kv>"
-#define ATTNFORGE_MASK(rule) "ListMask<WindowMask<kConfig.left_bound != 0>, " rule ">"
-  if (shape.mask_bits && shape.user_mask)
-    return ATTNFORGE_MASK("BothRules<" ATTNFORGE_BITS ", UserRule<UserCode>>");
-  if (shape.mask_bits) return ATTNFORGE_MASK(ATTNFORGE_BITS);
-  if (shape.user_mask) return ATTNFORGE_MASK("UserRule<UserCode>");
-  return ATTNFORGE_MASK("NoRule");
-#undef ATTNFORGE_BITS
-#undef ATTNFORGE_MASK
+/// The Mask piece: what decides in groups that rows see some of.
+std::string list_mask(const Shape& shape) {
+  const std::string bits = "BlockBits<Argument, kConfig.mask_block_q, kConfig.mask_block_kv>",
+                    text = "UserRule<UserCode>";
+  std::string rule = "NoRule";
+  if (shape.mask_bits) rule = bits;
+  if (shape.user_mask) rule = shape.mask_bits ? fmt::format("BothRules<{}, {}>", bits, text) : text;
+  return fmt::format("ListMask<WindowMask<kConfig.left_bound != 0>, {}>", rule);
 }
 
 }  // namespace

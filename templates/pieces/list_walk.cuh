@@ -41,6 +41,12 @@ struct ListWalk {
     return of_tile(params.fwd, params.lists, sequence, 0, m_block).tiles;
   }
 
+  /// All tiles: what of them some rows see is in the groups.
+  template <class QueryTile>
+  ATTNFORGE_DEVICE ListWalk of_part(const QueryTile&, int, int, int) const {
+    return *this;
+  }
+
   ATTNFORGE_DEVICE int count() const { return tiles; }
   /// Of the tile that comes i-th: the group of this lane of a warp.
   ATTNFORGE_DEVICE KeyGroup tile(int i) const {

@@ -23,6 +23,7 @@ struct KeyGroups {
 
   /// From kGroups KeyGroups in shared memory. `warpgroup_sees`: whether any of its four fragments,
   /// of which `fragment` is one, sees anything.
+  KeyGroups() = default;
   ATTNFORGE_DEVICE static KeyGroups load(u32 from, int fragment, bool& warpgroup_sees) {
     KeyGroups groups;
     u32 rows;

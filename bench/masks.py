@@ -1,0 +1,214 @@
+"""Times block-sparse masks and score and mask code: attnforge beside compiled FlexAttention (torch) on the same tensors and masks.
+
+    python3 bench/masks.py --tune full --name masks
+    python3 bench/masks.py --only causal --rounds 9 --out times.csv
+
+Cold L2, random normal inputs, shuffled rounds on a heated card, medians, on the GPU's own clock. TFLOP/s are of the pairs that
+the mask leaves. Pairs of attnforge alone, such as a text beside the built-in form, are in the same rounds. Masks of blocks below 128
+reach FlexAttention as a function, with the block mask that it makes of that.
+"""
+
+import argparse
+import csv
+import functools
+import pathlib
+import random
+import sys
+import warnings
+
+import figures
+import machine
+import peer_kernels
+from varlen import log_normal, output_of
+
+HERE = pathlib.Path(__file__).resolve().parent
+COLUMNS = "case,batch,heads,seqlen,head_dim,density,impl,ms,tflops,ratio,error,rounds,spread,late,note".split(",")
+# ratio: of the implementation's time to attnforge's.
+BATCH, HEADS, SEQLEN, HEAD_DIM = 2, 16, 8192, 128
+WINDOW = 1024
+
+
+class Case:
+    """One mask or score. ours: {name: keywords of attention()}, the first of which is the case; flex: functions of torch."""
+
+    def __init__(self, name, density, ours, flex_mask=None, flex_score=None, batch=BATCH, seqlen=SEQLEN):
+        self.name, self.density, self.ours = name, density, ours
+        self.flex_mask, self.flex_score = flex_mask, flex_score
+        self.batch, self.seqlen = batch, seqlen
+
+    def flops(self):
+        return 4.0 * self.batch * HEADS * self.seqlen**2 * HEAD_DIM * self.density
+
+
+def causal_density(seqlen):
+    return (seqlen + 1) / (2 * seqlen)
+
+
+def blocks_case(size, density, torch, attnforge, seed):
+    rng = random.Random(seed)
+    count = SEQLEN // size
+    present = torch.tensor([[rng.random() < density or i == j for j in range(count)] for i in range(count)])
+    rows, columns = [0], []
+    for row in present.tolist():
+        columns += [j for j, seen in enumerate(row) if seen]
+        rows.append(len(columns))
+    mask = attnforge.BlockMask.from_bsr(rows, columns, size, SEQLEN)
+    on_gpu = present.cuda()
+    share = len(columns) / count**2
+    flex = lambda b, h, q, k: on_gpu[q // size, k // size]  # noqa: E731
+    return Case(f"blocks of {size}, density {density}", share, {"attnforge": {"block_mask": mask}}, flex)
+
+
+def cases(torch, attnforge, seed):
+    slope = torch.tensor([2.0 ** (-8.0 * (h + 1) / HEADS) for h in range(HEADS)], device="cuda")
+    causal = causal_density(SEQLEN)
+    window = (WINDOW * SEQLEN - WINDOW * (WINDOW - 1) / 2) / SEQLEN**2
+
+    def causal_mask(b, h, q, k):
+        return q >= k
+
+    found = [
+        Case("dense", 1.0, {"attnforge": {}}),
+        Case(
+            "causal", causal, {"attnforge": {"mask": "k <= q"}, "built in": {"causal": True}, "score s": {"causal": True, "score": "s"}}, causal_mask
+        ),
+        Case(
+            "causal, soft cap 30",
+            causal,
+            {"attnforge": {"causal": True, "score": "30 * tanhf(s / 30)"}, "built in": {"causal": True, "softcap": 30.0}},
+            causal_mask,
+            lambda s, b, h, q, k: 30.0 * torch.tanh(s / 30.0),
+        ),
+        Case(
+            "causal, ALiBi",
+            causal,
+            {"attnforge": {"causal": True, "score": "s + slope[head] * (k - q)", "args": {"slope": slope}}},
+            causal_mask,
+            lambda s, b, h, q, k: s + slope[h] * (k - q),
+        ),
+        Case(
+            "sliding window of 1024",
+            window,
+            {"attnforge": {"causal": True, "window": (WINDOW - 1, 0)}, "text": {"mask": f"k <= q && q - k < {WINDOW}"}},
+            lambda b, h, q, k: (q >= k) & (q - k < WINDOW),
+        ),
+    ]
+    for size, density in ((128, 0.5), (128, 0.115), (64, 0.41), (16, 0.5), (16, 0.25), (16, 0.1)):
+        found.append(blocks_case(size, density, torch, attnforge, seed))
+    lengths = log_normal(2 * SEQLEN, 128, 8192, random.Random(seed))
+    bounds = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
+    document = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).int().cuda()
+    pairs = sum(n * (n + 1) // 2 for n in lengths)
+    found.append(
+        Case(
+            "documents, causal",
+            pairs / (2 * SEQLEN) ** 2,
+            {
+                "attnforge": {"mask": "k <= q && document[q] == document[k]", "args": {"document": document}},
+                "packed": {"causal": True, "cu_seqlens": bounds, "max_seqlen": max(lengths)},
+            },
+            lambda b, h, q, k: (q >= k) & (document[q] == document[k]),
+            batch=1,
+            seqlen=2 * SEQLEN,
+        )
+    )
+    return found
+
+
+def flex_run(case, q, k, v, torch):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    torch._dynamo.reset()
+    compiled = torch.compile(flex_attention, mode="max-autotune-no-cudagraphs")
+    q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
+    blocks = None
+    if case.flex_mask is not None:
+        blocks = create_block_mask(case.flex_mask, None, None, case.seqlen, case.seqlen, device="cuda", BLOCK_SIZE=128)
+    run = functools.partial(compiled, q, k, v, block_mask=blocks, score_mod=case.flex_score)
+    return run, lambda: run().transpose(1, 2)
+
+
+def point(case, args, flush, heat, torch, attnforge):
+    import peer_runs
+
+    shape = case.batch, case.seqlen, HEADS, HEAD_DIM
+    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    runs, outputs, notes = {}, {}, {}
+    for name, keywords in case.ours.items():
+        inputs = [x[0] for x in (q, k, v)] if "cu_seqlens" in keywords else [q, k, v]
+        run = functools.partial(attnforge.attention, *inputs, **keywords)
+        if args.tune != "none":
+            attnforge.tune(*inputs, rigor=args.tune, **keywords)
+        runs[name] = run
+        outputs[name] = lambda run=run: output_of(run()).reshape(shape)
+    attnforge.plan_cache.clear()
+    if not args.without_flex:
+        try:
+            runs["flex"], outputs["flex"] = flex_run(case, q, k, v, torch)
+            outputs["flex"]()
+        except Exception as error:  # what a compiler raises is its own
+            notes["flex"] = peer_kernels.first_line(error)
+            runs.pop("flex", None)
+            outputs.pop("flex", None)
+    errors = {}
+    reference = outputs["attnforge"]().float()
+    for name, output in outputs.items():
+        errors[name] = ((output().float() - reference).norm() / reference.norm()).item()
+        if name == "attnforge" or "score" in case.ours.get(name, {}):
+            notes[name] = list(attnforge.plan_cache)[-1].config
+        if not errors[name] < peer_kernels.WRONG:
+            notes[name] = "differs"
+    times = peer_runs.time_ms(runs, args.rounds, heat, flush)
+    rows = []
+    for name in [*case.ours, *([] if args.without_flex else ["flex"])]:
+        row = {"case": case.name, "batch": case.batch, "heads": HEADS, "seqlen": case.seqlen, "head_dim": HEAD_DIM, "impl": name}
+        row |= {"density": f"{case.density:.4f}", "note": notes.get(name, "")}
+        if name in errors:
+            row["error"] = f"{errors[name]:.1e}"
+        if name in times:
+            row |= {"ms": f"{times[name].ms:.4f}", "tflops": f"{case.flops() / times[name].ms / 1e9:.1f}", "rounds": args.rounds}
+            row |= {"ratio": f"{times[name].ms / times['attnforge'].ms:.3f}", "spread": f"{times[name].spread:.3f}", "late": times[name].late}
+        rows.append({column: row.get(column, "") for column in COLUMNS})
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
+    parser.add_argument("--only", default="", help="cases whose names have this")
+    parser.add_argument("--without-flex", action="store_true", help="attnforge alone")
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--heat-ms", type=float, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", help="CSV file; default: standard output")
+    parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
+    args = parser.parse_args()
+    sys.path.insert(0, str(HERE.parent / "python"))
+    torch = machine.torch()
+    import attnforge
+    import peer_runs
+
+    warnings.filterwarnings("ignore")
+    peer_runs.seed(args.seed)
+    flush = torch.empty(160 << 20, dtype=torch.uint8, device="cuda")
+    heat = peer_runs.Heat(args.heat_ms)
+    gpu, driver = peer_runs.machine()
+    path = figures.result_path(gpu, args.name) if args.name else args.out
+    file = open(path, "w", newline="") if path else sys.stdout
+    file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
+    file.write(f"# python3 bench/masks.py {' '.join(sys.argv[1:])}\n")
+    out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    out.writeheader()
+    for case in cases(torch, attnforge, args.seed):
+        if args.only not in case.name:
+            continue
+        rows = point(case, args, flush, heat, torch, attnforge)
+        out.writerows(rows)
+        file.flush()
+        line = ", ".join(f"{row['impl']} {row['tflops'] or row['note'] or '-'}" for row in rows)
+        print(f"{case.name}: {line}", file=sys.stderr)
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
