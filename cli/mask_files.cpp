@@ -43,7 +43,7 @@ struct MaskFile {
         value = narrow;
       }
       if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max())
-        refuse(fmt::format("{}: entry {} is {}, which no index is", path, i, value));
+        refuse(fmt::format("{}: entry {} is {}, which is not an index", path, i, value));
       values[i] = static_cast<int>(value);
     }
     return values;
@@ -140,7 +140,7 @@ BlockMask mask_of_one_file(const Problem& p, const MaskFile& file) {
     return pairs ? mask_of_pairs(p, file) : mask_of_blocks(p, file);
   }
   refuse(
-      fmt::format("{}: its {} is no mask; give int32 [rows, 2] (a run of block columns for each "
+      fmt::format("{}: its {} is not a mask; give int32 [rows, 2] (a run of block columns for each "
                   "row), bool [rows, columns] of blocks, bool [seqlen_q, seqlen_kv], or two files: "
                   "row_begin.npy,columns.npy",
                   file.path, file.what()));

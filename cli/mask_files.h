@@ -22,8 +22,8 @@ void add_mask_options(Command& verb, MaskArguments& arguments);
 
 /// The mask that is asked for, or none. Block sizes and heads are those of the problem's words, or
 /// what the files can only mean; a random mask without words has blocks of 128. Throws Error(kIo)
-/// for a file that cannot be read, Error(kInvalidArgument) for one that is no mask of the problem,
-/// with the position of the first fault.
+/// for a file that cannot be read, Error(kInvalidArgument) for one that is not a mask of the
+/// problem, with the position of the first fault.
 std::optional<BlockMask> mask_of(const MaskArguments& arguments, const Problem& problem,
                                  std::uint64_t seed);
 

@@ -89,7 +89,7 @@ TEST_F(MaskFiles, BytesAreBlocksOrPairs) {
   EXPECT_EQ(to_text(read("fwd seqlen=100:150 blocks=128", {pairs})), "+ \n");
   EXPECT_THAT(
       refusal("fwd seqlen=100:150", {file<float>("floats.npy", "<f4", {2, 3}, {1, 0, 1, 0, 1, 0})}),
-      HasSubstr("floats.npy: its <f4 [2, 3] is no mask"));
+      HasSubstr("floats.npy: its <f4 [2, 3] is not a mask"));
 }
 
 TEST_F(MaskFiles, ARandomMaskHasItsBlocksOrThoseOfTheProblem) {

@@ -108,7 +108,7 @@ std::vector<int> beginnings(const std::vector<int>& lengths) {
   return begins;
 }
 
-/// Between integers that are no length, and no index of anything.
+/// Between integers that are neither lengths nor indexes.
 template <class Integer>
 void place_integers(HostProblem& host, Storage storage, const std::vector<Integer>& array,
                     PlacedTensor& placed) {

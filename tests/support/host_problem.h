@@ -62,7 +62,7 @@ struct SequenceRows {
 /// or v, and no row of the tables that the problem takes, is NaN or an infinity; all of o and lse
 /// is NaN. With a rope, rope_offset is 5 more than it must be. With lengths, these have a full
 /// sequence, an empty one and one of a single row, and rows that no sequence has are no elements.
-/// Lists of a block mask lie between integers that are no index.
+/// Lists of a block mask lie between integers that are not indexes.
 struct HostProblem {
   Problem problem;
   std::vector<std::vector<std::byte>> storages;
