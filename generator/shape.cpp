@@ -71,7 +71,7 @@ Shape shape_of(const Problem& problem) {
           .mask_block_kv = problem.mask_block_kv,
           .mask_bits = problem.mask_bits,
           .user_score = has_score_code(problem),
-          .user_mask = !problem.mask.empty()};
+          .user_mask = problem.mask.empty() ? 0 : problem.args.empty() ? 1 : 2};
 }
 
 bool operator==(const Shape& a, const Shape& b) {

@@ -30,7 +30,7 @@ struct FwdParams {
   int window_left;   // keys before the query's position that it sees; kOpenWindow: all
   int window_right;  // keys after it
   float softmax_scale;
-  float softcap;  // 0: none
+  float softcap_to_x;  // softmax_scale / softcap; 0: no soft cap
 };
 
 /// A row of queries, for every head of its sequence.

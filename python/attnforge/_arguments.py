@@ -29,7 +29,7 @@ class BlockWords(NamedTuple):
     heads: int
     batch: int
     bits: bool
-    density: float  # up to a power of two: masks of about one density share a plan
+    density: float  # the nearest power of two: masks of about one density share a plan
 
 
 def block_words_of(block_mask):
@@ -39,8 +39,8 @@ def block_words_of(block_mask):
     if not isinstance(block_mask, BlockMask):
         raise InvalidError(f"block_mask is a {type(block_mask).__name__}; it must be an attnforge.BlockMask")
     m = block_mask
-    density = 2.0 ** math.ceil(math.log2(max(m.density, 1e-6)))
-    return BlockWords(m.block, m.seqlen, m.heads, m.batch, m.has_bits, max(density, 1e-6))
+    density = 2.0 ** round(math.log2(max(m.density, 2.0**-19)))
+    return BlockWords(m.block, m.seqlen, m.heads, m.batch, m.has_bits, min(density, 1.0))
 
 
 def check_block_mask(words, options, q, k):

@@ -133,7 +133,10 @@ struct FwdNaive {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       s[r] *= p.softmax_scale;
-      if constexpr (C.softcap) s[r] = p.softcap * tanhf(s[r] / p.softcap);
+      if constexpr (C.softcap) {
+        const float softcap = p.softmax_scale / p.softcap_to_x;
+        s[r] = softcap * tanhf(s[r] / softcap);
+      }
       if constexpr (C.user_score) {
         s[r] = Pieces::Score::of_pair(p, rows.lengths, rows.sequence, rows.head, rows.query[r], key,
                                       s[r]);

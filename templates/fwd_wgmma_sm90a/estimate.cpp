@@ -81,8 +81,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   // Equal tiles come in whole rounds. Unequal ones are given to whoever is free, the light ones
   // last.
   const double rounds = std::max(query_tiles / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
-  const bool masked = c.right_bound || c.left_bound;
-  if (c.has_work_list()) {
+  const bool masked = c.right_bound || c.left_bound || c.has_tile_lists();
+  if (c.has_work_list() && !c.has_tile_lists()) {
     // Longest first: best among all heads.
     const double tail = 1 + kCausalTail / rounds;
     const bool all = c.head_group_mb > int(device.l2_bytes >> 21);

@@ -51,7 +51,8 @@ constexpr FormerField kAdded[] = {{"fused_rope", 0}};
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
-constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMaskCodeSlack = 24;
+constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMaskCodeSlack = 8,
+              kMaskArgumentsSlack = 40;
 // Of Q K^T and P V together, from which heads may be walked in groups even where they are few, and
 // from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
@@ -102,7 +103,9 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool few = few_tiles(typical_problem(problem), device);
   const std::vector<int> stages = few || shape.has_tile_lists() ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
-  if (shape.has_work_list())
+  if (shape.has_tile_lists())
+    groups = {32, 16, 64};
+  else if (shape.has_work_list())
     groups = head_groups_mb(problem, device);
   else if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims)  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
@@ -136,7 +139,9 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 
 int needed_registers(const Typed& c) {
   return c.planned_registers() + kRegisterSlack + (c.softcap ? kSoftcapSlack : 0) +
-         (c.user_score ? kScoreCodeSlack : 0) + (c.user_mask ? kMaskCodeSlack : 0);
+         (c.user_score ? kScoreCodeSlack : 0) + (c.user_mask == 0   ? 0
+          : c.user_mask == 1 ? kMaskCodeSlack
+                             : kMaskArgumentsSlack);
 }
 
 bool registers_fit(const Typed& c) {

@@ -29,7 +29,8 @@ FwdParams fwd_params(const Problem& problem) {
   params.window_left = window_bound(window.left);
   params.window_right = window_bound(window.right);
   params.softmax_scale = effective_softmax_scale(problem);
-  params.softcap = effective_softcap(problem);
+  const float softcap = effective_softcap(problem);
+  params.softcap_to_x = softcap == 0.0f ? 0.0f : effective_softmax_scale(problem) / softcap;
   return params;
 }
 

@@ -14,14 +14,14 @@ namespace attnforge {
 struct SoftcapScore {
   static constexpr bool kScaled = false;
 
-  float softcap;
   float to_x;  // softmax_scale / softcap
   float unit;  // softcap / softmax_scale: the cap of s
+  float softcap;
 
   ATTNFORGE_DEVICE explicit SoftcapScore(const FwdParams& p)
-      : softcap(p.softcap),
-        to_x(p.softmax_scale * reciprocal_approx(p.softcap)),
-        unit(p.softcap * reciprocal_approx(p.softmax_scale)) {}
+      : to_x(p.softcap_to_x),
+        unit(reciprocal_approx(p.softcap_to_x)),
+        softcap(p.softmax_scale * unit) {}
 
   /// The piece's interface: scores of a lane, and the QueryTile of their rows.
   template <class Scores, class QueryTile>
@@ -36,21 +36,25 @@ struct SoftcapScore {
   }
 
   /// All scores of an array; all lanes of a warp together, which take the short series where none
-  /// of their scores is near the cap, and half of it where none is half as near. kCoarse: probabilities are rounded to 16 bits later, so near
-  /// a cap of up to 1024 an error of 1.2e-4 does no harm. A NaN stays one in every form.
+  /// of their scores is near the cap, and half of it where none is half as near. kCoarse:
+  /// probabilities are rounded to 16 bits later, so near a cap of up to 1024 an error of 1.2e-4 does
+  /// no harm. A NaN stays one in every form.
   template <bool kCoarse, class T, int kCount>
   ATTNFORGE_DEVICE void cap(T (&s)[kCount]) const {
+    if constexpr (kCoarse) {
+      // Squares of squares of such units are finite. No reciprocal is waited for.
+      const float square = to_x * to_x;
+      if (to_x < 0x1p24f && to_x > 0x1p-24f && are_near(s, square)) {
+        const float first = kTanhFirst * square, second = kTanhSecond * square * square;
+        return for_each(s, [&](float& x) {
+          const float x2 = x * x;
+          x = fmaf(x * x2, fmaf(x2, second, first), x);
+        });
+      }
+    }
     float top = 0.0f;
     for_each(s, [&](float& x) { top = fmaxf(top, fabsf(x)); });
-    // Squares of squares of such units are finite.
-    const bool usual = kCoarse && unit < 0x1p24f && unit > 0x1p-24f;
-    if (usual && !any_lane(top > kTanhNearest * unit)) {
-      const float first = kTanhFirst * to_x * to_x, second = kTanhSecond * to_x * to_x * to_x * to_x;
-      for_each(s, [&](float& x) {
-        const float square = x * x;
-        x = fmaf(x * square, fmaf(square, second, first), x);
-      });
-    } else if (!any_lane(top > kTanhNear * unit))
+    if (!any_lane(top > kTanhNear * unit))
       for_each(s, [&](float& x) { x = by_series(x); });
     else if (kCoarse && softcap <= 1024.0f)
       for_each(s, [&](float& x) { x = by_exponential(x); });
@@ -59,6 +63,21 @@ struct SoftcapScore {
   }
 
  private:
+  /// Whether sums of squares of a few scores say that all of the warp's are at kTanhNearest or
+  /// nearer. `unit` is the square of to_x. A maximum takes twice as long: it runs at half the rate,
+  /// and each waits for the one before.
+  template <class T, int kCount>
+  ATTNFORGE_DEVICE static bool are_near(T (&s)[kCount], float unit) {
+    float squares[4] = {};
+    int i = 0;
+    for_each(s, [&](float& x) {
+      float& sum = squares[i++ % 4];
+      sum = fmaf(x, x, sum);
+    });
+    const float most = fmaxf(fmaxf(squares[0], squares[1]), fmaxf(squares[2], squares[3]));
+    return !any_lane(!(most * unit <= kTanhNearest * kTanhNearest));  // nor NaN
+  }
+
   ATTNFORGE_DEVICE float by_series(float s) const {
     const float x = s * to_x, x2 = x * x;
     return fmaf(s * x2, tanh_series(x2), s);

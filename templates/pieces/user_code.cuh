@@ -216,6 +216,10 @@ struct UserRow {
     return Code::score(words, tanh, s, batch, head, q, key<Code::kScoreReadsByKey>(offset),
                        seqlen_q, seqlen_kv);
   }
+  /// Of a key that is there.
+  ATTNFORGE_DEVICE bool mask_of_present(int offset) const {
+    return Code::mask(words, batch, head, q, KeyPosition{lane_key, offset}, seqlen_q, seqlen_kv);
+  }
   ATTNFORGE_DEVICE bool mask(int offset) const {
     return Code::mask(words, batch, head, q, key<Code::kMaskReadsByKey>(offset), seqlen_q,
                       seqlen_kv);

@@ -21,6 +21,13 @@ struct UserRule {
     });
   }
 
+  /// A function of i: whether the text lets a query see key first_key + i, which must be there.
+  template <class Lengths>
+  ATTNFORGE_DEVICE static auto of_row(const FwdParams& p, const Lengths& lengths, int sequence,
+                                      int head, int query, int first_key) {
+    const UserRow<Code> user(p, lengths, sequence, head, query, first_key);
+    return [user](int i) { return user.mask_of_present(i); };
+  }
   /// Whether the text lets a query see a key.
   template <class Lengths>
   ATTNFORGE_DEVICE static bool of_pair(const FwdParams& p, const Lengths& lengths, int sequence,

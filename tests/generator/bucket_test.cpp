@@ -81,9 +81,12 @@ TEST(Bucket, DensityIsAPowerOfTwo) {
   };
   EXPECT_EQ(density(0.41f), 0.5f);
   EXPECT_EQ(density(0.5f), 0.5f);
-  EXPECT_EQ(density(0.51f), 1.0f);
+  EXPECT_EQ(density(0.2529f), 0.25f) << "a diagonal more is no other mask";
+  EXPECT_EQ(density(0.7f), 0.5f);
+  EXPECT_EQ(density(0.72f), 1.0f);
+  EXPECT_EQ(density(1e-6f), 0x1p-19f) << "the least that is a density";
   EXPECT_EQ(density(1.0f), 1.0f);
-  EXPECT_EQ(density(0.01f), 1.0f / 64);
+  EXPECT_EQ(density(0.01f), 1.0f / 128);
   EXPECT_EQ(density(0.0f), 0.5f) << "unknown";
   EXPECT_EQ(bucket({}).density, 0.0f) << "without a mask";
 }

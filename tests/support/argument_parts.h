@@ -14,6 +14,7 @@
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
 #include "templates/params_rope.h"
+#include "templates/params_tile_lists.h"
 
 namespace attnforge::test {
 
@@ -24,6 +25,7 @@ inline std::size_t size_of(const ArgumentPart& part) {
     std::size_t operator()(const LengthsArgument&) const { return sizeof(LengthsParams); }
     std::size_t operator()(const BlockMaskArgument&) const { return sizeof(BlockMaskParams); }
     std::size_t operator()(const CodeArguments& code) const { return code.count * 8; }
+    std::size_t operator()(const TileListsArgument&) const { return sizeof(TileListParams); }
     std::size_t operator()(const TensorMapSpec&) const { return sizeof(TensorMap); }
     std::size_t operator()(const ScratchArgument&) const { return sizeof(void*); }
     std::size_t operator()(const CountersArgument&) const { return sizeof(void*); }

@@ -1,6 +1,6 @@
 // block_mask_compile_test.cpp - NVRTC compiles the families that serve block masks: the config used
-// when nothing was measured, without spills. Needs NVRTC, but
-// neither a GPU nor a driver.
+// when nothing was measured, without spills. Needs NVRTC, but neither
+// a GPU nor a driver.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -37,6 +37,20 @@ TEST_P(BlockMaskCompile, WithoutSpills) {
 }
 
 constexpr BlockMaskCase kCases[] = {
+    {"fwd_wgmma_sm90a", "90a", "fwd bf16 batch=2 num_heads=16 seqlen=8192 head_dim=128 blocks=128"},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=2 num_heads=16:4 seqlen=8192 head_dim=128 blocks=64 causal lse mask_bits "
+     "mask_heads=4"},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd fp16 batch=2 num_heads=16 seqlen=8192 head_dim=64 blocks=16 density=0.1 lengths=used"},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=2 num_heads=16 seqlen=8192 head_dim=256 blocks=32 softcap=30"},
+    {"fwd_mma_sm80", "86",
+     "fwd bf16 batch=2 num_heads=16 seqlen=4096 head_dim=128 blocks=64 causal lse"},
+    {"fwd_mma_sm80", "89",
+     "fwd fp16 batch=2 num_heads=16 seqlen=4096 head_dim=64 blocks=16 density=0.1 mask_bits"},
+    {"fwd_mma_sm80", "80",
+     "fwd bf16 batch=4 num_heads=8 seqlen=2048 head_dim=96 blocks=128:32 lengths=packed"},
     {"fwd_naive", "80",
      "fwd bf16 batch=2 num_heads=4:2 seqlen=100 head_dim=64 lse causal blocks=64:16 mask_heads=2"},
     {"fwd_naive", "90",

@@ -25,7 +25,7 @@ TEST(FwdParams, SizesAndScale) {
   EXPECT_EQ(p.seqlen_q, 100);
   EXPECT_EQ(p.seqlen_kv, 200);
   EXPECT_EQ(p.softmax_scale, 0.125f);
-  EXPECT_EQ(p.softcap, 30.0f);
+  EXPECT_EQ(p.softcap_to_x, p.softmax_scale / 30.0f);
   EXPECT_EQ(p.q.data, nullptr);
 }
 

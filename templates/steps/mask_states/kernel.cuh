@@ -11,10 +11,12 @@
 
 namespace attnforge {
 
-/// A warp a group of a list, out at the first mix of seen and unseen. Rule::of_pair() is the text.
+/// A warp a group of a list, out at the first mix of seen and unseen. Rule::of_row() is the text.
 template <class Lengths, class Rule, int kBlockM, int kGroupKeys, bool kLeftBound>
 struct MaskStates {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
+  static constexpr int kStep = 8;
+  static_assert(kGroupKeys % (2 * kStep) == 0, "two halves of a warp share the keys");
 
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
@@ -39,32 +41,36 @@ struct MaskStates {
     if (threadIdx.x % 32 == 0) params.lists.states[i64(list) * groups + group] = state;
   }
 
-  /// Of 16 rows: bit 0, one sees a key of the group; bit 1, and one does not.
+  /// Of 16 rows: bit 0, one sees a key of the group; bit 1, and one does not. A lane has a row and
+  /// every other kStep of keys, whose places the compiler knows: what depends on the row alone is
+  /// computed once.
   template <class Params>
   ATTNFORGE_DEVICE static u32 of_rows(const Params& params, const ListPlace& place,
                                       const Lengths& lengths, int query, int first_key) {
-    const int rows = min(lengths.q() - query, 16);
-    bool some = false, all = true;
-#pragma unroll 1
-    for (int j = int(threadIdx.x) % 32; j < round_up(kGroupKeys, 32); j += 32) {
-      const int key = first_key + j;
-      if (j < kGroupKeys && key < lengths.kv()) {
-        const auto ask = [&](int row) {
-          const bool sees = Rule::of_pair(params.fwd, lengths, place.sequence, place.head,
-                                          query + row, key);
-          some |= sees;
-          all &= sees;
-        };
-        if (rows == 16) {
+    const int lane = int(threadIdx.x) % 32, row = query + lane % 16;
+    const bool present = row < lengths.q();
+    const auto rule = Rule::of_row(params.fwd, lengths, place.sequence, place.head,
+                                   present ? row : lengths.q() - 1,
+                                   first_key + lane / 16 * kStep);
+    const int keys = lengths.kv() - first_key - lane / 16 * kStep;  // from the lane's first on
+    const bool whole = query + 16 <= lengths.q() && first_key + kGroupKeys <= lengths.kv();
+    int seen = 0, asked = 0;
 #pragma unroll
-          for (int row = 0; row < 16; ++row) ask(row);
-        } else {
-          for (int row = 0; row < rows; ++row) ask(row);
+    for (int j = 0; j < kGroupKeys; j += 2 * kStep) {
+      if (whole) {
+        asked += kStep;
+#pragma unroll
+        for (int i = 0; i < kStep; ++i) seen += rule(j + i);
+      } else if (present) {
+#pragma unroll 1
+        for (int i = j; i < min(j + kStep, keys); ++i) {
+          ++asked;
+          seen += rule(i);
         }
       }
-      if (any_lane(some) && any_lane(!all)) return 3;
+      if (any_lane(seen != 0) && any_lane(seen != asked)) return 3;
     }
-    return any_lane(some) ? 1 : 0;
+    return any_lane(seen != 0) ? 1 : 0;
   }
 };
 

@@ -1,0 +1,103 @@
+// tile_lists_test.cpp - masks that decide which keys a query tile walks over: sizes of the lists, the
+// steps that write them, and which tiles go with which blocks.
+#include "templates/host/tile_lists.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "generator/arch.h"
+#include "generator/candidates.h"
+#include "templates/host/work_list.h"
+#include "templates/registry.h"
+
+namespace attnforge {
+namespace {
+
+Problem problem_of(const std::string& words) {
+  return parse_problem("fwd bf16 batch=3 num_heads=8:4 seqlen=1000:2000 head_dim=128 " + words);
+}
+
+TEST(TileLists, HaveRoomForEveryGroupOfEveryQueryTile) {
+  const TileLists blocks = tile_lists(problem_of("blocks=64:16 mask_heads=4"), 128, 96);
+  EXPECT_EQ(blocks.groups, 6) << "of 16 keys in a tile of 96";
+  EXPECT_EQ(blocks.group_keys, 16);
+  EXPECT_EQ(blocks.m_blocks, 8);
+  EXPECT_EQ(blocks.groups_of_sequence, 125);
+  EXPECT_EQ(blocks.capacity(), 126) << "whole tiles";
+  EXPECT_EQ(blocks.lists(), 4 * 8) << "sequences share the mask";
+  EXPECT_EQ(blocks.bytes(), 32 * (126 * 8 + 4));
+  const TileLists large = tile_lists(problem_of("blocks=128 mask_batch=3"), 128, 64);
+  EXPECT_EQ(large.groups, 1) << "half a block is a tile";
+  EXPECT_EQ(large.lists(), 3 * 8);
+  EXPECT_EQ(tile_lists(problem_of("causal"), 128, 64).lists(), 0);
+}
+
+TEST(TileLists, OfATextAreAsManyAsItCanTellApart) {
+  const auto lists = [](const std::string& words) {
+    const TileLists found = tile_lists(problem_of(words), 128, 64);
+    return std::vector<int>{found.batch, found.heads, found.of_text};
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(lists("mask=\"k <= q\""), ElementsAre(1, 1, 1));
+  EXPECT_THAT(lists("mask=\"k <= q + head\""), ElementsAre(1, 8, 1));
+  EXPECT_THAT(lists("mask=\"k + batch <= q\""), ElementsAre(3, 1, 1));
+  EXPECT_THAT(lists("mask=\"k <= q\" lengths=used"), ElementsAre(3, 1, 1)) << "lengths differ";
+  EXPECT_THAT(lists("mask=\"k <= q\" blocks=64"), ElementsAre(1, 1, 0)) << "the blocks decide";
+}
+
+TEST(TileLists, TakeTheShareOfKeysThatBlocksAboveOneAnotherHaveTogether) {
+  const Problem mask = problem_of("blocks=64 density=0.25");
+  EXPECT_DOUBLE_EQ(listed_share(mask, 64), 0.25);
+  EXPECT_DOUBLE_EQ(listed_share(mask, 128), 1 - 0.75 * 0.75);
+  EXPECT_DOUBLE_EQ(listed_share(mask, 32), 0.25);
+  EXPECT_DOUBLE_EQ(listed_share(problem_of("causal"), 128), 1.0);
+}
+
+TEST(LaunchOfMasks, WritesStatesThenListsThenTheOrder) {
+  for (const char* name : {"fwd_wgmma_sm90a", "fwd_mma_sm80"}) {
+    const Family& family = *find_family(name);
+    const DeviceFacts& device = typical_device("90a");
+    const auto steps = [&](const std::string& words) {
+      const Problem problem = problem_of(words);
+      const Config config = candidates(family, problem, device).front().config;
+      const Launch launch = family.launch(config, problem, device);
+      const std::string entry = family.render(config, problem).entry;
+      std::vector<std::string> names;
+      for (const LaunchStep& step : launch.steps) {
+        EXPECT_EQ(step.overlaps_previous, !names.empty()) << "the first follows what it does not know";
+        EXPECT_THAT(entry, testing::HasSubstr(step.kernel + "(const __grid_constant__"));
+        names.push_back(step.kernel);
+      }
+      names.pop_back();  // the family's own
+      return names;
+    };
+    using testing::ElementsAre;
+    EXPECT_THAT(steps("blocks=64"), ElementsAre("tile_lists", "work_list"));
+    EXPECT_THAT(steps("mask=\"k <= q\""), ElementsAre("mask_states", "tile_lists", "work_list"));
+    EXPECT_THAT(steps("mask=\"k <= q\" blocks=64"), ElementsAre("tile_lists", "work_list"));
+    EXPECT_THAT(steps("score=\"s + q\""), ElementsAre());
+  }
+}
+
+TEST(MasksInFamilies, HaveTilesThatBlocksDivideOrThatDivideThem) {
+  const DeviceFacts& device = typical_device("90a");
+  for (const char* name : {"fwd_wgmma_sm90a", "fwd_mma_sm80"}) {
+    for (const int block : {16, 32, 64, 128}) {
+      const Problem problem = problem_of("blocks=" + std::to_string(block));
+      const std::vector<Candidate> configs = candidates(*find_family(name), problem, device);
+      ASSERT_FALSE(configs.empty()) << name << block;
+      for (const Candidate& candidate : configs) {
+        const int block_n = candidate.config.get("block_n");
+        EXPECT_TRUE(block % block_n == 0 || block_n % block == 0) << to_string(candidate.config);
+        EXPECT_EQ(candidate.config.get("pack_gqa"), 1) << to_string(candidate.config);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnforge
