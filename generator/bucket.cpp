@@ -41,8 +41,8 @@ std::int64_t round_tokens(std::int64_t tokens, std::int64_t room, std::int64_t m
 constexpr float
     kBucketSoftcap = 30.0f;  // a usual value; only whether there is one changes the kernel
 
-/// To the nearest power of two: from the square root of 2 on, the mantissa's bits become one more of
-/// the exponent.
+/// To the nearest power of two: from the square root of 2 on, the mantissa's bits become one more
+/// of the exponent.
 float round_density(const Problem& p) {
   constexpr std::uint32_t kMantissa = (1u << 23) - 1, kRootOfTwo = 0x3504F3;
   const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(effective_density(p)));

@@ -378,6 +378,10 @@ float effective_softmax_scale(const Problem& problem) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
 }
 
+float effective_softcap(const Problem& problem) {
+  return problem.softcap != 0.0f || problem.score.empty() ? problem.softcap : cap_of(problem.score);
+}
+
 int effective_rope_dim(const Problem& problem) {
   if (problem.rope == Rope::kNone) return 0;
   return problem.rope_dim != 0 ? problem.rope_dim : problem.head_dim;

@@ -71,7 +71,15 @@ Shape shape_of(const Problem& problem) {
           .mask_block_kv = problem.mask_block_kv,
           .mask_bits = problem.mask_bits,
           .user_score = has_score_code(problem),
-          .user_mask = problem.mask.empty() ? 0 : problem.args.empty() ? 1 : 2};
+          .user_mask = problem.mask.empty()   ? 0
+                       : problem.args.empty() ? 1
+                                              : 2};
+}
+
+bool has_fixed_lengths(const Problem& problem) { return shape_of(problem).lengths == 0; }
+
+bool has_score_code(const Problem& problem) {
+  return !problem.score.empty() && (problem.softcap != 0.0f || cap_of(problem.score) == 0.0f);
 }
 
 bool operator==(const Shape& a, const Shape& b) {

@@ -13,6 +13,12 @@ namespace attnforge {
 
 Shape shape_of(const Problem& problem);
 
+/// Whether sequences are as long as the problem says.
+bool has_fixed_lengths(const Problem& problem);
+/// Whether kernels have code for the problem's score text: not for one that is a cap and nothing
+/// else (cap_of() in generator/user_code.h), which is built in.
+bool has_score_code(const Problem& problem);
+
 bool operator==(const Shape& a, const Shape& b);
 
 /// "{.dtype = 2, .dtype_k = 2, ...}": as a C++ initialiser for the generated source.

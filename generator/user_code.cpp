@@ -497,9 +497,4 @@ float cap_of(std::string_view score) {
   return 0.0f;
 }
 
-float effective_softcap(const Problem& problem) {
-  return has_score_code(problem) || problem.score.empty() ? problem.softcap
-                                                          : cap_of(problem.score);
-}
-
 }  // namespace attnforge

@@ -48,13 +48,6 @@ inline bool has_code(const Problem& problem) {
 /// The soft cap of a score text that is one and nothing else: X of "X * tanhf(s / X)" or "tanhf(s /
 /// X) * X", a number. 0: it is another text.
 float cap_of(std::string_view score);
-/// problem.softcap, or that of its score text where this is all that changes scores; then kernels
-/// take the built-in form, which a text cannot match.
-float effective_softcap(const Problem& problem);
-/// Whether kernels have code for the problem's score text.
-inline bool has_score_code(const Problem& problem) {
-  return !problem.score.empty() && (problem.softcap != 0.0f || cap_of(problem.score) == 0.0f);
-}
 
 /// Throws Error(kInvalidProblem) for texts that cannot be expressions by themselves, whatever a
 /// compiler thinks of what is in them: brackets that are not balanced, quotes, comments,

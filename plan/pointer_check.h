@@ -44,7 +44,7 @@ class PointerCheck {
            (!needs_rope_ || rope_good(t)) &&
            (lengths_ == Lengths::kFixed || lengths_good(t.lengths)) &&
            (!needs_mask_ || mask_good(t.block_mask));
-           (code_arguments_ == 0 || code_arguments_good(t.code_arguments));
+    (code_arguments_ == 0 || code_arguments_good(t.code_arguments));
   }
   bool code_arguments_good(const std::uint64_t* words) const {
     if (words == nullptr) return false;

@@ -161,16 +161,15 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
       if (code.mask && visible[r].mask.asks_rule(key) && !code.mask(pair)) to[r] = -kInfinity;
       if (!visible[r].contains(key)) continue;
       k_square[r] = std::max(k_square[r], square);
-      if (code.score && std::isfinite(to[r]))
-        coded[r] = std::max(coded[r], std::abs(to[r]));
+      if (code.score && std::isfinite(to[r])) coded[r] = std::max(coded[r], std::abs(to[r]));
       if (problem.rope == Rope::kNone) continue;
       double& largest = result.product_magnitude[block.begin + r];
       largest = std::max(largest, scale * product_norm(q, r, row, problem.head_dim));
     }
   }
   for (int r = 0; r < count; ++r)
-    result.score_magnitude[block.begin + r] =
-        std::max(scale * std::sqrt(q_square[r] * k_square[r]), coded[r]);
+    result.score_magnitude[block.begin + r] = std::max(scale * std::sqrt(q_square[r] * k_square[r]),
+                                                       coded[r]);
   return scores;
 }
 

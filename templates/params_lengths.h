@@ -23,8 +23,9 @@ struct alignas(16) WorkList {
 
 /// In the argument of a kernel, after the family's own.
 struct alignas(16) LengthsParams {
-  // Null with fixed lengths. Packed: [batch + 1], where each sequence begins in [tokens, heads, dim]; the last is the end.
-  // Used: [batch], how many rows of each sequence count; null: all seqlen.
+  // Null with fixed lengths. Packed: [batch + 1], where each sequence begins in [tokens, heads,
+  // dim]; the last is the end. Used: [batch], how many rows of each sequence count; null: all
+  // seqlen.
   const int* q;
   const int* kv;
   WorkList* work;

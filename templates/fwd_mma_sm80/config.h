@@ -83,9 +83,9 @@ struct FwdMmaSm80Config : Shape {
            block_n % step_n == 0 && step_n % 16 == 0 && stages >= 1 && block_m % pack_gqa == 0 &&
            (stages > 1 || step_n == block_n) && alignment >= 4 &&
            (head_dim_warps == 1 || (step_n == block_n && !pad_head_dim)) &&
-           (!has_tile_lists() || (pack_gqa == 1 && blocks_fit(block_n) && head_dim_warps == 1 &&
-                                  (step_n % (block_n / key_groups()) == 0 ||
-                                   block_n / key_groups() % step_n == 0)));
+           (!has_tile_lists() ||
+            (pack_gqa == 1 && blocks_fit(block_n) && head_dim_warps == 1 &&
+             (step_n % (block_n / key_groups()) == 0 || block_n / key_groups() % step_n == 0)));
   }
 };
 

@@ -83,8 +83,7 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double query_tiles = std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m) * heads;
   const double clocks = key_tiles(problem, c.block_m, c.pack_gqa, c.block_n).all *
-                            listed_share(problem, c.block_m) * heads *
-                            clocks_per_tile +
+                            listed_share(problem, c.block_m) * heads * clocks_per_tile +
                         query_tiles * kTileStart / resident_blocks;
 
   // The last round of blocks leaves SMs idle; under masks the light tiles fill most of it if they

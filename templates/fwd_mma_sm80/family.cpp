@@ -128,7 +128,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason waste = half_empty_keys(c.block_n, 32, problem)) return waste;
   if (Reason wrong = no_room(c, arch, register_slack(c))) return wrong;
   const bool scarce = memory_is_scarce(c, arch);
-  if (!scarce && c.block_n == 16 && !c.has_tile_lists()) return "16 keys per tile: there is memory for more";
+  if (!scarce && c.block_n == 16 && !c.has_tile_lists())
+    return "16 keys per tile: there is memory for more";
   if (!scarce && c.block_m == kSmallestBlockM && rows >= 4 * kSmallestBlockM)
     return "32 rows per tile: there is memory for more";
   if (Reason waste = room_for_more_blocks(c, arch, register_slack(c), scarce ? 2 : 1)) return waste;
@@ -196,8 +197,8 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_tiles<FwdMmaSm80Params>(
-      problem, tile_work(problem, c.block_m, c.block_n, c.pack_gqa, c.head_group_mb,
-                         c.right_bound != 0),
+      problem,
+      tile_work(problem, c.block_m, c.block_n, c.pack_gqa, c.head_group_mb, c.right_bound != 0),
       device.arch, step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes()));
 }
 
@@ -206,8 +207,7 @@ constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, la
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces |
-                kFeaturesOfLists,
+                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces | kFeaturesOfLists,
     .supports = supports,
     .axes = axes,
 });

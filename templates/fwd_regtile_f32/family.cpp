@@ -173,8 +173,7 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_tiles<FwdRegtileF32Params>(
-      problem, tile_work(problem, c.block_m(), 0, c.pack_gqa, c.head_group_mb,
-                         c.right_bound != 0),
+      problem, tile_work(problem, c.block_m(), 0, c.pack_gqa, c.head_group_mb, c.right_bound != 0),
       device.arch, step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes()));
 }
 

@@ -106,8 +106,7 @@ struct FwdWgmmaSm90aConfig : Shape {
            64 % pack_gqa == 0 && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
            rope_dim % 8 == 0 && rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0) &&
            (fused_rope != 0) == (rope != kNoRope) && consumer_registers() >= launch_registers() &&
-           (!has_tile_lists() ||
-            (pack_gqa == 1 && fused_rope == 0 && blocks_fit(block_n)));
+           (!has_tile_lists() || (pack_gqa == 1 && fused_rope == 0 && blocks_fit(block_n)));
   }
 };
 

@@ -63,7 +63,8 @@ static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
 TileWork work_of(const Problem& problem, const Typed& c) {
-  return tile_work(problem, c.block_m(), c.block_n, c.pack_gqa, c.head_group_mb, c.right_bound != 0);
+  return tile_work(problem, c.block_m(), c.block_n, c.pack_gqa, c.head_group_mb,
+                   c.right_bound != 0);
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -98,10 +99,12 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool masked = shape.right_bound || shape.left_bound;
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
-  const bool packs = !shape.has_tile_lists() && group > 1 && 64 % group == 0 && problem.seqlen_q < kLongQuery;
+  const bool packs = !shape.has_tile_lists() && group > 1 && 64 % group == 0 &&
+                     problem.seqlen_q < kLongQuery;
   const bool narrow = padded_columns(shape, 64) < padded_columns(shape, 128);
   const bool few = few_tiles(typical_problem(problem), device);
-  const std::vector<int> stages = few || shape.has_tile_lists() ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
+  const std::vector<int> stages = few || shape.has_tile_lists() ? std::vector<int>{2, 3, 4}
+                                                                : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (shape.has_tile_lists())
     groups = {32, 16, 64};
@@ -139,7 +142,8 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 
 int needed_registers(const Typed& c) {
   return c.planned_registers() + kRegisterSlack + (c.softcap ? kSoftcapSlack : 0) +
-         (c.user_score ? kScoreCodeSlack : 0) + (c.user_mask == 0   ? 0
+         (c.user_score ? kScoreCodeSlack : 0) +
+         (c.user_mask == 0   ? 0
           : c.user_mask == 1 ? kMaskCodeSlack
                              : kMaskArgumentsSlack);
 }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "generator/user_code.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {

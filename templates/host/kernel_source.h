@@ -16,9 +16,9 @@ namespace attnforge {
 /// A piece of a kernel that differs from what DensePieces has: `using {name} = {type};`, where
 /// `type` is defined in the header. docs/ARCHITECTURE.md, "Seams".
 struct Piece {
-  std::string_view header;  // "pieces/softcap.cuh"
-  std::string_view name;    // "Score"
-  std::string type;         // "SoftcapScore"
+  std::string_view header;        // "pieces/softcap.cuh"
+  std::string_view name;          // "Score"
+  std::string type;               // "SoftcapScore"
   std::string_view parameters{};  // of a template: "template <int kElementBytes> "
 };
 

@@ -53,8 +53,8 @@ KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t si
 template <class Params, class Fill>
 void fill_argument(LaunchStep& step, const Problem& problem, const TileWork& work,
                    const Fill& fill) {
-  Argument argument = Argument::of_size(step,
-                                        argument_bytes(problem, work, sizeof(Params), alignof(Params)));
+  Argument argument = Argument::of_size(
+      step, argument_bytes(problem, work, sizeof(Params), alignof(Params)));
   fill(argument);
   add_parts(argument.template end_of_base<Params>(), problem, work);
   argument.done();

@@ -22,13 +22,13 @@ constexpr const char* kStatesKernel = "mask_states";
 std::int64_t tiles_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// The Mask piece: what decides in groups that rows see some of.
-std::string list_mask(const Shape& shape) {
+std::string list_mask(const Shape& shape, std::string_view window) {
   const std::string bits = "BlockBits<Argument, kConfig.mask_block_q, kConfig.mask_block_kv>",
                     text = "UserRule<UserCode>";
   std::string rule = "NoRule";
   if (shape.mask_bits) rule = bits;
   if (shape.user_mask) rule = shape.mask_bits ? fmt::format("BothRules<{}, {}>", bits, text) : text;
-  return fmt::format("ListMask<WindowMask<kConfig.left_bound != 0>, {}>", rule);
+  return fmt::format("ListMask<{}, {}>", window, rule);
 }
 
 }  // namespace
@@ -39,8 +39,8 @@ std::int64_t TileLists::capacity() const {
 
 std::int64_t TileLists::bytes() const {
   const std::int64_t states = of_text ? groups_of_sequence * sizeof(std::uint32_t) : 0;
-  return lists() * (capacity() * std::int64_t{sizeof(KeyGroup)} + states +
-                    std::int64_t{sizeof(int)});
+  return lists() *
+         (capacity() * std::int64_t{sizeof(KeyGroup)} + states + std::int64_t{sizeof(int)});
 }
 
 TileLists tile_lists(const Problem& problem, int block_m, int block_n) {
@@ -52,11 +52,11 @@ TileLists tile_lists(const Problem& problem, int block_m, int block_n) {
   result.m_blocks = tiles_of(problem.seqlen_q, block_m);
   result.groups_of_sequence = tiles_of(problem.seqlen_kv, result.group_keys);
   result.of_text = !shape.has_block_mask();
-  result.heads = static_cast<int>(shape.has_block_mask() ? problem.mask_heads
+  result.heads = static_cast<int>(shape.has_block_mask()             ? problem.mask_heads
                                   : mask_depends_on(problem, "head") ? problem.num_heads_q
                                                                      : 1);
   // Lengths bound what is seen, too.
-  const bool differ = problem.lengths != Lengths::kFixed ||
+  const bool differ = !has_fixed_lengths(problem) ||
                       (shape.has_block_mask() ? problem.mask_batch > 1
                                               : mask_depends_on(problem, "batch"));
   result.batch = static_cast<int>(differ ? problem.batch : 1);
@@ -109,13 +109,12 @@ std::vector<LaunchStep> tile_list_steps(const TileLists& lists) {
 
 KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
                             std::string_view block_m, std::string_view block_n) {
+  const std::string window = fmt::format("{}<kConfig>::Mask", names.pieces);
   const std::string tiles = fmt::format(
-      "kConfig.{}, kConfig.key_groups(), kConfig.{} / kConfig.key_groups(), kConfig.left_bound != "
-      "0",
-      block_m, block_n);
-  names.other_pieces.push_back(
-      {"pieces/list_walk.cuh", "Walk", "ListWalk<kConfig.key_groups()>"});
-  names.other_pieces.push_back({"pieces/list_mask.cuh", "Mask", list_mask(shape)});
+      "kConfig.{}, kConfig.key_groups(), kConfig.{} / kConfig.key_groups(), {}", block_m, block_n,
+      window);
+  names.other_pieces.push_back({"pieces/list_walk.cuh", "Walk", "ListWalk<kConfig.key_groups()>"});
+  names.other_pieces.push_back({"pieces/list_mask.cuh", "Mask", list_mask(shape, window)});
   if (shape.mask_bits) {
     names.parts.push_back("pieces/block_bits.cuh");
     names.declarations += fmt::format(
@@ -134,9 +133,9 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
         "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"
         "{}(const __grid_constant__ {} p) {{\n"
         "  MaskStates<Pieces::Lengths, UserRule<UserCodeOf<{}>>, kConfig.{}, kConfig.{}, "
-        "kConfig.left_bound != 0>::run(p);\n"
+        "{}>::run(p);\n"
         "}}\n",
-        kThreads, kStatesKernel, params, params, block_m, block_n);
+        kThreads, kStatesKernel, params, params, block_m, block_n, window);
   }
   names.other_kernels += fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"
@@ -149,8 +148,7 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
 
 const Part& tile_lists_part() {
   static constexpr Part kPart{
-      .in = [](const Problem& p,
-               bool gathers) { return gathers && shape_of(p).has_tile_lists(); },
+      .in = [](const Problem& p, bool gathers) { return gathers && shape_of(p).has_tile_lists(); },
       .type = [](const Problem&,
                  std::string_view params) { return fmt::format("WithTileLists<{}>", params); },
       .bytes = [](const Problem&) { return sizeof(TileListParams); },

@@ -16,15 +16,15 @@ namespace attnforge {
 
 /// Lists of one kernel. All numbers are 0 where its tiles are not listed.
 struct TileLists {
-  int groups = 0, group_keys = 0;     // of a key tile
-  int heads = 0, batch = 0;           // of the mask
-  std::int64_t m_blocks = 0;          // query tiles of a head
+  int groups = 0, group_keys = 0;  // of a key tile
+  int heads = 0, batch = 0;        // of the mask
+  std::int64_t m_blocks = 0;       // query tiles of a head
   std::int64_t groups_of_sequence = 0;
-  bool of_text = false;               // the mask's text says what is seen: a step more
+  bool of_text = false;  // the mask's text says what is seen: a step more
 
   std::int64_t lists() const { return m_blocks * heads * batch; }
-  std::int64_t capacity() const;      // groups of a list
-  std::int64_t bytes() const;         // in the workspace
+  std::int64_t capacity() const;  // groups of a list
+  std::int64_t bytes() const;     // in the workspace
 };
 TileLists tile_lists(const Problem& problem, int block_m, int block_n);
 

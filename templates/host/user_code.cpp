@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/shape.h"
 #include "generator/user_code.h"
 #include "templates/host/argument.h"
 #include "templates/host/kernel_source.h"
@@ -91,8 +92,8 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
         "  }}\n",
         taken, locals(arguments), lines_of("mask", problem.mask));
   }
-  return lines + fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n",
-                             params);
+  return lines +
+         fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n", params);
 }
 
 }  // namespace

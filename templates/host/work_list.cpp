@@ -132,8 +132,7 @@ KernelNames with_work_list(KernelNames names, const Problem& problem, const Shap
       "kConfig.pack_gqa>::run(p);\n"
       "}}\n",
       fmt::arg("threads", kListThreads), fmt::arg("symbol", kListKernel),
-      fmt::arg("params", params),
-      fmt::arg("block_m", block_m), fmt::arg("block_n", block_n));
+      fmt::arg("params", params), fmt::arg("block_m", block_m), fmt::arg("block_n", block_n));
   return names;
 }
 

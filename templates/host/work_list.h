@@ -33,9 +33,10 @@ struct TileWork {
   std::int64_t all_tiles() const { return tiles * order.heads; }
 };
 
-/// Tiles of block_m rows and key tiles of block_n (0: the kernel cannot gather its keys), with pack_gqa heads in each. Heads are taken in groups whose K and V take
-/// about head_group_mb MB, and in a list, where one head's take more, so are sequences; 0: head
-/// after head. heavy_last: tile_order().
+/// Tiles of block_m rows and key tiles of block_n (0: the kernel cannot gather its keys), with
+/// pack_gqa heads in each. Heads are taken in groups whose K and V take about head_group_mb MB, and
+/// in a list, where one head's take more, so are sequences; 0: head after head. heavy_last:
+/// tile_order().
 TileWork tile_work(const Problem& problem, int block_m, int block_n, int pack_gqa,
                    int head_group_mb, bool heavy_last);
 

@@ -37,8 +37,8 @@ struct SoftcapScore {
 
   /// All scores of an array; all lanes of a warp together, which take the short series where none
   /// of their scores is near the cap, and half of it where none is half as near. kCoarse:
-  /// probabilities are rounded to 16 bits later, so near a cap of up to 1024 an error of 1.2e-4 does
-  /// no harm. A NaN stays one in every form.
+  /// probabilities are rounded to 16 bits later, so near a cap of up to 1024 an error of 1.2e-4
+  /// does no harm. A NaN stays one in every form.
   template <bool kCoarse, class T, int kCount>
   ATTNFORGE_DEVICE void cap(T (&s)[kCount]) const {
     if constexpr (kCoarse) {

@@ -55,33 +55,19 @@ template <int kSign, class T>
 requires kSame<T, int> ATTNFORGE_DEVICE Position<-kSign>
 operator-(T a, Position<kSign> b) { return {a - b.base, b.offset}; }
 template <int kSign, class T>
-requires kReal<T> ATTNFORGE_DEVICE float operator*(T a, Position<kSign> b) {
-  return b.times(a);
-}
+requires kReal<T> ATTNFORGE_DEVICE float operator*(T a, Position<kSign> b) { return b.times(a); }
 template <int kSign, class T>
-requires kReal<T> ATTNFORGE_DEVICE float operator*(Position<kSign> a, T b) {
-  return a.times(b);
-}
+requires kReal<T> ATTNFORGE_DEVICE float operator*(Position<kSign> a, T b) { return a.times(b); }
 template <int kSign, class T>
-requires kReal<T> ATTNFORGE_DEVICE float operator/(Position<kSign> a, T b) {
-  return float(a) / b;
-}
+requires kReal<T> ATTNFORGE_DEVICE float operator/(Position<kSign> a, T b) { return float(a) / b; }
 template <int kSign, class T>
-requires kReal<T> ATTNFORGE_DEVICE float operator+(T a, Position<kSign> b) {
-  return a + float(b);
-}
+requires kReal<T> ATTNFORGE_DEVICE float operator+(T a, Position<kSign> b) { return a + float(b); }
 template <int kSign, class T>
-requires kReal<T> ATTNFORGE_DEVICE float operator+(Position<kSign> a, T b) {
-  return float(a) + b;
-}
+requires kReal<T> ATTNFORGE_DEVICE float operator+(Position<kSign> a, T b) { return float(a) + b; }
 template <int kSign, class T>
-requires kReal<T> ATTNFORGE_DEVICE float operator-(T a, Position<kSign> b) {
-  return a - float(b);
-}
+requires kReal<T> ATTNFORGE_DEVICE float operator-(T a, Position<kSign> b) { return a - float(b); }
 template <int kSign, class T>
-requires kReal<T> ATTNFORGE_DEVICE float operator-(Position<kSign> a, T b) {
-  return float(a) - b;
-}
+requires kReal<T> ATTNFORGE_DEVICE float operator-(Position<kSign> a, T b) { return float(a) - b; }
 
 /// What a number is compared with once a position's base is taken off both sides: the same for all
 /// keys of a row, so that a comparison is one instruction a key. No position is beyond 2^30, and no

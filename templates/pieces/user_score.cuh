@@ -19,10 +19,10 @@ ATTNFORGE_DEVICE T a_value();
 template <class Code, class Before = PlainScore>
 struct UserScore {
   /// Whether scores come out scaled: the text does something with them.
-  static constexpr bool kScaled = !kSame<
-      decltype(Code::score(a_value<const typename Code::Words&>(), ExactTanh(), ScaledScore(), 0, 0, 0,
-                           KeyPosition(), 0, 0)),
-      ScaledScore>;
+  static constexpr bool
+      kScaled = !kSame<decltype(Code::score(a_value<const typename Code::Words&>(), ExactTanh(),
+                                            ScaledScore(), 0, 0, 0, KeyPosition(), 0, 0)),
+                       ScaledScore>;
 
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {

@@ -10,6 +10,8 @@ namespace attnforge {
 /// kLeftBound: rows do not see all keys to their left.
 template <bool kLeftBound>
 struct WindowMask {
+  static constexpr bool kLeft = kLeftBound;
+
   /// -inf to the scores of keys that their row does not see. `tile` is the QueryTile of the rows.
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores& scores, const QueryTile& tile) {

@@ -53,8 +53,8 @@ struct KeyGroups {
   }
 };
 
-/// Scores of a gathered tile in accumulators of 16 rows, as Score and Mask take them. A part is what
-/// a fragment of rows has of a group.
+/// Scores of a gathered tile in accumulators of 16 rows, as Score and Mask take them. A part is
+/// what a fragment of rows has of a group.
 template <class Array, int kGroups, int kGroupKeys>
 struct GroupedScores {
   static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
@@ -107,13 +107,13 @@ struct StepGroupedScores<float[kRowFragments][kFragments][4], kStepKeys, kGroupK
   static constexpr int kPartKeys = kStepKeys / kGroups;
   static constexpr int kParts = kRowFragments * kGroups;
 
-  float (&all)[kRowFragments][kFragments][4];
+  float(&all)[kRowFragments][kFragments][4];
   int row;        // of the accumulators' first row that this lane has
   int fragment;   // of the tile, which the accumulators begin with
   int first_key;  // of the step, in its group
   KeyGroup groups[kGroups];
 
-  ATTNFORGE_DEVICE StepGroupedScores(float (&scores)[kRowFragments][kFragments][4], int first_row,
+  ATTNFORGE_DEVICE StepGroupedScores(float(&scores)[kRowFragments][kFragments][4], int first_row,
                                      int first_fragment, const KeyGroup* of_tile, int step)
       : all(scores),
         row(first_row),
@@ -127,8 +127,8 @@ struct StepGroupedScores<float[kRowFragments][kFragments][4], kStepKeys, kGroupK
     return groups[part % kGroups].rows >> (fragment + part / kGroups) & 1;
   }
   ATTNFORGE_DEVICE bool partial(int part) const {
-    return groups[part % kGroups].rows >>
-               (KeyGroup::kMostFragments + fragment + part / kGroups) & 1;
+    return groups[part % kGroups].rows >> (KeyGroup::kMostFragments + fragment + part / kGroups) &
+           1;
   }
   ATTNFORGE_DEVICE bool sees_all() const {
     bool all_seen = true;

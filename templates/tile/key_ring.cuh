@@ -96,8 +96,10 @@ struct KeyRing {
   /// Of this thread in the tile that comes first, among all of the sequence.
   template <class Loader>
   ATTNFORGE_DEVICE i64 first_row(const Loader& loader) const {
-    if constexpr (Walk::kListed) return 0;
-    else return i64(tiles.tile_at(tiles.first())) * Loader::kTileRows + loader.row;
+    if constexpr (Walk::kListed)
+      return 0;
+    else
+      return i64(tiles.tile_at(tiles.first())) * Loader::kTileRows + loader.row;
   }
 
   template <bool kRagged>

@@ -47,7 +47,8 @@ struct QueryTile {
   template <class Params>
   ATTNFORGE_DEVICE static QueryTile load(const Params& params, u32 from) {
     return {params.fwd, from_lane_0(load_shared(from)), from_lane_0(load_shared(from + 4)),
-            from_lane_0(load_shared(from + 8)), Lengths::load(params, from_lane_0(load_shared(from)), from + 12)};
+            from_lane_0(load_shared(from + 8)),
+            Lengths::load(params, from_lane_0(load_shared(from)), from + 12)};
   }
 
   ATTNFORGE_DEVICE static int heads(const FwdParams& p) {

@@ -1,5 +1,5 @@
-// tile_lists_test.cpp - masks that decide which keys a query tile walks over: sizes of the lists, the
-// steps that write them, and which tiles go with which blocks.
+// tile_lists_test.cpp - masks that decide which keys a query tile walks over: sizes of the lists,
+// the steps that write them, and which tiles go with which blocks.
 #include "templates/host/tile_lists.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,8 @@ TEST(LaunchOfMasks, WritesStatesThenListsThenTheOrder) {
       const std::string entry = family.render(config, problem).entry;
       std::vector<std::string> names;
       for (const LaunchStep& step : launch.steps) {
-        EXPECT_EQ(step.overlaps_previous, !names.empty()) << "the first follows what it does not know";
+        EXPECT_EQ(step.overlaps_previous, !names.empty())
+            << "the first follows what it does not know";
         EXPECT_THAT(entry, testing::HasSubstr(step.kernel + "(const __grid_constant__"));
         names.push_back(step.kernel);
       }

@@ -12,7 +12,7 @@
 namespace attnforge {
 
 /// A warp a group of a list, out at the first mix of seen and unseen. Rule::of_row() is the text.
-template <class Lengths, class Rule, int kBlockM, int kGroupKeys, bool kLeftBound>
+template <class Lengths, class Rule, int kBlockM, int kGroupKeys, class Window>
 struct MaskStates {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
   static constexpr int kStep = 8;
@@ -34,7 +34,7 @@ struct MaskStates {
     for (int f = 0; f < kBlockM / 16; ++f) {
       const int query = place.m_block * kBlockM + f * 16;
       const FragmentKeys keys = FragmentKeys::of(p, lengths, query);
-      if (first > keys.last || (kLeftBound && first + kGroupKeys <= keys.first)) continue;
+      if (first > keys.last || (Window::kLeft && first + kGroupKeys <= keys.first)) continue;
       const u32 found = of_rows(params, place, lengths, query, first);
       state |= (found & 1) << f | (found >> 1) << (KeyGroup::kMostFragments + f);
     }
@@ -50,8 +50,7 @@ struct MaskStates {
     const int lane = int(threadIdx.x) % 32, row = query + lane % 16;
     const bool present = row < lengths.q();
     const auto rule = Rule::of_row(params.fwd, lengths, place.sequence, place.head,
-                                   present ? row : lengths.q() - 1,
-                                   first_key + lane / 16 * kStep);
+                                   present ? row : lengths.q() - 1, first_key + lane / 16 * kStep);
     const int keys = lengths.kv() - first_key - lane / 16 * kStep;  // from the lane's first on
     const bool whole = query + 16 <= lengths.q() && first_key + kGroupKeys <= lengths.kv();
     int seen = 0, asked = 0;

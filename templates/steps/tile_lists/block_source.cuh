@@ -34,8 +34,7 @@ struct BlockSource {
       const u32 fragments = (1u << to) - (1u << from);
       for (int e = ends[0] + int(threadIdx.x); e < ends[1]; e += kThreads) {
         const int column = mask.columns[e];
-        const u32 state = fragments |
-                          (column & 1 ? fragments << KeyGroup::kMostFragments : 0);
+        const u32 state = fragments | (column & 1 ? fragments << KeyGroup::kMostFragments : 0);
         const int group = (column >> 1) * kGroupsOfBlock - first_group;
 #pragma unroll
         for (int i = 0; i < kGroupsOfBlock; ++i)

@@ -12,7 +12,7 @@ namespace attnforge {
 
 /// A block a list. kBlockM rows of a query tile, kGroups groups of kGroupKeys keys in a key tile.
 /// Source says what the mask lets be seen; windows and lengths hide more.
-template <class Lengths, class Source, int kBlockM, int kGroups, int kGroupKeys, bool kLeftBound>
+template <class Lengths, class Source, int kBlockM, int kGroups, int kGroupKeys, class Window>
 struct ListTiles {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
   static constexpr int kAtATime = 1024;  // groups, whose states are in shared memory
@@ -75,8 +75,8 @@ struct ListTiles {
 #pragma unroll 1
     for (int f = 0; f < kBlockM / 16; ++f) {
       const FragmentKeys keys = fragments[f];
-      const bool sees = first <= keys.last && (!kLeftBound || last >= keys.first);
-      const bool all = last <= keys.all_last && (!kLeftBound || first >= keys.all_first);
+      const bool sees = first <= keys.last && (!Window::kLeft || last >= keys.first);
+      const bool all = last <= keys.all_last && (!Window::kLeft || first >= keys.all_first);
       if (!sees) hidden |= 1u << f;
       edge |= sees && !all && (state >> f & 1);
     }

@@ -32,9 +32,8 @@ struct ListWork {
         const int last_row = min((m + 1) * kBlockM, rows) - 1;
         const int count = Walk::count_of(params, lengths, kBlockN, sequence, m,
                                          m * kBlockM / kPackGqa, last_row / kPackGqa);
-        const int work = most == 0
-                             ? 0
-                             : min(i64(count) * (kWorkBins - 1) / most, i64(kWorkBins - 1));
+        const int work = most == 0 ? 0
+                                   : min(i64(count) * (kWorkBins - 1) / most, i64(kWorkBins - 1));
         f(WorkItem{sequence, m}, group * kWorkBins + kWorkBins - 1 - work);
       }
     }
