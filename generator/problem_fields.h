@@ -36,4 +36,8 @@ inline constexpr std::string_view
 /// Whether the products of sizes stay where 32-bit head and 64-bit element indices cannot overflow.
 bool products_within_limits(const Problem& problem);
 
+/// The soft cap that kernels apply: softcap, or X where `score` is "X * tanhf(s / X)" and nothing
+/// else; 0: none.
+float effective_softcap(const Problem& problem);
+
 }  // namespace attnforge

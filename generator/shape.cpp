@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "generator/problem_fields.h"
 #include "generator/user_code.h"
 #include "generator/words.h"
 

@@ -142,10 +142,8 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       needs_rope_(problem.rope != Rope::kNone),
       needs_mask_(has_block_mask(problem)),
       needs_mask_bits_(problem.mask_bits),
-      lengths_(problem.lengths),
-      tokens_(total_tokens(problem)),
-      rope_before_(least_rope_offset(problem)),
-      rope_keys_(problem.seqlen_kv) {
+      rope_before_(static_cast<std::int32_t>(least_rope_offset(problem))),
+      rope_keys_(static_cast<std::int32_t>(problem.seqlen_kv)) {
   static_assert(kMostCodeArguments <= 32, "a bit for each");
   for (const CodeArgument& argument : code_arguments(problem.args))
     code_arrays_ |= std::uint32_t{argument.is_array} << code_arguments_++;

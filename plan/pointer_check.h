@@ -16,11 +16,11 @@ class PointerCheck {
   /// Throws Error(kInvalidArgument) naming the tensor, the value and what is required. Strides of
   /// dimensions of size 1 are never used and may be anything. No allocation when all is well.
   void operator()(const Problem& problem, const Tensors& tensors, const void* workspace) const {
-    if (!fast(tensors, workspace)) explain(problem, tensors, workspace);
+    if (!fast(problem, tensors, workspace)) explain(problem, tensors, workspace);
   }
 
  private:
-  bool fast(const Tensors& tensors, const void* workspace) const {
+  bool fast(const Problem& problem, const Tensors& tensors, const void* workspace) const {
     const auto address = [](const void* pointer) {
       return reinterpret_cast<std::uintptr_t>(pointer);
     };
@@ -42,9 +42,9 @@ class PointerCheck {
                                  address(workspace) % kWorkspaceAlignment == 0);
     return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
            (!needs_rope_ || rope_good(t)) &&
-           (lengths_ == Lengths::kFixed || lengths_good(t.lengths)) &&
-           (!needs_mask_ || mask_good(t.block_mask));
-    (code_arguments_ == 0 || code_arguments_good(t.code_arguments));
+           (problem.lengths == Lengths::kFixed || lengths_good(problem, t.lengths)) &&
+           (!needs_mask_ || mask_good(t.block_mask)) &&
+           (code_arguments_ == 0 || code_arguments_good(t.code_arguments));
   }
   bool code_arguments_good(const std::uint64_t* words) const {
     if (words == nullptr) return false;
@@ -52,14 +52,14 @@ class PointerCheck {
     for (int i = 0; i < code_arguments_; ++i) null_words |= std::uint32_t{words[i] == 0} << i;
     return (null_words & code_arrays_) == 0;
   }
-  bool lengths_good(const LengthArrays& lengths) const {
+  static bool lengths_good(const Problem& problem, const LengthArrays& lengths) {
     const auto bits = reinterpret_cast<std::uintptr_t>(lengths.q) |
                       reinterpret_cast<std::uintptr_t>(lengths.kv);
-    const bool present = lengths_ == Lengths::kUsed ||
+    const bool present = problem.lengths == Lengths::kUsed ||
                          (lengths.q != nullptr && lengths.kv != nullptr);
+    const Tokens most = total_tokens(problem);
     return present && bits % alignof(int) == 0 && lengths.tokens_q >= 0 &&
-           lengths.tokens_q <= tokens_.q && lengths.tokens_kv >= 0 &&
-           lengths.tokens_kv <= tokens_.kv;
+           lengths.tokens_q <= most.q && lengths.tokens_kv >= 0 && lengths.tokens_kv <= most.kv;
   }
   bool mask_good(const BlockMaskRef& mask) const {
     const auto address = [](const void* pointer) {
@@ -90,10 +90,8 @@ class PointerCheck {
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false;
   std::uint8_t code_arguments_ = 0;
-  std::uint32_t code_arrays_ = 0;  // bit i: argument i is one
-  Lengths lengths_ = Lengths::kFixed;
-  Tokens tokens_{};
-  std::int64_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on
+  std::uint32_t code_arrays_ = 0;                 // bit i: argument i is one
+  std::int32_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on
 };
 
 }  // namespace attnforge

@@ -43,6 +43,13 @@ std::vector<Word> words_that_differ(std::span<const std::byte> params,
   return {found.begin(), found.begin() + count};
 }
 
+const std::vector<ScratchTensor> kNoScratch;
+
+std::unique_ptr<const std::vector<ScratchTensor>> scratch_of(const LaunchStep& step) {
+  if (step.from_workspace.empty()) return nullptr;
+  return std::make_unique<const std::vector<ScratchTensor>>(step.from_workspace);
+}
+
 }  // namespace
 
 LoadedKernels::LoadedKernels(std::span<const std::byte> image, const Source& source,
@@ -80,13 +87,13 @@ LoadedLaunch::LoadedLaunch(const Launch& launch, const LoadedKernels& kernels)
     if (i < kernels.steps().size() && alike(step, kernels.steps()[i]->launch)) {
       const std::shared_ptr<const LoadedStep>& loaded = kernels.steps()[i];
       steps_.push_back({loaded, step.grid, words_that_differ(step.params, loaded->launch.params),
-                        step.from_workspace});
+                        scratch_of(step)});
     } else {
       steps_.push_back(
           {std::make_shared<const LoadedStep>(LoadedStep{&kernels.at(step.kernel), step}),
            step.grid,
            {},
-           step.from_workspace});
+           scratch_of(step)});
     }
   }
 }
@@ -99,7 +106,8 @@ void LoadedLaunch::run(const Tensors& tensors, const RunMemory& memory, CUstream
     std::copy(launch.params.begin(), launch.params.end(), params.begin());
     for (const Word& word : step.words)
       std::memcpy(params.data() + word.offset, &word.value, kWordBytes);
-    bind_arguments(launch.args, step.from_workspace, tensors, memory, params);
+    bind_arguments(launch.args, step.from_workspace ? *step.from_workspace : kNoScratch, tensors,
+                   memory, params);
     kernel->launch(launch, step.grid, params, stream);
   }
 }

@@ -56,8 +56,9 @@ class LoadedLaunch {
   struct Step {
     std::shared_ptr<const LoadedStep> loaded;  // its own if no other is like it
     Dim3 grid;
-    std::vector<Word> words;                    // what differs from loaded->launch.params
-    std::vector<ScratchTensor> from_workspace;  // sizes decide where they lie
+    std::vector<Word> words;  // what differs from loaded->launch.params
+    // Sizes decide where they lie. Null: none, as for nearly all.
+    std::unique_ptr<const std::vector<ScratchTensor>> from_workspace;
   };
 
   /// No steps.

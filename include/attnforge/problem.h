@@ -144,10 +144,6 @@ struct MaskBlocks {
 };
 MaskBlocks mask_blocks(const Problem& problem);
 
-/// The soft cap that kernels apply: softcap, or X where `score` is "X * tanhf(s / X)" and nothing
-/// else; 0: none.
-float effective_softcap(const Problem& problem);
-
 /// How many elements of a row of q or k rotate: rope_dim, or its default; 0 without rope.
 int effective_rope_dim(const Problem& problem);
 

@@ -41,10 +41,12 @@ constexpr Field<Typed> kFields[] = {
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
-constexpr int kRegisterSlack = 24, kMaskCodeSlack = 16;
+constexpr int kRegisterSlack = 24, kMaskCodeSlack = 16, kMaskBitsSlack = 24;
 constexpr int kSmallestBlockM = 32;
 
-int register_slack(const Typed& c) { return kRegisterSlack + (c.user_mask ? kMaskCodeSlack : 0); }
+int register_slack(const Typed& c) {
+  return kRegisterSlack + c.user_mask * kMaskCodeSlack + (c.mask_bits ? kMaskBitsSlack : 0);
+}
 
 bool fits(const Typed& c, const Arch& arch) { return sm_has_room(c, arch, register_slack(c)); }
 

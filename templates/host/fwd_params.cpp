@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/problem_fields.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {

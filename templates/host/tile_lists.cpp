@@ -19,7 +19,7 @@ constexpr int kGroupsPerBlock = kThreads / 32;
 constexpr const char* kListsKernel = "tile_lists";
 constexpr const char* kStatesKernel = "mask_states";
 
-std::int64_t tiles_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// The Mask piece: what decides in groups that rows see some of.
 std::string list_mask(const Shape& shape, std::string_view window) {
@@ -34,7 +34,7 @@ std::string list_mask(const Shape& shape, std::string_view window) {
 }  // namespace
 
 std::int64_t TileLists::capacity() const {
-  return groups == 0 ? 0 : tiles_of(groups_of_sequence, groups) * groups;
+  return groups == 0 ? 0 : quotient_up(groups_of_sequence, groups) * groups;
 }
 
 std::int64_t TileLists::bytes() const {
@@ -49,8 +49,8 @@ TileLists tile_lists(const Problem& problem, int block_m, int block_n) {
   if (!shape.has_tile_lists()) return result;
   result.groups = shape.key_groups_of(block_n);
   result.group_keys = block_n / result.groups;
-  result.m_blocks = tiles_of(problem.seqlen_q, block_m);
-  result.groups_of_sequence = tiles_of(problem.seqlen_kv, result.group_keys);
+  result.m_blocks = quotient_up(problem.seqlen_q, block_m);
+  result.groups_of_sequence = quotient_up(problem.seqlen_kv, result.group_keys);
   result.of_text = !shape.has_block_mask();
   result.heads = static_cast<int>(shape.has_block_mask()             ? problem.mask_heads
                                   : mask_depends_on(problem, "head") ? problem.num_heads_q
@@ -91,7 +91,7 @@ double listed_share(const Problem& problem, int block_m) {
 bool too_many_lists(const Problem& problem, int block_m, int block_n) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 34, kMostGroups = 1 << 30;
   const TileLists lists = tile_lists(problem, block_m, block_n);
-  return lists.lists() * tiles_of(lists.groups_of_sequence, kGroupsPerBlock) > kMaxGridX ||
+  return lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock) > kMaxGridX ||
          lists.groups_of_sequence > kMostGroups || lists.bytes() > kMostBytes;
 }
 
@@ -100,7 +100,7 @@ std::vector<LaunchStep> tile_list_steps(const TileLists& lists) {
   if (lists.of_text) {
     steps.push_back(step_of(kStatesKernel, kThreads, 0));
     steps.back().grid.x = static_cast<unsigned>(
-        lists.lists() * tiles_of(lists.groups_of_sequence, kGroupsPerBlock));
+        lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock));
   }
   steps.push_back(step_of(kListsKernel, kThreads, 0));
   steps.back().grid.x = static_cast<unsigned>(lists.lists());

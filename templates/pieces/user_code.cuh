@@ -114,12 +114,22 @@ struct UserArray {
   ATTNFORGE_DEVICE operator const T*() const { return data; }
   template <class Index>
   ATTNFORGE_DEVICE auto operator[](Index i) const {
+    return at(data + i);
+  }
+  /// One address for all keys of a row: what the compiler knows is part of the instruction.
+  template <int kSign>
+  ATTNFORGE_DEVICE auto operator[](Position<kSign> i) const {
+    return at(data + i.base + kSign * i.offset);
+  }
+
+ private:
+  ATTNFORGE_DEVICE static auto at(const T* element) {
     if constexpr (kSame<T, Fp16> || kSame<T, Bf16>)
-      return float(T{__ldg(reinterpret_cast<const u16*>(data) + i)});
+      return float(T{__ldg(reinterpret_cast<const u16*>(element))});
     else if constexpr (kSame<T, bool>)
-      return __ldg(reinterpret_cast<const u8*>(data) + i) != 0;
+      return __ldg(reinterpret_cast<const u8*>(element)) != 0;
     else
-      return __ldg(data + i);
+      return __ldg(element);
   }
 };
 
@@ -206,9 +216,12 @@ struct UserRow {
   ATTNFORGE_DEVICE bool mask_of_present(int offset) const {
     return Code::mask(words, batch, head, q, KeyPosition{lane_key, offset}, seqlen_q, seqlen_kv);
   }
+  /// A text that reads arrays by key is not asked about keys that are not there. An index that was
+  /// clamped would take an address of its own for each key.
   ATTNFORGE_DEVICE bool mask(int offset) const {
-    return Code::mask(words, batch, head, q, key<Code::kMaskReadsByKey>(offset), seqlen_q,
-                      seqlen_kv);
+    if constexpr (Code::kMaskReadsByKey)
+      if (lane_key + offset >= seqlen_kv) return false;
+    return mask_of_present(offset);
   }
 };
 

@@ -50,7 +50,6 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_lengths) == 40);
   EXPECT(sizeof(attnforge_block_mask_lists) == 40);
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
-  EXPECT(sizeof(attnforge_tensors) == 184);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
   EXPECT(sizeof(attnforge_tensors) == 192);
   EXPECT(offsetof(attnforge_tensors, o) == 104);

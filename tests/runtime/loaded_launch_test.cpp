@@ -76,7 +76,7 @@ TEST_F(LoadedLaunchTest, LaunchOfOtherSizesSharesAllButItsGridAndTheWordsThatDif
   EXPECT_TRUE(loaded.steps()[0].words.empty());
   EXPECT_EQ(loaded.steps()[1].loaded, kernels.steps()[1]);
   EXPECT_EQ(loaded.steps()[1].words.size(), 2u);
-  EXPECT_EQ(loaded.steps()[1].from_workspace, launch.steps[1].from_workspace);
+  EXPECT_EQ(*loaded.steps()[1].from_workspace, launch.steps[1].from_workspace);
   std::byte workspace[64];
   loaded.run({}, {.workspace = workspace}, nullptr);
   EXPECT_EQ(fake_cuda().last_argument(), workspace + 48);

@@ -31,9 +31,10 @@ struct ListWalk {
   const int* list;
   int tiles;
 
+  static constexpr bool kListed = false;  // tiles of neighbouring keys
+
   template <class QueryTile>
-  ATTNFORGE_DEVICE static ListWalk of_rows(const QueryTile& tile, int, int, int) {
-    const Args& args = static_cast<const Args&>(tile.lengths.params);
+  ATTNFORGE_DEVICE static ListWalk of_rows(const Args& args, const QueryTile&, int, int, int) {
     return {args.list, args.listed};
   }
   ATTNFORGE_DEVICE static int first() { return 0; }
