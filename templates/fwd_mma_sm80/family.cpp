@@ -41,7 +41,7 @@ constexpr Field<Typed> kFields[] = {
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
-constexpr int kRegisterSlack = 24, kMaskCodeSlack = 16, kMaskBitsSlack = 24;
+constexpr int kRegisterSlack = 24, kMaskCodeSlack = 16, kMaskBitsSlack = 56;
 constexpr int kSmallestBlockM = 32;
 
 int register_slack(const Typed& c) {

@@ -52,7 +52,7 @@ constexpr FormerField kAdded[] = {{"fused_rope", 0}};
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
 constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMaskCodeSlack = 8,
-              kMaskArgumentsSlack = 56;
+              kMaskArgumentsSlack = 64;
 // Of Q K^T and P V together, from which heads may be walked in groups even where they are few, and
 // from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;

@@ -1,27 +1,35 @@
-// generated: fwd_mma_sm80 block_m=64 num_warps=4 block_n=64 step_n=64 stages=2 q_in_regs=1 blocks_per_sm=2 pack_gqa=1 head_group_mb=0 head_dim_warps=1 pad_head_dim=0
+// generated: fwd_mma_sm80 block_m=64 num_warps=4 block_n=64 step_n=64 stages=2 q_in_regs=1 blocks_per_sm=2 pack_gqa=1 head_group_mb=33 head_dim_warps=1 pad_head_dim=0
 #include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/user_code.cuh"
 #include "pieces/softcap.cuh"
-#include "pieces/dense.cuh"
-#include "pieces/user_score.cuh"
 #include "pieces/user_mask.cuh"
-#include "pieces/masked_walk.cuh"
+#include "steps/tile_lists/kernel.cuh"
+#include "steps/tile_lists/text_source.cuh"
+#include "steps/mask_states/kernel.cuh"
+#include "steps/work_list/kernel.cuh"
+#include "pieces/dense.cuh"
+#include "pieces/gathered_keys.cuh"
+#include "pieces/user_score.cuh"
+#include "pieces/list_walk.cuh"
+#include "pieces/list_mask.cuh"
+#include "pieces/work_list_order.cuh"
 namespace attnforge {
-struct UserCode {
+template <class Argument>
+struct UserCodeOf {
   using Words = CodeParams<2>;
   ATTNFORGE_DEVICE static const Words& words(const FwdParams& fwd) {
-    return reinterpret_cast<const WithCode<FwdMmaSm80Params, 2>&>(fwd).code;
+    return reinterpret_cast<const Argument&>(fwd).code;
   }
   static constexpr bool kScoreReadsByKey = false, kMaskReadsByKey = false, kTanh = false;
   template <class Tanh, class S>
-  ATTNFORGE_DEVICE static S score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
+  ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
     [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
     [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
-    return static_cast<S>((
+    return (
 #line 1 "score"
 s + slope[head] * (k - q)
 #line 1 "entry"
-    ));
+    );
   }
   ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
     [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
@@ -33,16 +41,31 @@ k <= q && q - k < reach
     ));
   }
 };
+using UserCode = UserCodeOf<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>>;
 }  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(WithCode<FwdMmaSm80Params, 2>) == 224);
-inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 1}, 64, 4, 64, 64, 2, 1, 2, 1, 0, 1, 0};
+static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>) == 304);
+inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2}, 64, 4, 64, 64, 2, 1, 2, 1, 33, 1, 0};
 struct Pieces : DensePieces<kConfig> {
+  template <int kElementBytes> using Keys = GatheredKeys<kElementBytes, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups()>;
   using Score = UserScore<UserCode, SoftcapScore>;
-  using Mask = UserMask<UserCode, DensePieces<kConfig>::Mask>;
-  using Walk = MaskedWalk<DensePieces<kConfig>::Walk>;
+  using Walk = ListWalk<kConfig.key_groups()>;
+  using Mask = ListMask<DensePieces<kConfig>::Mask, UserRule<UserCode>>;
+  using Order = WorkListOrder;
 };
+extern "C" __global__ void __launch_bounds__(256, 4)
+mask_states(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
+  MaskStates<Pieces::Lengths, UserRule<UserCodeOf<WithTileLists<WithCode<WithLengths<StepParams>, 2>>>>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask>::run(p);
+}
+extern "C" __global__ void __launch_bounds__(256, 4)
+tile_lists(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
+  ListTiles<Pieces::Lengths, TextSource, kConfig.block_m, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups(), DensePieces<kConfig>::Mask>::run(p);
+}
+extern "C" __global__ void __launch_bounds__(1024)
+work_list(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
+  ListWork<Pieces::Lengths, Pieces::Walk, kConfig.block_m, kConfig.block_n, kConfig.pack_gqa>::run(p);
+}
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
-fwd_mma_sm80_bf16_d128_64x64_e8b3b043(const __grid_constant__ WithCode<FwdMmaSm80Params, 2> p) {
-  FwdMmaSm80<kConfig, Pieces, WithCode<FwdMmaSm80Params, 2>>::run(p);
+fwd_mma_sm80_bf16_d128_64x64_e8b3b043(const __grid_constant__ WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>> p) {
+  FwdMmaSm80<kConfig, Pieces, WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>>::run(p);
 }

@@ -6,21 +6,22 @@
 #include "pieces/user_mask.cuh"
 #include "pieces/masked_walk.cuh"
 namespace attnforge {
-struct UserCode {
+template <class Argument>
+struct UserCodeOf {
   using Words = CodeParams<2>;
   ATTNFORGE_DEVICE static const Words& words(const FwdParams& fwd) {
-    return reinterpret_cast<const WithCode<FwdNaiveParams, 2>&>(fwd).code;
+    return reinterpret_cast<const Argument&>(fwd).code;
   }
   static constexpr bool kScoreReadsByKey = false, kMaskReadsByKey = false, kTanh = false;
   template <class Tanh, class S>
-  ATTNFORGE_DEVICE static S score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
+  ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
     [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
     [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
-    return static_cast<S>((
+    return (
 #line 1 "score"
 s + slope[head] * (k - q)
 #line 1 "entry"
-    ));
+    );
   }
   ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
     [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
@@ -32,10 +33,11 @@ k <= q && q - k < reach
     ));
   }
 };
+using UserCode = UserCodeOf<WithCode<FwdNaiveParams, 2>>;
 }  // namespace attnforge
 using namespace attnforge;
 static_assert(sizeof(WithCode<FwdNaiveParams, 2>) == 256);
-inline constexpr FwdNaiveConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 1}, 8, 64};
+inline constexpr FwdNaiveConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2}, 8, 64};
 struct Pieces : DensePieces<kConfig> {
   using Score = UserScore<UserCode>;
   using Mask = UserMask<UserCode, DensePieces<kConfig>::Mask>;
