@@ -13,7 +13,7 @@
 namespace attnforge::cli {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_mask(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
@@ -30,7 +30,7 @@ struct MaskFile {
     return fmt::format("{} {}", array.header.descr, shape_text(array.header.shape));
   }
   std::vector<int> integers() const {
-    if (!is_integers()) refuse(fmt::format("{}: its {} must be int32 or int64", path, what()));
+    if (!is_integers()) refuse_mask(fmt::format("{}: its {} must be int32 or int64", path, what()));
     const std::size_t bytes = array.header.descr == "<i4" ? 4 : 8;
     std::vector<int> values(array.data.size() / bytes);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -43,13 +43,13 @@ struct MaskFile {
         value = narrow;
       }
       if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max())
-        refuse(fmt::format("{}: entry {} is {}, which is not an index", path, i, value));
+        refuse_mask(fmt::format("{}: entry {} is {}, which is not an index", path, i, value));
       values[i] = static_cast<int>(value);
     }
     return values;
   }
   std::vector<std::uint8_t> bytes() const {
-    if (!is_bytes()) refuse(fmt::format("{}: its {} must be bool or uint8", path, what()));
+    if (!is_bytes()) refuse_mask(fmt::format("{}: its {} must be bool or uint8", path, what()));
     std::vector<std::uint8_t> values(array.data.size());
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<std::uint8_t>(array.data[i]);
@@ -82,15 +82,15 @@ BlockMaskShape shape_of_rows(const Problem& p, std::int64_t rows, const std::str
       if (shape.rows() == rows) fitting.push_back(block);
     }
     if (fitting.size() > 1) {
-      refuse(fmt::format("{}: {} rows of blocks may be of {} queries or of {}; say blocks={}", path,
-                         rows, fitting[0], fitting[1], fitting[0]));
+      refuse_mask(fmt::format("{}: {} rows of blocks may be of {} queries or of {}; say blocks={}",
+                              path, rows, fitting[0], fitting[1], fitting[0]));
     }
     if (fitting.empty()) continue;
     shape.block_q = fitting.front();
     shape.block_kv = p.mask_block_kv != 0 ? p.mask_block_kv : shape.block_q;
     return shape;
   }
-  refuse(
+  refuse_mask(
       fmt::format("{}: {} rows of blocks are not those of seqlen_q={} in blocks of {}, for all "
                   "heads and sequences or for each",
                   path, rows, p.seqlen_q,
@@ -116,7 +116,7 @@ BlockMask mask_of_pairs(const Problem& p, const MaskFile& file) {
     shape.batch = batch;
     return block_mask_from_dense(shape, file.bytes());
   }
-  refuse(
+  refuse_mask(
       fmt::format("{}: its {} masks are neither one for all heads and sequences nor one for each",
                   file.path, masks));
 }
@@ -139,7 +139,7 @@ BlockMask mask_of_one_file(const Problem& p, const MaskFile& file) {
     const bool pairs = sizes[sizes.size() - 2] == p.seqlen_q && sizes.back() == p.seqlen_kv;
     return pairs ? mask_of_pairs(p, file) : mask_of_blocks(p, file);
   }
-  refuse(
+  refuse_mask(
       fmt::format("{}: its {} is not a mask; give int32 [rows, 2] (a run of block columns for each "
                   "row), bool [rows, columns] of blocks, bool [seqlen_q, seqlen_kv], or two files: "
                   "row_begin.npy,columns.npy",
@@ -173,15 +173,16 @@ BlockMask mask_from_files(const Problem& problem, const std::vector<std::string>
   std::vector<MaskFile> files;
   for (const std::string& path : paths) files.push_back({path, read_npy(path)});
   if (files.empty() || files.size() > 3)
-    refuse(
+    refuse_mask(
         fmt::format("--bsr takes one file, or row_begin,columns[,partial], not {}", paths.size()));
   if (files.size() == 1) return mask_of_one_file(problem, files.front());
   for (const MaskFile& file : files) {
     if (file.shape().size() != 1)
-      refuse(fmt::format("{}: its {} must have one dimension", file.path, file.what()));
+      refuse_mask(fmt::format("{}: its {} must have one dimension", file.path, file.what()));
   }
   const std::vector<int> row_begin = files[0].integers();
-  if (row_begin.empty()) refuse(fmt::format("{}: it is empty; row_begin has rows + 1", paths[0]));
+  if (row_begin.empty())
+    refuse_mask(fmt::format("{}: it is empty; row_begin has rows + 1", paths[0]));
   const BlockMaskShape shape = shape_of_rows(
       problem, static_cast<std::int64_t>(row_begin.size()) - 1, files[0].path);
   return block_mask_from_bsr(shape, row_begin, files[1].integers(),

@@ -5,7 +5,7 @@
 namespace attnforge::cli {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::string_view kBetweenWords = " \t\r\n";
 
 std::string quoted(std::string_view name, std::string_view content) {
   std::string word = std::string(name) + '"';
@@ -27,7 +27,7 @@ std::vector<std::string> split_words(std::string_view text) {
   bool is_quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (!is_quoted && kBlanks.find(c) != kBlanks.npos) {
+    if (!is_quoted && kBetweenWords.find(c) != kBetweenWords.npos) {
       if (!word.empty()) words.push_back(std::move(word));
       word.clear();
       continue;

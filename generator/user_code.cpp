@@ -17,15 +17,15 @@
 namespace attnforge {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_code(const std::string& message) {
   throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
 }
 
 // ---- Tokens ----
 
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool in_name(char c) { return begins_name(c) || is_digit(c); }
+bool is_decimal(char c) { return c >= '0' && c <= '9'; }
+bool in_name(char c) { return begins_name(c) || is_decimal(c); }
 
 /// A name, a number, or one other character.
 struct Token {
@@ -45,7 +45,7 @@ std::vector<Token> tokens_of(std::string_view text) {
     std::size_t end = at + 1;
     if (begins_name(c)) {
       while (end < text.size() && in_name(text[end])) ++end;
-    } else if (is_digit(c) || (c == '.' && end < text.size() && is_digit(text[end]))) {
+    } else if (is_decimal(c) || (c == '.' && end < text.size() && is_decimal(text[end]))) {
       const auto goes_on = [&] {
         const char last = text[end - 1];
         const bool exponent = last == 'e' || last == 'E' || last == 'p' || last == 'P';
@@ -77,12 +77,12 @@ constexpr std::string_view kDigraphs[] = {"<:", ":>", "<%", "%>", "%:"};
 
 void check_bytes(std::string_view field, std::string_view text) {
   if (text.size() > kMostCodeBytes)
-    refuse(
+    refuse_code(
         fmt::format("{} has {} bytes; at most {} are allowed", field, text.size(), kMostCodeBytes));
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c != '\n' && (c < ' ' || c > '~')) {
-      refuse(
+      refuse_code(
           fmt::format("{} has the byte 0x{:02x} at {}; printable ASCII, blanks and ends of "
                       "lines are allowed",
                       field, static_cast<unsigned char>(c), place(text, i)));
@@ -99,7 +99,7 @@ void check_brackets(std::string_view field, std::string_view text,
     const std::size_t kind = kClose.find(token.text);
     if (kind == kClose.npos) continue;
     if (open.empty() || open.back().text.front() != kOpen[kind]) {
-      refuse(
+      refuse_code(
           fmt::format("{} closes a bracket that is not open, '{}' at {}; every bracket is "
                       "opened and closed in the text",
                       field, token.text, place(text, token.at)));
@@ -107,7 +107,7 @@ void check_brackets(std::string_view field, std::string_view text,
     open.pop_back();
   }
   if (open.empty()) return;
-  refuse(
+  refuse_code(
       fmt::format("{} does not close the '{}' of {}; every bracket is opened and closed in the "
                   "text",
                   field, open.back().text, place(text, open.back().at)));
@@ -117,28 +117,29 @@ void check_expression(std::string_view field, std::string_view text) {
   if (text.empty()) return;
   check_bytes(field, text);
   const std::vector<Token> tokens = tokens_of(text);
-  if (tokens.empty()) refuse(fmt::format("{} holds blanks only; leave it out", field));
+  if (tokens.empty()) refuse_code(fmt::format("{} holds blanks only; leave it out", field));
   for (const Token& token : tokens) {
     const char c = token.text.front();
     if (c == '"' || c == '\'' || c == '\\' || c == '#' || c == '`' || c == '@' || c == '$') {
-      refuse(
+      refuse_code(
           fmt::format("{} has a {} at {}; it is an expression over numbers, without literals of "
                       "characters, directives and backslashes",
                       field, c, place(text, token.at)));
     }
     const std::string_view two = text.substr(token.at, 2);
     if (two == "//" || two == "/*") {
-      refuse(fmt::format("{} has a comment at {}; leave it out", field, place(text, token.at)));
+      refuse_code(
+          fmt::format("{} has a comment at {}; leave it out", field, place(text, token.at)));
     }
     if (two == "??" || std::ranges::find(kDigraphs, two) != std::end(kDigraphs)) {
-      refuse(
+      refuse_code(
           fmt::format("{} has \"{}\" at {}, which may mean another character; write blanks "
                       "between the two, or the other character",
                       field, two, place(text, token.at)));
     }
     if (std::ranges::find(kRefusedNames, token.text) != std::end(kRefusedNames)) {
-      refuse(fmt::format("{} has the word {} at {}, which an expression cannot have", field,
-                         token.text, place(text, token.at)));
+      refuse_code(fmt::format("{} has the word {} at {}, which an expression cannot have", field,
+                              token.text, place(text, token.at)));
     }
   }
   check_brackets(field, text, tokens);
@@ -278,7 +279,7 @@ class Arguments {
 
   std::vector<CodeArgument> take() {
     std::vector<CodeArgument> list;
-    if (tokens_.empty()) refuse("args holds blanks only; leave it out");
+    if (tokens_.empty()) refuse_code("args holds blanks only; leave it out");
     for (;;) {
       list.push_back(one());
       if (list.size() > kMostCodeArguments)
@@ -294,7 +295,8 @@ class Arguments {
  private:
   [[noreturn]] void wrong(const std::string& what) const {
     const std::size_t at = at_ < tokens_.size() ? tokens_[at_].at : text_.size();
-    refuse(fmt::format("args {}, at {}; it is a list such as {}", what, place(text_, at), kForm));
+    refuse_code(
+        fmt::format("args {}, at {}; it is a list such as {}", what, place(text_, at), kForm));
   }
   std::string_view peek() const { return at_ < tokens_.size() ? tokens_[at_].text : ""; }
   bool skip(std::string_view token) {
@@ -341,7 +343,7 @@ class Arguments {
     const std::size_t first = at_;
     bool wants_factor = true;
     for (; at_ < tokens_.size() && peek() != "]"; ++at_, wants_factor = !wants_factor) {
-      const bool is_factor = tokens_[at_].is_name() || is_digit(peek().front());
+      const bool is_factor = tokens_[at_].is_name() || is_decimal(peek().front());
       if (is_factor != wants_factor) wrong("has sizes that are not a sum of products");
       if (is_factor) {
         if (!factor(peek(), Problem())) wrong(fmt::format("has the size \"{}\"", peek()));
@@ -428,7 +430,7 @@ void check_code(const Problem& p) {
   check_expression("mask", p.mask);
   if (p.args.empty()) return;
   if (!has_code(p))
-    refuse("args belong to a score or a mask, and there is neither; leave them out");
+    refuse_code("args belong to a score or a mask, and there is neither; leave them out");
   code_arguments(p.args);
 }
 

@@ -59,7 +59,7 @@ attnforge_status created(const attnforge_block_mask_shape* shape, attnforge_bloc
   });
 }
 
-char* copied(const std::string& text) {
+char* copy_of(const std::string& text) {
   char* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (copy == nullptr) throw std::bad_alloc();
   std::memcpy(copy, text.c_str(), text.size() + 1);
@@ -161,7 +161,7 @@ attnforge_status attnforge_block_mask_get(const attnforge_block_mask* mask,
 attnforge_status attnforge_block_mask_words(const attnforge_block_mask* mask, char** text) {
   return guarded([&] {
     if (text == nullptr) throw Error(ErrorCode::kInvalidArgument, "text is NULL");
-    *text = copied(words_of(checked_handle(mask, "mask").mask));
+    *text = copy_of(words_of(checked_handle(mask, "mask").mask));
     return ATTNFORGE_OK;
   });
 }
@@ -171,8 +171,8 @@ attnforge_status attnforge_block_mask_draw(const attnforge_block_mask* mask, int
   return guarded([&] {
     if (text == nullptr) throw Error(ErrorCode::kInvalidArgument, "text is NULL");
     const BlockMask& of = checked_handle(mask, "mask").mask;
-    *text = copied(svg != 0 ? attnforge::to_svg(of, head, sequence)
-                            : attnforge::to_text(of, head, sequence));
+    *text = copy_of(svg != 0 ? attnforge::to_svg(of, head, sequence)
+                             : attnforge::to_text(of, head, sequence));
     return ATTNFORGE_OK;
   });
 }

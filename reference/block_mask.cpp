@@ -14,7 +14,7 @@
 namespace attnforge {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_mask(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, "block mask: " + message);
 }
 
@@ -29,7 +29,7 @@ std::string row_text(const BlockMaskShape& shape, std::int64_t row) {
 void check_shape(const BlockMaskShape& shape) {
   const auto block = [](const char* name, int size) {
     if (size == 16 || size == 32 || size == 64 || size == 128) return;
-    refuse(fmt::format("{}={} must be 16, 32, 64 or 128", name, size));
+    refuse_mask(fmt::format("{}={} must be 16, 32, 64 or 128", name, size));
   };
   block("block_q", shape.block_q);
   block("block_kv", shape.block_kv);
@@ -43,14 +43,14 @@ void check_shape(const BlockMaskShape& shape) {
                {"batch", shape.batch, 1, kMostMasks}};
   for (const auto& [name, value, least, most] : sizes) {
     if (value < least || value > most)
-      refuse(fmt::format("{}={} must be from {} to {}", name, value, least, most));
+      refuse_mask(fmt::format("{}={} must be from {} to {}", name, value, least, most));
   }
   constexpr double kMostRows = 1 << 30;
   if (static_cast<double>(shape.batch) * static_cast<double>(shape.heads) *
           static_cast<double>(shape.q_blocks()) >
       kMostRows) {
-    refuse(fmt::format("batch={} heads={} and {} rows of blocks are more than 2^30 rows",
-                       shape.batch, shape.heads, shape.q_blocks()));
+    refuse_mask(fmt::format("batch={} heads={} and {} rows of blocks are more than 2^30 rows",
+                            shape.batch, shape.heads, shape.q_blocks()));
   }
 }
 
@@ -58,20 +58,21 @@ void check_row_begin(const BlockMaskShape& shape, std::span<const int> row_begin
                      std::size_t entries) {
   const auto wanted = static_cast<std::size_t>(shape.rows()) + 1;
   if (row_begin.size() != wanted) {
-    refuse(
+    refuse_mask(
         fmt::format("row_begin has {} entries; batch={} x heads={} x {} rows of blocks and the end "
                     "need {}",
                     row_begin.size(), shape.batch, shape.heads, shape.q_blocks(), wanted));
   }
-  if (row_begin.front() != 0) refuse(fmt::format("row_begin[0]={} must be 0", row_begin.front()));
+  if (row_begin.front() != 0)
+    refuse_mask(fmt::format("row_begin[0]={} must be 0", row_begin.front()));
   for (std::size_t i = 1; i < wanted; ++i) {
     if (row_begin[i] >= row_begin[i - 1]) continue;
-    refuse(fmt::format("row_begin[{}]={} is less than row_begin[{}]={}; it must not fall", i,
-                       row_begin[i], i - 1, row_begin[i - 1]));
+    refuse_mask(fmt::format("row_begin[{}]={} is less than row_begin[{}]={}; it must not fall", i,
+                            row_begin[i], i - 1, row_begin[i - 1]));
   }
   if (static_cast<std::size_t>(row_begin.back()) != entries) {
-    refuse(fmt::format("row_begin[{}]={} must be the number of entries, {}", wanted - 1,
-                       row_begin.back(), entries));
+    refuse_mask(fmt::format("row_begin[{}]={} must be the number of entries, {}", wanted - 1,
+                            row_begin.back(), entries));
   }
 }
 
@@ -86,17 +87,17 @@ void check_columns(const BlockMaskShape& shape, std::span<const int> row_begin, 
     for (int entry = begin; entry < end; ++entry) {
       const int at = column(static_cast<std::size_t>(entry));
       if (at < 0 || at >= columns) {
-        refuse(fmt::format("{}[{}] of {} is block column {}; there are {}, from 0", name, entry,
-                           row_text(shape, row), at, columns));
+        refuse_mask(fmt::format("{}[{}] of {} is block column {}; there are {}, from 0", name,
+                                entry, row_text(shape, row), at, columns));
       }
       if (entry == begin) continue;
       const int before = column(static_cast<std::size_t>(entry) - 1);
       if (at == before)
-        refuse(fmt::format("{}[{}] of {} is block column {} a second time", name, entry,
-                           row_text(shape, row), at));
+        refuse_mask(fmt::format("{}[{}] of {} is block column {} a second time", name, entry,
+                                row_text(shape, row), at));
       if (at < before) {
-        refuse(fmt::format("{}[{}] of {} is block column {} after {}; columns of a row ascend",
-                           name, entry, row_text(shape, row), at, before));
+        refuse_mask(fmt::format("{}[{}] of {} is block column {} after {}; columns of a row ascend",
+                                name, entry, row_text(shape, row), at, before));
       }
     }
   }
@@ -106,21 +107,21 @@ void check_bits(const BlockMask& mask) {
   if (mask.bits.empty() && mask.bit_blocks.empty()) return;
   const auto words = static_cast<std::size_t>(mask.words_per_block());
   if (mask.bits.size() % words != 0) {
-    refuse(fmt::format("bits has {} words; a block of {} x {} has {}", mask.bits.size(),
-                       mask.block_q, mask.block_kv, words));
+    refuse_mask(fmt::format("bits has {} words; a block of {} x {} has {}", mask.bits.size(),
+                            mask.block_q, mask.block_kv, words));
   }
   if (mask.bit_blocks.size() != mask.columns.size()) {
-    refuse(fmt::format("bit_blocks has {} entries; columns has {}", mask.bit_blocks.size(),
-                       mask.columns.size()));
+    refuse_mask(fmt::format("bit_blocks has {} entries; columns has {}", mask.bit_blocks.size(),
+                            mask.columns.size()));
   }
   const auto blocks = static_cast<std::int64_t>(mask.bits.size() / words);
   for (std::size_t i = 0; i < mask.bit_blocks.size(); ++i) {
     const int block = mask.bit_blocks[i];
     if (block < -1 || block >= blocks)
-      refuse(fmt::format("bit_blocks[{}]={} must be -1 or one of the {} blocks of bits", i, block,
-                         blocks));
+      refuse_mask(fmt::format("bit_blocks[{}]={} must be -1 or one of the {} blocks of bits", i,
+                              block, blocks));
     if (block >= 0 && mask.columns[i] % 2 == 0)
-      refuse(
+      refuse_mask(
           fmt::format("bit_blocks[{}]={}, but columns[{}]={} is a full block, whose bits are not "
                       "read; add 1 to it",
                       i, block, i, mask.columns[i]));
@@ -131,7 +132,7 @@ void check_bits(const BlockMask& mask) {
 
 BlockMaskShape block_mask_shape(const Problem& problem) {
   if (!has_block_mask(problem))
-    refuse(fmt::format("\"{}\" has none; add blocks=64:64", to_string(problem)));
+    refuse_mask(fmt::format("\"{}\" has none; add blocks=64:64", to_string(problem)));
   return {.block_q = problem.mask_block_q,
           .block_kv = problem.mask_block_kv,
           .seqlen_q = problem.seqlen_q,
@@ -144,7 +145,8 @@ void validate(const BlockMask& mask) {
   check_shape(mask);
   check_row_begin(mask, mask.row_begin, mask.columns.size());
   for (std::size_t i = 0; i < mask.columns.size(); ++i) {
-    if (mask.columns[i] < 0) refuse(fmt::format("columns[{}]={} is negative", i, mask.columns[i]));
+    if (mask.columns[i] < 0)
+      refuse_mask(fmt::format("columns[{}]={} is negative", i, mask.columns[i]));
   }
   check_columns(mask, mask.row_begin, "columns",
                 [&](std::size_t entry) { return mask.columns[entry] / 2; });
@@ -159,7 +161,8 @@ BlockMask block_mask_from_bsr(const BlockMaskShape& shape, std::span<const int> 
   check_row_begin(shape, row_begin, indices.size());
   check_columns(shape, row_begin, "indices", [&](std::size_t entry) { return indices[entry]; });
   if (!partial.empty() && partial.size() != indices.size())
-    refuse(fmt::format("partial has {} entries; indices has {}", partial.size(), indices.size()));
+    refuse_mask(
+        fmt::format("partial has {} entries; indices has {}", partial.size(), indices.size()));
   BlockMask mask{shape, {row_begin.begin(), row_begin.end()}, {}, {}, {}};
   for (std::size_t i = 0; i < indices.size(); ++i)
     mask.columns.push_back(indices[i] * 2 + (!partial.empty() && partial[i] != 0 ? 1 : 0));
@@ -172,16 +175,16 @@ BlockMask block_mask_from_bsr(const BlockMaskShape& shape, std::span<const int> 
 BlockMask block_mask_from_runs(const BlockMaskShape& shape, std::span<const int> runs) {
   check_shape(shape);
   if (runs.size() != static_cast<std::size_t>(shape.rows()) * 2) {
-    refuse(fmt::format("there are {} runs for {} rows of blocks of {} queries", runs.size() / 2,
-                       shape.rows(), shape.block_q));
+    refuse_mask(fmt::format("there are {} runs for {} rows of blocks of {} queries",
+                            runs.size() / 2, shape.rows(), shape.block_q));
   }
   BlockMask mask{shape, {0}, {}, {}, {}};
   for (std::size_t row = 0; row < runs.size() / 2; ++row) {
     const std::int64_t first = runs[2 * row], count = runs[2 * row + 1];
     if (first < 0 || count < 0 || first + count > shape.kv_blocks()) {
-      refuse(fmt::format("the run of {} is {} block columns from {} on; there are {}",
-                         row_text(shape, static_cast<std::int64_t>(row)), count, first,
-                         shape.kv_blocks()));
+      refuse_mask(fmt::format("the run of {} is {} block columns from {} on; there are {}",
+                              row_text(shape, static_cast<std::int64_t>(row)), count, first,
+                              shape.kv_blocks()));
     }
     for (std::int64_t column = first; column < first + count; ++column)
       mask.columns.push_back(static_cast<int>(column) * 2);
@@ -196,7 +199,7 @@ BlockMask block_mask_from_blocks(const BlockMaskShape& shape,
   const auto columns = static_cast<std::size_t>(shape.kv_blocks());
   const auto rows = static_cast<std::size_t>(shape.rows());
   if (blocks.size() != rows * columns) {
-    refuse(fmt::format("there are {} blocks for {} rows of {}", blocks.size(), rows, columns));
+    refuse_mask(fmt::format("there are {} blocks for {} rows of {}", blocks.size(), rows, columns));
   }
   BlockMask mask{shape, {0}, {}, {}, {}};
   for (std::size_t row = 0; row < rows; ++row) {
@@ -212,8 +215,8 @@ BlockMask block_mask_from_dense(const BlockMaskShape& shape, std::span<const std
   check_shape(shape);
   const std::int64_t pairs = shape.batch * shape.heads * shape.seqlen_q * shape.seqlen_kv;
   if (static_cast<std::int64_t>(seen.size()) != pairs) {
-    refuse(fmt::format("a dense mask of {} pairs is not [{}, {}, {}, {}]", seen.size(), shape.batch,
-                       shape.heads, shape.seqlen_q, shape.seqlen_kv));
+    refuse_mask(fmt::format("a dense mask of {} pairs is not [{}, {}, {}, {}]", seen.size(),
+                            shape.batch, shape.heads, shape.seqlen_q, shape.seqlen_kv));
   }
   MaskBuilder builder(shape);
   for (std::int64_t mask = 0; mask < shape.batch * shape.heads; ++mask) {
@@ -322,13 +325,13 @@ Problem with_block_mask(const Problem& problem, const BlockMask& mask) {
   constexpr float kLeastDensity = 1e-6f;
   if (p.density < kLeastDensity) p.density = kLeastDensity;
   if (mask.seqlen_q != p.seqlen_q || mask.seqlen_kv != p.seqlen_kv) {
-    refuse(fmt::format("it is of seqlen_q={} seqlen_kv={}, not of \"{}\"", mask.seqlen_q,
-                       mask.seqlen_kv, to_string(problem)));
+    refuse_mask(fmt::format("it is of seqlen_q={} seqlen_kv={}, not of \"{}\"", mask.seqlen_q,
+                            mask.seqlen_kv, to_string(problem)));
   }
   try {
     validate(p);
   } catch (const Error& error) {
-    refuse(fmt::format("it does not fit \"{}\": {}", to_string(problem), error.what()));
+    refuse_mask(fmt::format("it does not fit \"{}\": {}", to_string(problem), error.what()));
   }
   return p;
 }

@@ -15,7 +15,7 @@
 namespace attnforge {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_made(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, "block mask: " + message);
 }
 
@@ -110,7 +110,8 @@ BlockMask mask_of_ranges(const BlockMaskShape& shape, const Seen& seen) {
 }
 
 void check_side(const char* name, std::int64_t value) {
-  if (value < -1) refuse(fmt::format("{}={} must be -1 (open) or a number of keys", name, value));
+  if (value < -1)
+    refuse_made(fmt::format("{}={} must be -1 (open) or a number of keys", name, value));
 }
 
 KeyRange window_of(const BlockMaskShape& shape, std::int64_t query, std::int64_t left,
@@ -148,7 +149,8 @@ std::vector<std::vector<std::uint32_t>> random_patterns(const BlockMaskShape& sh
 BlockMask random_block_mask(const BlockMaskShape& shape, const RandomBlocks& random) {
   one_of(shape);
   const auto check_share = [](const char* name, double share) {
-    if (!(share >= 0 && share <= 1)) refuse(fmt::format("{}={} must be from 0 to 1", name, share));
+    if (!(share >= 0 && share <= 1))
+      refuse_made(fmt::format("{}={} must be from 0 to 1", name, share));
   };
   check_share("density", random.density);
   check_share("partial", random.partial);
@@ -185,7 +187,7 @@ BlockMask global_window_mask(const BlockMaskShape& shape, std::int64_t global, s
                              std::int64_t right) {
   check_side("left", left);
   check_side("right", right);
-  if (global < 0) refuse(fmt::format("global={} must be 0 or a number of keys", global));
+  if (global < 0) refuse_made(fmt::format("global={} must be 0 or a number of keys", global));
   return mask_of_ranges(shape, [&](std::int64_t query) {
     SeenRanges ranges;
     if (query < global) {
@@ -199,8 +201,9 @@ BlockMask global_window_mask(const BlockMaskShape& shape, std::int64_t global, s
 }
 
 BlockMask strided_mask(const BlockMaskShape& shape, std::int64_t local, std::int64_t stride) {
-  if (local < 0) refuse(fmt::format("local={} must be 0 or a number of blocks", local));
-  if (stride < 1) refuse(fmt::format("stride={} must be a number of blocks, 1 or more", stride));
+  if (local < 0) refuse_made(fmt::format("local={} must be 0 or a number of blocks", local));
+  if (stride < 1)
+    refuse_made(fmt::format("stride={} must be a number of blocks, 1 or more", stride));
   const BlockMaskShape one = one_of(shape);
   MaskBuilder builder(one);
   for (std::int64_t row = 0; row < one.q_blocks(); ++row) {
@@ -217,12 +220,13 @@ BlockMask strided_mask(const BlockMaskShape& shape, std::int64_t local, std::int
 BlockMask document_mask(const BlockMaskShape& shape, std::span<const std::int64_t> lengths) {
   std::vector<std::int64_t> begins = {0};
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    if (lengths[i] < 0) refuse(fmt::format("lengths[{}]={} is negative", i, lengths[i]));
+    if (lengths[i] < 0) refuse_made(fmt::format("lengths[{}]={} is negative", i, lengths[i]));
     begins.push_back(begins.back() + lengths[i]);
   }
   if (begins.back() != shape.seqlen_q || begins.back() != shape.seqlen_kv) {
-    refuse(fmt::format("documents of {} tokens in all do not fill seqlen_q={} and seqlen_kv={}",
-                       begins.back(), shape.seqlen_q, shape.seqlen_kv));
+    refuse_made(
+        fmt::format("documents of {} tokens in all do not fill seqlen_q={} and seqlen_kv={}",
+                    begins.back(), shape.seqlen_q, shape.seqlen_kv));
   }
   return mask_of_ranges(shape, [&](std::int64_t query) {
     const auto end = std::upper_bound(begins.begin(), begins.end(), query);
