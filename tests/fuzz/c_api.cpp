@@ -118,10 +118,21 @@ void run_plan(const attnforge_plan* plan, const attnforge_problem* problem, Byte
   lengths.q = lengths.kv = reinterpret_cast<const std::int32_t*>(memory);
   Hostile any_rope(rope, bytes);
   Hostile any_lengths(lengths, bytes);
+  attnforge_block_mask_lists lists = ATTNFORGE_BLOCK_MASK_LISTS_INIT;
+  lists.row_begin = lists.columns = lists.bit_blocks = lengths.q;
+  lists.bits = reinterpret_cast<const std::uint32_t*>(memory);
+  Hostile any_lists(lists, bytes);
+  std::uint64_t arguments[64];  // more than a problem may name
+  for (std::uint64_t& argument : arguments)
+    argument = static_cast<std::uint64_t>(bytes.odd_number());
   if (bytes.byte() % 8 != 0) tensors.rope = any_rope.get();
   if (bytes.byte() % 8 != 0) tensors.lengths = any_lengths.get();
-  Hostile hostile(tensors, bytes,
-                  {offsetof(attnforge_tensors, rope), offsetof(attnforge_tensors, lengths)});
+  if (bytes.byte() % 8 != 0) tensors.block_mask = any_lists.get();
+  if (bytes.byte() % 8 != 0) tensors.code_arguments = arguments;
+  Hostile hostile(
+      tensors, bytes,
+      {offsetof(attnforge_tensors, rope), offsetof(attnforge_tensors, lengths),
+       offsetof(attnforge_tensors, block_mask), offsetof(attnforge_tensors, code_arguments)});
   size_t needed = 0;
   require(answered(attnforge_plan_workspace(plan, nullptr, &needed), "plan_workspace"),
           "no workspace");
