@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attnforge/problem.h"
+#include "generator/mask_windows.h"
 
 namespace attnforge {
 
@@ -45,7 +46,10 @@ inline constexpr FeatureRow kFeatureTable[] = {
     // Causal with window_right = 0 is only causal; window_right = 0 alone needs a family that looks
     // at windows.
     {kFeatureWindow, "window",
-     [](const Problem& p) { return p.window_left >= 0 || (p.window_right >= 0 && !p.causal); }},
+     [](const Problem& p) {
+       const KeyBounds bounds = key_bounds(p);
+       return bounds.left || (bounds.right && !p.causal);
+     }},
     {kFeatureSoftcap, "softcap", [](const Problem& p) { return p.softcap != 0.0f; }},
     {kFeatureLse, "lse", [](const Problem& p) { return p.lse; }},
     {kFeatureGqa, "gqa", [](const Problem& p) { return p.num_heads_q != p.num_heads_kv; }},
@@ -60,7 +64,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureLengths, "lengths", [](const Problem& p) { return p.lengths != Lengths::kFixed; }},
     {kFeatureBlockMask, "block_mask", has_block_mask},
     {kFeatureScoreCode, "score_code", [](const Problem& p) { return !p.score.empty(); }},
-    {kFeatureMaskCode, "mask_code", [](const Problem& p) { return !p.mask.empty(); }},
+    {kFeatureMaskCode, "mask_code", [](const Problem& p) { return !mask_code(p).empty(); }},
 };
 
 Features required_features(const Problem& problem);

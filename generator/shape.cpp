@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "generator/mask_windows.h"
 #include "generator/problem_fields.h"
 #include "generator/user_code.h"
 #include "generator/words.h"
@@ -53,15 +54,15 @@ const ShapeField* field_named(std::string_view name) {
 }  // namespace
 
 Shape shape_of(const Problem& problem) {
-  const Window window = effective_window(problem);
+  const KeyBounds bounds = key_bounds(problem);
   return {.dtype = static_cast<int>(problem.dtype_q),
           .dtype_k = static_cast<int>(problem.dtype_k),
           .dtype_v = static_cast<int>(problem.dtype_v),
           .dtype_o = static_cast<int>(problem.dtype_o),
           .head_dim = problem.head_dim,
           .head_dim_v = problem.head_dim_v,
-          .right_bound = window.right >= 0,
-          .left_bound = window.left >= 0,
+          .right_bound = bounds.right.has_value(),
+          .left_bound = bounds.left.has_value(),
           .softcap = effective_softcap(problem) > 0,
           .lse = problem.lse,
           .alignment = problem.alignment_bytes,
@@ -72,9 +73,9 @@ Shape shape_of(const Problem& problem) {
           .mask_block_kv = problem.mask_block_kv,
           .mask_bits = problem.mask_bits,
           .user_score = has_score_code(problem),
-          .user_mask = problem.mask.empty()   ? 0
-                       : problem.args.empty() ? 1
-                                              : 2};
+          .user_mask = mask_code(problem).empty() ? 0
+                       : problem.args.empty()     ? 1
+                                                  : 2};
 }
 
 bool has_fixed_lengths(const Problem& problem) { return shape_of(problem).lengths == 0; }

@@ -1,5 +1,5 @@
-// user_code.cpp - a scanner of tokens for texts that are put into a kernel's source between
-// brackets of ours, so that they must not be able to leave those.
+// user_code.cpp - checks of texts that are put into a kernel's source between brackets of ours, so
+// that they must not be able to leave those.
 #define XXH_INLINE_ALL
 #include "generator/user_code.h"
 
@@ -13,51 +13,13 @@
 #include <optional>
 
 #include "attnforge/error.h"
+#include "generator/code_tokens.h"
 
 namespace attnforge {
 namespace {
 
 [[noreturn]] void refuse_code(const std::string& message) {
   throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
-}
-
-// ---- Tokens ----
-
-bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_decimal(char c) { return c >= '0' && c <= '9'; }
-bool in_name(char c) { return begins_name(c) || is_decimal(c); }
-
-/// A name, a number, or one other character.
-struct Token {
-  std::string_view text;
-  std::size_t at = 0;
-  bool is_name() const { return begins_name(text.front()); }
-};
-
-std::vector<Token> tokens_of(std::string_view text) {
-  std::vector<Token> tokens;
-  for (std::size_t at = 0; at < text.size();) {
-    const char c = text[at];
-    if (c == ' ' || c == '\n') {
-      ++at;
-      continue;
-    }
-    std::size_t end = at + 1;
-    if (begins_name(c)) {
-      while (end < text.size() && in_name(text[end])) ++end;
-    } else if (is_decimal(c) || (c == '.' && end < text.size() && is_decimal(text[end]))) {
-      const auto goes_on = [&] {
-        const char last = text[end - 1];
-        const bool exponent = last == 'e' || last == 'E' || last == 'p' || last == 'P';
-        return in_name(text[end]) || text[end] == '.' ||
-               (exponent && (text[end] == '+' || text[end] == '-'));
-      };
-      while (end < text.size() && goes_on()) ++end;
-    }
-    tokens.push_back({text.substr(at, end - at), at});
-    at = end;
-  }
-  return tokens;
 }
 
 std::string place(std::string_view text, std::size_t at) {
@@ -91,10 +53,10 @@ void check_bytes(std::string_view field, std::string_view text) {
 }
 
 void check_brackets(std::string_view field, std::string_view text,
-                    const std::vector<Token>& tokens) {
+                    const std::vector<CodeToken>& tokens) {
   constexpr std::string_view kOpen = "([{", kClose = ")]}";
-  std::vector<Token> open;
-  for (const Token& token : tokens) {
+  std::vector<CodeToken> open;
+  for (const CodeToken& token : tokens) {
     if (kOpen.find(token.text) != kOpen.npos) open.push_back(token);
     const std::size_t kind = kClose.find(token.text);
     if (kind == kClose.npos) continue;
@@ -116,9 +78,9 @@ void check_brackets(std::string_view field, std::string_view text,
 void check_expression(std::string_view field, std::string_view text) {
   if (text.empty()) return;
   check_bytes(field, text);
-  const std::vector<Token> tokens = tokens_of(text);
+  const std::vector<CodeToken> tokens = code_tokens(text);
   if (tokens.empty()) refuse_code(fmt::format("{} holds blanks only; leave it out", field));
-  for (const Token& token : tokens) {
+  for (const CodeToken& token : tokens) {
     const char c = token.text.front();
     if (c == '"' || c == '\'' || c == '\\' || c == '#' || c == '`' || c == '@' || c == '$') {
       refuse_code(
@@ -275,7 +237,7 @@ constexpr Size kSizes[] = {
 /// Reads the list from its first token on.
 class Arguments {
  public:
-  explicit Arguments(std::string_view text) : text_(text), tokens_(tokens_of(text)) {}
+  explicit Arguments(std::string_view text) : text_(text), tokens_(code_tokens(text)) {}
 
   std::vector<CodeArgument> take() {
     std::vector<CodeArgument> list;
@@ -319,7 +281,7 @@ class Arguments {
       skip("__restrict__");
     }
     const std::string_view name = peek();
-    if (name.empty() || !begins_name(name.front()))
+    if (name.empty() || !CodeToken{name}.is_name())
       wrong(fmt::format("has \"{}\" where a name is wanted", name));
     if (std::ranges::find(kTakenNames, name) != std::end(kTakenNames) ||
         name.find("__") != name.npos || name.starts_with("attnforge"))
@@ -343,7 +305,7 @@ class Arguments {
     const std::size_t first = at_;
     bool wants_factor = true;
     for (; at_ < tokens_.size() && peek() != "]"; ++at_, wants_factor = !wants_factor) {
-      const bool is_factor = tokens_[at_].is_name() || is_decimal(peek().front());
+      const bool is_factor = tokens_[at_].is_name() || CodeToken{peek()}.is_number();
       if (is_factor != wants_factor) wrong("has sizes that are not a sum of products");
       if (is_factor) {
         if (!factor(peek(), Problem())) wrong(fmt::format("has the size \"{}\"", peek()));
@@ -388,7 +350,7 @@ class Arguments {
   }
 
   const std::string_view text_;
-  const std::vector<Token> tokens_;
+  const std::vector<CodeToken> tokens_;
   std::size_t at_ = 0;
 };
 
@@ -413,7 +375,7 @@ std::int64_t array_elements(const CodeArgument& argument, const Problem& p) {
     return static_cast<std::int64_t>(std::clamp(all, 1024.0, kUsual));
   }
   double sum = 0, product = 1, sign = 1;
-  for (const Token& token : tokens_of(argument.extent)) {
+  for (const CodeToken& token : code_tokens(argument.extent)) {
     if (token.text == "+" || token.text == "-") {
       sum += sign * product;
       product = 1;
@@ -445,8 +407,8 @@ std::string code_suffix(const Problem& p) {
 }
 
 bool names(std::string_view text, std::string_view name) {
-  return std::ranges::any_of(tokens_of(text),
-                             [&](const Token& token) { return token.text == name; });
+  return std::ranges::any_of(code_tokens(text),
+                             [&](const CodeToken& token) { return token.text == name; });
 }
 
 bool mask_depends_on(const Problem& problem, std::string_view name) {
@@ -454,7 +416,7 @@ bool mask_depends_on(const Problem& problem, std::string_view name) {
 }
 
 bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& arguments) {
-  const std::vector<Token> tokens = tokens_of(text);
+  const std::vector<CodeToken> tokens = code_tokens(text);
   const auto is_array = [&](std::string_view name) {
     return std::ranges::any_of(arguments, [&](const CodeArgument& argument) {
       return argument.is_array && argument.name == name;
@@ -477,7 +439,7 @@ bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& argume
 }
 
 float cap_of(std::string_view score) {
-  const std::vector<Token> tokens = tokens_of(score);
+  const std::vector<CodeToken> tokens = code_tokens(score);
   if (tokens.size() != 8) return 0.0f;
   const auto number = [](std::string_view text) {
     float value = 0.0f;

@@ -51,6 +51,10 @@ struct FwdWgmmaSm90a {
   // The producer tells the others which query tile comes with Q: its number, where blocks ask for
   // one; all of it, where that takes loads from global memory.
   static constexpr bool kListed = Walk::kListed;  // key tiles are gathered from a list
+  // A warpgroup leaves out the key tiles that none of its rows sees, but for its turns: under
+  // windows, those at both ends of the block's walk.
+  static constexpr bool kLeavesOut =
+      !kListed && C.warpgroups > 1 && (C.right_bound || C.left_bound);
   static constexpr bool kTellsAll = Tile::Lengths::kWords > 0 || kListed;
   static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
   static constexpr int kNoTile = 0x7fffffff;
@@ -564,11 +568,28 @@ struct FwdWgmmaSm90a {
       attend(queries, view, in_flight, begun, view.needs_mask());
     }
 
-    /// All tiles of a walk, by every warpgroup.
+    /// The tiles of a walk that this warpgroup attends to.
+    ATTNFORGE_DEVICE Walk its_walk(const Work& work, int first_row) const {
+      if constexpr (kLeavesOut) return work.walk.seen_by(work.queries, C.block_n, first_row, 64);
+      return work.walk.of_part(work.queries, C.block_n, first_row, 64);
+    }
+    ATTNFORGE_DEVICE void leave_out(int tiles) {
+#pragma unroll 1
+      for (; tiles > 0; --tiles) {
+        await_k();  // and V: else two arrivals might be of one phase
+        await_turn();
+        pass_turn();
+        release_k();
+        await_v();
+        release_v();
+      }
+    }
+
+    /// All tiles of a walk, by every warpgroup; under windows, those that its rows see.
     ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
       const int first_row = work.queries.first_row + warpgroup * 64;
       const int row = first_row + lane_row();
-      const Walk walk = work.walk.of_part(work.queries, C.block_n, first_row, 64);
+      const Walk walk = its_walk(work, first_row);
       Groups groups;
       bool sees;
       int present = C.block_n;  // gathered: rows of the first tile
@@ -579,8 +600,10 @@ struct FwdWgmmaSm90a {
           clear_tail(work.queries.lengths.kv() - walk.tile(0) * C.block_n);
       };
       begin_rows();
+      if constexpr (kLeavesOut) leave_out(work.walk.before(walk));
 
-      if (!work.empty()) {
+      const bool empty = kLeavesOut ? walk.count() == 0 : work.empty();
+      if (!empty) {
         await_k();
         await_turn();
         issue_scores();
@@ -616,7 +639,7 @@ struct FwdWgmmaSm90a {
         }
       }
       if constexpr (!C.q_in_regs) release(smem.q_empty(q_ring.stage));
-      if (!work.empty()) {
+      if (!empty) {
         await_v();
         if (walk.count() == 1) clear_first();
         issue_outputs();
@@ -624,6 +647,7 @@ struct FwdWgmmaSm90a {
         pin(o);
         release_v();
       }
+      if constexpr (kLeavesOut) leave_out(work.walk.after(walk));
       store(work.queries, row);
     }
 

@@ -3,31 +3,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/mask_windows.h"
 #include "generator/problem_fields.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {
 namespace {
 
-int window_bound(std::int64_t bound) {
-  return bound < 0 ? kOpenWindow : static_cast<int>(std::min<std::int64_t>(bound, kOpenWindow));
+int window_bound(std::optional<std::int64_t> bound) {
+  constexpr std::int64_t kMost = kOpenWindow;
+  return static_cast<int>(std::clamp(bound.value_or(kMost), -kMost, kMost));
 }
 
 }  // namespace
 
 FwdParams fwd_params(const Problem& problem) {
-  const Window window = effective_window(problem);
+  const KeyBounds bounds = key_bounds(problem);
   FwdParams params{};
   params.batch = static_cast<int>(problem.batch);
   params.num_heads_q = static_cast<int>(problem.num_heads_q);
   params.num_heads_kv = static_cast<int>(problem.num_heads_kv);
   params.seqlen_q = static_cast<int>(problem.seqlen_q);
   params.seqlen_kv = static_cast<int>(problem.seqlen_kv);
-  params.window_left = window_bound(window.left);
-  params.window_right = window_bound(window.right);
+  params.window_left = window_bound(bounds.left);
+  params.window_right = window_bound(bounds.right);
   params.softmax_scale = effective_softmax_scale(problem);
   const float softcap = effective_softcap(problem);
   params.softcap_to_x = softcap == 0.0f ? 0.0f : effective_softmax_scale(problem) / softcap;

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "generator/mask_windows.h"
+
 namespace attnforge {
 namespace {
 
@@ -66,18 +68,18 @@ void add(const Head& head, std::int64_t first, std::int64_t last, KeyTiles& sum)
 }  // namespace
 
 KeyTiles key_tiles(const Problem& problem, int block_m, int pack, int block_n) {
-  const Window window = effective_window(problem);
+  const KeyBounds bounds = key_bounds(problem);
   const std::int64_t offset = problem.seqlen_kv - problem.seqlen_q;
-  const int bounds = (window.right >= 0) + (window.left >= 0);
+  const int sides = bounds.right.has_value() + bounds.left.has_value();
   const Head head{.rows = problem.seqlen_q * pack,
                   .keys = problem.seqlen_kv * pack,
                   .block_m = block_m,
                   .block_n = std::int64_t{block_n} * pack,
-                  .to_end = (offset + window.right) * pack,
-                  .to_begin = (offset - window.left) * pack,
-                  .bounded_right = window.right >= 0,
-                  .bounded_left = window.left >= 0,
-                  .most_masked = bounds * (double(block_m) / pack / block_n + 0.5)};
+                  .to_end = (offset + bounds.right.value_or(0)) * pack,
+                  .to_begin = (offset - bounds.left.value_or(0)) * pack,
+                  .bounded_right = bounds.right.has_value(),
+                  .bounded_left = bounds.left.has_value(),
+                  .most_masked = sides * (double(block_m) / pack / block_n + 0.5)};
   const std::int64_t count = tiles_of(head.rows, block_m);
   // The first tile for which position + `to` is at least `limit`.
   const auto first_at = [&](std::int64_t limit, std::int64_t to) {

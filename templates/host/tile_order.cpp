@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "generator/mask_windows.h"
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 
@@ -53,7 +54,7 @@ std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& devic
   const int all = static_cast<int>(std::min((all_bytes >> 20) + 1, kMost));
   if (shape_of(problem).has_work_list())
     return all <= half_of_l2 ? std::vector<int>{all} : std::vector<int>{all, half_of_l2};
-  if (effective_window(problem).right < 0 || all <= half_of_l2) return {half_of_l2, 0};
+  if (!key_bounds(problem).right || all <= half_of_l2) return {half_of_l2, 0};
   return {half_of_l2, all};
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/mask_windows.h"
 #include "generator/shape.h"
 #include "generator/user_code.h"
 #include "templates/host/argument.h"
@@ -55,6 +56,7 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   const std::string
       taken = "int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv";
+  const std::string mask = mask_code(problem);
   const bool has_tanh = names(problem.score, "tanhf") || names(problem.score, "tanh");
   std::string lines = fmt::format(
       "namespace attnforge {{\n"
@@ -68,7 +70,7 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
       "{mask_by_key}, kTanh = {tanh};\n",
       fmt::arg("words", code_words(problem)), fmt::arg("params", params),
       fmt::arg("tanh", has_tanh), fmt::arg("score_by_key", reads_by_key(problem.score, arguments)),
-      fmt::arg("mask_by_key", reads_by_key(problem.mask, arguments)));
+      fmt::arg("mask_by_key", reads_by_key(mask, arguments)));
   if (!problem.score.empty()) {
     lines += fmt::format(
         "  template <class Tanh, class S>\n"
@@ -82,7 +84,7 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
         "  }}\n",
         taken, locals(arguments), has_tanh ? kTanhNames : "", lines_of("score", problem.score));
   }
-  if (!problem.mask.empty()) {
+  if (!mask.empty()) {
     lines += fmt::format(
         "  ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, {}) {{\n"
         "{}"
@@ -90,7 +92,7 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
         "{}"
         "    ));\n"
         "  }}\n",
-        taken, locals(arguments), lines_of("mask", problem.mask));
+        taken, locals(arguments), lines_of("mask", mask));
   }
   return lines +
          fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n", params);
@@ -130,7 +132,7 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
     }
     names.other_pieces.push_back(score);
   }
-  if (!problem.mask.empty() && !names.gathers) {
+  if (shape_of(problem).user_mask != 0 && !names.gathers) {
     names.other_pieces.push_back(
         {"pieces/user_mask.cuh", "Mask",
          fmt::format("UserMask<UserCode, {}<kConfig>::Mask>", names.pieces)});
@@ -143,7 +145,7 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
 
 const Part& code_part() {
   static constexpr Part kPart{
-      .in = [](const Problem& p, bool) { return has_score_code(p) || !p.mask.empty(); },
+      .in = [](const Problem& p, bool) { return has_score_code(p) || shape_of(p).user_mask != 0; },
       .type = code_params_type,
       .bytes = [](const Problem& p) { return code_words(p) * sizeof(std::uint64_t); },
       .add = add_code_params,

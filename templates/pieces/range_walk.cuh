@@ -61,6 +61,18 @@ struct RangeWalk {
     return part;
   }
 
+  /// Of these tiles those that some of the rows see anything of. Rows after the last see none.
+  template <class QueryTile>
+  ATTNFORGE_DEVICE RangeWalk seen_by(const QueryTile& tile, int block_n, int row, int rows) const {
+    RangeWalk part = of_rows(tile, block_n, row, rows);
+    part.end = row < tile.end_row() ? min(part.end, end) : begin;
+    part.begin = min(part.begin, part.end);
+    return part;
+  }
+  /// How many of these tiles come before those of `part`, and how many after.
+  ATTNFORGE_DEVICE int before(const RangeWalk& part) const { return end - part.end; }
+  ATTNFORGE_DEVICE int after(const RangeWalk& part) const { return part.begin - begin; }
+
   // By index: the tile that comes i-th. The last keys come first.
 
   ATTNFORGE_DEVICE int count() const { return end - begin; }

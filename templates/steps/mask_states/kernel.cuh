@@ -15,8 +15,7 @@ namespace attnforge {
 template <class Lengths, class Rule, int kBlockM, int kGroupKeys, class Window>
 struct MaskStates {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
-  static constexpr int kStep = 8;
-  static_assert(kGroupKeys % (2 * kStep) == 0, "two halves of a warp share the keys");
+  static_assert(kGroupKeys % 16 == 0, "keys are shared by all lanes of a warp, or by halves");
 
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
@@ -41,35 +40,34 @@ struct MaskStates {
     if (threadIdx.x % 32 == 0) params.lists.states[i64(list) * groups + group] = state;
   }
 
-  /// Of 16 rows: bit 0, one sees a key of the group; bit 1, and one does not. A lane has a row and
-  /// every other kStep of keys, whose places the compiler knows: what depends on the row alone is
-  /// computed once.
+  /// Of 16 rows: bit 0, one sees a key of the group; bit 1, and one does not. A lane has a key, and
+  /// reads what depends on that alone once for all rows.
   template <class Params>
   ATTNFORGE_DEVICE static u32 of_rows(const Params& params, const ListPlace& place,
                                       const Lengths& lengths, int query, int first_key) {
-    const int lane = int(threadIdx.x) % 32, row = query + lane % 16;
-    const bool present = row < lengths.q();
-    const auto rule = Rule::of_row(params.fwd, lengths, place.sequence, place.head,
-                                   present ? row : lengths.q() - 1, first_key + lane / 16 * kStep);
-    const int keys = lengths.kv() - first_key - lane / 16 * kStep;  // from the lane's first on
     const bool whole = query + 16 <= lengths.q() && first_key + kGroupKeys <= lengths.kv();
-    int seen = 0, asked = 0;
+    bool some = false, all = true;  // an instruction each: a comparison's result is combined there
+    const auto ask = [&](int row, int key) {
+      const bool sees = Rule::of_row(params.fwd, lengths, place.sequence, place.head, row, key)(0);
+      some |= sees;
+      all &= sees;
+    };
 #pragma unroll
-    for (int j = 0; j < kGroupKeys; j += 2 * kStep) {
+    for (int j = 0; j < kGroupKeys; j += 32) {
+      // Half of the lanes share the last 16 keys with the others, and have half of the rows.
+      const int lanes = min(kGroupKeys - j, 32), rows = lanes / 2;
+      const int lane = int(threadIdx.x) % 32, key = first_key + j + lane % lanes,
+                row = query + lane / lanes * rows;
       if (whole) {
-        asked += kStep;
 #pragma unroll
-        for (int i = 0; i < kStep; ++i) seen += rule(j + i);
-      } else if (present) {
+        for (int i = 0; i < rows; ++i) ask(row + i, key);
+      } else if (key < lengths.kv()) {
 #pragma unroll 1
-        for (int i = j; i < min(j + kStep, keys); ++i) {
-          ++asked;
-          seen += rule(i);
-        }
+        for (int i = row; i < min(row + rows, lengths.q()); ++i) ask(i, key);
       }
-      if (any_lane(seen != 0) && any_lane(seen != asked)) return 3;
+      if (any_lane(some) && any_lane(!all)) return 3;
     }
-    return any_lane(seen != 0) ? 1 : 0;
+    return any_lane(some) ? 1 : 0;
   }
 };
 

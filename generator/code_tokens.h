@@ -1,0 +1,23 @@
+// code_tokens.h - the tokens of a text of the user's C++.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace attnforge {
+
+/// A name, a number, or one other character; operators of two characters are two tokens.
+struct CodeToken {
+  std::string_view text;
+  std::size_t at = 0;  // in the whole text
+
+  std::size_t end() const { return at + text.size(); }
+  bool is_name() const;
+  bool is_number() const;
+};
+
+/// Of printable ASCII with blanks and ends of lines between them.
+std::vector<CodeToken> code_tokens(std::string_view text);
+
+}  // namespace attnforge

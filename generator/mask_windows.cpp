@@ -1,0 +1,268 @@
+#include "generator/mask_windows.h"
+
+#include <algorithm>
+#include <charconv>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "generator/code_tokens.h"
+
+namespace attnforge {
+namespace {
+
+using Code = std::span<const CodeToken>;  // some of a text
+
+/// A sum of positions, lengths and a number, each with a factor.
+struct Sum {
+  std::int64_t k = 0, q = 0, seqlen_q = 0, seqlen_kv = 0, number = 0;
+
+  Sum plus(const Sum& other, std::int64_t factor) const {
+    return {k + factor * other.k, q + factor * other.q, seqlen_q + factor * other.seqlen_q,
+            seqlen_kv + factor * other.seqlen_kv, number + factor * other.number};
+  }
+};
+
+/// Reads sums from the first of its tokens on.
+class Reader {
+ public:
+  explicit Reader(Code tokens) : rest_(tokens) {}
+
+  bool at_end() const { return rest_.empty(); }
+  bool skip(std::string_view token) {
+    if (at_end() || rest_.front().text != token) return false;
+    rest_ = rest_.subspan(1);
+    return true;
+  }
+  /// Of operators whose characters touch.
+  bool skip_both(std::string_view first, std::string_view second) {
+    if (rest_.size() < 2 || rest_[0].text != first || rest_[1].text != second ||
+        rest_[0].end() != rest_[1].at)
+      return false;
+    rest_ = rest_.subspan(2);
+    return true;
+  }
+  std::optional<Sum> sum() {
+    std::optional<Sum> total = term();
+    while (total) {
+      const std::int64_t factor = skip("+") ? 1 : skip("-") ? -1 : 0;
+      if (factor == 0) break;
+      const std::optional<Sum> next = term();
+      if (!next) return std::nullopt;
+      total = total->plus(*next, factor);
+    }
+    return total;
+  }
+
+ private:
+  std::optional<Sum> term() {
+    constexpr int kMostDepth = 64;
+    if (at_end() || depth_ > kMostDepth) return std::nullopt;
+    if (skip("-")) {
+      ++depth_;
+      const std::optional<Sum> negated = term();
+      --depth_;
+      if (negated) return Sum().plus(*negated, -1);
+      return std::nullopt;
+    }
+    if (skip("(")) {
+      ++depth_;
+      const std::optional<Sum> inner = sum();
+      --depth_;
+      if (!inner || !skip(")")) return std::nullopt;
+      return inner;
+    }
+    const std::string_view text = rest_.front().text;
+    rest_ = rest_.subspan(1);
+    if (text == "k") return Sum{.k = 1};
+    if (text == "q") return Sum{.q = 1};
+    if (text == "seqlen_q") return Sum{.seqlen_q = 1};
+    if (text == "seqlen_kv") return Sum{.seqlen_kv = 1};
+    constexpr std::int64_t kMostNumber = 1 << 30;  // as far as windows go
+    std::int64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const bool octal = text.size() > 1 && text.front() == '0';
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || rest != end || octal || number > kMostNumber) return std::nullopt;
+    return Sum{.number = number};
+  }
+
+  Code rest_;
+  int depth_ = 0;
+};
+
+/// "below" or "at most" (-1), "equal" (0), "above" or "at least" (1), and whether equality is out.
+struct Comparison {
+  int side;
+  bool strict;
+};
+std::optional<Comparison> comparison(Reader& reader) {
+  if (reader.skip_both("<", "=")) return Comparison{-1, false};
+  if (reader.skip_both(">", "=")) return Comparison{1, false};
+  if (reader.skip_both("=", "=")) return Comparison{0, false};
+  if (reader.skip("<")) return Comparison{-1, true};
+  if (reader.skip(">")) return Comparison{1, true};
+  return std::nullopt;
+}
+
+/// How far from a query's position a sum that must be 0 or less puts the key: an upper bound of
+/// key - position if factor is 1, a lower one if it is -1.
+struct Distance {
+  std::int64_t factor, bound;
+};
+std::optional<Distance> distance(const Sum& sum, const Problem& p) {
+  if (sum.k * sum.q != -1) return std::nullopt;
+  // A position is q + seqlen_kv - seqlen_q.
+  const std::int64_t per_q = sum.seqlen_q - sum.k, per_kv = sum.seqlen_kv + sum.k;
+  if (p.lengths != Lengths::kFixed && (per_q != 0 || per_kv != 0)) return std::nullopt;
+  return Distance{sum.k, -sum.k * (sum.number + per_q * p.seqlen_q + per_kv * p.seqlen_kv)};
+}
+
+void narrow(std::optional<std::int64_t>& bound, std::int64_t to) {
+  bound = bound ? std::min(*bound, to) : to;
+}
+void narrow(KeyBounds& bounds, const Distance& distance) {
+  if (distance.factor > 0)
+    narrow(bounds.right, distance.bound);
+  else
+    narrow(bounds.left, -distance.bound);
+}
+
+/// The bounds of one term; nothing if it is not a window.
+std::optional<KeyBounds> bounds_of_term(Code term, const Problem& p) {
+  Reader reader(term);
+  const bool magnitude = reader.skip("abs");
+  if (magnitude && !reader.skip("(")) return std::nullopt;
+  const std::optional<Sum> left = reader.sum();
+  if (!left || (magnitude && !reader.skip(")"))) return std::nullopt;
+  const std::optional<Comparison> compared = comparison(reader);
+  if (!compared) return std::nullopt;
+  const std::optional<Sum> right = reader.sum();
+  if (!right || !reader.at_end()) return std::nullopt;
+  if (magnitude && (compared->side != -1 || right->k != 0 || right->q != 0)) return std::nullopt;
+  // Sums that are to be 0 or less.
+  std::vector<Sum> sums;
+  const std::int64_t one = compared->strict ? 1 : 0;
+  if (compared->side <= 0) sums.push_back(left->plus(*right, -1));
+  if (compared->side >= 0) sums.push_back(right->plus(*left, -1));
+  if (magnitude) sums.push_back(Sum().plus(*left, -1).plus(*right, -1));
+  KeyBounds bounds;
+  for (const Sum& sum : sums) {
+    const std::optional<Distance> found = distance(sum.plus({.number = one}, 1), p);
+    if (!found) return std::nullopt;
+    narrow(bounds, *found);
+  }
+  return bounds;
+}
+
+bool touch(Code tokens, std::size_t i, std::string_view first, std::string_view second) {
+  return i + 1 < tokens.size() && tokens[i].text == first && tokens[i + 1].text == second &&
+         tokens[i].end() == tokens[i + 1].at;
+}
+
+/// Whether a text may change what it names: then its terms mean nothing by themselves.
+bool may_assign(Code tokens) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (touch(tokens, i, "+", "+") || touch(tokens, i, "-", "-")) return true;
+    if (touch(tokens, i, "<", "<") || touch(tokens, i, ">", ">")) {
+      if (touch(tokens, i + 1, tokens[i].text, "=")) return true;
+      ++i;
+      continue;
+    }
+    const bool compares = touch(tokens, i, "=", "=") || touch(tokens, i, "!", "=") ||
+                          touch(tokens, i, "<", "=") || touch(tokens, i, ">", "=");
+    if (compares)
+      ++i;
+    else if (tokens[i].text == "=")
+      return true;
+  }
+  return false;
+}
+
+/// What && joins outside of brackets; one term where something binds less tightly.
+std::vector<Code> terms_of(Code tokens) {
+  std::vector<Code> terms;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::string_view text = tokens[i].text;
+    if (text == "(" || text == "[" || text == "{") ++depth;
+    if (text == ")" || text == "]" || text == "}") --depth;
+    if (depth != 0) continue;
+    if (text == "|" || text == "^" || text == "?" || text == "," || text == "and" || text == "or" ||
+        text == "xor")
+      return {tokens};
+    if (touch(tokens, i, "&", "&")) {
+      terms.push_back(tokens.subspan(begin, i - begin));
+      begin = ++i + 1;
+    }
+  }
+  terms.push_back(tokens.subspan(begin));
+  return terms;
+}
+
+/// Whether the first token's bracket is closed by the last one.
+bool is_bracketed(Code tokens) {
+  if (tokens.size() < 3 || tokens.front().text != "(") return false;
+  int depth = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i].text == "(") ++depth;
+    if (tokens[i].text == ")" && --depth == 0) return i + 1 == tokens.size();
+  }
+  return false;
+}
+
+/// Calls found(term, bounds) for all windows among the terms; returns whether that is all terms.
+template <class Found>
+bool for_each_window(Code tokens, const Problem& p, const Found& found, int depth = 0) {
+  constexpr int kMostDepth = 64;
+  bool all = true;
+  for (Code term : terms_of(tokens)) {
+    for (int i = 0; i < kMostDepth && is_bracketed(term); ++i)
+      term = term.subspan(1, term.size() - 2);
+    if (depth < kMostDepth && terms_of(term).size() > 1) {
+      all &= for_each_window(term, p, found, depth + 1);
+      continue;
+    }
+    const std::optional<KeyBounds> bounds = bounds_of_term(term, p);
+    if (bounds) found(term, *bounds);
+    all &= bounds.has_value();
+  }
+  return all;
+}
+
+/// The same of a mask text.
+template <class Found>
+bool for_each_window(const Problem& p, const Found& found) {
+  if (has_block_mask(p)) return p.mask.empty();
+  const std::vector<CodeToken> tokens = code_tokens(p.mask);
+  return tokens.empty() || (!may_assign(tokens) && for_each_window(Code(tokens), p, found));
+}
+
+}  // namespace
+
+KeyBounds key_bounds(const Problem& problem) {
+  const Window window = effective_window(problem);
+  KeyBounds all;
+  if (window.left >= 0) all.left = window.left;
+  if (window.right >= 0) all.right = window.right;
+  for_each_window(problem, [&](Code, const KeyBounds& bounds) {
+    if (bounds.left) narrow(all.left, *bounds.left);
+    if (bounds.right) narrow(all.right, *bounds.right);
+  });
+  return all;
+}
+
+std::string mask_code(const Problem& problem) {
+  std::string text = problem.mask;
+  const bool nothing_left = for_each_window(problem, [&](Code term, const KeyBounds&) {
+    const std::size_t begin = term.front().at, end = term.back().end();
+    for (std::size_t i = begin; i < end; ++i) {
+      if (text[i] != '\n') text[i] = ' ';
+    }
+    text[begin] = '1';
+  });
+  return nothing_left ? "" : text;
+}
+
+}  // namespace attnforge

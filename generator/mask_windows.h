@@ -1,0 +1,30 @@
+// mask_windows.h - what of a mask's text is a window: "k <= q" is as fast as a causal mask, for it
+// is one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// Which keys a query sees for where it stands: from its position - left to its position + right,
+/// as Window says it; none: no bound. A text's bound may be negative.
+struct KeyBounds {
+  std::optional<std::int64_t> left, right;
+};
+
+/// The problem's windows and those of its mask text: of the terms that && joins, comparisons of
+/// sums of k, q, seqlen_q, seqlen_kv and whole numbers in which k and q differ in sign alone, and
+/// abs() of such a sum with an upper bound. Where only the device knows lengths, those that are
+/// relative to the query's position, such as "k <= q + seqlen_kv - seqlen_q". None of texts beside
+/// a block mask, whose full blocks they do not concern.
+KeyBounds key_bounds(const Problem& problem);
+
+/// What of the mask text kernels have to ask: the text with "1" at the place of each term that is
+/// in key_bounds(), other characters where they were. "": nothing, or there is no text.
+std::string mask_code(const Problem& problem);
+
+}  // namespace attnforge
