@@ -53,8 +53,8 @@ struct FwdWgmmaSm90a {
   static constexpr bool kListed = Walk::kListed;  // key tiles are gathered from a list
   // A warpgroup leaves out the key tiles that none of its rows sees, but for its turns: under
   // windows, those at both ends of the block's walk.
-  static constexpr bool kLeavesOut =
-      !kListed && C.warpgroups > 1 && (C.right_bound || C.left_bound);
+  static constexpr bool kLeavesOut = !kListed && C.warpgroups > 1 &&
+                                     (C.right_bound || C.left_bound);
   static constexpr bool kTellsAll = Tile::Lengths::kWords > 0 || kListed;
   static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
   static constexpr int kNoTile = 0x7fffffff;
@@ -494,9 +494,17 @@ struct FwdWgmmaSm90a {
     template <class View>
     ATTNFORGE_DEVICE bool probabilities(const Tile& queries, const View& view, bool needs_mask,
                                         float (&rescale)[2]) {
-      Pieces::Score::apply(view, queries);
-      if (needs_mask) Pieces::Mask::apply(view, queries);
-      return softmax.probabilities(s, scale_log2, rescale);
+      const auto replace = [&] {
+        Pieces::Score::apply(view, queries);
+        if (needs_mask) Pieces::Mask::apply(view, queries);
+      };
+      if constexpr (Pieces::Score::kSeries) {
+        const typename Pieces::Score::Series series{typename Pieces::Score(p), scale_log2};
+        return softmax.capped_probabilities(s, scale_log2, series, needs_mask, replace, rescale);
+      } else {
+        replace();
+        return softmax.probabilities(s, scale_log2, rescale);
+      }
     }
 
     ATTNFORGE_DEVICE void round_probabilities() {

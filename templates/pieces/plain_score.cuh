@@ -8,6 +8,8 @@ namespace attnforge {
 struct PlainScore {
   /// Whether scores are multiplied by softmax_scale here; else the softmax does that.
   static constexpr bool kScaled = false;
+  /// Whether its Series can make it part of the softmax's exponent.
+  static constexpr bool kSeries = false;
 
   template <class Scores, class QueryTile>
   ATTNFORGE_DEVICE static void apply(const Scores&, const QueryTile&) {}

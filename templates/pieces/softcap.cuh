@@ -5,6 +5,7 @@
 #include "params_fwd.h"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
+#include "tile/maximum.cuh"
 
 namespace attnforge {
 
@@ -13,6 +14,7 @@ namespace attnforge {
 /// it s times tanh(x) / x: exact where the cap is far away, to 4e-7 everywhere.
 struct SoftcapScore {
   static constexpr bool kScaled = false;
+  static constexpr bool kSeries = true;
 
   float to_x;  // softmax_scale / softcap
   float unit;  // softcap / softmax_scale: the cap of s
@@ -22,6 +24,37 @@ struct SoftcapScore {
       : to_x(p.softcap_to_x),
         unit(reciprocal_approx(p.softcap_to_x)),
         softcap(p.softmax_scale * unit) {}
+
+  /// Caps below this have probabilities where the series does not serve; 30 is the least in use.
+  static constexpr float kLeastCap = 28.0f;
+
+  /// Scores to exponents with the cap in them: two products more than without a cap, and nothing
+  /// to look for in a tile but its maxima, which the softmax needs anyway. Scores far below the
+  /// cap's range come out too low, and so do their probabilities, which are nothing by then: beside
+  /// a maximum of 0 or more, a score has e^-cap where the series is off by its own size.
+  struct Series {
+    float near;                 // the largest score that it serves
+    float first, third, fifth;  // of a score's powers, in log2 units
+
+    ATTNFORGE_DEVICE Series(const SoftcapScore& score, float scale_log2)
+        : near(kTanhNearest * score.unit), first(scale_log2) {
+      const float square = score.to_x * score.to_x;
+      third = first * (kTanhFirst * square);
+      fifth = first * (kTanhSecond * square * square);
+      // Squares of squares of such units are finite, and a maximum is an ordinary number.
+      if (!(score.to_x < 0x1p24f && score.to_x > 0x1p-24f && score.softcap > kLeastCap &&
+            score.softcap <= 1024.0f))
+        near = kLowestFloat;
+    }
+    ATTNFORGE_DEVICE float exponent(float s, float maximum) const {
+      const float square = s * s;
+      return fmaf(s, fmaf(square, fmaf(square, fifth, third), first), -maximum);
+    }
+    /// Whether it may not serve a row, for its largest score, or for the maximum so far.
+    ATTNFORGE_DEVICE bool leaves(float top, float maximum) const {
+      return top > near || maximum < 0.0f;
+    }
+  };
 
   /// The piece's interface: scores of a lane, and the QueryTile of their rows.
   template <class Scores, class QueryTile>

@@ -18,6 +18,7 @@ ATTNFORGE_DEVICE T a_value();
 /// UserCode.
 template <class Code, class Before = PlainScore>
 struct UserScore {
+  static constexpr bool kSeries = false;
   /// Whether scores come out scaled: the text does something with them.
   static constexpr bool
       kScaled = !kSame<decltype(Code::score(a_value<const typename Code::Words&>(), ExactTanh(),

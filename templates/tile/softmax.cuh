@@ -41,45 +41,40 @@ struct SoftmaxRows {
     bool grew = far;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      top[r] = s[0][2 * r];
-#pragma unroll
-      for (int j = 0; j < kFragments; ++j)
-        top[r] = fmaxf(top[r], fmaxf(s[j][2 * r], s[j][2 * r + 1]));
-      // Of this lane's keys: some lane has the row's maximum.
+      top[r] = top_of(s, r);
       grew |= fmaf(top[r], scale_log2, -row_max[r]) > 8.0f;
     }
     const bool raised = any_lane(grew);
-    if (raised) {
-      bool is_far_row = false;
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float old = row_max[r];
-        row_max[r] = fmaxf(quad_max(top[r]) * scale_log2, old);
-        rescale[r] = exp2_approx(old - row_max[r]);
-        row_sum[r] *= rescale[r];
-        is_far_row |= is_far(row_max[r]);
-      }
-      far = any_lane(is_far_row);
-      if (far) {
-#pragma unroll
-        for (int j = 0; j < kFragments; ++j)
-#pragma unroll
-          for (int c = 0; c < 4; ++c)
-            s[j][c] = relative_to_maximum(s[j][c], scale_log2, row_max[c / 2]);
-      }
-    }
+    if (raised) raise(s, top, scale_log2, rescale);
+    exponentiate(s, [scale_log2](float x, float shift) { return fmaf(x, scale_log2, -shift); });
+    return raised;
+  }
+
+  /// The same of scores under a soft cap, which is part of the exponent where it may be
+  /// (pieces/softcap.cuh). hidden: the mask hides some of the tile. cap() caps scores where they
+  /// are, and hides them.
+  template <int kFragments, class Series, class Cap>
+  ATTNFORGE_DEVICE bool capped_probabilities(float (&s)[kFragments][4], float scale_log2,
+                                             const Series& series, bool hidden, const Cap& cap,
+                                             float (&rescale)[2]) {
+    float top[2];
+    bool leaves = far, grew = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float shift = far ? 0.0f : row_max[r];
-#pragma unroll
-      for (int j = 0; j < kFragments; ++j) {
-#pragma unroll
-        for (int c = 2 * r; c < 2 * r + 2; ++c) {
-          s[j][c] = exp2_approx(fmaf(s[j][c], scale_log2, -shift));
-          row_sum[r] += s[j][c];
-        }
-      }
+      top[r] = top_of(s, r);
+      leaves |= series.leaves(top[r], row_max[r]);
+      grew |= series.exponent(top[r], row_max[r]) > 8.0f;
     }
+    if (hidden || any_lane(leaves)) {
+      cap();
+      return probabilities(s, scale_log2, rescale);
+    }
+    const bool raised = any_lane(grew);
+    if (raised) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) raise_row(r, series.exponent(quad_max(top[r]), 0.0f), rescale);
+    }
+    exponentiate(s, [&](float x, float shift) { return series.exponent(x, shift); });
     return raised;
   }
 
@@ -93,6 +88,59 @@ struct SoftmaxRows {
       const bool empty = sum == 0.0f;
       inverse[r] = empty ? 0.0f : reciprocal_approx(sum);
       lse[r] = empty ? negative_infinity() : (row_max[r] + log2_approx(sum)) * kLn2;
+    }
+  }
+
+ private:
+  /// The largest of a lane's scores in row r. Some lane has the row's.
+  template <int kFragments>
+  ATTNFORGE_DEVICE static float top_of(const float (&s)[kFragments][4], int r) {
+    float top = s[0][2 * r];
+#pragma unroll
+    for (int j = 0; j < kFragments; ++j) top = fmaxf(top, fmaxf(s[j][2 * r], s[j][2 * r + 1]));
+    return top;
+  }
+
+  ATTNFORGE_DEVICE void raise_row(int r, float to, float (&rescale)[2]) {
+    const float old = row_max[r];
+    row_max[r] = fmaxf(to, old);
+    rescale[r] = exp2_approx(old - row_max[r]);
+    row_sum[r] *= rescale[r];
+  }
+
+  template <int kFragments>
+  ATTNFORGE_DEVICE void raise(float (&s)[kFragments][4], const float (&top)[2], float scale_log2,
+                              float (&rescale)[2]) {
+    bool is_far_row = false;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      raise_row(r, quad_max(top[r]) * scale_log2, rescale);
+      is_far_row |= is_far(row_max[r]);
+    }
+    far = any_lane(is_far_row);
+    if (far) {
+#pragma unroll
+      for (int j = 0; j < kFragments; ++j)
+#pragma unroll
+        for (int c = 0; c < 4; ++c)
+          s[j][c] = relative_to_maximum(s[j][c], scale_log2, row_max[c / 2]);
+    }
+  }
+
+  /// Probabilities, and their sums. exponent(score, maximum) is in log2 units.
+  template <int kFragments, class Exponent>
+  ATTNFORGE_DEVICE void exponentiate(float (&s)[kFragments][4], const Exponent& exponent) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float shift = far ? 0.0f : row_max[r];
+#pragma unroll
+      for (int j = 0; j < kFragments; ++j) {
+#pragma unroll
+        for (int c = 2 * r; c < 2 * r + 2; ++c) {
+          s[j][c] = exp2_approx(exponent(s[j][c], shift));
+          row_sum[r] += s[j][c];
+        }
+      }
     }
   }
 };

@@ -40,34 +40,47 @@ struct MaskStates {
     if (threadIdx.x % 32 == 0) params.lists.states[i64(list) * groups + group] = state;
   }
 
-  /// Of 16 rows: bit 0, one sees a key of the group; bit 1, and one does not. A lane has a key, and
-  /// reads what depends on that alone once for all rows.
+  /// What of some rows and keys the text lets be seen. An instruction each for a pair: comparisons
+  /// are combined as they are made.
+  struct Seen {
+    bool some = false, all = true;
+  };
+
+  /// Of 16 rows: bit 0, one sees a key of the group; bit 1, and one does not.
   template <class Params>
   ATTNFORGE_DEVICE static u32 of_rows(const Params& params, const ListPlace& place,
                                       const Lengths& lengths, int query, int first_key) {
-    const bool whole = query + 16 <= lengths.q() && first_key + kGroupKeys <= lengths.kv();
-    bool some = false, all = true;  // an instruction each: a comparison's result is combined there
-    const auto ask = [&](int row, int key) {
-      const bool sees = Rule::of_row(params.fwd, lengths, place.sequence, place.head, row, key)(0);
-      some |= sees;
-      all &= sees;
-    };
-#pragma unroll
-    for (int j = 0; j < kGroupKeys; j += 32) {
-      // Half of the lanes share the last 16 keys with the others, and have half of the rows.
-      const int lanes = min(kGroupKeys - j, 32), rows = lanes / 2;
-      const int lane = int(threadIdx.x) % 32, key = first_key + j + lane % lanes,
-                row = query + lane / lanes * rows;
-      if (whole) {
-#pragma unroll
-        for (int i = 0; i < rows; ++i) ask(row + i, key);
-      } else if (key < lengths.kv()) {
+    Seen seen;
 #pragma unroll 1
-        for (int i = row; i < min(row + rows, lengths.q()); ++i) ask(i, key);
-      }
-      if (any_lane(some) && any_lane(!all)) return 3;
+    for (int j = 0; j + 32 <= kGroupKeys; j += 32) {
+      ask<32>(params, place, lengths, query, first_key + j, seen);
+      if (any_lane(seen.some) && any_lane(!seen.all)) return 3;
     }
-    return any_lane(some) ? 1 : 0;
+    if constexpr (kGroupKeys % 32 != 0)
+      ask<16>(params, place, lengths, query, first_key + kGroupKeys / 32 * 32, seen);
+    return any_lane(seen.some) ? 1 + 2 * any_lane(!seen.all) : 0;
+  }
+
+  /// 16 rows and kKeys keys. A lane has a key, and reads what depends on that alone once for all
+  /// its rows: 16, or 8 where two lanes have the same key.
+  template <int kKeys, class Params>
+  ATTNFORGE_DEVICE static void ask(const Params& params, const ListPlace& place,
+                                   const Lengths& lengths, int query, int first_key, Seen& seen) {
+    constexpr int kRows = kKeys / 2;
+    const int lane = int(threadIdx.x) % 32, key = first_key + lane % kKeys,
+              row = query + lane / kKeys * kRows;
+    const auto of_row = [&](int i) {
+      const bool sees = Rule::of_row(params.fwd, lengths, place.sequence, place.head, i, key)(0);
+      seen.some |= sees;
+      seen.all &= sees;
+    };
+    if (query + 16 <= lengths.q() && first_key + kKeys <= lengths.kv()) {
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) of_row(row + i);
+    } else if (key < lengths.kv()) {
+#pragma unroll 1
+      for (int i = row; i < min(row + kRows, lengths.q()); ++i) of_row(i);
+    }
   }
 };
 
