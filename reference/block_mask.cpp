@@ -315,13 +315,18 @@ BlockMaskRef block_mask_ref(const BlockMask& mask) {
 }
 
 Problem with_block_mask(const Problem& problem, const BlockMask& mask) {
+  return with_block_mask(problem, mask, count_blocks(mask).density(), !mask.bits.empty());
+}
+
+Problem with_block_mask(const Problem& problem, const BlockMaskShape& mask, double density,
+                        bool bits) {
   Problem p = problem;
   p.mask_block_q = mask.block_q;
   p.mask_block_kv = mask.block_kv;
   p.mask_heads = mask.heads;
   p.mask_batch = mask.batch;
-  p.mask_bits = !mask.bits.empty();
-  p.density = static_cast<float>(count_blocks(mask).density());
+  p.mask_bits = bits;
+  p.density = static_cast<float>(density);
   constexpr float kLeastDensity = 1e-6f;
   if (p.density < kLeastDensity) p.density = kLeastDensity;
   if (mask.seqlen_q != p.seqlen_q || mask.seqlen_kv != p.seqlen_kv) {

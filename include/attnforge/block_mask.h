@@ -137,6 +137,8 @@ std::string to_svg(const BlockMask& mask, std::int64_t head = 0, std::int64_t se
 /// Throws Error(kInvalidArgument) for other seqlens and for heads or a batch that are not the
 /// problem's.
 Problem with_block_mask(const Problem& problem, const BlockMask& mask);
+Problem with_block_mask(const Problem& problem, const BlockMaskShape& shape, double density,
+                        bool bits);
 
 /// The lists in host memory, borrowed.
 BlockMaskRef block_mask_ref(const BlockMask& mask);
