@@ -49,6 +49,10 @@ struct BlockMask : BlockMaskShape {
 /// The shape of a problem's mask. Throws Error(kInvalidArgument) if it has none.
 BlockMaskShape block_mask_shape(const Problem& problem);
 
+/// Throws Error(kInvalidArgument) for blocks of other sizes than 16, 32, 64 and 128, for lengths
+/// above 2^27, for more than 2^20 heads or sequences, none, and for more than 2^30 rows of blocks.
+void validate(const BlockMaskShape& shape);
+
 /// Throws Error(kInvalidArgument) naming the first fault and its position: lists of the wrong
 /// length, row_begin that does not ascend, columns of a row that do not ascend, are there twice or
 /// are not columns, bits that are not there.

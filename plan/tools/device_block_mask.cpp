@@ -193,6 +193,7 @@ DeviceBlockMask block_mask_from_text(Device& device, const Problem& problem,
 
 DeviceBlockMask block_mask_from_dense(Device& device, const BlockMaskShape& shape, const void* seen,
                                       const DeviceMaskOptions& options) {
+  validate(shape);
   if (seen == nullptr && shape.rows() * shape.seqlen_kv > 0)
     refuse("a dense mask is null; it is an address in device memory");
   Problem text;
@@ -211,6 +212,7 @@ DeviceBlockMask block_mask_from_dense(Device& device, const BlockMaskShape& shap
 DeviceBlockMask transposed(Device& device, const DeviceBlockMask& mask,
                            const DeviceMaskOptions& options) {
   BlockMaskShape shape = mask;
+  validate(shape);
   std::swap(shape.block_q, shape.block_kv);
   std::swap(shape.seqlen_q, shape.seqlen_kv);
   Maker maker(device, options);
