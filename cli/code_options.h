@@ -13,8 +13,8 @@ namespace attnforge::cli {
 
 /// What --score, --mask and --arg hold.
 struct CodeOptions {
-  std::string score, mask;        // "": not given
-  std::vector<std::string> args;  // NAME=VALUE
+  std::string score{}, mask{};      // "": not given
+  std::vector<std::string> args{};  // NAME=VALUE
 };
 
 void add_code_options(Command& verb, CodeOptions& options);

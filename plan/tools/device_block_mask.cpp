@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/shape.h"
 #include "generator/user_code.h"
 #include "plan/block_kernels.h"
 #include "plan/context_scope.h"
@@ -161,13 +162,13 @@ void check_text(const Problem& problem) {
                     "blocks, as blocks=128",
                     to_string(problem), problem.mask.empty() ? "mask text" : "blocks"));
   }
-  if (problem.lengths == Lengths::kFixed) return;
+  if (has_fixed_lengths(problem)) return;
   for (const char* const name : {"seqlen_q", "seqlen_kv"}) {
     if (!mask_depends_on(problem, name)) continue;
     refuse(
-        fmt::format("the mask \"{}\" names {}, which only a run knows with lengths={}; make its "
-                    "blocks for lengths=fixed, or leave them to the run",
-                    problem.mask, name, to_string(problem.lengths)));
+        fmt::format("the mask \"{}\" names {}, which only a run of \"{}\" knows; make its blocks "
+                    "for sequences that are all of one length, or leave them to the run",
+                    problem.mask, name, to_string(problem)));
   }
 }
 
