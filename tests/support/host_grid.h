@@ -94,6 +94,5 @@ using std::min;
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #define asm
 #define volatile(...)
