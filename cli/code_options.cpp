@@ -16,7 +16,7 @@
 namespace attnforge::cli {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_code_option(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
@@ -29,7 +29,7 @@ struct Given {
 Given given_of(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == 0 || equals == text.npos || equals + 1 == text.size()) {
-    refuse(fmt::format(
+    refuse_code_option(fmt::format(
         "--arg {} must be NAME=VALUE, with a number, an .npy file or `random` for an array",
         printable(text)));
   }
@@ -73,7 +73,7 @@ std::string type_of(const NpyArray& array, const std::string& path) {
   if (descr == "<f2") return "fp16";
   if (descr == "<V2") return "bf16";
   if (descr == "|b1" || descr == "|u1") return "bool";
-  refuse(
+  refuse_code_option(
       fmt::format("{}: its {} cannot be an argument; use float32, int32, float16, bfloat16 or bool",
                   path, descr));
 }
@@ -101,7 +101,7 @@ std::string declaration(const Given& given) {
   if (is_number<std::int32_t>(given.value))
     return fmt::format("int {} = {}", given.name, given.value);
   if (is_number<float>(given.value)) return fmt::format("float {} = {}", given.name, given.value);
-  refuse(
+  refuse_code_option(
       fmt::format("--arg {}={} must be a number, an .npy file, or `random` for an array of floats",
                   printable(given.name), printable(given.value)));
 }
@@ -109,8 +109,8 @@ std::string declaration(const Given& given) {
 void set_text(std::string& text, const std::string& given, std::string_view option) {
   if (given.empty()) return;
   if (!text.empty())
-    refuse(fmt::format("the problem says {}=\"{}\" already; leave out --{}", option,
-                       printable(text), option));
+    refuse_code_option(fmt::format("the problem says {}=\"{}\" already; leave out --{}", option,
+                                   printable(text), option));
   text = given;
 }
 
@@ -138,7 +138,7 @@ Problem with_code(Problem problem, const CodeOptions& options) {
     if (found == declared.end()) {
       problem.args += (problem.args.empty() ? "" : ", ") + declaration(given);
     } else if (!found->is_array || !(given.is_file() || given.is_random())) {
-      refuse(fmt::format(
+      refuse_code_option(fmt::format(
           "--arg {}: args=\"{}\" names it already, {}", printable(text), printable(problem.args),
           found->is_array ? "as an array: its value is an .npy file or `random`"
                           : "as a number: write its value there, as int window = 1024"));
@@ -158,8 +158,9 @@ void set_code_arrays(const Problem& problem, const CodeOptions& options, HostTen
     ATTNFORGE_ASSERT(index < host.code_words.size(), "with_code() added what was not there");
     const NpyArray array = read_npy(given.value);
     if (const std::string type = type_of(array, given.value); type != found->type) {
-      refuse(fmt::format("{}: it has elements of type {}, and args=\"{}\" says {}* {}", given.value,
-                         type, printable(problem.args), found->type, found->name));
+      refuse_code_option(fmt::format("{}: it has elements of type {}, and args=\"{}\" says {}* {}",
+                                     given.value, type, printable(problem.args), found->type,
+                                     found->name));
     }
     const std::size_t begin = host.code_words[index];
     std::size_t end = host.code_arrays.size();
@@ -169,8 +170,8 @@ void set_code_arrays(const Problem& problem, const CodeOptions& options, HostTen
       break;
     }
     if (array.data.size() > end - begin) {
-      refuse(fmt::format("{}: its {} elements are more than args=\"{}\" has room for", given.value,
-                         elements_of(array), printable(problem.args)));
+      refuse_code_option(fmt::format("{}: its {} elements are more than args=\"{}\" has room for",
+                                     given.value, elements_of(array), printable(problem.args)));
     }
     std::ranges::copy(array.data, host.code_arrays.begin() + static_cast<std::ptrdiff_t>(begin));
   }

@@ -19,20 +19,20 @@
 namespace attnforge {
 namespace {
 
-constexpr int kThreads = 256, kBeginThreads = 1024;
-constexpr std::int64_t kWarps = kThreads / 32;
+constexpr int kBlockThreads = 256, kBeginThreads = 1024;
+constexpr std::int64_t kBlockWarps = kBlockThreads / 32;
 
 std::string states_kernel(const Problem& text) { return "block_states" + code_suffix(text); }
 std::string bits_kernel(const Problem& text) { return "block_bits" + code_suffix(text); }
 
-LaunchStep step(std::string kernel, std::int64_t blocks, int threads = kThreads) {
+LaunchStep step(std::string kernel, std::int64_t blocks, int threads = kBlockThreads) {
   LaunchStep result = step_of(std::move(kernel), threads, 0);
   result.grid.x = static_cast<unsigned>(blocks);
   return result;
 }
-std::int64_t blocks_of_warps(std::int64_t warps) { return (warps + kWarps - 1) / kWarps; }
+std::int64_t blocks_of_warps(std::int64_t warps) { return (warps + kBlockWarps - 1) / kBlockWarps; }
 
-std::string include_line(std::string_view header) {
+std::string header_line(std::string_view header) {
   return fmt::format("#include \"{}\"\n", header);
 }
 
@@ -129,13 +129,13 @@ Source block_text_source(const Problem& text, const BlockMaskShape& shape) {
   const std::string type = fmt::format("BlocksOfText<UserRule<UserCode>, {}, {}>", shape.block_q,
                                        shape.block_kv);
   std::string entry = "// generated: the blocks of a mask's text\n" +
-                      include_line("steps/block_lists/text.cuh");
-  for (const std::string_view part : names.parts) entry += include_line(part);
-  entry += include_line("pieces/user_mask.cuh") + names.declarations;
+                      header_line("steps/block_lists/text.cuh");
+  for (const std::string_view part : names.parts) entry += header_line(part);
+  entry += header_line("pieces/user_mask.cuh") + names.declarations;
   entry += fmt::format("using namespace attnforge;\nstatic_assert(sizeof({}) == {});\n",
                        names.params, names.params_bytes);
-  entry += entry_point(states_kernel(text), names.params, kThreads, type + "::write_states");
-  entry += entry_point(bits_kernel(text), names.params, kThreads, type + "::write_bits");
+  entry += entry_point(states_kernel(text), names.params, kBlockThreads, type + "::write_states");
+  entry += entry_point(bits_kernel(text), names.params, kBlockThreads, type + "::write_bits");
   return source_of(states_kernel(text), std::move(entry));
 }
 
@@ -153,18 +153,19 @@ LaunchStep block_bits_step(const Problem& text, const BlockMaskShape& shape,
 
 Source block_lists_source() {
   std::string entry = "// generated: lists of block masks\n" +
-                      include_line("steps/block_lists/lists.cuh") +
-                      include_line("steps/block_lists/transpose.cuh") +
+                      header_line("steps/block_lists/lists.cuh") +
+                      header_line("steps/block_lists/transpose.cuh") +
                       "using namespace attnforge;\n";
   const std::string lists = "BlockListsParams", transposed = "TransposedListsParams";
   entry += fmt::format("static_assert(sizeof({}) == {} && sizeof({}) == {});\n", lists,
                        sizeof(BlockListsParams), transposed, sizeof(TransposedListsParams));
-  entry += entry_point("count_blocks", lists, kThreads, "BlockLists::count");
+  entry += entry_point("count_blocks", lists, kBlockThreads, "BlockLists::count");
   entry += entry_point("begin_rows", lists, kBeginThreads, "BlockLists::begin");
-  entry += entry_point("write_rows", lists, kThreads, "BlockLists::write");
-  entry += entry_point("mark_columns", transposed, kThreads, "TransposedLists::mark");
-  entry += entry_point("find_bits", transposed, kThreads, "TransposedLists::find_bits");
-  entry += entry_point("transpose_bits", transposed, kThreads, "TransposedLists::transpose_bits");
+  entry += entry_point("write_rows", lists, kBlockThreads, "BlockLists::write");
+  entry += entry_point("mark_columns", transposed, kBlockThreads, "TransposedLists::mark");
+  entry += entry_point("find_bits", transposed, kBlockThreads, "TransposedLists::find_bits");
+  entry += entry_point("transpose_bits", transposed, kBlockThreads,
+                       "TransposedLists::transpose_bits");
   return source_of("block_lists", std::move(entry));
 }
 

@@ -198,15 +198,24 @@ void use_block_mask(attnforge_block_mask* mask, Bytes& bytes) {
   attnforge_block_mask_destroy(mask);
 }
 
-/// Of the problem's text, if it has one, and of a dense mask of any shape.
+/// Of the problem with a mask text, and of a dense mask of any shape.
 void make_block_masks(attnforge_context* context, const attnforge_problem* problem, Bytes& bytes) {
+  static const std::vector<std::string> kMasks = {"k <= q", "k < n * head", "a[batch] > seqlen_kv"};
+  Problem text = parse_problem(text_of(problem));
+  if (text.mask_block_q == 0) text.mask_block_q = text.mask_block_kv = 16 << bytes.byte() % 4;
+  if (bytes.byte() % 8 != 0) text.mask = bytes.among(kMasks);
+  text.args = "int n, int* a";
+  attnforge_problem* const with_text = new_problem(to_string(text));
+  if (with_text == nullptr) return;  // too many blocks
+  const std::unique_ptr<attnforge_problem, void (*)(attnforge_problem*)> owner(
+      with_text, attnforge_problem_destroy);
   std::uint64_t arguments[64];  // more than a problem may name
   for (std::uint64_t& argument : arguments)
     argument = static_cast<std::uint64_t>(bytes.odd_number());
   attnforge_block_mask* mask = nullptr;
   const bool ok = answered(
-      attnforge_block_mask_from_text(context, problem, bytes.byte() % 8 == 0 ? nullptr : arguments,
-                                     nullptr, &mask),
+      attnforge_block_mask_from_text(context, with_text,
+                                     bytes.byte() % 8 == 0 ? nullptr : arguments, nullptr, &mask),
       "mask_from_text");
   require(ok == (mask != nullptr), "a mask and a failure");
   if (ok) use_block_mask(mask, bytes);
