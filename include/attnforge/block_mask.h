@@ -141,6 +141,8 @@ std::string to_svg(const BlockMask& mask, std::int64_t head = 0, std::int64_t se
 /// Throws Error(kInvalidArgument) for other seqlens and for heads or a batch that are not the
 /// problem's.
 Problem with_block_mask(const Problem& problem, const BlockMask& mask);
+/// The same of a mask that lies elsewhere: the share of its blocks that is present, and whether
+/// partial ones have bits.
 Problem with_block_mask(const Problem& problem, const BlockMaskShape& shape, double density,
                         bool bits);
 
