@@ -15,6 +15,7 @@
 #include "attnforge/tune.h"
 #include "cli/bench_files.h"
 #include "cli/bench_rows.h"
+#include "cli/code_options.h"
 #include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/display.h"
@@ -42,19 +43,21 @@ struct BenchArguments {
   double seconds = 1.0;
   unsigned seed = 1;
   bool csv = false, json = false, quiet = false, full = false;
+  CodeOptions code;
 };
 
 constexpr const char* kBenchFooter =
     R"(A word with several values, seqlen=512,1024 or causal,full, makes a problem of each.
 A time is the median over samples by the GPU's clock, the L2 cache overwritten before each.
 TFLOP/s count the pairs that the mask lets through; GB/s count each tensor once; MiB are what the tensors and the
-workspace take. What fails or is not served is a row with its reason, and the sweep goes on.
+workspace take. Arrays of --arg are made up, of an .npy file's type and size. What fails or is not served is a row with its reason, and the sweep goes on.
 
 Examples:
   attnforge bench fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
   attnforge bench fwd bf16,fp16 num_heads=16 seqlen=512,1024,2048,4096 head_dim=64,128 causal,full \
       --families all --out sweep.csv --out sweep.json --plot pictures
   attnforge bench fwd bf16 batch=2 num_heads=16 seqlen=8192 head_dim=128 --block 16,64,128 --density 0,0.25,0.5,0.75,1 --plot pictures
+  attnforge bench --score 's + slope[head] * (k - q)' --arg slope=random fwd bf16 num_heads=16 seqlen=2048,8192 head_dim=128 causal
   attnforge bench --from sweep.csv --plot pictures     (no GPU: draws a sweep of before)
   attnforge bench --file problems.txt --families fwd_mma_sm80,fwd_naive --csv > times.csv
   attnforge bench fwd fp16 num_heads=16 seqlen=4096 head_dim=48,72,96,160 --strategy standard,variable_block,split_k --rigor quick
@@ -244,8 +247,9 @@ void check_samples(BenchArguments& a, bool most_given) {
 
 int run_bench(const BenchArguments& a) {
   if (!a.from.empty()) return draw_stored(a);
-  const std::vector<Problem> problems = with_block_masks(read_problems(a.words, a.file, "bench"),
-                                                         a.blocks, a.densities);
+  std::vector<Problem> given = read_problems(a.words, a.file, "bench");
+  for (Problem& problem : given) problem = with_code(problem, a.code);
+  const std::vector<Problem> problems = with_block_masks(given, a.blocks, a.densities);
   const InterruptScope scope;
   Sweep sweep(a);
   sweep.run(problems, a.strategies.empty() ? families_of(a.families) : strategies_of(a.strategies));
@@ -298,6 +302,7 @@ Verb add_bench(Command& program) {
   verb->add_option("--block", a.blocks, "Sizes of their blocks: 16, 32, 64, 128 or 128:64")
       ->type_name("SIZES")
       ->check(names());
+  add_code_options(*verb, a.code);
   verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
       ->one_of({"quick", "full", "exhaustive"});
   verb->add_option("--samples", a.min_samples, "Take at least this many")

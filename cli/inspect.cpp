@@ -11,6 +11,7 @@
 
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/code_options.h"
 #include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/gpus.h"
@@ -34,6 +35,7 @@ struct InspectArguments {
   bool no_compile = false, full = false;
   int candidates = -1;
   MaskArguments mask;
+  CodeOptions code;
 };
 
 constexpr const char* kInspectFooter =
@@ -43,6 +45,7 @@ Examples:
   attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64 causal
   attnforge inspect --section candidates,cuts --full fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128
   attnforge inspect --mask-random 0.2 --arch sm_90 fwd bf16 num_heads=16 seqlen=4096 head_dim=128 blocks=64
+  attnforge inspect --mask 'k <= q && q - k < 1024' --arch sm_90a fwd bf16 num_heads=16 seqlen=4096 head_dim=128
   attnforge inspect --html kernel.html --arch sm_90 fwd bf16 seqlen=4096 head_dim=128 causal
   attnforge inspect --source --arch sm_86 fwd bf16 seqlen=4096 head_dim=128 > kernel.cu
   nvcc -std=c++20 -arch=sm_86 -c kernel.cu                    (the first line of the file is this command)
@@ -112,7 +115,7 @@ void print_raw(const std::string& text) {
 }
 
 int run_inspect(const InspectArguments& a) {
-  Problem problem = read_problem(a.words, "inspect");
+  Problem problem = with_code(read_problem(a.words, "inspect"), a.code);
   const std::optional<BlockMask> mask = mask_of(a.mask, problem, 0);
   if (mask) problem = with_block_mask(problem, *mask);
   const bool source_only = a.source || a.entry;
@@ -169,6 +172,7 @@ Verb add_inspect(Command& program) {
   verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
       ->type_name("NAME");
   add_mask_options(*verb, a.mask);
+  add_code_options(*verb, a.code);
   verb->add_option("--candidates", a.candidates, "How many candidates to list; 0: all")
       ->type_name("N")
       ->transform(whole_number(0, kMostInt));

@@ -10,10 +10,12 @@
 
 #include "attnforge/block_mask.h"
 #include "attnforge/check.h"
+#include "attnforge/device_block_mask.h"
 #include "attnforge/device_memory.h"
 #include "attnforge/measure.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
+#include "cli/code_options.h"
 #include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/gpus.h"
@@ -44,6 +46,7 @@ struct RunArguments {
   int repeat = 10;
   double time_limit_s = 8;
   MaskArguments mask;
+  CodeOptions code;
 };
 
 constexpr const char* kRunFooter =
@@ -54,6 +57,9 @@ as the problem takes. With lengths=packed files hold [tokens, num_heads, head_di
 [batch + 1], where each sequence begins; with lengths=used int32 [batch], how many rows of each count.
 --bsr reads a block mask: int32 [rows, 2], a run of block columns (first, count) for each row of blocks; bool [rows, columns],
 which blocks are present; bool [seqlen_q, seqlen_kv], which pairs are seen; or two files, row_begin.npy,columns.npy.
+With the word blocks and a mask text, but neither --bsr nor --mask-random, the blocks are found of the text on the GPU.
+--score and --mask are C++ of your own (docs/USER_CODE.md), --arg values for what they name. An array is an .npy file of float32,
+int32, float16, bfloat16 or bool, or random; its size and type are then the file's, and other arrays are declared by args=.
 --check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
 
 Examples:
@@ -61,7 +67,9 @@ Examples:
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy --lse lse.npy bf16 layout=bhsd window_left=1023
   attnforge run --random 1 --check fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
   attnforge run --random 1 --bsr schedule.npy fwd fp16 num_heads=8 seqlen=1024 head_dim=128 blocks=16
-  attnforge run --random 1 --mask-random 0.25 fwd bf16 num_heads=16 seqlen=8192 head_dim=128 blocks=64 causal)";
+  attnforge run --random 1 --mask-random 0.25 fwd bf16 num_heads=16 seqlen=8192 head_dim=128 blocks=64 causal
+  attnforge run --random 1 --score 's + slope[head] * (k - q)' --arg slope=slope.npy fwd bf16 num_heads=16 seqlen=8192 head_dim=128 causal
+  attnforge run --random 1 --mask 'k <= q && q - k < window' --arg window=1024 fwd bf16 num_heads=16 seqlen=8192 head_dim=128 blocks=128)";
 
 [[noreturn]] void usage(const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); }
 
@@ -110,6 +118,24 @@ void check_rope_arguments(const RunArguments& a, const Problem& problem) {
   if (a.rope_offset >= 0) check_rope_offset(problem, a.rope_offset);
 }
 
+/// Whether the blocks are those of the problem's mask text.
+bool finds_blocks(const RunArguments& a, const Problem& problem) {
+  return has_block_mask(problem) && !problem.mask.empty() && a.mask.bsr.empty() &&
+         a.mask.random < 0 && !a.cpu;
+}
+
+/// In place of made-up ones: they are found on the GPU.
+void find_blocks(Device& device, Inputs& inputs) {
+  HostTensors& host = inputs.host;
+  DeviceBuffer arrays(device, host.code_arrays.size());
+  arrays.upload(host.code_arrays.data(), host.code_arrays.size());
+  const std::vector<std::uint64_t> words = code_words_at(inputs.problem, host, arrays.data());
+  const BlockMask mask = download_block_mask(
+      block_mask_from_text(device, inputs.problem, words.data()));
+  inputs.problem = with_block_mask(inputs.problem, mask);
+  set_block_mask(inputs.problem, host, mask);
+}
+
 Inputs inputs_from_files(const RunArguments& a) {
   for (const auto& [option, path] : {std::pair("--q", &a.q), {"--k", &a.k}, {"--v", &a.v}}) {
     if (path->empty())
@@ -124,10 +150,10 @@ Inputs inputs_from_files(const RunArguments& a) {
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
   LengthFiles lengths = length_files(a);
-  const Problem of_files = problem_of_files(headers, words, lengths);
+  const Problem of_files = with_code(problem_of_files(headers, words, lengths), a.code);
   const std::optional<BlockMask> mask = mask_of(a.mask, of_files, a.seed);
-  if (has_block_mask(of_files) && !mask)
-    usage("the problem has a block mask; say which with --bsr or --mask-random");
+  if (has_block_mask(of_files) && !mask && !finds_blocks(a, of_files))
+    usage("the problem has a block mask; say which with --bsr, --mask-random or a mask text");
   Inputs inputs{with_mask(of_files, mask), {}};
   const Problem& p = inputs.problem;
   check_rope_arguments(a, p);
@@ -137,6 +163,7 @@ Inputs inputs_from_files(const RunArguments& a) {
   inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
   take_lengths(std::move(lengths), p, inputs.host);
   if (mask) set_block_mask(p, inputs.host, *mask);
+  set_code_arrays(p, a.code, inputs.host);
   inputs.host.v = converted(std::move(v), npy_dtype(headers.v.header, a.bf16, a.v), p.dtype_v);
   return inputs;
 }
@@ -144,7 +171,7 @@ Inputs inputs_from_files(const RunArguments& a) {
 Inputs random_inputs(const RunArguments& a) {
   if (!a.q.empty() || !a.k.empty() || !a.v.empty())
     usage("--random and files for q, k, v exclude each other");
-  Problem problem = read_problem(a.words, "run --random 1");
+  Problem problem = with_code(read_problem(a.words, "run --random 1"), a.code);
   if (!a.lse.empty()) problem.lse = true;
   const std::optional<BlockMask> mask = mask_of(a.mask, problem, a.seed);
   problem = with_mask(problem, mask);
@@ -152,6 +179,7 @@ Inputs random_inputs(const RunArguments& a) {
   require_host_memory(problem);
   Inputs inputs{problem, random_host_tensors(problem, a.seed)};
   take_lengths(length_files(a), problem, inputs.host);
+  set_code_arrays(problem, a.code, inputs.host);
   if (mask) set_block_mask(problem, inputs.host, *mask);
   return inputs;
 }
@@ -358,6 +386,7 @@ int run_run(const RunArguments& a) {
   Device device(
       {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to_stderr(), .read_only_cache = false});
   require_gpu_memory(inputs.problem, device.facts());
+  if (finds_blocks(a, inputs.problem)) find_blocks(device, inputs);
   const std::optional<Plan> made = plan_unless_interrupted(inputs.problem, device, options);
   if (!made) return kExitInterrupted;
   const Plan& plan = *made;
@@ -404,6 +433,7 @@ Verb add_run(Command& program) {
       ->type_name("NPY");
   verb->add_option("--lengths-kv", a.lengths_kv, "Of keys and values")->type_name("NPY");
   add_mask_options(*verb, a.mask);
+  add_code_options(*verb, a.code);
   verb->add_option("--lse", a.lse,
                    "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
       ->type_name("NPY");

@@ -46,18 +46,6 @@ Enum checked_enum(std::string_view name, std::int32_t value, Enum last) {
   return static_cast<Enum>(value);
 }
 
-attnforge::Device& device_of(attnforge_context* context) {
-  attnforge_context& given = checked_handle(context, "context");
-  if (!given.device) {
-    throw Error(
-        ErrorCode::kNoDriver,
-        fmt::format(
-            "this context was created for arch {} without a GPU; leave desc.arch NULL to open one",
-            given.facts.arch.name));
-  }
-  return *given.device;
-}
-
 char* copied(const std::string& text) {
   char* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (copy == nullptr) throw std::bad_alloc();
@@ -180,7 +168,7 @@ attnforge_status attnforge_plan_create(attnforge_context* context, const attnfor
     const attnforge_plan_options given = options_or_defaults(options, kPlanDefaults, "options");
     check_flags("options.flags", given.flags, ATTNFORGE_NO_JIT);
     const attnforge::Problem& wanted = problem_of(problem);
-    attnforge::Device& device = device_of(context);
+    attnforge::Device& device = attnforge::device_of(context);
     const attnforge::Plan made = attnforge::make_plan(
         wanted, device,
         {.policy = checked_enum("options.policy", given.policy, attnforge::Policy::kCachedOnly),
@@ -274,7 +262,7 @@ attnforge_status attnforge_tune(attnforge_context* context, const attnforge_prob
   return guarded([&] {
     const attnforge_tune_options given = options_or_defaults(options, kTuneDefaults, "options");
     const attnforge::Problem& wanted = problem_of(problem);
-    attnforge::Device& device = device_of(context);
+    attnforge::Device& device = attnforge::device_of(context);
     if (context->no_jit) {
       throw Error(
           ErrorCode::kNotReady,

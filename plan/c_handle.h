@@ -60,6 +60,17 @@ Handle& checked_handle(Handle* given, std::string_view name) {
                                 name, Handle::kName));
 }
 
+/// Throws Error(kInvalidArgument), Error(kNoDriver) for a context without a GPU.
+inline Device& device_of(attnforge_context* context) {
+  attnforge_context& given = checked_handle(context, "context");
+  if (given.device) return *given.device;
+  throw Error(
+      ErrorCode::kNoDriver,
+      fmt::format(
+          "this context was created for arch {} without a GPU; leave desc.arch NULL to open one",
+          given.facts.arch.name));
+}
+
 /// What is not a handle of this kind stays as it is.
 template <class Handle>
 void destroy(Handle* given) noexcept {

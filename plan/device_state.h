@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "plan/said_once.h"
 #include "runtime/counter_pool.h"
 #include "runtime/device.h"
+#include "runtime/loaded_launch.h"
 #include "runtime/log.h"
 
 namespace attnforge {
@@ -48,6 +50,8 @@ class DeviceState {
   RecentMap<Problem, PlanState, ProblemHash> plans{kPlansKept};
   RecentMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans{kPlansKept};
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
+  OnceMap<std::string, LoadedKernels, std::hash<std::string>>
+      block_kernels;  // plan/block_kernels.h
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   LaunchLog launches;

@@ -112,6 +112,8 @@ void check_block_mask(const Problem& problem, const BlockMaskRef& mask,
   }
 }
 
+}  // namespace
+
 void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   if (words == nullptr) {
@@ -128,8 +130,6 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
                     i, arguments[i].name, to_string(arguments[i].type)));
   }
 }
-
-}  // namespace
 
 PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
     : misaligned_(static_cast<std::uintptr_t>(problem.alignment_bytes) - 1),

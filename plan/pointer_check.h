@@ -8,6 +8,10 @@
 
 namespace attnforge {
 
+/// Throws Error(kInvalidArgument) unless the words of problem.args, which are some, are there, and
+/// no address of an array is null.
+void check_code_arguments(const Problem& problem, const std::uint64_t* words);
+
 class PointerCheck {
  public:
   PointerCheck() = default;

@@ -26,34 +26,6 @@ std::string row_text(const BlockMaskShape& shape, std::int64_t row) {
                      row / q_blocks / shape.heads, row / q_blocks % shape.heads, row % q_blocks);
 }
 
-void check_shape(const BlockMaskShape& shape) {
-  const auto block = [](const char* name, int size) {
-    if (size == 16 || size == 32 || size == 64 || size == 128) return;
-    refuse_mask(fmt::format("{}={} must be 16, 32, 64 or 128", name, size));
-  };
-  block("block_q", shape.block_q);
-  block("block_kv", shape.block_kv);
-  constexpr std::int64_t kMostLength = std::int64_t{1} << 27, kMostMasks = 1 << 20;
-  const struct {
-    const char* name;
-    std::int64_t value, least, most;
-  } sizes[] = {{"seqlen_q", shape.seqlen_q, 0, kMostLength},
-               {"seqlen_kv", shape.seqlen_kv, 0, kMostLength},
-               {"heads", shape.heads, 1, kMostMasks},
-               {"batch", shape.batch, 1, kMostMasks}};
-  for (const auto& [name, value, least, most] : sizes) {
-    if (value < least || value > most)
-      refuse_mask(fmt::format("{}={} must be from {} to {}", name, value, least, most));
-  }
-  constexpr double kMostRows = 1 << 30;
-  if (static_cast<double>(shape.batch) * static_cast<double>(shape.heads) *
-          static_cast<double>(shape.q_blocks()) >
-      kMostRows) {
-    refuse_mask(fmt::format("batch={} heads={} and {} rows of blocks are more than 2^30 rows",
-                            shape.batch, shape.heads, shape.q_blocks()));
-  }
-}
-
 void check_row_begin(const BlockMaskShape& shape, std::span<const int> row_begin,
                      std::size_t entries) {
   const auto wanted = static_cast<std::size_t>(shape.rows()) + 1;
@@ -130,6 +102,34 @@ void check_bits(const BlockMask& mask) {
 
 }  // namespace
 
+void validate(const BlockMaskShape& shape) {
+  const auto block = [](const char* name, int size) {
+    if (size == 16 || size == 32 || size == 64 || size == 128) return;
+    refuse_mask(fmt::format("{}={} must be 16, 32, 64 or 128", name, size));
+  };
+  block("block_q", shape.block_q);
+  block("block_kv", shape.block_kv);
+  constexpr std::int64_t kMostLength = std::int64_t{1} << 27, kMostMasks = 1 << 20;
+  const struct {
+    const char* name;
+    std::int64_t value, least, most;
+  } sizes[] = {{"seqlen_q", shape.seqlen_q, 0, kMostLength},
+               {"seqlen_kv", shape.seqlen_kv, 0, kMostLength},
+               {"heads", shape.heads, 1, kMostMasks},
+               {"batch", shape.batch, 1, kMostMasks}};
+  for (const auto& [name, value, least, most] : sizes) {
+    if (value < least || value > most)
+      refuse_mask(fmt::format("{}={} must be from {} to {}", name, value, least, most));
+  }
+  constexpr double kMostRows = 1 << 30;
+  if (static_cast<double>(shape.batch) * static_cast<double>(shape.heads) *
+          static_cast<double>(shape.q_blocks()) >
+      kMostRows) {
+    refuse_mask(fmt::format("batch={} heads={} and {} rows of blocks are more than 2^30 rows",
+                            shape.batch, shape.heads, shape.q_blocks()));
+  }
+}
+
 BlockMaskShape block_mask_shape(const Problem& problem) {
   if (!has_block_mask(problem))
     refuse_mask(fmt::format("\"{}\" has none; add blocks=64:64", to_string(problem)));
@@ -142,7 +142,7 @@ BlockMaskShape block_mask_shape(const Problem& problem) {
 }
 
 void validate(const BlockMask& mask) {
-  check_shape(mask);
+  validate(static_cast<const BlockMaskShape&>(mask));
   check_row_begin(mask, mask.row_begin, mask.columns.size());
   for (std::size_t i = 0; i < mask.columns.size(); ++i) {
     if (mask.columns[i] < 0)
@@ -157,7 +157,7 @@ BlockMask block_mask_from_bsr(const BlockMaskShape& shape, std::span<const int> 
                               std::span<const int> indices, std::span<const std::uint8_t> partial,
                               std::span<const std::uint32_t> bits,
                               std::span<const int> bit_blocks) {
-  check_shape(shape);
+  validate(shape);
   check_row_begin(shape, row_begin, indices.size());
   check_columns(shape, row_begin, "indices", [&](std::size_t entry) { return indices[entry]; });
   if (!partial.empty() && partial.size() != indices.size())
@@ -173,7 +173,7 @@ BlockMask block_mask_from_bsr(const BlockMaskShape& shape, std::span<const int> 
 }
 
 BlockMask block_mask_from_runs(const BlockMaskShape& shape, std::span<const int> runs) {
-  check_shape(shape);
+  validate(shape);
   if (runs.size() != static_cast<std::size_t>(shape.rows()) * 2) {
     refuse_mask(fmt::format("there are {} runs for {} rows of blocks of {} queries",
                             runs.size() / 2, shape.rows(), shape.block_q));
@@ -195,7 +195,7 @@ BlockMask block_mask_from_runs(const BlockMaskShape& shape, std::span<const int>
 
 BlockMask block_mask_from_blocks(const BlockMaskShape& shape,
                                  std::span<const std::uint8_t> blocks) {
-  check_shape(shape);
+  validate(shape);
   const auto columns = static_cast<std::size_t>(shape.kv_blocks());
   const auto rows = static_cast<std::size_t>(shape.rows());
   if (blocks.size() != rows * columns) {
@@ -212,7 +212,7 @@ BlockMask block_mask_from_blocks(const BlockMaskShape& shape,
 }
 
 BlockMask block_mask_from_dense(const BlockMaskShape& shape, std::span<const std::uint8_t> seen) {
-  check_shape(shape);
+  validate(shape);
   const std::int64_t pairs = shape.batch * shape.heads * shape.seqlen_q * shape.seqlen_kv;
   if (static_cast<std::int64_t>(seen.size()) != pairs) {
     refuse_mask(fmt::format("a dense mask of {} pairs is not [{}, {}, {}, {}]", seen.size(),
@@ -315,13 +315,18 @@ BlockMaskRef block_mask_ref(const BlockMask& mask) {
 }
 
 Problem with_block_mask(const Problem& problem, const BlockMask& mask) {
+  return with_block_mask(problem, mask, count_blocks(mask).density(), !mask.bits.empty());
+}
+
+Problem with_block_mask(const Problem& problem, const BlockMaskShape& mask, double density,
+                        bool bits) {
   Problem p = problem;
   p.mask_block_q = mask.block_q;
   p.mask_block_kv = mask.block_kv;
   p.mask_heads = mask.heads;
   p.mask_batch = mask.batch;
-  p.mask_bits = !mask.bits.empty();
-  p.density = static_cast<float>(count_blocks(mask).density());
+  p.mask_bits = bits;
+  p.density = static_cast<float>(density);
   constexpr float kLeastDensity = 1e-6f;
   if (p.density < kLeastDensity) p.density = kLeastDensity;
   if (mask.seqlen_q != p.seqlen_q || mask.seqlen_kv != p.seqlen_kv) {

@@ -49,6 +49,10 @@ struct BlockMask : BlockMaskShape {
 /// The shape of a problem's mask. Throws Error(kInvalidArgument) if it has none.
 BlockMaskShape block_mask_shape(const Problem& problem);
 
+/// Throws Error(kInvalidArgument) for blocks of other sizes than 16, 32, 64 and 128, for lengths
+/// above 2^27, for more than 2^20 heads or sequences, none, and for more than 2^30 rows of blocks.
+void validate(const BlockMaskShape& shape);
+
 /// Throws Error(kInvalidArgument) naming the first fault and its position: lists of the wrong
 /// length, row_begin that does not ascend, columns of a row that do not ascend, are there twice or
 /// are not columns, bits that are not there.
@@ -137,6 +141,10 @@ std::string to_svg(const BlockMask& mask, std::int64_t head = 0, std::int64_t se
 /// Throws Error(kInvalidArgument) for other seqlens and for heads or a batch that are not the
 /// problem's.
 Problem with_block_mask(const Problem& problem, const BlockMask& mask);
+/// The same of a mask that lies elsewhere: the share of its blocks that is present, and whether
+/// partial ones have bits.
+Problem with_block_mask(const Problem& problem, const BlockMaskShape& shape, double density,
+                        bool bits);
 
 /// The lists in host memory, borrowed.
 BlockMaskRef block_mask_ref(const BlockMask& mask);

@@ -442,7 +442,9 @@ ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan,
 /* ---- Block masks ---- */
 
 /* In host memory: made, checked and turned into the lists of attnforge_block_mask_lists, which the
- * caller copies to the GPU. A mask belongs to the caller, who destroys it. */
+ * caller copies to the GPU; or in the memory of a GPU (those of functions that take a context),
+ * ready for runs there. A mask belongs to the caller, who destroys it: one on a GPU before its
+ * context, once no run reads it any more. */
 typedef struct attnforge_block_mask attnforge_block_mask;
 
 typedef struct attnforge_block_mask_shape {
@@ -493,9 +495,45 @@ ATTNFORGE_API attnforge_status attnforge_block_mask_strided(const attnforge_bloc
 ATTNFORGE_API attnforge_status
 attnforge_block_mask_documents(const attnforge_block_mask_shape* shape, const int64_t* lengths,
                                size_t count, attnforge_block_mask** mask);
+/* What the mask text of a problem lets be seen, classified once for any number of runs, on the GPU:
+ * in blocks of the problem's word blocks, with masks of their own for heads and sequences where the
+ * text names `head` or `batch`. Partial blocks are left to the text, which the problem of a run
+ * keeps beside the words of attnforge_block_mask_words; with the word mask_bits they have bits, and
+ * a run needs no text. causal and windows are not looked at: runs apply them. `code_arguments` as
+ * in attnforge_tensors, ready on `stream`, which is waited for. ATTNFORGE_NO_JIT of the context
+ * forbids to compile the text. */
+ATTNFORGE_API attnforge_status attnforge_block_mask_from_text(attnforge_context* context,
+                                                              const attnforge_problem* problem,
+                                                              const uint64_t* code_arguments,
+                                                              void* stream,
+                                                              attnforge_block_mask** mask);
+/* Of [batch, heads, seqlen_q, seqlen_kv] bytes on the GPU, ready on `stream`: a pair whose byte is
+ * not 0 is seen. Partial blocks have bits. */
+ATTNFORGE_API attnforge_status attnforge_block_mask_from_dense_on_gpu(
+    attnforge_context* context, const attnforge_block_mask_shape* shape, const void* seen,
+    void* stream, attnforge_block_mask** mask);
+/* Copies between host and GPU. */
+ATTNFORGE_API attnforge_status attnforge_block_mask_to_gpu(attnforge_context* context,
+                                                           const attnforge_block_mask* mask,
+                                                           attnforge_block_mask** on_gpu);
+ATTNFORGE_API attnforge_status attnforge_block_mask_to_host(const attnforge_block_mask* mask,
+                                                            attnforge_block_mask** in_host);
+/* The same blocks by columns, where `mask` is: queries and keys change places, and so do rows and
+ * columns of bits. `stream` is for masks on a GPU. */
+ATTNFORGE_API attnforge_status attnforge_block_mask_transpose(const attnforge_block_mask* mask,
+                                                              void* stream,
+                                                              attnforge_block_mask** transposed);
 ATTNFORGE_API void attnforge_block_mask_destroy(attnforge_block_mask* mask);
 
-/* A mask's lists in host memory, which live as long as the mask, and how many blocks it has. */
+/* The addresses for a run's attnforge_tensors.block_mask of a mask on a GPU, which live as long as
+ * the mask. */
+ATTNFORGE_API attnforge_status attnforge_block_mask_on_gpu(const attnforge_block_mask* mask,
+                                                           attnforge_block_mask_lists* lists);
+ATTNFORGE_API attnforge_status attnforge_block_mask_get_shape(const attnforge_block_mask* mask,
+                                                              attnforge_block_mask_shape* shape);
+
+/* A mask's lists in host memory, which live as long as the mask, and how many blocks it has. The
+ * lists of a mask on a GPU are NULL; their counts are right. */
 typedef struct attnforge_block_mask_info {
   uint32_t struct_size;
   const int32_t* row_begin;

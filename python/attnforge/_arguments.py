@@ -340,7 +340,7 @@ def problem_of(
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
     words = block_words_of(block_mask)
-    code = code_of(score, mask, args, None)
+    code = code_of(score, mask, args, None, block_mask)
     options = options_of(
         causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved, kind, max_seqlen, code.texts, words
     )

@@ -106,7 +106,8 @@ def attention(
     among those that causal and window let it see. Both know batch, head (of q), q, k, seqlen_q, seqlen_kv, and what args names: a
     dict of contiguous arrays on the GPU (float32, float16, bfloat16, int32) and plain numbers. Arrays are read when the kernels
     run, and must hold an element wherever the texts look for positions inside the tensors. With block_mask, mask is asked in
-    partial blocks only: full ones say that it is true of all their pairs.
+    partial blocks only: full ones say that it is true of all their pairs. A block mask of a text (BlockMask.from_text) brings its
+    mask and args where mask is not given.
     out: where o goes, with return_lse a pair (o, lse); it may not share memory with an input. Arrays of frameworks other than
     torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one (for other arrays the default stream). Outputs are
@@ -218,7 +219,7 @@ def attention(
             key = plan = None
     if plan is None or plan.workspace_bytes and stream is not None and stream != _current_stream(call.device):
         arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
-        code = code_of(score, mask, args, stream)
+        code = code_of(score, mask, args, stream, block_mask)
         return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code)
     if plan.workspace_bytes:
         memory, workspace, size = _scratch(plan.workspace_bytes, call.device)

@@ -1,12 +1,19 @@
-"""Block masks: which blocks of queries and keys are computed. Made and checked by the library in host memory, uploaded once a GPU."""
+"""Block masks: which blocks of queries and keys are computed. Made and checked by the library, in host memory and uploaded once a
+GPU, or on a GPU."""
 
 import ctypes
+import re
+import sys
 import threading
 from typing import NamedTuple
 
 from . import _checks
+from ._arrays import backend_of
+from ._code import check_devices, code_of
+from ._context import context
 from ._errors import InvalidError
-from ._library import BlockMaskInfo, BlockMaskShape, check, lib, take_string
+from ._library import BlockMaskInfo, BlockMaskListsStruct, BlockMaskShape, check, lib, take_string
+from ._problem import Problem
 
 _INT64_MAX = 2**63 - 1
 
@@ -84,18 +91,41 @@ def _dimensions(mask):
     return tuple(sizes)
 
 
+def _place(code, device, stream):
+    """The GPU that a mask is made on, and the number of the stream on which its arguments are ready."""
+    if stream is not None:
+        stream = _checks.integer("stream", stream, 0, 2**64 - 1)
+    if device is not None:
+        device = _checks.integer("device", device, 0, 2**31 - 1)
+    if not code.arrays:
+        torch = sys.modules.get("torch")
+        if device is None:
+            device = torch.cuda.current_device() if torch is not None and torch.cuda.is_available() else 0
+        return device, stream
+    device = code.arrays[0].device if device is None else device
+    check_devices(code, device, "the mask")
+    return device, code.backend.stream(device) if stream is None else stream
+
+
 class BlockMask:
     """A block mask for attention(..., block_mask=mask): present blocks of block_q queries and block_kv keys are computed, others not.
 
     Immutable; the lists are uploaded to a GPU at the first call there and kept. Rows of blocks are ordered [batch, heads, rows].
     block: 16, 32, 64 or 128, or a pair (of queries, of keys). seqlen: a number, or a pair. heads: 1, or as many as heads of k, or of
     q, with a mask of their own; batch: 1, or as many as sequences. What cannot be made is an InvalidError with its position.
+
+    mask, args: the text that partial blocks are left to, and its arguments, which attention() takes where it is given no mask of its
+    own; None where there is none. device: the GPU that the lists were made on; None: they are in host memory.
     """
 
-    def __init__(self, shape, function, *arguments):
+    def __init__(self, first, function, *arguments, device=None, mask=None, args=None):
         """Of the classmethods below."""
         self._handle = ctypes.c_void_p()
-        check(getattr(lib(), function)(ctypes.byref(shape), *arguments, ctypes.byref(self._handle)))
+        first = ctypes.byref(first) if isinstance(first, BlockMaskShape) else first
+        check(getattr(lib(), function)(first, *arguments, ctypes.byref(self._handle)))
+        self.device, self.mask, self.args = device, mask, args
+        shape = BlockMaskShape(ctypes.sizeof(BlockMaskShape))
+        check(lib().attnforge_block_mask_get_shape(self._handle, ctypes.byref(shape)))
         self._info = BlockMaskInfo(ctypes.sizeof(BlockMaskInfo))
         check(lib().attnforge_block_mask_get(self._handle, ctypes.byref(self._info)))
         text = ctypes.c_void_p()
@@ -131,11 +161,16 @@ class BlockMask:
 
     @classmethod
     def from_dense(cls, mask, block):
-        """Of booleans [seqlen_q, seqlen_kv], [heads, ...] or [batch, heads, ...]: an array with tolist(), or nested lists."""
+        """Of booleans [seqlen_q, seqlen_kv], [heads, ...] or [batch, heads, ...]: an array with tolist(), or nested lists. A contiguous
+        torch.Tensor of bools or bytes on a GPU is read there, on torch's current stream, and so is the mask made there."""
         sizes = _dimensions(mask)
         if not 2 <= len(sizes) <= 4:
             raise InvalidError(f"mask has shape {sizes}; it must be [seqlen_q, seqlen_kv], with heads and batch before it")
         batch, heads, seqlen_q, seqlen_kv = (1, 1, 1, 1)[: 4 - len(sizes)] + sizes
+        if getattr(mask, "is_cuda", False) and mask.is_contiguous() and mask.element_size() == 1:
+            shape, device = _shape(block, (seqlen_q, seqlen_kv), heads, batch), mask.device.index
+            arguments = ctypes.byref(shape), mask.data_ptr(), backend_of(mask).stream(device)
+            return cls(context(device), "attnforge_block_mask_from_dense_on_gpu", *arguments, device=device)
         seen = _bytes_of(mask)
         buffer = (ctypes.c_uint8 * len(seen)).from_buffer(seen)
         return cls(_shape(block, (seqlen_q, seqlen_kv), heads, batch), "attnforge_block_mask_from_dense", buffer, len(seen))
@@ -172,6 +207,51 @@ class BlockMask:
         if array is None:
             raise InvalidError("lengths must be a list of the lengths of documents, not None")
         return cls(_shape(block, sum(array), heads, batch), "attnforge_block_mask_documents", array, count)
+
+    @classmethod
+    def from_text(
+        cls, mask, seqlen_q, seqlen_kv=None, args=None, block=128, heads=None, batch=None, bits=False, device=None, stream=None
+    ):
+        """Of a mask text and its args, as attention() takes them, classified on the GPU: once for all calls with the mask.
+
+        Blocks of which no pair is seen are not present, full ones need no text; in partial ones attention(..., block_mask=mask) asks
+        the text, with these args. bits: partial blocks have a bit for each pair instead, and calls compile no text. heads: of q,
+        wanted where the text names `head`; batch: where it names `batch`. Causal and windows, which calls apply, are not looked at.
+        device: the number of a GPU; default: that of args' arrays, else torch's current one, else 0. The arrays must be ready on
+        `stream` (default: the framework's current one), which is waited for, and keep their values while the mask is used.
+        """
+        text = _checks.text("mask", mask)
+        for name, value in (("head", heads), ("batch", batch)):
+            if value is None and re.search(rf"\b{name}\b", text):
+                raise InvalidError(f"the mask names {name}; say {'heads' if name == 'head' else name}=, how many there are")
+        code = code_of(None, text, args, stream)
+        device, queue = _place(code, device, stream)
+        shape = _shape(block, (seqlen_q, seqlen_q if seqlen_kv is None else seqlen_kv), heads or 1, batch or 1)
+        problem = Problem(
+            batch=shape.batch,
+            num_heads_q=shape.heads,
+            seqlen_q=shape.seqlen_q,
+            seqlen_kv=shape.seqlen_kv,
+            mask_block_q=shape.block_q,
+            mask_block_kv=shape.block_kv,
+            mask_bits=bits,
+            mask=text,
+            args=code.texts[2],
+        )
+        of_calls = {} if bits else {"mask": text, "args": args}
+        with problem.handle() as handle:
+            arguments = handle, code.argument(), queue
+            return cls(context(device), "attnforge_block_mask_from_text", *arguments, device=device, **of_calls)
+
+    def to_host(self):
+        """A copy in host memory, which may be used on any GPU."""
+        copy = BlockMask(self._handle, "attnforge_block_mask_to_host")
+        copy.mask, copy.args = self.mask, self.args
+        return copy
+
+    def transposed(self):
+        """The same blocks by columns, where this mask is: queries and keys change places. Without the text, which is of rows."""
+        return BlockMask(self._handle, "attnforge_block_mask_transpose", None, device=self.device)
 
     @property
     def blocks(self):
@@ -218,6 +298,8 @@ class BlockMask:
     def lists(self):
         """(row_begin, columns, bits, bit_blocks) as bytes of 32-bit integers; columns hold block column * 2 + partial. One entry at
         least of each that there is."""
+        if self.device is not None:
+            return self.to_host().lists()
         info = self._info
         lists = [(info.row_begin, info.row_begin_count), (info.columns, info.columns_count)]
         if self.has_bits:
@@ -226,8 +308,15 @@ class BlockMask:
 
     def on_gpu(self, backend, device, stream):
         """The lists on a GPU, for use on any stream after the first call has returned; uploaded there once."""
+        if self.device is not None and self.device != device:
+            raise InvalidError(f"block_mask is on GPU {self.device} and q is on GPU {device}; to_host() can be used on both")
         with self._lock:
             uploaded = self._uploaded.get(device)
+            if uploaded is None and self.device is not None:
+                there = BlockMaskListsStruct(ctypes.sizeof(BlockMaskListsStruct))
+                check(lib().attnforge_block_mask_on_gpu(self._handle, ctypes.byref(there)))
+                addresses = (there.row_begin, there.columns, there.bits or 0, there.bit_blocks or 0)
+                uploaded = self._uploaded[device] = _Lists(*addresses, ())
             if uploaded is None:
                 made = [backend.upload(data, device, stream) for data in self.lists()]
                 addresses = [address for address, _ in made] + [0] * (4 - len(made))

@@ -14,10 +14,10 @@ _USUAL = 1 << 20  # bytes of an array whose size the problem need not say
 class Code:
     """What a call has of code: texts for the problem, words for the run, and arrays, which own what the words point to."""
 
-    __slots__ = ("texts", "words", "arrays")
+    __slots__ = ("texts", "words", "arrays", "backend")
 
-    def __init__(self, texts, words, arrays):
-        self.texts, self.words, self.arrays = texts, words, arrays
+    def __init__(self, texts, words, arrays, backend=None):
+        self.texts, self.words, self.arrays, self.backend = texts, words, arrays, backend
 
     def argument(self):
         """The words as the C API takes them, None without any."""
@@ -27,15 +27,21 @@ class Code:
 NO_CODE = Code(("", "", ""), (), ())
 
 
-def code_of(score, mask, args, stream):
-    """The Code of attention()'s arguments. Raises InvalidError, which names the argument."""
+def code_of(score, mask, args, stream, block_mask=None):
+    """The Code of attention()'s arguments, with the text of a block mask where there is none of its own. Raises InvalidError, which
+    names the argument."""
+    of_blocks = getattr(block_mask, "mask", None)
+    if mask is None and isinstance(of_blocks, str):
+        mask = of_blocks
+        if block_mask.args and (args is None or isinstance(args, dict)):
+            args = {**block_mask.args, **(args or {})}
     if score is None and mask is None and args is None:
         return NO_CODE
     score = "" if score is None else _checks.text("score", score)
     mask = "" if mask is None else _checks.text("mask", mask)
     if args is not None and not isinstance(args, dict):
         _checks.refuse_type("args", args, "a dict from names to arrays and numbers")
-    listed, words, arrays = [], [], []
+    listed, words, arrays, backend = [], [], [], None
     for name, value in (args or {}).items():
         if not isinstance(name, str):
             _checks.refuse_type("a name in args", name, "a str")
@@ -44,7 +50,8 @@ def code_of(score, mask, args, stream):
         words.append(word)
         if array is not None:
             arrays.append(array)
-    return Code((score, mask, ", ".join(listed)), tuple(words), tuple(arrays))
+            backend = backend or backend_of(value)
+    return Code((score, mask, ", ".join(listed)), tuple(words), tuple(arrays), backend)
 
 
 def _number(name, value):
@@ -83,8 +90,8 @@ def _elements(array):
     return count
 
 
-def check_devices(code, device):
+def check_devices(code, device, name="q"):
     """Raises InvalidError unless all arrays are on one GPU."""
     for array in code.arrays:
         if array.device != device:
-            raise InvalidError(f"an array of args is on GPU {array.device} and q is on GPU {device}")
+            raise InvalidError(f"an array of args is on GPU {array.device} and {name} is on GPU {device}")

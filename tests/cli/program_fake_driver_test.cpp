@@ -27,6 +27,21 @@ class ProgramOnFakeDriver : public Program {
   }
 };
 
+/// A fake GPU finds no block; how many there are comes from the problem.
+TEST_F(ProgramOnFakeDriver, RunFindsTheBlocksOfAMaskText) {
+  const Outcome outcome = run_program(
+      {"run", "--random", "1", "--mask", "k <= q + ahead[0]", "--arg", "ahead=random", "fwd bf16",
+       "num_heads=2", "seqlen=256", "head_dim=64", "blocks=64"},
+      {{"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR},
+       {"ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC},
+       {"ATTNFORGE_CACHE", database()},
+       {"ATTNFORGE_LOG", "off"},
+       {"FAKE_GPU_LAUNCH_US", "1"}});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("0% of 16 blocks of 64 x 64 are present"));
+  EXPECT_THAT(outcome.out, HasSubstr("mask=\"k <= q + ahead[0]\""));
+}
+
 TEST_F(ProgramOnFakeDriver, ListsGpus) {
   const Json devices = Json::parse(run({"list", "devices", "--json"}).out).at("devices");
   ASSERT_EQ(devices.size(), 2u);

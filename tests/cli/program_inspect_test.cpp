@@ -107,6 +107,20 @@ TEST_F(Program, InspectDrawsABlockMask) {
   EXPECT_THAT(read_file(folder_.file("page.html")), HasSubstr("shape-rendering"));
 }
 
+TEST_F(Program, TextsOfOptionsAreInTheSource) {
+  const Outcome outcome = run({"inspect", "--arch", "sm_90", "--entry", "--score", "s * scale",
+                               "--mask", "k <= q && q - k < window", "--arg", "scale=0.5", "--arg",
+                               "window=64", "fwd bf16 seqlen=200 head_dim=64"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("#line 1 \"score\"\ns * scale\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("#line 1 \"mask\"\nk <= q && q - k < window\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("const int window = "));
+  const Outcome wrong = run({"inspect", "--arch", "sm_90", "--mask", "k < window", "--arg",
+                             "window=", "fwd bf16 seqlen=200"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--arg window= must be NAME=VALUE"));
+}
+
 TEST_F(Program, InspectAsJson) {
   const Outcome outcome = run(inspect_with({"--json", "--candidates", "3", "--no-compile"}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

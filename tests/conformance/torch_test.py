@@ -136,6 +136,34 @@ class TorchTest(unittest.TestCase):
                     of_head = ragged.cuda().repeat_interleave(4 // heads, 0)
                     self.check(heads=(4, 2), seqlen=seqlen, dense=of_head, block_mask=mask, dtype="float16")
 
+    def test_block_masks_of_texts(self):
+        torch.manual_seed(6)
+        seqlen = (300, 200)
+        q, k = torch.arange(seqlen[0], device="cuda")[:, None], torch.arange(seqlen[1], device="cuda")[None, :]
+        document = torch.randint(0, 3, (2, 300), device="cuda").sort(dim=1).values.int()
+        of_keys = document[:, : seqlen[1]].contiguous()
+        per_head = torch.stack([k <= q - 20 * head for head in range(4)])
+        cases = (
+            ("k <= q && q - k < 90", {}, (k <= q) & (q - k < 90), {}),
+            ("k <= q - step * head", {"step": 20}, per_head, {"heads": 4}),
+            ("of_q[q] == of_k[k]", {"of_q": document[0], "of_k": of_keys[0]}, document[0][:, None] == of_keys[0][None, :], {}),
+        )
+        for text, args, dense, options in cases:
+            for block in (16, 64, (128, 32)):
+                for bits in (False, True):
+                    with self.subTest(text=text, block=block, bits=bits):
+                        mask = attnforge.BlockMask.from_text(text, *seqlen, args=args, block=block, bits=bits, **options)
+                        same = attnforge.BlockMask.from_dense(dense.cpu(), block)
+                        self.assertEqual(mask.lists()[:2], same.lists()[:2])
+                        self.assertEqual((mask.has_bits, mask.to_text()), (bits and mask.has_bits, same.to_text()))
+                        on_gpu = attnforge.BlockMask.from_dense(dense.contiguous(), block)
+                        self.assertEqual((on_gpu.device, on_gpu.lists()[:2]), (q.device.index, same.lists()[:2]))
+                        self.assertEqual(mask.transposed().transposed().lists(), mask.lists())
+                        of_head = dense if dense.dim() == 3 else dense[None].expand(4, -1, -1)
+                        for causal in (False, True):
+                            self.check(heads=(4, 2), seqlen=seqlen, causal=causal, dense=of_head, block_mask=mask)
+                        self.check(heads=(4, 2), seqlen=seqlen, dense=of_head, block_mask=on_gpu)
+
     def test_rope(self):
         def rotated(x, positions, cos, sin, interleaved, kind):
             pairs = cos.shape[1]

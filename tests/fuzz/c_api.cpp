@@ -179,6 +179,56 @@ void set_any_sizes(attnforge_problem* problem, Bytes& bytes) {
   require(to_string(parse_problem(after)) == after, "not the canonical text: " + after);
 }
 
+/// What can be asked of a mask on a GPU, which is destroyed.
+void use_block_mask(attnforge_block_mask* mask, Bytes& bytes) {
+  attnforge_block_mask* columns = nullptr;
+  require(answered(attnforge_block_mask_transpose(mask, nullptr, &columns), "mask_transpose") ==
+              (columns != nullptr),
+          "columns and a failure");
+  Hostile info(attnforge_block_mask_info(ATTNFORGE_BLOCK_MASK_INFO_INIT), bytes);
+  answered(attnforge_block_mask_get(mask, info.get()), "mask_get");
+  Hostile lists(attnforge_block_mask_lists(ATTNFORGE_BLOCK_MASK_LISTS_INIT), bytes);
+  answered(attnforge_block_mask_on_gpu(columns, lists.get()), "mask_on_gpu");
+  Hostile shape(attnforge_block_mask_shape(ATTNFORGE_BLOCK_MASK_SHAPE_INIT), bytes);
+  answered(attnforge_block_mask_get_shape(mask, shape.get()), "mask_get_shape");
+  char* text = nullptr;
+  require(answered(attnforge_block_mask_words(mask, &text), "mask_words"), "no words");
+  attnforge_free_string(text);
+  attnforge_block_mask_destroy(columns);
+  attnforge_block_mask_destroy(mask);
+}
+
+/// Of the problem with a mask text, and of a dense mask of any shape.
+void make_block_masks(attnforge_context* context, const attnforge_problem* problem, Bytes& bytes) {
+  static const std::vector<std::string> kMasks = {"k <= q", "k < n * head", "a[batch] > seqlen_kv"};
+  Problem text = parse_problem(text_of(problem));
+  if (text.mask_block_q == 0) text.mask_block_q = text.mask_block_kv = 16 << bytes.byte() % 4;
+  if (bytes.byte() % 8 != 0) text.mask = bytes.among(kMasks);
+  text.args = "int n, int* a";
+  attnforge_problem* const with_text = new_problem(to_string(text));
+  if (with_text == nullptr) return;  // too many blocks
+  const std::unique_ptr<attnforge_problem, void (*)(attnforge_problem*)> owner(
+      with_text, attnforge_problem_destroy);
+  std::uint64_t arguments[64];  // more than a problem may name
+  for (std::uint64_t& argument : arguments)
+    argument = static_cast<std::uint64_t>(bytes.odd_number());
+  attnforge_block_mask* mask = nullptr;
+  const bool ok = answered(
+      attnforge_block_mask_from_text(context, with_text,
+                                     bytes.byte() % 8 == 0 ? nullptr : arguments, nullptr, &mask),
+      "mask_from_text");
+  require(ok == (mask != nullptr), "a mask and a failure");
+  if (ok) use_block_mask(mask, bytes);
+  attnforge_block_mask_shape shape = ATTNFORGE_BLOCK_MASK_SHAPE_INIT;
+  shape.seqlen_q = bytes.between(0, 300);
+  shape.seqlen_kv = bytes.between(0, 300);
+  Hostile any_shape(shape, bytes);
+  const bool made = answered(
+      attnforge_block_mask_from_dense_on_gpu(context, any_shape.get(), arguments, nullptr, &mask),
+      "mask_from_dense_on_gpu");
+  if (made) use_block_mask(mask, bytes);
+}
+
 }  // namespace
 
 int fuzz_one(const std::uint8_t* data, std::size_t size) {
@@ -210,6 +260,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   const Problem problem = parse_problem(text_of(p));
   if (std::max(problem.seqlen_q, problem.seqlen_kv) > 1 << kMost.seqlen_bits) return 0;
   answered(attnforge_query(context, p), "query");
+  if (bytes.byte() % 4 == 0) make_block_masks(context, p, bytes);
   attnforge_plan_options options = ATTNFORGE_PLAN_OPTIONS_INIT;
   // One family has fewer candidates to rank than all.
   static const std::vector<attnforge::FamilyInfo> families = attnforge::list_families();

@@ -618,6 +618,60 @@ static void test_run_of_code(void* library, int fake) {
   attnforge_context_destroy(context);
 }
 
+/* Blocks that the GPU finds of a text; a fake one computes nothing and finds none. */
+static void test_block_masks_on_gpu(int fake) {
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_block_mask_shape shape = ATTNFORGE_BLOCK_MASK_SHAPE_INIT;
+  attnforge_block_mask_info info = ATTNFORGE_BLOCK_MASK_INFO_INIT;
+  attnforge_block_mask_lists lists = ATTNFORGE_BLOCK_MASK_LISTS_INIT;
+  attnforge_context* context = NULL;
+  attnforge_block_mask *mask = NULL, *columns = NULL, *in_host = NULL;
+  attnforge_problem* problem = made(
+      "fwd bf16 seqlen=128 head_dim=64 blocks=64:32 mask_bits args=\"int ahead\" "
+      "mask=\"k <= q + ahead\"");
+  const uint64_t words[1] = {0};
+  char* text = NULL;
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT_ERROR(attnforge_block_mask_from_text(context, problem, NULL, NULL, &mask),
+               ATTNFORGE_ERR_INVALID, "code_arguments is null");
+  EXPECT(mask == NULL);
+  EXPECT_ERROR(attnforge_block_mask_from_text(NULL, problem, words, NULL, &mask),
+               ATTNFORGE_ERR_INVALID, "context is NULL");
+  EXPECT(attnforge_block_mask_from_text(context, problem, words, NULL, &mask) == ATTNFORGE_OK);
+  EXPECT(attnforge_block_mask_get(mask, &info) == ATTNFORGE_OK);
+  EXPECT(info.row_begin == NULL && info.columns == NULL && info.row_begin_count == 3);
+  EXPECT(info.blocks == 8 && info.full == (fake ? 0 : 2) && info.partial == (fake ? 0 : 4));
+  EXPECT(attnforge_block_mask_on_gpu(mask, &lists) == ATTNFORGE_OK);
+  EXPECT(lists.row_begin && lists.columns && lists.bits && lists.bit_blocks);
+  EXPECT(attnforge_block_mask_get_shape(mask, &shape) == ATTNFORGE_OK);
+  EXPECT(shape.block_q == 64 && shape.block_kv == 32 && shape.seqlen_kv == 128 && shape.heads == 1);
+  EXPECT(attnforge_block_mask_words(mask, &text) == ATTNFORGE_OK);
+  EXPECT(strncmp(text, "blocks=64:32 mask_bits density=", 31) == 0);
+  attnforge_free_string(text);
+  EXPECT(attnforge_block_mask_transpose(mask, NULL, &columns) == ATTNFORGE_OK);
+  EXPECT(attnforge_block_mask_get_shape(columns, &shape) == ATTNFORGE_OK);
+  EXPECT(shape.block_q == 32 && shape.block_kv == 64);
+  if (!fake) {
+    EXPECT(attnforge_block_mask_draw(columns, 0, 0, 0, &text) == ATTNFORGE_OK);
+    EXPECT(strcmp(text, "+#\n+#\n +\n +\n") == 0);
+    attnforge_free_string(text);
+    EXPECT(attnforge_block_mask_to_host(mask, &in_host) == ATTNFORGE_OK);
+    EXPECT(attnforge_block_mask_get(in_host, &info) == ATTNFORGE_OK);
+    EXPECT(info.columns_count == 6 && info.columns[0] == 1 && info.columns[5] == 7);
+    EXPECT_ERROR(attnforge_block_mask_on_gpu(in_host, &lists), ATTNFORGE_ERR_INVALID,
+                 "attnforge_block_mask_to_gpu");
+    attnforge_block_mask_destroy(mask);
+    EXPECT(attnforge_block_mask_to_gpu(context, in_host, &mask) == ATTNFORGE_OK);
+    EXPECT(attnforge_block_mask_get(mask, &info) == ATTNFORGE_OK && info.full == 2);
+    attnforge_block_mask_destroy(in_host);
+  }
+  attnforge_block_mask_destroy(columns);
+  attnforge_block_mask_destroy(mask);
+  attnforge_problem_destroy(problem);
+  attnforge_context_destroy(context);
+}
+
 int main(int argc, char** argv) {
   const int fake = argc > 1 && strcmp(argv[1], "fake") == 0;
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
@@ -644,6 +698,7 @@ int main(int argc, char** argv) {
     test_run(library, fake);
     test_packed_run(library, fake);
     test_run_of_code(library, fake);
+    test_block_masks_on_gpu(fake);
   } else {
     EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);
     printf("no GPU: %s\n", attnforge_last_error());

@@ -30,7 +30,11 @@ class Torch(types.ModuleType):
         self.autograd = types.SimpleNamespace(forward_ad=forward_ad)
         self._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: torch.streams[-1])
         self.cuda = types.SimpleNamespace(
-            stream=self._stream, ExternalStream=lambda number, device: number, default_stream=lambda device: 0
+            stream=self._stream,
+            ExternalStream=lambda number, device: number,
+            default_stream=lambda device: 0,
+            is_available=lambda: True,
+            current_device=lambda: 0,
         )
 
         class Tensor:

@@ -330,6 +330,108 @@ class BlockMaskWithCodeTest(CallTest):
         self.refused("block_mask is a str; it must be an attnforge.BlockMask", block_mask="k <= q")
 
 
+class BlockMaskFromTextTest(CallTest):
+    """Blocks that the GPU finds of a text. No kernel of the fake driver computes: no block is present."""
+
+    TEXT = "document[batch * seqlen_q + q] == document[batch * seqlen_kv + k] || k < first"
+
+    def setUp(self):
+        super().setUp()
+        attnforge.plan_cache.clear()
+        self.args = {"document": torch.Tensor((2, 64), "int32"), "first": 3}
+
+    def made(self, **options):
+        return attnforge.BlockMask.from_text(self.TEXT, 64, args=self.args, block=(32, 16), batch=2, **options)
+
+    def recorded(self, seen):
+        """Notes the addresses of a run's lists and arguments."""
+        real = _call.Call.argument
+
+        def argument(call, *arguments):
+            packed, parts = real(call, *arguments)
+            struct = _library.TensorsStruct.from_buffer_copy(packed)
+            lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+            words = struct.code_arguments and (ctypes.c_uint64 * 2).from_address(struct.code_arguments)[:]
+            seen.append((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks, words))
+            return packed, parts
+
+        return mock.patch.object(_call.Call, "argument", argument)
+
+    def test_is_made_on_the_gpu_of_its_arrays_and_stream(self):
+        torch.streams.append(0x77)
+        self.addCleanup(torch.streams.pop)
+        torch.uploads = []
+        launches = self.driver.fake_launches()
+        mask = self.made()
+        self.assertEqual(self.driver.fake_launches(), launches + 3, "states, counts, beginnings: and nothing to list")
+        self.assertEqual(self.driver.fake_last_stream(), 0x77)
+        self.assertEqual(torch.uploads, [], "nothing comes from the host")
+        self.assertEqual((mask.device, mask.seqlen, mask.block, mask.heads, mask.batch), (0, (64, 64), (32, 16), 1, 2))
+        self.assertEqual((mask.blocks, mask.full, mask.partial, mask.has_bits), (16, 0, 0, False))
+        self.assertTrue(mask.words.startswith("blocks=32:16 mask_batch=2 density="))
+        self.assertEqual((mask.mask, mask.args), (self.TEXT, self.args))
+        self.made()
+        self.assertEqual(self.driver.fake_launches(), launches + 6)
+
+    def test_brings_its_text_and_arguments_to_the_run(self):
+        mask, seen = self.made(), []
+        with self.recorded(seen):
+            for _ in range(2):
+                self.call(block_mask=mask, causal=True)
+        self.assertEqual(seen[0], seen[1])
+        row_begin, columns, bits, bit_blocks, words = seen[0]
+        self.assertTrue(row_begin and columns and not bits and not bit_blocks)
+        self.assertEqual(words, [self.args["document"].data_ptr(), 3])
+        (plan,) = attnforge.plan_cache
+        self.assertEqual((plan.problem.mask, plan.problem.args), (self.TEXT, "int* document, int first"))
+        self.assertEqual((plan.problem.mask_block_q, plan.problem.mask_block_kv, plan.problem.mask_batch), (32, 16, 2))
+        wanted = _arguments.problem_of(self.q, self.k, self.v, block_mask=mask, causal=True)
+        self.assertEqual(wanted, (plan.problem, 0))
+
+    def test_takes_arguments_of_a_call_before_its_own(self):
+        mask, seen = self.made(), []
+        with self.recorded(seen):
+            self.call(block_mask=mask, args={"first": 5, "slope": 2.0}, score="s * slope")
+        (plan,) = attnforge.plan_cache
+        self.assertEqual(plan.problem.args, "int* document, int first, float slope")
+        self.assertEqual(seen[0][-1], [self.args["document"].data_ptr(), 5])
+
+    def test_with_bits_needs_no_text_in_runs(self):
+        mask, seen = self.made(bits=True), []
+        self.assertIsNone(mask.mask)
+        with self.recorded(seen):
+            self.call(block_mask=mask)
+        self.assertTrue(all(seen[0][:4]))
+        (plan,) = attnforge.plan_cache
+        self.assertEqual((plan.problem.mask, plan.problem.mask_bits), ("", True))
+
+    def test_goes_away_with_its_memory(self):
+        self.made()
+        self.driver.fake_device_bytes.restype = ctypes.c_size_t
+        before = self.driver.fake_device_bytes()
+        mask = self.made(bits=True)
+        self.assertGreater(self.driver.fake_device_bytes(), before)
+        del mask
+        self.assertEqual(self.driver.fake_device_bytes(), before)
+
+    def test_what_cannot_be_made_is_refused(self):
+        make = attnforge.BlockMask.from_text
+        cases = (
+            ("the mask names head; say heads=", lambda: make("k < head", 64)),
+            ("the mask names batch; say batch=", lambda: make("k < batch", 64)),
+            ("mask_block_q=48", lambda: make("k <= q", 64, block=48)),
+            ("mask does not close the", lambda: make("(k <= q", 64)),
+            ("mask is a builtins.int", lambda: make(1, 64)),
+            ("on GPU 0 and the mask is on GPU 1", lambda: self.made(device=1)),
+            ("has no mask text", lambda: make("", 64)),
+        )
+        for text, action in cases:
+            with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):
+                action()
+        mask = make("k <= q", 64, device=1)
+        self.refused("block_mask is on GPU 1 and q is on GPU 0", block_mask=mask)
+
+
 class LengthsTest(CallTest):
     """Three packed sequences of 4 heads, or padded ones whose lengths are on the GPU."""
 

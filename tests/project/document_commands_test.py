@@ -57,6 +57,7 @@ def write_npy(path, shape):
 def make_files(folder):
     for name, heads in (("q", 4), ("k", 2), ("v", 2)):
         write_npy(folder / f"{name}.npy", (1, 64, heads, 64))
+    write_npy(folder / "slope.npy", (16,))
     (folder / "my_templates/tile").mkdir(parents=True)
     shutil.copy(ROOT / "templates/tile/softmax.cuh", folder / "my_templates/tile")
     (folder / "bench").symlink_to(ROOT / "bench")

@@ -34,11 +34,11 @@ TABLE = {
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan": (
-        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/\w+\.h|templates/(registry|embedded)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/\w+\.h|templates/(registry|embedded|host/block_lists)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan/tools": (
-        r"(attnforge|generator|runtime|reference|cache|tuner|plan)/.*|templates/(registry|embedded)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner|plan)/.*|templates/(registry|embedded|host/block_lists)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "cli": (r"(attnforge|cli)/.*", rf"{POSIX}|{HOST}|CLI/\w+\.hpp"),

@@ -1,0 +1,98 @@
+// host_grid.h - device code on threads of the host: for kernels that need no more of a GPU than
+// warps, blocks, ballots and shuffles. Included after all headers of the host and before those of
+// the device: words of CUDA are macros from here on, and assembly is left out.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <barrier>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#define __CUDACC__
+#define __host__
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static
+
+namespace attnforge::test {
+
+struct Index {
+  unsigned x = 0;
+};
+inline thread_local Index thread_index, block_index;
+
+/// What the lanes of a warp lay down for one another.
+struct HostWarp {
+  std::barrier<> barrier{32};
+  std::array<std::uint64_t, 32> values{};
+};
+inline thread_local HostWarp* own_warp = nullptr;
+inline thread_local std::barrier<>* own_block = nullptr;
+
+/// All lanes' values of x, seen by all: every lane of the warp must come.
+template <class Value>
+std::array<std::uint64_t, 32> of_all_lanes(Value x) {
+  own_warp->values[thread_index.x % 32] = static_cast<std::uint64_t>(x);
+  own_warp->barrier.arrive_and_wait();
+  const std::array<std::uint64_t, 32> all = own_warp->values;
+  own_warp->barrier.arrive_and_wait();
+  return all;
+}
+
+/// Runs kernel() on `blocks` blocks, one after another, of `threads` threads.
+template <class Kernel>
+void run_on_host(unsigned blocks, unsigned threads, const Kernel& kernel) {
+  std::vector<HostWarp> warps(threads / 32);
+  std::barrier<> block(threads), between(threads);
+  std::vector<std::thread> all;
+  for (unsigned thread = 0; thread < threads; ++thread) {
+    all.emplace_back([&, thread] {
+      thread_index.x = thread;
+      own_warp = &warps[thread / 32];
+      own_block = &block;
+      for (block_index.x = 0; block_index.x < blocks; ++block_index.x) {
+        kernel();
+        between.arrive_and_wait();
+      }
+    });
+  }
+  for (std::thread& thread : all) thread.join();
+}
+
+}  // namespace attnforge::test
+
+#define threadIdx attnforge::test::thread_index
+#define blockIdx attnforge::test::block_index
+
+inline void __syncthreads() { attnforge::test::own_block->arrive_and_wait(); }
+inline unsigned __ballot_sync(unsigned, bool predicate) {
+  const auto all = attnforge::test::of_all_lanes(predicate);
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) bits |= static_cast<unsigned>(all[lane]) << lane;
+  return bits;
+}
+inline bool __any_sync(unsigned mask, bool predicate) { return __ballot_sync(mask, predicate); }
+inline unsigned __reduce_add_sync(unsigned, unsigned x) {
+  unsigned sum = 0;
+  for (const std::uint64_t each : attnforge::test::of_all_lanes(x))
+    sum += static_cast<unsigned>(each);
+  return sum;
+}
+inline int __shfl_sync(unsigned, int x, int lane) {
+  return static_cast<int>(attnforge::test::of_all_lanes(x)[static_cast<unsigned>(lane)]);
+}
+template <class Value>
+Value __shfl_up_sync(unsigned, Value x, int distance) {
+  const auto all = attnforge::test::of_all_lanes(x);
+  const int lane = static_cast<int>(attnforge::test::thread_index.x) % 32;
+  return lane < distance ? x : static_cast<Value>(all[static_cast<unsigned>(lane - distance)]);
+}
+using std::max;
+using std::min;
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define asm
+#define volatile(...)
