@@ -1,6 +1,10 @@
 #include "tests/fuzz/code_inputs.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <cstddef>
+#include <utility>
 
 namespace attnforge::fuzz {
 
@@ -70,6 +74,93 @@ std::vector<std::string> wrong_code_inputs() {
   for (const CodeTexts& texts : wrong) inputs.push_back(input_of(texts));
   inputs.push_back(std::string(2000, '(') + "s" + std::string(2000, ')'));
   return inputs;
+}
+
+namespace {
+
+using Kind = std::vector<std::string_view>;
+
+/// Tokens that may stand for one another.
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> kKinds = {
+      {"s", "s * 0.5f", "k", "q", "head", "batch", "(k - q)", "seqlen_kv", "float(k)"},
+      {"0", "1", "2", "3", "7", "16", "0.5f", "1.5f", "0.125f", "-2", "-1.0f", "40"},
+      {"+", "-", "*"},
+      {"<=", "<", ">", ">=", "==", "!="},
+      {"&&", "||"},
+      {"fabsf", "tanhf", "expf", "abs", "float", "int", "sqrtf"},
+      {"min", "max"}};
+  return kKinds;
+}
+
+struct Piece {
+  std::size_t begin, length;
+};
+
+/// Names, numbers and operators that are outside of square brackets.
+std::vector<Piece> pieces_of(const std::string& text) {
+  std::vector<Piece> pieces;
+  const auto in_word = [&](std::size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 ||
+                               text[i] == '_' || text[i] == '.');
+  };
+  int depth = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at + 1;
+    if (in_word(at)) {
+      while (in_word(end)) ++end;
+    } else if (end < text.size() && text.find_first_of("=&|", end) == end) {
+      ++end;
+    }
+    depth += text[at] == '[' ? 1 : text[at] == ']' ? -1 : 0;
+    if (depth == 0 && text[at] != ' ' && text[at] != '\n') pieces.push_back({at, end - at});
+    at = end;
+  }
+  return pieces;
+}
+
+void change_piece(std::string& text, Random& random) {
+  const std::vector<Piece> pieces = pieces_of(text);
+  if (pieces.empty()) return;
+  const Piece piece = pieces[random.below(pieces.size())];
+  const std::string_view old = std::string_view(text).substr(piece.begin, piece.length);
+  const bool is_number = std::isdigit(static_cast<unsigned char>(old.front())) != 0;
+  for (const Kind& kind : kinds()) {
+    const bool is_numbers = kind.front() == "0";
+    if (is_numbers ? !is_number : std::find(kind.begin(), kind.end(), old) == kind.end()) continue;
+    text.replace(piece.begin, piece.length, kind[random.below(kind.size())]);
+    return;
+  }
+}
+
+void wrap(std::string& text, bool is_score, Random& random) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kScores = {
+      {{"fabsf(", ")"},
+       {"min(", ", 2.0f)"},
+       {"2 * tanhf(", ")"},
+       {"-(", ") * 0.25f"},
+       {"k > q ? s : (", ")"},
+       {"s + 0.5f * (", ")"}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kMasks = {
+      {{"!(", ")"}, {"(", ") && q != 5"}, {"(", ") || k < 4"}, {"k % 5 != 2 || (", ")"}}};
+  const auto& [before, after] = is_score ? kScores[random.below(kScores.size())]
+                                         : kMasks[random.below(kMasks.size())];
+  text = std::string(before) + text + std::string(after);
+}
+
+}  // namespace
+
+CodeTexts other_code(CodeTexts texts, Random& random) {
+  const std::size_t changes = 1 + random.below(4);
+  for (std::size_t i = 0; i < changes; ++i) {
+    const bool is_score = texts.mask.empty() || (!texts.score.empty() && random.below(2) == 0);
+    std::string& text = is_score ? texts.score : texts.mask;
+    if (random.below(4) == 0)
+      wrap(text, is_score, random);
+    else
+      change_piece(text, random);
+  }
+  return texts;
 }
 
 std::vector<std::string> code_words(bool hostile) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attnforge/code_texts.h"
+#include "tests/fuzz/mutate.h"
 
 namespace attnforge::fuzz {
 
@@ -21,6 +22,11 @@ CodeTexts texts_of(std::string_view input);
 std::vector<std::string> right_code_inputs();
 /// And that are not.
 std::vector<std::string> wrong_code_inputs();
+
+/// A right text after one to four changes that keep it an expression as a rule: names, numbers and
+/// operators by others of their kind, all of it in brackets of a function. What is in square
+/// brackets stays.
+CodeTexts other_code(CodeTexts texts, Random& random);
 
 /// Words of expressions; `hostile`: and what would end or escape one.
 std::vector<std::string> code_words(bool hostile);
