@@ -319,6 +319,77 @@ def lineage():
     return "\n\n".join([markdown(header, table), source(comments, name)])
 
 
+MASK_FORMS = {"causal": "mask text", "causal, soft cap 30": "score text", "causal, ALiBi": "score text",
+              "sliding window of 1024": "window", "documents, causal": "mask text"}
+OTHER_FORMS = {"built in": "built in", "text": "mask text", "packed": "packed sequences"}
+
+
+def masks():
+    """Masks and user code beside FlexAttention in one run, beside the same problem in another form, and in a later run without it."""
+    name, later_name, small_name = "masks.csv", "masks_texts.csv", "masks_small.csv"
+    runs = [collections.defaultdict(dict) for _ in range(2)]
+    for of_run, file in zip(runs, (name, later_name)):
+        for row in read(file)[1]:
+            of_run[row["case"]][row["impl"]] = row
+    first, later = runs
+    table, ratios = [], []
+    for case in dict.fromkeys([*first, *later]):
+        # Of two runs the one with FlexAttention in it, of two of those the later.
+        run = later[case] if "flex" in later[case] or case not in first else first[case]
+        ours, flex = run["attnforge"], run.get("flex")
+        if flex:
+            ratios.append(float(flex["ms"]) / float(ours["ms"]))
+        again = later[case].get("attnforge") if run is first[case] else None
+        forms = []
+        for impl, words in OTHER_FORMS.items():
+            form_run = next((r[case] for r in (later, first) if impl in r[case]), None)
+            if form_run:
+                own = form_run[impl]
+                relative = float(own["ms"]) / float(form_run["attnforge"]["ms"])
+                forms.append(f"{words}: {float(own['tflops']):.0f} ({relative:.2f}x)")
+        form = MASK_FORMS.get(case, "block mask" if case.startswith("blocks") else "")
+        table.append(
+            [case, form, f"{float(ours['density']):.0%}", f"{float(ours['tflops']):.0f}", f"{float(flex['tflops']):.0f}" if flex else "",
+             f"{ratios[-1]:.2f}x" if flex else "", f"{float(again['tflops']):.0f}" if again else "", ", ".join(forms)]
+        )
+    comments, later_comments = read(name)[0], read(later_name)[0]
+    return "\n\n".join(
+        [
+            "Masks and code of the user's, bf16, batch 2, 16 heads of 128, 8192 tokens (documents: 16384 of one sequence): TFLOP/s of the"
+            " pairs that the mask keeps, and the speed relative to compiled FlexAttention in the same run: geometric mean"
+            f" {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x. The last column is the same problem said otherwise, and"
+            " in brackets how fast what this row says is beside it: below 1, the other form is the one to use.",
+            markdown(["mask or score", "said by", "kept", "attnforge", "FlexAttention", "faster", "later run", "in another form"], table),
+            small_masks(small_name),
+            f"{source(comments, name)} {source(later_comments, later_name)}",
+        ]
+    )
+
+
+def small_masks(name):
+    """Where lists cost more than they save."""
+    rows = read(name)[1]
+    dense, masked = {}, []
+    for row in rows:
+        words = dict(word.split("=") for word in row["problem"].split()[2:])
+        size = words["seqlen_q"], words["head_dim"]
+        if "blocks" in words:
+            masked.append((size, words["blocks"].split(":")[0], float(words["density"]), float(row["time_us"])))
+        elif row["provenance"] == "measured":
+            dense[size] = float(row["time_us"])
+    sparse = [each for each in masked if each[2] < 1]
+    slower = [each for each in sparse if each[3] >= dense[each[0]]]
+    sparsest = min(each[2] for each in sparse)
+    of_sparsest = [each for each in sparse if each[2] == sparsest]
+    still = sum(each in slower for each in of_sparsest)
+    return (
+        f"Small problems (8 heads, {' and '.join(sorted({size[0] for size in dense}, key=int))} tokens, head dims"
+        f" {' and '.join(sorted({size[1] for size in dense}, key=int))}; blocks of 16, 64 and 128) gain little: the steps"
+        f" that list the keys of each query tile take as long as they save. {len(slower)} of {len(sparse)} with a density below 1 take longer than the same problem without a mask, and"
+        f" of the {len(of_sparsest)} with density {sparsest:g} {still} do. All numbers in bench/results/h200/{name}."
+    )
+
+
 STRATEGIES = ("standard", "variable_block", "split_k")
 
 
@@ -358,6 +429,7 @@ README_TABLES = {
     "hopper": hopper,
     "peers_main": peers_main,
     "varlen": varlen,
+    "masks": masks,
     "host": host,
     "first_run": first_run,
 }

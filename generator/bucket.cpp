@@ -90,7 +90,8 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
       byte(p.op, 0) | byte(p.dtype_q, 1) | byte(p.dtype_k, 2) | byte(p.dtype_v, 3) |
           byte(p.dtype_o, 4) | byte(p.layout, 5) | byte(p.causal, 6) | byte(p.lse, 7),
       byte(p.alignment_bytes, 0) | byte(p.mask_block_q, 1) | byte(p.mask_block_kv, 2) |
-          byte(p.mask_bits, 3) | byte(p.tf32, 4) | byte(p.lengths, 5) | byte(p.rope, 6),
+          byte(p.mask_bits, 3) | byte(p.tf32, 4) | byte(p.lengths, 5) | byte(p.rope, 6) |
+          byte(p.sinks, 7),
       both(p.num_heads_q, p.num_heads_kv) ^ static_cast<std::uint64_t>(p.batch) << 16,
       both(p.seqlen_q, p.seqlen_kv),
       both(p.head_dim, p.head_dim_v) ^ static_cast<std::uint64_t>(p.rope_dim) << 16,

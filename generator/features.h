@@ -26,13 +26,14 @@ enum Feature : std::uint64_t {
   kFeatureBlockMask = 1u << 10,
   kFeatureScoreCode = 1u << 11,
   kFeatureMaskCode = 1u << 12,
+  kFeatureSinks = 1u << 13,
 };
 using Features = std::uint64_t;
 
 /// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
 /// (docs/ARCHITECTURE.md, "Seams").
 inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCode |
-                                              kFeatureMaskCode;
+                                              kFeatureMaskCode | kFeatureSinks;
 /// The same for kernels that can gather their keys from lists.
 inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 
@@ -65,6 +66,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureBlockMask, "block_mask", has_block_mask},
     {kFeatureScoreCode, "score_code", [](const Problem& p) { return !p.score.empty(); }},
     {kFeatureMaskCode, "mask_code", [](const Problem& p) { return !mask_code(p).empty(); }},
+    {kFeatureSinks, "sinks", [](const Problem& p) { return p.sinks; }},
 };
 
 Features required_features(const Problem& problem);

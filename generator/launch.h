@@ -11,6 +11,8 @@
 
 namespace attnforge {
 
+struct Tensors;  // attnforge/plan.h
+
 struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
 
@@ -76,6 +78,13 @@ struct CodeArguments {
   friend bool operator==(const CodeArguments&, const CodeArguments&) = default;
 };
 
+/// An address that is one of the run's tensors.
+struct AddressArgument {
+  const float* Tensors::*tensor = nullptr;
+
+  friend bool operator==(const AddressArgument&, const AddressArgument&) = default;
+};
+
 /// An address in the workspace. In its place before: how many bytes from the start.
 struct ScratchArgument {
   friend bool operator==(const ScratchArgument&, const ScratchArgument&) = default;
@@ -103,7 +112,7 @@ struct ScratchTensor {
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
   std::variant<FwdArgument, RopeArgument, LengthsArgument, BlockMaskArgument, CodeArguments,
-               TileListsArgument, TensorMapSpec, ScratchArgument, CountersArgument>
+               AddressArgument, TileListsArgument, TensorMapSpec, ScratchArgument, CountersArgument>
       value;
 
   friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;

@@ -89,6 +89,7 @@ class Table {
 
   std::vector<Operand> take() {
     add_inputs();
+    if (p_.sinks) add_sinks();
     if (p_.rope != Rope::kNone) add_rope();
     if (p_.lengths != Lengths::kFixed) add_lengths();
     if (has_block_mask(p_)) add_block_mask();
@@ -118,6 +119,13 @@ class Table {
         tokens_.kv, p_.num_heads_kv * p_.head_dim);
     add(operand<&HostTensors::v>("v", Role::kInput, bind_tensor<&Tensors::v>), p_.dtype_v,
         tokens_.kv, p_.num_heads_kv * p_.head_dim_v);
+  }
+
+  void add_sinks() {
+    add(operand<&HostTensors::sinks>(
+            "sinks", Role::kInput,
+            [](const Problem&, void* data, Tensors& t) { t.sinks = static_cast<float*>(data); }),
+        DType::kFp32, p_.num_heads_q, 1);
   }
 
   void add_rope() {

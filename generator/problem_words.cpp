@@ -50,6 +50,10 @@ std::span<const ProblemWord> problem_words() {
        kFactorAllowed},
       {"softmax_scale", "softmax_scale=X", "multiplier of Q K^T; 0: 1 / sqrt(head_dim)", "0",
        kFactorAllowed},
+      {"sinks", "sinks",
+       "the softmax of a row counts a logit of its query head, which has no value; a run brings "
+       "them",
+       "keys alone", ""},
       {"lse", "lse", "lse is written too: fp32, natural logarithm", "only o", ""},
       {"tf32", "tf32", "with fp32: products may round their inputs to TF32", "fp32 accuracy", ""},
       {"lengths", "lengths=KIND",

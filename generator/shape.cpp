@@ -39,6 +39,7 @@ constexpr ShapeField kMembers[] = {
     {"mask_bits", &Shape::mask_bits},
     {"user_score", &Shape::user_score},
     {"user_mask", &Shape::user_mask},
+    {"sinks", &Shape::sinks},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -75,7 +76,8 @@ Shape shape_of(const Problem& problem) {
           .user_score = has_score_code(problem),
           .user_mask = mask_code(problem).empty() ? 0
                        : problem.args.empty()     ? 1
-                                                  : 2};
+                                                  : 2,
+          .sinks = problem.sinks};
 }
 
 bool has_fixed_lengths(const Problem& problem) { return shape_of(problem).lengths == 0; }

@@ -29,7 +29,8 @@ Tensors from_c(const attnforge_tensors* given) {
                   .v = tensor(c.v),
                   .o = tensor(c.o),
                   .lse = {c.lse.data, c.lse.stride_batch, c.lse.stride_head},
-                  .code_arguments = c.code_arguments};
+                  .code_arguments = c.code_arguments,
+                  .sinks = c.sinks};
   if (c.rope != nullptr) {
     const attnforge_rope rope = part(c.rope, "tensors.rope");
     tensors.rope = {rope.cos, rope.sin, rope.rows, rope.offset};

@@ -142,6 +142,7 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       needs_rope_(problem.rope != Rope::kNone),
       needs_mask_(has_block_mask(problem)),
       needs_mask_bits_(problem.mask_bits),
+      needs_sinks_(problem.sinks),
       rope_before_(static_cast<std::int32_t>(least_rope_offset(problem))),
       rope_keys_(static_cast<std::int32_t>(problem.seqlen_kv)) {
   static_assert(kMostCodeArguments <= 32, "a bit for each");
@@ -177,6 +178,16 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
   if (problem.lengths != Lengths::kFixed) check_length_arrays(problem, tensors.lengths);
   if (has_block_mask(problem)) check_block_mask(problem, tensors.block_mask, kTableAlignment);
   if (!problem.args.empty()) check_code_arguments(problem, tensors.code_arguments);
+  if (problem.sinks && tensors.sinks == nullptr) {
+    refuse(
+        fmt::format("sinks is null, but the problem says sinks; give it the logits of {} query "
+                    "heads, fp32 in device memory",
+                    problem.num_heads_q));
+  }
+  if (problem.sinks && reinterpret_cast<std::uintptr_t>(tensors.sinks) % alignof(float) != 0) {
+    refuse(fmt::format("sinks starts at {}, which is not a multiple of 4 bytes",
+                       fmt::ptr(tensors.sinks)));
+  }
   if (workspace_bytes_ == 0) return;
   if (workspace == nullptr) {
     refuse(fmt::format("the workspace is null, but this plan needs {} bytes of device memory",

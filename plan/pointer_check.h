@@ -48,7 +48,8 @@ class PointerCheck {
            (!needs_rope_ || rope_good(t)) &&
            (problem.lengths == Lengths::kFixed || lengths_good(problem, t.lengths)) &&
            (!needs_mask_ || mask_good(t.block_mask)) &&
-           (code_arguments_ == 0 || code_arguments_good(t.code_arguments));
+           (code_arguments_ == 0 || code_arguments_good(t.code_arguments)) &&
+           (!needs_sinks_ || (t.sinks != nullptr && address(t.sinks) % alignof(float) == 0));
   }
   bool code_arguments_good(const std::uint64_t* words) const {
     if (words == nullptr) return false;
@@ -92,7 +93,8 @@ class PointerCheck {
       misaligned_ = 0;  // low bits that must be 0 in every address and every stride in bytes
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
-  bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false;
+  bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false,
+       needs_sinks_ = false;
   std::uint8_t code_arguments_ = 0;
   std::uint32_t code_arrays_ = 0;                 // bit i: argument i is one
   std::int32_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on

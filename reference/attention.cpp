@@ -69,6 +69,7 @@ void check_arguments(const Problem& problem, const Tensors& tensors,
   check_pointer(tensors.q.data, "q", true);
   check_pointer(tensors.k.data, "k", !no_keys);
   check_pointer(tensors.v.data, "v", !no_keys);
+  check_pointer(tensors.sinks, "sinks", problem.sinks);
   check_rope_tables(problem, tensors);
   for (const QueryRow& row : rows) {
     const bool inside = 0 <= row.batch && row.batch < problem.batch && 0 <= row.head &&
@@ -107,6 +108,11 @@ double sum_of_finite_squares(const double* x, int count) {
 
 bool seen_by_any(std::span<const RowKeys> rows, std::int64_t key) {
   return std::ranges::any_of(rows, [key](const RowKeys& row) { return row.contains(key); });
+}
+
+/// The score of a head's rows that has no value; -inf: none.
+double sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head) {
+  return problem.sinks ? double{tensors.sinks[head]} : -kInfinity;
 }
 
 CodePair pair_of(const Problem& problem, const QueryRow& row, std::int64_t key) {
@@ -200,9 +206,11 @@ void attend(const Problem& problem, const Tensors& tensors, const MaskRows& mask
   };
 
   for (int r = 0; r < count; ++r) {
-    double row_max = -kInfinity, sum = 0, sum_of_squares = 0;
+    const double sink = sink_of(problem, tensors, first.head);
+    double row_max = sink, sum_of_squares = 0;
     for_each_key(r, [&](std::int64_t key) { row_max = std::max(row_max, at(key, r)); });
     const double shift = row_max == -kInfinity ? 0.0 : row_max;  // -inf - -inf would be NaN
+    double sum = std::exp(sink - shift);
     for_each_key(r, [&](std::int64_t key) {
       const double probability = std::exp(at(key, r) - shift);
       at(key, r) = probability;

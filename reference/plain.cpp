@@ -85,10 +85,11 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
   return scores;
 }
 
-/// Softmax in fp32, its result rounded.
-void plain_softmax(std::vector<float>& scores, DType dtype) {
-  float row_max = -std::numeric_limits<float>::infinity(), sum = 0;
+/// Softmax in fp32, its result rounded. `sink` is a score that has no value; -inf: none.
+void plain_softmax(std::vector<float>& scores, float sink, DType dtype) {
+  float row_max = sink;
   for (const float s : scores) row_max = std::max(row_max, s);
+  float sum = std::isinf(row_max) ? 0.0f : std::exp(sink - row_max);
   for (float& s : scores) sum += s = std::exp(s - row_max);
   for (float& s : scores) s = round_to(dtype, s / sum);
 }
@@ -97,7 +98,9 @@ double row_error(const Problem& problem, const Tensors& tensors, const MaskRows&
                  const QueryRow& row, const double* expected) {
   const std::vector<std::int64_t> keys = keys_of(problem, mask, row);
   std::vector<float> p = plain_scores(problem, tensors, row, keys);
-  plain_softmax(p, problem.dtype_v);
+  plain_softmax(p,
+                problem.sinks ? tensors.sinks[row.head] : -std::numeric_limits<float>::infinity(),
+                problem.dtype_v);
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   std::vector<float> o(static_cast<std::size_t>(problem.head_dim_v), 0.0f);
   for (std::size_t i = 0; i < p.size(); ++i) {

@@ -71,6 +71,8 @@ struct Binder {
     if (bytes != 0) std::memcpy(at(bytes), tensors.code_arguments, bytes);
   }
 
+  void operator()(const AddressArgument& address) const { put(tensors.*address.tensor); }
+
   void operator()(const TensorMapSpec& map) const {
     TensorMapSizes sizes = get<TensorMapSizes>();
     const std::int64_t rows = map.operand == TensorMapSpec::Operand::kQ ? tensors.lengths.tokens_q

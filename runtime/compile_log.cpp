@@ -143,6 +143,14 @@ std::size_t caret_of(std::string_view line) {
   return at != line.npos && at >= 2 && line.substr(at) == "^" ? at : line.npos;
 }
 
+// What stands before and after a text (templates/host/user_code): not the user's to see.
+constexpr std::string_view kBeforeText = "  return value_of_", kAfterText = " ));";
+
+std::string_view without_brackets(std::string_view shown) {
+  if (shown.ends_with(kAfterText)) shown.remove_suffix(kAfterText.size());
+  return shown;
+}
+
 }  // namespace
 
 std::string errors_in_code(std::string_view log, std::size_t max_bytes) {
@@ -154,14 +162,24 @@ std::string errors_in_code(std::string_view log, std::size_t max_bytes) {
     std::string more(error->field);
     more += ", line " + std::to_string(error->line);
     std::string shown;
+    std::string_view message = error->message;
+    bool is_of_value = false;
     for (std::size_t j = i + 1; j < lines.size() && j < i + 8 && !is_error(lines[j]); ++j) {
       const std::size_t caret = caret_of(lines[j]);
       if (caret == lines[j].npos) continue;
+      is_of_value = lines[j - 1].starts_with(kBeforeText);
+      if (is_of_value) {
+        more += ", column 1";
+        if (message.starts_with("no instance")) message = "the text's value is not a number";
+        break;
+      }
       more += ", column " + std::to_string(caret - 1);
-      shown.append("\n").append(lines[j - 1]).append("\n").append(lines[j]);
+      shown.append("\n").append(without_brackets(lines[j - 1]));
+      shown.append("\n").append(lines[j]);
       break;
     }
-    more.append(": ").append(error->message).append(shown);
+    if (is_of_value && !errors.empty()) break;  // follows from the others
+    more.append(": ").append(message).append(shown);
     if (errors.find(more) != errors.npos) continue;  // a template is read more than once
     if (errors.size() + more.size() + 1 > max_bytes) break;
     errors.append(errors.empty() ? "" : "\n").append(more);

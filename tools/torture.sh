@@ -2,7 +2,7 @@
 # torture.sh - what ./dev torture runs: fuzzers and loops that kill, damage and crowd, each for some minutes, each with a line
 # of counts at its end. Exit status 0 only if every promise held.
 #   torture.sh BUILD_FOLDER [--minutes N] [--seed X] [NAME...]     NAME: fuzz, fuzz_<target>, kill, flip, processes,
-#                                                                  first_run, problems; all of them if none is given
+#                                                                  first_run, problems, user_code; all of them if none is given
 set -euo pipefail
 
 build=$(readlink -f "$1")
@@ -21,7 +21,7 @@ while (($#)); do
     *) names+=("$1"); shift ;;
   esac
 done
-((${#names[@]})) || names=(fuzz kill flip processes first_run problems)
+((${#names[@]})) || names=(fuzz kill flip processes first_run problems user_code)
 seconds=$(awk -v minutes="$minutes" 'BEGIN {print minutes * 60}')
 
 has_gpu() { command -v nvidia-smi > /dev/null && nvidia-smi -L 2> /dev/null | grep -q '^GPU'; }
@@ -70,8 +70,8 @@ for name in "${names[@]}"; do
     fuzz_* | torture_*) run "$name" --seconds "$seconds" --seed "$seed" ;;
     kill | flip | processes) run "torture_$name" --seconds "$seconds" --seed "$seed" ;;
     first_run) first_run ;;
-    problems) run torture_problems --seconds "$seconds" --seed "$seed" ;;
-    *) echo "torture: no such part: $name; there are fuzz, fuzz_<target>, kill, flip, processes, first_run, problems" >&2; exit 2 ;;
+    problems | user_code) run "torture_$name" --seconds "$seconds" --seed "$seed" ;;
+    *) echo "torture: no such part: $name; there are fuzz, fuzz_<target>, kill, flip, processes, first_run, problems, user_code" >&2; exit 2 ;;
   esac
 done
 

@@ -180,6 +180,8 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *                            batch sequences of seqlen have
  *   lengths=used             padded sequences of which only the first rows count, as arrays of a
  *                            run say; the others are not read, nor written. Not with rope
+ *   sinks                    the softmax of a row counts one more score without a value: the logit
+ *                            of its query head, neither scaled nor capped
  *   rope=interleaved or rope=half       rotates elements (2 i, 2 i + 1) or (i, i + rope_dim / 2)
  *   rope_dim=64              left out: all of head_dim
  *   blocks=128:64            a block mask: a query sees a key only if its block, of so many queries
@@ -420,12 +422,13 @@ typedef struct attnforge_tensors {
   /* Needed with the word args: 8 bytes for each of its arguments, in their order, in host memory:
    * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t). */
   const uint64_t* code_arguments;
+  const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                              \
   {                                                                                         \
     (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL                               \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL                         \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For

@@ -30,6 +30,7 @@ struct HostTensors {
   // argument 8 bytes: where its array begins there, or the number.
   std::vector<std::byte> code_arrays{};
   std::vector<std::uint64_t> code_words{};
+  std::vector<float> sinks{};  // [num_heads_q] with problem.sinks, else empty
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths and block masks
@@ -39,8 +40,9 @@ HostTensors allocate_host_tensors(const Problem& problem);
 
 /// The same with a random block mask of the problem's density, with random lengths (packed: of so
 /// many tokens as the problem has, a few sequences far longer than most; used: between half and all
-/// rows) and random q, k, v of mean 0 and variance 1 (sums of four uniform numbers: nearly normal,
-/// at most 3.5). They depend on the seed and the problem only: the same numbers on every machine.
+/// rows) and random q, k, v, sinks of mean 0 and variance 1 (sums of four uniform numbers: nearly
+/// normal, at most 3.5). They depend on the seed and the problem only: the same numbers on every
+/// machine.
 HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);
 
 /// Throws Error(kInvalidArgument), saying what is allowed, unless `offset` can be the rope_offset

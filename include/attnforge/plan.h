@@ -80,6 +80,8 @@ struct Tensors {
   // problem.args: 8 bytes for each, in their order, in host memory and read by run(): the address
   // of an array in device memory, or a number's 4 bytes (float, int) and 4 more of any value.
   const std::uint64_t* code_arguments = nullptr;
+  // problem.sinks: [num_heads_q] logits in device memory. -inf: none; not NaN nor +inf.
+  const float* sinks = nullptr;
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v

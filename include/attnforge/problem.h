@@ -47,9 +47,12 @@ enum class Rope : std::uint8_t {
 /// Query row i stands at key position i + seqlen_kv - seqlen_q (bottom-right alignment); it sees
 /// the keys in [position - window_left, position + window_right]. Causal is window_right = 0. A row
 /// that sees no key gives o = 0, lse = -inf.
-/// With a block mask (mask_block_q > 0) a row sees a key only if its block is present, and in a
-/// partial block with mask_bits only if its bit is set as well. Block row i is of queries
-/// i * mask_block_q and on, block column j of keys j * mask_block_kv and on, both counted from the
+/// With `sinks`, the softmax of a row has one more score, the logit of its query head
+/// (Tensors::sinks), which has no value: o = sum p v / (sum p + exp(sink)), and lse counts it. It
+/// is taken as it is, neither scaled nor capped. A row that sees no key gives o = 0, lse = the
+/// logit. With a block mask (mask_block_q > 0) a row sees a key only if its block is present, and
+/// in a partial block with mask_bits only if its bit is set as well. Block row i is of queries i *
+/// mask_block_q and on, block column j of keys j * mask_block_kv and on, both counted from the
 /// sequence's first. Which blocks are present comes with a run (Tensors, attnforge/block_mask.h).
 /// With `rope`, q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), cos and
 /// sin from row rope_offset + j of the tables for key j, rope_offset + position for a query. The
@@ -81,6 +84,7 @@ struct Problem {
   std::int64_t window_right = -1;     // keys after it; -1: all. Causal requires -1 here or 0
   float softcap = 0.0f;               // 0: none; else s = softcap * tanh(s / softcap) after scaling
   float softmax_scale = 0.0f;         // 0: 1 / sqrt(head_dim)
+  bool sinks = false;                 // the softmax of a row counts a logit of its head
   Lengths lengths = Lengths::kFixed;  // not with a rope
   // kPacked: the most rows that q and o, and k and v may have; 0: batch * seqlen. Else 0.
   std::int64_t tokens_q = 0;

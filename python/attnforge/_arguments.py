@@ -71,6 +71,7 @@ class Options(NamedTuple):
     longest_kv: int = 0
     code: tuple = ("", "", "")  # score, mask, args
     block_words: Optional[BlockWords] = None
+    sinks: bool = False
 
     @property
     def places(self):
@@ -91,6 +92,7 @@ def options_of(
     max_seqlen=None,
     code=NO_CODE.texts,
     block_words=None,
+    sinks=False,
 ):
     """Options from the arguments of attention(). Raises InvalidError, which names the argument."""
     causal = _checks.flag("causal", causal)
@@ -116,6 +118,7 @@ def options_of(
         *longest_of(lengths, max_seqlen),
         code,
         block_words,
+        sinks,
     )
 
 
@@ -255,6 +258,24 @@ def check_rope(cos, sin, device):
         raise InvalidError(f"cos and sin of rope have shapes {tuple(cos.shape)} and {tuple(sin.shape)}; they must be one")
 
 
+def view_sinks(sinks, stream):
+    """The array of the logits of sinks; None without."""
+    return None if sinks is None else backend_of(sinks).view("sinks", sinks, stream)
+
+
+def check_sinks(sinks, q, places):
+    """Raises InvalidError unless an array is of the logits of sinks for that of q, or None."""
+    if sinks is None:
+        return
+    heads = q.shape[places[2]]
+    contiguous = tuple(sinks.shape) == (heads,) and (sinks.strides[0] == 1 or heads == 1)
+    if sinks.code != FP32 or not contiguous or sinks.device != q.device:
+        raise InvalidError(
+            f"sinks is {DTYPES[sinks.code]} {tuple(sinks.shape)} with strides {tuple(sinks.strides)} on GPU {sinks.device}; it must "
+            f"be contiguous float32 {(heads,)}, a logit for each query head, on GPU {q.device}"
+        )
+
+
 def check_sequences(of_q, of_kv, options, q, cos):
     """The number of sequences. Raises InvalidError unless the arrays of their lengths, or None, fit to that of q."""
     if options.lengths == "fixed":
@@ -299,6 +320,7 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
         causal=options.causal,
         lse=options.lse,
         tf32=options.tf32,
+        sinks=options.sinks,
         alignment_bytes=alignment,
         window_left=options.window_left,
         window_right=options.window_right,
@@ -336,20 +358,21 @@ def problem_of(
     score=None,
     mask=None,
     args=None,
+    sinks=None,
 ):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
     words = block_words_of(block_mask)
     code = code_of(score, mask, args, None, block_mask)
-    options = options_of(
-        causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved, kind, max_seqlen, code.texts, words
-    )
+    given = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
+    options = options_of(*given, kind, max_seqlen, code.texts, words, sinks is not None)
     q, k, v = view_inputs(q, k, v, None)
     check_inputs(q, k, v, options.places)
     check_block_mask(words, options, q, k)
     check_devices(code, q.device)
     cos, sin = view_rope(rope, None)
     check_rope(cos, sin, q.device)
+    check_sinks(view_sinks(sinks, None), q, options.places)
     batch = check_sequences(*view_lengths(kind, *lengths, None), options, q, cos)
     strides = [used_strides(array) for array in (q, k, v)]
     bits = q.address | k.address | v.address | v.shape[-1] * ITEM_BYTES[q.code]  # and rows of o

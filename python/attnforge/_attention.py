@@ -10,12 +10,14 @@ from ._arguments import (
     check_outputs,
     check_rope,
     check_sequences,
+    check_sinks,
     options_of,
     shape_of_lse,
     shape_of_o,
     view_inputs,
     view_outputs,
     view_rope,
+    view_sinks,
 )
 from ._arrays import FP32, backend_of
 from ._call import Call
@@ -79,6 +81,7 @@ def attention(
     score=None,
     mask=None,
     args=None,
+    sinks=None,
 ):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
@@ -108,6 +111,9 @@ def attention(
     run, and must hold an element wherever the texts look for positions inside the tensors. With block_mask, mask is asked in
     partial blocks only: full ones say that it is true of all their pairs. A block mask of a text (BlockMask.from_text) brings its
     mask and args where mask is not given.
+    sinks: float32 [heads_q] on the GPU: the softmax of a row has one more score, the logit of its head, which has no value and is
+    neither scaled nor capped: o = sum p v / (sum p + exp(sink)), and lse counts it. A row that sees no key gives o = 0 and its lse
+    is the logit.
     out: where o goes, with return_lse a pair (o, lse); it may not share memory with an input. Arrays of frameworks other than
     torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one (for other arrays the default stream). Outputs are
@@ -173,10 +179,14 @@ def attention(
                 or score is not None
                 or mask is not None
                 or args is not None
+                or sinks is not None
             ):
                 if block_mask is not None or score is not None or mask is not None or args is not None:
                     raise LookupError  # not among the calls that are remembered here
                 others = () if lse is None else (lse,)
+                if sinks is not None:
+                    others += (sinks,)
+                    key += ("sinks",)
                 if rope is not None:
                     cos, sin = rope
                     others += (cos, sin)
@@ -214,13 +224,14 @@ def attention(
                         0 if lse is None else lse.data_ptr(),
                         None if rope is None else (cos.data_ptr(), sin.data_ptr(), rope_offset),
                         lengths,
+                        0 if sinks is None else sinks.data_ptr(),
                     )
         except Exception:
             key = plan = None
     if plan is None or plan.workspace_bytes and stream is not None and stream != _current_stream(call.device):
         arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
         code = code_of(score, mask, args, stream, block_mask)
-        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code)
+        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks)
     if plan.workspace_bytes:
         memory, workspace, size = _scratch(plan.workspace_bytes, call.device)
         status = _run(plan.handle, tensors, workspace, size, _queues[queue])
@@ -231,7 +242,7 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code):
+def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks):
     """attention() for any arrays, with every check. Remembers the call by `key`, or by one of its own without one."""
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
@@ -244,7 +255,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     return_lse = arguments[4]
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
     words = block_words_of(block_mask)
-    arguments += kind, max_seqlen, code.texts, words
+    arguments += kind, max_seqlen, code.texts, words, sinks is not None
     if return_lse is not True and return_lse is not False:
         options = options_of(*arguments)
         return_lse = options.lse
@@ -262,8 +273,9 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     outputs = (None, None) if out is None else view_outputs(o, lse, stream)
     tables = view_rope(rope, stream)
     lengths = view_lengths(kind, *lengths, stream)
+    sinks = view_sinks(sinks, stream)
     if key is None:
-        key = arguments, *(array and array[1:5] for array in (*inputs, *outputs, *tables, *lengths))
+        key = arguments, *(array and array[1:5] for array in (*inputs, *outputs, *tables, *lengths, sinks))
     try:
         call = _find(key)
     except TypeError:  # a list: as a window it is fine, but not remembered
@@ -273,6 +285,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
         check_inputs(*inputs, options.places)
         check_block_mask(words, options, *inputs[:2])
         check_rope(*tables, inputs[0].device)
+        check_sinks(sinks, inputs[0], options.places)
         batch = check_sequences(*lengths, options, inputs[0], tables[0])
         if out is not None:
             check_outputs(*outputs, inputs[0], inputs[2], options.places)
@@ -288,7 +301,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
         if return_lse:
             lse = backend.empty(shape_of_lse(inputs[0], options.places), FP32, device, queue)
         outputs = view_outputs(o, lse, stream)
-    arrays = (*inputs, *outputs, *tables, *lengths)
+    arrays = (*inputs, *outputs, *tables, *lengths, sinks)
     addresses = tuple(0 if array is None else array.address for array in arrays)
     if kind == "packed":
         if inputs[0].shape[0] == 0:
@@ -308,7 +321,8 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     tensors, parts = call.argument(
         *addresses[:5],
         None if rope is None else (*addresses[5:7], rope_offset),
-        None if kind == "fixed" else addresses[7:],
+        None if kind == "fixed" else addresses[7:9],
+        addresses[9],
         None if block_mask is None else block_mask.on_gpu(backend, device, queue),
         code.argument(),
     )
@@ -319,5 +333,5 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, tensors, workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here, as `parts` what the argument points to; frameworks free it in the stream's order.
-    del arrays, inputs, outputs, tables, lengths, parts, code
+    del arrays, inputs, outputs, tables, lengths, parts, code, sinks
     return (o, lse) if return_lse else o

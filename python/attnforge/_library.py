@@ -79,6 +79,7 @@ class TensorsStruct(ctypes.Structure):
         ("lengths", c_void_p),
         ("block_mask", c_void_p),
         ("code_arguments", c_void_p),
+        ("sinks", c_void_p),
     ]
 
 

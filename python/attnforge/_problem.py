@@ -25,6 +25,7 @@ class Problem:
 
     num_heads_kv, seqlen_kv, tokens_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
     tf32: fp32 only, products may round their inputs to TF32.
+    sinks: the softmax of a row counts a logit of its query head.
     rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
     lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
     mask_block_q, mask_block_kv: blocks of a block mask, 0: none; mask_heads, mask_batch: how many have one of their own; mask_bits:
@@ -52,6 +53,7 @@ class Problem:
     softcap: float = 0.0
     softmax_scale: float = 0.0
     tf32: bool = False
+    sinks: bool = False
     rope: str = "none"
     rope_dim: int = 0
     lengths: str = "fixed"

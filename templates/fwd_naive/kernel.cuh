@@ -144,6 +144,12 @@ struct FwdNaive {
     }
   }
 
+  /// Of a score, before the division by their sum.
+  ATTNFORGE_DEVICE static float probability(float score, float row_max) {
+    constexpr float kLog2e = 1.4426950408889634f;
+    return exp2f((score - fmaxf(row_max, kLowestFloat)) * kLog2e);  // -inf - -inf would be NaN
+  }
+
   /// Where row 0 of the sequence is in a tensor of queries or of keys.
   template <int kDtype>
   ATTNFORGE_DEVICE static char* sequence_pointer(const TensorRef& tensor, const Lengths& lengths,
@@ -281,6 +287,11 @@ struct FwdNaive {
         if (sees(r, key)) row_max[r] = fmaxf(row_max[r], s[r]);
     }
     reduce<Maximum>(row_max, smem);
+    if constexpr (C.sinks) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        row_max[r] = fmaxf(row_max[r], params.sinks.logits[rows.head]);
+    }
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
       if (thread == r) smem.row_max[r] = row_max[r];  // not in registers through the next loop
@@ -306,11 +317,9 @@ struct FwdNaive {
         }
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          constexpr float kLog2e = 1.4426950408889634f;
-          const float shift = fmaxf(smem.row_max[r], kLowestFloat);  // -inf - -inf would be NaN
-          const float probability = sees(r, key) ? exp2f((s[r] - shift) * kLog2e) : 0.0f;
-          row_sum[r] += probability;
-          smem.p[thread][r] = probability;
+          const float p = sees(r, key) ? probability(s[r], smem.row_max[r]) : 0.0f;
+          row_sum[r] += p;
+          smem.p[thread][r] = p;
         }
       }
       __syncthreads();
@@ -331,6 +340,11 @@ struct FwdNaive {
       __syncthreads();
     }
     reduce<Sum>(row_sum, smem);
+    if constexpr (C.sinks) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        row_sum[r] += probability(params.sinks.logits[rows.head], smem.row_max[r]);
+    }
 
     // ---- 4. Sum over key groups, division, store ----
     if constexpr (C.key_groups() > 1) {

@@ -43,6 +43,7 @@ struct FwdRegtileF32 {
 
   using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
+  using Output = typename Pieces::template Output<kFp32, C.alignment, C.lse != 0>;
 
   /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
   ATTNFORGE_DEVICE static Tile this_tile(const Params& params) {
@@ -250,6 +251,7 @@ struct FwdRegtileF32 {
       softmax.finish(r, inverse, lse);
       const int row = stored.first_row + part.first_row + Warp::row_of(r);
       if (stored.query_of(row) >= stored.lengths.q()) continue;
+      Output::finish(stored, row, inverse, lse);
       float* to = static_cast<float*>(p.o.data) + stored.offset_of(p.o, row) + part.first_column;
       warp.for_each_piece(r, StorePiece{to, inverse});
       if constexpr (C.lse) {

@@ -35,6 +35,7 @@ const Part& lengths_part();     // templates/host/work_list
 const Part& block_mask_part();  // templates/host/block_mask
 const Part& code_part();        // templates/host/user_code
 const Part& tile_lists_part();  // templates/host/tile_lists
+const Part& sinks_part();       // templates/host/sinks
 
 /// Of an argument whose family's own is of `size` and `alignment`.
 std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,

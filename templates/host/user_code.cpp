@@ -45,11 +45,14 @@ constexpr const char* kTanhNames =
     "    [[maybe_unused]] const auto tanhf = [&](float x) { return attnforge_tanh(x); };\n"
     "    [[maybe_unused]] const auto& tanh = tanhf;\n";
 
-/// The text between brackets of ours, on lines that messages number from 1 in a file named `name`.
-/// It has no quotes, comments, directives or backslashes, and closes what it opens
-/// (generator/user_code), so it cannot leave them.
-std::string lines_of(std::string_view name, std::string_view text) {
-  return fmt::format("#line 1 \"{}\"\n{}\n#line 1 \"entry\"\n", name, text);
+/// The text between `open` and `close`, on lines that messages number from 1 in a file named
+/// `name`; what is wrong with its value, or missing at its end, is said there too. It has no
+/// quotes, comments, directives or backslashes, and closes what it opens (generator/user_code), so
+/// it cannot leave them.
+std::string lines_of(std::string_view name, std::string_view open, std::string_view text,
+                     std::string_view close) {
+  return fmt::format("#line 1 \"{0}\"\n{1}\n#line 1 \"{0}\"\n{2} {3}\n#line 1 \"entry\"\n", name,
+                     open, text, close);
 }
 
 std::string struct_of_code(const Problem& problem, std::string_view params) {
@@ -78,21 +81,18 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
         "[[maybe_unused]] const Tanh& attnforge_tanh, S s, {}) {{\n"
         "{}"
         "{}"
-        "    return (\n"
         "{}"
-        "    );\n"
         "  }}\n",
-        taken, locals(arguments), has_tanh ? kTanhNames : "", lines_of("score", problem.score));
+        taken, locals(arguments), has_tanh ? kTanhNames : "",
+        lines_of("score", "return value_of_score((", problem.score, "));"));
   }
   if (!mask.empty()) {
     lines += fmt::format(
         "  ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, {}) {{\n"
         "{}"
-        "    return static_cast<bool>((\n"
         "{}"
-        "    ));\n"
         "  }}\n",
-        taken, locals(arguments), lines_of("mask", mask));
+        taken, locals(arguments), lines_of("mask", "return value_of_mask((", mask, "));"));
   }
   return lines +
          fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n", params);

@@ -11,6 +11,10 @@ namespace attnforge {
 /// Rows of o are aligned to kAlignment bytes. kLse: lse is written.
 template <int kDtype, int kAlignment, bool kLse>
 struct RowsOutput {
+  /// What becomes of the factor and the lse of a row that has seen all its keys: store() calls it,
+  /// and kernels that store their rows themselves.
+  template <class QueryTile>
+  ATTNFORGE_DEVICE static void finish(const QueryTile&, int, float&, float&) {}
   /// One row of a quad of lanes: half kHalf of accumulators of kStored * 8 columns from
   /// first_column on, times `inverse`. All lanes of a warp must call it, also for rows after the
   /// last, which are not stored.

@@ -91,6 +91,15 @@ ATTNFORGE_COMPARISON(>)
 ATTNFORGE_COMPARISON(>=)
 #undef ATTNFORGE_COMPARISON
 
+/// What the texts' values may be. Here, and not where they are used, so that the compiler names the
+/// text.
+template <class T>
+requires requires(T x) { static_cast<float>(x); }
+ATTNFORGE_DEVICE T value_of_score(T x) { return x; }
+template <class T>
+requires requires(T x) { static_cast<bool>(x); }
+ATTNFORGE_DEVICE bool value_of_mask(T x) { return static_cast<bool>(x); }
+
 /// Elements of 16 bits, as floats.
 struct Fp16 {
   u16 bits;

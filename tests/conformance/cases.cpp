@@ -374,6 +374,65 @@ std::vector<ConformanceCase> block_masks() {
   return cases;
 }
 
+/// A score without a value in each row, with all else that a problem may have.
+std::vector<ConformanceCase> sinks() {
+  const std::string sizes = " batch=2 num_heads=8:2 seqlen=200:333 head_dim=64 lse sinks ",
+                    large = " batch=1 num_heads=6 seqlen=400 head_dim=128 sinks ",
+                    blocks = "blocks=64:32 mask_bits mask_heads=2 density=0.4 ";
+  const Gaps gaps{.row = 3, .head = 1, .rows_after = 5};
+  const std::vector<std::string> ragged = {"fwd bf16" + sizes + "causal",
+                                           "fwd fp16" + large + "lse"};
+  return {
+      {"Sinks",
+       {"fwd bf16" + sizes, "fwd fp16" + sizes + "causal", "fwd bf16" + large + "causal lse",
+        "fwd fp16" + large, "fwd fp32" + sizes + "causal", "fwd fp32" + large + "tf32 lse"}},
+      {"SinksOfFewQueriesAndManyHeads",
+       {"fwd bf16 batch=3 num_heads=16:2 seqlen=1:1001 head_dim=128 causal lse sinks",
+        "fwd fp16 batch=2 num_heads=8:1 seqlen=3:777 head_dim=64 causal lse sinks",
+        "fwd bf16 batch=1 num_heads=6:2 seqlen=7:333 head_dim=128 lse sinks",
+        "fwd fp32 batch=2 num_heads=12:2 seqlen=5:300 head_dim=64 lse sinks"}},
+      {"SinksOfRowsThatSeeNothing",
+       {"fwd bf16 batch=1 num_heads=12:4 seqlen=300:70 head_dim=128 causal lse sinks",
+        "fwd fp16 batch=1 num_heads=6 seqlen=200:50 head_dim=64 window_left=4 window_right=4 lse "
+        "sinks",
+        "fwd bf16 batch=2 num_heads=6 seqlen=70:0 head_dim=64 lse sinks",
+        "fwd fp32 batch=1 num_heads=6 seqlen=300:70 head_dim=64 causal lse sinks",
+        "fwd bf16 batch=0 num_heads=2 seqlen=70 head_dim=64 lse sinks"}},
+      {"SinksWithWindowsAndSoftcap",
+       {"fwd bf16" + sizes + "window_left=50 causal", "fwd fp16" + sizes + "softcap=2",
+        "fwd bf16" + sizes + "window_left=17 window_right=33 softcap=20 softmax_scale=1"}},
+      {"SinksWithLengths",
+       {"fwd bf16" + sizes + "lengths=packed causal", "fwd fp16" + sizes + "lengths=used",
+        "fwd bf16" + large + "lengths=packed lse", "fwd fp32" + sizes + "lengths=packed",
+        "fwd bf16 batch=9 num_heads=16:2 seqlen=3:700 head_dim=128 lengths=used causal lse sinks"}},
+      {"SinksWithBlocks",
+       {"fwd bf16" + sizes + blocks, "fwd fp16" + sizes + blocks + "causal",
+        "fwd bf16" + large + "blocks=128 density=0.2 lse",
+        "fwd fp16" + sizes + "blocks=16 density=0.1 lengths=used"}},
+      {"SinksWithRope",
+       {"fwd bf16" + sizes + "rope=half causal", "fwd fp16" + large + "rope=interleaved lse"}},
+      {"SinksOfOddHeadDims",
+       {"fwd bf16 batch=1 num_heads=6:2 seqlen=150:250 head_dim=192:128 causal lse sinks",
+        "fwd fp16 batch=1 num_heads=6:1 seqlen=130:200 head_dim=40:72 sinks",
+        "fwd bf16 batch=1 num_heads=6:3 seqlen=70:90 head_dim=512:40 lse sinks"}},
+      {"SinksWithGapsAndOddStrides",
+       {"fwd bf16 batch=2 num_heads=12:6 seqlen=150 head_dim=72 causal lse sinks layout=bhsd "
+        "alignment=4",
+        "fwd fp16 batch=2 num_heads=6:2 seqlen=150 head_dim=64 sinks layout=packed_qkv "
+        "alignment=2"},
+       Inputs::kNormal,
+       gaps},
+      {"SinksAndStronglyNegativeScores", ragged, Inputs::kStronglyNegative},
+      {"SinksAndStronglyPositiveScores", ragged, Inputs::kStronglyPositive},
+      {"SinksAndGrowingScores", ragged, Inputs::kGrowingToFirst},
+      {"SinksAndLargeInputs", ragged, Inputs::kLarge},
+      {"SinksAndScoresOfMinusInfinity", ragged, Inputs::kInfiniteKeys},
+      {"SinksOfOtherDtypes",
+       {"fwd q=bf16 k=fp16 v=fp32 o=fp32 batch=1 num_heads=6 seqlen=70:90 head_dim=40:24 lse "
+        "sinks"}},
+  };
+}
+
 std::vector<ConformanceCase> memory() {
   const std::string sizes = " batch=2 num_heads=4:2 seqlen=150 head_dim=72 causal lse ";
   std::vector<ConformanceCase> cases;
@@ -404,7 +463,7 @@ void PrintTo(const ConformanceCase& c, std::ostream* out) {
 
 std::vector<ConformanceCase> conformance_cases() {
   std::vector<ConformanceCase> cases = edges();
-  for (auto* more : {&masks_and_scores, &ropes, &lengths, &block_masks, &memory, &fp32}) {
+  for (auto* more : {&masks_and_scores, &ropes, &lengths, &block_masks, &sinks, &memory, &fp32}) {
     for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
   }
   add_head_dims(cases);

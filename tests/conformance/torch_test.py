@@ -41,7 +41,7 @@ def visible(rows, keys, causal, window):
     return mask
 
 
-def plain(q, k, v, mask, softcap, dtype):
+def plain(q, k, v, mask, softcap, dtype, sinks=None):
     """Attention as one writes it down, everything in `dtype`. [batch, seqlen, heads, head_dim] in and out."""
     q, k, v = (x.to(dtype).transpose(1, 2) for x in (q, k, v))
     group = q.shape[1] // k.shape[1]
@@ -50,6 +50,9 @@ def plain(q, k, v, mask, softcap, dtype):
     if softcap:
         s = softcap * torch.tanh(s / softcap)
     s = s.masked_fill(~mask, -math.inf)
+    if sinks is not None:  # a key without a value
+        s = torch.cat([s, sinks.to(dtype)[None, :, None, None].expand(*s.shape[:3], 1)], dim=-1)
+        v = torch.cat([v, torch.zeros_like(v[:, :, :1])], dim=2)
     p = torch.softmax(s, dim=-1).nan_to_num(0.0)
     return (p @ v).transpose(1, 2), torch.logsumexp(s, dim=-1)
 
@@ -57,7 +60,7 @@ def plain(q, k, v, mask, softcap, dtype):
 @unittest.skipUnless(torch is not None and torch.cuda.is_available(), "needs torch and a GPU")
 class TorchTest(unittest.TestCase):
     def check(self, batch=2, heads=(4, 4), seqlen=(200, 200), dims=(64, 64), causal=False, window=None, softcap=None,
-              dtype="bfloat16", shift=0.0, scale=1.0, dense=None, block_mask=None):
+              dtype="bfloat16", shift=0.0, scale=1.0, dense=None, block_mask=None, sinks=None):
         torch.manual_seed(hash((batch, heads, seqlen, dims)) % 1000)
         kind = getattr(torch, dtype)
         q = (torch.randn(batch, seqlen[0], heads[0], dims[0], device="cuda") * scale).to(kind)
@@ -69,9 +72,11 @@ class TorchTest(unittest.TestCase):
         mask = visible(seqlen[0], seqlen[1], causal, bounds)
         if dense is not None:
             mask = mask & dense
-        exact, exact_lse = plain(q, k, v, mask, softcap, torch.float64)
-        rough, _ = plain(q, k, v, mask, softcap, kind)
+        exact, exact_lse = plain(q, k, v, mask, softcap, torch.float64, sinks)
+        rough, _ = plain(q, k, v, mask, softcap, kind, sinks)
         options = {} if block_mask is None else {"block_mask": block_mask}
+        if sinks is not None:
+            options["sinks"] = sinks
         o, lse = attnforge.attention(q, k, v, causal=causal, window=window, softcap=softcap, return_lse=True, **options)
         self.assertFalse(torch.isnan(o).any().item())
         error = (o.double() - exact).abs().max().item()
@@ -116,6 +121,16 @@ class TorchTest(unittest.TestCase):
             for causal in (False, True):
                 with self.subTest(window=window, causal=causal):
                     self.check(window=window, causal=causal, seqlen=(257, 300))
+
+    def test_sinks(self):
+        torch.manual_seed(6)
+        for heads, seqlen in (((4, 4), (200, 200)), ((8, 1), (3, 300)), ((8, 2), (300, 77))):
+            sinks = 3 * torch.randn(heads[0], device="cuda")
+            sinks[0], sinks[1] = -math.inf, 20
+            for dtype in ("float16", "bfloat16"):
+                with self.subTest(heads=heads, seqlen=seqlen, dtype=dtype):
+                    self.check(heads=heads, seqlen=seqlen, causal=True, dtype=dtype, sinks=sinks)
+                    self.check(heads=heads, seqlen=seqlen, window=31, softcap=3.0, dtype=dtype, sinks=sinks)
 
     def test_block_masks(self):
         torch.manual_seed(5)

@@ -129,6 +129,7 @@ void run_plan(const attnforge_plan* plan, const attnforge_problem* problem, Byte
   if (bytes.byte() % 8 != 0) tensors.lengths = any_lengths.get();
   if (bytes.byte() % 8 != 0) tensors.block_mask = any_lists.get();
   if (bytes.byte() % 8 != 0) tensors.code_arguments = arguments;
+  if (bytes.byte() % 8 != 0) tensors.sinks = reinterpret_cast<const float*>(memory);
   Hostile hostile(
       tensors, bytes,
       {offsetof(attnforge_tensors, rope), offsetof(attnforge_tensors, lengths),

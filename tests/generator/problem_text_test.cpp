@@ -34,6 +34,9 @@ TEST(ProblemText, OptionsHaveOneOrder) {
             "head_dim_v=64 layout=bhsd causal window_left=127 window_right=0 softcap=50 lse "
             "softmax_scale=0.25 rope=half rope_dim=32 alignment=8");
   EXPECT_EQ(canonical("fwd rope=none rope_dim=0"), canonical("fwd"));
+  EXPECT_EQ(canonical("fwd sinks lengths=used softmax_scale=2 seqlen=7"),
+            "fwd bf16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=7 seqlen_kv=7 head_dim=64 "
+            "head_dim_v=64 softmax_scale=2 sinks lengths=used");
 }
 
 TEST(ProblemText, ABlockMaskComesAfterTheOptions) {

@@ -31,6 +31,12 @@ TEST(Shape, NamesABlockMaskOnlyWhereThereIsOne) {
       << initializer(masked);
 }
 
+TEST(Shape, NamesSinksOnlyWhereThereAreSome) {
+  EXPECT_TRUE(initializer(shape_of(parse_problem("fwd bf16 sinks")))
+                  .ends_with(".rope_dim = 0, .sinks = 1}"));
+  EXPECT_FALSE(shape_of(parse_problem("fwd bf16")) == shape_of(parse_problem("fwd bf16 sinks")));
+}
+
 TEST(Shape, IsThatOfTheBucket) {
   for (const char* text :
        {"fwd bf16 batch=3 num_heads=8:2 seqlen=77:901 head_dim=64 window_left=100 softcap=20",

@@ -388,6 +388,22 @@ TEST_F(PlanTest, WrongTensorsAreNamedAndNothingIsLaunched) {
   EXPECT_NO_THROW(plan.run(good));
 }
 
+TEST_F(PlanTest, SinksMustBeThereAndAligned) {
+  Device device = open();
+  const Problem problem = parse_problem("fwd bf16 num_heads=4 seqlen=100 head_dim=64 sinks");
+  const Plan plan = make_plan(problem, device);
+  const auto run_with = [&](std::uintptr_t address) {
+    Tensors tensors = tensors_of(problem);
+    tensors.sinks = reinterpret_cast<const float*>(address);
+    plan.run(tensors);
+  };
+  EXPECT_THAT(error_of([&] { run_with(0); }).what(),
+              HasSubstr("sinks is null, but the problem says sinks; give it the logits of 4"));
+  EXPECT_THAT(error_of([&] { run_with(0x60002); }).what(), HasSubstr("sinks starts at 0x60002"));
+  EXPECT_EQ(fake_cuda().launches(), 0);
+  EXPECT_NO_THROW(run_with(0x60004));
+}
+
 TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
   Device device = open();
   const Problem problem = parse_problem("fwd bf16 seqlen=100:70 head_dim=64 rope=half");

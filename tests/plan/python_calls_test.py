@@ -91,7 +91,7 @@ class FastPathTest(CallTest):
         options = _arguments.options_of(False, None, None, None, True, "bshd", False, False)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
-        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), (21, 22, 23, 24, "owners"), words)
+        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), 25, (21, 22, 23, 24, "owners"), words)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
@@ -110,10 +110,12 @@ class FastPathTest(CallTest):
         self.assertEqual((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks), (21, 22, 23, 24))
         self.assertEqual((ctypes.addressof(parts[2][0]), parts[2][1][4]), (struct.block_mask, "owners"))
         self.assertEqual((struct.code_arguments, parts[3]), (ctypes.addressof(words), words))
-        _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None)
+        self.assertEqual(struct.sinks, 25)
+        _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None, 26)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, None))
         self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments), (None,) * 4)
+        self.assertEqual(struct.sinks, 26)
 
     def test_what_differs_is_another_call(self):
         plans = len(attnforge.plan_cache)
@@ -190,7 +192,7 @@ class FastPathTest(CallTest):
                 mine.expected = q.data_ptr(), o.data_ptr()
                 attnforge.attention(q, self.k, self.v, out=o)
 
-        with mock.patch.object(_attention, "_run", recorded), self.slow():
+        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
             threads = [threading.Thread(target=calls) for _ in range(4)]
             for thread in threads:
                 thread.start()
@@ -430,6 +432,42 @@ class BlockMaskFromTextTest(CallTest):
                 action()
         mask = make("k <= q", 64, device=1)
         self.refused("block_mask is on GPU 1 and q is on GPU 0", block_mask=mask)
+
+
+class SinksTest(CallTest):
+    """A logit for each of 4 heads."""
+
+    def setUp(self):
+        super().setUp()
+        attnforge.plan_cache.clear()
+        self.sinks = torch.Tensor((4,), "float32")
+        self.options = {"sinks": self.sinks}
+
+    def test_the_first_call_and_those_of_the_fast_path_bring_the_logits(self):
+        seen = []
+
+        def recorded(handle, tensors, *_):
+            seen.append(_library.TensorsStruct.from_buffer_copy(tensors).sinks)
+            return 0
+
+        self.call()
+        (plan,) = attnforge.plan_cache
+        wanted = "fwd bf16 batch=2 num_heads=4 seqlen=64 head_dim=64 sinks"
+        self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
+        other = torch.Tensor((4,), "float32")
+        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+            self.call()
+            self.call(sinks=other)
+        self.assertEqual(seen, [self.sinks.data_ptr(), other.data_ptr()])
+        self.call(sinks=None)
+        self.assertEqual(len(attnforge.plan_cache), 2, "without sinks it is another problem")
+
+    def test_what_are_no_logits_of_the_heads_is_refused(self):
+        of = torch.Tensor
+        for sinks in (of((5,), "float32"), of((4,), "bfloat16"), of((4,), "float32", strides=(2,)), of((4, 1), "float32")):
+            self.refused("sinks is .* it must be contiguous float32 .4,., a logit for each query head", sinks=sinks)
+        self.refused("sinks", sinks=[0.0] * 4)
+        self.refused("on GPU 1; it must be", sinks=of((4,), "float32", device=("cuda", 1)))
 
 
 class LengthsTest(CallTest):

@@ -141,7 +141,7 @@ class ProblemTest(unittest.TestCase):
         texts = (
             "fwd q=fp16 k=bf16 v=bf16 o=fp32 batch=3 num_heads=6:2 seqlen=7:0 head_dim=64:128 layout=bhsd causal lse "
             "window_left=5 softcap=0.1 softmax_scale=1e-05 alignment=8",
-            "fwd fp32 head_dim=128 tf32 rope=interleaved rope_dim=32 window_left=3 window_right=4 layout=packed_qkv",
+            "fwd fp32 head_dim=128 tf32 sinks rope=interleaved rope_dim=32 window_left=3 window_right=4 layout=packed_qkv",
             "fwd fp16 batch=2 seqlen=100 lengths=packed tokens=150:90",
             "fwd batch=3 num_heads=4:2 seqlen=100 blocks=128:64 mask_heads=2 mask_batch=3 mask_bits density=0.25",
             'fwd args="float* a, int b" score="s * 2" mask="k <= q"',
@@ -540,7 +540,7 @@ class LibraryTest(unittest.TestCase):
             _library.ContextDesc: 48,
             _library.PlanOptions: 56,
             _library.ProgressStruct: 64,
-            _library.TensorsStruct: 192,
+            _library.TensorsStruct: 200,
             _library.RopeStruct: 40,
             _library.LengthsStruct: 40,
             _library.BlockMaskListsStruct: 40,

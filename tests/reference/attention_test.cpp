@@ -130,6 +130,29 @@ TEST(ReferenceByHand, SoftcapComesAfterTheScale) {
   expect_near(r.lse, {std::log(std::exp(s0) + std::exp(s1))});
 }
 
+TEST(ReferenceByHand, ASinkIsAScoreWithoutAValue) {
+  // Neither scaled nor capped, and all of a row that sees no key.
+  HostProblem host = one_column("sinks causal softmax_scale=0.5 softcap=1000", {0, 0, 0}, {4, 4},
+                                {3, 9});
+  Tensors tensors = host.tensors();
+  const auto outputs = [&](float sink) {
+    tensors.sinks = &sink;
+    return reference_attention(host.problem, tensors);
+  };
+  Reference r = outputs(std::log(2.0f));
+  expect_near(first_column(r), {0, 3.0 / 3, 12.0 / 4}, 1e-6);
+  expect_near(r.lse, {std::log(2.0), std::log(3.0), std::log(4.0)}, 1e-6);
+  EXPECT_NEAR(r.spread[2], std::sqrt(2.0) / 4, 1e-6);
+  r = outputs(-std::numeric_limits<float>::infinity());
+  expect_near(first_column(r), {0, 3, 6});
+  expect_near(r.lse, {-kInfinity, 0, std::log(2.0)});
+  r = outputs(1e30f);
+  expect_near(first_column(r), {0, 0, 0});
+  for (const double lse : r.lse) EXPECT_EQ(lse, double{1e30f});
+  tensors.sinks = nullptr;
+  EXPECT_THROW(reference_attention(host.problem, tensors), Error);
+}
+
 TEST(ReferenceByHand, NoKeysAtAll) {
   const Problem problem = parse_problem("fwd fp16 batch=1 num_heads=2 seqlen=3:0 head_dim=16");
   HostProblem host = make_host_problem(problem, 1);

@@ -101,12 +101,19 @@ std::vector<double> by_definition(const Problem& whole, const Tensors& tensors, 
     scores.push_back(score);
     most = std::max(most, score);
   }
+  constexpr std::int64_t kNoKey = -1;  // a score without a value
+  if (p.sinks && std::isfinite(t.sinks[at.head])) {
+    keys.push_back(kNoKey);
+    scores.push_back(t.sinks[at.head]);
+    most = std::max(most, scores.back());
+  }
 
   std::vector<double> result(static_cast<std::size_t>(p.head_dim_v) + 1, 0.0);
   double sum = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const double weight = std::exp(scores[i] - most);
     sum += weight;
+    if (keys[i] == kNoKey) continue;
     const std::vector<double> v = row_of(p.dtype_v, t.v, at.batch, kv_head, keys[i], p.head_dim_v);
     for (std::size_t d = 0; d < v.size(); ++d) result[d] += weight * v[d];
   }

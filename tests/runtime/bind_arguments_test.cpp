@@ -146,6 +146,16 @@ TEST_F(BindArgumentsTest, TensorsThatAStepBeforeWroteComeFromTheWorkspaceInAllPa
   EXPECT_EQ(fake_cuda().encode(1).address, address(0x300));
 }
 
+TEST_F(BindArgumentsTest, AnAddressIsThatOfTheRunsTensor) {
+  const float logits[2] = {};
+  Tensors tensors;
+  tensors.sinks = logits;
+  const LaunchStep step = step_of(48, {{16, AddressArgument{&Tensors::sinks}}});
+  const std::vector<std::byte> params = bind(step, tensors);
+  EXPECT_EQ(at<const float*>(params, 16), logits);
+  expect_rest_kept(params, 16, 24);
+}
+
 TEST_F(BindArgumentsTest, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace) {
   LengthsParams planned{};
   planned.keys_per_group = 7;

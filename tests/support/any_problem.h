@@ -70,6 +70,7 @@ void choose_options(Choices& choices, const MostSizes& most, Problem& p) {
   if (choices.one_in(4)) p.window_right = p.causal ? 0 : choices.size(most.seqlen_bits);
   if (choices.one_in(8)) p.softcap = any_factor(choices);
   if (choices.one_in(8)) p.softmax_scale = any_factor(choices);
+  p.sinks = choices.one_in(6);
   if (choices.one_in(4)) p.rope = choices.among(std::vector{Rope::kHalf, Rope::kInterleaved});
   if (p.rope != Rope::kNone) p.rope_dim = 8 * static_cast<int>(choices.between(0, p.head_dim / 8));
 }

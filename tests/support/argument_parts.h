@@ -27,6 +27,7 @@ inline std::size_t size_of(const ArgumentPart& part) {
     std::size_t operator()(const CodeArguments& code) const { return code.count * 8; }
     std::size_t operator()(const TileListsArgument&) const { return sizeof(TileListParams); }
     std::size_t operator()(const TensorMapSpec&) const { return sizeof(TensorMap); }
+    std::size_t operator()(const AddressArgument&) const { return sizeof(void*); }
     std::size_t operator()(const ScratchArgument&) const { return sizeof(void*); }
     std::size_t operator()(const CountersArgument&) const { return sizeof(void*); }
   };

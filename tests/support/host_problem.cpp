@@ -32,6 +32,7 @@ enum Storage {
   kStorageMaskColumns,
   kStorageMaskBits,
   kStorageMaskBitBlocks,
+  kStorageSinks,
   kStorages
 };
 
@@ -293,6 +294,23 @@ void place_rope_tables(HostProblem& host) {
   place(kStorageSin, tables.sin, host.rope_sin);
 }
 
+void place_sinks(HostProblem& host, unsigned seed) {
+  const Problem& p = host.problem;
+  if (!p.sinks) return;
+  constexpr float kLogits[] = {5.0f, -std::numeric_limits<float>::infinity(), 2.0f, 1e30f, -3.0f,
+                               8.0f};
+  host.sinks.storage = kStorageSinks;
+  host.sinks.offset_bytes = kGuardBytes + 4;
+  auto& bytes = host.storages[kStorageSinks];
+  bytes.resize(static_cast<std::size_t>(2 * kGuardBytes + p.num_heads_q * 4));
+  poison(bytes, DType::kFp32, true);
+  for (std::int64_t head = 0; head < p.num_heads_q; ++head) {
+    const float logit = kLogits[static_cast<std::size_t>(head + seed) % std::size(kLogits)];
+    store_element(DType::kFp32, bytes.data() + host.sinks.offset_bytes, head,
+                  logit + 0.125f * static_cast<float>(head));
+  }
+}
+
 /// Calls visit(index of element) for every element of a tensor, rows of one head together.
 template <class Visit>
 void for_each_element(const Shape& shape, const Tensor& strides, Visit&& visit) {
@@ -428,11 +446,12 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                    .rows = rope_rows(problem),
                    .offset = rope_offset(problem)},
           .lengths = {.q = lengths(lengths_q), .kv = lengths(lengths_kv)},
-          .block_mask = {
-              .row_begin = list(mask_row_begin, masked),
-              .columns = list(mask_columns, masked),
-              .bits = reinterpret_cast<const std::uint32_t*>(list(mask_bits, problem.mask_bits)),
-              .bit_blocks = list(mask_bit_blocks, problem.mask_bits)}};
+          .block_mask = {.row_begin = list(mask_row_begin, masked),
+                         .columns = list(mask_columns, masked),
+                         .bits = reinterpret_cast<const std::uint32_t*>(
+                             list(mask_bits, problem.mask_bits)),
+                         .bit_blocks = list(mask_bit_blocks, problem.mask_bits)},
+          .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr};
 }
 
 std::string HostProblem::trespass() const {
@@ -458,6 +477,7 @@ HostProblem make_host_problem(const Problem& problem, unsigned seed, Inputs inpu
   place_tensors(host, gaps);
   place_rope_tables(host);
   place_block_mask(host, blocks, seed);
+  place_sinks(host, seed);
   host.poisoned_o = host.storages[kStorageO];
   host.poisoned_lse = host.storages[kStorageLse];
   fill_inputs(host, seed, inputs);

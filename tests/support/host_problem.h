@@ -62,7 +62,8 @@ struct SequenceRows {
 /// or v, and no row of the tables that the problem takes, is NaN or an infinity; all of o and lse
 /// is NaN. With a rope, rope_offset is 5 more than it must be. With lengths, these have a full
 /// sequence, an empty one and one of a single row, and rows that no sequence has are no elements.
-/// Lists of a block mask lie between integers that are not indexes.
+/// Lists of a block mask lie between integers that are not indexes. Sinks of neighbouring heads
+/// differ: as large as a row's keys together, larger, smaller, none, all.
 struct HostProblem {
   Problem problem;
   std::vector<std::vector<std::byte>> storages;
@@ -70,6 +71,7 @@ struct HostProblem {
   PlacedTensor q, k, v, o, lse;
   PlacedTensor rope_cos, rope_sin, lengths_q, lengths_kv;  // without strides
   PlacedTensor mask_row_begin, mask_columns, mask_bits, mask_bit_blocks;
+  PlacedTensor sinks;
   std::vector<SequenceRows> rows_q, rows_kv;  // of all sequences
 
   /// In host memory, or in copies of the storages that begin at `bases`, which are aligned to 256.

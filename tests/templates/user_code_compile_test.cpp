@@ -139,6 +139,17 @@ TEST(CodeThatDoesNotCompile, IsShownWithLineAndColumn) {
               HasSubstr("score, line 2, column 8: expected an expression"));
   EXPECT_THAT(message(with_code("s", "k <= q &&\n\n  nothing(k)")),
               HasSubstr("mask, line 3, column 3: identifier \"nothing\" is undefined"));
+  // What is missing at the end, and what the value is, are the text's mistakes too.
+  EXPECT_THAT(message(with_code("s +")),
+              HasSubstr("score, line 1, column 5: expected an expression\n"
+                        "  s +\n"
+                        "      ^"));
+  EXPECT_THAT(message(with_code("s", "k <= q &&\n k > 1 &&")),
+              HasSubstr("mask, line 2, column 11"));
+  EXPECT_TRUE(message(with_code("slope", "", "float* slope"))
+                  .ends_with("score, line 1, column 1: the text's value is not a number"));
+  EXPECT_TRUE(message(with_code("s", "__syncthreads()"))
+                  .ends_with("mask, line 1, column 1: the text's value is not a number"));
   EXPECT_THAT(message(with_code("s; return s")), HasSubstr("score, line 1, column 2: expected a"));
   EXPECT_THAT(message(with_code("s */ 2 /")), HasSubstr("score, line 1"));
 }

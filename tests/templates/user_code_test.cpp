@@ -47,7 +47,8 @@ TEST(UserCode, StandsInTheEntryByteForByteBetweenItsLines) {
   problem.score = "s +\n  slope[head] *\n (k - q)";
   problem.args = "float* slope[num_heads_q]";
   const std::string entry = rendered(problem).entry;
-  EXPECT_THAT(entry, HasSubstr("\n#line 1 \"score\"\n" + problem.score + "\n#line 1 \"entry\"\n"));
+  EXPECT_THAT(entry,
+              HasSubstr("\n#line 1 \"score\"\n" + problem.score + " ));\n#line 1 \"entry\"\n"));
   EXPECT_THAT(entry, Not(HasSubstr("#line 1 \"mask\"")));
   EXPECT_EQ(entry.find(problem.score), entry.rfind(problem.score)) << "once";
 }

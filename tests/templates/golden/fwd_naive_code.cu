@@ -17,20 +17,20 @@ struct UserCodeOf {
   ATTNFORGE_DEVICE static auto score([[maybe_unused]] const Words& attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, S s, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
     [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
     [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
-    return (
 #line 1 "score"
-s + slope[head] * (k - q)
+return value_of_score((
+#line 1 "score"
+s + slope[head] * (k - q) ));
 #line 1 "entry"
-    );
   }
   ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv) {
     [[maybe_unused]] const UserArray<float> slope(attnforge_code.words[0]);
     [[maybe_unused]] const int reach = int(u32(attnforge_code.words[1]));
-    return static_cast<bool>((
 #line 1 "mask"
-k <= q && q - k < reach
+return value_of_mask((
+#line 1 "mask"
+k <= q && q - k < reach ));
 #line 1 "entry"
-    ));
   }
 };
 using UserCode = UserCodeOf<WithCode<FwdNaiveParams, 2>>;
