@@ -31,13 +31,17 @@ struct SoftcapScore {
   /// Scores to exponents with the cap in them: two products more than without a cap, and nothing
   /// to look for in a tile but its maxima, which the softmax needs anyway. Scores far below the
   /// cap's range come out too low, and so do their probabilities, which are nothing by then: beside
-  /// a maximum of 0 or more, a score has e^-cap where the series is off by its own size.
+  /// a maximum of an eighth of the cap below 0 or more, 6e-7 where the series is off by 1e-5 of the
+  /// score, and e^-20 where it is off by its own size.
   struct Series {
     float near;                 // the largest score that it serves
+    float least;                // the least maximum, in log2 units
     float first, third, fifth;  // of a score's powers, in log2 units
 
     ATTNFORGE_DEVICE Series(const SoftcapScore& score, float scale_log2)
-        : near(kTanhNearest * score.unit), first(scale_log2) {
+        : near(kTanhNearest * score.unit),
+          least(-0.125f * score.unit * scale_log2),
+          first(scale_log2) {
       const float square = score.to_x * score.to_x;
       third = first * (kTanhFirst * square);
       fifth = first * (kTanhSecond * square * square);
@@ -52,7 +56,7 @@ struct SoftcapScore {
     }
     /// Whether it may not serve a row, for its largest score, or for the maximum so far.
     ATTNFORGE_DEVICE bool leaves(float top, float maximum) const {
-      return top > near || maximum < 0.0f;
+      return top > near || maximum < least;
     }
   };
 

@@ -29,7 +29,7 @@ s + slope[head] * (k - q) ));
 #line 1 "mask"
 return value_of_mask((
 #line 1 "mask"
-k <= q && q - k < reach ));
+1      && q - k < reach ));
 #line 1 "entry"
   }
 };

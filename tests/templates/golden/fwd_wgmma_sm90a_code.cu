@@ -174,7 +174,7 @@ s + slope[head] * (k - q) ));
 #line 1 "mask"
 return value_of_mask((
 #line 1 "mask"
-k <= q && q - k < reach ));
+1      && q - k < reach ));
 #line 1 "entry"
   }
 };
@@ -182,7 +182,7 @@ using UserCode = UserCodeOf<WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aPara
 }  // namespace attnforge
 using namespace attnforge;
 static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdWgmmaSm90aParams>, 2>>) == 832);
-inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2}, 2, 80, 2, 2, 0, 2, 1, 2, 1, 128, 1, 32, 0};
+inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2}, 2, 80, 2, 2, 0, 2, 1, 2, 1, 128, 1, 32, 0};
 struct Pieces : DenseTmaPieces<kConfig> {
   using Keys = GroupedTmaKeys<kConfig>;
   using Score = UserScore<UserCode, SoftcapScore>;
