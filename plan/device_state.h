@@ -11,6 +11,7 @@
 #include "generator/overrides.h"
 #include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
+#include "plan/merged_states.h"
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
@@ -48,6 +49,7 @@ class DeviceState {
   RecentMap<Problem, PlanState, ProblemHash> plans{kPlansKept};
   RecentMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans{kPlansKept};
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
+  OnceMap<MergeCode, MergeKernel, MergeCodeHash> merges;
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   LaunchLog launches;

@@ -34,6 +34,10 @@ struct MergeShape {
     return {splits > 16 ? 8 : splits > 8 ? 4 : splits > 4 ? 2 : 1};
   }
   ATTNFORGE_HOST_DEVICE constexpr int rows() const { return kWarps / warps; }
+  /// For rows of so many columns.
+  ATTNFORGE_HOST_DEVICE static constexpr int smem_bytes(int columns) {
+    return kWarps * columns * int(sizeof(float));
+  }
 };
 
 }  // namespace attnforge

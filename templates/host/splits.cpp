@@ -121,7 +121,8 @@ void add_partials(Argument& argument, const PartialParams& partials) {
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
                     const PartialParams& partials) {
   if (launch.steps.empty()) return launch;
-  LaunchStep step = step_of(kKernel, MergeShape::kThreads, 0);
+  LaunchStep step = step_of(kKernel, MergeShape::kThreads,
+                            MergeShape::smem_bytes(problem.head_dim_v));
   fill_argument<WithPartials<StepParams>>(step, problem, work, [&](Argument& argument) {
     add_partials(argument.fwd(problem).end_of_base<StepParams>(), partials);
   });

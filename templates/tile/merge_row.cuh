@@ -26,18 +26,25 @@ ATTNFORGE_DEVICE float warp_sum(float x) {
   return x + shuffle_xor<1>(x);
 }
 
-/// Where the parts of a row lie: o of part i from o + i * o_apart elements on, its lse in
-/// lse[i * lse_apart].
-struct RowParts {
-  const void* o;
-  const float* lse;
+/// Parts of a row that lie `o_apart` and `lse_apart` elements apart.
+template <int kDtype>
+struct StridedParts {
+  const void* first_o;
+  const float* first_lse;
   i64 o_apart, lse_apart;
   int count;
+
+  ATTNFORGE_DEVICE const char* o(int i) const {
+    return static_cast<const char*>(first_o) + i * o_apart * element_bytes(kDtype);
+  }
+  ATTNFORGE_DEVICE float lse(int i) const { return first_lse[i * lse_apart]; }
 };
 
-/// Merges rows of kColumns columns, a multiple of 4; o of the parts is of kDtype, aligned to
-/// kAlignment bytes. A block has kWarps warps, MergeShape::of(count).warps for each row. Sums are
-/// in an order that the number of parts alone decides.
+/// Merges rows of kColumns columns, a multiple of 4, of parts that have `count`, o(i) and lse(i) as
+/// StridedParts has them; their o is of kDtype, aligned to
+/// kAlignment bytes. A block has MergeShape::smem_bytes(kColumns) of dynamic shared memory and
+/// kWarps warps, MergeShape::of(count).warps for each row. Sums are in an order that the number of
+/// parts alone decides.
 template <int kDtype, int kAlignment, int kColumns>
 struct MergeRow {
   static constexpr int kQuads = kColumns / 4;  // of columns, which a lane has
@@ -46,25 +53,25 @@ struct MergeRow {
 
   /// Calls store(column, four) for each four columns of the row, and store_lse(lse) once; not if
   /// the row is not `present`. All threads of the block must call it; `warps` have one row.
-  template <class Store, class StoreLse>
-  ATTNFORGE_DEVICE static void run(const RowParts& parts, bool present, int warps,
-                                   const Store& store, const StoreLse& store_lse) {
-    __shared__ float sums[MergeShape::kWarps][kQuads * 4];
+  template <class Parts, class Store, class StoreLse>
+  ATTNFORGE_DEVICE static void run(const Parts& parts, bool present, int warps, const Store& store,
+                                   const StoreLse& store_lse) {
+    extern __shared__ __align__(128) u8 shared_memory[];
+    float* const sums = reinterpret_cast<float*>(shared_memory);  // of each warp
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     const int first_warp = warp / warps * warps;
     float top = negative_infinity(), total = 0;
     if (present) {
-      for (int i = lane; i < parts.count; i += 32) top = fmaxf(top, parts.lse[i * parts.lse_apart]);
+      for (int i = lane; i < parts.count; i += 32) top = fmaxf(top, parts.lse(i));
       top = warp_max(top);
-      for (int i = lane; i < parts.count; i += 32)
-        total += weight(parts.lse[i * parts.lse_apart], top);
+      for (int i = lane; i < parts.count; i += 32) total += weight(parts.lse(i), top);
       total = warp_sum(total);
       float sum[kPerLane][4];
       add_parts(parts, top, warp - first_warp, warps, sum);
 #pragma unroll
       for (int j = 0; j < kPerLane; ++j)
         if (has_quad(lane, j))
-          *reinterpret_cast<float4*>(&sums[warp][(lane + 32 * j) * 4]) = make_float4(
+          *reinterpret_cast<float4*>(sums + warp * kColumns + (lane + 32 * j) * 4) = make_float4(
               sum[j][0], sum[j][1], sum[j][2], sum[j][3]);
     }
     __syncthreads();
@@ -73,7 +80,7 @@ struct MergeRow {
     for (int quad = int(threadIdx.x) - first_warp * 32; quad < kQuads; quad += warps * 32) {
       float all[4] = {};
       for (int w = first_warp; w < first_warp + warps; ++w) {
-        const float4 more = *reinterpret_cast<const float4*>(&sums[w][quad * 4]);
+        const float4 more = *reinterpret_cast<const float4*>(sums + w * kColumns + quad * 4);
         all[0] += more.x, all[1] += more.y, all[2] += more.z, all[3] += more.w;
       }
 #pragma unroll
@@ -92,7 +99,8 @@ struct MergeRow {
   ATTNFORGE_DEVICE static bool has_quad(int lane, int j) { return lane + 32 * j < kQuads; }
 
   /// Every `step`-th part from `first` on.
-  ATTNFORGE_DEVICE static void add_parts(const RowParts& parts, float top, int first, int step,
+  template <class Parts>
+  ATTNFORGE_DEVICE static void add_parts(const Parts& parts, float top, int first, int step,
                                          float (&sum)[kPerLane][4]) {
     constexpr int kAtATime = kPerLane > 2 ? 2 : 4;  // on their way
     const int lane = int(threadIdx.x) % 32;
@@ -105,7 +113,7 @@ struct MergeRow {
 #pragma unroll
       for (int a = 0; a < kAtATime; ++a) {
         const int i = from + a * step;
-        const float lse = i < parts.count ? parts.lse[i * parts.lse_apart] : negative_infinity();
+        const float lse = i < parts.count ? parts.lse(i) : negative_infinity();
         weights[a] = weight(lse, top);
 #pragma unroll
         for (int j = 0; j < kPerLane; ++j) {
@@ -113,7 +121,8 @@ struct MergeRow {
 #pragma unroll
           for (int c = 0; c < 4; ++c) o[a][j][c] = 0.0f;
           if (lse != negative_infinity() && has_quad(lane, j))
-            load_four(parts, i, (lane + 32 * j) * 4, o[a][j]);
+            load_floats<kDtype, kAlignment>(
+                parts.o(i) + (lane + 32 * j) * 4 * element_bytes(kDtype), o[a][j]);
         }
       }
 #pragma unroll
@@ -123,12 +132,6 @@ struct MergeRow {
 #pragma unroll
           for (int c = 0; c < 4; ++c) sum[j][c] = fmaf(weights[a], o[a][j][c], sum[j][c]);
     }
-  }
-
-  ATTNFORGE_DEVICE static void load_four(const RowParts& parts, int i, int column, float (&x)[4]) {
-    const char* const at = static_cast<const char*>(parts.o) +
-                           (i * parts.o_apart + column) * element_bytes(kDtype);
-    load_floats<kDtype, kAlignment>(at, x);
   }
 };
 

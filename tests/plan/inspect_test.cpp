@@ -227,7 +227,9 @@ TEST_F(InspectTest, TilesAreThoseThatTheKernelIsNamedAfter) {
         problem, typical_device("90a"),
         {.config = "", .family = family, .cache_path = ":memory:", .compile = false});
     EXPECT_EQ(found.measured_as, bucket(problem));
-    EXPECT_THAT(found.launches.back().kernel,
+    const auto own = std::ranges::find(found.launches, true, &LaunchInfo::own);
+    ASSERT_NE(own, found.launches.end());
+    EXPECT_THAT(own->kernel,
                 testing::EndsWith(fmt::format("_{}x{}", found.tiles.block_m, found.tiles.block_n)));
     const bool packs = found.config.find("pack_gqa=4") != std::string::npos;
     EXPECT_EQ(found.tiles.pack_gqa, packs ? 4 : 1) << found.config;

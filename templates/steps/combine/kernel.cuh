@@ -27,8 +27,9 @@ struct Combine {
     const int at = int(row - of_all_heads * partials.rows_of_head);
     const int sequence = int(of_all_heads / p.num_heads_q);
     const int head = int(of_all_heads - i64(sequence) * p.num_heads_q);
-    const RowParts parts{partials.o + row * partials.splits * C.head_dim_v,
-                         partials.lse + row * partials.splits, C.head_dim_v, 1, partials.splits};
+    const StridedParts<kFp32> parts{partials.o + row * partials.splits * C.head_dim_v,
+                                    partials.lse + row * partials.splits, C.head_dim_v, 1,
+                                    partials.splits};
     const TensorRef& o = p.o;
     char* const to = static_cast<char*>(o.data) +
                      (sequence * o.stride_batch + at * o.stride_row + head * o.stride_head) *
