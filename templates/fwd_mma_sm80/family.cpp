@@ -261,8 +261,7 @@ std::vector<Piece> pieces(const Typed& c) {
 Source render(const Typed& c, const Problem& problem) {
   constexpr const char* kParams = "FwdMmaSm80Params";
   const bool splits = c.num_splits > 1;
-  Config config = untyped(kName, c, kFields);
-  if (!splits) config.fields.pop_back();
+  const Config config = untyped(kName, c, kFields);
   const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = "fwd_mma_sm80",
                           .type = "FwdMmaSm80",
@@ -270,7 +269,7 @@ Source render(const Typed& c, const Problem& problem) {
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces(c),
-                          .launch_fields = splits ? 1 : 0,
+                          .launch_fields = 1,
                           .gathers = true,
                           .coarse = true};
   if (!splits)

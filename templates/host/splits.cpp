@@ -88,13 +88,15 @@ KernelNames with_splits(KernelNames names, const Problem& problem, std::string_v
        fmt::format("PartialOutput<WithPartials<{}>, kConfig.head_dim_v>", own_params),
        "template <int kDtype, int kAlignment, bool kLse> "});
   names.parts.push_back("steps/combine/kernel.cuh");
+  const KernelNames step = with_parts<WithPartials<StepParams>>(
+      {.params = "WithPartials<StepParams>", .gathers = names.gathers}, problem);
   names.other_kernels += fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({})\n"
-      "{}(const __grid_constant__ {} p) {{\n"
+      "static_assert(sizeof({0}) == {1});\n"
+      "extern \"C\" __global__ void __launch_bounds__({2})\n"
+      "{3}(const __grid_constant__ {0} p) {{\n"
       "  Combine<kConfig, Pieces::Lengths>::run(p);\n"
       "}}\n",
-      MergeShape::kThreads, kKernel,
-      argument_type(problem, names.gathers, "WithPartials<StepParams>"));
+      step.params, step.params_bytes, MergeShape::kThreads, kKernel);
   return names;
 }
 

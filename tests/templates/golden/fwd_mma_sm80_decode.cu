@@ -11,6 +11,7 @@ struct Pieces : DensePieces<kConfig> {
   using Order = SplitOrder<DensePieces<kConfig>::Order>;
   template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<WithPartials<FwdMmaSm80Params>, kConfig.head_dim_v>;
 };
+static_assert(sizeof(WithPartials<StepParams>) == 224);
 extern "C" __global__ void __launch_bounds__(256)
 combine_splits(const __grid_constant__ WithPartials<StepParams> p) {
   Combine<kConfig, Pieces::Lengths>::run(p);
