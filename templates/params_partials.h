@@ -13,9 +13,9 @@ struct PartialParams {
   float* o;    // [rows, splits, head_dim_v]
   float* lse;  // [rows, splits], natural log
   int splits;
-  int rows_of_head;  // seqlen_q; packed: of all tokens
+  int rows_of_head;  // in a tensor: seqlen_q, or the tokens of all sequences
   int split_tiles;   // key tiles of a split; 0: as many as share the tiles of a row evenly
-  int unused;
+  int tensors;       // one after another: of each sequence, or one of all
 };
 
 /// The argument of a kernel whose own is a Params, and which writes or merges partial results.

@@ -326,7 +326,7 @@ ATTNFORGE_API attnforge_status attnforge_plan_create(attnforge_context* context,
 ATTNFORGE_API void attnforge_plan_destroy(attnforge_plan* plan);
 
 /* Bytes of device memory, aligned to 256, that a run needs: scratch of any content, which plans on
- * one stream may share. 0 but for problems with lengths or a rope, and for fwd_materialized. With
+ * one stream may share. 0 but with lengths, with a rope, and where few queries have many keys. With
  * `upper_bound`: what suffices for the same problem and config at every batch and lengths up to
  * these; it never shrinks when one of them grows. NULL: the plan's own sizes. */
 ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,

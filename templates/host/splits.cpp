@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "attnforge/error.h"
+#include "generator/stored_rows.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/tile_order.h"
 
@@ -16,13 +17,9 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial result
 
 std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/// Rows of a head as they are numbered: PartialParams.
-std::int64_t rows_of_head(const Problem& problem) {
-  return problem.lengths == Lengths::kPacked ? total_tokens(problem).q : problem.seqlen_q;
-}
 std::int64_t all_rows(const Problem& problem) {
-  const std::int64_t sequences = problem.lengths == Lengths::kPacked ? 1 : problem.batch;
-  return sequences * problem.num_heads_q * rows_of_head(problem);
+  const StoredRows stored = stored_rows(problem);
+  return stored.batch * problem.num_heads_q * stored.q;
 }
 
 std::size_t begin_of(const TileWork& work) {
@@ -62,11 +59,7 @@ Reason needless_splits(const Problem& problem, int splits, int block_n, double q
                        double places) {
   constexpr double kMostRounds = 2;
   if (splits == 1) return "";
-  const Window window = effective_window(problem);
-  std::int64_t keys = problem.seqlen_kv;
-  if (window.left >= 0 && window.right >= 0)
-    keys = std::min(keys, window.left + window.right + problem.seqlen_q);
-  if (splits > (keys + block_n - 1) / block_n) return "more splits than key tiles";
+  if (splits > (problem.seqlen_kv + block_n - 1) / block_n) return "more splits than key tiles";
   if (query_tiles >= places) return "query tiles fill the GPU without splits";
   if (query_tiles * splits > kMostRounds * places) return "fewer splits fill the GPU twice";
   return "";
@@ -106,18 +99,21 @@ PartialParams partial_params(const Problem& problem, const TileWork& work, int s
   params.o = reinterpret_cast<float*>(begin);
   params.lse = reinterpret_cast<float*>(begin + o_bytes(problem, splits));
   params.splits = splits;
-  params.rows_of_head = static_cast<int>(rows_of_head(problem));
+  const StoredRows stored = stored_rows(problem);
+  params.rows_of_head = static_cast<int>(stored.q);
+  params.tensors = static_cast<int>(stored.batch);
   return params;
 }
 
 void add_partials(Argument& argument, const PartialParams& partials) {
   struct Rest {
-    int splits, rows_of_head, split_tiles, unused;
+    int splits, rows_of_head, split_tiles, tensors;
   };
   static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
   argument.scratch(reinterpret_cast<std::size_t>(partials.o));
   argument.scratch(reinterpret_cast<std::size_t>(partials.lse));
-  argument.value(Rest{partials.splits, partials.rows_of_head, partials.split_tiles, 0});
+  argument.value(
+      Rest{partials.splits, partials.rows_of_head, partials.split_tiles, partials.tensors});
 }
 
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,

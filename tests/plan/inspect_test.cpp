@@ -181,12 +181,15 @@ TEST_F(InspectTest, ListsCutCandidatesWithTheirReasons) {
 
 TEST_F(InspectTest, SaysHowManySmsAGridKeepsBusyAndHowFarMemoryIs) {
   const DeviceFacts& device = typical_device("90a");
-  const auto reach = [&](const char* problem, const std::string& cache) {
+  const auto reach = [&](const char* problem, const std::string& cache,
+                         const std::string& family = "") {
     return inspect(parse_problem(problem), device,
-                   {.config = "", .family = "", .cache_path = cache, .compile = false})
+                   {.config = "", .family = family, .cache_path = cache, .compile = false})
         .reach;
   };
-  const Reach decode = reach("fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128", ":memory:");
+  const char* const kDecode = "fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128";
+  EXPECT_EQ(reach(kDecode, ":memory:").busy_sms, 128) << "of the kernel, not of the step after it";
+  const Reach decode = reach(kDecode, ":memory:", "fwd_wgmma_sm90a");
   EXPECT_EQ(decode.busy_sms, 32);
   EXPECT_FALSE(decode.measured);
   EXPECT_GT(decode.time_us, 3 * decode.memory_us);

@@ -47,13 +47,13 @@ struct Combine {
   }
 
  private:
-  /// Rows of a head that some query tile had. Of packed sequences there is one head for all, as
-  /// long as they are together.
+  /// Rows of a head, in the tensor of `sequence` and before it, that some query tile had: where one
+  /// tensor has all sequences, up to the end of the last.
   template <class Params>
   ATTNFORGE_DEVICE static int rows_of(const Params& params, int sequence) {
-    const int count = C.lengths == kPackedLengths ? 1 : params.fwd.batch;
-    if (sequence >= count) return 0;
-    const Lengths lengths(params, C.lengths == kPackedLengths ? params.fwd.batch - 1 : sequence);
+    const int tensors = params.partials.tensors;
+    if (sequence >= tensors) return 0;
+    const Lengths lengths(params, sequence + params.fwd.batch - tensors);
     return lengths.q_begin() + lengths.q();
   }
 };
