@@ -238,12 +238,15 @@ std::string code_overview(const Inspection& i) {
 
 std::string launch_overview(const Inspection& i) {
   if (i.launches.empty()) return line("Launch", "none: there is nothing to compute");
-  const LaunchInfo& kernel = i.launches.back();
-  const std::string before = i.launches.size() == 1
-                                 ? ""
-                                 : fmt::format(", after {} other kernel{}", i.launches.size() - 1,
-                                               i.launches.size() == 2 ? "" : "s");
-  return line("Launch", launch_text(kernel) + before) + line("", memory_text(kernel)) +
+  const auto own = std::ranges::find(i.launches, true, &LaunchInfo::own);
+  const LaunchInfo& kernel = own == i.launches.end() ? i.launches.back() : *own;
+  const auto others = [](std::ptrdiff_t count, const char* where) {
+    return count <= 0 ? ""
+                      : fmt::format(", {} {} other kernel{}", where, count, count == 1 ? "" : "s");
+  };
+  const std::string before = others(&kernel - i.launches.data(), "after"),
+                    after = others(&i.launches.back() - &kernel, "before");
+  return line("Launch", launch_text(kernel) + before + after) + line("", memory_text(kernel)) +
          line("Reach", reach_text(i));
 }
 

@@ -137,39 +137,57 @@ std::vector<Candidate> candidates(std::span<const Family* const> families, const
   return all;
 }
 
+namespace {
+
+/// The best estimate of `family`. None, and why in `reason`, if it has no candidate.
+Candidate best_of(const Family& family, const Problem& problem, const DeviceFacts& device,
+                  const Overrides& overrides, std::string& reason) {
+  Candidate best;
+  const std::vector<Axis> axes = axes_of(family, problem, device, overrides, reason);
+  if (reason.empty()) {
+    Reason last;
+    std::vector<int> values;
+    family.for_each_point(axes, problem, device, [&](const Point& point) {
+      if (!point.cut.empty()) {
+        if (best.family == nullptr) last = point.cut;
+        return;
+      }
+      require_finite(point.estimate_us);
+      if (best.family != nullptr && point.estimate_us >= best.estimate_us) return;
+      best.family = &family;
+      best.estimate_us = point.estimate_us;
+      values.assign(point.values.begin(), point.values.end());
+    });
+    if (best.family != nullptr) {
+      best.config = config_of(family, axes, values);
+      return best;
+    }
+    reason = last.text();
+  }
+  reason = fmt::format("every config is cut, the last one because: {}", reason);
+  return best;
+}
+
+}  // namespace
+
 Candidate untuned(std::span<const Family* const> families, const Problem& problem,
                   const DeviceFacts& device, const Overrides& overrides) {
+  constexpr double kClearly = 0.8;  // models of two families are not one
   validate(problem);
   std::string reasons;
+  Candidate best;
   for (const Family* family : families) {
+    if (best.family != nullptr && family->tier != best.family->tier) break;
     std::string reason = rejection(*family, problem, device.arch);
     if (reason.empty()) {
-      const std::vector<Axis> axes = axes_of(*family, problem, device, overrides, reason);
-      Candidate best;
-      if (reason.empty()) {
-        Reason last;
-        std::vector<int> values;
-        family->for_each_point(axes, problem, device, [&](const Point& point) {
-          if (!point.cut.empty()) {
-            if (best.family == nullptr) last = point.cut;
-            return;
-          }
-          require_finite(point.estimate_us);
-          if (best.family != nullptr && point.estimate_us >= best.estimate_us) return;
-          best.family = family;
-          best.estimate_us = point.estimate_us;
-          values.assign(point.values.begin(), point.values.end());
-        });
-        if (best.family != nullptr) {
-          best.config = config_of(*family, axes, values);
-          return best;
-        }
-        reason = last.text();
-      }
-      reason = fmt::format("every config is cut, the last one because: {}", reason);
+      Candidate own = best_of(*family, problem, device, overrides, reason);
+      if (own.family != nullptr &&
+          (best.family == nullptr || own.estimate_us < kClearly * best.estimate_us))
+        best = std::move(own);
     }
     reasons += fmt::format("\n  {}: {}", family->name, reason);
   }
+  if (best.family != nullptr) return best;
   throw Error(ErrorCode::kUnsupported,
               fmt::format("no kernel family serves \"{}\" on {} (sm_{}):{}", to_string(problem),
                           device.name, device.arch.name, reasons));

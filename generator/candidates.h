@@ -61,7 +61,8 @@ std::vector<Candidate> candidates(std::span<const Family* const> families, const
                                   LeftOut* left_out = nullptr);
 
 /// The config to use when nothing was measured: the best estimate of the first family that serves
-/// the problem. Throws Error(kUnsupported) with one line per family.
+/// the problem, or of a later one of its tier whose model sees it clearly faster. Throws
+/// Error(kUnsupported) with one line per family.
 Candidate untuned(std::span<const Family* const> families, const Problem& problem,
                   const DeviceFacts& device, const Overrides& overrides = {});
 

@@ -145,7 +145,13 @@ inline constexpr std::size_t kRunsCounter = 2;
 struct Launch {
   std::vector<LaunchStep> steps;
   std::size_t workspace_bytes = 0;  // scratch: a run writes it before it reads it
+  std::size_t steps_after = 0;      // the config's own kernel is the step before so many last ones
 };
+
+/// The step of the config's own kernel, of a launch that has steps.
+inline std::size_t own_step(const Launch& launch) {
+  return launch.steps.size() - 1 - launch.steps_after;
+}
 
 /// How many steps need counters.
 inline int counted_steps(const Launch& launch) {

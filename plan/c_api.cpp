@@ -1,13 +1,16 @@
 // c_api.cpp - the functions of include/attnforge/c.h, whose opening comment is the contract.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "attnforge/c.h"
 #include "attnforge/inspect.h"
 #include "attnforge/json.h"
+#include "attnforge/merge_states.h"
 #include "attnforge/version.h"
 #include "plan/c_convert.h"
 #include "plan/c_error.h"
@@ -58,6 +61,15 @@ attnforge::LogFunction log_from_c(attnforge_log_function log, void* user) {
   return [log, user](attnforge::LogLevel level, std::string_view message) {
     log(user, static_cast<std::int32_t>(level), std::string(message).c_str());
   };
+}
+
+attnforge::DType dtype_named(std::string_view name, const char* word) {
+  for (const auto dtype :
+       {attnforge::DType::kFp32, attnforge::DType::kFp16, attnforge::DType::kBf16}) {
+    if (or_empty(word) == attnforge::to_string(dtype)) return dtype;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{} is \"{}\"; it must be fp32, fp16 or bf16", name, or_empty(word)));
 }
 
 constexpr attnforge_context_desc kContextDefaults = ATTNFORGE_CONTEXT_DESC_INIT;
@@ -251,6 +263,42 @@ attnforge_status attnforge_run(const attnforge_plan* plan, const attnforge_tenso
                       workspace, workspace_bytes, needed));
     }
     given.plan.run(attnforge::from_c(tensors), workspace, stream);
+    return ATTNFORGE_OK;
+  });
+}
+
+// ---- Merging ----
+
+attnforge_status attnforge_merge_states(attnforge_context* context, const attnforge_merge* merge,
+                                        void* stream) {
+  return guarded([&] {
+    static constexpr attnforge_merge kDefaults = ATTNFORGE_MERGE_INIT;
+    const attnforge_merge given = attnforge::read_struct(merge, kDefaults, "merge");
+    if (given.parts < 1 || given.parts > attnforge::kMostMergedStates) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("merge.parts is {}; it must be from 1 to {}", given.parts,
+                              attnforge::kMostMergedStates));
+    }
+    if (given.head_dim < 0 || given.head_dim > 1 << 20)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("merge.head_dim is {}; it must be from 8 to 512", given.head_dim));
+    required(given.parts_o, "merge.parts_o");
+    required(given.parts_lse, "merge.parts_lse");
+    const auto state = [](const attnforge_tensor& o, const attnforge_rows& lse) {
+      return attnforge::AttentionState{{o.data, o.stride_batch, o.stride_row, o.stride_head},
+                                       {lse.data, lse.stride_batch, lse.stride_head}};
+    };
+    std::array<attnforge::AttentionState, attnforge::kMostMergedStates> parts;
+    const auto count = static_cast<std::size_t>(given.parts);
+    for (std::size_t i = 0; i < count; ++i) parts[i] = state(given.parts_o[i], given.parts_lse[i]);
+    attnforge::merge_states({.dtype = dtype_named("merge.dtype", given.dtype),
+                             .dtype_o = dtype_named("merge.dtype_o", given.dtype_o),
+                             .batch = given.batch,
+                             .seqlen = given.seqlen,
+                             .num_heads = given.num_heads,
+                             .head_dim = static_cast<int>(given.head_dim)},
+                            std::span(parts).first(count), state(given.o, given.lse),
+                            device_of(context), stream, !context->no_jit);
     return ATTNFORGE_OK;
   });
 }

@@ -12,6 +12,7 @@
 #include "generator/overrides.h"
 #include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
+#include "plan/merged_states.h"
 #include "plan/once_map.h"
 #include "plan/plan_state.h"
 #include "plan/recent_map.h"
@@ -52,6 +53,7 @@ class DeviceState {
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
       block_kernels;  // plan/block_kernels.h
+  OnceMap<MergeCode, MergeKernel, MergeCodeHash> merges;
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   LaunchLog launches;

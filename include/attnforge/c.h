@@ -328,7 +328,7 @@ ATTNFORGE_API attnforge_status attnforge_plan_create(attnforge_context* context,
 ATTNFORGE_API void attnforge_plan_destroy(attnforge_plan* plan);
 
 /* Bytes of device memory, aligned to 256, that a run needs: scratch of any content, which plans on
- * one stream may share. 0 but for problems with lengths or a rope, and for fwd_materialized. With
+ * one stream may share. 0 but with lengths, with a rope, and where few queries have many keys. With
  * `upper_bound`: what suffices for the same problem and config at every batch and lengths up to
  * these; it never shrinks when one of them grows. NULL: the plan's own sizes. */
 ATTNFORGE_API attnforge_status attnforge_plan_workspace(const attnforge_plan* plan,
@@ -441,6 +441,41 @@ ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_prob
 ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan,
                                              const attnforge_tensors* tensors, void* workspace,
                                              size_t workspace_bytes, void* stream);
+
+/* ---- Merging ---- */
+
+/* Attention of the same queries to several parts of the keys, which share none (cascades, ring
+ * attention, shared prefixes), merged into that to all of them: o of [batch, seqlen, num_heads,
+ * head_dim], weighted by exp(lse), lse of [batch, num_heads, seqlen]. A part's row with lse =
+ * -infinity has seen no key, and its o is not read; a row that no part has seen a key of gets 0 and
+ * -infinity. */
+typedef struct attnforge_merge {
+  uint32_t struct_size;
+  const char* dtype;   /* of the parts' o: "fp32", "fp16" or "bf16" */
+  const char* dtype_o; /* of the result's */
+  int64_t batch;
+  int64_t seqlen;
+  int64_t num_heads;
+  int64_t head_dim;                /* a multiple of 8 up to 512 */
+  int64_t parts;                   /* 1 to 32; results can be merged again */
+  const attnforge_tensor* parts_o; /* lists of `parts`, in host memory, read during the call only */
+  const attnforge_rows* parts_lse;
+  attnforge_tensor o; /* may be a part's, with equal dtypes, and so may lse */
+  attnforge_rows lse; /* data NULL: not written */
+} attnforge_merge;
+
+#define ATTNFORGE_MERGE_INIT                                                        \
+  {                                                                                 \
+    (uint32_t)sizeof(attnforge_merge), "fp32", "bf16", 1, 1, 1, 128, 0, NULL, NULL, \
+        {NULL, 0, 0, 0}, {                                                          \
+      NULL, 0, 0                                                                    \
+    }                                                                               \
+  }
+
+/* Enqueues it on `stream`. The first call for these dtypes, this head_dim and alignment may compile
+ * (ATTNFORGE_NO_JIT: ATTNFORGE_ERR_NOT_READY); later ones only launch, and may be captured. */
+ATTNFORGE_API attnforge_status attnforge_merge_states(attnforge_context* context,
+                                                      const attnforge_merge* merge, void* stream);
 
 /* ---- Block masks ---- */
 

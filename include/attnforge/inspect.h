@@ -52,6 +52,7 @@ struct LaunchInfo {
   int block[3] = {1, 1, 1};
   int smem_bytes = 0;
   std::size_t workspace_bytes = 0;
+  bool own = false;  // the config's kernel; else a step before or after it
 };
 
 /// How a kernel cuts the problem up: a block computes block_m rows at a time, and walks over the

@@ -14,7 +14,7 @@ CompileInfo describe(const Cubin& cubin, const Launch& launch, const Arch& arch)
                    .cubin_bytes = cubin.bytes.size()};
   if (cubin.wgmma_serialized) info.log += "\nwgmma instructions were serialized";
   if (launch.steps.empty()) return info;
-  const LaunchStep& step = launch.steps.back();  // the kernel, after the steps that it needs
+  const LaunchStep& step = launch.steps[own_step(launch)];
   const int threads = static_cast<int>(step.block.x * step.block.y * step.block.z);
   info.smem_bytes += step.smem_bytes;
   info.blocks_per_sm = blocks_per_sm(arch, cubin.registers, threads, info.smem_bytes);

@@ -7,7 +7,7 @@
 
 namespace attnforge {
 
-/// Registers, spills, shared memory, and how many blocks of the launch's first kernel an SM holds.
+/// Registers, spills, shared memory, and how many blocks of the config's own kernel an SM holds.
 CompileInfo describe(const Cubin& cubin, const Launch& launch, const Arch& arch);
 /// Of a compile that failed: only the log.
 CompileInfo describe_failure(const std::string& log);

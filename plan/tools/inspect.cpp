@@ -90,6 +90,7 @@ void list_launches(Inspection& inspection, const Launch& launch, const Source& s
     };
     copy(step.grid, info.grid);
     copy(step.block, info.block);
+    info.own = &step == &launch.steps[own_step(launch)];
     inspection.launches.push_back(std::move(info));
   }
 }
@@ -122,7 +123,7 @@ Reach reach_of(const Inspection& inspection, const Choice& choice, const Problem
   const DeviceFacts& device = inspection.device;
   Reach reach;
   if (launch.steps.empty()) return reach;
-  const Dim3& grid = launch.steps.back().grid;  // of the kernel, after the steps that it needs
+  const Dim3& grid = launch.steps[own_step(launch)].grid;
   const double blocks = double{1} * grid.x * grid.y * grid.z;
   reach.busy_sms = static_cast<int>(std::min<double>(blocks, device.num_sms));
   for (const Trial& trial : inspection.measured) {

@@ -30,6 +30,7 @@ from ._errors import (
     WorkspaceError,
 )
 from ._library import library_path, version
+from ._merge import merge_states
 from ._plans import configure, plan_cache
 from ._problem import Problem
 from ._tools import inspect, supported, tune
@@ -50,6 +51,7 @@ __all__ = [
     "configure",
     "inspect",
     "library_path",
+    "merge_states",
     "plan_cache",
     "supported",
     "texts",

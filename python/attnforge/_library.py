@@ -83,6 +83,23 @@ class TensorsStruct(ctypes.Structure):
     ]
 
 
+class MergeStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_char_p),
+        ("dtype_o", c_char_p),
+        ("batch", c_int64),
+        ("seqlen", c_int64),
+        ("num_heads", c_int64),
+        ("head_dim", c_int64),
+        ("parts", c_int64),
+        ("parts_o", c_void_p),
+        ("parts_lse", c_void_p),
+        ("o", TensorStruct),
+        ("lse", RowsStruct),
+    ]
+
+
 LOG_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
 
 
@@ -171,6 +188,7 @@ _FUNCTIONS = (
     ("attnforge_plan_config", c_char_p, (c_void_p,)),
     ("attnforge_plan_provenance", c_char_p, (c_void_p,)),
     ("attnforge_run", c_int, (c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)),
+    ("attnforge_merge_states", c_int, (c_void_p, c_void_p, c_void_p)),
     (
         "attnforge_block_mask_from_bsr",
         c_int,

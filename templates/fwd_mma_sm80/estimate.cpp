@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "templates/host/key_tiles.h"
+#include "templates/host/memory_time.h"
+#include "templates/host/splits.h"
 #include "templates/host/tile_lists.h"
 #include "templates/host/tile_order.h"
 
@@ -60,10 +62,39 @@ TileCost tile_cost(const FwdMmaSm80Config& c, const Arch& arch) {
   return cost;
 }
 
+// Of few query rows, where keys come from memory once: not fitted yet.
+constexpr double kMemoryLatency = 1100, kBlockStart = 4000;  // clocks
+constexpr double kSustainedClock = 0.85;                     // of the maximum
+
+/// A block goes through its key tiles one after another: each takes its own chain of waits, or its
+/// share of an SM, and all of them the memory.
+double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
+                   const TileCost& cost, double own_clocks, int resident_blocks, int splits) {
+  const double tiles = query_tiles(c, problem), blocks = tiles * splits;
+  const double per_sm = std::min<double>(resident_blocks, std::ceil(blocks / device.num_sms));
+  const double latency = kMemoryLatency / std::max(c.stages - 1.0, 0.6);
+  const double units = std::max({cost.tensor, cost.shared + cost.query, cost.issue, cost.l2});
+  const double clocks_per_tile = std::max({own_clocks, latency, units * per_sm});
+  const double heads = tiles / std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m);
+  const double key_tiles_of_block = std::ceil(
+      key_tiles(problem, c.block_m, c.pack_gqa, c.block_n).all * listed_share(problem, c.block_m) *
+      heads / tiles / splits);
+  const double rounds = std::ceil(blocks / (double(device.num_sms) * resident_blocks));
+  const double chain = rounds * (kBlockStart + key_tiles_of_block * clocks_per_tile) /
+                       (device.sm_clock_mhz * kSustainedClock);
+  return with_memory_time(chain, problem, device) + combine_us(problem, splits, device);
+}
+
 }  // namespace
 
+double query_tiles(const FwdMmaSm80Config& c, const Problem& problem) {
+  const double heads = double(problem.batch) *
+                       double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
+  return std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m) * heads;
+}
+
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& problem,
-                                const DeviceFacts& device, int resident_blocks) {
+                                const DeviceFacts& device, int resident_blocks, int splits) {
   const TileCost cost = tile_cost(c, device.arch);
 
   // Either a unit of the SM is busy all the time, or its blocks wait for themselves: products,
@@ -73,26 +104,28 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
                                    std::pow(cost.issue * kIssue, 4) +
                                    std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
                                0.25);
-  const double serial = (cost.tensor + cost.softmax * kSoftmax + 100.0 * (c.block_n / c.step_n) +
-                         kWait * (c.stages == 1 ? 2 : 1) + (c.head_dim_warps > 1 ? kExchange : 0) +
-                         cost.query * kQueryWait) /
-                        resident_blocks;
+  const double own_clocks = cost.tensor + cost.softmax * kSoftmax + 100.0 * (c.block_n / c.step_n) +
+                            kWait * (c.stages == 1 ? 2 : 1) +
+                            (c.head_dim_warps > 1 ? kExchange : 0) + cost.query * kQueryWait;
+  if (has_few_rows(problem) && problem.batch > 0 && problem.seqlen_q > 0)
+    return few_rows_us(c, problem, device, cost, own_clocks, resident_blocks, splits);
+  const double serial = own_clocks / resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
 
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  const double query_tiles = std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m) * heads;
   const double clocks = key_tiles(problem, c.block_m, c.pack_gqa, c.block_n).all *
                             listed_share(problem, c.block_m) * heads * clocks_per_tile +
-                        query_tiles * kTileStart / resident_blocks;
+                        query_tiles(c, problem) * splits * kTileStart / resident_blocks;
 
   // The last round of blocks leaves SMs idle; under masks the light tiles fill most of it if they
   // come last.
-  const TileOrder order = tile_order(problem, c.block_m, c.pack_gqa, c.head_group_mb,
-                                     c.right_bound != 0);
+  TileOrder order = tile_order(problem, c.block_m, c.pack_gqa, c.head_group_mb, c.right_bound != 0);
+  order.heads *= splits;
   double idle = idle_factor(order, double(device.num_sms) * resident_blocks);
   if (!c.right_bound && c.head_group_mb != 0) idle *= 1.05;  // groups only spread the reads of L2
-  return clocks * idle / device.num_sms / device.sm_clock_mhz / kBias;
+  return clocks * idle / device.num_sms / device.sm_clock_mhz / kBias +
+         combine_us(problem, splits, device);
 }
 
 }  // namespace attnforge

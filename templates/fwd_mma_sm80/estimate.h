@@ -8,8 +8,12 @@
 
 namespace attnforge {
 
-/// Microseconds. `resident_blocks` is how many blocks an SM holds at once.
+/// Microseconds. `resident_blocks` is how many blocks an SM holds at once; the keys of a query tile
+/// are split among `splits`.
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& config, const Problem& problem,
-                                const DeviceFacts& device, int resident_blocks);
+                                const DeviceFacts& device, int resident_blocks, int splits);
+
+/// Query tiles of all heads.
+double query_tiles(const FwdMmaSm80Config& config, const Problem& problem);
 
 }  // namespace attnforge

@@ -1,7 +1,10 @@
 // family.cpp - fwd_mma_sm80 as a Family: what it serves, its search space, its source and its
 // launch.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "generator/arch.h"
 #include "generator/family.h"
@@ -14,19 +17,24 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/memory_time.h"
 #include "templates/host/rotation.h"
 #include "templates/host/sm_room.h"
+#include "templates/host/splits.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {
 namespace {
 
-using Typed = FwdMmaSm80Config;
+/// What is compiled in, and what the launch alone decides.
+struct Typed : FwdMmaSm80Config {
+  int num_splits;  // blocks of a query tile, each with a part of its keys
+};
 constexpr std::string_view kName = "fwd_mma_sm80";
 
 constexpr Field<Typed> kFields[] = {
-    {"block_m", &Typed::block_m, doubled(32, 256)},
+    {"block_m", &Typed::block_m, doubled(16, 256)},
     {"num_warps", &Typed::num_warps, doubled(2, 16)},
     {"block_n", &Typed::block_n, from_to(16, 256, 16)},
     {"step_n", &Typed::step_n, from_to(16, 256, 16)},
@@ -37,12 +45,14 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
     {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
+    {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
+constexpr FormerField kAdded[] = {{"num_splits", 1}};
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
 constexpr int kRegisterSlack = 24, kMaskCodeSlack = 16, kMaskBitsSlack = 56;
-constexpr int kSmallestBlockM = 32;
+constexpr int kSmallestBlockM = 32;  // of one warp for 16 rows; two may share them
 
 int register_slack(const Typed& c) {
   return kRegisterSlack + c.user_mask * kMaskCodeSlack + (c.mask_bits ? kMaskBitsSlack : 0);
@@ -65,16 +75,20 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (Reason no = without_cp_async(arch)) return no.text();
   if (Reason no = not_16_bits(problem)) return no.text();
   if (Reason no = below_alignment(problem, 4)) return no.text();
-  return too_many_query_tiles(problem, kSmallestBlockM).text();
+  return too_many_query_tiles(problem, kSmallestBlockM / 2).text();
 }
 
 constexpr int kOneWarp = 256;  // columns of output that the registers of a warp hold
 
+/// Rows of a tile that has all query heads of a K/V head.
+std::int64_t rows_packed(const Problem& problem) { return problem.seqlen_q * gqa_group(problem); }
+
 /// An output of more columns than kOneWarp needs the registers of two warps; sums over more terms
-/// may be faster in two. Below, halves only cost: they can be forced.
+/// may be faster in two, and 16 rows are too few for two otherwise. Elsewhere halves only cost:
+/// they can be forced.
 Axis head_dim_warps(const Problem& problem) {
   Axis axis{"head_dim_warps", {1}, {2}};
-  if (problem.head_dim > kOneWarp) axis = {"head_dim_warps", {1, 2}};
+  if (problem.head_dim > kOneWarp || rows_packed(problem) <= 16) axis = {"head_dim_warps", {1, 2}};
   if (problem.head_dim_v > kOneWarp) axis = {"head_dim_warps", {2}};
   return axis;
 }
@@ -89,27 +103,85 @@ Axis pad_head_dim(const Problem& problem) {
   return {"pad_head_dim", {0}, {1}};
 }
 
+/// Powers of two, and what fills the GPU with one, two or four blocks per SM, from what makes half
+/// of the SMs busy on, or leaves a split 256 keys; only where query tiles leave SMs idle and keys
+/// are many.
+Axis num_splits(const Problem& problem, const DeviceFacts& device) {
+  constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfManyRows = 2048;
+  Axis axis{"num_splits", {1}, {2, 4, 8}};
+  const Problem typical = typical_problem(problem);
+  const bool few = has_few_rows(typical);
+  const int most = few ? kMostBlocksPerSm : 1;
+  const double tiles = double(typical.batch) * (few ? double(typical.num_heads_kv)
+                                                    : std::ceil(double(typical.seqlen_q) / 128) *
+                                                          double(typical.num_heads_q));
+  if (tiles <= 0 || 2 * tiles > most * device.num_sms ||
+      typical.seqlen_kv < (few ? kLeastKeys : kLeastKeysOfManyRows))
+    return axis;
+  axis.only_forced.clear();
+  const auto add = [&](double splits) {
+    const int whole = static_cast<int>(std::min<double>(splits, kMostSplits));
+    if (whole > 1 && std::ranges::find(axis.values, whole) == axis.values.end())
+      axis.values.push_back(whole);
+  };
+  const double fill = device.num_sms / tiles;
+  const double enough = std::min(fill, double(typical.seqlen_kv) / (kLeastKeys / 2));
+  for (int blocks = 1; blocks <= most; blocks *= 2) add(std::floor(blocks * fill));
+  for (int splits = 2; splits <= 128; splits *= 2)
+    if (splits > enough / 2 && splits <= 2 * most * fill) add(splits);
+  return axis;
+}
+
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
-  std::vector<int> packs = {1};
   const Shape shape = shape_of(problem);
-  if (gqa_group(problem) > 1 && !shape.has_tile_lists()) packs.push_back(gqa_group(problem));
+  Axis packs{"pack_gqa", {1}};
+  Axis groups{"head_group_mb", head_groups_mb(problem, device)};
+  std::vector<int> tile_rows = {128, 64, 32, 256}, warps = {4, 8, 2},
+                   tile_keys = {64, 32, 48, 96, 128, 16};
+  const Axis splits = num_splits(problem, device);
+  const bool packs_heads = gqa_group(problem) > 1 && !shape.has_tile_lists();
+  if (packs_heads) packs.values.push_back(gqa_group(problem));
+  if (has_few_rows(problem)) {
+    // One tile has them: it reads the keys once, and there is no order of tiles.
+    tile_rows = rows_packed(problem) > 32   ? std::vector<int>{64, 32}
+                : rows_packed(problem) > 16 ? std::vector<int>{32, 64}
+                                            : std::vector<int>{32, 16, 64};
+    warps = {2, 4};
+    if (splits.values.size() > 1) tile_keys = {64, 32, 128};
+    if (packs_heads) packs = {"pack_gqa", {gqa_group(problem)}, {1}};
+    groups.only_forced.assign(groups.values.begin(), groups.values.end() - 1);
+    groups.values = {groups.values.back()};
+  }
   return {
-      {"block_m", {128, 64, 32, 256}},
-      {"num_warps", {4, 8, 2}},
-      {"block_n", fitting(shape, {64, 32, 48, 96, 128, 16})},
+      {"block_m", tile_rows},
+      {"num_warps", warps},
+      {"block_n", fitting(shape, tile_keys)},
       {"step_n", {64, 32, 16, 48}},
       {"stages", {2, 3, 1}},
       {"q_in_regs", {0, 1, 2}},
       {"blocks_per_sm", {2, 3, 4, 1}},
-      {"pack_gqa", packs},
-      {"head_group_mb", head_groups_mb(problem, device)},
+      packs,
+      groups,
       head_dim_warps(problem),
       pad_head_dim(problem),
+      splits,
   };
+}
+
+/// Reasons against this number of splits that other numbers do not share.
+Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (c.num_splits == 1) return "";
+  if (Reason wrong = wrong_splits(problem, c.num_splits)) return wrong;
+  if (!has_few_rows(problem) &&
+      (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
+    return "many rows whose keys are split are tried in tiles of 64 or more, with two stages";
+  return needless_splits(problem, c.num_splits, c.block_n, query_tiles(c, problem),
+                         double(device.num_sms) * c.blocks_per_sm);
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
+  if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
   if (Reason wrong = wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa)) return wrong;
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
   if (c.pad_head_dim == 2 && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
@@ -155,18 +227,21 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     (c.softcap ? kSoftcapSlack : 0) +
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
-  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm) * (tight ? kSpillRisk : 1.0);
+  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
+         (tight ? kSpillRisk : 1.0);
 }
 
 std::string describe(const Typed& c) {
   const char* const queries[] = {"", "Q in registers", "Q in registers and its memory reused"};
   const char* const pads[] = {"", "head dims padded", "head dims padded to 16"};
-  return phrases({fmt::format("{} x {} keys{}", c.block_m, c.block_n,
-                              c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
-                  fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
-                  queries[c.q_in_regs], blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
-                  head_group_words(c.head_group_mb),
-                  if_so(c.head_dim_warps == 2, "head dims over 2 warps"), pads[c.pad_head_dim]});
+  return phrases(
+      {fmt::format("{} x {} keys{}", c.block_m, c.block_n,
+                   c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
+       fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
+       queries[c.q_in_regs], blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
+       head_group_words(c.head_group_mb), if_so(c.head_dim_warps == 2, "head dims over 2 warps"),
+       pads[c.pad_head_dim],
+       if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str())});
 }
 
 std::string symbol(const Typed& c) {
@@ -184,24 +259,36 @@ std::vector<Piece> pieces(const Typed& c) {
 }
 
 Source render(const Typed& c, const Problem& problem) {
+  constexpr const char* kParams = "FwdMmaSm80Params";
+  const bool splits = c.num_splits > 1;
+  const Config config = untyped(kName, c, kFields);
   const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = "fwd_mma_sm80",
                           .type = "FwdMmaSm80",
-                          .params = "FwdMmaSm80Params",
+                          .params = splits ? fmt::format("WithPartials<{}>", kParams) : kParams,
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces(c),
+                          .launch_fields = 1,
                           .gathers = true,
                           .coarse = true};
-  return kernel_source(untyped(kName, c, kFields), c,
-                       with_work_list<FwdMmaSm80Params>(names, problem, c, "block_m", "block_n"));
+  if (!splits)
+    return kernel_source(config, c,
+                         with_work_list<FwdMmaSm80Params>(names, problem, c, "block_m", "block_n"));
+  return kernel_source(config, c,
+                       with_splits(with_work_list<WithPartials<FwdMmaSm80Params>>(
+                                       names, problem, c, "block_m", "block_n"),
+                                   problem, kParams));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  return launch_of_tiles<FwdMmaSm80Params>(
-      problem,
-      tile_work(problem, c.block_m, c.block_n, c.pack_gqa, c.head_group_mb, c.right_bound != 0),
-      device.arch, step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes()));
+  const TileWork work = tile_work(problem, c.block_m, c.block_n, c.pack_gqa, c.head_group_mb,
+                                  c.right_bound != 0);
+  LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes());
+  if (c.num_splits > 1)
+    return launch_of_splits<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
+                                              c.num_splits);
+  return launch_of_tiles<FwdMmaSm80Params>(problem, work, device.arch, std::move(step));
 }
 
 constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({
@@ -210,6 +297,7 @@ constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, la
     .tier = Tier::kProduct,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces | kFeaturesOfLists,
+    .added = kAdded,
     .supports = supports,
     .axes = axes,
 });

@@ -18,6 +18,7 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/memory_time.h"
 #include "templates/host/rotation.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
@@ -205,7 +206,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  return estimate_fwd_wgmma_sm90a_us(c, problem, device);
+  const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
+  return has_few_rows(problem) ? with_memory_time(us, problem, device) : us;
 }
 
 std::string describe(const Typed& c) {

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <span>
+
 #include "templates/embedded.h"
 
 namespace attnforge {
@@ -46,9 +49,12 @@ std::vector<Piece> pieces_of(const Shape& shape) {
   return pieces;
 }
 
-std::string initializer(const Config& config, const Shape& shape) {
+std::string initializer(const Config& config, const Shape& shape, int launch_fields) {
   std::string text = "{" + initializer(shape);
-  for (const auto& [name, value] : config.fields) text += fmt::format(", {}", value);
+  const std::span fields(config.fields);
+  for (const auto& [name, value] :
+       fields.first(fields.size() - static_cast<std::size_t>(launch_fields)))
+    text += fmt::format(", {}", value);
   return text + "}";
 }
 
@@ -72,11 +78,11 @@ Source kernel_source(const Config& config, const Shape& shape, const KernelNames
       "}}\n",
       arg("config", to_string(config)), arg("includes", include_lines(names)),
       arg("declarations", names.declarations), arg("type", names.type),
-      arg("initializer", initializer(config, shape)), arg("threads", names.threads),
-      arg("blocks_per_sm", names.blocks_per_sm), arg("symbol", names.symbol),
-      arg("params", names.params), arg("params_bytes", names.params_bytes),
-      arg("struct_of_pieces", struct_of_pieces(names)), arg("other_kernels", names.other_kernels),
-      arg("pieces", template_arguments(names)));
+      arg("initializer", initializer(config, shape, names.launch_fields)),
+      arg("threads", names.threads), arg("blocks_per_sm", names.blocks_per_sm),
+      arg("symbol", names.symbol), arg("params", names.params),
+      arg("params_bytes", names.params_bytes), arg("struct_of_pieces", struct_of_pieces(names)),
+      arg("other_kernels", names.other_kernels), arg("pieces", template_arguments(names)));
   flatten(source, embedded_headers());
   return source;
 }

@@ -43,6 +43,8 @@ struct KernelNames {
   std::string_view pieces{};
   std::string_view pieces_header{};
   std::vector<Piece> other_pieces{};
+  // The config's last fields that only the launch reads: no member of `type`Config.
+  int launch_fields = 0;
   bool gathers = false;  // where a mask decides which keys are walked over, lists say so
   // Probabilities are rounded to 16 bits: divisions and roots of the user's code to 2 ulp do.
   bool coarse = false;
@@ -52,8 +54,9 @@ struct KernelNames {
 };
 
 /// "{{.dtype = 2, ...}, 128, 4}": a typed config as a C++ initialiser. Its members are the shape's,
-/// then the config's fields in their order; designators cannot name those beside a base.
-std::string initializer(const Config& config, const Shape& shape);
+/// then the config's fields in their order but for the last launch_fields; designators cannot name
+/// those beside a base.
+std::string initializer(const Config& config, const Shape& shape, int launch_fields = 0);
 
 /// `config` as text and `shape` are one typed config.
 Source kernel_source(const Config& config, const Shape& shape, const KernelNames& names);

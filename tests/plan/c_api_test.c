@@ -672,6 +672,47 @@ static void test_block_masks_on_gpu(int fake) {
   attnforge_context_destroy(context);
 }
 
+/* Two parts of 2 rows, merged in place. */
+static void test_merge_states(void* library, int fake) {
+  enum { kRows = 2, kHeadDim = 64, kElements = kRows * kHeadDim };
+  static const unsigned short kOne = 0x3f80; /* bf16 */
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_merge merge = ATTNFORGE_MERGE_INIT;
+  attnforge_tensor parts_o[2];
+  attnforge_rows parts_lse[2];
+  int i;
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  for (i = 0; i < 2; ++i) {
+    parts_o[i].data = device_array(library, fake, kElements, kOne);
+    parts_o[i].stride_batch = kElements;
+    parts_o[i].stride_row = parts_o[i].stride_head = kHeadDim;
+    parts_lse[i].data = (float*)device_array(library, fake, 2 * kRows, 0);
+    parts_lse[i].stride_batch = parts_lse[i].stride_head = kRows;
+  }
+  merge.dtype = "bf16";
+  merge.seqlen = kRows;
+  merge.head_dim = kHeadDim;
+  merge.o = parts_o[0];
+  merge.lse = parts_lse[0];
+  EXPECT_ERROR(attnforge_merge_states(context, NULL, NULL), ATTNFORGE_ERR_INVALID, "merge is NULL");
+  EXPECT_ERROR(attnforge_merge_states(context, &merge, NULL), ATTNFORGE_ERR_INVALID,
+               "merge.parts is 0");
+  merge.parts = 2;
+  EXPECT_ERROR(attnforge_merge_states(context, &merge, NULL), ATTNFORGE_ERR_INVALID,
+               "merge.parts_o is NULL");
+  merge.parts_o = parts_o;
+  merge.parts_lse = parts_lse;
+  merge.dtype_o = "int8";
+  EXPECT_ERROR(attnforge_merge_states(context, &merge, NULL), ATTNFORGE_ERR_INVALID,
+               "merge.dtype_o is \"int8\"");
+  merge.dtype_o = "bf16";
+  EXPECT_ERROR(attnforge_merge_states(NULL, &merge, NULL), ATTNFORGE_ERR_INVALID, "context");
+  EXPECT(attnforge_merge_states(context, &merge, NULL) == ATTNFORGE_OK);
+  attnforge_context_destroy(context);
+}
+
 int main(int argc, char** argv) {
   const int fake = argc > 1 && strcmp(argv[1], "fake") == 0;
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
@@ -699,6 +740,7 @@ int main(int argc, char** argv) {
     test_packed_run(library, fake);
     test_run_of_code(library, fake);
     test_block_masks_on_gpu(fake);
+    test_merge_states(library, fake);
   } else {
     EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);
     printf("no GPU: %s\n", attnforge_last_error());

@@ -181,12 +181,15 @@ TEST_F(InspectTest, ListsCutCandidatesWithTheirReasons) {
 
 TEST_F(InspectTest, SaysHowManySmsAGridKeepsBusyAndHowFarMemoryIs) {
   const DeviceFacts& device = typical_device("90a");
-  const auto reach = [&](const char* problem, const std::string& cache) {
+  const auto reach = [&](const char* problem, const std::string& cache,
+                         const std::string& family = "") {
     return inspect(parse_problem(problem), device,
-                   {.config = "", .family = "", .cache_path = cache, .compile = false})
+                   {.config = "", .family = family, .cache_path = cache, .compile = false})
         .reach;
   };
-  const Reach decode = reach("fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128", ":memory:");
+  const char* const kDecode = "fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128";
+  EXPECT_EQ(reach(kDecode, ":memory:").busy_sms, 128) << "of the kernel, not of the step after it";
+  const Reach decode = reach(kDecode, ":memory:", "fwd_wgmma_sm90a");
   EXPECT_EQ(decode.busy_sms, 32);
   EXPECT_FALSE(decode.measured);
   EXPECT_GT(decode.time_us, 3 * decode.memory_us);
@@ -227,7 +230,9 @@ TEST_F(InspectTest, TilesAreThoseThatTheKernelIsNamedAfter) {
         problem, typical_device("90a"),
         {.config = "", .family = family, .cache_path = ":memory:", .compile = false});
     EXPECT_EQ(found.measured_as, bucket(problem));
-    EXPECT_THAT(found.launches.back().kernel,
+    const auto own = std::ranges::find(found.launches, true, &LaunchInfo::own);
+    ASSERT_NE(own, found.launches.end());
+    EXPECT_THAT(own->kernel,
                 testing::EndsWith(fmt::format("_{}x{}", found.tiles.block_m, found.tiles.block_n)));
     const bool packs = found.config.find("pack_gqa=4") != std::string::npos;
     EXPECT_EQ(found.tiles.pack_gqa, packs ? 4 : 1) << found.config;

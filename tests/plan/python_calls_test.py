@@ -816,6 +816,49 @@ class StridesThatTmaCannotTakeTest(CallTest):
         self.assertEqual([plan.family for plan in attnforge.plan_cache], ["fwd_wgmma_sm90a"] * 2)
 
 
+class MergeStatesTest(CallTest):
+    """merge_states(): one launch, and what it refuses."""
+
+    def state(self, layout="bshd", dtype="bfloat16"):
+        shape = (2, 5, 4, 64) if layout == "bshd" else (2, 4, 5, 64)
+        return torch.Tensor(shape, dtype), torch.Tensor((2, 4, 5), "float32")
+
+    def test_is_one_launch_of_parts_in_either_layout(self):
+        for layout in ("bshd", "bhsd"):
+            o, lse = zip(self.state(layout), self.state(layout), self.state(layout))
+            launches = self.driver.fake_launches()
+            merged, merged_lse = attnforge.merge_states(o, lse, layout=layout)
+            self.assertEqual(self.driver.fake_launches(), launches + 1)
+            self.assertEqual((merged.shape, merged.dtype), (o[0].shape, "bfloat16"))
+            self.assertEqual((merged_lse.shape, merged_lse.dtype), ((2, 4, 5), "float32"))
+
+    def test_out_says_where_the_result_goes_and_of_which_dtype(self):
+        o, lse = zip(self.state(dtype="float32"), self.state(dtype="float32"))
+        out = self.state()
+        self.assertEqual(attnforge.merge_states(o, lse, out=out), out)
+        self.assertIs(attnforge.merge_states(o, lse, out=(o[0], lse[0]))[0], o[0])
+
+    def test_what_is_refused(self):
+        (o, lse), (other, other_lse) = self.state(), self.state()
+        narrow, half = torch.Tensor((2, 5, 4, 32)), torch.Tensor((2, 5, 4, 64), "float16")
+        for message, arguments in (
+            ("0 parts", ((), ())),
+            ("33 parts", ([o] * 33, [lse] * 33)),
+            ("o has 2 parts and lse has 1", ([o, other], [lse])),
+            (r"lse\[1\] has shape", ([o, other], [lse, narrow])),
+            (r"o\[1\] has shape", ([o, narrow], [lse, lse])),
+            (r"o\[1\] is fp16; it must be bf16", ([o, half], [lse, lse])),
+            (r"lse\[0\] is bf16; it must be fp32", ([o], [torch.Tensor((2, 4, 5))])),
+            ("on GPU 1", ([o, torch.Tensor((2, 5, 4, 64), device=("cuda", 1))], [lse, other_lse])),
+        ):
+            with self.assertRaisesRegex(attnforge.InvalidError, message):
+                attnforge.merge_states(*arguments)
+        with self.assertRaisesRegex(attnforge.InvalidError, "layout"):
+            attnforge.merge_states([o], [lse], layout="sbhd")
+        with self.assertRaisesRegex(attnforge.InvalidError, "a pair"):
+            attnforge.merge_states([o], [lse], out=o)
+
+
 class CliffsTest(CallTest):
     def warnings_of(self, function):
         with warnings.catch_warnings(record=True) as caught:

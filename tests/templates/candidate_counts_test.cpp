@@ -94,7 +94,7 @@ TEST(CandidateCounts, LargeHeadDimsHaveAChoiceOnEveryArch) {
 TEST(CandidateCounts, PaddingTo16IsTriedWhereItIsOneMoreFragmentOfV) {
   const Family& family = *find_family("fwd_mma_sm80");
   const DeviceFacts& device = typical_device("90a");
-  const auto padded = [](const Candidate& each) { return each.config.fields.back().second == 2; };
+  const auto padded = [](const Candidate& each) { return each.config.get("pad_head_dim") == 2; };
   for (const char* head_dim : {"40", "72", "128:72", "200"}) {
     const Problem problem = parse_problem(std::string("fwd fp16 seqlen=4096 head_dim=") + head_dim);
     const std::vector<Candidate> all = candidates(family, problem, device);
@@ -108,7 +108,8 @@ TEST(CandidateCounts, PaddingTo16IsTriedWhereItIsOneMoreFragmentOfV) {
     const std::vector<Candidate> all = candidates(family, problem, device);
     EXPECT_EQ(std::count_if(all.begin(), all.end(), padded), 0) << head_dim;
     Config forced = all.front().config;
-    forced.fields.back().second = 2;
+    std::ranges::find(forced.fields, "pad_head_dim", &std::pair<std::string, int>::first)
+        ->second = 2;
     EXPECT_EQ(illegal(family, forced, problem, device),
               "pad_head_dim=2 must be 0 for this problem");
   }

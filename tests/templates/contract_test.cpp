@@ -77,7 +77,8 @@ TEST_P(FamilyContract, SourcesAreCompleteInThemselvesAndNamed) {
     EXPECT_EQ(source.name.rfind(family().name, 0), 0u);
     EXPECT_EQ(digest(source), digest(family().render(candidate.config, problem)));
     digests.insert(digest(source));
-    texts.insert(source.entry);
+    texts.insert(
+        source.entry.substr(source.entry.find('\n')));  // the launch may read a field alone
   });
   EXPECT_EQ(digests.size(), texts.size());
 }

@@ -29,6 +29,7 @@ constexpr GoldenProblem kProblems[] = {
     {"code",
      "fwd bf16 batch=1 num_heads=16 seqlen=4096 head_dim=128 softcap=30 args=\"float* slope, int "
      "reach\" score=\"s + slope[head] * (k - q)\" mask=\"k <= q && q - k < reach\""},
+    {"decode", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 lse"},
     {"tf32", "fwd fp32 batch=4 num_heads=8:2 seqlen=2048 head_dim=128 causal tf32"},
 };
 
@@ -58,7 +59,7 @@ std::string read(const std::filesystem::path& path) {
 std::optional<Config> config_of(const std::string& golden) {
   const std::string kStart = "// generated: ";
   if (golden.rfind(kStart, 0) != 0) return std::nullopt;
-  return parse_config(golden.substr(kStart.size(), golden.find('\n') - kStart.size()));
+  return read_config(golden.substr(kStart.size(), golden.find('\n') - kStart.size()));
 }
 
 /// The first arch that the family serves the problem on.

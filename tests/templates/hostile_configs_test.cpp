@@ -57,7 +57,7 @@ void expect_tiles_cover_queries(const Config& c, const Problem& problem, const L
   ASSERT_TRUE(pack == 1 || heads == problem.batch * problem.num_heads_kv);
   const std::int64_t rows = problem.seqlen_q * pack;
   const std::int64_t tiles = (rows + tile_rows(c) - 1) / tile_rows(c) * heads;
-  const LaunchStep& last = launch.steps.back();
+  const LaunchStep& last = launch.steps[own_step(launch)];
   if (c.family == "fwd_naive") {
     EXPECT_EQ(last.grid.x, tiles);
   } else if (c.family == "fwd_materialized") {
@@ -89,7 +89,9 @@ void expect_launchable(const Family& family, const Config& config, const Problem
     EXPECT_GE(step.block.x, 32u);
     EXPECT_LE(step.block.x, 1024u);
     EXPECT_EQ(step.block.x % 32, 0u);
-    EXPECT_EQ(step.block.y * step.block.z * step.grid.y * step.grid.z, 1u);
+    EXPECT_EQ(step.block.y * step.block.z * step.grid.z, 1u);
+    EXPECT_GE(step.grid.y, 1u);
+    EXPECT_LE(step.grid.y, 65535u);
     EXPECT_GE(step.grid.x, 1u);
     EXPECT_LE(step.grid.x, kMaxGridX);
     EXPECT_GE(step.smem_bytes, 0);

@@ -101,7 +101,8 @@ TEST(CodeParams, LieWhereTheLaunchPutsThem) {
       const Family& family = *find_family(name);
       const DeviceFacts& device = typical_device("90a");
       const Config config = first_config(family, problem, "90a");
-      const LaunchStep step = family.launch(config, problem, device).steps.back();
+      const Launch launch = family.launch(config, problem, device);
+      const LaunchStep& step = launch.steps[own_step(launch)];
       const auto part = std::ranges::find_if(step.args, [](const ArgumentPart& part) {
         return std::holds_alternative<CodeArguments>(part.value);
       });

@@ -63,8 +63,8 @@ TEST(UserCode, IsNoPartOfSymbolsButForItsHash) {
     const DeviceFacts& device = typical_device("90a");
     const Launch launch = family.launch(candidates(family, problem, device).front().config, problem,
                                         device);
-    EXPECT_EQ(launch.steps.back().kernel, source.name);
-    EXPECT_EQ(test::argument_fault(launch.steps.back()), "");
+    EXPECT_EQ(launch.steps[own_step(launch)].kernel, source.name);
+    EXPECT_EQ(test::argument_fault(launch.steps[own_step(launch)]), "");
   }
 }
 

@@ -1,0 +1,20 @@
+// memory_time.h - what a problem takes where its tensors come from memory as fast as they can.
+#pragma once
+
+#include "attnforge/device.h"
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// Whether one tile has room for all query rows of a K/V head: keys are read once, and what counts
+/// is how fast they come.
+bool has_few_rows(const Problem& problem);
+
+/// For one time through all tensors. 0 if the memory is not known.
+double memory_us(const Problem& problem, const DeviceFacts& device);
+
+/// `us` of a model that knows no memory: no less than memory_us(), and more where both are alike.
+/// The order of several times stays.
+double with_memory_time(double us, const Problem& problem, const DeviceFacts& device);
+
+}  // namespace attnforge

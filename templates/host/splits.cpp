@@ -1,0 +1,140 @@
+#include "templates/host/splits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "attnforge/error.h"
+#include "generator/stored_rows.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/tile_order.h"
+
+namespace attnforge {
+namespace {
+
+constexpr const char* kKernel = "combine_splits";
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results
+
+std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::int64_t all_rows(const Problem& problem) {
+  const StoredRows stored = stored_rows(problem);
+  return stored.batch * problem.num_heads_q * stored.q;
+}
+
+std::size_t begin_of(const TileWork& work) {
+  return work.listed ? aligned(work.lists_begin() + work.lists.bytes()) : 0;
+}
+std::size_t o_bytes(const Problem& problem, int splits) {
+  return aligned(static_cast<std::size_t>(all_rows(problem)) * splits * problem.head_dim_v *
+                 sizeof(float));
+}
+
+/// Puts `type<the piece of this name>` in its place.
+void wrap(KernelNames& names, std::string_view header, std::string_view name,
+          std::string_view type) {
+  std::string inner = fmt::format("{}<kConfig>::{}", names.pieces, name);
+  const auto before = std::ranges::find(names.other_pieces, name, &Piece::name);
+  if (before != names.other_pieces.end()) {
+    names.parts.push_back(before->header);
+    inner = before->type;
+    names.other_pieces.erase(before);
+  }
+  names.other_pieces.push_back({header, name, fmt::format("{}<{}>", type, inner)});
+}
+
+}  // namespace
+
+std::int64_t partial_bytes(const Problem& problem, int splits) {
+  return all_rows(problem) * splits * (problem.head_dim_v + 1) *
+         static_cast<std::int64_t>(sizeof(float));
+}
+
+Reason wrong_splits(const Problem& problem, int splits) {
+  if (splits == 1 || partial_bytes(problem, splits) <= kMostBytes) return "";
+  return "the partial results of so many splits do not fit 1 GB";
+}
+
+Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
+                       double places) {
+  constexpr double kMostRounds = 2;
+  if (splits == 1) return "";
+  if (splits > (problem.seqlen_kv + block_n - 1) / block_n) return "more splits than key tiles";
+  if (query_tiles >= places) return "query tiles fill the GPU without splits";
+  if (query_tiles * splits > kMostRounds * places) return "fewer splits fill the GPU twice";
+  return "";
+}
+
+double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {
+  constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
+  if (splits == 1) return 0;
+  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
+  return kStepUs + 2.0 * double(partial_bytes(problem, splits)) / std::max(bytes_per_us, 1.0);
+}
+
+KernelNames with_splits(KernelNames names, const Problem& problem, std::string_view own_params) {
+  constexpr const char* kHeader = "pieces/split_walk.cuh";
+  wrap(names, kHeader, "Walk", "SplitWalk");
+  wrap(names, kHeader, "Order", "SplitOrder");
+  // What stores whole rows has no place here: the step does.
+  std::erase_if(names.other_pieces, [](const Piece& piece) { return piece.name == "Output"; });
+  names.other_pieces.push_back(
+      {kHeader, "Output",
+       fmt::format("PartialOutput<WithPartials<{}>, kConfig.head_dim_v>", own_params),
+       "template <int kDtype, int kAlignment, bool kLse> "});
+  names.parts.push_back("steps/combine/kernel.cuh");
+  const KernelNames step = with_parts<WithPartials<StepParams>>(
+      {.params = "WithPartials<StepParams>", .gathers = names.gathers}, problem);
+  names.other_kernels += fmt::format(
+      "static_assert(sizeof({0}) == {1});\n"
+      "extern \"C\" __global__ void __launch_bounds__({2})\n"
+      "{3}(const __grid_constant__ {0} p) {{\n"
+      "  Combine<kConfig, Pieces::Lengths>::run(p);\n"
+      "}}\n",
+      step.params, step.params_bytes, MergeShape::kThreads, kKernel);
+  return names;
+}
+
+PartialParams partial_params(const Problem& problem, const TileWork& work, int splits) {
+  PartialParams params{};
+  const std::size_t begin = begin_of(work);
+  params.o = reinterpret_cast<float*>(begin);
+  params.lse = reinterpret_cast<float*>(begin + o_bytes(problem, splits));
+  params.splits = splits;
+  const StoredRows stored = stored_rows(problem);
+  params.rows_of_head = static_cast<int>(stored.q);
+  params.tensors = static_cast<int>(stored.batch);
+  return params;
+}
+
+void add_partials(Argument& argument, const PartialParams& partials) {
+  struct Rest {
+    int splits, rows_of_head, split_tiles, tensors;
+  };
+  static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
+  argument.scratch(reinterpret_cast<std::size_t>(partials.o));
+  argument.scratch(reinterpret_cast<std::size_t>(partials.lse));
+  argument.value(
+      Rest{partials.splits, partials.rows_of_head, partials.split_tiles, partials.tensors});
+}
+
+Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
+                    const PartialParams& partials) {
+  if (launch.steps.empty()) return launch;
+  LaunchStep step = step_of(kKernel, MergeShape::kThreads,
+                            MergeShape::smem_bytes(problem.head_dim_v));
+  fill_argument<WithPartials<StepParams>>(step, problem, work, [&](Argument& argument) {
+    add_partials(argument.fwd(problem).end_of_base<StepParams>(), partials);
+  });
+  const int rows = MergeShape::of(partials.splits).rows();
+  step.grid.x = static_cast<unsigned>((all_rows(problem) + rows - 1) / rows);
+  step.overlaps_previous = arch.sm >= 90;
+  launch.steps.push_back(std::move(step));
+  launch.steps_after = 1;
+  launch.workspace_bytes = begin_of(work) + o_bytes(problem, partials.splits) +
+                           static_cast<std::size_t>(all_rows(problem)) * partials.splits *
+                               sizeof(float);
+  return launch;
+}
+
+}  // namespace attnforge

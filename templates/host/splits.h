@@ -1,0 +1,65 @@
+// splits.h - a kernel whose query tiles have several blocks, each for a split of the keys: pieces
+// that write partial results, a step after it that merges them, and what both cost.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "attnforge/problem.h"
+#include "generator/arch.h"
+#include "generator/launch.h"
+#include "generator/reason.h"
+#include "templates/host/argument.h"
+#include "templates/host/kernel_source.h"
+#include "templates/host/parts.h"
+#include "templates/host/work_list.h"
+#include "templates/params_partials.h"
+
+namespace attnforge {
+
+inline constexpr int kMostSplits = 256;
+
+/// Of all rows, in the workspace.
+std::int64_t partial_bytes(const Problem& problem, int splits);
+
+/// Reasons against `splits` of the keys: more than there are key tiles of block_n, more blocks than
+/// fill `places` twice, a grid that fills the GPU without them, or a workspace beyond all bounds.
+/// `query_tiles` are those of all heads.
+Reason wrong_splits(const Problem& problem, int splits);
+Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
+                       double places);
+
+/// What the step takes.
+double combine_us(const Problem& problem, int splits, const DeviceFacts& device);
+
+/// `names` of a kernel that takes the pieces of DensePieces, with all else that it has already:
+/// "Params" of a family is now "WithPartials<Params>". own_params is the family's own.
+KernelNames with_splits(KernelNames names, const Problem& problem, std::string_view own_params);
+
+/// The partial results of a launch whose workspace holds the lists of `work`, too.
+PartialParams partial_params(const Problem& problem, const TileWork& work, int splits);
+/// As the last member of an argument.
+void add_partials(Argument& argument, const PartialParams& partials);
+
+/// `launch`, of a kernel with a second dimension of the grid, and then the step that merges.
+Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
+                    const PartialParams& partials);
+
+/// launch_of_tiles() of a kernel that splits keys.
+template <class Params>
+Launch launch_of_splits(const Problem& problem, const TileWork& work, const Arch& arch,
+                        LaunchStep step, int splits) {
+  const PartialParams partials = partial_params(problem, work, splits);
+  fill_argument<WithPartials<Params>>(step, problem, work, [&](Argument& argument) {
+    add_partials(argument.fwd(problem).value(work.order).template end_of_base<Params>(), partials);
+  });
+  step.grid.x = static_cast<unsigned>(work.all_tiles());
+  step.grid.y = static_cast<unsigned>(splits);
+  return with_combine(launch_of_work(problem, work, arch, std::move(step)), problem, work, arch,
+                      partials);
+}
+
+}  // namespace attnforge

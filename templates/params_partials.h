@@ -1,0 +1,43 @@
+// params_partials.h - partial results of query rows whose keys are split among several blocks, and
+// of what merges them. Compiled by g++ (launch) and NVRTC (kernel).
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+/// Of each row, and of each of its splits: o over the keys of the split, divided by the sum of
+/// their probabilities, and lse. A row of a split that sees no key has lse = -inf and any o.
+/// Rows are numbered as those of an lse [batch, num_heads_q, rows_of_head] are.
+struct PartialParams {
+  float* o;    // [rows, splits, head_dim_v]
+  float* lse;  // [rows, splits], natural log
+  int splits;
+  int rows_of_head;  // in a tensor: seqlen_q, or the tokens of all sequences
+  int split_tiles;   // key tiles of a split; 0: as many as share the tiles of a row evenly
+  int tensors;       // one after another: of each sequence, or one of all
+};
+
+/// The argument of a kernel whose own is a Params, and which writes or merges partial results.
+template <class Params>
+struct WithPartials : Params {
+  PartialParams partials;
+};
+
+/// How a block of the step that merges shares its rows: each has 1, 2, 4 or 8 warps, and a warp
+/// about four splits.
+struct MergeShape {
+  static constexpr int kWarps = 8, kThreads = 32 * kWarps;
+  int warps;  // of a row
+
+  ATTNFORGE_HOST_DEVICE static constexpr MergeShape of(int splits) {
+    return {splits > 16 ? 8 : splits > 8 ? 4 : splits > 4 ? 2 : 1};
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int rows() const { return kWarps / warps; }
+  /// For rows of so many columns.
+  ATTNFORGE_HOST_DEVICE static constexpr int smem_bytes(int columns) {
+    return kWarps * columns * int(sizeof(float));
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,96 @@
+// split_walk.cuh - Walk, Order and Output of a kernel whose query tiles have several blocks: each
+// walks over a slice of the tile's keys, and writes what its rows make of them.
+#pragma once
+
+#include "base.cuh"
+#include "params_partials.h"
+#include "ptx/grid_dependency.cuh"
+#include "ptx/special.cuh"
+#include "ptx/special_registers.cuh"
+
+namespace attnforge {
+
+/// Which split of its query tile a block has. Read again where needed, as block_index() is.
+ATTNFORGE_DEVICE int split_index() {
+  int x;
+  asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(x));
+  return x;
+}
+
+/// Key tiles of a split among those of a query tile, by index: first to last - 1. There may be
+/// none.
+struct TileSlice {
+  int first, last;
+
+  ATTNFORGE_DEVICE static TileSlice of(const PartialParams& partials, int tiles) {
+    const int split = split_index();
+    if (partials.split_tiles > 0) {
+      const int first = min(i64(split) * partials.split_tiles, i64(tiles));
+      return {first, min(first + partials.split_tiles, tiles)};
+    }
+    const int each = tiles / partials.splits, more = tiles - each * partials.splits;
+    const int first = split * each + min(split, more);
+    return {first, first + each + (split < more ? 1 : 0)};
+  }
+};
+
+/// A slice of another Walk, of which only the first may begin with a ragged tile. The argument has
+/// a PartialParams `partials`.
+template <class Walk>
+struct SplitWalk : Walk {
+  template <class Params, class QueryTile>
+  ATTNFORGE_DEVICE static SplitWalk of_rows(const Params& params, const QueryTile& tile,
+                                            int block_n, int row, int rows) {
+    SplitWalk walk{Walk::of_rows(params, tile, block_n, row, rows)};
+    walk.take(TileSlice::of(params.partials, walk.count()));
+    return walk;
+  }
+
+ private:
+  ATTNFORGE_DEVICE void take(const TileSlice& slice) {
+    if constexpr (Walk::kListed) {
+      if (slice.first < slice.last) this->groups = this->groups_at(slice.last - 1);
+      this->tiles = slice.last - slice.first;
+    } else {
+      this->begin = this->end - slice.last;
+      this->end -= slice.first;
+      this->clear_end = min(max(this->clear_end, this->begin), this->end);
+      this->clear_begin = min(max(this->clear_begin, this->begin), this->clear_end);
+    }
+  }
+};
+
+/// The order of query tiles, for each split: grids have the splits as their second dimension.
+template <class Order>
+struct SplitOrder : Order {
+  ATTNFORGE_DEVICE static void begin() {
+    Order::begin();
+    start_next_grid();  // what merges waits for the end of this one
+  }
+};
+
+/// Output of rows to `partials`. Argument is the kernel's, up to that member.
+template <class Argument, int kHeadDimV>
+struct PartialOutput {
+  /// As that of RowsOutput.
+  template <int kHalf, int kStored, class QueryTile, int kComputed>
+  ATTNFORGE_DEVICE static void store(const QueryTile& tile, int row, int first_column,
+                                     const float (&o)[kComputed][4], float inverse, float lse) {
+    if (tile.query_of(row) >= tile.lengths.q()) return;
+    const PartialParams& partials = reinterpret_cast<const Argument&>(tile.p).partials;
+    const int quad_lane = thread_index() % 4;
+    const i64 head = i64(tile.lengths.batch()) * tile.p.num_heads_q + tile.query_head_of(row);
+    const i64 at = (head * partials.rows_of_head + tile.lengths.q_begin() + tile.query_of(row)) *
+                       partials.splits +
+                   split_index();
+    if (quad_lane == 0 && first_column == 0) partials.lse[at] = lse;
+    if (lse == negative_infinity()) return;
+    float* const to = partials.o + at * kHeadDimV + first_column + quad_lane * 2;
+#pragma unroll
+    for (int j = 0; j < kStored; ++j)
+      *reinterpret_cast<float2*>(to + j * 8) = make_float2(o[j][2 * kHalf] * inverse,
+                                                           o[j][2 * kHalf + 1] * inverse);
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,156 @@
+// splits_test.cpp - keys split among several blocks: numbers of splits that a search would not try,
+// too, over lengths around tiles, with every part of a problem that decides which keys are seen.
+// The workspace is full of NaN, and a second run must give the same bits.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "templates/registry.h"
+#include "tests/conformance/proof.h"
+
+namespace attnforge {
+namespace {
+
+using namespace test;
+
+/// Families with the axis.
+std::vector<const Family*> splitting_families() {
+  std::vector<const Family*> families;
+  for (const Family* family : registry()) {
+    if (std::ranges::any_of(family->fields,
+                            [](const FieldRule& rule) { return rule.name == "num_splits"; }))
+      families.push_back(family);
+  }
+  return families;
+}
+
+Candidate with_splits(Candidate candidate, int splits) {
+  for (auto& [name, value] : candidate.config.fields)
+    if (name == "num_splits") value = splits;
+  return candidate;
+}
+
+/// The config used when nothing was measured and another, each with so many splits: one cubin
+/// serves all of them.
+std::vector<Compiled> compile_splits(const Family& family, const Problem& problem,
+                                     const std::vector<int>& counts) {
+  const std::vector<Candidate> all = candidates(family, problem, gpu_facts());
+  std::vector<Compiled> compiled;
+  if (all.empty()) return compiled;
+  const std::size_t other = std::mt19937(kConformanceSeed)() % all.size();
+  for (const std::size_t at : {std::size_t{0}, other}) {
+    const Compiled first = compile_candidate(with_splits(all[at], counts.front()), problem);
+    for (const int splits : counts) {
+      compiled.push_back(first);
+      compiled.back().candidate = with_splits(all[at], splits);
+      compiled.back().launch = family.launch(compiled.back().candidate.config, problem,
+                                             gpu_facts());
+    }
+  }
+  return compiled;
+}
+
+struct SplitCase {
+  const char* name;
+  std::vector<std::string> problems;
+  Inputs inputs = Inputs::kNormal;
+  std::vector<int> counts = {2, 5, 40};
+};
+void PrintTo(const SplitCase& c, std::ostream* out) {
+  for (const std::string& problem : c.problems) *out << "\n  " << problem;
+}
+
+class SplitKeys : public testing::TestWithParam<SplitCase> {};
+
+TEST_P(SplitKeys, MatchTheOracle) {
+  const std::string unusable = gpu_problem();
+  if (!unusable.empty()) GTEST_SKIP() << unusable;
+  ScopedContext context(gpu_context());
+  for (const std::string& text : GetParam().problems) {
+    const Problem problem = parse_problem(text);
+    const Expectation expected(problem, {GetParam().name, {text}, GetParam().inputs});
+    GpuProblem gpu(expected.host);
+    int tried = 0;
+    for (const Family* family : splitting_families()) {
+      for (const Compiled& compiled : compile_splits(*family, problem, GetParam().counts)) {
+        SCOPED_TRACE(fmt::format("{}\n  {}", text, to_string(compiled.candidate.config)));
+        EXPECT_EQ(fault_of(compiled, expected, gpu), "");
+        ++tried;
+      }
+    }
+    EXPECT_GT(tried, 0) << "no family that splits keys serves " << text;
+  }
+}
+
+std::vector<SplitCase> cases() {
+  std::vector<std::string> around_tiles;
+  for (const int keys : {1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 700})
+    around_tiles.push_back(fmt::format("fwd {} batch=2 num_heads=8:2 seqlen=1:{} head_dim=64 lse",
+                                       keys % 2 ? "bf16" : "fp16", keys));
+  const std::string few = " batch=3 num_heads=8:2 seqlen=3:700 head_dim=64 lse ";
+  return {
+      {"LengthsAroundTiles", around_tiles},
+      {"ManySplitsOfFewKeys",
+       {"fwd bf16 batch=2 num_heads=8:2 seqlen=1:100 head_dim=128 lse",
+        "fwd fp16 batch=1 num_heads=2 seqlen=5:40 head_dim=64"},
+       Inputs::kNormal,
+       {17, 129, 256}},
+      {"NoKeys",
+       {"fwd bf16 batch=2 num_heads=4:2 seqlen=2:0 head_dim=64 lse",
+        "fwd bf16 batch=0 num_heads=4:2 seqlen=2:100 head_dim=64 lse",
+        "fwd bf16 batch=2 num_heads=4:2 seqlen=0:100 head_dim=64 lse"}},
+      {"Masks",
+       {"fwd bf16" + few + "causal", "fwd fp16" + few + "window_left=9",
+        "fwd bf16" + few + "window_left=100 window_right=5", "fwd fp16" + few + "softcap=20 causal",
+        "fwd bf16 batch=1 num_heads=4:2 seqlen=300:70 head_dim=128 causal lse",
+        "fwd fp16 batch=1 num_heads=2 seqlen=200:333 head_dim=64 window_left=17 window_right=33 "
+        "lse",
+        "fwd bf16 batch=1 num_heads=4:1 seqlen=130:1000 head_dim=128 causal"}},
+      {"Lengths",
+       {"fwd bf16 batch=7 num_heads=8:2 seqlen=1:700 head_dim=128 lengths=used lse",
+        "fwd fp16 batch=7 num_heads=8:2 seqlen=5:700 head_dim=64 lengths=used causal lse",
+        "fwd bf16 batch=7 num_heads=4 seqlen=70:300 head_dim=64 lengths=used window_left=40 lse",
+        "fwd bf16 batch=7 num_heads=16:2 seqlen=3:700 head_dim=128 lengths=packed causal lse",
+        "fwd fp16 batch=6 num_heads=4:2 seqlen=200 tokens=700 head_dim=64 lengths=packed lse"}},
+      {"HeadDims",
+       {"fwd bf16 batch=1 num_heads=4:1 seqlen=3:500 head_dim=8 lse",
+        "fwd fp16 batch=1 num_heads=6:2 seqlen=3:500 head_dim=72 causal lse",
+        "fwd bf16 batch=1 num_heads=8:1 seqlen=2:500 head_dim=256 lse",
+        "fwd fp16 batch=1 num_heads=4:1 seqlen=2:500 head_dim=512:504 lse",
+        "fwd bf16 batch=1 num_heads=4:2 seqlen=2:500 head_dim=192:128",
+        "fwd bf16 batch=2 num_heads=4:2 seqlen=3:500 head_dim=40:104 alignment=4 layout=bhsd lse"}},
+      {"BlockMasks",
+       {"fwd bf16 batch=2 num_heads=4:2 seqlen=200:700 head_dim=64 blocks=64:16 lse",
+        "fwd fp16 batch=1 num_heads=8:1 seqlen=1:1001 head_dim=128 blocks=16:64 mask_bits lse",
+        "fwd bf16 batch=4 num_heads=4:2 seqlen=150:600 head_dim=64 lengths=used blocks=32 lse"}},
+      {"Rope",
+       {"fwd bf16 batch=2 num_heads=8:2 seqlen=3:700 head_dim=128 causal rope=half lse",
+        "fwd fp16 batch=2 num_heads=8:2 seqlen=1:300 head_dim=64 rope=interleaved"}},
+      {"GrowingScores",
+       {"fwd bf16 batch=1 num_heads=8:2 seqlen=3:1100 head_dim=128 causal lse"},
+       Inputs::kGrowingToFirst},
+      {"StronglyNegativeScores",
+       {"fwd bf16 batch=1 num_heads=8:2 seqlen=3:700 head_dim=64 lse"},
+       Inputs::kStronglyNegative},
+      {"LargeInputs",
+       {"fwd fp16 batch=1 num_heads=8:2 seqlen=3:700 head_dim=64 lse"},
+       Inputs::kLarge},
+      {"KeysWithScoresOfMinusInfinity",
+       {"fwd bf16 batch=1 num_heads=2 seqlen=65:129 head_dim=128 lse"},
+       Inputs::kInfiniteKeys},
+      {"OneQueryOfManyKeys",
+       {"fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 lse",
+        "fwd bf16 batch=8 num_heads=16:1 seqlen=1:8192 head_dim=128"},
+       Inputs::kNormal,
+       {16, 33, 128}},
+  };
+}
+INSTANTIATE_TEST_SUITE_P(HardCases, SplitKeys, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace attnforge

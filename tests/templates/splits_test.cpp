@@ -1,0 +1,204 @@
+// splits_test.cpp - keys split among several blocks of a query tile, without a GPU: what is
+// launched, what is compiled, and how many splits the model asks for.
+#include "templates/host/splits.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "generator/arch.h"
+#include "generator/candidates.h"
+#include "templates/registry.h"
+
+namespace attnforge {
+namespace {
+
+const Family& mma() { return *find_family("fwd_mma_sm80"); }
+
+Config split_config(const Problem& problem, int splits, std::string_view arch = "90a") {
+  Config config = candidates(mma(), problem, typical_device(arch)).front().config;
+  config.fields.back().second = splits;
+  return config;
+}
+
+const char* const kDecode = "fwd bf16 batch=2 num_heads=32:8 seqlen=1:8192 head_dim=128 lse";
+
+TEST(SplitKeys, OfOneSplitHaveTheKernelWithoutAnyWordOfThem) {
+  const Problem problem = parse_problem(kDecode);
+  const Source source = mma().render(split_config(problem, 1), problem);
+  const std::string lines = source.entry.substr(
+      source.entry.find('\n'));  // after the config's text
+  EXPECT_THAT(lines, testing::Not(testing::HasSubstr("plit")));
+  EXPECT_THAT(source.text, testing::Not(testing::HasSubstr("PartialParams")));
+  const Launch launch = mma().launch(split_config(problem, 1), problem, typical_device("90a"));
+  ASSERT_EQ(launch.steps.size(), 1u);
+  EXPECT_EQ(launch.steps[0].grid.y, 1u);
+  EXPECT_EQ(launch.workspace_bytes, 0u);
+}
+
+TEST(SplitKeys, OfAnyNumberAreTheSameCode) {
+  const Problem problem = parse_problem(kDecode);
+  EXPECT_EQ(digest(mma().render(split_config(problem, 2), problem)),
+            digest(mma().render(split_config(problem, 33), problem)));
+}
+
+TEST(SplitKeys, AreASecondDimensionOfTheGridAndAStepThatMerges) {
+  for (const char* text :
+       {kDecode, "fwd fp16 batch=3 num_heads=8:2 seqlen=3:5000 head_dim=64 lengths=used causal",
+        "fwd bf16 batch=3 num_heads=8 seqlen=2:5000 head_dim=128 lengths=packed",
+        "fwd bf16 batch=1 num_heads=8 seqlen=16:4096 head_dim=128 blocks=64 rope=half"}) {
+    const Problem problem = parse_problem(text);
+    for (const char* arch : {"80", "90a"}) {
+      SCOPED_TRACE(fmt::format("{} on {}", text, arch));
+      const Config one = split_config(problem, 1, arch), seven = split_config(problem, 7, arch);
+      const Launch plain = mma().launch(one, problem, typical_device(arch)),
+                   split = mma().launch(seven, problem, typical_device(arch));
+      ASSERT_EQ(split.steps.size(), plain.steps.size() + 1);
+      EXPECT_EQ(own_step(split), own_step(plain));
+      const LaunchStep& kernel = split.steps[own_step(split)];
+      EXPECT_EQ(kernel.grid.x, plain.steps[own_step(plain)].grid.x);
+      EXPECT_EQ(kernel.grid.y, 7u);
+      EXPECT_EQ(split.steps.back().kernel, "combine_splits");
+      EXPECT_FALSE(split.steps.front().overlaps_previous);
+      EXPECT_EQ(split.steps.back().overlaps_previous, std::string(arch) == "90a");
+      const std::string entry = mma().render(seven, problem).entry;
+      EXPECT_THAT(entry, testing::HasSubstr("combine_splits("));
+      EXPECT_THAT(entry, testing::HasSubstr("using Walk = SplitWalk<"));
+    }
+  }
+}
+
+TEST(SplitKeys, HaveRoomForEachPartOfEachRowAndOverlapNoList) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=3 num_heads=8:2 seqlen=5:4096 head_dim=128:64 lengths=used");
+  const Config config = split_config(problem, 9);
+  const Launch launch = mma().launch(config, problem, typical_device("90a"));
+  const std::size_t rows = 3 * 8 * 5, o_bytes = rows * 9 * 64 * sizeof(float);
+  EXPECT_EQ(partial_bytes(problem, 9), rows * 9 * (64 + 1) * sizeof(float));
+  const std::vector<std::byte>& params = launch.steps.back().params;
+  PartialParams partials;  // after FwdParams
+  std::memcpy(&partials, params.data() + sizeof(StepParams), sizeof(partials));
+  const auto o = reinterpret_cast<std::size_t>(partials.o),
+             lse = reinterpret_cast<std::size_t>(partials.lse);
+  EXPECT_GE(o, sizeof(WorkList) + 3 * 2 * sizeof(WorkItem)) << "after the list of query tiles";
+  EXPECT_GE(lse, o + o_bytes);
+  EXPECT_EQ(o % 16, 0u);
+  EXPECT_GE(launch.workspace_bytes, lse + rows * 9 * sizeof(float));
+  EXPECT_EQ(partials.splits, 9);
+  EXPECT_EQ(partials.rows_of_head, 5);
+}
+
+TEST(SplitKeys, OfPackedSequencesNumberTheRowsOfAllTokens) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=4 num_heads=8 seqlen=10:4096 tokens=20:9000 head_dim=64 lengths=packed");
+  EXPECT_EQ(partial_bytes(problem, 2), 20 * 8 * 2 * (64 + 1) * 4);
+}
+
+TEST(MergeShape, HasAWarpForAboutFourSplits) {
+  for (int splits = 1; splits <= kMostSplits; ++splits) {
+    const MergeShape shape = MergeShape::of(splits);
+    EXPECT_EQ(shape.rows() * shape.warps, MergeShape::kWarps);
+    EXPECT_TRUE(shape.warps == MergeShape::kWarps || splits <= 4 * shape.warps) << splits;
+  }
+}
+
+TEST(SplitKeys, AreRefusedWhereTheyCannotPay) {
+  const auto reason = [](const char* text, int splits) {
+    const Problem problem = parse_problem(text);
+    Config config = candidates(mma(), problem, typical_device("90a")).front().config;
+    config.fields.back().second = splits;
+    return mma().reject(config, problem, typical_device("90a"));
+  };
+  EXPECT_THAT(reason("fwd bf16 batch=1 num_heads=8:1 seqlen=1:128 head_dim=128", 64),
+              testing::HasSubstr("key tiles"));
+  EXPECT_THAT(reason("fwd bf16 batch=256 num_heads=32:8 seqlen=1:8192 head_dim=128", 2),
+              testing::HasSubstr("without splits"));
+  EXPECT_THAT(reason("fwd bf16 batch=8 num_heads=32:8 seqlen=1:65536 head_dim=128", 128),
+              testing::HasSubstr("twice"));
+  EXPECT_THAT(reason("fwd bf16 batch=1 num_heads=64 seqlen=65536 head_dim=256", 256),
+              testing::HasSubstr("1 GB"));
+}
+
+// ---- What the model asks for, of the shapes that serving is measured by ----
+
+struct Serving {
+  const char* sizes;
+  bool full;  // query tiles fill an H200 as they are
+};
+void PrintTo(const Serving& s, std::ostream* out) { *out << s.sizes; }
+class ServingShapes : public testing::TestWithParam<Serving> {};
+
+TEST_P(ServingShapes, AreSplitAsFarAsTheGpuHasRoom) {
+  const Problem problem = parse_problem(fmt::format("fwd bf16 {} head_dim=128", GetParam().sizes));
+  const DeviceFacts& device = typical_device("90a");
+  const Candidate first = candidates(mma(), problem, device).front();
+  const Launch launch = mma().launch(first.config, problem, device);
+  const Dim3 grid = launch.steps[own_step(launch)].grid;
+  SCOPED_TRACE(to_string(first.config));
+  EXPECT_EQ(first.config.get("pack_gqa"), problem.num_heads_q / problem.num_heads_kv);
+  EXPECT_EQ(grid.x, problem.batch * problem.num_heads_kv) << "all heads of a query in one tile";
+  if (GetParam().full) {
+    EXPECT_EQ(grid.y, 1u);
+  } else {
+    const int tiles = static_cast<int>(problem.seqlen_kv) / first.config.get("block_n");
+    EXPECT_GE(grid.x * grid.y, std::min<unsigned>(device.num_sms * 9 / 10, grid.x * tiles / 2));
+  }
+}
+
+constexpr Serving kServing[] = {
+    {"batch=1 num_heads=32:8 seqlen=1:2048", false},
+    {"batch=1 num_heads=32:8 seqlen=1:8192", false},
+    {"batch=1 num_heads=32:8 seqlen=1:65536", false},
+    {"batch=8 num_heads=32:8 seqlen=1:8192", false},
+    {"batch=64 num_heads=32:8 seqlen=1:8192", true},
+    {"batch=128 num_heads=32:8 seqlen=1:4096", true},
+    {"batch=1 num_heads=16:1 seqlen=1:2048", false},
+    {"batch=1 num_heads=16:1 seqlen=1:8192", false},
+    {"batch=1 num_heads=16:1 seqlen=1:65536", false},
+    {"batch=8 num_heads=16:1 seqlen=1:8192", false},
+    {"batch=64 num_heads=16:1 seqlen=1:8192", false},
+    {"batch=128 num_heads=16:1 seqlen=1:4096", false},
+};
+INSTANTIATE_TEST_SUITE_P(H200, ServingShapes, testing::ValuesIn(kServing));
+
+TEST(ServingShapes, AreServedBySplitKeysWhereNothingWasMeasured) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128");
+  const Candidate untuned_one = untuned(registry(), problem, typical_device("90a"));
+  EXPECT_EQ(untuned_one.family->name, "fwd_mma_sm80");
+  EXPECT_GT(untuned_one.config.get("num_splits"), 1);
+}
+
+TEST(ServingShapes, HaveTilesOfSixteenAndOfThirtyTwoRowsToTry) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128");
+  for (const char* arch : {"80", "86", "89", "90a"}) {
+    const std::vector<Candidate> all = candidates(mma(), problem, typical_device(arch));
+    for (const int rows : {16, 32})
+      EXPECT_TRUE(std::ranges::any_of(all,
+                                      [&](const Candidate& c) {
+                                        return c.config.get("block_m") == rows &&
+                                               c.config.get("pack_gqa") == 16 &&
+                                               c.config.get("num_splits") > 1;
+                                      }))
+          << rows << " on sm_" << arch;
+  }
+}
+
+TEST(Prefill, HasNoSplitsToTryWhereItsTilesFillTheGpu) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=4 num_heads=32:8 seqlen=4096 head_dim=128 causal");
+  for (const Axis& axis : mma().axes(problem, typical_device("90a"))) {
+    if (axis.name == "num_splits") {
+      EXPECT_EQ(axis.values, std::vector<int>{1});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnforge
