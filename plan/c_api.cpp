@@ -298,7 +298,7 @@ attnforge_status attnforge_merge_states(attnforge_context* context, const attnfo
                              .num_heads = given.num_heads,
                              .head_dim = static_cast<int>(given.head_dim)},
                             std::span(parts).first(count), state(given.o, given.lse),
-                            device_of(context), stream, !context->no_jit);
+                            attnforge::device_of(context), stream, !context->no_jit);
     return ATTNFORGE_OK;
   });
 }

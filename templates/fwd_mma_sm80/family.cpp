@@ -148,7 +148,8 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
                                             : std::vector<int>{32, 16, 64};
     warps = {2, 4};
     if (splits.values.size() > 1) tile_keys = {64, 32, 128};
-    if (packs_heads) packs = {"pack_gqa", {gqa_group(problem)}, {1}};
+    if (packs_heads && 64 % gqa_group(problem) == 0)
+      packs = {"pack_gqa", {gqa_group(problem)}, {1}};
     groups.only_forced.assign(groups.values.begin(), groups.values.end() - 1);
     groups.values = {groups.values.back()};
   }

@@ -37,6 +37,7 @@ constexpr SplitCase kCases[] = {
      "fwd bf16 batch=1 num_heads=16:4 seqlen=2:8192 head_dim=128 softcap=30 args=\"float* slope\" "
      "score=\"s + slope[head] * (k - q)\" rope=half",
      32},
+    {"90a", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:8192 head_dim=128 sinks lse", 32},
     {"90a", "fwd bf16 batch=1 num_heads=8 seqlen=256:32768 head_dim=128 causal", 128},
 };
 

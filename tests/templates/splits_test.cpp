@@ -190,6 +190,17 @@ TEST(ServingShapes, HaveTilesOfSixteenAndOfThirtyTwoRowsToTry) {
   }
 }
 
+TEST(ServingShapes, HaveConfigsWhateverTheNumberOfHeadsPerKeyHead) {
+  for (const char* arch : {"80", "86", "90a"}) {
+    for (int group = 1; group <= 71; ++group) {
+      const Problem problem = parse_problem(
+          fmt::format("fwd bf16 num_heads={}:2 seqlen=3:500 head_dim=72 causal", 2 * group));
+      EXPECT_FALSE(candidates(mma(), problem, typical_device(arch)).empty())
+          << group << " on sm_" << arch;
+    }
+  }
+}
+
 TEST(Prefill, HasNoSplitsToTryWhereItsTilesFillTheGpu) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=4 num_heads=32:8 seqlen=4096 head_dim=128 causal");
