@@ -16,6 +16,7 @@ struct PartialParams {
   int rows_of_head;  // in a tensor: seqlen_q, or the tokens of all sequences
   int split_tiles;   // key tiles of a split; 0: as many as share the tiles of a row evenly
   int tensors;       // one after another: of each sequence, or one of all
+  int unused[8];     // to a multiple of what any argument is aligned to: no part lies in padding
 };
 
 /// The argument of a kernel whose own is a Params, and which writes or merges partial results.

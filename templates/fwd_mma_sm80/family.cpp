@@ -103,42 +103,13 @@ Axis pad_head_dim(const Problem& problem) {
   return {"pad_head_dim", {0}, {1}};
 }
 
-/// Powers of two, and what fills the GPU with one, two or four blocks per SM, from what makes half
-/// of the SMs busy on, or leaves a split 256 keys; only where query tiles leave SMs idle and keys
-/// are many.
-Axis num_splits(const Problem& problem, const DeviceFacts& device) {
-  constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfManyRows = 2048;
-  Axis axis{"num_splits", {1}, {2, 4, 8}};
-  const Problem typical = typical_problem(problem);
-  const bool few = has_few_rows(typical);
-  const int most = few ? kMostBlocksPerSm : 1;
-  const double tiles = double(typical.batch) * (few ? double(typical.num_heads_kv)
-                                                    : std::ceil(double(typical.seqlen_q) / 128) *
-                                                          double(typical.num_heads_q));
-  if (tiles <= 0 || 2 * tiles > most * device.num_sms ||
-      typical.seqlen_kv < (few ? kLeastKeys : kLeastKeysOfManyRows))
-    return axis;
-  axis.only_forced.clear();
-  const auto add = [&](double splits) {
-    const int whole = static_cast<int>(std::min<double>(splits, kMostSplits));
-    if (whole > 1 && std::ranges::find(axis.values, whole) == axis.values.end())
-      axis.values.push_back(whole);
-  };
-  const double fill = device.num_sms / tiles;
-  const double enough = std::min(fill, double(typical.seqlen_kv) / (kLeastKeys / 2));
-  for (int blocks = 1; blocks <= most; blocks *= 2) add(std::floor(blocks * fill));
-  for (int splits = 2; splits <= 128; splits *= 2)
-    if (splits > enough / 2 && splits <= 2 * most * fill) add(splits);
-  return axis;
-}
-
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const Shape shape = shape_of(problem);
   Axis packs{"pack_gqa", {1}};
   Axis groups{"head_group_mb", head_groups_mb(problem, device)};
   std::vector<int> tile_rows = {128, 64, 32, 256}, warps = {4, 8, 2},
                    tile_keys = {64, 32, 48, 96, 128, 16};
-  const Axis splits = num_splits(problem, device);
+  const Axis splits = splits_axis(problem, device);
   const bool packs_heads = gqa_group(problem) > 1 && !shape.has_tile_lists();
   if (packs_heads) packs.values.push_back(gqa_group(problem));
   if (has_few_rows(problem)) {
@@ -286,9 +257,12 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const TileWork work = tile_work(problem, c.block_m, c.block_n, c.pack_gqa, c.head_group_mb,
                                   c.right_bound != 0);
   LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes());
-  if (c.num_splits > 1)
-    return launch_of_splits<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
-                                              c.num_splits);
+  if (c.num_splits > 1) {
+    step.grid.x = static_cast<unsigned>(work.all_tiles());
+    return launch_of_splits<FwdMmaSm80Params>(
+        problem, work, device.arch, std::move(step), c.num_splits,
+        [&](Argument& argument) { argument.fwd(problem).value(work.order); });
+  }
   return launch_of_tiles<FwdMmaSm80Params>(problem, work, device.arch, std::move(step));
 }
 

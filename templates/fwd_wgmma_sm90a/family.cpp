@@ -1,9 +1,11 @@
 // family.cpp - fwd_wgmma_sm90a as a Family: what it serves, its search space, its source and its
 // launch.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 #include "attnforge/error.h"
@@ -21,6 +23,7 @@
 #include "templates/host/memory_time.h"
 #include "templates/host/rotation.h"
 #include "templates/host/sm_room.h"
+#include "templates/host/splits.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/wgmma_text.h"
 #include "templates/host/work_list.h"
@@ -28,7 +31,10 @@
 namespace attnforge {
 namespace {
 
-using Typed = FwdWgmmaSm90aConfig;
+/// What is compiled in, and what the launch alone decides.
+struct Typed : FwdWgmmaSm90aConfig {
+  int num_splits;  // blocks of a query tile, each with a part of its keys
+};
 constexpr std::string_view kName = "fwd_wgmma_sm90a";
 
 constexpr Field<Typed> kFields[] = {
@@ -45,10 +51,11 @@ constexpr Field<Typed> kFields[] = {
     {"pack_gqa", &Typed::pack_gqa, doubled(1, 64)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"fused_rope", &Typed::fused_rope, kFlag},
+    {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 
 constexpr FormerField kFormer[] = {{"cluster", 1}};  // blocks that share the loads of K and V
-constexpr FormerField kAdded[] = {{"fused_rope", 0}};
+constexpr FormerField kAdded[] = {{"fused_rope", 0}, {"num_splits", 1}};
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
@@ -134,6 +141,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups},
       {"fused_rope", {0}, shape.rope == kNoRope ? std::vector<int>{} : std::vector<int>{1}},
+      has_few_rows(problem) ? splits_axis(problem, device) : Axis{"num_splits", {1}},
   };
 }
 
@@ -156,8 +164,25 @@ bool registers_fit(const Typed& c) {
          product + kRegisterSlack + 4 <= c.launch_registers();
 }
 
+/// Reasons against this number of splits that other numbers do not share.
+Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (c.num_splits == 1) return "";
+  if (c.has_tile_lists()) return "the tiles of a list are not split";
+  if (c.grid != kGridPlain) return "blocks that take several query tiles do not split keys";
+  if (Reason wrong = wrong_splits(problem, c.num_splits)) return wrong;
+  if (c.warpgroups > 1 || c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
+    return "keys are split in tiles of 64 rows and as many stages of K as of V";
+  if (c.pack_gqa == 1 && gqa_group(problem) > 1 && 64 % gqa_group(problem) == 0)
+    return "each head would read the keys that one tile of all heads reads once";
+  const double tiles = double(problem.batch) * double(problem.num_heads_q) / c.pack_gqa *
+                       std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m());
+  return needless_splits(problem, c.num_splits, c.block_n, tiles,
+                         double(device.num_sms) * c.blocks_per_sm);
+}
+
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
+  if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
   const Arch& arch = device.arch;
   // Illegal.
   if (c.fused_rope && c.rope == kNoRope) return "the problem has no rope";
@@ -206,8 +231,16 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
-  return has_few_rows(problem) ? with_memory_time(us, problem, device) : us;
+  if (c.num_splits == 1) {
+    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
+    return has_few_rows(problem) ? with_memory_time(us, problem, device) : us;
+  }
+  // As sequences of their own.
+  Problem split = problem;
+  split.batch *= c.num_splits;
+  split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
+  return with_memory_time(estimate_fwd_wgmma_sm90a_us(c, split, device), problem, device) +
+         combine_us(problem, c.num_splits, device);
 }
 
 std::string describe(const Typed& c) {
@@ -218,7 +251,8 @@ std::string describe(const Typed& c) {
        if_so(c.q_stages == 2, "two tiles of Q"), if_so(c.pingpong, "ping-pong"), grids[c.grid],
        c.blocks_per_sm == 1 ? "" : blocks_words(c.blocks_per_sm),
        c.swizzle == 128 ? "" : fmt::format("swizzle {}", c.swizzle), pack_words(c.pack_gqa),
-       head_group_words(c.head_group_mb), if_so(c.fused_rope, "rope fused")});
+       head_group_words(c.head_group_mb), if_so(c.fused_rope, "rope fused"),
+       if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str())});
 }
 
 std::string symbol(const Typed& c) {
@@ -239,20 +273,28 @@ std::vector<Piece> pieces(const Typed& c) {
 Source render(const Typed& c, const Problem& problem) {
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
+  constexpr const char* kParams = "FwdWgmmaSm90aParams";
+  const bool splits = c.num_splits > 1;
   const KernelNames names{
       .symbol = symbol(c) + code_suffix(problem),
       .folder = "fwd_wgmma_sm90a",
       .type = "FwdWgmmaSm90a",
-      .params = "FwdWgmmaSm90aParams",
+      .params = splits ? fmt::format("WithPartials<{}>", kParams) : kParams,
       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
       .pieces = "DenseTmaPieces",
       .pieces_header = "pieces/dense_tma.cuh",
       .other_pieces = pieces(c),
+      .launch_fields = 1,
       .gathers = true,
       .coarse = true};
-  return kernel_source(
-      untyped(kName, c, kFields), c,
-      with_work_list<FwdWgmmaSm90aParams>(names, problem, c, "block_m()", "block_n"));
+  const Config config = untyped(kName, c, kFields);
+  if (!splits)
+    return kernel_source(
+        config, c, with_work_list<FwdWgmmaSm90aParams>(names, problem, c, "block_m()", "block_n"));
+  return kernel_source(config, c,
+                       with_splits(with_work_list<WithPartials<FwdWgmmaSm90aParams>>(
+                                       names, problem, c, "block_m()", "block_n"),
+                                   problem, kParams));
 }
 
 /// The maps of q, k and v.
@@ -291,20 +333,26 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
   step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
   step.args.reserve(6);
-  fill_argument<FwdWgmmaSm90aParams>(step, problem, work, [&](Argument& argument) {
+  const auto fill = [&](Argument& argument) -> Argument& {
     argument.fwd(problem).value(work.order).value(static_cast<int>(tiles));
     if (c.grid == kGridDynamic)
       argument.counters();
     else
       argument.value<TileCounters*>(nullptr);
     add_tensor_maps(argument, c, problem);
-    argument.rope(problem);
-  });
+    return argument.rope(problem);
+  };
+  if (c.num_splits > 1)
+    return launch_of_splits<FwdWgmmaSm90aParams>(problem, work, device.arch, std::move(step),
+                                                 c.num_splits, fill);
+  fill_argument<FwdWgmmaSm90aParams>(step, problem, work, fill);
   return launch_of_work(problem, work, device.arch, std::move(step));
 }
 
 bool rotates(const Config& config) { return config.get("fused_rope") != 0; }
-bool points_rotate(std::span<const Axis> axes) { return axes.back().values.front() != 0; }
+bool points_rotate(std::span<const Axis> axes) {
+  return std::ranges::find(axes, "fused_rope", &Axis::name)->values.front() != 0;
+}
 
 constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({
     .name = kName,

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "attnforge/error.h"
 #include "generator/stored_rows.h"
 #include "templates/host/fwd_params.h"
+#include "templates/host/memory_time.h"
 #include "templates/host/tile_order.h"
 
 namespace attnforge {
@@ -65,6 +67,32 @@ Reason needless_splits(const Problem& problem, int splits, int block_n, double q
   return "";
 }
 
+Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
+  constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfManyRows = 2048;
+  Axis axis{"num_splits", {1}, {2, 4, 8}};
+  const Problem typical = typical_problem(problem);
+  const bool few = has_few_rows(typical);
+  const int most = few ? kMostBlocksPerSm : 1;
+  const double tiles = double(typical.batch) * (few ? double(typical.num_heads_kv)
+                                                    : std::ceil(double(typical.seqlen_q) / 128) *
+                                                          double(typical.num_heads_q));
+  if (tiles <= 0 || 2 * tiles > most * device.num_sms ||
+      typical.seqlen_kv < (few ? kLeastKeys : kLeastKeysOfManyRows))
+    return axis;
+  axis.only_forced.clear();
+  const auto add = [&](double splits) {
+    const int whole = static_cast<int>(std::min<double>(splits, kMostSplits));
+    if (whole > 1 && std::ranges::find(axis.values, whole) == axis.values.end())
+      axis.values.push_back(whole);
+  };
+  const double fill = device.num_sms / tiles;
+  const double enough = std::min(fill, double(typical.seqlen_kv) / (kLeastKeys / 2));
+  for (int blocks = 1; blocks <= most; blocks *= 2) add(std::floor(blocks * fill));
+  for (int splits = 2; splits <= 128; splits *= 2)
+    if (splits > enough / 2 && splits <= 2 * most * fill) add(splits);
+  return axis;
+}
+
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {
   constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
   if (splits == 1) return 0;
@@ -109,13 +137,13 @@ PartialParams partial_params(const Problem& problem, const TileWork& work, int s
 
 void add_partials(Argument& argument, const PartialParams& partials) {
   struct Rest {
-    int splits, rows_of_head, split_tiles, tensors;
+    int splits, rows_of_head, split_tiles, tensors, unused[8];
   };
   static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
   argument.scratch(reinterpret_cast<std::size_t>(partials.o));
   argument.scratch(reinterpret_cast<std::size_t>(partials.lse));
   argument.value(
-      Rest{partials.splits, partials.rows_of_head, partials.split_tiles, partials.tensors});
+      Rest{partials.splits, partials.rows_of_head, partials.split_tiles, partials.tensors, {}});
 }
 
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,

@@ -10,6 +10,7 @@
 
 #include "attnforge/problem.h"
 #include "generator/arch.h"
+#include "generator/family.h"
 #include "generator/launch.h"
 #include "generator/reason.h"
 #include "templates/host/argument.h"
@@ -32,6 +33,11 @@ Reason wrong_splits(const Problem& problem, int splits);
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
                        double places);
 
+/// Powers of two, and what fills the GPU with one, two or four blocks per SM, from what makes half
+/// of the SMs busy on, or leaves a split 256 keys; only where query tiles leave SMs idle and keys
+/// are many.
+Axis splits_axis(const Problem& problem, const DeviceFacts& device);
+
 /// What the step takes.
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device);
 
@@ -48,15 +54,16 @@ void add_partials(Argument& argument, const PartialParams& partials);
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
                     const PartialParams& partials);
 
-/// launch_of_tiles() of a kernel that splits keys.
-template <class Params>
+/// The launch of a kernel that splits keys: `step` has its other dimensions of the grid, and
+/// fill(Argument&) adds the members of Params.
+template <class Params, class Fill>
 Launch launch_of_splits(const Problem& problem, const TileWork& work, const Arch& arch,
-                        LaunchStep step, int splits) {
+                        LaunchStep step, int splits, const Fill& fill) {
   const PartialParams partials = partial_params(problem, work, splits);
   fill_argument<WithPartials<Params>>(step, problem, work, [&](Argument& argument) {
-    add_partials(argument.fwd(problem).value(work.order).template end_of_base<Params>(), partials);
+    fill(argument);
+    add_partials(argument.template end_of_base<Params>(), partials);
   });
-  step.grid.x = static_cast<unsigned>(work.all_tiles());
   step.grid.y = static_cast<unsigned>(splits);
   return with_combine(launch_of_work(problem, work, arch, std::move(step)), problem, work, arch,
                       partials);

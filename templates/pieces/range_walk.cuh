@@ -65,8 +65,8 @@ struct RangeWalk {
   template <class QueryTile>
   ATTNFORGE_DEVICE RangeWalk seen_by(const QueryTile& tile, int block_n, int row, int rows) const {
     RangeWalk part = of_rows(tile, block_n, row, rows);
-    part.end = row < tile.end_row() ? min(part.end, end) : begin;
-    part.begin = min(part.begin, part.end);
+    part.end = row < tile.end_row() ? max(min(part.end, end), begin) : begin;
+    part.begin = min(max(part.begin, begin), part.end);
     return part;
   }
   /// How many of these tiles come before those of `part`, and how many after.

@@ -45,6 +45,14 @@ struct SplitWalk : Walk {
     walk.take(TileSlice::of(params.partials, walk.count()));
     return walk;
   }
+  template <class QueryTile>
+  ATTNFORGE_DEVICE SplitWalk of_part(const QueryTile& tile, int block_n, int row, int rows) const {
+    return {Walk::of_part(tile, block_n, row, rows)};
+  }
+  template <class QueryTile>
+  ATTNFORGE_DEVICE SplitWalk seen_by(const QueryTile& tile, int block_n, int row, int rows) const {
+    return {Walk::seen_by(tile, block_n, row, rows)};
+  }
 
  private:
   ATTNFORGE_DEVICE void take(const TileSlice& slice) {

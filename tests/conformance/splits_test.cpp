@@ -38,7 +38,14 @@ Candidate with_splits(Candidate candidate, int splits) {
 /// serves all of them.
 std::vector<Compiled> compile_splits(const Family& family, const Problem& problem,
                                      const std::vector<int>& counts) {
-  const std::vector<Candidate> all = candidates(family, problem, gpu_facts());
+  std::vector<Candidate> all = candidates(family, problem, gpu_facts());
+  // Blocks with several query tiles do not split keys, nor does the family of wgmma split lists.
+  std::erase_if(all, [](const Candidate& candidate) {
+    return std::ranges::any_of(candidate.config.fields, [](const auto& field) {
+      return field.first == "grid" && field.second != 0;
+    });
+  });
+  if (family.name == "fwd_wgmma_sm90a" && problem.mask_block_q != 0) all.clear();
   std::vector<Compiled> compiled;
   if (all.empty()) return compiled;
   const std::size_t other = std::mt19937(kConformanceSeed)() % all.size();

@@ -181,18 +181,17 @@ TEST_F(InspectTest, ListsCutCandidatesWithTheirReasons) {
 
 TEST_F(InspectTest, SaysHowManySmsAGridKeepsBusyAndHowFarMemoryIs) {
   const DeviceFacts& device = typical_device("90a");
-  const auto reach = [&](const char* problem, const std::string& cache,
-                         const std::string& family = "") {
+  const auto reach = [&](const char* problem, const std::string& cache) {
     return inspect(parse_problem(problem), device,
-                   {.config = "", .family = family, .cache_path = cache, .compile = false})
+                   {.config = "", .family = "", .cache_path = cache, .compile = false})
         .reach;
   };
-  const char* const kDecode = "fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128";
-  EXPECT_EQ(reach(kDecode, ":memory:").busy_sms, 128) << "of the kernel, not of the step after it";
-  const Reach decode = reach(kDecode, ":memory:", "fwd_wgmma_sm90a");
-  EXPECT_EQ(decode.busy_sms, 32);
-  EXPECT_FALSE(decode.measured);
-  EXPECT_GT(decode.time_us, 3 * decode.memory_us);
+  const Reach few = reach("fwd bf16 num_heads=4 seqlen=256 head_dim=128", ":memory:");
+  EXPECT_LE(few.busy_sms, 32);
+  EXPECT_FALSE(few.measured);
+  EXPECT_GT(few.time_us, 3 * few.memory_us);
+  const Reach decode = reach("fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128", ":memory:");
+  EXPECT_GT(decode.busy_sms, 100) << "of the kernel, not of the step that merges its splits";
   // 2 * 8 * 8192 * 128 elements of K and V at 2 * 3201 MHz * 6144 bits.
   EXPECT_NEAR(decode.memory_us, 33.55e6 / (2 * 3201.0 * 6144 / 8), 0.1);
   EXPECT_EQ(reach("fwd bf16 num_heads=32:8 seqlen=8192 head_dim=128", ":memory:").busy_sms, 132);

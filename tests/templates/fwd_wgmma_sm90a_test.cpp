@@ -78,7 +78,8 @@ TEST(FwdWgmmaSm90a, RegistersTakenAreRegistersGiven) {
 TEST(FwdWgmmaSm90a, BlocksFitTheirSm) {
   for_each_config([](const Problem& problem, const Config& config) {
     const FwdWgmmaSm90aConfig c = test::registers_of(config, problem);
-    const LaunchStep step = family().launch(config, problem, h200()).steps.back();
+    const Launch launch = family().launch(config, problem, h200());
+    const LaunchStep& step = launch.steps[own_step(launch)];
     const Arch& arch = h200().arch;
     constexpr int kReservedBytes = 1024;  // of each block, by the system
     EXPECT_LE(step.smem_bytes, arch.smem_per_block_bytes);
@@ -94,8 +95,10 @@ TEST(FwdWgmmaSm90a, BlocksFitTheirSm) {
 TEST(FwdWgmmaSm90a, TensorMapsTakeWhatTmaAllows) {
   for_each_config([](const Problem& problem, const Config& config) {
     const Launch launch = family().launch(config, problem, h200());
-    ASSERT_EQ(launch.steps.size(), problem.rope == Rope::kNone ? 1u : 2u);
-    const LaunchStep& step = launch.steps.back();
+    const std::size_t before = problem.rope == Rope::kNone ? 0 : 1;
+    ASSERT_EQ(own_step(launch), before);
+    ASSERT_EQ(launch.steps.size(), before + (config.get("num_splits") == 1 ? 1 : 2));
+    const LaunchStep& step = launch.steps[own_step(launch)];
     const auto maps = test::parts_of<TensorMapSpec>(step);
     ASSERT_EQ(maps.size(), 3u);
     EXPECT_EQ(maps[0].first, offsetof(FwdWgmmaSm90aParams, q));
@@ -121,8 +124,9 @@ TEST(FwdWgmmaSm90a, OnlyDynamicGridsNeedCounters) {
     const Launch launch = family().launch(config, problem, h200());
     const bool is_dynamic = config.get("grid") == kGridDynamic;
     (is_dynamic ? dynamic : other) = true;
-    EXPECT_EQ(launch.workspace_bytes == 0, problem.rope == Rope::kNone);
-    const auto counters = test::parts_of<CountersArgument>(launch.steps.back());
+    EXPECT_EQ(launch.workspace_bytes == 0,
+              problem.rope == Rope::kNone && config.get("num_splits") == 1);
+    const auto counters = test::parts_of<CountersArgument>(launch.steps[own_step(launch)]);
     EXPECT_EQ(counters.size(), is_dynamic ? 1u : 0u);
     EXPECT_EQ(counted_steps(launch), is_dynamic ? 1 : 0);
     if (is_dynamic) {

@@ -17,36 +17,55 @@ namespace attnforge {
 namespace {
 
 struct SplitCase {
+  const char* family;
   const char* arch;
   const char* problem;
   int block_m;  // the first candidate that has it
 };
 
 constexpr SplitCase kCases[] = {
-    {"80", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 lse", 32},
-    {"86", "fwd fp16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128", 16},
-    {"86", "fwd bf16 batch=2 num_heads=32:8 seqlen=1:8192 head_dim=64 causal", 32},
-    {"89", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:8192 head_dim=128", 32},
-    {"89", "fwd bf16 batch=1 num_heads=16:1 seqlen=4:8192 head_dim=128 window_left=4096", 64},
-    {"90a", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128", 32},
-    {"90a", "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128", 16},
-    {"90a", "fwd bf16 batch=4 num_heads=32:8 seqlen=1:8192 head_dim=128 lengths=used lse", 32},
-    {"90a", "fwd fp16 batch=4 num_heads=8:2 seqlen=4:8192 head_dim=72 lengths=packed causal", 32},
-    {"90a", "fwd bf16 batch=1 num_heads=16 seqlen=64:8192 head_dim=128 blocks=64 mask_bits", 64},
-    {"90a",
+    {"fwd_mma_sm80", "80", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 lse", 32},
+    {"fwd_mma_sm80", "86", "fwd fp16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128", 16},
+    {"fwd_mma_sm80", "86", "fwd bf16 batch=2 num_heads=32:8 seqlen=1:8192 head_dim=64 causal", 32},
+    {"fwd_mma_sm80", "89", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:8192 head_dim=128", 32},
+    {"fwd_mma_sm80", "89",
+     "fwd bf16 batch=1 num_heads=16:1 seqlen=4:8192 head_dim=128 window_left=4096", 64},
+    {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128", 32},
+    {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128", 16},
+    {"fwd_mma_sm80", "90a",
+     "fwd bf16 batch=4 num_heads=32:8 seqlen=1:8192 head_dim=128 lengths=used lse", 32},
+    {"fwd_mma_sm80", "90a",
+     "fwd fp16 batch=4 num_heads=8:2 seqlen=4:8192 head_dim=72 lengths=packed causal", 32},
+    {"fwd_mma_sm80", "90a",
+     "fwd bf16 batch=1 num_heads=16 seqlen=64:8192 head_dim=128 blocks=64 mask_bits", 64},
+    {"fwd_mma_sm80", "90a",
      "fwd bf16 batch=1 num_heads=16:4 seqlen=2:8192 head_dim=128 softcap=30 args=\"float* slope\" "
      "score=\"s + slope[head] * (k - q)\" rope=half",
      32},
-    {"90a", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:8192 head_dim=128 sinks lse", 32},
-    {"90a", "fwd bf16 batch=1 num_heads=8 seqlen=256:32768 head_dim=128 causal", 128},
+    {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:8192 head_dim=128 sinks lse",
+     32},
+    {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=8 seqlen=256:32768 head_dim=128 causal",
+     128},
+    {"fwd_wgmma_sm90a", "90a", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 lse",
+     64},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd fp16 batch=4 num_heads=8:2 seqlen=4:8192 head_dim=64 lengths=packed causal softcap=20",
+     64},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=4 num_heads=16 seqlen=2:8192 head_dim=128 lengths=used window_left=4096", 64},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=192:128 rope=half", 64},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=1 num_heads=32:8 seqlen=64:8192 head_dim=128 sinks causal lse", 64},
 };
 
 std::string fault_of(const SplitCase& c) {
   const Problem problem = parse_problem(c.problem);
   const DeviceFacts& device = typical_device(c.arch);
-  const Family& family = *find_family("fwd_mma_sm80");
+  const Family& family = *find_family(c.family);
   for (const Candidate& candidate : candidates(family, problem, device)) {
-    if (candidate.config.get("block_m") != c.block_m || candidate.config.get("num_splits") == 1)
+    if (family.tile_shape(candidate.config, problem).block_m != c.block_m ||
+        candidate.config.get("num_splits") == 1)
       continue;
     const Cubin cubin = compile(family.render(candidate.config, problem), device.arch);
     const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
