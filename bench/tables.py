@@ -390,6 +390,29 @@ def small_masks(name):
     )
 
 
+def decode():
+    """One query against a long cache: times, and what of the memory's bandwidth they are."""
+    name = "decode.csv"
+    comments, rows = read(name)
+    points = collections.defaultdict(dict)
+    for row in rows:
+        if row["ms"]:
+            points[tuple(row[column] for column in ("num_heads_q", "num_heads_kv", "batch", "seqlen_kv", "head_dim"))][row["impl"]] = row
+    peers = list(dict.fromkeys(row["impl"] for row in rows if row["impl"] != "attnforge"))
+    table, ratios = [], collections.defaultdict(list)
+    for (heads, heads_kv, batch, keys, head_dim), of_point in points.items():
+        ours = of_point["attnforge"]
+        cache_bytes = 2 * 2 * int(batch) * int(heads_kv) * int(keys) * int(head_dim)
+        ratio = min(float(of_point[peer]["ms"]) for peer in peers if peer in of_point) / float(ours["ms"])
+        ratios[f"{heads}:{heads_kv}"].append(ratio)
+        theirs = [f"{1e3 * float(of_point[peer]['ms']):.1f}" if peer in of_point else "" for peer in peers]
+        table.append([f"{heads}:{heads_kv}", batch, keys, f"{1e3 * float(ours['ms']):.1f}", f"{cache_bytes / float(ours['ms']) / 1e9:.2f}",
+                      *theirs, f"{ratio:.2f}x"])
+    means = "; ".join(f"{heads}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for heads, each in ratios.items())
+    header = ["heads", "batch", "keys", "attnforge, us", "TB/s of the cache", *[f"{peer}, us" for peer in peers], "fastest peer / attnforge"]
+    return "\n\n".join([f"Of the fastest peer at each point, {means}.", markdown(header, table), source(comments, name)])
+
+
 STRATEGIES = ("standard", "variable_block", "split_k")
 
 
@@ -436,7 +459,7 @@ README_TABLES = {
 PAGES = {
     "README.md": README_TABLES,
     "docs/HOPPER.md": {"hopper_groups": hopper_groups},
-    "docs/MEASURING.md": {"hopper_peers": hopper_peers},
+    "docs/MEASURING.md": {"hopper_peers": hopper_peers, "decode": decode},
     "docs/LADDER.md": {"ladder": ladder, "lineage": lineage},
     "docs/HEAD_DIMS.md": {"strategies": strategies, "head_dims": head_dims, "peers_odd": peers_odd},
 }
