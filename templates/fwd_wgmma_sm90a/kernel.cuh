@@ -500,7 +500,7 @@ struct FwdWgmmaSm90a {
       };
       if constexpr (Pieces::Score::kSeries) {
         const typename Pieces::Score::Series series{typename Pieces::Score(p), scale_log2};
-        return softmax.capped_probabilities(s, scale_log2, series, needs_mask, replace, rescale);
+        return softmax.probabilities_by_series(s, scale_log2, series, needs_mask, replace, rescale);
       } else {
         replace();
         return softmax.probabilities(s, scale_log2, rescale);

@@ -50,13 +50,12 @@ struct SoftmaxRows {
     return raised;
   }
 
-  /// The same of scores under a soft cap, which is part of the exponent where it may be
-  /// (pieces/softcap.cuh). hidden: the mask hides some of the tile. cap() caps scores where they
-  /// are, and hides them.
-  template <int kFragments, class Series, class Cap>
-  ATTNFORGE_DEVICE bool capped_probabilities(float (&s)[kFragments][4], float scale_log2,
-                                             const Series& series, bool hidden, const Cap& cap,
-                                             float (&rescale)[2]) {
+  /// The same of scores that a series may raise to exponents together with a function of the
+  /// Score's. hidden: the mask hides some of the tile. replace() applies the function, and hides.
+  template <int kFragments, class Series, class Replace>
+  ATTNFORGE_DEVICE bool probabilities_by_series(float (&s)[kFragments][4], float scale_log2,
+                                                const Series& series, bool hidden,
+                                                const Replace& replace, float (&rescale)[2]) {
     float top[2];
     bool leaves = far, grew = false;
 #pragma unroll
@@ -66,7 +65,7 @@ struct SoftmaxRows {
       grew |= series.exponent(top[r], row_max[r]) > 8.0f;
     }
     if (hidden || any_lane(leaves)) {
-      cap();
+      replace();
       return probabilities(s, scale_log2, rescale);
     }
     const bool raised = any_lane(grew);

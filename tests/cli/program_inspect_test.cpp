@@ -78,9 +78,9 @@ TEST_F(Program, CutsHaveAnExampleEach) {
 }
 
 TEST_F(Program, InspectSaysWhereAGridCannotFillTheGpu) {
-  const Outcome decode = run({"inspect", "--arch", "sm_90a", "--no-compile",
-                              "fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128"});
-  EXPECT_THAT(decode.out, ContainsRegex("32 of 132 SMs, [0-9]+% of the memory bound"));
+  const Outcome few = run({"inspect", "--arch", "sm_90a", "--no-compile",
+                           "fwd bf16 num_heads=4 seqlen=64 head_dim=128"});
+  EXPECT_THAT(few.out, ContainsRegex("4 of 132 SMs, [0-9]+% of the memory bound"));
   const Outcome prefill = run({"inspect", "--arch", "sm_90a", "--no-compile",
                                "fwd bf16 num_heads=32:8 seqlen=8192 head_dim=128"});
   EXPECT_THAT(prefill.out, HasSubstr("132 of 132 SMs"));
@@ -112,8 +112,8 @@ TEST_F(Program, TextsOfOptionsAreInTheSource) {
                                "--mask", "k <= q && q - k < window", "--arg", "scale=0.5", "--arg",
                                "window=64", "fwd bf16 seqlen=200 head_dim=64"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("#line 1 \"score\"\ns * scale\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("#line 1 \"mask\"\nk <= q && q - k < window\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("#line 1 \"score\"\ns * scale "));
+  EXPECT_THAT(outcome.out, HasSubstr("#line 1 \"mask\"\n1      && q - k < window "));
   EXPECT_THAT(outcome.out, HasSubstr("const int window = "));
   const Outcome wrong = run({"inspect", "--arch", "sm_90", "--mask", "k < window", "--arg",
                              "window=", "fwd bf16 seqlen=200"});

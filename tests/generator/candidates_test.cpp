@@ -70,19 +70,22 @@ Reason reject_softcap(const SlowConfig&, const Problem& problem, const DeviceFac
   return problem.softcap > 0 ? "every config is cut" : "";
 }
 double estimate_one(const SlowConfig&, const Problem&, const DeviceFacts&) { return 1.0; }
+double estimate_nine(const SlowConfig&, const Problem&, const DeviceFacts&) { return 9.0; }
 Source render_slow(const SlowConfig&, const Problem&) { return {}; }
 Launch launch_slow(const SlowConfig&, const Problem&, const DeviceFacts&) { return {}; }
 
-const Family
-    kNaive = typed_family<kSlowFields, reject_none, estimate_one, render_slow, launch_slow>(
-        {.name = "fwd_slow",
-         .summary = "made up, serves everything",
-         .features = ~Features{0},
-         .supports = [](const Problem&, const Arch&) { return std::string(); },
-         .axes =
-             [](const Problem&, const DeviceFacts&) {
-               return std::vector<Axis>{{"num_threads", {32}}};
-             }});
+constexpr Family kServesAll{.name = "fwd_slow",
+                            .summary = "made up, serves everything",
+                            .features = ~Features{0},
+                            .supports = [](const Problem&, const Arch&) { return std::string(); },
+                            .axes =
+                                [](const Problem&, const DeviceFacts&) {
+                                  return std::vector<Axis>{{"num_threads", {32}}};
+                                }};
+const Family kNaive = typed_family<kSlowFields, reject_none, estimate_one, render_slow,
+                                   launch_slow>(kServesAll);
+const Family kClose = typed_family<kSlowFields, reject_none, estimate_nine, render_slow,
+                                   launch_slow>(kServesAll);
 
 std::vector<std::string> texts(const std::vector<Candidate>& candidates) {
   std::vector<std::string> result;
@@ -233,12 +236,23 @@ TEST(Rejection, MissingFeaturesAreNamedBeforeTheFamilyIsAsked) {
   EXPECT_THAT(candidates(kTile, p, typical_device("86")), IsEmpty());
 }
 
-TEST(Untuned, IsTheBestEstimateOfTheFirstFamilyThatServes) {
-  const Family* const families[] = {&kTile, &kNaive};
-  const Candidate best = untuned(families, Problem{}, typical_device("86"));
-  EXPECT_EQ(best.config, candidates(kTile, Problem{}, typical_device("86")).front().config);
-  EXPECT_EQ(best.estimate_us, 10.0);
-  EXPECT_EQ(untuned(families, Problem{}, typical_device("80")).family, &kNaive);
+TEST(Untuned, IsTheBestEstimateOfTheFirstFamilyThatServesUnlessALaterOneIsClearlyFaster) {
+  for (const Family* other : {&kClose, &kNaive}) {
+    const Family* const families[] = {&kTile, other};
+    const bool clearly = other == &kNaive;  // 1 us beside 10
+    const Candidate best = untuned(families, Problem{}, typical_device("86"));
+    EXPECT_EQ(best.family, clearly ? &kNaive : &kTile);
+    EXPECT_EQ(best.estimate_us, clearly ? 1.0 : 10.0);
+    EXPECT_EQ(untuned(families, Problem{}, typical_device("80")).family, other);
+  }
+}
+
+TEST(Untuned, IsOfTheFirstTierThatServes) {
+  Family ladder = kNaive;
+  ladder.tier = Tier::kLadder;
+  const Family* const families[] = {&kTile, &ladder};
+  EXPECT_EQ(untuned(families, Problem{}, typical_device("86")).family, &kTile);
+  EXPECT_EQ(untuned(families, Problem{}, typical_device("80")).family, &ladder);
 }
 
 TEST(Untuned, IsTheFirstCandidateAmongTiesToo) {

@@ -154,8 +154,9 @@ TEST(FusedRope, IsForcedAndNeedsNeitherStepNorWorkspace) {
   const DeviceFacts& device = typical_device("90a");
   const Problem problem = parse_problem(kServed[0].problem);
   Config config = candidates(family, problem, device).front().config;
-  ASSERT_EQ(config.fields.back(), (std::pair<std::string, int>("fused_rope", 0)));
-  config.fields.back().second = 1;
+  const auto fused = std::ranges::find(config.fields, std::pair<std::string, int>("fused_rope", 0));
+  ASSERT_NE(fused, config.fields.end());
+  fused->second = 1;
   config.fields[1].second = 96;  // the rotating warps' registers leave none for more keys
   ASSERT_EQ(config.fields[1].first, "block_n");
   ASSERT_EQ(illegal(family, config, problem, device), "");

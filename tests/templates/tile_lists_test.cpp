@@ -42,10 +42,10 @@ TEST(TileLists, OfATextAreAsManyAsItCanTellApart) {
     return std::vector<int>{found.batch, found.heads, found.of_text};
   };
   using testing::ElementsAre;
-  EXPECT_THAT(lists("mask=\"k <= q\""), ElementsAre(1, 1, 1));
-  EXPECT_THAT(lists("mask=\"k <= q + head\""), ElementsAre(1, 8, 1));
+  EXPECT_THAT(lists("mask=\"k != q\""), ElementsAre(1, 1, 1));
+  EXPECT_THAT(lists("mask=\"k != q + head\""), ElementsAre(1, 8, 1));
   EXPECT_THAT(lists("mask=\"k + batch <= q\""), ElementsAre(3, 1, 1));
-  EXPECT_THAT(lists("mask=\"k <= q\" lengths=used"), ElementsAre(3, 1, 1)) << "lengths differ";
+  EXPECT_THAT(lists("mask=\"k != q\" lengths=used"), ElementsAre(3, 1, 1)) << "lengths differ";
   EXPECT_THAT(lists("mask=\"k <= q\" blocks=64"), ElementsAre(1, 1, 0)) << "the blocks decide";
 }
 
@@ -78,7 +78,7 @@ TEST(LaunchOfMasks, WritesStatesThenListsThenTheOrder) {
     };
     using testing::ElementsAre;
     EXPECT_THAT(steps("blocks=64"), ElementsAre("tile_lists", "work_list"));
-    EXPECT_THAT(steps("mask=\"k <= q\""), ElementsAre("mask_states", "tile_lists", "work_list"));
+    EXPECT_THAT(steps("mask=\"k != q\""), ElementsAre("mask_states", "tile_lists", "work_list"));
     EXPECT_THAT(steps("mask=\"k <= q\" blocks=64"), ElementsAre("tile_lists", "work_list"));
     EXPECT_THAT(steps("score=\"s + q\""), ElementsAre());
   }
