@@ -23,22 +23,22 @@ namespace {
 static_assert(kMostMergedStates == kMostStates);
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_merge(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
 void check_sizes(const StateSizes& sizes, std::size_t parts) {
   if (parts < 1 || parts > kMostStates) {
-    refuse(
+    refuse_merge(
         fmt::format("merge_states got {} parts; it merges 1 to {}, and results can be merged "
                     "again",
                     parts, kMostStates));
   }
   if (sizes.head_dim < 8 || sizes.head_dim > 512 || sizes.head_dim % 8 != 0)
-    refuse(fmt::format("head_dim={} must be a multiple of 8 from 8 to 512", sizes.head_dim));
+    refuse_merge(fmt::format("head_dim={} must be a multiple of 8 from 8 to 512", sizes.head_dim));
   const auto check = [](std::string_view name, std::int64_t size, std::int64_t least) {
     if (size < least || size > kMostRows)
-      refuse(fmt::format("{}={} must be from {} to {}", name, size, least, kMostRows));
+      refuse_merge(fmt::format("{}={} must be from {} to {}", name, size, least, kMostRows));
   };
   check("batch", sizes.batch, 0);
   check("seqlen", sizes.seqlen, 0);
@@ -46,7 +46,7 @@ void check_sizes(const StateSizes& sizes, std::size_t parts) {
   // Each is at most 2^30: neither product overflows.
   const std::int64_t of_heads = sizes.seqlen * sizes.num_heads;
   if (of_heads > kMostRows || sizes.batch * of_heads > kMostRows) {
-    refuse(fmt::format("batch={} times seqlen={} times num_heads={} are more than {} rows",
+    refuse_merge(fmt::format("batch={} times seqlen={} times num_heads={} are more than {} rows",
                        sizes.batch, sizes.seqlen, sizes.num_heads, kMostRows));
   }
 }
@@ -65,14 +65,14 @@ std::uintptr_t bits_of(const StateSizes& sizes, const Tensor& o, DType dtype) {
 /// Throws for what no kernel could read.
 void check_state(const AttentionState& state, std::string_view name, bool needs_lse,
                  std::uintptr_t bits, DType dtype) {
-  if (state.o.data == nullptr) refuse(fmt::format("o of {} is null; it needs device memory", name));
+  if (state.o.data == nullptr) refuse_merge(fmt::format("o of {} is null; it needs device memory", name));
   if (needs_lse && state.lse.data == nullptr)
-    refuse(fmt::format("lse of {} is null; a merge weighs each part by it", name));
+    refuse_merge(fmt::format("lse of {} is null; a merge weighs each part by it", name));
   if (reinterpret_cast<std::uintptr_t>(state.lse.data) % sizeof(float) != 0)
-    refuse(fmt::format("lse of {} starts at {}, which is not a multiple of 4 bytes", name,
+    refuse_merge(fmt::format("lse of {} starts at {}, which is not a multiple of 4 bytes", name,
                        fmt::ptr(state.lse.data)));
   if (bits % static_cast<std::uintptr_t>(size_bytes(dtype)) != 0)
-    refuse(fmt::format("o of {} starts at {}, which is not a multiple of the {} bytes of {}", name,
+    refuse_merge(fmt::format("o of {} starts at {}, which is not a multiple of the {} bytes of {}", name,
                        fmt::ptr(state.o.data), size_bytes(dtype), to_string(dtype)));
 }
 

@@ -1,6 +1,7 @@
 // fwd_params.h - what a problem decides of a forward kernel's argument and launch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -24,6 +25,9 @@ std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int
 
 /// `step` with one thread block per query tile of `order`; no step if there are no tiles.
 Launch launch_of_tiles(const TileOrder& order, LaunchStep step);
+
+/// Bytes up to where the next part of a workspace may begin.
+inline std::size_t scratch_aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// A step of a kernel with one argument.
 LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes);

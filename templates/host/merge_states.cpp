@@ -12,13 +12,13 @@
 namespace attnforge {
 namespace {
 
-constexpr const char* kKernel = "merge_states";
+constexpr const char* kMergeKernel = "merge_states";
 
 }  // namespace
 
 Source merge_source(const MergeCode& code) {
   Source source;
-  source.name = kKernel;
+  source.name = kMergeKernel;
   source.entry = fmt::format(
       "// generated: merges {} parts of head dim {} into {}\n"
       "#include \"steps/merge_states/kernel.cuh\"\n"
@@ -29,14 +29,14 @@ Source merge_source(const MergeCode& code) {
       "  MergeStates<{}, {}, {}, {}>::run(p);\n"
       "}}\n",
       to_string(code.dtype), code.head_dim, to_string(code.dtype_o), sizeof(MergeParams),
-      MergeShape::kThreads, kKernel, static_cast<int>(code.dtype), static_cast<int>(code.dtype_o),
+      MergeShape::kThreads, kMergeKernel, static_cast<int>(code.dtype), static_cast<int>(code.dtype_o),
       code.head_dim, code.alignment);
   flatten(source, embedded_headers());
   return source;
 }
 
 LaunchStep merge_step(const MergeCode& code) {
-  LaunchStep step = step_of(kKernel, MergeShape::kThreads, MergeShape::smem_bytes(code.head_dim));
+  LaunchStep step = step_of(kMergeKernel, MergeShape::kThreads, MergeShape::smem_bytes(code.head_dim));
   step.params.assign(sizeof(MergeParams), std::byte{0});
   return step;
 }

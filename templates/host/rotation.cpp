@@ -21,9 +21,6 @@ using Operand = TensorMapSpec::Operand;
 
 constexpr const char* kKernel = "rotate_q_and_k";
 
-/// A multiple of what TMA and vectors want.
-std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 /// q or k in the workspace: contiguous [batch, seqlen, heads, head_dim].
 struct Rotated {
   Operand operand;
@@ -32,7 +29,7 @@ struct Rotated {
 
   std::int64_t rows() const { return batch * seqlen * heads; }
   std::size_t bytes() const {
-    return aligned(static_cast<std::size_t>(rows()) * head_dim * element_bytes);
+    return scratch_aligned(static_cast<std::size_t>(rows()) * head_dim * element_bytes);
   }
   ScratchTensor at(std::size_t begin) const {
     return {operand, begin, seqlen * heads * head_dim, heads * head_dim, head_dim};
@@ -122,7 +119,7 @@ Launch with_rotation(Launch launch, const Problem& problem) {
   if (launch.steps.empty()) return launch;
   ATTNFORGE_ASSERT(too_much_to_rotate(problem).empty(), "supports() lets no more through");
   const Rotated q = rotated_q(problem), k = rotated_k(problem);
-  const std::size_t q_begin = aligned(launch.workspace_bytes);
+  const std::size_t q_begin = scratch_aligned(launch.workspace_bytes);
   const std::size_t k_begin = q_begin + q.bytes();
   launch.workspace_bytes = k_begin + k.bytes();
   for (LaunchStep& step : launch.steps) step.from_workspace = {q.at(q_begin), k.at(k_begin)};

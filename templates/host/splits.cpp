@@ -14,10 +14,8 @@
 namespace attnforge {
 namespace {
 
-constexpr const char* kKernel = "combine_splits";
+constexpr const char* kCombineKernel = "combine_splits";
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results
-
-std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 std::int64_t all_rows(const Problem& problem) {
   const StoredRows stored = stored_rows(problem);
@@ -25,10 +23,10 @@ std::int64_t all_rows(const Problem& problem) {
 }
 
 std::size_t begin_of(const TileWork& work) {
-  return work.listed ? aligned(work.lists_begin() + work.lists.bytes()) : 0;
+  return work.listed ? scratch_aligned(work.lists_begin() + work.lists.bytes()) : 0;
 }
 std::size_t o_bytes(const Problem& problem, int splits) {
-  return aligned(static_cast<std::size_t>(all_rows(problem)) * splits * problem.head_dim_v *
+  return scratch_aligned(static_cast<std::size_t>(all_rows(problem)) * splits * problem.head_dim_v *
                  sizeof(float));
 }
 
@@ -119,7 +117,7 @@ KernelNames with_splits(KernelNames names, const Problem& problem, std::string_v
       "{3}(const __grid_constant__ {0} p) {{\n"
       "  Combine<kConfig, Pieces::Lengths>::run(p);\n"
       "}}\n",
-      step.params, step.params_bytes, MergeShape::kThreads, kKernel);
+      step.params, step.params_bytes, MergeShape::kThreads, kCombineKernel);
   return names;
 }
 
@@ -149,7 +147,7 @@ void add_partials(Argument& argument, const PartialParams& partials) {
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
                     const PartialParams& partials) {
   if (launch.steps.empty()) return launch;
-  LaunchStep step = step_of(kKernel, MergeShape::kThreads,
+  LaunchStep step = step_of(kCombineKernel, MergeShape::kThreads,
                             MergeShape::smem_bytes(problem.head_dim_v));
   fill_argument<WithPartials<StepParams>>(step, problem, work, [&](Argument& argument) {
     add_partials(argument.fwd(problem).end_of_base<StepParams>(), partials);
