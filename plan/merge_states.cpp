@@ -47,7 +47,7 @@ void check_sizes(const StateSizes& sizes, std::size_t parts) {
   const std::int64_t of_heads = sizes.seqlen * sizes.num_heads;
   if (of_heads > kMostRows || sizes.batch * of_heads > kMostRows) {
     refuse_merge(fmt::format("batch={} times seqlen={} times num_heads={} are more than {} rows",
-                       sizes.batch, sizes.seqlen, sizes.num_heads, kMostRows));
+                             sizes.batch, sizes.seqlen, sizes.num_heads, kMostRows));
   }
 }
 
@@ -65,15 +65,16 @@ std::uintptr_t bits_of(const StateSizes& sizes, const Tensor& o, DType dtype) {
 /// Throws for what no kernel could read.
 void check_state(const AttentionState& state, std::string_view name, bool needs_lse,
                  std::uintptr_t bits, DType dtype) {
-  if (state.o.data == nullptr) refuse_merge(fmt::format("o of {} is null; it needs device memory", name));
+  if (state.o.data == nullptr)
+    refuse_merge(fmt::format("o of {} is null; it needs device memory", name));
   if (needs_lse && state.lse.data == nullptr)
     refuse_merge(fmt::format("lse of {} is null; a merge weighs each part by it", name));
   if (reinterpret_cast<std::uintptr_t>(state.lse.data) % sizeof(float) != 0)
     refuse_merge(fmt::format("lse of {} starts at {}, which is not a multiple of 4 bytes", name,
-                       fmt::ptr(state.lse.data)));
+                             fmt::ptr(state.lse.data)));
   if (bits % static_cast<std::uintptr_t>(size_bytes(dtype)) != 0)
-    refuse_merge(fmt::format("o of {} starts at {}, which is not a multiple of the {} bytes of {}", name,
-                       fmt::ptr(state.o.data), size_bytes(dtype), to_string(dtype)));
+    refuse_merge(fmt::format("o of {} starts at {}, which is not a multiple of the {} bytes of {}",
+                             name, fmt::ptr(state.o.data), size_bytes(dtype), to_string(dtype)));
 }
 
 /// What all rows begin at multiples of.

@@ -29,14 +29,15 @@ Source merge_source(const MergeCode& code) {
       "  MergeStates<{}, {}, {}, {}>::run(p);\n"
       "}}\n",
       to_string(code.dtype), code.head_dim, to_string(code.dtype_o), sizeof(MergeParams),
-      MergeShape::kThreads, kMergeKernel, static_cast<int>(code.dtype), static_cast<int>(code.dtype_o),
-      code.head_dim, code.alignment);
+      MergeShape::kThreads, kMergeKernel, static_cast<int>(code.dtype),
+      static_cast<int>(code.dtype_o), code.head_dim, code.alignment);
   flatten(source, embedded_headers());
   return source;
 }
 
 LaunchStep merge_step(const MergeCode& code) {
-  LaunchStep step = step_of(kMergeKernel, MergeShape::kThreads, MergeShape::smem_bytes(code.head_dim));
+  LaunchStep step = step_of(kMergeKernel, MergeShape::kThreads,
+                            MergeShape::smem_bytes(code.head_dim));
   step.params.assign(sizeof(MergeParams), std::byte{0});
   return step;
 }

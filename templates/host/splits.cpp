@@ -27,7 +27,7 @@ std::size_t begin_of(const TileWork& work) {
 }
 std::size_t o_bytes(const Problem& problem, int splits) {
   return scratch_aligned(static_cast<std::size_t>(all_rows(problem)) * splits * problem.head_dim_v *
-                 sizeof(float));
+                         sizeof(float));
 }
 
 /// Puts `type<the piece of this name>` in its place.
