@@ -282,6 +282,7 @@ attnforge_status attnforge_merge_states(attnforge_context* context, const attnfo
     if (given.head_dim < 0 || given.head_dim > 1 << 20)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("merge.head_dim is {}; it must be from 8 to 512", given.head_dim));
+    attnforge::Device& device = attnforge::device_of(context);
     required(given.parts_o, "merge.parts_o");
     required(given.parts_lse, "merge.parts_lse");
     const auto state = [](const attnforge_tensor& o, const attnforge_rows& lse) {
@@ -297,8 +298,8 @@ attnforge_status attnforge_merge_states(attnforge_context* context, const attnfo
                              .seqlen = given.seqlen,
                              .num_heads = given.num_heads,
                              .head_dim = static_cast<int>(given.head_dim)},
-                            std::span(parts).first(count), state(given.o, given.lse),
-                            attnforge::device_of(context), stream, !context->no_jit);
+                            std::span(parts).first(count), state(given.o, given.lse), device,
+                            stream, !context->no_jit);
     return ATTNFORGE_OK;
   });
 }
