@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
-#include "plan/cubins.h"
 #include "plan/device_state.h"
 #include "plan/merged_states.h"
+#include "plan/side_kernels.h"
 #include "runtime/nvtx.h"
 
 namespace attnforge {
@@ -91,23 +91,14 @@ StateRef state_ref(const AttentionState& state) {
           state.lse.stride_head};
 }
 
-std::unique_ptr<MergeKernel> load(const MergeCode& code, DeviceState& state, bool allow_compile) {
-  const Source source = merge_source(code);
-  const Arch& arch = state.facts.arch;
-  if (arch.name.empty())
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("{} has a compute capability that attnforge has no kernels for",
-                            state.facts.name));
-  std::optional<Cubin> cubin = stored_cubin(digest(source), arch, "", state.cache);
-  if (!cubin && !allow_compile)
-    throw Error(ErrorCode::kNotReady,
-                fmt::format("the kernel that merges {} states of head_dim {} is not stored, and "
-                            "compiling is forbidden: merge once where it is allowed",
-                            to_string(code.dtype), code.head_dim));
-  if (!cubin) cubin = compile_and_store(source, arch, state.cache, state.log);
+std::unique_ptr<MergeKernel> load_merge(const MergeCode& code, DeviceState& state,
+                                        bool allow_compile) {
   LaunchStep step = merge_step(code);
-  Kernel kernel = Kernel::load(cubin->bytes, step.kernel, step.smem_bytes);
-  return std::make_unique<MergeKernel>(MergeKernel{std::move(kernel), std::move(step)});
+  const std::string purpose = fmt::format("merges {} states of head_dim {}", to_string(code.dtype),
+                                          code.head_dim);
+  std::unique_ptr<LoadedKernels> kernels = load_side_kernels(merge_source(code), {.steps = {step}},
+                                                             purpose, allow_compile, state);
+  return std::make_unique<MergeKernel>(MergeKernel{std::move(kernels), std::move(step)});
 }
 
 }  // namespace
@@ -145,11 +136,12 @@ void merge_states(const StateSizes& sizes, std::span<const AttentionState> parts
   if (kernel == nullptr)
     kernel = &state.merges.find_or_make(
         code, [](const MergeKernel&) { return true; },
-        [&] { return load(code, state, allow_compile); });
+        [&] { return load_merge(code, state, allow_compile); });
   Dim3 grid;
   grid.x = merge_blocks(sizes.batch * sizes.num_heads * sizes.seqlen, params.count);
-  kernel->kernel.launch(kernel->step, grid, std::as_bytes(std::span(&params, 1)),
-                        static_cast<CUstream>(stream));
+  kernel->kernels->at(kernel->step.kernel)
+      .launch(kernel->step, grid, std::as_bytes(std::span(&params, 1)),
+              static_cast<CUstream>(stream));
 }
 
 }  // namespace attnforge

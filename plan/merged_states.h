@@ -3,16 +3,17 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 
 #include "generator/launch.h"
-#include "runtime/kernel.h"
+#include "runtime/loaded_launch.h"
 #include "templates/host/merge_states.h"
 
 namespace attnforge {
 
 struct MergeKernel {
-  Kernel kernel;
-  LaunchStep step;  // without a grid
+  std::unique_ptr<LoadedKernels> kernels;  // one
+  LaunchStep step;                         // without a grid
 };
 
 struct MergeCodeHash {
