@@ -155,8 +155,29 @@ def fastest(runs):
     return runs[best.index(min(best))]
 
 
+def copy_tb_per_s():
+    """What this card's memory gives a plain copy, the best of ten: bytes read and bytes written together."""
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return 2 * source.numel() / min(once_ms(lambda: target.copy_(source)) for _ in range(10)) / 1e9
+
+
+class ColdL2:
+    """Fills the L2 with other data. Written data must go to memory before a run's may come, at the expense of the run: up to 12 us
+    on an H200. `clean` reads as much after it, so that nothing is left to be written, as after a layer that reads weights."""
+
+    def __init__(self, clean=False):
+        self.written = torch.empty(160 << 20, dtype=torch.uint8, device="cuda")
+        self.read = torch.zeros(40 << 20, dtype=torch.int32, device="cuda") if clean else None
+
+    def __call__(self):
+        self.written.zero_()
+        if self.read is not None:
+            self.read.amax()
+
+
 def time_ms(runs, rounds, heat, flush):
-    """{name: Time}: one sample each per round, in shuffled order, on a cold L2."""
+    """{name: Time}: one sample each per round, in shuffled order, after a flush()."""
     samples = {name: [] for name in runs}
     late = dict.fromkeys(runs, 0)
     with torch.no_grad():
@@ -171,7 +192,7 @@ def time_ms(runs, rounds, heat, flush):
             events = []
             heat()
             for name in names:
-                flush.zero_()
+                flush()
                 events.append((name, *timed(runs[name])))
                 late[name] += heat.ended()
             torch.cuda.synchronize()

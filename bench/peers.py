@@ -159,13 +159,14 @@ def run(args):
     peer_runs.seed(args.seed)
     stored = stored_configs(args.configs)  # before --out opens what may be the same file
     peers, missing = peer_kernels.find(list(asked_peers(args.peers)))
-    flush = torch.empty(160 << 20, dtype=torch.uint8, device="cuda")
+    flush = peer_runs.ColdL2(args.clean_l2)
     heat = peer_runs.Heat(args.heat_ms)
     gpu, driver = peer_runs.machine()
     path = output_path(args, gpu)
     file = open(path, "w", newline="") if path else sys.stdout
     about = f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}"
-    for line in [about, f"python3 bench/peers.py {' '.join(sys.argv[1:])}", *header(args, peers, missing)]:
+    copies = f"a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together"
+    for line in [about, f"python3 bench/peers.py {' '.join(sys.argv[1:])}", *header(args, peers, missing), copies]:
         file.write(f"# {line}\n")
         print(line, file=sys.stderr)
     out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -204,6 +205,7 @@ def main():
     parser.add_argument("--family", help="tune only this kernel family; in a database (ATTNFORGE_CACHE) that knows no other it then runs")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--heat-ms", type=float, default=100, help="of a peer's kernel before each round")
+    parser.add_argument("--clean-l2", action="store_true", help="nothing in the L2 has to be written back while a run is timed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", help="CSV file; default: standard output")
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv, NAME_fp16.csv")

@@ -175,7 +175,7 @@ def main():
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)
     peers, missing = peer_functions()
-    flush = torch.empty(160 << 20, dtype=torch.uint8, device="cuda")
+    flush = peer_runs.ColdL2()
     heat = peer_runs.Heat(args.heat_ms)
     gpu, driver = peer_runs.machine()
     path = figures.result_path(gpu, args.name) if args.name else args.out
