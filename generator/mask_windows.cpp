@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <span>
 #include <string_view>
 #include <vector>
 
-#include "generator/code_tokens.h"
+#include "generator/code_terms.h"
 
 namespace attnforge {
 namespace {
-
-using Code = std::span<const CodeToken>;  // some of a text
 
 /// A sum of positions, lengths and a number, each with a factor.
 struct Sum {
@@ -155,88 +152,21 @@ std::optional<KeyBounds> bounds_of_term(Code term, const Problem& p) {
   return bounds;
 }
 
-bool touch(Code tokens, std::size_t i, std::string_view first, std::string_view second) {
-  return i + 1 < tokens.size() && tokens[i].text == first && tokens[i + 1].text == second &&
-         tokens[i].end() == tokens[i + 1].at;
-}
-
-/// Whether a text may change what it names: then its terms mean nothing by themselves.
-bool may_assign(Code tokens) {
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (touch(tokens, i, "+", "+") || touch(tokens, i, "-", "-")) return true;
-    if (touch(tokens, i, "<", "<") || touch(tokens, i, ">", ">")) {
-      if (touch(tokens, i + 1, tokens[i].text, "=")) return true;
-      ++i;
-      continue;
-    }
-    const bool compares = touch(tokens, i, "=", "=") || touch(tokens, i, "!", "=") ||
-                          touch(tokens, i, "<", "=") || touch(tokens, i, ">", "=");
-    if (compares)
-      ++i;
-    else if (tokens[i].text == "=")
-      return true;
-  }
-  return false;
-}
-
-/// What && joins outside of brackets; one term where something binds less tightly.
-std::vector<Code> terms_of(Code tokens) {
-  std::vector<Code> terms;
-  int depth = 0;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const std::string_view text = tokens[i].text;
-    if (text == "(" || text == "[" || text == "{") ++depth;
-    if (text == ")" || text == "]" || text == "}") --depth;
-    if (depth != 0) continue;
-    if (text == "|" || text == "^" || text == "?" || text == "," || text == "and" || text == "or" ||
-        text == "xor")
-      return {tokens};
-    if (touch(tokens, i, "&", "&")) {
-      terms.push_back(tokens.subspan(begin, i - begin));
-      begin = ++i + 1;
-    }
-  }
-  terms.push_back(tokens.subspan(begin));
-  return terms;
-}
-
-/// Whether the first token's bracket is closed by the last one.
-bool is_bracketed(Code tokens) {
-  if (tokens.size() < 3 || tokens.front().text != "(") return false;
-  int depth = 0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i].text == "(") ++depth;
-    if (tokens[i].text == ")" && --depth == 0) return i + 1 == tokens.size();
-  }
-  return false;
-}
-
-/// Calls found(term, bounds) for all windows among the terms; returns whether that is all terms.
+/// Calls found(term, bounds) for all windows among the terms of a mask text; returns whether that is
+/// all terms.
 template <class Found>
-bool for_each_window(Code tokens, const Problem& p, const Found& found, int depth = 0) {
-  constexpr int kMostDepth = 64;
+bool for_each_window(const Problem& p, const Found& found) {
+  if (has_block_mask(p)) return p.mask.empty();
+  const std::vector<CodeToken> tokens = code_tokens(p.mask);
+  if (tokens.empty()) return true;
+  if (may_assign(tokens)) return false;
   bool all = true;
-  for (Code term : terms_of(tokens)) {
-    for (int i = 0; i < kMostDepth && is_bracketed(term); ++i)
-      term = term.subspan(1, term.size() - 2);
-    if (depth < kMostDepth && terms_of(term).size() > 1) {
-      all &= for_each_window(term, p, found, depth + 1);
-      continue;
-    }
+  for (const Code term : terms_of(tokens)) {
     const std::optional<KeyBounds> bounds = bounds_of_term(term, p);
     if (bounds) found(term, *bounds);
     all &= bounds.has_value();
   }
   return all;
-}
-
-/// The same of a mask text.
-template <class Found>
-bool for_each_window(const Problem& p, const Found& found) {
-  if (has_block_mask(p)) return p.mask.empty();
-  const std::vector<CodeToken> tokens = code_tokens(p.mask);
-  return tokens.empty() || (!may_assign(tokens) && for_each_window(Code(tokens), p, found));
 }
 
 }  // namespace

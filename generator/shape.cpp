@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "generator/mask_windows.h"
@@ -39,6 +40,7 @@ constexpr ShapeField kMembers[] = {
     {"mask_bits", &Shape::mask_bits},
     {"user_score", &Shape::user_score},
     {"user_mask", &Shape::user_mask},
+    {"text_bits", &Shape::text_bits},
     {"sinks", &Shape::sinks},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
@@ -54,8 +56,25 @@ const ShapeField* field_named(std::string_view name) {
 
 }  // namespace
 
+namespace {
+
+/// Whether a mask text's bits for all pairs take less memory than a run may be asked for, and so do
+/// those of all problems in its bucket.
+bool text_bits_fit(const Problem& p) {
+  constexpr std::int64_t kMostBytes = std::int64_t{256} << 20, kMostSeqlen = 1 << 24;
+  if (p.seqlen_q > kMostSeqlen || p.seqlen_kv > kMostSeqlen) return false;
+  const auto ceil = [](std::int64_t x) { return double(std::bit_ceil(std::uint64_t(x))); };
+  const bool of_batch = p.lengths != Lengths::kFixed || mask_depends_on(p, "batch");
+  const double heads = mask_depends_on(p, "head") ? double(p.num_heads_q) : 1.0;
+  return ceil(p.seqlen_q) * ceil(p.seqlen_kv) / 8 * heads * (of_batch ? ceil(p.batch) : 1.0) <=
+         kMostBytes;
+}
+
+}  // namespace
+
 Shape shape_of(const Problem& problem) {
   const KeyBounds bounds = key_bounds(problem);
+  const bool has_mask_code = !mask_code(problem).empty();
   return {.dtype = static_cast<int>(problem.dtype_q),
           .dtype_k = static_cast<int>(problem.dtype_k),
           .dtype_v = static_cast<int>(problem.dtype_v),
@@ -74,9 +93,8 @@ Shape shape_of(const Problem& problem) {
           .mask_block_kv = problem.mask_block_kv,
           .mask_bits = problem.mask_bits,
           .user_score = has_score_code(problem),
-          .user_mask = mask_code(problem).empty() ? 0
-                       : problem.args.empty()     ? 1
-                                                  : 2,
+          .user_mask = !has_mask_code ? 0 : problem.args.empty() ? 1 : 2,
+          .text_bits = has_mask_code && !has_block_mask(problem) && text_bits_fit(problem),
           .sinks = problem.sinks};
 }
 

@@ -94,6 +94,7 @@ struct Binder {
     place(lists.groups);
     place(lists.counts);
     place(lists.states);
+    place(lists.bits);
     put(lists);
   }
 

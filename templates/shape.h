@@ -37,6 +37,8 @@ struct Shape {
   int mask_bits;      // 1: partial blocks have bits
   int user_score;     // 1: the user's code changes scores
   int user_mask;      // 1: and says which keys a row sees; 2: by arguments
+  int text_bits;      // 1: what the code says of pairs is written as bits by a step, once for all
+                      // heads that share it; 0: kernels ask it again
   int sinks;          // 1: the softmax of a row counts a logit of its head
 
   ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }

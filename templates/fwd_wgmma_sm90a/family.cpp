@@ -115,7 +115,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
                                                                 : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (shape.has_tile_lists())
-    groups = {32, 16, 64};
+    groups = {32, 16, 64, head_groups_mb(problem, device).front()};
   else if (shape.has_work_list())
     groups = head_groups_mb(problem, device);
   else if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims)  // a head takes many MB
@@ -152,9 +152,9 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 int needed_registers(const Typed& c) {
   return c.planned_registers() + kRegisterSlack + (c.softcap ? kSoftcapSlack : 0) +
          (c.user_score ? kScoreCodeSlack : 0) +
-         (c.user_mask == 0   ? 0
-          : c.user_mask == 1 ? kMaskCodeSlack
-                             : kMaskArgumentsSlack);
+         (c.user_mask == 0 || c.text_bits ? 0
+          : c.user_mask == 1              ? kMaskCodeSlack
+                                          : kMaskArgumentsSlack);
 }
 
 bool registers_fit(const Typed& c) {

@@ -22,9 +22,13 @@ constexpr const char* kStatesKernel = "mask_states";
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// The Mask piece: what decides in groups that rows see some of.
-std::string list_mask(const Shape& shape, std::string_view window) {
+std::string list_mask(const Shape& shape, std::string_view window, std::string_view block_m,
+                      std::string_view block_n) {
   const std::string bits = "BlockBits<Argument, kConfig.mask_block_q, kConfig.mask_block_kv>",
-                    text = "UserRule<UserCode>";
+                    text = shape.text_bits
+                               ? fmt::format("TextBits<Argument, kConfig.{}, kConfig.{}>", block_m,
+                                             block_n)
+                               : "UserRule<UserCode>";
   std::string rule = "NoRule";
   if (shape.mask_bits) rule = bits;
   if (shape.user_mask) rule = shape.mask_bits ? fmt::format("BothRules<{}, {}>", bits, text) : text;
@@ -40,7 +44,8 @@ std::int64_t TileLists::capacity() const {
 std::int64_t TileLists::bytes() const {
   const std::int64_t states = of_text ? groups_of_sequence * sizeof(std::uint32_t) : 0;
   return lists() *
-         (capacity() * std::int64_t{sizeof(KeyGroup)} + states + std::int64_t{sizeof(int)});
+             (capacity() * std::int64_t{sizeof(KeyGroup)} + states + std::int64_t{sizeof(int)}) +
+         bits_bytes();
 }
 
 TileLists tile_lists(const Problem& problem, int block_m, int block_n) {
@@ -52,6 +57,9 @@ TileLists tile_lists(const Problem& problem, int block_m, int block_n) {
   result.m_blocks = quotient_up(problem.seqlen_q, block_m);
   result.groups_of_sequence = quotient_up(problem.seqlen_kv, result.group_keys);
   result.of_text = !shape.has_block_mask();
+  if (shape.text_bits)
+    result.bits_of_group = block_m * quotient_up(result.group_keys, 32) *
+                           std::int64_t{sizeof(std::uint32_t)};
   result.heads = static_cast<int>(shape.has_block_mask()             ? problem.mask_heads
                                   : mask_depends_on(problem, "head") ? problem.num_heads_q
                                                                      : 1);
@@ -69,6 +77,8 @@ TileListParams tile_list_params(const TileLists& lists, std::size_t begin) {
   const std::size_t states_bytes = lists.of_text ? lists.lists() * lists.groups_of_sequence *
                                                        sizeof(std::uint32_t)
                                                  : 0;
+  params.bits = reinterpret_cast<u32*>(begin);
+  begin += static_cast<std::size_t>(lists.bits_bytes());
   params.groups = reinterpret_cast<KeyGroup*>(begin);
   params.states = reinterpret_cast<u32*>(begin + groups_bytes);
   params.counts = reinterpret_cast<int*>(begin + groups_bytes + states_bytes);
@@ -114,9 +124,9 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
       "kConfig.{}, kConfig.key_groups(), kConfig.{} / kConfig.key_groups(), {}", block_m, block_n,
       window);
   names.other_pieces.push_back({"pieces/list_walk.cuh", "Walk", "ListWalk<kConfig.key_groups()>"});
-  names.other_pieces.push_back({"pieces/list_mask.cuh", "Mask", list_mask(shape, window)});
-  if (shape.mask_bits) {
-    names.parts.push_back("pieces/block_bits.cuh");
+  names.other_pieces.push_back({"pieces/list_mask.cuh", "Mask", list_mask(shape, window, block_m, block_n)});
+  if (shape.mask_bits || shape.text_bits) {
+    names.parts.push_back(shape.mask_bits ? "pieces/block_bits.cuh" : "pieces/text_bits.cuh");
     names.declarations += fmt::format(
         "namespace attnforge {{\nusing Argument = {};\n}}  // namespace attnforge\n", names.params);
   }
@@ -129,11 +139,13 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
   } else {
     names.parts.push_back("steps/tile_lists/text_source.cuh");
     names.parts.push_back("steps/mask_states/kernel.cuh");
+    names.parts.push_back("pieces/user_terms.cuh");
     names.other_kernels += fmt::format(
         "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"
         "{}(const __grid_constant__ {} p) {{\n"
-        "  MaskStates<Pieces::Lengths, UserRule<UserCodeOf<{}>>, kConfig.{}, kConfig.{}, "
-        "{}>::run(p);\n"
+        "  using Code = UserCodeOf<{}>;\n"
+        "  MaskStates<Pieces::Lengths, UserRule<Code>, UserTerms<Code>, kConfig.{}, kConfig.{}, {}, "
+        "kConfig.text_bits>::run(p);\n"
         "}}\n",
         kThreads, kStatesKernel, params, params, block_m, block_n, window);
   }

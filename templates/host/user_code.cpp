@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/mask_terms.h"
 #include "generator/mask_windows.h"
 #include "generator/shape.h"
 #include "generator/user_code.h"
@@ -55,7 +56,45 @@ std::string lines_of(std::string_view name, std::string_view open, std::string_v
                      open, text, close);
 }
 
-std::string struct_of_code(const Problem& problem, std::string_view params) {
+/// Functions of_query<i> and of_key<i> of the terms that are told of many pairs at once.
+std::string lines_of_terms(const Problem& problem, const std::vector<CodeArgument>& arguments) {
+  const MaskTerms found = mask_terms(problem);
+  std::string relations, of_query, of_key;
+  for (std::size_t i = 0; i < found.terms.size(); ++i) {
+    constexpr const char* kNames[] = {"kEqual",  "kUnequal", "kBelow",
+                                      "kAtMost", "kAbove",   "kAtLeast"};
+    const MaskTerm& term = found.terms[i];
+    relations += fmt::format("{}TermRelation::{}", i == 0 ? "" : ", ",
+                             kNames[static_cast<int>(term.relation)]);
+    of_query += fmt::format("    if constexpr (kTerm == {}) return ({});\n", i, term.of_query);
+    of_key += fmt::format("    if constexpr (kTerm == {}) return ({});\n", i, term.of_key);
+  }
+  std::string lines = fmt::format("  static constexpr int kTerms = {};\n"
+                                  "  static constexpr bool kAllTerms = {};\n",
+                                  found.terms.size(), found.all);
+  if (found.terms.empty()) return lines;
+  lines += fmt::format(
+      "  ATTNFORGE_DEVICE static constexpr TermRelation relation(int term) {{\n"
+      "    constexpr TermRelation kRelations[] = {{{}}};\n"
+      "    return kRelations[term];\n"
+      "  }}\n",
+      relations);
+  const auto function = [&](const char* of, const char* position, const std::string& returns) {
+    lines += fmt::format(
+        "  template <int kTerm>\n"
+        "  ATTNFORGE_DEVICE static auto term_of_{}([[maybe_unused]] const Words& attnforge_code, "
+        "int batch, int head, int {}, int seqlen_q, int seqlen_kv) {{\n"
+        "{}"
+        "{}"
+        "  }}\n",
+        of, position, locals(arguments), returns);
+  };
+  function("query", "q", of_query);
+  function("key", "k", of_key);
+  return lines;
+}
+
+std::string struct_of_code(const Problem& problem, std::string_view params, bool with_terms) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   const std::string
       taken = "int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv";
@@ -93,6 +132,7 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
         "{}"
         "  }}\n",
         taken, locals(arguments), lines_of("mask", "return value_of_mask((", mask, "));"));
+    if (with_terms) lines += lines_of_terms(problem, arguments);
   }
   return lines +
          fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n", params);
@@ -121,7 +161,8 @@ void add_code_params(Argument& argument, const Problem& problem, const TileWork&
 void extend_by_code(KernelNames& names, const Problem& problem) {
   names.parts.push_back("pieces/user_code.cuh");
   if (names.coarse) names.options = {"--prec-div=false", "--prec-sqrt=false"};
-  names.declarations += struct_of_code(problem, names.params);
+  names.declarations += struct_of_code(problem, names.params,
+                                       names.gathers && !has_block_mask(problem));
   if (has_score_code(problem)) {
     Piece score{"pieces/user_score.cuh", "Score", "UserScore<UserCode>"};
     const auto before = std::ranges::find(names.other_pieces, "Score", &Piece::name);

@@ -11,6 +11,13 @@
 
 namespace attnforge {
 
+/// Which list is that of a query tile.
+ATTNFORGE_DEVICE int list_index(const FwdParams& p, const TileListParams& lists, int sequence,
+                                int head, int m_block) {
+  const int mask_head = lists.heads == p.num_heads_q ? head : head * lists.heads / p.num_heads_q;
+  return ((lists.batch > 1 ? sequence : 0) * lists.heads + mask_head) * lists.m_blocks + m_block;
+}
+
 /// A key tile is kGroups groups of neighbouring keys, gathered. The argument has a TileListParams
 /// `lists`. The last keys come first.
 template <int kGroups>
@@ -28,9 +35,7 @@ struct ListWalk {
   }
   ATTNFORGE_DEVICE static ListWalk of_tile(const FwdParams& p, const TileListParams& lists,
                                            int sequence, int head, int m_block) {
-    const int mask_head = lists.heads == p.num_heads_q ? head : head * lists.heads / p.num_heads_q;
-    const int list = ((lists.batch > 1 ? sequence : 0) * lists.heads + mask_head) * lists.m_blocks +
-                     m_block;
+    const int list = list_index(p, lists, sequence, head, m_block);
     return {lists.groups + list * lists.capacity, lists.counts[list]};
   }
 

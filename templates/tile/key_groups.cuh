@@ -59,6 +59,7 @@ template <class Array, int kGroups, int kGroupKeys>
 struct GroupedScores {
   static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
   static constexpr int kParts = kGroups;
+  static constexpr bool kWholeGroups = true;  // a part has all keys of its group
   using Groups = KeyGroups<kGroups, kGroupKeys>;
 
   Array& all;
@@ -106,6 +107,7 @@ struct StepGroupedScores<float[kRowFragments][kFragments][4], kStepKeys, kGroupK
   static constexpr int kGroups = kStepKeys > kGroupKeys ? kStepKeys / kGroupKeys : 1;
   static constexpr int kPartKeys = kStepKeys / kGroups;
   static constexpr int kParts = kRowFragments * kGroups;
+  static constexpr bool kWholeGroups = false;
 
   float(&all)[kRowFragments][kFragments][4];
   int row;        // of the accumulators' first row that this lane has
@@ -176,7 +178,7 @@ struct StepGroupedScores<float[kRowFragments][kFragments][4], kStepKeys, kGroupK
 /// One part of them.
 template <class Scores>
 struct PartOfScores {
-  static constexpr bool kCoarse = Scores::kCoarse;
+  static constexpr bool kCoarse = Scores::kCoarse, kWholeGroups = Scores::kWholeGroups;
   const Scores& scores;
   int part;
 

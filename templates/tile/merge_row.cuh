@@ -64,12 +64,13 @@ struct MergeRow {
     const int first_warp = warp / warps * warps;
     float top = negative_infinity(), total = 0;
     if (present) {
+      Batch batch(parts, warp - first_warp, warps);  // on its way while weights are found
       for (int i = lane; i < parts.count; i += 32) top = fmaxf(top, parts.lse(i));
       top = warp_max(top);
       for (int i = lane; i < parts.count; i += 32) total += weight(parts.lse(i), top);
       total = warp_sum(total);
       float sum[kPerLane][4];
-      add_parts(parts, top, warp - first_warp, warps, sum);
+      add_parts(parts, top, batch, warp - first_warp, warps, sum);
 #pragma unroll
       for (int j = 0; j < kPerLane; ++j)
         if (has_quad(lane, j))
@@ -100,40 +101,55 @@ struct MergeRow {
   }
   ATTNFORGE_DEVICE static bool has_quad(int lane, int j) { return lane + 32 * j < kQuads; }
 
-  /// Every `step`-th part from `first` on.
-  template <class Parts>
-  ATTNFORGE_DEVICE static void add_parts(const Parts& parts, float top, int first, int step,
-                                         float (&sum)[kPerLane][4]) {
-    constexpr int kAtATime = kPerLane > 2 ? 2 : 4;  // on their way
-    const int lane = int(threadIdx.x) % 32;
+  /// Every `step`-th part from `from` on. All are read: what a part without keys has may be
+  /// anything, and goes when its lse is known.
+  struct Batch {
+    static constexpr int kParts = kPerLane > 2 ? 2 : 4;
+    float lse[kParts], o[kParts][kPerLane][4];
+
+    template <class Parts>
+    ATTNFORGE_DEVICE Batch(const Parts& parts, int from, int step) {
+      const int lane = int(threadIdx.x) % 32;
 #pragma unroll
-    for (int j = 0; j < kPerLane; ++j)
-#pragma unroll
-      for (int c = 0; c < 4; ++c) sum[j][c] = 0.0f;
-    for (int from = first; from < parts.count; from += kAtATime * step) {
-      float weights[kAtATime], o[kAtATime][kPerLane][4];
-#pragma unroll
-      for (int a = 0; a < kAtATime; ++a) {
+      for (int a = 0; a < kParts; ++a) {
         const int i = from + a * step;
-        const float lse = i < parts.count ? parts.lse(i) : negative_infinity();
-        weights[a] = weight(lse, top);
+        lse[a] = i < parts.count ? parts.lse(i) : negative_infinity();
 #pragma unroll
         for (int j = 0; j < kPerLane; ++j) {
-          // What a part without keys has may be anything.
 #pragma unroll
           for (int c = 0; c < 4; ++c) o[a][j][c] = 0.0f;
-          if (lse != negative_infinity() && has_quad(lane, j))
+          if (i < parts.count && has_quad(lane, j))
             load_floats<kDtype, kAlignment>(
                 parts.o(i) + (lane + 32 * j) * 4 * element_bytes(kDtype), o[a][j]);
         }
       }
+    }
+
+    ATTNFORGE_DEVICE void add_to(float (&sum)[kPerLane][4], float top) const {
 #pragma unroll
-      for (int a = 0; a < kAtATime; ++a)
+      for (int a = 0; a < kParts; ++a) {
+        const float its_weight = weight(lse[a], top);
+        const bool has_keys = lse[a] != negative_infinity();
 #pragma unroll
         for (int j = 0; j < kPerLane; ++j)
 #pragma unroll
-          for (int c = 0; c < 4; ++c) sum[j][c] = fmaf(weights[a], o[a][j][c], sum[j][c]);
+          for (int c = 0; c < 4; ++c)
+            sum[j][c] = fmaf(its_weight, has_keys ? o[a][j][c] : 0.0f, sum[j][c]);
+      }
     }
+  };
+
+  /// Those of `batch`, which are the first, and all that follow.
+  template <class Parts>
+  ATTNFORGE_DEVICE static void add_parts(const Parts& parts, float top, const Batch& batch,
+                                         int first, int step, float (&sum)[kPerLane][4]) {
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) sum[j][c] = 0.0f;
+    batch.add_to(sum, top);
+    for (int from = first + Batch::kParts * step; from < parts.count; from += Batch::kParts * step)
+      Batch(parts, from, step).add_to(sum, top);
   }
 };
 

@@ -8,36 +8,106 @@
 #include "ptx/grid_dependency.cuh"
 #include "ptx/shuffle.cuh"
 #include "tile/list_place.cuh"
+#include "tile/term_ranges.cuh"
 
 namespace attnforge {
 
-/// A warp a group of a list, out at the first mix of seen and unseen. Rule::of_row() is the text.
-template <class Lengths, class Rule, int kBlockM, int kGroupKeys, class Window>
+/// A warp a group of a list. Terms (pieces/user_terms.cuh) decide where they can; what is left is
+/// asked of Rule::of_row(), pair by pair. kBits: whose pairs are asked gets a bit for each, else it
+/// is done at the first mix of seen and unseen.
+template <class Lengths, class Rule, class Terms, int kBlockM, int kGroupKeys, class Window,
+          bool kBits>
 struct MaskStates {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
+  static constexpr int kFragments = kBlockM / 16;
   static_assert(kGroupKeys % 16 == 0, "keys are shared by all lanes of a warp, or by halves");
+  static_assert(kFragments <= 32, "a fragment a lane");
 
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
     start_next_grid();
     const FwdParams& p = params.fwd;
     const int groups = ceil_div(p.seqlen_kv, kGroupKeys), blocks = ceil_div(groups, kWarps);
-    const int list = int(blockIdx.x) / blocks;
+    const int list = int(blockIdx.x) / blocks, lane = int(threadIdx.x) % 32;
     const int group = int(blockIdx.x) % blocks * kWarps + int(threadIdx.x) / 32;
     const ListPlace place(params.lists, list);
     const Lengths lengths(params, place.sequence);
-    const int first = group * kGroupKeys;
+    const int first = group * kGroupKeys, first_query = place.m_block * kBlockM;
     if (group >= groups || first >= lengths.kv()) return;
-    u32 state = 0;
-#pragma unroll 1
-    for (int f = 0; f < kBlockM / 16; ++f) {
-      const int query = place.m_block * kBlockM + f * 16;
-      const FragmentKeys keys = FragmentKeys::of(p, lengths, query);
-      if (first > keys.last || (Window::kLeft && first + kGroupKeys <= keys.first)) continue;
-      const u32 found = of_rows(params, place, lengths, query, first);
-      state |= (found & 1) << f | (found >> 1) << (KeyGroup::kMostFragments + f);
+
+    // 1. Fragments whose windows let them see some of the group.
+    const FragmentKeys keys = FragmentKeys::of(p, lengths, first_query + lane * 16);
+    u32 some = lanes_where(lane < kFragments && first <= keys.last &&
+                           (!Window::kLeft || first + kGroupKeys > keys.first));
+    u32 asked = some, partial = 0;
+
+    // 2. What is told of many pairs at once.
+    if constexpr (Terms::kCount > 0) {
+      if (some != 0) {
+        const Verdicts verdicts = decide<0>(params, place, lengths, first);
+        some &= ~verdicts.none;
+        asked = Terms::kAll ? some & ~verdicts.all : some;
+      }
     }
-    if (threadIdx.x % 32 == 0) params.lists.states[i64(list) * groups + group] = state;
+
+    // 3. Pair by pair.
+    const i64 at = i64(list) * groups + group;
+#pragma unroll 1
+    for (; asked != 0; asked &= asked - 1) {
+      const int f = __ffs(int(asked)) - 1;
+      u32* const bits = kBits ? params.lists.bits + (at * kFragments + f) * kTextBitsWords<kGroupKeys>
+                              : nullptr;
+      const u32 found = of_rows(params, place, lengths, first_query + f * 16, first, bits);
+      if (found == 0) some &= ~(1u << f);
+      partial |= (found >> 1) << f;
+    }
+    if (lane == 0) params.lists.states[at] = some | partial << KeyGroup::kMostFragments;
+  }
+
+  /// Bit f: of fragment f, no pair is seen, or all are by the terms so far.
+  struct Verdicts {
+    u32 none, all;
+  };
+
+  /// By the terms from kTerm on.
+  template <int kTerm, class Params>
+  ATTNFORGE_DEVICE static Verdicts decide(const Params& params, const ListPlace& place,
+                                          const Lengths& lengths, int first_key) {
+    const FwdParams& p = params.fwd;
+    const int lane = int(threadIdx.x) % 32;
+    const auto of_key = [&](int i) {
+      return Terms::template of_key<kTerm>(p, lengths, place.sequence, place.head,
+                                           min(first_key + lane + i, lengths.kv() - 1));
+    };
+    const auto of_query = [&](int i) {
+      return Terms::template of_query<kTerm>(
+          p, lengths, place.sequence, place.head,
+          min(place.m_block * kBlockM + lane + i, lengths.q() - 1));
+    };
+    auto keys = RangeOfType<decltype(of_key(0))>::Type::of(of_key(0));
+#pragma unroll
+    for (int i = 32; i < kGroupKeys; i += 32) keys.add(of_key(i));
+    keys.template join_lanes<16>();
+    Verdicts verdicts{0, 0};
+#pragma unroll
+    for (int i = 0; i < kBlockM; i += 32) {  // two fragments, a half of the lanes each
+      auto rows = RangeOfType<decltype(of_query(0))>::Type::of(of_query(i));
+      rows.template join_lanes<8>();
+      const TermVerdict found = verdict_of(Terms::relation(kTerm), rows, keys);
+      verdicts.none |= of_halves(found.none) << i / 16;
+      verdicts.all |= of_halves(found.all) << i / 16;
+    }
+    if constexpr (kTerm + 1 < Terms::kCount) {
+      const Verdicts others = decide<kTerm + 1>(params, place, lengths, first_key);
+      verdicts.none |= others.none;
+      verdicts.all &= others.all;
+    }
+    return verdicts;
+  }
+  /// Bits 0 and 1: those of lanes 0 and 16.
+  ATTNFORGE_DEVICE static u32 of_halves(bool found) {
+    const u32 lanes = lanes_where(found);
+    return (lanes & 1) | (lanes >> 15 & 2);
   }
 
   /// What of some rows and keys the text lets be seen. An instruction each for a pair: comparisons
@@ -49,37 +119,53 @@ struct MaskStates {
   /// Of 16 rows: bit 0, one sees a key of the group; bit 1, and one does not.
   template <class Params>
   ATTNFORGE_DEVICE static u32 of_rows(const Params& params, const ListPlace& place,
-                                      const Lengths& lengths, int query, int first_key) {
+                                      const Lengths& lengths, int query, int first_key, u32* bits) {
     Seen seen;
 #pragma unroll 1
     for (int j = 0; j + 32 <= kGroupKeys; j += 32) {
-      ask<32>(params, place, lengths, query, first_key + j, seen);
-      if (any_lane(seen.some) && any_lane(!seen.all)) return 3;
+      ask<32>(params, place, lengths, query, first_key + j, seen, bits + j / 32);
+      if (!kBits && any_lane(seen.some) && any_lane(!seen.all)) return 3;
     }
     if constexpr (kGroupKeys % 32 != 0)
-      ask<16>(params, place, lengths, query, first_key + kGroupKeys / 32 * 32, seen);
+      ask<16>(params, place, lengths, query, first_key + kGroupKeys / 32 * 32, seen,
+              bits + kGroupKeys / 32);
     return any_lane(seen.some) ? 1 + 2 * any_lane(!seen.all) : 0;
   }
 
   /// 16 rows and kKeys keys. A lane has a key, and reads what depends on that alone once for all
-  /// its rows: 16, or 8 where two lanes have the same key.
+  /// its rows: 16, or 8 where two lanes have the same key. `bits` is where the first row's go.
   template <int kKeys, class Params>
   ATTNFORGE_DEVICE static void ask(const Params& params, const ListPlace& place,
-                                   const Lengths& lengths, int query, int first_key, Seen& seen) {
+                                   const Lengths& lengths, int query, int first_key, Seen& seen,
+                                   u32* bits) {
     constexpr int kRows = kKeys / 2;
     const int lane = int(threadIdx.x) % 32, key = first_key + lane % kKeys,
               row = query + lane / kKeys * kRows;
-    const auto of_row = [&](int i) {
-      const bool sees = Rule::of_row(params.fwd, lengths, place.sequence, place.head, i, key)(0);
-      seen.some |= sees;
-      seen.all &= sees;
+    const auto sees = [&](int i) {
+      return Rule::of_row(params.fwd, lengths, place.sequence, place.head, i, key)(0);
+    };
+    u32 of_row = 0;  // of lane's row, or 0
+    const auto note = [&](int i, bool present, bool is_seen) {
+      seen.some |= present && is_seen;
+      seen.all &= !present || is_seen;
+      if constexpr (kBits) {
+        const u32 lanes = lanes_where(present && is_seen);
+        if (lane % kRows == i)
+          of_row = kKeys == 32 ? lanes : lanes >> (lane / kRows % 2 * 16) & 0xffff;
+      }
     };
     if (query + 16 <= lengths.q() && first_key + kKeys <= lengths.kv()) {
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) of_row(row + i);
-    } else if (key < lengths.kv()) {
+      for (int i = 0; i < kRows; ++i) note(i, true, sees(row + i));
+    } else {
 #pragma unroll 1
-      for (int i = row; i < min(row + kRows, lengths.q()); ++i) of_row(i);
+      for (int i = 0; i < kRows; ++i) {
+        const bool present = row + i < lengths.q() && key < lengths.kv();
+        note(i, present, present && sees(row + i));
+      }
+    }
+    if constexpr (kBits) {
+      if (lane < 16) bits[lane * kTextBitsRowWords<kGroupKeys>] = of_row;
     }
   }
 };

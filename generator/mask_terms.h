@@ -1,0 +1,31 @@
+// mask_terms.h - what of a mask's text can be told of many pairs at once: comparisons of something
+// of the query with something of the key, such as "document[q] == document[k]".
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// A term `of_query relation of_key` of the text: expressions of which the first does not name k,
+/// and the second not q.
+struct MaskTerm {
+  enum class Relation { kEqual, kUnequal, kBelow, kAtMost, kAbove, kAtLeast };
+  std::string of_query;
+  Relation relation = Relation::kEqual;
+  std::string of_key;
+};
+
+/// Terms that && joins in mask_code(). A term that names only one of q and k is compared with
+/// "true". Both sides are asked for every query and every key of a range, whatever other terms say
+/// of the pair: so a term that reads an array is none unless it comes first and its indexes are
+/// sums of products of batch, head, q, k and lengths, and nothing else.
+struct MaskTerms {
+  std::vector<MaskTerm> terms;
+  bool all = true;  // there are no others
+};
+MaskTerms mask_terms(const Problem& problem);
+
+}  // namespace attnforge
