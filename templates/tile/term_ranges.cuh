@@ -3,41 +3,43 @@
 #pragma once
 
 #include "base.cuh"
-#include "ptx/shuffle.cuh"
 
 namespace attnforge {
 
 /// The same names as MaskTerm::Relation.
 enum class TermRelation { kEqual, kUnequal, kBelow, kAtMost, kAbove, kAtLeast };
 
+/// An int for each float, in the same order, and back.
+ATTNFORGE_DEVICE int ordered_int(int x) { return x; }
+ATTNFORGE_DEVICE int ordered_int(float x) {
+  const int bits = int(__float_as_uint(x));
+  return bits ^ (bits >> 31 & 0x7fffffff);
+}
+template <class T>
+ATTNFORGE_DEVICE T from_ordered_int(int x) {
+  if constexpr (T(1) / T(2) == T(0))
+    return x;
+  else
+    return __uint_as_float(u32(x ^ (x >> 31 & 0x7fffffff)));
+}
+
 /// The least and the greatest of some values of lanes. T is int or float.
 template <class T>
 struct TermRange {
   static constexpr bool kKnown = true;
   T low, high;
-  bool ordered;  // none of them is not a number
+  bool ordered;  // all of them are numbers
 
   ATTNFORGE_DEVICE static TermRange of(T x) { return {x, x, x == x}; }
   ATTNFORGE_DEVICE void add(T x) {
     low = min(low, x), high = max(high, x);
     ordered = ordered && x == x;
   }
-  /// Joined over lanes whose numbers differ in the bits of kMask and those below.
-  template <int kMask>
-  ATTNFORGE_DEVICE void join_lanes() {
-    add(shuffled<kMask>(low));
-    add(shuffled<kMask>(high));
-    ordered = ordered && shuffle_xor<kMask>(u32(ordered)) != 0;
-    if constexpr (kMask > 1) join_lanes<kMask / 2>();
-  }
-
- private:
-  template <int kMask>
-  ATTNFORGE_DEVICE static T shuffled(T x) {
-    if constexpr (T(1) / T(2) == T(0))
-      return T(shuffle_xor<kMask>(u32(x)));
-    else
-      return shuffle_xor<kMask>(x);
+  /// Joined over the lanes of `lanes`, of which this is one.
+  ATTNFORGE_DEVICE void join(u32 lanes) {
+    low = from_ordered_int<T>(__reduce_min_sync(lanes, ordered_int(low)));
+    high = from_ordered_int<T>(__reduce_max_sync(lanes, ordered_int(high)));
+    if constexpr (T(1) / T(2) != T(0)) ordered = __reduce_and_sync(lanes, u32(ordered)) != 0;
   }
 };
 /// Of values of another type: nothing is told of them.
@@ -48,8 +50,7 @@ struct NoTermRange {
   ATTNFORGE_DEVICE static NoTermRange of(T) { return {}; }
   template <class T>
   ATTNFORGE_DEVICE void add(T) {}
-  template <int kMask>
-  ATTNFORGE_DEVICE void join_lanes() {}
+  ATTNFORGE_DEVICE void join(u32) {}
 };
 
 template <class T>

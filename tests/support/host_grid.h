@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
+#include <bit>
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -80,6 +82,32 @@ inline unsigned __reduce_add_sync(unsigned, unsigned x) {
     sum += static_cast<unsigned>(each);
   return sum;
 }
+template <class Join>
+int joined_lanes(unsigned lanes, int x, const Join& join) {
+  const auto all = attnforge::test::of_all_lanes(x);
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if (lanes >> lane & 1) x = join(x, static_cast<int>(all[lane]));
+  return x;
+}
+inline int __reduce_min_sync(unsigned lanes, int x) {
+  return joined_lanes(lanes, x, [](int a, int b) { return std::min(a, b); });
+}
+inline int __reduce_max_sync(unsigned lanes, int x) {
+  return joined_lanes(lanes, x, [](int a, int b) { return std::max(a, b); });
+}
+inline unsigned __reduce_and_sync(unsigned lanes, unsigned x) {
+  return static_cast<unsigned>(
+      joined_lanes(lanes, static_cast<int>(x), [](int a, int b) { return a & b; }));
+}
+inline unsigned atomicAnd(unsigned* word, unsigned x) {
+  return std::atomic_ref<unsigned>(*word).fetch_and(x);
+}
+inline unsigned atomicOr(unsigned* word, unsigned x) {
+  return std::atomic_ref<unsigned>(*word).fetch_or(x);
+}
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline int __shfl_sync(unsigned, int x, int lane) {
   return static_cast<int>(attnforge::test::of_all_lanes(x)[static_cast<unsigned>(lane)]);
 }
@@ -93,6 +121,13 @@ using std::max;
 using std::min;
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
+inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
+
+// "asm(...);" and "asm volatile(...);" are a number that is not used.
+inline constexpr int attnforge_no_asm = 0;
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#define asm
+#pragma GCC diagnostic ignored "-Wunused-value"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#define attnforge_no_asm(...) attnforge_no_asm
+#define asm attnforge_no_asm
 #define volatile(...)

@@ -12,7 +12,7 @@
 
 namespace attnforge {
 
-/// A warp a group of a list. Terms (pieces/user_terms.cuh) decide where they can; what is left is
+/// A warp for each group of a list, eight a block. Terms (pieces/user_terms.cuh) decide where they can; what is left is
 /// asked of Rule::of_row(), pair by pair. kBits: whose pairs are asked gets a bit for each, else it
 /// is done at the first mix of seen and unseen.
 template <class Lengths, class Rule, class Terms, int kBlockM, int kGroupKeys, class Window,
@@ -25,43 +25,56 @@ struct MaskStates {
 
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
+    __shared__ u32 of_warps[kWarps], asked[kWarps], partial[kWarps];  // bit f: fragment f
     start_next_grid();
     const FwdParams& p = params.fwd;
     const int groups = ceil_div(p.seqlen_kv, kGroupKeys), blocks = ceil_div(groups, kWarps);
-    const int list = int(blockIdx.x) / blocks, lane = int(threadIdx.x) % 32;
-    const int group = int(blockIdx.x) % blocks * kWarps + int(threadIdx.x) / 32;
+    const int list = int(blockIdx.x) / blocks, first_group = int(blockIdx.x) % blocks * kWarps;
+    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     const ListPlace place(params.lists, list);
     const Lengths lengths(params, place.sequence);
-    const int first = group * kGroupKeys, first_query = place.m_block * kBlockM;
-    if (group >= groups || first >= lengths.kv()) return;
+    const int first = (first_group + warp) * kGroupKeys, first_query = place.m_block * kBlockM;
 
-    // 1. Fragments whose windows let them see some of the group.
+    // 1. Fragments whose windows let them see some of the warp's group.
     const FragmentKeys keys = FragmentKeys::of(p, lengths, first_query + lane * 16);
-    u32 some = lanes_where(lane < kFragments && first <= keys.last &&
+    u32 some = lanes_where(lane < kFragments && first < lengths.kv() && first <= keys.last &&
                            (!Window::kLeft || first + kGroupKeys > keys.first));
-    u32 asked = some, partial = 0;
 
     // 2. What is told of many pairs at once.
+    u32 left = some;
     if constexpr (Terms::kCount > 0) {
       if (some != 0) {
         const Verdicts verdicts = decide<0>(params, place, lengths, first);
         some &= ~verdicts.none;
-        asked = Terms::kAll ? some & ~verdicts.all : some;
+        left = Terms::kAll ? some & ~verdicts.all : some;
       }
     }
+    if (lane == 0) of_warps[warp] = some, asked[warp] = left, partial[warp] = 0;
+    __syncthreads();
 
-    // 3. Pair by pair.
-    const i64 at = i64(list) * groups + group;
+    // 3. Pair by pair; who is done helps the others.
+    const i64 first_state = i64(list) * groups + first_group;
+    int turn = 0;
 #pragma unroll 1
-    for (; asked != 0; asked &= asked - 1) {
-      const int f = __ffs(int(asked)) - 1;
-      u32* const bits = kBits ? params.lists.bits + (at * kFragments + f) * kTextBitsWords<kGroupKeys>
-                              : nullptr;
-      const u32 found = of_rows(params, place, lengths, first_query + f * 16, first, bits);
-      if (found == 0) some &= ~(1u << f);
-      partial |= (found >> 1) << f;
+    for (int w = 0; w < kWarps; ++w) {
+#pragma unroll 1
+      for (u32 rest = asked[w]; rest != 0; rest &= rest - 1, ++turn) {
+        if (turn % kWarps != warp) continue;
+        const int f = __ffs(int(rest)) - 1;
+        u32* const bits = kBits ? params.lists.bits + ((first_state + w) * kFragments + f) *
+                                                          kTextBitsWords<kGroupKeys>
+                                : nullptr;
+        const u32 found = of_rows(params, place, lengths, first_query + f * 16,
+                                  (first_group + w) * kGroupKeys, bits);
+        if (lane != 0) continue;
+        if (found == 0) atomicAnd(&of_warps[w], ~(1u << f));
+        if (found == 3) atomicOr(&partial[w], 1u << f);
+      }
     }
-    if (lane == 0) params.lists.states[at] = some | partial << KeyGroup::kMostFragments;
+    __syncthreads();
+    if (lane == 0 && first_group + warp < groups)
+      params.lists.states[first_state + warp] = of_warps[warp] |
+                                                partial[warp] << KeyGroup::kMostFragments;
   }
 
   /// Bit f: of fragment f, no pair is seen, or all are by the terms so far.
@@ -87,12 +100,12 @@ struct MaskStates {
     auto keys = RangeOfType<decltype(of_key(0))>::Type::of(of_key(0));
 #pragma unroll
     for (int i = 32; i < kGroupKeys; i += 32) keys.add(of_key(i));
-    keys.template join_lanes<16>();
+    keys.join(~0u);
     Verdicts verdicts{0, 0};
 #pragma unroll
     for (int i = 0; i < kBlockM; i += 32) {  // two fragments, a half of the lanes each
       auto rows = RangeOfType<decltype(of_query(0))>::Type::of(of_query(i));
-      rows.template join_lanes<8>();
+      rows.join(0xffffu << (lane & 16));
       const TermVerdict found = verdict_of(Terms::relation(kTerm), rows, keys);
       verdicts.none |= of_halves(found.none) << i / 16;
       verdicts.all |= of_halves(found.all) << i / 16;
