@@ -148,4 +148,22 @@ MaskTerms mask_terms(const Problem& problem) {
   return found;
 }
 
+bool holds_labels(const Problem& problem, std::string_view array) {
+  const auto count = [&](const std::string& text) {
+    return std::ranges::count(code_tokens(text), array, &CodeToken::text);
+  };
+  std::ptrdiff_t compared = 0;
+  for (const MaskTerm& term : mask_terms(problem).terms) {
+    // A bracket before it may be that of another array's index; arithmetic would need its values.
+    const auto is_alone = [&](const std::string& side) {
+      return code_tokens(side).front().text == array && side.ends_with("]") && count(side) == 1;
+    };
+    if (term.relation == Relation::kEqual && is_alone(term.of_query) && is_alone(term.of_key))
+      compared += 2;
+    else if (term.relation == Relation::kEqual)
+      compared += is_alone(term.of_query) || is_alone(term.of_key);
+  }
+  return compared > 0 && compared == count(problem.mask) + count(problem.score);
+}
+
 }  // namespace attnforge

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attnforge/problem.h"
@@ -27,5 +28,9 @@ struct MaskTerms {
   bool all = true;  // there are no others
 };
 MaskTerms mask_terms(const Problem& problem);
+
+/// Whether the problem's texts do nothing with an array but compare its elements for equality with
+/// others: what they are, such as numbers of documents, is then the caller's choice.
+bool holds_labels(const Problem& problem, std::string_view array);
 
 }  // namespace attnforge

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "attnforge/error.h"
+#include "generator/mask_terms.h"
 #include "generator/user_code.h"
 
 namespace attnforge {
@@ -80,6 +82,23 @@ void fill_floats(CodeArgument::Type type, std::span<std::byte> values, std::uint
     if (type == CodeArgument::Type::kBf16) bits >>= 16;
     if ((draw & 4) != 0) bits |= size == 4 ? 0x80000000u : 0x8000u;
     std::memcpy(values.data() + i, &bits, size);
+  }
+}
+
+/// Numbers of documents that lie one after another in sequences of `seqlen`: about ten of very
+/// unequal lengths in each, in all arrays the same.
+void fill_labels(std::span<std::byte> values, std::int64_t seqlen, std::uint64_t seed) {
+  std::int64_t end = 0;  // of the document, in its sequence
+  for (std::size_t i = 0, label = 0; i * sizeof(int) < values.size(); ++i) {
+    const std::int64_t at = static_cast<std::int64_t>(i) % std::max<std::int64_t>(seqlen, 1);
+    if (at == 0) end = 0;
+    if (at == end) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's
+      end += std::max<std::int64_t>(1, seqlen >> (2 + (seed >> 33) % 5));
+      ++label;
+    }
+    const int number = static_cast<int>(label);
+    std::memcpy(values.data() + i * sizeof(int), &number, sizeof(int));
   }
 }
 
@@ -273,6 +292,8 @@ void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t
       std::ranges::fill(own, std::byte{1});
     else if (argument.type != CodeArgument::Type::kInt)
       fill_floats(argument.type, own, seed + i);
+    else if (holds_labels(problem, argument.name))
+      fill_labels(own, problem.seqlen_kv, seed);
   }
 }
 

@@ -65,5 +65,22 @@ TEST(MaskTerms, ReadArraysOnlyWhereNoOtherTermCanBoundTheIndex) {
   EXPECT_EQ(terms("a[q] == a[k] && b[k] == 1", kArgs), "a[q] == a[k]; ...");
 }
 
+TEST(MaskTerms, SayWhichArraysHoldLabels) {
+  const auto holds = [](const std::string& mask, const std::string& score = "") {
+    Problem p;
+    p.mask = mask;
+    p.score = score;
+    p.args = "int* a, int* b, float* bias";
+    return holds_labels(p, "a");
+  };
+  EXPECT_TRUE(holds("a[q] == a[k] && k <= q"));
+  EXPECT_TRUE(holds("a[batch * seqlen_q + q] == b[k]"));
+  EXPECT_FALSE(holds("a[q] <= a[k]"));
+  EXPECT_FALSE(holds("a[q] == a[k]", "s + bias[a[k]]")) << "it is a place in another array";
+  EXPECT_FALSE(holds("b[a[q]] == b[k]"));
+  EXPECT_FALSE(holds("a[q] + 1 == a[k]"));
+  EXPECT_FALSE(holds("k <= q"));
+}
+
 }  // namespace
 }  // namespace attnforge
