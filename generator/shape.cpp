@@ -55,15 +55,15 @@ const ShapeField* field_named(std::string_view name) {
 }  // namespace
 
 Shape shape_of(const Problem& problem) {
-  const KeyBounds bounds = key_bounds(problem);
+  const MaskTerms terms_of_mask = mask_terms(problem);
   return {.dtype = static_cast<int>(problem.dtype_q),
           .dtype_k = static_cast<int>(problem.dtype_k),
           .dtype_v = static_cast<int>(problem.dtype_v),
           .dtype_o = static_cast<int>(problem.dtype_o),
           .head_dim = problem.head_dim,
           .head_dim_v = problem.head_dim_v,
-          .right_bound = bounds.right.has_value(),
-          .left_bound = bounds.left.has_value(),
+          .right_bound = terms_of_mask.bounds.right.has_value(),
+          .left_bound = terms_of_mask.bounds.left.has_value(),
           .softcap = effective_softcap(problem) > 0,
           .lse = problem.lse,
           .alignment = problem.alignment_bytes,
@@ -74,13 +74,13 @@ Shape shape_of(const Problem& problem) {
           .mask_block_kv = problem.mask_block_kv,
           .mask_bits = problem.mask_bits,
           .user_score = has_score_code(problem),
-          .user_mask = mask_code(problem).empty() ? 0
+          .user_mask = terms_of_mask.code.empty() ? 0
                        : problem.args.empty()     ? 1
                                                   : 2,
           .sinks = problem.sinks};
 }
 
-bool has_fixed_lengths(const Problem& problem) { return shape_of(problem).lengths == 0; }
+bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths::kFixed; }
 
 bool has_score_code(const Problem& problem) {
   return !problem.score.empty() && (problem.softcap != 0.0f || cap_of(problem.score) == 0.0f);
