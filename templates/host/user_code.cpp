@@ -55,11 +55,12 @@ std::string lines_of(std::string_view name, std::string_view open, std::string_v
                      open, text, close);
 }
 
-std::string struct_of_code(const Problem& problem, std::string_view params) {
+}  // namespace
+
+std::string struct_of_code(const Problem& problem, std::string_view mask, std::string_view params) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   const std::string
       taken = "int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv";
-  const std::string mask = mask_code(problem);
   const bool has_tanh = names(problem.score, "tanhf") || names(problem.score, "tanh");
   std::string lines = fmt::format(
       "namespace attnforge {{\n"
@@ -98,8 +99,6 @@ std::string struct_of_code(const Problem& problem, std::string_view params) {
          fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n", params);
 }
 
-}  // namespace
-
 std::size_t code_words(const Problem& problem) {
   const std::size_t count = code_arguments(problem.args).size();
   return std::max<std::size_t>(2, (count + 1) / 2 * 2);
@@ -121,7 +120,7 @@ void add_code_params(Argument& argument, const Problem& problem, const TileWork&
 void extend_by_code(KernelNames& names, const Problem& problem) {
   names.parts.push_back("pieces/user_code.cuh");
   if (names.coarse) names.options = {"--prec-div=false", "--prec-sqrt=false"};
-  names.declarations += struct_of_code(problem, names.params);
+  names.declarations += struct_of_code(problem, mask_code(problem), names.params);
   if (has_score_code(problem)) {
     Piece score{"pieces/user_score.cuh", "Score", "UserScore<UserCode>"};
     const auto before = std::ranges::find(names.other_pieces, "Score", &Piece::name);
