@@ -145,6 +145,7 @@ int run_inspect(const InspectArguments& a) {
   } else if (a.sass) {
     if (inspection.sass.starts_with("none: "))
       throw Error(ErrorCode::kIo, "no SASS, " + inspection.sass.substr(6));
+  options.cut_candidates = a.cuts;
     print_raw(inspection.sass);
   } else {
     fmt::print("{}", report(inspection, view));
