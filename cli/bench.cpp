@@ -247,8 +247,7 @@ void check_samples(BenchArguments& a, bool most_given) {
 
 int run_bench(const BenchArguments& a) {
   if (!a.from.empty()) return draw_stored(a);
-  std::vector<Problem> given = read_problems(a.words, a.file, "bench");
-  for (Problem& problem : given) problem = with_code(problem, a.code);
+  const std::vector<Problem> given = read_problems(a.words, a.file, "bench", a.code);
   const std::vector<Problem> problems = with_block_masks(given, a.blocks, a.densities);
   const InterruptScope scope;
   Sweep sweep(a);

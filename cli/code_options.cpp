@@ -12,6 +12,7 @@
 #include "attnforge/error.h"
 #include "attnforge/printable.h"
 #include "cli/npy.h"
+#include "cli/quoted_words.h"
 
 namespace attnforge::cli {
 namespace {
@@ -106,12 +107,16 @@ std::string declaration(const Given& given) {
                   printable(given.name), printable(given.value)));
 }
 
-void set_text(std::string& text, const std::string& given, std::string_view option) {
+/// Adds an option's text as a word: a problem is read with all that its args may belong to.
+void add_text(std::string& problem, std::string_view name, const std::string& given) {
   if (given.empty()) return;
-  if (!text.empty())
-    refuse_code_option(fmt::format("the problem says {}=\"{}\" already; leave out --{}", option,
-                                   printable(text), option));
-  text = given;
+  const std::string begin = fmt::format("{}=", name);
+  for (const std::string& word : split_words(problem)) {
+    if (word.starts_with(begin))
+      refuse_code_option(
+          fmt::format("the problem says {} already; leave out --{}", printable(word), name));
+  }
+  problem += " " + quoted_word(begin, given);
 }
 
 }  // namespace
@@ -128,18 +133,20 @@ void add_code_options(Command& verb, CodeOptions& options) {
       ->may_repeat();
 }
 
-Problem with_code(Problem problem, const CodeOptions& options) {
-  set_text(problem.score, options.score, "score");
-  set_text(problem.mask, options.mask, "mask");
+Problem problem_of_text(const std::string& text, const CodeOptions& options) {
+  std::string with_texts = text;
+  add_text(with_texts, "score", options.score);
+  add_text(with_texts, "mask", options.mask);
+  Problem problem = parse_problem(with_texts);
   const std::vector<Declared> declared = declared_in(problem.args);
-  for (const std::string& text : options.args) {
-    const Given given = given_of(text);
+  for (const std::string& arg : options.args) {
+    const Given given = given_of(arg);
     const auto found = std::ranges::find(declared, given.name, &Declared::name);
     if (found == declared.end()) {
       problem.args += (problem.args.empty() ? "" : ", ") + declaration(given);
     } else if (!found->is_array || !(given.is_file() || given.is_random())) {
       refuse_code_option(fmt::format(
-          "--arg {}: args=\"{}\" names it already, {}", printable(text), printable(problem.args),
+          "--arg {}: args=\"{}\" names it already, {}", printable(arg), printable(problem.args),
           found->is_array ? "as an array: its value is an .npy file or `random`"
                           : "as a number: write its value there, as int window = 1024"));
     }
@@ -148,20 +155,31 @@ Problem with_code(Problem problem, const CodeOptions& options) {
   return problem;
 }
 
-void set_code_arrays(const Problem& problem, const CodeOptions& options, HostTensors& host) {
+std::vector<std::optional<NpyArray>> code_files(const Problem& problem,
+                                                const CodeOptions& options) {
   const std::vector<Declared> declared = declared_in(problem.args);
+  std::vector<std::optional<NpyArray>> files(declared.size());
   for (const std::string& text : options.args) {
     const Given given = given_of(text);
     if (!given.is_file()) continue;
     const auto found = std::ranges::find(declared, given.name, &Declared::name);
-    const auto index = static_cast<std::size_t>(found - declared.begin());
-    ATTNFORGE_ASSERT(index < host.code_words.size(), "with_code() added what was not there");
-    const NpyArray array = read_npy(given.value);
+    ATTNFORGE_ASSERT(found != declared.end(), "problem_of_text() added what was not there");
+    NpyArray array = read_npy(given.value);
     if (const std::string type = type_of(array, given.value); type != found->type) {
       refuse_code_option(fmt::format("{}: it has elements of type {}, and args=\"{}\" says {}* {}",
                                      given.value, type, printable(problem.args), found->type,
                                      found->name));
     }
+    files[static_cast<std::size_t>(found - declared.begin())] = std::move(array);
+  }
+  return files;
+}
+
+void set_code_arrays(const Problem& problem, const CodeOptions& options, HostTensors& host) {
+  const std::vector<Declared> declared = declared_in(problem.args);
+  const std::vector<std::optional<NpyArray>> files = code_files(problem, options);
+  for (std::size_t index = 0; index < files.size(); ++index) {
+    if (!files[index]) continue;
     const std::size_t begin = host.code_words[index];
     std::size_t end = host.code_arrays.size();
     for (std::size_t i = index + 1; i < declared.size(); ++i) {
@@ -169,9 +187,11 @@ void set_code_arrays(const Problem& problem, const CodeOptions& options, HostTen
       end = host.code_words[i];
       break;
     }
+    const NpyArray& array = *files[index];
     if (array.data.size() > end - begin) {
       refuse_code_option(fmt::format("{}: its {} elements are more than args=\"{}\" has room for",
-                                     given.value, elements_of(array), printable(problem.args)));
+                                     declared[index].name, elements_of(array),
+                                     printable(problem.args)));
     }
     std::ranges::copy(array.data, host.code_arrays.begin() + static_cast<std::ptrdiff_t>(begin));
   }

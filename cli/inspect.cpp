@@ -115,7 +115,7 @@ void print_raw(const std::string& text) {
 }
 
 int run_inspect(const InspectArguments& a) {
-  Problem problem = with_code(read_problem(a.words, "inspect"), a.code);
+  Problem problem = read_problem(a.words, "inspect", a.code);
   const std::optional<BlockMask> mask = mask_of(a.mask, problem, 0);
   if (mask) problem = with_block_mask(problem, *mask);
   const bool source_only = a.source || a.entry;
@@ -145,6 +145,7 @@ int run_inspect(const InspectArguments& a) {
   } else if (a.sass) {
     if (inspection.sass.starts_with("none: "))
       throw Error(ErrorCode::kIo, "no SASS, " + inspection.sass.substr(6));
+  options.cut_candidates = a.cuts;
     print_raw(inspection.sass);
   } else {
     fmt::print("{}", report(inspection, view));

@@ -9,7 +9,6 @@
 #include "attnforge/json.h"
 #include "attnforge/printable.h"
 #include "cli/config_words.h"
-#include "cli/cuts.h"
 #include "cli/gpus.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -41,7 +40,7 @@ std::string indented(const std::string& raw) {
 std::string cut_lines(const std::vector<CutCount>& cuts, std::size_t most, bool full) {
   std::string text;
   for (std::size_t n = 0; n < std::min(most, cuts.size()); ++n) {
-    const CandidateInfo& example = *cuts[n].example;
+    const CandidateInfo& example = cuts[n].example;
     text += fmt::format("  {:>9} cut: {}\n            as  {}\n", cuts[n].count,
                         printable(example.cut), printable(config_text(example.config, full)));
   }
@@ -149,9 +148,8 @@ std::string candidates_section(const Inspection& i, const InspectView& view) {
 std::string cuts_section(const Inspection& i, const InspectView& view) {
   std::string text = heading(fmt::format("   Cuts: {}", i.num_cut));
   if (!view.cuts) {
-    const std::vector<CutCount> cuts = counted_cuts(i.candidates);
-    return text + cut_lines(cuts, cuts.size(), view.full) +
-           (cuts.empty() ? "" : "  each of them: --cuts\n");
+    return text + cut_lines(i.cuts, i.cuts.size(), view.full) +
+           (i.cuts.empty() ? "" : "  each of them: --cuts\n");
   }
   Table table{{{"cut because"}, {"config"}}, {}};
   for (const CandidateInfo& candidate : i.candidates) {
@@ -223,10 +221,9 @@ std::string candidates_overview(const Inspection& i, const InspectView& view) {
                           fmt::format("{} kept, {} cut", i.num_candidates, i.num_cut));
   text += kept_table(i, view.candidates < 0 ? kKept : view.candidates, view.full,
                      "--section candidates");
-  const std::vector<CutCount> cuts = counted_cuts(i.candidates);
-  text += cut_lines(cuts, kReasons, view.full);
-  if (cuts.size() > kReasons)
-    text += fmt::format("  ... and {} more reasons: --section cuts\n", cuts.size() - kReasons);
+  text += cut_lines(i.cuts, kReasons, view.full);
+  if (i.cuts.size() > kReasons)
+    text += fmt::format("  ... and {} more reasons: --section cuts\n", i.cuts.size() - kReasons);
   return text;
 }
 
@@ -313,7 +310,7 @@ Json to_json(const Inspection& inspection, const InspectView& view) {
   Inspection shown = inspection;
   int kept = 0;
   std::erase_if(shown.candidates, [&](const CandidateInfo& candidate) {
-    return candidate.cut.empty() ? ++kept > most && most > 0 : !view.cuts;
+    return candidate.cut.empty() && ++kept > most && most > 0;
   });
   return Json::parse(attnforge::to_json(shown));
 }

@@ -6,7 +6,6 @@
 
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
-#include "cli/cuts.h"
 #include "cli/inspect_report.h"
 #include "cli/listing.h"
 #include "cli/mask_files.h"
@@ -30,19 +29,18 @@ Json to_json(const std::vector<CutCount>& cuts) {
   Json list = Json::array();
   for (const CutCount& cut : cuts) {
     list.push_back(
-        {{"count", cut.count}, {"reason", cut.example->cut}, {"config", cut.example->config}});
+        {{"count", cut.count}, {"reason", cut.example.cut}, {"config", cut.example.config}});
   }
   return list;
 }
 
 /// Every config of the page in words: the one that is shown, then the kept candidates, the tries
 /// and the examples of cuts, in the order of the page's data.
-Json in_words(const Inspection& i, const std::vector<CutCount>& cuts) {
+Json in_words(const Inspection& i) {
   Json words = Json::array({describe_config(i.config)});
-  for (const CandidateInfo& each : i.candidates)
-    if (each.cut.empty()) words.push_back(describe_config(each.config));
+  for (const CandidateInfo& each : i.candidates) words.push_back(describe_config(each.config));
   for (const Trial& each : i.measured) words.push_back(describe_config(each.config));
-  for (const CutCount& each : cuts) words.push_back(describe_config(each.example->config));
+  for (const CutCount& each : i.cuts) words.push_back(describe_config(each.example.config));
   return words;
 }
 
@@ -71,6 +69,7 @@ InspectOptions page_options(InspectOptions options) {
   options.ptx = options.sass = options.compile;
   options.line_info = true;
   options.max_candidates = 0;
+  options.cut_candidates = false;
   return options;
 }
 
@@ -101,12 +100,11 @@ Json inspect_page_data(const Inspection& inspection, const std::optional<BlockMa
   constexpr std::string_view kNone = "none: ";
   const bool disassembled = !inspection.sass.starts_with(kNone);
   const DeviceFacts& device = inspection.device;
-  const std::vector<CutCount> cuts = counted_cuts(inspection.candidates);
   return {{"attnforge", kVersion},
           {"made", made},
           {"inspect", std::move(inspect)},
-          {"cut_kinds", to_json(cuts)},
-          {"words", in_words(inspection, cuts)},
+          {"cut_kinds", to_json(inspection.cuts)},
+          {"words", in_words(inspection)},
           {"sass", listing_or_null(disassembled ? sass_listing(inspection.sass) : Listing{})},
           {"no_sass", disassembled ? "" : inspection.sass.substr(kNone.size())},
           {"ptx", listing_or_null(ptx_listing(inspection.ptx))},

@@ -26,8 +26,8 @@ bool is_operation(std::string_view word) {
 }
 
 /// The problem of a text, or all that it sweeps over.
-void add_problems(std::string_view text, std::vector<Problem>& problems) {
-  for (const std::string& one : expand_sweep(text)) problems.push_back(parse_problem(one));
+void add_problems(std::string_view text, const CodeOptions& code, std::vector<Problem>& problems) {
+  for (const std::string& one : expand_sweep(text)) problems.push_back(problem_of_text(one, code));
 }
 
 }  // namespace
@@ -45,7 +45,8 @@ std::vector<std::string> names_of(const std::string& list) {
   return names;
 }
 
-std::vector<Problem> problems_from_words(const std::vector<std::string>& arguments) {
+std::vector<Problem> problems_from_words(const std::vector<std::string>& arguments,
+                                         const CodeOptions& code) {
   std::vector<std::string> texts;
   for (const std::string& word : words_of(arguments)) {
     if (texts.empty() || is_operation(word)) {
@@ -55,11 +56,12 @@ std::vector<Problem> problems_from_words(const std::vector<std::string>& argumen
     }
   }
   std::vector<Problem> problems;
-  for (const std::string& text : texts) add_problems(text, problems);
+  for (const std::string& text : texts) add_problems(text, code, problems);
   return problems;
 }
 
-std::vector<Problem> problems_from_text(std::string_view text, const std::string& name) {
+std::vector<Problem> problems_from_text(std::string_view text, const std::string& name,
+                                        const CodeOptions& code) {
   std::vector<Problem> problems;
   int number = 0;
   while (!text.empty()) {
@@ -70,7 +72,7 @@ std::vector<Problem> problems_from_text(std::string_view text, const std::string
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     if (line.back() == '\r') line.remove_suffix(1);
     try {
-      add_problems(line, problems);
+      add_problems(line, code, problems);
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}:{}: {}", name, number, error.what()));
     }
@@ -79,13 +81,14 @@ std::vector<Problem> problems_from_text(std::string_view text, const std::string
 }
 
 std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
-                                   const std::string& path, const std::string& verb) {
+                                   const std::string& path, const std::string& verb,
+                                   const CodeOptions& code) {
   if (!arguments.empty() && !path.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("a problem (\"{}\") and --file {} were both given; give one of them",
                             fmt::join(arguments, " "), path));
   }
-  if (!arguments.empty()) return problems_from_words(arguments);
+  if (!arguments.empty()) return problems_from_words(arguments, code);
   if (path.empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -93,7 +96,7 @@ std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
                     verb, kExample));
   }
   const std::string name = path == "-" ? "standard input" : path;
-  std::vector<Problem> problems = problems_from_text(read_text(path, "problem file"), name);
+  std::vector<Problem> problems = problems_from_text(read_text(path, "problem file"), name, code);
   if (problems.empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -102,8 +105,9 @@ std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
   return problems;
 }
 
-Problem read_problem(const std::vector<std::string>& arguments, const std::string& verb) {
-  const std::vector<Problem> problems = problems_from_words(arguments);
+Problem read_problem(const std::vector<std::string>& arguments, const std::string& verb,
+                     const CodeOptions& code) {
+  const std::vector<Problem> problems = problems_from_words(arguments, code);
   if (problems.size() == 1) return problems.front();
   throw Error(ErrorCode::kInvalidArgument,
               problems.empty() ? fmt::format("no problem was given; for example: attnforge {} {}",

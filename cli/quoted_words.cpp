@@ -7,7 +7,9 @@ namespace {
 
 constexpr std::string_view kBetweenWords = " \t\r\n";
 
-std::string quoted(std::string_view name, std::string_view content) {
+}  // namespace
+
+std::string quoted_word(std::string_view name, std::string_view content) {
   std::string word = std::string(name) + '"';
   for (const char c : content) {
     if (c == '"' || c == '\\') word += '\\';
@@ -18,8 +20,6 @@ std::string quoted(std::string_view name, std::string_view content) {
   }
   return word + '"';
 }
-
-}  // namespace
 
 std::vector<std::string> split_words(std::string_view text) {
   std::vector<std::string> words;
@@ -47,7 +47,7 @@ std::vector<std::string> words_of_arguments(const std::vector<std::string>& argu
     const std::string name = equals == argument.npos ? "" : argument.substr(0, equals + 1);
     const bool is_text = name == "score=" || name == "mask=" || name == "args=";
     if (is_text && argument.size() > name.size() && argument[name.size()] != '"') {
-      words.push_back(quoted(name, std::string_view(argument).substr(name.size())));
+      words.push_back(quoted_word(name, std::string_view(argument).substr(name.size())));
       continue;
     }
     const std::vector<std::string> more = split_words(argument);

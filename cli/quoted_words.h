@@ -12,6 +12,9 @@ namespace attnforge::cli {
 /// it.
 std::vector<std::string> split_words(std::string_view text);
 
+/// name="content", with its quotes and backslashes escaped. `name` ends in =.
+std::string quoted_word(std::string_view name, std::string_view content);
+
 /// The words of the arguments of a program. A shell has taken the quotes off an argument such as
 /// score="s * 2", so one that begins with score=, mask= or args= and does not go on with a quote is
 /// one word, and gets them back.

@@ -150,7 +150,7 @@ Inputs inputs_from_files(const RunArguments& a) {
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
   LengthFiles lengths = length_files(a);
-  const Problem of_files = with_code(problem_of_files(headers, words, lengths), a.code);
+  const Problem of_files = problem_of_files(headers, words, lengths, a.code);
   const std::optional<BlockMask> mask = mask_of(a.mask, of_files, a.seed);
   if (has_block_mask(of_files) && !mask && !finds_blocks(a, of_files))
     usage("the problem has a block mask; say which with --bsr, --mask-random or a mask text");
@@ -171,7 +171,7 @@ Inputs inputs_from_files(const RunArguments& a) {
 Inputs random_inputs(const RunArguments& a) {
   if (!a.q.empty() || !a.k.empty() || !a.v.empty())
     usage("--random and files for q, k, v exclude each other");
-  Problem problem = with_code(read_problem(a.words, "run --random 1"), a.code);
+  Problem problem = read_problem(a.words, "run --random 1", a.code);
   if (!a.lse.empty()) problem.lse = true;
   const std::optional<BlockMask> mask = mask_of(a.mask, problem, a.seed);
   problem = with_mask(problem, mask);

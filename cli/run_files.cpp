@@ -145,7 +145,7 @@ std::int64_t LengthFiles::longest_q() const { return longest(q); }
 std::int64_t LengthFiles::longest_kv() const { return longest(kv); }
 
 Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>& arguments,
-                         const LengthFiles& lengths) {
+                         const LengthFiles& lengths, const CodeOptions& code) {
   const std::vector<std::string> words = words_of(arguments);
   const Layout layout = layout_of(words);
   const bool packed = std::find(words.begin(), words.end(), "lengths=packed") != words.end();
@@ -158,8 +158,8 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
   const std::array<DType, 3> dtypes = {npy_dtype(in.q.header, in.uint16_is_bf16, in.q.name),
                                        npy_dtype(in.k.header, in.uint16_is_bf16, in.k.name),
                                        npy_dtype(in.v.header, in.uint16_is_bf16, in.v.name)};
-  const Problem p = parse_problem(
-      complete_text(words, q, k, v, dtypes, packed ? &lengths : nullptr));
+  const Problem p = problem_of_text(
+      complete_text(words, q, k, v, dtypes, packed ? &lengths : nullptr), code);
   const Tokens tokens = total_tokens(p);
   const auto check_rows = [&](const NamedHeader& file, const char* side, const Sizes& sizes,
                               std::int64_t seqlen, std::int64_t all) {

@@ -7,6 +7,7 @@
 
 #include "attnforge/host_tensors.h"
 #include "attnforge/problem.h"
+#include "cli/code_options.h"
 #include "cli/npy.h"
 
 namespace attnforge::cli {
@@ -33,9 +34,9 @@ struct LengthFiles {
 
 /// Words may leave out the operation and everything that the files say. fp32 files go with any
 /// dtype (their values are rounded), others with their own or fp32. Throws Error(kInvalidProblem)
-/// naming file, shape and word where they contradict.
+/// naming file, shape and word where they contradict, else as problem_of_text().
 Problem problem_of_files(const InputHeaders& inputs, const std::vector<std::string>& words,
-                         const LengthFiles& lengths = {});
+                         const LengthFiles& lengths = {}, const CodeOptions& code = {});
 
 /// The values of a file as the dtype that the problem wants.
 std::vector<std::byte> converted(NpyArray&& array, DType from, DType to);

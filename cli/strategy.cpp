@@ -89,9 +89,10 @@ Plan split(const Problem& problem, Device& device, const TuneOptions* tuning) {
   const std::size_t most = tuning == nullptr ? 1 : kMostSplit;
   std::vector<std::string> configs = {chosen_config(problem, device)};
   for (const CandidateInfo& candidate :
-       inspect(problem, device.facts(), {.family = kTensorCores, .compile = false}).candidates) {
-    if (candidate.cut.empty()) configs.push_back(candidate.config);
-  }
+       inspect(problem, device.facts(),
+               {.family = kTensorCores, .compile = false, .cut_candidates = false})
+           .candidates)
+    configs.push_back(candidate.config);
   std::vector<Plan> plans;
   std::set<std::string> tried;
   for (const std::string& config : configs) {

@@ -29,12 +29,29 @@ Config config_of(const Family& family, const std::vector<Axis>& axes, std::span<
   return config;
 }
 
+/// "smem 180224 > 101376" and "smem 196608 > 101376" are one reason: "smem # > #".
+std::string without_numbers(std::string_view reason) {
+  std::string text;
+  for (const char c : reason) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) text += c;
+    if (digit && (text.empty() || text.back() != '#')) text += '#';
+  }
+  return text;
+}
+
 void require_finite(double time_us) {
   ATTNFORGE_ASSERT(std::isfinite(time_us),
                    "an estimate is a finite number");  // else the order would not be one
 }
 
 }  // namespace
+
+CutKind& Cuts::kind_of(std::string_view words) {
+  const auto known = kinds.find(words);
+  if (known != kinds.end()) return known->second;
+  return kinds[without_numbers(words)];
+}
 
 std::string rejection(const Family& family, const Problem& problem, const Arch& arch) {
   const Features missing = required_features(problem) & ~family.features;
@@ -91,7 +108,7 @@ std::string update_words(const Family& family, Config& config) {
 }
 
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
-                                  const DeviceFacts& device, std::vector<CutCandidate>* cut,
+                                  const DeviceFacts& device, Cuts* cuts,
                                   const Overrides& overrides) {
   validate(problem);
   std::vector<Candidate> kept;
@@ -99,15 +116,15 @@ std::vector<Candidate> candidates(const Family& family, const Problem& problem,
   std::string unforced;
   const std::vector<Axis> axes = axes_of(family, problem, device, overrides, unforced);
   if (!unforced.empty()) {
-    if (cut != nullptr) cut->push_back({{std::string(family.name), {}}, unforced});
+    if (cuts != nullptr) cuts->add(unforced, [&] { return Config{std::string(family.name), {}}; });
     return kept;
   }
   family.for_each_point(axes, problem, device, [&](const Point& point) {
     if (point.cut.empty()) {
       require_finite(point.estimate_us);
       kept.push_back({&family, config_of(family, axes, point.values), point.estimate_us});
-    } else if (cut != nullptr) {
-      cut->push_back({config_of(family, axes, point.values), point.cut.text()});
+    } else if (cuts != nullptr) {
+      cuts->add(point.cut, [&] { return config_of(family, axes, point.values); });
     }
   });
   std::stable_sort(kept.begin(), kept.end(), [](const Candidate& a, const Candidate& b) {
@@ -131,7 +148,7 @@ std::vector<Candidate> candidates(std::span<const Family* const> families, const
     }
     if (of_later_tier) continue;
     std::vector<Candidate> of_family = candidates(
-        *family, problem, device, left_out == nullptr ? nullptr : &left_out->configs, overrides);
+        *family, problem, device, left_out == nullptr ? nullptr : &left_out->cuts, overrides);
     std::move(of_family.begin(), of_family.end(), std::back_inserter(all));
   }
   return all;

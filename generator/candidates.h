@@ -2,8 +2,13 @@
 // I/O.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +28,33 @@ struct CutCandidate {
   std::string reason;
 };
 
+/// Configs that were cut for reasons that differ only in numbers.
+struct CutKind {
+  std::size_t count = 0;
+  CutCandidate first;
+};
+
+/// What a search cuts: for few query rows, hundreds of thousands of configs. So configs and reasons
+/// are made for those that somebody shows: the first of each kind, and the first `most` of all.
+struct Cuts {
+  std::size_t most = std::numeric_limits<std::size_t>::max();
+  std::vector<CutCandidate> configs{};
+  std::size_t count = 0;                                // made or not
+  std::map<std::string, CutKind, std::less<>> kinds{};  // by a reason without its numbers
+
+  /// config() makes the one that is cut.
+  template <class MakeConfig>
+  void add(const Reason& reason, const MakeConfig& config) {
+    ++count;
+    CutKind& kind = kind_of(reason.words());
+    if (++kind.count == 1) kind.first = {config(), reason.text()};
+    if (configs.size() < most) configs.push_back({config(), reason.text()});
+  }
+
+ private:
+  CutKind& kind_of(std::string_view words);
+};
+
 /// "" if `family` serves `problem` on `arch`, else why not (missing features first).
 std::string rejection(const Family& family, const Problem& problem, const Arch& arch);
 
@@ -39,19 +71,18 @@ std::string illegal(const Family& family, const Config& config, const Problem& p
 std::string update_words(const Family& family, Config& config);
 
 /// All configs of `family` that are legal, best estimate first; ties in the order of the axes, so
-/// the result is deterministic. Empty when rejection() is not "". `cut`, if given, receives the
+/// the result is deterministic. Empty when rejection() is not "". `cuts`, if given, receives the
 /// others with their reasons. Throws Error(kInvalidProblem) if the problem is not valid. Cost: up
-/// to 10 ms without `cut`. An override replaces its axis by one value; the shared-memory override
-/// is already in `device` (limited()).
+/// to 10 ms, and 100 ms for few query rows. An override replaces its axis by one value; the
+/// shared-memory override is already in `device` (limited()).
 std::vector<Candidate> candidates(const Family& family, const Problem& problem,
-                                  const DeviceFacts& device,
-                                  std::vector<CutCandidate>* cut = nullptr,
+                                  const DeviceFacts& device, Cuts* cuts = nullptr,
                                   const Overrides& overrides = {});
 
 /// What a search leaves out, with the reasons.
 struct LeftOut {
-  std::vector<std::pair<const Family*, std::string>> families;
-  std::vector<CutCandidate> configs;  // of the other families
+  std::vector<std::pair<const Family*, std::string>> families{};
+  Cuts cuts{};  // configs of the other families
 };
 
 /// Of several families, products first: the candidates of each of the first tier that has any, in

@@ -171,28 +171,26 @@ bool for_each_window(const Problem& p, const Found& found) {
 
 }  // namespace
 
-KeyBounds key_bounds(const Problem& problem) {
+MaskTerms mask_terms(const Problem& problem) {
   const Window window = effective_window(problem);
-  KeyBounds all;
-  if (window.left >= 0) all.left = window.left;
-  if (window.right >= 0) all.right = window.right;
-  for_each_window(problem, [&](Code, const KeyBounds& bounds) {
-    if (bounds.left) narrow(all.left, *bounds.left);
-    if (bounds.right) narrow(all.right, *bounds.right);
-  });
-  return all;
-}
-
-std::string mask_code(const Problem& problem) {
-  std::string text = problem.mask;
-  const bool nothing_left = for_each_window(problem, [&](Code term, const KeyBounds&) {
+  MaskTerms terms{.bounds = {}, .code = problem.mask};
+  if (window.left >= 0) terms.bounds.left = window.left;
+  if (window.right >= 0) terms.bounds.right = window.right;
+  const bool nothing_left = for_each_window(problem, [&](Code term, const KeyBounds& bounds) {
+    if (bounds.left) narrow(terms.bounds.left, *bounds.left);
+    if (bounds.right) narrow(terms.bounds.right, *bounds.right);
     const std::size_t begin = term.front().at, end = term.back().end();
     for (std::size_t i = begin; i < end; ++i) {
-      if (text[i] != '\n') text[i] = ' ';
+      if (terms.code[i] != '\n') terms.code[i] = ' ';
     }
-    text[begin] = '1';
+    terms.code[begin] = '1';
   });
-  return nothing_left ? "" : text;
+  if (nothing_left) terms.code.clear();
+  return terms;
 }
+
+KeyBounds key_bounds(const Problem& problem) { return mask_terms(problem).bounds; }
+
+std::string mask_code(const Problem& problem) { return mask_terms(problem).code; }
 
 }  // namespace attnforge

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "attnforge/error.h"
-#include "generator/mask_terms.h"
+#include "generator/pair_terms.h"
 #include "generator/user_code.h"
 
 namespace attnforge {

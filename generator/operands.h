@@ -53,7 +53,7 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
                       std::vector<std::uint64_t>& code_words);
 
 /// Sets code_arrays and code_words for a run on made-up inputs: floats random of a few small
-/// values, integers that are labels (generator/mask_terms) numbers of documents, others zeros (any
+/// values, integers that are labels (generator/pair_terms) numbers of documents, others zeros (any
 /// of them may be a place in another array), bools true, numbers as the problem's args say. Nothing
 /// without args.
 void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t seed);

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace attnforge {
@@ -25,6 +26,8 @@ class Reason {
   /// Whether there is one.
   explicit operator bool() const { return !empty(); }
   std::string text() const;
+  /// Of a format, the words without its numbers: nothing is made for them. Borrowed.
+  std::string_view words() const { return made_.empty() ? std::string_view(format_) : made_; }
 
  private:
   const char* format_;

@@ -73,16 +73,16 @@ bool text_bits_fit(const Problem& p) {
 }  // namespace
 
 Shape shape_of(const Problem& problem) {
-  const KeyBounds bounds = key_bounds(problem);
-  const bool has_mask_code = !mask_code(problem).empty();
+  const MaskTerms terms_of_mask = mask_terms(problem);
+  const bool has_mask_code = !terms_of_mask.code.empty();
   return {.dtype = static_cast<int>(problem.dtype_q),
           .dtype_k = static_cast<int>(problem.dtype_k),
           .dtype_v = static_cast<int>(problem.dtype_v),
           .dtype_o = static_cast<int>(problem.dtype_o),
           .head_dim = problem.head_dim,
           .head_dim_v = problem.head_dim_v,
-          .right_bound = bounds.right.has_value(),
-          .left_bound = bounds.left.has_value(),
+          .right_bound = terms_of_mask.bounds.right.has_value(),
+          .left_bound = terms_of_mask.bounds.left.has_value(),
           .softcap = effective_softcap(problem) > 0,
           .lse = problem.lse,
           .alignment = problem.alignment_bytes,
@@ -98,7 +98,7 @@ Shape shape_of(const Problem& problem) {
           .sinks = problem.sinks};
 }
 
-bool has_fixed_lengths(const Problem& problem) { return shape_of(problem).lengths == 0; }
+bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths::kFixed; }
 
 bool has_score_code(const Problem& problem) {
   return !problem.score.empty() && (problem.softcap != 0.0f || cap_of(problem.score) == 0.0f);

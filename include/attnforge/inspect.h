@@ -33,6 +33,12 @@ struct CandidateInfo {
   std::string cut{};  // "" if kept, else why it was cut
 };
 
+/// Configs that were cut for reasons that differ only in numbers.
+struct CutCount {
+  int count = 0;
+  CandidateInfo example{};  // the first of them
+};
+
 /// What the compiler made of one config.
 struct CompileInfo {
   bool ok = false;
@@ -81,6 +87,9 @@ struct InspectOptions {
   bool sass = false;       // needs nvdisasm or cuobjdump on PATH
   bool line_info = false;  // ptx and sass (of nvdisasm) say which line of `source` they come from
   int max_candidates = 0;  // 0: all
+  // false: Inspection::candidates are kept ones alone. Few query rows have hundreds of thousands of
+  // others, which `cuts` counts.
+  bool cut_candidates = true;
 };
 
 struct Inspection {
@@ -104,7 +113,8 @@ struct Inspection {
   std::vector<Trial> measured{};  // tries in the database, best first
   int num_candidates = 0;         // kept and cut ones, listed or not
   int num_cut = 0;
-  std::string not_compiled{};  // why there is no `compiled`; "": there is
+  std::vector<CutCount> cuts{};  // of all cut ones, the most frequent first
+  std::string not_compiled{};    // why there is no `compiled`; "": there is
   Reach reach{};
 };
 /// Throws as make_plan does. Needs NVRTC only if options.compile. Works without a driver.

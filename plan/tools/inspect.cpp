@@ -21,21 +21,30 @@
 namespace attnforge {
 namespace {
 
+CandidateInfo describe(const CutCandidate& cut) { return {to_string(cut.config), 0, cut.reason}; }
+
 void list_candidates(Inspection& inspection, const ChoiceKey& key, const Overrides& overrides,
-                     int max_candidates) {
+                     const InspectOptions& options) {
+  const std::size_t most = options.max_candidates > 0
+                               ? static_cast<std::size_t>(options.max_candidates)
+                               : std::numeric_limits<std::size_t>::max();
   LeftOut left_out;
-  for (const Candidate& each : candidates(families_named(key.family, overrides), key.problem,
-                                          inspection.device, overrides, &left_out))
-    inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
+  left_out.cuts.most = options.cut_candidates ? most : 0;
+  const std::vector<Candidate> kept = candidates(families_named(key.family, overrides), key.problem,
+                                                 inspection.device, overrides, &left_out);
   for (const auto& [family, reason] : left_out.families)
     inspection.rejected_families.push_back(fmt::format("{}: {}", family->name, reason));
-  for (const CutCandidate& each : left_out.configs)
-    inspection.candidates.push_back({to_string(each.config), 0, each.reason});
-  inspection.num_cut = static_cast<int>(left_out.configs.size());
-  inspection.num_candidates = static_cast<int>(inspection.candidates.size()) - inspection.num_cut;
-  const auto limit = static_cast<std::size_t>(max_candidates);
-  if (max_candidates > 0 && inspection.candidates.size() > limit)
-    inspection.candidates.resize(limit);
+  for (const Candidate& each : std::span(kept).first(std::min(most, kept.size())))
+    inspection.candidates.push_back({to_string(each.config), each.estimate_us, ""});
+  const std::vector<CutCandidate>& cut = left_out.cuts.configs;
+  const std::size_t left = most - inspection.candidates.size();
+  for (const CutCandidate& each : std::span(cut).first(std::min(left, cut.size())))
+    inspection.candidates.push_back(describe(each));
+  inspection.num_candidates = static_cast<int>(kept.size());
+  inspection.num_cut = static_cast<int>(left_out.cuts.count);
+  for (const auto& [words, kind] : left_out.cuts.kinds)
+    inspection.cuts.push_back({static_cast<int>(kind.count), describe(kind.first)});
+  std::ranges::stable_sort(inspection.cuts, std::greater(), &CutCount::count);
 }
 
 Choice choose(const ChoiceKey& key, const DeviceFacts& device, Cache& cache,
@@ -183,7 +192,7 @@ Inspection inspect(const Problem& problem, const DeviceFacts& whole_device,
   inspection.problem = problem;
   inspection.device = device;
   const ChoiceKey key{bucket(problem), options.family, options.config};
-  list_candidates(inspection, key, overrides, options.max_candidates);
+  list_candidates(inspection, key, overrides, options);
 
   Cache cache(options.cache_path, /*read_only=*/true);
   const Choice choice = choose(key, device, cache, overrides);

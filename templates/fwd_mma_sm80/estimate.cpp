@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "templates/host/fwd_params.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/memory_time.h"
 #include "templates/host/splits.h"
@@ -70,7 +71,7 @@ constexpr double kSustainedClock = 0.85;                     // of the maximum
 /// share of an SM, and all of them the memory.
 double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
                    const TileCost& cost, double own_clocks, int resident_blocks, int splits) {
-  const double tiles = query_tiles(c, problem), blocks = tiles * splits;
+  const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa)), blocks = tiles * splits;
   const double per_sm = std::min<double>(resident_blocks, std::ceil(blocks / device.num_sms));
   const double latency = kMemoryLatency / std::max(c.stages - 1.0, 0.6);
   const double units = std::max({cost.tensor, cost.shared + cost.query, cost.issue, cost.l2});
@@ -86,12 +87,6 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
 }
 
 }  // namespace
-
-double query_tiles(const FwdMmaSm80Config& c, const Problem& problem) {
-  const double heads = double(problem.batch) *
-                       double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  return std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m) * heads;
-}
 
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& problem,
                                 const DeviceFacts& device, int resident_blocks, int splits) {
@@ -116,7 +111,8 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double clocks = key_tiles(problem, c.block_m, c.pack_gqa, c.block_n).all *
                             listed_share(problem, c.block_m) * heads * clocks_per_tile +
-                        query_tiles(c, problem) * splits * kTileStart / resident_blocks;
+                        double(query_tiles(problem, c.block_m, c.pack_gqa)) * splits * kTileStart /
+                            resident_blocks;
 
   // The last round of blocks leaves SMs idle; under masks the light tiles fill most of it if they
   // come last.

@@ -13,7 +13,4 @@ namespace attnforge {
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& config, const Problem& problem,
                                 const DeviceFacts& device, int resident_blocks, int splits);
 
-/// Query tiles of all heads.
-double query_tiles(const FwdMmaSm80Config& config, const Problem& problem);
-
 }  // namespace attnforge

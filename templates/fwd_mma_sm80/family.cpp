@@ -147,7 +147,8 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
   if (!has_few_rows(problem) &&
       (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
     return "many rows whose keys are split are tried in tiles of 64 or more, with two stages";
-  return needless_splits(problem, c.num_splits, c.block_n, query_tiles(c, problem),
+  return needless_splits(problem, c.num_splits, c.block_n,
+                         double(query_tiles(problem, c.block_m, c.pack_gqa)),
                          double(device.num_sms) * c.blocks_per_sm);
 }
 

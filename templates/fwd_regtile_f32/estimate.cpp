@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "templates/host/fwd_params.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/tile_order.h"
 
@@ -59,11 +60,11 @@ double estimate_fwd_regtile_f32_us(const FwdRegtileF32Config& c, const Problem& 
 
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  const double query_tiles = std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m()) * heads;
-  if (query_tiles == 0) return 0;
+  const double blocks = double(query_tiles(problem, c.block_m(), c.pack_gqa));
+  if (blocks == 0) return 0;
   const double tiles = key_tiles(problem, c.block_m(), c.pack_gqa, c.block_n()).all * heads;
   // Blocks that an SM really gets at once: few, where there are few queries.
-  const double per_sm = query_tiles / device.num_sms;
+  const double per_sm = blocks / device.num_sms;
   const double resident = std::clamp(std::ceil(per_sm), 1.0, double(resident_blocks));
   const double alone = serial / resident;
   const double clocks_per_tile = std::max(busy, alone) + kUnoverlapped * std::min(busy, alone);

@@ -104,8 +104,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (c.block_n() > 128 && c.steps > 1) return "more than 128 keys per tile only delay the start";
   if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
   if (c.stages == 1 && !memory_is_scarce(c, arch)) return "one stage: there is memory for more";
-  const std::int64_t tiles = (rows + c.block_m() - 1) / c.block_m() * problem.batch *
-                             (problem.num_heads_q / c.pack_gqa);
+  const std::int64_t tiles = query_tiles(problem, c.block_m(), c.pack_gqa);
   const bool has_more = tiles > std::int64_t{c.blocks_per_sm} * device.num_sms;
   if (has_more) {
     if (Reason waste = room_for_more_blocks(c, arch, kRegisterSlack)) return waste;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "templates/host/fwd_params.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/tile_lists.h"
 
@@ -70,17 +71,17 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
                        c.blocks_per_sm;
   const double heads = double(problem.batch) *
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
-  const double query_tiles = heads * std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m());
+  const double blocks = double(query_tiles(problem, c.block_m(), c.pack_gqa));
   KeyTiles tiles = key_tiles(problem, c.block_m(), c.pack_gqa, c.block_n);
   tiles.all *= listed_share(problem, c.block_m());
   if (c.has_block_mask() && c.mask_block_q < c.block_m()) tiles.masked = tiles.all;
   const double clocks = heads *
                             (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
-                        query_tiles * start;
+                        blocks * start;
 
   // Equal tiles come in whole rounds. Unequal ones are given to whoever is free, the light ones
   // last.
-  const double rounds = std::max(query_tiles / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
+  const double rounds = std::max(blocks / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
   const bool masked = c.right_bound || c.left_bound || c.has_tile_lists();
   if (c.has_work_list() && !c.has_tile_lists()) {
     // Longest first: best among all heads.

@@ -174,8 +174,7 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
     return "keys are split in tiles of 64 rows and as many stages of K as of V";
   if (c.pack_gqa == 1 && gqa_group(problem) > 1 && 64 % gqa_group(problem) == 0)
     return "each head would read the keys that one tile of all heads reads once";
-  const double tiles = double(problem.batch) * double(problem.num_heads_q) / c.pack_gqa *
-                       std::ceil(double(problem.seqlen_q) * c.pack_gqa / c.block_m());
+  const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa));
   return needless_splits(problem, c.num_splits, c.block_n, tiles,
                          double(device.num_sms) * c.blocks_per_sm);
 }

@@ -10,8 +10,8 @@
 #include "templates/embedded.h"
 #include "templates/host/argument.h"
 #include "templates/host/fwd_params.h"
-#include "templates/host/kernel_source.h"
 #include "templates/host/parts.h"
+#include "templates/host/user_code.h"
 #include "templates/host/work_list.h"
 #include "templates/params_block_lists.h"
 
@@ -53,20 +53,29 @@ Source source_of(std::string name, std::string entry) {
   return source;
 }
 
+// The text's arguments are all that these kernels have beside their own.
+std::string text_params(const Problem& text) { return code_part().type(text, "BlockTextParams"); }
+std::size_t text_params_bytes(const Problem& text) {
+  static_assert(alignof(BlockTextParams) <= kPartAlignment);
+  return (sizeof(BlockTextParams) + kPartAlignment - 1) / kPartAlignment * kPartAlignment +
+         code_part().bytes(text);
+}
+
 LaunchStep with_text_argument(LaunchStep step, const Problem& text, const BlockMaskShape& shape,
                               const BlockListMemory& memory) {
-  fill_argument<BlockTextParams>(step, text, {}, [&](Argument& argument) {
-    argument.fwd(text)
-        .value(memory.states)
-        .value(memory.row_begin)
-        .value(memory.columns)
-        .value(memory.bit_blocks)
-        .value(memory.bits)
-        .value(static_cast<int>(shape.heads))
-        .value(static_cast<int>(shape.q_blocks()))
-        .value(static_cast<int>(shape.kv_blocks()))
-        .value(static_cast<int>(shape.rows()));
-  });
+  Argument argument = Argument::of_size(step, text_params_bytes(text));
+  argument.fwd(text)
+      .value(memory.states)
+      .value(memory.row_begin)
+      .value(memory.columns)
+      .value(memory.bit_blocks)
+      .value(memory.bits)
+      .value(static_cast<int>(shape.heads))
+      .value(static_cast<int>(shape.q_blocks()))
+      .value(static_cast<int>(shape.kv_blocks()))
+      .value(static_cast<int>(shape.rows()));
+  code_part().add(argument.end_of_base<BlockTextParams>(), text, {});
+  argument.done();
   return step;
 }
 
@@ -116,26 +125,24 @@ Problem mask_text_alone(const Problem& problem) {
   text.seqlen_kv = problem.seqlen_kv;
   text.head_dim = problem.head_dim;
   text.head_dim_v = problem.head_dim_v;
-  // Not a window, whatever it says (generator/mask_windows.h): blocks are of all of it.
-  text.mask = problem.mask + " ? true : false";
+  text.mask = problem.mask;
   text.args = problem.args;
   return text;
 }
 
 Source block_text_source(const Problem& text, const BlockMaskShape& shape) {
-  KernelNames names;
-  names.params = "BlockTextParams";
-  names = with_parts<BlockTextParams>(std::move(names), text);
+  const std::string params = text_params(text);
   const std::string type = fmt::format("BlocksOfText<UserRule<UserCode>, {}, {}>", shape.block_q,
                                        shape.block_kv);
   std::string entry = "// generated: the blocks of a mask's text\n" +
                       header_line("steps/block_lists/text.cuh");
-  for (const std::string_view part : names.parts) entry += header_line(part);
-  entry += header_line("pieces/user_mask.cuh") + names.declarations;
-  entry += fmt::format("using namespace attnforge;\nstatic_assert(sizeof({}) == {});\n",
-                       names.params, names.params_bytes);
-  entry += entry_point(states_kernel(text), names.params, kBlockThreads, type + "::write_states");
-  entry += entry_point(bits_kernel(text), names.params, kBlockThreads, type + "::write_bits");
+  entry += header_line("pieces/user_code.cuh") + header_line("pieces/user_mask.cuh");
+  // Of the whole text: what is a window to other kernels is blocks too.
+  entry += struct_of_code(text, text.mask, params);
+  entry += fmt::format("using namespace attnforge;\nstatic_assert(sizeof({}) == {});\n", params,
+                       text_params_bytes(text));
+  entry += entry_point(states_kernel(text), params, kBlockThreads, type + "::write_states");
+  entry += entry_point(bits_kernel(text), params, kBlockThreads, type + "::write_bits");
   return source_of(states_kernel(text), std::move(entry));
 }
 

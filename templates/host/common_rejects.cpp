@@ -48,7 +48,7 @@ Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int 
   if (!shape.blocks_fit(block_n))
     return Reason("tiles of {} keys and blocks of {} do not divide one another", block_n,
                   shape.mask_block_kv);
-  if (too_many_lists(problem, block_m, block_n)) return "the lists of keys do not fit 16 GB";
+  if (too_many_lists(problem, shape, block_m, block_n)) return "the lists of keys do not fit 16 GB";
   return "";
 }
 

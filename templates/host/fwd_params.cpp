@@ -47,8 +47,8 @@ std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int
   return fmt::format("{}_{}_{}x{}", to_string(static_cast<DType>(dtype)), dims, block_m, block_n);
 }
 
-std::int64_t query_tiles(const Problem& problem, int block_m) {
-  return query_tiles_of_head(problem, block_m, 1) * problem.num_heads_q;
+std::int64_t query_tiles(const Problem& problem, int block_m, int pack_gqa) {
+  return query_tiles_of_head(problem, block_m, pack_gqa) * (problem.num_heads_q / pack_gqa);
 }
 
 LaunchStep step_of(std::string symbol, int num_threads, int smem_bytes) {

@@ -39,7 +39,7 @@ Launch launch_of_tiles(const Problem& problem, const TileOrder& order, LaunchSte
   return launch_of_tiles(order, std::move(step));
 }
 
-/// Query tiles of all heads: the blocks of a tiled launch.
-std::int64_t query_tiles(const Problem& problem, int block_m);
+/// Query tiles of all heads, pack_gqa of them in a tile: the blocks of a tiled launch.
+std::int64_t query_tiles(const Problem& problem, int block_m, int pack_gqa = 1);
 
 }  // namespace attnforge

@@ -48,9 +48,8 @@ std::int64_t TileLists::bytes() const {
          bits_bytes();
 }
 
-TileLists tile_lists(const Problem& problem, int block_m, int block_n) {
+TileLists tile_lists(const Problem& problem, const Shape& shape, int block_m, int block_n) {
   TileLists result;
-  const Shape shape = shape_of(problem);
   if (!shape.has_tile_lists()) return result;
   result.groups = shape.key_groups_of(block_n);
   result.group_keys = block_n / result.groups;
@@ -90,17 +89,16 @@ TileListParams tile_list_params(const TileLists& lists, std::size_t begin) {
 }
 
 double listed_share(const Problem& problem, int block_m) {
-  const Shape shape = shape_of(problem);
-  if (!shape.has_block_mask()) return 1.0;
+  if (!has_block_mask(problem)) return 1.0;
   const double density = problem.density > 0 ? problem.density : 0.5;
   // Groups are gathered, so only blocks above one another count.
   const double rows = std::max(1.0, double(block_m) / problem.mask_block_q);
   return 1.0 - std::pow(1.0 - density, rows);
 }
 
-bool too_many_lists(const Problem& problem, int block_m, int block_n) {
+bool too_many_lists(const Problem& problem, const Shape& shape, int block_m, int block_n) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 34, kMostGroups = 1 << 30;
-  const TileLists lists = tile_lists(problem, block_m, block_n);
+  const TileLists lists = tile_lists(problem, shape, block_m, block_n);
   return lists.lists() * quotient_up(lists.groups_of_sequence, kGroupsPerBlock) > kMaxGridX ||
          lists.groups_of_sequence > kMostGroups || lists.bytes() > kMostBytes;
 }

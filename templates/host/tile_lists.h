@@ -28,7 +28,9 @@ struct TileLists {
   std::int64_t bits_bytes() const { return lists() * groups_of_sequence * bits_of_group; }
   std::int64_t bytes() const;     // in the workspace
 };
-TileLists tile_lists(const Problem& problem, int block_m, int block_n);
+/// `shape` is the problem's: whoever asks for many configs has it, and it takes the reading of a
+/// mask's text.
+TileLists tile_lists(const Problem& problem, const Shape& shape, int block_m, int block_n);
 
 /// As an argument: the lists begin `begin` bytes after the start of the workspace.
 TileListParams tile_list_params(const TileLists& lists, std::size_t begin);
@@ -38,7 +40,7 @@ TileListParams tile_list_params(const TileLists& lists, std::size_t begin);
 double listed_share(const Problem& problem, int block_m);
 
 /// Whether a launch cannot write the lists of a kernel.
-bool too_many_lists(const Problem& problem, int block_m, int block_n);
+bool too_many_lists(const Problem& problem, const Shape& shape, int block_m, int block_n);
 
 /// Names of the steps' kernels; their argument is a `params`. `block_m` and `block_n` are how the
 /// config names them.

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/mask_terms.h"
 #include "generator/mask_windows.h"
+#include "generator/pair_terms.h"
 #include "generator/shape.h"
 #include "generator/user_code.h"
 #include "templates/host/argument.h"
@@ -56,14 +56,13 @@ std::string lines_of(std::string_view name, std::string_view open, std::string_v
                      open, text, close);
 }
 
-/// Functions of_query<i> and of_key<i> of the terms that are told of many pairs at once.
-std::string lines_of_terms(const Problem& problem, const std::vector<CodeArgument>& arguments) {
-  const MaskTerms found = mask_terms(problem);
+/// Functions term_of_query<i> and term_of_key<i> of the terms that are told of many pairs at once.
+std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgument>& arguments) {
   std::string relations, of_query, of_key;
   for (std::size_t i = 0; i < found.terms.size(); ++i) {
     constexpr const char* kNames[] = {"kEqual",  "kUnequal", "kBelow",
                                       "kAtMost", "kAbove",   "kAtLeast"};
-    const MaskTerm& term = found.terms[i];
+    const PairTerm& term = found.terms[i];
     relations += fmt::format("{}TermRelation::{}", i == 0 ? "" : ", ",
                              kNames[static_cast<int>(term.relation)]);
     of_query += fmt::format("    if constexpr (kTerm == {}) return ({});\n", i, term.of_query);
@@ -94,11 +93,13 @@ std::string lines_of_terms(const Problem& problem, const std::vector<CodeArgumen
   return lines;
 }
 
-std::string struct_of_code(const Problem& problem, std::string_view params, bool with_terms) {
+}  // namespace
+
+std::string struct_of_code(const Problem& problem, std::string_view mask, std::string_view params,
+                           const PairTerms* terms) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   const std::string
       taken = "int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv";
-  const std::string mask = mask_code(problem);
   const bool has_tanh = names(problem.score, "tanhf") || names(problem.score, "tanh");
   std::string lines = fmt::format(
       "namespace attnforge {{\n"
@@ -132,13 +133,11 @@ std::string struct_of_code(const Problem& problem, std::string_view params, bool
         "{}"
         "  }}\n",
         taken, locals(arguments), lines_of("mask", "return value_of_mask((", mask, "));"));
-    if (with_terms) lines += lines_of_terms(problem, arguments);
+    if (terms != nullptr) lines += lines_of_terms(*terms, arguments);
   }
   return lines +
          fmt::format("}};\nusing UserCode = UserCodeOf<{}>;\n}}  // namespace attnforge\n", params);
 }
-
-}  // namespace
 
 std::size_t code_words(const Problem& problem) {
   const std::size_t count = code_arguments(problem.args).size();
@@ -161,8 +160,10 @@ void add_code_params(Argument& argument, const Problem& problem, const TileWork&
 void extend_by_code(KernelNames& names, const Problem& problem) {
   names.parts.push_back("pieces/user_code.cuh");
   if (names.coarse) names.options = {"--prec-div=false", "--prec-sqrt=false"};
-  names.declarations += struct_of_code(problem, names.params,
-                                       names.gathers && !has_block_mask(problem));
+  const bool lists_text = names.gathers && !has_block_mask(problem);
+  const PairTerms terms = lists_text ? pair_terms(problem) : PairTerms();
+  names.declarations += struct_of_code(problem, mask_code(problem), names.params,
+                                       lists_text ? &terms : nullptr);
   if (has_score_code(problem)) {
     Piece score{"pieces/user_score.cuh", "Score", "UserScore<UserCode>"};
     const auto before = std::ranges::find(names.other_pieces, "Score", &Piece::name);

@@ -3,12 +3,21 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <string_view>
 
 #include "attnforge/problem.h"
+#include "generator/pair_terms.h"
 
 namespace attnforge {
 
 /// Words of CodeParams: one for each argument, made even, at least 2.
 std::size_t code_words(const Problem& problem);
+
+/// The struct UserCode of an entry, whose functions are the score's text and `mask`: what windows
+/// leave of the mask's text (mask_code()), or all of it. `params` is the whole argument's type.
+/// With `terms` they are functions, too, for pieces/user_terms.cuh.
+std::string struct_of_code(const Problem& problem, std::string_view mask, std::string_view params,
+                           const PairTerms* terms = nullptr);
 
 }  // namespace attnforge

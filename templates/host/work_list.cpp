@@ -35,7 +35,7 @@ std::size_t TileWork::lists_begin() const {
 TileWork tile_work(const Problem& problem, int block_m, int block_n, int pack_gqa,
                    int head_group_mb, bool heavy_last) {
   TileWork work;
-  if (block_n > 0) work.lists = tile_lists(problem, block_m, block_n);
+  if (block_n > 0) work.lists = tile_lists(problem, shape_of(problem), block_m, block_n);
   work.listed = problem.lengths != Lengths::kFixed || work.lists.groups > 0;
   if (!work.listed) {
     work.order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);

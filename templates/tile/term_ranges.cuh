@@ -6,7 +6,7 @@
 
 namespace attnforge {
 
-/// The same names as MaskTerm::Relation.
+/// The same names as PairTerm::Relation.
 enum class TermRelation { kEqual, kUnequal, kBelow, kAtMost, kAbove, kAtLeast };
 
 /// An int for each float, in the same order, and back.

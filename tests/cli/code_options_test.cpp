@@ -25,7 +25,7 @@ class CodeOptionsTest : public testing::Test {
     return folder_.file(name);
   }
   static Problem made(const char* more, const CodeOptions& options) {
-    return with_code(parse_problem(std::string("fwd bf16 num_heads=4 seqlen=64 ") + more), options);
+    return problem_of_text(std::string("fwd bf16 num_heads=4 seqlen=64 ") + more, options);
   }
   static std::string refusal(const char* more, const CodeOptions& options) {
     try {
@@ -50,6 +50,17 @@ TEST_F(CodeOptionsTest, NumbersAndArraysAreDeclaredByTheirValues) {
   EXPECT_EQ(problem.args, "float* slope[4], float scale = 0.5, int ahead = -3, int* first[1]");
   EXPECT_EQ(problem.mask, "k <= q + ahead || k < first[0]");
   EXPECT_EQ(made("", {.score = "s + bias[head]", .args = {"bias=random"}}).args, "float* bias");
+}
+
+TEST_F(CodeOptionsTest, ArgsOfTheProblemBelongToTextsOfOptions) {
+  const Problem problem = made("args=\"float* slope[num_heads_q], int window = 9\" causal",
+                               {.score = "s + slope[head] * (k - q)", .args = {"slope=random"}});
+  EXPECT_EQ(problem,
+            parse_problem("fwd bf16 num_heads=4 seqlen=64 causal score=\"s + slope[head] * "
+                          "(k - q)\" args=\"float* slope[num_heads_q], int window = 9\""));
+  EXPECT_EQ(made("args=\"int n = 3\"", {.mask = "k \n<= q + n", .args = {"m=4"}}).args,
+            "int n = 3, int m = 4");
+  EXPECT_THAT(refusal("args=\"int n\"", {}), HasSubstr("there is neither"));
 }
 
 TEST_F(CodeOptionsTest, FilesTakeThePlaceOfMadeUpArrays) {
@@ -87,6 +98,7 @@ TEST_F(CodeOptionsTest, WhatCannotBeIsRefused) {
               HasSubstr("must be a number, an .npy file, or `random`"));
   EXPECT_THAT(refusal("mask=\"k < q\"", {.mask = "k <= q"}),
               HasSubstr("says mask=\"k < q\" already; leave out --mask"));
+  EXPECT_THAT(refusal("", {.args = {"n=3"}}), HasSubstr("there is neither"));
   EXPECT_THAT(refusal("mask=\"k < n\" args=\"int n\"", {.args = {"n=3"}}),
               HasSubstr("names it already, as a number"));
   EXPECT_THAT(refusal("", {.mask = "k <= (q"}), HasSubstr("does not close"));

@@ -57,15 +57,15 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   const std::vector<const Family*> families(registry().begin(), registry().end());
   const Family& family = *bytes.among(families);
   const std::string reason = rejection(family, problem, device.arch);
-  std::vector<CutCandidate> cut;
-  std::vector<Candidate> all = candidates(family, problem, device, &cut);
+  Cuts cuts;
+  std::vector<Candidate> all = candidates(family, problem, device, &cuts);
   if (!reason.empty()) {
     require_readable(reason);
     require(all.empty(), "candidates in spite of: " + reason);
     return 0;
   }
   for (int i = 0; i < 3 && !all.empty(); ++i) check_candidate(bytes.among(all), problem, device);
-  if (!cut.empty()) require_readable(bytes.among(cut).reason);
+  if (!cuts.configs.empty()) require_readable(bytes.among(cuts.configs).reason);
   return all.empty() ? 0 : 1;
 }
 

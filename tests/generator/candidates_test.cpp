@@ -105,12 +105,33 @@ TEST(Candidates, BestEstimateFirstAndTiesInTheOrderOfTheAxes) {
 }
 
 TEST(Candidates, TheOthersAreCutWithTheirReason) {
-  std::vector<CutCandidate> cut;
-  const auto kept = candidates(kTile, Problem{}, typical_device("86"), &cut);
+  Cuts cuts;
+  const auto kept = candidates(kTile, Problem{}, typical_device("86"), &cuts);
   EXPECT_EQ(kept.size(), 5u);
-  ASSERT_EQ(cut.size(), 1u);
-  EXPECT_EQ(to_string(cut[0].config), "fwd_tile block_m=128 stages=3");
-  EXPECT_EQ(cut[0].reason, "smem is too large");
+  ASSERT_EQ(cuts.configs.size(), 1u);
+  EXPECT_EQ(to_string(cuts.configs[0].config), "fwd_tile block_m=128 stages=3");
+  EXPECT_EQ(cuts.configs[0].reason, "smem is too large");
+}
+
+TEST(Cuts, MakeConfigsOfKindsAndOfTheFirstThatAreWanted) {
+  for (const std::size_t most : {std::size_t{0}, std::size_t{5}}) {
+    Cuts cuts;
+    cuts.most = most;
+    int made = 0;
+    const auto config = [&] { return Config{"fwd_tile", {{"made", ++made}}}; };
+    for (int i = 0; i < 1000; ++i) {
+      cuts.add(Reason("{} bytes are more than {}", i, 100), config);
+      cuts.add("one stage", config);
+      cuts.add(std::to_string(i) + " of 12 columns", config);
+    }
+    EXPECT_EQ(cuts.count, 3000u);
+    EXPECT_EQ(cuts.configs.size(), most);
+    EXPECT_EQ(made, 3 + static_cast<int>(most));
+    ASSERT_EQ(cuts.kinds.size(), 3u) << "reasons that differ only in numbers are one kind";
+    EXPECT_EQ(cuts.kinds.at("one stage").count, 1000u);
+    EXPECT_EQ(cuts.kinds.at("{} bytes are more than {}").first.reason, "0 bytes are more than 100");
+    EXPECT_EQ(cuts.kinds.at("# of # columns").first.reason, "0 of 12 columns");
+  }
 }
 
 TEST(Candidates, AFamilyWithoutAChoiceHasOneConfig) {
@@ -161,12 +182,12 @@ TEST(Candidates, BrokenFamiliesAreBugs) {
 TEST(Candidates, EachPointIsAskedAboutAsItsConfigWouldBe) {
   const Problem problem{};
   const DeviceFacts& device = typical_device("86");
-  std::vector<CutCandidate> cut;
-  for (const Candidate& kept : candidates(kTile, problem, device, &cut)) {
+  Cuts cuts;
+  for (const Candidate& kept : candidates(kTile, problem, device, &cuts)) {
     EXPECT_EQ(kTile.reject(kept.config, problem, device), "");
     EXPECT_EQ(kTile.estimate_us(kept.config, problem, device), kept.estimate_us);
   }
-  for (const CutCandidate& each : cut)
+  for (const CutCandidate& each : cuts.configs)
     EXPECT_EQ(kTile.reject(each.config, problem, device), each.reason);
 }
 
@@ -189,8 +210,9 @@ TEST(Candidates, OfSeveralFamiliesAreThoseOfTheFirstTierThatHasAny) {
   LeftOut left_out;
   EXPECT_EQ(texts(candidates(families, {.softcap = 30.0f}, typical_device("86"), {}, &left_out)),
             found({.softcap = 30.0f}));
-  ASSERT_EQ(left_out.configs.size(), 1u) << "fwd_second serves the problem, but with no config";
-  EXPECT_EQ(left_out.configs[0].reason, "every config is cut");
+  ASSERT_EQ(left_out.cuts.configs.size(), 1u)
+      << "fwd_second serves the problem, but with no config";
+  EXPECT_EQ(left_out.cuts.configs[0].reason, "every config is cut");
   ASSERT_EQ(left_out.families.size(), 2u);
   EXPECT_EQ(left_out.families[0].first, &first);
   EXPECT_EQ(left_out.families[0].second, "does not have softcap");

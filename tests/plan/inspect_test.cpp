@@ -154,6 +154,24 @@ TEST_F(InspectTest, ShowsEveryHopForGpusThatAreNotHere) {
   EXPECT_FALSE(fs::exists(path("none.db"))) << "looking must not create a database";
 }
 
+/// One query row has hundreds of thousands of configs, of which a screen shows ten.
+TEST_F(InspectTest, MakesNoTextsOfCutCandidatesThatNobodyAskedFor) {
+  const Inspection found = inspect(
+      parse_problem("fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128"), typical_device("90a"),
+      {.cache_path = ":memory:", .compile = false, .cut_candidates = false});
+  EXPECT_GT(found.num_cut, 100000);
+  EXPECT_EQ(found.candidates.size(), static_cast<std::size_t>(found.num_candidates));
+  int counted = 0;
+  for (const CutCount& each : found.cuts) {
+    counted += each.count;
+    EXPECT_NE(each.example.cut, "");
+    EXPECT_TRUE(each.example.config.starts_with("fwd_")) << each.example.config;
+  }
+  EXPECT_EQ(counted, found.num_cut);
+  EXPECT_TRUE(std::ranges::is_sorted(found.cuts, std::greater(), &CutCount::count));
+  EXPECT_LT(found.cuts.size(), 100u);
+}
+
 TEST_F(InspectTest, ListsCutCandidatesWithTheirReasons) {
   const Inspection all = inspect(
       kProblem, typical_device("86"),
@@ -183,7 +201,7 @@ TEST_F(InspectTest, SaysHowManySmsAGridKeepsBusyAndHowFarMemoryIs) {
   const DeviceFacts& device = typical_device("90a");
   const auto reach = [&](const char* problem, const std::string& cache) {
     return inspect(parse_problem(problem), device,
-                   {.config = "", .family = "", .cache_path = cache, .compile = false})
+                   {.cache_path = cache, .compile = false, .cut_candidates = false})
         .reach;
   };
   const Reach few = reach("fwd bf16 num_heads=4 seqlen=256 head_dim=128", ":memory:");
@@ -206,9 +224,10 @@ TEST_F(InspectTest, LooksAtProductsUnlessAFamilyIsNamedOrNoProductServes) {
     return names;
   };
   const auto look = [](const std::string& words, const std::string& family) {
-    return inspect(parse_problem("fwd bf16 num_heads=4 seqlen=1024 head_dim=64 " + words),
-                   typical_device("90a"),
-                   {.config = "", .family = family, .cache_path = ":memory:", .compile = false});
+    return inspect(
+        parse_problem("fwd bf16 num_heads=4 seqlen=1024 head_dim=64 " + words),
+        typical_device("90a"),
+        {.family = family, .cache_path = ":memory:", .compile = false, .cut_candidates = false});
   };
   const Inspection usual = look("", "");
   EXPECT_THAT(families(usual), UnorderedElementsAre("fwd_wgmma_sm90a", "fwd_mma_sm80"));
@@ -227,7 +246,7 @@ TEST_F(InspectTest, TilesAreThoseThatTheKernelIsNamedAfter) {
     const Problem& problem = std::string(family) == "fwd_regtile_f32" ? fp32 : gqa;
     const Inspection found = inspect(
         problem, typical_device("90a"),
-        {.config = "", .family = family, .cache_path = ":memory:", .compile = false});
+        {.family = family, .cache_path = ":memory:", .compile = false, .cut_candidates = false});
     EXPECT_EQ(found.measured_as, bucket(problem));
     const auto own = std::ranges::find(found.launches, true, &LaunchInfo::own);
     ASSERT_NE(own, found.launches.end());
@@ -294,9 +313,11 @@ TEST_F(InspectTest, ShowsMeasuredTimesOfTheDatabase) {
 }
 
 TEST_F(InspectTest, JsonHasTheHopsByName) {
-  const Inspection found = inspect(
-      kProblem, typical_device("90a"),
-      {.config = "", .family = "", .cache_path = ":memory:", .compile = false});
+  Inspection found = inspect(kProblem, typical_device("90a"),
+                             {.cache_path = ":memory:", .compile = false, .cut_candidates = false});
+  constexpr int kCut = 7;
+  found.num_cut = kCut;
+  for (int i = 0; i < kCut; ++i) found.candidates.push_back({"fwd_made up=1", 0, "no good"});
   const nlohmann::json json = nlohmann::json::parse(to_json(found));
   EXPECT_EQ(json["problem"], to_string(kProblem));
   EXPECT_EQ(json["config"], found.config);

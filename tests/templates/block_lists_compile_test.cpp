@@ -62,6 +62,7 @@ TEST(BlockTextKernels, NameLineAndColumnOfAWrongText) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCompile);
     EXPECT_THAT(error.what(), testing::HasSubstr("mask, line 2, column 2"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("   qq\n")) << "and nothing after it";
   }
 }
 
@@ -81,6 +82,12 @@ TEST(BlockTextSteps, FillTheWholeArgument) {
     EXPECT_EQ(states.grid.x, 64u * 128u / 8u) << "a warp a block";
     EXPECT_EQ(test::argument_fault(block_bits_step(text, shape, {}, 5)), "");
   }
+}
+
+TEST(BlockTextKernels, AskForTermsThatAreWindowsToOthersToo) {
+  const Problem text = problem_of({.mask = "k <= q && odd[k]", .args = "bool* odd"});
+  EXPECT_THAT(block_text_source(text, blocks_of(64, 64)).entry,
+              testing::HasSubstr("k <= q && odd[k]"));
 }
 
 TEST(MaskTextAlone, HasNothingThatItsKernelsNeedNotKnow) {

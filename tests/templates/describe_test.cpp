@@ -55,7 +55,7 @@ TEST(Describe, DifferentConfigsHaveDifferentWords) {
                         Case{"fwd fp16 num_heads=8 seqlen=2048 head_dim=512", "86"},
                         Case{"fwd fp32 num_heads=8:2 seqlen=64:2048 head_dim=64 tf32", "86"}}) {
     std::map<std::string, std::string> seen;
-    std::vector<CutCandidate> cut;
+    Cuts cuts;
     const auto add = [&](const Config& config) {
       const auto [earlier, is_new] = seen.emplace(describe(config), to_string(config));
       EXPECT_TRUE(is_new) << earlier->first << "\n" << earlier->second << "\n" << to_string(config);
@@ -66,9 +66,9 @@ TEST(Describe, DifferentConfigsHaveDifferentWords) {
       const Problem problem = parse_problem(c.problem);
       const DeviceFacts& device = typical_device(c.arch);
       if (!rejection(*family, problem, device.arch).empty()) continue;
-      for (const Candidate& each : candidates(*family, problem, device, &cut)) add(each.config);
+      for (const Candidate& each : candidates(*family, problem, device, &cuts)) add(each.config);
     }
-    for (const CutCandidate& each : cut) add(each.config);
+    for (const CutCandidate& each : cuts.configs) add(each.config);
     EXPECT_GT(seen.size(), 10000u) << "of all that was looked at";
   }
 }

@@ -103,8 +103,8 @@ TEST(Overrides, ForcedBlockNIsInEveryCandidateOrTheFamilySaysWhyNot) {
   o.block_n = 32;
   int with_block_n = 0;
   for (const Served& each : all_served()) {
-    std::vector<CutCandidate> cut;
-    const auto kept = candidates(*each.family, each.problem, each.device, &cut, o);
+    Cuts cuts;
+    const auto kept = candidates(*each.family, each.problem, each.device, &cuts, o);
     for (const Candidate& candidate : kept) EXPECT_EQ(candidate.config.get("block_n"), 32);
     with_block_n += !kept.empty();
     const auto axes = each.family->axes(each.problem, each.device);
@@ -112,8 +112,8 @@ TEST(Overrides, ForcedBlockNIsInEveryCandidateOrTheFamilySaysWhyNot) {
                                       [](const Axis& axis) { return axis.name == "block_n"; });
     if (has_axis) continue;
     EXPECT_TRUE(kept.empty()) << each.family->name;
-    ASSERT_EQ(cut.size(), 1u);
-    EXPECT_EQ(cut[0].reason, "has no block_n, which is forced to 32");
+    ASSERT_EQ(cuts.configs.size(), 1u);
+    EXPECT_EQ(cuts.configs[0].reason, "has no block_n, which is forced to 32");
   }
   EXPECT_GE(with_block_n, 1);
 }
@@ -136,11 +136,11 @@ TEST(Overrides, ForcedBlockNThatAFamilyDoesNotTakeCutsItsConfigs) {
   Overrides o;
   for (const int block_n : {-64, 36, 1 << 30}) {
     o.block_n = block_n;
-    std::vector<CutCandidate> cut;
+    Cuts cuts;
     const Family& family = *find_family("fwd_mma_sm80");
-    EXPECT_TRUE(candidates(family, kProblem, typical_device("86"), &cut, o).empty());
-    ASSERT_FALSE(cut.empty());
-    EXPECT_THAT(cut[0].reason, HasSubstr("must be a multiple of 16 from 16 to 256"));
+    EXPECT_TRUE(candidates(family, kProblem, typical_device("86"), &cuts, o).empty());
+    ASSERT_FALSE(cuts.configs.empty());
+    EXPECT_THAT(cuts.configs[0].reason, HasSubstr("must be a multiple of 16 from 16 to 256"));
   }
 }
 

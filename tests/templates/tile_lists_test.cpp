@@ -21,8 +21,13 @@ Problem problem_of(const std::string& words) {
   return parse_problem("fwd bf16 batch=3 num_heads=8:4 seqlen=1000:2000 head_dim=128 " + words);
 }
 
+TileLists lists_of(const std::string& words, int block_m, int block_n) {
+  const Problem problem = problem_of(words);
+  return tile_lists(problem, shape_of(problem), block_m, block_n);
+}
+
 TEST(TileLists, HaveRoomForEveryGroupOfEveryQueryTile) {
-  const TileLists blocks = tile_lists(problem_of("blocks=64:16 mask_heads=4"), 128, 96);
+  const TileLists blocks = lists_of("blocks=64:16 mask_heads=4", 128, 96);
   EXPECT_EQ(blocks.groups, 6) << "of 16 keys in a tile of 96";
   EXPECT_EQ(blocks.group_keys, 16);
   EXPECT_EQ(blocks.m_blocks, 8);
@@ -30,15 +35,15 @@ TEST(TileLists, HaveRoomForEveryGroupOfEveryQueryTile) {
   EXPECT_EQ(blocks.capacity(), 126) << "whole tiles";
   EXPECT_EQ(blocks.lists(), 4 * 8) << "sequences share the mask";
   EXPECT_EQ(blocks.bytes(), 32 * (126 * 8 + 4));
-  const TileLists large = tile_lists(problem_of("blocks=128 mask_batch=3"), 128, 64);
+  const TileLists large = lists_of("blocks=128 mask_batch=3", 128, 64);
   EXPECT_EQ(large.groups, 1) << "half a block is a tile";
   EXPECT_EQ(large.lists(), 3 * 8);
-  EXPECT_EQ(tile_lists(problem_of("causal"), 128, 64).lists(), 0);
+  EXPECT_EQ(lists_of("causal", 128, 64).lists(), 0);
 }
 
 TEST(TileLists, OfATextAreAsManyAsItCanTellApart) {
   const auto lists = [](const std::string& words) {
-    const TileLists found = tile_lists(problem_of(words), 128, 64);
+    const TileLists found = lists_of(words, 128, 64);
     return std::vector<int>{found.batch, found.heads, found.of_text};
   };
   using testing::ElementsAre;

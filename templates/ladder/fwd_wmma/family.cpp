@@ -93,10 +93,10 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   const double clocks_per_tile = std::max(busy, serial) + 0.4 * std::min(busy, serial);
 
   const double heads = double(problem.batch) * double(problem.num_heads_q);
-  const double query_tiles = std::ceil(double(problem.seqlen_q) / c.block_m) * heads;
+  const double blocks = double(query_tiles(problem, c.block_m));
   const double clocks = key_tiles(problem, c.block_m, 1, c.block_n).all * heads * clocks_per_tile +
-                        query_tiles * kTileStart / c.blocks_per_sm;
-  const double rounds = std::max(query_tiles / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
+                        blocks * kTileStart / c.blocks_per_sm;
+  const double rounds = std::max(blocks / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
   const double idle = c.right_bound && rounds > 1 ? 1 + 0.7 / rounds : std::ceil(rounds) / rounds;
   const bool tight = c.planned_registers() + kSafeSlack > registers_available(c, device.arch);
   return clocks * idle * (tight ? kSpillRisk : 1.0) / device.num_sms / device.sm_clock_mhz;

@@ -1,6 +1,6 @@
-// mask_terms_test.cpp - terms of a mask's text that are told of many pairs at once: nothing is taken
+// pair_terms_test.cpp - terms of a mask's text that are told of many pairs at once: nothing is taken
 // for one that may read what the text does not.
-#include "generator/mask_terms.h"
+#include "generator/pair_terms.h"
 
 #include <gtest/gtest.h>
 
@@ -15,16 +15,16 @@ std::string terms(const std::string& mask, const std::string& args = "") {
   p.seqlen_q = p.seqlen_kv = 64;
   p.mask = mask;
   p.args = args;
-  const MaskTerms found = mask_terms(p);
+  const PairTerms found = pair_terms(p);
   constexpr const char* kRelations[] = {"==", "!=", "<", "<=", ">", ">="};
   std::string text;
-  for (const MaskTerm& term : found.terms)
+  for (const PairTerm& term : found.terms)
     text += term.of_query + " " + kRelations[static_cast<int>(term.relation)] + " " + term.of_key +
             "; ";
   return text + (found.all ? "" : "...");
 }
 
-TEST(MaskTerms, CompareSomethingOfTheQueryWithSomethingOfTheKey) {
+TEST(PairTerms, CompareSomethingOfTheQueryWithSomethingOfTheKey) {
   constexpr const char* kArgs = "int* a, int* b, float* w, int n";
   EXPECT_EQ(terms("a[q] == b[k]", kArgs), "a[q] == b[k]; ");
   EXPECT_EQ(terms("b[k] <= a[q]", kArgs), "a[q] >= b[k]; ") << "the query comes first";
@@ -39,13 +39,13 @@ TEST(MaskTerms, CompareSomethingOfTheQueryWithSomethingOfTheKey) {
   EXPECT_EQ(terms("k <= q"), "") << "nothing is left to ask";
 }
 
-TEST(MaskTerms, AreNotWhatNamesBothOnOneSide) {
+TEST(PairTerms, AreNotWhatNamesBothOnOneSide) {
   EXPECT_EQ(terms("(q + k) % 3 == 0"), "...");
   EXPECT_EQ(terms("abs(q * 2 - k) < 5"), "...");
   EXPECT_EQ(terms("q % 2 == 0 && (k * q) % 5 != 1"), "q % 2 == 0; ...");
 }
 
-TEST(MaskTerms, AreNotWhatIsDecidedAnotherWay) {
+TEST(PairTerms, AreNotWhatIsDecidedAnotherWay) {
   EXPECT_EQ(terms("q < 5 || k < 3"), "...");
   EXPECT_EQ(terms("q < 5 ? k < 3 : k > 7"), "...");
   EXPECT_EQ(terms("(q == 1) == (k == 1)"), "(q == 1) == (k == 1); ");
@@ -55,7 +55,7 @@ TEST(MaskTerms, AreNotWhatIsDecidedAnotherWay) {
   EXPECT_EQ(terms("[&] { return q == 2 * k; }()"), "...");
 }
 
-TEST(MaskTerms, ReadArraysOnlyWhereNoOtherTermCanBoundTheIndex) {
+TEST(PairTerms, ReadArraysOnlyWhereNoOtherTermCanBoundTheIndex) {
   constexpr const char* kArgs = "int* a, int* b, int n";
   EXPECT_EQ(terms("k < n && a[k] == a[q]", kArgs), "n > k; ...") << "a may have n elements";
   EXPECT_EQ(terms("a[k - 1] == a[q]", kArgs), "...");
@@ -65,7 +65,7 @@ TEST(MaskTerms, ReadArraysOnlyWhereNoOtherTermCanBoundTheIndex) {
   EXPECT_EQ(terms("a[q] == a[k] && b[k] == 1", kArgs), "a[q] == a[k]; ...");
 }
 
-TEST(MaskTerms, SayWhichArraysHoldLabels) {
+TEST(PairTerms, SayWhichArraysHoldLabels) {
   const auto holds = [](const std::string& mask, const std::string& score = "") {
     Problem p;
     p.mask = mask;

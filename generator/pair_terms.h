@@ -1,4 +1,4 @@
-// mask_terms.h - what of a mask's text can be told of many pairs at once: comparisons of something
+// pair_terms.h - what of a mask's text can be told of many pairs at once: comparisons of something
 // of the query with something of the key, such as "document[q] == document[k]".
 #pragma once
 
@@ -12,7 +12,7 @@ namespace attnforge {
 
 /// A term `of_query relation of_key` of the text: expressions of which the first does not name k,
 /// and the second not q.
-struct MaskTerm {
+struct PairTerm {
   enum class Relation { kEqual, kUnequal, kBelow, kAtMost, kAbove, kAtLeast };
   std::string of_query;
   Relation relation = Relation::kEqual;
@@ -23,11 +23,11 @@ struct MaskTerm {
 /// "true". Both sides are asked for every query and every key of a range, whatever other terms say
 /// of the pair: so a term that reads an array is none unless it comes first and its indexes are
 /// sums of products of batch, head, q, k and lengths, and nothing else.
-struct MaskTerms {
-  std::vector<MaskTerm> terms;
+struct PairTerms {
+  std::vector<PairTerm> terms;
   bool all = true;  // there are no others
 };
-MaskTerms mask_terms(const Problem& problem);
+PairTerms pair_terms(const Problem& problem);
 
 /// Whether the problem's texts do nothing with an array but compare its elements for equality with
 /// others: what they are, such as numbers of documents, is then the caller's choice.

@@ -1,4 +1,4 @@
-#include "generator/mask_terms.h"
+#include "generator/pair_terms.h"
 
 #include <algorithm>
 #include <optional>
@@ -12,7 +12,7 @@
 namespace attnforge {
 namespace {
 
-using Relation = MaskTerm::Relation;
+using Relation = PairTerm::Relation;
 
 bool names(Code tokens, std::string_view name) {
   return std::ranges::any_of(tokens, [&](const CodeToken& token) { return token.text == name; });
@@ -108,34 +108,34 @@ Relation mirrored(Relation relation) {
   }
 }
 
-std::optional<MaskTerm> read_term(std::string_view text, Code term) {
+std::optional<PairTerm> read_term(std::string_view text, Code term) {
   if (term.empty() || !is_plain(term)) return std::nullopt;
   if (const std::optional<Compared> compared = comparison_of(term)) {
     const auto& [left, right, relation] = *compared;
     if (!names(left, "k") && !names(right, "q"))
-      return MaskTerm{text_of(text, left), relation, text_of(text, right)};
+      return PairTerm{text_of(text, left), relation, text_of(text, right)};
     if (!names(left, "q") && !names(right, "k"))
-      return MaskTerm{text_of(text, right), mirrored(relation), text_of(text, left)};
+      return PairTerm{text_of(text, right), mirrored(relation), text_of(text, left)};
   }
   const std::string truth = "bool(" + text_of(text, term) + ")";
-  if (!names(term, "k")) return MaskTerm{truth, Relation::kEqual, "true"};
-  if (!names(term, "q")) return MaskTerm{"true", Relation::kEqual, truth};
+  if (!names(term, "k")) return PairTerm{truth, Relation::kEqual, "true"};
+  if (!names(term, "q")) return PairTerm{"true", Relation::kEqual, truth};
   return std::nullopt;
 }
 
 }  // namespace
 
-MaskTerms mask_terms(const Problem& problem) {
+PairTerms pair_terms(const Problem& problem) {
   const std::string text = mask_code(problem);
   const std::vector<CodeToken> tokens = code_tokens(text);
   if (tokens.empty()) return {};
   if (may_assign(tokens)) return {.terms = {}, .all = false};
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
-  MaskTerms found;
+  PairTerms found;
   bool is_first = true;
   for (const Code term : terms_of(tokens)) {
     if (term.size() == 1 && term.front().text == "1") continue;  // a window was here
-    std::optional<MaskTerm> read;
+    std::optional<PairTerm> read;
     const bool reads = std::ranges::any_of(
         term, [&](const CodeToken& token) { return is_array(arguments, token.text); });
     if (!reads || (is_first && reads_plainly(term, arguments))) read = read_term(text, term);
@@ -153,7 +153,7 @@ bool holds_labels(const Problem& problem, std::string_view array) {
     return std::ranges::count(code_tokens(text), array, &CodeToken::text);
   };
   std::ptrdiff_t compared = 0;
-  for (const MaskTerm& term : mask_terms(problem).terms) {
+  for (const PairTerm& term : pair_terms(problem).terms) {
     // A bracket before it may be that of another array's index; arithmetic would need its values.
     const auto is_alone = [&](const std::string& side) {
       return code_tokens(side).front().text == array && side.ends_with("]") && count(side) == 1;
