@@ -1,5 +1,8 @@
 #include "plan/c_convert.h"
 
+#include <fmt/format.h>
+
+#include "attnforge/error.h"
 #include "plan/c_struct.h"
 
 namespace attnforge {
@@ -56,6 +59,13 @@ Problem with_sizes(Problem problem, const attnforge_sizes* given, std::string_vi
   problem.tokens_q = sizes.tokens_q;
   problem.tokens_kv = sizes.tokens_kv;
   return problem;
+}
+
+DType dtype_named(std::string_view name, const char* word) {
+  for (const DType dtype : {DType::kFp32, DType::kFp16, DType::kBf16})
+    if (or_empty(word) == to_string(dtype)) return dtype;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{} is \"{}\"; it must be fp32, fp16 or bf16", name, or_empty(word)));
 }
 
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop) {

@@ -16,6 +16,7 @@ a build folder of the checkout, or by the loader. Imports no other package.
 """
 
 from . import texts
+from ._append import append_kv
 from ._attention import attention
 from ._block_mask import BlockMask
 from ._errors import (
@@ -47,6 +48,7 @@ __all__ = [
     "Problem",
     "UnsupportedError",
     "WorkspaceError",
+    "append_kv",
     "attention",
     "configure",
     "inspect",

@@ -48,6 +48,8 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_rows) == 24);
   EXPECT(sizeof(attnforge_rope) == 40);
   EXPECT(sizeof(attnforge_lengths) == 40);
+  EXPECT(sizeof(attnforge_pages) == 32);
+  EXPECT(sizeof(attnforge_append) == 336);
   EXPECT(sizeof(attnforge_block_mask_lists) == 40);
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
@@ -713,6 +715,72 @@ static void test_merge_states(void* library, int fake) {
   attnforge_context_destroy(context);
 }
 
+/* Two rows of two sequences, in pages, and their lengths afterwards. */
+static void test_append_kv(void* library, int fake) {
+  enum { kBatch = 2, kRow = 2 * 64, kPages = 8, kPageSize = 16, kPool = kPages * kPageSize * kRow };
+  static const unsigned short kOne = 0x3f80; /* bf16 */
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_append append = ATTNFORGE_APPEND_INIT;
+  attnforge_pages pages = ATTNFORGE_PAGES_INIT;
+  attnforge_rope rope = ATTNFORGE_ROPE_INIT;
+  copy_out_function copy_out = NULL;
+  static unsigned short v_cache[kPool];
+  int32_t used[kBatch];
+  int i, written = 0;
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  append.batch = kBatch;
+  append.seqlen_kv = 40;
+  append.num_heads_kv = 2;
+  append.head_dim = append.head_dim_v = 64;
+  append.k.data = device_array(library, fake, kBatch * kRow, kOne);
+  append.k.stride_batch = append.k.stride_row = kRow;
+  append.k.stride_head = 64;
+  append.v = append.k;
+  append.k_cache.data = device_array(library, fake, kPool, 0);
+  append.k_cache.stride_batch = kPageSize * kRow;
+  append.k_cache.stride_row = kRow;
+  append.k_cache.stride_head = 64;
+  append.v_cache = append.k_cache;
+  append.v_cache.data = device_array(library, fake, kPool, 0);
+  append.page_size = kPageSize;
+  EXPECT_ERROR(attnforge_append_kv(context, NULL, NULL), ATTNFORGE_ERR_INVALID, "append is NULL");
+  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID,
+               "pages.table is null");
+  pages.table = (int32_t*)device_array(library, fake, 2 * kBatch * 3, 0); /* page 0 for all */
+  pages.stride_batch = 0;
+  pages.num_pages = kPages;
+  append.pages = &pages;
+  append.head_dim = (int64_t)1 << 33;
+  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID,
+               "append.head_dim is 8589934592");
+  append.head_dim = 64;
+  append.rope = "halves";
+  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID,
+               "append.rope is \"halves\"; it must be none, interleaved or half");
+  append.rope = "half";
+  rope.cos = rope.sin = (float*)device_array(library, fake, 2 * 40 * 32, 0);
+  rope.rows = 39;
+  append.rope_tables = &rope;
+  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID, "39 rows");
+  rope.rows = 40;
+  EXPECT_ERROR(attnforge_append_kv(NULL, &append, NULL), ATTNFORGE_ERR_INVALID, "context");
+  append.used_kv = append.used_kv_after = (int32_t*)device_array(library, fake, 2 * kBatch, 0);
+  EXPECT(attnforge_append_kv(context, &append, NULL) == ATTNFORGE_OK);
+  EXPECT(attnforge_append_kv(context, &append, NULL) == ATTNFORGE_OK);
+  if (!fake) {
+    EXPECT(find(library, "cuMemcpyDtoH_v2", &copy_out));
+    EXPECT(copy_out(used, (unsigned long long)(uintptr_t)append.used_kv, sizeof used) == 0);
+    EXPECT(used[0] == 2 && used[1] == 2);
+    EXPECT(copy_out(v_cache, (unsigned long long)(uintptr_t)append.v_cache.data, sizeof v_cache) ==
+           0);
+    for (i = 0; i < kPool; ++i) written += v_cache[i] == kOne;
+    EXPECT(written == 2 * kRow);
+  }
+  attnforge_context_destroy(context);
+}
+
 int main(int argc, char** argv) {
   const int fake = argc > 1 && strcmp(argv[1], "fake") == 0;
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
@@ -741,6 +809,7 @@ int main(int argc, char** argv) {
     test_run_of_code(library, fake);
     test_block_masks_on_gpu(fake);
     test_merge_states(library, fake);
+    test_append_kv(library, fake);
   } else {
     EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);
     printf("no GPU: %s\n", attnforge_last_error());

@@ -859,6 +859,99 @@ class MergeStatesTest(CallTest):
             attnforge.merge_states([o], [lse], out=o)
 
 
+class AppendKvTest(CallTest):
+    """append_kv(): one launch, its argument, and what it refuses."""
+
+    BATCH, HEADS, DIM, DIM_V = 3, 2, 64, 32
+
+    def setUp(self):
+        super().setUp()
+        of, heads = torch.Tensor, self.HEADS
+        self.k, self.v = of((self.BATCH, 1, heads, self.DIM)), of((self.BATCH, 1, heads, self.DIM_V))
+        self.k_pool, self.v_pool = of((20, 16, heads, self.DIM)), of((20, 16, heads, self.DIM_V))
+        self.used, self.table = of((self.BATCH,), "int32"), of((self.BATCH, 4), "int32")
+        self.rope = of((100, 16), "float32"), of((100, 16), "float32")
+
+    def appended(self, *arrays, **options):
+        """The struct of the call, with its parts as `pages` and `rope_tables`, and what the call returned."""
+        seen = []
+
+        def recorded(context, append, stream):
+            struct = append._obj
+            seen.append((struct, _library.PagesStruct.from_address(struct.pages), _library.RopeStruct.from_address(struct.rope_tables)))
+            seen[0] = tuple(type(each).from_buffer_copy(each) for each in seen[0])
+            return 0
+
+        with mock.patch.object(attnforge._append, "lib", lambda: types.SimpleNamespace(attnforge_append_kv=recorded)):
+            returned = attnforge.append_kv(*arrays, **options)
+        return (*seen[0], returned)
+
+    def test_is_one_launch(self):
+        launches = self.driver.fake_launches()
+        for _ in range(2):
+            attnforge.append_kv(self.k, self.v, self.k_pool, self.v_pool, self.used, self.table)
+        self.assertEqual(self.driver.fake_launches(), launches + 2)
+
+    def test_rows_of_pages(self):
+        q = torch.Tensor((self.BATCH, 1, 4, self.DIM))
+        append, pages, rope, rotated = self.appended(
+            self.k, self.v, self.k_pool, self.v_pool, self.used, self.table, rope=self.rope, rope_offset=7, q=q, used_kv_after=self.used
+        )
+        self.assertEqual(rotated.shape, q.shape)
+        self.assertEqual((append.dtype, append.rope, append.rope_dim), (b"bf16", b"half", 32))
+        self.assertEqual((append.batch, append.seqlen_new, append.tokens), (3, 1, 0))
+        self.assertEqual((append.seqlen_kv, append.page_size), (64, 16))
+        self.assertEqual((append.num_heads_kv, append.num_heads_q, append.head_dim, append.head_dim_v), (2, 4, 64, 32))
+        self.assertEqual((pages.table, pages.stride_batch, pages.num_pages), (self.table.data_ptr(), 4, 20))
+        self.assertEqual((rope.cos, rope.sin, rope.rows, rope.offset), (self.rope[0].data_ptr(), self.rope[1].data_ptr(), 100, 7))
+        got = append.v_cache
+        self.assertEqual((got.data, got.stride_batch, got.stride_row, got.stride_head), (self.v_pool.data_ptr(), 1024, 64, 32))
+        self.assertEqual((append.q.data, append.rotated_q.data), (q.data_ptr(), rotated.data_ptr()))
+        self.assertEqual((append.used_kv, append.used_kv_after, append.cu_seqlens), (self.used.data_ptr(),) * 2 + (None,))
+
+    def test_packed_rows_go_to_a_strided_cache_as_far_as_the_tables_reach(self):
+        k, v = torch.Tensor((9, 2, 64)), torch.Tensor((9, 2, 32))
+        caches = torch.Tensor((3, 500, 2, 64)), torch.Tensor((3, 500, 2, 32))
+        ends = torch.Tensor((4,), "int32")
+        append, pages, _, returned = self.appended(k, v, *caches, self.used, cu_seqlens=ends, rope=self.rope, rope_interleaved=True)
+        self.assertEqual((append.batch, append.seqlen_new, append.tokens, append.seqlen_kv), (3, 0, 9, 100))
+        self.assertEqual((append.page_size, append.rope, pages.table), (0, b"interleaved", None))
+        self.assertEqual((append.k.stride_batch, append.k.stride_row, append.k.stride_head), (0, 128, 64))
+        self.assertEqual((append.cu_seqlens, returned), (ends.data_ptr(), None))
+
+    def test_heads_first(self):
+        k, v = torch.Tensor((3, 2, 5, 64)), torch.Tensor((3, 2, 5, 32))
+        pools = torch.Tensor((20, 2, 16, 64)), torch.Tensor((20, 2, 16, 32))
+        append, *_ = self.appended(k, v, *pools, self.used, self.table, layout="bhsd")
+        self.assertEqual((append.seqlen_new, append.num_heads_kv, append.page_size), (5, 2, 16))
+        self.assertEqual((append.k_cache.stride_batch, append.k_cache.stride_row, append.k_cache.stride_head), (2048, 64, 1024))
+
+    def test_what_is_refused(self):
+        of, launches = torch.Tensor, self.driver.fake_launches()
+        good = {"k": self.k, "v": self.v, "k_cache": self.k_pool, "v_cache": self.v_pool, "used_kv": self.used, "page_table": self.table}
+        for text, changed in (
+            ("k has shape .* 4 dimensions", {"k": of((3, 2, 64))}),
+            (r"v has shape .* it must be \(3, 1, 2, 32\)", {"v": of((3, 2, 2, 32))}),
+            ("v is fp16 and k bf16", {"v": of((3, 1, 2, 32), "float16")}),
+            (r"v_cache has shape .* it must be \(20, 16, 2, 32\)", {"v_cache": of((20, 16, 2, 64))}),
+            ("v_cache is on GPU 1", {"v_cache": of((20, 16, 2, 32), device=("cuda", 1))}),
+            ("k_cache has a stride of 2", {"k_cache": of((20, 16, 2, 64), strides=(4096, 256, 128, 2))}),
+            (r"used_kv has shape \(4,\).* int32 \(3,\)", {"used_kv": of((4,), "int32")}),
+            ("used_kv has dtype int64", {"used_kv": of((3,), "int64")}),
+            ("page_table has shape .2, 4.", {"page_table": of((2, 4), "int32")}),
+            ("q goes with a rope", {"q": self.k}),
+            ("q_out goes with q", {"q_out": self.k}),
+            ("rope_offset=101 is more than the 100 rows", {"rope": self.rope, "rope_offset": 101}),
+            ("head_dim_v=12", {"v": of((3, 1, 2, 12)), "v_cache": of((20, 16, 2, 12))}),
+            ("page_size=12", {"k_cache": of((20, 12, 2, 64)), "v_cache": of((20, 12, 2, 32))}),
+            ("layout", {"layout": "sbhd"}),
+            ("does not go with cu_seqlens", {"layout": "bhsd", "cu_seqlens": of((4,), "int32")}),
+        ):
+            with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):
+                attnforge.append_kv(**{**good, **changed})
+        self.assertEqual(self.driver.fake_launches(), launches, "nothing is launched")
+
+
 class CliffsTest(CallTest):
     def warnings_of(self, function):
         with warnings.catch_warnings(record=True) as caught:
