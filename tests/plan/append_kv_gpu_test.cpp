@@ -222,7 +222,9 @@ void AppendKvGpu::expect_right(const AppendCase& c, unsigned seed) {
   expect_same(v_cache, on_v_cache, false, "v_cache");
   if (s.num_heads_q > 0) expect_same(rotated_q, on_rotated_q, true, "rotated_q");
   EXPECT_EQ((c.in_place ? on_used : on_after).to_host<int>(), after);
-  if (!c.in_place) EXPECT_EQ(on_used.to_host<int>(), used);
+  if (!c.in_place) {
+    EXPECT_EQ(on_used.to_host<int>(), used);
+  }
 }
 
 TEST_F(AppendKvGpu, WritesWhatAPlainLoopWrites) {

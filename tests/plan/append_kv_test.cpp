@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -216,7 +217,8 @@ TEST(AppendArrays, OfPaddedRowsAndStridedCaches) {
 }
 
 TEST_F(AppendKvTest, LooksAtLengthsAndTablesWhereTheEnvironmentAsksForIt) {
-  const test::ScopedEnvironment scope({{"ATTNFORGE_CHECK_INPUTS", "1"}});
+  const test::ScopedEnvironment scope(
+      std::map<std::string, std::string>{{"ATTNFORGE_CHECK_INPUTS", "1"}});
   Device device = open();
   // The fake driver's device memory is the host's.
   std::vector<int> used = {15, 64, 30}, ends = {0, 2, 2, 19};
