@@ -91,6 +91,7 @@ void take_lengths(LengthFiles files, const Problem& problem, HostTensors& host) 
   host.lengths_kv = files.kv.empty() ? std::vector<int>(host.lengths_kv.size(),
                                                         static_cast<int>(problem.seqlen_kv))
                                      : std::move(files.kv);
+  set_random_pages(problem, host, 0);  // of these lengths
 }
 
 LengthFiles length_files(const RunArguments& a) {

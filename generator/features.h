@@ -27,6 +27,7 @@ enum Feature : std::uint64_t {
   kFeatureScoreCode = 1u << 11,
   kFeatureMaskCode = 1u << 12,
   kFeatureSinks = 1u << 13,
+  kFeaturePages = 1u << 14,
 };
 using Features = std::uint64_t;
 
@@ -67,6 +68,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureScoreCode, "score_code", [](const Problem& p) { return !p.score.empty(); }},
     {kFeatureMaskCode, "mask_code", [](const Problem& p) { return !mask_code(p).empty(); }},
     {kFeatureSinks, "sinks", [](const Problem& p) { return p.sinks; }},
+    {kFeaturePages, "pages", has_pages},
 };
 
 Features required_features(const Problem& problem);

@@ -40,6 +40,7 @@ constexpr ShapeField kMembers[] = {
     {"user_score", &Shape::user_score},
     {"user_mask", &Shape::user_mask},
     {"sinks", &Shape::sinks},
+    {"page_size", &Shape::page_size},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -77,7 +78,8 @@ Shape shape_of(const Problem& problem) {
           .user_mask = mask_code(problem).empty() ? 0
                        : problem.args.empty()     ? 1
                                                   : 2,
-          .sinks = problem.sinks};
+          .sinks = problem.sinks,
+          .page_size = problem.page_size};
 }
 
 bool has_fixed_lengths(const Problem& problem) { return shape_of(problem).lengths == 0; }

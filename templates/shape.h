@@ -38,6 +38,7 @@ struct Shape {
   int user_score;     // 1: the user's code changes scores
   int user_mask;      // 1: and says which keys a row sees; 2: by arguments
   int sinks;          // 1: the softmax of a row counts a logit of its head
+  int page_size;      // rows of a page of k and v; 0: they lie in one piece
 
   ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }
   /// Whether the key tiles of each query tile come from a list that a step before the kernel

@@ -93,12 +93,14 @@ struct Tensors {
   const std::uint64_t* code_arguments = nullptr;
   // problem.sinks: [num_heads_q] logits in device memory. -inf: none; not NaN nor +inf.
   const float* sinks = nullptr;
+  PageTable pages{};  // problem.page_size
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v
 /// start at q + num_heads_q * head_dim and q + (num_heads_q + num_heads_kv) * head_dim elements. o
 /// is [batch, seqlen_q, num_heads_q, head_dim_v] unless the layout is kBhsd. lse is [batch,
-/// num_heads_q, seqlen_q]. For Lengths::kPacked as of one sequence of all tokens.
+/// num_heads_q, seqlen_q]. For Lengths::kPacked as of one sequence of all tokens; with pages
+/// k and v as of sequences of page_size keys, and pages.stride_batch that of a table without gaps.
 Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.

@@ -304,7 +304,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   const TensorMapSizes q_sizes{
       .rows = stored.q, .heads = problem.num_heads_q, .batch = stored.batch};
   const TensorMapSizes kv_sizes{
-      .rows = stored.kv, .heads = problem.num_heads_kv, .batch = stored.batch};
+      .rows = stored.kv, .heads = problem.num_heads_kv, .batch = stored.kv_batch};
   const TensorMapSpec q{.operand = Operand::kQ,
                         .dtype = problem.dtype_q,
                         .columns = c.head_dim,
