@@ -46,6 +46,10 @@ Tensors from_c(const attnforge_tensors* given) {
     const attnforge_block_mask_lists lists = part(c.block_mask, "tensors.block_mask");
     tensors.block_mask = {lists.row_begin, lists.columns, lists.bits, lists.bit_blocks};
   }
+  if (c.pages != nullptr) {
+    const attnforge_pages pages = part(c.pages, "tensors.pages");
+    tensors.pages = {pages.table, pages.stride_batch, pages.num_pages};
+  }
   return tensors;
 }
 

@@ -180,6 +180,9 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *                            batch sequences of seqlen have
  *   lengths=used             padded sequences of which only the first rows count, as arrays of a
  *                            run say; the others are not read, nor written. Not with rope
+ *   page_size=64             with lengths=used: k and v lie in pages of so many keys, a multiple
+ *                            of 8 up to 65536, and a table of a run says which pages a sequence
+ *                            has
  *   sinks                    the softmax of a row counts one more score without a value: the logit
  *                            of its query head, neither scaled nor capped
  *   rope=interleaved or rope=half       rotates elements (2 i, 2 i + 1) or (i, i + rope_dim / 2)
@@ -407,6 +410,21 @@ typedef struct attnforge_block_mask_lists {
 #define ATTNFORGE_BLOCK_MASK_LISTS_INIT \
   { (uint32_t)sizeof(attnforge_block_mask_lists), NULL, NULL, NULL, NULL }
 
+/* Which pages of a pool the sequences have, in device memory, never read on the host: entry
+ * table[b * stride_batch + j] is the number of the page that has rows j * page_size and on of
+ * sequence b; -1: none, which only an entry after the sequence's length may be. The tensors of k
+ * and v are pools: their stride_batch is from page to page, stride_row from row to row in a page.
+ */
+typedef struct attnforge_pages {
+  uint32_t struct_size;
+  const int32_t* table; /* [batch, at least seqlen_kv / page_size, rounded up] */
+  int64_t stride_batch; /* in entries */
+  int64_t num_pages;    /* of k, and of v */
+} attnforge_pages;
+
+#define ATTNFORGE_PAGES_INIT \
+  { (uint32_t)sizeof(attnforge_pages), NULL, 0, 0 }
+
 /* Everything that a run reads and writes. A part is NULL where the problem does not have it, and
  * ignored if it is there all the same; structs of parts are read during the call only. */
 typedef struct attnforge_tensors {
@@ -423,12 +441,13 @@ typedef struct attnforge_tensors {
    * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t). */
   const uint64_t* code_arguments;
   const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
+  const attnforge_pages* pages; /* needed with the word page_size */
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                              \
   {                                                                                         \
     (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL                         \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL                   \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For
@@ -478,19 +497,6 @@ ATTNFORGE_API attnforge_status attnforge_merge_states(attnforge_context* context
                                                       const attnforge_merge* merge, void* stream);
 
 /* ---- Appending ---- */
-
-/* Which pages of a pool the sequences have, in device memory, never read on the host: entry
- * table[b * stride_batch + j] is the number of the page that has rows j * page_size and on of
- * sequence b; -1: none. The pool's tensors have pages for their batch. */
-typedef struct attnforge_pages {
-  uint32_t struct_size;
-  const int32_t* table;
-  int64_t stride_batch; /* in entries */
-  int64_t num_pages;    /* of the pool */
-} attnforge_pages;
-
-#define ATTNFORGE_PAGES_INIT \
-  { (uint32_t)sizeof(attnforge_pages), NULL, 0, 0 }
 
 /* New rows of k and v, which go to a cache: row i of sequence b becomes row used_kv[b] + i of its
  * cache, k, and q where there is one, rotated by the angles of that position. New rows are [batch,

@@ -80,6 +80,7 @@ class TensorsStruct(ctypes.Structure):
         ("block_mask", c_void_p),
         ("code_arguments", c_void_p),
         ("sinks", c_void_p),
+        ("pages", c_void_p),
     ]
 
 

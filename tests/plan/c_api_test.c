@@ -53,7 +53,7 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_block_mask_lists) == 40);
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
-  EXPECT(sizeof(attnforge_tensors) == 200);
+  EXPECT(sizeof(attnforge_tensors) == 208);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);
   EXPECT(offsetof(attnforge_tensors, rope) == 160); /* parts come after it, a pointer each */
@@ -674,6 +674,48 @@ static void test_block_masks_on_gpu(int fake) {
   attnforge_context_destroy(context);
 }
 
+/* A run without its page table, and one whose part is of another version. */
+static void test_pages_of_a_run(void* library, int fake) {
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem* problem = made(
+      "fwd bf16 batch=2 num_heads=4:2 seqlen=1:64 head_dim=64 lengths=used page_size=16");
+  attnforge_plan* plan = NULL;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  attnforge_pages pages = ATTNFORGE_PAGES_INIT;
+  attnforge_lengths lengths = ATTNFORGE_LENGTHS_INIT;
+  size_t bytes = 0;
+  void* workspace;
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
+  EXPECT(attnforge_contiguous_tensors(problem, &tensors) == ATTNFORGE_OK);
+  EXPECT(tensors.k.stride_batch == 16 * 2 * 64);
+  EXPECT(attnforge_plan_workspace(plan, NULL, &bytes) == ATTNFORGE_OK);
+  workspace = device_array(library, fake, bytes / 2 + 128, 0);
+  tensors.q.data = device_array(library, fake, 2 * 4 * 64, 0);
+  tensors.o.data = device_array(library, fake, 2 * 4 * 64, 0);
+  tensors.k.data = tensors.v.data = device_array(library, fake, 8 * 16 * 2 * 64, 0);
+  lengths.kv = (int32_t*)device_array(library, fake, 4, 0);
+  tensors.lengths = &lengths;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
+               "pages.table is null");
+  pages.table = (int32_t*)device_array(library, fake, 2 * 2 * 4, 0);
+  pages.stride_batch = 4;
+  tensors.pages = &pages;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
+               "num_pages=0");
+  pages.num_pages = 8;
+  pages.struct_size = 16;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
+               "tensors.pages.struct_size is 16");
+  pages.struct_size = (uint32_t)sizeof pages;
+  EXPECT(attnforge_run(plan, &tensors, workspace, bytes, NULL) == ATTNFORGE_OK);
+  attnforge_plan_destroy(plan);
+  attnforge_problem_destroy(problem);
+  attnforge_context_destroy(context);
+}
+
 /* Two parts of 2 rows, merged in place. */
 static void test_merge_states(void* library, int fake) {
   enum { kRows = 2, kHeadDim = 64, kElements = kRows * kHeadDim };
@@ -808,6 +850,7 @@ int main(int argc, char** argv) {
     test_packed_run(library, fake);
     test_run_of_code(library, fake);
     test_block_masks_on_gpu(fake);
+    test_pages_of_a_run(library, fake);
     test_merge_states(library, fake);
     test_append_kv(library, fake);
   } else {

@@ -85,13 +85,13 @@ class FastPathTest(CallTest):
 
     def test_the_argument_is_the_struct_of_the_header(self):
         arrays = []
-        for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,))):
+        for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (4,), (2, 9))):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
         options = _arguments.options_of(False, None, None, None, True, "bshd", False, False)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
-        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), 25, (21, 22, 23, 24, "owners"), words)
+        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), 25, 27, (21, 22, 23, 24, "owners"), words)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
@@ -111,10 +111,13 @@ class FastPathTest(CallTest):
         self.assertEqual((ctypes.addressof(parts[2][0]), parts[2][1][4]), (struct.block_mask, "owners"))
         self.assertEqual((struct.code_arguments, parts[3]), (ctypes.addressof(words), words))
         self.assertEqual(struct.sinks, 25)
-        _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None, 26)
+        pages = _library.PagesStruct.from_address(struct.pages)
+        self.assertEqual((pages.struct_size, pages.table), (ctypes.sizeof(pages), 27))
+        self.assertEqual((pages.stride_batch, pages.num_pages), (11000, 2))
+        _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None, 26, 0)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, None))
-        self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments), (None,) * 4)
+        self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments, struct.pages), (None,) * 5)
         self.assertEqual(struct.sinks, 26)
 
     def test_what_differs_is_another_call(self):
@@ -623,6 +626,70 @@ class LengthsTest(CallTest):
         self.assertEqual(problem, plan.problem)
         problem, _ = _arguments.problem_of(*self.padded, used_kv=self.used)
         self.assertEqual(problem.lengths, "used")
+
+
+class PagesTest(CallTest):
+    """Two sequences whose keys lie in pages of 16."""
+
+    WANTED = "fwd bf16 batch=2 num_heads=4 seqlen=64:48 head_dim=64 lengths=used page_size=16"
+
+    def setUp(self):
+        super().setUp()
+        attnforge.plan_cache.clear()
+        self.k, self.v = torch.Tensor((9, 16, 4, 64)), torch.Tensor((9, 16, 4, 64))
+        self.used, self.table = torch.Tensor((2,), "int32"), torch.Tensor((2, 3), "int32", strides=(8, 1))
+        self.options = {"used_kv": self.used, "page_table": self.table}
+
+    def pages_of(self, *calls):
+        seen = []
+
+        def recorded(handle, tensors, *_):
+            struct = _library.TensorsStruct.from_buffer_copy(tensors)
+            pages = _library.PagesStruct.from_address(struct.pages)
+            seen.append((pages.table, pages.stride_batch, pages.num_pages, struct.k.stride_batch, struct.k.stride_row))
+            return 0
+
+        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+            for call in calls:
+                call()
+        return seen
+
+    def test_calls_of_the_fast_path_bring_the_table(self):
+        self.call()
+        (plan,) = attnforge.plan_cache
+        self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(self.WANTED)))
+        other = torch.Tensor((2, 3), "int32", strides=(8, 1))
+        seen = self.pages_of(self.call, lambda: self.call(page_table=other))
+        of_pool = 8, 9, 16 * 256, 256
+        self.assertEqual(seen, [(self.table.data_ptr(), *of_pool), (other.data_ptr(), *of_pool)])
+        longer = torch.Tensor((2, 4), "int32")
+        self.call(page_table=longer)
+        self.assertEqual(list(attnforge.plan_cache)[-1].problem.seqlen_kv, 64)
+
+    def test_heads_first(self):
+        self.q, self.o = torch.Tensor((2, 4, 64, 64)), torch.Tensor((2, 4, 64, 64))
+        self.k, self.v = torch.Tensor((9, 4, 16, 64)), torch.Tensor((9, 4, 16, 64))
+        self.call(layout="bhsd")
+        seen = self.pages_of(lambda: self.call(layout="bhsd"))
+        self.assertEqual(seen, [(self.table.data_ptr(), 8, 9, 16 * 256, 64)])
+
+    def test_tune_takes_them_as_attention_does(self):
+        problem, _ = _arguments.problem_of(self.q, self.k, self.v, **self.options)
+        self.assertEqual(str(problem), str(attnforge.Problem.parse(self.WANTED)))
+
+    def test_what_is_refused(self):
+        of = torch.Tensor
+        self.refused("page_table goes with used_kv", used_kv=None)
+        self.refused("page_table goes with used_kv", used_kv=(self.used, None))
+        self.refused("page_table has dtype int64", page_table=of((2, 3), "int64"))
+        self.refused(r"page_table has shape .3, 3.*here of 2 rows", page_table=of((3, 3), "int32"))
+        self.refused(r"page_table has shape .6,.; it must be", page_table=of((6,), "int32"))
+        self.refused("contiguous in its last dimension", page_table=of((2, 3), "int32", strides=(6, 2)))
+        self.refused("on GPU 1; it", page_table=of((2, 3), "int32", device=("cuda", 1)))
+        self.v = of((8, 16, 4, 64))
+        self.refused("k has 9 pages and v has 8")
+        self.k, self.v = of((9, 12, 4, 64)), of((9, 12, 4, 64))
+        self.refused("page_size=12")
 
 
 class StreamTest(CallTest):
