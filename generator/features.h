@@ -34,7 +34,7 @@ using Features = std::uint64_t;
 /// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
 /// (docs/ARCHITECTURE.md, "Seams").
 inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCode |
-                                              kFeatureMaskCode | kFeatureSinks;
+                                              kFeatureMaskCode | kFeatureSinks | kFeaturePages;
 /// The same for kernels that can gather their keys from lists.
 inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 

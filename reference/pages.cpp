@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
+#include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -18,23 +18,20 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, what);
 }
 
-/// A copy of the rows of one of k and v, and the tensor that it is.
-Tensor gathered(const Problem& p, const Tensor& pool, DType dtype, int head_dim, const int* pages,
-                std::int64_t keys, std::vector<std::byte>& copy) {
+/// Copies the rows of one of k and v behind what `to` has, and says how they lie from there on.
+Tensor append_rows(const Problem& p, const Tensor& pool, DType dtype, int head_dim,
+                   const int* pages, std::int64_t keys, std::vector<std::byte>& to) {
   const std::int64_t head_bytes = std::int64_t{head_dim} * size_bytes(dtype);
-  copy.resize(static_cast<std::size_t>(keys * p.num_heads_kv * head_bytes));
-  std::byte* to = copy.data();
   for (std::int64_t key = 0; key < keys; ++key) {
     const std::int64_t row = pages[key / p.page_size] * pool.stride_batch +
                              key % p.page_size * pool.stride_row;
-    for (std::int64_t head = 0; head < p.num_heads_kv; ++head, to += head_bytes) {
+    for (std::int64_t head = 0; head < p.num_heads_kv; ++head) {
       const auto* const from = static_cast<const std::byte*>(pool.data) +
                                (row + head * pool.stride_head) * size_bytes(dtype);
-      std::memcpy(to, from, static_cast<std::size_t>(head_bytes));
+      to.insert(to.end(), from, from + head_bytes);
     }
   }
-  return {.data = copy.data(),
-          .stride_batch = keys * p.num_heads_kv * head_dim,
+  return {.stride_batch = keys * p.num_heads_kv * head_dim,
           .stride_row = p.num_heads_kv * head_dim,
           .stride_head = head_dim};
 }
@@ -77,11 +74,19 @@ void gather_pages(const Problem& problem, const Tensors& tensors, std::int64_t i
   const std::int64_t keys = one.problem.seqlen_kv;
   const int* const pages = keys == 0 ? nullptr
                                      : tensors.pages.table + index * tensors.pages.stride_batch;
-  one.tensors.k = gathered(problem, tensors.k, problem.dtype_k, problem.head_dim, pages, keys,
-                           one.gathered_k);
-  one.tensors.v = gathered(problem, tensors.v, problem.dtype_v, problem.head_dim_v, pages, keys,
-                           one.gathered_v);
+  auto rows = std::make_shared<std::vector<std::byte>>();
+  rows->reserve(static_cast<std::size_t>(keys * problem.num_heads_kv *
+                                         (problem.head_dim * size_bytes(problem.dtype_k) +
+                                          problem.head_dim_v * size_bytes(problem.dtype_v))));
+  one.tensors.k = append_rows(problem, tensors.k, problem.dtype_k, problem.head_dim, pages, keys,
+                              *rows);
+  const std::size_t end_of_k = rows->size();
+  one.tensors.v = append_rows(problem, tensors.v, problem.dtype_v, problem.head_dim_v, pages, keys,
+                              *rows);
+  one.tensors.k.data = rows->data();
+  one.tensors.v.data = rows->data() + end_of_k;
   one.tensors.pages = {};
+  one.gathered = std::move(rows);
 }
 
 void set_random_pages(const Problem& problem, HostTensors& host, std::uint64_t seed) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "attnforge/host_tensors.h"
@@ -37,12 +38,12 @@ Problem problem_of_sequence(const Sequences& sequences, std::int64_t index);
 MaskRows mask_rows_of(const Sequences& sequences);
 
 /// One sequence with its tensors, which begin where it does, and its block mask, which is in `mask`
-/// alone. Keys that lie in pages are gathered, and are in `gathered_k` and `gathered_v`.
+/// alone. Keys that lie in pages are gathered, into `gathered`, which copies share.
 struct Sequence {
   Problem problem;
   Tensors tensors;
   MaskRows mask{};
-  std::vector<std::byte> gathered_k{}, gathered_v{};
+  std::shared_ptr<const std::vector<std::byte>> gathered{};
 };
 Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index);
 

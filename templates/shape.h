@@ -54,6 +54,10 @@ struct Shape {
   ATTNFORGE_HOST_DEVICE constexpr int key_groups_of(int block_n) const {
     return mask_block_kv == 0 || mask_block_kv >= block_n ? 1 : block_n / mask_block_kv;
   }
+  /// Keys of a tile that one copy by TMA brings: as many as are in one group, or page, for sure.
+  ATTNFORGE_HOST_DEVICE constexpr int box_keys(int block_n) const {
+    return page_size != 0 ? gcd(page_size, block_n) : block_n / key_groups_of(block_n);
+  }
   /// Whether blocks of the mask and tiles divide one another.
   ATTNFORGE_HOST_DEVICE constexpr bool blocks_fit(int block_n) const {
     return mask_block_kv == 0 || mask_block_kv % block_n == 0 || block_n % mask_block_kv == 0;

@@ -30,6 +30,7 @@ from ._errors import (
     UnsupportedError,
     WorkspaceError,
 )
+from ._kv_cache import KvCache
 from ._library import library_path, version
 from ._merge import merge_states
 from ._plans import configure, plan_cache
@@ -42,6 +43,7 @@ __all__ = [
     "CompileError",
     "CudaError",
     "InvalidError",
+    "KvCache",
     "NoDriverError",
     "NotReadyError",
     "PerformanceWarning",
