@@ -12,21 +12,21 @@
 namespace attnforge {
 namespace {
 
-constexpr int kOtherLse = 1, kOtherDtype = 2, kOtherHeadDims = 4;
+constexpr int kOtherPages = 1, kOtherLse = 2, kOtherDtype = 4, kOtherHeadDims = 8;
 
 double powers_of_two(std::int64_t a, std::int64_t b) {
   return std::abs(std::log2(double(a + 1) / double(b + 1)));
 }
 
 /// What must be equal: all that is compiled in, but with the dtypes' sizes for the dtypes, and
-/// whatever head dims, lse and rope.
+/// whatever head dims, lse, rope and pages.
 auto kind(const Problem& p) {
   Shape shape = shape_of(p);
   shape.dtype = size_bytes(p.dtype_q);
   shape.dtype_k = size_bytes(p.dtype_k);
   shape.dtype_v = size_bytes(p.dtype_v);
   shape.dtype_o = size_bytes(p.dtype_o);
-  shape.head_dim = shape.head_dim_v = shape.lse = shape.rope = shape.rope_dim = 0;
+  shape.head_dim = shape.head_dim_v = shape.lse = shape.rope = shape.rope_dim = shape.page_size = 0;
   return std::tuple(shape, p.op, p.tf32, p.seqlen_q <= 1);
 }
 
@@ -37,6 +37,7 @@ auto dtypes(const Problem& p) { return std::tuple(p.dtype_q, p.dtype_k, p.dtype_
 std::optional<std::pair<int, double>> distance(const Problem& a, const Problem& b) {
   if (kind(a) != kind(b)) return std::nullopt;
   int other = 0;
+  if (a.page_size != b.page_size) other |= kOtherPages;
   if (a.lse != b.lse) other |= kOtherLse;
   if (dtypes(a) != dtypes(b)) other |= kOtherDtype;
   if (std::pair(a.head_dim, a.head_dim_v) != std::pair(b.head_dim, b.head_dim_v))

@@ -94,7 +94,7 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
           byte(p.sinks, 7),
       both(p.num_heads_q, p.num_heads_kv) ^ static_cast<std::uint64_t>(p.batch) << 16,
       both(p.seqlen_q, p.seqlen_kv),
-      both(p.head_dim, p.head_dim_v) ^ static_cast<std::uint64_t>(p.rope_dim) << 16,
+      both(p.head_dim, p.head_dim_v) ^ at(p.rope_dim, 16) ^ at(p.page_size, 44),
       both(p.tokens_q, p.tokens_kv) ^ at(p.mask_heads, 20) ^ at(p.mask_batch, 40),
       both(p.window_left, p.window_right),
       both(bits_of(p.softcap), bits_of(p.softmax_scale)) ^ at(bits_of(p.density), 16),

@@ -39,6 +39,7 @@ Tensors contiguous_tensors(const Problem& p) {
                                         : rows_of_heads(rows_q, p.num_heads_q, p.head_dim_v);
   tensors.lse.stride_batch = p.num_heads_q * rows_q;
   tensors.lse.stride_head = rows_q;
+  tensors.pages.stride_batch = pages_of_sequence(p);
   return tensors;
 }
 

@@ -27,13 +27,14 @@ enum Feature : std::uint64_t {
   kFeatureScoreCode = 1u << 11,
   kFeatureMaskCode = 1u << 12,
   kFeatureSinks = 1u << 13,
+  kFeaturePages = 1u << 14,
 };
 using Features = std::uint64_t;
 
 /// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
 /// (docs/ARCHITECTURE.md, "Seams").
 inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCode |
-                                              kFeatureMaskCode | kFeatureSinks;
+                                              kFeatureMaskCode | kFeatureSinks | kFeaturePages;
 /// The same for kernels that can gather their keys from lists.
 inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 
@@ -67,6 +68,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureScoreCode, "score_code", [](const Problem& p) { return !p.score.empty(); }},
     {kFeatureMaskCode, "mask_code", [](const Problem& p) { return !mask_code(p).empty(); }},
     {kFeatureSinks, "sinks", [](const Problem& p) { return p.sinks; }},
+    {kFeaturePages, "pages", has_pages},
 };
 
 Features required_features(const Problem& problem);

@@ -30,6 +30,7 @@ struct TensorMapSpec {
   int columns = 0;
   int packed_heads = 0;
   bool rows_of_run = false;  // a run may say how many rows it has
+  bool of_pages = false;     // the batch is a pool of pages, and a run says how many it has
   // A copy takes box_columns x (packed heads) x box_rows; shared memory is swizzled by rows of
   // swizzle_bytes: 32, 64 or 128.
   int box_columns = 0;
@@ -69,6 +70,11 @@ struct BlockMaskArgument {
 /// start of the workspace.
 struct TileListsArgument {
   friend bool operator==(const TileListsArgument&, const TileListsArgument&) = default;
+};
+
+/// PagesParams: the table of a run.
+struct PagesArgument {
+  friend bool operator==(const PagesArgument&, const PagesArgument&) = default;
 };
 
 /// CodeParams: so many words of the run's code_arguments.
@@ -111,8 +117,9 @@ struct ScratchTensor {
 /// LaunchStep::params, so that launches of one kernel have the same parts whatever their sizes.
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
-  std::variant<FwdArgument, RopeArgument, LengthsArgument, BlockMaskArgument, CodeArguments,
-               AddressArgument, TileListsArgument, TensorMapSpec, ScratchArgument, CountersArgument>
+  std::variant<FwdArgument, RopeArgument, LengthsArgument, PagesArgument, BlockMaskArgument,
+               CodeArguments, AddressArgument, TileListsArgument, TensorMapSpec, ScratchArgument,
+               CountersArgument>
       value;
 
   friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;

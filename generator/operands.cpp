@@ -111,6 +111,7 @@ class Table {
     if (p_.sinks) add_sinks();
     if (p_.rope != Rope::kNone) add_rope();
     if (p_.lengths != Lengths::kFixed) add_lengths();
+    if (has_pages(p_)) add_page_table();
     if (has_block_mask(p_)) add_block_mask();
     if (!p_.args.empty()) add_code_arrays();
     add_outputs();
@@ -134,10 +135,22 @@ class Table {
     }
     add(operand<&HostTensors::q>("q", Role::kInput, bind_tensor<&Tensors::q>), p_.dtype_q,
         tokens_.q, p_.num_heads_q * p_.head_dim);
-    add(operand<&HostTensors::k>("k", Role::kInput, bind_tensor<&Tensors::k>), p_.dtype_k,
-        tokens_.kv, p_.num_heads_kv * p_.head_dim);
-    add(operand<&HostTensors::v>("v", Role::kInput, bind_tensor<&Tensors::v>), p_.dtype_v,
-        tokens_.kv, p_.num_heads_kv * p_.head_dim_v);
+    // A row of a pool is a page.
+    const std::int64_t rows = has_pages(p_) ? pages_of_pool(p_) : tokens_.kv;
+    const std::int64_t keys = has_pages(p_) ? p_.page_size : 1;
+    add(operand<&HostTensors::k>("k", Role::kInput, bind_tensor<&Tensors::k>), p_.dtype_k, rows,
+        keys * p_.num_heads_kv * p_.head_dim);
+    add(operand<&HostTensors::v>("v", Role::kInput, bind_tensor<&Tensors::v>), p_.dtype_v, rows,
+        keys * p_.num_heads_kv * p_.head_dim_v);
+    list_[list_.size() - 2].any_rows = list_.back().any_rows = has_pages(p_);
+  }
+
+  void add_page_table() {
+    add(operand<&HostTensors::page_table>("page_table", Role::kTable,
+                                          [](const Problem&, void* data, Tensors& t) {
+                                            t.pages.table = static_cast<const int*>(data);
+                                          }),
+        DType::kFp32, p_.batch, pages_of_sequence(p_));
   }
 
   void add_sinks() {
@@ -243,6 +256,18 @@ class Table {
 
 std::vector<Operand> operands(const Problem& problem) { return Table(problem).take(); }
 
+namespace {
+
+/// That the host's tensor has; those of a tensor that is not on the host are made up.
+std::int64_t rows_in(const Operand& operand, const HostTensors& host) {
+  const std::size_t bytes = operand.content(host).size();
+  const auto row_bytes = static_cast<std::size_t>(operand.row_elements) * operand.element_bytes;
+  return bytes == 0 ? operand.elements / operand.row_elements
+                    : static_cast<std::int64_t>(bytes / row_bytes);
+}
+
+}  // namespace
+
 Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
                       std::span<void* const> addresses, const HostTensors& host,
                       std::vector<std::uint64_t>& code_words) {
@@ -259,6 +284,11 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
       }
     }
     tensors.code_arguments = code_words.data();
+  }
+  if (has_pages(problem)) {
+    for (const Operand& operand : list) {
+      if (operand.name == "k") tensors.pages.num_pages = rows_in(operand, host);
+    }
   }
   if (problem.rope != Rope::kNone) {
     const auto pairs = static_cast<std::size_t>(effective_rope_dim(problem) / 2);
@@ -297,17 +327,44 @@ void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t
   }
 }
 
+namespace {
+
+void check_pools(std::span<const Operand> list, const HostTensors& host) {
+  const Operand* k = nullptr;
+  for (const Operand& operand : list) {
+    if (!operand.any_rows) continue;
+    if (k == nullptr) {
+      k = &operand;
+    } else if (rows_in(*k, host) != rows_in(operand, host)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("host tensors {} and {} have {} and {} pages; they must have as many",
+                              k->name, operand.name, rows_in(*k, host), rows_in(operand, host)));
+    }
+  }
+}
+
+}  // namespace
+
 void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host) {
   for (const Operand& operand : list) {
     const std::size_t bytes = operand.content(host).size();
     const auto row_bytes = static_cast<std::size_t>(operand.row_elements) * operand.element_bytes;
     const bool longer = operand.may_be_longer && bytes > operand.bytes() && bytes % row_bytes == 0;
     if (bytes == operand.bytes() || longer) continue;
+    if (operand.any_rows) {
+      if (bytes % row_bytes == 0) continue;
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("host tensor {} has {} bytes, but \"{}\" needs a multiple of {}: whole "
+                      "pages",
+                      operand.name, bytes, to_string(problem), row_bytes));
+    }
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("host tensor {} has {} bytes, but \"{}\" needs {}{}", operand.name,
                             bytes, to_string(problem), operand.bytes(),
                             operand.may_be_longer ? " or more, in whole rows" : ""));
   }
+  check_pools(list, host);
   if (host.code_words.size() != code_arguments(problem.args).size()) {
     throw Error(
         ErrorCode::kInvalidArgument,

@@ -28,6 +28,7 @@ struct Operand {
   std::int64_t elements = 0;  // contiguous; where it may be longer, the least that will do
   std::int64_t row_elements = 1;
   bool may_be_longer = false;
+  bool any_rows = false;  // any number of whole rows will do: pools of pages
 
   /// Sets where it lies in a run. kPackedQkv's one tensor is q, k and v.
   void (*bind)(const Problem&, void* data, Tensors&) = nullptr;
@@ -46,8 +47,8 @@ struct Operand {
 std::vector<Operand> operands(const Problem& problem);
 
 /// contiguous_tensors(problem) at these addresses, one for each operand, with the parts that are no
-/// pointers (rows and offset of rope's tables, numbers among the arguments of code) as `host` has
-/// them. The result points to `code_words`.
+/// pointers (rows and offset of rope's tables, how many pages a pool has, numbers among the
+/// arguments of code) as `host` has them. The result points to `code_words`.
 Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
                       std::span<void* const> addresses, const HostTensors& host,
                       std::vector<std::uint64_t>& code_words);

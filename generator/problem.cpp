@@ -28,6 +28,8 @@ constexpr float kLargestFactor = 1e20f;
 constexpr float kSmallestDensity = 1e-6f;
 constexpr double kUnknownDensity = 0.5;
 constexpr std::int64_t kMaxMaskRows = std::int64_t{1} << 30;  // an index of row_begin is an int
+constexpr int kMostPageSize = 65536;
+constexpr std::int64_t kMaxPages = std::int64_t{1} << 30;  // a page's number is an int
 constexpr double kSmallestCapInScores = 1e-30;
 constexpr double kLargestCapInScores = 1e30;
 
@@ -45,6 +47,9 @@ constexpr bool seqlen_ok(std::int64_t value) { return between(value, 0, kMaxSeql
 constexpr bool tokens_ok(std::int64_t value) { return between(value, 0, kMaxTokens); }
 constexpr bool mask_block_ok(std::int64_t value) {
   return value == 0 || value == 16 || value == 32 || value == 64 || value == 128;
+}
+constexpr bool page_size_ok(std::int64_t value) {
+  return between(value, 0, kMostPageSize) && value % 8 == 0;
 }
 constexpr bool window_ok(std::int64_t value) { return between(value, -1, kMaxWindow); }
 
@@ -91,6 +96,8 @@ constexpr IntegerField kFields[] = {
         "2, 4, 8 or 16 (bytes)"),
     field<&Problem::tokens_q>("tokens_q", false, tokens_ok, kTokensAllowed),
     field<&Problem::tokens_kv>("tokens_kv", false, tokens_ok, kTokensAllowed),
+    field<&Problem::page_size>("page_size", false, page_size_ok,
+                               "0 (no pages) or a multiple of 8 from 8 to 65536"),
     field<&Problem::rope_dim>("rope_dim", false, rope_dim_ok, kRopeDimAllowed),
     field<&Problem::mask_block_q>("mask_block_q", false, mask_block_ok, kMaskBlockAllowed),
     field<&Problem::mask_block_kv>("mask_block_kv", false, mask_block_ok, kMaskBlockAllowed),
@@ -158,8 +165,20 @@ bool tokens_within_limits(const Problem& p) {
   return p.lengths != Lengths::kPacked || std::max(tokens.q, tokens.kv) <= kMaxTokens;
 }
 
+bool pages_within_limits(const Problem& p) {
+  const auto pages = static_cast<double>(pages_of_pool(p));
+  const auto row = static_cast<double>(p.num_heads_kv * std::max(p.head_dim, p.head_dim_v));
+  return pages <= static_cast<double>(kMaxPages) && pages * p.page_size * row <= kMaxElements;
+}
+
 void check_products(const Problem& p) {
   if (products_within_limits(p)) return;
+  if (!pages_within_limits(p)) {
+    reject(
+        fmt::format("batch={} sequences of seqlen_kv={} in pages of page_size={} rows are more "
+                    "than 2^30 pages or 2^48 elements",
+                    p.batch, p.seqlen_kv, p.page_size));
+  }
   if (!tokens_within_limits(p)) {
     reject(
         fmt::format("batch={} seqlen_q={} seqlen_kv={} may be more than 2^30 rows; say how many "
@@ -247,6 +266,24 @@ void check_lengths(const Problem& p) {
   check('k', p.tokens_kv, p.seqlen_kv);
 }
 
+void check_pages(const Problem& p) {
+  if (!has_pages(p)) return;
+  if (p.lengths != Lengths::kUsed) {
+    reject(
+        fmt::format("page_size={} needs lengths=used, not lengths={}: of a cache in pages only "
+                    "the GPU knows how many keys a sequence has",
+                    p.page_size, to_string(p.lengths)));
+  }
+  if (p.layout == Layout::kPackedQkv) {
+    reject(fmt::format("page_size={} does not go with layout=packed_qkv: q does not lie in pages",
+                       p.page_size));
+  }
+  if (has_block_mask(p)) {
+    reject(fmt::format("page_size={} does not go with blocks={}:{}; leave one of them out",
+                       p.page_size, p.mask_block_q, p.mask_block_kv));
+  }
+}
+
 void check_block_mask(const Problem& p) {
   if ((p.mask_block_q == 0) != (p.mask_block_kv == 0)) {
     reject(fmt::format("mask_block_q={} and mask_block_kv={} must both be 0 or both not",
@@ -289,7 +326,7 @@ void check_field(const IntegerField& field, std::int64_t value) {
 
 bool products_within_limits(const Problem& p) {
   return p.batch * p.num_heads_q <= kMaxHeadsTotal && tokens_within_limits(p) &&
-         mask_within_limits(p) &&
+         mask_within_limits(p) && pages_within_limits(p) &&
          std::max({elements_q(p), elements_k(p), elements_v(p), elements_o(p)}) <= kMaxElements;
 }
 
@@ -316,6 +353,7 @@ void validate(const Problem& p) {
   check_rope(p);
   check_lengths(p);
   check_block_mask(p);
+  check_pages(p);
   check_code(p);
   check_factor("softcap", p.softcap);
   check_factor("softmax_scale", p.softmax_scale);
@@ -398,6 +436,15 @@ MaskBlocks mask_blocks(const Problem& p) {
           .kv = (p.seqlen_kv + p.mask_block_kv - 1) / p.mask_block_kv};
 }
 
+std::int64_t pages_of_sequence(const Problem& p) {
+  return has_pages(p) ? (p.seqlen_kv + p.page_size - 1) / p.page_size : 0;
+}
+
+std::int64_t pages_of_pool(const Problem& p) {
+  const std::int64_t needed = p.batch * pages_of_sequence(p);
+  return needed + (needed + 3) / 4;
+}
+
 Tokens total_tokens(const Problem& p) {
   return {.q = p.tokens_q != 0 ? p.tokens_q : p.batch * p.seqlen_q,
           .kv = p.tokens_kv != 0 ? p.tokens_kv : p.batch * p.seqlen_kv};
@@ -408,6 +455,7 @@ Problem typical_problem(const Problem& problem) {
   Problem typical = problem;
   typical.lengths = Lengths::kFixed;
   typical.tokens_q = typical.tokens_kv = 0;
+  typical.page_size = 0;  // a cache in pages has as many bytes
   if (problem.batch == 0 || problem.lengths == Lengths::kUsed) return typical;
   // Twice the mean: most of the work is in the long ones.
   const Tokens tokens = total_tokens(problem);

@@ -126,6 +126,8 @@ constexpr OtherName kOtherNames[] = {{"window", "window_left="},
                                      {"float", "fp32"},
                                      {"float32", "fp32"},
                                      {"varlen", "lengths=packed"},
+                                     {"pages", "page_size="},
+                                     {"paged", "page_size="},
                                      {"block_size", "blocks="},
                                      {"sparsity", "density="}};
 
@@ -369,8 +371,8 @@ std::string to_string(const Problem& p) {
   }
   // These come behind what they belong to, or at the end.
   const auto is_last = [](std::string_view name) {
-    return name == "alignment" || name == "rope_dim" || name.starts_with("tokens") ||
-           name.starts_with("mask_");
+    return name == "alignment" || name == "rope_dim" || name == "page_size" ||
+           name.starts_with("tokens") || name.starts_with("mask_");
   };
   const auto put_integers = [&](bool sizes) {
     for (const IntegerField& field : integer_fields()) {
@@ -392,6 +394,7 @@ std::string to_string(const Problem& p) {
   if (p.lengths != Lengths::kFixed) text += fmt::format(" lengths={}", to_string(p.lengths));
   if (p.tokens_q != 0 || p.tokens_kv != 0)
     text += fmt::format(" tokens_q={} tokens_kv={}", p.tokens_q, p.tokens_kv);
+  if (has_pages(p)) text += fmt::format(" page_size={}", p.page_size);
   if (p.rope != Rope::kNone) text += fmt::format(" rope={}", to_string(p.rope));
   if (p.rope_dim != 0) text += fmt::format(" rope_dim={}", p.rope_dim);
   if (has_block_mask(p)) text += fmt::format(" blocks={}:{}", p.mask_block_q, p.mask_block_kv);

@@ -22,8 +22,9 @@ struct Dimension {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
+/// Of `batch` tensors one after another, sequences or pages, with so many rows.
 void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std::int64_t num_heads,
-                  std::int64_t seqlen, const Problem& problem) {
+                  std::int64_t batch, std::int64_t seqlen, const Problem& problem) {
   const int alignment = problem.alignment_bytes;
   const StoredRows stored = stored_rows(problem);
   if (problem.batch == 0 || seqlen == 0) return;  // nothing of it is read or written
@@ -37,7 +38,7 @@ void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std:
                     name, fmt::ptr(tensor.data), alignment));
   }
   const Dimension dimensions[] = {
-      {"stride_batch", tensor.stride_batch, stored.batch},
+      {"stride_batch", tensor.stride_batch, batch},
       {"stride_row", tensor.stride_row, stored.of_run ? problem.batch * seqlen : seqlen},
       {"stride_head", tensor.stride_head, num_heads}};
   for (const Dimension& dimension : dimensions) {
@@ -81,6 +82,25 @@ void check_length_arrays(const Problem& problem, const LengthArrays& lengths) {
                       "make one for a problem with more tokens",
                       side.name, side.tokens, side.most));
     }
+  }
+}
+
+/// The table of a run with pages.
+void check_page_table(const Problem& problem, const PageTable& pages, std::int64_t most) {
+  if (problem.batch == 0 || problem.seqlen_kv == 0) return;  // nothing of it is read
+  if (pages.table == nullptr) {
+    refuse(
+        fmt::format("pages.table is null, but the problem says page_size={}; give it the pages of "
+                    "{} sequences, {} each, as 32-bit integers in device memory",
+                    problem.page_size, problem.batch, pages_of_sequence(problem)));
+  }
+  if (reinterpret_cast<std::uintptr_t>(pages.table) % alignof(int) != 0) {
+    refuse(fmt::format("pages.table starts at {}, which is not a multiple of 4 bytes",
+                       fmt::ptr(pages.table)));
+  }
+  if (pages.num_pages < 1 || pages.num_pages > most) {
+    refuse(fmt::format("pages.num_pages={} must be from 1 to {}: the pages that k, and v, have",
+                       pages.num_pages, most));
   }
 }
 
@@ -143,6 +163,7 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       needs_mask_(has_block_mask(problem)),
       needs_mask_bits_(problem.mask_bits),
       needs_sinks_(problem.sinks),
+      needs_pages_(has_pages(problem)),
       rope_before_(static_cast<std::int32_t>(least_rope_offset(problem))),
       rope_keys_(static_cast<std::int32_t>(problem.seqlen_kv)) {
   static_assert(kMostCodeArguments <= 32, "a bit for each");
@@ -152,10 +173,16 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
 
 void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
                            const void* workspace) const {
-  check_tensor("q", tensors.q, problem.dtype_q, problem.num_heads_q, problem.seqlen_q, problem);
-  check_tensor("k", tensors.k, problem.dtype_k, problem.num_heads_kv, problem.seqlen_kv, problem);
-  check_tensor("v", tensors.v, problem.dtype_v, problem.num_heads_kv, problem.seqlen_kv, problem);
-  check_tensor("o", tensors.o, problem.dtype_o, problem.num_heads_q, problem.seqlen_q, problem);
+  const std::int64_t batch = stored_rows(problem).batch;
+  const std::int64_t batch_kv = has_pages(problem) ? tensors.pages.num_pages : batch;
+  const std::int64_t rows_kv = has_pages(problem) && problem.seqlen_kv != 0 ? problem.page_size
+                                                                            : problem.seqlen_kv;
+  check_tensor("q", tensors.q, problem.dtype_q, problem.num_heads_q, batch, problem.seqlen_q,
+               problem);
+  check_tensor("k", tensors.k, problem.dtype_k, problem.num_heads_kv, batch_kv, rows_kv, problem);
+  check_tensor("v", tensors.v, problem.dtype_v, problem.num_heads_kv, batch_kv, rows_kv, problem);
+  check_tensor("o", tensors.o, problem.dtype_o, problem.num_heads_q, batch, problem.seqlen_q,
+               problem);
   if (problem.lse && tensors.lse.data == nullptr) {
     refuse(
         "lse is null, but the problem says lse; give it device memory, or make the plan without "
@@ -176,6 +203,7 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
     }
   }
   if (problem.lengths != Lengths::kFixed) check_length_arrays(problem, tensors.lengths);
+  if (has_pages(problem)) check_page_table(problem, tensors.pages, kMostPages);
   if (has_block_mask(problem)) check_block_mask(problem, tensors.block_mask, kTableAlignment);
   if (!problem.args.empty()) check_code_arguments(problem, tensors.code_arguments);
   if (problem.sinks && tensors.sinks == nullptr) {

@@ -47,7 +47,7 @@ class PointerCheck {
     return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
            (!needs_rope_ || rope_good(t)) &&
            (problem.lengths == Lengths::kFixed || lengths_good(problem, t.lengths)) &&
-           (!needs_mask_ || mask_good(t.block_mask)) &&
+           (!needs_pages_ || pages_good(t.pages)) && (!needs_mask_ || mask_good(t.block_mask)) &&
            (code_arguments_ == 0 || code_arguments_good(t.code_arguments)) &&
            (!needs_sinks_ || (t.sinks != nullptr && address(t.sinks) % alignof(float) == 0));
   }
@@ -65,6 +65,11 @@ class PointerCheck {
     const Tokens most = total_tokens(problem);
     return present && bits % alignof(int) == 0 && lengths.tokens_q >= 0 &&
            lengths.tokens_q <= most.q && lengths.tokens_kv >= 0 && lengths.tokens_kv <= most.kv;
+  }
+  static bool pages_good(const PageTable& pages) {
+    return pages.table != nullptr &&
+           reinterpret_cast<std::uintptr_t>(pages.table) % alignof(int) == 0 &&
+           pages.num_pages > 0 && pages.num_pages <= kMostPages;
   }
   bool mask_good(const BlockMaskRef& mask) const {
     const auto address = [](const void* pointer) {
@@ -89,12 +94,13 @@ class PointerCheck {
 
   static constexpr std::uintptr_t kWorkspaceAlignment = 256;
   static constexpr std::uintptr_t kTableAlignment = 16;
+  static constexpr std::int64_t kMostPages = 2147483647;
   std::uintptr_t
       misaligned_ = 0;  // low bits that must be 0 in every address and every stride in bytes
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false,
-       needs_sinks_ = false;
+       needs_sinks_ = false, needs_pages_ = false;
   std::uint8_t code_arguments_ = 0;
   std::uint32_t code_arrays_ = 0;                 // bit i: argument i is one
   std::int32_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on

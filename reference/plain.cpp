@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "reference/half.h"
@@ -122,10 +123,15 @@ double row_error(const Problem& problem, const Tensors& tensors, const MaskRows&
 double plain_low_precision_error(const Problem& problem, const Tensors& tensors,
                                  const Reference& expected, int threads) {
   std::vector<double> errors(expected.rows.size());
+  std::map<std::int64_t, Sequence> sequences;
+  for (const QueryRow& row : expected.rows) {
+    if (sequences.count(row.batch) == 0)
+      sequences.emplace(row.batch, sequence_of(problem, tensors, row.batch));
+  }
   parallel_for(static_cast<std::int64_t>(errors.size()), threads, [&](std::int64_t index) {
     const auto i = static_cast<std::size_t>(index);
     const QueryRow& row = expected.rows[i];
-    const Sequence one = sequence_of(problem, tensors, row.batch);
+    const Sequence& one = sequences.at(row.batch);
     errors[i] = row_error(one.problem, one.tensors, one.mask, {0, row.head, row.query},
                           &expected.o[i * static_cast<std::size_t>(expected.head_dim_v)]);
   });

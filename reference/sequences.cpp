@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "attnforge/error.h"
+#include "reference/pages.h"
 #include "reference/split_mix.h"
 #include "reference/visible.h"
 
@@ -139,7 +140,7 @@ std::vector<int> used_lengths(std::int64_t count, std::int64_t seqlen, std::uint
 }  // namespace
 
 Sequences sequences_of(const Problem& problem, const Tensors& tensors) {
-  return {problem, tensors.lengths, tensors.block_mask};
+  return {problem, tensors.lengths, tensors.block_mask, tensors.pages};
 }
 
 Sequences sequences_of(const Problem& problem, const HostTensors& host) {
@@ -148,7 +149,8 @@ Sequences sequences_of(const Problem& problem, const HostTensors& host) {
           {.row_begin = host.mask_row_begin.data(),
            .columns = host.mask_columns.data(),
            .bits = host.mask_bits.data(),
-           .bit_blocks = host.mask_bit_blocks.data()}};
+           .bit_blocks = host.mask_bit_blocks.data()},
+          page_table_of(problem, host)};
 }
 
 bool all_full(const Problem& problem) { return problem.lengths == Lengths::kFixed; }
@@ -156,7 +158,7 @@ bool all_full(const Problem& problem) { return problem.lengths == Lengths::kFixe
 Problem problem_of_sequence(const Sequences& sequences, std::int64_t index) {
   Problem one = sequences.problem;
   one.lengths = Lengths::kFixed;
-  one.tokens_q = one.tokens_kv = 0;
+  one.tokens_q = one.tokens_kv = one.page_size = 0;
   one.batch = one.mask_batch = 1;
   one.seqlen_q = length_of(sequences.problem, side_q(sequences), index);
   one.seqlen_kv = length_of(sequences.problem, side_kv(sequences), index);
@@ -177,12 +179,15 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
   const std::int64_t begin_kv = begin_of(problem, side_kv(all), index);
   advance(one.tensors.q, problem.dtype_q, batch, begin_q);
   advance(one.tensors.o, problem.dtype_o, batch, begin_q);
-  advance(one.tensors.k, problem.dtype_k, batch, begin_kv);
-  advance(one.tensors.v, problem.dtype_v, batch, begin_kv);
+  if (!has_pages(problem)) {
+    advance(one.tensors.k, problem.dtype_k, batch, begin_kv);
+    advance(one.tensors.v, problem.dtype_v, batch, begin_kv);
+  }
   if (one.tensors.lse.data != nullptr)
     one.tensors.lse.data += batch * tensors.lse.stride_batch + begin_q;
   one.tensors.lengths = {};
   one.tensors.block_mask = {};  // its rows are those of the longest sequence
+  if (has_pages(problem)) gather_pages(problem, tensors, index, one);
   return one;
 }
 
@@ -256,6 +261,7 @@ void check_sequences(const Sequences& sequences) {
   if (all_full(sequences.problem)) return;
   check_side(sequences.problem, side_q(sequences));
   check_side(sequences.problem, side_kv(sequences));
+  if (has_pages(sequences.problem)) check_page_table(sequences);
 }
 
 void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64_t seed) {

@@ -2,7 +2,9 @@
 // one by one they are problems of fixed lengths.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "attnforge/host_tensors.h"
@@ -14,11 +16,13 @@
 namespace attnforge {
 
 /// The sequences of a problem in one run. Where the problem's lengths are not fixed, the arrays
-/// that say how long each is are needed, and of a block mask its lists: in host memory, borrowed.
+/// that say how long each is are needed, of a block mask its lists, and of a cache in pages its
+/// table: in host memory, borrowed.
 struct Sequences {
   Problem problem;
   LengthArrays lengths{};
   BlockMaskRef block_mask{};
+  PageTable pages{};
 };
 /// Of tensors in host memory, or on the host as well.
 Sequences sequences_of(const Problem& problem, const Tensors& tensors);
@@ -34,11 +38,12 @@ Problem problem_of_sequence(const Sequences& sequences, std::int64_t index);
 MaskRows mask_rows_of(const Sequences& sequences);
 
 /// One sequence with its tensors, which begin where it does, and its block mask, which is in `mask`
-/// alone.
+/// alone. Keys that lie in pages are gathered, into `gathered`, which copies share.
 struct Sequence {
   Problem problem;
   Tensors tensors;
   MaskRows mask{};
+  std::shared_ptr<const std::vector<std::byte>> gathered{};
 };
 Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index);
 
@@ -55,7 +60,8 @@ std::int64_t total_queries(const Sequences& sequences);
 /// the pairs that its lists let through.
 double flops(const Sequences& sequences);
 
-/// Throws Error(kInvalidArgument), naming the sequence, unless the arrays are as LengthArrays says.
+/// Throws Error(kInvalidArgument), naming the sequence, unless the arrays are as LengthArrays and
+/// PageTable say.
 /// Lists of a block mask are checked by validate(BlockMask): here nobody knows their lengths.
 void check_sequences(const Sequences& sequences);
 

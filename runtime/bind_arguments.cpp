@@ -10,6 +10,7 @@
 #include "templates/params_block_mask.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
+#include "templates/params_pages.h"
 #include "templates/params_rope.h"
 #include "templates/params_tile_lists.h"
 
@@ -57,6 +58,13 @@ struct Binder {
     put(params);
   }
 
+  void operator()(const PagesArgument&) const {
+    put(PagesParams{.table = tensors.pages.table,
+                    .stride_batch = tensors.pages.stride_batch,
+                    .num_pages = static_cast<int>(tensors.pages.num_pages),
+                    .unused = {}});
+  }
+
   void operator()(const BlockMaskArgument&) const {
     BlockMaskParams params = get<BlockMaskParams>();  // how many rows there are is there already
     params.row_begin = tensors.block_mask.row_begin;
@@ -78,6 +86,7 @@ struct Binder {
     const std::int64_t rows = map.operand == TensorMapSpec::Operand::kQ ? tensors.lengths.tokens_q
                                                                         : tensors.lengths.tokens_kv;
     if (map.rows_of_run && rows > 0) sizes.rows = rows;
+    if (map.of_pages) sizes.batch = tensors.pages.num_pages;
     encode_tensor_map(map, sizes, tensors, at(kTensorMapBytes));
   }
 

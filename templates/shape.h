@@ -40,6 +40,7 @@ struct Shape {
   int text_bits;      // 1: what the code says of pairs is written as bits by a step, once for all
                       // heads that share it; 0: kernels ask it again
   int sinks;          // 1: the softmax of a row counts a logit of its head
+  int page_size;      // rows of a page of k and v; 0: they lie in one piece
 
   ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }
   /// Whether the key tiles of each query tile come from a list that a step before the kernel
@@ -54,6 +55,10 @@ struct Shape {
   /// Groups of neighbouring keys in a gathered key tile: one, or as many as there are blocks in it.
   ATTNFORGE_HOST_DEVICE constexpr int key_groups_of(int block_n) const {
     return mask_block_kv == 0 || mask_block_kv >= block_n ? 1 : block_n / mask_block_kv;
+  }
+  /// Keys of a tile that one copy by TMA brings: as many as are in one group, or page, for sure.
+  ATTNFORGE_HOST_DEVICE constexpr int box_keys(int block_n) const {
+    return page_size != 0 ? gcd(page_size, block_n) : block_n / key_groups_of(block_n);
   }
   /// Whether blocks of the mask and tiles divide one another.
   ATTNFORGE_HOST_DEVICE constexpr bool blocks_fit(int block_n) const {

@@ -48,6 +48,7 @@ HostTensors tables_of(const Problem& problem, unsigned seed) {
   HostTensors host;
   set_rope_tables(problem, host);
   set_random_sequences(problem, host, seed);
+  set_random_pages(problem, host, seed);
   set_random_block_mask(problem, host, seed);
   set_code_arguments(problem, host, seed);
   return host;

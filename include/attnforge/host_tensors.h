@@ -30,12 +30,15 @@ struct HostTensors {
   // argument 8 bytes: where its array begins there, or the number.
   std::vector<std::byte> code_arrays{};
   std::vector<std::uint64_t> code_words{};
+  // With problem.page_size, else empty: [batch, pages_of_sequence(problem)], which pages of k and
+  // v, that hold any equal number of them, the sequences have; -1: none.
+  std::vector<int> page_table{};
   std::vector<float> sinks{};  // [num_heads_q] with problem.sinks, else empty
 };
 
-/// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths and block masks
-/// random ones of seed 0, other inputs zero, outputs NaN, so that an element that nobody wrote
-/// shows in a check.
+/// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths, page tables
+/// and block masks random ones of seed 0, other inputs zero, outputs NaN, so that an element that
+/// nobody wrote shows in a check.
 HostTensors allocate_host_tensors(const Problem& problem);
 
 /// The same with a random block mask of the problem's density, with random lengths (packed: of so
@@ -44,6 +47,11 @@ HostTensors allocate_host_tensors(const Problem& problem);
 /// normal, at most 3.5). They depend on the seed and the problem only: the same numbers on every
 /// machine.
 HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);
+
+/// Sets page_table for the lengths that the tensors have: pages of each sequence in random places
+/// of a pool that has a quarter more of them than all sequences may need, and -1 after the lengths.
+/// k and v hold as many pages after allocate_host_tensors(). Nothing without pages.
+void set_random_pages(const Problem& problem, HostTensors& tensors, std::uint64_t seed);
 
 /// Throws Error(kInvalidArgument), saying what is allowed, unless `offset` can be the rope_offset
 /// of a run: from least_rope_offset(problem) to 2^30 - seqlen_kv. Nothing to check without rope.

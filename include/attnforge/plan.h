@@ -53,6 +53,17 @@ struct LengthArrays {
   std::int64_t tokens_kv = 0;
 };
 
+/// Which pages of k and v hold the keys of each sequence, in device memory; no run reads it on the
+/// host. The tensors k and v of a run are pools of pages: their stride_batch is from page to page,
+/// stride_row from row to row in a page.
+struct PageTable {
+  // [batch, pages_of_sequence(problem)]: the number of the page, below num_pages, that holds keys
+  // column * page_size and on; -1: none. Only a column after a sequence's length may have none.
+  const int* table = nullptr;
+  std::int64_t stride_batch = 0;  // entries from the row of a sequence to the next one's
+  std::int64_t num_pages = 0;     // of k, and of v: 1 to 2^31 - 1
+};
+
 /// The blocks of a block mask that are present, in device memory; no run reads it on the host. One
 /// list for all rows of blocks, which are ordered [mask_batch, mask_heads, rows of a sequence of
 /// seqlen_q]: the masks of problem.mask_heads heads are those of equal groups of query heads.
@@ -82,12 +93,14 @@ struct Tensors {
   const std::uint64_t* code_arguments = nullptr;
   // problem.sinks: [num_heads_q] logits in device memory. -inf: none; not NaN nor +inf.
   const float* sinks = nullptr;
+  PageTable pages{};  // problem.page_size
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v
 /// start at q + num_heads_q * head_dim and q + (num_heads_q + num_heads_kv) * head_dim elements. o
 /// is [batch, seqlen_q, num_heads_q, head_dim_v] unless the layout is kBhsd. lse is [batch,
-/// num_heads_q, seqlen_q]. For Lengths::kPacked as of one sequence of all tokens.
+/// num_heads_q, seqlen_q]. For Lengths::kPacked as of one sequence of all tokens; with pages
+/// k and v as of sequences of page_size keys, and pages.stride_batch that of a table without gaps.
 Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.

@@ -54,6 +54,8 @@ enum class Rope : std::uint8_t {
 /// in a partial block with mask_bits only if its bit is set as well. Block row i is of queries i *
 /// mask_block_q and on, block column j of keys j * mask_block_kv and on, both counted from the
 /// sequence's first. Which blocks are present comes with a run (Tensors, attnforge/block_mask.h).
+/// With `page_size`, k and v are [pages, num_heads_kv, page_size, head_dim]: key j of a sequence is
+/// row j % page_size of the page that the run's table has in its column j / page_size.
 /// With `rope`, q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), cos and
 /// sin from row rope_offset + j of the tables for key j, rope_offset + position for a query. The
 /// rotated elements are rounded to the dtype of q or k. Tables and rope_offset come with a run
@@ -89,6 +91,9 @@ struct Problem {
   // kPacked: the most rows that q and o, and k and v may have; 0: batch * seqlen. Else 0.
   std::int64_t tokens_q = 0;
   std::int64_t tokens_kv = 0;
+  // With kUsed: k and v lie in pages of so many rows, and a run's table (Tensors::pages) says which
+  // pages a sequence has. A multiple of 8, 8 to 65536; 0: in one piece. Not with a block mask.
+  int page_size = 0;
   Rope rope = Rope::kNone;
   int rope_dim = 0;  // leading elements of a row that rotate: a multiple of 8 up to head_dim; 0:
                      // all
@@ -147,6 +152,16 @@ struct MaskBlocks {
   std::int64_t q, kv;
 };
 MaskBlocks mask_blocks(const Problem& problem);
+
+/// Whether k and v lie in pages.
+inline bool has_pages(const Problem& problem) { return problem.page_size != 0; }
+
+/// Pages of a sequence of seqlen_kv keys, and the columns of a page table. 0 without pages.
+std::int64_t pages_of_sequence(const Problem& problem);
+
+/// Pages of a pool that attnforge makes itself, of k and of v: those of all sequences, and a quarter
+/// more that are free.
+std::int64_t pages_of_pool(const Problem& problem);
 
 /// How many elements of a row of q or k rotate: rope_dim, or its default; 0 without rope.
 int effective_rope_dim(const Problem& problem);

@@ -50,6 +50,7 @@ HostTensors allocated(const Problem& problem, std::uint64_t seed) {
   }
   set_rope_tables(problem, host);
   set_random_sequences(problem, host, seed);
+  set_random_pages(problem, host, seed);
   set_random_block_mask(problem, host, seed);
   set_code_arguments(problem, host, seed);
   return host;

@@ -7,6 +7,7 @@
 #include "fwd_naive/config.h"
 #include "params_block_mask.h"
 #include "params_fwd.h"
+#include "params_pages.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/maximum.cuh"
@@ -158,6 +159,22 @@ struct FwdNaive {
            begin * tensor.stride_row * element_bytes(kDtype);
   }
 
+  /// Row `key` of a head's keys, `head` on, which is the sequence's row 0 or, where keys lie in
+  /// pages, row 0 of page 0. Nothing faults where a table is wrong.
+  template <int kDtype>
+  ATTNFORGE_DEVICE static const char* key_row(const Params& params, const TensorRef& tensor,
+                                              const Rows& rows, const char* head, int key) {
+    if constexpr (C.page_size != 0) {
+      const PagesParams& pages = params.pages;
+      const u32 entry = pages.table[rows.sequence * pages.stride_batch + key / C.page_size];
+      const i64 page = min(entry, u32(pages.num_pages) - 1);
+      return head + (page * tensor.stride_batch + key % C.page_size * tensor.stride_row) *
+                        element_bytes(kDtype);
+    } else {
+      return head + key * tensor.stride_row * element_bytes(kDtype);
+    }
+  }
+
   /// Of a key in a row's block: hidden by the mask's blocks or bits, seen, or the text's to decide.
   enum BlockSight { kHidden, kFull, kPartial };
 
@@ -229,8 +246,14 @@ struct FwdNaive {
       if (!rows.present(0)) return;  // of a sequence that is shorter than others
     const Lengths& lengths = rows.lengths;
     const int kv_head = rows.head / (p.num_heads_q / p.num_heads_kv);
-    const char* k_head = sequence_pointer<C.dtype_k>(p.k, lengths, kv_head, lengths.kv_begin());
-    const char* v_head = sequence_pointer<C.dtype_v>(p.v, lengths, kv_head, lengths.kv_begin());
+    const char *k_head, *v_head;
+    if constexpr (C.page_size != 0) {
+      k_head = head_pointer<C.dtype_k>(p.k, 0, kv_head);
+      v_head = head_pointer<C.dtype_v>(p.v, 0, kv_head);
+    } else {
+      k_head = sequence_pointer<C.dtype_k>(p.k, lengths, kv_head, lengths.kv_begin());
+      v_head = sequence_pointer<C.dtype_v>(p.v, lengths, kv_head, lengths.kv_begin());
+    }
 
     // ---- 1. Query rows to shared memory; rows past the end stay 0 ----
     const char* q_head = sequence_pointer<C.dtype>(p.q, lengths, rows.head, lengths.q_begin());
@@ -281,7 +304,7 @@ struct FwdNaive {
     for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
       if (!present.any(key)) continue;
       float s[kRows];
-      scores(params, smem, rows, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key, s);
+      scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
         if (sees(r, key)) row_max[r] = fmaxf(row_max[r], s[r]);
@@ -312,8 +335,7 @@ struct FwdNaive {
       if (key < keys_end) {
         float s[kRows] = {};
         if (present.any(key)) {
-          scores(params, smem, rows, k_head + key * p.k.stride_row * element_bytes(C.dtype_k), key,
-                 s);
+          scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
         }
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
@@ -327,12 +349,15 @@ struct FwdNaive {
       const char* v_column = v_head + (tile * p.v.stride_row + column) * element_bytes(C.dtype_v);
 #pragma unroll 2
       for (int i = group; i < tile_keys; i += C.key_groups()) {
+        const char* v_row = v_column + i * p.v.stride_row * element_bytes(C.dtype_v);
+        if constexpr (C.page_size != 0)
+          v_row = key_row<C.dtype_v>(params, p.v, rows, v_head, tile + i) +
+                  column * element_bytes(C.dtype_v);
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) {
           const int d = c * C.threads_per_group();
           if (column + d >= C.head_dim_v) break;
-          const float v = load_1<C.dtype_v>(v_column +
-                                            (i * p.v.stride_row + d) * element_bytes(C.dtype_v));
+          const float v = load_1<C.dtype_v>(v_row + d * element_bytes(C.dtype_v));
 #pragma unroll
           for (int r = 0; r < kRows; ++r) o[c][r] += smem.p[i][r] * v;
         }

@@ -260,7 +260,7 @@ std::string symbol(const Typed& c) {
 
 std::vector<Piece> pieces(const Typed& c) {
   std::vector<Piece> pieces = pieces_of(c);
-  if (c.has_tile_lists())
+  if (c.has_tile_lists() && c.page_size == 0)
     pieces.push_back({"pieces/grouped_tma_keys.cuh", "Keys", "GroupedTmaKeys<kConfig>"});
   if (c.fused_rope) {
     pieces.push_back({"pieces/rope_jobs.cuh", "QJob", "RopeQJob<kConfig>"});
@@ -302,8 +302,9 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   const StoredRows stored = stored_rows(problem);
   const TensorMapSizes q_sizes{
       .rows = stored.q, .heads = problem.num_heads_q, .batch = stored.batch};
-  const TensorMapSizes kv_sizes{
-      .rows = stored.kv, .heads = problem.num_heads_kv, .batch = stored.batch};
+  const TensorMapSizes kv_sizes{.rows = problem.seqlen_kv == 0 ? 0 : stored.kv,
+                                .heads = problem.num_heads_kv,
+                                .batch = stored.kv_batch};
   const TensorMapSpec q{.operand = Operand::kQ,
                         .dtype = problem.dtype_q,
                         .columns = c.head_dim,
@@ -315,7 +316,8 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   TensorMapSpec k = q;
   k.operand = Operand::kK;
   k.packed_heads = 0;
-  k.box_rows = c.block_n / c.key_groups();
+  k.box_rows = c.box_keys(c.block_n);
+  k.of_pages = has_pages(problem);
   TensorMapSpec v = k;
   v.operand = Operand::kV;
   v.columns = c.head_dim_v;

@@ -159,7 +159,7 @@ struct FwdWgmmaSm90a {
   }
 
   // ---- 1. Producer: one thread, which keeps the rings full. Gathered tiles: a warp, whose lanes
-  // have a group of keys each ----
+  // have a group of keys each, or a box of a page ----
 
   struct Producer {
     using Keys = typename Pieces::Keys;
@@ -203,7 +203,7 @@ struct FwdWgmmaSm90a {
               work.queries.lengths.q_begin() + Tile::query_of(work.queries.first_row + w * 64),
               work.queries.head, work.queries.lengths.batch());
     }
-    /// `n` is what the walk has of a tile: its number, or a lane's group of keys.
+    /// `n` is what Keys ask of a tile: its number, or a lane's group of keys, or its box.
     template <class KeyTile>
     ATTNFORGE_DEVICE void load_k(const Keys& keys, const KeyTile& n) {
       mbarrier_wait(smem.k_empty(k_ring.stage), k_ring.parity ^ 1);
@@ -236,8 +236,8 @@ struct FwdWgmmaSm90a {
         const Work work(params, tile);
         const Keys keys(work.queries);
         if (C.q_stages > 1 || work.empty()) load_q(work, tile);
-        if constexpr (kListed) {
-          if (!work.empty()) load_listed(keys, work, tile);
+        if constexpr (Keys::kAhead) {
+          if (!work.empty()) load_ahead(keys, work, tile);
         } else if (!work.empty()) {
           load_k(keys, work.walk.tile(0));
           if constexpr (C.q_stages == 1) load_q(work, tile);
@@ -262,13 +262,13 @@ struct FwdWgmmaSm90a {
         if (leads()) put_counters_back();
     }
 
-    /// Gathered tiles. Their groups come from global memory: asked for two tiles ahead.
-    ATTNFORGE_DEVICE void load_listed(const Keys& keys, const Work& work, int tile) {
-      auto now = work.walk.tile(0), next = work.walk.tile(1);
+    /// Gathered tiles. Their groups, or pages, come from global memory: asked for two tiles ahead.
+    ATTNFORGE_DEVICE void load_ahead(const Keys& keys, const Work& work, int tile) {
+      auto now = keys.of_tile(work.walk, 0), next = keys.of_tile(work.walk, 1);
       load_k(keys, now);
       if constexpr (C.q_stages == 1) load_q(work, tile);
       for (int i = 1; i < work.walk.count(); ++i) {
-        const auto later = work.walk.tile(i + 1);
+        const auto later = keys.of_tile(work.walk, i + 1);
         load_k(keys, next);
         load_v(keys, now);
         now = next;

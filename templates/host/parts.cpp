@@ -11,8 +11,9 @@
 namespace attnforge {
 namespace {
 
-std::array<const Part*, 5> parts() {
-  return {&lengths_part(), &block_mask_part(), &code_part(), &tile_lists_part(), &sinks_part()};
+std::array<const Part*, 6> parts() {
+  return {&lengths_part(),    &block_mask_part(), &code_part(),
+          &tile_lists_part(), &sinks_part(),      &pages_part()};
 }
 
 std::size_t round_up(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }

@@ -36,6 +36,7 @@ const Part& block_mask_part();  // templates/host/block_mask
 const Part& code_part();        // templates/host/user_code
 const Part& tile_lists_part();  // templates/host/tile_lists
 const Part& sinks_part();       // templates/host/sinks
+const Part& pages_part();       // templates/host/pages
 
 /// Of an argument whose family's own is of `size` and `alignment`.
 std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,

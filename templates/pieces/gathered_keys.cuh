@@ -11,6 +11,8 @@ namespace attnforge {
 /// kGroups groups of kGroupKeys keys each. The rest is as StridedKeys has it.
 template <int kElementBytes, int kGroups, int kGroupKeys>
 struct GatheredKeys {
+  static constexpr bool kPaged = false;
+
   const char* first;  // of the sequence, this thread's part
   i64 row_bytes;
   int last_key;

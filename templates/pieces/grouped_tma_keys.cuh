@@ -15,7 +15,7 @@ namespace attnforge {
 /// as many keys as a group.
 template <auto C>
 struct GroupedTmaKeys {
-  static constexpr bool kByWarp = true;
+  static constexpr bool kByWarp = true, kAhead = true;
   static constexpr int kGroups = C.key_groups(), kGroupKeys = C.block_n / kGroups;
 
   int batch, head, begin;
@@ -23,6 +23,12 @@ struct GroupedTmaKeys {
   template <class QueryTile>
   ATTNFORGE_DEVICE explicit GroupedTmaKeys(const QueryTile& tile)
       : batch(tile.lengths.batch()), head(tile.kv_head()), begin(tile.lengths.kv_begin()) {}
+
+  /// What a walk has of the tile that comes i-th: this lane's group.
+  template <class Walk>
+  ATTNFORGE_DEVICE KeyGroup of_tile(const Walk& walk, int i) const {
+    return walk.tile(i);
+  }
 
   /// Begins to load a tile, of which each lane has a group, in kChunks chunks to `to`; its bytes
   /// arrive at the barrier `full`. By all lanes of a warp.

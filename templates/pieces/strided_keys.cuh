@@ -12,6 +12,8 @@ namespace attnforge {
 /// multiplications of 64 bits.
 template <int kElementBytes>
 struct StridedKeys {
+  static constexpr bool kPaged = false;
+
   const TensorRef& tensor;  // K or V
   const char* at;
 

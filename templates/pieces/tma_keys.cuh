@@ -11,7 +11,7 @@ namespace attnforge {
 /// have the coordinates {column, key, head, batch}.
 template <auto C>
 struct TmaKeys {
-  static constexpr bool kByWarp = false;
+  static constexpr bool kByWarp = false, kAhead = false;
 
   int batch, head, begin;
 

@@ -4,6 +4,7 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "params_tile_lists.h"
 #include "ptx/cp_async.cuh"
 #include "ptx/special_registers.cuh"
 
@@ -93,6 +94,14 @@ struct KeyRing {
   }
 
  private:
+  /// Of the tile at a place.
+  ATTNFORGE_DEVICE int number(int place) const {
+    if constexpr (Walk::kListed)
+      return int(tiles.groups_at(place)->number & ~KeyGroup::kEdge);
+    else
+      return tiles.tile_at(place);
+  }
+
   /// Of this thread in the tile that comes first, among all of the sequence.
   template <class Loader>
   ATTNFORGE_DEVICE i64 first_row(const Loader& loader) const {
@@ -117,7 +126,18 @@ struct KeyRing {
   ATTNFORGE_DEVICE void load(const Loader& loader, Keys& keys, u32 to, int place,
                              int seqlen_kv) const {
     if (tiles.has(place)) {
-      if constexpr (Walk::kListed) {
+      if constexpr (Keys::kPaged) {
+        constexpr int kTileKeys = Loader::kTileRows;
+        constexpr bool kMayEnd = kRagged || Walk::kListed;
+        const int n = number(place);
+        // A list has its tiles in global memory too: nothing is known ahead.
+        if constexpr (kMayEnd) keys.template look_up<kTileKeys, true>(n);
+        loader.template load<kMayEnd>(
+            to, keys.template rows<kTileKeys, Loader::kRowsPerPass>(n, loader.row),
+            (Walk::kListed ? keys.end : seqlen_kv) - n * kTileKeys);
+        if constexpr (!Walk::kListed)
+          keys.template look_up<kTileKeys, false>(number(tiles.later(place, 1)));
+      } else if constexpr (Walk::kListed) {
         const auto rows = keys.rows(tiles, place, loader.row, Loader::kRowsPerPass);
         loader.template load<false>(to, rows, 0);
       } else {

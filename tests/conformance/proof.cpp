@@ -66,7 +66,7 @@ std::string fault_of(const Expectation& expected, HostProblem& after) {
   for (const PlacedTensor* input :
        {&after.q, &after.k, &after.v, &after.rope_cos, &after.rope_sin, &after.lengths_q,
         &after.lengths_kv, &after.mask_row_begin, &after.mask_columns, &after.mask_bits,
-        &after.mask_bit_blocks}) {
+        &after.mask_bit_blocks, &after.page_table}) {
     const auto storage = static_cast<std::size_t>(input->storage);
     if (after.storages[storage] != expected.host.storages[storage])
       fault += "an input was written to\n";

@@ -183,6 +183,7 @@ TEST(ProblemHash, SeesEveryField) {
   vary(&Problem::mask_batch, 2);
   vary(&Problem::mask_bits, true);
   vary(&Problem::sinks, true);
+  vary(&Problem::page_size, 16);
   vary(&Problem::density, 0.5f);
   std::unordered_set<std::size_t> hashes;
   for (const Problem& problem : variants) hashes.insert(ProblemHash{}(problem));

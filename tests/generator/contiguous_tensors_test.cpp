@@ -38,5 +38,20 @@ TEST(ContiguousTensors, OfEachLayout) {
   expect_strides(t.o, 5 * 4 * 16, 4 * 16, 16);
 }
 
+TEST(ContiguousTensors, OfAPoolArePageByPage) {
+  Problem paged = parse_problem(
+      "fwd bf16 batch=3 num_heads=4:2 seqlen=5:70 head_dim=16:24 lengths=used page_size=32");
+  Tensors t = contiguous_tensors(paged);
+  expect_strides(t.q, 5 * 4 * 16, 4 * 16, 16);
+  expect_strides(t.k, 32 * 2 * 16, 2 * 16, 16);
+  expect_strides(t.v, 32 * 2 * 24, 2 * 24, 24);
+  EXPECT_EQ(t.pages.stride_batch, 3);
+  paged.layout = Layout::kBhsd;
+  t = contiguous_tensors(paged);
+  expect_strides(t.k, 2 * 32 * 16, 16, 32 * 16);
+  EXPECT_EQ(pages_of_sequence(paged), 3);
+  EXPECT_EQ(pages_of_pool(paged), 9 + 3);
+}
+
 }  // namespace
 }  // namespace attnforge

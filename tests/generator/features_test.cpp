@@ -24,6 +24,7 @@ TEST(Features, EachPartNeedsItsOwn) {
   EXPECT_THAT(needs({.window_right = 4}), ElementsAre("window"));
   EXPECT_THAT(needs({.softcap = 30.0f}), ElementsAre("softcap"));
   EXPECT_THAT(needs({.lse = true}), ElementsAre("lse"));
+  EXPECT_THAT(needs({.lengths = Lengths::kUsed, .page_size = 16}), ElementsAre("lengths", "pages"));
   EXPECT_THAT(needs({.sinks = true}), ElementsAre("sinks"));
   EXPECT_THAT(needs({.num_heads_q = 8, .num_heads_kv = 2}), ElementsAre("gqa"));
   EXPECT_THAT(needs({.head_dim = 192, .head_dim_v = 128}), ElementsAre("unequal_head_dims"));

@@ -72,6 +72,33 @@ TEST(ProblemText, ABlockMaskComesAfterTheOptions) {
   }
 }
 
+TEST(ProblemText, PagesBelongToUsedLengths) {
+  EXPECT_EQ(
+      canonical("fwd page_size=16 lengths=used batch=4 num_heads=8:2 seqlen=1:900 alignment=8"),
+      "fwd bf16 batch=4 num_heads_q=8 num_heads_kv=2 seqlen_q=1 seqlen_kv=900 head_dim=64 "
+      "head_dim_v=64 lengths=used page_size=16 alignment=8");
+  EXPECT_EQ(canonical("fwd page_size=0"), canonical("fwd"));
+  const struct {
+    const char *text, *said;
+  } wrong[] = {
+      {"fwd lengths=used page_size=12",
+       "page_size=12 must be 0 (no pages) or a multiple of 8 from"},
+      {"fwd lengths=used page_size=-8", "page_size=-8 must be"},
+      {"fwd lengths=used page_size=65544", "page_size=65544 must be"},
+      {"fwd page_size=16", "page_size=16 needs lengths=used, not lengths=fixed"},
+      {"fwd lengths=packed page_size=16", "page_size=16 needs lengths=used, not lengths=packed"},
+      {"fwd lengths=used page_size=16 layout=packed_qkv", "does not go with layout=packed_qkv"},
+      {"fwd lengths=used page_size=16 blocks=64", "page_size=16 does not go with blocks=64:64"},
+      {"fwd lengths=used page_size=8 batch=1000000 seqlen=1:100000", "more than 2^30 pages"},
+      {"fwd lengths=used paged=8", "did you mean \"page_size="},
+  };
+  for (const auto& each : wrong) {
+    EXPECT_THAT(error_message(ErrorCode::kInvalidProblem, [&] { parse_problem(each.text); }),
+                HasSubstr(each.said))
+        << each.text;
+  }
+}
+
 TEST(ProblemText, LengthsAndTokensComeAfterTheOptions) {
   EXPECT_EQ(canonical("fwd lengths=packed tokens=100:200 batch=4 seqlen=50:90 causal"),
             "fwd bf16 batch=4 num_heads_q=1 num_heads_kv=1 seqlen_q=50 seqlen_kv=90 head_dim=64 "

@@ -81,7 +81,7 @@ TEST(ProblemWords, DidYouMeanHelpsOrIsSilent) {
   EXPECT_THAT(said("fwd heads=8"), HasSubstr("did you mean \"num_heads=\"?"));
   EXPECT_THAT(said("fwd is_causal"), HasSubstr("did you mean \"causal\"?"));
   EXPECT_THAT(said("fwd bfloat16"), HasSubstr("did you mean \"bf16\"?"));
-  for (const char* text : {"fwd dropout=0.1", "fwd x", "fwd alibi", "fwd page_size=64"}) {
+  for (const char* text : {"fwd dropout=0.1", "fwd x", "fwd alibi", "fwd dilation=2"}) {
     EXPECT_THAT(said(text), Not(HasSubstr("did you mean"))) << text;
     EXPECT_THAT(said(text), HasSubstr("attnforge help problem")) << text;
   }

@@ -37,9 +37,15 @@ TEST(Shape, NamesSinksOnlyWhereThereAreSome) {
   EXPECT_FALSE(shape_of(parse_problem("fwd bf16")) == shape_of(parse_problem("fwd bf16 sinks")));
 }
 
+TEST(Shape, NamesPagesOnlyWhereThereAreSome) {
+  EXPECT_TRUE(initializer(shape_of(parse_problem("fwd bf16 lengths=used page_size=24")))
+                  .ends_with(".lengths = 2, .page_size = 24}"));
+}
+
 TEST(Shape, IsThatOfTheBucket) {
   for (const char* text :
-       {"fwd bf16 batch=3 num_heads=8:2 seqlen=77:901 head_dim=64 window_left=100 softcap=20",
+       {"fwd bf16 batch=3 num_heads=8:2 seqlen=1:901 head_dim=64 lengths=used page_size=24",
+        "fwd bf16 batch=3 num_heads=8:2 seqlen=77:901 head_dim=64 window_left=100 softcap=20",
         "fwd fp16 batch=5 num_heads=8 seqlen=1:3001 head_dim=72:64 causal lse softmax_scale=0.5",
         "fwd bf16 batch=1 num_heads=8 seqlen=9000 head_dim=64 rope=half rope_dim=64 alignment=4"}) {
     const Problem problem = parse_problem(text);

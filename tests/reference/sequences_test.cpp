@@ -44,6 +44,90 @@ TEST(Sequences, UseTheFirstRowsOfPaddedTensors) {
   EXPECT_EQ(place_of(sequences, {1, 0, 3}), (QueryRow{1, 0, 3}));
 }
 
+/// 3 sequences of 21, 0 and 9 keys in pages of 8 of a pool of 6.
+struct Paged {
+  Problem problem = parse_problem(
+      "fwd fp32 batch=3 num_heads=4:2 seqlen=2:24 head_dim=8:16 lengths=used page_size=8");
+  std::vector<int> q{2, 2, 2}, kv{21, 0, 9}, table{5, 0, 3, -1, -1, -1, 2, 4, -1};
+  Sequences sequences() const {
+    return {problem,
+            {.q = q.data(), .kv = kv.data()},
+            {},
+            {.table = table.data(), .stride_batch = 3, .num_pages = 6}};
+  }
+};
+
+TEST(Sequences, InPagesAreGathered) {
+  const Paged paged;
+  for (const Layout layout : {Layout::kBshd, Layout::kBhsd}) {
+    Problem problem = paged.problem;
+    problem.layout = layout;
+    std::vector<float> q(3 * 2 * 4 * 8), k(6 * 8 * 2 * 8), v(6 * 8 * 2 * 16);
+    std::iota(v.begin(), v.end(), 0.0f);
+    Tensors tensors = contiguous_tensors(problem);
+    tensors.q.data = q.data();
+    tensors.k.data = k.data();
+    tensors.v.data = v.data();
+    tensors.lengths = {.kv = paged.kv.data()};
+    tensors.pages.table = paged.table.data();
+    tensors.pages.num_pages = 6;
+    const Sequence last = sequence_of(problem, tensors, 2);
+    EXPECT_NO_THROW(validate(last.problem));
+    EXPECT_EQ(last.problem.seqlen_kv, 9);
+    // Key 8, head 1, element 3 of v: row 0 of page 4.
+    const Tensor& found = last.tensors.v;
+    const float* const at = static_cast<float*>(found.data) + 8 * found.stride_row +
+                            found.stride_head + 3;
+    EXPECT_EQ(*at, layout == Layout::kBshd ? 4 * 8 * 32 + 16 + 3 : 4 * 8 * 32 + 8 * 16 + 3);
+    EXPECT_EQ(sequence_of(problem, tensors, 1).problem.seqlen_kv, 0);
+  }
+}
+
+TEST(Sequences, OfWrongPagesAreRefusedByName) {
+  const auto refused = [](Paged paged) -> std::string {
+    try {
+      check_sequences(paged.sequences());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused({}), "");
+  Paged paged;
+  paged.table[2] = -1;
+  EXPECT_THAT(refused(paged), HasSubstr("sequence 0 of 21 keys has page -1 in column 2; it must be "
+                                        "from 0 to 5, the pages of the pool (-1 is for columns"));
+  paged = {};
+  paged.table[7] = 6;
+  EXPECT_THAT(refused(paged), HasSubstr("sequence 2 of 9 keys has page 6 in column 1"));
+  paged = {};
+  paged.kv[1] = 25;
+  EXPECT_THAT(refused(paged), HasSubstr("sequence 1 has 25 rows"));
+}
+
+TEST(Sequences, RandomPagesAreUsedOnceAndEndWithTheLengths) {
+  const Problem problem = parse_problem(
+      "fwd bf16 batch=9 num_heads=2 seqlen=3:100 head_dim=16 lengths=used page_size=16");
+  HostTensors host;
+  set_random_sequences(problem, host, 5);
+  set_random_pages(problem, host, 5);
+  EXPECT_NO_THROW(check_sequences(sequences_of(problem, host)));
+  ASSERT_EQ(host.page_table.size(), 9u * 7);
+  std::vector<int> pages;
+  for (std::size_t i = 0; i < 9; ++i) {
+    for (std::size_t column = 0; column < 7; ++column) {
+      const int page = host.page_table[i * 7 + column];
+      EXPECT_EQ(page == -1, static_cast<int>(column) * 16 >= host.lengths_kv[i]);
+      if (page != -1) pages.push_back(page);
+    }
+  }
+  EXPECT_FALSE(std::ranges::is_sorted(pages));
+  std::ranges::sort(pages);
+  EXPECT_EQ(std::ranges::adjacent_find(pages), pages.end());
+  EXPECT_LT(pages.back(), pages_of_pool(problem));
+}
+
 TEST(Sequences, OfWrongArraysAreRefusedByName) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=2 num_heads=1 seqlen=8 tokens=12 head_dim=64 lengths=packed");

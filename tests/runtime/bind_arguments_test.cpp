@@ -14,6 +14,7 @@
 #include "templates/params_block_mask.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
+#include "templates/params_pages.h"
 #include "templates/params_rope.h"
 #include "tests/support/fake_cuda.h"
 
@@ -154,6 +155,19 @@ TEST_F(BindArgumentsTest, AnAddressIsThatOfTheRunsTensor) {
   const std::vector<std::byte> params = bind(step, tensors);
   EXPECT_EQ(at<const float*>(params, 16), logits);
   expect_rest_kept(params, 16, 24);
+}
+
+TEST_F(BindArgumentsTest, APageTableIsThatOfTheRun) {
+  const int table[6] = {};
+  Tensors tensors;
+  tensors.pages = {.table = table, .stride_batch = 3, .num_pages = 9};
+  const LaunchStep step = step_of(sizeof(PagesParams) + 32, {{16, PagesArgument{}}});
+  const std::vector<std::byte> params = bind(step, tensors);
+  const auto pages = at<PagesParams>(params, 16);
+  EXPECT_EQ(pages.table, table);
+  EXPECT_EQ(pages.stride_batch, 3);
+  EXPECT_EQ(pages.num_pages, 9);
+  expect_rest_kept(params, 16, 16 + sizeof(PagesParams));
 }
 
 TEST_F(BindArgumentsTest, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace) {

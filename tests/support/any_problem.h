@@ -87,6 +87,14 @@ void choose_lengths(Choices& choices, Problem& p) {
                     : choices.between(0, std::min(kMost, p.batch * p.seqlen_kv));
 }
 
+/// After the block mask, with which it does not go.
+template <class Choices>
+void choose_pages(Choices& choices, Problem& p) {
+  if (p.lengths != Lengths::kUsed || p.layout == Layout::kPackedQkv || has_block_mask(p)) return;
+  static const std::vector<int> kPages = {16, 64, 32, 128, 256, 8, 24, 4096};
+  if (choices.one_in(2)) p.page_size = choices.among(kPages);
+}
+
 template <class Choices>
 void choose_block_mask(Choices& choices, Problem& p) {
   if (!choices.one_in(4)) return;
@@ -130,6 +138,7 @@ Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   choose_options(choices, most, p);
   choose_lengths(choices, p);
   choose_block_mask(choices, p);
+  choose_pages(choices, p);
   halve_until_valid(p);
   return p;
 }

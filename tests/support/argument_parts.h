@@ -13,6 +13,7 @@
 #include "templates/params_block_mask.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
+#include "templates/params_pages.h"
 #include "templates/params_rope.h"
 #include "templates/params_tile_lists.h"
 
@@ -23,6 +24,7 @@ inline std::size_t size_of(const ArgumentPart& part) {
     std::size_t operator()(const FwdArgument&) const { return sizeof(FwdParams); }
     std::size_t operator()(const RopeArgument&) const { return sizeof(RopeParams); }
     std::size_t operator()(const LengthsArgument&) const { return sizeof(LengthsParams); }
+    std::size_t operator()(const PagesArgument&) const { return sizeof(PagesParams); }
     std::size_t operator()(const BlockMaskArgument&) const { return sizeof(BlockMaskParams); }
     std::size_t operator()(const CodeArguments& code) const { return code.count * 8; }
     std::size_t operator()(const TileListsArgument&) const { return sizeof(TileListParams); }

@@ -23,7 +23,7 @@ namespace attnforge::test {
 struct Index {
   unsigned x = 0;
 };
-inline thread_local Index thread_index, block_index;
+inline thread_local Index thread_index, block_index, grid_size;
 
 /// What the lanes of a warp lay down for one another.
 struct HostWarp {
@@ -52,6 +52,7 @@ void run_on_host(unsigned blocks, unsigned threads, const Kernel& kernel) {
   for (unsigned thread = 0; thread < threads; ++thread) {
     all.emplace_back([&, thread] {
       thread_index.x = thread;
+      grid_size.x = blocks;
       own_warp = &warps[thread / 32];
       own_block = &block;
       for (block_index.x = 0; block_index.x < blocks; ++block_index.x) {
@@ -67,6 +68,27 @@ void run_on_host(unsigned blocks, unsigned threads, const Kernel& kernel) {
 
 #define threadIdx attnforge::test::thread_index
 #define blockIdx attnforge::test::block_index
+#define gridDim attnforge::test::grid_size
+
+// Words of a vector, and the bits of floats.
+struct uint2 {
+  unsigned x, y;
+};
+struct uint4 {
+  unsigned x, y, z, w;
+};
+struct float4 {
+  float x, y, z, w;
+};
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
+inline void __threadfence() {}
+inline unsigned atomicAdd(unsigned* to, unsigned x) {
+  return std::atomic_ref<unsigned>(*to).fetch_add(x);
+}
 
 inline void __syncthreads() { attnforge::test::own_block->arrive_and_wait(); }
 inline unsigned __ballot_sync(unsigned, bool predicate) {
@@ -106,8 +128,6 @@ inline unsigned atomicOr(unsigned* word, unsigned x) {
   return std::atomic_ref<unsigned>(*word).fetch_or(x);
 }
 inline int __ffs(int x) { return __builtin_ffs(x); }
-inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
-inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline int __shfl_sync(unsigned, int x, int lane) {
   return static_cast<int>(attnforge::test::of_all_lanes(x)[static_cast<unsigned>(lane)]);
 }
@@ -121,13 +141,14 @@ using std::max;
 using std::min;
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
-inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
-
 // "asm(...);" and "asm volatile(...);" are a number that is not used.
 inline constexpr int attnforge_no_asm = 0;
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #pragma GCC diagnostic ignored "-Wunused-value"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #define attnforge_no_asm(...) attnforge_no_asm
 #define asm attnforge_no_asm
 #define volatile(...)

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -33,6 +34,7 @@ enum Storage {
   kStorageMaskBits,
   kStorageMaskBitBlocks,
   kStorageSinks,
+  kStoragePageTable,
   kStorages
 };
 
@@ -85,10 +87,10 @@ void add_storage(HostProblem& host, Storage storage, std::int64_t elements, DTyp
   poison(bytes, dtype, storage <= kStorageV);
 }
 
-/// Lengths with every edge: full, empty, one row, then random ones; packed ones as long as there is
-/// room.
+/// Lengths with every edge: full, empty, one row, with pages around the end of one, then random
+/// ones; packed ones as long as there is room.
 std::vector<int> hard_lengths(std::int64_t count, std::int64_t seqlen, std::int64_t room,
-                              unsigned seed) {
+                              unsigned seed, std::int64_t page) {
   std::mt19937 random(seed);
   std::vector<int> lengths;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -96,6 +98,7 @@ std::vector<int> hard_lengths(std::int64_t count, std::int64_t seqlen, std::int6
     if (i == 0) length = seqlen;
     if (i == 1) length = 0;
     if (i == 2) length = std::min<std::int64_t>(1, seqlen);
+    if (page != 0 && i >= 3 && i <= 5) length = std::min(page + i - 4, seqlen);
     length = std::min(length, room);
     room -= length;
     lengths.push_back(static_cast<int>(length));
@@ -185,11 +188,12 @@ void place_lengths(HostProblem& host, unsigned seed) {
                          std::vector<SequenceRows>& rows) {
     std::vector<int> lengths(static_cast<std::size_t>(p.batch), static_cast<int>(seqlen));
     if (p.lengths != Lengths::kFixed)
-      lengths = hard_lengths(p.batch, seqlen, packed ? room : p.batch * seqlen, side_seed);
+      lengths = hard_lengths(p.batch, seqlen, packed ? room : p.batch * seqlen, side_seed,
+                             storage == kStorageLengthsKv ? p.page_size : 0);
     const std::vector<int> begins = beginnings(lengths);
     for (std::int64_t i = 0; i < p.batch; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      rows.push_back({packed ? 0 : i, packed ? begins[at] : 0, lengths[at]});
+      rows.push_back({packed ? 0 : i, packed ? begins[at] : 0, lengths[at], i});
     }
     if (p.lengths == Lengths::kFixed) return;
     const std::vector<int>& array = packed ? begins : lengths;
@@ -201,9 +205,39 @@ void place_lengths(HostProblem& host, unsigned seed) {
   place(kStorageLengthsKv, p.seqlen_kv, tokens.kv, seed + other, host.lengths_kv, host.rows_kv);
 }
 
-/// As it lies in memory: packed sequences are one.
+/// Which pages the sequences have; rows_kv are then those of pages.
+void place_pages(HostProblem& host, unsigned seed) {
+  const Problem& p = host.problem;
+  if (!has_pages(p)) return;
+  constexpr int kNoPage = 0x7f7f7f7f, kFree = 3;
+  const std::int64_t columns = pages_of_sequence(p);
+  host.num_pages = p.batch * columns + kFree;
+  host.table_stride = columns + 2;
+  std::vector<int> pool(static_cast<std::size_t>(host.num_pages));
+  std::iota(pool.begin(), pool.end(), 0);
+  std::shuffle(pool.begin(), pool.end(), std::mt19937(seed));
+  std::vector<int> table(static_cast<std::size_t>(p.batch * host.table_stride), kNoPage);
+  std::vector<SequenceRows> of_pages;
+  for (const SequenceRows& rows : host.rows_kv) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const std::int64_t first = column * p.page_size;
+      int& page = table[static_cast<std::size_t>(rows.sequence * host.table_stride + column)];
+      page = -1;
+      if (first >= rows.count) continue;
+      page = pool.back();
+      pool.pop_back();
+      of_pages.push_back(
+          {page, 0, std::min<std::int64_t>(p.page_size, rows.count - first), rows.sequence, first});
+    }
+  }
+  host.rows_kv = of_pages;
+  place_integers(host, kStoragePageTable, table, host.page_table);
+}
+
+/// As it lies in memory: packed sequences are one, and a pool has its pages for sequences.
 Shape shape_of(const Problem& p, bool queries, std::int64_t heads, int columns, DType dtype,
-               const std::vector<SequenceRows>& sequences) {
+               const std::vector<SequenceRows>& sequences, std::int64_t num_pages = 0) {
+  if (num_pages > 0) return {num_pages, heads, p.page_size, columns, dtype, sequences};
   const bool packed = p.lengths == Lengths::kPacked;
   const Tokens tokens = total_tokens(p);
   const std::int64_t rows = packed ? (queries ? tokens.q : tokens.kv)
@@ -221,11 +255,11 @@ Shape shape_of_q(const HostProblem& host) {
 }
 Shape shape_of_k(const HostProblem& host) {
   const Problem& p = host.problem;
-  return shape_of(p, false, p.num_heads_kv, p.head_dim, p.dtype_k, host.rows_kv);
+  return shape_of(p, false, p.num_heads_kv, p.head_dim, p.dtype_k, host.rows_kv, host.num_pages);
 }
 Shape shape_of_v(const HostProblem& host) {
   const Problem& p = host.problem;
-  return shape_of(p, false, p.num_heads_kv, p.head_dim_v, p.dtype_v, host.rows_kv);
+  return shape_of(p, false, p.num_heads_kv, p.head_dim_v, p.dtype_v, host.rows_kv, host.num_pages);
 }
 Shape shape_of_o(const HostProblem& host) {
   const Problem& p = host.problem;
@@ -311,15 +345,17 @@ void place_sinks(HostProblem& host, unsigned seed) {
   }
 }
 
-/// Calls visit(index of element) for every element of a tensor, rows of one head together.
+/// Calls visit(index of element, row of its sequence, column) for every element of a tensor, rows
+/// of one head together.
 template <class Visit>
 void for_each_element(const Shape& shape, const Tensor& strides, Visit&& visit) {
-  for (const auto& [batch, begin, rows] : shape.sequences) {
+  for (const SequenceRows& rows : shape.sequences) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        const std::int64_t at = batch * strides.stride_batch + head * strides.stride_head +
-                                (begin + row) * strides.stride_row;
-        for (int column = 0; column < shape.columns; ++column) visit(at + column, row, column);
+      for (std::int64_t row = 0; row < rows.count; ++row) {
+        const std::int64_t at = rows.batch * strides.stride_batch + head * strides.stride_head +
+                                (rows.begin + row) * strides.stride_row;
+        for (int column = 0; column < shape.columns; ++column)
+          visit(at + column, rows.first + row, column);
       }
     }
   }
@@ -385,7 +421,9 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
   fill(host, shape_of_v(host), host.v, [&](std::int64_t, int) { return normal(random); });
   if (inputs != Inputs::kOddSequencesNaN) return;
   Shape odd = shape_of_v(host);
-  for (std::size_t i = 0; i < odd.sequences.size(); i += 2) odd.sequences[i].count = 0;
+  for (SequenceRows& rows : odd.sequences) {
+    if (rows.sequence % 2 == 0) rows.count = 0;
+  }
   fill(host, odd, host.v,
        [](std::int64_t, int) { return std::numeric_limits<float>::quiet_NaN(); });
 }
@@ -451,7 +489,10 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                          .bits = reinterpret_cast<const std::uint32_t*>(
                              list(mask_bits, problem.mask_bits)),
                          .bit_blocks = list(mask_bit_blocks, problem.mask_bits)},
-          .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr};
+          .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr,
+          .pages = {.table = list(page_table, has_pages(problem)),
+                    .stride_batch = table_stride,
+                    .num_pages = num_pages}};
 }
 
 std::string HostProblem::trespass() const {
@@ -474,6 +515,7 @@ HostProblem make_host_problem(const Problem& problem, unsigned seed, Inputs inpu
   host.problem = problem;
   host.storages.resize(kStorages);
   place_lengths(host, seed);
+  place_pages(host, seed);
   place_tensors(host, gaps);
   place_rope_tables(host);
   place_block_mask(host, blocks, seed);

@@ -52,16 +52,19 @@ struct PlacedTensor {
   Tensor strides;
 };
 
-/// Rows of a sequence in a tensor.
+/// Rows of a sequence in a tensor, all or those of a page.
 struct SequenceRows {
   std::int64_t batch = 0, begin = 0, count = 0;
+  std::int64_t sequence = 0, first = 0;  // whose they are, and the first one's place there
 };
 
 /// Storages begin and end with 4 KiB that belong to no tensor. Every pointer is aligned to the
 /// problem's alignment and to no more, those of rope's tables to 16. Whatever is no element of q, k
 /// or v, and no row of the tables that the problem takes, is NaN or an infinity; all of o and lse
 /// is NaN. With a rope, rope_offset is 5 more than it must be. With lengths, these have a full
-/// sequence, an empty one and one of a single row, and rows that no sequence has are no elements.
+/// sequence, an empty one and one of a single row, and of pages some that end around the end of a
+/// page; rows that no sequence has are no elements. Pages lie anywhere in a pool that has more of
+/// them; the table has -1 after a sequence's last page, and numbers of no page between its rows.
 /// Lists of a block mask lie between integers that are not indexes. Sinks of neighbouring heads
 /// differ: as large as a row's keys together, larger, smaller, none, all.
 struct HostProblem {
@@ -72,7 +75,9 @@ struct HostProblem {
   PlacedTensor rope_cos, rope_sin, lengths_q, lengths_kv;  // without strides
   PlacedTensor mask_row_begin, mask_columns, mask_bits, mask_bit_blocks;
   PlacedTensor sinks;
-  std::vector<SequenceRows> rows_q, rows_kv;  // of all sequences
+  PlacedTensor page_table;
+  std::int64_t table_stride = 0, num_pages = 0;
+  std::vector<SequenceRows> rows_q, rows_kv;  // of all sequences, or of all their pages
 
   /// In host memory, or in copies of the storages that begin at `bases`, which are aligned to 256.
   Tensors tensors();

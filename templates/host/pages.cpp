@@ -1,0 +1,38 @@
+// pages.cpp - what a cache in pages adds to a kernel: the table of a run, and other Keys.
+#include <fmt/format.h>
+
+#include "templates/host/parts.h"
+#include "templates/params_pages.h"
+
+namespace attnforge {
+namespace {
+
+/// Kernels whose keys come by TMA start from pieces that say so.
+void extend_by_pages(KernelNames& names, const Problem&) {
+  names.parts.push_back("params_pages.h");
+  if (names.pieces_header == "pieces/dense_tma.cuh") {
+    names.other_pieces.push_back({"pieces/paged_tma_keys.cuh", "Keys",
+                                  fmt::format("PagedTmaKeys<kConfig, {}>", names.params)});
+  } else {
+    names.other_pieces.push_back(
+        {"pieces/paged_keys.cuh", "Keys",
+         fmt::format("PagedKeys<kElementBytes, kConfig.page_size, {}>", names.params),
+         "template <int kElementBytes> "});
+  }
+}
+
+}  // namespace
+
+const Part& pages_part() {
+  static constexpr Part kPart{
+      .in = [](const Problem& p, bool) { return has_pages(p); },
+      .type = [](const Problem&,
+                 std::string_view params) { return fmt::format("WithPages<{}>", params); },
+      .bytes = [](const Problem&) { return sizeof(PagesParams); },
+      .add = [](Argument& argument, const Problem&,
+                const TileWork&) { argument.part(PagesParams{}, PagesArgument{}); },
+      .extend = extend_by_pages};
+  return kPart;
+}
+
+}  // namespace attnforge
