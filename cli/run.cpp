@@ -169,12 +169,8 @@ Inputs inputs_from_files(const RunArguments& a) {
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
   LengthFiles lengths = length_files(a);
-<<<<<<< HEAD
-  const Problem of_files = problem_of_files(headers, words, lengths, a.code);
-=======
   const PageFile pages = a.page_table.empty() ? PageFile{} : read_page_table(a.page_table);
-  const Problem of_files = with_code(problem_of_files(headers, words, lengths, pages), a.code);
->>>>>>> append
+  const Problem of_files = problem_of_files(headers, words, lengths, pages, a.code);
   const std::optional<BlockMask> mask = mask_of(a.mask, of_files, a.seed);
   if (has_block_mask(of_files) && !mask && !finds_blocks(a, of_files))
     usage("the problem has a block mask; say which with --bsr, --mask-random or a mask text");

@@ -162,11 +162,8 @@ void check_page_files(const InputHeaders& in, const Problem& p, const Sizes& k, 
 }  // namespace
 
 Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>& arguments,
-<<<<<<< HEAD
-                         const LengthFiles& lengths, const CodeOptions& code) {
-=======
-                         const LengthFiles& lengths, const PageFile& pages) {
->>>>>>> append
+                         const LengthFiles& lengths, const PageFile& pages,
+                         const CodeOptions& code) {
   const std::vector<std::string> words = words_of(arguments);
   const Layout layout = layout_of(words);
   const bool packed = std::find(words.begin(), words.end(), "lengths=packed") != words.end();
@@ -179,19 +176,14 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
   const std::array<DType, 3> dtypes = {npy_dtype(in.q.header, in.uint16_is_bf16, in.q.name),
                                        npy_dtype(in.k.header, in.uint16_is_bf16, in.k.name),
                                        npy_dtype(in.v.header, in.uint16_is_bf16, in.v.name)};
-<<<<<<< HEAD
   const Problem p = problem_of_text(
-      complete_text(words, q, k, v, dtypes, packed ? &lengths : nullptr), code);
-=======
-  const Problem p = parse_problem(
-      complete_text(words, q, k, v, dtypes, packed ? &lengths : nullptr, pages));
+      complete_text(words, q, k, v, dtypes, packed ? &lengths : nullptr, pages), code);
   if (has_pages(p) != pages.given()) {
     refuse(pages.given() ? fmt::format("{}: the problem has page_size=0 and no pages", pages.name)
                          : fmt::format("page_size={} of files needs --page-table: int32 [batch, "
                                        "pages of a sequence]",
                                        p.page_size));
   }
->>>>>>> append
   const Tokens tokens = total_tokens(p);
   const auto check_rows = [&](const NamedHeader& file, const char* side, const Sizes& sizes,
                               std::int64_t seqlen, std::int64_t all) {

@@ -50,17 +50,12 @@ void check_page_table(const PageFile& file, const Problem& problem, const std::v
 
 /// Words may leave out the operation and everything that the files say. fp32 files go with any
 /// dtype (their values are rounded), others with their own or fp32. Throws Error(kInvalidProblem)
-<<<<<<< HEAD
 /// naming file, shape and word where they contradict, else as problem_of_text().
-Problem problem_of_files(const InputHeaders& inputs, const std::vector<std::string>& words,
-                         const LengthFiles& lengths = {}, const CodeOptions& code = {});
-=======
-/// naming file, shape and word where they contradict.
 /// With a page table k and v are [pages, page_size, num_heads_kv, head_dim], or for kBhsd [pages,
 /// num_heads_kv, page_size, head_dim].
 Problem problem_of_files(const InputHeaders& inputs, const std::vector<std::string>& words,
-                         const LengthFiles& lengths = {}, const PageFile& pages = {});
->>>>>>> append
+                         const LengthFiles& lengths = {}, const PageFile& pages = {},
+                         const CodeOptions& code = {});
 
 /// The values of a file as the dtype that the problem wants.
 std::vector<std::byte> converted(NpyArray&& array, DType from, DType to);

@@ -94,17 +94,10 @@ Shape shape_of(const Problem& problem) {
           .mask_block_kv = problem.mask_block_kv,
           .mask_bits = problem.mask_bits,
           .user_score = has_score_code(problem),
-<<<<<<< HEAD
           .user_mask = !has_mask_code ? 0 : problem.args.empty() ? 1 : 2,
           .text_bits = has_mask_code && !has_block_mask(problem) && text_bits_fit(problem),
-          .sinks = problem.sinks};
-=======
-          .user_mask = mask_code(problem).empty() ? 0
-                       : problem.args.empty()     ? 1
-                                                  : 2,
           .sinks = problem.sinks,
           .page_size = problem.page_size};
->>>>>>> append
 }
 
 bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths::kFixed; }
