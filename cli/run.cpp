@@ -36,7 +36,8 @@ namespace {
 
 struct RunArguments {
   std::vector<std::string> words;
-  std::string q, k, v, o, lse, rope_cos, rope_sin, lengths_q, lengths_kv, cache, config, family;
+  std::string q, k, v, o, lse, rope_cos, rope_sin, lengths_q, lengths_kv, page_table, cache, config,
+      family;
   std::int64_t rope_offset = -1;  // -1: not given
   std::string policy = "estimate";
   int gpu = 0;
@@ -55,6 +56,7 @@ float16 is fp16, float32 is fp32 or rounded to the dtype that is asked for, bflo
 uint16 with --bf16. Tables of a rope are float32 [rows, rope_dim / 2]; without them they are those of base 10000, as many rows
 as the problem takes. With lengths=packed files hold [tokens, num_heads, head_dim], and --lengths-q and --lengths-kv int32
 [batch + 1], where each sequence begins; with lengths=used int32 [batch], how many rows of each count.
+With --page-table, int32 [batch, pages of a sequence], k and v hold [pages, page_size, num_heads, head_dim]; -1 is no page.
 --bsr reads a block mask: int32 [rows, 2], a run of block columns (first, count) for each row of blocks; bool [rows, columns],
 which blocks are present; bool [seqlen_q, seqlen_kv], which pairs are seen; or two files, row_begin.npy,columns.npy.
 With the word blocks and a mask text, but neither --bsr nor --mask-random, the blocks are found of the text on the GPU.
@@ -92,6 +94,22 @@ void take_lengths(LengthFiles files, const Problem& problem, HostTensors& host) 
                                                         static_cast<int>(problem.seqlen_kv))
                                      : std::move(files.kv);
   set_random_pages(problem, host, 0);  // of these lengths
+}
+
+/// A table from a file in place of a random one, and with it the pages that the files have.
+void take_pages(const PageFile& file, const Problem& problem, HostTensors& host) {
+  if (!file.given()) return;
+  if (!has_pages(problem)) usage("--page-table needs a problem with page_size");
+  const auto bytes_of_page = static_cast<std::size_t>(
+      problem.page_size * problem.num_heads_kv * problem.head_dim * size_bytes(problem.dtype_k));
+  check_page_table(file, problem, host.lengths_kv,
+                   static_cast<std::int64_t>(host.k.size() / bytes_of_page));
+  // Rows of the file may be longer than the problem needs.
+  const auto columns = static_cast<std::size_t>(pages_of_sequence(problem));
+  for (std::size_t i = 0; i < host.page_table.size(); ++i) {
+    host.page_table[i] = file.table[i / columns * static_cast<std::size_t>(file.shape[1]) +
+                                    i % columns];
+  }
 }
 
 LengthFiles length_files(const RunArguments& a) {
@@ -151,7 +169,8 @@ Inputs inputs_from_files(const RunArguments& a) {
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
   LengthFiles lengths = length_files(a);
-  const Problem of_files = with_code(problem_of_files(headers, words, lengths), a.code);
+  const PageFile pages = a.page_table.empty() ? PageFile{} : read_page_table(a.page_table);
+  const Problem of_files = with_code(problem_of_files(headers, words, lengths, pages), a.code);
   const std::optional<BlockMask> mask = mask_of(a.mask, of_files, a.seed);
   if (has_block_mask(of_files) && !mask && !finds_blocks(a, of_files))
     usage("the problem has a block mask; say which with --bsr, --mask-random or a mask text");
@@ -163,6 +182,7 @@ Inputs inputs_from_files(const RunArguments& a) {
   inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
   inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
   take_lengths(std::move(lengths), p, inputs.host);
+  take_pages(pages, p, inputs.host);
   if (mask) set_block_mask(p, inputs.host, *mask);
   set_code_arrays(p, a.code, inputs.host);
   inputs.host.v = converted(std::move(v), npy_dtype(headers.v.header, a.bf16, a.v), p.dtype_v);
@@ -180,6 +200,7 @@ Inputs random_inputs(const RunArguments& a) {
   require_host_memory(problem);
   Inputs inputs{problem, random_host_tensors(problem, a.seed)};
   take_lengths(length_files(a), problem, inputs.host);
+  if (!a.page_table.empty()) take_pages(read_page_table(a.page_table), problem, inputs.host);
   set_code_arrays(problem, a.code, inputs.host);
   if (mask) set_block_mask(problem, inputs.host, *mask);
   return inputs;
@@ -433,6 +454,9 @@ Verb add_run(Command& program) {
                    "Lengths of the sequences of queries: int32, packed [batch + 1], used [batch]")
       ->type_name("NPY");
   verb->add_option("--lengths-kv", a.lengths_kv, "Of keys and values")->type_name("NPY");
+  verb->add_option("--page-table", a.page_table,
+                   "Which pages of k and v each sequence has: int32 [batch, pages of a sequence]")
+      ->type_name("NPY");
   add_mask_options(*verb, a.mask);
   add_code_options(*verb, a.code);
   verb->add_option("--lse", a.lse,

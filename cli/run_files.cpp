@@ -67,7 +67,7 @@ Layout layout_of(const std::vector<std::string>& words) {
 /// "fwd", the words, and for each size and dtype that no word gives what the files say.
 std::string complete_text(const std::vector<std::string>& words, const Sizes& q, const Sizes& k,
                           const Sizes& v, const std::array<DType, 3>& dtypes,
-                          const LengthFiles* lengths) {
+                          const LengthFiles* lengths, const PageFile& pages) {
   const bool packed = lengths != nullptr;
   const std::set<std::string> given = keys_of(words);
   const auto has = [&](const char* key) { return given.count(key) != 0; };
@@ -91,9 +91,13 @@ std::string complete_text(const std::vector<std::string>& words, const Sizes& q,
     if (!has("num_heads_q")) add("num_heads_q", q.num_heads);
     if (!has("num_heads_kv")) add("num_heads_kv", k.num_heads);
   }
+  if (pages.given()) {
+    if (!has("lengths")) text += " lengths=used";
+    if (!has("page_size")) add("page_size", k.seqlen);
+  }
   if (!packed && !has("seqlen")) {
     if (!has("seqlen_q")) add("seqlen_q", q.seqlen);
-    if (!has("seqlen_kv")) add("seqlen_kv", k.seqlen);
+    if (!has("seqlen_kv")) add("seqlen_kv", k.seqlen * (pages.given() ? pages.shape[1] : 1));
   }
   if (!has("head_dim")) add("head_dim", q.head_dim);
   if (!has("head_dim_v") && !has("head_dim")) add("head_dim_v", v.head_dim);
@@ -144,8 +148,21 @@ std::int64_t longest(const std::vector<int>& begins) {
 std::int64_t LengthFiles::longest_q() const { return longest(q); }
 std::int64_t LengthFiles::longest_kv() const { return longest(kv); }
 
+namespace {
+
+void check_page_files(const InputHeaders& in, const Problem& p, const Sizes& k, const Sizes& v) {
+  check_size(in.k, "page_size", k.seqlen, p.page_size);
+  check_size(in.v, "page_size", v.seqlen, p.page_size);
+  if (k.batch != v.batch) {
+    refuse(fmt::format("{} has {} pages and {} has {}; a page table is of both", in.k.name, k.batch,
+                       in.v.name, v.batch));
+  }
+}
+
+}  // namespace
+
 Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>& arguments,
-                         const LengthFiles& lengths) {
+                         const LengthFiles& lengths, const PageFile& pages) {
   const std::vector<std::string> words = words_of(arguments);
   const Layout layout = layout_of(words);
   const bool packed = std::find(words.begin(), words.end(), "lengths=packed") != words.end();
@@ -159,7 +176,13 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
                                        npy_dtype(in.k.header, in.uint16_is_bf16, in.k.name),
                                        npy_dtype(in.v.header, in.uint16_is_bf16, in.v.name)};
   const Problem p = parse_problem(
-      complete_text(words, q, k, v, dtypes, packed ? &lengths : nullptr));
+      complete_text(words, q, k, v, dtypes, packed ? &lengths : nullptr, pages));
+  if (has_pages(p) != pages.given()) {
+    refuse(pages.given() ? fmt::format("{}: the problem has page_size=0 and no pages", pages.name)
+                         : fmt::format("page_size={} of files needs --page-table: int32 [batch, "
+                                       "pages of a sequence]",
+                                       p.page_size));
+  }
   const Tokens tokens = total_tokens(p);
   const auto check_rows = [&](const NamedHeader& file, const char* side, const Sizes& sizes,
                               std::int64_t seqlen, std::int64_t all) {
@@ -170,13 +193,14 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
       check_size(file, fmt::format("seqlen_{}", side), sizes.seqlen, seqlen);
     }
   };
+  if (pages.given()) check_page_files(in, p, k, v);
   check_rows(in.q, "q", q, p.seqlen_q, tokens.q);
   check_size(in.q, "num_heads_q", q.num_heads, p.num_heads_q);
   check_size(in.q, "head_dim", q.head_dim, p.head_dim);
-  check_rows(in.k, "kv", k, p.seqlen_kv, tokens.kv);
+  if (!pages.given()) check_rows(in.k, "kv", k, p.seqlen_kv, tokens.kv);
   check_size(in.k, "num_heads_kv", k.num_heads, p.num_heads_kv);
   check_size(in.k, "head_dim", k.head_dim, p.head_dim);
-  check_rows(in.v, "kv", v, p.seqlen_kv, tokens.kv);
+  if (!pages.given()) check_rows(in.v, "kv", v, p.seqlen_kv, tokens.kv);
   check_size(in.v, "num_heads_kv", v.num_heads, p.num_heads_kv);
   check_size(in.v, "head_dim_v", v.head_dim, p.head_dim_v);
   check_dtype(in.q, dtypes[0], p.dtype_q);
@@ -218,6 +242,41 @@ std::vector<int> read_lengths(const std::string& path) {
   std::vector<int> values(array.data.size() / sizeof(int));
   std::memcpy(values.data(), array.data.data(), values.size() * sizeof(int));
   return values;
+}
+
+PageFile read_page_table(const std::string& path) {
+  const NpyArray array = read_npy(path);
+  if (array.header.shape.size() != 2 || array.header.descr != "<i4") {
+    refuse(
+        fmt::format("{}: a page table of {} is {}; it must be int32 [batch, pages of a sequence]",
+                    path, array.header.descr, shape_text(array.header.shape)));
+  }
+  PageFile file{path, array.header.shape, {}};
+  file.table.resize(array.data.size() / sizeof(int));
+  std::memcpy(file.table.data(), array.data.data(), file.table.size() * sizeof(int));
+  return file;
+}
+
+void check_page_table(const PageFile& file, const Problem& problem, const std::vector<int>& lengths,
+                      std::int64_t pages) {
+  if (file.shape[0] != problem.batch || file.shape[1] < pages_of_sequence(problem)) {
+    refuse(
+        fmt::format("{}: its shape {} is not a row for each of {} sequences with the {} pages of "
+                    "seqlen_kv={}",
+                    file.name, shape_text(file.shape), problem.batch, pages_of_sequence(problem),
+                    problem.seqlen_kv));
+  }
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const int keys = lengths[static_cast<std::size_t>(b)];
+    for (std::int64_t j = 0; j * problem.page_size < keys; ++j) {
+      const int page = file.table[static_cast<std::size_t>(b * file.shape[1] + j)];
+      if (page >= 0 && page < pages) continue;
+      refuse(
+          fmt::format("{}: entry [{}, {}] is {}, but sequence {} has {} keys in pages of {}; it "
+                      "must be one of the {} pages of k and v",
+                      file.name, b, j, page, b, keys, problem.page_size, pages));
+    }
+  }
 }
 
 std::vector<std::int64_t> output_shape(const Problem& p) {

@@ -31,11 +31,29 @@ struct LengthFiles {
   std::int64_t longest_kv() const;
 };
 
+/// What --page-table holds: which pages of the files of k and v each sequence has.
+struct PageFile {
+  std::string name;
+  std::vector<std::int64_t> shape;  // [batch, pages of a sequence]; empty: not given
+  std::vector<int> table;
+  bool given() const { return !shape.empty(); }
+};
+
+/// int32 with two dimensions. Throws Error(kInvalidProblem) naming the file if it is not.
+PageFile read_page_table(const std::string& path);
+
+/// Throws Error(kInvalidProblem) naming the entry unless each row of the table has the pages that
+/// `lengths` of the problem's sequences need, out of `pages`.
+void check_page_table(const PageFile& file, const Problem& problem, const std::vector<int>& lengths,
+                      std::int64_t pages);
+
 /// Words may leave out the operation and everything that the files say. fp32 files go with any
 /// dtype (their values are rounded), others with their own or fp32. Throws Error(kInvalidProblem)
 /// naming file, shape and word where they contradict.
+/// With a page table k and v are [pages, page_size, num_heads_kv, head_dim], or for kBhsd [pages,
+/// num_heads_kv, page_size, head_dim].
 Problem problem_of_files(const InputHeaders& inputs, const std::vector<std::string>& words,
-                         const LengthFiles& lengths = {});
+                         const LengthFiles& lengths = {}, const PageFile& pages = {});
 
 /// The values of a file as the dtype that the problem wants.
 std::vector<std::byte> converted(NpyArray&& array, DType from, DType to);

@@ -28,6 +28,7 @@ struct Overrides {
   bool own_templates = false;  // headers are not all the embedded ones
   std::vector<TemplateFile> headers{};  // every one; needed only with own_templates or kernel_name
   bool print_launch = false;            // log each kernel's launch once
+  bool check_inputs = false;            // read what is on the GPU and look at it before a launch
 };
 
 /// What decides which kernel a problem gets, or changes it: "forced family=fwd_naive block_n=64

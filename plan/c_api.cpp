@@ -19,6 +19,7 @@
 #include "plan/workspace_bound.h"
 
 using attnforge::checked_handle;
+using attnforge::dtype_named;
 using attnforge::Error;
 using attnforge::ErrorCode;
 using attnforge::guarded;
@@ -61,15 +62,6 @@ attnforge::LogFunction log_from_c(attnforge_log_function log, void* user) {
   return [log, user](attnforge::LogLevel level, std::string_view message) {
     log(user, static_cast<std::int32_t>(level), std::string(message).c_str());
   };
-}
-
-attnforge::DType dtype_named(std::string_view name, const char* word) {
-  for (const auto dtype :
-       {attnforge::DType::kFp32, attnforge::DType::kFp16, attnforge::DType::kBf16}) {
-    if (or_empty(word) == attnforge::to_string(dtype)) return dtype;
-  }
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{} is \"{}\"; it must be fp32, fp16 or bf16", name, or_empty(word)));
 }
 
 constexpr attnforge_context_desc kContextDefaults = ATTNFORGE_CONTEXT_DESC_INIT;

@@ -1,5 +1,8 @@
 #include "plan/c_convert.h"
 
+#include <fmt/format.h>
+
+#include "attnforge/error.h"
 #include "plan/c_struct.h"
 
 namespace attnforge {
@@ -43,6 +46,10 @@ Tensors from_c(const attnforge_tensors* given) {
     const attnforge_block_mask_lists lists = part(c.block_mask, "tensors.block_mask");
     tensors.block_mask = {lists.row_begin, lists.columns, lists.bits, lists.bit_blocks};
   }
+  if (c.pages != nullptr) {
+    const attnforge_pages pages = part(c.pages, "tensors.pages");
+    tensors.pages = {pages.table, pages.stride_batch, pages.num_pages};
+  }
   return tensors;
 }
 
@@ -56,6 +63,13 @@ Problem with_sizes(Problem problem, const attnforge_sizes* given, std::string_vi
   problem.tokens_q = sizes.tokens_q;
   problem.tokens_kv = sizes.tokens_kv;
   return problem;
+}
+
+DType dtype_named(std::string_view name, const char* word) {
+  for (const DType dtype : {DType::kFp32, DType::kFp16, DType::kBf16})
+    if (or_empty(word) == to_string(dtype)) return dtype;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{} is \"{}\"; it must be fp32, fp16 or bf16", name, or_empty(word)));
 }
 
 ProgressFunction progress_from_c(attnforge_progress_function callback, void* user, bool* stop) {

@@ -10,6 +10,7 @@
 #include "attnforge/device.h"
 #include "cache/cache.h"
 #include "generator/overrides.h"
+#include "plan/append_kernels.h"
 #include "plan/launch_log.h"
 #include "plan/loaded_kernel.h"
 #include "plan/merged_states.h"
@@ -54,6 +55,7 @@ class DeviceState {
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
       block_kernels;  // plan/block_kernels.h
   OnceMap<MergeCode, MergeKernel, MergeCodeHash> merges;
+  OnceMap<AppendCode, AppendKernel, AppendCodeHash> appends;
   CounterPool counters;
   std::timed_mutex tuning;  // one at a time, else they disturb each other's times
   LaunchLog launches;

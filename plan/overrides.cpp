@@ -171,6 +171,8 @@ Overrides overrides_from_environment() {
   overrides.kernel_name = checked_kernel_name(variable(std::getenv("ATTNFORGE_KERNEL_NAME")));
   overrides.print_launch = checked_switch("ATTNFORGE_PRINT_LAUNCH",
                                           variable(std::getenv("ATTNFORGE_PRINT_LAUNCH")));
+  overrides.check_inputs = checked_switch("ATTNFORGE_CHECK_INPUTS",
+                                          variable(std::getenv("ATTNFORGE_CHECK_INPUTS")));
   const std::string folder = variable(std::getenv("ATTNFORGE_TEMPLATES"));
   overrides.own_templates = !folder.empty();
   if (overrides.own_templates || !overrides.kernel_name.empty())

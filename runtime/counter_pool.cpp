@@ -31,12 +31,6 @@ class OutsideOfCaptures {
 
 constexpr std::size_t kSlabBytes = CounterPool::kSetsPerSlab * kCounterBytes;
 
-bool captured(CUstream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  check(driver().cuStreamIsCapturing(stream, &status), "ask whether a stream is being captured");
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 }  // namespace
 
 CounterPool::~CounterPool() {
@@ -50,7 +44,7 @@ void CounterPool::reserve() {
 }
 
 void* CounterPool::of(CUstream stream, int launches) {
-  if (captured(stream)) {
+  if (is_captured(stream)) {
     const std::lock_guard lock(mutex_);
     return address(new_set());
   }

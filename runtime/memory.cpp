@@ -141,6 +141,12 @@ double elapsed_us(const Event& start, const Event& stop) {
   return 1000.0 * milliseconds;
 }
 
+bool is_captured(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  check(driver().cuStreamIsCapturing(stream, &status), "ask whether a stream is being captured");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 Graph::Graph(const Stream& stream, const std::function<void(CUstream)>& enqueue) {
   const Driver& cuda = driver();
   context_ = current_context();

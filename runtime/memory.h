@@ -119,6 +119,9 @@ class Event : public Owned<CUevent> {
 /// Time between two events that have both passed; resolution about 0.5 us.
 double elapsed_us(const Event& start, const Event& stop);
 
+/// Whether what is enqueued on a stream goes into a graph. Throws Error(kCuda).
+bool is_captured(CUstream stream);
+
 /// What `enqueue` puts on a stream, captured once, to be launched any number of times.
 class Graph : public Owned<CUgraphExec> {
  public:

@@ -180,6 +180,9 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *                            batch sequences of seqlen have
  *   lengths=used             padded sequences of which only the first rows count, as arrays of a
  *                            run say; the others are not read, nor written. Not with rope
+ *   page_size=64             with lengths=used: k and v lie in pages of so many keys, a multiple
+ *                            of 8 up to 65536, and a table of a run says which pages a sequence
+ *                            has
  *   sinks                    the softmax of a row counts one more score without a value: the logit
  *                            of its query head, neither scaled nor capped
  *   rope=interleaved or rope=half       rotates elements (2 i, 2 i + 1) or (i, i + rope_dim / 2)
@@ -407,6 +410,21 @@ typedef struct attnforge_block_mask_lists {
 #define ATTNFORGE_BLOCK_MASK_LISTS_INIT \
   { (uint32_t)sizeof(attnforge_block_mask_lists), NULL, NULL, NULL, NULL }
 
+/* Which pages of a pool the sequences have, in device memory, never read on the host: entry
+ * table[b * stride_batch + j] is the number of the page that has rows j * page_size and on of
+ * sequence b; -1: none, which only an entry after the sequence's length may be. The tensors of k
+ * and v are pools: their stride_batch is from page to page, stride_row from row to row in a page.
+ */
+typedef struct attnforge_pages {
+  uint32_t struct_size;
+  const int32_t* table; /* [batch, at least seqlen_kv / page_size, rounded up] */
+  int64_t stride_batch; /* in entries */
+  int64_t num_pages;    /* of k, and of v */
+} attnforge_pages;
+
+#define ATTNFORGE_PAGES_INIT \
+  { (uint32_t)sizeof(attnforge_pages), NULL, 0, 0 }
+
 /* Everything that a run reads and writes. A part is NULL where the problem does not have it, and
  * ignored if it is there all the same; structs of parts are read during the call only. */
 typedef struct attnforge_tensors {
@@ -423,12 +441,13 @@ typedef struct attnforge_tensors {
    * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t). */
   const uint64_t* code_arguments;
   const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
+  const attnforge_pages* pages; /* needed with the word page_size */
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                              \
   {                                                                                         \
     (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL                         \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL                   \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For
@@ -476,6 +495,55 @@ typedef struct attnforge_merge {
  * (ATTNFORGE_NO_JIT: ATTNFORGE_ERR_NOT_READY); later ones only launch, and may be captured. */
 ATTNFORGE_API attnforge_status attnforge_merge_states(attnforge_context* context,
                                                       const attnforge_merge* merge, void* stream);
+
+/* ---- Appending ---- */
+
+/* New rows of k and v, which go to a cache: row i of sequence b becomes row used_kv[b] + i of its
+ * cache, k, and q where there is one, rotated by the angles of that position. New rows are [batch,
+ * seqlen_new, heads, head_dim], or with cu_seqlens packed, [tokens, heads, head_dim]; caches are
+ * [batch, seqlen_kv, num_heads_kv, head_dim], or pools of pages. Rows of positions from seqlen_kv
+ * on, and those that have no page, are not written. */
+typedef struct attnforge_append {
+  uint32_t struct_size;
+  const char* dtype; /* of all tensors: "fp32", "fp16" or "bf16" */
+  int64_t batch;
+  int64_t seqlen_new; /* of every sequence; not read with cu_seqlens */
+  int64_t tokens;     /* with cu_seqlens: rows of k, v and q */
+  int64_t seqlen_kv;  /* rows that a sequence may have in the cache */
+  int64_t page_size;  /* rows of a page, a multiple of 8 up to 65536; 0: not in pages */
+  int64_t num_heads_kv;
+  int64_t num_heads_q; /* of q, with a rope; 0: there is none */
+  int64_t head_dim;    /* of k and q: a multiple of 8 up to 512 */
+  int64_t head_dim_v;
+  const char* rope; /* "none", "interleaved" or "half" */
+  int64_t rope_dim; /* 0: all of head_dim */
+  attnforge_tensor k;
+  attnforge_tensor v;
+  attnforge_tensor k_cache;
+  attnforge_tensor v_cache;
+  attnforge_tensor q;
+  attnforge_tensor rotated_q;        /* may be q */
+  const attnforge_pages* pages;      /* needed with page_size; both read during the call only */
+  const attnforge_rope* rope_tables; /* needed with a rope: position p takes row offset + p */
+  const int32_t* cu_seqlens;         /* NULL, or [batch + 1] in device memory */
+  const int32_t* used_kv;            /* [batch], rows before; NULL: none */
+  int32_t* used_kv_after;            /* [batch], written; may be used_kv; NULL: not written */
+} attnforge_append;
+
+#define ATTNFORGE_APPEND_INIT                                                                \
+  {                                                                                          \
+    (uint32_t)sizeof(attnforge_append), "bf16", 1, 1, 0, 0, 0, 1, 0, 128, 128, "none", 0,    \
+        {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
+        {NULL, 0, 0, 0}, NULL, NULL, NULL, NULL, NULL                                        \
+  }
+
+/* Enqueues it on `stream`. Lengths, tables and pages are read on the GPU when it runs: in a CUDA
+ * graph they may change between replays, and with used_kv_after = used_kv each replay appends after
+ * the last one's rows. The first call for this dtype, these head dims, rope and alignment may
+ * compile (ATTNFORGE_NO_JIT: ATTNFORGE_ERR_NOT_READY); later ones only launch, and may be captured.
+ * With ATTNFORGE_CHECK_INPUTS=1 lengths and tables are looked at first, which waits. */
+ATTNFORGE_API attnforge_status attnforge_append_kv(attnforge_context* context,
+                                                   const attnforge_append* append, void* stream);
 
 /* ---- Block masks ---- */
 

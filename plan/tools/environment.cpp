@@ -24,6 +24,10 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "1: log each kernel that plans launch once: grid, block, shared memory, registers, "
        "config",
        "launches are not logged"},
+      {"ATTNFORGE_CHECK_INPUTS",
+       "1: lengths and page tables are read from the GPU before a launch, which waits for the "
+       "stream, and what is wrong with them is an error",
+       "wrong lengths and page tables are found by no one"},
       {"ATTNFORGE_FAMILY", "experiments: only this kernel family serves problems, of any tier",
        "the products, else the ladder"},
       {"ATTNFORGE_BLOCK_N",

@@ -16,6 +16,7 @@ a build folder of the checkout, or by the loader. Imports no other package.
 """
 
 from . import texts
+from ._append import append_kv
 from ._attention import attention
 from ._block_mask import BlockMask
 from ._errors import (
@@ -29,6 +30,7 @@ from ._errors import (
     UnsupportedError,
     WorkspaceError,
 )
+from ._kv_cache import KvCache
 from ._library import library_path, version
 from ._merge import merge_states
 from ._plans import configure, plan_cache
@@ -41,12 +43,14 @@ __all__ = [
     "CompileError",
     "CudaError",
     "InvalidError",
+    "KvCache",
     "NoDriverError",
     "NotReadyError",
     "PerformanceWarning",
     "Problem",
     "UnsupportedError",
     "WorkspaceError",
+    "append_kv",
     "attention",
     "configure",
     "inspect",

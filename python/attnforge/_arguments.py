@@ -8,7 +8,7 @@ from ._arrays import FP32, ITEM_BYTES, backend_of
 from ._block_mask import BlockMask
 from ._code import NO_CODE, check_devices, code_of
 from ._errors import InvalidError
-from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, view_lengths
+from ._lengths import check_lengths, check_pages, columns_of, lengths_of, longest_of, packed_bounds, view_lengths, view_pages
 from ._overlap import overlaps_itself
 from ._problem import DTYPES, Problem
 
@@ -49,6 +49,8 @@ def check_block_mask(words, options, q, k):
         return
     if options.lengths == "packed":
         raise InvalidError("block_mask does not go with cu_seqlens; pass padded tensors with used_kv")
+    if options.pages:
+        raise InvalidError("block_mask does not go with page_table; a mask of blocks wants k and v in one piece")
     row = options.places[1]
     if words.seqlen != (q.shape[row], k.shape[row]):
         raise InvalidError(f"block_mask is of seqlen {words.seqlen}; q has {q.shape[row]} rows and k {k.shape[row]}")
@@ -72,6 +74,7 @@ class Options(NamedTuple):
     code: tuple = ("", "", "")  # score, mask, args
     block_words: Optional[BlockWords] = None
     sinks: bool = False
+    pages: int = 0  # of a row of the page table
 
     @property
     def places(self):
@@ -93,6 +96,7 @@ def options_of(
     code=NO_CODE.texts,
     block_words=None,
     sinks=False,
+    pages=0,
 ):
     """Options from the arguments of attention(). Raises InvalidError, which names the argument."""
     causal = _checks.flag("causal", causal)
@@ -119,6 +123,7 @@ def options_of(
         code,
         block_words,
         sinks,
+        pages,
     )
 
 
@@ -179,16 +184,18 @@ def view_inputs(q, k, v, stream):
     return tuple(backend_of(each).view(name, each, stream) for name, each in (("q", q), ("k", k), ("v", v)))
 
 
-def check_inputs(q, k, v, places):
-    """Raises InvalidError unless arrays fit together."""
+def check_inputs(q, k, v, places, paged=False):
+    """Raises InvalidError unless arrays fit together; paged: the batch of k and v is their pages."""
     for name, array in (("q", q), ("k", k), ("v", v)):
         check_rows(name, array, places)
     if k.device != q.device or v.device != q.device:
         raise InvalidError(f"q, k and v are on GPUs {q.device}, {k.device} and {v.device}; they must be on one")
     batch, row, head = places
     for name, array in (("k", k), ("v", v)):
-        if batch is not None and array.shape[batch] != q.shape[batch]:
+        if batch is not None and not paged and array.shape[batch] != q.shape[batch]:
             raise InvalidError(f"{name} has batch {array.shape[batch]} and q has {q.shape[batch]}")
+    if paged and batch is not None and k.shape[batch] != v.shape[batch]:
+        raise InvalidError(f"k has {k.shape[batch]} pages and v has {v.shape[batch]}; a table is of both")
     if k.shape[row] != v.shape[row] or k.shape[head] != v.shape[head]:
         raise InvalidError(f"k {tuple(k.shape)} and v {tuple(v.shape)} differ in sequence length or heads")
     if k.shape[-1] != q.shape[-1]:
@@ -293,6 +300,8 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
     if options.lengths == "packed":
         seqlen_q, tokens_q = packed_bounds(batch, options.longest_q, seqlen_q)
         seqlen_kv, tokens_kv = packed_bounds(batch, options.longest_kv, seqlen_kv)
+    page_size = seqlen_kv if options.pages else 0
+    seqlen_kv *= options.pages or 1
     blocks = {}
     if options.block_words is not None:
         block_q, block_kv = options.block_words.block
@@ -331,6 +340,7 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
         lengths=options.lengths,
         tokens_q=tokens_q,
         tokens_kv=tokens_kv,
+        page_size=page_size,
         score=options.code[0],
         mask=options.code[1],
         args=options.code[2],
@@ -359,21 +369,25 @@ def problem_of(
     mask=None,
     args=None,
     sinks=None,
+    page_table=None,
 ):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
     words = block_words_of(block_mask)
     code = code_of(score, mask, args, None, block_mask)
     given = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
-    options = options_of(*given, kind, max_seqlen, code.texts, words, sinks is not None)
+    page_table = view_pages(page_table, None)
+    options = options_of(*given, kind, max_seqlen, code.texts, words, sinks is not None, columns_of(page_table))
     q, k, v = view_inputs(q, k, v, None)
-    check_inputs(q, k, v, options.places)
+    check_inputs(q, k, v, options.places, page_table is not None)
     check_block_mask(words, options, q, k)
     check_devices(code, q.device)
     cos, sin = view_rope(rope, None)
     check_rope(cos, sin, q.device)
     check_sinks(view_sinks(sinks, None), q, options.places)
-    batch = check_sequences(*view_lengths(kind, *lengths, None), options, q, cos)
+    lengths = view_lengths(kind, *lengths, None)
+    batch = check_sequences(*lengths, options, q, cos)
+    check_pages(page_table, kind, lengths[1], batch, q.device)
     strides = [used_strides(array) for array in (q, k, v)]
     bits = q.address | k.address | v.address | v.shape[-1] * ITEM_BYTES[q.code]  # and rows of o
     for each in strides:

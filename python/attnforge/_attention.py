@@ -22,7 +22,7 @@ from ._arguments import (
 from ._arrays import FP32, backend_of
 from ._call import Call
 from ._code import check_devices, code_of
-from ._lengths import lengths_of, view_lengths
+from ._lengths import check_pages, columns_of, lengths_of, view_lengths, view_pages
 from ._library import check, lib
 from ._plans import plan_cache
 
@@ -82,6 +82,7 @@ def attention(
     mask=None,
     args=None,
     sinks=None,
+    page_table=None,
 ):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
@@ -101,6 +102,10 @@ def attention(
     after the end stay as they are. With max_seqlen, the most rows of a sequence (more is fine), a number or a pair (of q, of k).
     used_kv: q, k and v are padded and only the first used_kv[i] keys of sequence i count; an int32 array [batch] on the GPU, or a
     pair (used_q, used_kv), None for all rows; rows of o and lse that do not count stay as they are. Sequences may be empty.
+    page_table: k and v are pools of pages, [pages, page_size, heads_kv, head_dim], with layout="bhsd" [pages, heads_kv, page_size,
+    head_dim]: an int32 array [batch, columns] on the GPU, the page that has keys column * page_size and on of a sequence; -1: none,
+    after the sequence's length alone. page_size is a multiple of 8. Goes with used_kv, not with block_mask. append_kv() writes such
+    caches, KvCache keeps one.
     Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
     above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds. They do not go with rope.
     block_mask: a BlockMask: a query sees a key only if its block is present, and in a partial block with bits only if its bit is set;
@@ -180,6 +185,7 @@ def attention(
                 or mask is not None
                 or args is not None
                 or sinks is not None
+                or page_table is not None
             ):
                 if block_mask is not None or score is not None or mask is not None or args is not None:
                     raise LookupError  # not among the calls that are remembered here
@@ -187,6 +193,9 @@ def attention(
                 if sinks is not None:
                     others += (sinks,)
                     key += ("sinks",)
+                if page_table is not None:
+                    others += (page_table,)
+                    key += ("pages",)
                 if rope is not None:
                     cos, sin = rope
                     others += (cos, sin)
@@ -225,13 +234,15 @@ def attention(
                         None if rope is None else (cos.data_ptr(), sin.data_ptr(), rope_offset),
                         lengths,
                         0 if sinks is None else sinks.data_ptr(),
+                        0 if page_table is None else page_table.data_ptr(),
                     )
         except Exception:
             key = plan = None
     if plan is None or plan.workspace_bytes and stream is not None and stream != _current_stream(call.device):
         arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
         code = code_of(score, mask, args, stream, block_mask)
-        return _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks)
+        others = rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks, page_table
+        return _attend(key, q, k, v, arguments, out, stream, *others)
     if plan.workspace_bytes:
         memory, workspace, size = _scratch(plan.workspace_bytes, call.device)
         status = _run(plan.handle, tensors, workspace, size, _queues[queue])
@@ -242,7 +253,9 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks):
+def _attend(
+    key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks, page_table
+):
     """attention() for any arrays, with every check. Remembers the call by `key`, or by one of its own without one."""
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
@@ -255,7 +268,8 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     return_lse = arguments[4]
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
     words = block_words_of(block_mask)
-    arguments += kind, max_seqlen, code.texts, words, sinks is not None
+    page_table = view_pages(page_table, stream)
+    arguments += kind, max_seqlen, code.texts, words, sinks is not None, columns_of(page_table)
     if return_lse is not True and return_lse is not False:
         options = options_of(*arguments)
         return_lse = options.lse
@@ -275,18 +289,19 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
     lengths = view_lengths(kind, *lengths, stream)
     sinks = view_sinks(sinks, stream)
     if key is None:
-        key = arguments, *(array and array[1:5] for array in (*inputs, *outputs, *tables, *lengths, sinks))
+        key = arguments, *(array and array[1:5] for array in (*inputs, *outputs, *tables, *lengths, sinks, page_table))
     try:
         call = _find(key)
     except TypeError:  # a list: as a window it is fine, but not remembered
         call = key = None
     if call is None:
         options = options or options_of(*arguments)
-        check_inputs(*inputs, options.places)
+        check_inputs(*inputs, options.places, page_table is not None)
         check_block_mask(words, options, *inputs[:2])
         check_rope(*tables, inputs[0].device)
         check_sinks(sinks, inputs[0], options.places)
         batch = check_sequences(*lengths, options, inputs[0], tables[0])
+        check_pages(page_table, kind, lengths[1], batch, inputs[0].device)
         if out is not None:
             check_outputs(*outputs, inputs[0], inputs[2], options.places)
     else:
@@ -301,7 +316,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
         if return_lse:
             lse = backend.empty(shape_of_lse(inputs[0], options.places), FP32, device, queue)
         outputs = view_outputs(o, lse, stream)
-    arrays = (*inputs, *outputs, *tables, *lengths, sinks)
+    arrays = (*inputs, *outputs, *tables, *lengths, sinks, page_table)
     addresses = tuple(0 if array is None else array.address for array in arrays)
     if kind == "packed":
         if inputs[0].shape[0] == 0:
@@ -322,7 +337,7 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
         *addresses[:5],
         None if rope is None else (*addresses[5:7], rope_offset),
         None if kind == "fixed" else addresses[7:9],
-        addresses[9],
+        *addresses[9:11],
         None if block_mask is None else block_mask.on_gpu(backend, device, queue),
         code.argument(),
     )
@@ -333,5 +348,5 @@ def _attend(key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens,
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, tensors, workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here, as `parts` what the argument points to; frameworks free it in the stream's order.
-    del arrays, inputs, outputs, tables, lengths, parts, code, sinks
+    del arrays, inputs, outputs, tables, lengths, parts, code, sinks, page_table
     return (o, lse) if return_lse else o

@@ -8,21 +8,22 @@ from ._arguments import alignment_of, problem_of_arrays, used_strides
 from ._arrays import ITEM_BYTES, contiguous
 from ._errors import InvalidError, PerformanceWarning
 from ._lengths import packed_rows
-from ._library import BlockMaskListsStruct, LengthsStruct, RopeStruct
+from ._library import BlockMaskListsStruct, LengthsStruct, PagesStruct, RopeStruct
 from ._overlap import overlap, span
 from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", "cos of rope", "sin of rope", "the lengths of q", "the lengths of k", "sinks")
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQ")  # TensorsStruct, as a test compares
+_NAMES += ("page_table",)
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQ")  # TensorsStruct, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
 _ROPE_BYTES, _LENGTHS_BYTES = ctypes.sizeof(RopeStruct), ctypes.sizeof(LengthsStruct)
-_MASK_BYTES = ctypes.sizeof(BlockMaskListsStruct)
+_MASK_BYTES, _PAGES_BYTES = ctypes.sizeof(BlockMaskListsStruct), ctypes.sizeof(PagesStruct)
 
 
 class Call:
     """Everything of a call but addresses and stream. Addresses are of q, k, v, o, lse, cos, sin, the lengths of q and of k and v,
-    and sinks; 0 where there is none.
+    sinks, and the page table; 0 where there is none.
 
     Immutable but for what it remembers of addresses; thread-safe. like_q: o is what torch.empty_like(q) makes; new_o(), new_lse():
     outputs for the current stream, where the framework is torch.
@@ -65,6 +66,7 @@ class Call:
             struct.pack("=qq", *((0, 0) if lse is None else (0, *lse.strides)[-3:-1])),
             rope_rows,
             tokens,
+            (0, 0) if arrays[10] is None else (arrays[10].strides[0], k.shape[options.places[0]]),
         )
         self._plans = {}  # by the low four bits of the addresses
         self._pairs = self._find_pairs() if allocator is None else ()
@@ -76,14 +78,15 @@ class Call:
             self.new_o = allocator.allocator(o.shape, o.code, o.device)
             self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
-    def argument(self, q, k, v, o, lse, rope, lengths, sinks, block_mask=None, code=None):
+    def argument(self, q, k, v, o, lse, rope, lengths, sinks, pages, block_mask=None, code=None):
         """The bytes of a TensorsStruct with these addresses, and the structs they point to, to be kept until the run is enqueued.
 
-        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays. sinks: 0, or an address.
+        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays. sinks, pages: 0, or an
+        address.
         block_mask: None, or BlockMask.on_gpu(). code: None, or the words of the arguments of code as a ctypes array.
         """
-        of_q, of_k, of_v, of_o, of_lse, rope_rows, tokens = self._fixed
-        at_rope = at_lengths = at_mask = at_code = 0
+        of_q, of_k, of_v, of_o, of_lse, rope_rows, tokens, of_pages = self._fixed
+        at_rope = at_lengths = at_mask = at_code = at_pages = 0
         if rope is not None:
             cos, sin, offset = rope
             rope = RopeStruct(_ROPE_BYTES, cos, sin, rope_rows, offset)
@@ -96,29 +99,32 @@ class Call:
             at_mask = ctypes.addressof(block_mask[0])
         if code is not None:
             at_code = ctypes.addressof(code)
-        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, at_mask, at_code, sinks)
-        return argument, (rope, lengths, block_mask, code)
+        if pages:
+            pages = PagesStruct(_PAGES_BYTES, pages, *of_pages)
+            at_pages = ctypes.addressof(pages)
+        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, at_mask, at_code, sinks, at_pages)
+        return argument, (rope, lengths, block_mask, code, pages)
 
-    def launch(self, q, k, v, o, lse, rope, lengths, sinks):
+    def launch(self, q, k, v, o, lse, rope, lengths, sinks, pages):
         """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise."""
         if self._pairs:
             below_q, above_q, below_k, above_k, below_v, above_v = self._around_o
             close = below_q < o - q < above_q or below_k < o - k < above_k or below_v < o - v < above_v
             if close or lse or sinks or rope is not None or lengths is not None:
-                self.check_apart((q, k, v, o, lse, *(rope or (0, 0))[:2], *(lengths or (0, 0)), sinks))
+                self.check_apart((q, k, v, o, lse, *(rope or (0, 0))[:2], *(lengths or (0, 0)), sinks, pages))
         if not (q and k and v and o):  # tensors of modes and transforms of torch
             return None, None, None
         plan = self._plans.get((q | k | v | o) & 15)
         if rope is None and lengths is None:
-            of_q, of_k, of_v, of_o, of_lse, _, _ = self._fixed
-            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0, 0, 0, sinks), None
-        return plan, *self.argument(q, k, v, o, lse, rope, lengths, sinks)
+            of_q, of_k, of_v, of_o, of_lse = self._fixed[:5]
+            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0, 0, 0, sinks, 0), None
+        return plan, *self.argument(q, k, v, o, lse, rope, lengths, sinks, pages)
 
     def _find_pairs(self):
         """(output, other, below, above): they may share memory if below < address of output - address of other < above."""
         spans = [array and span(array.shape, array.strides, ITEM_BYTES[array.code]) for array in self._arrays]
         pairs = []
-        for output, others in ((3, (0, 1, 2, 5, 6, 7, 8, 9)), (4, (0, 1, 2, 3, 5, 6, 7, 8, 9))):
+        for output, others in ((3, (0, 1, 2, 5, 6, 7, 8, 9, 10)), (4, (0, 1, 2, 3, 5, 6, 7, 8, 9, 10))):
             for other in others:
                 a, b = spans[output], spans[other]
                 if a is not None and b is not None and a[0] != a[1] and b[0] != b[1]:

@@ -46,6 +46,34 @@ def longest_of(kind, max_seqlen):
     return _checks.integer("max_seqlen", of_q, 0, _MOST_ROWS), _checks.integer("max_seqlen", of_kv, 0, _MOST_ROWS)
 
 
+def view_pages(page_table, stream):
+    """The array of a page table; None without."""
+    return None if page_table is None else backend_of(page_table).view("page_table", page_table, stream, integers=True)
+
+
+def columns_of(page_table):
+    """How many pages a row of the table has; 0 without a table."""
+    if page_table is None:
+        return 0
+    if len(page_table.shape) != 2:
+        raise InvalidError(f"page_table has shape {tuple(page_table.shape)}; it must be [batch, pages of a sequence]")
+    return page_table.shape[1]
+
+
+def check_pages(page_table, kind, of_kv, batch, device):
+    """Raises InvalidError unless a page table, or None, is of `batch` sequences whose lengths are there."""
+    if page_table is None:
+        return
+    if kind != "used" or of_kv is None:
+        raise InvalidError("page_table goes with used_kv, how many rows each sequence has in its pages")
+    rows, columns = page_table.shape
+    if rows != batch or page_table.strides[1] != 1 and columns > 1 or page_table.device != device:
+        raise InvalidError(
+            f"page_table has shape {tuple(page_table.shape)} with strides {tuple(page_table.strides)} on GPU {page_table.device}; it "
+            f"must be int32 [batch, pages of a sequence], here of {batch} rows, contiguous in its last dimension, on GPU {device}"
+        )
+
+
 def view_lengths(kind, of_q, of_kv, stream):
     """Arrays of both, None where there is none."""
     if kind == "fixed":

@@ -80,6 +80,7 @@ class TensorsStruct(ctypes.Structure):
         ("block_mask", c_void_p),
         ("code_arguments", c_void_p),
         ("sinks", c_void_p),
+        ("pages", c_void_p),
     ]
 
 
@@ -97,6 +98,23 @@ class MergeStruct(ctypes.Structure):
         ("parts_lse", c_void_p),
         ("o", TensorStruct),
         ("lse", RowsStruct),
+    ]
+
+
+class PagesStruct(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("table", c_void_p), ("stride_batch", c_int64), ("num_pages", c_int64)]
+
+
+class AppendStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_char_p),
+        *((name, c_int64) for name in ("batch", "seqlen_new", "tokens", "seqlen_kv", "page_size")),
+        *((name, c_int64) for name in ("num_heads_kv", "num_heads_q", "head_dim", "head_dim_v")),
+        ("rope", c_char_p),
+        ("rope_dim", c_int64),
+        *((name, TensorStruct) for name in ("k", "v", "k_cache", "v_cache", "q", "rotated_q")),
+        *((name, c_void_p) for name in ("pages", "rope_tables", "cu_seqlens", "used_kv", "used_kv_after")),
     ]
 
 
@@ -189,6 +207,7 @@ _FUNCTIONS = (
     ("attnforge_plan_provenance", c_char_p, (c_void_p,)),
     ("attnforge_run", c_int, (c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)),
     ("attnforge_merge_states", c_int, (c_void_p, c_void_p, c_void_p)),
+    ("attnforge_append_kv", c_int, (c_void_p, c_void_p, c_void_p)),
     (
         "attnforge_block_mask_from_bsr",
         c_int,

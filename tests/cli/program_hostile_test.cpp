@@ -116,6 +116,7 @@ TEST_F(Program, AProblemMayFollowEveryOption) {
                                                      {"--rope-cos", "cos.npy"},
                                                      {"--lengths-q", "q.npy"},
                                                      {"--lengths-kv", "kv.npy"},
+                                                     {"--page-table", "pages.npy"},
                                                      {"--rope-offset", "0"},
                                                      {"--rope-sin", "s.npy"},
                                                      {"--samples", "5"},

@@ -56,6 +56,59 @@ TEST(ProblemOfFiles, WordsMayRepeatWhatFilesSay) {
       parse_problem(full));
 }
 
+/// Two sequences of up to three pages of 16 keys.
+PageFile page_file(std::vector<int> table = {4, 0, 2, 3, -1, -1}) {
+  return {"table.npy", {2, static_cast<std::int64_t>(table.size()) / 2}, std::move(table)};
+}
+
+TEST(ProblemOfFiles, WithAPageTableKAndVArePools) {
+  const Problem expected = parse_problem(
+      "fwd fp16 batch=2 num_heads=8:2 seqlen=1:48 head_dim=64:96 lengths=used page_size=16");
+  const Shape q = {2, 1, 8, 64};
+  EXPECT_EQ(problem_of_files(headers(q, {5, 16, 2, 64}, {5, 16, 2, 96}), {}, {}, page_file()),
+            expected);
+  EXPECT_EQ(problem_of_files(headers({2, 8, 1, 64}, {5, 2, 16, 64}, {5, 2, 16, 96}),
+                             {"layout=bhsd", "seqlen_kv=40"}, {}, page_file()),
+            parse_problem("fwd fp16 batch=2 num_heads=8:2 seqlen=1:40 head_dim=64:96 lengths=used "
+                          "page_size=16 layout=bhsd"));
+  const auto refused = [&](const Shape& k, const Shape& v, std::vector<std::string> words,
+                           const PageFile& pages) {
+    try {
+      problem_of_files(headers(q, k, v), words, {}, pages);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refused({5, 16, 2, 64}, {6, 16, 2, 64}, {}, page_file()),
+              HasSubstr("k.npy has 5 pages and v.npy has 6"));
+  EXPECT_THAT(refused({5, 16, 2, 64}, {5, 16, 2, 64}, {"page_size=32"}, page_file()),
+              HasSubstr("page_size=16, but the problem has page_size=32"));
+  EXPECT_THAT(refused({2, 16, 2, 64}, {2, 16, 2, 64}, {"page_size=16 lengths=used"}, {}),
+              HasSubstr("needs --page-table"));
+  EXPECT_THAT(refused({5, 12, 2, 64}, {5, 12, 2, 64}, {}, page_file()), HasSubstr("page_size=12"));
+}
+
+TEST(CheckPageTable, WantsAPageForEveryKey) {
+  const Problem problem = parse_problem(
+      "fwd fp16 batch=2 num_heads=8:2 seqlen=1:48 head_dim=64 lengths=used page_size=16");
+  const auto refused = [&](const PageFile& file, const std::vector<int>& lengths) {
+    try {
+      check_page_table(file, problem, lengths, 5);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidProblem);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused(page_file(), {48, 16}), "");
+  EXPECT_THAT(refused(page_file(), {48, 17}), HasSubstr("table.npy: entry [1, 1] is -1"));
+  EXPECT_THAT(refused(page_file({4, 0, 5, 3, -1, -1}), {33, 16}),
+              HasSubstr("entry [0, 2] is 5, but sequence 0 has 33 keys"));
+  EXPECT_EQ(refused(page_file({4, 0, 5, 3, -1, -1}), {32, 0}), "");
+  EXPECT_THAT(refused(page_file({4, 0, 3, -1}), {0, 0}), HasSubstr("shape"));
+}
+
 TEST(ProblemOfFiles, HeadsFirst) {
   const InputHeaders in = headers({2, 8, 100, 64}, {2, 2, 300, 64}, {2, 2, 300, 96});
   EXPECT_EQ(

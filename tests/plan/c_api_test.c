@@ -48,10 +48,12 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_rows) == 24);
   EXPECT(sizeof(attnforge_rope) == 40);
   EXPECT(sizeof(attnforge_lengths) == 40);
+  EXPECT(sizeof(attnforge_pages) == 32);
+  EXPECT(sizeof(attnforge_append) == 336);
   EXPECT(sizeof(attnforge_block_mask_lists) == 40);
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
-  EXPECT(sizeof(attnforge_tensors) == 200);
+  EXPECT(sizeof(attnforge_tensors) == 208);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);
   EXPECT(offsetof(attnforge_tensors, rope) == 160); /* parts come after it, a pointer each */
@@ -672,6 +674,48 @@ static void test_block_masks_on_gpu(int fake) {
   attnforge_context_destroy(context);
 }
 
+/* A run without its page table, and one whose part is of another version. */
+static void test_pages_of_a_run(void* library, int fake) {
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem* problem = made(
+      "fwd bf16 batch=2 num_heads=4:2 seqlen=1:64 head_dim=64 lengths=used page_size=16");
+  attnforge_plan* plan = NULL;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  attnforge_pages pages = ATTNFORGE_PAGES_INIT;
+  attnforge_lengths lengths = ATTNFORGE_LENGTHS_INIT;
+  size_t bytes = 0;
+  void* workspace;
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, problem, NULL, &plan) == ATTNFORGE_OK);
+  EXPECT(attnforge_contiguous_tensors(problem, &tensors) == ATTNFORGE_OK);
+  EXPECT(tensors.k.stride_batch == 16 * 2 * 64);
+  EXPECT(attnforge_plan_workspace(plan, NULL, &bytes) == ATTNFORGE_OK);
+  workspace = device_array(library, fake, bytes / 2 + 128, 0);
+  tensors.q.data = device_array(library, fake, 2 * 4 * 64, 0);
+  tensors.o.data = device_array(library, fake, 2 * 4 * 64, 0);
+  tensors.k.data = tensors.v.data = device_array(library, fake, 8 * 16 * 2 * 64, 0);
+  lengths.kv = (int32_t*)device_array(library, fake, 4, 0);
+  tensors.lengths = &lengths;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
+               "pages.table is null");
+  pages.table = (int32_t*)device_array(library, fake, 2 * 2 * 4, 0);
+  pages.stride_batch = 4;
+  tensors.pages = &pages;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
+               "num_pages=0");
+  pages.num_pages = 8;
+  pages.struct_size = 16;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, workspace, bytes, NULL), ATTNFORGE_ERR_INVALID,
+               "tensors.pages.struct_size is 16");
+  pages.struct_size = (uint32_t)sizeof pages;
+  EXPECT(attnforge_run(plan, &tensors, workspace, bytes, NULL) == ATTNFORGE_OK);
+  attnforge_plan_destroy(plan);
+  attnforge_problem_destroy(problem);
+  attnforge_context_destroy(context);
+}
+
 /* Two parts of 2 rows, merged in place. */
 static void test_merge_states(void* library, int fake) {
   enum { kRows = 2, kHeadDim = 64, kElements = kRows * kHeadDim };
@@ -713,6 +757,72 @@ static void test_merge_states(void* library, int fake) {
   attnforge_context_destroy(context);
 }
 
+/* Two rows of two sequences, in pages, and their lengths afterwards. */
+static void test_append_kv(void* library, int fake) {
+  enum { kBatch = 2, kRow = 2 * 64, kPages = 8, kPageSize = 16, kPool = kPages * kPageSize * kRow };
+  static const unsigned short kOne = 0x3f80; /* bf16 */
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_append append = ATTNFORGE_APPEND_INIT;
+  attnforge_pages pages = ATTNFORGE_PAGES_INIT;
+  attnforge_rope rope = ATTNFORGE_ROPE_INIT;
+  copy_out_function copy_out = NULL;
+  static unsigned short v_cache[kPool];
+  int32_t used[kBatch];
+  int i, written = 0;
+  desc.cache_path = ":memory:";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  append.batch = kBatch;
+  append.seqlen_kv = 40;
+  append.num_heads_kv = 2;
+  append.head_dim = append.head_dim_v = 64;
+  append.k.data = device_array(library, fake, kBatch * kRow, kOne);
+  append.k.stride_batch = append.k.stride_row = kRow;
+  append.k.stride_head = 64;
+  append.v = append.k;
+  append.k_cache.data = device_array(library, fake, kPool, 0);
+  append.k_cache.stride_batch = kPageSize * kRow;
+  append.k_cache.stride_row = kRow;
+  append.k_cache.stride_head = 64;
+  append.v_cache = append.k_cache;
+  append.v_cache.data = device_array(library, fake, kPool, 0);
+  append.page_size = kPageSize;
+  EXPECT_ERROR(attnforge_append_kv(context, NULL, NULL), ATTNFORGE_ERR_INVALID, "append is NULL");
+  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID,
+               "pages.table is null");
+  pages.table = (int32_t*)device_array(library, fake, 2 * kBatch * 3, 0); /* page 0 for all */
+  pages.stride_batch = 0;
+  pages.num_pages = kPages;
+  append.pages = &pages;
+  append.head_dim = (int64_t)1 << 33;
+  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID,
+               "append.head_dim is 8589934592");
+  append.head_dim = 64;
+  append.rope = "halves";
+  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID,
+               "append.rope is \"halves\"; it must be none, interleaved or half");
+  append.rope = "half";
+  rope.cos = rope.sin = (float*)device_array(library, fake, 2 * 40 * 32, 0);
+  rope.rows = 39;
+  append.rope_tables = &rope;
+  EXPECT_ERROR(attnforge_append_kv(context, &append, NULL), ATTNFORGE_ERR_INVALID, "39 rows");
+  rope.rows = 40;
+  EXPECT_ERROR(attnforge_append_kv(NULL, &append, NULL), ATTNFORGE_ERR_INVALID, "context");
+  append.used_kv = append.used_kv_after = (int32_t*)device_array(library, fake, 2 * kBatch, 0);
+  EXPECT(attnforge_append_kv(context, &append, NULL) == ATTNFORGE_OK);
+  EXPECT(attnforge_append_kv(context, &append, NULL) == ATTNFORGE_OK);
+  if (!fake) {
+    EXPECT(find(library, "cuMemcpyDtoH_v2", &copy_out));
+    EXPECT(copy_out(used, (unsigned long long)(uintptr_t)append.used_kv, sizeof used) == 0);
+    EXPECT(used[0] == 2 && used[1] == 2);
+    EXPECT(copy_out(v_cache, (unsigned long long)(uintptr_t)append.v_cache.data, sizeof v_cache) ==
+           0);
+    for (i = 0; i < kPool; ++i) written += v_cache[i] == kOne;
+    EXPECT(written == 2 * kRow);
+  }
+  attnforge_context_destroy(context);
+}
+
 int main(int argc, char** argv) {
   const int fake = argc > 1 && strcmp(argv[1], "fake") == 0;
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
@@ -740,7 +850,9 @@ int main(int argc, char** argv) {
     test_packed_run(library, fake);
     test_run_of_code(library, fake);
     test_block_masks_on_gpu(fake);
+    test_pages_of_a_run(library, fake);
     test_merge_states(library, fake);
+    test_append_kv(library, fake);
   } else {
     EXPECT(opened == ATTNFORGE_ERR_NO_DRIVER && !fake);
     printf("no GPU: %s\n", attnforge_last_error());

@@ -67,10 +67,25 @@ class Torch(types.ModuleType):
                     raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
                 return self._address
 
-            def to(self, device):
+            def to(self, device, non_blocking=False):
                 if self._address == "host":
                     torch.uploads.append(self.content)
                 return torch.Tensor(self.shape, self.dtype, device=(device.type, device.index))
+
+            def view(self, rows, columns):
+                rows = self.numel() // columns if rows == -1 else rows
+                tensor = torch.Tensor((rows, columns), self.dtype, address=self._address, device=(self.device.type, self.device.index))
+                tensor.content = getattr(self, "content", None)
+                return tensor
+
+            def pin_memory(self):
+                return self
+
+            def __getitem__(self, index):
+                if not 0 <= index < self.shape[0]:
+                    raise IndexError(index)
+                address = self._address + index * self._strides[0] * (2 if self.dtype in ("float16", "bfloat16") else 4)
+                return torch.Tensor(self.shape[1:], self.dtype, self._strides[1:], address, (self.device.type, self.device.index))
 
             def is_neg(self):
                 return bool(self.negative)
@@ -95,7 +110,8 @@ class Torch(types.ModuleType):
         self.uploads = []  # what to() took from the host
 
     def frombuffer(self, content, dtype):
-        tensor = self.Tensor((len(content),), dtype, address="host", device=("cpu",))
+        count = len(content) // (4 if dtype == self.int32 else 1)
+        tensor = self.Tensor((count,), dtype, address="host", device=("cpu",))
         tensor.content = content
         return tensor
 

@@ -90,10 +90,12 @@ TEST_F(OverridesTest, UnsetAndEmptyForceNothing) {
   const ScopedEnvironment scope(Variables{{"ATTNFORGE_FAMILY", ""},
                                           {"ATTNFORGE_BLOCK_N", ""},
                                           {"ATTNFORGE_TEMPLATES", ""},
-                                          {"ATTNFORGE_PRINT_LAUNCH", "0"}});
+                                          {"ATTNFORGE_PRINT_LAUNCH", "0"},
+                                          {"ATTNFORGE_CHECK_INPUTS", ""}});
   const Overrides overrides = overrides_from_environment();
   EXPECT_EQ(forced_text(overrides), "");
   EXPECT_FALSE(overrides.print_launch);
+  EXPECT_FALSE(overrides.check_inputs);
 }
 
 TEST_F(OverridesTest, ReadsEverySwitch) {
@@ -103,12 +105,14 @@ TEST_F(OverridesTest, ReadsEverySwitch) {
                 {"ATTNFORGE_SMEM_BYTES", "49152"},
                 {"ATTNFORGE_KERNEL_NAME", "mine"},
                 {"ATTNFORGE_PRINT_LAUNCH", "1"},
+                {"ATTNFORGE_CHECK_INPUTS", "1"},
                 {"ATTNFORGE_TEMPLATES", templates("tile/softmax.cuh", "// own\n")}});
   const Overrides overrides = overrides_from_environment();
   EXPECT_EQ(
       forced_text(overrides),
       "forced family=fwd_mma_sm80 block_n=32 smem_bytes=49152 own_templates kernel_name=mine");
   EXPECT_TRUE(overrides.print_launch);
+  EXPECT_TRUE(overrides.check_inputs);
   int replaced = 0;
   for (const TemplateFile& file : overrides.headers) replaced += file.text == "// own\n";
   EXPECT_EQ(replaced, 1);
@@ -125,6 +129,7 @@ TEST_F(OverridesTest, BadValuesNameTheVariableAndWhatIsAllowed) {
   EXPECT_THAT(error_with({{"ATTNFORGE_KERNEL_NAME", "my-kernel"}}), HasSubstr("identifier"));
   EXPECT_THAT(error_with({{"ATTNFORGE_KERNEL_NAME", "1st"}}), HasSubstr("identifier"));
   EXPECT_THAT(error_with({{"ATTNFORGE_PRINT_LAUNCH", "yes"}}), HasSubstr("1 or 0"));
+  EXPECT_THAT(error_with({{"ATTNFORGE_CHECK_INPUTS", "2"}}), HasSubstr("1 or 0"));
 }
 
 TEST_F(OverridesTest, ValuesThatNoFamilyTakesAreRefused) {

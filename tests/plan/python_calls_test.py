@@ -85,13 +85,13 @@ class FastPathTest(CallTest):
 
     def test_the_argument_is_the_struct_of_the_header(self):
         arrays = []
-        for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,))):
+        for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (4,), (2, 9))):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
         options = _arguments.options_of(False, None, None, None, True, "bshd", False, False)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
-        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), 25, (21, 22, 23, 24, "owners"), words)
+        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), 25, 27, (21, 22, 23, 24, "owners"), words)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
@@ -111,10 +111,13 @@ class FastPathTest(CallTest):
         self.assertEqual((ctypes.addressof(parts[2][0]), parts[2][1][4]), (struct.block_mask, "owners"))
         self.assertEqual((struct.code_arguments, parts[3]), (ctypes.addressof(words), words))
         self.assertEqual(struct.sinks, 25)
-        _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None, 26)
+        pages = _library.PagesStruct.from_address(struct.pages)
+        self.assertEqual((pages.struct_size, pages.table), (ctypes.sizeof(pages), 27))
+        self.assertEqual((pages.stride_batch, pages.num_pages), (11000, 2))
+        _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None, 26, 0)
         struct = _library.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, None))
-        self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments), (None,) * 4)
+        self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments, struct.pages), (None,) * 5)
         self.assertEqual(struct.sinks, 26)
 
     def test_what_differs_is_another_call(self):
@@ -625,6 +628,70 @@ class LengthsTest(CallTest):
         self.assertEqual(problem.lengths, "used")
 
 
+class PagesTest(CallTest):
+    """Two sequences whose keys lie in pages of 16."""
+
+    WANTED = "fwd bf16 batch=2 num_heads=4 seqlen=64:48 head_dim=64 lengths=used page_size=16"
+
+    def setUp(self):
+        super().setUp()
+        attnforge.plan_cache.clear()
+        self.k, self.v = torch.Tensor((9, 16, 4, 64)), torch.Tensor((9, 16, 4, 64))
+        self.used, self.table = torch.Tensor((2,), "int32"), torch.Tensor((2, 3), "int32", strides=(8, 1))
+        self.options = {"used_kv": self.used, "page_table": self.table}
+
+    def pages_of(self, *calls):
+        seen = []
+
+        def recorded(handle, tensors, *_):
+            struct = _library.TensorsStruct.from_buffer_copy(tensors)
+            pages = _library.PagesStruct.from_address(struct.pages)
+            seen.append((pages.table, pages.stride_batch, pages.num_pages, struct.k.stride_batch, struct.k.stride_row))
+            return 0
+
+        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+            for call in calls:
+                call()
+        return seen
+
+    def test_calls_of_the_fast_path_bring_the_table(self):
+        self.call()
+        (plan,) = attnforge.plan_cache
+        self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(self.WANTED)))
+        other = torch.Tensor((2, 3), "int32", strides=(8, 1))
+        seen = self.pages_of(self.call, lambda: self.call(page_table=other))
+        of_pool = 8, 9, 16 * 256, 256
+        self.assertEqual(seen, [(self.table.data_ptr(), *of_pool), (other.data_ptr(), *of_pool)])
+        longer = torch.Tensor((2, 4), "int32")
+        self.call(page_table=longer)
+        self.assertEqual(list(attnforge.plan_cache)[-1].problem.seqlen_kv, 64)
+
+    def test_heads_first(self):
+        self.q, self.o = torch.Tensor((2, 4, 64, 64)), torch.Tensor((2, 4, 64, 64))
+        self.k, self.v = torch.Tensor((9, 4, 16, 64)), torch.Tensor((9, 4, 16, 64))
+        self.call(layout="bhsd")
+        seen = self.pages_of(lambda: self.call(layout="bhsd"))
+        self.assertEqual(seen, [(self.table.data_ptr(), 8, 9, 16 * 256, 64)])
+
+    def test_tune_takes_them_as_attention_does(self):
+        problem, _ = _arguments.problem_of(self.q, self.k, self.v, **self.options)
+        self.assertEqual(str(problem), str(attnforge.Problem.parse(self.WANTED)))
+
+    def test_what_is_refused(self):
+        of = torch.Tensor
+        self.refused("page_table goes with used_kv", used_kv=None)
+        self.refused("page_table goes with used_kv", used_kv=(self.used, None))
+        self.refused("page_table has dtype int64", page_table=of((2, 3), "int64"))
+        self.refused(r"page_table has shape .3, 3.*here of 2 rows", page_table=of((3, 3), "int32"))
+        self.refused(r"page_table has shape .6,.; it must be", page_table=of((6,), "int32"))
+        self.refused("contiguous in its last dimension", page_table=of((2, 3), "int32", strides=(6, 2)))
+        self.refused("on GPU 1; it", page_table=of((2, 3), "int32", device=("cuda", 1)))
+        self.v = of((8, 16, 4, 64))
+        self.refused("k has 9 pages and v has 8")
+        self.k, self.v = of((9, 12, 4, 64)), of((9, 12, 4, 64))
+        self.refused("page_size=12")
+
+
 class StreamTest(CallTest):
     def test_the_current_stream_is_asked_for_in_every_call(self):
         for number in (0x10, 0x20):
@@ -857,6 +924,99 @@ class MergeStatesTest(CallTest):
             attnforge.merge_states([o], [lse], layout="sbhd")
         with self.assertRaisesRegex(attnforge.InvalidError, "a pair"):
             attnforge.merge_states([o], [lse], out=o)
+
+
+class AppendKvTest(CallTest):
+    """append_kv(): one launch, its argument, and what it refuses."""
+
+    BATCH, HEADS, DIM, DIM_V = 3, 2, 64, 32
+
+    def setUp(self):
+        super().setUp()
+        of, heads = torch.Tensor, self.HEADS
+        self.k, self.v = of((self.BATCH, 1, heads, self.DIM)), of((self.BATCH, 1, heads, self.DIM_V))
+        self.k_pool, self.v_pool = of((20, 16, heads, self.DIM)), of((20, 16, heads, self.DIM_V))
+        self.used, self.table = of((self.BATCH,), "int32"), of((self.BATCH, 4), "int32")
+        self.rope = of((100, 16), "float32"), of((100, 16), "float32")
+
+    def appended(self, *arrays, **options):
+        """The struct of the call, with its parts as `pages` and `rope_tables`, and what the call returned."""
+        seen = []
+
+        def recorded(context, append, stream):
+            struct = append._obj
+            seen.append((struct, _library.PagesStruct.from_address(struct.pages), _library.RopeStruct.from_address(struct.rope_tables)))
+            seen[0] = tuple(type(each).from_buffer_copy(each) for each in seen[0])
+            return 0
+
+        with mock.patch.object(attnforge._append, "lib", lambda: types.SimpleNamespace(attnforge_append_kv=recorded)):
+            returned = attnforge.append_kv(*arrays, **options)
+        return (*seen[0], returned)
+
+    def test_is_one_launch(self):
+        launches = self.driver.fake_launches()
+        for _ in range(2):
+            attnforge.append_kv(self.k, self.v, self.k_pool, self.v_pool, self.used, self.table)
+        self.assertEqual(self.driver.fake_launches(), launches + 2)
+
+    def test_rows_of_pages(self):
+        q = torch.Tensor((self.BATCH, 1, 4, self.DIM))
+        append, pages, rope, rotated = self.appended(
+            self.k, self.v, self.k_pool, self.v_pool, self.used, self.table, rope=self.rope, rope_offset=7, q=q, used_kv_after=self.used
+        )
+        self.assertEqual(rotated.shape, q.shape)
+        self.assertEqual((append.dtype, append.rope, append.rope_dim), (b"bf16", b"half", 32))
+        self.assertEqual((append.batch, append.seqlen_new, append.tokens), (3, 1, 0))
+        self.assertEqual((append.seqlen_kv, append.page_size), (64, 16))
+        self.assertEqual((append.num_heads_kv, append.num_heads_q, append.head_dim, append.head_dim_v), (2, 4, 64, 32))
+        self.assertEqual((pages.table, pages.stride_batch, pages.num_pages), (self.table.data_ptr(), 4, 20))
+        self.assertEqual((rope.cos, rope.sin, rope.rows, rope.offset), (self.rope[0].data_ptr(), self.rope[1].data_ptr(), 100, 7))
+        got = append.v_cache
+        self.assertEqual((got.data, got.stride_batch, got.stride_row, got.stride_head), (self.v_pool.data_ptr(), 1024, 64, 32))
+        self.assertEqual((append.q.data, append.rotated_q.data), (q.data_ptr(), rotated.data_ptr()))
+        self.assertEqual((append.used_kv, append.used_kv_after, append.cu_seqlens), (self.used.data_ptr(),) * 2 + (None,))
+
+    def test_packed_rows_go_to_a_strided_cache_as_far_as_the_tables_reach(self):
+        k, v = torch.Tensor((9, 2, 64)), torch.Tensor((9, 2, 32))
+        caches = torch.Tensor((3, 500, 2, 64)), torch.Tensor((3, 500, 2, 32))
+        ends = torch.Tensor((4,), "int32")
+        append, pages, _, returned = self.appended(k, v, *caches, self.used, cu_seqlens=ends, rope=self.rope, rope_interleaved=True)
+        self.assertEqual((append.batch, append.seqlen_new, append.tokens, append.seqlen_kv), (3, 0, 9, 100))
+        self.assertEqual((append.page_size, append.rope, pages.table), (0, b"interleaved", None))
+        self.assertEqual((append.k.stride_batch, append.k.stride_row, append.k.stride_head), (0, 128, 64))
+        self.assertEqual((append.cu_seqlens, returned), (ends.data_ptr(), None))
+
+    def test_heads_first(self):
+        k, v = torch.Tensor((3, 2, 5, 64)), torch.Tensor((3, 2, 5, 32))
+        pools = torch.Tensor((20, 2, 16, 64)), torch.Tensor((20, 2, 16, 32))
+        append, *_ = self.appended(k, v, *pools, self.used, self.table, layout="bhsd")
+        self.assertEqual((append.seqlen_new, append.num_heads_kv, append.page_size), (5, 2, 16))
+        self.assertEqual((append.k_cache.stride_batch, append.k_cache.stride_row, append.k_cache.stride_head), (2048, 64, 1024))
+
+    def test_what_is_refused(self):
+        of, launches = torch.Tensor, self.driver.fake_launches()
+        good = {"k": self.k, "v": self.v, "k_cache": self.k_pool, "v_cache": self.v_pool, "used_kv": self.used, "page_table": self.table}
+        for text, changed in (
+            ("k has shape .* 4 dimensions", {"k": of((3, 2, 64))}),
+            (r"v has shape .* it must be \(3, 1, 2, 32\)", {"v": of((3, 2, 2, 32))}),
+            ("v is fp16 and k bf16", {"v": of((3, 1, 2, 32), "float16")}),
+            (r"v_cache has shape .* it must be \(20, 16, 2, 32\)", {"v_cache": of((20, 16, 2, 64))}),
+            ("v_cache is on GPU 1", {"v_cache": of((20, 16, 2, 32), device=("cuda", 1))}),
+            ("k_cache has a stride of 2", {"k_cache": of((20, 16, 2, 64), strides=(4096, 256, 128, 2))}),
+            (r"used_kv has shape \(4,\).* int32 \(3,\)", {"used_kv": of((4,), "int32")}),
+            ("used_kv has dtype int64", {"used_kv": of((3,), "int64")}),
+            ("page_table has shape .2, 4.", {"page_table": of((2, 4), "int32")}),
+            ("q goes with a rope", {"q": self.k}),
+            ("q_out goes with q", {"q_out": self.k}),
+            ("rope_offset=101 is more than the 100 rows", {"rope": self.rope, "rope_offset": 101}),
+            ("head_dim_v=12", {"v": of((3, 1, 2, 12)), "v_cache": of((20, 16, 2, 12))}),
+            ("page_size=12", {"k_cache": of((20, 12, 2, 64)), "v_cache": of((20, 12, 2, 32))}),
+            ("layout", {"layout": "sbhd"}),
+            ("does not go with cu_seqlens", {"layout": "bhsd", "cu_seqlens": of((4,), "int32")}),
+        ):
+            with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):
+                attnforge.append_kv(**{**good, **changed})
+        self.assertEqual(self.driver.fake_launches(), launches, "nothing is launched")
 
 
 class CliffsTest(CallTest):

@@ -218,6 +218,18 @@ def flex_programs(machine):
         expect_lines(out, f"ALiBi{same}", f"a capped window{same}", f"documents{same}")
 
 
+def llama_in_pages(machine):
+    script = machine.args.examples / "python" / "llama_in_pages.py"
+    if not machine.args.gpu:
+        out = run([sys.executable, __file__, "--attend", script, "nothing"], machine.env)
+        expect_lines(out, r"PyTorch is not installed .*", r"fwd_\w+ .*")
+        return
+    out = run([sys.executable, script], machine.env)
+    if "is not installed" not in out and "sees no GPU" not in out:
+        same = r"logits up to [3-9]\.\d, differ from dense by at most 0\.0[0-4]\d"
+        expect_lines(out, f"a: 37 tokens, {same}", f"b: 25 tokens, {same}", f"c: 60 tokens, {same}", "12 pages are free")
+
+
 def main():
     if sys.argv[1:2] == ["--attend"]:
         attend_in_python(sys.argv[2], fake_torch() if sys.argv[3] == "torch" else None)
@@ -240,6 +252,7 @@ def main():
         if "-fsanitize" not in args.flags:  # Python itself is not built with sanitizers
             python(machine)
             flex_programs(machine)
+            llama_in_pages(machine)
 
 
 if __name__ == "__main__":

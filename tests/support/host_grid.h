@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
+#include <bit>
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -21,7 +23,7 @@ namespace attnforge::test {
 struct Index {
   unsigned x = 0;
 };
-inline thread_local Index thread_index, block_index;
+inline thread_local Index thread_index, block_index, grid_size;
 
 /// What the lanes of a warp lay down for one another.
 struct HostWarp {
@@ -50,6 +52,7 @@ void run_on_host(unsigned blocks, unsigned threads, const Kernel& kernel) {
   for (unsigned thread = 0; thread < threads; ++thread) {
     all.emplace_back([&, thread] {
       thread_index.x = thread;
+      grid_size.x = blocks;
       own_warp = &warps[thread / 32];
       own_block = &block;
       for (block_index.x = 0; block_index.x < blocks; ++block_index.x) {
@@ -65,6 +68,26 @@ void run_on_host(unsigned blocks, unsigned threads, const Kernel& kernel) {
 
 #define threadIdx attnforge::test::thread_index
 #define blockIdx attnforge::test::block_index
+#define gridDim attnforge::test::grid_size
+
+// Words of a vector, and the bits of floats.
+struct uint2 {
+  unsigned x, y;
+};
+struct uint4 {
+  unsigned x, y, z, w;
+};
+struct float4 {
+  float x, y, z, w;
+};
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline void __threadfence() {}
+inline unsigned atomicAdd(unsigned* to, unsigned x) {
+  return std::atomic_ref<unsigned>(*to).fetch_add(x);
+}
 
 inline void __syncthreads() { attnforge::test::own_block->arrive_and_wait(); }
 inline unsigned __ballot_sync(unsigned, bool predicate) {
@@ -94,5 +117,13 @@ using std::min;
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#define asm
+#pragma GCC diagnostic ignored "-Wunused-value"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+// asm(...) is nothing, and asm volatile(...) a number that is not used.
+inline constexpr int ATTNFORGE_NO_ASSEMBLY = 0;
+#define ATTNFORGE_NO_ASSEMBLY(...)
+#define asm ATTNFORGE_NO_ASSEMBLY
 #define volatile(...)

@@ -1,0 +1,204 @@
+"""KvCache: keys and values of many sequences in pages of one pool."""
+
+import array
+
+from . import _checks
+from ._append import append_kv
+from ._attention import attention
+from ._errors import AttnforgeError, InvalidError
+
+
+class Pages:
+    """Which pages of a pool each sequence has, on the host: a list of the free ones, and a row of a page table for each sequence."""
+
+    def __init__(self, num_pages, page_size, columns):
+        self.page_size = page_size
+        self.free = list(range(num_pages - 1, -1, -1))  # taken from the end: low numbers first
+        self.lengths = {}  # rows of each sequence
+        self.rows = {}  # int32, -1 after the pages that it has
+        self.changes = 0  # of these rows
+        self._nothing = array.array("i", [-1]) * columns
+
+    def extend(self, sequences, rows):
+        """Gives each sequence, new ones too, the pages for so many more rows. All of them, or AttnforgeError and none."""
+        counts = []
+        for sequence in sequences:
+            before = self.lengths.get(sequence, 0)
+            counts.append((sequence, self._count(before), self._count(before + rows)))
+        missing = sum(after - before for _, before, after in counts) - len(self.free)
+        if missing > 0:
+            raise AttnforgeError(
+                f"the cache has {len(self.free)} free pages of {self.page_size} rows, and {rows} more rows of {len(counts)} sequences "
+                f"take {missing} more; release() sequences, or make it with more num_pages"
+            )
+        for sequence, before, after in counts:
+            row = self.rows.setdefault(sequence, self._nothing[:])
+            for column in range(before, after):
+                row[column] = self.free.pop()
+            self.lengths[sequence] = self.lengths.get(sequence, 0) + rows
+            self.changes += after > before
+
+    def trim(self, sequence, length):
+        """Takes back the rows from `length` on, and pages that have none left."""
+        row = self.rows[sequence]
+        for column in range(self._count(self.lengths[sequence]) - 1, self._count(length) - 1, -1):
+            self.free.append(row[column])
+            row[column] = -1
+            self.changes += 1
+        self.lengths[sequence] = length
+
+    def release(self, sequence):
+        """The pages of a sequence are free again."""
+        self.trim(sequence, 0)
+        del self.rows[sequence], self.lengths[sequence]
+
+    def table(self, sequences):
+        """The bytes of a page table of these sequences."""
+        return b"".join(self.rows[sequence] for sequence in sequences)
+
+    def _count(self, rows):
+        return -(-rows // self.page_size)
+
+
+class KvCache:
+    """Keys and values of many sequences in pages on one GPU: append() new rows, attend() to all rows so far.
+
+        cache = attnforge.KvCache(max_sequences=8, max_len=4096, heads_kv=8, head_dim=128)
+        cache.append(k, v, ["a", "b"])    # k, v [2, new rows, 8, 128]: rows of a prompt, or the one of a new token
+        o = cache.attend(q)               # q [2, new rows, 32, 128]: causal, to all rows of "a" and of "b"
+        cache.release("a")                # its pages are free for others
+
+    A sequence is whatever can be a key of a dict, and begins with its first rows. max_len: the most rows of one. page_size: rows of a
+    page, a multiple of 8. num_pages: of the pool; default: what max_sequences of max_len take. With fewer, append() raises
+    AttnforgeError where none is left, and changes nothing. head_dim_v: of v, default head_dim. layers: a model has one cache for all
+    its layers: append() for layer 0 begins a step, in which each layer appends and attends to the same sequences with as many rows.
+    dtype, device: torch's; default bfloat16 on the current GPU.
+
+    k, v: the pools, [layers, num_pages, page_size, heads_kv, head_dim]. free_pages: how many are free. Pages are kept on the host; a
+    step uploads its lengths, and a page table when one has changed. Needs torch. Not thread-safe: give each thread a cache, or a lock.
+    """
+
+    def __init__(
+        self,
+        max_sequences,
+        max_len,
+        heads_kv,
+        head_dim,
+        page_size=64,
+        head_dim_v=None,
+        layers=1,
+        num_pages=None,
+        dtype=None,
+        device=None,
+    ):
+        import torch
+
+        most = 2**30
+        max_sequences = _checks.integer("max_sequences", max_sequences, 1, most)
+        self.max_len = _checks.integer("max_len", max_len, 1, most)
+        self.page_size = _checks.integer("page_size", page_size, 8, 65536)
+        if self.page_size % 8:
+            raise InvalidError(f"page_size={page_size} must be a multiple of 8")
+        self.layers = _checks.integer("layers", layers, 1, most)
+        heads_kv = _checks.integer("heads_kv", heads_kv, 1, most)
+        self._columns = -(-self.max_len // self.page_size)
+        if num_pages is None:
+            num_pages = max_sequences * self._columns
+        num_pages = _checks.integer("num_pages", num_pages, 1, 2**31 - 1)
+        self._torch = torch
+        self._device = torch.device("cuda", torch.cuda.current_device()) if device is None else torch.device(device)
+        dtype = torch.bfloat16 if dtype is None else dtype
+
+        def pool(dim):
+            return torch.empty((self.layers, num_pages, self.page_size, heads_kv, dim), dtype=dtype, device=self._device)
+
+        self.k, self.v = pool(head_dim), pool(head_dim if head_dim_v is None else head_dim_v)
+        self._pages = Pages(num_pages, self.page_size, self._columns)
+        self._step = None  # sequences and rows of the step
+        self._before = self._after = None  # lengths of its sequences, on the GPU
+        self._table = self._table_of = None
+
+    @property
+    def free_pages(self):
+        return len(self._pages.free)
+
+    def length(self, sequence):
+        """How many rows a sequence has; 0 of one that is not there."""
+        return self._pages.lengths.get(sequence, 0)
+
+    def append(self, k, v, sequences=None, layer=0, q=None, rope=None, rope_interleaved=False, rope_offset=0):
+        """Writes new rows of k and v, [batch, new rows, heads_kv, head_dim], after those that the sequences have.
+
+        sequences: the keys of the batch, each once; default 0, 1, 2 and on. layer: 0 begins a step; other layers follow with as many
+        rows of the same sequences. q, rope, rope_interleaved, rope_offset: as of append_kv(): k is rotated by the positions of its rows,
+        and so is q, which is returned.
+        """
+        layer = _checks.integer("layer", layer, 0, self.layers - 1)
+        if len(k.shape) != 4:
+            raise InvalidError(f"k has shape {tuple(k.shape)}; it must be [batch, new rows, heads_kv, head_dim]")
+        batch, rows = k.shape[0], k.shape[1]
+        sequences = tuple(range(batch)) if sequences is None else tuple(sequences)
+        if len(sequences) != batch:
+            raise InvalidError(f"there are {len(sequences)} sequences, but k is of {batch}")
+        if layer == 0:
+            before = self._begin(sequences, rows)
+        elif self._step != (sequences, rows):
+            raise InvalidError(
+                f"layer {layer} appends {rows} rows of {batch} sequences in a step that append() for layer 0 began with others; all "
+                "layers of a step take the same"
+            )
+        of_rope = {"rope": rope, "rope_interleaved": rope_interleaved, "rope_offset": rope_offset}
+        try:
+            return append_kv(k, v, self.k[layer], self.v[layer], self._before, self._table, q=q, **of_rope)
+        except Exception:
+            if layer == 0:  # no step was begun
+                for sequence, length in zip(sequences, before):
+                    self.trim(sequence, length)
+            raise
+
+    def attend(self, q, layer=0, causal=True, **options):
+        """attention() of q, [batch, new rows, heads_q, head_dim], to all rows of the step's sequences, the new ones too.
+
+        The queries are those of the rows that were appended last. options: as of attention(): window, softmax_scale, softcap,
+        return_lse, out, sinks, score, mask, args.
+        """
+        layer = _checks.integer("layer", layer, 0, self.layers - 1)
+        if self._step is None:
+            raise InvalidError("there are no rows to attend to: append() comes first")
+        return attention(q, self.k[layer], self.v[layer], causal=causal, used_kv=self._after, page_table=self._table, **options)
+
+    def trim(self, sequence, length):
+        """Keeps the first `length` rows of a sequence, as when tokens that were guessed are taken back. 0: as release()."""
+        length = _checks.integer("length", length, 0, self.length(sequence))
+        self._pages.trim(sequence, length) if length else self.release(sequence)
+        self._step = None
+
+    def release(self, sequence):
+        """Forgets a sequence; its pages are free for others. Runs that were enqueued on the same stream are not disturbed."""
+        if sequence not in self._pages.rows:
+            raise InvalidError(f"the cache has no sequence {sequence!r}")
+        self._pages.release(sequence)
+        self._step = None
+
+    def _begin(self, sequences, rows):
+        """A step: pages, lengths and the table of its sequences. Returns the lengths before."""
+        if len(set(sequences)) != len(sequences) or not sequences:
+            raise InvalidError(f"sequences={list(sequences)!r} must be different ones, at least one")
+        before = [self.length(sequence) for sequence in sequences]
+        longest = max(before) + rows
+        if longest > self.max_len:
+            raise InvalidError(f"a sequence would have {longest} rows, more than max_len={self.max_len}")
+        self._pages.extend(sequences, rows)
+        self._step = sequences, rows
+        lengths = array.array("i", before + [length + rows for length in before])
+        self._before, self._after = self._upload(lengths.tobytes(), len(sequences))
+        if self._table_of != (sequences, self._pages.changes):
+            self._table = self._upload(self._pages.table(sequences), self._columns)
+            self._table_of = sequences, self._pages.changes
+        return before
+
+    def _upload(self, numbers, columns):
+        """Rows of int32 on the GPU; the copy is enqueued on the current stream."""
+        torch = self._torch
+        host = torch.frombuffer(bytearray(numbers), dtype=torch.int32).view(-1, columns)
+        return host.pin_memory().to(self._device, non_blocking=True)

@@ -1,0 +1,35 @@
+// append_kv.h - the kernel behind attnforge::append_kv() as a source and a launch.
+#pragma once
+
+#include <cstdint>
+
+#include "generator/launch.h"
+#include "generator/source.h"
+#include "templates/params_append.h"
+
+namespace attnforge {
+
+/// What its code depends on. Rows begin at multiples of `alignment` bytes: 2, 4, 8 or 16.
+struct AppendCode {
+  AppendShape shape{};
+  int alignment = 16;
+
+  friend bool operator==(const AppendCode& a, const AppendCode& b) {
+    return a.shape.dtype == b.shape.dtype && a.shape.head_dim == b.shape.head_dim &&
+           a.shape.head_dim_v == b.shape.head_dim_v && a.shape.rope == b.shape.rope &&
+           a.shape.rope_dim == b.shape.rope_dim && a.alignment == b.alignment;
+  }
+};
+
+Source append_source(const AppendCode& code);
+
+/// Without a grid, and with an argument that each run brings.
+LaunchStep append_step();
+/// Blocks of work for so many tokens; 0: more than a launch counts.
+std::uint32_t append_blocks(const AppendShape& shape, std::int64_t tokens, std::int64_t heads_kv,
+                            std::int64_t heads_q);
+/// Of the grid that does so much work: more blocks than a GPU holds at once would only keep the
+/// counter busy at which all of them arrive.
+unsigned append_grid(std::uint32_t blocks);
+
+}  // namespace attnforge

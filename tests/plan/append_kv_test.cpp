@@ -1,0 +1,248 @@
+// append_kv_test.cpp - append_kv() on the fake driver: what is launched, and what is refused before
+// anything is.
+#include "attnforge/append_kv.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/context_scope.h"
+#include "plan/input_check.h"
+#include "runtime/memory.h"
+#include "templates/host/append_kv.h"
+#include "tests/plan/plan_fixture.h"
+#include "tests/support/environment.h"
+
+namespace attnforge {
+namespace {
+
+using test::fake_cuda;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class AppendKvTest : public test::PlanTest {};
+
+constexpr AppendSizes kSizes{.batch = 64,
+                             .seqlen_kv = 4096,
+                             .page_size = 16,
+                             .num_heads_kv = 8,
+                             .head_dim = 128,
+                             .head_dim_v = 128};
+
+template <class Value>
+Value* at(std::uintptr_t address) {
+  return reinterpret_cast<Value*>(address);
+}
+
+/// Contiguous; the fake driver never follows the addresses.
+AppendTensors tensors_at(std::uintptr_t address) {
+  return {.k = {at<void>(address), 1024, 1024, 128},
+          .v = {at<void>(address + 0x40000), 1024, 1024, 128},
+          .k_cache = {at<void>(address + 0x80000), 16 * 1024, 1024, 128},
+          .v_cache = {at<void>(address + 0xc0000), 16 * 1024, 1024, 128},
+          .pages = {at<int>(0x4000), 256, 20000},
+          .used_kv = at<int>(0x8000)};
+}
+
+TEST_F(AppendKvTest, LaunchesOneKernelThatIsLoadedOnce) {
+  Device device = open();
+  AppendTensors tensors = tensors_at(0x100000);
+  for (int i = 0; i < 3; ++i) append_kv(kSizes, tensors, device);
+  EXPECT_EQ(fake_cuda().loads(), 1);
+  EXPECT_EQ(fake_cuda().launches(), 3);
+  EXPECT_EQ(fake_cuda().last_grid_x(), 128u) << "64 tokens of 256 vectors, one a thread";
+  tensors.used_kv_after = at<int>(0x8000);
+  AppendSizes longer = kSizes;
+  longer.seqlen_new = 17;
+  longer.page_size = 0;
+  append_kv(longer, tensors, device);
+  EXPECT_EQ(fake_cuda().loads(), 1) << "sizes and pages are not in its code";
+  tensors.k_cache.stride_row = 1028;
+  append_kv(kSizes, tensors, device);
+  EXPECT_EQ(fake_cuda().loads(), 2) << "rows on multiples of 8 bytes";
+}
+
+TEST_F(AppendKvTest, CountersAreThoseOfTheStreamWhereLengthsAreWritten) {
+  Device device = open();
+  AppendTensors tensors = tensors_at(0x100000);
+  fake_cuda().watch(offsetof(AppendParams, counters));
+  append_kv(kSizes, tensors, device);
+  EXPECT_EQ(fake_cuda().last_argument(), nullptr);
+  tensors.used_kv_after = at<int>(0x9000);
+  append_kv(kSizes, tensors, device);
+  EXPECT_NE(fake_cuda().last_argument(), nullptr);
+}
+
+TEST_F(AppendKvTest, WithoutRowsOnlyLengthsAreWritten) {
+  Device device = open();
+  AppendTensors tensors = tensors_at(0x100000);
+  AppendSizes none = kSizes;
+  none.seqlen_new = 0;
+  append_kv(none, tensors, device);
+  EXPECT_EQ(fake_cuda().launches(), 0);
+  tensors = {.pages = tensors.pages, .used_kv = at<int>(0x8000), .used_kv_after = at<int>(0x9000)};
+  append_kv(none, tensors, device);
+  EXPECT_EQ(fake_cuda().launches(), 1);
+  EXPECT_EQ(fake_cuda().last_grid_x(), 1u);
+  none.batch = 0;
+  append_kv(none, {}, device);
+  EXPECT_EQ(fake_cuda().launches(), 1);
+}
+
+TEST_F(AppendKvTest, SaysWhatIsWrongBeforeALaunch) {
+  Device device = open();
+  const auto refused = [&](auto&& change) {
+    AppendSizes sizes = kSizes;
+    AppendTensors tensors = tensors_at(0x100000);
+    change(sizes, tensors);
+    const Error error = error_of([&] { append_kv(sizes, tensors, device); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return std::string(error.what());
+  };
+  using S = AppendSizes&;
+  using T = AppendTensors&;
+  EXPECT_THAT(refused([](S s, T) { s.head_dim = 60; }), HasSubstr("head_dim=60"));
+  EXPECT_THAT(refused([](S s, T) { s.head_dim_v = 520; }), HasSubstr("head_dim_v=520"));
+  EXPECT_THAT(refused([](S s, T) { s.page_size = 12; }), HasSubstr("page_size=12"));
+  EXPECT_THAT(refused([](S s, T) { s.batch = -1; }), HasSubstr("batch=-1"));
+  EXPECT_THAT(refused([](S s, T) { s.seqlen_kv = -2; }), HasSubstr("seqlen_kv=-2"));
+  EXPECT_THAT(refused([](S s, T) { s.batch = s.seqlen_new = 1 << 20; }), HasSubstr("rows"));
+  EXPECT_THAT(refused([](S s, T) { s.seqlen_new = 1 << 23; }), HasSubstr("one launch"));
+  EXPECT_THAT(refused([](S s, T) { s.num_heads_q = 8; }), HasSubstr("num_heads_q=8"));
+  EXPECT_THAT(refused([](S s, T) { s.rope_dim = 8; }), HasSubstr("rope_dim=8"));
+  EXPECT_THAT(refused([](S, T t) { t.k.data = nullptr; }), HasSubstr("k is null"));
+  EXPECT_THAT(refused([](S, T t) { t.v_cache.data = nullptr; }), HasSubstr("v_cache is null"));
+  EXPECT_THAT(refused([](S, T t) { t.v.data = at<void>(0x1001); }), HasSubstr("2 bytes of bf16"));
+  EXPECT_THAT(refused([](S, T t) { t.used_kv = at<int>(0x8002); }), HasSubstr("used_kv starts"));
+  EXPECT_THAT(refused([](S, T t) { t.used_kv_after = at<int>(0x8004); }), HasSubstr("overlaps"));
+  EXPECT_THAT(refused([](S, T t) { t.pages.table = nullptr; }), HasSubstr("pages.table is null"));
+  EXPECT_THAT(refused([](S, T t) { t.pages.num_pages = -1; }), HasSubstr("num_pages=-1"));
+
+  const auto with_rope = [](S s, T t) {
+    s.rope = Rope::kHalf;
+    t.rope = {at<float>(0x200000), at<float>(0x300000), 5000, 0};
+  };
+  EXPECT_THAT(refused([&](S s, T t) { with_rope(s, t), s.rope_dim = 136; }),
+              HasSubstr("rope_dim=136 must be a multiple of 8 from 8 to 128"));
+  EXPECT_THAT(refused([&](S s, T t) { with_rope(s, t), t.rope.sin = nullptr; }),
+              HasSubstr("sin of the rope is null"));
+  EXPECT_THAT(refused([&](S s, T t) { with_rope(s, t), t.rope.offset = 905; }),
+              AllOf(HasSubstr("5000 rows"), HasSubstr("905 to 5000")));
+  EXPECT_THAT(refused([&](S s, T t) { with_rope(s, t), s.num_heads_q = 32, t.q = t.k; }),
+              HasSubstr("rotated_q is null"));
+  EXPECT_EQ(fake_cuda().launches(), 0);
+}
+
+TEST_F(AppendKvTest, IsNotReadyWhereCompilingIsForbidden) {
+  Device device = open();
+  const AppendTensors tensors = tensors_at(0x100000);
+  EXPECT_EQ(error_of([&] { append_kv(kSizes, tensors, device, nullptr, false); }).code(),
+            ErrorCode::kNotReady);
+  append_kv(kSizes, tensors, device);
+  Device later = open();
+  append_kv(kSizes, tensors, later, nullptr, false);  // from the database
+  EXPECT_EQ(fake_cuda().launches(), 2);
+}
+
+TEST(AppendGrid, HasABlockForFourWarpsUpToAMost) {
+  const AppendShape llama{kBf16, 128, 128, kNoRope, 0};
+  EXPECT_EQ(append_blocks(llama, 64, 8, 0), 128u) << "64 tokens of 256 vectors";
+  EXPECT_EQ(append_grid(128), 128u);
+  EXPECT_EQ(append_blocks(llama, 0, 8, 0), 1u) << "lengths are written all the same";
+  EXPECT_EQ(append_blocks(llama, 100'000, 8, 0), 200'000u);
+  EXPECT_EQ(append_grid(200'000), 8192u);
+  EXPECT_EQ(append_blocks(llama, std::int64_t{1} << 30, 8, 0), 0u) << "too many";
+}
+
+// ---- ATTNFORGE_CHECK_INPUTS ----
+
+constexpr AppendSizes kSmall{.batch = 3, .tokens = 20, .seqlen_kv = 64, .page_size = 16};
+
+/// Two rows for sequence 0, none for 1, 17 for 2; four pages each of a pool of 12.
+AppendArrays arrays() {
+  return {.cu_seqlens = {0, 2, 2, 19},
+          .used = {15, 64, 30},
+          .table = {3, 7, -1, -1, 0, 1, 2, 4, 5, 6, 8, -1},
+          .pages_of_row = 4};
+}
+
+std::string fault_of(const AppendArrays& of, const AppendSizes& sizes = kSmall) {
+  try {
+    check_arrays(sizes, of, 12);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(AppendArrays, AreGoodOrSayWhatIsNot) {
+  EXPECT_EQ(fault_of(arrays()), "");
+  const auto with = [](auto&& change) {
+    AppendArrays changed = arrays();
+    change(changed);
+    return fault_of(changed);
+  };
+  using A = AppendArrays&;
+  EXPECT_THAT(with([](A a) { a.cu_seqlens[0] = 1; }), HasSubstr("cu_seqlens[0] is 1"));
+  EXPECT_THAT(with([](A a) { a.cu_seqlens[2] = 1; }), HasSubstr("cu_seqlens[2] is 1, less than"));
+  EXPECT_THAT(with([](A a) { a.cu_seqlens[3] = 21; }), HasSubstr("21, more than the 20 rows"));
+  EXPECT_THAT(with([](A a) { a.used[1] = 65; }),
+              AllOf(HasSubstr("used_kv[1] is 65"), HasSubstr("0 to 64 rows")));
+  EXPECT_THAT(with([](A a) { a.used[0] = -1; }), HasSubstr("used_kv[0] is -1"));
+  EXPECT_THAT(with([](A a) { a.used[2] = 48; }), HasSubstr("17 rows are appended"));
+  EXPECT_THAT(with([](A a) { a.table[1] = -1; }),
+              AllOf(HasSubstr("[0, 1] is -1"), HasSubstr("rows 16 to 16")));
+  EXPECT_THAT(with([](A a) { a.table[0] = -1; }), HasSubstr("[0, 0] is -1"));
+  EXPECT_THAT(with([](A a) { a.table[9] = 12; }), HasSubstr("[2, 1] is 12"));
+  EXPECT_THAT(with([](A a) { a.table[4] = 12; }), HasSubstr("[1, 0] is 12")) << "is read";
+  EXPECT_THAT(with([](A a) { a.table[10] = 7; }),
+              AllOf(HasSubstr("[2, 2] is page 7"), HasSubstr("entry [0, 1] too")));
+  EXPECT_EQ(with([](A a) { a.table[8] = 0; }), "") << "what sequences read may be shared";
+  EXPECT_EQ(with([](A a) { a.table[3] = 99; }), "") << "an entry that no row needs";
+}
+
+TEST(AppendArrays, OfPaddedRowsAndStridedCaches) {
+  AppendSizes sizes = kSmall;
+  sizes.page_size = 0;
+  sizes.seqlen_new = 2;
+  EXPECT_EQ(fault_of({.cu_seqlens = {}, .used = {0, 62, 5}, .table = {}}, sizes), "");
+  EXPECT_THAT(fault_of({.cu_seqlens = {}, .used = {0, 63, 5}, .table = {}}, sizes),
+              HasSubstr("used_kv[1] is 63, and 2 rows are appended"));
+}
+
+TEST_F(AppendKvTest, LooksAtLengthsAndTablesWhereTheEnvironmentAsksForIt) {
+  const test::ScopedEnvironment scope(
+      std::map<std::string, std::string>{{"ATTNFORGE_CHECK_INPUTS", "1"}});
+  Device device = open();
+  // The fake driver's device memory is the host's.
+  std::vector<int> used = {15, 64, 30}, ends = {0, 2, 2, 19};
+  std::vector<int> table = {3, 7, -1, -1, 55, 0, 1, 2, 4, 55, 5, 6, 8, -1, 55};
+  AppendTensors tensors = tensors_at(0x100000);
+  tensors.used_kv = used.data();
+  tensors.cu_seqlens = ends.data();
+  tensors.pages = {table.data(), 5, 12};
+  append_kv(kSmall, tensors, device);
+  EXPECT_EQ(fake_cuda().launches(), 1);
+  used[2] = 50;
+  const auto append = [&] { append_kv(kSmall, tensors, device); };
+  EXPECT_THAT(std::string(error_of(append).what()), HasSubstr("used_kv[2] is 50"));
+  used[2] = 30;
+  table[12] = 7;
+  EXPECT_THAT(std::string(error_of(append).what()), HasSubstr("[2, 2] is page 7"));
+  EXPECT_EQ(fake_cuda().launches(), 1);
+  const ContextScope context(state_of(device).context);
+  const Stream stream;
+  const Graph graph(stream, [&](CUstream captured) {
+    append_kv(kSmall, tensors, device, captured);  // nothing can be read back
+  });
+  EXPECT_EQ(fake_cuda().launches(), 2) << "captured as it is";
+}
+
+}  // namespace
+}  // namespace attnforge

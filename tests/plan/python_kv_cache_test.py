@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""KvCache without a GPU: pages of the pool, what each step uploads and launches, and what is refused.
+
+usage: ATTNFORGE_LIBRARY=libattnforge.so python_kv_cache_test.py PACKAGE_FOLDER [unittest arguments]
+The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
+"""
+
+import array
+import ctypes
+import os
+import random
+import sys
+import unittest
+from unittest import mock
+
+sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import attnforge  # noqa: E402
+from attnforge import _kv_cache  # noqa: E402
+from attnforge._kv_cache import Pages  # noqa: E402
+
+assert "torch" not in sys.modules, "the package imports no framework"
+from fake_torch import Torch  # noqa: E402
+
+torch = sys.modules["torch"] = Torch()
+
+
+def ints(content):
+    return list(array.array("i", bytes(content)))
+
+
+class PagesTest(unittest.TestCase):
+    def pages_of(self, pages, sequence):
+        return [page for page in pages.rows[sequence] if page >= 0]
+
+    def test_a_sequence_gets_pages_when_its_rows_need_them(self):
+        pages = Pages(num_pages=5, page_size=8, columns=3)
+        pages.extend(["a", "b"], 8)
+        self.assertEqual([list(pages.rows[name]) for name in "ab"], [[0, -1, -1], [1, -1, -1]])
+        before = pages.changes
+        pages.extend(["a"], 1)
+        self.assertEqual(list(pages.rows["a"]), [0, 2, -1])
+        pages.extend(["a"], 7)
+        self.assertEqual((pages.lengths, pages.changes), ({"a": 16, "b": 8}, before + 1))
+        self.assertEqual(ints(pages.table(["b", "a"])), [1, -1, -1, 0, 2, -1])
+
+    def test_all_sequences_get_their_rows_or_none(self):
+        pages = Pages(num_pages=3, page_size=8, columns=3)
+        pages.extend(["a"], 10)
+        with self.assertRaisesRegex(attnforge.AttnforgeError, "1 free pages of 8 rows, and 7 more rows of 2 sequences take 1 more"):
+            pages.extend(["a", "b"], 7)
+        self.assertEqual((pages.lengths, list(pages.rows), len(pages.free)), ({"a": 10}, ["a"], 1))
+
+    def test_pages_are_each_of_one_sequence_or_free_whatever_comes(self):
+        chance, pages = random.Random(5), Pages(num_pages=40, page_size=16, columns=10)
+        for _ in range(2000):
+            sequence = chance.randrange(6)
+            known = pages.lengths.get(sequence)
+            action = chance.random()
+            if known is not None and action < 0.1:
+                pages.release(sequence)
+            elif known is not None and action < 0.2:
+                pages.trim(sequence, chance.randint(0, known))
+            elif (known or 0) < 120:
+                try:
+                    pages.extend([sequence], chance.randint(0, 40))
+                except attnforge.AttnforgeError:
+                    self.assertLess(len(pages.free), 4)
+            used = [page for name in pages.rows for page in self.pages_of(pages, name)]
+            self.assertEqual(sorted(used + pages.free), list(range(40)))
+            for name, length in pages.lengths.items():
+                self.assertEqual(len(self.pages_of(pages, name)), -(-length // 16))
+
+
+class KvCacheTest(unittest.TestCase):
+    HEADS, DIM = 2, 64
+
+    @classmethod
+    def setUpClass(cls):
+        cls.driver = ctypes.CDLL("libcuda.so.1")
+
+    def setUp(self):
+        self.driver.fake_reset()
+        torch.uploads.clear()
+        attnforge.plan_cache.clear()
+        self.cache = self.made()
+
+    def made(self, **options):
+        return attnforge.KvCache(**{"max_sequences": 4, "max_len": 60, "heads_kv": 2, "head_dim": 64, "page_size": 16, **options})
+
+    def rows(self, batch, rows, heads=HEADS):
+        return torch.Tensor((batch, rows, heads, self.DIM))
+
+    def append(self, batch, rows, *arguments, **options):
+        return self.cache.append(self.rows(batch, rows), self.rows(batch, rows), *arguments, **options)
+
+    def test_a_step_uploads_lengths_and_a_table_that_changed(self):
+        self.assertEqual((self.cache.k.shape, self.cache.free_pages), ((1, 16, 16, 2, 64), 16))
+        self.append(2, 15, "ab")
+        self.assertEqual([ints(each) for each in torch.uploads], [[0, 0, 15, 15], [0, -1, -1, -1, 1, -1, -1, -1]])
+        self.append(2, 1, "ab")
+        self.assertEqual([ints(each) for each in torch.uploads[2:]], [[15, 15, 16, 16]], "the same pages")
+        self.append(1, 1, "b")
+        self.assertEqual([ints(each) for each in torch.uploads[3:]], [[16, 17], [1, 2, -1, -1]])
+        self.append(2, 1, "ab")
+        self.assertEqual([ints(each) for each in torch.uploads[5:]], [[16, 17, 17, 18], [0, 3, -1, -1, 1, 2, -1, -1]])
+        self.assertEqual((self.cache.length("a"), self.cache.length("c"), self.cache.free_pages), (17, 0, 12))
+
+    def test_appends_and_attends_by_pages(self):
+        self.append(2, 15, "ab")
+        self.assertEqual(self.driver.fake_launches(), 1)
+        o = self.cache.attend(self.rows(2, 15, 4))
+        self.assertEqual(o.shape, (2, 15, 4, 64))
+        (plan,) = attnforge.plan_cache
+        wanted = "fwd bf16 batch=2 num_heads=4:2 seqlen=15:64 head_dim=64 causal lengths=used page_size=16"
+        self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
+        launches = self.driver.fake_launches()
+        self.append(1, 1, "b")
+        _, lse = self.cache.attend(self.rows(1, 1, 4), return_lse=True, window=(100, 0), causal=False)
+        self.assertEqual(lse.shape, (1, 4, 1))
+        self.assertGreater(self.driver.fake_launches(), launches + 1)
+
+    def test_each_layer_has_a_pool_and_all_share_lengths_and_pages(self):
+        self.cache = self.made(layers=2)
+        seen = []
+        with mock.patch.object(_kv_cache, "append_kv", lambda *arguments, **options: seen.append((arguments, options))):
+            with mock.patch.object(_kv_cache, "attention", lambda *arguments, **options: seen.append((arguments, options))):
+                for layer in range(2):
+                    self.append(2, 3, layer=layer)
+                    self.cache.attend(self.rows(2, 3, 4), layer)
+        appends, attends = seen[::2], seen[1::2]
+        pool_bytes = 16 * 16 * 2 * 64 * 2
+        for i, (pool, arguments) in enumerate(zip((self.cache.k, self.cache.v) * 2, (2, 3, 2, 3))):
+            self.assertEqual(appends[i // 2][0][arguments].data_ptr(), pool.data_ptr() + i // 2 * pool_bytes)
+            self.assertEqual(attends[i // 2][0][arguments - 1].data_ptr(), pool.data_ptr() + i // 2 * pool_bytes)
+        before, after = ({id(each) for each in (appends[0][0][4], appends[1][0][4])}, {id(each[1]["used_kv"]) for each in attends})
+        self.assertEqual((len(before), len(after), before & after), (1, 1, set()))
+        self.assertEqual(len(torch.uploads), 2)
+        self.assertEqual(self.cache.length(0), 3)
+        with self.assertRaisesRegex(attnforge.InvalidError, "layer 1 appends 4 rows of 2 sequences in a step"):
+            self.append(2, 4, layer=1)
+
+    def test_a_rope_rotates_queries_too(self):
+        tables = torch.Tensor((64, 32), "float32"), torch.Tensor((64, 32), "float32")
+        q = self.rows(2, 1, 4)
+        self.assertEqual(self.append(2, 1, q=q, rope=tables).shape, q.shape)
+
+    def test_released_pages_are_for_others(self):
+        self.cache = self.made(num_pages=2)
+        self.append(1, 20, "a")
+        with self.assertRaisesRegex(attnforge.AttnforgeError, "0 free pages"):
+            self.append(1, 1, "b")
+        self.assertEqual(self.cache.length("b"), 0)
+        self.cache.release("a")
+        self.append(1, 17, "b")
+        self.cache.trim("b", 16)
+        self.assertEqual((self.cache.length("b"), self.cache.free_pages), (16, 1))
+        self.cache.trim("b", 0)
+        self.assertEqual((self.cache.length("b"), self.cache.free_pages), (0, 2))
+
+    def test_what_is_refused_changes_nothing(self):
+        self.append(1, 3, "a")
+        state = self.cache.length("a"), self.cache.free_pages
+        wide = torch.Tensor((1, 2, 2, 128))
+        for text, action in (
+            ("61 rows, more than max_len=60", lambda: self.append(1, 58, "a")),
+            ("2 sequences, but k is of 1", lambda: self.append(1, 1, "ab")),
+            ("must be different ones", lambda: self.append(2, 1, "aa")),
+            ("must be different ones", lambda: self.append(0, 1, "")),
+            ("k has shape", lambda: self.cache.append(wide[0], wide[0], "a")),
+            ("k_cache has shape", lambda: self.cache.append(wide, wide, "a")),
+            ("k_cache has shape", lambda: self.cache.append(torch.Tensor((2, 20, 2, 128)), self.rows(2, 20), "ab")),
+            ("layer=1 must be", lambda: self.append(1, 1, "a", layer=1)),
+            ("no sequence 'b'", lambda: self.cache.release("b")),
+            ("length=4 must be from 0 to 3", lambda: self.cache.trim("a", 4)),
+            ("page_size=12", lambda: self.made(page_size=12)),
+            ("max_len=0", lambda: self.made(max_len=0)),
+        ):
+            with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):
+                action()
+            self.assertEqual((self.cache.length("a"), self.cache.length("b"), self.cache.free_pages), (state[0], 0, state[1]))
+        with self.assertRaisesRegex(attnforge.InvalidError, "append.. comes first"):
+            self.made().attend(self.rows(1, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
