@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "reference/sequences.h"
 #include "runtime/driver.h"
 
 namespace attnforge {
@@ -76,6 +77,35 @@ void check_pages(const AppendSizes& sizes, std::span<const int> row, std::size_t
 }
 
 }  // namespace
+
+void check_run_arrays(const Problem& problem, const Tensors& tensors, CUstream stream) {
+  if (all_full(problem)) return;
+  Sequences sequences{problem, tensors.lengths, {}, tensors.pages};
+  const auto read = [stream](std::vector<int>& copy, std::int64_t count, const int*& array) {
+    if (array == nullptr) return;
+    copy.resize(static_cast<std::size_t>(count));
+    copy_ints(array, copy, stream);
+    array = copy.data();
+  };
+  std::vector<int> q, kv, table;
+  const std::int64_t lengths = problem.batch + (problem.lengths == Lengths::kPacked ? 1 : 0);
+  read(q, lengths, sequences.lengths.q);
+  read(kv, lengths, sequences.lengths.kv);
+  if (has_pages(problem) && problem.batch > 0) {
+    const std::int64_t width = pages_of_sequence(problem);
+    table.resize(static_cast<std::size_t>(problem.batch * width));
+    for (std::int64_t i = 0; i < problem.batch; ++i) {
+      copy_ints(tensors.pages.table + i * tensors.pages.stride_batch,
+                std::span(table).subspan(static_cast<std::size_t>(i * width),
+                                         static_cast<std::size_t>(width)),
+                stream);
+    }
+    sequences.pages.table = table.data();
+    sequences.pages.stride_batch = width;
+  }
+  check(driver().cuStreamSynchronize(stream), "wait for lengths and pages");
+  check_sequences(sequences);
+}
 
 AppendArrays read_arrays(const AppendSizes& sizes, const AppendTensors& tensors, CUstream stream) {
   const auto batch = static_cast<std::size_t>(sizes.batch);

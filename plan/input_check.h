@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attnforge/append_kv.h"
+#include "attnforge/plan.h"
 
 namespace attnforge {
 
@@ -25,5 +26,9 @@ AppendArrays read_arrays(const AppendSizes& sizes, const AppendTensors& tensors,
 /// Throws Error(kInvalidArgument) for lengths that are negative, descend or are above their bounds,
 /// for pages that rows need and that are not among num_pages, and for a page that is written twice.
 void check_arrays(const AppendSizes& sizes, const AppendArrays& arrays, std::int64_t num_pages);
+
+/// Copies the lengths and the page table of a plan's run, in the current context, once `stream` has
+/// passed, and throws as check_sequences() does. Nothing where a problem has none.
+void check_run_arrays(const Problem& problem, const Tensors& tensors, CUstream stream);
 
 }  // namespace attnforge

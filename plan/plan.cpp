@@ -10,10 +10,12 @@
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
+#include "plan/input_check.h"
 #include "plan/load_kernel.h"
 #include "plan/option_checks.h"
 #include "plan/plan_state.h"
 #include "plan/slow_path.h"
+#include "runtime/memory.h"
 #include "runtime/nvtx.h"
 
 namespace attnforge {
@@ -83,6 +85,8 @@ void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
   plan.check(plan.problem, tensors, workspace);
   const NvtxRange range("attnforge run");
   const ContextScope scope(plan.device->context);
+  if (plan.device->overrides.check_inputs && !is_captured(static_cast<CUstream>(stream)))
+    check_run_arrays(plan.problem, tensors, static_cast<CUstream>(stream));
   RunMemory memory{.workspace = workspace};
   if (const int counted = plan.launch.counted_steps(); counted > 0)
     memory.counters = plan.device->counters.of(static_cast<CUstream>(stream), counted);

@@ -44,6 +44,7 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
 constexpr int kRegisterSlack = 20;
+constexpr int kPagesSlack = 12;  // where keys lie
 constexpr int kSmallestBlockM = 8;
 
 /// Single tiles of K and V pay only where there is no room for two.
@@ -125,7 +126,7 @@ bool registers_are_tight(const Typed& c, const Arch& arch) {
   const int available = registers_available(c, arch);
   if (c.math != kMath3xTf32) return c.planned_registers() + 40 > available;
   // There 4 were missing where sm_86 and later had enough.
-  const int missing = arch.sm < 86 ? 4 : 0;
+  const int missing = (arch.sm < 86 ? 4 : 0) + (c.page_size != 0 ? kPagesSlack : 0);
   return c.planned_registers() + missing + 0.55 * c.warp_columns() > 252 - 0.8 * (255 - available);
 }
 

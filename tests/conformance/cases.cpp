@@ -289,6 +289,68 @@ std::vector<ConformanceCase> lengths() {
   };
 }
 
+/// Caches in pages: lengths around the ends of pages, with all else that a problem may have. What
+/// lies after a length and in free pages is NaN and infinities.
+std::vector<ConformanceCase> pages() {
+  std::vector<ConformanceCase> cases;
+  for (const int page : {8, 16, 24, 64, 128, 256}) {
+    ConformanceCase c{fmt::format("PagesOf{}", page), {}};
+    const std::string used = fmt::format(" lengths=used page_size={} ", page);
+    for (const char* problem :
+         {"fwd bf16 batch=7 num_heads=8:2 seqlen=1:700 head_dim=128 lse",
+          "fwd fp16 batch=7 num_heads=16:1 seqlen=3:520 head_dim=64 causal lse layout=bhsd",
+          "fwd bf16 batch=7 num_heads=4:2 seqlen=150:333 head_dim=64 causal lse",
+          "fwd fp16 batch=6 num_heads=2 seqlen=300 head_dim=128 window_left=9 lse",
+          "fwd fp32 batch=6 num_heads=4:2 seqlen=70:300 head_dim=64 causal lse"})
+      c.problems.push_back(problem + used);
+    cases.push_back(c);
+  }
+  const std::string few = " batch=7 num_heads=8:2 seqlen=2:300 head_dim=64 lse lengths=used ",
+                    many = " batch=5 num_heads=4:2 seqlen=200:333 head_dim=128 lse lengths=used ";
+  const Gaps gaps{.row = 3, .head = 1, .rows_after = 5};
+  const auto add = [&](const char* name, std::vector<std::string> problems,
+                       Inputs inputs = Inputs::kNormal, const Gaps& with_gaps = {}) {
+    cases.push_back({name, std::move(problems), inputs, with_gaps});
+  };
+  add("PagesWithWindowsInsideOfOne",
+      {"fwd bf16" + few + "page_size=64 window_left=5",
+       "fwd fp16" + few + "page_size=256 window_left=20",
+       "fwd bf16" + many + "page_size=128 window_left=3 window_right=2",
+       "fwd fp16" + many + "page_size=16 window_left=17 causal"});
+  add("PagesWithScores",
+      {"fwd bf16" + few + "page_size=16 softcap=20",
+       "fwd fp16" + many + "page_size=64 softcap=2 causal", "fwd bf16" + few + "page_size=32 sinks",
+       "fwd fp16" + many + "page_size=16 sinks causal"});
+  add("PagesOfOddHeadDims",
+      {"fwd bf16 batch=6 num_heads=4:2 seqlen=150:203 head_dim=192:128 lengths=used page_size=16 "
+       "causal",
+       "fwd fp16 batch=6 num_heads=4:1 seqlen=3:500 head_dim=72 lengths=used page_size=64 lse",
+       "fwd bf16 batch=6 num_heads=2 seqlen=70:203 head_dim=256 lengths=used page_size=24 lse",
+       "fwd bf16 batch=6 num_heads=8:1 seqlen=2:300 head_dim=512:40 lengths=used page_size=16",
+       "fwd fp16 batch=6 num_heads=2:1 seqlen=150:203 head_dim=40:104 lengths=used page_size=8 "
+       "lse"});
+  add("PagesWithGapsAndOddStrides",
+      {"fwd bf16" + few + "page_size=16 layout=bhsd", "fwd fp16" + many + "page_size=64",
+       "fwd bf16" + few + "page_size=24 alignment=4",
+       "fwd fp16" + many + "page_size=16 alignment=2 layout=bhsd",
+       "fwd fp32" + many + "page_size=40 alignment=8"},
+      Inputs::kNormal, gaps);
+  add("PagesLargerThanTheBound",
+      {"fwd bf16 batch=5 num_heads=4:2 seqlen=3:100 head_dim=64 lengths=used page_size=1024 lse",
+       "fwd fp16 batch=5 num_heads=4:2 seqlen=130:100 head_dim=128 lengths=used page_size=176 "
+       "lse"});
+  add("PagesBesideNotANumber",
+      {"fwd bf16" + few + "page_size=16 causal", "fwd fp16" + many + "page_size=64"},
+      Inputs::kOddSequencesNaN);
+  add("PagesAndGrowingScores", {"fwd bf16" + many + "page_size=16 causal"},
+      Inputs::kGrowingToFirst);
+  add("PagesOfNothing",
+      {"fwd bf16 batch=2 num_heads=2 seqlen=70:0 head_dim=64 lengths=used page_size=16 lse",
+       "fwd bf16 batch=0 num_heads=2 seqlen=70 head_dim=64 lengths=used page_size=16 lse",
+       "fwd bf16 batch=2 num_heads=2 seqlen=0:70 head_dim=64 lengths=used page_size=16 lse"});
+  return cases;
+}
+
 /// Blocks of every size, with all else that a problem may have.
 std::vector<ConformanceCase> block_masks() {
   const std::string sizes = " batch=2 num_heads=4:2 seqlen=300:500 head_dim=64 lse ",
@@ -463,7 +525,8 @@ void PrintTo(const ConformanceCase& c, std::ostream* out) {
 
 std::vector<ConformanceCase> conformance_cases() {
   std::vector<ConformanceCase> cases = edges();
-  for (auto* more : {&masks_and_scores, &ropes, &lengths, &block_masks, &sinks, &memory, &fp32}) {
+  for (auto* more :
+       {&masks_and_scores, &ropes, &lengths, &pages, &block_masks, &sinks, &memory, &fp32}) {
     for (ConformanceCase& c : (*more)()) cases.push_back(std::move(c));
   }
   add_head_dims(cases);

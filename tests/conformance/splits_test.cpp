@@ -123,6 +123,15 @@ std::vector<SplitCase> cases() {
         "fwd bf16 batch=7 num_heads=4 seqlen=70:300 head_dim=64 lengths=used window_left=40 lse",
         "fwd bf16 batch=7 num_heads=16:2 seqlen=3:700 head_dim=128 lengths=packed causal lse",
         "fwd fp16 batch=6 num_heads=4:2 seqlen=200 tokens=700 head_dim=64 lengths=packed lse"}},
+      {"Pages",
+       {"fwd bf16 batch=7 num_heads=8:2 seqlen=1:700 head_dim=128 lengths=used page_size=16 lse",
+        "fwd fp16 batch=7 num_heads=16:1 seqlen=1:700 head_dim=64 lengths=used page_size=64 lse",
+        "fwd bf16 batch=7 num_heads=8:2 seqlen=5:700 head_dim=64 lengths=used page_size=24 causal",
+        "fwd fp16 batch=7 num_heads=4 seqlen=70:300 head_dim=64 lengths=used page_size=256 "
+        "window_left=40 lse",
+        "fwd bf16 batch=7 num_heads=8:2 seqlen=3:300 head_dim=128 lengths=used page_size=8 sinks "
+        "window_left=5 layout=bhsd lse",
+        "fwd bf16 batch=2 num_heads=4:2 seqlen=2:0 head_dim=64 lengths=used page_size=16 lse"}},
       {"HeadDims",
        {"fwd bf16 batch=1 num_heads=4:1 seqlen=3:500 head_dim=8 lse",
         "fwd fp16 batch=1 num_heads=6:2 seqlen=3:500 head_dim=72 causal lse",

@@ -94,6 +94,7 @@ const std::vector<const char*> kUsual = {
     "fwd fp32 batch=2 num_heads=2 seqlen=70:130 head_dim=64 lse",
     "fwd bf16 batch=3 num_heads=4 seqlen=200 head_dim=64 lengths=packed lse",
     "fwd bf16 batch=3 num_heads=2 seqlen=150:333 head_dim=72 window_left=100 lengths=used",
+    "fwd fp16 batch=6 num_heads=4:2 seqlen=5:200 head_dim=64 lengths=used page_size=16 lse",
 };
 
 const std::vector<CodeCase>& cases() {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
@@ -18,11 +19,11 @@ namespace {
 struct PagesCase {
   const char* family;
   const char* arch;
-  const char* problem;  // with lengths=used
+  std::string problem;  // with lengths=used
   int block_m;          // the first candidate that has it; 0: the first of all
 };
 
-constexpr PagesCase kCases[] = {
+const std::vector<PagesCase> kCases = {
     {"fwd_mma_sm80", "80",
      "fwd bf16 batch=64 num_heads=32:8 seqlen=1:8192 head_dim=128 page_size=16", 32},
     {"fwd_mma_sm80", "86",
@@ -63,6 +64,10 @@ constexpr PagesCase kCases[] = {
      0},
     {"fwd_wgmma_sm90a", "90a",
      "fwd bf16 batch=4 num_heads=16 seqlen=512:8192 head_dim=192:128 page_size=128", 0},
+    {"fwd_regtile_f32", "86",
+     "fwd fp32 batch=4 num_heads=8:2 seqlen=512:4096 head_dim=64 page_size=16 causal", 0},
+    {"fwd_regtile_f32", "90a",
+     "fwd fp32 batch=4 num_heads=8:2 seqlen=3:4096 head_dim=128 page_size=24 tf32", 0},
     {"fwd_naive", "80",
      "fwd fp16 batch=4 num_heads=8:2 seqlen=4:900 head_dim=64 page_size=24 lse mask=\"k != q\"", 0},
 };
@@ -82,11 +87,29 @@ std::string fault_of(const PagesCase& c) {
   return "no candidate";
 }
 
-TEST(Pages, CompileWithoutSpills) {
+void expect_no_faults(const std::vector<PagesCase>& cases) {
   const std::vector<std::string> faults = test::compile_together(
-      std::size(kCases), [](std::size_t i) { return fault_of(kCases[i]); });
+      cases.size(), [&](std::size_t i) { return fault_of(cases[i]); });
   for (std::size_t i = 0; i < faults.size(); ++i)
-    EXPECT_EQ(faults[i], "") << "sm_" << kCases[i].arch << ": " << kCases[i].problem;
+    EXPECT_EQ(faults[i], "") << "sm_" << cases[i].arch << ": " << cases[i].problem;
+}
+
+TEST(Pages, CompileWithoutSpills) { expect_no_faults(kCases); }
+
+TEST(Pages, OfEveryQueryTileOfFewRowsCompileWithoutSpills) {
+  std::vector<PagesCase> cases;
+  for (const char* arch : {"86", "89", "90a"}) {
+    for (const int head_dim : {64, 128}) {
+      for (const int block_m : {16, 32, 64})
+        cases.push_back({"fwd_mma_sm80", arch,
+                         fmt::format("fwd bf16 batch=8 num_heads=16:{} seqlen={}:8192 head_dim={} "
+                                     "page_size={}",
+                                     block_m == 16 ? 1 : 4, block_m == 64 ? 12 : 1, head_dim,
+                                     block_m == 32 ? 64 : 16),
+                         block_m});
+    }
+  }
+  expect_no_faults(cases);
 }
 
 }  // namespace
