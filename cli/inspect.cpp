@@ -103,11 +103,29 @@ InspectView view_of(const InspectArguments& a) {
   return view;
 }
 
-void print_mask(const BlockMask& mask, const TileInfo& tiles) {
-  fmt::print("\nBlock mask: {}\n", mask_text(mask));
-  const std::string merged = merge_text(mask, tiles.block_m);
+/// The block mask of options, else what the problem's text leaves of the blocks; with why there is
+/// nothing to be seen of a text.
+struct MaskToShow {
+  std::optional<ShownMask> mask{};
+  std::string unknown{};
+};
+MaskToShow mask_to_show(const std::optional<BlockMask>& given, const Problem& problem,
+                        const CodeOptions& code) {
+  if (given) return {ShownMask{*given}, ""};
+  if (problem.mask.empty()) return {};
+  TextBlocks blocks = text_blocks_of(problem, code);
+  if (!blocks.unknown.empty()) return {std::nullopt, std::move(blocks.unknown)};
+  return {ShownMask{std::move(blocks.mask), blocks.sampled}, ""};
+}
+
+void print_mask(const char* name, const MaskToShow& shown, const TileInfo& tiles) {
+  if (!shown.unknown.empty())
+    fmt::print("\n{}: not drawn, for {}\n", name, printable(shown.unknown));
+  if (!shown.mask) return;
+  fmt::print("\n{}: {}\n", name, mask_text(*shown.mask));
+  const std::string merged = merge_text(shown.mask->blocks, tiles.block_m);
   if (!merged.empty()) fmt::print("  {}\n", merged);
-  fmt::print("{}", framed_drawing(mask));
+  fmt::print("{}", framed_drawing(shown.mask->blocks));
 }
 
 void print_raw(const std::string& text) {
@@ -118,6 +136,7 @@ int run_inspect(const InspectArguments& a) {
   Problem problem = read_problem(a.words, "inspect", a.code);
   const std::optional<BlockMask> mask = mask_of(a.mask, problem, 0);
   if (mask) problem = with_block_mask(problem, *mask);
+  const MaskToShow shown = mask_to_show(mask, problem, a.code);
   const bool source_only = a.source || a.entry;
   InspectOptions options;
   options.config = a.config;
@@ -126,16 +145,17 @@ int run_inspect(const InspectArguments& a) {
   options.compile = !a.no_compile && !source_only;
   options.ptx = a.ptx;
   options.sass = a.sass;
+  options.cut_candidates = a.cuts;
   if (!a.html.empty()) options = page_options(options);
   const InspectView view = view_of(a);
   const Inspection inspection = inspect_what_can_be(problem, device_of(a), options);
 
   if (!a.html.empty()) {
-    write_text(a.html, inspect_page(inspection, mask, utc_now()));
+    write_text(a.html, inspect_page(inspection, shown.mask, utc_now()));
     if (a.html != "-") fmt::print("{}\n", printable(a.html));
   } else if (a.json) {
     Json json = to_json(inspection, view);
-    if (mask) json["block_mask"] = mask_json(*mask, inspection.tiles);
+    if (shown.mask) json["block_mask"] = mask_json(*shown.mask, inspection.tiles);
     print_json(json);
   } else if (source_only) {
     print_raw(a.source ? inspection.source : inspection.source_entry);
@@ -145,11 +165,10 @@ int run_inspect(const InspectArguments& a) {
   } else if (a.sass) {
     if (inspection.sass.starts_with("none: "))
       throw Error(ErrorCode::kIo, "no SASS, " + inspection.sass.substr(6));
-  options.cut_candidates = a.cuts;
     print_raw(inspection.sass);
   } else {
     fmt::print("{}", report(inspection, view));
-    if (mask) print_mask(*mask, inspection.tiles);
+    print_mask(mask ? "Block mask" : "Mask", shown, inspection.tiles);
   }
   const bool compiled = inspection.not_compiled.empty();
   return compiled && !inspection.compiled.ok ? kExitFailed : kExitOk;

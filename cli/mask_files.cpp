@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "attnforge/error.h"
 #include "cli/npy.h"
@@ -201,11 +202,20 @@ std::optional<BlockMask> mask_of(const MaskArguments& arguments, const Problem& 
       {.density = arguments.random, .seed = seed, .partial = problem.mask_bits ? kPartial : 0.0});
 }
 
-std::string mask_text(const BlockMask& mask) {
-  const BlockCounts counts = count_blocks(mask);
-  return fmt::format("{:.3g}% of {} blocks of {} x {} are present: {} full, {} partial, {} empty",
-                     100 * counts.density(), counts.blocks, mask.block_q, mask.block_kv,
-                     counts.full, counts.partial, counts.empty());
+std::string mask_text(const ShownMask& mask) {
+  const BlockCounts counts = count_blocks(mask.blocks);
+  return fmt::format("{:.3g}% of {} blocks of {} x {} are present: {} full, {} partial, {} empty{}",
+                     100 * counts.density(), counts.blocks, mask.blocks.block_q,
+                     mask.blocks.block_kv, counts.full, counts.partial, counts.empty(),
+                     mask.sampled ? ", as far as some pairs of each say" : "");
+}
+
+TextBlocks text_blocks_of(const Problem& problem, const CodeOptions& code) {
+  const std::vector<std::optional<NpyArray>> files = code_files(problem, code);
+  std::vector<std::span<const std::byte>> arrays(files.size());
+  for (std::size_t i = 0; i < files.size(); ++i)
+    if (files[i]) arrays[i] = files[i]->data;
+  return text_blocks(problem, arrays);
 }
 
 std::string merge_text(const BlockMask& mask, int block_m) {

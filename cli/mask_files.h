@@ -8,6 +8,7 @@
 
 #include "attnforge/block_mask.h"
 #include "attnforge/problem.h"
+#include "cli/code_options.h"
 #include "cli/command_line.h"
 
 namespace attnforge::cli {
@@ -32,8 +33,17 @@ std::optional<BlockMask> mask_of(const MaskArguments& arguments, const Problem& 
 /// pairs are seen; or two or three of one dimension, row_begin, columns, and which are partial.
 BlockMask mask_from_files(const Problem& problem, const std::vector<std::string>& paths);
 
+/// The blocks of the problem's mask text, with the arrays that --arg has files for.
+TextBlocks text_blocks_of(const Problem& problem, const CodeOptions& code);
+
+/// What is drawn: a block mask, or the blocks of a text.
+struct ShownMask {
+  BlockMask blocks{};
+  bool sampled = false;  // TextBlocks::sampled
+};
+
 /// "12.5% of 4096 blocks of 64 x 64 are present: 400 full, 112 partial, 3584 empty".
-std::string mask_text(const BlockMask& mask);
+std::string mask_text(const ShownMask& mask);
 
 /// How many blocks are computed for each that is present where rows of blocks are merged into tiles
 /// of block_m queries: "merged to tiles of 128 queries: 1.31 blocks for each of them"; "" where

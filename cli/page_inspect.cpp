@@ -73,19 +73,20 @@ InspectOptions page_options(InspectOptions options) {
   return options;
 }
 
-Json mask_json(const BlockMask& mask, const TileInfo& tiles) {
-  const BlockCounts counts = count_blocks(mask);
-  return {{"block_q", mask.block_q},
-          {"block_kv", mask.block_kv},
+Json mask_json(const ShownMask& mask, const TileInfo& tiles) {
+  const BlockCounts counts = count_blocks(mask.blocks);
+  return {{"block_q", mask.blocks.block_q},
+          {"block_kv", mask.blocks.block_kv},
           {"blocks", counts.blocks},
           {"full", counts.full},
           {"partial", counts.partial},
           {"empty", counts.empty()},
-          {"merged", merged_blocks(mask, tiles.block_m)},
+          {"merged", merged_blocks(mask.blocks, tiles.block_m)},
+          {"sampled", mask.sampled},
           {"text", mask_text(mask)}};
 }
 
-Json inspect_page_data(const Inspection& inspection, const std::optional<BlockMask>& mask,
+Json inspect_page_data(const Inspection& inspection, const std::optional<ShownMask>& mask,
                        const std::string& made) {
   Inspection shown = inspection;  // the code is in listings
   shown.ptx.clear();
@@ -94,8 +95,8 @@ Json inspect_page_data(const Inspection& inspection, const std::optional<BlockMa
   Json block_mask = nullptr;
   if (mask) {
     block_mask = mask_json(*mask, inspection.tiles);
-    block_mask["merge"] = merge_text(*mask, inspection.tiles.block_m);
-    block_mask["svg"] = to_svg(*mask);
+    block_mask["merge"] = merge_text(mask->blocks, inspection.tiles.block_m);
+    block_mask["svg"] = to_svg(mask->blocks);
   }
   constexpr std::string_view kNone = "none: ";
   const bool disassembled = !inspection.sass.starts_with(kNone);
@@ -119,7 +120,7 @@ Json inspect_page_data(const Inspection& inspection, const std::optional<BlockMa
           {"measured_bytes", minimum_bytes(inspection.measured_as)}};
 }
 
-std::string inspect_page(const Inspection& inspection, const std::optional<BlockMask>& mask,
+std::string inspect_page(const Inspection& inspection, const std::optional<ShownMask>& mask,
                          const std::string& made) {
   return page("inspect.html", to_string(inspection.problem) + " - attnforge",
               inspect_page_data(inspection, mask, made));

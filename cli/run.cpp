@@ -330,7 +330,7 @@ void print_check(const CheckReport& c, bool lse) {
 void print_problem(const Problem& problem, const HostTensors& host) {
   fmt::print("problem       {}\n", to_string(problem));
   if (has_block_mask(problem))
-    fmt::print("block mask    {}\n", mask_text(block_mask_of(problem, host)));
+    fmt::print("block mask    {}\n", mask_text({block_mask_of(problem, host)}));
 }
 
 void print_report(const RunArguments& a, const Plan& plan, const Device& device,

@@ -146,6 +146,23 @@ Problem with_block_mask(const Problem& problem, const BlockMask& mask);
 Problem with_block_mask(const Problem& problem, const BlockMaskShape& shape, double density,
                         bool bits);
 
+/// The blocks of a mask's text, for pictures and counts.
+struct TextBlocks {
+  BlockMask mask{};       // of one head and sequence, without bits
+  bool sampled = false;   // some pairs of each block were asked, not all: it may be wrong
+  std::string unknown{};  // why there is no mask: what of the text only a compiler knows
+};
+/// Found on the CPU, which reads expressions of numbers, sizes, positions and arguments, in a
+/// fraction of a second however long the sequences: blocks are the problem's, else of 128 x 128,
+/// or larger ones where there would be more than 2^16. With the problem's window, but for that of a
+/// problem with blocks, which a run adds to them (block_mask_from_text()). `arrays` are the bytes
+/// of each of the problem's arguments in their order, empty for numbers and for arrays that are not
+/// known. Throws Error(kInvalidArgument) without a mask text, and for a head or a sequence that is
+/// not there.
+TextBlocks text_blocks(const Problem& problem,
+                       std::span<const std::span<const std::byte>> arrays = {},
+                       std::int64_t head = 0, std::int64_t sequence = 0);
+
 /// The lists in host memory, borrowed.
 BlockMaskRef block_mask_ref(const BlockMask& mask);
 

@@ -102,7 +102,7 @@ TEST_F(MaskFiles, ARandomMaskHasItsBlocksOrThoseOfTheProblem) {
   EXPECT_EQ(mask.heads, 2);
   EXPECT_FALSE(mask.bits.empty());
   EXPECT_FALSE(mask_of({}, parse_problem("fwd seqlen=1000 blocks=64"), 3).has_value());
-  EXPECT_THAT(mask_text(random("fwd seqlen=64 blocks=16", 1)),
+  EXPECT_THAT(mask_text({random("fwd seqlen=64 blocks=16", 1)}),
               "100% of 16 blocks of 16 x 16 are present: 16 full, 0 partial, 0 empty");
   EXPECT_EQ(merge_text(random("fwd seqlen=64 blocks=16", 0), 32),
             "merged to tiles of 32 queries: 2.00 blocks for each of them");

@@ -87,6 +87,9 @@ class Pages(unittest.TestCase):
                  "document.body.append(el('pre', {id: 'seen'}, JSON.stringify(seen)));</script>")
         self.assertEqual(page.count("</body>"), 1)
         path.write_text(page.replace("</body>", probe + "</body>"))
+        return self.dumped(path, dark, width)
+
+    def dumped(self, path, dark=False, width=1400):
         command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--virtual-time-budget=3000",
                    f"--user-data-dir={self.root}/profile", "--enable-logging=stderr", "--dump-dom", path.as_uri()]
         if dark:
@@ -96,6 +99,16 @@ class Pages(unittest.TestCase):
         found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.S)
         self.assertIsNotNone(found, done.stderr[-2000:])
         return json.loads(html.unescape(found.group(1)))
+
+    def open_together(self, pages, script):
+        """What open() returns of each page, with one start of the browser."""
+        frames = "".join(f'<iframe width="1400" height="900" srcdoc="{html.escape(page)}"></iframe>' for page in pages)
+        path = self.root / "pages.html"
+        path.write_text("<!doctype html><body>" + frames + "<script>addEventListener('load', () => {"
+                        "const seen = [...document.querySelectorAll('iframe')].map(each => each.contentWindow.Function(" + json.dumps(script) + ")());"
+                        "const pre = document.createElement('pre'); pre.id = 'seen'; pre.textContent = JSON.stringify(seen);"
+                        "document.body.replaceChildren(pre);});</script></body>")
+        return self.dumped(path)
 
     def inspect_page(self, *words):
         return self.run_program("inspect", "--html", "-", *(words or PROBLEM))
@@ -243,12 +256,13 @@ class Pages(unittest.TestCase):
 
     def test_other_problems_and_what_is_not_known(self):
         count = "return [document.querySelectorAll('main > section').length, document.querySelectorAll('svg.picture').length];"
-        for words, pictures in ((["--no-compile", "--arch", "sm_90", "fwd bf16 seqlen=0 head_dim=64"], None),
-                                (["--arch", "sm_90", "fwd bf16 batch=4 num_heads=32:8 seqlen=1:8192 head_dim=128"], 4),
-                                (["--arch", "sm_90", "fwd bf16 num_heads=2 seqlen=2048 head_dim=64 lengths=packed batch=4 causal"], 4),
-                                (["--arch", "sm_86", "--family", "fwd_naive", "fwd fp32 seqlen=64 head_dim=8"], None),
-                                (["--arch", "sm_89", "fwd fp32 seqlen=100:7 head_dim=64 window_left=3 window_right=2"], 4)):
-            sections, drawn = self.open(self.inspect_page(*words), count)
+        cases = ((["--no-compile", "--arch", "sm_90", "fwd bf16 seqlen=0 head_dim=64"], None),
+                 (["--arch", "sm_90", "fwd bf16 batch=4 num_heads=32:8 seqlen=1:8192 head_dim=128"], 4),
+                 (["--arch", "sm_90", "fwd bf16 num_heads=2 seqlen=2048 head_dim=64 lengths=packed batch=4 causal"], 4),
+                 (["--arch", "sm_86", "--family", "fwd_naive", "fwd fp32 seqlen=64 head_dim=8"], None),
+                 (["--arch", "sm_89", "fwd fp32 seqlen=100:7 head_dim=64 window_left=3 window_right=2"], 4))
+        seen = self.open_together([self.inspect_page(*words) for words, _ in cases], count)
+        for (words, pictures), (sections, drawn) in zip(cases, seen, strict=True):
             self.assertEqual(sections, 9, words)
             if pictures is not None:
                 self.assertEqual(drawn, pictures, words)

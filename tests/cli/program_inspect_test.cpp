@@ -107,6 +107,33 @@ TEST_F(Program, InspectDrawsABlockMask) {
   EXPECT_THAT(read_file(folder_.file("page.html")), HasSubstr("shape-rendering"));
 }
 
+TEST_F(Program, InspectDrawsTheBlocksOfAMaskText) {
+  const auto inspected = [&](const char* mask, std::vector<std::string> more) {
+    std::vector<std::string> words = {"inspect",
+                                      "--arch",
+                                      "sm_90",
+                                      "--no-compile",
+                                      "--mask",
+                                      mask,
+                                      "fwd bf16 seqlen=512 head_dim=64"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Outcome text = inspected("k <= q || k < 100", {});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("\nMask: 100% of 16 blocks of 128 x 128 are present: 6 full, 10 "
+                                  "partial, 0 empty\n"));
+  const Outcome diagonal = inspected("k <= q && q - k < 128", {});
+  EXPECT_THAT(diagonal.out, HasSubstr("\n  |+   |\n  |++  |\n  | ++ |\n  |  ++|\n"));
+  const Json json = Json::parse(inspected("(k - q) % 2 == 0", {"--json"}).out).at("block_mask");
+  EXPECT_EQ(json.at("partial"), 16);
+  EXPECT_EQ(json.at("sampled"), false);
+  ASSERT_EQ(inspected("k <= q", {"--html", folder_.file("page.html")}).exit_code, 0);
+  EXPECT_THAT(read_file(folder_.file("page.html")), HasSubstr("shape-rendering"));
+  EXPECT_THAT(inspected("k < first[batch]", {"--arg", "first=random"}).out,
+              HasSubstr("\nMask: not drawn, for it reads first, whose elements are not given\n"));
+}
+
 TEST_F(Program, TextsOfOptionsAreInTheSource) {
   const Outcome outcome = run({"inspect", "--arch", "sm_90", "--entry", "--score", "s * scale",
                                "--mask", "k <= q && q - k < window", "--arg", "scale=0.5", "--arg",

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "attnforge/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge {
@@ -40,17 +41,6 @@ class DeviceBlockMaskTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
   Device open() { return Device({.cache_path = (folder_ / "cache.db").string()}); }
-
-  template <class Body>
-  static Error error_of(const Body& body) {
-    try {
-      body();
-    } catch (const Error& error) {
-      return error;
-    }
-    ADD_FAILURE() << "no error was thrown";
-    return {ErrorCode::kInternal, ""};
-  }
 
  private:
   fs::path folder_;

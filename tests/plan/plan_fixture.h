@@ -23,6 +23,7 @@
 #include "runtime/compiler.h"
 #include "runtime/driver.h"
 #include "templates/registry.h"
+#include "tests/support/error_of.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge::test {
@@ -130,17 +131,6 @@ class PlanTest : public ::testing::Test {
     cubin.source_digest += digest_suffix;
     if (another) cubin.bytes.back() ^= std::byte{1};
     Cache(database()).put_cubin(cubin, source.text, source.name);
-  }
-
-  template <class Body>
-  static Error error_of(Body&& body) {
-    try {
-      body();
-    } catch (const Error& error) {
-      return error;
-    }
-    ADD_FAILURE() << "no error was thrown";
-    return {ErrorCode::kInternal, ""};
   }
 
  private:

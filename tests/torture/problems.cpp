@@ -14,7 +14,7 @@
 #include "tests/conformance/proof.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
-#include "tests/torture/options.h"
+#include "tests/torture/gpu_main.h"
 
 namespace attnforge::torture {
 namespace {
@@ -89,11 +89,6 @@ TEST(RandomProblems, MatchTheOracle) {
 }  // namespace attnforge::torture
 
 int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  attnforge::torture::options = attnforge::torture::read_options(argc, argv);
-  if (const std::string problem = attnforge::test::gpu_problem(); !problem.empty()) {
-    fmt::print("torture_problems: skipped: {}\n", problem);
-    return 77;
-  }
-  return RUN_ALL_TESTS();
+  using namespace attnforge::torture;
+  return run_on_gpu("torture_problems", argc, argv, options);
 }

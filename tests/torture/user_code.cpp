@@ -25,7 +25,7 @@
 #include "tests/fuzz/code_inputs.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
-#include "tests/torture/options.h"
+#include "tests/torture/gpu_main.h"
 
 namespace attnforge::torture {
 namespace {
@@ -304,11 +304,6 @@ TEST(MutatedTexts, AreRefusedOrComputeWhatTheOracleDoes) {
 }  // namespace attnforge::torture
 
 int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  attnforge::torture::options = attnforge::torture::read_options(argc, argv);
-  if (const std::string problem = attnforge::test::gpu_problem(); !problem.empty()) {
-    fmt::print("torture_user_code: skipped: {}\n", problem);
-    return 77;
-  }
-  return RUN_ALL_TESTS();
+  using namespace attnforge::torture;
+  return run_on_gpu("torture_user_code", argc, argv, options);
 }
