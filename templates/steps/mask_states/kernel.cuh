@@ -43,7 +43,7 @@ struct MaskStates {
     // 2. What is told of many pairs at once.
     u32 left = some;
     if constexpr (Terms::kCount > 0) {
-      if (some != 0) {
+      if (lengths.q() > 0 && lengths.kv() > 0) {  // of all threads or of none
         const Verdicts verdicts = decide<0>(params, place, lengths, first);
         some &= ~verdicts.none;
         left = Terms::kAll ? some & ~verdicts.all : some;
@@ -82,45 +82,42 @@ struct MaskStates {
     u32 none, all;
   };
 
-  /// By the terms from kTerm on.
+  /// By the terms from kTerm on. All threads of the block come: its groups have the same rows.
   template <int kTerm, class Params>
   ATTNFORGE_DEVICE static Verdicts decide(const Params& params, const ListPlace& place,
                                           const Lengths& lengths, int first_key) {
+    static_assert(kFragments <= 2 * kWarps, "a fragment for half a warp");
     const FwdParams& p = params.fwd;
-    const int lane = int(threadIdx.x) % 32;
+    const int lane = int(threadIdx.x) % 32, half = int(threadIdx.x) / 16;
     const auto of_key = [&](int i) {
       return Terms::template of_key<kTerm>(p, lengths, place.sequence, place.head,
                                            min(first_key + lane + i, lengths.kv() - 1));
     };
-    const auto of_query = [&](int i) {
+    const auto of_query = [&] {
       return Terms::template of_query<kTerm>(
           p, lengths, place.sequence, place.head,
-          min(place.m_block * kBlockM + lane + i, lengths.q() - 1));
+          min(place.m_block * kBlockM + int(threadIdx.x), lengths.q() - 1));
     };
-    auto keys = RangeOfType<decltype(of_key(0))>::Type::of(of_key(0));
+    using Keys = typename RangeOfType<decltype(of_key(0))>::Type;
+    using Rows = typename RangeOfType<decltype(of_query())>::Type;
+    __shared__ Rows of_fragments[kFragments];
+    Rows rows = Rows::of(of_query());
+    Keys keys = Keys::of(of_key(0));
 #pragma unroll
     for (int i = 32; i < kGroupKeys; i += 32) keys.add(of_key(i));
     keys.join(~0u);
-    Verdicts verdicts{0, 0};
-#pragma unroll
-    for (int i = 0; i < kBlockM; i += 32) {  // two fragments, a half of the lanes each
-      auto rows = RangeOfType<decltype(of_query(0))>::Type::of(of_query(i));
-      rows.join(0xffffu << (lane & 16));
-      const TermVerdict found = verdict_of(Terms::relation(kTerm), rows, keys);
-      verdicts.none |= of_halves(found.none) << i / 16;
-      verdicts.all |= of_halves(found.all) << i / 16;
-    }
+    rows.join(0xffffu << (lane & 16));
+    if (lane % 16 == 0 && half < kFragments) of_fragments[half] = rows;
+    __syncthreads();
+    const TermVerdict found = verdict_of(Terms::relation(kTerm),
+                                         of_fragments[min(lane, kFragments - 1)], keys);
+    Verdicts verdicts{lanes_where(found.none), lanes_where(found.all)};
     if constexpr (kTerm + 1 < Terms::kCount) {
       const Verdicts others = decide<kTerm + 1>(params, place, lengths, first_key);
       verdicts.none |= others.none;
       verdicts.all &= others.all;
     }
     return verdicts;
-  }
-  /// Bits 0 and 1: those of lanes 0 and 16.
-  ATTNFORGE_DEVICE static u32 of_halves(bool found) {
-    const u32 lanes = lanes_where(found);
-    return (lanes & 1) | (lanes >> 15 & 2);
   }
 
   /// What of some rows and keys the text lets be seen. An instruction each for a pair: comparisons
