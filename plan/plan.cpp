@@ -10,10 +10,12 @@
 #include "attnforge/error.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
+#include "plan/input_check.h"
 #include "plan/load_kernel.h"
 #include "plan/option_checks.h"
 #include "plan/plan_state.h"
 #include "plan/slow_path.h"
+#include "runtime/memory.h"
 #include "runtime/nvtx.h"
 
 namespace attnforge {
@@ -83,10 +85,14 @@ void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
   plan.check(plan.problem, tensors, workspace);
   const NvtxRange range("attnforge run");
   const ContextScope scope(plan.device->context);
+  const auto queue = static_cast<CUstream>(stream);
+  if (plan.device->overrides.check_inputs && plan.problem.lengths != Lengths::kFixed &&
+      !is_captured(queue)) [[unlikely]]
+    check_arrays(plan.problem, tensors.lengths, read_arrays(plan.problem, tensors, queue));
   RunMemory memory{.workspace = workspace};
   if (const int counted = plan.launch.counted_steps(); counted > 0)
-    memory.counters = plan.device->counters.of(static_cast<CUstream>(stream), counted);
-  plan.launch.run(tensors, memory, static_cast<CUstream>(stream));
+    memory.counters = plan.device->counters.of(queue, counted);
+  plan.launch.run(tensors, memory, queue);
 }
 
 std::size_t Plan::workspace_bytes() const { return state_->launch.workspace_bytes(); }

@@ -456,7 +456,9 @@ typedef struct attnforge_tensors {
 ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
                                                             attnforge_tensors* tensors);
 
-/* Enqueues the plan on `stream` (a CUstream or cudaStream_t; NULL: the default stream). */
+/* Enqueues the plan on `stream` (a CUstream or cudaStream_t; NULL: the default stream). With
+ * ATTNFORGE_CHECK_INPUTS=1 in the environment lengths and page tables are looked at first, which
+ * waits for the stream. */
 ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan,
                                              const attnforge_tensors* tensors, void* workspace,
                                              size_t workspace_bytes, void* stream);

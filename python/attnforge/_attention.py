@@ -107,7 +107,8 @@ def attention(
     after the sequence's length alone. page_size is a multiple of 8. Goes with used_kv, not with block_mask. append_kv() writes such
     caches, KvCache keeps one.
     Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
-    above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds. They do not go with rope.
+    above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds but ATTNFORGE_CHECK_INPUTS=1 in the
+    environment, with which each call waits. They do not go with rope.
     block_mask: a BlockMask: a query sees a key only if its block is present, and in a partial block with bits only if its bit is set;
     causal and window hide keys as well. Uploaded at the first call on a GPU. Does not go with cu_seqlens.
     score, mask: C++ expressions, compiled into the kernel: what becomes of a score s after scaling, and whether query q sees key k
