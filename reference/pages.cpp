@@ -91,7 +91,7 @@ void gather_pages(const Problem& problem, const Tensors& tensors, std::int64_t i
 
 void set_random_pages(const Problem& problem, HostTensors& host, std::uint64_t seed) {
   if (!has_pages(problem)) return;
-  const Sequences sequences{problem, {.q = host.lengths_q.data(), .kv = host.lengths_kv.data()}};
+  const Sequences sequences = sequences_of(problem, host);
   std::vector<int> pool(static_cast<std::size_t>(pages_of_pool(problem)));
   std::iota(pool.begin(), pool.end(), 0);
   std::uint64_t state = seed;
