@@ -5,9 +5,12 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/candidates.h"
+#include "generator/shape.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/input_check.h"
@@ -20,6 +23,17 @@
 
 namespace attnforge {
 namespace {
+
+/// What is legal for the bucket of batch_invariant problems need not be so for each batch.
+void require_legal(const LoadedKernel& loaded, const Problem& problem, const DeviceState& state) {
+  std::string wrong = rejection(*loaded.family, problem, state.facts.arch);
+  if (wrong.empty()) wrong = loaded.family->reject(loaded.config, problem, state.facts);
+  if (wrong.empty()) return;
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("\"{}\" was chosen for batch_invariant problems of every batch, but not "
+                          "for \"{}\": {}",
+                          loaded.config_text, to_string(problem), wrong));
+}
 
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
 /// launch is computed.
@@ -44,6 +58,7 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
           return choose_and_load(key, options, state, called);
         });
   }
+  if (problem.batch_invariant) require_legal(*loaded, problem, state);
   auto made = std::make_shared<const PlanState>(problem, *loaded, state);
   if (state.overrides.print_launch) state.launches.print(*made, state.log);
   if (forced)
@@ -86,7 +101,7 @@ void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
   const NvtxRange range("attnforge run");
   const ContextScope scope(plan.device->context);
   const auto queue = static_cast<CUstream>(stream);
-  if (plan.device->overrides.check_inputs && plan.problem.lengths != Lengths::kFixed &&
+  if (plan.device->overrides.check_inputs && !has_fixed_lengths(plan.problem) &&
       !is_captured(queue)) [[unlikely]]
     check_arrays(plan.problem, tensors.lengths, read_arrays(plan.problem, tensors, queue));
   RunMemory memory{.workspace = workspace};

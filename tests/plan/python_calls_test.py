@@ -677,6 +677,16 @@ class PagesTest(CallTest):
         problem, _ = _arguments.problem_of(self.q, self.k, self.v, **self.options)
         self.assertEqual(str(problem), str(attnforge.Problem.parse(self.WANTED)))
 
+    def test_batch_invariance_is_a_word_of_the_problem(self):
+        for _ in range(2):
+            self.call(batch_invariant=True)
+        self.call()
+        texts = [str(plan.problem) for plan in attnforge.plan_cache]
+        self.assertEqual(texts, [str(attnforge.Problem.parse(self.WANTED + word)) for word in (" batch_invariant", "")])
+        problem, _ = _arguments.problem_of(self.q, self.k, self.v, batch_invariant=True, **self.options)
+        self.assertTrue(problem.batch_invariant)
+        self.refused("batch_invariant=2 must be True or False", batch_invariant=2)
+
     def test_what_is_refused(self):
         of = torch.Tensor
         self.refused("page_table goes with used_kv", used_kv=None)
