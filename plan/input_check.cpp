@@ -10,12 +10,13 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "reference/sequences.h"
 #include "runtime/driver.h"
 
 namespace attnforge {
 namespace {
 
-[[noreturn]] void refuse_arrays(const std::string& message) {
+[[noreturn]] void refuse_append_arrays(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
@@ -56,11 +57,12 @@ HostTable copied_table(const PageTable& pages, std::int64_t batch, std::int64_t 
 std::vector<std::int64_t> packed_lengths(std::string_view name, std::span<const int> ends,
                                          std::int64_t tokens) {
   if (ends[0] != 0)
-    refuse_arrays(fmt::format("{}[0] is {}; the first sequence begins with row 0", name, ends[0]));
+    refuse_append_arrays(
+        fmt::format("{}[0] is {}; the first sequence begins with row 0", name, ends[0]));
   std::vector<std::int64_t> lengths(ends.size() - 1);
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     if (ends[i + 1] < ends[i]) {
-      refuse_arrays(
+      refuse_append_arrays(
           fmt::format("{}[{}] is {}, less than the {} before it; a sequence ends after "
                       "it begins",
                       name, i + 1, ends[i + 1], ends[i]));
@@ -68,8 +70,8 @@ std::vector<std::int64_t> packed_lengths(std::string_view name, std::span<const 
     lengths[i] = std::int64_t{ends[i + 1]} - ends[i];
   }
   if (ends.back() > tokens) {
-    refuse_arrays(fmt::format("{}[{}] is {}, more than the {} rows of the tensors", name,
-                              lengths.size(), ends.back(), tokens));
+    refuse_append_arrays(fmt::format("{}[{}] is {}, more than the {} rows of the tensors", name,
+                                     lengths.size(), ends.back(), tokens));
   }
   return lengths;
 }
@@ -85,7 +87,7 @@ void check_pages(const HostTable& table, int page_size, std::size_t sequence, st
                                    static_cast<std::size_t>(j)];
     const auto entry = [&] { return fmt::format("the page table's entry [{}, {}]", sequence, j); };
     if (page < 0 || page >= table.num_pages) {
-      refuse_arrays(
+      refuse_append_arrays(
           fmt::format("{} is {}, but sequence {} has rows {} to {} there; it must be a "
                       "page of the pool, 0 to {}",
                       entry(), page, sequence, j * page_size,
@@ -94,40 +96,29 @@ void check_pages(const HostTable& table, int page_size, std::size_t sequence, st
     if ((j + 1) * page_size <= begin) continue;
     const auto [other, is_new] = writers.try_emplace(page, sequence, j);
     if (is_new) continue;
-    refuse_arrays(
+    refuse_append_arrays(
         fmt::format("{} is page {}, which is entry [{}, {}] too, and both get new rows; "
                     "give each a page of its own",
                     entry(), page, other->second.first, other->second.second));
   }
 }
 
-/// Of one side of a run: how many rows each sequence has.
-std::vector<std::int64_t> run_lengths(const Problem& problem, std::string_view name,
-                                      std::span<const int> array, std::int64_t longest,
-                                      std::int64_t tokens) {
-  std::vector<std::int64_t> lengths(array.begin(), array.end());
-  if (problem.lengths == Lengths::kPacked && !array.empty())
-    lengths = packed_lengths(name, array, tokens);
-  if (array.empty()) lengths.assign(static_cast<std::size_t>(problem.batch), longest);
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    if (lengths[i] >= 0 && lengths[i] <= longest) continue;
-    refuse_arrays(fmt::format("sequence {} has {} rows by {}; this plan is for 0 to {}", i,
-                              lengths[i], name, longest));
-  }
-  return lengths;
-}
-
 }  // namespace
 
-RunArrays read_arrays(const Problem& problem, const Tensors& tensors, CUstream stream) {
-  const std::int64_t count = problem.lengths == Lengths::kPacked ? problem.batch + 1
-                                                                 : problem.batch;
-  RunArrays arrays{.lengths_q = copied_ints(tensors.lengths.q, count, stream),
-                   .lengths_kv = copied_ints(tensors.lengths.kv, count, stream),
-                   .pages = copied_table(tensors.pages, problem.batch, problem.seqlen_kv,
-                                         problem.page_size, stream)};
+void check_run_arrays(const Problem& problem, const Tensors& tensors, CUstream stream) {
+  if (all_full(problem)) return;
+  const std::int64_t count = problem.batch + (problem.lengths == Lengths::kPacked ? 1 : 0);
+  const std::vector<int> q = copied_ints(tensors.lengths.q, count, stream);
+  const std::vector<int> kv = copied_ints(tensors.lengths.kv, count, stream);
+  const HostTable table = copied_table(tensors.pages, problem.batch, problem.seqlen_kv,
+                                       problem.page_size, stream);
   check(driver().cuStreamSynchronize(stream), "wait for lengths and pages");
-  return arrays;
+  Sequences sequences{problem, tensors.lengths, {}, tensors.pages};
+  if (!q.empty()) sequences.lengths.q = q.data();
+  if (!kv.empty()) sequences.lengths.kv = kv.data();
+  sequences.pages.table = table.entries.data();
+  sequences.pages.stride_batch = table.columns;
+  check_sequences(sequences);
 }
 
 AppendArrays read_arrays(const AppendSizes& sizes, const AppendTensors& tensors, CUstream stream) {
@@ -138,19 +129,6 @@ AppendArrays read_arrays(const AppendSizes& sizes, const AppendTensors& tensors,
   arrays.used.resize(static_cast<std::size_t>(sizes.batch));  // zeros without an array
   check(driver().cuStreamSynchronize(stream), "wait for lengths and pages");
   return arrays;
-}
-
-void check_arrays(const Problem& problem, const LengthArrays& tokens, const RunArrays& arrays) {
-  const Tokens most = total_tokens(problem);
-  run_lengths(problem, "lengths.q", arrays.lengths_q, problem.seqlen_q,
-              tokens.tokens_q != 0 ? tokens.tokens_q : most.q);
-  const std::vector<std::int64_t> keys = run_lengths(
-      problem, "lengths.kv", arrays.lengths_kv, problem.seqlen_kv,
-      tokens.tokens_kv != 0 ? tokens.tokens_kv : most.kv);
-  if (!has_pages(problem)) return;
-  Writers none;
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    check_pages(arrays.pages, problem.page_size, i, keys[i], keys[i], none);
 }
 
 void check_arrays(const AppendSizes& sizes, const AppendArrays& arrays) {
@@ -164,7 +142,7 @@ void check_arrays(const AppendSizes& sizes, const AppendArrays& arrays) {
   for (std::size_t i = 0; i < added.size(); ++i) {
     const std::int64_t used = arrays.used[i], after = used + added[i];
     if (used < 0 || after > sizes.seqlen_kv) {
-      refuse_arrays(
+      refuse_append_arrays(
           fmt::format("used_kv[{}] is {}, and {} rows are appended; a sequence of this "
                       "cache has from 0 to {} rows",
                       i, used, added[i], sizes.seqlen_kv));

@@ -19,13 +19,7 @@ struct HostTable {
   std::int64_t num_pages = 0;
 };
 
-/// Arrays of a run. Empty: not there.
-struct RunArrays {
-  std::vector<int> lengths_q{}, lengths_kv{};  // as LengthArrays has them
-  HostTable pages{};
-};
-
-/// Arrays of an append.
+/// Arrays of an append as the host sees them.
 struct AppendArrays {
   std::vector<int> cu_seqlens{};  // empty: not packed
   std::vector<int> used{};        // [batch]
@@ -33,12 +27,14 @@ struct AppendArrays {
 };
 
 /// Copies them, in the current context, once `stream` has passed. Throws Error(kCuda).
-RunArrays read_arrays(const Problem& problem, const Tensors& tensors, CUstream stream);
 AppendArrays read_arrays(const AppendSizes& sizes, const AppendTensors& tensors, CUstream stream);
 
-/// Throw Error(kInvalidArgument) for lengths that are negative, descend or are above their bounds,
+/// Throws Error(kInvalidArgument) for lengths that are negative, descend or are above their bounds,
 /// for pages that rows need and that the pool does not have, and for a page that is written twice.
-void check_arrays(const Problem& problem, const LengthArrays& tokens, const RunArrays& arrays);
 void check_arrays(const AppendSizes& sizes, const AppendArrays& arrays);
+
+/// Copies the lengths and the page table of a plan's run, in the current context, once `stream` has
+/// passed, and throws as check_sequences() does. Nothing where a problem has none.
+void check_run_arrays(const Problem& problem, const Tensors& tensors, CUstream stream);
 
 }  // namespace attnforge

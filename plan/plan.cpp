@@ -10,7 +10,6 @@
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
-#include "generator/shape.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/input_check.h"
@@ -101,9 +100,8 @@ void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
   const NvtxRange range("attnforge run");
   const ContextScope scope(plan.device->context);
   const auto queue = static_cast<CUstream>(stream);
-  if (plan.device->overrides.check_inputs && !has_fixed_lengths(plan.problem) &&
-      !is_captured(queue)) [[unlikely]]
-    check_arrays(plan.problem, tensors.lengths, read_arrays(plan.problem, tensors, queue));
+  if (plan.device->overrides.check_inputs && !is_captured(queue))
+    check_run_arrays(plan.problem, tensors, queue);
   RunMemory memory{.workspace = workspace};
   if (const int counted = plan.launch.counted_steps(); counted > 0)
     memory.counters = plan.device->counters.of(queue, counted);

@@ -157,10 +157,9 @@ class Plan {
   /// other run uses meanwhile; ignored when 0, as it is for problems of fixed lengths without a
   /// rope whose queries fill the GPU. Throws Error(kInvalidArgument) for null pointers, misaligned
   /// pointers or strides, and for strides that TMA cannot take (negative, 2^40 bytes and more):
-  /// those want a plan for a problem with alignment=8. Throws Error(kCuda) if a launch fails. With
-  /// ATTNFORGE_CHECK_INPUTS=1 lengths and page tables are read back first, which waits for the
-  /// stream (not during a capture, when nothing is looked at), and Error(kInvalidArgument) names a
-  /// length above its bound and a page that is not there.
+  /// those want a plan for a problem with alignment=8. Throws Error(kCuda) if a launch fails. Only
+  /// with ATTNFORGE_CHECK_INPUTS=1 in the environment a run that is not captured waits for the
+  /// stream, reads lengths and page tables, and throws Error(kInvalidArgument) for wrong ones.
   void run(const Tensors& tensors, void* workspace = nullptr, void* stream = nullptr) const;
 
   std::size_t workspace_bytes() const;

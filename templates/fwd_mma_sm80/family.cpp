@@ -222,7 +222,7 @@ std::string symbol(const Typed& c) {
 
 std::vector<Piece> pieces(const Typed& c) {
   std::vector<Piece> pieces = pieces_of(c);
-  if (c.has_tile_lists() && c.page_size == 0)
+  if (c.has_tile_lists())
     pieces.push_back({"pieces/gathered_keys.cuh", "Keys",
                       "GatheredKeys<kElementBytes, kConfig.key_groups(), kConfig.block_n / "
                       "kConfig.key_groups()>",

@@ -261,7 +261,7 @@ std::string symbol(const Typed& c) {
 
 std::vector<Piece> pieces(const Typed& c) {
   std::vector<Piece> pieces = pieces_of(c);
-  if (c.has_tile_lists() && c.page_size == 0)
+  if (c.has_tile_lists())
     pieces.push_back({"pieces/grouped_tma_keys.cuh", "Keys", "GroupedTmaKeys<kConfig>"});
   if (c.fused_rope) {
     pieces.push_back({"pieces/rope_jobs.cuh", "QJob", "RopeQJob<kConfig>"});
@@ -318,7 +318,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   k.operand = Operand::kK;
   k.packed_heads = 0;
   k.box_rows = c.box_keys(c.block_n);
-  k.of_pages = has_pages(problem);
+  k.of_pages = stored.pool;
   TensorMapSpec v = k;
   v.operand = Operand::kV;
   v.columns = c.head_dim_v;

@@ -1,15 +1,19 @@
 // pages.cpp - what a cache in pages adds to a kernel: the table of a run, and other Keys.
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "templates/host/parts.h"
 #include "templates/params_pages.h"
 
 namespace attnforge {
 namespace {
 
-/// Kernels whose keys come by TMA start from pieces that say so.
+/// Kernels whose keys come by TMA start from pieces that say so. Keys in pages are asked for by
+/// lists of tiles, too.
 void extend_by_pages(KernelNames& names, const Problem&) {
   names.parts.push_back("params_pages.h");
+  std::erase_if(names.other_pieces, [](const Piece& piece) { return piece.name == "Keys"; });
   if (names.pieces_header == "pieces/dense_tma.cuh") {
     names.other_pieces.push_back({"pieces/paged_tma_keys.cuh", "Keys",
                                   fmt::format("PagedTmaKeys<kConfig, {}>", names.params)});

@@ -1,20 +1,108 @@
-// input_check_test.cpp - lengths and page tables that were read back from the GPU: what is wrong
-// with them is said with its place.
+// input_check_test.cpp - ATTNFORGE_CHECK_INPUTS=1: lengths and page tables of a plan's run are read
+// back and looked at before it is launched. On the fake driver, whose device memory is the host's.
 #include "plan/input_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
-#include "attnforge/error.h"
+#include "plan/context_scope.h"
+#include "runtime/memory.h"
+#include "tests/plan/plan_fixture.h"
+#include "tests/support/environment.h"
 
 namespace attnforge {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using test::fake_cuda;
+using test::tensors_of;
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::map<std::string, std::string> kAsked = {{"ATTNFORGE_CHECK_INPUTS", "1"}};
+
+/// A run of 3 sequences of at most 40 keys in pages of 16, of a pool of 9.
+class InputCheckTest : public test::PlanTest {
+ protected:
+  const Problem problem_ = parse_problem(
+      "fwd bf16 batch=3 num_heads=4:2 seqlen=1:40 head_dim=64 lengths=used page_size=16");
+  std::vector<int> kv_ = {40, 0, 17};
+  std::vector<int> table_ = {3, 8, 1, 99, -1, -1, -1, 99, 0, 2, -1, 99};
+
+  Tensors tensors() {
+    Tensors tensors = tensors_of(problem_);
+    tensors.lengths.kv = kv_.data();
+    tensors.pages = {.table = table_.data(), .stride_batch = 4, .num_pages = 9};
+    return tensors;
+  }
+  void run(Device& device, void* stream = nullptr) {
+    make_plan(problem_, device)
+        .run(tensors(), reinterpret_cast<void*>(std::uintptr_t{0x100000}), stream);
+  }
+  std::string refusal(Device& device) {
+    const int launches = fake_cuda().launches();
+    const Error error = error_of([&] { run(device); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(fake_cuda().launches(), launches) << "told before the launch";
+    return error.what();
+  }
+};
+
+TEST_F(InputCheckTest, ReadsNothingUnlessAsked) {
+  Device device = open();
+  kv_[0] = 1000;
+  table_[0] = 1000;
+  EXPECT_NO_THROW(run(device));
+}
+
+TEST_F(InputCheckTest, NamesWhatIsWrongBeforeTheLaunch) {
+  const test::ScopedEnvironment scope(kAsked);
+  Device device = open();
+  EXPECT_NO_THROW(run(device));
+  kv_[2] = 41;
+  EXPECT_THAT(refusal(device), HasSubstr("lengths.kv: sequence 2 has 41 rows; it may have 0 to "));
+  kv_[2] = -1;
+  EXPECT_THAT(refusal(device), HasSubstr("sequence 2 has -1 rows"));
+  kv_[2] = 17;
+  table_[9] = 9;
+  EXPECT_THAT(refusal(device), HasSubstr("sequence 2 of 17 keys has page 9 in column 1; it must be "
+                                         "from 0 to 8"));
+  table_[9] = -1;
+  EXPECT_THAT(refusal(device), HasSubstr("(-1 is for columns after the last key)"));
+  kv_[2] = 16;
+  EXPECT_NO_THROW(run(device));
+}
+
+TEST_F(InputCheckTest, ACapturedRunIsNotLookedAt) {
+  const test::ScopedEnvironment scope(kAsked);
+  Device device = open();
+  run(device);
+  kv_[0] = 1000;
+  const ContextScope context(state_of(device).context);
+  const Stream stream;
+  EXPECT_NO_THROW(Graph(stream, [&](CUstream captured) { run(device, captured); }));
+}
+
+TEST_F(InputCheckTest, LooksAtPackedLengthsToo) {
+  const test::ScopedEnvironment scope(kAsked);
+  Device device = open();
+  const Problem packed = parse_problem(
+      "fwd bf16 batch=2 num_heads=4 seqlen=8 tokens=12 head_dim=64 lengths=packed");
+  std::vector<int> begins = {0, 4, 12};
+  Tensors tensors = tensors_of(packed);
+  tensors.lengths = {.q = begins.data(), .kv = begins.data()};
+  const auto run_packed = [&] {
+    make_plan(packed, device).run(tensors, reinterpret_cast<void*>(std::uintptr_t{0x100000}));
+  };
+  EXPECT_NO_THROW(run_packed());
+  begins = {0, 3, 12};
+  EXPECT_THAT(std::string(error_of(run_packed).what()), HasSubstr("sequence 1 has 9 rows"));
+}
+
+// ---- Appends ----
 
 constexpr AppendSizes kSmall{.batch = 3, .tokens = 20, .seqlen_kv = 64, .page_size = 16};
 
@@ -68,53 +156,6 @@ TEST(AppendArrays, OfPaddedRowsAndStridedCaches) {
   EXPECT_EQ(fault_of({.cu_seqlens = {}, .used = {0, 62, 5}}, sizes), "");
   EXPECT_THAT(fault_of({.cu_seqlens = {}, .used = {0, 63, 5}}, sizes),
               HasSubstr("used_kv[1] is 63, and 2 rows are appended"));
-}
-
-// ---- Runs ----
-
-std::string fault_of_run(const char* text, const RunArrays& of, const LengthArrays& tokens = {}) {
-  try {
-    check_arrays(parse_problem(text), tokens, of);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "";
-}
-
-TEST(RunArrays, OfUsedLengths) {
-  const char* const used = "fwd batch=2 seqlen=4:100 head_dim=64 lengths=used";
-  EXPECT_EQ(fault_of_run(used, {}), "") << "all rows";
-  EXPECT_EQ(fault_of_run(used, {.lengths_q = {0, 4}, .lengths_kv = {100, 0}}), "");
-  EXPECT_THAT(fault_of_run(used, {.lengths_kv = {100, 101}}),
-              HasSubstr("sequence 1 has 101 rows by lengths.kv; this plan is for 0 to 100"));
-  EXPECT_THAT(fault_of_run(used, {.lengths_q = {-1, 4}}), HasSubstr("-1 rows by lengths.q"));
-}
-
-TEST(RunArrays, OfPackedSequences) {
-  const char* const packed = "fwd batch=2 seqlen=40:50 tokens=60:90 head_dim=64 lengths=packed";
-  const std::vector<int> q = {0, 20, 60}, kv = {0, 40, 90};
-  EXPECT_EQ(fault_of_run(packed, {.lengths_q = q, .lengths_kv = kv}), "");
-  EXPECT_THAT(fault_of_run(packed, {.lengths_q = q, .lengths_kv = kv}, {.tokens_kv = 89}),
-              HasSubstr("lengths.kv[2] is 90, more than the 89 rows"));
-  EXPECT_THAT(fault_of_run(packed, {.lengths_q = {0, 41, 60}, .lengths_kv = kv}),
-              HasSubstr("sequence 0 has 41 rows by lengths.q"));
-  EXPECT_THAT(fault_of_run(packed, {.lengths_q = {0, 20, 19}, .lengths_kv = kv}),
-              HasSubstr("lengths.q[2] is 19, less than the 20"));
-}
-
-TEST(RunArrays, OfPages) {
-  const char* const paged = "fwd batch=2 seqlen=1:40 head_dim=64 lengths=used page_size=16";
-  const auto with = [&](std::vector<int> lengths, std::vector<int> entries) {
-    return fault_of_run(paged,
-                        {.lengths_kv = std::move(lengths),
-                         .pages = {.entries = std::move(entries), .columns = 3, .num_pages = 6}});
-  };
-  EXPECT_EQ(with({17, 40}, {5, 0, -1, 5, 0, 1}), "") << "pages may be shared";
-  EXPECT_THAT(with({33, 40}, {5, 0, -1, 5, 0, 1}),
-              AllOf(HasSubstr("[0, 2] is -1"), HasSubstr("rows 32 to 32")));
-  EXPECT_THAT(with({17, 40}, {5, 0, -1, 5, 6, 1}), HasSubstr("[1, 1] is 6"));
-  EXPECT_THAT(with({17, 40}, {-1, 0, -1, 5, 2, 1}), HasSubstr("[0, 0] is -1")) << "a hole";
 }
 
 }  // namespace

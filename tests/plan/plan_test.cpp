@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <limits>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "attnforge/tune.h"
 #include "count_allocations.h"
 #include "tests/plan/plan_fixture.h"
-#include "tests/support/environment.h"
 
 namespace attnforge {
 namespace {
@@ -570,28 +568,6 @@ TEST_F(PlanTest, BatchInvariantProblemsHaveOneKernelWhateverTheirBatch) {
   const Error error = error_of([&] { planned("batch_invariant batch=1000000"); });
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(std::string(error.what()), HasSubstr("do not fit 16 GB"));
-}
-
-TEST_F(PlanTest, LooksAtLengthsAndPagesWhereTheEnvironmentAsksForIt) {
-  const test::ScopedEnvironment scope(
-      std::map<std::string, std::string>{{"ATTNFORGE_CHECK_INPUTS", "1"}});
-  Device device = open();
-  const Problem problem = parse_problem(
-      "fwd fp16 batch=2 num_heads=4:2 seqlen=1:48 head_dim=64 lengths=used page_size=16");
-  const Plan plan = make_plan(problem, device);
-  Tensors tensors = tensors_of(problem);
-  std::vector<int> keys = {17, 48}, table = {3, 0, -1, 2, 1, 4};  // the fake GPU's memory
-  tensors.lengths.kv = keys.data();
-  tensors.pages = {table.data(), 3, 5};
-  const auto run = [&] { plan.run(tensors, reinterpret_cast<void*>(0x100000)); };
-  run();
-  const int launches = fake_cuda().launches();
-  EXPECT_GT(launches, 0);
-  table[5] = 5;
-  EXPECT_THAT(std::string(error_of(run).what()), HasSubstr("[1, 2] is 5"));
-  keys[1] = 49;
-  EXPECT_THAT(std::string(error_of(run).what()), HasSubstr("sequence 1 has 49 rows"));
-  EXPECT_EQ(fake_cuda().launches(), launches) << "nothing is launched";
 }
 
 }  // namespace

@@ -986,6 +986,34 @@ class AppendKvTest(CallTest):
         self.assertEqual((append.q.data, append.rotated_q.data), (q.data_ptr(), rotated.data_ptr()))
         self.assertEqual((append.used_kv, append.used_kv_after, append.cu_seqlens), (self.used.data_ptr(),) * 2 + (None,))
 
+    def test_a_call_like_an_earlier_one_is_not_checked_again(self):
+        q = torch.Tensor((self.BATCH, 1, 4, self.DIM))
+        arrays = self.k, self.v, self.k_pool, self.v_pool, self.used, self.table
+        options = {"rope": self.rope, "q": q, "used_kv_after": self.used}
+        for _ in range(2):  # the first tensor ever says which torch it is
+            first = self.appended(*arrays, **options)
+        others = [torch.Tensor(array.shape, array.dtype) for array in arrays]
+        with mock.patch.object(attnforge._append, "_check_rank", side_effect=AssertionError("it was")):
+            second = self.appended(*others, **options)
+            with self.assertRaisesRegex(AssertionError, "it was"):
+                attnforge.append_kv(*others[:5], torch.Tensor((3, 5), "int32"), **options)
+            with self.assertRaisesRegex(AssertionError, "it was"):
+                attnforge.append_kv(*others, rope_interleaved=True, **options)
+        for name, other in zip(("k", "v", "k_cache", "v_cache"), others):
+            self.assertEqual(getattr(second[0], name).data, other.data_ptr())
+        self.assertEqual((second[0].used_kv, second[1].table), (others[4].data_ptr(), others[5].data_ptr()))
+        self.assertEqual((second[0].used_kv_after, second[2].cos), (self.used.data_ptr(), self.rope[0].data_ptr()))
+        self.assertEqual(second[3].shape, q.shape)
+        self.assertEqual(second[0].rotated_q.data, second[3].data_ptr())
+        for name in ("batch", "seqlen_kv", "page_size", "num_heads_q", "rope", "dtype", "rope_dim"):
+            self.assertEqual(getattr(second[0], name), getattr(first[0], name))
+        q.requires_grad, torch.grad_enabled = True, True
+        try:
+            with self.assertRaisesRegex(attnforge.InvalidError, "q requires grad"):
+                attnforge.append_kv(*others, **options)
+        finally:
+            torch.grad_enabled = False
+
     def test_packed_rows_go_to_a_strided_cache_as_far_as_the_tables_reach(self):
         k, v = torch.Tensor((9, 2, 64)), torch.Tensor((9, 2, 32))
         caches = torch.Tensor((3, 500, 2, 64)), torch.Tensor((3, 500, 2, 32))

@@ -27,6 +27,9 @@ PARTS = {
         r"kFeature(Score|Mask)Code|CodeArgument|code_arguments|code_suffix|has_score_code|user_(score|mask|code)|User(Code|Score|Mask|Rule|Row)"
         r"|WithCode|CodeParams|has_code|check_code|problem\.(score|mask|args)|CodeTexts|add_code", 59),
     "sinks": (r"kFeatureSinks|Sink(Params|Output)|WithSinks|(?<!host/)\bsinks\b|[a-z]_sinks", 26),
+    "pages": (
+        r"kFeaturePages|Page(s(Params|Argument)|Table)|Paged(Tma)?Keys|paged_(tma_)?keys|WithPages|page_(size|table)|has_pages|num_pages"
+        r"|pages_(of_|part)|of_pages|tensors\.pages", 44),
     "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 53),
     "softcap": (r"[sS]oftcap", 36),
     "window": (r"window_(left|right)|effective_window|(left|right)_bound", 40),

@@ -30,6 +30,8 @@ constexpr GoldenProblem kProblems[] = {
      "fwd bf16 batch=1 num_heads=16 seqlen=4096 head_dim=128 softcap=30 args=\"float* slope, int "
      "reach\" score=\"s + slope[head] * (k - q)\" mask=\"k <= q && q - k < reach\""},
     {"decode", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 lse"},
+    {"pages",
+     "fwd bf16 batch=64 num_heads=32:8 seqlen=1:8192 head_dim=128 lengths=used page_size=16"},
     {"tf32", "fwd fp32 batch=4 num_heads=8:2 seqlen=2048 head_dim=128 causal tf32"},
 };
 
