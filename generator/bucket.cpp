@@ -38,6 +38,9 @@ std::int64_t round_tokens(std::int64_t tokens, std::int64_t room, std::int64_t m
   return halvings <= 0 ? 0 : std::max<std::int64_t>(1, most >> halvings);
 }
 
+/// Of all batch_invariant problems: what is chosen for it serves one sequence and many.
+constexpr std::int64_t kBatchOfAll = 4;
+
 constexpr float
     kBucketSoftcap = 30.0f;  // a usual value; only whether there is one changes the kernel
 
@@ -64,13 +67,15 @@ Problem bucket(const Problem& problem) {
   if (result.softcap > 0.0f) result.softcap = kBucketSoftcap;
   if (has_block_mask(result)) result.density = round_density(result);
   Problem rounded = result;
-  rounded.batch = round_batch(problem.batch);
+  rounded.batch = problem.batch_invariant && problem.batch > 0 ? kBatchOfAll
+                                                               : round_batch(problem.batch);
   rounded.seqlen_q = round_seqlen(problem.seqlen_q);
   rounded.seqlen_kv = round_seqlen(problem.seqlen_kv);
   rounded.tokens_q = round_tokens(problem.tokens_q, problem.batch * problem.seqlen_q,
                                   rounded.batch * rounded.seqlen_q);
   rounded.tokens_kv = round_tokens(problem.tokens_kv, problem.batch * problem.seqlen_kv,
                                    rounded.batch * rounded.seqlen_kv);
+  if (problem.batch_invariant) rounded.tokens_q = rounded.tokens_kv = 0;  // full
   if (rounded.mask_batch != 1) rounded.mask_batch = rounded.batch;
   // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
   // valid.
@@ -90,8 +95,8 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
       byte(p.op, 0) | byte(p.dtype_q, 1) | byte(p.dtype_k, 2) | byte(p.dtype_v, 3) |
           byte(p.dtype_o, 4) | byte(p.layout, 5) | byte(p.causal, 6) | byte(p.lse, 7),
       byte(p.alignment_bytes, 0) | byte(p.mask_block_q, 1) | byte(p.mask_block_kv, 2) |
-          byte(p.mask_bits, 3) | byte(p.tf32, 4) | byte(p.lengths, 5) | byte(p.rope, 6) |
-          byte(p.sinks, 7),
+          byte(p.mask_bits | p.batch_invariant << 1, 3) | byte(p.tf32, 4) | byte(p.lengths, 5) |
+          byte(p.rope, 6) | byte(p.sinks, 7),
       both(p.num_heads_q, p.num_heads_kv) ^ static_cast<std::uint64_t>(p.batch) << 16,
       both(p.seqlen_q, p.seqlen_kv),
       both(p.head_dim, p.head_dim_v) ^ at(p.rope_dim, 16) ^ at(p.page_size, 44),

@@ -14,7 +14,8 @@ namespace attnforge {
 /// kernels take strides) to a fixed one; a rope_dim that says head_dim is left out. Tokens of
 /// packed sequences by how full they make batch * seqlen, up to a power of two.
 /// The density of a block mask up to a power of two.
-/// A config that is legal for the bucket is legal for all of it.
+/// A config that is legal for the bucket is legal for all of it, but for batch_invariant problems:
+/// those of every batch have one bucket, of a few sequences.
 Problem bucket(const Problem& problem);
 
 /// Hash of every field, for maps keyed by Problem. No allocation.

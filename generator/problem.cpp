@@ -266,6 +266,13 @@ void check_lengths(const Problem& p) {
   check('k', p.tokens_kv, p.seqlen_kv);
 }
 
+void check_batch_invariance(const Problem& p) {
+  if (p.batch_invariant && has_block_mask(p)) {
+    reject(fmt::format("batch_invariant does not go with blocks={}:{}; leave one of them out",
+                       p.mask_block_q, p.mask_block_kv));
+  }
+}
+
 void check_pages(const Problem& p) {
   if (!has_pages(p)) return;
   if (p.lengths != Lengths::kUsed) {
@@ -354,6 +361,7 @@ void validate(const Problem& p) {
   check_lengths(p);
   check_block_mask(p);
   check_pages(p);
+  check_batch_invariance(p);
   check_code(p);
   check_factor("softcap", p.softcap);
   check_factor("softmax_scale", p.softmax_scale);

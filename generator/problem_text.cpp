@@ -43,6 +43,7 @@ constexpr FlagField kFlags[] = {{"causal", &Problem::causal},
                                 {"lse", &Problem::lse},
                                 {"tf32", &Problem::tf32},
                                 {"sinks", &Problem::sinks},
+                                {"batch_invariant", &Problem::batch_invariant},
                                 {"mask_bits", &Problem::mask_bits}};
 
 struct FloatField {
@@ -391,6 +392,7 @@ std::string to_string(const Problem& p) {
   if (p.tf32) text += " tf32";
   if (p.softmax_scale != 0.0f) text += fmt::format(" softmax_scale={}", p.softmax_scale);
   if (p.sinks) text += " sinks";
+  if (p.batch_invariant) text += " batch_invariant";
   if (p.lengths != Lengths::kFixed) text += fmt::format(" lengths={}", to_string(p.lengths));
   if (p.tokens_q != 0 || p.tokens_kv != 0)
     text += fmt::format(" tokens_q={} tokens_kv={}", p.tokens_q, p.tokens_kv);

@@ -54,6 +54,9 @@ std::span<const ProblemWord> problem_words() {
        "the softmax of a row counts a logit of its query head, which has no value; a run brings "
        "them",
        "keys alone", ""},
+      {"batch_invariant", "batch_invariant",
+       "the bits of a sequence's result do not depend on what else is in the batch", "they may",
+       ""},
       {"lse", "lse", "lse is written too: fp32, natural logarithm", "only o", ""},
       {"tf32", "tf32", "with fp32: products may round their inputs to TF32", "fp32 accuracy", ""},
       {"lengths", "lengths=KIND",

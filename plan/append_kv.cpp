@@ -257,7 +257,7 @@ void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& d
   const NvtxRange range("attnforge append");
   const ContextScope scope(state.context);
   if (state.overrides.check_inputs && !is_captured(queue))
-    check_arrays(sizes, read_arrays(sizes, tensors, queue), tensors.pages.num_pages);
+    check_arrays(sizes, read_arrays(sizes, tensors, queue));
   const AppendKernel* kernel = state.appends.find(code);
   if (kernel == nullptr) {
     kernel = &state.appends.find_or_make(

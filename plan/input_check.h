@@ -12,20 +12,26 @@
 
 namespace attnforge {
 
-/// Arrays of an append as the host sees them.
-struct AppendArrays {
-  std::vector<int> cu_seqlens;  // empty: not packed
-  std::vector<int> used;        // [batch]
-  std::vector<int> table;       // [batch, pages_of_row]; empty: not in pages
-  std::int64_t pages_of_row = 0;
+/// A page table as the host sees it: [batch, columns]. Empty: there are no pages.
+struct HostTable {
+  std::vector<int> entries{};
+  std::int64_t columns = 0;
+  std::int64_t num_pages = 0;
 };
 
-/// Copies them, in the current context, once `stream` has passed.
+/// Arrays of an append as the host sees them.
+struct AppendArrays {
+  std::vector<int> cu_seqlens{};  // empty: not packed
+  std::vector<int> used{};        // [batch]
+  HostTable pages{};
+};
+
+/// Copies them, in the current context, once `stream` has passed. Throws Error(kCuda).
 AppendArrays read_arrays(const AppendSizes& sizes, const AppendTensors& tensors, CUstream stream);
 
 /// Throws Error(kInvalidArgument) for lengths that are negative, descend or are above their bounds,
-/// for pages that rows need and that are not among num_pages, and for a page that is written twice.
-void check_arrays(const AppendSizes& sizes, const AppendArrays& arrays, std::int64_t num_pages);
+/// for pages that rows need and that the pool does not have, and for a page that is written twice.
+void check_arrays(const AppendSizes& sizes, const AppendArrays& arrays);
 
 /// Copies the lengths and the page table of a plan's run, in the current context, once `stream` has
 /// passed, and throws as check_sequences() does. Nothing where a problem has none.

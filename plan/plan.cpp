@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/candidates.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "plan/input_check.h"
@@ -20,6 +22,17 @@
 
 namespace attnforge {
 namespace {
+
+/// What is legal for the bucket of batch_invariant problems need not be so for each batch.
+void require_legal(const LoadedKernel& loaded, const Problem& problem, const DeviceState& state) {
+  std::string wrong = rejection(*loaded.family, problem, state.facts.arch);
+  if (wrong.empty()) wrong = loaded.family->reject(loaded.config, problem, state.facts);
+  if (wrong.empty()) return;
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("\"{}\" was chosen for batch_invariant problems of every batch, but not "
+                          "for \"{}\": {}",
+                          loaded.config_text, to_string(problem), wrong));
+}
 
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
 /// launch is computed.
@@ -44,6 +57,7 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
           return choose_and_load(key, options, state, called);
         });
   }
+  if (problem.batch_invariant) require_legal(*loaded, problem, state);
   auto made = std::make_shared<const PlanState>(problem, *loaded, state);
   if (state.overrides.print_launch) state.launches.print(*made, state.log);
   if (forced)
@@ -85,12 +99,13 @@ void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
   plan.check(plan.problem, tensors, workspace);
   const NvtxRange range("attnforge run");
   const ContextScope scope(plan.device->context);
-  if (plan.device->overrides.check_inputs && !is_captured(static_cast<CUstream>(stream)))
-    check_run_arrays(plan.problem, tensors, static_cast<CUstream>(stream));
+  const auto queue = static_cast<CUstream>(stream);
+  if (plan.device->overrides.check_inputs && !is_captured(queue))
+    check_run_arrays(plan.problem, tensors, queue);
   RunMemory memory{.workspace = workspace};
   if (const int counted = plan.launch.counted_steps(); counted > 0)
-    memory.counters = plan.device->counters.of(static_cast<CUstream>(stream), counted);
-  plan.launch.run(tensors, memory, static_cast<CUstream>(stream));
+    memory.counters = plan.device->counters.of(queue, counted);
+  plan.launch.run(tensors, memory, queue);
 }
 
 std::size_t Plan::workspace_bytes() const { return state_->launch.workspace_bytes(); }

@@ -183,6 +183,8 @@ ATTNFORGE_API void attnforge_free_string(char* text);
  *   page_size=64             with lengths=used: k and v lie in pages of so many keys, a multiple
  *                            of 8 up to 65536, and a table of a run says which pages a sequence
  *                            has
+ *   batch_invariant          the bits of a sequence's result do not depend on what else is in the
+ *                            batch, nor on its size. Not with blocks
  *   sinks                    the softmax of a row counts one more score without a value: the logit
  *                            of its query head, neither scaled nor capped
  *   rope=interleaved or rope=half       rotates elements (2 i, 2 i + 1) or (i, i + rope_dim / 2)
@@ -456,7 +458,9 @@ typedef struct attnforge_tensors {
 ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
                                                             attnforge_tensors* tensors);
 
-/* Enqueues the plan on `stream` (a CUstream or cudaStream_t; NULL: the default stream). */
+/* Enqueues the plan on `stream` (a CUstream or cudaStream_t; NULL: the default stream). With
+ * ATTNFORGE_CHECK_INPUTS=1 in the environment lengths and page tables are looked at first, which
+ * waits for the stream. */
 ATTNFORGE_API attnforge_status attnforge_run(const attnforge_plan* plan,
                                              const attnforge_tensors* tensors, void* workspace,
                                              size_t workspace_bytes, void* stream);

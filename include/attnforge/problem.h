@@ -94,6 +94,9 @@ struct Problem {
   // With kUsed: k and v lie in pages of so many rows, and a run's table (Tensors::pages) says which
   // pages a sequence has. A multiple of 8, 8 to 65536; 0: in one piece. Not with a block mask.
   int page_size = 0;
+  // The same config whatever the batch, so that the bits of a sequence's result do not depend on
+  // what else is in it. Not with a block mask.
+  bool batch_invariant = false;
   Rope rope = Rope::kNone;
   int rope_dim = 0;  // leading elements of a row that rotate: a multiple of 8 up to head_dim; 0:
                      // all
@@ -159,8 +162,8 @@ inline bool has_pages(const Problem& problem) { return problem.page_size != 0; }
 /// Pages of a sequence of seqlen_kv keys, and the columns of a page table. 0 without pages.
 std::int64_t pages_of_sequence(const Problem& problem);
 
-/// Pages of a pool that attnforge makes itself, of k and of v: those of all sequences, and a quarter
-/// more that are free.
+/// Pages of a pool that attnforge makes itself, of k and of v: those of all sequences, and a
+/// quarter more that are free.
 std::int64_t pages_of_pool(const Problem& problem);
 
 /// How many elements of a row of q or k rotate: rope_dim, or its default; 0 without rope.

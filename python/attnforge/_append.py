@@ -1,6 +1,7 @@
 """append_kv(): new rows of k and v into a cache."""
 
 import ctypes
+from typing import NamedTuple
 
 from . import _checks
 from ._arguments import check_rope, view_rope
@@ -13,6 +14,19 @@ _DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
 _PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, rows and heads
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30
+
+
+class _Call(NamedTuple):
+    """A call that was checked: its structs without addresses, but for those of words, which are constants of this module."""
+
+    append: bytes
+    pages: bytes
+    tables: bytes
+    device: int
+
+
+_calls = {}  # by the words of a call, and shapes, strides, dtypes and GPUs of its tensors
+_torch = None  # the module, once a call has brought its tensors
 
 
 def append_kv(
@@ -55,7 +69,22 @@ def append_kv(
     after a first call with this dtype, these head dims and strides. Raises InvalidError (a ValueError) for what it cannot take; with
     ATTNFORGE_CHECK_INPUTS=1 for lengths above the capacity, pages that are not there and pages that two sequences write, too.
     """
-    # ---- 1. Arrays ----
+    global _torch
+    # ---- 1. A call of torch's tensors like an earlier one ----
+    key = None
+    if _torch is not None and stream is None:
+        try:
+            out = _torch.empty_like(q) if q is not None and q_out is None else q_out
+            arrays = k, v, k_cache, v_cache, q, out, used_kv, page_table, cu_seqlens, used_kv_after, *(rope or (None, None))
+            key, addresses = _key_of(arrays, layout, rope_interleaved, rope_offset)
+            call = _calls.get(key)
+        except Exception:  # whatever it is, the long way says it
+            key = call = None
+        if call is not None:
+            _launch(call, addresses, _torch._C._cuda_getCurrentRawStream(call.device))
+            return out
+
+    # ---- 2. Arrays ----
     if layout not in _PLACES:
         raise InvalidError(f'layout={layout!r} must be "bshd" or "bhsd"')
     if cu_seqlens is not None and layout != "bshd":
@@ -77,7 +106,7 @@ def append_kv(
     for name, count in (("used_kv", batch), ("used_kv_after", batch), ("cu_seqlens", batch + 1)):
         _check_integers(name, ints[name], (count,), first.device)
 
-    # ---- 2. Shapes that fit together ----
+    # ---- 3. Shapes that fit together ----
     head_dim, head_dim_v = first.shape[-1], rows["v"].shape[-1]
     if q is None and q_out is not None:
         raise InvalidError("q_out goes with q")
@@ -116,17 +145,16 @@ def append_kv(
         if capacity < 0:
             raise InvalidError(f"rope_offset={offset} is more than the {cos.shape[0]} rows of the rope's tables")
 
-    # ---- 3. The launch ----
+    # ---- 4. The launch ----
     if stream is None:
         stream = backend.stream(first.device)
     stream = _checks.integer("stream", stream, 0, 2**64 - 1)
     pages = PagesStruct(ctypes.sizeof(PagesStruct))
     if table is not None:
-        pages.table, pages.stride_batch, pages.num_pages = table.address, table.strides[0], outer
+        pages.stride_batch, pages.num_pages = table.strides[0], outer
     tables = RopeStruct(ctypes.sizeof(RopeStruct))
     if cos is not None:
-        tables.cos, tables.sin, tables.rows, tables.offset = cos.address, sin.address, cos.shape[0], offset
-    address = {name: None if array is None else array.address for name, array in ints.items()}
+        tables.rows, tables.offset = cos.shape[0], offset
     append = AppendStruct(
         struct_size=ctypes.sizeof(AppendStruct),
         dtype=_DTYPES[first.code],
@@ -145,16 +173,61 @@ def append_kv(
         v=_tensor(rows["v"], of_rows),
         k_cache=_tensor(caches["k_cache"], of_cache),
         v_cache=_tensor(caches["v_cache"], of_cache),
-        pages=ctypes.addressof(pages),
-        rope_tables=ctypes.addressof(tables),
-        cu_seqlens=address["cu_seqlens"],
-        used_kv=address["used_kv"],
-        used_kv_after=address["used_kv_after"],
     )
     if q is not None:
         append.q, append.rotated_q = _tensor(rows["q"], of_rows), _tensor(rows["q_out"], of_rows)
-    check(lib().attnforge_append_kv(context(first.device), ctypes.byref(append), stream))
+    call = _Call(bytes(append), bytes(pages), bytes(tables), first.device)
+    viewed = rows["k"], rows["v"], caches["k_cache"], caches["v_cache"], rows.get("q"), rows.get("q_out")
+    viewed += ints["used_kv"], table, ints["cu_seqlens"], ints["used_kv_after"], cos, sin
+    _launch(call, tuple(0 if array is None else array.address for array in viewed), stream)
+    if key is not None:
+        if len(_calls) >= 4096:
+            _calls.clear()
+        _calls[key] = call
+    if backend.torch is not None:
+        _torch = backend.torch
     return q_out
+
+
+def _key_of(arrays, layout, interleaved, offset):
+    """(key, addresses) of a call whose arrays are plain torch tensors, or None. Raises TypeError for others."""
+    kind, grad = _torch.Tensor, _torch.is_grad_enabled()
+    if _torch.autograd.forward_ad._current_level >= 0:
+        raise TypeError
+    key, addresses = [layout, interleaved, offset], []
+    for array in arrays:
+        if array is None:
+            key.append(None)
+            addresses.append(0)
+            continue
+        address = array.data_ptr()
+        if type(array) is not kind or not address or array.is_neg() or grad and array.requires_grad:
+            raise TypeError
+        key += (array.shape, array.stride(), array.dtype, array.get_device())
+        addresses.append(address)
+    return tuple(key), addresses
+
+
+def _launch(call, addresses, stream):
+    """A checked call with these addresses, in the order of _key_of(); 0: there is none."""
+    append = AppendStruct.from_buffer_copy(call.append)
+    pages, tables = PagesStruct.from_buffer_copy(call.pages), RopeStruct.from_buffer_copy(call.tables)
+    append.pages, append.rope_tables = ctypes.addressof(pages), ctypes.addressof(tables)
+    (
+        append.k.data,
+        append.v.data,
+        append.k_cache.data,
+        append.v_cache.data,
+        append.q.data,
+        append.rotated_q.data,
+        append.used_kv,
+        pages.table,
+        append.cu_seqlens,
+        append.used_kv_after,
+        tables.cos,
+        tables.sin,
+    ) = addresses
+    check(lib().attnforge_append_kv(context(call.device), ctypes.byref(append), stream))
 
 
 def _shape(places, batch, rows, heads, dim):
@@ -193,4 +266,4 @@ def _check_integers(name, array, shape, device):
 
 
 def _tensor(array, places):
-    return TensorStruct(array.address, *(0 if place is None else array.strides[place] for place in places))
+    return TensorStruct(None, *(0 if place is None else array.strides[place] for place in places))

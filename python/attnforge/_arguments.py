@@ -75,6 +75,7 @@ class Options(NamedTuple):
     block_words: Optional[BlockWords] = None
     sinks: bool = False
     pages: int = 0  # of a row of the page table
+    batch_invariant: bool = False
 
     @property
     def places(self):
@@ -97,6 +98,7 @@ def options_of(
     block_words=None,
     sinks=False,
     pages=0,
+    batch_invariant=False,
 ):
     """Options from the arguments of attention(). Raises InvalidError, which names the argument."""
     causal = _checks.flag("causal", causal)
@@ -124,6 +126,7 @@ def options_of(
         block_words,
         sinks,
         pages,
+        _checks.flag("batch_invariant", batch_invariant),
     )
 
 
@@ -330,6 +333,7 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
         lse=options.lse,
         tf32=options.tf32,
         sinks=options.sinks,
+        batch_invariant=options.batch_invariant,
         alignment_bytes=alignment,
         window_left=options.window_left,
         window_right=options.window_right,
@@ -370,6 +374,7 @@ def problem_of(
     args=None,
     sinks=None,
     page_table=None,
+    batch_invariant=False,
 ):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
@@ -377,7 +382,8 @@ def problem_of(
     code = code_of(score, mask, args, None, block_mask)
     given = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
     page_table = view_pages(page_table, None)
-    options = options_of(*given, kind, max_seqlen, code.texts, words, sinks is not None, columns_of(page_table))
+    others = sinks is not None, columns_of(page_table), batch_invariant
+    options = options_of(*given, kind, max_seqlen, code.texts, words, *others)
     q, k, v = view_inputs(q, k, v, None)
     check_inputs(q, k, v, options.places, page_table is not None)
     check_block_mask(words, options, q, k)

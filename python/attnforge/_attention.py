@@ -83,6 +83,7 @@ def attention(
     args=None,
     sinks=None,
     page_table=None,
+    batch_invariant=False,
 ):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
@@ -107,7 +108,8 @@ def attention(
     after the sequence's length alone. page_size is a multiple of 8. Goes with used_kv, not with block_mask. append_kv() writes such
     caches, KvCache keeps one.
     Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
-    above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds. They do not go with rope.
+    above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds but ATTNFORGE_CHECK_INPUTS=1 in the
+    environment, with which each call waits. They do not go with rope.
     block_mask: a BlockMask: a query sees a key only if its block is present, and in a partial block with bits only if its bit is set;
     causal and window hide keys as well. Uploaded at the first call on a GPU. Does not go with cu_seqlens.
     score, mask: C++ expressions, compiled into the kernel: what becomes of a score s after scaling, and whether query q sees key k
@@ -119,6 +121,8 @@ def attention(
     sinks: float32 [heads_q] on the GPU: the softmax of a row has one more score, the logit of its head, which has no value and is
     neither scaled nor capped: o = sum p v / (sum p + exp(sink)), and lse counts it. A row that sees no key gives o = 0 and its lse
     is the logit.
+    batch_invariant: the kernel is the same whatever the batch, so that a sequence's result has the same bits alone and among others.
+    Does not go with block_mask.
     out: where o goes, with return_lse a pair (o, lse); it may not share memory with an input. Arrays of frameworks other than
     torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one (for other arrays the default stream). Outputs are
@@ -186,6 +190,7 @@ def attention(
                 or args is not None
                 or sinks is not None
                 or page_table is not None
+                or batch_invariant
             ):
                 if block_mask is not None or score is not None or mask is not None or args is not None:
                     raise LookupError  # not among the calls that are remembered here
@@ -193,6 +198,8 @@ def attention(
                 if sinks is not None:
                     others += (sinks,)
                     key += ("sinks",)
+                if batch_invariant:
+                    key += ("batch_invariant", batch_invariant)
                 if page_table is not None:
                     others += (page_table,)
                     key += ("pages",)
@@ -241,7 +248,7 @@ def attention(
     if plan is None or plan.workspace_bytes and stream is not None and stream != _current_stream(call.device):
         arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
         code = code_of(score, mask, args, stream, block_mask)
-        others = rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks, page_table
+        others = rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks, page_table, batch_invariant
         return _attend(key, q, k, v, arguments, out, stream, *others)
     if plan.workspace_bytes:
         memory, workspace, size = _scratch(plan.workspace_bytes, call.device)
@@ -254,7 +261,23 @@ def attention(
 
 
 def _attend(
-    key, q, k, v, arguments, out, stream, rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks, page_table
+    key,
+    q,
+    k,
+    v,
+    arguments,
+    out,
+    stream,
+    rope,
+    rope_offset,
+    cu_seqlens,
+    max_seqlen,
+    used_kv,
+    block_mask,
+    code,
+    sinks,
+    page_table,
+    batch_invariant,
 ):
     """attention() for any arrays, with every check. Remembers the call by `key`, or by one of its own without one."""
     epoch = plan_cache.epoch
@@ -269,7 +292,7 @@ def _attend(
     kind, *lengths = lengths_of(cu_seqlens, used_kv)
     words = block_words_of(block_mask)
     page_table = view_pages(page_table, stream)
-    arguments += kind, max_seqlen, code.texts, words, sinks is not None, columns_of(page_table)
+    arguments += kind, max_seqlen, code.texts, words, sinks is not None, columns_of(page_table), batch_invariant
     if return_lse is not True and return_lse is not False:
         options = options_of(*arguments)
         return_lse = options.lse

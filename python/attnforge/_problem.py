@@ -26,6 +26,7 @@ class Problem:
     num_heads_kv, seqlen_kv, tokens_kv, head_dim_v: None is the same as for queries. window_left, window_right: -1 is open.
     tf32: fp32 only, products may round their inputs to TF32.
     sinks: the softmax of a row counts a logit of its query head.
+    batch_invariant: the bits of a sequence's result do not depend on what else is in the batch.
     rope: "none", "interleaved" or "half"; rope_dim: leading elements that rotate, 0 for all.
     lengths: "fixed", "packed" or "used"; tokens_q, tokens_kv: of packed tensors, the most rows; 0: batch times seqlen.
     page_size: rows of a page of k and v, with lengths="used"; 0: they do not lie in pages.
@@ -55,6 +56,7 @@ class Problem:
     softmax_scale: float = 0.0
     tf32: bool = False
     sinks: bool = False
+    batch_invariant: bool = False
     rope: str = "none"
     rope_dim: int = 0
     lengths: str = "fixed"

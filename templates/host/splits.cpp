@@ -51,14 +51,15 @@ std::int64_t partial_bytes(const Problem& problem, int splits) {
 }
 
 Reason wrong_splits(const Problem& problem, int splits) {
-  if (splits == 1 || partial_bytes(problem, splits) <= kMostBytes) return "";
-  return "the partial results of so many splits do not fit 1 GB";
+  const std::int64_t most = problem.batch_invariant ? 16 * kMostBytes : kMostBytes;
+  if (splits == 1 || partial_bytes(problem, splits) <= most) return "";
+  return Reason("the partial results of so many splits do not fit {} GB", most / kMostBytes);
 }
 
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
                        double places) {
   constexpr double kMostRounds = 2;
-  if (splits == 1) return "";
+  if (splits == 1 || problem.batch_invariant) return "";  // another batch may need them
   if (splits > (problem.seqlen_kv + block_n - 1) / block_n) return "more splits than key tiles";
   if (query_tiles >= places) return "query tiles fill the GPU without splits";
   if (query_tiles * splits > kMostRounds * places) return "fewer splits fill the GPU twice";
@@ -70,6 +71,8 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   Axis axis{"num_splits", {1}, {2, 4, 8}};
   const Problem typical = typical_problem(problem);
   const bool few = has_few_rows(typical);
+  // Of many rows in a batch of any size, partial results would fill the memory.
+  if (!few && problem.batch_invariant) return axis;
   const int most = few ? kMostBlocksPerSm : 1;
   const double tiles = double(typical.batch) * (few ? double(typical.num_heads_kv)
                                                     : std::ceil(double(typical.seqlen_q) / 128) *

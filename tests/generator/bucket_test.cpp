@@ -106,6 +106,17 @@ TEST(Bucket, GiantsThatRoundingWouldMakeInvalidKeepTheirSizes) {
   EXPECT_EQ(b.softmax_scale, 0.0f);
 }
 
+TEST(Bucket, OfABatchInvariantProblemIsThatOfEveryBatch) {
+  const std::string
+      text = "fwd num_heads=32:8 seqlen=1:8192 head_dim=128 lengths=used batch_invariant batch=";
+  const Problem one = bucket(parse_problem(text + "1"));
+  for (const char* batch : {"2", "5", "64", "4096"})
+    EXPECT_EQ(bucket(parse_problem(text + batch)), one);
+  EXPECT_EQ(bucket(parse_problem(text + "0")).batch, 0);
+  const std::string packed = "fwd seqlen=100 head_dim=64 lengths=packed batch_invariant batch=";
+  EXPECT_EQ(bucket(parse_problem(packed + "2 tokens=30")), bucket(parse_problem(packed + "64")));
+}
+
 RC_GTEST_PROP(Bucket, OfABucketIsItself, ()) {
   const Problem b = bucket(*test::arbitrary_problem());
   RC_ASSERT(bucket(b) == b);
@@ -115,7 +126,7 @@ RC_GTEST_PROP(Bucket, IsValidAndNotSmaller, ()) {
   const Problem p = *test::arbitrary_problem();
   const Problem b = bucket(p);
   validate(b);
-  RC_ASSERT(b.batch >= p.batch && b.batch <= 2 * p.batch);
+  RC_ASSERT(p.batch_invariant || (b.batch >= p.batch && b.batch <= 2 * p.batch));
   RC_ASSERT(b.seqlen_q >= p.seqlen_q && b.seqlen_q <= std::max<std::int64_t>(16, 4 * p.seqlen_q));
   RC_ASSERT(b.seqlen_kv >= p.seqlen_kv);
 }
@@ -184,6 +195,7 @@ TEST(ProblemHash, SeesEveryField) {
   vary(&Problem::mask_bits, true);
   vary(&Problem::sinks, true);
   vary(&Problem::page_size, 16);
+  vary(&Problem::batch_invariant, true);
   vary(&Problem::density, 0.5f);
   std::unordered_set<std::size_t> hashes;
   for (const Problem& problem : variants) hashes.insert(ProblemHash{}(problem));

@@ -39,6 +39,15 @@ TEST(ProblemText, OptionsHaveOneOrder) {
             "head_dim_v=64 softmax_scale=2 sinks lengths=used");
 }
 
+TEST(ProblemText, BatchInvarianceIsAWord) {
+  EXPECT_EQ(canonical("fwd lengths=used batch_invariant sinks"),
+            "fwd bf16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=1 seqlen_kv=1 head_dim=64 "
+            "head_dim_v=64 sinks batch_invariant lengths=used");
+  EXPECT_THAT(error_message(ErrorCode::kInvalidProblem,
+                            [] { parse_problem("fwd blocks=64 batch_invariant"); }),
+              testing::HasSubstr("batch_invariant does not go with blocks=64:64"));
+}
+
 TEST(ProblemText, ABlockMaskComesAfterTheOptions) {
   EXPECT_EQ(canonical("fwd density=0.41 mask_bits blocks=128:64 batch=2 mask_batch=2 mask_heads=8 "
                       "num_heads=8:2 seqlen=90 causal alignment=8"),

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "plan/context_scope.h"
-#include "plan/input_check.h"
 #include "runtime/memory.h"
 #include "templates/host/append_kv.h"
 #include "tests/plan/plan_fixture.h"
@@ -162,59 +161,6 @@ TEST(AppendGrid, HasABlockForFourWarpsUpToAMost) {
 // ---- ATTNFORGE_CHECK_INPUTS ----
 
 constexpr AppendSizes kSmall{.batch = 3, .tokens = 20, .seqlen_kv = 64, .page_size = 16};
-
-/// Two rows for sequence 0, none for 1, 17 for 2; four pages each of a pool of 12.
-AppendArrays arrays() {
-  return {.cu_seqlens = {0, 2, 2, 19},
-          .used = {15, 64, 30},
-          .table = {3, 7, -1, -1, 0, 1, 2, 4, 5, 6, 8, -1},
-          .pages_of_row = 4};
-}
-
-std::string fault_of(const AppendArrays& of, const AppendSizes& sizes = kSmall) {
-  try {
-    check_arrays(sizes, of, 12);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "";
-}
-
-TEST(AppendArrays, AreGoodOrSayWhatIsNot) {
-  EXPECT_EQ(fault_of(arrays()), "");
-  const auto with = [](auto&& change) {
-    AppendArrays changed = arrays();
-    change(changed);
-    return fault_of(changed);
-  };
-  using A = AppendArrays&;
-  EXPECT_THAT(with([](A a) { a.cu_seqlens[0] = 1; }), HasSubstr("cu_seqlens[0] is 1"));
-  EXPECT_THAT(with([](A a) { a.cu_seqlens[2] = 1; }), HasSubstr("cu_seqlens[2] is 1, less than"));
-  EXPECT_THAT(with([](A a) { a.cu_seqlens[3] = 21; }), HasSubstr("21, more than the 20 rows"));
-  EXPECT_THAT(with([](A a) { a.used[1] = 65; }),
-              AllOf(HasSubstr("used_kv[1] is 65"), HasSubstr("0 to 64 rows")));
-  EXPECT_THAT(with([](A a) { a.used[0] = -1; }), HasSubstr("used_kv[0] is -1"));
-  EXPECT_THAT(with([](A a) { a.used[2] = 48; }), HasSubstr("17 rows are appended"));
-  EXPECT_THAT(with([](A a) { a.table[1] = -1; }),
-              AllOf(HasSubstr("[0, 1] is -1"), HasSubstr("rows 16 to 16")));
-  EXPECT_THAT(with([](A a) { a.table[0] = -1; }), HasSubstr("[0, 0] is -1"));
-  EXPECT_THAT(with([](A a) { a.table[9] = 12; }), HasSubstr("[2, 1] is 12"));
-  EXPECT_THAT(with([](A a) { a.table[4] = 12; }), HasSubstr("[1, 0] is 12")) << "is read";
-  EXPECT_THAT(with([](A a) { a.table[10] = 7; }),
-              AllOf(HasSubstr("[2, 2] is page 7"), HasSubstr("entry [0, 1] too")));
-  EXPECT_EQ(with([](A a) { a.table[8] = 0; }), "") << "what sequences read may be shared";
-  EXPECT_EQ(with([](A a) { a.table[3] = 99; }), "") << "an entry that no row needs";
-}
-
-TEST(AppendArrays, OfPaddedRowsAndStridedCaches) {
-  AppendSizes sizes = kSmall;
-  sizes.page_size = 0;
-  sizes.seqlen_new = 2;
-  EXPECT_EQ(fault_of({.cu_seqlens = {}, .used = {0, 62, 5}, .table = {}}, sizes), "");
-  EXPECT_THAT(fault_of({.cu_seqlens = {}, .used = {0, 63, 5}, .table = {}}, sizes),
-              HasSubstr("used_kv[1] is 63, and 2 rows are appended"));
-}
 
 TEST_F(AppendKvTest, LooksAtLengthsAndTablesWhereTheEnvironmentAsksForIt) {
   const test::ScopedEnvironment scope(

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -545,6 +546,28 @@ TEST_F(PlanTest, NumbersOfOptionsThatMeanNothingAreRefused) {
   inspecting.max_candidates = -1;
   EXPECT_EQ(error_of([&] { inspect(kProblem, device.facts(), inspecting); }).code(),
             ErrorCode::kInvalidArgument);
+}
+
+TEST_F(PlanTest, BatchInvariantProblemsHaveOneKernelWhateverTheirBatch) {
+  Device device = open();
+  const std::string
+      text = "fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128 lengths=used page_size=16 ";
+  const auto planned = [&](const std::string& more) {
+    return make_plan(parse_problem(text + more), device);
+  };
+  const Plan one = planned("batch_invariant batch=1");
+  const int loads = fake_cuda().loads();
+  for (const char* batch : {"batch=2", "batch=64", "batch=500"}) {
+    const Plan plan = planned(std::string("batch_invariant ") + batch);
+    EXPECT_EQ(plan.config(), one.config());
+    EXPECT_GE(plan.workspace_bytes(), one.workspace_bytes());
+  }
+  EXPECT_EQ(fake_cuda().loads(), loads);
+  EXPECT_NE(planned("batch=1").config(), planned("batch=128").config())
+      << "without the word a batch that fills the GPU splits no keys";
+  const Error error = error_of([&] { planned("batch_invariant batch=1000000"); });
+  EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  EXPECT_THAT(std::string(error.what()), HasSubstr("do not fit 16 GB"));
 }
 
 }  // namespace

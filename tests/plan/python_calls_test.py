@@ -677,6 +677,16 @@ class PagesTest(CallTest):
         problem, _ = _arguments.problem_of(self.q, self.k, self.v, **self.options)
         self.assertEqual(str(problem), str(attnforge.Problem.parse(self.WANTED)))
 
+    def test_batch_invariance_is_a_word_of_the_problem(self):
+        for _ in range(2):
+            self.call(batch_invariant=True)
+        self.call()
+        texts = [str(plan.problem) for plan in attnforge.plan_cache]
+        self.assertEqual(texts, [str(attnforge.Problem.parse(self.WANTED + word)) for word in (" batch_invariant", "")])
+        problem, _ = _arguments.problem_of(self.q, self.k, self.v, batch_invariant=True, **self.options)
+        self.assertTrue(problem.batch_invariant)
+        self.refused("batch_invariant=2 must be True or False", batch_invariant=2)
+
     def test_what_is_refused(self):
         of = torch.Tensor
         self.refused("page_table goes with used_kv", used_kv=None)
@@ -975,6 +985,34 @@ class AppendKvTest(CallTest):
         self.assertEqual((got.data, got.stride_batch, got.stride_row, got.stride_head), (self.v_pool.data_ptr(), 1024, 64, 32))
         self.assertEqual((append.q.data, append.rotated_q.data), (q.data_ptr(), rotated.data_ptr()))
         self.assertEqual((append.used_kv, append.used_kv_after, append.cu_seqlens), (self.used.data_ptr(),) * 2 + (None,))
+
+    def test_a_call_like_an_earlier_one_is_not_checked_again(self):
+        q = torch.Tensor((self.BATCH, 1, 4, self.DIM))
+        arrays = self.k, self.v, self.k_pool, self.v_pool, self.used, self.table
+        options = {"rope": self.rope, "q": q, "used_kv_after": self.used}
+        for _ in range(2):  # the first tensor ever says which torch it is
+            first = self.appended(*arrays, **options)
+        others = [torch.Tensor(array.shape, array.dtype) for array in arrays]
+        with mock.patch.object(attnforge._append, "_check_rank", side_effect=AssertionError("it was")):
+            second = self.appended(*others, **options)
+            with self.assertRaisesRegex(AssertionError, "it was"):
+                attnforge.append_kv(*others[:5], torch.Tensor((3, 5), "int32"), **options)
+            with self.assertRaisesRegex(AssertionError, "it was"):
+                attnforge.append_kv(*others, rope_interleaved=True, **options)
+        for name, other in zip(("k", "v", "k_cache", "v_cache"), others):
+            self.assertEqual(getattr(second[0], name).data, other.data_ptr())
+        self.assertEqual((second[0].used_kv, second[1].table), (others[4].data_ptr(), others[5].data_ptr()))
+        self.assertEqual((second[0].used_kv_after, second[2].cos), (self.used.data_ptr(), self.rope[0].data_ptr()))
+        self.assertEqual(second[3].shape, q.shape)
+        self.assertEqual(second[0].rotated_q.data, second[3].data_ptr())
+        for name in ("batch", "seqlen_kv", "page_size", "num_heads_q", "rope", "dtype", "rope_dim"):
+            self.assertEqual(getattr(second[0], name), getattr(first[0], name))
+        q.requires_grad, torch.grad_enabled = True, True
+        try:
+            with self.assertRaisesRegex(attnforge.InvalidError, "q requires grad"):
+                attnforge.append_kv(*others, **options)
+        finally:
+            torch.grad_enabled = False
 
     def test_packed_rows_go_to_a_strided_cache_as_far_as_the_tables_reach(self):
         k, v = torch.Tensor((9, 2, 64)), torch.Tensor((9, 2, 32))

@@ -9,6 +9,7 @@ import array
 import ctypes
 import os
 import random
+import re
 import sys
 import unittest
 from unittest import mock
@@ -182,6 +183,35 @@ class KvCacheTest(unittest.TestCase):
             self.assertEqual((self.cache.length("a"), self.cache.length("b"), self.cache.free_pages), (state[0], 0, state[1]))
         with self.assertRaisesRegex(attnforge.InvalidError, "append.. comes first"):
             self.made().attend(self.rows(1, 1))
+
+
+class ServingPageTest(unittest.TestCase):
+    """The programs of docs/SERVING.md, as they stand there."""
+
+    def test_its_python_runs(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        with open(os.path.join(root, "docs/SERVING.md")) as page:
+            model, graph = re.findall(r"^```python\n(.*?)^```$", page.read(), flags=re.M | re.S)
+        bf16 = torch.Tensor
+
+        def made(*sizes, dtype, device):
+            shape = sizes[0] if isinstance(sizes[0], tuple) else sizes
+            return bf16(shape, dtype)
+
+        driver = ctypes.CDLL("libcuda.so.1")
+        driver.fake_reset()
+        with mock.patch.multiple(torch, create=True, empty=made, zeros=made, full=lambda shape, _, **options: made(shape, **options)):
+            names = {}
+            exec(model, names)
+            tables = bf16((4096, 64), "float32"), bf16((4096, 64), "float32")
+            for index in range(2):
+                o = names["layer"](index, bf16((2, 5, 32, 128)), bf16((2, 5, 8, 128)), bf16((2, 5, 8, 128)), "ab", tables)
+                self.assertEqual(o.shape, (2, 5, 32, 128))
+            names = {"attnforge": attnforge, "torch": torch}
+            exec(graph, names)
+            launches = driver.fake_launches()
+            self.assertEqual(names["step"]().shape, (8, 1, 32, 128))
+            self.assertGreater(driver.fake_launches(), launches + 1)
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ class ProblemTest(unittest.TestCase):
             "window_left=5 softcap=0.1 softmax_scale=1e-05 alignment=8",
             "fwd fp32 head_dim=128 tf32 sinks rope=interleaved rope_dim=32 window_left=3 window_right=4 layout=packed_qkv",
             "fwd fp16 batch=2 seqlen=100 lengths=packed tokens=150:90",
-            "fwd fp16 batch=2 seqlen=1:100 lengths=used page_size=16",
+            "fwd fp16 batch=2 seqlen=1:100 lengths=used page_size=16 batch_invariant",
             "fwd batch=3 num_heads=4:2 seqlen=100 blocks=128:64 mask_heads=2 mask_batch=3 mask_bits density=0.25",
             'fwd args="float* a, int b" score="s * 2" mask="k <= q"',
             "fwd bf16 batch=2 num_heads=4 seqlen=100 blocks=64:32 mask_heads=4 mask_batch=2 mask_bits density=0.25 "

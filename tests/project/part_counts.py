@@ -34,14 +34,14 @@ PARTS = {
     "softcap": (r"[sS]oftcap", 36),
     "window": (r"window_(left|right)|effective_window|(left|right)_bound", 40),
 }
-# A function beside problems, with lengths and ropes of its own.
-APPENDS = re.compile(r"append|input_check")
+# Functions and classes beside problems, with lengths, pages and ropes of their own.
+BESIDE = re.compile(r"append|input_check|kv_cache")
 
 
 def files():
     for folder in FOLDERS:
         for path in sorted(pathlib.Path(folder).rglob("*")):
-            if path.suffix in {".h", ".cpp", ".cuh", ".py", ".map", ".sql"} and not APPENDS.search(str(path)):
+            if path.suffix in {".h", ".cpp", ".cuh", ".py", ".map", ".sql"} and not BESIDE.search(str(path)):
                 yield path
 
 

@@ -1,0 +1,99 @@
+"""How long append_kv() takes beside a copy of the same bytes, in microseconds of the GPU.
+
+    python3 bench/append.py --out bench/results/h200/append.csv
+
+New rows of bf16 go to pages of 16 and of 64 rows, and to a cache in one piece; with a rope k and q of 32 heads are rotated; with
+lengths these move on. A row of the table is the median of rounds, each of a CUDA graph of many launches one after another, so that a
+launch has its gap to the next one, and appends and copies take turns. Needs a GPU and torch.
+"""
+
+import argparse
+import csv
+import pathlib
+import statistics
+import sys
+
+import machine
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+LAUNCHES = 50  # of a graph
+BOUND = 8192
+
+
+def graph_of(torch, launch):
+    """A captured graph of LAUNCHES calls, after one outside of it."""
+    launch()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(LAUNCHES):
+            launch()
+    return graph
+
+
+def time_us(torch, graph):
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    return 1e3 * begin.elapsed_time(end) / LAUNCHES
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sequences", default="1,8,64,256", help="a new row for each (default: %(default)s)")
+    parser.add_argument("--heads-kv", type=int, default=8)
+    parser.add_argument("--head-dim", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--out", help="CSV file; default: standard output")
+    args = parser.parse_args()
+
+    torch = machine.torch()
+    import attnforge
+
+    bf16, heads, dim = {"dtype": torch.bfloat16, "device": "cuda"}, args.heads_kv, args.head_dim
+    file = open(args.out, "w", newline="") if args.out else sys.stdout
+    file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
+    file.write(f"# python3 bench/append.py {' '.join(sys.argv[1:])}\n")
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["sequences", "cache", "rope", "lengths", "append_us", "copy_us", "append_over_copy"])
+    angles = torch.randn(BOUND, dim // 2, device="cuda")
+    tables = angles.cos(), angles.sin()
+    for batch in map(int, args.sequences.split(",")):
+        k, v, q = (torch.randn(batch, 1, count, dim, **bf16) for count in (heads, heads, 4 * heads))
+        used = torch.randint(BOUND // 2, BOUND - 2 * LAUNCHES, (batch,), dtype=torch.int32, device="cuda")
+        for page_size in (16, 64, 0):
+            columns = BOUND // page_size if page_size else 0
+            pages, inner = (batch * columns, page_size) if page_size else (batch, BOUND)
+            pools = [torch.empty(pages, inner, heads, dim, **bf16) for _ in range(2)]
+            table = torch.randperm(pages, device="cuda").to(torch.int32).view(batch, columns) if page_size else None
+            for rope in (False, True):
+                for moves in (False, True):
+                    lengths, options = used.clone(), {}
+                    if rope:
+                        options.update(rope=tables, q=q, q_out=q)
+                    if moves:
+                        options.update(used_kv_after=lengths)
+
+                    def append():
+                        attnforge.append_kv(k, v, *pools, lengths, table, **options)
+
+                    moved = torch.cat([x.flatten() for x in ((k, v, q) if rope else (k, v))])
+                    to = torch.empty_like(moved)
+                    graphs = graph_of(torch, append), graph_of(torch, lambda: to.copy_(moved))
+                    samples = [[], []]
+                    for _ in range(args.rounds):
+                        lengths.copy_(used)
+                        for graph, times in zip(graphs, samples):
+                            times.append(time_us(torch, graph))
+                    append_us, copy_us = map(statistics.median, samples)
+                    kind = f"pages of {page_size}" if page_size else "one piece"
+                    words = [batch, kind, int(rope), int(moves), f"{append_us:.2f}", f"{copy_us:.2f}", f"{append_us / copy_us:.2f}"]
+                    rows.writerow(words)
+                    file.flush()
+
+
+if __name__ == "__main__":
+    main()
