@@ -88,9 +88,8 @@ void check_run_arrays(const Problem& problem, const Tensors& tensors, CUstream s
     array = copy.data();
   };
   std::vector<int> q, kv, table;
-  const std::int64_t lengths = problem.batch + (problem.lengths == Lengths::kPacked ? 1 : 0);
-  read(q, lengths, sequences.lengths.q);
-  read(kv, lengths, sequences.lengths.kv);
+  read(q, problem.batch + (problem.lengths == Lengths::kPacked ? 1 : 0), sequences.lengths.q);
+  read(kv, problem.batch + (has_packed_keys(problem) ? 1 : 0), sequences.lengths.kv);
   if (has_pages(problem) && problem.batch > 0) {
     const std::int64_t width = pages_of_sequence(problem);
     table.resize(static_cast<std::size_t>(problem.batch * width));

@@ -91,8 +91,9 @@ struct Problem {
   // kPacked: the most rows that q and o, and k and v may have; 0: batch * seqlen. Else 0.
   std::int64_t tokens_q = 0;
   std::int64_t tokens_kv = 0;
-  // With kUsed: k and v lie in pages of so many rows, and a run's table (Tensors::pages) says which
-  // pages a sequence has. A multiple of 8, 8 to 65536; 0: in one piece. Not with a block mask.
+  // k and v lie in pages of so many rows, and a run's table (Tensors::pages) says which pages a
+  // sequence has. With kUsed, or with kPacked queries; how many keys a sequence has is given as for
+  // kUsed. A multiple of 8, 8 to 65536; 0: in one piece. Not with a block mask.
   int page_size = 0;
   Rope rope = Rope::kNone;
   int rope_dim = 0;  // leading elements of a row that rotate: a multiple of 8 up to head_dim; 0:
@@ -156,11 +157,16 @@ MaskBlocks mask_blocks(const Problem& problem);
 /// Whether k and v lie in pages.
 inline bool has_pages(const Problem& problem) { return problem.page_size != 0; }
 
+/// Whether k and v are packed: with pages only q and o are.
+inline bool has_packed_keys(const Problem& problem) {
+  return problem.lengths == Lengths::kPacked && !has_pages(problem);
+}
+
 /// Pages of a sequence of seqlen_kv keys, and the columns of a page table. 0 without pages.
 std::int64_t pages_of_sequence(const Problem& problem);
 
-/// Pages of a pool that attnforge makes itself, of k and of v: those of all sequences, and a quarter
-/// more that are free.
+/// Pages of a pool that attnforge makes itself, of k and of v: those of all sequences, and a
+/// quarter more that are free.
 std::int64_t pages_of_pool(const Problem& problem);
 
 /// How many elements of a row of q or k rotate: rope_dim, or its default; 0 without rope.
