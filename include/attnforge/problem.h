@@ -88,13 +88,13 @@ struct Problem {
   float softmax_scale = 0.0f;         // 0: 1 / sqrt(head_dim)
   bool sinks = false;                 // the softmax of a row counts a logit of its head
   Lengths lengths = Lengths::kFixed;  // not with a rope
-  // kPacked: the most rows that q and o, and k and v may have; 0: batch * seqlen. Else 0.
-  std::int64_t tokens_q = 0;
-  std::int64_t tokens_kv = 0;
   // k and v lie in pages of so many rows, and a run's table (Tensors::pages) says which pages a
   // sequence has. With kUsed, or with kPacked queries; how many keys a sequence has is given as for
   // kUsed. A multiple of 8, 8 to 65536; 0: in one piece. Not with a block mask.
   int page_size = 0;
+  // kPacked: the most rows that q and o, and k and v may have; 0: batch * seqlen. Else 0.
+  std::int64_t tokens_q = 0;
+  std::int64_t tokens_kv = 0;
   Rope rope = Rope::kNone;
   int rope_dim = 0;  // leading elements of a row that rotate: a multiple of 8 up to head_dim; 0:
                      // all
