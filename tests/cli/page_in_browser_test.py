@@ -102,10 +102,12 @@ class Pages(unittest.TestCase):
 
     def open_together(self, pages, script):
         """What open() returns of each page, with one start of the browser."""
-        frames = "".join(f'<iframe width="1400" height="900" srcdoc="{html.escape(page)}"></iframe>' for page in pages)
+        probe = "<script>window.seen = (() => {" + script + "})();</script></body>"
+        frames = "".join(f'<iframe width="1400" height="900" srcdoc="{html.escape(page.replace("</body>", probe))}"></iframe>'
+                         for page in pages)
         path = self.root / "pages.html"
         path.write_text("<!doctype html><body>" + frames + "<script>addEventListener('load', () => {"
-                        "const seen = [...document.querySelectorAll('iframe')].map(each => each.contentWindow.Function(" + json.dumps(script) + ")());"
+                        "const seen = [...document.querySelectorAll('iframe')].map(each => each.contentWindow.seen);"
                         "const pre = document.createElement('pre'); pre.id = 'seen'; pre.textContent = JSON.stringify(seen);"
                         "document.body.replaceChildren(pre);});</script></body>")
         return self.dumped(path)

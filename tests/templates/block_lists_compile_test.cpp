@@ -35,12 +35,12 @@ TEST(BlockTextKernels, CompileWithoutSpillsForAllBlocks) {
     const char* arch;
   };
   std::vector<Case> cases;
-  for (const int block_q : {16, 32, 64, 128}) {
+  for (const int block_q : {16, 128}) {  // fewer rows than lanes, and more
     for (const int block_kv : {16, 32, 64, 128})
       cases.push_back({problem_of({.mask = "k <= q"}), blocks_of(block_q, block_kv), "90a"});
   }
   for (const CodeTexts& texts : {documents(), prefix_lm(), dilated_window(1024, 4)}) {
-    for (const char* arch : {"80", "89", "90a"})
+    for (const char* arch : {"80", "90a"})
       cases.push_back({problem_of(texts), blocks_of(128, 128), arch});
   }
   const std::vector<std::string> said = test::compile_together(cases.size(), [&](std::size_t i) {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "generator/arch.h"
@@ -54,12 +54,14 @@ TEST(Describe, DifferentConfigsHaveDifferentWords) {
                         Case{"fwd bf16 num_heads=32:8 seqlen=1:4096 head_dim=72", "90a"},
                         Case{"fwd fp16 num_heads=8 seqlen=2048 head_dim=512", "86"},
                         Case{"fwd fp32 num_heads=8:2 seqlen=64:2048 head_dim=64 tf32", "86"}}) {
-    std::map<std::string, std::string> seen;
+    std::unordered_set<std::string> seen;  // hundreds of thousands
     Cuts cuts;
     const auto add = [&](const Config& config) {
-      const auto [earlier, is_new] = seen.emplace(describe(config), to_string(config));
-      EXPECT_TRUE(is_new) << earlier->first << "\n" << earlier->second << "\n" << to_string(config);
-      EXPECT_THAT(earlier->first, Not(HasSubstr("="))) << "in words";
+      const auto [words, is_new] = seen.insert(describe(config));
+      if (is_new && words->find('=') == words->npos) return;
+      ADD_FAILURE() << (is_new ? "not in words: " : "another config has these words: ") << *words
+                    << "\n"
+                    << to_string(config);
     };
     for (const Family* family : registry()) {
       if (family->describe == nullptr) continue;

@@ -23,15 +23,12 @@ struct SplitCase {
   int block_m;  // the first candidate that has it
 };
 
+// Each part once for a family, on one of its archs; the plain kernels are those of the first two.
 constexpr SplitCase kCases[] = {
     {"fwd_mma_sm80", "80", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 lse", 32},
     {"fwd_mma_sm80", "86", "fwd fp16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128", 16},
-    {"fwd_mma_sm80", "86", "fwd bf16 batch=2 num_heads=32:8 seqlen=1:8192 head_dim=64 causal", 32},
-    {"fwd_mma_sm80", "89", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:8192 head_dim=128", 32},
     {"fwd_mma_sm80", "89",
      "fwd bf16 batch=1 num_heads=16:1 seqlen=4:8192 head_dim=128 window_left=4096", 64},
-    {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128", 32},
-    {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128", 16},
     {"fwd_mma_sm80", "90a",
      "fwd bf16 batch=4 num_heads=32:8 seqlen=1:8192 head_dim=128 lengths=used lse", 32},
     {"fwd_mma_sm80", "90a",
@@ -46,8 +43,6 @@ constexpr SplitCase kCases[] = {
      32},
     {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=8 seqlen=256:32768 head_dim=128 causal",
      128},
-    {"fwd_wgmma_sm90a", "90a", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 lse",
-     64},
     {"fwd_wgmma_sm90a", "90a",
      "fwd fp16 batch=4 num_heads=8:2 seqlen=4:8192 head_dim=64 lengths=packed causal softcap=20",
      64},

@@ -26,9 +26,16 @@ Config first_config(const Family& family, const Problem& problem, const char* ar
   return candidates(family, problem, typical_device(arch)).front().config;
 }
 
-Cubin compiled(const char* family, const char* arch, const Problem& problem) {
+Source rendered(const char* family, const char* arch, const Problem& problem) {
   const Family& of = *find_family(family);
-  return compile(of.render(first_config(of, problem, arch), problem), typical_device(arch).arch);
+  return of.render(first_config(of, problem, arch), problem);
+}
+Cubin compiled(const char* family, const char* arch, const Problem& problem) {
+  return compile(rendered(family, arch, problem), typical_device(arch).arch);
+}
+/// What C++ thinks of a text, in a tenth of the time of a whole compile.
+std::string ptx_of(const char* family, const char* arch, const Problem& problem) {
+  return compile_to_ptx(rendered(family, arch, problem), typical_device(arch).arch);
 }
 
 Problem with_code(const char* score, const char* mask = "", const char* args = "") {
@@ -40,7 +47,7 @@ Problem with_code(const char* score, const char* mask = "", const char* args = "
   return problem;
 }
 
-TEST(ReadyMadeTexts, CompileWithoutSpillsForEveryArch) {
+TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
   const CodeTexts texts[] = {alibi(),     relative_bias(128), tanh_cap(50),
                              documents(), prefix_lm(),        dilated_window(1024, 4)};
   struct Case {
@@ -52,7 +59,9 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsForEveryArch) {
     Problem problem = parse_problem(kProblem);
     add_code(problem, text);
     cases.push_back({"fwd_wgmma_sm90a", "90a", problem});
-    for (const char* arch : {"80", "86", "89"}) cases.push_back({"fwd_mma_sm80", arch, problem});
+    // What a text becomes is the same on all of these; their limits are not.
+    constexpr const char* kOlder[] = {"80", "86", "89"};
+    cases.push_back({"fwd_mma_sm80", kOlder[cases.size() / 2 % 3], problem});
   }
   // Both kinds at once, after a soft cap, in packed sequences: a few registers too many.
   const std::size_t may_spill = cases.size();
@@ -88,8 +97,8 @@ TEST(Positions, TakePartInAllThatIntsDo) {
       "(k - q) / 3.0f + (2 - k) * 0.25 + (k + q) * 0.5f + table[k] + a[min(k, 3)] + (k << 1) + -k",
       "k < min(q, 4) && max(k, q) > 2 && abs(k - q) < 5 && k % 2 == 0 && !(k & 4) && b[k]",
       "float* table[seqlen_kv], fp16* a, bool* b");
-  EXPECT_GT(compiled("fwd_mma_sm80", "80", problem).registers, 0);
-  EXPECT_GT(compiled("fwd_naive", "80", problem).registers, 0);
+  EXPECT_THAT(ptx_of("fwd_mma_sm80", "80", problem), testing::HasSubstr(".entry"));
+  EXPECT_THAT(ptx_of("fwd_naive", "80", problem), testing::HasSubstr(".entry"));
 }
 
 /// The offset of the member `code` is where the launch puts it, after any other part.
@@ -124,7 +133,7 @@ TEST(CodeParams, LieWhereTheLaunchPutsThem) {
 TEST(CodeThatDoesNotCompile, IsShownWithLineAndColumn) {
   const auto message = [](const Problem& problem) -> std::string {
     try {
-      compiled("fwd_mma_sm80", "80", problem);
+      ptx_of("fwd_mma_sm80", "80", problem);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kCompile);
       return error.what();
@@ -172,7 +181,8 @@ TEST(AnyText, IsAnErrorOrCode) {
   }
   const std::vector<std::string> said = test::compile_together(
       problems.size(), [&](std::size_t i) -> std::string {
-        return compiled("fwd_naive", "80", problems[i]).registers > 0 ? "" : "no registers";
+        const std::string ptx = ptx_of("fwd_naive", "80", problems[i]);
+        return ptx.find(".entry") != ptx.npos ? "" : "no kernel";
       });
   int compiled_ones = 0;
   for (std::size_t i = 0; i < problems.size(); ++i) {
