@@ -14,7 +14,7 @@
 namespace attnforge {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_pages(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, what);
 }
 
@@ -56,11 +56,11 @@ void check_page_table(const Sequences& sequences) {
     const std::int64_t keys = problem_of_sequence(sequences, i).seqlen_kv;
     if (keys == 0) continue;
     if (pages.table == nullptr)
-      refuse(fmt::format("pages.table is null, but the problem says page_size={}", p.page_size));
+      refuse_pages(fmt::format("pages.table is null, but the problem says page_size={}", p.page_size));
     for (std::int64_t column = 0; column * p.page_size < keys; ++column) {
       const int page = pages.table[i * pages.stride_batch + column];
       if (0 <= page && page < pages.num_pages) continue;
-      refuse(fmt::format(
+      refuse_pages(fmt::format(
           "pages.table: sequence {} of {} keys has page {} in column {}; it must be from "
           "0 to {}, the pages of the pool{}",
           i, keys, page, column, pages.num_pages - 1,

@@ -54,6 +54,17 @@ TEST(TileLists, OfATextAreAsManyAsItCanTellApart) {
   EXPECT_THAT(lists("mask=\"k <= q\" blocks=64"), ElementsAre(1, 1, 0)) << "the blocks decide";
 }
 
+TEST(TileLists, HaveRoomForTheBitsOfATextWhereTheyFit) {
+  const auto bits = [](const std::string& words) {
+    return tile_lists(problem_of(words), 128, 96).bits_bytes();
+  };
+  EXPECT_EQ(bits("mask=\"k % 3 == q % 5\""), 8 * 21 * 128 * 3 * 4) << "3 words of 32 keys a row";
+  EXPECT_EQ(bits("mask=\"k % 3 == q % 5 + head\""), 8 * 8 * 21 * 128 * 3 * 4);
+  EXPECT_EQ(bits("mask=\"k % 3 == q % 5\" seqlen=70000"), 0) << "nor do those of 131072";
+  EXPECT_EQ(bits("mask=\"k % 3 == q % 5\" blocks=64"), 0) << "the blocks decide";
+  EXPECT_EQ(bits("mask=\"k <= q\""), 0) << "it is a window";
+}
+
 TEST(TileLists, TakeTheShareOfKeysThatBlocksAboveOneAnotherHaveTogether) {
   const Problem mask = problem_of("blocks=64 density=0.25");
   EXPECT_DOUBLE_EQ(listed_share(mask, 64), 0.25);
