@@ -159,17 +159,18 @@ class Table {
 
   /// Integers: the dtype is only right about their size.
   void add_lengths() {
-    const std::int64_t count = p_.batch + (p_.lengths == Lengths::kPacked ? 1 : 0);
+    const std::int64_t count_q = p_.batch + (p_.lengths == Lengths::kPacked ? 1 : 0);
+    const std::int64_t count_kv = p_.batch + (has_packed_keys(p_) ? 1 : 0);
     add(operand<&HostTensors::lengths_q>("lengths_q", Role::kTable,
                                          [](const Problem&, void* data, Tensors& t) {
                                            t.lengths.q = static_cast<const int*>(data);
                                          }),
-        DType::kFp32, count, 1);
+        DType::kFp32, count_q, 1);
     add(operand<&HostTensors::lengths_kv>("lengths_kv", Role::kTable,
                                           [](const Problem&, void* data, Tensors& t) {
                                             t.lengths.kv = static_cast<const int*>(data);
                                           }),
-        DType::kFp32, count, 1);
+        DType::kFp32, count_kv, 1);
   }
 
   /// Integers too. How many blocks are present is the run's, so the lists have no size but a least.

@@ -162,7 +162,8 @@ bool mask_within_limits(const Problem& p) {
 
 bool tokens_within_limits(const Problem& p) {
   const Tokens tokens = total_tokens(p);
-  return p.lengths != Lengths::kPacked || std::max(tokens.q, tokens.kv) <= kMaxTokens;
+  return p.lengths != Lengths::kPacked ||
+         std::max(tokens.q, has_pages(p) ? 0 : tokens.kv) <= kMaxTokens;
 }
 
 bool pages_within_limits(const Problem& p) {
@@ -275,11 +276,17 @@ void check_batch_invariance(const Problem& p) {
 
 void check_pages(const Problem& p) {
   if (!has_pages(p)) return;
-  if (p.lengths != Lengths::kUsed) {
+  if (p.lengths == Lengths::kFixed) {
     reject(
-        fmt::format("page_size={} needs lengths=used, not lengths={}: of a cache in pages only "
-                    "the GPU knows how many keys a sequence has",
-                    p.page_size, to_string(p.lengths)));
+        fmt::format("page_size={} needs lengths=used, or lengths=packed for queries one after "
+                    "another: of a cache in pages only the GPU knows how many keys a sequence has",
+                    p.page_size));
+  }
+  if (p.tokens_kv != 0) {
+    reject(
+        fmt::format("page_size={} does not go with tokens_kv={}: pages have the keys; say "
+                    "tokens_q= alone, and tokens_kv=0",
+                    p.page_size, p.tokens_kv));
   }
   if (p.layout == Layout::kPackedQkv) {
     reject(fmt::format("page_size={} does not go with layout=packed_qkv: q does not lie in pages",

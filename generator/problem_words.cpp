@@ -69,9 +69,9 @@ std::span<const ProblemWord> problem_words() {
       {"tokens_q", "tokens_q=N", "the most rows of q and o", "0", allowed("tokens_q")},
       {"tokens_kv", "tokens_kv=N", "the most rows of k and v", "tokens_q", allowed("tokens_kv")},
       {"page_size", "page_size=N",
-       "with lengths=used: k and v lie in pages of so many rows; a run's table on the GPU says "
-       "which "
-       "pages a sequence has",
+       "with lengths=used, or of q alone with lengths=packed: k and v lie in pages of so many "
+       "rows; "
+       "a run's table on the GPU says which pages a sequence has",
        "0", allowed("page_size")},
       {"rope", "rope=KIND",
        "q and k are rotated first: half, elements i and i + rope_dim / 2; interleaved, 2 i and 2 i "

@@ -14,19 +14,23 @@ struct StoredRows {
   std::int64_t batch = 0;
   std::int64_t kv_batch = 0;  // with pages: those of a pool that attnforge makes itself
   bool pool = false;          // k and v lie in pages
-  bool of_run = false;        // these are the most that there may be: a run says how many there are
+  // These are the most that there may be: a run says how many there are. Not of a pool.
+  bool of_run = false;
 };
 inline StoredRows stored_rows(const Problem& problem) {
-  if (problem.lengths != Lengths::kPacked) {
-    const bool paged = has_pages(problem);
-    return {.q = problem.seqlen_q,
-            .kv = paged ? problem.page_size : problem.seqlen_kv,
-            .batch = problem.batch,
-            .kv_batch = paged ? pages_of_pool(problem) : problem.batch,
-            .pool = paged};
-  }
+  const bool packed = problem.lengths == Lengths::kPacked, paged = has_pages(problem);
   const Tokens tokens = total_tokens(problem);
-  return {.q = tokens.q, .kv = tokens.kv, .batch = 1, .kv_batch = 1, .of_run = true};
+  StoredRows rows{.q = packed ? tokens.q : problem.seqlen_q,
+                  .kv = packed ? tokens.kv : problem.seqlen_kv,
+                  .batch = packed ? 1 : problem.batch,
+                  .kv_batch = packed ? 1 : problem.batch,
+                  .pool = paged,
+                  .of_run = packed};
+  if (paged) {
+    rows.kv = problem.page_size;
+    rows.kv_batch = pages_of_pool(problem);
+  }
+  return rows;
 }
 
 }  // namespace attnforge

@@ -66,7 +66,9 @@ void check_length_arrays(const Problem& problem, const LengthArrays& lengths) {
   } sides[] = {{"q", lengths.q, lengths.tokens_q, most.q},
                {"kv", lengths.kv, lengths.tokens_kv, most.kv}};
   for (const auto& side : sides) {
-    if (problem.lengths == Lengths::kPacked && side.array == nullptr) {
+    const bool packed = side.name == "q" ? problem.lengths == Lengths::kPacked
+                                         : has_packed_keys(problem);
+    if (packed && side.array == nullptr) {
       refuse(
           fmt::format("lengths.{} is null, but the problem says lengths=packed; give it the {} "
                       "beginnings and ends of the sequences, as 32-bit integers in device memory",

@@ -61,7 +61,7 @@ class PointerCheck {
     const auto bits = reinterpret_cast<std::uintptr_t>(lengths.q) |
                       reinterpret_cast<std::uintptr_t>(lengths.kv);
     const bool present = problem.lengths == Lengths::kUsed ||
-                         (lengths.q != nullptr && lengths.kv != nullptr);
+                         (lengths.q != nullptr && (lengths.kv != nullptr || has_pages(problem)));
     const Tokens most = total_tokens(problem);
     return present && bits % alignof(int) == 0 && lengths.tokens_q >= 0 &&
            lengths.tokens_q <= most.q && lengths.tokens_kv >= 0 && lengths.tokens_kv <= most.kv;

@@ -18,16 +18,18 @@ struct Side {
   const int* array;
   std::int64_t seqlen, tokens;
   const char* name;
+  bool packed;
 };
 
 Side side_q(const Sequences& s) {
   const std::int64_t tokens = s.lengths.tokens_q;
-  return {s.lengths.q, s.problem.seqlen_q, tokens != 0 ? tokens : total_tokens(s.problem).q, "q"};
+  return {s.lengths.q, s.problem.seqlen_q, tokens != 0 ? tokens : total_tokens(s.problem).q, "q",
+          s.problem.lengths == Lengths::kPacked};
 }
 Side side_kv(const Sequences& s) {
   const std::int64_t tokens = s.lengths.tokens_kv;
   return {s.lengths.kv, s.problem.seqlen_kv, tokens != 0 ? tokens : total_tokens(s.problem).kv,
-          "kv"};
+          "kv", has_packed_keys(s.problem)};
 }
 
 /// Row at which a packed sequence begins; the one after the last is the end.
@@ -37,19 +39,18 @@ std::int64_t packed_begin(const Side& side, std::int64_t sequence) {
 }
 
 std::int64_t length_of(const Problem& p, const Side& side, std::int64_t sequence) {
-  if (p.lengths == Lengths::kPacked)
-    return packed_begin(side, sequence + 1) - packed_begin(side, sequence);
-  const bool used = p.lengths == Lengths::kUsed && side.array != nullptr;
+  if (side.packed) return packed_begin(side, sequence + 1) - packed_begin(side, sequence);
+  const bool used = p.lengths != Lengths::kFixed && side.array != nullptr;
   return used ? side.array[sequence] : side.seqlen;
 }
 
 /// Rows before the sequence in its batch.
-std::int64_t begin_of(const Problem& p, const Side& side, std::int64_t sequence) {
-  return p.lengths == Lengths::kPacked ? packed_begin(side, sequence) : 0;
+std::int64_t begin_of(const Side& side, std::int64_t sequence) {
+  return side.packed ? packed_begin(side, sequence) : 0;
 }
 
-std::int64_t batch_of(const Problem& p, std::int64_t sequence) {
-  return p.lengths == Lengths::kPacked ? 0 : sequence;
+std::int64_t batch_of(const Side& side, std::int64_t sequence) {
+  return side.packed ? 0 : sequence;
 }
 
 [[noreturn]] void refuse_arrays(const std::string& what) {
@@ -58,11 +59,11 @@ std::int64_t batch_of(const Problem& p, std::int64_t sequence) {
 
 void check_side(const Problem& p, const Side& side) {
   if (side.array == nullptr) {
-    if (p.lengths == Lengths::kUsed) return;
+    if (!side.packed) return;
     refuse_arrays(
         fmt::format("lengths.{} is null, but the problem says lengths=packed", side.name));
   }
-  if (p.lengths == Lengths::kPacked && side.array[0] != 0)
+  if (side.packed && side.array[0] != 0)
     refuse_arrays(fmt::format("lengths.{}[0]={} must be 0", side.name, side.array[0]));
   for (std::int64_t i = 0; i < p.batch; ++i) {
     const std::int64_t length = length_of(p, side, i);
@@ -70,7 +71,7 @@ void check_side(const Problem& p, const Side& side) {
     refuse_arrays(fmt::format("lengths.{}: sequence {} has {} rows; it may have 0 to seqlen_{}={}",
                               side.name, i, length, side.name, side.seqlen));
   }
-  if (p.lengths == Lengths::kPacked && side.array[p.batch] > side.tokens) {
+  if (side.packed && side.array[p.batch] > side.tokens) {
     refuse_arrays(fmt::format("lengths.{}[{}]={} is more than the {} rows that there are",
                               side.name, p.batch, side.array[p.batch], side.tokens));
   }
@@ -174,9 +175,9 @@ MaskRows mask_rows_of(const Sequences& sequences) {
 Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index) {
   const Sequences all = sequences_of(problem, tensors);
   Sequence one{problem_of_sequence(all, index), tensors, mask_rows_of(all).of_sequence(index)};
-  const std::int64_t batch = batch_of(problem, index);
-  const std::int64_t begin_q = begin_of(problem, side_q(all), index);
-  const std::int64_t begin_kv = begin_of(problem, side_kv(all), index);
+  const std::int64_t batch = batch_of(side_q(all), index);
+  const std::int64_t begin_q = begin_of(side_q(all), index);
+  const std::int64_t begin_kv = begin_of(side_kv(all), index);
   advance(one.tensors.q, problem.dtype_q, batch, begin_q);
   advance(one.tensors.o, problem.dtype_o, batch, begin_q);
   if (!has_pages(problem)) {
@@ -193,9 +194,10 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
 
 QueryRow place_of(const Sequences& sequences, const QueryRow& row) {
   const Problem& problem = sequences.problem;
-  return {.batch = batch_of(problem, row.batch),
+  const Side side = side_q(sequences);
+  return {.batch = batch_of(side, row.batch),
           .head = row.head,
-          .query = row.query + begin_of(problem, side_q(sequences), row.batch)};
+          .query = row.query + begin_of(side, row.batch)};
 }
 
 std::vector<QueryRow> all_rows(const Sequences& sequences) {
@@ -275,7 +277,8 @@ void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64
   const std::vector<std::int64_t> weights = random_weights(p.batch, seed);
   const Tokens tokens = total_tokens(p);
   host.lengths_q = beginnings(packed_lengths(weights, p.seqlen_q, tokens.q));
-  host.lengths_kv = beginnings(packed_lengths(weights, p.seqlen_kv, tokens.kv));
+  host.lengths_kv = has_packed_keys(p) ? beginnings(packed_lengths(weights, p.seqlen_kv, tokens.kv))
+                                       : used_lengths(p.batch, p.seqlen_kv, 2 * seed + 1);
 }
 
 }  // namespace attnforge

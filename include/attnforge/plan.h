@@ -42,8 +42,8 @@ struct RopeTables {
 /// How long each sequence is, in device memory; no run reads it on the host. For Lengths::kPacked
 /// [batch + 1] each, where every sequence begins among the rows of q and o, or of k and v,
 /// ascending from 0, and where the last one ends. For Lengths::kUsed [batch] each, how many rows of
-/// every sequence count; null: all. Never more than the problem's seqlen_q and seqlen_kv, nor than
-/// the tensors have rows.
+/// every sequence count; null: all. `kv` of pages is as for kUsed. Never more than the problem's
+/// seqlen_q and seqlen_kv, nor than the tensors have rows.
 struct LengthArrays {
   const int* q = nullptr;
   const int* kv = nullptr;

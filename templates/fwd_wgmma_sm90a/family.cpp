@@ -318,6 +318,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   k.operand = Operand::kK;
   k.packed_heads = 0;
   k.box_rows = c.box_keys(c.block_n);
+  k.rows_of_run = stored.of_run && !stored.pool;
   k.of_pages = stored.pool;
   TensorMapSpec v = k;
   v.operand = Operand::kV;

@@ -108,7 +108,10 @@ const Part& lengths_part() {
                 const TileWork& work) { argument.part(lengths_params(work), LengthsArgument{}); },
       .extend =
           [](KernelNames& names, const Problem& p) {
-            if (p.lengths == Lengths::kPacked)
+            if (p.lengths == Lengths::kPacked && !has_packed_keys(p))
+              names.other_pieces.push_back(
+                  {"pieces/packed_queries.cuh", "Lengths", "PackedQueries"});
+            if (has_packed_keys(p))
               names.other_pieces.push_back(
                   {"pieces/packed_lengths.cuh", "Lengths", "PackedLengths"});
             if (p.lengths == Lengths::kUsed)

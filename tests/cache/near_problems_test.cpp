@@ -39,6 +39,18 @@ TEST(NearProblems, OneWithARopeIsOfTheSameKernel) {
   EXPECT_THAT(configs_of(near_winners(kProblem, chosen)), ElementsAre("rope"));
 }
 
+TEST(NearProblems, PagesOfAnotherSizeAndKeysInOnePieceAreNearerThanOtherKernels) {
+  const std::string used = "fwd bf16 batch=4 num_heads=16 seqlen=1:4096 head_dim=128 lengths=used";
+  const std::vector<Chosen> chosen = {{used + " lse page_size=16", "lse"},
+                                      {used, "one piece"},
+                                      {used + " page_size=64", "other pages"},
+                                      {"fwd bf16 batch=4 num_heads=16 seqlen=1:512 head_dim=128 "
+                                       "lengths=used page_size=16",
+                                       "same pages"}};
+  EXPECT_THAT(configs_of(near_winners(parse_problem(used + " page_size=16"), chosen)),
+              ElementsAre("same pages", "one piece", "other pages", "lse"));
+}
+
 TEST(NearProblems, OthersSayNothing) {
   std::vector<Chosen> chosen;
   for (const char* text :

@@ -344,6 +344,24 @@ std::vector<ConformanceCase> pages() {
       Inputs::kOddSequencesNaN);
   add("PagesAndGrowingScores", {"fwd bf16" + many + "page_size=16 causal"},
       Inputs::kGrowingToFirst);
+  add("PagesOfPackedQueries",
+      {"fwd bf16 batch=7 num_heads=8:2 seqlen=90:700 head_dim=128 lengths=packed page_size=16 "
+       "causal "
+       "lse",
+       "fwd fp16 batch=7 num_heads=16:2 seqlen=3:500 head_dim=64 lengths=packed page_size=64 lse",
+       "fwd bf16 batch=6 num_heads=4:2 seqlen=200:333 tokens=700:0 head_dim=64 lengths=packed "
+       "page_size=24 window_left=40 lse",
+       "fwd fp16 batch=6 num_heads=4 seqlen=200:333 head_dim=128 lengths=packed page_size=128 "
+       "sinks "
+       "softcap=20",
+       "fwd fp32 batch=6 num_heads=4:2 seqlen=70:300 head_dim=64 lengths=packed page_size=8 lse"});
+  add("PagesOfPackedQueriesWithGaps",
+      {"fwd bf16 batch=6 num_heads=4:2 seqlen=150:333 head_dim=64 lengths=packed page_size=16 "
+       "causal "
+       "layout=bhsd lse",
+       "fwd fp16 batch=6 num_heads=4:2 seqlen=150:333 head_dim=72 lengths=packed page_size=64 "
+       "alignment=4"},
+      Inputs::kNormal, gaps);
   add("PagesOfNothing",
       {"fwd bf16 batch=2 num_heads=2 seqlen=70:0 head_dim=64 lengths=used page_size=16 lse",
        "fwd bf16 batch=0 num_heads=2 seqlen=70 head_dim=64 lengths=used page_size=16 lse",

@@ -22,6 +22,8 @@ const std::vector<const char*> kProblems = {
     "fwd bf16 batch=7 num_heads=8:2 seqlen=1:700 head_dim=128 lengths=used page_size=16 lse",
     "fwd fp16 batch=7 num_heads=4:2 seqlen=150:500 head_dim=64 lengths=used page_size=64 causal "
     "lse",
+    "fwd bf16 batch=7 num_heads=8:2 seqlen=90:300 head_dim=64 lengths=packed page_size=16 causal "
+    "lse",
     "fwd bf16 batch=7 num_heads=8:1 seqlen=3:300 head_dim=128 lengths=used page_size=24 lse",
     "fwd fp32 batch=7 num_heads=4:2 seqlen=9:300 head_dim=64 lengths=used page_size=8 lse"};
 

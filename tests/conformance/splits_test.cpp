@@ -131,6 +131,9 @@ std::vector<SplitCase> cases() {
         "window_left=40 lse",
         "fwd bf16 batch=7 num_heads=8:2 seqlen=3:300 head_dim=128 lengths=used page_size=8 sinks "
         "window_left=5 layout=bhsd lse",
+        "fwd bf16 batch=7 num_heads=8:2 seqlen=3:700 head_dim=64 lengths=packed page_size=16 "
+        "causal "
+        "lse",
         "fwd bf16 batch=2 num_heads=4:2 seqlen=2:0 head_dim=64 lengths=used page_size=16 lse"}},
       {"HeadDims",
        {"fwd bf16 batch=1 num_heads=4:1 seqlen=3:500 head_dim=8 lse",

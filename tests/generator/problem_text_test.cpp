@@ -87,6 +87,9 @@ TEST(ProblemText, PagesBelongToUsedLengths) {
       "fwd bf16 batch=4 num_heads_q=8 num_heads_kv=2 seqlen_q=1 seqlen_kv=900 head_dim=64 "
       "head_dim_v=64 lengths=used page_size=16 alignment=8");
   EXPECT_EQ(canonical("fwd page_size=0"), canonical("fwd"));
+  EXPECT_EQ(canonical("fwd lengths=packed batch=3 seqlen=9 tokens=5:0 page_size=16"),
+            "fwd bf16 batch=3 num_heads_q=1 num_heads_kv=1 seqlen_q=9 seqlen_kv=9 head_dim=64 "
+            "head_dim_v=64 lengths=packed tokens_q=5 tokens_kv=0 page_size=16");
   const struct {
     const char *text, *said;
   } wrong[] = {
@@ -94,8 +97,9 @@ TEST(ProblemText, PagesBelongToUsedLengths) {
        "page_size=12 must be 0 (no pages) or a multiple of 8 from"},
       {"fwd lengths=used page_size=-8", "page_size=-8 must be"},
       {"fwd lengths=used page_size=65544", "page_size=65544 must be"},
-      {"fwd page_size=16", "page_size=16 needs lengths=used, not lengths=fixed"},
-      {"fwd lengths=packed page_size=16", "page_size=16 needs lengths=used, not lengths=packed"},
+      {"fwd page_size=16", "page_size=16 needs lengths=used, or lengths=packed"},
+      {"fwd lengths=packed page_size=16 seqlen=9 tokens=5",
+       "page_size=16 does not go with tokens_kv=5"},
       {"fwd lengths=used page_size=16 layout=packed_qkv", "does not go with layout=packed_qkv"},
       {"fwd lengths=used page_size=16 blocks=64", "page_size=16 does not go with blocks=64:64"},
       {"fwd lengths=used page_size=8 batch=1000000 seqlen=1:100000", "more than 2^30 pages"},

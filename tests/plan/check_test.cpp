@@ -203,5 +203,28 @@ TEST(SolveOnCpu, OfSequencesOfAnyLengthPassesItsOwnCheck) {
   }
 }
 
+TEST(SolveOnCpu, OfACacheInPagesPassesItsOwnCheckAndABrokenTableIsRefused) {
+  for (const char* text :
+       {"fwd bf16 batch=4 num_heads=4:2 seqlen=3:70 head_dim=16:24 lengths=used page_size=16 "
+        "causal "
+        "lse",
+        "fwd fp16 batch=4 num_heads=2 seqlen=20:70 tokens=50:0 head_dim=16 lengths=packed "
+        "page_size=24 layout=bhsd"}) {
+    SCOPED_TRACE(text);
+    const Problem problem = parse_problem(text);
+    HostTensors host = random_host_tensors(problem, 3);
+    solve_on_cpu(problem, host);
+    const CheckReport report = check_output(problem, host);
+    EXPECT_TRUE(report.ok) << report.summary;
+    EXPECT_EQ(report.rows_checked, report.rows_total);
+    HostTensors broken = host;
+    broken.page_table[0] = static_cast<int>(pages_of_pool(problem));
+    EXPECT_THROW(check_output(problem, broken), Error);
+    broken = host;
+    broken.v.resize(broken.v.size() / 2);
+    EXPECT_THROW(check_output(problem, broken), Error) << "fewer pages than k";
+  }
+}
+
 }  // namespace
 }  // namespace attnforge

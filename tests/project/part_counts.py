@@ -18,7 +18,7 @@ PARTS = {
         r"kFeatureLengths|LengthArrays|LengthsArgument|LengthsParams|WithLengths|(Packed|Used)Lengths|(packed|used)_lengths"
         r"|k(Fixed|Packed|Used)Lengths|Lengths::k(Fixed|Packed|Used)|lengths_(q|kv)|lengths\.(q|kv)\b(?!\()|lengths\.tokens|tokens_(q|kv)\b|cu_seqlens"
         r"|used_(q|kv)\b|lengths=|LengthFiles|with_lengths|attnforge_lengths|attnforge::Lengths",
-        35,
+        36,
     ),
     # Interfaces too: the masks of C++, C, Python and the command line, their generators, drawings and files.
     "block_mask": (

@@ -83,6 +83,25 @@ TEST(Sequences, InPagesAreGathered) {
   }
 }
 
+TEST(Sequences, PackedQueriesHaveTheirKeysInPages) {
+  Paged paged;
+  paged.problem.lengths = Lengths::kPacked;
+  paged.q = {0, 2, 2, 3};
+  const Sequences sequences = paged.sequences();
+  EXPECT_NO_THROW(check_sequences(sequences));
+  const Problem last = problem_of_sequence(sequences, 2);
+  EXPECT_EQ(last.seqlen_q, 1);
+  EXPECT_EQ(last.seqlen_kv, 9);
+  EXPECT_EQ(place_of(sequences, {2, 1, 0}), (QueryRow{0, 1, 2}));
+  EXPECT_EQ(all_rows(sequences).size(), 4u * 3);
+  HostTensors host;
+  set_random_sequences(paged.problem, host, 1);
+  EXPECT_EQ(host.lengths_q.size(), 4u);
+  EXPECT_EQ(host.lengths_kv.size(), 3u);
+  paged.kv[1] = 25;
+  EXPECT_THROW(check_sequences(paged.sequences()), Error);
+}
+
 TEST(Sequences, OfWrongPagesAreRefusedByName) {
   const auto refused = [](Paged paged) -> std::string {
     try {

@@ -90,7 +90,9 @@ void choose_lengths(Choices& choices, Problem& p) {
 /// After the block mask, with which it does not go.
 template <class Choices>
 void choose_pages(Choices& choices, Problem& p) {
-  if (p.lengths != Lengths::kUsed || p.layout == Layout::kPackedQkv || has_block_mask(p)) return;
+  if (p.lengths == Lengths::kFixed || p.tokens_kv != 0 || p.layout == Layout::kPackedQkv ||
+      has_block_mask(p))
+    return;
   static const std::vector<int> kPages = {16, 64, 32, 128, 256, 8, 24, 1024};
   if (choices.one_in(2)) p.page_size = choices.among(kPages);
   p.batch_invariant = choices.one_in(6);

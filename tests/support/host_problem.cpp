@@ -182,10 +182,11 @@ void place_block_mask(HostProblem& host, Blocks blocks, unsigned seed) {
 void place_lengths(HostProblem& host, unsigned seed) {
   const Problem& p = host.problem;
   const Tokens tokens = total_tokens(p);
-  const bool packed = p.lengths == Lengths::kPacked;
   const auto place = [&](Storage storage, std::int64_t seqlen, std::int64_t room,
                          unsigned side_seed, PlacedTensor& placed,
                          std::vector<SequenceRows>& rows) {
+    const bool packed = storage == kStorageLengthsQ ? p.lengths == Lengths::kPacked
+                                                    : has_packed_keys(p);
     std::vector<int> lengths(static_cast<std::size_t>(p.batch), static_cast<int>(seqlen));
     if (p.lengths != Lengths::kFixed)
       lengths = hard_lengths(p.batch, seqlen, packed ? room : p.batch * seqlen, side_seed,

@@ -19,7 +19,7 @@ namespace {
 struct PagesCase {
   const char* family;
   const char* arch;
-  std::string problem;  // with lengths=used
+  std::string problem;  // with lengths=used, or "packed" at its end
   int block_m;          // the first candidate that has it; 0: the first of all
 };
 
@@ -64,6 +64,10 @@ const std::vector<PagesCase> kCases = {
      0},
     {"fwd_wgmma_sm90a", "90a",
      "fwd bf16 batch=4 num_heads=16 seqlen=512:8192 head_dim=192:128 page_size=128", 0},
+    {"fwd_mma_sm80", "89",
+     "fwd bf16 batch=9 num_heads=8:2 seqlen=200:4096 head_dim=128 page_size=16 causal packed", 0},
+    {"fwd_wgmma_sm90a", "90a",
+     "fwd bf16 batch=9 num_heads=8:2 seqlen=200:4096 head_dim=128 page_size=64 causal packed", 0},
     {"fwd_regtile_f32", "86",
      "fwd fp32 batch=4 num_heads=8:2 seqlen=512:4096 head_dim=64 page_size=16 causal", 0},
     {"fwd_regtile_f32", "90a",
@@ -73,7 +77,10 @@ const std::vector<PagesCase> kCases = {
 };
 
 std::string fault_of(const PagesCase& c) {
-  const Problem problem = parse_problem(fmt::format("{} lengths=used", c.problem));
+  const bool packed = c.problem.ends_with(" packed");
+  const std::string_view words = std::string_view(c.problem).substr(0, c.problem.rfind(" packed"));
+  const Problem problem = parse_problem(
+      fmt::format("{} lengths={}", words, packed ? "packed" : "used"));
   const DeviceFacts& device = typical_device(c.arch);
   const Family& family = *find_family(c.family);
   for (const Candidate& candidate : candidates(family, problem, device)) {
