@@ -107,10 +107,10 @@ void check_pages(const HostTable& table, int page_size, std::size_t sequence, st
 
 void check_run_arrays(const Problem& problem, const Tensors& tensors, CUstream stream) {
   if (all_full(problem)) return;
-  const std::vector<int> q = copied_ints(
-      tensors.lengths.q, problem.batch + (problem.lengths == Lengths::kPacked ? 1 : 0), stream);
-  const std::vector<int> kv = copied_ints(
-      tensors.lengths.kv, problem.batch + (has_packed_keys(problem) ? 1 : 0), stream);
+  const std::int64_t of_q = problem.batch + (problem.lengths == Lengths::kPacked ? 1 : 0);
+  const std::int64_t of_kv = problem.batch + (has_packed_keys(problem) ? 1 : 0);
+  const std::vector<int> q = copied_ints(tensors.lengths.q, of_q, stream);
+  const std::vector<int> kv = copied_ints(tensors.lengths.kv, of_kv, stream);
   const HostTable table = copied_table(tensors.pages, problem.batch, problem.seqlen_kv,
                                        problem.page_size, stream);
   check(driver().cuStreamSynchronize(stream), "wait for lengths and pages");

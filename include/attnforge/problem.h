@@ -56,6 +56,8 @@ enum class Rope : std::uint8_t {
 /// sequence's first. Which blocks are present comes with a run (Tensors, attnforge/block_mask.h).
 /// With `page_size`, k and v are [pages, num_heads_kv, page_size, head_dim]: key j of a sequence is
 /// row j % page_size of the page that the run's table has in its column j / page_size.
+/// With `batch_invariant` the bits of a sequence's result do not depend on what else is in the
+/// batch, nor on its size.
 /// With `rope`, q and k are rotated first: (x, y) becomes (x cos - y sin, y cos + x sin), cos and
 /// sin from row rope_offset + j of the tables for key j, rope_offset + position for a query. The
 /// rotated elements are rounded to the dtype of q or k. Tables and rope_offset come with a run
@@ -87,6 +89,7 @@ struct Problem {
   float softcap = 0.0f;               // 0: none; else s = softcap * tanh(s / softcap) after scaling
   float softmax_scale = 0.0f;         // 0: 1 / sqrt(head_dim)
   bool sinks = false;                 // the softmax of a row counts a logit of its head
+  bool batch_invariant = false;       // one config for every batch; not with a block mask
   Lengths lengths = Lengths::kFixed;  // not with a rope
   // k and v lie in pages of so many rows, and a run's table (Tensors::pages) says which pages a
   // sequence has. With kUsed, or with kPacked queries; how many keys a sequence has is given as for
@@ -95,9 +98,6 @@ struct Problem {
   // kPacked: the most rows that q and o, and k and v may have; 0: batch * seqlen. Else 0.
   std::int64_t tokens_q = 0;
   std::int64_t tokens_kv = 0;
-  // The same config whatever the batch, so that the bits of a sequence's result do not depend on
-  // what else is in it. Not with a block mask.
-  bool batch_invariant = false;
   Rope rope = Rope::kNone;
   int rope_dim = 0;  // leading elements of a row that rotate: a multiple of 8 up to head_dim; 0:
                      // all

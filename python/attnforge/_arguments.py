@@ -82,6 +82,11 @@ class Options(NamedTuple):
         """Of batch (None in packed tensors), row and head."""
         return _PLACES_PACKED if self.lengths == "packed" else _PLACES[self.layout]
 
+    @property
+    def places_kv(self):
+        """The same in k and v, whose batch is the page where they lie in pages."""
+        return _PLACES[self.layout] if self.pages else self.places
+
 
 def options_of(
     causal,
@@ -187,17 +192,18 @@ def view_inputs(q, k, v, stream):
     return tuple(backend_of(each).view(name, each, stream) for name, each in (("q", q), ("k", k), ("v", v)))
 
 
-def check_inputs(q, k, v, places, paged=False):
-    """Raises InvalidError unless arrays fit together; paged: the batch of k and v is their pages."""
-    for name, array in (("q", q), ("k", k), ("v", v)):
-        check_rows(name, array, places)
+def check_inputs(q, k, v, options):
+    """Raises InvalidError unless arrays fit together."""
+    check_rows("q", q, options.places)
+    for name, array in (("k", k), ("v", v)):
+        check_rows(name, array, options.places_kv)
     if k.device != q.device or v.device != q.device:
         raise InvalidError(f"q, k and v are on GPUs {q.device}, {k.device} and {v.device}; they must be on one")
-    batch, row, head = places
+    batch, row, head = options.places_kv
     for name, array in (("k", k), ("v", v)):
-        if batch is not None and not paged and array.shape[batch] != q.shape[batch]:
+        if batch is not None and not options.pages and array.shape[batch] != q.shape[batch]:
             raise InvalidError(f"{name} has batch {array.shape[batch]} and q has {q.shape[batch]}")
-    if paged and batch is not None and k.shape[batch] != v.shape[batch]:
+    if options.pages and k.shape[batch] != v.shape[batch]:
         raise InvalidError(f"k has {k.shape[batch]} pages and v has {v.shape[batch]}; a table is of both")
     if k.shape[row] != v.shape[row] or k.shape[head] != v.shape[head]:
         raise InvalidError(f"k {tuple(k.shape)} and v {tuple(v.shape)} differ in sequence length or heads")
@@ -293,18 +299,20 @@ def check_sequences(of_q, of_kv, options, q, cos):
     if cos is not None:
         raise InvalidError("rope does not go with cu_seqlens or used_kv; rotate q and k before the call")
     batch = None if options.lengths == "packed" else q.shape[0]
-    return check_lengths(options.lengths, of_q, of_kv, batch, q.device)
+    return check_lengths(options.lengths, of_q, of_kv, batch, q.device, options.pages > 0)
 
 
 def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
     """The problem of `batch` sequences in arrays that fit together; of packed ones with bounds instead of sizes."""
     _, row, head = options.places
-    seqlen_q, seqlen_kv, tokens_q, tokens_kv = q.shape[row], k.shape[row], 0, 0
+    _, row_kv, head_kv = options.places_kv
+    seqlen_q, seqlen_kv, tokens_q, tokens_kv, page_size = q.shape[row], k.shape[row_kv], 0, 0, 0
     if options.lengths == "packed":
         seqlen_q, tokens_q = packed_bounds(batch, options.longest_q, seqlen_q)
+    if options.pages:
+        seqlen_kv, page_size = options.pages * seqlen_kv, seqlen_kv
+    elif options.lengths == "packed":
         seqlen_kv, tokens_kv = packed_bounds(batch, options.longest_kv, seqlen_kv)
-    page_size = seqlen_kv if options.pages else 0
-    seqlen_kv *= options.pages or 1
     blocks = {}
     if options.block_words is not None:
         block_q, block_kv = options.block_words.block
@@ -319,7 +327,7 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
     return Problem(
         batch=batch,
         num_heads_q=q.shape[head],
-        num_heads_kv=k.shape[head],
+        num_heads_kv=k.shape[head_kv],
         seqlen_q=seqlen_q,
         seqlen_kv=seqlen_kv,
         head_dim=q.shape[-1],
@@ -377,7 +385,7 @@ def problem_of(
     batch_invariant=False,
 ):
     """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
-    kind, *lengths = lengths_of(cu_seqlens, used_kv)
+    kind, *lengths = lengths_of(cu_seqlens, used_kv, page_table is not None)
     words = block_words_of(block_mask)
     code = code_of(score, mask, args, None, block_mask)
     given = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
@@ -385,15 +393,15 @@ def problem_of(
     others = sinks is not None, columns_of(page_table), batch_invariant
     options = options_of(*given, kind, max_seqlen, code.texts, words, *others)
     q, k, v = view_inputs(q, k, v, None)
-    check_inputs(q, k, v, options.places, page_table is not None)
+    check_inputs(q, k, v, options)
     check_block_mask(words, options, q, k)
     check_devices(code, q.device)
     cos, sin = view_rope(rope, None)
     check_rope(cos, sin, q.device)
     check_sinks(view_sinks(sinks, None), q, options.places)
-    lengths = view_lengths(kind, *lengths, None)
+    lengths = view_lengths(kind, *lengths, None, page_table is not None)
     batch = check_sequences(*lengths, options, q, cos)
-    check_pages(page_table, kind, lengths[1], batch, q.device)
+    check_pages(page_table, batch, q.device)
     strides = [used_strides(array) for array in (q, k, v)]
     bits = q.address | k.address | v.address | v.shape[-1] * ITEM_BYTES[q.code]  # and rows of o
     for each in strides:

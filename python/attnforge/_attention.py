@@ -105,8 +105,8 @@ def attention(
     pair (used_q, used_kv), None for all rows; rows of o and lse that do not count stay as they are. Sequences may be empty.
     page_table: k and v are pools of pages, [pages, page_size, heads_kv, head_dim], with layout="bhsd" [pages, heads_kv, page_size,
     head_dim]: an int32 array [batch, columns] on the GPU, the page that has keys column * page_size and on of a sequence; -1: none,
-    after the sequence's length alone. page_size is a multiple of 8. Goes with used_kv, not with block_mask. append_kv() writes such
-    caches, KvCache keeps one.
+    after the sequence's length alone. page_size is a multiple of 8. Goes with used_kv, and queries may be packed by cu_seqlens beside
+    it (chunks of prompts and single tokens in one call); not with block_mask. append_kv() writes such caches, KvCache keeps one.
     Lengths are read on the GPU, when the kernels run: in a CUDA graph they may change between replays. Lengths that are negative,
     above max_seqlen or beyond the tensors are the caller's mistake, which nothing finds but ATTNFORGE_CHECK_INPUTS=1 in the
     environment, with which each call waits. They do not go with rope.
@@ -210,7 +210,7 @@ def attention(
                 elif rope_offset:
                     plain = False
                 if cu_seqlens is not None or used_kv is not None:
-                    kind, of_q, of_kv = lengths_of(cu_seqlens, used_kv)
+                    kind, of_q, of_kv = lengths_of(cu_seqlens, used_kv, page_table is not None)
                     key += (kind, max_seqlen, of_q is None, of_kv is None, of_q is of_kv)
                     others += () if of_q is None else (of_q,)
                     others += () if of_kv is None or of_kv is of_q else (of_kv,)
@@ -289,7 +289,7 @@ def _attend(
         rope_offset = _checks.integer("rope_offset", rope_offset, -(2**63), 2**63 - 1)
     options = None
     return_lse = arguments[4]
-    kind, *lengths = lengths_of(cu_seqlens, used_kv)
+    kind, *lengths = lengths_of(cu_seqlens, used_kv, page_table is not None)
     words = block_words_of(block_mask)
     page_table = view_pages(page_table, stream)
     arguments += kind, max_seqlen, code.texts, words, sinks is not None, columns_of(page_table), batch_invariant
@@ -309,7 +309,7 @@ def _attend(
     inputs = view_inputs(q, k, v, stream)
     outputs = (None, None) if out is None else view_outputs(o, lse, stream)
     tables = view_rope(rope, stream)
-    lengths = view_lengths(kind, *lengths, stream)
+    lengths = view_lengths(kind, *lengths, stream, page_table is not None)
     sinks = view_sinks(sinks, stream)
     if key is None:
         key = arguments, *(array and array[1:5] for array in (*inputs, *outputs, *tables, *lengths, sinks, page_table))
@@ -319,12 +319,12 @@ def _attend(
         call = key = None
     if call is None:
         options = options or options_of(*arguments)
-        check_inputs(*inputs, options.places, page_table is not None)
+        check_inputs(*inputs, options)
         check_block_mask(words, options, *inputs[:2])
         check_rope(*tables, inputs[0].device)
         check_sinks(sinks, inputs[0], options.places)
         batch = check_sequences(*lengths, options, inputs[0], tables[0])
-        check_pages(page_table, kind, lengths[1], batch, inputs[0].device)
+        check_pages(page_table, batch, inputs[0].device)
         if out is not None:
             check_outputs(*outputs, inputs[0], inputs[2], options.places)
     else:

@@ -60,13 +60,17 @@ class Call:
         rope_rows, self._rope_dim = (0, 0) if cos is None else (cos.shape[0], 2 * cos.shape[1])
         places, tokens = options.places, (0, 0)
         if options.lengths == "packed":
-            tokens = packed_rows(batch, options.longest_q, q.shape[0]), packed_rows(batch, options.longest_kv, k.shape[0])
+            tokens_kv = 0 if options.pages else packed_rows(batch, options.longest_kv, k.shape[0])
+            tokens = packed_rows(batch, options.longest_q, q.shape[0]), tokens_kv
         self._fixed = (
-            *(struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in places)) for array in (q, k, v, o)),
+            *(
+                struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in of))
+                for array, of in ((q, places), (k, options.places_kv), (v, options.places_kv), (o, places))
+            ),
             struct.pack("=qq", *((0, 0) if lse is None else (0, *lse.strides)[-3:-1])),
             rope_rows,
             tokens,
-            (0, 0) if arrays[10] is None else (arrays[10].strides[0], k.shape[options.places[0]]),
+            (0, 0) if arrays[10] is None else (arrays[10].strides[0], k.shape[options.places_kv[0]]),
         )
         self._plans = {}  # by the low four bits of the addresses
         self._pairs = self._find_pairs() if allocator is None else ()

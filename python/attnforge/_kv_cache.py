@@ -1,6 +1,7 @@
 """KvCache: keys and values of many sequences in pages of one pool."""
 
 import array
+import itertools
 
 from . import _checks
 from ._append import append_kv
@@ -19,23 +20,23 @@ class Pages:
         self.changes = 0  # of these rows
         self._nothing = array.array("i", [-1]) * columns
 
-    def extend(self, sequences, rows):
-        """Gives each sequence, new ones too, the pages for so many more rows. All of them, or AttnforgeError and none."""
+    def extend(self, added):
+        """Gives each sequence of {sequence: more rows}, new ones too, the pages for these. All of them, or AttnforgeError and none."""
         counts = []
-        for sequence in sequences:
+        for sequence, rows in added.items():
             before = self.lengths.get(sequence, 0)
             counts.append((sequence, self._count(before), self._count(before + rows)))
         missing = sum(after - before for _, before, after in counts) - len(self.free)
         if missing > 0:
             raise AttnforgeError(
-                f"the cache has {len(self.free)} free pages of {self.page_size} rows, and {rows} more rows of {len(counts)} sequences "
-                f"take {missing} more; release() sequences, or make it with more num_pages"
+                f"the cache has {len(self.free)} free pages of {self.page_size} rows, and {sum(added.values())} more rows of {len(counts)} "
+                f"sequences take {missing} more; release() sequences, or make it with more num_pages"
             )
         for sequence, before, after in counts:
             row = self.rows.setdefault(sequence, self._nothing[:])
             for column in range(before, after):
                 row[column] = self.free.pop()
-            self.lengths[sequence] = self.lengths.get(sequence, 0) + rows
+            self.lengths[sequence] = self.lengths.get(sequence, 0) + added[sequence]
             self.changes += after > before
 
     def trim(self, sequence, length):
@@ -73,6 +74,9 @@ class KvCache:
     AttnforgeError where none is left, and changes nothing. head_dim_v: of v, default head_dim. layers: a model has one cache for all
     its layers: append() for layer 0 begins a step, in which each layer appends and attends to the same sequences with as many rows.
     dtype, device: torch's; default bfloat16 on the current GPU.
+
+    Rows of different numbers go in one step when they are packed: append(k, v, ["a", "b"], new_rows=[300, 1]) of k and v [301, 8, 128],
+    a chunk of a prompt beside a token of a sequence that decodes, and attend() of q packed likewise.
 
     k, v: the pools, [layers, num_pages, page_size, heads_kv, head_dim]. free_pages: how many are free. Pages are kept on the host; a
     step uploads its lengths, and a page table when one has changed. Needs torch. Not thread-safe: give each thread a cache, or a lock.
@@ -114,7 +118,8 @@ class KvCache:
 
         self.k, self.v = pool(head_dim), pool(head_dim if head_dim_v is None else head_dim_v)
         self._pages = Pages(num_pages, self.page_size, self._columns)
-        self._step = None  # sequences and rows of the step
+        self._step = None  # sequences, how many rows each gets, and whether these are packed
+        self._ends = None  # of packed rows, on the GPU
         self._before = self._after = None  # lengths of its sequences, on the GPU
         self._table = self._table_of = None
 
@@ -126,30 +131,30 @@ class KvCache:
         """How many rows a sequence has; 0 of one that is not there."""
         return self._pages.lengths.get(sequence, 0)
 
-    def append(self, k, v, sequences=None, layer=0, q=None, rope=None, rope_interleaved=False, rope_offset=0):
+    def append(self, k, v, sequences=None, layer=0, new_rows=None, q=None, rope=None, rope_interleaved=False, rope_offset=0):
         """Writes new rows of k and v, [batch, new rows, heads_kv, head_dim], after those that the sequences have.
 
         sequences: the keys of the batch, each once; default 0, 1, 2 and on. layer: 0 begins a step; other layers follow with as many
-        rows of the same sequences. q, rope, rope_interleaved, rope_offset: as of append_kv(): k is rotated by the positions of its rows,
+        rows of the same sequences. new_rows: how many rows each sequence gets, a list of numbers; k, v and q are packed then, [rows of
+        all, heads, head_dim]. q, rope, rope_interleaved, rope_offset: as of append_kv(): k is rotated by the positions of its rows,
         and so is q, which is returned.
         """
         layer = _checks.integer("layer", layer, 0, self.layers - 1)
-        if len(k.shape) != 4:
-            raise InvalidError(f"k has shape {tuple(k.shape)}; it must be [batch, new rows, heads_kv, head_dim]")
-        batch, rows = k.shape[0], k.shape[1]
-        sequences = tuple(range(batch)) if sequences is None else tuple(sequences)
-        if len(sequences) != batch:
-            raise InvalidError(f"there are {len(sequences)} sequences, but k is of {batch}")
+        rows = self._rows_of(k.shape, new_rows)
+        sequences = tuple(range(len(rows))) if sequences is None else tuple(sequences)
+        if len(sequences) != len(rows):
+            raise InvalidError(f"there are {len(sequences)} sequences, but rows of {len(rows)}")
+        step = sequences, rows, new_rows is not None
         if layer == 0:
-            before = self._begin(sequences, rows)
-        elif self._step != (sequences, rows):
+            before = self._begin(*step)
+        elif self._step != step:
             raise InvalidError(
-                f"layer {layer} appends {rows} rows of {batch} sequences in a step that append() for layer 0 began with others; all "
-                "layers of a step take the same"
+                f"layer {layer} appends {sum(rows)} rows of {len(rows)} sequences in a step that append() for layer 0 began with others; "
+                "all layers of a step take the same"
             )
         of_rope = {"rope": rope, "rope_interleaved": rope_interleaved, "rope_offset": rope_offset}
         try:
-            return append_kv(k, v, self.k[layer], self.v[layer], self._before, self._table, q=q, **of_rope)
+            return append_kv(k, v, self.k[layer], self.v[layer], self._before, self._table, cu_seqlens=self._ends, q=q, **of_rope)
         except Exception:
             if layer == 0:  # no step was begun
                 for sequence, length in zip(sequences, before):
@@ -159,12 +164,14 @@ class KvCache:
     def attend(self, q, layer=0, causal=True, **options):
         """attention() of q, [batch, new rows, heads_q, head_dim], to all rows of the step's sequences, the new ones too.
 
-        The queries are those of the rows that were appended last. options: as of attention(): window, softmax_scale, softcap,
+        The queries are those of the rows that were appended last, packed if these were. options: as of attention(): window, softmax_scale, softcap,
         return_lse, out, sinks, score, mask, args.
         """
         layer = _checks.integer("layer", layer, 0, self.layers - 1)
         if self._step is None:
             raise InvalidError("there are no rows to attend to: append() comes first")
+        if self._ends is not None:
+            options.update(cu_seqlens=self._ends, max_seqlen=max(self._step[1]))
         return attention(q, self.k[layer], self.v[layer], causal=causal, used_kv=self._after, page_table=self._table, **options)
 
     def trim(self, sequence, length):
@@ -180,18 +187,34 @@ class KvCache:
         self._pages.release(sequence)
         self._step = None
 
-    def _begin(self, sequences, rows):
+    @staticmethod
+    def _rows_of(shape, new_rows):
+        """How many rows each sequence gets."""
+        if new_rows is None:
+            if len(shape) != 4:
+                raise InvalidError(f"k has shape {tuple(shape)}; it must be [batch, new rows, heads_kv, head_dim]")
+            return (shape[1],) * shape[0]
+        rows = tuple(_checks.integer("new_rows", count, 0, 2**30) for count in new_rows)
+        if len(shape) != 3 or shape[0] != sum(rows):
+            raise InvalidError(f"k has shape {tuple(shape)}; with new_rows it must be [{sum(rows)}, heads_kv, head_dim]")
+        return rows
+
+    def _begin(self, sequences, rows, packed):
         """A step: pages, lengths and the table of its sequences. Returns the lengths before."""
         if len(set(sequences)) != len(sequences) or not sequences:
             raise InvalidError(f"sequences={list(sequences)!r} must be different ones, at least one")
         before = [self.length(sequence) for sequence in sequences]
-        longest = max(before) + rows
+        after = [length + count for length, count in zip(before, rows)]
+        longest = max(after)
         if longest > self.max_len:
             raise InvalidError(f"a sequence would have {longest} rows, more than max_len={self.max_len}")
-        self._pages.extend(sequences, rows)
-        self._step = sequences, rows
-        lengths = array.array("i", before + [length + rows for length in before])
-        self._before, self._after = self._upload(lengths.tobytes(), len(sequences))
+        self._pages.extend(dict(zip(sequences, rows)))
+        self._step = sequences, rows, packed
+        self._before, self._after = self._upload(array.array("i", before + after).tobytes(), len(sequences))
+        self._ends = None
+        if packed:
+            ends = array.array("i", itertools.accumulate(rows, initial=0))
+            (self._ends,) = self._upload(ends.tobytes(), len(ends))
         if self._table_of != (sequences, self._pages.changes):
             self._table = self._upload(self._pages.table(sequences), self._columns)
             self._table_of = sequences, self._pages.changes

@@ -10,8 +10,18 @@ from ._errors import InvalidError
 _MOST_ROWS = 2**27  # of a sequence
 
 
-def lengths_of(cu_seqlens, used_kv):
-    """(kind, of q, of k and v): what the problem calls them, and an array or None of each."""
+def lengths_of(cu_seqlens, used_kv, paged=False):
+    """(kind, of q, of k and v): what the problem calls them, and an array or None of each. paged: k and v lie in pages, whose rows
+    used_kv counts, also beside packed queries.
+    """
+    if paged:
+        of_q, of_kv = used_kv if isinstance(used_kv, (tuple, list)) and len(used_kv) == 2 else (None, used_kv)
+        if of_kv is None:
+            raise InvalidError("page_table goes with used_kv, how many rows each sequence has in its pages")
+        if cu_seqlens is not None:
+            if of_q is not None or isinstance(cu_seqlens, (tuple, list)):
+                raise InvalidError("with page_table, cu_seqlens is of q alone and used_kv of k and v alone, one array each")
+            return "packed", cu_seqlens, of_kv
     if cu_seqlens is None:
         if used_kv is None:
             return "fixed", None, None
@@ -60,12 +70,10 @@ def columns_of(page_table):
     return page_table.shape[1]
 
 
-def check_pages(page_table, kind, of_kv, batch, device):
-    """Raises InvalidError unless a page table, or None, is of `batch` sequences whose lengths are there."""
+def check_pages(page_table, batch, device):
+    """Raises InvalidError unless a page table, or None, is of `batch` sequences."""
     if page_table is None:
         return
-    if kind != "used" or of_kv is None:
-        raise InvalidError("page_table goes with used_kv, how many rows each sequence has in its pages")
     rows, columns = page_table.shape
     if rows != batch or page_table.strides[1] != 1 and columns > 1 or page_table.device != device:
         raise InvalidError(
@@ -74,10 +82,13 @@ def check_pages(page_table, kind, of_kv, batch, device):
         )
 
 
-def view_lengths(kind, of_q, of_kv, stream):
+def view_lengths(kind, of_q, of_kv, stream, paged=False):
     """Arrays of both, None where there is none."""
     if kind == "fixed":
         return None, None
+    if kind == "packed" and paged:
+        arrays = ("cu_seqlens", of_q), ("used_kv", of_kv)
+        return tuple(backend_of(array).view(name, array, stream, integers=True) for name, array in arrays)
     name = "cu_seqlens" if kind == "packed" else "used_kv"
 
     def view(name, array):
@@ -92,18 +103,18 @@ def view_lengths(kind, of_q, of_kv, stream):
     return view(f"{name}[0]", of_q), view(f"{name}[1]", of_kv)
 
 
-def check_lengths(kind, of_q, of_kv, batch, device):
+def check_lengths(kind, of_q, of_kv, batch, device, paged=False):
     """The number of sequences. Raises InvalidError unless the arrays fit to it; batch: of padded tensors, None of packed ones."""
-    name = "cu_seqlens" if kind == "packed" else "used_kv"
-    for array in (of_q, of_kv):
+    for array, packed in ((of_q, kind == "packed"), (of_kv, kind == "packed" and not paged)):
         if array is None:
             continue
+        name = "cu_seqlens" if packed else "used_kv"
         if batch is None and len(array.shape) == 1:
             batch = array.shape[0] - 1
-        count = None if batch is None else batch + 1 if kind == "packed" else batch
+        count = None if batch is None else batch + 1 if packed else batch
         contiguous = len(array.shape) == 1 and (array.strides[0] == 1 or array.shape[0] == 1)
-        if not contiguous or array.shape[0] != count or batch == 0 and kind == "packed" or array.device != device:
-            wanted = "[batch + 1], the same for q and k" if kind == "packed" else f"[batch], here ({batch},)"
+        if not contiguous or array.shape[0] != count or batch == 0 and packed or array.device != device:
+            wanted = "[batch + 1], the same for q and k" if packed else f"[batch], here ({batch},)"
             raise InvalidError(
                 f"{name} has shape {tuple(array.shape)} with strides {tuple(array.strides)} on GPU {array.device}; it must be "
                 f"contiguous int32 {wanted}, on GPU {device}"

@@ -677,6 +677,37 @@ class PagesTest(CallTest):
         problem, _ = _arguments.problem_of(self.q, self.k, self.v, **self.options)
         self.assertEqual(str(problem), str(attnforge.Problem.parse(self.WANTED)))
 
+    def test_queries_may_be_packed(self):
+        ends = torch.Tensor((3,), "int32")
+        q, o = torch.Tensor((100, 4, 64)), torch.Tensor((100, 4, 64))
+        options = {"cu_seqlens": ends, "max_seqlen": 90, "used_kv": self.used, "page_table": self.table, "out": o}
+        attnforge.attention(q, self.k, self.v, **options)
+        (plan,) = attnforge.plan_cache
+        wanted = "fwd bf16 batch=2 num_heads=4 seqlen=128:48 head_dim=64 lengths=packed tokens_q=128 tokens_kv=0 page_size=16"
+        self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
+        seen = []
+
+        def recorded(handle, tensors, *_):
+            struct = _library.TensorsStruct.from_buffer_copy(tensors)
+            lengths = _library.LengthsStruct.from_address(struct.lengths)
+            seen.append((lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv))
+            seen.append((struct.q.stride_batch, struct.q.stride_row, struct.k.stride_batch, struct.k.stride_row, struct.o.stride_row))
+            return 0
+
+        with mock.patch.object(_attention, "_run", recorded), mock.patch.object(_attention, "_attend"):
+            attnforge.attention(q, self.k, self.v, **options)
+        self.assertEqual(seen, [(ends.data_ptr(), self.used.data_ptr(), 100, 0), (0, 256, 16 * 256, 256, 256)])
+        for text, changed in (
+            ("cu_seqlens is of q alone", {"cu_seqlens": (ends, ends)}),
+            ("cu_seqlens is of q alone", {"used_kv": (self.used, self.used)}),
+            ("page_table goes with used_kv", {"used_kv": None}),
+            ("used_kv has shape .3,..*here .2,.", {"used_kv": ends}),
+            ("page_table has shape .3, 3.", {"page_table": torch.Tensor((3, 3), "int32")}),
+            ("cu_seqlens needs max_seqlen", {"max_seqlen": None}),
+        ):
+            with self.subTest(text=text), self.assertRaisesRegex(attnforge.InvalidError, text):
+                attnforge.attention(q, self.k, self.v, **{**options, **changed})
+
     def test_batch_invariance_is_a_word_of_the_problem(self):
         for _ in range(2):
             self.call(batch_invariant=True)

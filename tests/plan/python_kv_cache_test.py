@@ -37,20 +37,20 @@ class PagesTest(unittest.TestCase):
 
     def test_a_sequence_gets_pages_when_its_rows_need_them(self):
         pages = Pages(num_pages=5, page_size=8, columns=3)
-        pages.extend(["a", "b"], 8)
+        pages.extend({"a": 8, "b": 8})
         self.assertEqual([list(pages.rows[name]) for name in "ab"], [[0, -1, -1], [1, -1, -1]])
         before = pages.changes
-        pages.extend(["a"], 1)
+        pages.extend({"a": 1})
         self.assertEqual(list(pages.rows["a"]), [0, 2, -1])
-        pages.extend(["a"], 7)
+        pages.extend({"a": 7})
         self.assertEqual((pages.lengths, pages.changes), ({"a": 16, "b": 8}, before + 1))
         self.assertEqual(ints(pages.table(["b", "a"])), [1, -1, -1, 0, 2, -1])
 
     def test_all_sequences_get_their_rows_or_none(self):
         pages = Pages(num_pages=3, page_size=8, columns=3)
-        pages.extend(["a"], 10)
-        with self.assertRaisesRegex(attnforge.AttnforgeError, "1 free pages of 8 rows, and 7 more rows of 2 sequences take 1 more"):
-            pages.extend(["a", "b"], 7)
+        pages.extend({"a": 10})
+        with self.assertRaisesRegex(attnforge.AttnforgeError, "1 free pages of 8 rows, and 14 more rows of 2 sequences take 1 more"):
+            pages.extend({"a": 7, "b": 7})
         self.assertEqual((pages.lengths, list(pages.rows), len(pages.free)), ({"a": 10}, ["a"], 1))
 
     def test_pages_are_each_of_one_sequence_or_free_whatever_comes(self):
@@ -65,7 +65,7 @@ class PagesTest(unittest.TestCase):
                 pages.trim(sequence, chance.randint(0, known))
             elif (known or 0) < 120:
                 try:
-                    pages.extend([sequence], chance.randint(0, 40))
+                    pages.extend({sequence: chance.randint(0, 40)})
                 except attnforge.AttnforgeError:
                     self.assertLess(len(pages.free), 4)
             used = [page for name in pages.rows for page in self.pages_of(pages, name)]
@@ -139,8 +139,24 @@ class KvCacheTest(unittest.TestCase):
         self.assertEqual((len(before), len(after), before & after), (1, 1, set()))
         self.assertEqual(len(torch.uploads), 2)
         self.assertEqual(self.cache.length(0), 3)
-        with self.assertRaisesRegex(attnforge.InvalidError, "layer 1 appends 4 rows of 2 sequences in a step"):
+        with self.assertRaisesRegex(attnforge.InvalidError, "layer 1 appends 8 rows of 2 sequences in a step"):
             self.append(2, 4, layer=1)
+
+    def test_packed_rows_of_different_numbers_are_one_step(self):
+        self.append(1, 20, "b")
+        torch.uploads.clear()
+        k = torch.Tensor((31, 2, 64))
+        self.cache.append(k, k, "ab", new_rows=[30, 1])
+        self.assertEqual([ints(each) for each in torch.uploads], [[0, 20, 30, 21], [0, 30, 31], [2, 3, -1, -1, 0, 1, -1, -1]])
+        o = self.cache.attend(torch.Tensor((31, 4, 64)))
+        self.assertEqual(o.shape, (31, 4, 64))
+        (plan,) = attnforge.plan_cache
+        wanted = "fwd bf16 batch=2 num_heads=4:2 seqlen=64 head_dim=64 causal lengths=packed tokens_q=64 tokens_kv=0 page_size=16"
+        self.assertEqual(str(plan.problem), str(attnforge.Problem.parse(wanted)))
+        for text, rows in ((r"with new_rows it must be \[30, heads_kv", [29, 1]), ("new_rows", [32, -1]), ("new_rows", [30.5, 0.5])):
+            with self.subTest(rows=rows), self.assertRaisesRegex(attnforge.InvalidError, text):
+                self.cache.append(k, k, "ab", new_rows=rows)
+        self.assertEqual((self.cache.length("a"), self.cache.length("b")), (30, 21))
 
     def test_a_rope_rotates_queries_too(self):
         tables = torch.Tensor((64, 32), "float32"), torch.Tensor((64, 32), "float32")
@@ -166,7 +182,7 @@ class KvCacheTest(unittest.TestCase):
         wide = torch.Tensor((1, 2, 2, 128))
         for text, action in (
             ("61 rows, more than max_len=60", lambda: self.append(1, 58, "a")),
-            ("2 sequences, but k is of 1", lambda: self.append(1, 1, "ab")),
+            ("2 sequences, but rows of 1", lambda: self.append(1, 1, "ab")),
             ("must be different ones", lambda: self.append(2, 1, "aa")),
             ("must be different ones", lambda: self.append(0, 1, "")),
             ("k has shape", lambda: self.cache.append(wide[0], wide[0], "a")),

@@ -56,7 +56,7 @@ TEST(TileLists, OfATextAreAsManyAsItCanTellApart) {
 
 TEST(TileLists, HaveRoomForTheBitsOfATextWhereTheyFit) {
   const auto bits = [](const std::string& words) {
-    return tile_lists(problem_of(words), 128, 96).bits_bytes();
+    return lists_of(words, 128, 96).bits_bytes();
   };
   EXPECT_EQ(bits("mask=\"k % 3 == q % 5\""), 8 * 21 * 128 * 3 * 4) << "3 words of 32 keys a row";
   EXPECT_EQ(bits("mask=\"k % 3 == q % 5 + head\""), 8 * 8 * 21 * 128 * 3 * 4);
