@@ -60,8 +60,8 @@ class Call:
         rope_rows, self._rope_dim = (0, 0) if cos is None else (cos.shape[0], 2 * cos.shape[1])
         places, tokens = options.places, (0, 0)
         if options.lengths == "packed":
-            tokens_kv = 0 if options.pages else packed_rows(batch, options.longest_kv, k.shape[0])
-            tokens = packed_rows(batch, options.longest_q, q.shape[0]), tokens_kv
+            of_keys = 0 if options.pages else packed_rows(batch, options.longest_kv, k.shape[0])
+            tokens = packed_rows(batch, options.longest_q, q.shape[0]), of_keys
         self._fixed = (
             *(
                 struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in of))
