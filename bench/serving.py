@@ -1,5 +1,12 @@
-#!/usr/bin/env python3
-"""Caches in pages beside caches in one piece and FlashAttention-3: decode, sequences of unequal lengths, a chunk of a long prompt."""
+"""Times caches in pages beside caches in one piece and FlashAttention-3: decode, sequences of unequal lengths, a chunk of a prompt.
+
+    python3 bench/serving.py --tune full --name serving
+    python3 bench/serving.py --only ragged --rounds 21 --out times.csv
+
+"attnforge" is pages, "one piece" a padded cache with lengths on the GPU, "dense" one whose lengths the host knows. bf16, head_dim
+128, pages in random order of a pool a quarter larger. Cold L2, all implementations in shuffled rounds on a heated card, medians.
+"ragged" has 64 sequences whose lengths are log-normal; beside it stand 64 equal ones of as many bytes. TB/s are of K and V read once.
+"""
 
 import argparse
 import csv

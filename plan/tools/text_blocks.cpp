@@ -69,7 +69,7 @@ void sample(Range range, std::int64_t most, std::uint64_t salt, std::vector<std:
   }
 }
 
-enum class State { kEmpty, kPartial, kFull };
+enum class BlockState { kEmpty, kPartial, kFull };
 
 }  // namespace
 
@@ -96,7 +96,7 @@ TextBlocks text_blocks(const Problem& problem, std::span<const std::span<const s
   std::vector<std::int64_t> queries, keys;
 
   const auto asked = [&](Range q, Range k, bool whole) {
-    if (!has_rule) return whole ? State::kFull : State::kPartial;
+    if (!has_rule) return whole ? BlockState::kFull : BlockState::kPartial;
     const auto salt = static_cast<std::uint64_t>(q.first * 31 + k.first);
     sample(q, side, salt, queries);
     sample(k, side, ~salt, keys);
@@ -110,7 +110,7 @@ TextBlocks text_blocks(const Problem& problem, std::span<const std::span<const s
       }
       if (any && !all) break;
     }
-    return all ? State::kFull : any ? State::kPartial : State::kEmpty;
+    return all ? BlockState::kFull : any ? BlockState::kPartial : BlockState::kEmpty;
   };
 
   for (std::int64_t row = 0; row < shape.q_blocks(); ++row) {
@@ -119,9 +119,9 @@ TextBlocks text_blocks(const Problem& problem, std::span<const std::span<const s
       const Range k{column * shape.block_kv,
                     std::min(shape.seqlen_kv, (column + 1) * shape.block_kv)};
       if (!windows.see_any(q, k)) continue;
-      const State state = asked(q, k, windows.see_all(q, k));
-      if (state != State::kEmpty)
-        found.mask.columns.push_back(static_cast<int>(column) * 2 + (state == State::kPartial));
+      const BlockState state = asked(q, k, windows.see_all(q, k));
+      if (state != BlockState::kEmpty)
+        found.mask.columns.push_back(static_cast<int>(column) * 2 + (state == BlockState::kPartial));
     }
     found.mask.row_begin.push_back(static_cast<int>(found.mask.columns.size()));
   }
