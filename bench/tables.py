@@ -413,6 +413,23 @@ def decode():
     return "\n\n".join([f"Of the fastest peer at each point, {means}.", markdown(header, table), source(comments, name)])
 
 
+def serving():
+    """Caches in pages beside those in one piece."""
+    comments, rows = read("serving.csv")
+    points = collections.defaultdict(dict)
+    for row in rows:
+        if row["ms"]:
+            columns = ("case", "num_heads_q", "num_heads_kv", "batch", "seqlen_q", "keys", "page_size")
+            points[tuple(row[column] for column in columns)][row["impl"]] = row
+    names = ["attnforge", "one piece", "dense", "fa3, one piece"]
+    table = []
+    for (case, heads, heads_kv, batch, queries, keys, page_size), of_point in points.items():
+        times = [f"{1e3 * float(of_point[name]['ms']):.1f}" if name in of_point else "" for name in names]
+        table.append([case, f"{heads}:{heads_kv}", batch, queries, keys, page_size, *times])
+    header = ["case", "heads", "sequences", "queries of each", "keys of all", "page_size", "pages, us", "one piece, us", "dense, us", "FA3, one piece, us"]
+    return "\n\n".join([markdown(header, table), source(comments, "serving.csv")])
+
+
 STRATEGIES = ("standard", "variable_block", "split_k")
 
 
@@ -459,7 +476,7 @@ README_TABLES = {
 PAGES = {
     "README.md": README_TABLES,
     "docs/HOPPER.md": {"hopper_groups": hopper_groups},
-    "docs/MEASURING.md": {"hopper_peers": hopper_peers, "decode": decode},
+    "docs/MEASURING.md": {"hopper_peers": hopper_peers, "decode": decode, "serving": serving},
     "docs/LADDER.md": {"ladder": ladder, "lineage": lineage},
     "docs/HEAD_DIMS.md": {"strategies": strategies, "head_dims": head_dims, "peers_odd": peers_odd},
 }

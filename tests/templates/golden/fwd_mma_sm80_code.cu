@@ -2,10 +2,12 @@
 #include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/user_code.cuh"
 #include "pieces/softcap.cuh"
+#include "pieces/text_bits.cuh"
 #include "pieces/user_mask.cuh"
 #include "steps/tile_lists/kernel.cuh"
 #include "steps/tile_lists/text_source.cuh"
 #include "steps/mask_states/kernel.cuh"
+#include "pieces/user_terms.cuh"
 #include "steps/work_list/kernel.cuh"
 #include "pieces/dense.cuh"
 #include "pieces/gathered_keys.cuh"
@@ -40,22 +42,28 @@ return value_of_mask((
 1      && q - k < reach ));
 #line 1 "entry"
   }
+  static constexpr int kTerms = 0;
+  static constexpr bool kAllTerms = false;
 };
 using UserCode = UserCodeOf<WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>>;
 }  // namespace attnforge
+namespace attnforge {
+using Argument = WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>;
+}  // namespace attnforge
 using namespace attnforge;
-static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>) == 304);
-inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2}, 64, 2, 32, 16, 2, 0, 3, 1, 33, 1, 0};
+static_assert(sizeof(WithTileLists<WithCode<WithLengths<FwdMmaSm80Params>, 2>>) == 320);
+inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 1, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .user_score = 1, .user_mask = 2, .text_bits = 1}, 64, 2, 32, 16, 2, 0, 3, 1, 33, 1, 0};
 struct Pieces : DensePieces<kConfig> {
   template <int kElementBytes> using Keys = GatheredKeys<kElementBytes, kConfig.key_groups(), kConfig.block_n / kConfig.key_groups()>;
   using Score = UserScore<UserCode, SoftcapScore>;
   using Walk = ListWalk<kConfig.key_groups()>;
-  using Mask = ListMask<DensePieces<kConfig>::Mask, UserRule<UserCode>>;
+  using Mask = ListMask<DensePieces<kConfig>::Mask, TextBits<Argument, kConfig.block_m, kConfig.block_n>>;
   using Order = WorkListOrder;
 };
 extern "C" __global__ void __launch_bounds__(256, 4)
 mask_states(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
-  MaskStates<Pieces::Lengths, UserRule<UserCodeOf<WithTileLists<WithCode<WithLengths<StepParams>, 2>>>>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask>::run(p);
+  using Code = UserCodeOf<WithTileLists<WithCode<WithLengths<StepParams>, 2>>>;
+  MaskStates<Pieces::Lengths, UserRule<Code>, UserTerms<Code>, kConfig.block_m, kConfig.block_n, DensePieces<kConfig>::Mask, kConfig.text_bits>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(256, 4)
 tile_lists(const __grid_constant__ WithTileLists<WithCode<WithLengths<StepParams>, 2>> p) {
