@@ -13,11 +13,11 @@
 namespace attnforge {
 
 /// How far apart two problems are. First what differs of their kernels, so that a winner of another
-/// kernel counts only where there is none of this one: the size of pages, lse, then which 16-bit dtype, then head
-/// dims, and sums of these. Then how much lengths, batch and heads differ, in powers of two: what
-/// 4096 keys want, 8192 keys want too, more or less. A power of two between head dims counts as
-/// eight of these. Nothing when a winner of one says little of the other: other masks, soft cap,
-/// alignment, tf32 or kind of lengths, fp32 and 16 bits, one query and many.
+/// kernel counts only where there is none of this one: the size of pages, lse, then which 16-bit
+/// dtype, then head dims, and sums of these. Then how much lengths, batch and heads differ, in
+/// powers of two: what 4096 keys want, 8192 keys want too, more or less. A power of two between
+/// head dims counts as eight of these. Nothing when a winner of one says little of the other: other
+/// masks, soft cap, alignment, tf32 or kind of lengths, fp32 and 16 bits, one query and many.
 std::optional<std::pair<int, double>> distance(const Problem& a, const Problem& b);
 
 /// Those of `chosen` whose problems are like `problem`, nearest first, each config once; not those

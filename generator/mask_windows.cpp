@@ -152,8 +152,8 @@ std::optional<KeyBounds> bounds_of_term(Code term, const Problem& p) {
   return bounds;
 }
 
-/// Calls found(term, bounds) for all windows among the terms of a mask text; returns whether that is
-/// all terms.
+/// Calls found(term, bounds) for all windows among the terms of a mask text; returns whether that
+/// is all terms.
 template <class Found>
 bool for_each_window(const Problem& p, const Found& found) {
   if (has_block_mask(p)) return p.mask.empty();

@@ -27,8 +27,7 @@ bool is_array(const std::vector<CodeArgument>& arguments, std::string_view name)
 /// As the text has it.
 std::string text_of(std::string_view whole, Code tokens) {
   if (tokens.empty()) return "";
-  std::string text(
-      whole.substr(tokens.front().at, tokens.back().end() - tokens.front().at));
+  std::string text(whole.substr(tokens.front().at, tokens.back().end() - tokens.front().at));
   std::ranges::replace(text, '\n', ' ');
   return text;
 }
@@ -100,11 +99,16 @@ std::optional<Compared> comparison_of(Code term) {
 
 Relation mirrored(Relation relation) {
   switch (relation) {
-    case Relation::kBelow: return Relation::kAbove;
-    case Relation::kAtMost: return Relation::kAtLeast;
-    case Relation::kAbove: return Relation::kBelow;
-    case Relation::kAtLeast: return Relation::kAtMost;
-    default: return relation;
+    case Relation::kBelow:
+      return Relation::kAbove;
+    case Relation::kAtMost:
+      return Relation::kAtLeast;
+    case Relation::kAbove:
+      return Relation::kBelow;
+    case Relation::kAtLeast:
+      return Relation::kAtMost;
+    default:
+      return relation;
   }
 }
 

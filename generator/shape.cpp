@@ -65,7 +65,7 @@ bool text_bits_fit(const Problem& p) {
   constexpr std::int64_t kMostBytes = std::int64_t{256} << 20, kMostSeqlen = 1 << 24;
   if (p.seqlen_q > kMostSeqlen || p.seqlen_kv > kMostSeqlen) return false;
   const auto ceil = [](std::int64_t x) { return double(std::bit_ceil(std::uint64_t(x))); };
-  const bool of_batch = p.lengths != Lengths::kFixed || mask_depends_on(p, "batch");
+  const bool of_batch = !has_fixed_lengths(p) || mask_depends_on(p, "batch");
   const double heads = mask_depends_on(p, "head") ? double(p.num_heads_q) : 1.0;
   return ceil(p.seqlen_q) * ceil(p.seqlen_kv) / 8 * heads * (of_batch ? ceil(p.batch) : 1.0) <=
          kMostBytes;
@@ -94,13 +94,15 @@ Shape shape_of(const Problem& problem) {
           .mask_block_kv = problem.mask_block_kv,
           .mask_bits = problem.mask_bits,
           .user_score = has_score_code(problem),
-          .user_mask = !has_mask_code ? 0 : problem.args.empty() ? 1 : 2,
+          .user_mask = !has_mask_code         ? 0
+                       : problem.args.empty() ? 1
+                                              : 2,
           .text_bits = has_mask_code && !has_block_mask(problem) && text_bits_fit(problem),
           .sinks = problem.sinks,
           .page_size = problem.page_size};
 }
 
-bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths::kFixed; }
+bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths{}; }
 
 bool has_score_code(const Problem& problem) {
   return !problem.score.empty() && (problem.softcap != 0.0f || cap_of(problem.score) == 0.0f);

@@ -56,7 +56,8 @@ void check_page_table(const Sequences& sequences) {
     const std::int64_t keys = problem_of_sequence(sequences, i).seqlen_kv;
     if (keys == 0) continue;
     if (pages.table == nullptr)
-      refuse_pages(fmt::format("pages.table is null, but the problem says page_size={}", p.page_size));
+      refuse_pages(
+          fmt::format("pages.table is null, but the problem says page_size={}", p.page_size));
     for (std::int64_t column = 0; column * p.page_size < keys; ++column) {
       const int page = pages.table[i * pages.stride_batch + column];
       if (0 <= page && page < pages.num_pages) continue;

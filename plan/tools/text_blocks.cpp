@@ -121,7 +121,8 @@ TextBlocks text_blocks(const Problem& problem, std::span<const std::span<const s
       if (!windows.see_any(q, k)) continue;
       const BlockState state = asked(q, k, windows.see_all(q, k));
       if (state != BlockState::kEmpty)
-        found.mask.columns.push_back(static_cast<int>(column) * 2 + (state == BlockState::kPartial));
+        found.mask.columns.push_back(static_cast<int>(column) * 2 +
+                                     (state == BlockState::kPartial));
     }
     found.mask.row_begin.push_back(static_cast<int>(found.mask.columns.size()));
   }

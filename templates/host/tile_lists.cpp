@@ -122,7 +122,8 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
       "kConfig.{}, kConfig.key_groups(), kConfig.{} / kConfig.key_groups(), {}", block_m, block_n,
       window);
   names.other_pieces.push_back({"pieces/list_walk.cuh", "Walk", "ListWalk<kConfig.key_groups()>"});
-  names.other_pieces.push_back({"pieces/list_mask.cuh", "Mask", list_mask(shape, window, block_m, block_n)});
+  names.other_pieces.push_back(
+      {"pieces/list_mask.cuh", "Mask", list_mask(shape, window, block_m, block_n)});
   if (shape.mask_bits || shape.text_bits) {
     names.parts.push_back(shape.mask_bits ? "pieces/block_bits.cuh" : "pieces/text_bits.cuh");
     names.declarations += fmt::format(
@@ -142,7 +143,8 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
         "extern \"C\" __global__ void __launch_bounds__({}, 4)\n"
         "{}(const __grid_constant__ {} p) {{\n"
         "  using Code = UserCodeOf<{}>;\n"
-        "  MaskStates<Pieces::Lengths, UserRule<Code>, UserTerms<Code>, kConfig.{}, kConfig.{}, {}, "
+        "  MaskStates<Pieces::Lengths, UserRule<Code>, UserTerms<Code>, kConfig.{}, kConfig.{}, "
+        "{}, "
         "kConfig.text_bits>::run(p);\n"
         "}}\n",
         kThreads, kStatesKernel, params, params, block_m, block_n, window);

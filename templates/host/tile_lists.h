@@ -20,13 +20,13 @@ struct TileLists {
   int heads = 0, batch = 0;        // of the mask
   std::int64_t m_blocks = 0;       // query tiles of a head
   std::int64_t groups_of_sequence = 0;
-  bool of_text = false;  // the mask's text says what is seen: a step more
+  bool of_text = false;            // the mask's text says what is seen: a step more
   std::int64_t bits_of_group = 0;  // bytes: of all rows of a query tile, where that step writes any
 
   std::int64_t lists() const { return m_blocks * heads * batch; }
   std::int64_t capacity() const;  // groups of a list
   std::int64_t bits_bytes() const { return lists() * groups_of_sequence * bits_of_group; }
-  std::int64_t bytes() const;     // in the workspace
+  std::int64_t bytes() const;  // in the workspace
 };
 /// `shape` is the problem's: whoever asks for many configs has it, and it takes the reading of a
 /// mask's text.

@@ -68,9 +68,10 @@ std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgumen
     of_query += fmt::format("    if constexpr (kTerm == {}) return ({});\n", i, term.of_query);
     of_key += fmt::format("    if constexpr (kTerm == {}) return ({});\n", i, term.of_key);
   }
-  std::string lines = fmt::format("  static constexpr int kTerms = {};\n"
-                                  "  static constexpr bool kAllTerms = {};\n",
-                                  found.terms.size(), found.all);
+  std::string lines = fmt::format(
+      "  static constexpr int kTerms = {};\n"
+      "  static constexpr bool kAllTerms = {};\n",
+      found.terms.size(), found.all);
   if (found.terms.empty()) return lines;
   lines += fmt::format(
       "  ATTNFORGE_DEVICE static constexpr TermRelation relation(int term) {{\n"

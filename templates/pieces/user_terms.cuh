@@ -14,9 +14,7 @@ template <class Code>
 struct UserTerms {
   static constexpr int kCount = Code::kTerms;
   static constexpr bool kAll = Code::kAllTerms;  // the text has no others
-  ATTNFORGE_DEVICE static constexpr TermRelation relation(int term) {
-    return Code::relation(term);
-  }
+  ATTNFORGE_DEVICE static constexpr TermRelation relation(int term) { return Code::relation(term); }
 
   template <int kTerm, class Lengths>
   ATTNFORGE_DEVICE static auto of_query(const FwdParams& p, const Lengths& lengths, int sequence,

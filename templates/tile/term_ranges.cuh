@@ -47,7 +47,9 @@ struct NoTermRange {
   static constexpr bool kKnown = false;
 
   template <class T>
-  ATTNFORGE_DEVICE static NoTermRange of(T) { return {}; }
+  ATTNFORGE_DEVICE static NoTermRange of(T) {
+    return {};
+  }
   template <class T>
   ATTNFORGE_DEVICE void add(T) {}
   ATTNFORGE_DEVICE void join(u32) {}
@@ -86,12 +88,18 @@ ATTNFORGE_DEVICE TermVerdict verdict_of(TermRelation relation, const Q& q, const
     const bool apart = q.high < k.low || k.high < q.low;
     const bool same = q.low == q.high && k.low == k.high && q.low == k.low;
     switch (relation) {
-      case TermRelation::kEqual: return {apart, same};
-      case TermRelation::kUnequal: return {same, apart};
-      case TermRelation::kBelow: return {!(q.low < k.high), q.high < k.low};
-      case TermRelation::kAtMost: return {!(q.low <= k.high), q.high <= k.low};
-      case TermRelation::kAbove: return {!(q.high > k.low), q.low > k.high};
-      default: return {!(q.high >= k.low), q.low >= k.high};
+      case TermRelation::kEqual:
+        return {apart, same};
+      case TermRelation::kUnequal:
+        return {same, apart};
+      case TermRelation::kBelow:
+        return {!(q.low < k.high), q.high < k.low};
+      case TermRelation::kAtMost:
+        return {!(q.low <= k.high), q.high <= k.low};
+      case TermRelation::kAbove:
+        return {!(q.high > k.low), q.low > k.high};
+      default:
+        return {!(q.high >= k.low), q.low >= k.high};
     }
   }
 }

@@ -22,10 +22,10 @@ PARTS = {
     ),
     # Interfaces too: the masks of C++, C, Python and the command line, their generators, drawings and files.
     "block_mask": (
-        r"kFeatureBlockMask|[bB]lockMask|(?<!host/)block_mask(?!_part)|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockMaskArgument|\bdensity=", 74),
+        r"kFeatureBlockMask|[bB]lockMask|(?<!host/)block_mask(?!_part)|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockMaskArgument|\bdensity=", 76),
     "user_code": (
         r"kFeature(Score|Mask)Code|CodeArgument|code_arguments|code_suffix|has_score_code|user_(score|mask|code)|User(Code|Score|Mask|Rule|Row)"
-        r"|WithCode|CodeParams|has_code|check_code|problem\.(score|mask|args)|CodeTexts|add_code", 59),
+        r"|WithCode|CodeParams|has_code|check_code|problem\.(score|mask|args)|CodeTexts|add_code", 64),
     "sinks": (r"kFeatureSinks|Sink(Params|Output)|WithSinks|(?<!host/)\bsinks\b|[a-z]_sinks", 26),
     "pages": (
         r"kFeaturePages|Page(s(Params|Argument)|Table)|Paged(Tma)?Keys|paged_(tma_)?keys|WithPages|page_(size|table)|has_pages|num_pages"

@@ -66,7 +66,8 @@ constexpr int kQueries = 150, kKeys = 700, kUnwritten = 0x5a5a5a5a;
 /// Runs the step and compares what it wrote with the text.
 template <class Terms, int kBlockM, int kGroupKeys, bool kLeft, bool kBits>
 void expect_what_the_text_says(int window_left, int window_right) {
-  using Kernel = MaskStates<FixedLengths, Rule, Terms, kBlockM, kGroupKeys, WindowMask<kLeft>, kBits>;
+  using Kernel = MaskStates<FixedLengths, Rule, Terms, kBlockM, kGroupKeys, WindowMask<kLeft>,
+                            kBits>;
   constexpr int kFragments = kBlockM / 16, kGroups = (kKeys + kGroupKeys - 1) / kGroupKeys;
   const int lists = (kQueries + kBlockM - 1) / kBlockM;
   std::vector<u32> states(static_cast<std::size_t>(lists * kGroups), kUnwritten);
@@ -172,12 +173,18 @@ std::pair<bool, bool> verdict(TermRelation relation, Q q_low, Q q_high, K k_low,
 TEST(TermVerdicts, HoldForAllAndForNoneOfTheNumbersInTheirRanges) {
   const auto compare = [](TermRelation relation, int a, int b) {
     switch (relation) {
-      case TermRelation::kEqual: return a == b;
-      case TermRelation::kUnequal: return a != b;
-      case TermRelation::kBelow: return a < b;
-      case TermRelation::kAtMost: return a <= b;
-      case TermRelation::kAbove: return a > b;
-      default: return a >= b;
+      case TermRelation::kEqual:
+        return a == b;
+      case TermRelation::kUnequal:
+        return a != b;
+      case TermRelation::kBelow:
+        return a < b;
+      case TermRelation::kAtMost:
+        return a <= b;
+      case TermRelation::kAbove:
+        return a > b;
+      default:
+        return a >= b;
     }
   };
   for (int r = 0; r < 6; ++r)

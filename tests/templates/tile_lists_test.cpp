@@ -55,9 +55,7 @@ TEST(TileLists, OfATextAreAsManyAsItCanTellApart) {
 }
 
 TEST(TileLists, HaveRoomForTheBitsOfATextWhereTheyFit) {
-  const auto bits = [](const std::string& words) {
-    return lists_of(words, 128, 96).bits_bytes();
-  };
+  const auto bits = [](const std::string& words) { return lists_of(words, 128, 96).bits_bytes(); };
   EXPECT_EQ(bits("mask=\"k % 3 == q % 5\""), 8 * 21 * 128 * 3 * 4) << "3 words of 32 keys a row";
   EXPECT_EQ(bits("mask=\"k % 3 == q % 5 + head\""), 8 * 8 * 21 * 128 * 3 * 4);
   EXPECT_EQ(bits("mask=\"k % 3 == q % 5\" seqlen=70000"), 0) << "nor do those of 131072";

@@ -12,9 +12,9 @@
 
 namespace attnforge {
 
-/// A warp for each group of a list, eight a block. Terms (pieces/user_terms.cuh) decide where they can; what is left is
-/// asked of Rule::of_row(), pair by pair. kBits: whose pairs are asked gets a bit for each, else it
-/// is done at the first mix of seen and unseen.
+/// A warp for each group of a list, eight a block. Terms (pieces/user_terms.cuh) decide where they
+/// can; what is left is asked of Rule::of_row(), pair by pair. kBits: whose pairs are asked gets a
+/// bit for each, else it is done at the first mix of seen and unseen.
 template <class Lengths, class Rule, class Terms, int kBlockM, int kGroupKeys, class Window,
           bool kBits>
 struct MaskStates {
@@ -73,8 +73,8 @@ struct MaskStates {
     }
     __syncthreads();
     if (lane == 0 && first_group + warp < groups)
-      params.lists.states[first_state + warp] = of_warps[warp] |
-                                                partial[warp] << KeyGroup::kMostFragments;
+      params.lists.states[first_state + warp] = of_warps[warp] | partial[warp]
+                                                                     << KeyGroup::kMostFragments;
   }
 
   /// Bit f: of fragment f, no pair is seen, or all are by the terms so far.
