@@ -55,10 +55,6 @@ const ShapeField* field_named(std::string_view name) {
   return found == std::end(kMembers) ? nullptr : found;
 }
 
-}  // namespace
-
-namespace {
-
 /// Whether a mask text's bits for all pairs take less memory than a run may be asked for, and so do
 /// those of all problems in its bucket.
 bool text_bits_fit(const Problem& p) {
