@@ -76,7 +76,8 @@ attnforge_status attnforge_append_kv(attnforge_context* context, const attnforge
                                                          "append.rope_tables");
       tensors.rope = {rope.cos, rope.sin, rope.rows, rope.offset};
     }
-    attnforge::append_kv(sizes, tensors, attnforge::device_of(context), stream, !context->no_jit);
+    attnforge::Device& device = attnforge::device_of(context);  // before anything asks a null one
+    attnforge::append_kv(sizes, tensors, device, stream, !context->no_jit);
     return ATTNFORGE_OK;
   });
 }

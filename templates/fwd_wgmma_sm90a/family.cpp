@@ -60,7 +60,7 @@ constexpr FormerField kAdded[] = {{"fused_rope", 0}, {"num_splits", 1}};
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
 constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMaskCodeSlack = 8,
-              kMaskArgumentsSlack = 64;
+              kMaskArgumentsSlack = 64, kTextBitsSlack = 12;
 // Of Q K^T and P V together, from which heads may be walked in groups even where they are few, and
 // from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
@@ -152,9 +152,10 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 int needed_registers(const Typed& c) {
   return c.planned_registers() + kRegisterSlack + (c.softcap ? kSoftcapSlack : 0) +
          (c.user_score ? kScoreCodeSlack : 0) +
-         (c.user_mask == 0 || c.text_bits ? 0
-          : c.user_mask == 1              ? kMaskCodeSlack
-                                          : kMaskArgumentsSlack);
+         (c.user_mask == 0   ? 0
+          : c.text_bits      ? kTextBitsSlack
+          : c.user_mask == 1 ? kMaskCodeSlack
+                             : kMaskArgumentsSlack);
 }
 
 bool registers_fit(const Typed& c) {

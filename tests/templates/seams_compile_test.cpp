@@ -1,6 +1,5 @@
-// seams_compile_test.cpp - NVRTC compiles a main loop with a walk over a list of key tiles and with
-// keys in pages, which no family asks for yet: what the seams promise. Needs NVRTC, but neither a
-// GPU nor a driver.
+// seams_compile_test.cpp - NVRTC compiles a main loop with a walk over a list of key tiles that no
+// family has: what the seams promise. Needs NVRTC, but neither a GPU nor a driver.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,11 +19,9 @@ constexpr const char* kConfig =
 
 constexpr const char* kPieces = R"(
 struct Args : FwdMmaSm80Params {
-  const int* list;   // of key tiles, from the last to the first
+  const int* list;  // of key tiles, from the last to the first
   int listed;
-  const int* pages;  // which page has a sequence's keys, kPageKeys of them
 };
-inline constexpr int kPageKeys = 64;
 
 /// A place is an index into the list.
 struct ListWalk {
@@ -57,31 +54,6 @@ struct ListedLengths : FixedLengths {
   ATTNFORGE_DEVICE ListedLengths(const Args& args, int index)
       : FixedLengths(args, index), params(args) {}
 };
-
-/// Keys in pages: a row is looked up when its tile is loaded.
-template <int kElementBytes>
-struct PagedKeys {
-  const TensorRef& tensor;
-  const int* pages;
-  const char* head;
-  int row;
-
-  template <class QueryTile>
-  ATTNFORGE_DEVICE PagedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head,
-                             i64 first_row, int byte)
-      : tensor(keys), pages(tile.lengths.params.pages), row(first_row) {
-    head = static_cast<const char*>(tensor.data) + kv_head * tensor.stride_head * kElementBytes +
-           byte;
-  }
-  ATTNFORGE_DEVICE auto rows(int apart) const {
-    return [*this, apart](int i) {
-      const int key = row + i * apart;
-      const i64 at = i64(pages[key / kPageKeys]) * kPageKeys + key % kPageKeys;
-      return head + at * tensor.stride_row * kElementBytes;
-    };
-  }
-  ATTNFORGE_DEVICE void move(int keys) { row += keys; }
-};
 )";
 
 Cubin compile_with(const std::string& replaced) {
@@ -109,13 +81,6 @@ Cubin compile_with(const std::string& replaced) {
 
 TEST(Seams, AWalkOverAListCompilesWithoutSpills) {
   const Cubin cubin = compile_with("  using Walk = ListWalk;\n");
-  EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0);
-}
-
-TEST(Seams, KeysInPagesCompileWithoutSpills) {
-  const Cubin cubin = compile_with(
-      "  template <int kElementBytes>\n"
-      "  using Keys = PagedKeys<kElementBytes>;\n");
   EXPECT_EQ(cubin.spill_store_bytes + cubin.spill_load_bytes, 0);
 }
 
