@@ -114,15 +114,19 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const std::vector<int> stages = few || shape.has_tile_lists() ? std::vector<int>{2, 3, 4}
                                                                 : std::vector<int>{2, 3};
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
-  if (shape.has_tile_lists())
-    groups = {32, 16, 64, head_groups_mb(problem, device).front()};
-  else if (shape.has_work_list())
+  if (shape.has_tile_lists()) {
+    groups = {32, 16, 64};
+    // All heads as one: the longest query tiles of a list come first among all.
+    const int all = head_groups_mb(problem, device).front();
+    if (std::ranges::find(groups, all) == groups.end()) groups.push_back(all);
+  } else if (shape.has_work_list()) {
     groups = head_groups_mb(problem, device);
-  else if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims)  // a head takes many MB
+  } else if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims) {  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
                     : std::vector<int>{0, 32, 64, 16, 8, 4};
-  else if (few && shape.head_dim + shape.head_dim_v < kLargeHeadDims)  // all are under way at once
-    groups.resize(1);
+  } else if (few && shape.head_dim + shape.head_dim_v < kLargeHeadDims) {
+    groups.resize(1);  // all are under way at once
+  }
   const auto either = [](int usual, bool choice, int other) {
     return choice ? std::vector<int>{usual, other} : std::vector<int>{usual};
   };
