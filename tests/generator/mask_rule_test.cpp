@@ -78,7 +78,7 @@ TEST(MaskRule, SeesWhatTheSameTextSeesInCpp) {
       SAME_AS_IN_CPP(k / 2 == q / 2 || k / 2.0f == scale * q),
       SAME_AS_IN_CPP(min(k, 4) + max(q, 3) * 2 > 10 - head),
       SAME_AS_IN_CPP((k << 1 | head) > (q ^ 2) && ~k < -1),
-      SAME_AS_IN_CPP(k - q - 1 < 0 == (batch > 0)),
+      SAME_AS_IN_CPP((k - q - 1 < 0) == (batch > 0)),
       SAME_AS_IN_CPP(not(k == q) and (k >= q or q % 3 != 1)),
       SAME_AS_IN_CPP(k > 5   ? true
                      : q > 3 ? k % 2
