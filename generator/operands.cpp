@@ -70,13 +70,18 @@ CodeArrayPlaces code_array_places(const Problem& problem) {
   return places;
 }
 
+/// The next of a sequence whose upper bits are random: Knuth's.
+std::uint64_t drawn(std::uint64_t seed) {
+  return seed * 6364136223846793005u + 1442695040888963407u;
+}
+
 /// 0, +-0.25, +-0.5 and +-1 in the upper bytes of each format.
 void fill_floats(CodeArgument::Type type, std::span<std::byte> values, std::uint64_t seed) {
   constexpr std::uint32_t kFloats[] = {0, 0x3e800000, 0x3f000000, 0x3f800000};
   constexpr std::uint32_t kHalves[] = {0, 0x3400, 0x3800, 0x3c00};
   const auto size = static_cast<std::size_t>(size_bytes(type));
   for (std::size_t i = 0; i + size <= values.size(); i += size) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's
+    seed = drawn(seed);
     const auto draw = static_cast<std::uint32_t>(seed >> 61);
     std::uint32_t bits = type == CodeArgument::Type::kFp16 ? kHalves[draw & 3] : kFloats[draw & 3];
     if (type == CodeArgument::Type::kBf16) bits >>= 16;
@@ -93,7 +98,7 @@ void fill_labels(std::span<std::byte> values, std::int64_t seqlen, std::uint64_t
     const std::int64_t at = static_cast<std::int64_t>(i) % std::max<std::int64_t>(seqlen, 1);
     if (at == 0) end = 0;
     if (at == end) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's
+      seed = drawn(seed);
       end += std::max<std::int64_t>(1, seqlen >> (2 + (seed >> 33) % 5));
       ++label;
     }

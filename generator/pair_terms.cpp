@@ -18,12 +18,6 @@ bool names(Code tokens, std::string_view name) {
   return std::ranges::any_of(tokens, [&](const CodeToken& token) { return token.text == name; });
 }
 
-bool is_array(const std::vector<CodeArgument>& arguments, std::string_view name) {
-  return std::ranges::any_of(arguments, [&](const CodeArgument& argument) {
-    return argument.is_array && argument.name == name;
-  });
-}
-
 /// As the text has it.
 std::string text_of(std::string_view whole, Code tokens) {
   if (tokens.empty()) return "";
@@ -48,7 +42,7 @@ bool reads_plainly(Code term, const std::vector<CodeArgument>& arguments) {
   int depth = 0;
   for (std::size_t i = 0; i < term.size(); ++i) {
     const std::string_view text = term[i].text;
-    if (is_array(arguments, text) && (i + 1 == term.size() || term[i + 1].text != "["))
+    if (names_array(arguments, text) && (i + 1 == term.size() || term[i + 1].text != "["))
       return false;
     if (text == "]") --depth;
     if (depth > 0 && std::ranges::find(kInIndexes, text) == std::end(kInIndexes)) return false;
@@ -141,7 +135,7 @@ PairTerms pair_terms(const Problem& problem) {
     if (term.size() == 1 && term.front().text == "1") continue;  // a window was here
     std::optional<PairTerm> read;
     const bool reads = std::ranges::any_of(
-        term, [&](const CodeToken& token) { return is_array(arguments, token.text); });
+        term, [&](const CodeToken& token) { return names_array(arguments, token.text); });
     if (!reads || (is_first && reads_plainly(term, arguments))) read = read_term(text, term);
     is_first = false;
     if (read)

@@ -415,13 +415,14 @@ bool mask_depends_on(const Problem& problem, std::string_view name) {
   return names(problem.mask, name);
 }
 
+bool names_array(const std::vector<CodeArgument>& arguments, std::string_view name) {
+  return std::ranges::any_of(arguments, [&](const CodeArgument& argument) {
+    return argument.is_array && argument.name == name;
+  });
+}
+
 bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& arguments) {
   const std::vector<CodeToken> tokens = code_tokens(text);
-  const auto is_array = [&](std::string_view name) {
-    return std::ranges::any_of(arguments, [&](const CodeArgument& argument) {
-      return argument.is_array && argument.name == name;
-    });
-  };
   bool any = false, any_key = false;
   int depth = 0;  // of square brackets
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -432,7 +433,7 @@ bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& argume
     if (token == "k") any_key = true;
     if (token == "k" && depth > 0) return true;
     if (token == "{") any = true;
-    if (!is_array(token)) continue;
+    if (!names_array(arguments, token)) continue;
     if (i + 1 == tokens.size() || tokens[i + 1].text != "[") any = true;
   }
   return any && any_key;

@@ -64,6 +64,9 @@ bool names(std::string_view text, std::string_view name);
 /// Whether the problem's mask text may depend on `name`: "batch", "head", "q", "k", ...
 bool mask_depends_on(const Problem& problem, std::string_view name);
 
+/// Whether one of them is an array of this name.
+bool names_array(const std::vector<CodeArgument>& arguments, std::string_view name);
+
 /// Whether `text` may read arrays at places that depend on the key: then a key outside of the
 /// tensor must not come to it.
 bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& arguments);

@@ -4,6 +4,7 @@
 #include "base.cuh"
 #include "params_fwd.h"
 #include "ptx/convert.cuh"
+#include "tile/words.cuh"
 
 namespace attnforge {
 
@@ -25,29 +26,7 @@ ATTNFORGE_DEVICE void load_floats(const char* from, float (&to)[kCount]) {
   static_assert(kCount % 2 == 0, "a word has two 16-bit elements");
   constexpr int kWords = kCount * element_bytes(kDtype) / 4;
   u32 words[kWords];
-  if constexpr (kAlignment >= 16 && kWords % 4 == 0) {
-#pragma unroll
-    for (int w = 0; w < kWords; w += 4) {
-      const uint4 four = *reinterpret_cast<const uint4*>(from + 4 * w);
-      words[w] = four.x, words[w + 1] = four.y, words[w + 2] = four.z, words[w + 3] = four.w;
-    }
-  } else if constexpr (kAlignment >= 8 && kWords % 2 == 0) {
-#pragma unroll
-    for (int w = 0; w < kWords; w += 2) {
-      const uint2 two = *reinterpret_cast<const uint2*>(from + 4 * w);
-      words[w] = two.x, words[w + 1] = two.y;
-    }
-  } else {
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) {
-      if constexpr (kAlignment >= 4) {
-        words[w] = *reinterpret_cast<const u32*>(from + 4 * w);
-      } else {
-        const u16* halves = reinterpret_cast<const u16*>(from + 4 * w);
-        words[w] = halves[0] | u32(halves[1]) << 16;
-      }
-    }
-  }
+  load_words<kAlignment>(from, words);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     if constexpr (kDtype == kFp32) {

@@ -9,15 +9,9 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/special_registers.cuh"
 #include "shape.h"
+#include "tile/rotate_pair.cuh"
 
 namespace attnforge {
-
-/// (x, y) turned by the angle of cos and sin.
-ATTNFORGE_DEVICE void rotate_pair(float& x, float& y, float cos, float sin) {
-  const float rotated_x = x * cos - y * sin;
-  y = y * cos + x * sin;
-  x = rotated_x;
-}
 
 /// Which row of the tables a row of a tile takes; -1 behind the sequence's end. The tile begins
 /// with key first_key.

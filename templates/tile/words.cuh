@@ -8,10 +8,13 @@ namespace attnforge {
 /// `from` is aligned to kAlignment bytes.
 template <int kAlignment, int kWords>
 ATTNFORGE_DEVICE void load_words(const char* from, u32 (&to)[kWords]) {
-  if constexpr (kAlignment >= 16 && kWords == 4) {
-    const uint4 x = *reinterpret_cast<const uint4*>(from);
-    to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
-  } else if constexpr (kAlignment >= 8) {
+  if constexpr (kAlignment >= 16 && kWords % 4 == 0) {
+#pragma unroll
+    for (int w = 0; w < kWords; w += 4) {
+      const uint4 x = *reinterpret_cast<const uint4*>(from + 4 * w);
+      to[w] = x.x, to[w + 1] = x.y, to[w + 2] = x.z, to[w + 3] = x.w;
+    }
+  } else if constexpr (kAlignment >= 8 && kWords % 2 == 0) {
 #pragma unroll
     for (int w = 0; w < kWords; w += 2) {
       const uint2 x = *reinterpret_cast<const uint2*>(from + 4 * w);
@@ -30,9 +33,12 @@ ATTNFORGE_DEVICE void load_words(const char* from, u32 (&to)[kWords]) {
 /// `to` is aligned to kAlignment bytes.
 template <int kAlignment, int kWords>
 ATTNFORGE_DEVICE void store_words(char* to, const u32 (&from)[kWords]) {
-  if constexpr (kAlignment >= 16 && kWords == 4) {
-    *reinterpret_cast<uint4*>(to) = make_uint4(from[0], from[1], from[2], from[3]);
-  } else if constexpr (kAlignment >= 8) {
+  if constexpr (kAlignment >= 16 && kWords % 4 == 0) {
+#pragma unroll
+    for (int w = 0; w < kWords; w += 4)
+      *reinterpret_cast<uint4*>(to + 4 * w) = make_uint4(from[w], from[w + 1], from[w + 2],
+                                                         from[w + 3]);
+  } else if constexpr (kAlignment >= 8 && kWords % 2 == 0) {
 #pragma unroll
     for (int w = 0; w < kWords; w += 2)
       *reinterpret_cast<uint2*>(to + 4 * w) = make_uint2(from[w], from[w + 1]);

@@ -7,6 +7,7 @@
 #include "params_fwd.h"
 #include "ptx/convert.cuh"
 #include "shape.h"
+#include "tile/rotate_pair.cuh"
 #include "tile/words.cuh"
 
 namespace attnforge {
@@ -86,25 +87,20 @@ struct AppendKv {
     }
   };
 
-  ATTNFORGE_DEVICE static void rotate(float& x, float& y, float cos, float sin) {
-    const float rotated_x = x * cos - y * sin;
-    y = y * cos + x * sin;
-    x = rotated_x;
-  }
   /// Elements i of both vectors with each other.
   ATTNFORGE_DEVICE static void rotate_apart(Vector& a, Vector& b, const Row& cos, const Row& sin) {
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
       if constexpr (S.dtype == kFp32) {
         float x = __uint_as_float(a[w]), y = __uint_as_float(b[w]);
-        rotate(x, y, cos[w], sin[w]);
+        rotate_pair(x, y, cos[w], sin[w]);
         a[w] = __float_as_uint(x), b[w] = __float_as_uint(y);
       } else {
         float x[2], y[2];
         unpack2<S.dtype>(a[w], x[0], x[1]);
         unpack2<S.dtype>(b[w], y[0], y[1]);
-        rotate(x[0], y[0], cos[2 * w], sin[2 * w]);
-        rotate(x[1], y[1], cos[2 * w + 1], sin[2 * w + 1]);
+        rotate_pair(x[0], y[0], cos[2 * w], sin[2 * w]);
+        rotate_pair(x[1], y[1], cos[2 * w + 1], sin[2 * w + 1]);
         a[w] = pack2<S.dtype>(x[0], x[1]), b[w] = pack2<S.dtype>(y[0], y[1]);
       }
     }
@@ -118,12 +114,12 @@ struct AppendKv {
       const int at = i % (kVector / 2);
       if constexpr (S.dtype == kFp32) {
         float x = __uint_as_float(words[2 * at]), y = __uint_as_float(words[2 * at + 1]);
-        rotate(x, y, cos[i], sin[i]);
+        rotate_pair(x, y, cos[i], sin[i]);
         words[2 * at] = __float_as_uint(x), words[2 * at + 1] = __float_as_uint(y);
       } else {
         float x, y;
         unpack2<S.dtype>(words[at], x, y);
-        rotate(x, y, cos[i], sin[i]);
+        rotate_pair(x, y, cos[i], sin[i]);
         words[at] = pack2<S.dtype>(x, y);
       }
     }

@@ -9,6 +9,7 @@
 #include "ptx/convert.cuh"
 #include "shape.h"
 #include "tile/elements.cuh"
+#include "tile/rotate_pair.cuh"
 
 namespace attnforge {
 
@@ -38,20 +39,15 @@ struct Rotate {
     }
   };
 
-  ATTNFORGE_DEVICE static void rotate(float& x, float& y, float cos, float sin) {
-    const float rotated_x = x * cos - y * sin;
-    y = y * cos + x * sin;
-    x = rotated_x;
-  }
   ATTNFORGE_DEVICE static void rotate(Vector& a, Vector& b, const Vector& cos, const Vector& sin) {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       if constexpr (kRope == kRopeHalf) {
-        rotate(a[i], b[i], cos[i], sin[i]);
+        rotate_pair(a[i], b[i], cos[i], sin[i]);
       } else {
         Vector& pair = i < kVector / 2 ? a : b;
         const int at = i % (kVector / 2) * 2;
-        rotate(pair[at], pair[at + 1], cos[i], sin[i]);
+        rotate_pair(pair[at], pair[at + 1], cos[i], sin[i]);
       }
     }
   }
