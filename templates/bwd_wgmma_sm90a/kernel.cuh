@@ -118,13 +118,18 @@ struct BwdWgmmaSm90a {
       return place_tile(params.order, block_index()).head / params.fwd.num_heads_kv;
     }
     ATTNFORGE_DEVICE static int query_of(int row) { return row; }
-    /// Calls visit(query head, query tile) for each.
+    ATTNFORGE_DEVICE int tiles() const { return walk.count() * group; }
+    /// Calls visit(query head, query tile, whether it is the last) for each.
     template <class Visit>
     ATTNFORGE_DEVICE void for_each(const Visit& visit) const {
+      int head = kv_head * group, m = walk.begin;
 #pragma unroll 1
-      for (int h = 0; h < group; ++h)
-#pragma unroll 1
-        for (int m = walk.begin; m < walk.end; ++m) visit(kv_head * group + h, m);
+      for (int left = tiles(); left > 0; --left) {
+        visit(head, m, left == 1);
+        const bool wraps = m + 1 == walk.end;
+        m = wraps ? walk.begin : m + 1;
+        head += wraps;
+      }
     }
     /// Where rows of a query tile lie in the scratch arrays.
     ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, int head, int m) const {
@@ -138,7 +143,7 @@ struct BwdWgmmaSm90a {
     const Work work(params);
     Ring<C.q_stages> q_ring;
     Ring<C.do_stages> do_ring;
-    if (work.walk.count() <= 0) return;
+    if (work.tiles() <= 0) return;
 
     mbarrier_arrive_expect(smem.kv_full(), C.k_bytes() + C.v_bytes());
 #pragma unroll
@@ -152,7 +157,7 @@ struct BwdWgmmaSm90a {
                     c * C.kChunkColumns, work.first_key, work.kv_head, work.batch);
     };
     bool first = true;
-    work.for_each([&](int head, int m) {
+    work.for_each([&](int head, int m, bool) {
       const i64 row = work.scratch_row(params.scratch, head, m);
       const int q_stage = q_ring.stage, do_stage = do_ring.stage;
       mbarrier_wait(smem.q_empty(q_stage), q_ring.parity ^ 1);
@@ -184,7 +189,7 @@ struct BwdWgmmaSm90a {
   ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem) {
     const Work work(params);
     u32 parity = 0;
-    work.for_each([&](int head, int m) {
+    work.for_each([&](int head, int m, bool) {
       float* const sums = params.scratch.dq_sums +
                           work.scratch_row(params.scratch, head, m) * C.dq_columns();
 #pragma unroll
@@ -378,21 +383,25 @@ struct BwdWgmmaSm90a {
     ATTNFORGE_DEVICE void await_do() const {
       mbarrier_wait(smem.do_full(do_ring.stage), do_ring.parity);
     }
+    ATTNFORGE_DEVICE void release_q() {
+      release(smem.q_empty(q_ring.stage));
+      q_ring.advance();
+    }
+    ATTNFORGE_DEVICE void release_do() {
+      release(smem.do_empty(do_ring.stage));
+      do_ring.advance();
+    }
     ATTNFORGE_DEVICE static void await_consumers() { named_barrier_wait(1, kConsumers); }
 
     // -- A query tile --
 
-    /// `s`: scores_ahead: those of this tile, in flight; then those of the next, unless it is the
-    /// last.
-    ATTNFORGE_DEVICE void attend(const Work& work, int m, bool last, Scores& ahead) {
-      Scores own, dp;
-      Scores& s = C.scores_ahead ? ahead : own;
+    /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.
+    ATTNFORGE_DEVICE void attend(const Work& work, int m) {
+      Scores s, dp;
       Rounded p16, ds16;
       DqParts dq;
-      if constexpr (!C.scores_ahead) {
-        await_q();
-        issue_scores(s);
-      }
+      await_q();
+      issue_scores(s);
       await_do();
       issue_dp(dp);
       wgmma_wait<1>();
@@ -405,31 +414,67 @@ struct BwdWgmmaSm90a {
       store_ds(ds16);
       fence_proxy_async();
       issue_sums<Dv>(dv, p16, smem.dout(do_ring.stage));
-      const int q_stage = q_ring.stage;
       await_consumers();
-      if constexpr (C.scores_ahead) {
-        q_ring.advance();
-        if (!last) {
-          await_q();
-          issue_scores(s);
-        }
-      }
       issue_dq(dq);
-      issue_sums<Dk>(dk, ds16, smem.q(q_stage));
+      issue_sums<Dk>(dk, ds16, smem.q(q_ring.stage));
       wgmma_wait<1>();  // all but dK
 #pragma unroll
       for (int i = 0; i < C.dq_own(); ++i) pin(dq[i]);
       pin(dv);
       pin(p16);
-      release(smem.do_empty(do_ring.stage));
-      do_ring.advance();
+      release_do();
       ds_ring.advance();
       store_dq(dq);
       wgmma_wait<0>();
       pin(dk);
       pin(ds16);
-      release(smem.q_empty(q_stage));
-      if constexpr (!C.scores_ahead) q_ring.advance();
+      release_q();
+    }
+
+    /// As attend(), with products of the next tile behind those of this one: its scores, and with
+    /// 2 tiles ahead its dP, too. In flight before: those of this tile. After the last tile come
+    /// products of whatever lies there, which nobody reads: a branch around them would make the
+    /// compiler wait for each product.
+    ATTNFORGE_DEVICE void attend_ahead(const Work& work, int m, bool last, Scores& s, Scores& dp) {
+      Rounded p16, ds16;
+      DqParts dq;
+      // Of what is in flight over the loop's end the compiler wants to know nothing but that all
+      // of it is waited for.
+      wgmma_wait<0>();
+      pin(s);
+      if constexpr (C.ahead == 1) {
+        await_do();
+        issue_dp(dp);
+      }
+      probabilities(work, m, s, p16);
+      wgmma_wait<0>();
+      pin(dp);
+      gradients(s, dp, ds16);
+      if constexpr (C.ds_stages == 1) await_consumers();
+      store_ds(ds16);
+      fence_proxy_async();
+      issue_sums<Dv>(dv, p16, smem.dout(do_ring.stage));
+      issue_sums<Dk>(dk, ds16, smem.q(q_ring.stage));
+      await_consumers();
+      issue_dq(dq);
+      wgmma_wait<1>();  // all but dQ
+      pin(dv);
+      pin(dk);
+      pin(p16);
+      pin(ds16);
+      release_do();
+      release_q();
+      ds_ring.advance();
+      if (!last) await_q();
+      issue_scores(s);
+      wgmma_wait<1>();
+#pragma unroll
+      for (int i = 0; i < C.dq_own(); ++i) pin(dq[i]);
+      if constexpr (C.ahead == 2) {
+        if (!last) await_do();
+        issue_dp(dp);
+      }
+      store_dq(dq);
     }
 
     ATTNFORGE_DEVICE void run() {
@@ -442,15 +487,24 @@ struct BwdWgmmaSm90a {
       for (int j = 0; j < kDvFragments; ++j)
 #pragma unroll
         for (int c = 0; c < 4; ++c) dv[j][c] = 0.0f;
-      int left = work.walk.count() * work.group;
-      if (left > 0) {
+      if (work.tiles() > 0) {
         mbarrier_wait(smem.kv_full(), 0);
-        Scores ahead;
-        if constexpr (C.scores_ahead) {
+        if constexpr (C.ahead == 0) {
+          work.for_each([&](int, int m, bool) { attend(work, m); });
+        } else {
+          Scores s, dp;
           await_q();
-          issue_scores(ahead);
+          issue_scores(s);
+          if constexpr (C.ahead == 2) {
+            await_do();
+            issue_dp(dp);
+          }
+          work.for_each(
+              [&](int, int m, bool last) { attend_ahead(work, m, last, s, dp); });
+          wgmma_wait<0>();
+          pin(s);
+          pin(dp);
         }
-        work.for_each([&](int, int m) { attend(work, m, --left == 0, ahead); });
       }
       store(work);
     }
