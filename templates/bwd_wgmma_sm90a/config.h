@@ -18,8 +18,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int q_stages;       // tiles of Q in shared memory
   int do_stages;      // tiles of dO
   int ds_stages;      // tiles of dS: with 2, one barrier a tile
-  int ahead;  // of the next tile: 0: nothing; 1: its scores are issued before dQ of this one is
-              // stored; 2: and its dP
+  int late_dq;        // 1: dQ of a tile is computed during the next
   int dq;             // kDqAnyOrder, kDqInOrder
   int head_group_mb;  // heads are walked in groups of this many MB of Q and dO; 0: one after another
 
@@ -77,7 +76,7 @@ struct BwdWgmmaSm90aConfig : Shape {
     return round_up(delta_begin() + do_stages * stats_bytes(), 8);
   }
   ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
-    return 1 + 2 * (q_stages + do_stages + warpgroups);
+    return 1 + 2 * (q_stages + do_stages + warpgroups + (late_dq ? ds_stages : 0));
   }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return barriers_begin() + 8 * num_barriers();
@@ -99,7 +98,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   /// and what of scores goes on beside it.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     const int products = block_m;  // S and dP
-    const int sums = dq_rows() / 2 * dq_own() + block_m / 4 + ahead * block_m / 2;
+    const int sums = dq_rows() / 2 * dq_own() + block_m / 4 + (late_dq ? block_m / 2 : 0);
     return head_dim / 2 + head_dim_v / 2 + (products > sums ? products : sums);
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
@@ -107,7 +106,7 @@ struct BwdWgmmaSm90aConfig : Shape {
            block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 && block_m % (8 * dq_sharers()) == 0 &&
            (dq_blocks() >= warpgroups || warpgroups % dq_blocks() == 0) && head_dim % 8 == 0 &&
-           head_dim_v % 8 == 0 && (ahead == 0 || q_stages > 1);
+           head_dim_v % 8 == 0 && (late_dq == 0 || ds_stages == 2);
   }
 };
 

@@ -78,6 +78,12 @@ struct BwdWgmmaSm90a {
       return barrier(1 + 2 * (C.q_stages + C.do_stages) + C.warpgroups + warpgroup);
     }
 
+    // late_dq. Full: all consumer warps have written dS. Empty: all have read it.
+    ATTNFORGE_DEVICE u32 ds_full(int stage) const {
+      return barrier(1 + 2 * (C.q_stages + C.do_stages + C.warpgroups) + stage);
+    }
+    ATTNFORGE_DEVICE u32 ds_empty(int stage) const { return ds_full(C.ds_stages + stage); }
+
     ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
     ATTNFORGE_DEVICE void init_barriers() const {
       mbarrier_init(kv_full(), 1);
@@ -92,6 +98,10 @@ struct BwdWgmmaSm90a {
       for (int i = 0; i < C.warpgroups; ++i) {
         mbarrier_init(dq_full(i), 4);
         mbarrier_init(dq_empty(i), 1);
+      }
+      for (int i = 0; i < (C.late_dq ? C.ds_stages : 0); ++i) {
+        mbarrier_init(ds_full(i), kConsumerWarps);
+        mbarrier_init(ds_empty(i), kConsumerWarps);
       }
       mbarrier_init_fence();
     }
@@ -119,21 +129,29 @@ struct BwdWgmmaSm90a {
     }
     ATTNFORGE_DEVICE static int query_of(int row) { return row; }
     ATTNFORGE_DEVICE int tiles() const { return walk.count() * group; }
-    /// Calls visit(query head, query tile, whether it is the last) for each.
+    /// A query tile of a head.
+    struct Place {
+      int head, m;
+    };
+    ATTNFORGE_DEVICE Place first() const { return {kv_head * group, walk.begin}; }
+    ATTNFORGE_DEVICE void advance(Place& place) const {
+      const bool wraps = place.m + 1 == walk.end;
+      place.m = wraps ? walk.begin : place.m + 1;
+      place.head += wraps;
+    }
+    /// Calls visit(place) for each.
     template <class Visit>
     ATTNFORGE_DEVICE void for_each(const Visit& visit) const {
-      int head = kv_head * group, m = walk.begin;
+      Place place = first();
 #pragma unroll 1
       for (int left = tiles(); left > 0; --left) {
-        visit(head, m, left == 1);
-        const bool wraps = m + 1 == walk.end;
-        m = wraps ? walk.begin : m + 1;
-        head += wraps;
+        visit(place);
+        advance(place);
       }
     }
     /// Where rows of a query tile lie in the scratch arrays.
-    ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, int head, int m) const {
-      return i64(batch * p.num_heads_q + head) * scratch.rows_padded + m * C.block_m;
+    ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const Place& place) const {
+      return i64(batch * p.num_heads_q + place.head) * scratch.rows_padded + place.m * C.block_m;
     }
   };
 
@@ -157,15 +175,16 @@ struct BwdWgmmaSm90a {
                     c * C.kChunkColumns, work.first_key, work.kv_head, work.batch);
     };
     bool first = true;
-    work.for_each([&](int head, int m, bool) {
-      const i64 row = work.scratch_row(params.scratch, head, m);
+    work.for_each([&](const typename Work::Place& place) {
+      const i64 row = work.scratch_row(params.scratch, place);
       const int q_stage = q_ring.stage, do_stage = do_ring.stage;
       mbarrier_wait(smem.q_empty(q_stage), q_ring.parity ^ 1);
       mbarrier_arrive_expect(smem.q_full(q_stage), C.q_bytes() + C.stats_bytes());
 #pragma unroll
       for (int c = 0; c < C.qk_chunks(); ++c)
         tma_load_4d(smem.q(q_stage) + c * C.row_chunk_bytes(), params.q, smem.q_full(q_stage),
-                    kEvictLast, c * C.kChunkColumns, m * C.block_m, head, work.batch);
+                    kEvictLast, c * C.kChunkColumns, place.m * C.block_m, place.head,
+                    work.batch);
       bulk_load(smem.lse(q_stage), params.scratch.lse_log2 + row, C.stats_bytes(),
                 smem.q_full(q_stage));
       q_ring.advance();
@@ -176,7 +195,7 @@ struct BwdWgmmaSm90a {
 #pragma unroll
       for (int c = 0; c < C.v_chunks(); ++c)
         tma_load_4d(smem.dout(do_stage) + c * C.row_chunk_bytes(), params.dout,
-                    smem.do_full(do_stage), kEvictLast, c * C.kChunkColumns, m * C.block_m, head,
+                    smem.do_full(do_stage), kEvictLast, c * C.kChunkColumns, place.m * C.block_m, place.head,
                     work.batch);
       bulk_load(smem.delta(do_stage), params.scratch.delta + row, C.stats_bytes(),
                 smem.do_full(do_stage));
@@ -189,9 +208,9 @@ struct BwdWgmmaSm90a {
   ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem) {
     const Work work(params);
     u32 parity = 0;
-    work.for_each([&](int head, int m, bool) {
+    work.for_each([&](const typename Work::Place& place) {
       float* const sums = params.scratch.dq_sums +
-                          work.scratch_row(params.scratch, head, m) * C.dq_columns();
+                          work.scratch_row(params.scratch, place) * C.dq_columns();
 #pragma unroll
       for (int w = 0; w < C.warpgroups; ++w) {
         mbarrier_wait(smem.dq_full(w), parity);
@@ -220,10 +239,9 @@ struct BwdWgmmaSm90a {
     const Shared smem;
     const int warpgroup;
     const float scale_log2;
-    Ring<C.q_stages> q_ring;
-    Ring<C.do_stages> do_ring;
-    Ring<C.ds_stages> ds_ring;
-    u32 dq_parity = 0;
+    // Tiles before this one. All places in rings follow from it: a position in each would take
+    // registers that products want.
+    u32 count = 0;
     float dk[kDkFragments][4];
     float dv[kDvFragments][4];
 
@@ -245,6 +263,16 @@ struct BwdWgmmaSm90a {
     ATTNFORGE_DEVICE int lane_key() const {
       return warpgroup * 64 + warp() * 16 + MmaFragment::row(lane());
     }
+    template <int kStages>
+    ATTNFORGE_DEVICE static u32 stage_of(u32 tile) {
+      return tile % kStages;
+    }
+    template <int kStages>
+    ATTNFORGE_DEVICE static u32 parity_of(u32 tile) {
+      return tile / kStages % 2;
+    }
+    ATTNFORGE_DEVICE u32 q_tile() const { return smem.q(stage_of<C.q_stages>(count)); }
+    ATTNFORGE_DEVICE u32 do_tile() const { return smem.dout(stage_of<C.do_stages>(count)); }
     ATTNFORGE_DEVICE static void release(u32 empty) {
       if (lane() == 0) mbarrier_arrive(empty);
     }
@@ -268,10 +296,10 @@ struct BwdWgmmaSm90a {
       wgmma_commit();
     }
     ATTNFORGE_DEVICE void issue_scores(Scores& s) {
-      issue_transposed<C.head_dim>(s, smem.k(), smem.q(q_ring.stage));
+      issue_transposed<C.head_dim>(s, smem.k(), q_tile());
     }
     ATTNFORGE_DEVICE void issue_dp(Scores& dp) {
-      issue_transposed<C.head_dim_v>(dp, smem.v(), smem.dout(do_ring.stage));
+      issue_transposed<C.head_dim_v>(dp, smem.v(), do_tile());
     }
     /// sums += a (64 keys x query rows, in registers) x (query rows of `rows`).
     template <class Product, int kFragments>
@@ -293,7 +321,7 @@ struct BwdWgmmaSm90a {
       return kParts % C.warpgroups == 0 || part < kParts;
     }
     /// dQ, transposed: (64 columns of K) x (query rows of dS), of this warpgroup's parts.
-    ATTNFORGE_DEVICE void issue_dq(DqParts& dq) {
+    ATTNFORGE_DEVICE void issue_dq(DqParts& dq, int ds_stage) {
 #pragma unroll
       for (int i = 0; i < C.dq_own(); ++i) {
         const int part = warpgroup + i * C.warpgroups;
@@ -302,7 +330,7 @@ struct BwdWgmmaSm90a {
         const u64 a = smem_descriptor<C.kSwizzle, C.key_chunk_bytes(), 8 * C.kSwizzle>(
             smem.k() + block * C.key_chunk_bytes());
         const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(
-            smem.ds(ds_ring.stage) + share * C.dq_rows() * C.kSwizzle);
+            smem.ds(ds_stage) + share * C.dq_rows() * C.kSwizzle);
         pin(dq[i]);
         wgmma_fence();
 #pragma unroll
@@ -320,7 +348,7 @@ struct BwdWgmmaSm90a {
         const TransposedScores<Scores> view{s, m * C.block_m, work.first_key + lane_key()};
         Pieces::Mask::apply(view, work);
       }
-      const u32 lse = smem.lse(q_ring.stage) + MmaFragment::column(lane()) * 4;
+      const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
       for (int j = 0; j < kScoreFragments; ++j) {
         float l[2];
@@ -331,7 +359,8 @@ struct BwdWgmmaSm90a {
       round(p16, s);
     }
     ATTNFORGE_DEVICE void gradients(const Scores& s, Scores& dp, Rounded& ds16) {
-      const u32 delta = smem.delta(do_ring.stage) + MmaFragment::column(lane()) * 4;
+      const u32 delta = smem.delta(stage_of<C.do_stages>(count)) +
+                        MmaFragment::column(lane()) * 4;
 #pragma unroll
       for (int j = 0; j < kScoreFragments; ++j) {
         float d[2];
@@ -353,7 +382,7 @@ struct BwdWgmmaSm90a {
     }
     /// dS to shared memory: rows of queries, this warpgroup's chunk of keys.
     ATTNFORGE_DEVICE void store_ds(const Rounded& ds16) const {
-      const u32 chunk = smem.ds(ds_ring.stage) + warpgroup * C.row_chunk_bytes();
+      const u32 chunk = smem.ds(stage_of<C.ds_stages>(count)) + warpgroup * C.row_chunk_bytes();
       // Matrices: keys 0-7 and 8-15 of queries 0-7, then of queries 8-15.
       const int row = lane() % 8 + lane() / 16 * 8;
       const u32 at = chunk + row * C.kSwizzle + ((warp() * 2 + lane() / 8 % 2) ^ (row % 8)) * 16;
@@ -361,8 +390,9 @@ struct BwdWgmmaSm90a {
       for (int j = 0; j < kScoreFragments / 2; ++j)
         stmatrix_x4_trans(at + j * 16 * C.kSwizzle, ds16[j]);
     }
-    ATTNFORGE_DEVICE void store_dq(const DqParts& dq) {
-      mbarrier_wait(smem.dq_empty(warpgroup), dq_parity ^ 1);
+    /// Of a tile.
+    ATTNFORGE_DEVICE void store_dq(const DqParts& dq, u32 tile) {
+      mbarrier_wait(smem.dq_empty(warpgroup), parity_of<1>(tile) ^ 1);
 #pragma unroll
       for (int i = 0; i < C.dq_own(); ++i) {
         const int part = warpgroup + i * C.warpgroups;
@@ -374,22 +404,20 @@ struct BwdWgmmaSm90a {
       fence_proxy_async();
       __syncwarp();
       release(smem.dq_full(warpgroup));
-      dq_parity ^= 1;
     }
 
     ATTNFORGE_DEVICE void await_q() const {
-      mbarrier_wait(smem.q_full(q_ring.stage), q_ring.parity);
+      mbarrier_wait(smem.q_full(stage_of<C.q_stages>(count)), parity_of<C.q_stages>(count));
     }
     ATTNFORGE_DEVICE void await_do() const {
-      mbarrier_wait(smem.do_full(do_ring.stage), do_ring.parity);
+      mbarrier_wait(smem.do_full(stage_of<C.do_stages>(count)), parity_of<C.do_stages>(count));
     }
-    ATTNFORGE_DEVICE void release_q() {
-      release(smem.q_empty(q_ring.stage));
-      q_ring.advance();
+    /// Of a tile.
+    ATTNFORGE_DEVICE void release_q(u32 tile) const {
+      release(smem.q_empty(stage_of<C.q_stages>(tile)));
     }
-    ATTNFORGE_DEVICE void release_do() {
-      release(smem.do_empty(do_ring.stage));
-      do_ring.advance();
+    ATTNFORGE_DEVICE void release_do(u32 tile) const {
+      release(smem.do_empty(stage_of<C.do_stages>(tile)));
     }
     ATTNFORGE_DEVICE static void await_consumers() { named_barrier_wait(1, kConsumers); }
 
@@ -413,68 +441,81 @@ struct BwdWgmmaSm90a {
       if constexpr (C.ds_stages == 1) await_consumers();  // all have read the dS before
       store_ds(ds16);
       fence_proxy_async();
-      issue_sums<Dv>(dv, p16, smem.dout(do_ring.stage));
+      issue_sums<Dv>(dv, p16, do_tile());
       await_consumers();
-      issue_dq(dq);
-      issue_sums<Dk>(dk, ds16, smem.q(q_ring.stage));
+      issue_dq(dq, stage_of<C.ds_stages>(count));
+      issue_sums<Dk>(dk, ds16, q_tile());
       wgmma_wait<1>();  // all but dK
 #pragma unroll
       for (int i = 0; i < C.dq_own(); ++i) pin(dq[i]);
       pin(dv);
       pin(p16);
-      release_do();
-      ds_ring.advance();
-      store_dq(dq);
+      release_do(count);
+      store_dq(dq, count);
       wgmma_wait<0>();
       pin(dk);
       pin(ds16);
-      release_q();
+      release_q(count);
+      ++count;
     }
 
-    /// As attend(), with products of the next tile behind those of this one: its scores, and with
-    /// 2 tiles ahead its dP, too. In flight before: those of this tile. After the last tile come
-    /// products of whatever lies there, which nobody reads: a branch around them would make the
-    /// compiler wait for each product.
-    ATTNFORGE_DEVICE void attend_ahead(const Work& work, int m, bool last, Scores& s, Scores& dp) {
+    // late_dq: dQ of a tile is computed with dV and dK of the next, so that warpgroups need not be
+    // at the same place: one has its exponentials under the products of the other.
+
+    /// dK and dV of a tile, and dQ of the one before, if there is one.
+    template <bool kFirst>
+    ATTNFORGE_DEVICE void attend_late(const Work& work, int m) {
+      Scores s, dp;
       Rounded p16, ds16;
       DqParts dq;
-      // Of what is in flight over the loop's end the compiler wants to know nothing but that all
-      // of it is waited for.
-      wgmma_wait<0>();
+      await_q();
+      issue_scores(s);
+      await_do();
+      issue_dp(dp);
+      wgmma_wait<1>();
       pin(s);
-      if constexpr (C.ahead == 1) {
-        await_do();
-        issue_dp(dp);
-      }
       probabilities(work, m, s, p16);
       wgmma_wait<0>();
       pin(dp);
       gradients(s, dp, ds16);
-      if constexpr (C.ds_stages == 1) await_consumers();
+      mbarrier_wait(smem.ds_empty(stage_of<C.ds_stages>(count)),
+                    parity_of<C.ds_stages>(count) ^ 1);
       store_ds(ds16);
       fence_proxy_async();
-      issue_sums<Dv>(dv, p16, smem.dout(do_ring.stage));
-      issue_sums<Dk>(dk, ds16, smem.q(q_ring.stage));
-      await_consumers();
-      issue_dq(dq);
-      wgmma_wait<1>();  // all but dQ
+      __syncwarp();
+      release(smem.ds_full(stage_of<C.ds_stages>(count)));
+      if constexpr (!kFirst) issue_late_dq(dq);
+      issue_sums<Dv>(dv, p16, do_tile());
+      issue_sums<Dk>(dk, ds16, q_tile());
+      if constexpr (!kFirst) {
+        wgmma_wait<2>();
+        finish_late_dq(dq);
+      }
+      wgmma_wait<0>();
       pin(dv);
       pin(dk);
       pin(p16);
       pin(ds16);
-      release_do();
-      release_q();
-      ds_ring.advance();
-      if (!last) await_q();
-      issue_scores(s);
-      wgmma_wait<1>();
+      release_do(count);
+      release_q(count);
+      ++count;
+    }
+    ATTNFORGE_DEVICE void issue_late_dq(DqParts& dq) {
+      const u32 stage = stage_of<C.ds_stages>(count - 1);
+      mbarrier_wait(smem.ds_full(stage), parity_of<C.ds_stages>(count - 1));
+      issue_dq(dq, stage);
+    }
+    ATTNFORGE_DEVICE void finish_late_dq(DqParts& dq) {
 #pragma unroll
       for (int i = 0; i < C.dq_own(); ++i) pin(dq[i]);
-      if constexpr (C.ahead == 2) {
-        if (!last) await_do();
-        issue_dp(dp);
-      }
-      store_dq(dq);
+      release(smem.ds_empty(stage_of<C.ds_stages>(count - 1)));
+      store_dq(dq, count - 1);
+    }
+    ATTNFORGE_DEVICE void finish_late() {
+      DqParts dq;
+      issue_late_dq(dq);
+      wgmma_wait<0>();
+      finish_late_dq(dq);
     }
 
     ATTNFORGE_DEVICE void run() {
@@ -489,21 +530,17 @@ struct BwdWgmmaSm90a {
         for (int c = 0; c < 4; ++c) dv[j][c] = 0.0f;
       if (work.tiles() > 0) {
         mbarrier_wait(smem.kv_full(), 0);
-        if constexpr (C.ahead == 0) {
-          work.for_each([&](int, int m, bool) { attend(work, m); });
+        if constexpr (!C.late_dq) {
+          work.for_each([&](const typename Work::Place& place) { attend(work, place.m); });
         } else {
-          Scores s, dp;
-          await_q();
-          issue_scores(s);
-          if constexpr (C.ahead == 2) {
-            await_do();
-            issue_dp(dp);
+          typename Work::Place place = work.first();
+          attend_late<true>(work, place.m);
+#pragma unroll 1
+          for (int left = work.tiles() - 1; left > 0; --left) {
+            work.advance(place);
+            attend_late<false>(work, place.m);
           }
-          work.for_each(
-              [&](int, int m, bool last) { attend_ahead(work, m, last, s, dp); });
-          wgmma_wait<0>();
-          pin(s);
-          pin(dp);
+          finish_late();
         }
       }
       store(work);
