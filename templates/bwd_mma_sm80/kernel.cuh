@@ -184,12 +184,20 @@ struct BwdMmaSm80 {
     cp_async_commit();
   }
 
-  /// The tile after this one: those of a head in ascending order, then the next head.
-  ATTNFORGE_DEVICE void advance(Place& place) const {
-    if (++place.m == walk.end) {
-      place.m = walk.begin;
-      ++place.head;
-    }
+  // Tiles of a head come in ascending order, then those of the next.
+  ATTNFORGE_DEVICE Place after(Place place) const {
+    if (++place.m == walk.end) place = {place.head + 1, walk.begin};
+    return place;
+  }
+  ATTNFORGE_DEVICE Place before(const Place& place) const {
+    return place.m == walk.begin ? Place{place.head - 1, walk.end - 1}
+                                 : Place{place.head, place.m - 1};
+  }
+  /// `tiles` tiles after this one, which is known to the compiler.
+  ATTNFORGE_DEVICE Place later(Place place, int tiles) const {
+#pragma unroll
+    for (int i = 0; i < tiles; ++i) place = after(place);
+    return place;
   }
 
   // ---- 2. Products ----
@@ -470,6 +478,7 @@ struct BwdMmaSm80 {
   /// before; a second where dS has one buffer, or Q and dO have.
   ATTNFORGE_DEVICE void run() {
     constexpr bool kLate = C.ds_stages == 2;  // dQ of a tile comes in the next one's turn
+    constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
     load_keys<KLoader>(k_tile(), p.k);
     load_keys<VLoader>(v_tile(), p.v);
 #pragma unroll
@@ -477,35 +486,31 @@ struct BwdMmaSm80 {
       QLoader::clear_padding(q_tile(s), thread_index());
       DoutLoader::clear_padding(dout_tile(s), thread_index());
     }
-    Place place{tile.first_query_head(), walk.begin}, ahead = place, before = place;
-    if (walk.count() == 0) place.head = ahead.head = end_head;
+    const Place begin{walk.count() == 0 ? end_head : tile.first_query_head(), walk.begin};
     await_previous_grid();
-    constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
 #pragma unroll
-    for (int s = 0; s < kTilesAhead; ++s) {
-      load(ahead, s);
-      advance(ahead);
-    }
+    for (int s = 0; s < kTilesAhead; ++s) load(later(begin, s), s);
     clear_sums();
     int stage = 0, free = C.stages - 1, ds_stage = 0;
+    bool is_late = false;  // the dQ of a tile is not made yet
     if constexpr (C.keys_in_regs != 0) {
       cp_async_wait<kTilesAhead - 1>();
       __syncthreads();
       read_own_keys();
     }
-    for (bool first = true; place.head < end_head; first = false) {
+#pragma unroll 1
+    for (Place place = begin; place.head < end_head; place = after(place)) {
       cp_async_wait<kTilesAhead - 1>();
       __syncthreads();
-      if constexpr (C.stages > 1) load_next(ahead, free);
+      if constexpr (C.stages > 1) load(later(place, kTilesAhead), free);
       if constexpr (kLate) {
-        if (!first) add_to_dq(before, ds_stage ^ 1);
+        if (is_late) add_to_dq(before(place), ds_stage ^ 1);
+        is_late = true;
       }
       attend(place, stage, ds_stage);
       if constexpr (!kLate && (C.makes_dq() || C.stages == 1)) __syncthreads();
-      if constexpr (C.stages == 1) load_next(ahead, 0);
+      if constexpr (C.stages == 1) load(after(place), 0);
       if constexpr (!kLate && C.makes_dq()) add_to_dq(place, 0);
-      before = place;
-      advance(place);
       if constexpr (C.stages > 1) {
         free = stage;
         stage = stage == C.stages - 1 ? 0 : stage + 1;
@@ -514,16 +519,11 @@ struct BwdMmaSm80 {
     }
     if constexpr (kLate) {
       __syncthreads();
-      if (walk.count() != 0) add_to_dq(before, ds_stage ^ 1);
+      if (is_late) add_to_dq({end_head - 1, walk.end - 1}, ds_stage ^ 1);
     }
     start_next_grid();
     cp_async_wait<0>();
     store();
-  }
-
-  ATTNFORGE_DEVICE void load_next(Place& ahead, int stage) const {
-    load(ahead, stage);
-    advance(ahead);
   }
 
   ATTNFORGE_DEVICE void clear_sums() {
