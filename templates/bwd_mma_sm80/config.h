@@ -13,21 +13,31 @@ namespace attnforge {
 inline constexpr int kDqAdded = 0;      // added up in fp32, in any order
 inline constexpr int kDqOwnKernel = 2;  // by a kernel of its own
 
-/// Where the sums of a tile of dQ lie: element c[i] of all lanes in the mma accumulators of 16 rows
-/// by 8 columns, one accumulator after another, rows of them first to last.
-struct DqTile {
-  int columns;  // a multiple of 16
-  int vector;   // neighbours that a lane adds at once: 4, or 1 with those of a warp side by side
+/// The kernel that makes dQ alone: a block has query rows and walks over their keys. Derived, not
+/// searched: what fits 99 KB and 255 registers.
+struct BwdMmaSm80DqConfig : Shape {
+  static constexpr int stages = 2, num_warps = 4, blocks_per_sm = 1;
 
-  /// Floats from the first of the tile.
-  ATTNFORGE_HOST_DEVICE constexpr int offset(int row, int column) const {
-    const int lane = row % 8 * 4 + column % 8 / 2, i = row % 16 / 8 * 2 + column % 2;
-    return fragment(row / 16, column / 8) + (vector == 4 ? lane * 4 + i : i * 32 + lane);
+  ATTNFORGE_HOST_DEVICE constexpr int widest() const {
+    return head_dim > head_dim_v ? head_dim : head_dim_v;
   }
-  /// Of an accumulator's first.
-  ATTNFORGE_HOST_DEVICE constexpr int fragment(int row_fragment, int column_fragment) const {
-    return (row_fragment * (columns / 8) + column_fragment) * 128;
+  ATTNFORGE_HOST_DEVICE constexpr int row_fragments() const { return head_dim <= 128 ? 2 : 1; }
+  ATTNFORGE_HOST_DEVICE constexpr int block_m() const { return 16 * row_fragments() * num_warps; }
+  ATTNFORGE_HOST_DEVICE constexpr int block_n() const {
+    return widest() <= 64 ? 64 : widest() <= 128 ? 32 : 16;
   }
+  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
+  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const { return round_up(head_dim, 16) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return round_up(head_dim_v, 16) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m() * qk_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int dout_bytes() const { return block_m() * v_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n() * qk_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return block_n() * v_chunks() * 16; }
+  // Q, dO, the tiles of K, those of V; each a multiple of 128 bytes.
+  ATTNFORGE_HOST_DEVICE constexpr int dout_begin() const { return q_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int k_begin() const { return dout_begin() + dout_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_begin() + stages * k_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const { return v_begin() + stages * v_bytes(); }
 };
 
 struct BwdMmaSm80Config : Shape {
@@ -54,9 +64,7 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool makes_dq() const { return dq != kDqOwnKernel; }
   /// Whether a tile of dS, or of P on its way to it, passes through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool has_ds() const { return makes_dq() || roles == 2; }
-  ATTNFORGE_HOST_DEVICE constexpr DqTile dq_tile() const {
-    return {round_up(head_dim, 16), dq_vector};
-  }
+  ATTNFORGE_HOST_DEVICE constexpr BwdMmaSm80DqConfig own_dq() const { return {Shape(*this)}; }
 
   /// Warps along the rows of a dQ tile: of those that divide it the number that has the least to
   /// read and to multiply.
@@ -120,9 +128,29 @@ struct BwdMmaSm80Config : Shape {
   }
 };
 
+/// Where the sums of a tile of dQ lie, for steps/bwd_dq: element c[i] of all lanes in the mma
+/// accumulators of 16 rows by 8 columns, one accumulator after another, rows of them first to last.
+template <BwdMmaSm80Config C>
+struct BwdMmaSm80DqTile {
+  static constexpr int kRows = C.block_m, kColumns = C.qk_chunks() * 8;
+  static constexpr int kLaneFloats = C.dq_vector;           // that a lane adds at once
+  static constexpr int kVector = kLaneFloats == 4 ? 2 : 1;  // neighbouring columns
+
+  /// In floats, from the first of the tile.
+  ATTNFORGE_HOST_DEVICE static constexpr int offset(int row, int column) {
+    const int lane = row % 8 * 4 + column % 8 / 2, i = row % 16 / 8 * 2 + column % 2;
+    return fragment(row / 16, column / 8) + (kLaneFloats == 4 ? lane * 4 + i : i * 32 + lane);
+  }
+  /// Of an accumulator's first.
+  ATTNFORGE_HOST_DEVICE static constexpr int fragment(int row_fragment, int column_fragment) {
+    return (row_fragment * (kColumns / 8) + column_fragment) * 128;
+  }
+};
+
+/// Of both kernels.
 struct BwdMmaSm80Params : BwdParams {
   BwdScratch scratch;
-  TileOrder order;  // of key tiles; a head is a K/V head
+  TileOrder order;  // of key tiles, a head is a K/V head; of the kernel of dQ: of query tiles
 };
 
 }  // namespace attnforge

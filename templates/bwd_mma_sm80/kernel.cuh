@@ -449,9 +449,9 @@ struct BwdMmaSm80 {
         }
       }
     }
-    constexpr DqTile kTile = C.dq_tile();
-    float* const sums_of_tile = params.scratch.dq_sums + scratch_row(place) * kTile.columns +
-                                lane() * kTile.vector;
+    using Layout = BwdMmaSm80DqTile<C>;
+    float* const sums_of_tile = params.scratch.dq_sums + scratch_row(place) * Layout::kColumns +
+                                lane() * Layout::kLaneFloats;
 #pragma unroll
     for (int f = 0; f < kRows; ++f)
 #pragma unroll
@@ -461,8 +461,8 @@ struct BwdMmaSm80 {
         for (int half = 0; half < 2; ++half) {
           const int unit = column_warp + c * kColumnWarps;
           float* const to = sums_of_tile +
-                            kTile.fragment(row_warp + f * kRowWarps, 2 * unit + half);
-          if constexpr (kTile.vector == 4) {
+                            Layout::fragment(row_warp + f * kRowWarps, 2 * unit + half);
+          if constexpr (Layout::kLaneFloats == 4) {
             reduce_add_4(to, x[f][2 * c + half]);
           } else {
 #pragma unroll
