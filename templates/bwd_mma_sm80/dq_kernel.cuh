@@ -231,7 +231,10 @@ struct BwdMmaSm80Dq {
 
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
-    if (this_tile(params).first_row >= this_tile(params).end_row()) return;
+    if (this_tile(params).first_row >= this_tile(params).end_row()) {
+      await_previous_grid();  // what the end of this one says of it
+      return;
+    }
     BwdMmaSm80Dq block(params, smem_address(shared_memory));
     block.run();
   }

@@ -589,7 +589,10 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
     const Tile tile = this_tile(params);
-    if (tile.first_key >= tile.lengths.kv()) return;
+    if (tile.first_key >= tile.lengths.kv()) {
+      await_previous_grid();  // what the end of this one says of it
+      return;
+    }
     BwdMmaSm80 block(params, tile, smem_address(shared_memory));
     block.run();
   }
