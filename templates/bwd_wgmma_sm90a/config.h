@@ -10,18 +10,19 @@ namespace attnforge {
 
 /// How dQ is added up over key tiles.
 inline constexpr int kDqAnyOrder = 0;
-inline constexpr int kDqInOrder = 1;  // of the key tiles: the same bits in every run
+inline constexpr int kDqInOrder = 1;        // of the key tiles: the same bits in every run
+inline constexpr int kMostRegisters = 240;  // of a thread that computes
 
 struct BwdWgmmaSm90aConfig : Shape {
-  int warpgroups;     // that compute; each has 64 keys
-  int block_m;        // query rows in a tile
-  int q_stages;       // tiles of Q in shared memory
-  int do_stages;      // tiles of dO
-  int ds_stages;      // tiles of dS: with 2, one barrier a tile
-  int late_dq;        // 1: dQ of a tile is computed during the next
-  int dq;             // kDqAnyOrder, kDqInOrder
-  int head_group_mb;  // heads are walked in groups of this many MB of Q and dO; 0: one after another
+  int warpgroups;  // that compute; each has 64 keys
+  int block_m;     // query rows in a tile
+  int q_stages;    // tiles of Q in shared memory
+  int do_stages;   // tiles of dO
+  int ds_stages;   // tiles of dS: with 2, one barrier a tile
+  int late_dq;     // 1: dQ of a tile is computed during the next
+  int dq;          // kDqAnyOrder, kDqInOrder
 
+  static constexpr int blocks_per_sm = 1;
   static constexpr int kSwizzle = 128;      // bytes: a row lies in column chunks this wide
   static constexpr int kChunkColumns = 64;  // of 16 bits
 
@@ -42,11 +43,10 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int dq_sharers() const {
     return dq_blocks() >= warpgroups ? 1 : warpgroups / dq_blocks();
   }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_parts() const { return dq_blocks() * dq_sharers(); }
   ATTNFORGE_HOST_DEVICE constexpr int dq_rows() const { return block_m / dq_sharers(); }
   /// Blocks of a warpgroup.
-  ATTNFORGE_HOST_DEVICE constexpr int dq_own() const {
-    return ceil_div(dq_blocks() * dq_sharers(), warpgroups);
-  }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return ceil_div(dq_parts(), warpgroups); }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
 
@@ -67,7 +67,7 @@ struct BwdWgmmaSm90aConfig : Shape {
     return ds_begin() + ds_stages * ds_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int lse_begin() const {
-    return dq_begin() + dq_blocks() * dq_sharers() * dq_part_bytes();
+    return dq_begin() + dq_parts() * dq_part_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int delta_begin() const {
     return lse_begin() + q_stages * stats_bytes();
@@ -92,19 +92,20 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {
     const int registers = (launch_registers() * (warpgroups + 1) - producer_registers()) /
                           warpgroups / 8 * 8;
-    return registers > 240 ? 240 : registers;
+    return registers > kMostRegisters ? kMostRegisters : registers;
   }
-  /// What the main loop keeps in registers, a thread: dK and dV, and scores and dP together, or dQ
-  /// and what of scores goes on beside it.
+  /// What the main loop keeps in registers, a thread: dK and dV, and scores, dP and rounded
+  /// probabilities, or dQ and both rounded.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
-    const int products = block_m;  // S and dP
-    const int sums = dq_rows() / 2 * dq_own() + block_m / 4 + (late_dq ? block_m / 2 : 0);
-    return head_dim / 2 + head_dim_v / 2 + (products > sums ? products : sums);
+    const int scores = block_m + block_m / 4;
+    const int queries = dq_rows() / 2 * dq_own() + block_m / 2;
+    return head_dim / 2 + head_dim_v / 2 + (scores > queries ? scores : queries);
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 2 && warpgroups <= 3 &&
            block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
-           do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 && block_m % (8 * dq_sharers()) == 0 &&
+           do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
+           block_m % (8 * dq_sharers()) == 0 &&
            (dq_blocks() >= warpgroups || warpgroups % dq_blocks() == 0) && head_dim % 8 == 0 &&
            head_dim_v % 8 == 0 && (late_dq == 0 || ds_stages == 2);
   }
@@ -113,25 +114,25 @@ struct BwdWgmmaSm90aConfig : Shape {
 /// dq_sums of a tile as the accumulators lie: per part (block of 64 columns, share of the rows) a
 /// float4 a thread for each 8 rows.
 template <auto C>
-struct WgmmaDqTile {
-  static constexpr int kRows = C.block_m, kColumns = C.dq_columns();
+struct BwdWgmmaSm90aDqTile {
+  static constexpr int kRows = C.block_m, kColumns = C.dq_columns(), kVector = 1;
 
-  /// Where an element lies in its tile, in floats.
+  /// In floats, from the first of the tile.
   ATTNFORGE_HOST_DEVICE static constexpr int offset(int row, int column) {
     const int block = column / 64, share = row / C.dq_rows();
     const int r = row % C.dq_rows(), c = column % 64;
     const int thread = c / 16 * 32 + c % 8 * 4 + r % 8 / 2;
     const int element = c % 16 / 8 * 2 + r % 2;
-    return (block * C.dq_sharers() + share) * 64 * C.dq_rows() +
-           (r / 8 * 128 + thread) * 4 + element;
+    return (block * C.dq_sharers() + share) * 64 * C.dq_rows() + (r / 8 * 128 + thread) * 4 +
+           element;
   }
 };
 
 /// q, k, v and dout are read through the maps.
 struct BwdWgmmaSm90aParams : BwdParams {
   BwdScratch scratch;
-  TileOrder order;  // of key tiles
-  int* dq_turns;    // kDqInOrder: [batch * num_heads_q, query tiles], zeros
+  TileOrder order;          // of key tiles, a head is a K/V head
+  int* dq_turns;            // kDqInOrder: [batch * num_heads_q, query tiles], zeros; else unread
   TensorMap q, k, v, dout;  // {column, row, head, batch}
 };
 

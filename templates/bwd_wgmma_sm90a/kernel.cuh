@@ -9,6 +9,7 @@
 #include "bwd_wgmma_sm90a/config.h"
 #include "ptx/bulk.cuh"
 #include "ptx/convert.cuh"
+#include "ptx/grid_dependency.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/proxy.cuh"
@@ -20,20 +21,24 @@
 #include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/key_tile.cuh"
 #include "tile/query_walk.cuh"
 #include "tile/ring.cuh"
-#include "tile/store_rows.cuh"
-#include "tile/swizzle.cuh"
+#include "tile/store_gradient.cuh"
 #include "tile/tile_order.cuh"
 #include "tile/transposed_scores.cuh"
+#include "tile/turns.cuh"
 
 namespace attnforge {
 
+/// Pieces: DensePieces<C> (pieces/dense.cuh) and a Slope, or what an entry makes of them. Params is
+/// the kernel's argument.
 template <BwdWgmmaSm90aConfig C, class Pieces, class ParamsType = BwdWgmmaSm90aParams>
 struct BwdWgmmaSm90a {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
   using Params = ParamsType;
-  using Lengths = typename Pieces::Lengths;
+  using Tile = KeyTile<typename Pieces::Lengths>;
+  using Slope = typename Pieces::Slope;
   using Walk = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
 
   static constexpr int kScoreFragments = C.block_m / 8;  // of 8 queries
@@ -55,7 +60,9 @@ struct BwdWgmmaSm90a {
       return base + C.do_begin() + stage * C.do_bytes();
     }
     ATTNFORGE_DEVICE u32 ds(int stage) const { return base + C.ds_begin() + stage * C.ds_bytes(); }
-    ATTNFORGE_DEVICE u32 dq(int part) const { return base + C.dq_begin() + part * C.dq_part_bytes(); }
+    ATTNFORGE_DEVICE u32 dq(int part) const {
+      return base + C.dq_begin() + part * C.dq_part_bytes();
+    }
     ATTNFORGE_DEVICE u32 lse(int stage) const {
       return base + C.lse_begin() + stage * C.stats_bytes();
     }
@@ -109,34 +116,28 @@ struct BwdWgmmaSm90a {
 
   // ---- The work: a key tile, and the query tiles of its group's heads that see it ----
 
+  /// A query tile of a head.
+  struct Place {
+    int head, m;
+  };
+
   struct Work {
-    const FwdParams& p;
-    int batch, kv_head, first_key, group;
-    Lengths lengths;
+    Tile keys;
     Walk walk;
 
     ATTNFORGE_DEVICE explicit Work(const Params& params)
-        : p(params.fwd), lengths(params, sequence(params)) {
-      const TilePlace place = place_tile(params.order, block_index());
-      batch = place.head / p.num_heads_kv;
-      kv_head = place.head - batch * p.num_heads_kv;
-      first_key = place.m_block * C.block_n();
-      group = p.num_heads_q / p.num_heads_kv;
-      walk = Walk::of_keys(p, lengths, C.block_m, first_key, C.block_n());
-    }
-    ATTNFORGE_DEVICE static int sequence(const Params& params) {
-      return place_tile(params.order, block_index()).head / params.fwd.num_heads_kv;
-    }
-    ATTNFORGE_DEVICE static int query_of(int row) { return row; }
-    ATTNFORGE_DEVICE int tiles() const { return walk.count() * group; }
-    /// A query tile of a head.
-    struct Place {
-      int head, m;
-    };
-    ATTNFORGE_DEVICE Place first() const { return {kv_head * group, walk.begin}; }
+        : keys(params, place_tile(params.order, block_index()), C.block_n()),
+          walk(Walk::of_keys(keys.p, keys.lengths, C.block_m, keys.first_key, C.block_n())) {}
+
+    ATTNFORGE_DEVICE int tiles() const { return walk.count() * keys.group(); }
+    // In order, from the last query tile to the first: then all blocks of a head begin at the same
+    // one, and those that wait for others start after them.
+    ATTNFORGE_DEVICE int first_m() const { return C.dq == kDqInOrder ? walk.end - 1 : walk.begin; }
+    ATTNFORGE_DEVICE Place first() const { return {keys.first_query_head(), first_m()}; }
     ATTNFORGE_DEVICE void advance(Place& place) const {
-      const bool wraps = place.m + 1 == walk.end;
-      place.m = wraps ? walk.begin : place.m + 1;
+      const int next = C.dq == kDqInOrder ? place.m - 1 : place.m + 1;
+      const bool wraps = C.dq == kDqInOrder ? next < walk.begin : next == walk.end;
+      place.m = wraps ? first_m() : next;
       place.head += wraps;
     }
     /// Calls visit(place) for each.
@@ -149,9 +150,20 @@ struct BwdWgmmaSm90a {
         advance(place);
       }
     }
+    /// Of all heads of all sequences.
+    ATTNFORGE_DEVICE int head_index(const Place& place) const {
+      return keys.sequence * keys.p.num_heads_q + place.head;
+    }
     /// Where rows of a query tile lie in the scratch arrays.
     ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const Place& place) const {
-      return i64(batch * p.num_heads_q + place.head) * scratch.rows_padded + place.m * C.block_m;
+      return i64(head_index(place)) * scratch.rows_padded + place.m * C.block_m;
+    }
+    /// How many key tiles before this one see a query tile.
+    ATTNFORGE_DEVICE int turn(const Place& place) const {
+      const int own = keys.first_key / C.block_n();
+      if constexpr (!C.left_bound) return own;
+      const int position = place.m * C.block_m + keys.lengths.kv() - keys.lengths.q();
+      return own - max(position - keys.p.window_left, 0) / C.block_n();
     }
   };
 
@@ -159,6 +171,7 @@ struct BwdWgmmaSm90a {
 
   ATTNFORGE_DEVICE static void load(const Params& params, const Shared& smem) {
     const Work work(params);
+    const Tile& keys = work.keys;
     Ring<C.q_stages> q_ring;
     Ring<C.do_stages> do_ring;
     if (work.tiles() <= 0) return;
@@ -167,24 +180,26 @@ struct BwdWgmmaSm90a {
 #pragma unroll
     for (int c = 0; c < C.qk_chunks(); ++c)
       tma_load_4d(smem.k() + c * C.key_chunk_bytes(), params.k, smem.kv_full(), kEvictFirst,
-                  c * C.kChunkColumns, work.first_key, work.kv_head, work.batch);
+                  c * C.kChunkColumns, keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
+                  keys.lengths.batch());
     const auto load_v = [&] {
 #pragma unroll
       for (int c = 0; c < C.v_chunks(); ++c)
         tma_load_4d(smem.v() + c * C.key_chunk_bytes(), params.v, smem.kv_full(), kEvictFirst,
-                    c * C.kChunkColumns, work.first_key, work.kv_head, work.batch);
+                    c * C.kChunkColumns, keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
+                    keys.lengths.batch());
     };
     bool first = true;
-    work.for_each([&](const typename Work::Place& place) {
+    work.for_each([&](const Place& place) {
       const i64 row = work.scratch_row(params.scratch, place);
+      const int query = keys.lengths.q_begin() + place.m * C.block_m;
       const int q_stage = q_ring.stage, do_stage = do_ring.stage;
       mbarrier_wait(smem.q_empty(q_stage), q_ring.parity ^ 1);
       mbarrier_arrive_expect(smem.q_full(q_stage), C.q_bytes() + C.stats_bytes());
 #pragma unroll
       for (int c = 0; c < C.qk_chunks(); ++c)
         tma_load_4d(smem.q(q_stage) + c * C.row_chunk_bytes(), params.q, smem.q_full(q_stage),
-                    kEvictLast, c * C.kChunkColumns, place.m * C.block_m, place.head,
-                    work.batch);
+                    kEvictLast, c * C.kChunkColumns, query, place.head, keys.lengths.batch());
       bulk_load(smem.lse(q_stage), params.scratch.lse_log2 + row, C.stats_bytes(),
                 smem.q_full(q_stage));
       q_ring.advance();
@@ -195,8 +210,8 @@ struct BwdWgmmaSm90a {
 #pragma unroll
       for (int c = 0; c < C.v_chunks(); ++c)
         tma_load_4d(smem.dout(do_stage) + c * C.row_chunk_bytes(), params.dout,
-                    smem.do_full(do_stage), kEvictLast, c * C.kChunkColumns, place.m * C.block_m, place.head,
-                    work.batch);
+                    smem.do_full(do_stage), kEvictLast, c * C.kChunkColumns, query, place.head,
+                    keys.lengths.batch());
       bulk_load(smem.delta(do_stage), params.scratch.delta + row, C.stats_bytes(),
                 smem.do_full(do_stage));
       do_ring.advance();
@@ -208,18 +223,32 @@ struct BwdWgmmaSm90a {
   ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem) {
     const Work work(params);
     u32 parity = 0;
-    work.for_each([&](const typename Work::Place& place) {
+    work.for_each([&](const Place& place) {
       float* const sums = params.scratch.dq_sums +
                           work.scratch_row(params.scratch, place) * C.dq_columns();
+      const auto add = [&](int w) {
 #pragma unroll
-      for (int w = 0; w < C.warpgroups; ++w) {
-        mbarrier_wait(smem.dq_full(w), parity);
-#pragma unroll
-        for (int part = w; part < C.dq_blocks() * C.dq_sharers(); part += C.warpgroups)
+        for (int part = w; part < C.dq_parts(); part += C.warpgroups)
           bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(part), C.dq_part_bytes());
         bulk_commit();
-        bulk_wait_read<0>();
-        mbarrier_arrive(smem.dq_empty(w));
+      };
+      if constexpr (C.dq == kDqAnyOrder) {
+#pragma unroll
+        for (int w = 0; w < C.warpgroups; ++w) {
+          mbarrier_wait(smem.dq_full(w), parity);
+          add(w);
+          bulk_wait_read<0>();
+          mbarrier_arrive(smem.dq_empty(w));
+        }
+      } else {
+        const int tiles_of_head = params.scratch.rows_padded / C.block_m;
+        int* const turns = params.dq_turns + i64(work.head_index(place)) * tiles_of_head + place.m;
+        for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
+        await_turn(turns, work.turn(place));
+        for (int w = 0; w < C.warpgroups; ++w) add(w);
+        bulk_wait<0>();
+        pass_turn(turns);
+        for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
       }
       parity ^= 1;
     });
@@ -238,6 +267,7 @@ struct BwdWgmmaSm90a {
     const FwdParams& p;
     const Shared smem;
     const int warpgroup;
+    const Slope slope;
     const float scale_log2;
     // Tiles before this one. All places in rings follow from it: a position in each would take
     // registers that products want.
@@ -246,7 +276,7 @@ struct BwdWgmmaSm90a {
     float dv[kDvFragments][4];
 
     // Of a query tile. Locals of the loop: as members they would be kept from tile to tile.
-    using Scores = float[kScoreFragments][4];    // scores, then probabilities; or their gradients
+    using Scores = float[kScoreFragments][4];     // scores, then probabilities; or their gradients
     using Rounded = u32[kScoreFragments / 2][4];  // as operand A
     using DqParts = float[C.dq_own()][kDqFragments][4];
 
@@ -255,7 +285,8 @@ struct BwdWgmmaSm90a {
           p(kernel_params.fwd),
           smem(shared),
           warpgroup(index),
-          scale_log2(p.softmax_scale * 1.4426950408889634f) {}
+          slope(p),
+          scale_log2((Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f) {}
 
     ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
     ATTNFORGE_DEVICE static int warp() { return thread_index() / 32 % 4; }
@@ -291,7 +322,7 @@ struct BwdWgmmaSm90a {
       for (int k = 0; k < ceil_div(kDim, 16); ++k) {
         const int chunk = k / 4, inside = k % 4 * 32;
         Products::smem_smem(d, a + (chunk * C.key_chunk_bytes() + inside) / 16,
-                          b + (chunk * C.row_chunk_bytes() + inside) / 16, k > 0);
+                            b + (chunk * C.row_chunk_bytes() + inside) / 16, k > 0);
       }
       wgmma_commit();
     }
@@ -303,8 +334,7 @@ struct BwdWgmmaSm90a {
     }
     /// sums += a (64 keys x query rows, in registers) x (query rows of `rows`).
     template <class Product, int kFragments>
-    ATTNFORGE_DEVICE void issue_sums(float (&sums)[kFragments][4],
-                                     Rounded& a, u32 rows) {
+    ATTNFORGE_DEVICE void issue_sums(float (&sums)[kFragments][4], Rounded& a, u32 rows) {
       const u64 b = smem_descriptor<C.kSwizzle, C.row_chunk_bytes(), 8 * C.kSwizzle>(rows);
       pin(sums);
       pin(a);
@@ -317,8 +347,7 @@ struct BwdWgmmaSm90a {
     }
     /// Whether there is such a part of dQ. Known to the compiler where all warpgroups have as many.
     ATTNFORGE_DEVICE static bool has_dq_part(int part) {
-      constexpr int kParts = C.dq_blocks() * C.dq_sharers();
-      return kParts % C.warpgroups == 0 || part < kParts;
+      return C.dq_parts() % C.warpgroups == 0 || part < C.dq_parts();
     }
     /// dQ, transposed: (64 columns of K) x (query rows of dS), of this warpgroup's parts.
     ATTNFORGE_DEVICE void issue_dq(DqParts& dq, int ds_stage) {
@@ -343,42 +372,46 @@ struct BwdWgmmaSm90a {
 
     // -- Scores to probabilities, and their gradients --
 
-    ATTNFORGE_DEVICE void probabilities(const Work& work, int m, Scores& s, Rounded& p16) {
-      if (work.walk.masked(m)) {
-        const TransposedScores<Scores> view{s, m * C.block_m, work.first_key + lane_key()};
-        Pieces::Mask::apply(view, work);
-      }
+    /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
+    ATTNFORGE_DEVICE void probabilities(const Work& work, int m, Scores& s, Rounded& p16) const {
+      const TransposedScores<Scores> view{s, m * C.block_m, work.keys.first_key + lane_key()};
+      Pieces::Score::apply(view, work.keys);
+      if (work.walk.masked(m)) Pieces::Mask::apply(view, work.keys);
       const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
       for (int j = 0; j < kScoreFragments; ++j) {
-        float l[2];
-        load_shared_floats(l, lse + j * 32);
+        float shift[2], x[4];
+        load_shared_floats(shift, lse + j * 32);
 #pragma unroll
-        for (int c = 0; c < 4; ++c) s[j][c] = exp2_approx(fmaf(s[j][c], scale_log2, -l[c % 2]));
+        for (int c = 0; c < 4; ++c) {
+          x[c] = exp2_approx(fmaf(s[j][c], scale_log2, -shift[c % 2]));
+          s[j][c] = Slope::kOne ? x[c] : x[c] * slope(s[j][c]);
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          p16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(x[2 * r], x[2 * r + 1]);
       }
-      round(p16, s);
     }
-    ATTNFORGE_DEVICE void gradients(const Scores& s, Scores& dp, Rounded& ds16) {
-      const u32 delta = smem.delta(stage_of<C.do_stages>(count)) +
-                        MmaFragment::column(lane()) * 4;
+    /// dS = P (dP - delta). Where P is 0 in a masked tile dS is 0 whatever dP is.
+    ATTNFORGE_DEVICE void gradients(const Work& work, int m, const Scores& s, Scores& dp,
+                                    Rounded& ds16) const {
+      if (work.walk.masked(m)) {
+#pragma unroll
+        for (int j = 0; j < kScoreFragments; ++j)
+#pragma unroll
+          for (int c = 0; c < 4; ++c) dp[j][c] = s[j][c] == 0.0f ? 0.0f : dp[j][c];
+      }
+      const u32 delta = smem.delta(stage_of<C.do_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
       for (int j = 0; j < kScoreFragments; ++j) {
-        float d[2];
-        load_shared_floats(d, delta + j * 32);
+        float shift[2];
+        load_shared_floats(shift, delta + j * 32);
 #pragma unroll
-        for (int c = 0; c < 4; ++c) dp[j][c] = s[j][c] * (dp[j][c] - d[c % 2]);
+        for (int c = 0; c < 4; ++c) dp[j][c] = s[j][c] * (dp[j][c] - shift[c % 2]);
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);
       }
-      round(ds16, dp);
-    }
-    /// Two fragments of 16 keys x 8 queries to one of operand A.
-    ATTNFORGE_DEVICE static void round(Rounded& to, const Scores& from) {
-#pragma unroll
-      for (int j = 0; j < kScoreFragments / 2; ++j)
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-          const auto& f = from[2 * j + w / 2];
-          to[j][w] = pack2<C.dtype>(f[w % 2 * 2], f[w % 2 * 2 + 1]);
-        }
     }
     /// dS to shared memory: rows of queries, this warpgroup's chunk of keys.
     ATTNFORGE_DEVICE void store_ds(const Rounded& ds16) const {
@@ -421,6 +454,43 @@ struct BwdWgmmaSm90a {
     }
     ATTNFORGE_DEVICE static void await_consumers() { named_barrier_wait(1, kConsumers); }
 
+    // -- Rows that are not the sequence's --
+
+    /// Zeros in the rows of a tile from `present` on, by all consumers.
+    template <int kChunks, int kRows>
+    ATTNFORGE_DEVICE static void clear_rows(u32 tile, int present) {
+      constexpr int kRowPieces = C.kSwizzle / 16;
+      constexpr float kZeros[4] = {};
+#pragma unroll 1
+      for (int c = 0; c < kChunks; ++c)
+#pragma unroll 1
+        for (int i = present * kRowPieces + thread_index(); i < kRows * kRowPieces; i += kConsumers)
+          store_shared(tile + c * kRows * C.kSwizzle + i * 16, kZeros);
+    }
+    /// Products take rows after the last key and the last query, too: their probabilities are 0,
+    /// which is not enough where they are another sequence's NaN.
+    ATTNFORGE_DEVICE void clear_keys(const Work& work) const {
+      if constexpr (Tile::Lengths::kAnythingAfter) {
+        const int present = work.keys.lengths.kv() - work.keys.first_key;
+        if (present >= C.block_n()) return;
+        clear_rows<C.qk_chunks(), C.block_n()>(smem.k(), present);
+        clear_rows<C.v_chunks(), C.block_n()>(smem.v(), present);
+        fence_proxy_async();
+        await_consumers();
+      }
+    }
+    ATTNFORGE_DEVICE void clear_queries(const Work& work, int m) const {
+      if constexpr (Tile::Lengths::kAnythingAfter) {
+        const int present = work.keys.lengths.q() - m * C.block_m;
+        if (present >= C.block_m) return;
+        await_do();
+        clear_rows<C.qk_chunks(), C.block_m>(q_tile(), present);
+        clear_rows<C.v_chunks(), C.block_m>(do_tile(), present);
+        fence_proxy_async();
+        await_consumers();
+      }
+    }
+
     // -- A query tile --
 
     /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.
@@ -429,6 +499,7 @@ struct BwdWgmmaSm90a {
       Rounded p16, ds16;
       DqParts dq;
       await_q();
+      clear_queries(work, m);
       issue_scores(s);
       await_do();
       issue_dp(dp);
@@ -437,7 +508,7 @@ struct BwdWgmmaSm90a {
       probabilities(work, m, s, p16);
       wgmma_wait<0>();
       pin(dp);
-      gradients(s, dp, ds16);
+      gradients(work, m, s, dp, ds16);
       if constexpr (C.ds_stages == 1) await_consumers();  // all have read the dS before
       store_ds(ds16);
       fence_proxy_async();
@@ -469,6 +540,7 @@ struct BwdWgmmaSm90a {
       Rounded p16, ds16;
       DqParts dq;
       await_q();
+      clear_queries(work, m);
       issue_scores(s);
       await_do();
       issue_dp(dp);
@@ -477,9 +549,8 @@ struct BwdWgmmaSm90a {
       probabilities(work, m, s, p16);
       wgmma_wait<0>();
       pin(dp);
-      gradients(s, dp, ds16);
-      mbarrier_wait(smem.ds_empty(stage_of<C.ds_stages>(count)),
-                    parity_of<C.ds_stages>(count) ^ 1);
+      gradients(work, m, s, dp, ds16);
+      mbarrier_wait(smem.ds_empty(stage_of<C.ds_stages>(count)), parity_of<C.ds_stages>(count) ^ 1);
       store_ds(ds16);
       fence_proxy_async();
       __syncwarp();
@@ -530,10 +601,11 @@ struct BwdWgmmaSm90a {
         for (int c = 0; c < 4; ++c) dv[j][c] = 0.0f;
       if (work.tiles() > 0) {
         mbarrier_wait(smem.kv_full(), 0);
+        clear_keys(work);
         if constexpr (!C.late_dq) {
-          work.for_each([&](const typename Work::Place& place) { attend(work, place.m); });
+          work.for_each([&](const Place& place) { attend(work, place.m); });
         } else {
-          typename Work::Place place = work.first();
+          Place place = work.first();
           attend_late<true>(work, place.m);
 #pragma unroll 1
           for (int left = work.tiles() - 1; left > 0; --left) {
@@ -549,20 +621,20 @@ struct BwdWgmmaSm90a {
     // -- dK and dV --
 
     ATTNFORGE_DEVICE void store(const Work& work) {
-      store_tensor(work, params.dk, dk, p.softmax_scale);
-      store_tensor(work, params.dv, dv, 1.0f);
+      store_tensor<C.gradient_dtype(C.dtype_k)>(work, params.dk, dk, p.softmax_scale);
+      store_tensor<C.gradient_dtype(C.dtype_v)>(work, params.dv, dv, 1.0f);
     }
-    template <int kFragments>
+    template <int kDtype, int kFragments>
     ATTNFORGE_DEVICE void store_tensor(const Work& work, const TensorRef& to,
-                                       const float (&sums)[kFragments][4], float factor) {
-      const int key = work.first_key + lane_key(), quad_lane = lane() % 4;
-      const i64 at = work.lengths.batch() * to.stride_batch +
-                     (work.lengths.kv_begin() + key) * to.stride_row +
-                     work.kv_head * to.stride_head;
-      u16* const row = static_cast<u16*>(to.data) + at;
-      store_row<C.dtype, 0, 16, kFragments>(sums, factor, row, key < work.lengths.kv(), quad_lane);
-      store_row<C.dtype, 1, 16, kFragments>(sums, factor, row + 8 * to.stride_row,
-                                            key + 8 < work.lengths.kv(), quad_lane);
+                                       const float (&sums)[kFragments][4], float factor) const {
+      const int key = work.keys.first_key + lane_key(), end = work.keys.lengths.kv();
+      char* const row = static_cast<char*>(to.data) +
+                        work.keys.key_offset(to, key) * element_bytes(kDtype);
+      const i64 bytes_apart = 8 * to.stride_row * element_bytes(kDtype);
+      store_gradient_row<kDtype, C.accumulate != 0, 0, 16, kFragments>(sums, factor, row, key < end,
+                                                                       lane() % 4);
+      store_gradient_row<kDtype, C.accumulate != 0, 1, 16, kFragments>(
+          sums, factor, row + bytes_apart, key + 8 < end, lane() % 4);
     }
   };
 
@@ -572,6 +644,7 @@ struct BwdWgmmaSm90a {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const Shared smem{smem_address(shared_memory)};
     if (threadIdx.x == 0) smem.init_barriers();
+    await_previous_grid();  // what it wrote to the scratch
     __syncthreads();
     const int warpgroup = from_lane_0(threadIdx.x / 128);
     if (warpgroup == C.warpgroups) {

@@ -19,10 +19,10 @@ ATTNFORGE_DEVICE void bulk_load(u32 smem_dst, const void* from, int bytes, u32 b
 /// Adds the fp32 numbers in shared memory to those in global memory, in any order with the adds of
 /// others.
 ATTNFORGE_DEVICE void bulk_add(float* to, u32 smem_from, int bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
-                   to),
-               "r"(smem_from), "r"(bytes)
-               : "memory");
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+      "r"(smem_from), "r"(bytes)
+      : "memory");
 }
 
 /// Ends a group of this thread's adds.
