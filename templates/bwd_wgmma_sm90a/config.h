@@ -37,16 +37,16 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int row_chunk_bytes() const { return block_m * kSwizzle; }
   ATTNFORGE_HOST_DEVICE constexpr int key_chunk_bytes() const { return block_n() * kSwizzle; }
 
-  // dQ of a tile is computed transposed: blocks of 64 columns by query rows. Where there are fewer
-  // blocks than warpgroups, these share the query rows of a block.
+  // dQ of a tile is computed transposed: blocks of 64 columns by query rows. Rows of a block are
+  // shared by as few parts as give all warpgroups as many.
   ATTNFORGE_HOST_DEVICE constexpr int dq_blocks() const { return qk_chunks(); }
   ATTNFORGE_HOST_DEVICE constexpr int dq_sharers() const {
-    return dq_blocks() >= warpgroups ? 1 : warpgroups / dq_blocks();
+    return warpgroups / gcd(dq_blocks(), warpgroups);
   }
   ATTNFORGE_HOST_DEVICE constexpr int dq_parts() const { return dq_blocks() * dq_sharers(); }
   ATTNFORGE_HOST_DEVICE constexpr int dq_rows() const { return block_m / dq_sharers(); }
   /// Blocks of a warpgroup.
-  ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return ceil_div(dq_parts(), warpgroups); }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return dq_parts() / warpgroups; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
 
@@ -105,9 +105,8 @@ struct BwdWgmmaSm90aConfig : Shape {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 2 && warpgroups <= 3 &&
            block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
-           block_m % (8 * dq_sharers()) == 0 &&
-           (dq_blocks() >= warpgroups || warpgroups % dq_blocks() == 0) && head_dim % 8 == 0 &&
-           head_dim_v % 8 == 0 && (late_dq == 0 || ds_stages == 2);
+           block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
+           (late_dq == 0 || ds_stages == 2);
   }
 };
 

@@ -345,16 +345,11 @@ struct BwdWgmmaSm90a {
                               b + j * 16 * C.kSwizzle / 16);
       wgmma_commit();
     }
-    /// Whether there is such a part of dQ. Known to the compiler where all warpgroups have as many.
-    ATTNFORGE_DEVICE static bool has_dq_part(int part) {
-      return C.dq_parts() % C.warpgroups == 0 || part < C.dq_parts();
-    }
     /// dQ, transposed: (64 columns of K) x (query rows of dS), of this warpgroup's parts.
     ATTNFORGE_DEVICE void issue_dq(DqParts& dq, int ds_stage) {
 #pragma unroll
       for (int i = 0; i < C.dq_own(); ++i) {
         const int part = warpgroup + i * C.warpgroups;
-        if (!has_dq_part(part)) break;
         const int block = part / C.dq_sharers(), share = part % C.dq_sharers();
         const u64 a = smem_descriptor<C.kSwizzle, C.key_chunk_bytes(), 8 * C.kSwizzle>(
             smem.k() + block * C.key_chunk_bytes());
@@ -429,7 +424,6 @@ struct BwdWgmmaSm90a {
 #pragma unroll
       for (int i = 0; i < C.dq_own(); ++i) {
         const int part = warpgroup + i * C.warpgroups;
-        if (!has_dq_part(part)) break;
         const u32 at = smem.dq(part) + thread_index() % 128 * 16;
 #pragma unroll
         for (int j = 0; j < kDqFragments; ++j) store_shared(at + j * 2048, dq[i][j]);
