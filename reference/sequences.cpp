@@ -186,6 +186,14 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
   }
   if (one.tensors.lse.data != nullptr)
     one.tensors.lse.data += batch * tensors.lse.stride_batch + begin_q;
+  if (is_backward(problem)) {
+    Gradients& of_one = one.tensors.gradients;
+    advance(of_one.dout, problem.dtype_o, batch, begin_q);
+    advance(of_one.dq, gradient_dtype(problem, problem.dtype_q), batch, begin_q);
+    advance(of_one.dk, gradient_dtype(problem, problem.dtype_k), batch, begin_kv);
+    advance(of_one.dv, gradient_dtype(problem, problem.dtype_v), batch, begin_kv);
+    if (of_one.dlse.data != nullptr) of_one.dlse.data += batch * of_one.dlse.stride_batch + begin_q;
+  }
   one.tensors.lengths = {};
   one.tensors.block_mask = {};  // its rows are those of the longest sequence
   if (has_pages(problem)) gather_pages(problem, tensors, index, one);
@@ -200,6 +208,13 @@ QueryRow place_of(const Sequences& sequences, const QueryRow& row) {
           .query = row.query + begin_of(side, row.batch)};
 }
 
+KeyRow place_of(const Sequences& sequences, const KeyRow& row) {
+  const Side side = side_kv(sequences);
+  return {.batch = batch_of(side, row.batch),
+          .head = row.head,
+          .key = row.key + begin_of(side, row.batch)};
+}
+
 std::vector<QueryRow> all_rows(const Sequences& sequences) {
   const Problem& problem = sequences.problem;
   std::vector<QueryRow> rows;
@@ -207,6 +222,18 @@ std::vector<QueryRow> all_rows(const Sequences& sequences) {
     const std::int64_t count = length_of(problem, side_q(sequences), batch);
     for (std::int64_t head = 0; head < problem.num_heads_q; ++head) {
       for (std::int64_t query = 0; query < count; ++query) rows.push_back({batch, head, query});
+    }
+  }
+  return rows;
+}
+
+GradientRows all_gradient_rows(const Sequences& sequences) {
+  const Problem& problem = sequences.problem;
+  GradientRows rows{all_rows(sequences), {}};
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    const std::int64_t count = length_of(problem, side_kv(sequences), batch);
+    for (std::int64_t head = 0; head < problem.num_heads_kv; ++head) {
+      for (std::int64_t key = 0; key < count; ++key) rows.keys.push_back({batch, head, key});
     }
   }
   return rows;
