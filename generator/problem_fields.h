@@ -33,6 +33,9 @@ inline constexpr std::string_view kFactorAllowed = "0 or a number from 1e-20 to 
 inline constexpr std::string_view
     kDensityAllowed = "0 (unknown, taken as 0.5) or a number from 1e-06 to 1";
 
+/// What gradients= may be, for messages.
+inline constexpr std::string_view kGradientsAllowed = "same (as q, k and v) or fp32";
+
 /// Whether the products of sizes stay where 32-bit head and 64-bit element indices cannot overflow.
 bool products_within_limits(const Problem& problem);
 

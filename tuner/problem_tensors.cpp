@@ -8,6 +8,7 @@
 
 #include "attnforge/block_mask.h"
 #include "attnforge/error.h"
+#include "reference/likely_lse.h"
 
 namespace attnforge {
 namespace {
@@ -51,6 +52,7 @@ HostTensors tables_of(const Problem& problem, unsigned seed) {
   set_random_pages(problem, host, seed);
   set_random_block_mask(problem, host, seed);
   set_code_arguments(problem, host, seed);
+  set_likely_lse(problem, host);
   return host;
 }
 
