@@ -68,10 +68,10 @@ struct PairTerms {
 };
 
 /// One sequence, with all that does not depend on pairs.
-class Loaded {
+class LoadedSequence {
  public:
-  Loaded(const Problem& problem, const Tensors& tensors, std::int64_t batch,
-         const CodeFunctions& code)
+  LoadedSequence(const Problem& problem, const Tensors& tensors, std::int64_t batch,
+                 const CodeFunctions& code)
       : sequence_(sequence_of(problem, tensors, batch)), code_(code), batch_(batch) {
     const Problem& p = sequence_.problem;
     const Tensors& t = sequence_.tensors;
@@ -252,7 +252,7 @@ void check_position(const char* what, std::int64_t position, std::int64_t seqlen
                           position, what, seqlen));
 }
 
-void query_row(const Loaded& one, const QueryRow& row, std::size_t index,
+void query_row(const LoadedSequence& one, const QueryRow& row, std::size_t index,
                ReferenceGradients& result) {
   const Problem& p = one.problem();
   RowSum dq(result.dq, index, effective_softmax_scale(p));
@@ -269,7 +269,8 @@ void query_row(const Loaded& one, const QueryRow& row, std::size_t index,
                p.head_dim, dq.values);
 }
 
-void key_row(const Loaded& one, const KeyRow& row, std::size_t index, ReferenceGradients& result) {
+void key_row(const LoadedSequence& one, const KeyRow& row, std::size_t index,
+             ReferenceGradients& result) {
   const Problem& p = one.problem();
   RowSum dk(result.dk, index, effective_softmax_scale(p)), dv(result.dv, index, 1);
   for (std::int64_t head = row.head * one.group(); head < (row.head + 1) * one.group(); ++head) {
@@ -313,7 +314,7 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
   for (std::size_t i = 0; i < rows.keys.size(); ++i)
     sequences[rows.keys[i].batch].keys.push_back(i);
   for (const auto& [batch, of_sequence] : sequences) {
-    const Loaded one(problem, tensors, batch, code);
+    const LoadedSequence one(problem, tensors, batch, code);
     for (const std::size_t i : of_sequence.queries) {
       const QueryRow& row = rows.queries[i];
       check_position("dq", row.query, one.problem().seqlen_q);

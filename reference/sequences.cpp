@@ -201,14 +201,13 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
 }
 
 QueryRow place_of(const Sequences& sequences, const QueryRow& row) {
-  const Problem& problem = sequences.problem;
   const Side side = side_q(sequences);
   return {.batch = batch_of(side, row.batch),
           .head = row.head,
           .query = row.query + begin_of(side, row.batch)};
 }
 
-KeyRow place_of(const Sequences& sequences, const KeyRow& row) {
+KeyRow place_of_key(const Sequences& sequences, const KeyRow& row) {
   const Side side = side_kv(sequences);
   return {.batch = batch_of(side, row.batch),
           .head = row.head,
@@ -272,7 +271,8 @@ double flops_of_mask(const Sequences& sequences) {
   for (std::int64_t i = 0; i < count; ++i)
     pairs += static_cast<double>(pairs_of_mask(sequences, mask, i));
   if (alike) pairs *= static_cast<double>(problem.batch);
-  return 2.0 * pairs * (problem.head_dim + problem.head_dim_v);
+  const double of_pair = (is_backward(problem) ? 2.5 : 1.0) * 2.0;
+  return of_pair * pairs * (problem.head_dim + problem.head_dim_v);
 }
 
 }  // namespace

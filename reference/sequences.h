@@ -51,7 +51,7 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
 /// Where a row lies in q, o and lse: in which batch, and how many rows from its beginning.
 QueryRow place_of(const Sequences& sequences, const QueryRow& row);
 /// The same in k and v, which are not in pages.
-KeyRow place_of(const Sequences& sequences, const KeyRow& row);
+KeyRow place_of_key(const Sequences& sequences, const KeyRow& row);
 
 /// Every row, in the order [sequence, num_heads_q, query].
 std::vector<QueryRow> all_rows(const Sequences& sequences);
