@@ -167,10 +167,11 @@ GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) 
     tolerance.sum_rtol += tf32_product_error(problem.head_dim_v);
     tolerance.score_rtol += tf32_score_error(problem);
   }
-  // Below the smallest normal number fp16 has an absolute step instead of a relative one: of
-  // weights, half of one each, and of the gradient.
-  if (has_fp16(problem)) tolerance.factors_atol = 0x1p-25;
-  if (dtype == DType::kFp16) tolerance.atol = 0x1p-24;
+  // Below the smallest normal number there is an absolute step instead of a relative one: of fp16
+  // half of one for each weight, and one for the gradient; of others p, which a difference of at
+  // most 2^16 multiplies, is 0.
+  tolerance.factors_atol = has_fp16(problem) ? 0x1p-25 : 0x1p-110;
+  tolerance.atol = dtype == DType::kFp16 ? 0x1p-24 : 0x1p-126;
   return tolerance;
 }
 

@@ -142,7 +142,7 @@ const Check kChecks[] = {
     {"bwd fp32 batch=1 num_heads=6 seqlen=3 head_dim=8 sinks causal dlse"},
     {"bwd fp32 batch=5 num_heads=2:1 seqlen=4:6 head_dim=8 lengths=packed causal"},
     {"bwd fp32 batch=5 num_heads=2 seqlen=4:6 head_dim=8 lengths=used dlse layout=bhsd"},
-    {"bwd fp32 batch=1 num_heads=2 seqlen=40 head_dim=8 blocks=16 mask_bits mask_heads=2"},
+    {"bwd fp32 batch=1 num_heads=2 seqlen=20 head_dim=8 blocks=16 mask_bits mask_heads=2"},
     {"bwd fp32 batch=2 num_heads=2 seqlen=4:5 head_dim=8 score=s dlse", curved_score()},
     {"bwd fp32 batch=1 num_heads=2 seqlen=4:5 head_dim=8 score=s softcap=2 causal", curved_score()},
     {"bwd fp32 batch=1 num_heads=2 seqlen=4:5 head_dim=8 mask=k<=q",

@@ -269,7 +269,7 @@ TEST(GradientArguments, AreChecked) {
 
 // ---- A second time ----
 
-constexpr test::MostSizes kMost = {.batch_bits = 1, .heads_bits = 1, .seqlen_bits = 4};
+constexpr test::MostSizes kMost = {.batch_bits = 1, .heads_bits = 1, .seqlen_bits = 3};
 
 double element(DType dtype, const Tensor& tensor, std::int64_t head, std::int64_t row, int column) {
   return load_element(dtype, tensor.data,
