@@ -157,7 +157,7 @@ class LoadedSequence {
 };
 
 void check_gradient_arguments(const Problem& problem, const Tensors& tensors,
-                              const GradientRows& rows, const CodeFunctions& code) {
+                              const BackwardRows& rows, const CodeFunctions& code) {
   const auto refuse = [](const std::string& what) {
     throw Error(ErrorCode::kInvalidArgument, "reference gradients: " + what);
   };
@@ -299,7 +299,7 @@ struct OfSequence {
 }  // namespace
 
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
-                                       const GradientRows& rows, const CodeFunctions& code,
+                                       const BackwardRows& rows, const CodeFunctions& code,
                                        int threads) {
   check_gradient_arguments(problem, tensors, rows, code);
   ReferenceGradients result{.rows = rows,
@@ -339,7 +339,7 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
 }
 
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
-                                       const GradientRows& rows, int threads) {
+                                       const BackwardRows& rows, int threads) {
   return reference_gradients(problem, tensors, rows, CodeFunctions(), threads);
 }
 
@@ -347,7 +347,7 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
                                        int threads) {
   const Sequences sequences = sequences_of(problem, tensors);
   check_sequences(sequences);
-  return reference_gradients(problem, tensors, all_gradient_rows(sequences), threads);
+  return reference_gradients(problem, tensors, all_backward_rows(sequences), threads);
 }
 
 }  // namespace attnforge

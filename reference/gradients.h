@@ -21,7 +21,7 @@ struct KeyRow {
 };
 
 /// Rows of dq, and rows of dk and dv.
-struct GradientRows {
+struct BackwardRows {
   std::vector<QueryRow> queries;
   std::vector<KeyRow> keys;
 };
@@ -43,7 +43,7 @@ struct ReferenceGradient {
 };
 
 struct ReferenceGradients {
-  GradientRows rows;
+  BackwardRows rows;
   ReferenceGradient dq, dk, dv;
   // [num_heads_q], the sum of the rows in rows.queries; empty without sinks.
   std::vector<double> dsinks;
@@ -57,7 +57,7 @@ struct ReferenceGradients {
 /// Throws Error(kInvalidProblem), Error(kInvalidArgument) for null pointers, rows outside the
 /// problem, sequences that check_sequences() refuses, and a forward problem.
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
-                                       const GradientRows& rows, int threads = 0);
+                                       const BackwardRows& rows, int threads = 0);
 /// All rows.
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
                                        int threads = 0);
@@ -66,7 +66,7 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
 /// score_derivative too. Its functions are called from several threads. Error(kInvalidArgument) for
 /// a text without a function or a function without a text.
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
-                                       const GradientRows& rows, const CodeFunctions& code,
+                                       const BackwardRows& rows, const CodeFunctions& code,
                                        int threads = 0);
 
 }  // namespace attnforge

@@ -226,9 +226,9 @@ std::vector<QueryRow> all_rows(const Sequences& sequences) {
   return rows;
 }
 
-GradientRows all_gradient_rows(const Sequences& sequences) {
+BackwardRows all_backward_rows(const Sequences& sequences) {
   const Problem& problem = sequences.problem;
-  GradientRows rows{all_rows(sequences), {}};
+  BackwardRows rows{all_rows(sequences), {}};
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
     const std::int64_t count = length_of(problem, side_kv(sequences), batch);
     for (std::int64_t head = 0; head < problem.num_heads_kv; ++head) {

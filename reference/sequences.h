@@ -56,7 +56,7 @@ KeyRow place_of_key(const Sequences& sequences, const KeyRow& row);
 /// Every row, in the order [sequence, num_heads_q, query].
 std::vector<QueryRow> all_rows(const Sequences& sequences);
 /// Those of gradients: keys in the order [sequence, num_heads_kv, key].
-GradientRows all_gradient_rows(const Sequences& sequences);
+BackwardRows all_backward_rows(const Sequences& sequences);
 
 /// Queries of all sequences, of one head.
 std::int64_t total_queries(const Sequences& sequences);

@@ -78,7 +78,7 @@ TEST_P(GradientCheck, EqualsFiniteDifferences) {
     test::set_forward_outputs(host, GetParam().code);
   Tensors t = host.tensors();
   const Sequences sequences = sequences_of(problem, t);
-  const ReferenceGradients g = reference_gradients(problem, t, all_gradient_rows(sequences),
+  const ReferenceGradients g = reference_gradients(problem, t, all_backward_rows(sequences),
                                                    GetParam().code, 1);
   std::mt19937 random(11);
   const auto check = [&](const char* name, const ReferenceGradient& gradient, const Tensor& of,

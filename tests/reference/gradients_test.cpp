@@ -205,7 +205,7 @@ TEST(GradientLaws, ChosenRowsEqualThoseOfTheWhole) {
       "bwd fp16 batch=3 num_heads=4:2 seqlen=11:9 head_dim=8:16 lengths=packed");
   HostProblem host = make_host_problem(problem, 8);
   const ReferenceGradients whole = reference_gradients(problem, host.tensors(), 2);
-  GradientRows rows;
+  BackwardRows rows;
   std::vector<std::size_t> queries, keys;
   for (std::size_t i = 0; i < whole.rows.queries.size(); i += 5) {
     rows.queries.insert(rows.queries.begin(), whole.rows.queries[i]);
@@ -235,7 +235,7 @@ TEST(GradientArguments, AreChecked) {
     HostProblem host = make_host_problem(
         parse_problem("bwd bf16 num_heads=2:1 seqlen=4:5 head_dim=8" + options), 1);
     Tensors tensors = host.tensors();
-    GradientRows rows{{{0, 1, 3}}, {{0, 0, 4}}};
+    BackwardRows rows{{{0, 1, 3}}, {{0, 0, 4}}};
     change(host.problem, tensors, rows);
     try {
       reference_gradients(host.problem, tensors, rows);
