@@ -40,6 +40,14 @@ PlainRows plain_rows(const Problem& problem, DType dtype, const Tensor& tensor, 
   return loaded;
 }
 
+/// That of tensors between inputs and gradients: the least precise of the inputs'.
+DType dtype_between(const Problem& problem) {
+  DType coarsest = problem.dtype_q;
+  for (const DType dtype : {problem.dtype_k, problem.dtype_v, problem.dtype_o})
+    if (unit_roundoff(dtype) > unit_roundoff(coarsest)) coarsest = dtype;
+  return coarsest;
+}
+
 /// One query head of one sequence: p and ds of all pairs, as tensors would hold them.
 class PlainHead {
  public:
@@ -95,7 +103,7 @@ class PlainHead {
   };
 
   Score score(std::int64_t query, std::int64_t key, const CodePair& pair) const {
-    const DType dtype = p_.dtype_q;
+    const DType dtype = dtype_between(p_);
     float s = round_to(dtype, dot(q_.row(query), k_.row(key), p_.head_dim));
     s = round_to(dtype, s * effective_softmax_scale(p_));
     float slope = 1;
@@ -127,18 +135,18 @@ class PlainHead {
     if (std::isinf(row_max)) return;
     float sum = std::exp(sink - row_max);
     for (const Score& each : scores) sum += std::exp(each.s - row_max);
+    const DType dtype = dtype_between(p_);
     std::vector<float> dp;
     float delta = 0;
     for (const Score& each : scores) {
-      const float p = round_to(p_.dtype_v, std::exp(each.s - row_max) / sum);
+      const float p = round_to(dtype, std::exp(each.s - row_max) / sum);
       probabilities_[at(query, each.key)] = p;
       seen_[at(query, each.key)] = 1;
-      dp.push_back(round_to(p_.dtype_o, dot(dout_.row(query), v_.row(each.key), p_.head_dim_v)));
+      dp.push_back(round_to(dtype, dot(dout_.row(query), v_.row(each.key), p_.head_dim_v)));
       delta += p * dp.back();
     }
     const Rows& dlse = sequence_.tensors.gradients.dlse;
     if (p_.dlse) delta -= dlse.data[head_ * dlse.stride_head + query];
-    const DType dtype = p_.dtype_q;
     for (std::size_t i = 0; i < scores.size(); ++i) {
       const std::size_t pair = at(query, scores[i].key);
       float ds = round_to(dtype, probabilities_[pair] * (dp[i] - delta));

@@ -45,6 +45,22 @@ TEST_P(BackwardUserCode, MatchesItsFunctionOnTheCpu) {
   if (served == 0) GTEST_SKIP() << "no backward family serves texts";
 }
 
+/// On the CPU: what the test above is measured by.
+TEST(CodeCases, HaveTheDerivativesOfTheirScores) {
+  const CodePair pair{.batch = 1, .head = 1, .q = 7, .k = 11, .seqlen_q = 20, .seqlen_kv = 30};
+  for (const CodeCase& c : code_cases()) {
+    const CodeFunctions& f = c.functions;
+    ASSERT_EQ(f.score != nullptr, f.score_derivative != nullptr) << c.name;
+    if (!f.score) continue;
+    for (const double s : {-3.0, -0.5, 0.25, 2.0}) {
+      const double step = 1e-4;
+      EXPECT_NEAR(f.score_derivative(s, pair),
+                  (f.score(s + step, pair) - f.score(s - step, pair)) / (2 * step), 1e-7)
+          << c.name;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Texts, BackwardUserCode, testing::ValuesIn(code_cases()),
                          [](const auto& info) { return info.param.name; });
 
