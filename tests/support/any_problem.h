@@ -142,6 +142,19 @@ inline void halve_until_valid(Problem& p) {
   }
 }
 
+/// What goes with gradients, and nothing that does not.
+template <class Choices>
+void choose_backward(Choices& choices, Problem& p) {
+  p.op = Op::kBackward;
+  p.lse = p.batch_invariant = false;
+  p.rope = Rope::kNone;
+  p.rope_dim = p.page_size = 0;
+  p.deterministic = choices.one_in(3);
+  p.accumulate = choices.one_in(4);
+  p.dlse = choices.one_in(3);
+  p.fp32_gradients = p.alignment_bytes >= 4 && choices.one_in(3);
+}
+
 /// Passes validate(), as a problem of any part and size up to `most`. `choices` has
 ///   bool one_in(int n)                     true once in n times
 ///   std::int64_t between(least, most)      both included
@@ -159,6 +172,15 @@ Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   choose_block_mask(choices, p);
   choose_pages(choices, p);
   if (most.gradients) choose_gradients(choices, p);
+  halve_until_valid(p);
+  return p;
+}
+
+/// The same of backward.
+template <class Choices>
+Problem any_backward_problem(Choices& choices, const MostSizes& most = {}) {
+  Problem p = any_problem(choices, most);
+  choose_backward(choices, p);
   halve_until_valid(p);
   return p;
 }
