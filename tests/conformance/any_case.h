@@ -21,7 +21,8 @@ template <class Choices>
 AnyCase any_case(Choices& choices) {
   AnyCase c;
   Problem& p = c.problem;
-  p = any_problem(choices, {.batch_bits = 2, .heads_bits = 2, .seqlen_bits = 10});
+  p = any_problem(choices,
+                  {.batch_bits = 2, .heads_bits = 2, .seqlen_bits = 10, .gradients = false});
   while (flops(p) > kMostFlops || minimum_bytes(p) > kMostBytes) {
     p.tokens_q = p.tokens_kv = 0;  // there may be more than fit the shorter sequences
     p.seqlen_q = (p.seqlen_q + 1) / 2;
