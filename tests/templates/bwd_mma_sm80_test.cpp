@@ -77,11 +77,11 @@ TEST(BwdMmaSm80, TheStepsAreRowsThenKeysThenDq) {
   for (const char* arch : {"80", "86", "89", "90a"}) {
     const Launch added = launch_on(arch, "bwd bf16 num_heads=4 seqlen=512 head_dim=64 causal");
     ASSERT_EQ(added.steps.size(), 3u) << arch;
-    EXPECT_EQ(added.steps[1].symbol.rfind("bwd_mma_sm80_bf16_d64_", 0), 0u);
+    EXPECT_EQ(added.steps[1].kernel.rfind("bwd_mma_sm80_bf16_d64_", 0), 0u);
     const Launch own = launch_on(
         arch, "bwd bf16 num_heads=4 seqlen=512 head_dim=64 causal deterministic");
     ASSERT_EQ(own.steps.size(), 3u) << arch;
-    EXPECT_TRUE(own.steps[2].symbol.ends_with("_dq")) << own.steps[2].symbol;
+    EXPECT_TRUE(own.steps[2].kernel.ends_with("_dq")) << own.steps[2].kernel;
     EXPECT_LT(own.workspace_bytes, added.workspace_bytes);  // no sums
   }
 }
