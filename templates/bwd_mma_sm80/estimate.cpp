@@ -15,7 +15,8 @@ namespace {
 
 // Not fitted yet: those of fwd_mma_sm80, whose instructions these are.
 constexpr double kTensor = 1.4, kShared = 1.16, kIssue = 1.375, kL2ClocksPerByte = 0.037;
-constexpr double kUnoverlapped = 0.6, kBarrier = 170, kHandOver = 100, kTileStart = 7000;
+constexpr double kUnoverlapped = 0.3, kOwnChain = 1.3, kReduction = 3, kBarrier = 170,
+                 kHandOver = 100, kTileStart = 7000;
 
 /// Work of one block on one tile of queries, in clocks of an SM that does nothing else.
 struct TileCost {
@@ -45,7 +46,7 @@ TileCost tile_cost(const BwdMmaSm80Config& c, const Arch& arch) {
                 1.5 * tile_bytes / c.alignment / 32 + 100.0 * c.num_warps) /
                4.0;
   cost.exponentials = pairs / 16.0;
-  cost.l2 = (tile_bytes + 2 * sums_bytes) * kL2ClocksPerByte;
+  cost.l2 = (tile_bytes + kReduction * sums_bytes) * kL2ClocksPerByte;
   const bool late = c.ds_stages == 2;
   cost.waits = kBarrier * (late ? 1 : 2) + (c.stages == 1 ? 2 * kBarrier : 0) +
                (c.roles == 2 ? kHandOver * steps : 0);
@@ -73,7 +74,9 @@ double estimate_bwd_mma_sm80_us(const BwdMmaSm80Config& c, const Problem& proble
       std::pow(cost.tensor * kTensor, 4) + std::pow(cost.shared * kShared, 4) +
           std::pow(cost.issue * kIssue, 4) + std::pow(cost.exponentials, 4) + std::pow(cost.l2, 4),
       0.25);
-  const double serial = (cost.tensor + cost.issue / 2 + cost.waits) / c.blocks_per_sm;
+  // A warp alone on its quarter of the SM waits for each of its instructions.
+  const double own_chain = (cost.tensor + cost.issue + cost.shared) * 4 / c.num_warps * kOwnChain;
+  const double serial = (own_chain + cost.waits) / c.blocks_per_sm;
   const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double blocks = double(order.m_blocks) * order.heads;

@@ -295,8 +295,31 @@ struct BwdMmaSm80 {
     }
   }
 
-  /// dS = P (dP - delta), P to dS in place. Where P is 0 in a masked tile dS is 0 whatever dP is.
-  ATTNFORGE_DEVICE static void differences(const Scores& dp, u32 delta, bool masked, Rounded& p) {
+  /// This warp's keys and a step's queries in a tile of dS: two queries a word, each lane its own.
+  struct Words {
+    u32 first;
+
+    ATTNFORGE_DEVICE Words(u32 ds, int step)
+        : first(DsRows::further(ds + DsRows::offset(lane_key(), 0), step * kStepFragments) +
+                lane() % 4 * 4) {}
+    ATTNFORGE_DEVICE u32 at(int f, int j, int r) const {
+      return DsRows::further(first, j) + (f * 16 + r * 8) * DsRows::kRowBytes;
+    }
+    ATTNFORGE_DEVICE void store(const Rounded& x) const {
+#pragma unroll
+      for (int j = 0; j < kStepFragments; ++j)
+#pragma unroll
+        for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) store_shared(at(f, j, r), int(x[f][j][r]));
+    }
+  };
+
+  /// dS = P (dP - delta), P to dS in place, and to shared memory where dQ is made of it. With two
+  /// roles P comes from there, word by word: all at once they would be too many registers. Where P
+  /// is 0 in a masked tile dS is 0 whatever dP is.
+  ATTNFORGE_DEVICE static void differences(const Scores& dp, u32 delta, bool masked,
+                                           const Words& words, Rounded& p) {
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
       float shift[2];
@@ -305,32 +328,17 @@ struct BwdMmaSm80 {
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
+          u32& word = p[f][j][r];
+          if constexpr (C.roles == 2) word = load_shared(words.at(f, j, r));
           float x[2];
-          unpack2<C.dtype>(p[f][j][r], x[0], x[1]);
+          unpack2<C.dtype>(word, x[0], x[1]);
           const float low = x[0] * (dp[f][j][2 * r] - shift[0]),
                       high = x[1] * (dp[f][j][2 * r + 1] - shift[1]);
-          p[f][j][r] = pack2<C.dtype>(masked && x[0] == 0.0f ? 0.0f : low,
-                                      masked && x[1] == 0.0f ? 0.0f : high);
+          word = pack2<C.dtype>(masked && x[0] == 0.0f ? 0.0f : low,
+                                masked && x[1] == 0.0f ? 0.0f : high);
+          if constexpr (C.makes_dq()) store_shared(words.at(f, j, r), int(word));
         }
     }
-  }
-
-  /// Words of this warp's keys and a step's queries in a tile of dS: each lane's own.
-  template <class EachWord>
-  ATTNFORGE_DEVICE static void for_each_word(u32 ds, int step, const EachWord& each) {
-    const u32 first = DsRows::further(ds + DsRows::offset(lane_key(), 0), step * kStepFragments) +
-                      lane() % 4 * 4;
-#pragma unroll
-    for (int f = 0; f < kKeyFragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
-#pragma unroll
-        for (int j = 0; j < kStepFragments; ++j)
-          each(DsRows::further(first, j) + (f * 16 + r * 8) * DsRows::kRowBytes, f, j, r);
-  }
-  ATTNFORGE_DEVICE static void store_words(u32 ds, int step, const Rounded& x) {
-    for_each_word(ds, step,
-                  [&](u32 at, int f, int j, int r) { store_shared(at, int(x[f][j][r])); });
   }
 
   /// P of a step, and P times the slope of the scores.
@@ -363,8 +371,8 @@ struct BwdMmaSm80 {
   }
 
   ATTNFORGE_DEVICE void differences_of_step(const Scores& dp, int stage, bool masked, int step,
-                                            Rounded& p) const {
-    differences(dp, rows(stage) + C.block_m * 4 + step * C.step_m * 4, masked, p);
+                                            const Words& words, Rounded& p) const {
+    differences(dp, rows(stage) + C.block_m * 4 + step * C.step_m * 4, masked, words, p);
   }
 
   /// By one warp with both roles.
@@ -375,8 +383,7 @@ struct BwdMmaSm80 {
     Scores dp;
     step_of_dp(dp, stage, step);
     Rounded& difference = Slope::kOne ? p : sloped;
-    differences_of_step(dp, stage, masked, step, difference);
-    if constexpr (C.has_ds()) store_words(ds, step, difference);
+    differences_of_step(dp, stage, masked, step, Words(ds, step), difference);
     add_to_dk(difference, stage, step);
   }
 
@@ -384,20 +391,18 @@ struct BwdMmaSm80 {
   /// lane.
   ATTNFORGE_DEVICE void attend_in_pairs(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
+    Rounded p;
     if (has_dv()) {
-      Rounded p, sloped;
+      Rounded sloped;
       step_of_scores(place, stage, masked, step, p, sloped);
-      store_words(ds, step, Slope::kOne ? p : sloped);
+      Words(ds, step).store(Slope::kOne ? p : sloped);
       named_barrier_arrive(1 + key_warp(), 64);
       add_to_dv(p, stage, step);
     } else {
       Scores dp;
       step_of_dp(dp, stage, step);
       named_barrier_wait(1 + key_warp(), 64);
-      Rounded p;
-      for_each_word(ds, step, [&](u32 at, int f, int j, int r) { p[f][j][r] = load_shared(at); });
-      differences_of_step(dp, stage, masked, step, p);
-      if constexpr (C.makes_dq()) store_words(ds, step, p);
+      differences_of_step(dp, stage, masked, step, Words(ds, step), p);
       add_to_dk(p, stage, step);
     }
   }
@@ -425,9 +430,7 @@ struct BwdMmaSm80 {
       constexpr int kAll = C.qk_chunks() / 2;
       return (c + 1) * kColumnWarps <= kAll || column_warp + c * kColumnWarps < kAll;
     };
-    const u32 ds = DsRows::further(
-        ds_tile(ds_stage) + DsRows::offset(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2),
-        row_warp * 2);
+    const u32 ds = DsRows::further(query_rows<DsRows>(ds_tile(ds_stage)), row_warp * 2);
     const u32 k = QkRows::further(query_columns<QkRows>(k_tile()), column_warp * 2);
     float x[kRows][2 * kColumns][4] = {};
 #pragma unroll
@@ -491,7 +494,7 @@ struct BwdMmaSm80 {
 #pragma unroll
     for (int s = 0; s < kTilesAhead; ++s) load(later(begin, s), s);
     clear_sums();
-    int stage = 0, free = C.stages - 1, ds_stage = 0;
+    int stage = 0, tile_parity = 0;
     bool is_late = false;  // the dQ of a tile is not made yet
     if constexpr (C.keys_in_regs != 0) {
       cp_async_wait<kTilesAhead - 1>();
@@ -500,9 +503,11 @@ struct BwdMmaSm80 {
     }
 #pragma unroll 1
     for (Place place = begin; place.head < end_head; place = after(place)) {
+      // With as many tiles of dS as of Q they turn together.
+      const int ds_stage = !kLate ? 0 : C.stages == 2 ? stage : tile_parity;
       cp_async_wait<kTilesAhead - 1>();
       __syncthreads();
-      if constexpr (C.stages > 1) load(later(place, kTilesAhead), free);
+      if constexpr (C.stages > 1) load(later(place, kTilesAhead), stage_before(stage));
       if constexpr (kLate) {
         if (is_late) add_to_dq(before(place), ds_stage ^ 1);
         is_late = true;
@@ -511,19 +516,24 @@ struct BwdMmaSm80 {
       if constexpr (!kLate && (C.makes_dq() || C.stages == 1)) __syncthreads();
       if constexpr (C.stages == 1) load(after(place), 0);
       if constexpr (!kLate && C.makes_dq()) add_to_dq(place, 0);
-      if constexpr (C.stages > 1) {
-        free = stage;
-        stage = stage == C.stages - 1 ? 0 : stage + 1;
-      }
-      if constexpr (kLate) ds_stage ^= 1;
+      stage = stage_after(stage);
+      if constexpr (kLate) tile_parity ^= 1;
     }
     if constexpr (kLate) {
       __syncthreads();
-      if (is_late) add_to_dq({end_head - 1, walk.end - 1}, ds_stage ^ 1);
+      if (is_late)
+        add_to_dq({end_head - 1, walk.end - 1}, (C.stages == 2 ? stage : tile_parity) ^ 1);
     }
     start_next_grid();
     cp_async_wait<0>();
     store();
+  }
+
+  ATTNFORGE_DEVICE static int stage_after(int stage) {
+    return C.stages == 1 ? 0 : C.stages == 2 ? stage ^ 1 : stage == C.stages - 1 ? 0 : stage + 1;
+  }
+  ATTNFORGE_DEVICE static int stage_before(int stage) {
+    return C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
   }
 
   ATTNFORGE_DEVICE void clear_sums() {

@@ -56,7 +56,9 @@ struct QueryWalk {
 
   ATTNFORGE_DEVICE int count() const { return end - begin; }
   /// Of query tile m: whether some row does not see all keys.
-  ATTNFORGE_DEVICE bool masked(int m) const { return m < clear_begin || m >= clear_end; }
+  ATTNFORGE_DEVICE bool masked(int m) const {
+    return m < clear_begin || (kLeftBound && m >= clear_end);  // else that is `end`
+  }
 };
 
 }  // namespace attnforge
