@@ -308,7 +308,12 @@ class Table {
       add(operand<&HostTensors::dv>("dv", Role::kOutput, bind_gradient<&Gradients::dv>),
           gradient_dtype(p_, p_.dtype_v), tokens_.kv, p_.num_heads_kv * p_.head_dim_v);
     }
-    for (std::size_t i = first; i < list_.size(); ++i) list_[i].added_to = p_.accumulate;
+    for (std::size_t i = first; i < list_.size(); ++i) {
+      list_[i].added_to = p_.accumulate;
+      if (i > first) list_[i].key_elements = list_[i].elements;
+    }
+    if (p_.layout == Layout::kPackedQkv)
+      list_[first].key_elements = tokens_.kv * 2 * p_.num_heads_kv * p_.head_dim;
   }
 
   const Problem& p_;

@@ -461,6 +461,15 @@ std::string_view to_string(Lengths lengths) {
 
 int size_bytes(DType dtype) { return dtype == DType::kFp32 ? 4 : 2; }
 
+Problem forward_of(const Problem& problem) {
+  if (!is_backward(problem)) return problem;
+  Problem forward = problem;
+  forward.op = Op::kForward;
+  forward.lse = true;
+  forward.deterministic = forward.accumulate = forward.dlse = forward.fp32_gradients = false;
+  return forward;
+}
+
 float effective_softmax_scale(const Problem& problem) {
   if (problem.softmax_scale != 0.0f) return problem.softmax_scale;
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));

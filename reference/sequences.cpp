@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "attnforge/error.h"
 #include "reference/pages.h"
@@ -245,6 +246,25 @@ std::int64_t total_queries(const Sequences& sequences) {
   for (std::int64_t i = 0; i < problem.batch; ++i)
     queries += length_of(problem, side_q(sequences), i);
   return queries;
+}
+
+std::int64_t total_keys(const Sequences& sequences) { return total_queries(transposed(sequences)); }
+
+Sequences transposed(const Sequences& sequences) {
+  Sequences result = sequences;
+  Problem& p = result.problem;
+  const Window window = effective_window(p);
+  p.op = Op::kForward;
+  p.causal = false;
+  p.window_left = window.right;
+  p.window_right = window.left;
+  std::swap(p.seqlen_q, p.seqlen_kv);
+  std::swap(p.tokens_q, p.tokens_kv);
+  std::swap(result.lengths.q, result.lengths.kv);
+  std::swap(result.lengths.tokens_q, result.lengths.tokens_kv);
+  p.head_dim *= static_cast<int>(p.num_heads_q / p.num_heads_kv);
+  p.num_heads_q = p.num_heads_kv;
+  return result;
 }
 
 namespace {

@@ -61,6 +61,13 @@ BackwardRows all_backward_rows(const Sequences& sequences);
 /// Queries of all sequences, of one head.
 std::int64_t total_queries(const Sequences& sequences);
 
+/// The same of keys.
+std::int64_t total_keys(const Sequences& sequences);
+
+/// Queries and keys in one another's places: row j sees as queries what key j is seen by. For where
+/// rows of keys lie and what they cost; its heads are those of k, with their groups' work each.
+Sequences transposed(const Sequences& sequences);
+
 /// Floating point operations of flops(), with the lengths that there are, and of a block mask with
 /// the pairs that its lists let through.
 double flops(const Sequences& sequences);

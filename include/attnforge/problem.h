@@ -163,6 +163,9 @@ float effective_softmax_scale(const Problem& problem);
 /// Whether gradients are computed.
 inline bool is_backward(const Problem& problem) { return problem.op == Op::kBackward; }
 
+/// The forward problem, with lse, whose o and lse a backward one takes. Of others: the same.
+Problem forward_of(const Problem& problem);
+
 /// Of dq, dk or dv, when that of q, k or v is `input`.
 inline DType gradient_dtype(const Problem& problem, DType input) {
   return problem.fp32_gradients ? DType::kFp32 : input;

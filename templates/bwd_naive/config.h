@@ -19,9 +19,13 @@ struct BwdNaiveConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return kRows * (head_dim + head_dim_v + 2 * num_threads + 2) * int(sizeof(float));
   }
+  /// That a thread adds up, of dk and dv: with more of them registers spill.
+  ATTNFORGE_HOST_DEVICE constexpr int columns_per_thread() const {
+    return ceil_div(head_dim + head_dim_v, num_threads);
+  }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return head_dim % 8 == 0 && head_dim_v % 8 == 0 && num_threads % 32 == 0 && num_threads >= 64 &&
-           num_threads <= 384 && smem_bytes() <= 48 * 1024;
+           num_threads <= 384 && smem_bytes() <= 48 * 1024 && columns_per_thread() <= 8;
   }
 };
 
