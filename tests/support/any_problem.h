@@ -111,10 +111,9 @@ void choose_block_mask(Choices& choices, Problem& p) {
   if (choices.one_in(2)) p.density = static_cast<float>(choices.between(1, 100)) / 100.0f;
 }
 
-/// A backward problem without what does not go with gradients.
+/// A backward problem, without what does not go with gradients.
 template <class Choices>
-void choose_gradients(Choices& choices, Problem& p) {
-  if (!choices.one_in(4)) return;
+void choose_backward(Choices& choices, Problem& p) {
   p.op = Op::kBackward;
   p.lse = p.batch_invariant = false;
   p.rope = Rope::kNone;
@@ -142,19 +141,6 @@ inline void halve_until_valid(Problem& p) {
   }
 }
 
-/// What goes with gradients, and nothing that does not.
-template <class Choices>
-void choose_backward(Choices& choices, Problem& p) {
-  p.op = Op::kBackward;
-  p.lse = p.batch_invariant = false;
-  p.rope = Rope::kNone;
-  p.rope_dim = p.page_size = 0;
-  p.deterministic = choices.one_in(3);
-  p.accumulate = choices.one_in(4);
-  p.dlse = choices.one_in(3);
-  p.fp32_gradients = p.alignment_bytes >= 4 && choices.one_in(3);
-}
-
 /// Passes validate(), as a problem of any part and size up to `most`. `choices` has
 ///   bool one_in(int n)                     true once in n times
 ///   std::int64_t between(least, most)      both included
@@ -171,14 +157,15 @@ Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   choose_lengths(choices, p);
   choose_block_mask(choices, p);
   choose_pages(choices, p);
-  if (most.gradients) choose_gradients(choices, p);
+  if (most.gradients && choices.one_in(4)) choose_backward(choices, p);
   halve_until_valid(p);
   return p;
 }
 
 /// The same of backward.
 template <class Choices>
-Problem any_backward_problem(Choices& choices, const MostSizes& most = {}) {
+Problem any_backward_problem(Choices& choices, MostSizes most = {}) {
+  most.gradients = false;  // not by chance
   Problem p = any_problem(choices, most);
   choose_backward(choices, p);
   halve_until_valid(p);
