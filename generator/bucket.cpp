@@ -53,10 +53,6 @@ float round_density(const Problem& p) {
   return std::clamp(nearest, 0x1p-19f, 1.0f);
 }
 
-bool all_fp32(const Problem& p) {
-  return p.dtype_q == DType::kFp32 && p.dtype_k == DType::kFp32 && p.dtype_v == DType::kFp32;
-}
-
 std::uint64_t bits_of(float value) {
   return std::bit_cast<std::uint32_t>(value + 0.0f);  // -0 equals 0, so it must hash like it
 }
@@ -68,7 +64,7 @@ Problem bucket(const Problem& problem) {
   result.layout = Layout::kBshd;
   result.softmax_scale = 0.0f;
   if (result.rope_dim == result.head_dim) result.rope_dim = 0;
-  if (all_fp32(problem)) result.fp32_gradients = false;  // they are
+  result.fp32_gradients = has_wider_gradients(problem);
   if (result.softcap > 0.0f) result.softcap = kBucketSoftcap;
   if (has_block_mask(result)) result.density = round_density(result);
   Problem rounded = result;

@@ -7,6 +7,7 @@
 
 #include "attnforge/problem.h"
 #include "generator/mask_windows.h"
+#include "generator/problem_fields.h"
 
 namespace attnforge {
 
@@ -79,7 +80,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureDeterministic, "deterministic", [](const Problem& p) { return p.deterministic; }},
     {kFeatureAccumulate, "accumulate", [](const Problem& p) { return p.accumulate; }},
     {kFeatureDlse, "dlse", [](const Problem& p) { return p.dlse; }},
-    {kFeatureFp32Gradients, "fp32_gradients", [](const Problem& p) { return p.fp32_gradients; }},
+    {kFeatureFp32Gradients, "fp32_gradients", has_wider_gradients},
 };
 
 Features required_features(const Problem& problem);

@@ -475,6 +475,11 @@ float effective_softmax_scale(const Problem& problem) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
 }
 
+bool has_wider_gradients(const Problem& p) {
+  return p.fp32_gradients &&
+         (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32);
+}
+
 float effective_softcap(const Problem& problem) {
   return problem.softcap != 0.0f || problem.score.empty() ? problem.softcap : cap_of(problem.score);
 }

@@ -99,7 +99,7 @@ Shape shape_of(const Problem& problem) {
           .sinks = problem.sinks,
           .page_size = problem.page_size,
           .accumulate = problem.accumulate,
-          .fp32_gradients = problem.fp32_gradients};
+          .fp32_gradients = has_wider_gradients(problem)};
 }
 
 bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths{}; }

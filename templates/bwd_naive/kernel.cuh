@@ -8,8 +8,8 @@
 #include "bwd_naive/config.h"
 #include "params_bwd.h"
 #include "params_fwd.h"
+#include "ptx/special.cuh"
 #include "tile/elements.cuh"
-#include "tile/maximum.cuh"
 
 namespace attnforge {
 
@@ -20,13 +20,13 @@ struct BwdNaive {
   using Params = ParamsType;
   using Lengths = typename Pieces::Lengths;
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
-  static constexpr int kRows = C.kRows;
+  static constexpr int kRows = C.kRows, kThreads = C.num_threads;
 
   struct SharedMemory {
     float a[kRows][C.head_dim];    // 16-byte aligned rows: head dims are multiples of 8
     float b[kRows][C.head_dim_v];  // of the block's own side
-    float p[C.num_threads][kRows];
-    float ds[C.num_threads][kRows];
+    float p[kThreads][kRows];
+    float ds[kThreads][kRows];
     float lse[kRows], delta[kRows];  // of queries
   };
 
@@ -134,9 +134,9 @@ struct BwdNaive {
       const int at = own_begin + rows.at[r];
       const char* a = row_of<kDtypeA>(own_a, lengths.batch(), rows.head, at);
       const char* b = row_of<kDtypeB>(own_b, lengths.batch(), rows.head, at);
-      for (int d = thread; d < C.head_dim; d += C.num_threads)
+      for (int d = thread; d < C.head_dim; d += kThreads)
         smem.a[r][d] = rows.present(r) ? load_1<kDtypeA>(a + d * element_bytes(kDtypeA)) : 0.0f;
-      for (int d = thread; d < C.head_dim_v; d += C.num_threads)
+      for (int d = thread; d < C.head_dim_v; d += kThreads)
         smem.b[r][d] = rows.present(r) ? load_1<kDtypeB>(b + d * element_bytes(kDtypeB)) : 0.0f;
     }
     if constexpr (kOfQueries) {
@@ -172,7 +172,7 @@ struct BwdNaive {
 
     // A thread's columns of dq, or of dk and then dv, are num_threads apart.
     constexpr int kColumns = C.head_dim + (kOfQueries ? 0 : C.head_dim_v);
-    constexpr int kOfThread = ceil_div(kColumns, C.num_threads);
+    constexpr int kOfThread = ceil_div(kColumns, kThreads);
     float sums[kOfThread][kRows], ds_squares[kRows], p_squares[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -186,7 +186,7 @@ struct BwdNaive {
 #pragma unroll 1
     for (int head = first_head; head <= last_head; ++head) {
 #pragma unroll 1
-      for (int tile = begin; tile < end; tile += C.num_threads) {
+      for (int tile = begin; tile < end; tile += kThreads) {
         // ---- 2. p and ds of a row of the other side a thread ----
         const int other = tile + thread;
         if (other < end) {
@@ -224,12 +224,12 @@ struct BwdNaive {
         __syncthreads();
 
         // ---- 3. Their products with the other side's rows ----
-        const int count = min(C.num_threads, end - tile);
+        const int count = min(kThreads, end - tile);
         const char* a = row_of<kOtherA>(other_a, lengths.batch(), head, other_begin + tile);
         const char* b = row_of<kOtherB>(other_b, lengths.batch(), head, other_begin + tile);
 #pragma unroll
         for (int c = 0; c < kOfThread; ++c) {
-          const int column = thread + c * C.num_threads;
+          const int column = thread + c * kThreads;
           if (column < C.head_dim) {
             const char* x = a + column * element_bytes(kOtherA);
 #pragma unroll 2
@@ -262,7 +262,7 @@ struct BwdNaive {
       if (!rows.present(r)) break;
 #pragma unroll
       for (int c = 0; c < kOfThread; ++c) {
-        const int column = thread + c * C.num_threads;
+        const int column = thread + c * kThreads;
         if (column < C.head_dim) {
           store<kGradientA>(row_of<kGradientA>(to, batch_out, rows.head, row_out + r) +
                                 column * element_bytes(kGradientA),
@@ -281,7 +281,7 @@ struct BwdNaive {
     __syncthreads();
     if (thread >= kRows || !rows.present(thread)) return;
     float of_ds = 0.0f, of_p = 0.0f;
-    for (int i = 0; i < C.num_threads; ++i) of_ds += smem.ds[i][thread], of_p += smem.p[i][thread];
+    for (int i = 0; i < kThreads; ++i) of_ds += smem.ds[i][thread], of_p += smem.p[i][thread];
     const i64 norm = i64(rows.head) * rows.count + rows.first + thread;
     (kOfQueries ? params.dq_norms : params.dk_norms)[norm] = sqrtf(of_ds);
     if constexpr (!kOfQueries) params.dv_norms[norm] = sqrtf(of_p);

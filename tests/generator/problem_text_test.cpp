@@ -213,7 +213,7 @@ RC_GTEST_PROP(ProblemText, WordsMayStandInAnyOrderAfterTheOp, ()) {
     words.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  std::string shuffled = "fwd";
+  std::string shuffled(to_string(p.op));
   while (!words.empty()) {
     const auto at = *rc::gen::inRange<std::size_t>(0, words.size());
     shuffled += " " + words[at];

@@ -47,6 +47,9 @@ TEST(Shape, NamesWhatGradientsAreWrittenAsOnlyWhereItIsUnusual) {
                   .ends_with(".rope_dim = 0, .accumulate = 1, .fp32_gradients = 1}"));
   EXPECT_EQ(initializer(shape_of(parse_problem("bwd bf16 deterministic dlse"))),
             initializer(shape_of(parse_problem("fwd bf16"))));
+  EXPECT_EQ(initializer(shape_of(parse_problem("bwd fp32 gradients=fp32"))),
+            initializer(shape_of(parse_problem("fwd fp32"))))
+      << "they are fp32 already";
 }
 
 TEST(Shape, IsThatOfTheBucket) {
