@@ -112,7 +112,7 @@ struct BwdMmaSm80Config : Shape {
     const int columns = roles == 1 ? head_dim + head_dim_v
                                    : (head_dim > head_dim_v ? head_dim : head_dim_v);
     const int sums = key_fragments() * columns / 2;
-    const int step = key_fragments() * step_m / 2 * (roles == 1 ? 3 : 2) / 2;
+    const int step = key_fragments() * step_m / 2 * (roles == 1 ? 2 : 1);
     const int operands = key_fragments() * (keys_in_regs ? qk_chunks() * 2 : 4);
     const int query = makes_dq() ? dq_rows() * (dq_columns() * 8 + 4) : 0;
     return sums + (step > query ? step : query) + operands + 8;

@@ -135,9 +135,11 @@ TileOrder key_tile_order(const Typed& c, const Problem& problem) {
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
-  constexpr int kSafeSlack = 46, kWithoutUniform = 8;  // sm_90 has uniform registers for more
-  constexpr double kSpillRisk = 1.1;
-  const int slack = kSafeSlack + (device.arch.sm < 90 ? kWithoutUniform : 0);
+  constexpr int kSafeSlack = 46, kKeysSlack = 32;
+  constexpr int kWithoutUniform = 8;  // sm_90 has uniform registers for more
+  constexpr double kSpillRisk = 1.5;
+  const int slack = kSafeSlack + c.keys_in_regs * kKeysSlack +
+                    (device.arch.sm < 90 ? kWithoutUniform : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
   return estimate_bwd_mma_sm80_us(c, problem, device, key_tile_order(c, problem)) *
          (tight ? kSpillRisk : 1.0);
@@ -223,7 +225,10 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     const BwdMmaSm80DqConfig own = c.own_dq();
     add(step_of(dq_symbol(c), own.num_threads(), own.smem_bytes()),
         tile_order(problem, own.block_m(), 1, 0, c.right_bound != 0));
-    if (launch.steps.size() > 1) launch.steps.back().overlaps_previous = device.arch.sm >= 90;
+    if (launch.steps.size() > 1) {
+      launch.steps.back().overlaps_previous = device.arch.sm >= 90;
+      launch.steps_after = 1;
+    }
   }
   return with_bwd_steps(std::move(launch), problem, work, device.arch);
 }

@@ -433,7 +433,7 @@ struct BwdMmaSm80 {
     const u32 ds = DsRows::further(query_rows<DsRows>(ds_tile(ds_stage)), row_warp * 2);
     const u32 k = QkRows::further(query_columns<QkRows>(k_tile()), column_warp * 2);
     float x[kRows][2 * kColumns][4] = {};
-#pragma unroll
+#pragma unroll 2  // all of them take longer to compile, and registers
     for (int n = 0; n < C.block_n / 16; ++n) {
       u32 a[kRows][4];
 #pragma unroll
