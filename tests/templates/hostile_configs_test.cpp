@@ -145,10 +145,8 @@ class HostileConfigs : public testing::TestWithParam<const Family*> {
     more.fields.emplace_back("more", 1);
     std::swap(swapped.fields.front(), swapped.fields.back());
     unknown.fields.back().first = "unknown";
-    for (const Config& config : {fewer, more, swapped, unknown}) {
-      if (config == good) continue;  // one field, swapped with itself
+    for (const Config& config : {fewer, more, swapped, unknown})
       EXPECT_NE(illegal(family(), config, problem, device), "") << to_string(config);
-    }
   }
 
   /// Whether the config is accepted. It goes the way of a text from outside.
@@ -199,7 +197,7 @@ TEST_P(HostileConfigs, OneChangedFieldIsRefusedOrCanBeLaunched) {
         refused += !try_config(config, problem, device);
     }
   });
-  EXPECT_GE(refused, 300);
+  EXPECT_GE(refused, 500);
 }
 
 TEST_P(HostileConfigs, CombinationsThatNobodySearchedAreRefusedOrCanBeLaunched) {
