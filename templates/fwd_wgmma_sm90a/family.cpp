@@ -70,9 +70,12 @@ constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflo
 static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
+QueryTiling tiling_of(const Typed& c) {
+  return {c.block_m(), c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
+}
+
 TileWork work_of(const Problem& problem, const Typed& c) {
-  return tile_work(problem, c.block_m(), c.block_n, c.pack_gqa, c.head_group_mb,
-                   c.right_bound != 0);
+  return tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb, c.right_bound != 0);
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -175,13 +178,15 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
   if (c.has_tile_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain) return "blocks that take several query tiles do not split keys";
   if (Reason wrong = wrong_splits(problem, c.num_splits)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes() + kSplitSmemBytes, device.arch)) return wrong;
   if (c.warpgroups > 1 || c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
     return "keys are split in tiles of 64 rows and as many stages of K as of V";
   if (c.pack_gqa == 1 && gqa_group(problem) > 1 && 64 % gqa_group(problem) == 0)
     return "each head would read the keys that one tile of all heads reads once";
   const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa));
   return needless_splits(problem, c.num_splits, c.block_n, tiles,
-                         double(device.num_sms) * c.blocks_per_sm);
+                         double(device.num_sms) * c.blocks_per_sm,
+                         has_unequal_sequences(c, problem));
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -236,14 +241,16 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.num_splits == 1) {
-    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
+    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device) *
+                      unequal_factor(c, problem, c.num_splits);
     return has_few_rows(problem) ? with_memory_time(us, problem, device) : us;
   }
   // As sequences of their own.
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
-  return with_memory_time(estimate_fwd_wgmma_sm90a_us(c, split, device), problem, device) +
+  return with_memory_time(estimate_fwd_wgmma_sm90a_us(c, split, device), problem, device) *
+             unequal_factor(c, problem, c.num_splits) +
          combine_us(problem, c.num_splits, device);
 }
 
@@ -291,14 +298,16 @@ Source render(const Typed& c, const Problem& problem) {
       .launch_fields = 1,
       .gathers = true,
       .coarse = true};
+  const TileSource source = tile_source(problem, c.has_tile_lists(), tiling_of(c));
   const Config config = untyped(kName, c, kFields);
   if (!splits)
     return kernel_source(
-        config, c, with_work_list<FwdWgmmaSm90aParams>(names, problem, c, "block_m()", "block_n"));
+        config, c,
+        with_tile_source<FwdWgmmaSm90aParams>(names, problem, c, source, "block_m()", "block_n"));
   return kernel_source(config, c,
-                       with_splits(with_work_list<WithPartials<FwdWgmmaSm90aParams>>(
-                                       names, problem, c, "block_m()", "block_n"),
-                                   problem, kParams));
+                       with_splits(with_tile_source<WithPartials<FwdWgmmaSm90aParams>>(
+                                       names, problem, c, source, "block_m()", "block_n"),
+                                   problem, source, kParams, "block_n"));
 }
 
 /// The maps of q, k and v.
