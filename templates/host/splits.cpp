@@ -55,15 +55,6 @@ Reason wrong_splits(const Problem& problem, int splits) {
   return Reason("the partial results of so many splits do not fit {} GB", most / kMostBytes);
 }
 
-bool has_unequal_sequences(const Problem& problem) {
-  return problem.lengths == Lengths::kUsed && problem.batch > 1 && !problem.batch_invariant &&
-         has_few_rows(problem);
-}
-bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
-  return shape.lengths == kUsedLengths && !shape.has_tile_lists() && typical.batch > 1 &&
-         !typical.batch_invariant && has_few_rows(typical);
-}
-
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
                        double places, bool unequal) {
   constexpr double kMostRounds = 2;

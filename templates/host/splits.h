@@ -27,12 +27,6 @@ inline constexpr int kSplitSmemBytes = 16;  // beside a config's own: which spli
 /// Of all rows, in the workspace.
 std::int64_t partial_bytes(const Problem& problem, int splits);
 
-/// Whether sequences of few rows may differ in length, so that splits that follow the lengths pay
-/// where equal ones need none.
-bool has_unequal_sequences(const Problem& problem);
-/// The same of what a config's Shape and typical_problem() know.
-bool has_unequal_sequences(const Shape& shape, const Problem& typical);
-
 /// Reasons against `splits` of the keys: more than there are key tiles of block_n, more blocks than
 /// fill `places` twice, a grid that fills the GPU without them, or a workspace beyond all bounds.
 /// `query_tiles` are those of all heads. unequal: has_unequal_sequences().

@@ -9,6 +9,7 @@
 #include "generator/bucket.h"
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
+#include "templates/host/memory_time.h"
 #include "templates/host/tile_order.h"
 
 namespace attnforge {
@@ -50,6 +51,15 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
     return TileSource::kLengths;
   const std::int64_t tiles = batch * (problem.num_heads_q / tiling.pack_gqa) * tiles_of_sequence;
   return tiles <= kSms * tiling.blocks_per_sm ? TileSource::kBound : TileSource::kList;
+}
+
+bool has_unequal_sequences(const Problem& problem) {
+  return problem.lengths == Lengths::kUsed && problem.batch > 1 && !problem.batch_invariant &&
+         has_few_rows(problem);
+}
+bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
+  return shape.lengths == kUsedLengths && !shape.has_tile_lists() && typical.batch > 1 &&
+         !typical.batch_invariant && has_few_rows(typical);
 }
 
 TileWork tile_work(const Problem& problem, const QueryTiling& tiling, int block_n,

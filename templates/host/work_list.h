@@ -41,6 +41,12 @@ enum class TileSource {
 /// key_lists: a mask decides which keys each tile has.
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling);
 
+/// Whether sequences of few rows may differ in length, so that splits that follow the lengths pay
+/// where equal ones need none.
+bool has_unequal_sequences(const Problem& problem);
+/// The same of what a config's Shape and typical_problem() know.
+bool has_unequal_sequences(const Shape& shape, const Problem& typical);
+
 /// The tiles that a kernel takes, by number or from a list.
 struct TileWork {
   TileOrder order;         // listed: of the heads of one sequence
