@@ -158,8 +158,8 @@ std::vector<Point> points_of(const Table& table) {
     point.gbytes_per_s = std::strtod(cells.text_if_any(row, "gbytes_per_s").c_str(), nullptr);
     point.batch = static_cast<int>(cells.number(row, "batch"));
     point.head_dim = static_cast<int>(cells.number(row, "head_dim"));
-    point.seqlen = cells.number(row, "seqlen_q");
-    point.seqlen_kv = cells.number(row, "seqlen_kv");
+    point.seqlen = point.seqlen_kv = cells.number(row, "seqlen_q");
+    if (cells.has("seqlen_kv")) point.seqlen_kv = cells.number(row, "seqlen_kv");
     point.time_us = cells.number(row, "time_us");
     point.tflops_per_s = cells.number(row, "tflops_per_s");
     point.peak_bytes = cells.number(row, "peak_bytes");
@@ -383,6 +383,10 @@ void add_length_figures(const std::vector<Point>& points, const std::string& suf
   for (Curve& curve : baseline(points, naming)) figures.back().curves.push_back(std::move(curve));
 }
 
+std::string queries_text(const Point& point) {
+  return point.seqlen == 1 ? "1 query" : fmt::format("{} queries", point.seqlen);
+}
+
 /// Time against the length of a cache: a line for each number of queries that has several, beside
 /// what the memory takes for the tensors of each point.
 void add_cache_figure(const std::vector<Point>& points, const std::string& suffix,
@@ -394,7 +398,7 @@ void add_cache_figure(const std::vector<Point>& points, const std::string& suffi
   const Naming naming = naming_of(caches);
   const bool queries = values(caches, &Point::seqlen).size() > 1;
   const auto name = [&](const Point& point) {
-    return naming.name(point) + (queries ? fmt::format(", {} queries", point.seqlen) : "");
+    return naming.name(point) + (queries ? ", " + queries_text(point) : "");
   };
   const auto keys = [](const Point& point) { return point.seqlen_kv; };
   std::vector<Curve> curves = curves_of(
@@ -412,7 +416,7 @@ void add_cache_figure(const std::vector<Point>& points, const std::string& suffi
     const auto name_of_limit = [&](const Point& point) {
       const std::string size = sizes.name(point);
       return fmt::format("memory: {:.1f} TB/s", limit / 1000) + (size.empty() ? "" : ", " + size) +
-             (queries ? fmt::format(", {} queries", point.seqlen) : "");
+             (queries ? ", " + queries_text(point) : "");
     };
     for (Curve& curve : curves_of(caches, name_of_limit, keys, [&](const Point& p) {
            return p.time_us * 1e-6 * p.gbytes_per_s / limit;
