@@ -116,6 +116,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool few = few_tiles(typical_problem(problem), device);
   const std::vector<int> stages = few || shape.has_tile_lists() ? std::vector<int>{2, 3, 4}
                                                                 : std::vector<int>{2, 3};
+  std::vector<int> not_tried;
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (shape.has_tile_lists()) {
     groups = {32, 16, 64};
@@ -124,6 +125,11 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
     if (std::ranges::find(groups, all) == groups.end()) groups.push_back(all);
   } else if (shape.has_work_list()) {
     groups = head_groups_mb(problem, device);
+    // One tile reads the keys once: nothing is left in the L2 for another.
+    if (has_few_rows(problem)) {
+      not_tried.assign(groups.begin() + 1, groups.end());
+      groups.resize(1);
+    }
   } else if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims) {  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
                     : std::vector<int>{0, 32, 64, 16, 8, 4};
@@ -146,7 +152,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"blocks_per_sm", {1, 2, 3}},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
-      {"head_group_mb", groups},
+      {"head_group_mb", groups, not_tried},
       {"fused_rope", {0}, shape.rope == kNoRope ? std::vector<int>{} : std::vector<int>{1}},
       has_few_rows(problem) ? splits_axis(problem, device) : Axis{"num_splits", {1}},
   };
@@ -240,17 +246,18 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  // What waits for the longest sequence at the end waits for more than the memory.
+  const double unequal = unequal_factor(c, problem, c.num_splits);
   if (c.num_splits == 1) {
-    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device) *
-                      unequal_factor(c, problem, c.num_splits);
-    return has_few_rows(problem) ? with_memory_time(us, problem, device) : us;
+    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
+    return has_few_rows(problem) ? with_memory_time(us, problem, device) * unequal : us;
   }
   // As sequences of their own.
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
   return with_memory_time(estimate_fwd_wgmma_sm90a_us(c, split, device), problem, device) *
-             unequal_factor(c, problem, c.num_splits) +
+             unequal +
          combine_us(problem, c.num_splits, device);
 }
 
