@@ -14,7 +14,7 @@ namespace attnforge::cli {
 namespace {
 
 // Each begins a problem's text. A new operation of the library gets its word here.
-constexpr std::string_view kOperations[] = {"fwd"};
+constexpr std::string_view kOperations[] = {"fwd", "bwd"};
 
 constexpr const char* kExample = "fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal";
 

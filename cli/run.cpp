@@ -36,8 +36,8 @@ namespace {
 
 struct RunArguments {
   std::vector<std::string> words;
-  std::string q, k, v, o, lse, rope_cos, rope_sin, lengths_q, lengths_kv, page_table, cache, config,
-      family;
+  std::string q, k, v, o, lse, dout, dq, dk, dv, rope_cos, rope_sin, lengths_q, lengths_kv,
+      page_table, cache, config, family;
   std::int64_t rope_offset = -1;  // -1: not given
   std::string policy = "estimate";
   int gpu = 0;
@@ -62,12 +62,14 @@ which blocks are present; bool [seqlen_q, seqlen_kv], which pairs are seen; or t
 With the word blocks and a mask text, but neither --bsr nor --mask-random, the blocks are found of the text on the GPU.
 --score and --mask are C++ of your own (docs/USER_CODE.md), --arg values for what they name. An array is an .npy file of float32,
 int32, float16, bfloat16 or bool, or random; its size and type are then the file's, and other arrays are declared by args=.
+Of a bwd, o and lse are computed by a forward run first, and may be written too; dout is random or a file.
 --check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
 
 Examples:
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy causal --check
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy --lse lse.npy bf16 layout=bhsd window_left=1023
   attnforge run --random 1 --check fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
+  attnforge run --random 1 --dq dq.npy bwd bf16 num_heads=16 seqlen=1024 head_dim=128 causal
   attnforge run --random 1 --bsr schedule.npy fwd fp16 num_heads=8 seqlen=1024 head_dim=128 blocks=16
   attnforge run --random 1 --mask-random 0.25 fwd bf16 num_heads=16 seqlen=8192 head_dim=128 blocks=64 causal
   attnforge run --random 1 --score 's + slope[head] * (k - q)' --arg slope=slope.npy fwd bf16 num_heads=16 seqlen=8192 head_dim=128 causal
@@ -162,7 +164,9 @@ Inputs inputs_from_files(const RunArguments& a) {
                         option));
   }
   std::vector<std::string> words = a.words;
-  if (!a.lse.empty()) {
+  const std::vector<std::string> given = words_of(words);
+  const bool backward = std::find(given.begin(), given.end(), "bwd") != given.end();
+  if (!a.lse.empty() && !backward) {
     const std::vector<std::string> split = words_of(words);
     if (std::find(split.begin(), split.end(), "lse") == split.end()) words.push_back("lse");
   }
@@ -193,7 +197,7 @@ Inputs random_inputs(const RunArguments& a) {
   if (!a.q.empty() || !a.k.empty() || !a.v.empty())
     usage("--random and files for q, k, v exclude each other");
   Problem problem = read_problem(a.words, "run --random 1", a.code);
-  if (!a.lse.empty()) problem.lse = true;
+  if (!a.lse.empty() && !is_backward(problem)) problem.lse = true;
   const std::optional<BlockMask> mask = mask_of(a.mask, problem, a.seed);
   problem = with_mask(problem, mask);
   check_rope_arguments(a, problem);
@@ -217,7 +221,57 @@ void read_rope(const RunArguments& a, const Problem& problem, HostTensors& host)
   host.rope_sin = read_rope_table(a.rope_sin, problem);
 }
 
+/// From its file, in place of a random one.
+void take_dout(const RunArguments& a, Inputs& inputs) {
+  if (!is_backward(inputs.problem)) return;
+  if (a.dout.empty() && !a.random) usage("--dout is missing: a bwd takes the gradient of o");
+  if (a.dout.empty()) return;
+  NpyArray file = read_npy(a.dout);
+  const DType dtype = npy_dtype(file.header, a.bf16, a.dout);
+  const std::size_t bytes = inputs.host.dout.size();
+  inputs.host.dout = converted(std::move(file), dtype, inputs.problem.dtype_o);
+  if (inputs.host.dout.size() != bytes)
+    usage(fmt::format("{} has another shape than o of this problem", a.dout));
+}
+
+/// In one dtype each: that of the problem.
+void write_gradients(const RunArguments& a, const Problem& p, const HostTensors& host) {
+  const auto write = [&](const std::string& path, const std::vector<std::byte>& values, DType input,
+                         std::int64_t heads, std::int64_t seqlen, std::int64_t tokens,
+                         std::int64_t head_dim) {
+    if (path.empty()) return;
+    std::vector<std::int64_t> shape = {p.batch, seqlen, heads, head_dim};
+    if (p.layout == Layout::kBhsd) std::swap(shape[1], shape[2]);
+    if (p.lengths == Lengths::kPacked) shape = {tokens, heads, head_dim};
+    const DType dtype = gradient_dtype(p, input);
+    write_npy(path,
+              dtype == DType::kFp32   ? "<f4"
+              : dtype == DType::kFp16 ? "<f2"
+              : a.bf16                ? "<u2"
+                                      : "<V2",
+              shape, values);
+  };
+  const Tokens tokens = total_tokens(p);
+  write(a.dq, host.dq, p.dtype_q, p.num_heads_q, p.seqlen_q, tokens.q, p.head_dim);
+  write(a.dk, host.dk, p.dtype_k, p.num_heads_kv, p.seqlen_kv, tokens.kv, p.head_dim);
+  write(a.dv, host.dv, p.dtype_v, p.num_heads_kv, p.seqlen_kv, tokens.kv, p.head_dim_v);
+}
+
+/// Files for gradients belong to bwd, and not to a tensor that has all three.
+void check_gradient_arguments(const RunArguments& a, const Problem& problem) {
+  const bool written = !a.dq.empty() || !a.dk.empty() || !a.dv.empty();
+  if (!is_backward(problem) && (written || !a.dout.empty()))
+    usage("--dout, --dq, --dk and --dv need a problem that begins with bwd");
+  if (is_backward(problem) && a.cpu)
+    usage("--cpu computes no gradients; leave it out, or take the forward problem");
+  if (is_backward(problem) && (a.check || a.check_all))
+    usage("--check compares o and lse alone; attnforge tune proves kernels of bwd");
+  if (is_backward(problem) && problem.layout == Layout::kPackedQkv && written)
+    usage("--dq, --dk and --dv do not go with layout=packed_qkv");
+}
+
 void write_outputs(const RunArguments& a, const Problem& problem, const HostTensors& host) {
+  if (is_backward(problem)) write_gradients(a, problem, host);
   if (!a.o.empty()) {
     const bool widened = a.o_fp32 && problem.dtype_o != DType::kFp32;
     const DType dtype = widened ? DType::kFp32 : problem.dtype_o;
@@ -234,6 +288,19 @@ void write_outputs(const RunArguments& a, const Problem& problem, const HostTens
     if (problem.lengths == Lengths::kPacked) shape = {problem.num_heads_q, total_tokens(problem).q};
     write_npy(a.lse, "<f4", shape, std::as_bytes(std::span(host.lse)));
   }
+}
+
+/// o and lse of the inputs, by a forward plan: gradients of made-up ones would mean nothing.
+void run_forward(const RunArguments& a, Device& device, Inputs& inputs) {
+  const Problem forward = forward_of(inputs.problem);
+  HostTensors& host = inputs.host;
+  HostTensors of_forward = host;
+  const Plan plan = make_plan(forward, device, plan_options("estimate", a.time_limit_s, "", ""));
+  const DeviceTensors on_gpu = upload_tensors(device, plan, of_forward);
+  plan.run(on_gpu.tensors, on_gpu.workspace.data());
+  download_outputs(on_gpu, forward, of_forward);
+  host.o = std::move(of_forward.o);
+  host.lse = std::move(of_forward.lse);
 }
 
 /// Without NVRTC a plan from the database runs all the same, but nothing can time it.
@@ -403,6 +470,8 @@ int run_run(const RunArguments& a) {
   }
   const PlanOptions options = plan_options(a.policy, a.time_limit_s, a.family, a.config);
   Inputs inputs = a.random ? random_inputs(a) : inputs_from_files(a);
+  check_gradient_arguments(a, inputs.problem);
+  take_dout(a, inputs);
   read_rope(a, inputs.problem, inputs.host);
   if (a.cpu) return run_on_cpu(a, inputs);
 
@@ -410,6 +479,7 @@ int run_run(const RunArguments& a) {
       {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to_stderr(), .read_only_cache = false});
   require_gpu_memory(inputs.problem, device.facts());
   if (finds_blocks(a, inputs.problem)) find_blocks(device, inputs);
+  if (is_backward(inputs.problem)) run_forward(a, device, inputs);
   const std::optional<Plan> made = plan_unless_interrupted(inputs.problem, device, options);
   if (!made) return kExitInterrupted;
   const Plan& plan = *made;
@@ -463,6 +533,11 @@ Verb add_run(Command& program) {
   verb->add_option("--lse", a.lse,
                    "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
       ->type_name("NPY");
+  verb->add_option("--dout", a.dout, "Of bwd: the gradient of o; else it is random")
+      ->type_name("NPY");
+  verb->add_option("--dq", a.dq, "Of bwd: where the gradient of q goes")->type_name("NPY");
+  verb->add_option("--dk", a.dk, "Of k")->type_name("NPY");
+  verb->add_option("--dv", a.dv, "Of v")->type_name("NPY");
   auto* random = verb->add_option("--random", a.seed, "Random tensors instead of files")
                      ->type_name("SEED")
                      ->transform(whole_number(0, std::numeric_limits<std::uint64_t>::max()));

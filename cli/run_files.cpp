@@ -71,7 +71,7 @@ std::string complete_text(const std::vector<std::string>& words, const Sizes& q,
   const bool packed = lengths != nullptr;
   const std::set<std::string> given = keys_of(words);
   const auto has = [&](const char* key) { return given.count(key) != 0; };
-  std::string text = has("fwd") ? "" : "fwd";
+  std::string text = has("fwd") || has("bwd") ? "" : "fwd";
   for (const std::string& word : words) text += " " + word;
   const auto add = [&](const char* key, std::int64_t value) {
     text += fmt::format(" {}={}", key, value);

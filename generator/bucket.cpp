@@ -65,6 +65,7 @@ Problem bucket(const Problem& problem) {
   result.layout = Layout::kBshd;
   result.softmax_scale = 0.0f;
   if (result.rope_dim == result.head_dim) result.rope_dim = 0;
+  result.fp32_gradients = has_wider_gradients(problem);
   if (result.softcap > 0.0f) result.softcap = kBucketSoftcap;
   if (has_block_mask(result)) result.density = round_density(result);
   Problem rounded = result;
@@ -96,8 +97,10 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
       byte(p.op, 0) | byte(p.dtype_q, 1) | byte(p.dtype_k, 2) | byte(p.dtype_v, 3) |
           byte(p.dtype_o, 4) | byte(p.layout, 5) | byte(p.causal, 6) | byte(p.lse, 7),
       byte(p.alignment_bytes, 0) | byte(p.mask_block_q, 1) | byte(p.mask_block_kv, 2) |
-          byte(p.mask_bits | p.batch_invariant << 1, 3) | byte(p.tf32, 4) | byte(p.lengths, 5) |
-          byte(p.rope, 6) | byte(p.sinks, 7),
+          byte(p.mask_bits | p.batch_invariant << 1 | p.deterministic << 2 | p.accumulate << 3 |
+                   p.dlse << 4 | p.fp32_gradients << 5,
+               3) |
+          byte(p.tf32, 4) | byte(p.lengths, 5) | byte(p.rope, 6) | byte(p.sinks, 7),
       both(p.num_heads_q, p.num_heads_kv) ^ static_cast<std::uint64_t>(p.batch) << 16,
       both(p.seqlen_q, p.seqlen_kv),
       both(p.head_dim, p.head_dim_v) ^ at(p.rope_dim, 16) ^ at(p.page_size, 44),

@@ -54,6 +54,8 @@ CutKind& Cuts::kind_of(std::string_view words) {
 }
 
 std::string rejection(const Family& family, const Problem& problem, const Arch& arch) {
+  if (family.op != problem.op)
+    return fmt::format("computes {}, not {}", to_string(family.op), to_string(problem.op));
   const Features missing = required_features(problem) & ~family.features;
   if (missing != 0) return fmt::format("does not have {}", fmt::join(feature_names(missing), ", "));
   return family.supports(problem, arch);
@@ -138,6 +140,7 @@ std::vector<Candidate> candidates(std::span<const Family* const> families, const
                                   LeftOut* left_out) {
   std::vector<Candidate> all;
   for (const Family* family : families) {
+    if (family->op != problem.op) continue;
     const bool of_later_tier = !all.empty() && family->tier != all.back().family->tier;
     if (left_out != nullptr) {
       std::string reason = rejection(*family, problem, device.arch);
@@ -194,6 +197,7 @@ Candidate untuned(std::span<const Family* const> families, const Problem& proble
   std::string reasons;
   Candidate best;
   for (const Family* family : families) {
+    if (family->op != problem.op) continue;
     if (best.family != nullptr && family->tier != best.family->tier) break;
     std::string reason = rejection(*family, problem, device.arch);
     if (reason.empty()) {

@@ -85,8 +85,9 @@ struct LeftOut {
   Cuts cuts{};  // configs of the other families
 };
 
-/// Of several families, products first: the candidates of each of the first tier that has any, in
-/// the order of `families`. What is left out is looked at only for `left_out`.
+/// Of several families, but for those of another op, products first: the candidates of each of the
+/// first tier that has any, in the order of `families`. What is left out is looked at only for
+/// `left_out`.
 std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
                                   const DeviceFacts& device, const Overrides& overrides = {},
                                   LeftOut* left_out = nullptr);

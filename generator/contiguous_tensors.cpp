@@ -40,6 +40,8 @@ Tensors contiguous_tensors(const Problem& p) {
   tensors.lse.stride_batch = p.num_heads_q * rows_q;
   tensors.lse.stride_head = rows_q;
   tensors.pages.stride_batch = pages_of_sequence(p);
+  tensors.gradients = {
+      .dout = tensors.o, .dq = tensors.q, .dk = tensors.k, .dv = tensors.v, .dlse = tensors.lse};
   return tensors;
 }
 

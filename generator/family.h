@@ -58,6 +58,7 @@ std::string_view to_string(Tier tier);  // "product", "ladder", "oracle"
 struct Family {
   std::string_view name;     // folder name, also the value in the database
   std::string_view summary;  // one line for people
+  Op op = Op::kForward;      // whose problems it is asked about
   Tier tier = Tier::kProduct;
   /// Serves nobody who did not name it, not even where nothing else does: its workspace grows with
   /// seqlen_q * seqlen_kv.

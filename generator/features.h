@@ -7,6 +7,7 @@
 
 #include "attnforge/problem.h"
 #include "generator/mask_windows.h"
+#include "generator/problem_fields.h"
 
 namespace attnforge {
 
@@ -28,6 +29,10 @@ enum Feature : std::uint64_t {
   kFeatureMaskCode = 1u << 12,
   kFeatureSinks = 1u << 13,
   kFeaturePages = 1u << 14,
+  kFeatureDeterministic = 1u << 15,
+  kFeatureAccumulate = 1u << 16,
+  kFeatureDlse = 1u << 17,
+  kFeatureFp32Gradients = 1u << 18,
 };
 using Features = std::uint64_t;
 
@@ -35,6 +40,9 @@ using Features = std::uint64_t;
 /// (docs/ARCHITECTURE.md, "Seams").
 inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCode |
                                               kFeatureMaskCode | kFeatureSinks | kFeaturePages;
+/// Of backward, for whichever family has its steps before and after (templates/host/bwd_params).
+inline constexpr Features kFeaturesOfGradients = kFeatureAccumulate | kFeatureDlse |
+                                                 kFeatureFp32Gradients;
 /// The same for kernels that can gather their keys from lists.
 inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 
@@ -69,6 +77,10 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureMaskCode, "mask_code", [](const Problem& p) { return !mask_code(p).empty(); }},
     {kFeatureSinks, "sinks", [](const Problem& p) { return p.sinks; }},
     {kFeaturePages, "pages", has_pages},
+    {kFeatureDeterministic, "deterministic", [](const Problem& p) { return p.deterministic; }},
+    {kFeatureAccumulate, "accumulate", [](const Problem& p) { return p.accumulate; }},
+    {kFeatureDlse, "dlse", [](const Problem& p) { return p.dlse; }},
+    {kFeatureFp32Gradients, "fp32_gradients", has_wider_gradients},
 };
 
 Features required_features(const Problem& problem);

@@ -23,7 +23,7 @@ struct Dim3 {
 /// runtime/tensor_map.h encodes it, with the pointer and the strides of that run and with the
 /// TensorMapSizes that are in its place before.
 struct TensorMapSpec {
-  enum class Operand { kQ, kK, kV } operand = Operand::kQ;
+  enum class Operand { kQ, kK, kV, kO, kDout, kDq, kDk, kDv } operand = Operand::kQ;
   DType dtype = DType::kBf16;
   // Dimensions {column, row, head, batch}; with packed_heads > 0 {column, head % packed_heads, row,
   // head / packed_heads, batch}. Elements outside are read as zeros.
@@ -48,6 +48,13 @@ struct TensorMapSizes {
 /// FwdParams: pointers and strides of q, k, v, o and lse.
 struct FwdArgument {
   friend bool operator==(const FwdArgument&, const FwdArgument&) = default;
+};
+
+/// GradientsParams: pointers and strides.
+struct GradientsArgument {
+  bool dlse = false;  // that of lse too
+
+  friend bool operator==(const GradientsArgument&, const GradientsArgument&) = default;
 };
 
 /// RopeParams: the tables, and their rows of query 0 and key 0. In q_offset before: the position of
@@ -117,9 +124,9 @@ struct ScratchTensor {
 /// LaunchStep::params, so that launches of one kernel have the same parts whatever their sizes.
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
-  std::variant<FwdArgument, RopeArgument, LengthsArgument, PagesArgument, BlockMaskArgument,
-               CodeArguments, AddressArgument, TileListsArgument, TensorMapSpec, ScratchArgument,
-               CountersArgument>
+  std::variant<FwdArgument, GradientsArgument, RopeArgument, LengthsArgument, PagesArgument,
+               BlockMaskArgument, CodeArguments, AddressArgument, TileListsArgument, TensorMapSpec,
+               ScratchArgument, CountersArgument>
       value;
 
   friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;

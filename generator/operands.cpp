@@ -41,12 +41,29 @@ void bind_tensor(const Problem&, void* data, Tensors& tensors) {
   (tensors.*kTensor).data = data;
 }
 
-void bind_packed_qkv(const Problem& p, void* data, Tensors& tensors) {
-  const std::int64_t head_bytes = std::int64_t{p.head_dim} * size_bytes(p.dtype_q);
+template <Tensor Gradients::*kTensor>
+void bind_gradient(const Problem&, void* data, Tensors& tensors) {
+  (tensors.gradients.*kTensor).data = data;
+}
+
+void bind_lse(const Problem&, void* data, Tensors& tensors) {
+  tensors.lse.data = static_cast<float*>(data);
+}
+
+/// q, k and v, or their gradients, beside one another in each row of one tensor.
+void bind_packed(const Problem& p, DType dtype, void* data, Tensor& q, Tensor& k, Tensor& v) {
+  const std::int64_t head_bytes = std::int64_t{p.head_dim} * size_bytes(dtype);
   auto* const at = static_cast<std::byte*>(data);
-  tensors.q.data = at;
-  tensors.k.data = at + p.num_heads_q * head_bytes;
-  tensors.v.data = at + (p.num_heads_q + p.num_heads_kv) * head_bytes;
+  q.data = at;
+  k.data = at + p.num_heads_q * head_bytes;
+  v.data = at + (p.num_heads_q + p.num_heads_kv) * head_bytes;
+}
+void bind_packed_qkv(const Problem& p, void* data, Tensors& t) {
+  bind_packed(p, p.dtype_q, data, t.q, t.k, t.v);
+}
+void bind_packed_gradients(const Problem& p, void* data, Tensors& t) {
+  bind_packed(p, gradient_dtype(p, p.dtype_q), data, t.gradients.dq, t.gradients.dk,
+              t.gradients.dv);
 }
 
 constexpr std::string_view kCodeArrays = "code_arrays";
@@ -113,13 +130,19 @@ class Table {
 
   std::vector<Operand> take() {
     add_inputs();
+    if (is_backward(p_)) add_gradients_in();
     if (p_.sinks) add_sinks();
     if (p_.rope != Rope::kNone) add_rope();
     if (p_.lengths != Lengths::kFixed) add_lengths();
     if (has_pages(p_)) add_page_table();
     if (has_block_mask(p_)) add_block_mask();
     if (!p_.args.empty()) add_code_arrays();
-    add_outputs();
+    if (is_backward(p_)) {
+      add_lse(Role::kTable);
+      add_gradients_out();
+    } else {
+      add_outputs();
+    }
     return std::move(list_);
   }
 
@@ -244,13 +267,53 @@ class Table {
   }
 
   void add_outputs() {
-    add(operand<&HostTensors::o>("o", Role::kOutput, bind_tensor<&Tensors::o>), p_.dtype_o,
-        tokens_.q, p_.num_heads_q * p_.head_dim_v);
-    if (!p_.lse) return;
-    add(operand<&HostTensors::lse>(
-            "lse", Role::kOutput,
-            [](const Problem&, void* data, Tensors& t) { t.lse.data = static_cast<float*>(data); }),
+    add_o(Role::kOutput);
+    if (p_.lse) add_lse(Role::kOutput);
+  }
+
+  void add_o(Role role) {
+    add(operand<&HostTensors::o>("o", role, bind_tensor<&Tensors::o>), p_.dtype_o, tokens_.q,
+        p_.num_heads_q * p_.head_dim_v);
+  }
+
+  void add_lse(Role role) {
+    add(operand<&HostTensors::lse>("lse", role, bind_lse), DType::kFp32, p_.num_heads_q * tokens_.q,
+        1);
+  }
+
+  /// What of a forward goes out, and the gradients of that.
+  void add_gradients_in() {
+    add_o(Role::kInput);
+    add(operand<&HostTensors::dout>("dout", Role::kInput, bind_gradient<&Gradients::dout>),
+        p_.dtype_o, tokens_.q, p_.num_heads_q * p_.head_dim_v);
+    if (!p_.dlse) return;
+    add(operand<&HostTensors::dlse>("dlse", Role::kInput,
+                                    [](const Problem&, void* data, Tensors& t) {
+                                      t.gradients.dlse.data = static_cast<float*>(data);
+                                    }),
         DType::kFp32, p_.num_heads_q * tokens_.q, 1);
+  }
+
+  void add_gradients_out() {
+    const std::size_t first = list_.size();
+    if (p_.layout == Layout::kPackedQkv) {
+      add(operand<&HostTensors::dq>("dq", Role::kOutput, bind_packed_gradients),
+          gradient_dtype(p_, p_.dtype_q), tokens_.q,
+          (p_.num_heads_q + 2 * p_.num_heads_kv) * p_.head_dim);
+    } else {
+      add(operand<&HostTensors::dq>("dq", Role::kOutput, bind_gradient<&Gradients::dq>),
+          gradient_dtype(p_, p_.dtype_q), tokens_.q, p_.num_heads_q * p_.head_dim);
+      add(operand<&HostTensors::dk>("dk", Role::kOutput, bind_gradient<&Gradients::dk>),
+          gradient_dtype(p_, p_.dtype_k), tokens_.kv, p_.num_heads_kv * p_.head_dim);
+      add(operand<&HostTensors::dv>("dv", Role::kOutput, bind_gradient<&Gradients::dv>),
+          gradient_dtype(p_, p_.dtype_v), tokens_.kv, p_.num_heads_kv * p_.head_dim_v);
+    }
+    for (std::size_t i = first; i < list_.size(); ++i) {
+      list_[i].added_to = p_.accumulate;
+      if (i > first) list_[i].key_elements = list_[i].elements;
+    }
+    if (p_.layout == Layout::kPackedQkv)
+      list_[first].key_elements = tokens_.kv * 2 * p_.num_heads_kv * p_.head_dim;
   }
 
   const Problem& p_;

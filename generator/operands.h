@@ -18,7 +18,8 @@ namespace attnforge {
 struct Operand {
   enum class Role {
     kInput,  // any numbers do
-    kTable,  // its content means something: rope's tables, lengths, masks, arrays of the user's
+    kTable,  // its content means something: rope's tables, lengths, masks, arrays of the user's,
+             // the lse that backward reads
     kOutput,
   };
   std::string_view name;  // "q"; for messages
@@ -28,7 +29,9 @@ struct Operand {
   std::int64_t elements = 0;  // contiguous; where it may be longer, the least that will do
   std::int64_t row_elements = 1;
   bool may_be_longer = false;
-  bool any_rows = false;  // any number of whole rows will do: pools of pages
+  std::int64_t key_elements = 0;  // that lie in rows of keys; the others in rows of queries
+  bool added_to = false;          // of an output: a run reads it too
+  bool any_rows = false;          // any number of whole rows will do: pools of pages
 
   /// Sets where it lies in a run. kPackedQkv's one tensor is q, k and v.
   void (*bind)(const Problem&, void* data, Tensors&) = nullptr;

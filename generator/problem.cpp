@@ -267,6 +267,31 @@ void check_lengths(const Problem& p) {
   check('k', p.tokens_kv, p.seqlen_kv);
 }
 
+/// What goes with gradients alone, and what does not go with them.
+void check_op(const Problem& p) {
+  const auto needs = [&](bool there, std::string_view word) {
+    if (there) reject(fmt::format("{} is of bwd alone; leave it out of {}", word, to_string(p.op)));
+  };
+  const auto excludes = [&](bool there, std::string_view word, std::string_view instead) {
+    if (there) reject(fmt::format("{} does not go with bwd; {}", word, instead));
+  };
+  if (p.op == Op::kForward) {
+    needs(p.deterministic, "deterministic");
+    needs(p.accumulate, "accumulate");
+    needs(p.dlse, "dlse");
+    needs(p.fp32_gradients, "gradients=fp32");
+  } else if (p.op == Op::kBackward) {
+    excludes(p.lse, "lse", "it always comes in: leave it out");
+    excludes(p.rope != Rope::kNone, "rope", "rotate q and k before, and dq and dk back after it");
+    excludes(has_pages(p), "page_size", "k and v of one that is trained lie in one piece");
+    excludes(p.batch_invariant, "batch_invariant", "leave it out; deterministic is of bwd");
+    if (p.fp32_gradients && p.alignment_bytes < size_bytes(DType::kFp32))
+      reject(fmt::format("gradients=fp32 needs alignment={} to be 4 or more", p.alignment_bytes));
+  } else {
+    reject(fmt::format("op={} must be fwd or bwd", static_cast<int>(p.op)));
+  }
+}
+
 void check_batch_invariance(const Problem& p) {
   if (p.batch_invariant && has_block_mask(p)) {
     reject(fmt::format("batch_invariant does not go with blocks={}:{}; leave one of them out",
@@ -345,7 +370,7 @@ bool products_within_limits(const Problem& p) {
 }
 
 void validate(const Problem& p) {
-  if (p.op != Op::kForward) reject(fmt::format("op={} must be fwd", static_cast<int>(p.op)));
+  check_op(p);
   for (const IntegerField& field : kFields) check_field(field, field.get(p));
   check_dtype("q", p.dtype_q, p.alignment_bytes);
   check_dtype("k", p.dtype_k, p.alignment_bytes);
@@ -374,6 +399,16 @@ void validate(const Problem& p) {
   check_factor("softmax_scale", p.softmax_scale);
   check_cap_in_scores(p);
   check_products(p);
+}
+
+std::string_view to_string(Op op) {
+  switch (op) {
+    case Op::kForward:
+      return "fwd";
+    case Op::kBackward:
+      return "bwd";
+  }
+  return "unknown";
 }
 
 std::string_view to_string(DType dtype) {
@@ -426,9 +461,23 @@ std::string_view to_string(Lengths lengths) {
 
 int size_bytes(DType dtype) { return dtype == DType::kFp32 ? 4 : 2; }
 
+Problem forward_of(const Problem& problem) {
+  if (!is_backward(problem)) return problem;
+  Problem forward = problem;
+  forward.op = Op::kForward;
+  forward.lse = true;
+  forward.deterministic = forward.accumulate = forward.dlse = forward.fp32_gradients = false;
+  return forward;
+}
+
 float effective_softmax_scale(const Problem& problem) {
   if (problem.softmax_scale != 0.0f) return problem.softmax_scale;
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
+}
+
+bool has_wider_gradients(const Problem& p) {
+  return p.fp32_gradients &&
+         (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32);
 }
 
 float effective_softcap(const Problem& problem) {
@@ -520,9 +569,25 @@ std::int64_t visible_pairs(const Problem& problem) {
 
 double flops(const Problem& problem) {
   const Problem p = typical_problem(problem);
-  return 2.0 * static_cast<double>(visible_pairs(p)) * (p.head_dim + p.head_dim_v) *
+  const double of_pair = (is_backward(p) ? 2.5 : 1.0) * 2.0 * (p.head_dim + p.head_dim_v);
+  return of_pair * static_cast<double>(visible_pairs(p)) *
          static_cast<double>(p.batch * p.num_heads_q);
 }
+
+namespace {
+
+/// Of what backward reads beside q, k, v and o, and of what it writes.
+double gradient_bytes(const Problem& p) {
+  const auto moved = [&](double elements, DType input) {
+    return (p.accumulate ? 2.0 : 1.0) * elements * size_bytes(gradient_dtype(p, input));
+  };
+  const double rows = static_cast<double>(p.num_heads_q) * static_cast<double>(total_tokens(p).q);
+  return elements_o(p) * size_bytes(p.dtype_o) + rows * (p.dlse ? 8.0 : 4.0) +
+         moved(elements_q(p), p.dtype_q) + moved(elements_k(p), p.dtype_k) +
+         moved(elements_v(p), p.dtype_v);
+}
+
+}  // namespace
 
 double minimum_bytes(const Problem& p) {
   const double lse_bytes = p.lse ? 4.0 * static_cast<double>(p.num_heads_q * total_tokens(p).q)
@@ -534,7 +599,8 @@ double minimum_bytes(const Problem& p) {
                             (1.0 + static_cast<double>(mask_blocks(p).kv) * effective_density(p));
   return mask_bytes + table_bytes + elements_q(p) * size_bytes(p.dtype_q) +
          elements_k(p) * size_bytes(p.dtype_k) + elements_v(p) * size_bytes(p.dtype_v) +
-         elements_o(p) * size_bytes(p.dtype_o) + lse_bytes;
+         elements_o(p) * size_bytes(p.dtype_o) + lse_bytes +
+         (is_backward(p) ? gradient_bytes(p) : 0.0);
 }
 
 }  // namespace attnforge

@@ -33,8 +33,14 @@ inline constexpr std::string_view kFactorAllowed = "0 or a number from 1e-20 to 
 inline constexpr std::string_view
     kDensityAllowed = "0 (unknown, taken as 0.5) or a number from 1e-06 to 1";
 
+/// What gradients= may be, for messages.
+inline constexpr std::string_view kGradientsAllowed = "same (as q, k and v) or fp32";
+
 /// Whether the products of sizes stay where 32-bit head and 64-bit element indices cannot overflow.
 bool products_within_limits(const Problem& problem);
+
+/// Whether gradients=fp32 changes anything: not where q, k and v are fp32.
+bool has_wider_gradients(const Problem& problem);
 
 /// The soft cap that kernels apply: softcap, or X where `score` is "X * tanhf(s / X)" and nothing
 /// else; 0: none.

@@ -33,6 +33,7 @@ constexpr DTypeField kDTypeFields[] = {{"q", &Problem::dtype_q},
 constexpr DType kDTypes[] = {DType::kFp32, DType::kFp16, DType::kBf16};
 constexpr Layout kLayouts[] = {Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv};
 constexpr Lengths kLengths[] = {Lengths::kFixed, Lengths::kPacked, Lengths::kUsed};
+constexpr Op kOps[] = {Op::kForward, Op::kBackward};
 constexpr Rope kRopes[] = {Rope::kNone, Rope::kInterleaved, Rope::kHalf};
 
 struct FlagField {
@@ -44,6 +45,9 @@ constexpr FlagField kFlags[] = {{"causal", &Problem::causal},
                                 {"tf32", &Problem::tf32},
                                 {"sinks", &Problem::sinks},
                                 {"batch_invariant", &Problem::batch_invariant},
+                                {"deterministic", &Problem::deterministic},
+                                {"accumulate", &Problem::accumulate},
+                                {"dlse", &Problem::dlse},
                                 {"mask_bits", &Problem::mask_bits}};
 
 struct FloatField {
@@ -235,6 +239,11 @@ Lengths parse_lengths(std::string_view word, std::string_view text) {
   refuse(fmt::format("\"{}\": lengths must be fixed, packed or used, not \"{}\"", word, text));
 }
 
+bool parse_gradients(std::string_view word, std::string_view text) {
+  if (text == "fp32" || text == "same") return text == "fp32";
+  refuse(fmt::format("\"{}\": gradients must be {}, not \"{}\"", word, kGradientsAllowed, text));
+}
+
 Rope parse_rope(std::string_view word, std::string_view text) {
   for (Rope rope : kRopes) {
     if (text == to_string(rope)) return rope;
@@ -321,6 +330,9 @@ void parse_assignment(Problem& problem, Given& given, std::string_view word, std
   } else if (name == "lengths") {
     given.add("lengths", word);
     problem.lengths = parse_lengths(word, text);
+  } else if (name == "gradients") {
+    given.add("gradients", word);
+    problem.fp32_gradients = parse_gradients(word, text);
   } else if (name == "rope") {
     given.add("rope", word);
     problem.rope = parse_rope(word, text);
@@ -334,11 +346,16 @@ void parse_assignment(Problem& problem, Given& given, std::string_view word, std
 }  // namespace
 
 Problem parse_problem(std::string_view text) {
-  const std::string_view op = next_word(text);
-  if (op.empty()) refuse("the text is empty; it begins with fwd, as in \"fwd bf16 seqlen=4096\"");
-  if (op != "fwd") refuse(fmt::format("op \"{}\" must be fwd; it is the first word", op));
+  const std::string_view first = next_word(text);
+  if (first.empty())
+    refuse("the text is empty; it begins with fwd or bwd, as in \"fwd bf16 seqlen=4096\"");
+  const Op* op = std::find_if(std::begin(kOps), std::end(kOps),
+                              [&](Op known) { return first == to_string(known); });
+  if (op == std::end(kOps))
+    refuse(fmt::format("op \"{}\" must be fwd or bwd; it is the first word", first));
 
   Problem problem;
+  problem.op = *op;
   Given given;
   std::optional<DType> dtype;
   for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
@@ -363,7 +380,7 @@ Problem parse_problem(std::string_view text) {
 
 std::string to_string(const Problem& p) {
   const Problem defaults;
-  std::string text = "fwd";
+  std::string text(to_string(p.op));
   if (p.dtype_q == p.dtype_k && p.dtype_q == p.dtype_v && p.dtype_q == p.dtype_o) {
     text += fmt::format(" {}", to_string(p.dtype_q));
   } else {
@@ -393,6 +410,10 @@ std::string to_string(const Problem& p) {
   if (p.softmax_scale != 0.0f) text += fmt::format(" softmax_scale={}", p.softmax_scale);
   if (p.sinks) text += " sinks";
   if (p.batch_invariant) text += " batch_invariant";
+  if (p.deterministic) text += " deterministic";
+  if (p.accumulate) text += " accumulate";
+  if (p.dlse) text += " dlse";
+  if (p.fp32_gradients) text += " gradients=fp32";
   if (p.lengths != Lengths::kFixed) text += fmt::format(" lengths={}", to_string(p.lengths));
   if (p.tokens_q != 0 || p.tokens_kv != 0)
     text += fmt::format(" tokens_q={} tokens_kv={}", p.tokens_q, p.tokens_kv);

@@ -43,6 +43,8 @@ constexpr ShapeField kMembers[] = {
     {"text_bits", &Shape::text_bits},
     {"sinks", &Shape::sinks},
     {"page_size", &Shape::page_size},
+    {"accumulate", &Shape::accumulate},
+    {"fp32_gradients", &Shape::fp32_gradients},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -95,7 +97,9 @@ Shape shape_of(const Problem& problem) {
                                               : 2,
           .text_bits = has_mask_code && !has_block_mask(problem) && text_bits_fit(problem),
           .sinks = problem.sinks,
-          .page_size = problem.page_size};
+          .page_size = problem.page_size,
+          .accumulate = problem.accumulate,
+          .fp32_gradients = has_wider_gradients(problem)};
 }
 
 bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths{}; }

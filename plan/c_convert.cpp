@@ -50,6 +50,14 @@ Tensors from_c(const attnforge_tensors* given) {
     const attnforge_pages pages = part(c.pages, "tensors.pages");
     tensors.pages = {pages.table, pages.stride_batch, pages.num_pages};
   }
+  if (c.gradients != nullptr) {
+    const attnforge_gradients g = part(c.gradients, "tensors.gradients");
+    tensors.gradients = {.dout = tensor(g.dout),
+                         .dq = tensor(g.dq),
+                         .dk = tensor(g.dk),
+                         .dv = tensor(g.dv),
+                         .dlse = {g.dlse.data, g.dlse.stride_batch, g.dlse.stride_head}};
+  }
   return tensors;
 }
 

@@ -134,6 +134,29 @@ void check_block_mask(const Problem& problem, const BlockMaskRef& mask,
   }
 }
 
+void check_rows(std::string_view name, const Rows& rows, const Problem& problem) {
+  if (problem.batch == 0 || problem.seqlen_q == 0) return;
+  if (rows.data == nullptr) {
+    refuse(fmt::format("{} is null, but a bwd{} reads it; give it device memory", name,
+                       name == "lse" ? "" : " with the word dlse"));
+  }
+  if (reinterpret_cast<std::uintptr_t>(rows.data) % alignof(float) != 0) {
+    refuse(fmt::format("{} starts at {}, which is not a multiple of 4 bytes", name,
+                       fmt::ptr(rows.data)));
+  }
+}
+
+/// What backward takes beside q, k, v and o.
+void check_gradients(const Problem& p, const Tensors& tensors, std::int64_t batch) {
+  const Gradients& g = tensors.gradients;
+  check_rows("lse", tensors.lse, p);
+  if (p.dlse) check_rows("dlse", g.dlse, p);
+  check_tensor("dout", g.dout, p.dtype_o, p.num_heads_q, batch, p.seqlen_q, p);
+  check_tensor("dq", g.dq, gradient_dtype(p, p.dtype_q), p.num_heads_q, batch, p.seqlen_q, p);
+  check_tensor("dk", g.dk, gradient_dtype(p, p.dtype_k), p.num_heads_kv, batch, p.seqlen_kv, p);
+  check_tensor("dv", g.dv, gradient_dtype(p, p.dtype_v), p.num_heads_kv, batch, p.seqlen_kv, p);
+}
+
 }  // namespace
 
 void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
@@ -160,12 +183,13 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       bytes_k_(static_cast<std::uint8_t>(size_bytes(problem.dtype_k))),
       bytes_v_(static_cast<std::uint8_t>(size_bytes(problem.dtype_v))),
       bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
-      needs_lse_(problem.lse),
+      needs_lse_(problem.lse || is_backward(problem)),
       needs_rope_(problem.rope != Rope::kNone),
       needs_mask_(has_block_mask(problem)),
       needs_mask_bits_(problem.mask_bits),
       needs_sinks_(problem.sinks),
       needs_pages_(has_pages(problem)),
+      needs_gradients_(is_backward(problem)),
       rope_before_(static_cast<std::int32_t>(least_rope_offset(problem))),
       rope_keys_(static_cast<std::int32_t>(problem.seqlen_kv)) {
   static_assert(kMostCodeArguments <= 32, "a bit for each");
@@ -185,6 +209,7 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
   check_tensor("v", tensors.v, problem.dtype_v, problem.num_heads_kv, batch_kv, rows_kv, problem);
   check_tensor("o", tensors.o, problem.dtype_o, problem.num_heads_q, batch, problem.seqlen_q,
                problem);
+  if (is_backward(problem)) check_gradients(problem, tensors, batch);
   if (problem.lse && tensors.lse.data == nullptr) {
     refuse(
         "lse is null, but the problem says lse; give it device memory, or make the plan without "

@@ -49,7 +49,27 @@ class PointerCheck {
            (problem.lengths == Lengths::kFixed || lengths_good(problem, t.lengths)) &&
            (!needs_pages_ || pages_good(t.pages)) && (!needs_mask_ || mask_good(t.block_mask)) &&
            (code_arguments_ == 0 || code_arguments_good(t.code_arguments)) &&
+           (!needs_gradients_ || gradients_good(problem, t.gradients)) &&
            (!needs_sinks_ || (t.sinks != nullptr && address(t.sinks) % alignof(float) == 0));
+  }
+  bool gradients_good(const Problem& problem, const Gradients& g) const {
+    std::uintptr_t bits = 0;
+    bool present = true;
+    const auto add = [&](const Tensor& tensor, DType dtype) {
+      bits |= reinterpret_cast<std::uintptr_t>(tensor.data) |
+              static_cast<std::uintptr_t>(tensor.stride_batch | tensor.stride_row |
+                                          tensor.stride_head) *
+                  static_cast<std::uintptr_t>(size_bytes(dtype));
+      present &= tensor.data != nullptr;
+    };
+    add(g.dout, problem.dtype_o);
+    add(g.dq, gradient_dtype(problem, problem.dtype_q));
+    add(g.dk, gradient_dtype(problem, problem.dtype_k));
+    add(g.dv, gradient_dtype(problem, problem.dtype_v));
+    const bool dlse_good = !problem.dlse ||
+                           (g.dlse.data != nullptr &&
+                            reinterpret_cast<std::uintptr_t>(g.dlse.data) % alignof(float) == 0);
+    return present && (bits & misaligned_) == 0 && dlse_good;
   }
   bool code_arguments_good(const std::uint64_t* words) const {
     if (words == nullptr) return false;
@@ -100,7 +120,7 @@ class PointerCheck {
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false,
-       needs_sinks_ = false, needs_pages_ = false;
+       needs_sinks_ = false, needs_pages_ = false, needs_gradients_ = false;
   std::uint8_t code_arguments_ = 0;
   std::uint32_t code_arrays_ = 0;                 // bit i: argument i is one
   std::int32_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on

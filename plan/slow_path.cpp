@@ -107,7 +107,7 @@ std::string better_after_a_change(const Problem& problem, const Candidate& now,
 std::string reasons_of_products(const Problem& problem, const DeviceFacts& device) {
   std::string reasons;
   for (const Family* family : registry()) {
-    if (family->tier != Tier::kProduct) continue;
+    if (family->tier != Tier::kProduct || family->op != problem.op) continue;
     const std::string reason = rejection(*family, problem, device.arch);
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", family->name,
                            reason.empty() ? "every config is cut" : reason);

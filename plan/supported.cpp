@@ -14,7 +14,8 @@ Support supported(const Problem& problem, const DeviceFacts& device) {
   const std::string forced = family_from_environment();
   Support support;
   for (const Family* family : registry()) {
-    if (forced.empty() ? family->only_named : family->name != forced) continue;
+    if (forced.empty() ? family->only_named || family->op != problem.op : family->name != forced)
+      continue;
     const std::string reason = rejection(*family, problem, device.arch);
     if (reason.empty()) return {true, std::string(family->name), ""};
     support.reason += fmt::format("{}{}: {}", support.reason.empty() ? "" : "\n", family->name,

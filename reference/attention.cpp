@@ -18,6 +18,19 @@
 #include "reference/visible.h"
 
 namespace attnforge {
+
+void check_code_functions(const Problem& problem, const CodeFunctions& code) {
+  for (const auto& [name, has_text, has_function] :
+       {std::tuple("score", !problem.score.empty(), code.score != nullptr),
+        std::tuple("mask", !problem.mask.empty(), code.mask != nullptr)}) {
+    if (has_text == has_function) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("reference attention: the problem has {} text for {}, and there is {} "
+                            "function that computes it",
+                            has_text ? "a" : "no", name, has_function ? "a" : "no"));
+  }
+}
+
 namespace {
 
 constexpr int kRows = 16;  // of a block; innermost, so that the compiler makes vector code of it
@@ -40,19 +53,6 @@ std::vector<RowBlock> blocks_of(std::span<const QueryRow> rows, std::size_t most
     i = end;
   }
   return blocks;
-}
-
-/// Functions for texts, one for one.
-void check_code_functions(const Problem& problem, const CodeFunctions& code) {
-  for (const auto& [name, has_text, has_function] :
-       {std::tuple("score", !problem.score.empty(), code.score != nullptr),
-        std::tuple("mask", !problem.mask.empty(), code.mask != nullptr)}) {
-    if (has_text == has_function) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("reference attention: the problem has {} text for {}, and there is {} "
-                            "function that computes it",
-                            has_text ? "a" : "no", name, has_function ? "a" : "no"));
-  }
 }
 
 void check_arguments(const Problem& problem, const Tensors& tensors,

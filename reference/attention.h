@@ -48,7 +48,12 @@ struct CodePair {
 struct CodeFunctions {
   std::function<double(double s, const CodePair&)> score;
   std::function<bool(const CodePair&)> mask;
+  // Of `score` by s; gradients alone ask for it.
+  std::function<double(double s, const CodePair&)> score_derivative{};
 };
+
+/// Throws Error(kInvalidArgument) for a text without a function or a function without a text.
+void check_code_functions(const Problem& problem, const CodeFunctions& code);
 
 /// Computes `rows` from q, k, v, all else that the problem has, in host memory (tensors.o
 /// and tensors.lse are not looked at). Rotated elements are not rounded. Sums and exponentials are

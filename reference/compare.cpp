@@ -3,84 +3,31 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
+#include "reference/comparer.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
 
 namespace attnforge {
 namespace {
 
-/// Takes the elements of one tensor, keeps the worst.
-class Comparer {
- public:
-  Comparer(std::string tensor, DType dtype, const Tolerance& tolerance)
-      : dtype_(dtype), tolerance_(tolerance) {
-    result_.tensor = std::move(tensor);
-  }
-
-  void add(const Reference& reference, std::size_t row, int column, double actual,
-           double expected) {
-    ++result_.elements;
-    const double allowed = allowed_error(tolerance_, expected, reference.spread[row],
-                                         reference.score_magnitude[row],
-                                         reference.product_magnitude[row]);
-    const double as_stored = round_to(dtype_, static_cast<float>(expected));
-    double badness;  // at most 1 is right
-    if (std::isfinite(actual) && std::isfinite(expected)) {
-      const double error = std::abs(actual - expected);
-      result_.max_error = std::max(result_.max_error, error);
-      result_.max_abs_expected = std::max(result_.max_abs_expected, std::abs(expected));
-      product_ += actual * expected;
-      actual_square_ += actual * actual;
-      expected_square_ += expected * expected;
-      // Both 0 (or an infinite allowance against an error) must not become NaN.
-      badness = error <= allowed
-                    ? (allowed > 0 && std::isfinite(allowed) ? error / allowed : 0.0)
-                    : (allowed > 0 ? error / allowed : std::numeric_limits<double>::max());
-    } else {
-      const bool same = std::isnan(expected) ? std::isnan(actual) : actual == as_stored;
-      badness = same ? 0.0 : std::numeric_limits<double>::infinity();
-      if (!same) ++result_.nonfinite_wrong;
-    }
-    if (badness > 1.0) ++result_.wrong;
-    if (badness <= worst_) return;
-    worst_ = badness;
-    result_.worst_row = reference.rows[row];
-    result_.worst_column = column;
-    result_.worst_actual = actual;
-    result_.worst_expected = expected;
-    result_.worst_allowed = allowed;
-  }
-
-  Comparison take() {
-    const double norms = std::sqrt(actual_square_) * std::sqrt(expected_square_);
-    if (norms > 0) result_.cosine = product_ / norms;
-    if (norms == 0 && actual_square_ + expected_square_ > 0) result_.cosine = 0;
-    return std::move(result_);
-  }
-
- private:
-  DType dtype_;
-  Tolerance tolerance_;
-  Comparison result_;
-  double worst_ = -1;
-  double product_ = 0, actual_square_ = 0, expected_square_ = 0;
-};
+double allowed_in_row(const Tolerance& tolerance, const Reference& reference, std::size_t row,
+                      double expected) {
+  return allowed_error(tolerance, expected, reference.spread[row], reference.score_magnitude[row],
+                       reference.product_magnitude[row]);
+}
 
 /// `at(i)` is where row i of `expected` begins in `o`, in elements.
 template <class At>
 Comparison compare_output_at(const Problem& problem, const void* o, const Reference& expected,
                              const Tolerance& tolerance, At at) {
-  Comparer comparer("o", problem.dtype_o, tolerance);
+  Comparer comparer("o", problem.dtype_o);
   const auto columns = static_cast<std::size_t>(expected.head_dim_v);
   for (std::size_t i = 0; i < expected.rows.size(); ++i) {
     const std::int64_t begin = at(i);
     for (int d = 0; d < expected.head_dim_v; ++d) {
-      comparer.add(expected, i, d, load_element(problem.dtype_o, o, begin + d),
-                   expected.o[i * columns + static_cast<std::size_t>(d)]);
+      const double of_o = expected.o[i * columns + static_cast<std::size_t>(d)];
+      comparer.add(expected.rows[i], d, load_element(problem.dtype_o, o, begin + d), of_o,
+                   allowed_in_row(tolerance, expected, i, of_o));
     }
   }
   return comparer.take();
@@ -90,9 +37,10 @@ Comparison compare_output_at(const Problem& problem, const void* o, const Refere
 template <class At>
 Comparison compare_lse_at(const float* lse, const Reference& expected, const Tolerance& tolerance,
                           At at) {
-  Comparer comparer("lse", DType::kFp32, tolerance);
+  Comparer comparer("lse", DType::kFp32);
   for (std::size_t i = 0; i < expected.rows.size(); ++i)
-    comparer.add(expected, i, 0, lse[at(i)], expected.lse[i]);
+    comparer.add(expected.rows[i], 0, lse[at(i)], expected.lse[i],
+                 allowed_in_row(tolerance, expected, i, expected.lse[i]));
   return comparer.take();
 }
 
@@ -124,9 +72,9 @@ std::string to_string(const Comparison& c) {
     if (c.nonfinite_wrong > 0)
       text += fmt::format(" ({} NaN or infinite on one side)", c.nonfinite_wrong);
   }
-  text += fmt::format("; worst at batch={} head={} query={} column={}: {:.9g}, expected {:.9g}",
-                      c.worst_row.batch, c.worst_row.head, c.worst_row.query, c.worst_column,
-                      c.worst_actual, c.worst_expected);
+  text += fmt::format("; worst at batch={} head={} {}={} column={}: {:.9g}, expected {:.9g}",
+                      c.worst_row.batch, c.worst_row.head, c.of_keys ? "key" : "query",
+                      c.worst_row.query, c.worst_column, c.worst_actual, c.worst_expected);
   if (std::isfinite(c.worst_expected)) text += fmt::format(" +- {:.3g}", c.worst_allowed);
   return text;
 }

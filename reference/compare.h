@@ -7,6 +7,7 @@
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "reference/attention.h"
+#include "reference/gradients.h"
 #include "reference/tolerance.h"
 
 namespace attnforge {
@@ -14,7 +15,8 @@ namespace attnforge {
 /// Infinities must be met exactly, where an output that the dtype cannot hold counts as infinite;
 /// NaN in the output is never right, unless the oracle has it too.
 struct Comparison {
-  std::string tensor;  // "o" or "lse"
+  std::string tensor;    // "o", "lse", "dq", "dk" or "dv"
+  bool of_keys = false;  // of k's heads and keys, not of queries
   std::int64_t elements = 0;
   std::int64_t wrong = 0;            // outside tolerance, or not finite as they should be
   std::int64_t nonfinite_wrong = 0;  // of those, the ones that are NaN or infinite on one side only
@@ -23,7 +25,7 @@ struct Comparison {
   double cosine = 1;                 // similarity over finite elements; 1 if both are zero
   // The element furthest outside what is allowed, or nearest to it; the first one that is not
   // finite goes before all.
-  QueryRow worst_row;
+  QueryRow worst_row;  // of keys: with the key as its query
   int worst_column = 0;
   double worst_actual = 0;
   double worst_expected = 0;
@@ -55,5 +57,16 @@ Verdict compare_rows(const Problem& problem, const void* o, const float* lse,
                      const Reference& expected);
 /// The line of o, and that of lse when there is one.
 std::string to_string(const Verdict& verdict);
+
+/// tensors.gradients.dq, dk and dv (host memory) in the rows of `expected`, with
+/// gradient_tolerance().
+struct GradientVerdict {
+  Comparison dq, dk, dv;
+  bool passed() const { return dq.passed() && dk.passed() && dv.passed(); }
+};
+GradientVerdict compare_gradients(const Problem& problem, const Tensors& tensors,
+                                  const ReferenceGradients& expected);
+/// A line of each.
+std::string to_string(const GradientVerdict& verdict);
 
 }  // namespace attnforge

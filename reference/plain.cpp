@@ -2,7 +2,6 @@
 #include "reference/plain.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -12,20 +11,13 @@
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
+#include "reference/plain_product.h"
 #include "reference/rope.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
 
 namespace attnforge {
 namespace {
-
-/// `x` as a product's input: in TF32, to nearest, where the problem allows that.
-float product_input(const Problem& problem, float x) {
-  if (!problem.tf32 || !std::isfinite(x)) return x;
-  constexpr std::uint32_t kDropped = 13;  // bits of the mantissa
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) + (1u << (kDropped - 1));
-  return std::bit_cast<float>(bits >> kDropped << kDropped);
-}
 
 std::vector<float> load_row(DType dtype, const Tensor& tensor, std::int64_t batch,
                             std::int64_t head, std::int64_t row, int count) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "attnforge/error.h"
 #include "reference/pages.h"
@@ -186,6 +187,14 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
   }
   if (one.tensors.lse.data != nullptr)
     one.tensors.lse.data += batch * tensors.lse.stride_batch + begin_q;
+  if (is_backward(problem)) {
+    Gradients& of_one = one.tensors.gradients;
+    advance(of_one.dout, problem.dtype_o, batch, begin_q);
+    advance(of_one.dq, gradient_dtype(problem, problem.dtype_q), batch, begin_q);
+    advance(of_one.dk, gradient_dtype(problem, problem.dtype_k), batch, begin_kv);
+    advance(of_one.dv, gradient_dtype(problem, problem.dtype_v), batch, begin_kv);
+    if (of_one.dlse.data != nullptr) of_one.dlse.data += batch * of_one.dlse.stride_batch + begin_q;
+  }
   one.tensors.lengths = {};
   one.tensors.block_mask = {};  // its rows are those of the longest sequence
   if (has_pages(problem)) gather_pages(problem, tensors, index, one);
@@ -193,11 +202,17 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
 }
 
 QueryRow place_of(const Sequences& sequences, const QueryRow& row) {
-  const Problem& problem = sequences.problem;
   const Side side = side_q(sequences);
   return {.batch = batch_of(side, row.batch),
           .head = row.head,
           .query = row.query + begin_of(side, row.batch)};
+}
+
+KeyRow place_of_key(const Sequences& sequences, const KeyRow& row) {
+  const Side side = side_kv(sequences);
+  return {.batch = batch_of(side, row.batch),
+          .head = row.head,
+          .key = row.key + begin_of(side, row.batch)};
 }
 
 std::vector<QueryRow> all_rows(const Sequences& sequences) {
@@ -212,6 +227,18 @@ std::vector<QueryRow> all_rows(const Sequences& sequences) {
   return rows;
 }
 
+BackwardRows all_backward_rows(const Sequences& sequences) {
+  const Problem& problem = sequences.problem;
+  BackwardRows rows{all_rows(sequences), {}};
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    const std::int64_t count = length_of(problem, side_kv(sequences), batch);
+    for (std::int64_t head = 0; head < problem.num_heads_kv; ++head) {
+      for (std::int64_t key = 0; key < count; ++key) rows.keys.push_back({batch, head, key});
+    }
+  }
+  return rows;
+}
+
 std::int64_t total_queries(const Sequences& sequences) {
   const Problem& problem = sequences.problem;
   if (all_full(problem)) return problem.batch * problem.seqlen_q;
@@ -219,6 +246,25 @@ std::int64_t total_queries(const Sequences& sequences) {
   for (std::int64_t i = 0; i < problem.batch; ++i)
     queries += length_of(problem, side_q(sequences), i);
   return queries;
+}
+
+std::int64_t total_keys(const Sequences& sequences) { return total_queries(transposed(sequences)); }
+
+Sequences transposed(const Sequences& sequences) {
+  Sequences result = sequences;
+  Problem& p = result.problem;
+  const Window window = effective_window(p);
+  p.op = Op::kForward;
+  p.causal = false;
+  p.window_left = window.right;
+  p.window_right = window.left;
+  std::swap(p.seqlen_q, p.seqlen_kv);
+  std::swap(p.tokens_q, p.tokens_kv);
+  std::swap(result.lengths.q, result.lengths.kv);
+  std::swap(result.lengths.tokens_q, result.lengths.tokens_kv);
+  p.head_dim *= static_cast<int>(p.num_heads_q / p.num_heads_kv);
+  p.num_heads_q = p.num_heads_kv;
+  return result;
 }
 
 namespace {
@@ -245,7 +291,8 @@ double flops_of_mask(const Sequences& sequences) {
   for (std::int64_t i = 0; i < count; ++i)
     pairs += static_cast<double>(pairs_of_mask(sequences, mask, i));
   if (alike) pairs *= static_cast<double>(problem.batch);
-  return 2.0 * pairs * (problem.head_dim + problem.head_dim_v);
+  const double of_pair = (is_backward(problem) ? 2.5 : 1.0) * 2.0;
+  return of_pair * pairs * (problem.head_dim + problem.head_dim_v);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "reference/attention.h"
+#include "reference/gradients.h"
 #include "reference/mask_rows.h"
 
 namespace attnforge {
@@ -49,12 +50,23 @@ Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_
 
 /// Where a row lies in q, o and lse: in which batch, and how many rows from its beginning.
 QueryRow place_of(const Sequences& sequences, const QueryRow& row);
+/// The same in k and v, which are not in pages.
+KeyRow place_of_key(const Sequences& sequences, const KeyRow& row);
 
 /// Every row, in the order [sequence, num_heads_q, query].
 std::vector<QueryRow> all_rows(const Sequences& sequences);
+/// Those of gradients: keys in the order [sequence, num_heads_kv, key].
+BackwardRows all_backward_rows(const Sequences& sequences);
 
 /// Queries of all sequences, of one head.
 std::int64_t total_queries(const Sequences& sequences);
+
+/// The same of keys.
+std::int64_t total_keys(const Sequences& sequences);
+
+/// Queries and keys in one another's places: row j sees as queries what key j is seen by. For where
+/// rows of keys lie and what they cost; its heads are those of k, with their groups' work each.
+Sequences transposed(const Sequences& sequences);
 
 /// Floating point operations of flops(), with the lengths that there are, and of a block mask with
 /// the pairs that its lists let through.

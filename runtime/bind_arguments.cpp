@@ -8,6 +8,7 @@
 #include "attnforge/error.h"
 #include "runtime/tensor_map.h"
 #include "templates/params_block_mask.h"
+#include "templates/params_bwd.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
 #include "templates/params_pages.h"
@@ -39,6 +40,17 @@ struct Binder {
     fwd.lse_stride_batch = tensors.lse.stride_batch;
     fwd.lse_stride_head = tensors.lse.stride_head;
     put(fwd);
+  }
+
+  void operator()(const GradientsArgument& gradients) const {
+    const Gradients& given = tensors.gradients;
+    put(GradientsParams{.dout = tensor_ref(given.dout),
+                        .dq = tensor_ref(given.dq),
+                        .dk = tensor_ref(given.dk),
+                        .dv = tensor_ref(given.dv),
+                        .dlse = gradients.dlse ? given.dlse.data : nullptr,
+                        .dlse_stride_batch = given.dlse.stride_batch,
+                        .dlse_stride_head = given.dlse.stride_head});
   }
 
   void operator()(const RopeArgument&) const {
@@ -83,8 +95,8 @@ struct Binder {
 
   void operator()(const TensorMapSpec& map) const {
     TensorMapSizes sizes = get<TensorMapSizes>();
-    const std::int64_t rows = map.operand == TensorMapSpec::Operand::kQ ? tensors.lengths.tokens_q
-                                                                        : tensors.lengths.tokens_kv;
+    const std::int64_t rows = is_of_keys(map.operand) ? tensors.lengths.tokens_kv
+                                                      : tensors.lengths.tokens_q;
     if (map.rows_of_run && rows > 0) sizes.rows = rows;
     if (map.of_pages) sizes.batch = tensors.pages.num_pages;
     encode_tensor_map(map, sizes, tensors, at(kTensorMapBytes));
@@ -131,11 +143,6 @@ struct Binder {
   }
 };
 
-Tensor& tensor_of(Tensors& tensors, TensorMapSpec::Operand operand) {
-  using Operand = TensorMapSpec::Operand;
-  return operand == Operand::kQ ? tensors.q : operand == Operand::kK ? tensors.k : tensors.v;
-}
-
 void bind_parts(std::span<const ArgumentPart> args, const Tensors& tensors, const RunMemory& memory,
                 std::span<std::byte> params) {
   for (const ArgumentPart& part : args)
@@ -150,8 +157,9 @@ void bind_arguments(std::span<const ArgumentPart> args,
   if (from_workspace.empty()) return bind_parts(args, tensors, memory, params);
   Tensors seen = tensors;
   for (const ScratchTensor& tensor : from_workspace) {
-    tensor_of(seen, tensor.operand) = {static_cast<std::byte*>(memory.workspace) + tensor.begin,
-                                       tensor.stride_batch, tensor.stride_row, tensor.stride_head};
+    const_cast<Tensor&>(tensor_of(seen, tensor.operand)) = {
+        static_cast<std::byte*>(memory.workspace) + tensor.begin, tensor.stride_batch,
+        tensor.stride_row, tensor.stride_head};
   }
   bind_parts(args, seen, memory, params);
 }

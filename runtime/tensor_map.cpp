@@ -15,10 +15,6 @@ namespace {
 
 using Operand = TensorMapSpec::Operand;
 
-const Tensor& operand_of(const Tensors& tensors, Operand operand) {
-  return operand == Operand::kQ ? tensors.q : operand == Operand::kK ? tensors.k : tensors.v;
-}
-
 CUtensorMapDataType data_type(DType dtype) {
   switch (dtype) {
     case DType::kFp32:
@@ -85,7 +81,7 @@ void encode(const TensorMapSpec& spec, const TensorMapSizes& sizes, const Tensor
       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(spec.swizzle_bytes),
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) [[unlikely]] {
-    constexpr const char* kNames[] = {"q", "k", "v"};
+    constexpr const char* kNames[] = {"q", "k", "v", "o", "dout", "dq", "dk", "dv"};
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("TMA cannot address {} at {} with strides batch={} row={} head={} "
                             "elements: pointer and strides must be multiples of 16 bytes, strides "
@@ -100,11 +96,39 @@ void encode(const TensorMapSpec& spec, const TensorMapSizes& sizes, const Tensor
 
 }  // namespace
 
+const Tensor& tensor_of(const Tensors& tensors, Operand operand) {
+  switch (operand) {
+    case Operand::kQ:
+      return tensors.q;
+    case Operand::kK:
+      return tensors.k;
+    case Operand::kV:
+      return tensors.v;
+    case Operand::kO:
+      return tensors.o;
+    case Operand::kDout:
+      return tensors.gradients.dout;
+    case Operand::kDq:
+      return tensors.gradients.dq;
+    case Operand::kDk:
+      return tensors.gradients.dk;
+    case Operand::kDv:
+      return tensors.gradients.dv;
+  }
+  throw Error(ErrorCode::kInternal, "no such operand of a tensor map");
+}
+
+bool is_of_keys(Operand operand) {
+  return operand == Operand::kK || operand == Operand::kV || operand == Operand::kDk ||
+         operand == Operand::kDv;
+}
+
 void encode_tensor_map(const TensorMapSpec& spec, const TensorMapSizes& sizes,
                        const Tensors& tensors, std::byte* to) {
-  if (sizes.rows > 0) return encode(spec, sizes, operand_of(tensors, spec.operand), to);
-  // No key: nothing is read, but the driver wants an address and sizes.
-  encode(spec, {.rows = 1, .heads = 1, .batch = 1}, tensors.q, to);
+  if (sizes.rows > 0) return encode(spec, sizes, tensor_of(tensors, spec.operand), to);
+  // No key, or no query: nothing is read, but the driver wants an address and sizes.
+  encode(spec, {.rows = 1, .heads = 1, .batch = 1},
+         tensors.q.data != nullptr ? tensors.q : tensors.k, to);
 }
 
 }  // namespace attnforge

@@ -41,6 +41,15 @@ struct Shape {
                       // heads that share it; 0: kernels ask it again
   int sinks;          // 1: the softmax of a row counts a logit of its head
   int page_size;      // rows of a page of k and v; 0: they lie in one piece
+  // 1: gradients are added to what dq, dk and dv hold
+  int accumulate;
+  // 1: dq, dk and dv are fp32; else they are of the dtypes of q, k and v
+  int fp32_gradients;
+
+  /// Of dq, dk or dv, when that of q, k or v is `input`.
+  ATTNFORGE_HOST_DEVICE constexpr int gradient_dtype(int input) const {
+    return fp32_gradients ? kFp32 : input;
+  }
 
   ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }
   /// Whether the key tiles of each query tile come from a list that a step before the kernel

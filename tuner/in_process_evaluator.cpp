@@ -39,12 +39,13 @@ struct Bench {
       : instruments(device.arch),
         timer(device, instruments),
         tensors(problem, seed, instruments, timer.stream()),
-        oracle(tensors.sequences(), device, tensors.tensors(), seed, instruments, timer.stream()) {}
+        oracle(make_oracle(tensors.sequences(), device, tensors.tensors(), seed, instruments,
+                           timer.stream())) {}
 
   Instruments instruments;
   Timer timer;
   ProblemTensors tensors;
-  Oracle oracle;
+  std::unique_ptr<Oracle> oracle;
 };
 
 class InProcessEvaluator : public Evaluator {
@@ -105,7 +106,7 @@ class InProcessEvaluator : public Evaluator {
       result.time_us = candidate.rough_us = elapsed_us(start, stop);
       result.samples = 1;
       const std::string findings = bench.tensors.findings(stream);
-      const Oracle::Verdict verdict = bench.oracle.compare(bench.tensors.tensors(), stream);
+      const Oracle::Verdict verdict = bench.oracle->compare(bench.tensors.tensors(), stream);
       result.max_error = verdict.max_error;
       if (!findings.empty() || !verdict.mismatch.empty()) {
         const char* const both = !findings.empty() && !verdict.mismatch.empty() ? "; " : "";

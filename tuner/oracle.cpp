@@ -7,19 +7,19 @@
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
+#include "reference/attention.h"
 #include "reference/compare.h"
 #include "runtime/compiler.h"
 #include "runtime/loaded_launch.h"
+#include "runtime/memory.h"
 #include "templates/fwd_naive/oracle.h"
 #include "templates/registry.h"
+#include "tuner/gradient_oracle.h"
+#include "tuner/oracle_list.h"
 #include "tuner/oracle_rows.h"
-#include "tuner/timer.h"
 
 namespace attnforge {
 namespace {
-
-constexpr double
-    kLongestSeconds = 60;  // it takes a fraction of one; this is for a GPU that others keep busy
 
 /// The oracle writes fp32, so that only the candidate's rounding is in the difference.
 Problem with_fp32_output(Problem problem) {
@@ -48,26 +48,25 @@ std::vector<QueryRow> rows_of_heads(const Problem& problem, const std::vector<Li
   return rows;
 }
 
-/// Where the rows of a list lie in o and lse.
-std::vector<ListedRow> placed(const Sequences& sequences, std::vector<ListedRow> list) {
-  for (ListedRow& row : list) {
-    const QueryRow place = place_of(sequences, {row.batch, 0, row.query});
-    row = {static_cast<int>(place.batch), static_cast<int>(place.query)};
-  }
-  return list;
-}
+/// Compares o and lse.
+class OutputOracle : public Oracle {
+ public:
+  OutputOracle(const Sequences& sequences, const DeviceFacts& device, const Tensors& tensors,
+               unsigned seed, const Instruments& instruments, CUstream stream);
+  Verdict compare(const Tensors& tensors, CUstream stream) override;
 
-/// For what was enqueued so far. A copy from the host is on the default stream.
-void wait_for(CUstream stream, const std::string& trouble) {
-  Event done;
-  done.record(stream);
-  if (!wait(done, kLongestSeconds)) throw Error(ErrorCode::kCuda, trouble);
-}
+ private:
+  Problem problem_;
+  const Instruments& instruments_;
+  ListOnGpu list_;
+  Buffer gathered_o_,
+      gathered_lse_;    // [num_heads_q][num_rows][head_dim_v], [num_heads_q][num_rows]
+  Reference expected_;  // its rows in the same order
+};
 
-}  // namespace
-
-Oracle::Oracle(const Sequences& sequences, const DeviceFacts& device, const Tensors& tensors,
-               unsigned seed, const Instruments& instruments, CUstream stream)
+OutputOracle::OutputOracle(const Sequences& sequences, const DeviceFacts& device,
+                           const Tensors& tensors, unsigned seed, const Instruments& instruments,
+                           CUstream stream)
     : problem_(sequences.problem), instruments_(instruments) {
   const Problem& problem = problem_;
   const std::vector<RowRange> ranges = rows_to_compare(sequences, device, seed);
@@ -80,13 +79,7 @@ Oracle::Oracle(const Sequences& sequences, const DeviceFacts& device, const Tens
   fp32.alignment_bytes = problem.alignment_bytes;
 
   const std::vector<ListedRow> list = listed(ranges, rows_per_block(config));
-  num_rows_ = static_cast<int>(list.size());
-  list_ = Buffer(list.size() * sizeof(ListedRow));
-  list_.copy_from_host(list.data(), list_.size_bytes());
-  const std::vector<ListedRow> places = placed(sequences, list);
-  places_ = Buffer(list_.size_bytes());
-  places_.copy_from_host(places.data(), places_.size_bytes());
-  wait_for(nullptr, "copying the oracle's rows did not finish: something else keeps the GPU busy");
+  list_ = ListOnGpu(sequences, list);
   const std::vector<QueryRow> rows = rows_of_heads(problem, list);
   const std::size_t elements = rows.size() * static_cast<std::size_t>(problem.head_dim_v);
   const Buffer o(elements * sizeof(float)), lse(fp32.lse ? rows.size() * sizeof(float) : 0);
@@ -94,17 +87,14 @@ Oracle::Oracle(const Sequences& sequences, const DeviceFacts& device, const Tens
   Tensors on_rows = tensors;
   on_rows.o = {.data = o.data(),
                .stride_row = problem.head_dim_v,
-               .stride_head = std::int64_t{num_rows_} * problem.head_dim_v};
+               .stride_head = std::int64_t{list_.num_rows} * problem.head_dim_v};
   on_rows.lse.data = static_cast<float*>(lse.data());
-  on_rows.lse.stride_head = num_rows_;
-  const Launch launch = launch_rows(config, fp32, static_cast<const ListedRow*>(list_.data()),
-                                    num_rows_);
+  on_rows.lse.stride_head = list_.num_rows;
+  const Launch launch = launch_rows(config, fp32, list_.listed(), list_.num_rows);
   const Source source = family->render(config, fp32);
   const LoadedKernels kernels(compile(source, device.arch).bytes, source, launch);
   LoadedLaunch(launch, kernels).run(on_rows, {}, stream);
-  wait_for(stream, fmt::format("the oracle of \"{}\" did not finish in {} s: something else keeps "
-                               "the GPU busy",
-                               to_string(problem), kLongestSeconds));
+  wait_for_oracle(stream, problem);
 
   const auto host_o = o.to_host<float>(), host_lse = lse.to_host<float>();
   expected_ = reference_from_outputs(sequences, rows, host_o, host_lse, kLargestNormal);
@@ -112,32 +102,18 @@ Oracle::Oracle(const Sequences& sequences, const DeviceFacts& device, const Tens
   gathered_lse_ = Buffer(problem.lse ? lse.size_bytes() : 0);
 }
 
-Oracle::Verdict Oracle::compare(const Tensors& tensors, CUstream stream) {
-  if (num_rows_ == 0) return {};
-  const auto gather = [&](const void* from, const Buffer& to, const Tensor& strides, int width,
-                          int element_bytes) {
-    const int words = element_bytes / 2;
-    instruments_.gather({.from = from,
-                         .to = to.data(),
-                         .rows = static_cast<const int*>(places_.data()),
-                         .stride_batch = strides.stride_batch * words,
-                         .stride_row = strides.stride_row * words,
-                         .stride_head = strides.stride_head * words,
-                         .heads = static_cast<int>(problem_.num_heads_q),
-                         .num_rows = num_rows_,
-                         .width = width * words},
-                        stream);
-  };
-  gather(tensors.o.data, gathered_o_, tensors.o, problem_.head_dim_v, size_bytes(problem_.dtype_o));
+Oracle::Verdict OutputOracle::compare(const Tensors& tensors, CUstream stream) {
+  if (list_.num_rows == 0) return {};
+  list_.gather(instruments_, tensors.o, problem_.dtype_o, problem_.num_heads_q, problem_.head_dim_v,
+               gathered_o_, stream);
   if (problem_.lse) {
-    gather(tensors.lse.data, gathered_lse_,
-           {.stride_batch = tensors.lse.stride_batch,
-            .stride_row = 1,
-            .stride_head = tensors.lse.stride_head},
-           1, sizeof(float));
+    const Tensor lse{.data = tensors.lse.data,
+                     .stride_batch = tensors.lse.stride_batch,
+                     .stride_row = 1,
+                     .stride_head = tensors.lse.stride_head};
+    list_.gather(instruments_, lse, DType::kFp32, problem_.num_heads_q, 1, gathered_lse_, stream);
   }
-  wait_for(stream,
-           "copying a candidate's output did not finish: something else keeps the GPU busy");
+  wait_for_copies(stream);
 
   const auto host_o = gathered_o_.to_host<std::byte>();
   const auto host_lse = gathered_lse_.to_host<float>();
@@ -147,6 +123,16 @@ Oracle::Verdict Oracle::compare(const Tensors& tensors, CUstream stream) {
   if (!compared.passed())
     verdict.mismatch = fmt::format("wrong in query rows: {}", to_string(compared));
   return verdict;
+}
+
+}  // namespace
+
+std::unique_ptr<Oracle> make_oracle(const Sequences& sequences, const DeviceFacts& device,
+                                    const Tensors& tensors, unsigned seed,
+                                    const Instruments& instruments, CUstream stream) {
+  if (is_backward(sequences.problem))
+    return make_gradient_oracle(sequences, device, tensors, seed, instruments, stream);
+  return std::make_unique<OutputOracle>(sequences, device, tensors, seed, instruments, stream);
 }
 
 }  // namespace attnforge

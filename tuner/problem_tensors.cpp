@@ -8,6 +8,7 @@
 
 #include "attnforge/block_mask.h"
 #include "attnforge/error.h"
+#include "reference/likely_lse.h"
 
 namespace attnforge {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 // Counters of a check: two for all inputs, then these for each output.
 enum Counter : int { kInputs, kInputGuards, kOfOutputs };
 enum OfOutput : int { kPoisoned, kNan, kGuard, kPerOutput };
-static_assert(kOfOutputs + 2 * kPerOutput <= ProblemTensors::kCounters, "o and lse");
+static_assert(kOfOutputs + 3 * kPerOutput <= ProblemTensors::kCounters, "dq, dk and dv");
 
 constexpr std::size_t kGuardRows = 128, kGuardLeast = 4096, kGuardMost = std::size_t{1} << 20;
 
@@ -51,6 +52,7 @@ HostTensors tables_of(const Problem& problem, unsigned seed) {
   set_random_pages(problem, host, seed);
   set_random_block_mask(problem, host, seed);
   set_code_arguments(problem, host, seed);
+  set_likely_lse(problem, host);
   return host;
 }
 
@@ -85,13 +87,18 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
   }
   tensors_ = bound_tensors(problem, list, addresses, tables_, code_words_);
   fill_inputs(stream);
+  poison_outputs(stream);
 }
 
 std::uint64_t ProblemTensors::left_alone(const Operand& output) const {
-  const std::int64_t rows = total_tokens(problem_).q;
-  if (rows == 0) return 0;
-  const std::int64_t alone = rows - total_queries(sequences());
-  return static_cast<std::uint64_t>(output.elements / rows * alone);
+  const auto of_side = [](std::int64_t elements, std::int64_t rows, std::int64_t written) {
+    return rows == 0 ? 0 : elements / rows * (rows - written);
+  };
+  const Tokens tokens = total_tokens(problem_);
+  const std::int64_t queries = total_queries(sequences()), keys = total_keys(sequences());
+  return static_cast<std::uint64_t>(
+      of_side(output.elements - output.key_elements, tokens.q, queries) +
+      of_side(output.key_elements, tokens.kv, keys));
 }
 
 void ProblemTensors::guard(const Region& region, std::uint16_t value, CUstream stream) const {
@@ -123,7 +130,12 @@ void ProblemTensors::poison_outputs(CUstream stream) const {
   for (const Placed& output : placed_) {
     if (!is(output, Operand::Role::kOutput)) continue;
     guard(output.region, kCanary, stream);
-    instruments_.set_words(output.region.data(), output.region.bytes / 2, kPoison, stream);
+    if (output.operand.added_to)
+      instruments_.set_normal(output.region.data(),
+                              static_cast<std::size_t>(output.operand.elements),
+                              output.operand.dtype, output.seed, stream);
+    else
+      instruments_.set_words(output.region.data(), output.region.bytes / 2, kPoison, stream);
   }
 }
 
@@ -161,11 +173,14 @@ std::string ProblemTensors::findings(CUstream stream) {
     const std::uint64_t* of = &counts[static_cast<std::size_t>(kOfOutputs + output++ * kPerOutput)];
     const std::string name(placed.operand.name);
     const std::uint64_t alone = left_alone(placed.operand);
-    if (of[kPoisoned] > alone)
+    if (placed.operand.added_to) {
+      // Whether all was written is for the oracle to say.
+    } else if (of[kPoisoned] > alone) {
       say(of[kPoisoned] - alone, "elements of " + name + " were not written");
-    if (of[kPoisoned] < alone)
+    } else if (of[kPoisoned] < alone) {
       say(alone - of[kPoisoned],
           "elements of " + name + " after the end of a sequence were written");
+    }
     say(of[kNan], "elements of " + name + " are NaN");
     say(of[kGuard], "16-bit words before or past " + name + " were written");
   }

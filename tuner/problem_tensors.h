@@ -29,7 +29,7 @@ class ProblemTensors {
   const Tensors& tensors() const { return tensors_; }
   Sequences sequences() const { return sequences_of(problem_, tables_); }
 
-  /// Enqueues: outputs to kPoison, guards to kCanary.
+  /// Enqueues: outputs to kPoison, or to random numbers where they are added to, guards to kCanary.
   void poison_outputs(CUstream stream) const;
   /// Enqueues the checks of what a run must leave alone or must have written.
   void check(CUstream stream);
@@ -37,7 +37,7 @@ class ProblemTensors {
   /// were.
   std::string findings(CUstream stream);
 
-  static constexpr int kCounters = 8;
+  static constexpr int kCounters = 12;
 
  private:
   struct Region {

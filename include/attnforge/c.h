@@ -427,6 +427,26 @@ typedef struct attnforge_pages {
 #define ATTNFORGE_PAGES_INIT \
   { (uint32_t)sizeof(attnforge_pages), NULL, 0, 0 }
 
+/* Gradients, of a problem that begins with bwd: dout, that of o, comes in beside q, k, v, o and
+ * lse; dq, dk and dv, of the shapes of q, k and v, are written, or with the word accumulate added
+ * to. */
+typedef struct attnforge_gradients {
+  uint32_t struct_size;
+  attnforge_tensor dout; /* of the dtype of o */
+  attnforge_tensor dq;   /* of the dtypes of q, k and v, or with gradients=fp32 of fp32 */
+  attnforge_tensor dk;
+  attnforge_tensor dv;
+  attnforge_rows dlse; /* needed with the word dlse */
+} attnforge_gradients;
+
+#define ATTNFORGE_GRADIENTS_INIT                                                              \
+  {                                                                                           \
+    (uint32_t)sizeof(attnforge_gradients), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
+        {NULL, 0, 0, 0}, {                                                                    \
+      NULL, 0, 0                                                                              \
+    }                                                                                         \
+  }
+
 /* Everything that a run reads and writes. A part is NULL where the problem does not have it, and
  * ignored if it is there all the same; structs of parts are read during the call only. */
 typedef struct attnforge_tensors {
@@ -435,7 +455,7 @@ typedef struct attnforge_tensors {
   attnforge_tensor k;
   attnforge_tensor v;
   attnforge_tensor o;
-  attnforge_rows lse;                           /* needed with the word lse */
+  attnforge_rows lse;                           /* needed with the word lse, and by bwd */
   const attnforge_rope* rope;                   /* needed with the word rope */
   const attnforge_lengths* lengths;             /* needed with the word lengths */
   const attnforge_block_mask_lists* block_mask; /* needed with the word blocks */
@@ -443,18 +463,19 @@ typedef struct attnforge_tensors {
    * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t). */
   const uint64_t* code_arguments;
   const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
-  const attnforge_pages* pages; /* needed with the word page_size */
+  const attnforge_pages* pages;         /* needed with the word page_size */
+  const attnforge_gradients* gradients; /* needed by bwd */
 } attnforge_tensors;
 
 #define ATTNFORGE_TENSORS_INIT                                                              \
   {                                                                                         \
     (uint32_t)sizeof(attnforge_tensors), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL                   \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL, NULL, NULL, NULL, NULL, NULL, NULL             \
   }
 
 /* Sets the strides of contiguous tensors in the problem's layout; pointers stay as they are. For
  * layout=packed_qkv, k and v start num_heads_q * head_dim and (num_heads_q + num_heads_kv) *
- * head_dim elements after q. */
+ * head_dim elements after q. Gradients have the strides of what they are of. */
 ATTNFORGE_API attnforge_status attnforge_contiguous_tensors(const attnforge_problem* problem,
                                                             attnforge_tensors* tensors);
 

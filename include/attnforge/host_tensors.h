@@ -15,7 +15,8 @@ struct HostTensors {
   std::vector<std::byte> q, k, v;  // kPackedQkv: q holds all three, k and v are empty
   std::vector<std::byte>
       o;  // [batch, seqlen_q, num_heads_q, head_dim_v], or by heads first for kBhsd
-  std::vector<float> lse{};  // [batch, num_heads_q, seqlen_q] if problem.lse, else empty
+  // [batch, num_heads_q, seqlen_q] if problem.lse, or of a backward problem, else empty
+  std::vector<float> lse{};
   // [rows, rope_dim / 2] with problem.rope, else empty; as many rows as Tensors::rope_rows asks
   // for.
   std::vector<float> rope_cos{}, rope_sin{};
@@ -34,6 +35,10 @@ struct HostTensors {
   // v, that hold any equal number of them, the sequences have; -1: none.
   std::vector<int> page_table{};
   std::vector<float> sinks{};  // [num_heads_q] with problem.sinks, else empty
+  // Of a backward problem, else empty, each as that which it is the gradient of; dlse with
+  // problem.dlse.
+  std::vector<std::byte> dout{}, dq{}, dk{}, dv{};
+  std::vector<float> dlse{};
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths, page tables

@@ -80,11 +80,19 @@ struct BlockMaskRef {
   const int* bit_blocks = nullptr;  // and of an entry, which block of `bits` it has; -1: none
 };
 
-/// Everything that a run reads and writes. All memory is the caller's and must stay alive until the
-/// stream has passed. A part that the problem does not have is ignored.
+/// Of a backward problem, in device memory: dout is the gradient of o, and dq, dk and dv, which
+/// have the shapes of q, k and v, are written, or with problem.accumulate added to. With
+/// problem.dlse that of lse comes in too.
+struct Gradients {
+  Tensor dout, dq, dk, dv;
+  Rows dlse{};
+};
+
+/// Everything that a run reads and writes. Backward reads o and lse. All memory is the caller's and
+/// must stay alive until the stream has passed. A part that the problem does not have is ignored.
 struct Tensors {
   Tensor q, k, v, o;
-  Rows lse{};                 // problem.lse
+  Rows lse{};                 // problem.lse, or backward
   RopeTables rope{};          // problem.rope
   LengthArrays lengths{};     // problem.lengths
   BlockMaskRef block_mask{};  // problem.mask_block_q
@@ -93,14 +101,16 @@ struct Tensors {
   const std::uint64_t* code_arguments = nullptr;
   // problem.sinks: [num_heads_q] logits in device memory. -inf: none; not NaN nor +inf.
   const float* sinks = nullptr;
-  PageTable pages{};  // problem.page_size
+  PageTable pages{};      // problem.page_size
+  Gradients gradients{};  // backward
 };
 
 /// Strides of contiguous tensors in problem.layout, with null pointers. For kPackedQkv, k and v
-/// start at q + num_heads_q * head_dim and q + (num_heads_q + num_heads_kv) * head_dim elements. o
-/// is [batch, seqlen_q, num_heads_q, head_dim_v] unless the layout is kBhsd. lse is [batch,
-/// num_heads_q, seqlen_q]. For Lengths::kPacked as of one sequence of all tokens; with pages
-/// k and v as of sequences of page_size keys, and pages.stride_batch that of a table without gaps.
+/// start at q + num_heads_q * head_dim and q + (num_heads_q + num_heads_kv) * head_dim elements,
+/// and dk and dv so at dq. Gradients lie as that which they are of. o is [batch, seqlen_q,
+/// num_heads_q, head_dim_v] unless the layout is kBhsd. lse is [batch, num_heads_q, seqlen_q]. For
+/// Lengths::kPacked as of one sequence of all tokens; with pages k and v as of sequences of
+/// page_size keys, and pages.stride_batch that of a table without gaps.
 Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.

@@ -9,7 +9,10 @@
 
 namespace attnforge {
 
-enum class Op : std::uint8_t { kForward };
+enum class Op : std::uint8_t {
+  kForward,
+  kBackward,  // gradients: from q, k, v, o, lse and that of o to those of q, k and v
+};
 enum class DType : std::uint8_t { kFp32, kFp16, kBf16 };
 
 /// How attnforge lays out tensors that it allocates itself (tune, bench, run) and the usual strides
@@ -65,8 +68,19 @@ enum class Rope : std::uint8_t {
 /// With `score` and `mask`, these texts compute with s, batch, head (of queries), q, k (positions
 /// among the queries and keys of the sequence, from 0), seqlen_q, seqlen_kv, and the arguments that
 /// a run has for `args` (Tensors::code_arguments).
+/// Backward (Op::kBackward): dout [batch, num_heads_q, seqlen_q, head_dim_v], of o's dtype, comes
+/// in beside q, k, v, o and lse, and dq, dk and dv go out, which have the shapes of q, k and v.
+/// With s the scores as above, p = exp(s - lse) (0 where lse is -inf) and ds = p (dout v - sum over
+/// columns of dout o, + dlse), dv = p dout, dq = softmax_scale ds k, dk = softmax_scale ds q; the
+/// query heads of a key/value head add up. That holds whatever o and lse are.
 struct Problem {
   Op op = Op::kForward;
+  // Of kBackward alone:
+  bool deterministic = false;   // equal runs give equal bits
+  bool accumulate = false;      // the gradients are added to what dq, dk and dv hold
+  bool dlse = false;            // a gradient of lse comes in too
+  bool fp32_gradients = false;  // dq, dk and dv are fp32; else of the dtypes of q, k and v
+  // Of both:
   DType dtype_q = DType::kBf16;
   DType dtype_k = DType::kBf16;
   DType dtype_v = DType::kBf16;
@@ -120,6 +134,7 @@ struct Problem {
 
 /// Reads the text form, e.g.
 ///   "fwd bf16 batch=1 num_heads_q=32 num_heads_kv=8 seqlen=4096 head_dim=128 causal lse"
+///   "bwd bf16 batch=1 num_heads=16 seqlen=1024 head_dim=128 causal deterministic"
 /// Words are separated by blanks, in any order after the op. Shorthands: num_heads=32:8 or
 /// num_heads=32, seqlen=4096:8192 (queries:keys) or seqlen=4096, head_dim=192:128, with
 /// lengths=packed tokens=20000:30000 or tokens=20000. dtypes: one word for all, or q=fp16 k=fp16
@@ -135,6 +150,7 @@ std::string to_string(const Problem& problem);
 /// Throws Error(kInvalidProblem) naming the field, its value and what is allowed.
 void validate(const Problem& problem);
 
+std::string_view to_string(Op op);            // "fwd", "bwd"
 std::string_view to_string(DType dtype);      // "fp32", "fp16", "bf16"
 std::string_view to_string(Layout layout);    // "bshd", "bhsd", "packed_qkv"
 std::string_view to_string(Rope rope);        // "none", "interleaved", "half"
@@ -143,6 +159,17 @@ int size_bytes(DType dtype);
 
 /// The multiplier of QK^T that is used: softmax_scale, or its default.
 float effective_softmax_scale(const Problem& problem);
+
+/// Whether gradients are computed.
+inline bool is_backward(const Problem& problem) { return problem.op == Op::kBackward; }
+
+/// The forward problem, with lse, whose o and lse a backward one takes. Of others: the same.
+Problem forward_of(const Problem& problem);
+
+/// Of dq, dk or dv, when that of q, k or v is `input`.
+inline DType gradient_dtype(const Problem& problem, DType input) {
+  return problem.fp32_gradients ? DType::kFp32 : input;
+}
 
 /// Whether blocks of a mask say what is seen.
 inline bool has_block_mask(const Problem& problem) { return problem.mask_block_q != 0; }
@@ -202,10 +229,12 @@ Problem typical_problem(const Problem& problem);
 std::int64_t visible_pairs(const Problem& problem);
 
 /// Floating point operations of the two products over the visible pairs: 2 * pairs * (head_dim +
-/// head_dim_v) per head. Of typical_problem(): flops() of tuner and bench know the lengths.
+/// head_dim_v) per head. Backward 2.5 times that, for five products in place of two. Of
+/// typical_problem(): flops() of tuner and bench know the lengths.
 double flops(const Problem& problem);
 
 /// Bytes of q, k, v, the rows of rope's tables and the lists of a block mask read once and o, lse
+/// written once. Backward: of o, lse and their gradients read once too, and those of q, k and v
 /// written once.
 double minimum_bytes(const Problem& problem);
 

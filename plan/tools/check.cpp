@@ -21,6 +21,10 @@ namespace {
 /// not const.
 Tensors tensors_of(const Problem& problem, const HostTensors& host) {
   validate(problem);
+  if (is_backward(problem)) {
+    throw Error(ErrorCode::kUnsupported,
+                "gradients are not computed on the CPU; compare with the family bwd_naive");
+  }
   if (has_code(problem)) {
     throw Error(ErrorCode::kUnsupported,
                 "the CPU cannot compute the texts of score and mask; compare with the family "

@@ -70,7 +70,7 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
     const std::span<const std::byte> from = operand.content(host);
     DeviceBuffer& buffer = to.buffers.emplace_back(device, from.size());
     // All bits set is a NaN in each dtype: what no kernel writes shows.
-    if (operand.role == Operand::Role::kOutput)
+    if (operand.role == Operand::Role::kOutput && !operand.added_to)
       buffer.fill(0xff);
     else
       buffer.upload(from.data(), from.size());

@@ -6,6 +6,7 @@
 #include "attnforge/block_mask.h"
 #include "generator/operands.h"
 #include "reference/half.h"
+#include "reference/likely_lse.h"
 #include "reference/parallel.h"
 #include "reference/sequences.h"
 #include "reference/split_mix.h"
@@ -45,7 +46,7 @@ HostTensors allocated(const Problem& problem, std::uint64_t seed) {
   for (const Operand& operand : operands(problem)) {
     operand.resize(host, operand.bytes());
     // All bits set is a NaN in each dtype.
-    if (operand.role == Operand::Role::kOutput)
+    if (operand.role == Operand::Role::kOutput && !operand.added_to)
       std::ranges::fill(operand.in_host(host), std::byte{0xff});
   }
   set_rope_tables(problem, host);
@@ -53,6 +54,7 @@ HostTensors allocated(const Problem& problem, std::uint64_t seed) {
   set_random_pages(problem, host, seed);
   set_random_block_mask(problem, host, seed);
   set_code_arguments(problem, host, seed);
+  set_likely_lse(problem, host);
   return host;
 }
 
@@ -64,7 +66,7 @@ HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed) {
   HostTensors host = allocated(problem, seed);
   std::uint64_t number = 3 * seed;
   for (const Operand& operand : operands(problem)) {
-    if (operand.role == Operand::Role::kInput)
+    if (operand.role == Operand::Role::kInput || operand.added_to)
       fill_random(operand.dtype, operand.in_host(host), number++);
   }
   return host;

@@ -169,7 +169,11 @@ std::vector<FamilyInfo> list_families() {
       // Any problem of a usual kind will do: what a family needs of an arch does not depend on
       // sizes.
       for (const DType dtype : {DType::kBf16, DType::kFp32}) {
-        const Problem usual{.dtype_q = dtype, .dtype_k = dtype, .dtype_v = dtype, .dtype_o = dtype};
+        const Problem usual{.op = family->op,
+                            .dtype_q = dtype,
+                            .dtype_k = dtype,
+                            .dtype_v = dtype,
+                            .dtype_o = dtype};
         if (!family->supports(usual, arch).empty()) continue;
         info.archs.push_back(fmt::format("sm_{}", arch.name));
         break;

@@ -67,6 +67,17 @@ class BlockMaskInfo(ctypes.Structure):
     ]
 
 
+class GradientsStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dout", TensorStruct),
+        ("dq", TensorStruct),
+        ("dk", TensorStruct),
+        ("dv", TensorStruct),
+        ("dlse", RowsStruct),
+    ]
+
+
 class TensorsStruct(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -81,6 +92,7 @@ class TensorsStruct(ctypes.Structure):
         ("code_arguments", c_void_p),
         ("sinks", c_void_p),
         ("pages", c_void_p),
+        ("gradients", c_void_p),
     ]
 
 

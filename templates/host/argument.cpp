@@ -5,6 +5,7 @@
 
 #include "attnforge/error.h"
 #include "templates/host/fwd_params.h"
+#include "templates/params_bwd.h"
 #include "templates/params_fwd.h"
 #include "templates/params_rope.h"
 
@@ -46,6 +47,11 @@ void Argument::end_base(std::size_t size, std::size_t alignment) {
 }
 
 Argument& Argument::fwd(const Problem& problem) { return part(fwd_params(problem), FwdArgument{}); }
+
+Argument& Argument::bwd(const Problem& problem) {
+  static_assert(sizeof(BwdParams) == sizeof(FwdParams) + sizeof(GradientsParams));
+  return fwd(problem).part(GradientsParams{}, GradientsArgument{.dlse = problem.dlse});
+}
 
 Argument& Argument::rope(const Problem& problem) {
   RopeParams params{};

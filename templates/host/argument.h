@@ -27,6 +27,8 @@ class Argument {
 
   /// FwdParams: sizes and scale now, pointers and strides by each run.
   Argument& fwd(const Problem& problem);
+  /// BwdParams: the same, and of gradients.
+  Argument& bwd(const Problem& problem);
   /// RopeParams: the first query's position now, the rest by each run; zeros if the problem has no
   /// rope.
   Argument& rope(const Problem& problem);

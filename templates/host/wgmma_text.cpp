@@ -21,7 +21,7 @@ std::string function(std::string_view head, std::string_view body, std::string_v
 
 }  // namespace
 
-std::string wgmma_text(int dtype, int n) {
+std::string wgmma_text(int dtype, int n, WgmmaForms forms) {
   ATTNFORGE_ASSERT(n % 8 == 0 && n >= 8 && n <= 256, "wgmma has n = 8, 16, ... 256");
   const char* const type = dtype == kBf16 ? "bf16" : "f16";
   const int registers = n / 2;  // of d; the inputs are numbered from here
@@ -59,6 +59,11 @@ std::string wgmma_text(int dtype, int n) {
          function("regs_smem_mn(" + fragment + four + ")",
                   fmt::format("{}, {}, {}, 1, 1, 1, 1;", instruction, a_regs, input(4)), outputs,
                   four_inputs) +
+         (forms == WgmmaForms::kTransposedA
+              ? function("smem_mn_smem(" + fragment + "u64 a, u64 b, int accumulate)",
+                         predicated(2, fmt::format("{}, {}, p, 1, 1, 1, 0", input(0), input(1))),
+                         outputs, R"("l"(a), "l"(b), "r"(accumulate))")
+              : "") +
          "};\n";
 }
 

@@ -13,6 +13,7 @@ namespace attnforge {
 ///   smem_smem(d, a, b, accumulate)         both K-major: scores, Q in shared memory
 ///   regs_smem(d, a0..a3, b, accumulate)    b K-major: scores, Q in registers
 ///   regs_smem_mn(d, a0..a3, b)             b MN-major, always accumulates: outputs
+///   smem_mn_smem(d, a, b, accumulate)      a MN-major, b K-major: gradients of q
 template <int kDtype, int kN>
 struct Wgmma;
 

@@ -18,10 +18,11 @@ struct AnyCase {
 
 /// Small enough for the oracle to solve it in a second or two. `choices`: see any_problem.h.
 template <class Choices>
-AnyCase any_case(Choices& choices) {
+AnyCase any_case(Choices& choices, Op op = Op::kForward) {
   AnyCase c;
   Problem& p = c.problem;
-  p = any_problem(choices, {.batch_bits = 2, .heads_bits = 2, .seqlen_bits = 10});
+  const MostSizes most{.batch_bits = 2, .heads_bits = 2, .seqlen_bits = 10, .gradients = false};
+  p = op == Op::kForward ? any_problem(choices, most) : any_backward_problem(choices, most);
   while (flops(p) > kMostFlops || minimum_bytes(p) > kMostBytes) {
     p.tokens_q = p.tokens_kv = 0;  // there may be more than fit the shorter sequences
     p.seqlen_q = (p.seqlen_q + 1) / 2;

@@ -20,5 +20,10 @@ struct ConformanceCase {
 void PrintTo(const ConformanceCase& c, std::ostream* out);
 
 std::vector<ConformanceCase> conformance_cases();
+/// Of gradients.
+std::vector<ConformanceCase> backward_cases();
+/// Of gradients with parts that a backward family may be without, even the oracle: block masks and
+/// sinks.
+std::vector<ConformanceCase> backward_cases_of_parts();
 
 }  // namespace attnforge::test

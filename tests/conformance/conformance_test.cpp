@@ -1,31 +1,16 @@
 // conformance_test.cpp - every family of the registry, several configs each, over the hard cases:
-// outputs against the oracle, nothing written elsewhere, and the same bits every time.
-// ATTNFORGE_CONFORMANCE_CONFIGS=n tries n random configs (2), ATTNFORGE_CONFORMANCE_FAMILY=name
-// only that family, with no test failing for a problem that it does not serve.
+// outputs against the oracle, nothing written elsewhere, and the same bits every time. options.h
+// has what the environment may say.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
-
-#include "templates/registry.h"
+#include "tests/conformance/options.h"
 #include "tests/conformance/proof.h"
 
 namespace attnforge {
 namespace {
 
 using namespace test;
-
-int random_configs() {
-  const char* text = std::getenv("ATTNFORGE_CONFORMANCE_CONFIGS");
-  return text == nullptr ? 2 : std::max(0, std::atoi(text));
-}
-
-/// "": all families.
-std::string only_family() {
-  const char* text = std::getenv("ATTNFORGE_CONFORMANCE_FAMILY");
-  return text == nullptr ? "" : text;
-}
 
 /// Compiled configs, run twice each.
 void expect_all_right(const Problem& problem, const Expectation& expected, GpuProblem& gpu,
@@ -49,8 +34,7 @@ class Conformance : public testing::TestWithParam<ConformanceCase> {
     const Expectation expected(problem, GetParam());
     GpuProblem gpu(expected.host);
     int families = 0;
-    for (const Family* family : registry()) {
-      if (!only_family().empty() && family->name != only_family()) continue;
+    for (const Family* family : families_of(Op::kForward)) {
       const std::vector<Compiled> some = compile_some(*family, problem, random_configs(),
                                                       kConformanceSeed);
       if (!some.empty()) ++families;
@@ -87,8 +71,7 @@ TEST(ConformanceOfForcedValues, MatchesTheOracle) {
     const Problem problem = parse_problem(text);
     const Expectation expected(problem, hard);
     GpuProblem gpu(expected.host);
-    for (const Family* family : registry()) {
-      if (!only_family().empty() && family->name != only_family()) continue;
+    for (const Family* family : families_of(Op::kForward)) {
       const std::vector<Compiled> forced = compile_forced(*family, problem, kConformanceSeed);
       tried += forced.size();
       expect_all_right(problem, expected, gpu, forced);
@@ -114,8 +97,7 @@ TEST(ConformanceOfUnsearchedConfigs, MatchesTheOracle) {
     const Problem problem = parse_problem(text);
     const Expectation expected(problem, hard);
     GpuProblem gpu(expected.host);
-    for (const Family* family : registry()) {
-      if (!only_family().empty() && family->name != only_family()) continue;
+    for (const Family* family : families_of(Op::kForward)) {
       const std::vector<Compiled> unsearched = compile_unsearched(
           *family, problem, random_configs(), kConformanceSeed);
       tried += unsearched.size();

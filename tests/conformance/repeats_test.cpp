@@ -2,16 +2,13 @@
 // products, or between blocks that take tiles from one counter, would show in some of them.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <chrono>
-#include <cstring>
 #include <optional>
-#include <span>
 
 #include "attnforge/error.h"
-#include "runtime/compiler.h"
-#include "templates/registry.h"
+#include "tests/conformance/count_differing.h"
 #include "tests/conformance/gpu.h"
+#include "tests/conformance/options.h"
 
 namespace attnforge {
 namespace {
@@ -21,21 +18,6 @@ using namespace test;
 constexpr int kRepeats = 10000;
 constexpr int kConfigs = 4;        // of each family
 constexpr double kPatienceS = 20;  // fwd_naive would take minutes
-
-/// The argument of kCompareSource.
-struct CompareParams {
-  CUdeviceptr a, b;
-  unsigned long long words;
-  CUdeviceptr differing;
-};
-constexpr const char* kCompareSource = R"(
-struct CompareParams { const unsigned *a, *b; unsigned long long words; unsigned* differing; };
-extern "C" __global__ void count_differing(const __grid_constant__ CompareParams p) {
-  const unsigned long long first = blockIdx.x * blockDim.x + threadIdx.x;
-  for (unsigned long long i = first; i < p.words; i += gridDim.x * blockDim.x)
-    if (p.a[i] != p.b[i]) atomicAdd(p.differing, 1u);
-}
-)";
 
 class Repeats : public testing::TestWithParam<const Family*> {
  protected:
@@ -64,49 +46,33 @@ TEST_P(Repeats, GiveTheSameBits) {
   repeated.tensors.k = first.tensors.k;
   repeated.tensors.v = first.tensors.v;
 
-  Source source;
-  source.name = "count_differing";
-  source.text = kCompareSource;
-  const Kernel compare = Kernel::load(compile(source, gpu_facts().arch).bytes, source.name, 0);
-  LaunchStep step;
-  step.kernel = source.name;
-  step.grid.x = 132;
-  step.block.x = 512;
-
   for (const Compiled& compiled : some) {
     SCOPED_TRACE(to_string(compiled.candidate.config));
     ASSERT_EQ(compiled.failure, "");
     const Loaded loaded(compiled);
     const Buffer workspace = loaded.make_workspace();
-    const std::array<unsigned, 1> zero = {0};
-    const Buffer differing = Buffer::of(std::span<const unsigned>(zero));
+    const DifferenceCounter differing;
     check(driver().cuCtxSynchronize(), "wait for the uploads");
     Stream stream;
     loaded.run(first.tensors, workspace, stream.get());
-    const CompareParams params = {
-        reinterpret_cast<CUdeviceptr>(first.tensors.o.data),
-        reinterpret_cast<CUdeviceptr>(repeated.tensors.o.data),
-        static_cast<unsigned long long>(problem.batch * problem.seqlen_q * problem.num_heads_q *
-                                        problem.head_dim_v * size_bytes(problem.dtype_o) / 4),
-        differing.address()};
-    std::array<std::byte, sizeof(params)> bytes;
-    std::memcpy(bytes.data(), &params, sizeof(params));
+    const std::int64_t bytes = problem.batch * problem.seqlen_q * problem.num_heads_q *
+                               problem.head_dim_v * size_bytes(problem.dtype_o);
     const auto began = std::chrono::steady_clock::now();
     int repeats = 0;
     for (; repeats < kRepeats; ++repeats) {
       loaded.run(repeated.tensors, workspace, stream.get());
-      compare.launch(step, bytes, stream.get());
+      differing.count(first.tensors.o.data, repeated.tensors.o.data, bytes, stream.get());
       if (repeats % 100 != 0) continue;
       stream.synchronize();
       const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - began;
       if (spent.count() > kPatienceS) break;
     }
     stream.synchronize();
-    EXPECT_EQ(differing.to_host<unsigned>()[0], 0u) << "words in " << repeats << " repeats";
+    EXPECT_EQ(differing.words(), 0u) << "words in " << repeats << " repeats";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, Repeats, testing::ValuesIn(registry().begin(), registry().end()),
+INSTANTIATE_TEST_SUITE_P(Registry, Repeats, testing::ValuesIn(all_families_of(Op::kForward)),
                          [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace

@@ -147,6 +147,7 @@ RC_GTEST_PROP(Bucket, AsksForTheSameKernelText, ()) {
   expected.batch = b.batch;
   expected.seqlen_q = b.seqlen_q;
   expected.seqlen_kv = b.seqlen_kv;
+  expected.fp32_gradients = b.fp32_gradients;
   expected.tokens_q = b.tokens_q;
   expected.tokens_kv = b.tokens_kv;
   expected.softmax_scale = 0.0f;

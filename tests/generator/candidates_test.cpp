@@ -220,6 +220,22 @@ TEST(Candidates, OfSeveralFamiliesAreThoseOfTheFirstTierThatHasAny) {
   EXPECT_EQ(left_out.families[1].second, "is of the tier oracle, which is for those who name it");
 }
 
+TEST(Candidates, AFamilyIsAskedAboutProblemsOfItsOpAlone) {
+  Family backward = kNaive;
+  backward.name = "bwd_first", backward.op = Op::kBackward;
+  const Family* const families[] = {&kNaive, &backward};
+  const DeviceFacts& device = typical_device("86");
+  const Problem problem{.op = Op::kBackward};
+  EXPECT_EQ(rejection(kNaive, problem, device.arch), "computes fwd, not bwd");
+  EXPECT_EQ(rejection(backward, {}, device.arch), "computes bwd, not fwd");
+  LeftOut left_out;
+  for (const Candidate& each : candidates(families, problem, device, {}, &left_out))
+    EXPECT_EQ(each.family, &backward);
+  EXPECT_TRUE(left_out.families.empty()) << "the others have nothing to do with it";
+  EXPECT_EQ(untuned(families, problem, device).family, &backward);
+  EXPECT_EQ(untuned(families, {}, device).family, &kNaive);
+}
+
 TEST(FormerWords, AreDroppedWithTheValueThatIsLeftAndRefusedWithOthers) {
   constexpr FormerField kFormer[] = {{"clusters", 1}};
   Family family = kNaive;

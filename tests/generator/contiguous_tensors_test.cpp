@@ -53,5 +53,20 @@ TEST(ContiguousTensors, OfAPoolArePageByPage) {
   EXPECT_EQ(pages_of_pool(paged), 9 + 3);
 }
 
+TEST(ContiguousTensors, GradientsLieAsWhatTheyAreOf) {
+  const Tensors t = contiguous_tensors(
+      parse_problem("bwd bf16 batch=2 num_heads=6:3 seqlen=5:7 head_dim=16:8 layout=bhsd"));
+  const auto expect_same = [](const Tensor& a, const Tensor& b) {
+    EXPECT_EQ(a.stride_batch, b.stride_batch);
+    EXPECT_EQ(a.stride_row, b.stride_row);
+    EXPECT_EQ(a.stride_head, b.stride_head);
+  };
+  expect_same(t.gradients.dq, t.q);
+  expect_same(t.gradients.dk, t.k);
+  expect_same(t.gradients.dv, t.v);
+  expect_same(t.gradients.dout, t.o);
+  EXPECT_EQ(t.gradients.dlse.stride_head, t.lse.stride_head);
+}
+
 }  // namespace
 }  // namespace attnforge

@@ -33,6 +33,11 @@ TEST(Features, EachPartNeedsItsOwn) {
   EXPECT_THAT(needs({.dtype_o = DType::kFp32}), ElementsAre("mixed_dtypes"));
   EXPECT_THAT(needs({.rope = Rope::kHalf}), ElementsAre("rope"));
   EXPECT_THAT(needs({.rope = Rope::kInterleaved, .rope_dim = 16}), ElementsAre("rope"));
+  EXPECT_THAT(needs({.op = Op::kBackward}), IsEmpty()) << "a family says its op";
+  EXPECT_THAT(needs({.op = Op::kBackward, .deterministic = true}), ElementsAre("deterministic"));
+  EXPECT_THAT(needs({.op = Op::kBackward, .accumulate = true}), ElementsAre("accumulate"));
+  EXPECT_THAT(needs({.op = Op::kBackward, .dlse = true}), ElementsAre("dlse"));
+  EXPECT_THAT(needs({.op = Op::kBackward, .fp32_gradients = true}), ElementsAre("fp32_gradients"));
 }
 
 TEST(Features, AWindowThatOnlyRepeatsCausalIsNotAWindow) {

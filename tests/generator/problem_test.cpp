@@ -25,7 +25,18 @@ TEST(Problem, ValidationNamesTheFieldItsValueAndWhatIsAllowed) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<Invalid> table = {
-      {{.op = static_cast<Op>(7)}, {"op=7", "fwd"}},
+      {{.op = static_cast<Op>(7)}, {"op=7", "fwd or bwd"}},
+      {{.deterministic = true}, {"deterministic is of bwd alone"}},
+      {{.accumulate = true}, {"accumulate is of bwd alone"}},
+      {{.dlse = true}, {"dlse is of bwd alone"}},
+      {{.fp32_gradients = true}, {"gradients=fp32 is of bwd alone"}},
+      {{.op = Op::kBackward, .lse = true}, {"lse does not go with bwd", "leave it out"}},
+      {{.op = Op::kBackward, .rope = Rope::kHalf}, {"rope does not go with bwd", "rotate q and k"}},
+      {{.op = Op::kBackward, .lengths = Lengths::kUsed, .page_size = 16},
+       {"page_size does not go with bwd"}},
+      {{.op = Op::kBackward, .batch_invariant = true}, {"batch_invariant does not go with bwd"}},
+      {{.op = Op::kBackward, .fp32_gradients = true, .alignment_bytes = 2},
+       {"gradients=fp32 needs alignment=2 to be 4 or more"}},
       {{.dtype_q = static_cast<DType>(9)}, {"q=9", "fp32, fp16 or bf16"}},
       {{.dtype_k = static_cast<DType>(9)}, {"k=9"}},
       {{.dtype_v = static_cast<DType>(9)}, {"v=9"}},
@@ -218,6 +229,23 @@ TEST(Problem, DtypesAndLayoutsHaveNamesAndSizes) {
   EXPECT_EQ(size_bytes(DType::kFp32), 4);
   EXPECT_EQ(size_bytes(DType::kFp16), 2);
   EXPECT_EQ(size_bytes(DType::kBf16), 2);
+}
+
+TEST(Problem, BackwardHasFiveProductsAndMovesGradientsToo) {
+  const Problem p = parse_problem(
+      "bwd bf16 batch=2 num_heads=6:3 seqlen=5:7 head_dim=16:8 accumulate dlse");
+  const Problem forward = forward_of(p);
+  EXPECT_EQ(to_string(forward),
+            "fwd bf16 batch=2 num_heads_q=6 num_heads_kv=3 seqlen_q=5 seqlen_kv=7 head_dim=16 "
+            "head_dim_v=8 lse");
+  EXPECT_EQ(flops(p), 2.5 * flops(forward));
+  const double q = 2 * 6 * 5 * 16, k = 2 * 3 * 7 * 16, v = 2 * 3 * 7 * 8, o = 2 * 6 * 5 * 8;
+  const double rows = 2 * 6 * 5;
+  EXPECT_EQ(minimum_bytes(p), 2 * (q + k + v + 2 * o) + 8 * rows + 2 * 2 * (q + k + v));
+  Problem wide = p;
+  wide.fp32_gradients = true;
+  wide.accumulate = wide.dlse = false;
+  EXPECT_EQ(minimum_bytes(wide), 2 * (q + k + v + 2 * o) + 4 * rows + 4 * (q + k + v));
 }
 
 }  // namespace

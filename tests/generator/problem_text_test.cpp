@@ -213,7 +213,7 @@ RC_GTEST_PROP(ProblemText, WordsMayStandInAnyOrderAfterTheOp, ()) {
     words.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  std::string shuffled = "fwd";
+  std::string shuffled(to_string(p.op));
   while (!words.empty()) {
     const auto at = *rc::gen::inRange<std::size_t>(0, words.size());
     shuffled += " " + words[at];
@@ -255,6 +255,14 @@ RC_GTEST_PROP(ProblemText, AnyTextIsReadAsAValidProblemOrRefused, ()) {
   }
 }
 
+TEST(ProblemText, WordsOfBackwardComeAfterTheSizes) {
+  EXPECT_EQ(canonical("bwd seqlen=4 gradients=fp32 dlse accumulate deterministic causal"),
+            "bwd bf16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=4 seqlen_kv=4 head_dim=64 "
+            "head_dim_v=64 causal deterministic accumulate dlse gradients=fp32");
+  EXPECT_EQ(canonical("bwd gradients=same"), canonical("bwd"));
+  EXPECT_NE(canonical("bwd"), canonical("fwd"));
+}
+
 struct Refused {
   std::string text;
   std::vector<std::string> said;  // each in the message
@@ -264,7 +272,7 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
   const std::vector<Refused> table = {
       {"", {"empty", "fwd"}},
       {"   ", {"empty"}},
-      {"bf16 seqlen=4", {"op \"bf16\"", "must be fwd"}},
+      {"bf16 seqlen=4", {"op \"bf16\"", "must be fwd or bwd"}},
       {"fwd causl", {"unknown word \"causl\"", "did you mean \"causal\"", "window_left"}},
       {"fwd seqlen_k=8", {"unknown word \"seqlen_k=8\"", "did you mean \"seqlen_kv\""}},
       {"fwd hed_dim=8", {"did you mean \"head_dim\""}},
@@ -301,6 +309,10 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
       {"fwd rope=neox", {"\"rope=neox\"", "none, interleaved or half", "not \"neox\""}},
       {"fwd rope=half rope=half", {"gives rope again"}},
       {"fwd rope=half rope_dim=4", {"rope_dim=4", "multiple of 8 up to head_dim"}},
+      {"bwd gradients=fp16", {"gradients must be same (as q, k and v) or fp32", "not \"fp16\""}},
+      {"bwd deterministic=1", {"takes no value"}},
+      {"fwd accumulate", {"accumulate is of bwd alone"}},
+      {"bwd lse", {"lse does not go with bwd"}},
       {"fwd num_heads=7:2", {"num_heads_q=7", "num_heads_kv=2"}},
   };
   for (const Refused& row : table) {

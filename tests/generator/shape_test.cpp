@@ -42,6 +42,16 @@ TEST(Shape, NamesPagesOnlyWhereThereAreSome) {
                   .ends_with(".lengths = 2, .page_size = 24}"));
 }
 
+TEST(Shape, NamesWhatGradientsAreWrittenAsOnlyWhereItIsUnusual) {
+  EXPECT_TRUE(initializer(shape_of(parse_problem("bwd bf16 accumulate gradients=fp32")))
+                  .ends_with(".rope_dim = 0, .accumulate = 1, .fp32_gradients = 1}"));
+  EXPECT_EQ(initializer(shape_of(parse_problem("bwd bf16 deterministic dlse"))),
+            initializer(shape_of(parse_problem("fwd bf16"))));
+  EXPECT_EQ(initializer(shape_of(parse_problem("bwd fp32 gradients=fp32"))),
+            initializer(shape_of(parse_problem("fwd fp32"))))
+      << "they are fp32 already";
+}
+
 TEST(Shape, IsThatOfTheBucket) {
   for (const char* text :
        {"fwd bf16 batch=3 num_heads=8:2 seqlen=1:901 head_dim=64 lengths=used page_size=24",

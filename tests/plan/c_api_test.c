@@ -53,7 +53,8 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_block_mask_lists) == 40);
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
-  EXPECT(sizeof(attnforge_tensors) == 208);
+  EXPECT(sizeof(attnforge_tensors) == 216);
+  EXPECT(sizeof(attnforge_gradients) == 160);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);
   EXPECT(offsetof(attnforge_tensors, rope) == 160); /* parts come after it, a pointer each */

@@ -30,7 +30,7 @@ TABLE = {
     "cache": (r"(attnforge|generator|cache)/.*", rf"{POSIX}|{HOST}|sqlite3\.h|zstd\.h|xxhash\.h"),
     "tuner/search": (r"(attnforge|generator|cache|tuner/search)/.*|tuner/evaluate\.h|templates/registry\.h", HOST),
     "tuner": (
-        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|templates/(registry|fwd_naive/oracle)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|templates/(registry|(fwd|bwd)_naive/oracle)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan": (

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "reference/half.h"
+#include "reference/sequences.h"
 
 namespace attnforge::test {
 namespace {
@@ -95,6 +96,95 @@ TEST(HostProblem, LseThatNobodyWantsIsWatchedWhole) {
   EXPECT_EQ(host.tensors().lse.data, nullptr);
   std::memset(host.storages[4].data() + host.lse.offset_bytes, 0, 4);
   EXPECT_NE(host.trespass(), "");
+}
+
+// ---- Of backward ----
+
+const char* const kBackwardProblems[] = {
+    "bwd bf16 batch=2 num_heads=4:2 seqlen=5 head_dim=16 alignment=2 dlse",
+    "bwd fp16 batch=2 num_heads=4:2 seqlen=5 head_dim=16:24 alignment=8 layout=bhsd gradients=fp32",
+    "bwd fp16 batch=2 num_heads=4:2 seqlen=5 head_dim=16 layout=packed_qkv accumulate",
+    "bwd bf16 batch=4 num_heads=4:2 seqlen=5 head_dim=16 lengths=packed dlse accumulate",
+};
+
+TEST(HostProblem, OfBackwardHasTheForwardsOutputsAsInputs) {
+  for (const char* text : kBackwardProblems) {
+    HostProblem host = make_host_problem(parse_problem(text), 1, Inputs::kNormal, kGaps);
+    const Tensors t = host.tensors();
+    const Sequences sequences = sequences_of(host.problem, t);
+    const Reference forward = reference_attention(host.problem, t, all_rows(sequences));
+    for (std::size_t i = 0; i < forward.rows.size(); ++i) {
+      const QueryRow row = place_of(sequences, forward.rows[i]);
+      const std::int64_t of_lse = row.batch * t.lse.stride_batch + row.head * t.lse.stride_head +
+                                  row.query;
+      ASSERT_EQ(t.lse.data[of_lse], static_cast<float>(forward.lse[i])) << text;
+      const std::int64_t of_o = row.batch * t.o.stride_batch + row.head * t.o.stride_head +
+                                row.query * t.o.stride_row;
+      const auto of_column = static_cast<float>(
+          forward.o[i * static_cast<std::size_t>(forward.head_dim_v)]);
+      ASSERT_EQ(load_element(host.problem.dtype_o, t.o.data, of_o),
+                round_to(host.problem.dtype_o, of_column))
+          << text;
+    }
+    EXPECT_EQ(t.gradients.dlse.data != nullptr, host.problem.dlse) << text;
+  }
+}
+
+TEST(HostProblem, OfBackwardIsPoisonBesideElementsAndInGradients) {
+  for (const char* text : kBackwardProblems) {
+    HostProblem host = make_host_problem(parse_problem(text), 1, Inputs::kNormal, kGaps);
+    const Problem& p = host.problem;
+    const auto finite = [&](const PlacedTensor& placed, DType dtype) {
+      const auto& bytes = host.storages[static_cast<std::size_t>(placed.storage)];
+      std::int64_t count = 0;
+      for (std::size_t i = 0; i < bytes.size() / static_cast<std::size_t>(size_bytes(dtype)); ++i)
+        count += std::isfinite(load_element(dtype, bytes.data(), static_cast<std::int64_t>(i)));
+      return count;
+    };
+    std::int64_t queries = 0, keys = 0;
+    for (const SequenceRows& rows : host.rows_q) queries += rows.count;
+    for (const SequenceRows& rows : host.rows_kv) keys += rows.count;
+    queries *= p.num_heads_q, keys *= p.num_heads_kv;
+    EXPECT_EQ(finite(host.o, p.dtype_o), queries * p.head_dim_v) << text;
+    EXPECT_EQ(finite(host.dout, p.dtype_o), queries * p.head_dim_v) << text;
+    EXPECT_EQ(finite(host.dlse, DType::kFp32), queries) << text;
+    const std::int64_t there = p.accumulate ? 1 : 0;
+    EXPECT_EQ(finite(host.dq, gradient_dtype(p, p.dtype_q)), there * queries * p.head_dim) << text;
+    EXPECT_EQ(finite(host.dk, gradient_dtype(p, p.dtype_k)), there * keys * p.head_dim) << text;
+    EXPECT_EQ(finite(host.dv, gradient_dtype(p, p.dtype_v)), there * keys * p.head_dim_v) << text;
+  }
+}
+
+TEST(HostProblem, EveryByteOutsideTheGradientsIsWatched) {
+  for (const char* text : kBackwardProblems) {
+    HostProblem host = make_host_problem(parse_problem(text), 1, Inputs::kNormal, kGaps);
+    const Problem& p = host.problem;
+    const Gradients g = host.tensors().gradients;
+    EXPECT_EQ(host.trespass(), "") << text;
+    const struct {
+      const char* name;
+      const Tensor& tensor;
+      DType input;
+      int columns;
+    } tensors[] = {{"dq", g.dq, p.dtype_q, p.head_dim},
+                   {"dk", g.dk, p.dtype_k, p.head_dim},
+                   {"dv", g.dv, p.dtype_v, p.head_dim_v}};
+    for (const auto& [name, tensor, input, columns] : tensors) {
+      const DType dtype = gradient_dtype(p, input);
+      store_element(dtype, tensor.data, 0, 2.0f);
+      EXPECT_EQ(host.trespass(), "") << text;
+      for (const std::int64_t at : {std::int64_t{-1}, std::int64_t{columns}}) {
+        host.poison_outputs();
+        store_element(dtype, tensor.data, at, 2.0f);
+        EXPECT_EQ(host.trespass().substr(0, 2), name) << text << " at " << at;
+      }
+      host.poison_outputs();
+      EXPECT_EQ(host.trespass(), "") << text;
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data) %
+                    static_cast<std::uintptr_t>(p.alignment_bytes),
+                0u);
+    }
+  }
 }
 
 TEST(HostProblem, SeedsDecideTheInputs) {

@@ -22,7 +22,8 @@ namespace attnforge {
 namespace {
 
 /// Small, so that a hundred of them take a second.
-constexpr test::MostSizes kMost = {.batch_bits = 1, .heads_bits = 1, .seqlen_bits = 5};
+constexpr test::MostSizes kMost = {
+    .batch_bits = 1, .heads_bits = 1, .seqlen_bits = 5, .gradients = false};
 
 std::vector<double> row_of(DType dtype, const Tensor& tensor, std::int64_t batch, std::int64_t head,
                            std::int64_t row, int columns) {

@@ -10,6 +10,8 @@
 #include <numeric>
 
 #include "attnforge/error.h"
+#include "reference/likely_lse.h"
+#include "reference/visible.h"
 #include "tests/support/host_problem.h"
 
 namespace attnforge {
@@ -223,6 +225,35 @@ TEST(AttentionOfSequences, IsThatOfEachByItself) {
       }
     }
     EXPECT_EQ(at, all.rows.size());
+  }
+}
+
+TEST(Sequences, TransposedOnesSeeWhatTheirKeysAreSeenBy) {
+  for (const char* text :
+       {"bwd num_heads=4:2 seqlen=7:11 causal", "bwd num_heads=4:2 seqlen=11:7 window_left=3",
+        "bwd seqlen=9:6 window_left=2 window_right=4", "bwd seqlen=5:8"}) {
+    const Problem p = parse_problem(text);
+    const Problem t = transposed({p}).problem;
+    EXPECT_EQ(visible_pairs(t), visible_pairs(p)) << text;
+    for (std::int64_t query = 0; query < p.seqlen_q; ++query) {
+      for (std::int64_t key = 0; key < p.seqlen_kv; ++key) {
+        EXPECT_EQ(visible_keys(t, key).contains(query), visible_keys(p, query).contains(key))
+            << text << " query " << query << " key " << key;
+      }
+    }
+  }
+}
+
+TEST(Sequences, ALikelyLseIsThatOfTheKeysThatARowSees) {
+  const Problem p = parse_problem("bwd num_heads=2 seqlen=6:4 causal");
+  HostTensors host;
+  set_likely_lse(p, host);
+  ASSERT_EQ(host.lse.size(), 12u);
+  for (const int head : {0, 1}) {
+    EXPECT_EQ(host.lse[6 * head + 0], -INFINITY) << "before the first key";
+    EXPECT_EQ(host.lse[6 * head + 1], -INFINITY);
+    EXPECT_FLOAT_EQ(host.lse[6 * head + 2], 0.5f);
+    EXPECT_FLOAT_EQ(host.lse[6 * head + 5], std::log(4.0f) + 0.5f);
   }
 }
 

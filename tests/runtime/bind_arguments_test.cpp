@@ -12,6 +12,7 @@
 #include "runtime/driver.h"
 #include "runtime/tensor_map.h"
 #include "templates/params_block_mask.h"
+#include "templates/params_bwd.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
 #include "templates/params_pages.h"
@@ -282,6 +283,30 @@ TEST_F(BindArgumentsTest, PartOutsideOfTheArgumentIsAMistakeOfTheFamily) {
   refused(step_of(kTensorMapBytes, {{64, map_of(TensorMapSpec::Operand::kK)}}));
   refused(step_of(8, {{~std::size_t{0}, CountersArgument{}}}));
   EXPECT_EQ(fake_cuda().encodes(), 0);
+}
+
+TEST_F(BindArgumentsTest, GradientsGoToTheirParamsAndDlseOnlyWhereTheProblemHasIt) {
+  float memory[5];
+  Tensors tensors;
+  tensors.gradients = {.dout = {&memory[0], 1, 2, 3},
+                       .dq = {&memory[1], 4, 5, 6},
+                       .dk = {&memory[2], 7, 8, 9},
+                       .dv = {&memory[3], 10, 11, 12},
+                       .dlse = {&memory[4], 13, 14}};
+  for (const bool dlse : {true, false}) {
+    const LaunchStep step = step_of(16 + sizeof(GradientsParams) + 16,
+                                    {{16, GradientsArgument{.dlse = dlse}}});
+    const std::vector<std::byte> params = bind(step, tensors);
+    const auto bound = at<GradientsParams>(params, 16);
+    EXPECT_EQ(bound.dout.data, &memory[0]);
+    EXPECT_EQ(bound.dout.stride_row, 2);
+    EXPECT_EQ(bound.dq.data, &memory[1]);
+    EXPECT_EQ(bound.dk.stride_head, 9);
+    EXPECT_EQ(bound.dv.stride_batch, 10);
+    EXPECT_EQ(bound.dlse, dlse ? &memory[4] : nullptr);
+    EXPECT_EQ(bound.dlse_stride_head, 14);
+    expect_rest_kept(params, 16, 16 + sizeof(GradientsParams));
+  }
 }
 
 }  // namespace

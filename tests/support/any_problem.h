@@ -16,6 +16,7 @@ struct MostSizes {
   int batch_bits = 12;
   int heads_bits = 6;
   int seqlen_bits = 20;
+  bool gradients = true;  // backward problems too
 };
 
 /// 2^-16 to 2^16.
@@ -110,6 +111,20 @@ void choose_block_mask(Choices& choices, Problem& p) {
   if (choices.one_in(2)) p.density = static_cast<float>(choices.between(1, 100)) / 100.0f;
 }
 
+/// A backward problem, without what does not go with gradients.
+template <class Choices>
+void choose_backward(Choices& choices, Problem& p) {
+  p.op = Op::kBackward;
+  p.lse = p.batch_invariant = false;
+  p.rope = Rope::kNone;
+  p.rope_dim = p.page_size = 0;
+  p.deterministic = choices.one_in(2);
+  p.accumulate = choices.one_in(4);
+  p.dlse = choices.one_in(4);
+  p.fp32_gradients = choices.one_in(4);
+  if (p.fp32_gradients) p.alignment_bytes = std::max(p.alignment_bytes, 4);
+}
+
 /// A product of sizes may be too large for validate().
 inline void halve_until_valid(Problem& p) {
   for (;;) {
@@ -142,6 +157,17 @@ Problem any_problem(Choices& choices, const MostSizes& most = {}) {
   choose_lengths(choices, p);
   choose_block_mask(choices, p);
   choose_pages(choices, p);
+  if (most.gradients && choices.one_in(4)) choose_backward(choices, p);
+  halve_until_valid(p);
+  return p;
+}
+
+/// The same of backward.
+template <class Choices>
+Problem any_backward_problem(Choices& choices, MostSizes most = {}) {
+  most.gradients = false;  // not by chance
+  Problem p = any_problem(choices, most);
+  choose_backward(choices, p);
   halve_until_valid(p);
   return p;
 }

@@ -40,6 +40,12 @@ inline rc::Gen<Problem> arbitrary_problem(const MostSizes& most = {}) {
     return any_problem(choices, most);
   });
 }
+inline rc::Gen<Problem> arbitrary_backward_problem(const MostSizes& most = {}) {
+  return rc::gen::exec([most] {
+    ArbitraryChoices choices;
+    return any_backward_problem(choices, most);
+  });
+}
 
 }  // namespace test
 }  // namespace attnforge

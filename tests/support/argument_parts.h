@@ -11,6 +11,7 @@
 
 #include "generator/launch.h"
 #include "templates/params_block_mask.h"
+#include "templates/params_bwd.h"
 #include "templates/params_fwd.h"
 #include "templates/params_lengths.h"
 #include "templates/params_pages.h"
@@ -22,6 +23,7 @@ namespace attnforge::test {
 inline std::size_t size_of(const ArgumentPart& part) {
   struct Size {
     std::size_t operator()(const FwdArgument&) const { return sizeof(FwdParams); }
+    std::size_t operator()(const GradientsArgument&) const { return sizeof(GradientsParams); }
     std::size_t operator()(const RopeArgument&) const { return sizeof(RopeParams); }
     std::size_t operator()(const LengthsArgument&) const { return sizeof(LengthsParams); }
     std::size_t operator()(const PagesArgument&) const { return sizeof(PagesParams); }

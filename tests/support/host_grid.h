@@ -17,6 +17,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 namespace attnforge::test {
 
@@ -80,6 +81,10 @@ struct uint4 {
 struct float4 {
   float x, y, z, w;
 };
+struct float2 {
+  float x, y;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
@@ -136,6 +141,11 @@ Value __shfl_up_sync(unsigned, Value x, int distance) {
   const auto all = attnforge::test::of_all_lanes(x);
   const int lane = static_cast<int>(attnforge::test::thread_index.x) % 32;
   return lane < distance ? x : static_cast<Value>(all[static_cast<unsigned>(lane - distance)]);
+}
+inline float __shfl_xor_sync(unsigned, float x, int mask) {
+  const auto all = attnforge::test::of_all_lanes(std::bit_cast<unsigned>(x));
+  const unsigned lane = attnforge::test::thread_index.x % 32;
+  return std::bit_cast<float>(static_cast<unsigned>(all[lane ^ static_cast<unsigned>(mask)]));
 }
 using std::max;
 using std::min;

@@ -14,6 +14,7 @@
 #include "attnforge/block_mask.h"
 #include "reference/half.h"
 #include "reference/rope.h"
+#include "reference/sequences.h"
 
 namespace attnforge::test {
 namespace {
@@ -35,6 +36,11 @@ enum Storage {
   kStorageMaskBitBlocks,
   kStorageSinks,
   kStoragePageTable,
+  kStorageDout,
+  kStorageDlse,
+  kStorageDq,
+  kStorageDk,
+  kStorageDv,
   kStorages
 };
 
@@ -84,7 +90,7 @@ void add_storage(HostProblem& host, Storage storage, std::int64_t elements, DTyp
   auto& bytes = host.storages[storage];
   const std::int64_t size = placed.offset_bytes + elements * size_bytes(dtype) + kGuardBytes;
   bytes.resize(static_cast<std::size_t>((size + 15) / 16 * 16));
-  poison(bytes, dtype, storage <= kStorageV);
+  poison(bytes, dtype, storage <= kStorageV || storage == kStorageDout);
 }
 
 /// Lengths with every edge: full, empty, one row, with pages around the end of one, then random
@@ -267,6 +273,18 @@ Shape shape_of_o(const HostProblem& host) {
   return shape_of(p, true, p.num_heads_q, p.head_dim_v, p.dtype_o, host.rows_q);
 }
 
+/// Rows of one float each; a gap follows each head's.
+void place_rows(HostProblem& host, Storage storage, int rows_after, PlacedTensor& placed) {
+  const Shape o = shape_of_o(host);
+  const std::int64_t rows = o.rows + rows_after;
+  placed.strides = {nullptr, host.problem.num_heads_q * rows, 1, rows};
+  placed.storage = storage;
+  placed.offset_bytes = kGuardBytes;
+  const std::int64_t bytes = 2 * kGuardBytes + o.batch * placed.strides.stride_batch * 4;
+  host.storages[storage].resize(static_cast<std::size_t>(bytes));
+  poison(host.storages[storage], DType::kFp32, storage == kStorageDlse);
+}
+
 void place_tensors(HostProblem& host, const Gaps& gaps) {
   const Problem& p = host.problem;
   const int alignment = p.alignment_bytes;
@@ -292,14 +310,48 @@ void place_tensors(HostProblem& host, const Gaps& gaps) {
   const std::int64_t o_elements = set_strides(o, p.layout, o.heads, gaps, alignment,
                                               host.o.strides);
   add_storage(host, kStorageO, o_elements, p.dtype_o, host.o);
-  // lse has rows of one float; a gap follows each head's.
-  host.lse.strides = {nullptr, p.num_heads_q * (o.rows + gaps.rows_after), 1,
-                      o.rows + gaps.rows_after};
-  host.lse.storage = kStorageLse;
-  host.lse.offset_bytes = kGuardBytes;
-  const std::int64_t lse_bytes = 2 * kGuardBytes + o.batch * host.lse.strides.stride_batch * 4;
-  host.storages[kStorageLse].resize(static_cast<std::size_t>(lse_bytes));
-  poison(host.storages[kStorageLse], DType::kFp32, false);
+  if (is_backward(p)) poison(host.storages[kStorageO], p.dtype_o, true);
+  place_rows(host, kStorageLse, gaps.rows_after, host.lse);
+}
+
+/// Wider where there are gaps.
+Gaps with_more(Gaps gaps, int more) {
+  for (int* gap : {&gaps.row, &gaps.rows_after})
+    if (*gap != 0) *gap += more;
+  return gaps;
+}
+
+Shape shape_of_gradient(Shape shape, const Problem& p) {
+  shape.dtype = gradient_dtype(p, shape.dtype);
+  return shape;
+}
+
+void place_gradients(HostProblem& host, const Gaps& gaps) {
+  const Problem& p = host.problem;
+  if (!is_backward(p)) return;
+  const auto place = [&](Storage storage, const Shape& shape, std::int64_t row_heads, int more,
+                         PlacedTensor& placed) {
+    const std::int64_t elements = set_strides(shape, p.layout, row_heads, with_more(gaps, more),
+                                              p.alignment_bytes, placed.strides);
+    add_storage(host, storage, elements, shape.dtype, placed);
+  };
+  place(kStorageDout, shape_of_o(host), p.num_heads_q, 1, host.dout);
+  place_rows(host, kStorageDlse, with_more(gaps, 1).rows_after, host.dlse);
+  const Shape q = shape_of_gradient(shape_of_q(host), p),
+              k = shape_of_gradient(shape_of_k(host), p),
+              v = shape_of_gradient(shape_of_v(host), p);
+  const bool packed = p.layout == Layout::kPackedQkv;
+  const std::int64_t row_heads = p.num_heads_q + 2 * p.num_heads_kv;
+  place(kStorageDq, q, packed ? row_heads : q.heads, 2, host.dq);
+  place(kStorageDk, k, packed ? row_heads : k.heads, 3, host.dk);
+  place(kStorageDv, v, packed ? row_heads : v.heads, 4, host.dv);
+  if (!packed) return;
+  // As if they were one tensor; what would be the others is poison.
+  const auto skip_heads = [&](PlacedTensor& placed, std::int64_t heads, DType dtype) {
+    placed.offset_bytes += heads * placed.strides.stride_head * size_bytes(dtype);
+  };
+  skip_heads(host.dk, p.num_heads_q, k.dtype);
+  skip_heads(host.dv, p.num_heads_q + p.num_heads_kv, v.dtype);
 }
 
 std::int64_t rope_offset(const Problem& p) {
@@ -429,6 +481,24 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
        [](std::int64_t, int) { return std::numeric_limits<float>::quiet_NaN(); });
 }
 
+/// dout and dlse, and what gradients are added to.
+void fill_gradients(HostProblem& host, unsigned seed) {
+  const Problem& p = host.problem;
+  if (!is_backward(p)) return;
+  std::mt19937 random(seed + 7919);
+  std::normal_distribution<float> normal;
+  const auto any = [&](std::int64_t, int) { return normal(random); };
+  fill(host, shape_of_o(host), host.dout, any);
+  fill(host, shape_of(p, true, p.num_heads_q, 1, DType::kFp32, host.rows_q), host.dlse, any);
+  if (p.accumulate) {
+    fill(host, shape_of_gradient(shape_of_q(host), p), host.dq, any);
+    fill(host, shape_of_gradient(shape_of_k(host), p), host.dk, any);
+    fill(host, shape_of_gradient(shape_of_v(host), p), host.dv, any);
+  }
+  host.gradients_before = {host.storages[kStorageDq], host.storages[kStorageDk],
+                           host.storages[kStorageDv]};
+}
+
 /// First byte of `now` that differs from `before` outside the elements of the tensor.
 std::string first_trespass(const char* name, std::vector<std::byte> now,
                            const std::vector<std::byte>& before, const Shape& shape,
@@ -472,12 +542,13 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
   const auto list = [&](const PlacedTensor& placed, bool there) {
     return there ? static_cast<const int*>(at(placed).data) : nullptr;
   };
-  const bool masked = has_block_mask(problem);
+  const bool masked = has_block_mask(problem), backward = is_backward(problem);
+  const Tensor of_dlse = at(dlse);
   return {.q = at(q),
           .k = at(k),
           .v = at(v),
           .o = at(o),
-          .lse = {.data = problem.lse ? static_cast<float*>(of_lse.data) : nullptr,
+          .lse = {.data = problem.lse || backward ? static_cast<float*>(of_lse.data) : nullptr,
                   .stride_batch = of_lse.stride_batch,
                   .stride_head = of_lse.stride_head},
           .rope = {.cos = table(rope_cos),
@@ -493,10 +564,30 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
           .sinks = problem.sinks ? static_cast<const float*>(at(sinks).data) : nullptr,
           .pages = {.table = list(page_table, has_pages(problem)),
                     .stride_batch = table_stride,
-                    .num_pages = num_pages}};
+                    .num_pages = num_pages},
+          .gradients = {.dout = backward ? at(dout) : Tensor(),
+                        .dq = backward ? at(dq) : Tensor(),
+                        .dk = backward ? at(dk) : Tensor(),
+                        .dv = backward ? at(dv) : Tensor(),
+                        .dlse = {.data = problem.dlse ? static_cast<float*>(of_dlse.data) : nullptr,
+                                 .stride_batch = of_dlse.stride_batch,
+                                 .stride_head = of_dlse.stride_head}}};
 }
 
 std::string HostProblem::trespass() const {
+  if (is_backward(problem)) {
+    const Shape shapes[] = {shape_of_gradient(shape_of_q(*this), problem),
+                            shape_of_gradient(shape_of_k(*this), problem),
+                            shape_of_gradient(shape_of_v(*this), problem)};
+    const PlacedTensor* placed[] = {&dq, &dk, &dv};
+    constexpr const char* kNames[] = {"dq", "dk", "dv"};
+    for (std::size_t i = 0; i < 3; ++i) {
+      std::string found = first_trespass(kNames[i], storages[kStorageDq + i], gradients_before[i],
+                                         shapes[i], *placed[i]);
+      if (!found.empty()) return found;
+    }
+    return "";
+  }
   const Shape shape = shape_of_o(*this);
   std::string found = first_trespass("o", storages[kStorageO], poisoned_o, shape, o);
   if (!found.empty()) return found;
@@ -506,6 +597,10 @@ std::string HostProblem::trespass() const {
 }
 
 void HostProblem::poison_outputs() {
+  if (is_backward(problem)) {
+    std::ranges::copy(gradients_before, storages.begin() + kStorageDq);
+    return;
+  }
   storages[kStorageO] = poisoned_o;
   storages[kStorageLse] = poisoned_lse;
 }
@@ -524,7 +619,30 @@ HostProblem make_host_problem(const Problem& problem, unsigned seed, Inputs inpu
   host.poisoned_o = host.storages[kStorageO];
   host.poisoned_lse = host.storages[kStorageLse];
   fill_inputs(host, seed, inputs);
+  place_gradients(host, gaps);
+  fill_gradients(host, seed);
+  if (is_backward(problem) && problem.score.empty() && problem.mask.empty())
+    set_forward_outputs(host);
   return host;
+}
+
+void set_forward_outputs(HostProblem& host, const CodeFunctions& code) {
+  const Problem& p = host.problem;
+  const Tensors tensors = host.tensors();
+  const Sequences sequences = sequences_of(p, tensors);
+  const Reference forward = reference_attention(p, tensors, all_rows(sequences), code);
+  for (std::size_t i = 0; i < forward.rows.size(); ++i) {
+    const QueryRow row = place_of(sequences, forward.rows[i]);
+    const std::int64_t of_o = row.batch * tensors.o.stride_batch +
+                              row.head * tensors.o.stride_head + row.query * tensors.o.stride_row;
+    for (int d = 0; d < p.head_dim_v; ++d) {
+      const std::size_t at = i * static_cast<std::size_t>(p.head_dim_v) +
+                             static_cast<std::size_t>(d);
+      store_element(p.dtype_o, tensors.o.data, of_o + d, static_cast<float>(forward.o[at]));
+    }
+    tensors.lse.data[row.batch * tensors.lse.stride_batch + row.head * tensors.lse.stride_head +
+                     row.query] = static_cast<float>(forward.lse[i]);
+  }
 }
 
 }  // namespace attnforge::test

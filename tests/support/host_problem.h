@@ -11,6 +11,7 @@
 
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
+#include "reference/attention.h"
 
 namespace attnforge::test {
 
@@ -67,11 +68,16 @@ struct SequenceRows {
 /// them; the table has -1 after a sequence's last page, and numbers of no page between its rows.
 /// Lists of a block mask lie between integers that are not indexes. Sinks of neighbouring heads
 /// differ: as large as a row's keys together, larger, smaller, none, all.
+/// Of a backward problem o and lse are inputs, those of the forward's oracle, and with dout and
+/// dlse as unkind outside of their elements; dq, dk and dv are NaN, but with accumulate their
+/// elements are numbers. With gaps, no two of these tensors have the same strides.
 struct HostProblem {
   Problem problem;
   std::vector<std::vector<std::byte>> storages;
-  std::vector<std::byte> poisoned_o, poisoned_lse;  // as o and lse were before anything ran
+  std::vector<std::byte> poisoned_o, poisoned_lse;       // as o and lse were before anything ran
+  std::vector<std::vector<std::byte>> gradients_before;  // the same of dq, dk and dv
   PlacedTensor q, k, v, o, lse;
+  PlacedTensor dout, dlse, dq, dk, dv;
   PlacedTensor rope_cos, rope_sin, lengths_q, lengths_kv;  // without strides
   PlacedTensor mask_row_begin, mask_columns, mask_bits, mask_bit_blocks;
   PlacedTensor sinks;
@@ -83,10 +89,10 @@ struct HostProblem {
   Tensors tensors();
   Tensors tensors(std::span<void* const> bases) const;
 
-  /// Bytes of o and lse that are no element of them and are not as they were: "" or where the first
+  /// Bytes of outputs that are no element of them and are not as they were: "" or where the first
   /// one is.
   std::string trespass() const;
-  /// Poisons o and lse again.
+  /// Makes outputs again what they were before anything ran.
   void poison_outputs();
 };
 
@@ -94,5 +100,9 @@ struct HostProblem {
 HostProblem make_host_problem(const Problem& problem, unsigned seed,
                               Inputs inputs = Inputs::kNormal, const Gaps& gaps = {},
                               Blocks blocks = Blocks::kRandom);
+
+/// Sets o and lse of a backward problem to those of the forward's oracle. For problems with code,
+/// of which make_host_problem() leaves them NaN.
+void set_forward_outputs(HostProblem& host, const CodeFunctions& code = {});
 
 }  // namespace attnforge::test

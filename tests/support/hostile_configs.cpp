@@ -35,7 +35,13 @@ std::span<const Problem> hostile_problems() {
           "fwd fp16 batch=3 num_heads=5 seqlen=17:9 head_dim=8 alignment=4",
           "fwd fp32 batch=1 num_heads=6:2 seqlen=100:1000 head_dim=96:40 alignment=4",
           "fwd fp32 batch=2 num_heads=16:1 seqlen=8:700 head_dim=256 causal lse rope=interleaved",
-          "fwd fp32 batch=1 num_heads=12 seqlen=1024 head_dim=64:128 tf32"}) {
+          "fwd fp32 batch=1 num_heads=12 seqlen=1024 head_dim=64:128 tf32",
+          "bwd bf16 batch=1 num_heads=6:2 seqlen=64:300 head_dim=64 causal",
+          "bwd fp16 batch=2 num_heads=8:1 seqlen=100:4096 head_dim=128 accumulate",
+          "bwd bf16 batch=1 num_heads=16 seqlen=2048 head_dim=256 causal deterministic",
+          "bwd fp16 batch=3 num_heads=5 seqlen=17:9 head_dim=72 alignment=8 gradients=fp32",
+          "bwd bf16 batch=1 num_heads=4 seqlen=500 head_dim=192:128 window_left=64 dlse",
+          "bwd fp16 batch=1 num_heads=4:2 seqlen=1000 head_dim=64 softcap=30"}) {
       list.push_back(parse_problem(text));
     }
     return list;

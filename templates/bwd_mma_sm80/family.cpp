@@ -1,0 +1,251 @@
+// family.cpp - bwd_mma_sm80 as a Family: what it serves, its search space, its source and its
+// launch.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "generator/arch.h"
+#include "generator/family.h"
+#include "generator/typed_family.h"
+#include "templates/bwd_mma_sm80/config.h"
+#include "templates/bwd_mma_sm80/estimate.h"
+#include "templates/host/bwd_params.h"
+#include "templates/host/common_rejects.h"
+#include "templates/host/config_words.h"
+#include "templates/host/field_values.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/kernel_source.h"
+#include "templates/host/parts.h"
+#include "templates/host/sm_room.h"
+#include "templates/host/tile_order.h"
+#include "templates/host/work_list.h"
+
+namespace attnforge {
+
+extern const Family bwd_mma_sm80;
+
+namespace {
+
+/// What is compiled in, and what the launch alone decides.
+struct Typed : BwdMmaSm80Config {
+  int head_group_mb;  // K/V heads are walked in groups of this many MB of what their blocks share:
+                      // Q, dO and the sums of dQ; 0: one head after another
+};
+constexpr std::string_view kName = "bwd_mma_sm80";
+
+constexpr Field<Typed> kFields[] = {
+    {"block_m", &Typed::block_m, doubled(32, 256)},
+    {"block_n", &Typed::block_n, from_to(32, 256, 32)},
+    {"num_warps", &Typed::num_warps, doubled(2, 16)},
+    {"roles", &Typed::roles, from_to(1, 2)},
+    {"step_m", &Typed::step_m, doubled(16, 128)},
+    {"stages", &Typed::stages, from_to(1, 3)},
+    {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
+    {"keys_in_regs", &Typed::keys_in_regs, kFlag},
+    {"dq", &Typed::dq, from_to(kDqAdded, kDqOwnKernel, kDqOwnKernel)},
+    {"dq_vector", &Typed::dq_vector, from_to(1, 4, 3)},
+    {"blocks_per_sm", &Typed::blocks_per_sm, from_to(1, 8)},
+    {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
+};
+
+/// Registers beside the planned ones that ptxas needs for addresses and operands. With fewer it
+/// spills.
+constexpr int kRegisterSlack = 36;
+constexpr int kSmallestBlock = 32;
+
+std::string supports(const Problem& problem, const Arch& arch) {
+  if (Reason no = without_cp_async(arch)) return no.text();
+  if (Reason no = not_16_bits(problem)) return no.text();
+  if (Reason no = below_alignment(problem, 4)) return no.text();
+  if (Reason no = head_dim_above(problem, 256)) return no.text();
+  const double tiles = double(problem.seqlen_q + problem.seqlen_kv) / kSmallestBlock + 2;
+  return too_many_blocks(tiles * double(problem.batch) * double(problem.num_heads_q)).text();
+}
+
+/// Bytes of what the blocks of a K/V head read again and again.
+double shared_bytes(const Problem& problem) {
+  return double(problem.seqlen_q) * gqa_group(problem) *
+         ((problem.head_dim + problem.head_dim_v) * 2.0 + problem.head_dim * 4.0);
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
+  const int half_of_l2 = std::max(1, static_cast<int>(device.l2_bytes >> 21));
+  const bool causal = shape_of(problem).right_bound != 0;
+  Axis groups{"head_group_mb", {0}, {half_of_l2}};
+  if (causal) groups = {"head_group_mb", {half_of_l2, 0}};
+  Axis dq{"dq", {kDqAdded}, {kDqOwnKernel}};
+  if (problem.deterministic) dq = {"dq", {kDqOwnKernel}};
+  Axis vector{"dq_vector", {4}, {1}};
+  if (device.arch.sm < 90) vector = {"dq_vector", {1}, {4}};
+  return {
+      {"block_m", {64, 128, 32}},
+      {"block_n", {128, 64, 96, 32, 192}},
+      {"num_warps", {8, 4}},
+      {"roles", {2, 1}},
+      {"step_m", {64, 32}, {16, 128}},
+      {"stages", {2, 1, 3}},
+      {"ds_stages", {2, 1}},
+      {"keys_in_regs", {0, 1}},
+      dq,
+      vector,
+      {"blocks_per_sm", {1, 2, 3}},
+      groups,
+  };
+}
+
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const Arch& arch = device.arch;
+  if (problem.deterministic && c.dq == kDqAdded)
+    return "sums of dQ that are added up in any order differ from run to run";
+  if (c.block_n % (16 * c.key_warps()) != 0) return "block_n is not a multiple of 16 keys per warp";
+  if (c.block_m % c.step_m != 0) return "step_m does not divide block_m";
+  if (c.ds_stages == 2 && !c.makes_dq()) return "there is no dS whose products could come later";
+  if (c.ds_stages == 2 && c.stages == 1)
+    return "with one stage the barrier that a second tile of dS saves is needed anyway";
+  if (Reason wrong = invalid(c)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
+  if (!c.makes_dq())
+    if (Reason wrong = too_much_smem(c.own_dq().smem_bytes(), arch)) return wrong;
+  if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
+  if (c.key_fragments() > 4) return "more than 64 keys per warp leave no registers for scores";
+  if (Reason waste = half_empty_queries(c.block_m, kSmallestBlock, problem.seqlen_q)) return waste;
+  if (Reason waste = half_empty_keys(c.block_n, kSmallestBlock, problem)) return waste;
+  if (Reason waste = room_for_more_blocks(c, arch, kRegisterSlack)) return waste;
+  if (Reason waste = few_warps(c.blocks_per_sm, c.num_warps)) return waste;
+  // A step of scores is as large as registers allow: operands are read once a step.
+  Typed larger = c;
+  larger.step_m *= 2;
+  if (larger.step_m <= std::min(c.block_m, 64) && c.step_m < 32 &&
+      sm_has_room(larger, arch, kRegisterSlack))
+    return "there are registers for larger steps";
+  return "";
+}
+
+TileOrder key_tile_order(const Typed& c, const Problem& problem) {
+  const double heads = double(problem.batch) * double(problem.num_heads_kv);
+  const double wanted = double(c.head_group_mb) * 1048576 / std::max(shared_bytes(problem), 1.0);
+  return {.m_blocks = static_cast<int>((problem.seqlen_kv + c.block_n - 1) / c.block_n),
+          .heads = static_cast<int>(heads),
+          .heads_per_group = static_cast<int>(std::clamp(wanted, 1.0, std::max(heads, 1.0))),
+          .heavy_last = 0};  // the first keys are seen most
+}
+
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
+  // it.
+  constexpr int kSafeSlack = 46, kKeysSlack = 32;
+  constexpr int kWithoutUniform = 8;  // sm_90 has uniform registers for more
+  constexpr double kSpillRisk = 1.5;
+  const int slack = kSafeSlack + c.keys_in_regs * kKeysSlack +
+                    (device.arch.sm < 90 ? kWithoutUniform : 0);
+  const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
+  return estimate_bwd_mma_sm80_us(c, problem, device, key_tile_order(c, problem)) *
+         (tight ? kSpillRisk : 1.0);
+}
+
+std::string describe(const Typed& c) {
+  return phrases({fmt::format("{} x {} keys{}", c.block_m, c.block_n,
+                              c.step_m == c.block_m ? "" : fmt::format(" by {}", c.step_m)),
+                  fmt::format("{} warps{}", c.num_warps, c.roles == 2 ? " in pairs" : ""),
+                  fmt::format("stages {}", c.stages), if_so(c.ds_stages == 2, "dQ a tile later"),
+                  if_so(c.keys_in_regs != 0, "K in registers"),
+                  if_so(c.dq == kDqOwnKernel, "dQ by its own kernel"),
+                  if_so(c.dq_vector == 1, "dQ added one by one"), blocks_words(c.blocks_per_sm),
+                  head_group_words(c.head_group_mb)});
+}
+
+std::string symbol(const Typed& c) {
+  return "bwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
+}
+std::string dq_symbol(const Typed& c) { return symbol(c) + "_dq"; }
+
+BwdSteps steps_of(const Typed& c) {
+  if (!c.makes_dq()) return {.block_m = c.block_m};
+  return {.block_m = c.block_m,
+          .dq_columns = c.qk_chunks() * 8,
+          .dq_tile = "BwdMmaSm80DqTile<kConfig>"};
+}
+
+std::vector<Piece> pieces_with_slope(const Shape& shape) {
+  std::vector<Piece> pieces = pieces_of(shape);
+  if (shape.softcap)
+    pieces.push_back({"pieces/softcap_slope.cuh", "Slope", "SoftcapSlope"});
+  else
+    pieces.push_back({"pieces/plain_slope.cuh", "Slope", "PlainSlope"});
+  return pieces;
+}
+
+Source render(const Typed& c, const Problem& problem) {
+  KernelNames names = with_parts<BwdMmaSm80Params>({.symbol = symbol(c),
+                                                    .folder = kName,
+                                                    .type = "BwdMmaSm80",
+                                                    .params = "BwdMmaSm80Params",
+                                                    .pieces = "DensePieces",
+                                                    .pieces_header = "pieces/dense.cuh",
+                                                    .other_pieces = pieces_with_slope(c),
+                                                    .launch_fields = 1},
+                                                   problem);
+  if (!c.makes_dq()) {
+    names.parts.push_back("bwd_mma_sm80/dq_kernel.cuh");
+    names.other_kernels += fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__(kConfig.own_dq().num_threads(), "
+        "kConfig.own_dq().blocks_per_sm)\n"
+        "{}(const __grid_constant__ {} p) {{\n"
+        "  BwdMmaSm80Dq<kConfig, Pieces, {}>::run(p);\n"
+        "}}\n",
+        dq_symbol(c), names.params, names.params);
+  }
+  return kernel_source(untyped(kName, c, kFields), c,
+                       with_bwd_steps(std::move(names), problem, steps_of(c)));
+}
+
+/// A step with a block for each tile of an order.
+LaunchStep step_of_tiles(LaunchStep step, const Problem& problem, const BwdWork& work,
+                         const TileOrder& order) {
+  step.grid.x = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
+  fill_argument<BwdMmaSm80Params>(step, problem, {}, [&](Argument& argument) {
+    argument.bwd(problem).end_of_base<BwdParams>();
+    add_scratch(argument, work);
+    argument.value(order);
+  });
+  return step;
+}
+
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const BwdWork work = bwd_work(problem, steps_of(c));
+  Launch launch;
+  const auto add = [&](LaunchStep step, const TileOrder& order) {
+    if (order.m_blocks != 0 && order.heads != 0)
+      launch.steps.push_back(step_of_tiles(std::move(step), problem, work, order));
+  };
+  add(step_of(symbol(c), c.num_threads(), c.smem_bytes()), key_tile_order(c, problem));
+  if (!c.makes_dq()) {
+    const BwdMmaSm80DqConfig own = c.own_dq();
+    add(step_of(dq_symbol(c), own.num_threads(), own.smem_bytes()),
+        tile_order(problem, own.block_m(), 1, 0, c.right_bound != 0));
+    if (launch.steps.size() > 1) {
+      launch.steps.back().overlaps_previous = device.arch.sm >= 90;
+      launch.steps_after = 1;
+    }
+  }
+  return with_bwd_steps(std::move(launch), problem, work, device.arch);
+}
+
+}  // namespace
+
+constinit const Family
+    bwd_mma_sm80 = typed_family<kFields, reject, estimate_us, render, launch, describe>({
+        .name = kName,
+        .summary = "mma.sync and a cp.async ring: gradients of fp16 and bf16 on sm_80 and later",
+        .op = Op::kBackward,
+        .tier = Tier::kProduct,
+        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
+                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLengths |
+                    kFeatureDeterministic | kFeaturesOfGradients,
+        .supports = supports,
+        .axes = axes,
+    });
+
+}  // namespace attnforge

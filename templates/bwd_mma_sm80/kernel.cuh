@@ -1,0 +1,611 @@
+// kernel.cuh - attention backward by mma.sync: a block keeps some keys and values, the tiles of Q
+// and dO of all query heads that share them pass through a cp.async ring, and dK and dV are summed
+// in registers (FlashAttention-2, Dao 2023). Scores are computed transposed, so that P and dS are
+// operands of the products for dV and dK as they are; optionally one warp has the one and a second
+// the other, which reads each tile of Q and dO fewer times.
+#pragma once
+
+#include "base.cuh"
+#include "bwd_mma_sm80/config.h"
+#include "ptx/convert.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/grid_dependency.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mma_sync.cuh"
+#include "ptx/reduction.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/special.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/warpgroup.cuh"
+#include "tile/key_tile.cuh"
+#include "tile/load_tile.cuh"
+#include "tile/query_walk.cuh"
+#include "tile/store_gradient.cuh"
+
+namespace attnforge {
+
+/// Pieces: DensePieces<C> (pieces/dense.cuh) and a Slope, or what an entry makes of them. Params is
+/// the kernel's argument.
+template <BwdMmaSm80Config C, class Pieces, class Params = BwdMmaSm80Params>
+struct BwdMmaSm80 {
+  static_assert(C.valid(), "the generator renders only configs that pass reject()");
+
+  static constexpr int kKeyFragments = C.key_fragments();  // of 16 keys, a warp
+  static constexpr int kStepFragments = C.step_m / 8;      // of 8 queries, a step
+  static constexpr int kKColumns = C.head_dim / 8, kVColumns = C.head_dim_v / 8;  // fragments
+  static constexpr int kMostColumns = kKColumns > kVColumns ? kKColumns : kVColumns;
+  static constexpr int kKDepth = C.qk_chunks() / 2, kVDepth = C.v_chunks() / 2;  // of 16 elements
+  static constexpr int kOwnDepth = C.roles == 2 && kVDepth > kKDepth ? kVDepth : kKDepth;
+
+  using QkRows = SwizzledRows<C.qk_chunks()>;
+  using VRows = SwizzledRows<C.v_chunks()>;
+  using DsRows = SwizzledRows<C.block_m / 8>;  // a row is a key
+  template <int kRows, int kDim, int kChunks>
+  using Loader = TileLoader<kRows, kDim / 8, kChunks, C.num_threads(), C.alignment>;
+  using KLoader = Loader<C.block_n, C.head_dim, C.qk_chunks()>;
+  using VLoader = Loader<C.block_n, C.head_dim_v, C.v_chunks()>;
+  using QLoader = Loader<C.block_m, C.head_dim, C.qk_chunks()>;
+  using DoutLoader = Loader<C.block_m, C.head_dim_v, C.v_chunks()>;
+
+  using Tile = KeyTile<typename Pieces::Lengths>;
+  using Walk = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
+  using Slope = typename Pieces::Slope;
+
+  // Of a step, in fragments of 16 keys by 8 queries: scores or dP; and rounded to 16 bits, two
+  // queries a word, which are operands of the next product as they are.
+  using Scores = float[kKeyFragments][kStepFragments][4];
+  using Rounded = u32[kKeyFragments][kStepFragments][2];
+  using Sums = float[kKeyFragments][kMostColumns][4];
+
+  /// Scores as the pieces take them: a lane has few keys and many queries.
+  struct TransposedScores {
+    static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
+    Scores& all;
+    int first_row;  // of the step's
+    int first_key;  // of this lane's
+
+    template <class OfRow>
+    ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+      const int lane_row = first_row + MmaFragment::column(lane());
+#pragma unroll
+      for (int j = 0; j < kStepFragments; ++j)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const auto score = of_row(lane_row + j * 8 + c, first_key);
+#pragma unroll
+          for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+              float& s = all[f][j][2 * r + c];
+              s = score(s, f * 16 + r * 8);
+            }
+        }
+    }
+  };
+
+  /// A query tile of one of the heads that share the keys.
+  struct Place {
+    int head, m;
+  };
+
+  const Params& params;
+  const FwdParams& p;
+  const u32 smem;
+  const Tile tile;
+  const Walk walk;
+  const Slope slope;
+  const int end_head;
+  float scale_log2;
+  u32 own[C.keys_in_regs ? kOwnDepth : 1][kKeyFragments][4];  // operands of multiply()
+  Sums sums[C.roles == 1 ? 2 : 1];  // dV, dK; with two roles the warp's own
+
+  ATTNFORGE_DEVICE BwdMmaSm80(const Params& kernel_params, const Tile& keys, u32 smem_base)
+      : params(kernel_params),
+        p(kernel_params.fwd),
+        smem(smem_base),
+        tile(keys),
+        walk(Walk::of_keys(keys.p, keys.lengths, C.block_m, keys.first_key, C.block_n)),
+        slope(keys.p),
+        end_head(keys.first_query_head() + keys.group()) {
+    scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
+  }
+
+  ATTNFORGE_DEVICE static Tile this_tile(const Params& params) {
+    return Tile(params, place_tile(params.order, block_index()), C.block_n);
+  }
+
+  ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
+  ATTNFORGE_DEVICE static int warp() { return thread_index() / 32; }
+  /// With two roles the first half of the warps has dV, the second dK.
+  ATTNFORGE_DEVICE static int key_warp() { return C.roles == 2 ? warp() % C.key_warps() : warp(); }
+  ATTNFORGE_DEVICE static bool has_dv() { return C.roles == 1 || warp() < C.key_warps(); }
+  /// First key of this warp in the block's, and that of this lane's accumulator c[0].
+  ATTNFORGE_DEVICE static int warp_key() { return key_warp() * C.warp_n(); }
+  ATTNFORGE_DEVICE static int lane_key() { return warp_key() + MmaFragment::row(lane()); }
+
+  ATTNFORGE_DEVICE u32 k_tile() const { return smem; }
+  ATTNFORGE_DEVICE u32 v_tile() const { return smem + C.v_begin(); }
+  ATTNFORGE_DEVICE u32 q_tile(int stage) const { return smem + C.q_begin() + stage * C.q_bytes(); }
+  ATTNFORGE_DEVICE u32 dout_tile(int stage) const {
+    return smem + C.dout_begin() + stage * C.dout_bytes();
+  }
+  ATTNFORGE_DEVICE u32 ds_tile(int stage) const {
+    return smem + C.ds_begin() + stage * C.ds_bytes();
+  }
+  /// lse_log2 of the rows of a tile; delta follows.
+  ATTNFORGE_DEVICE u32 rows(int stage) const {
+    return smem + C.rows_begin() + stage * C.rows_bytes();
+  }
+
+  // ---- 1. Loads ----
+
+  /// Keys after the last become zeros.
+  template <class KeyLoader>
+  ATTNFORGE_DEVICE void load_keys(u32 to, const TensorRef& tensor) const {
+    const KeyLoader loader(thread_index());
+    const auto source = [&](int pass) {
+      const i64 at = tile.key_offset(tensor, tile.first_key + loader.row_of(pass));
+      return static_cast<const char*>(tensor.data) + at * 2 + loader.chunk * 16;
+    };
+    loader.template load<true>(to, source, tile.lengths.kv() - tile.first_key);
+    KeyLoader::clear_padding(to, thread_index());
+  }
+
+  /// Rows after the last query become zeros, and have no probabilities.
+  template <class QueryLoader>
+  ATTNFORGE_DEVICE void load_queries(u32 to, const TensorRef& tensor, const Place& place) const {
+    const QueryLoader loader(thread_index());
+    const int first_row = place.m * C.block_m;
+    const char* first = static_cast<const char*>(tensor.data) +
+                        tile.query_offset(tensor, place.head, first_row + loader.row) * 2 +
+                        loader.chunk * 16;
+    const i64 bytes_apart = QueryLoader::kRowsPerPass * 2 * tensor.stride_row;
+    loader.template load<true>(
+        to, [&](int pass) { return first + pass * bytes_apart; }, tile.lengths.q() - first_row);
+  }
+
+  /// In the scratch, among the rows of all heads.
+  ATTNFORGE_DEVICE i64 scratch_row(const Place& place) const {
+    return (i64(tile.sequence) * p.num_heads_q + place.head) * params.scratch.rows_padded +
+           place.m * C.block_m;
+  }
+
+  /// A tile of Q and dO, and what is known of its rows; one group of copies in any case.
+  ATTNFORGE_DEVICE void load(const Place& place, int stage) const {
+    if (place.head < end_head) {
+      load_queries<QLoader>(q_tile(stage), p.q, place);
+      load_queries<DoutLoader>(dout_tile(stage), params.dout, place);
+      constexpr int kCopies = C.block_m / 4;  // of four rows
+      for (int i = thread_index(); i < 2 * kCopies; i += C.num_threads()) {
+        const float* from = i < kCopies ? params.scratch.lse_log2 : params.scratch.delta;
+        cp_async<16>(rows(stage) + i * 16, from + scratch_row(place) + i % kCopies * 4);
+      }
+    }
+    cp_async_commit();
+  }
+
+  // Tiles of a head come in ascending order, then those of the next.
+  ATTNFORGE_DEVICE Place after(Place place) const {
+    if (++place.m == walk.end) place = {place.head + 1, walk.begin};
+    return place;
+  }
+  ATTNFORGE_DEVICE Place before(const Place& place) const {
+    return place.m == walk.begin ? Place{place.head - 1, walk.end - 1}
+                                 : Place{place.head, place.m - 1};
+  }
+  /// `tiles` tiles after this one, which is known to the compiler.
+  ATTNFORGE_DEVICE Place later(Place place, int tiles) const {
+#pragma unroll
+    for (int i = 0; i < tiles; ++i) place = after(place);
+    return place;
+  }
+
+  // ---- 2. Products ----
+
+  /// x = A B^T over kDepth steps of 16: rows of keys by rows of queries. `keys` and `queries` are
+  /// addresses of this lane's part of the first operand fragments in tiles of Rows.
+  template <class Rows, int kDepth, bool kInRegs>
+  ATTNFORGE_DEVICE void multiply(Scores& x, u32 keys, u32 queries) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      u32 from_smem[kKeyFragments][4];
+      if constexpr (!kInRegs) {
+#pragma unroll
+        for (int f = 0; f < kKeyFragments; ++f)
+          ldmatrix_x4(from_smem[f], Rows::further(keys, 2 * d) + f * 16 * Rows::kRowBytes);
+      }
+#pragma unroll
+      for (int j = 0; j < kStepFragments; j += 2) {
+        u32 b[4];
+        ldmatrix_x4(b, Rows::further(queries, 2 * d) + j * 8 * Rows::kRowBytes);
+#pragma unroll
+        for (int f = 0; f < kKeyFragments; ++f) {
+          const auto& a = kInRegs ? own[kInRegs ? d : 0][f] : from_smem[f];
+          if (d == 0) {
+            mma_m16n8k16_zero<C.dtype>(x[f][j], a, b[0], b[1]);
+            mma_m16n8k16_zero<C.dtype>(x[f][j + 1], a, b[2], b[3]);
+          } else {
+            mma_m16n8k16<C.dtype>(x[f][j], a, b[0], b[1]);
+            mma_m16n8k16<C.dtype>(x[f][j + 1], a, b[2], b[3]);
+          }
+        }
+      }
+    }
+  }
+
+  /// sum += A B: keys by a step's queries, times queries by kColumns fragments of columns.
+  template <class Rows, int kColumns>
+  ATTNFORGE_DEVICE static void accumulate(Sums& sum, const Rounded& a, u32 queries) {
+#pragma unroll
+    for (int j = 0; j < kStepFragments; j += 2) {
+#pragma unroll
+      for (int c = 0; c < kColumns; c += 2) {
+        u32 b[4];
+        if (c + 1 < kColumns)
+          ldmatrix_x4_trans(b, Rows::further(queries, c) + j * 8 * Rows::kRowBytes);
+        else
+          ldmatrix_x2_trans(b[0], b[1], Rows::further(queries, c) + j * 8 * Rows::kRowBytes);
+#pragma unroll
+        for (int f = 0; f < kKeyFragments; ++f) {
+          const u32 operand[4] = {a[f][j][0], a[f][j][1], a[f][j + 1][0], a[f][j + 1][1]};
+          mma_m16n8k16<C.dtype>(sum[f][c], operand, b[0], b[1]);
+          if (c + 1 < kColumns) mma_m16n8k16<C.dtype>(sum[f][c + 1], operand, b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // This lane's part of operand fragments in a tile: with rows of keys or queries as they lie ...
+  template <class Rows>
+  ATTNFORGE_DEVICE static u32 own_rows(u32 tile) {
+    return tile + Rows::offset(warp_key() + lane() % 16, lane() / 16);
+  }
+  template <class Rows>
+  ATTNFORGE_DEVICE static u32 query_rows(u32 tile) {
+    return tile + Rows::offset(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
+  }
+  // ... and transposed.
+  template <class Rows>
+  ATTNFORGE_DEVICE static u32 query_columns(u32 tile) {
+    return tile + Rows::offset(lane() % 16, lane() / 16);
+  }
+
+  // ---- 3. One step of step_m queries ----
+
+  /// s to probabilities in `rounded`; where the slope is not 1, `sloped` are they times it.
+  ATTNFORGE_DEVICE void probabilities(const Scores& s, u32 lse, Rounded& rounded,
+                                      Rounded& sloped) const {
+#pragma unroll
+    for (int j = 0; j < kStepFragments; ++j) {
+      float shift[2];
+      load_shared_floats(shift, lse + (j * 8 + MmaFragment::column(lane())) * 4);
+#pragma unroll
+      for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          float x[2];
+#pragma unroll
+          for (int c = 0; c < 2; ++c)
+            x[c] = exp2_approx(fmaf(s[f][j][2 * r + c], scale_log2, -shift[c]));
+          rounded[f][j][r] = pack2<C.dtype>(x[0], x[1]);
+          if constexpr (!Slope::kOne)
+            sloped[f][j][r] = pack2<C.dtype>(x[0] * slope(s[f][j][2 * r]),
+                                             x[1] * slope(s[f][j][2 * r + 1]));
+        }
+    }
+  }
+
+  /// This warp's keys and a step's queries in a tile of dS: two queries a word, each lane its own.
+  struct Words {
+    u32 first;
+
+    ATTNFORGE_DEVICE Words(u32 ds, int step)
+        : first(DsRows::further(ds + DsRows::offset(lane_key(), 0), step * kStepFragments) +
+                lane() % 4 * 4) {}
+    ATTNFORGE_DEVICE u32 at(int f, int j, int r) const {
+      return DsRows::further(first, j) + (f * 16 + r * 8) * DsRows::kRowBytes;
+    }
+    ATTNFORGE_DEVICE void store(const Rounded& x) const {
+#pragma unroll
+      for (int j = 0; j < kStepFragments; ++j)
+#pragma unroll
+        for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) store_shared(at(f, j, r), int(x[f][j][r]));
+    }
+  };
+
+  /// dS = P (dP - delta), P to dS in place, and to shared memory where dQ is made of it. With two
+  /// roles P comes from there, word by word: all at once they would be too many registers. Where P
+  /// is 0 in a masked tile dS is 0 whatever dP is.
+  ATTNFORGE_DEVICE static void differences(const Scores& dp, u32 delta, bool masked,
+                                           const Words& words, Rounded& p) {
+#pragma unroll
+    for (int j = 0; j < kStepFragments; ++j) {
+      float shift[2];
+      load_shared_floats(shift, delta + (j * 8 + MmaFragment::column(lane())) * 4);
+#pragma unroll
+      for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          u32& word = p[f][j][r];
+          if constexpr (C.roles == 2) word = load_shared(words.at(f, j, r));
+          float x[2];
+          unpack2<C.dtype>(word, x[0], x[1]);
+          const float low = x[0] * (dp[f][j][2 * r] - shift[0]),
+                      high = x[1] * (dp[f][j][2 * r + 1] - shift[1]);
+          word = pack2<C.dtype>(masked && x[0] == 0.0f ? 0.0f : low,
+                                masked && x[1] == 0.0f ? 0.0f : high);
+          if constexpr (C.makes_dq()) store_shared(words.at(f, j, r), int(word));
+        }
+    }
+  }
+
+  /// P of a step, and P times the slope of the scores.
+  ATTNFORGE_DEVICE void step_of_scores(const Place& place, int stage, bool masked, int step,
+                                       Rounded& rounded, Rounded& sloped) {
+    const int row = step * C.step_m;
+    Scores s;
+    multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
+        s, own_rows<QkRows>(k_tile()), query_rows<QkRows>(q_tile(stage)) + row * QkRows::kRowBytes);
+    const TransposedScores view{s, place.m * C.block_m + row, tile.first_key + lane_key()};
+    Pieces::Score::apply(view, tile);
+    if (masked) Pieces::Mask::apply(view, tile);
+    probabilities(s, rows(stage) + row * 4, rounded, sloped);
+  }
+
+  ATTNFORGE_DEVICE void step_of_dp(Scores& dp, int stage, int step) {
+    multiply<VRows, kVDepth, C.keys_in_regs != 0 && C.roles == 2>(
+        dp, own_rows<VRows>(v_tile()),
+        query_rows<VRows>(dout_tile(stage)) + step * C.step_m * VRows::kRowBytes);
+  }
+
+  ATTNFORGE_DEVICE void add_to_dv(const Rounded& p, int stage, int step) {
+    accumulate<VRows, kVColumns>(
+        sums[0], p, query_columns<VRows>(dout_tile(stage)) + step * C.step_m * VRows::kRowBytes);
+  }
+  ATTNFORGE_DEVICE void add_to_dk(const Rounded& ds, int stage, int step) {
+    accumulate<QkRows, kKColumns>(
+        sums[C.roles == 1 ? 1 : 0], ds,
+        query_columns<QkRows>(q_tile(stage)) + step * C.step_m * QkRows::kRowBytes);
+  }
+
+  ATTNFORGE_DEVICE void differences_of_step(const Scores& dp, int stage, bool masked, int step,
+                                            const Words& words, Rounded& p) const {
+    differences(dp, rows(stage) + C.block_m * 4 + step * C.step_m * 4, masked, words, p);
+  }
+
+  /// By one warp with both roles.
+  ATTNFORGE_DEVICE void attend_alone(const Place& place, int stage, u32 ds, bool masked, int step) {
+    Rounded p, sloped;
+    step_of_scores(place, stage, masked, step, p, sloped);
+    add_to_dv(p, stage, step);
+    Scores dp;
+    step_of_dp(dp, stage, step);
+    Rounded& difference = Slope::kOne ? p : sloped;
+    differences_of_step(dp, stage, masked, step, Words(ds, step), difference);
+    add_to_dk(difference, stage, step);
+  }
+
+  /// By two warps: P goes from one to the other through the memory that dS takes then, from lane to
+  /// lane.
+  ATTNFORGE_DEVICE void attend_in_pairs(const Place& place, int stage, u32 ds, bool masked,
+                                        int step) {
+    Rounded p;
+    if (has_dv()) {
+      Rounded sloped;
+      step_of_scores(place, stage, masked, step, p, sloped);
+      Words(ds, step).store(Slope::kOne ? p : sloped);
+      named_barrier_arrive(1 + key_warp(), 64);
+      add_to_dv(p, stage, step);
+    } else {
+      Scores dp;
+      step_of_dp(dp, stage, step);
+      named_barrier_wait(1 + key_warp(), 64);
+      differences_of_step(dp, stage, masked, step, Words(ds, step), p);
+      add_to_dk(p, stage, step);
+    }
+  }
+
+  // ---- 4. One tile of queries ----
+
+  ATTNFORGE_DEVICE void attend(const Place& place, int stage, int ds_stage) {
+    const bool masked = walk.masked(place.m);
+#pragma unroll 1
+    for (int step = 0; step < C.block_m / C.step_m; ++step) {
+      if constexpr (C.roles == 1)
+        attend_alone(place, stage, ds_tile(ds_stage), masked, step);
+      else
+        attend_in_pairs(place, stage, ds_tile(ds_stage), masked, step);
+    }
+  }
+
+  /// dQ of a tile's rows += dS K, in units of softmax_scale. Warps share its rows and columns: each
+  /// has every kRowWarps-th fragment of rows, and of columns every kColumnWarps-th of 16.
+  ATTNFORGE_DEVICE void add_to_dq(const Place& place, int ds_stage) const {
+    constexpr int kRowWarps = C.dq_row_warps(), kColumnWarps = C.num_warps / kRowWarps;
+    constexpr int kRows = C.dq_rows(), kColumns = C.dq_columns();
+    const int row_warp = warp() / kColumnWarps, column_warp = warp() % kColumnWarps;
+    const auto has_column = [&](int c) {  // the same in all lanes
+      constexpr int kAll = C.qk_chunks() / 2;
+      return (c + 1) * kColumnWarps <= kAll || column_warp + c * kColumnWarps < kAll;
+    };
+    const u32 ds = DsRows::further(query_rows<DsRows>(ds_tile(ds_stage)), row_warp * 2);
+    const u32 k = QkRows::further(query_columns<QkRows>(k_tile()), column_warp * 2);
+    float x[kRows][2 * kColumns][4] = {};
+#pragma unroll 2  // all of them take longer to compile, and registers
+    for (int n = 0; n < C.block_n / 16; ++n) {
+      u32 a[kRows][4];
+#pragma unroll
+      for (int f = 0; f < kRows; ++f)
+        ldmatrix_x4_trans(a[f],
+                          DsRows::further(ds, 2 * f * kRowWarps) + n * 16 * DsRows::kRowBytes);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        if (!has_column(c)) continue;
+        u32 b[4];
+        ldmatrix_x4_trans(b, QkRows::further(k, 2 * c * kColumnWarps) + n * 16 * QkRows::kRowBytes);
+#pragma unroll
+        for (int f = 0; f < kRows; ++f) {
+          mma_m16n8k16<C.dtype>(x[f][2 * c], a[f], b[0], b[1]);
+          mma_m16n8k16<C.dtype>(x[f][2 * c + 1], a[f], b[2], b[3]);
+        }
+      }
+    }
+    using Layout = BwdMmaSm80DqTile<C>;
+    float* const sums_of_tile = params.scratch.dq_sums + scratch_row(place) * Layout::kColumns +
+                                lane() * Layout::kLaneFloats;
+#pragma unroll
+    for (int f = 0; f < kRows; ++f)
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        if (!has_column(c)) continue;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int unit = column_warp + c * kColumnWarps;
+          float* const to = sums_of_tile +
+                            Layout::fragment(row_warp + f * kRowWarps, 2 * unit + half);
+          if constexpr (Layout::kLaneFloats == 4) {
+            reduce_add_4(to, x[f][2 * c + half]);
+          } else {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) reduce_add(to + i * 32, x[f][2 * c + half][i]);
+          }
+        }
+      }
+  }
+
+  // ---- 5. All query tiles of the keys ----
+
+  /// One barrier a tile, which says that the tile has come, and that everybody is done with the one
+  /// before; a second where dS has one buffer, or Q and dO have.
+  ATTNFORGE_DEVICE void run() {
+    constexpr bool kLate = C.ds_stages == 2;  // dQ of a tile comes in the next one's turn
+    constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
+    load_keys<KLoader>(k_tile(), p.k);
+    load_keys<VLoader>(v_tile(), p.v);
+#pragma unroll
+    for (int s = 0; s < C.stages; ++s) {
+      QLoader::clear_padding(q_tile(s), thread_index());
+      DoutLoader::clear_padding(dout_tile(s), thread_index());
+    }
+    const Place begin{walk.count() == 0 ? end_head : tile.first_query_head(), walk.begin};
+    await_previous_grid();
+#pragma unroll
+    for (int s = 0; s < kTilesAhead; ++s) load(later(begin, s), s);
+    clear_sums();
+    int stage = 0, tile_parity = 0;
+    bool is_late = false;  // the dQ of a tile is not made yet
+    if constexpr (C.keys_in_regs != 0) {
+      cp_async_wait<kTilesAhead - 1>();
+      __syncthreads();
+      read_own_keys();
+    }
+#pragma unroll 1
+    for (Place place = begin; place.head < end_head; place = after(place)) {
+      // With as many tiles of dS as of Q they turn together.
+      const int ds_stage = !kLate ? 0 : C.stages == 2 ? stage : tile_parity;
+      cp_async_wait<kTilesAhead - 1>();
+      __syncthreads();
+      if constexpr (C.stages > 1) load(later(place, kTilesAhead), stage_before(stage));
+      if constexpr (kLate) {
+        if (is_late) add_to_dq(before(place), ds_stage ^ 1);
+        is_late = true;
+      }
+      attend(place, stage, ds_stage);
+      if constexpr (!kLate && (C.makes_dq() || C.stages == 1)) __syncthreads();
+      if constexpr (C.stages == 1) load(after(place), 0);
+      if constexpr (!kLate && C.makes_dq()) add_to_dq(place, 0);
+      stage = stage_after(stage);
+      if constexpr (kLate) tile_parity ^= 1;
+    }
+    if constexpr (kLate) {
+      __syncthreads();
+      if (is_late)
+        add_to_dq({end_head - 1, walk.end - 1}, (C.stages == 2 ? stage : tile_parity) ^ 1);
+    }
+    start_next_grid();
+    cp_async_wait<0>();
+    store();
+  }
+
+  ATTNFORGE_DEVICE static int stage_after(int stage) {
+    return C.stages == 1 ? 0 : C.stages == 2 ? stage ^ 1 : stage == C.stages - 1 ? 0 : stage + 1;
+  }
+  ATTNFORGE_DEVICE static int stage_before(int stage) {
+    return C.stages == 2 ? stage ^ 1 : stage == 0 ? C.stages - 1 : stage - 1;
+  }
+
+  ATTNFORGE_DEVICE void clear_sums() {
+#pragma unroll
+    for (int i = 0; i < (C.roles == 1 ? 2 : 1); ++i)
+#pragma unroll
+      for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+        for (int c = 0; c < kMostColumns; ++c)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sums[i][f][c][e] = 0.0f;
+  }
+
+  /// The rows of K, or of V for the warps that have dK, as operands.
+  ATTNFORGE_DEVICE void read_own_keys() {
+    const bool of_v = C.roles == 2 && !has_dv();
+#pragma unroll
+    for (int d = 0; d < kOwnDepth; ++d)
+#pragma unroll
+      for (int f = 0; f < kKeyFragments; ++f) {
+        if (of_v) {
+          if (d < kVDepth)
+            ldmatrix_x4(own[d][f], VRows::further(own_rows<VRows>(v_tile()), 2 * d) +
+                                       f * 16 * VRows::kRowBytes);
+        } else if (d < kKDepth) {
+          ldmatrix_x4(own[d][f], QkRows::further(own_rows<QkRows>(k_tile()), 2 * d) +
+                                     f * 16 * QkRows::kRowBytes);
+        }
+      }
+  }
+
+  // ---- 6. The gradients of the keys ----
+
+  template <int kDtype, int kColumns>
+  ATTNFORGE_DEVICE static void store_sums(const Tile& stored, const TensorRef& tensor,
+                                          const Sums& sum, float factor) {
+#pragma unroll
+    for (int f = 0; f < kKeyFragments; ++f) {
+      const int key = stored.first_key + lane_key() + f * 16;
+      store_key<kDtype, kColumns, 0>(stored, tensor, sum[f], factor, key);
+      store_key<kDtype, kColumns, 1>(stored, tensor, sum[f], factor, key + 8);
+    }
+  }
+  template <int kDtype, int kColumns, int kHalf>
+  ATTNFORGE_DEVICE static void store_key(const Tile& stored, const TensorRef& tensor,
+                                         const float (&sum)[kMostColumns][4], float factor,
+                                         int key) {
+    char* const row = static_cast<char*>(tensor.data) +
+                      stored.key_offset(tensor, key) * element_bytes(kDtype);
+    store_gradient_row<kDtype, C.accumulate != 0, kHalf, C.alignment, kColumns>(
+        sum, factor, row, key < stored.lengths.kv(), lane() % 4);
+  }
+
+  ATTNFORGE_DEVICE void store() const {
+    const Tile stored = this_tile(params);
+    const TensorRef &dk = params.dk, &dv = params.dv;
+    if (has_dv()) store_sums<C.gradient_dtype(C.dtype_v), kVColumns>(stored, dv, sums[0], 1.0f);
+    if (C.roles == 1 || !has_dv())
+      store_sums<C.gradient_dtype(C.dtype_k), kKColumns>(stored, dk, sums[C.roles == 1 ? 1 : 0],
+                                                         p.softmax_scale);
+  }
+
+  ATTNFORGE_DEVICE static void run(const Params& params) {
+    extern __shared__ __align__(128) u8 shared_memory[];
+    const Tile tile = this_tile(params);
+    if (tile.first_key >= tile.lengths.kv()) {
+      await_previous_grid();  // what the end of this one says of it
+      return;
+    }
+    BwdMmaSm80 block(params, tile, smem_address(shared_memory));
+    block.run();
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,138 @@
+// config.h - the axes of bwd_wgmma_sm90a. Compiled by g++ (search, launch) and by NVRTC (kernel).
+#pragma once
+
+#include "base.cuh"
+#include "params_bwd.h"
+#include "params_fwd.h"
+#include "shape.h"
+
+namespace attnforge {
+
+/// How dQ is added up over key tiles.
+inline constexpr int kDqAnyOrder = 0;
+inline constexpr int kDqInOrder = 1;        // of the key tiles: the same bits in every run
+inline constexpr int kMostRegisters = 240;  // of a thread that computes
+
+struct BwdWgmmaSm90aConfig : Shape {
+  int warpgroups;  // that compute; each has 64 keys
+  int block_m;     // query rows in a tile
+  int q_stages;    // tiles of Q in shared memory
+  int do_stages;   // tiles of dO
+  int ds_stages;   // tiles of dS: with 2, one barrier a tile
+  int late_dq;     // 1: dQ of a tile is computed during the next
+  int dq;          // kDqAnyOrder, kDqInOrder
+
+  static constexpr int blocks_per_sm = 1;
+  static constexpr int kSwizzle = 128;      // bytes: a row lies in column chunks this wide
+  static constexpr int kChunkColumns = 64;  // of 16 bits
+
+  ATTNFORGE_HOST_DEVICE constexpr int block_n() const { return 64 * warpgroups; }
+  ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
+  ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
+    return ceil_div(head_dim, kChunkColumns);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const {
+    return ceil_div(head_dim_v, kChunkColumns);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int row_chunk_bytes() const { return block_m * kSwizzle; }
+  ATTNFORGE_HOST_DEVICE constexpr int key_chunk_bytes() const { return block_n() * kSwizzle; }
+
+  // dQ of a tile is computed transposed: blocks of 64 columns by query rows. Rows of a block are
+  // shared by as few parts as give all warpgroups as many.
+  ATTNFORGE_HOST_DEVICE constexpr int dq_blocks() const { return qk_chunks(); }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_sharers() const {
+    return warpgroups / gcd(dq_blocks(), warpgroups);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_parts() const { return dq_blocks() * dq_sharers(); }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_rows() const { return block_m / dq_sharers(); }
+  /// Blocks of a warpgroup.
+  ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return dq_parts() / warpgroups; }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
+
+  // Shared memory: K, V, rings of Q and dO, dS, dQ, rings of lse and delta, barriers.
+  ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return qk_chunks() * key_chunk_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return v_chunks() * key_chunk_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return qk_chunks() * row_chunk_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int do_bytes() const { return v_chunks() * row_chunk_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int ds_bytes() const { return warpgroups * row_chunk_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int stats_bytes() const { return block_m * 4; }
+  ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int q_begin() const { return v_begin() + v_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int do_begin() const { return q_begin() + q_stages * q_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int ds_begin() const {
+    return do_begin() + do_stages * do_bytes();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_begin() const {
+    return ds_begin() + ds_stages * ds_bytes();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int lse_begin() const {
+    return dq_begin() + dq_parts() * dq_part_bytes();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int delta_begin() const {
+    return lse_begin() + q_stages * stats_bytes();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int barriers_begin() const {
+    return round_up(delta_begin() + do_stages * stats_bytes(), 8);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
+    return 1 + 2 * (q_stages + do_stages + warpgroups + (late_dq ? ds_stages : 0));
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
+    return barriers_begin() + 8 * num_barriers();
+  }
+
+  // As in fwd_wgmma_sm90a: what the producer gives is what the others take.
+  ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const {
+    return 65536 / num_threads() / 8 * 8;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
+    return warpgroups == 3 ? 32 : 24;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {
+    const int registers = (launch_registers() * (warpgroups + 1) - producer_registers()) /
+                          warpgroups / 8 * 8;
+    return registers > kMostRegisters ? kMostRegisters : registers;
+  }
+  /// What the main loop keeps in registers, a thread: dK and dV, and scores, dP and rounded
+  /// probabilities, or dQ and both rounded.
+  ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
+    const int scores = block_m + block_m / 4;
+    const int queries = dq_rows() / 2 * dq_own() + block_m / 2;
+    return head_dim / 2 + head_dim_v / 2 + (scores > queries ? scores : queries);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
+    return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 2 && warpgroups <= 3 &&
+           block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
+           do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
+           block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
+           (late_dq == 0 || ds_stages == 2);
+  }
+};
+
+/// dq_sums of a tile as the accumulators lie: per part (block of 64 columns, share of the rows) a
+/// float4 a thread for each 8 rows.
+template <auto C>
+struct BwdWgmmaSm90aDqTile {
+  static constexpr int kRows = C.block_m, kColumns = C.dq_columns(), kVector = 1;
+
+  /// In floats, from the first of the tile.
+  ATTNFORGE_HOST_DEVICE static constexpr int offset(int row, int column) {
+    const int block = column / 64, share = row / C.dq_rows();
+    const int r = row % C.dq_rows(), c = column % 64;
+    const int thread = c / 16 * 32 + c % 8 * 4 + r % 8 / 2;
+    const int element = c % 16 / 8 * 2 + r % 2;
+    return (block * C.dq_sharers() + share) * 64 * C.dq_rows() + (r / 8 * 128 + thread) * 4 +
+           element;
+  }
+};
+
+/// q, k, v and dout are read through the maps.
+struct BwdWgmmaSm90aParams : BwdParams {
+  BwdScratch scratch;
+  TileOrder order;          // of key tiles, a head is a K/V head
+  int* dq_turns;            // kDqInOrder: [batch * num_heads_q, query tiles], zeros; else unread
+  TensorMap q, k, v, dout;  // {column, row, head, batch}
+};
+
+}  // namespace attnforge

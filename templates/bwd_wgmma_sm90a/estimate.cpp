@@ -1,0 +1,67 @@
+// estimate.cpp - the model behind the order of candidates: what a block does for one query tile, by
+// unit of an SM. Fitted to counters of head_dim 64 and 128 on an H200.
+#include "templates/bwd_wgmma_sm90a/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "templates/host/key_tiles.h"
+#include "templates/host/tile_order.h"
+
+namespace attnforge {
+namespace {
+
+constexpr double kFmaPerClock = 2048;  // of an SM's tensor cores, 16-bit inputs
+constexpr double kSmemBytesPerClock = 128;
+constexpr double kExponentialsPerClock = 16;
+constexpr double kInstructionsPerScore = 6.5;
+// What of the work between products no product hides: warpgroups are at the same place, or a tile
+// apart.
+constexpr double kBare = 0.55, kBareLate = 0.35;
+constexpr double kTurn = 1500;        // kDqInOrder: until the next block sees what one has added
+constexpr double kBlockStart = 3500;  // K and V come, dK and dV go
+
+/// Clocks of an SM.
+double tile_clocks(const BwdWgmmaSm90aConfig& c) {
+  const double m = c.block_m, n = c.block_n(), qk = round_up(c.head_dim, 16),
+               v = round_up(c.head_dim_v, 16), dq = c.dq_columns();
+  const double products = m * n * (2 * qk + 2 * v + dq) / kFmaPerClock;
+  // Bytes of operands: A of 64 rows and B once for each warpgroup that has the product.
+  const double wg = c.warpgroups;
+  const double scores = wg * (64 + m) * (qk + v) * 2;
+  const double sums = wg * m * (qk + v) * 2;
+  const double queries = c.dq_parts() * (64 + c.dq_rows()) * n * 2;
+  const double moved = m * (qk + v) * 2 + m * n * 2 + 2 * m * dq * 4;
+  const double smem = (scores + sums + queries + moved) / kSmemBytesPerClock;
+  const double exponentials = m * n / kExponentialsPerClock;
+  const double issue = m * n * kInstructionsPerScore / 32 / 4;
+  const double busy = std::pow(
+      std::pow(products, 4) + std::pow(smem, 4) + std::pow(exponentials, 4) + std::pow(issue, 4),
+      0.25);
+  // One buffer where two would hide a load or a barrier.
+  const int single = (c.q_stages == 1) + (c.do_stages == 1) + (c.ds_stages == 1);
+  return busy + (c.late_dq ? kBareLate : kBare) * (exponentials + issue) + 250 * single;
+}
+
+}  // namespace
+
+double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& problem,
+                                   const DeviceFacts& device, const TileOrder& order) {
+  const double heads = double(problem.batch) * double(problem.num_heads_q);
+  const double blocks = double(order.m_blocks) * order.heads;
+  const double tiles = key_tiles(problem, c.block_m, 1, c.block_n()).all * heads;
+  double clocks = tiles * tile_clocks(c) + blocks * kBlockStart;
+  TileOrder heaviest_first = order;
+  heaviest_first.heavy_last = c.right_bound;  // in name: under such masks the light tiles end
+  clocks *= idle_factor(heaviest_first, device.num_sms);
+  if (c.dq == kDqInOrder) {
+    // Blocks of a head that run at a time begin one turn after another, in each round of blocks.
+    const double places = std::max(1, device.num_sms);
+    const double chain = std::min<double>(order.m_blocks,
+                                          places / std::max(1, order.heads_per_group));
+    clocks += blocks / places * chain * kTurn * places;
+  }
+  return clocks / device.num_sms / device.sm_clock_mhz;
+}
+
+}  // namespace attnforge

@@ -1,0 +1,15 @@
+// estimate.h - how long a config of bwd_wgmma_sm90a takes, without running it.
+#pragma once
+
+#include "attnforge/device.h"
+#include "attnforge/problem.h"
+#include "templates/bwd_wgmma_sm90a/config.h"
+#include "templates/params_fwd.h"
+
+namespace attnforge {
+
+/// Predicted microseconds of the main kernel. `order` is that of its key tiles.
+double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& config, const Problem& problem,
+                                   const DeviceFacts& device, const TileOrder& order);
+
+}  // namespace attnforge

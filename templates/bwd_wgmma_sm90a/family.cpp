@@ -1,0 +1,250 @@
+// family.cpp - bwd_wgmma_sm90a as a Family: what it serves, its search space, its source and its
+// launch.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "generator/arch.h"
+#include "generator/family.h"
+#include "generator/stored_rows.h"
+#include "generator/typed_family.h"
+#include "templates/bwd_wgmma_sm90a/config.h"
+#include "templates/bwd_wgmma_sm90a/estimate.h"
+#include "templates/host/bwd_params.h"
+#include "templates/host/common_rejects.h"
+#include "templates/host/config_words.h"
+#include "templates/host/field_values.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/kernel_source.h"
+#include "templates/host/parts.h"
+#include "templates/host/tile_order.h"
+#include "templates/host/wgmma_text.h"
+#include "templates/host/work_list.h"
+
+namespace attnforge {
+
+extern const Family bwd_wgmma_sm90a;
+
+namespace {
+
+/// What is compiled in, and what the launch alone decides.
+struct Typed : BwdWgmmaSm90aConfig {
+  int head_group_mb;  // K/V heads are walked in groups of this many MB of what their blocks share:
+                      // Q, dO and the sums of dQ; 0: one head after another
+};
+constexpr std::string_view kName = "bwd_wgmma_sm90a";
+
+constexpr Field<Typed> kFields[] = {
+    {"warpgroups", &Typed::warpgroups, from_to(2, 3)},
+    {"block_m", &Typed::block_m, from_to(16, 256, 16)},
+    {"q_stages", &Typed::q_stages, from_to(1, 3)},
+    {"do_stages", &Typed::do_stages, from_to(1, 3)},
+    {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
+    {"late_dq", &Typed::late_dq, kFlag},
+    {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqInOrder)},
+    {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
+};
+
+/// Registers beside the planned ones that the main loop needs. With fewer, ptxas spills, and then
+/// makes products wait for each other.
+constexpr int kRegisterSlack = 12, kLateSlack = 16, kSoftcapSlack = 16;
+
+std::string supports(const Problem& problem, const Arch& arch) {
+  if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
+  if (Reason no = not_16_bits(problem)) return no.text();
+  if (problem.alignment_bytes < 16)
+    return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
+                       problem.alignment_bytes);
+  constexpr int kMostColumns = 336;  // of dK and dV, which lie in registers
+  if (const int columns = problem.head_dim + problem.head_dim_v; columns > kMostColumns)
+    return fmt::format("head dims {} and {} are above {} together, which registers do not hold",
+                       problem.head_dim, problem.head_dim_v, kMostColumns);
+  constexpr double kSmallestBlock = 64;
+  const double tiles = double(problem.seqlen_q + problem.seqlen_kv) / kSmallestBlock + 2;
+  return too_many_blocks(tiles * double(problem.batch) * double(problem.num_heads_q)).text();
+}
+
+/// Bytes of what the blocks of a K/V head read again and again.
+double shared_bytes(const Problem& problem) {
+  return double(problem.seqlen_q) * gqa_group(problem) *
+         ((problem.head_dim + problem.head_dim_v) * 2.0 + problem.head_dim * 4.0);
+}
+
+std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
+  // In order, blocks that run at a time should be of many heads: those of one wait for each other.
+  constexpr int kAllHeads = 1 << 16;
+  const std::vector<int> groups = problem.deterministic ? std::vector<int>{kAllHeads, 128, 32}
+                                                        : std::vector<int>{0, 32, 16, 64};
+  Axis dq{"dq", {kDqAnyOrder}, {kDqInOrder}};
+  if (problem.deterministic) dq = {"dq", {kDqInOrder}};
+  return {
+      {"warpgroups", {2, 3}},
+      {"block_m", {64, 128, 80, 96, 112, 48, 32}},
+      {"q_stages", {2, 1}},
+      {"do_stages", {2, 1}},
+      {"ds_stages", {2, 1}},
+      {"late_dq", {0, 1}},
+      dq,
+      {"head_group_mb", groups},
+  };
+}
+
+Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (problem.deterministic && c.dq == kDqAnyOrder)
+    return "sums of dQ that are added up in any order differ from run to run";
+  if (Reason wrong = invalid(c)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes(), device.arch)) return wrong;
+  const int slack = (c.late_dq ? kLateSlack : kRegisterSlack) + (c.softcap ? kSoftcapSlack : 0);
+  if (c.planned_registers() + slack > c.consumer_registers())
+    return Reason("about {} of {} registers", c.planned_registers() + slack,
+                  c.consumer_registers());
+  constexpr int kSmallestTile = 32;
+  if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
+  if (c.warpgroups == 3 && problem.seqlen_kv <= 128) return "a warpgroup would have no keys";
+  // Two buffers hide what one does not: with one, only where two do not fit.
+  Typed more = c;
+  if (c.ds_stages == 1)
+    more.ds_stages = 2;
+  else if (c.q_stages == 1)
+    more.q_stages = 2;
+  else if (c.do_stages == 1)
+    more.do_stages = 2;
+  else
+    return "";
+  return more.smem_bytes() <= device.arch.smem_per_block_bytes ? "another buffer would fit" : "";
+}
+
+TileOrder key_tile_order(const Typed& c, const Problem& problem) {
+  const double heads = double(problem.batch) * double(problem.num_heads_kv);
+  const double wanted = double(c.head_group_mb) * 1048576 / std::max(shared_bytes(problem), 1.0);
+  return {.m_blocks = static_cast<int>((problem.seqlen_kv + c.block_n() - 1) / c.block_n()),
+          .heads = static_cast<int>(heads),
+          .heads_per_group = static_cast<int>(std::clamp(wanted, 1.0, std::max(heads, 1.0))),
+          .heavy_last = 0};  // the first keys are seen most
+}
+
+/// Of the counters of turns, a multiple of 16.
+std::size_t turns_bytes(const Typed& c, const Problem& problem) {
+  if (c.dq != kDqInOrder) return 0;
+  const auto tiles = static_cast<std::size_t>((problem.seqlen_q + c.block_m - 1) / c.block_m);
+  const auto heads = static_cast<std::size_t>(problem.batch * problem.num_heads_q);
+  return (heads * tiles * sizeof(int) + 15) / 16 * 16;
+}
+
+BwdSteps steps_of(const Typed& c, const Problem& problem) {
+  return {.block_m = c.block_m,
+          .dq_columns = c.dq_columns(),
+          .dq_tile = "BwdWgmmaSm90aDqTile<kConfig>",
+          .zero_bytes = turns_bytes(c, problem)};
+}
+
+double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  return estimate_bwd_wgmma_sm90a_us(c, problem, device, key_tile_order(c, problem)) +
+         bwd_steps_us(problem, steps_of(c, problem), device);
+}
+
+std::string describe(const Typed& c) {
+  return phrases({fmt::format("{} x {} keys", c.block_m, c.block_n()),
+                  fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
+                  if_so(c.late_dq, "dQ a tile later"),
+                  if_so(c.dq == kDqInOrder, "dQ added in order"),
+                  head_group_words(c.head_group_mb)});
+}
+
+std::string symbol(const Typed& c) {
+  return "bwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n());
+}
+
+std::vector<Piece> pieces_with_slope(const Shape& shape) {
+  std::vector<Piece> pieces = pieces_of(shape);
+  if (shape.softcap)
+    pieces.push_back({"pieces/softcap_slope.cuh", "Slope", "SoftcapSlope"});
+  else
+    pieces.push_back({"pieces/plain_slope.cuh", "Slope", "PlainSlope"});
+  return pieces;
+}
+
+Source render(const Typed& c, const Problem& problem) {
+  std::string products;
+  for (const int n : std::set{c.block_m, c.head_dim, c.head_dim_v, c.dq_rows()})
+    products += wgmma_text(c.dtype, n, WgmmaForms::kTransposedA);
+  KernelNames names = with_parts<BwdWgmmaSm90aParams>(
+      {.symbol = symbol(c),
+       .folder = kName,
+       .type = "BwdWgmmaSm90a",
+       .params = "BwdWgmmaSm90aParams",
+       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
+       .pieces = "DensePieces",
+       .pieces_header = "pieces/dense.cuh",
+       .other_pieces = pieces_with_slope(c),
+       .launch_fields = 1},
+      problem);
+  return kernel_source(untyped(kName, c, kFields), c,
+                       with_bwd_steps(std::move(names), problem, steps_of(c, problem)));
+}
+
+/// The maps of q, k, v and dout.
+void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem) {
+  using Operand = TensorMapSpec::Operand;
+  const StoredRows stored = stored_rows(problem);
+  const auto add = [&](Operand operand, int columns, int rows_of_box, bool of_queries) {
+    const TensorMapSpec map{.operand = operand,
+                            .dtype = problem.dtype_q,
+                            .columns = columns,
+                            .rows_of_run = stored.of_run,
+                            .box_columns = c.kChunkColumns,
+                            .box_rows = rows_of_box,
+                            .swizzle_bytes = c.kSwizzle};
+    const TensorMapSizes sizes{.rows = of_queries ? stored.q : stored.kv,
+                               .heads = of_queries ? problem.num_heads_q : problem.num_heads_kv,
+                               .batch = stored.batch};
+    argument.tensor_map(map, sizes);
+  };
+  add(Operand::kQ, c.head_dim, c.block_m, true);
+  add(Operand::kK, c.head_dim, c.block_n(), false);
+  add(Operand::kV, c.head_dim_v, c.block_n(), false);
+  add(Operand::kDout, c.head_dim_v, c.block_m, true);
+}
+
+Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const BwdWork work = bwd_work(problem, steps_of(c, problem));
+  const TileOrder order = key_tile_order(c, problem);
+  Launch launch;
+  if (order.m_blocks != 0 && order.heads != 0) {
+    LaunchStep step = step_of(symbol(c), c.num_threads(), c.smem_bytes());
+    step.grid.x = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
+    fill_argument<BwdWgmmaSm90aParams>(step, problem, {}, [&](Argument& argument) {
+      argument.bwd(problem).end_of_base<BwdParams>();
+      add_scratch(argument, work);
+      argument.value(order);
+      if (c.dq == kDqInOrder)
+        argument.scratch(work.zeros);
+      else
+        argument.value<int*>(nullptr);
+      add_tensor_maps(argument, c, problem);
+    });
+    launch.steps.push_back(std::move(step));
+  }
+  return with_bwd_steps(std::move(launch), problem, work, device.arch);
+}
+
+}  // namespace
+
+constinit const Family
+    bwd_wgmma_sm90a = typed_family<kFields, reject, estimate_us, render, launch, describe>({
+        .name = kName,
+        .summary = "Hopper: TMA loads, wgmma products, specialised warps: gradients of fp16 and "
+                   "bf16 on sm_90a",
+        .op = Op::kBackward,
+        .tier = Tier::kProduct,
+        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
+                    kFeatureUnequalHeadDims | kFeatureLengths | kFeatureDeterministic |
+                    kFeaturesOfGradients,
+        .supports = supports,
+        .axes = axes,
+    });
+
+}  // namespace attnforge

@@ -1,0 +1,138 @@
+#include "templates/host/bwd_params.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "attnforge/error.h"
+#include "generator/shape.h"
+#include "templates/host/fwd_params.h"
+#include "templates/host/parts.h"
+#include "templates/host/work_list.h"
+
+namespace attnforge {
+namespace {
+
+constexpr const char *kRowsKernel = "bwd_rows", *kDqKernel = "bwd_dq";
+constexpr int kStepThreads = 256;  // BwdRows::kThreads and BwdDq::kThreads
+
+/// Of all query heads of all sequences.
+std::int64_t all_heads(const Problem& problem) { return problem.batch * problem.num_heads_q; }
+
+/// BwdRows::kRows.
+int rows_of_block(const Problem& problem) {
+  return kStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
+}
+
+std::int64_t padded(const Problem& problem, int block_m) {
+  return (problem.seqlen_q + block_m - 1) / block_m * block_m;
+}
+
+std::size_t sums_bytes(const Problem& problem, const BwdSteps& steps) {
+  return static_cast<std::size_t>(all_heads(problem) * padded(problem, steps.block_m)) *
+         steps.dq_columns * sizeof(float);
+}
+
+LaunchStep step(const char* kernel, const Problem& problem, const BwdWork& work,
+                std::int64_t blocks) {
+  ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
+  LaunchStep step = step_of(kernel, kStepThreads, 0);
+  step.grid.x = static_cast<unsigned>(blocks);
+  fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
+    argument.bwd(problem).end_of_base<BwdParams>();
+    add_scratch(argument, work);
+    argument.value<u64>((work.zeros - work.dq_sums + work.steps.zero_bytes) / 16);
+  });
+  return step;
+}
+
+/// A step that a kernel's source has beside its own.
+std::string step_kernel(const char* name, const std::string& body, const KernelNames& step) {
+  return fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({})\n"
+      "{}(const __grid_constant__ {} p) {{\n"
+      "  {}::run(p);\n"
+      "}}\n",
+      kStepThreads, name, step.params, body);
+}
+
+}  // namespace
+
+BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
+  ATTNFORGE_ASSERT(steps.zero_bytes % 16 == 0, "zeros are set 16 bytes at a time");
+  const std::int64_t rows = padded(problem, steps.block_m);
+  const std::size_t of_rows = scratch_aligned(static_cast<std::size_t>(all_heads(problem) * rows) *
+                                              sizeof(float));
+  BwdWork work{.steps = steps};
+  work.rows_padded = static_cast<int>(rows);
+  work.delta = of_rows;
+  work.dq_sums = 2 * of_rows;
+  work.zeros = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
+  work.bytes = work.zeros + steps.zero_bytes;
+  return work;
+}
+
+void add_scratch(Argument& argument, const BwdWork& work) {
+  struct Rest {
+    int rows_padded, dq_columns;
+  };
+  static_assert(sizeof(BwdScratch) == 3 * sizeof(void*) + sizeof(Rest));
+  argument.scratch(work.lse_log2).scratch(work.delta).scratch(work.dq_sums);
+  argument.value(Rest{work.rows_padded, work.steps.dq_columns});
+}
+
+KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdSteps& steps) {
+  const KernelNames of_step = with_parts<BwdStepParams>(
+      {.params = "BwdStepParams", .gathers = names.gathers}, problem);
+  names.parts.push_back("steps/bwd_rows/kernel.cuh");
+  names.other_kernels += fmt::format("static_assert(sizeof({}) == {});\n", of_step.params,
+                                     of_step.params_bytes);
+  names.other_kernels += step_kernel(kRowsKernel, "BwdRows<kConfig, Pieces::Lengths>", of_step);
+  if (steps.dq_columns == 0) return names;
+  names.parts.push_back("steps/bwd_dq/kernel.cuh");
+  std::string tile = steps.dq_tile;
+  if (tile.empty()) {
+    names.parts.push_back("tile/dq_tile.cuh");
+    tile = fmt::format("RowMajorDqTile<{}, {}>", steps.block_m, steps.dq_columns);
+  }
+  names.other_kernels += fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
+                                     tile, steps.block_m, steps.dq_columns);
+  names.other_kernels += step_kernel(
+      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}>", tile), of_step);
+  return names;
+}
+
+Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work,
+                      const Arch& arch) {
+  const bool overlaps = arch.sm >= 90;
+  launch.workspace_bytes = std::max(launch.workspace_bytes, work.bytes);
+  if (problem.seqlen_q == 0 || problem.batch == 0) return launch;
+  const std::int64_t rows = rows_of_block(problem);
+  if (!launch.steps.empty()) launch.steps.front().overlaps_previous = overlaps;
+  launch.steps.insert(launch.steps.begin(),
+                      step(kRowsKernel, problem, work,
+                           all_heads(problem) * ((work.rows_padded + rows - 1) / rows)));
+  if (work.steps.dq_columns == 0) return launch;
+  launch.steps.push_back(
+      step(kDqKernel, problem, work, all_heads(problem) * (work.rows_padded / work.steps.block_m)));
+  launch.steps.back().overlaps_previous = overlaps;
+  ++launch.steps_after;
+  return launch;
+}
+
+double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device) {
+  constexpr double kStepUs = 2.5;  // a launch that overlaps
+  const double rows = static_cast<double>(all_heads(problem) * problem.seqlen_q);
+  double bytes = rows * (2.0 * problem.head_dim_v * size_bytes(problem.dtype_o) + 16);
+  double us = kStepUs;
+  if (steps.dq_columns != 0) {
+    bytes += 2.0 * static_cast<double>(sums_bytes(problem, steps));  // zeros, and read again
+    bytes += rows * problem.head_dim * size_bytes(gradient_dtype(problem, problem.dtype_q));
+    us += kStepUs;
+  }
+  const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
+  return us + bytes / std::max(bytes_per_us, 1.0);
+}
+
+}  // namespace attnforge

@@ -1,0 +1,59 @@
+// bwd_params.h - what backward families share on the host: the argument's own part, scratch, and
+// the steps around a family's kernel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "attnforge/problem.h"
+#include "generator/arch.h"
+#include "generator/launch.h"
+#include "templates/host/argument.h"
+#include "templates/host/kernel_source.h"
+#include "templates/params_bwd.h"
+
+namespace attnforge {
+
+/// What a family's kernel asks of the steps around it.
+struct BwdSteps {
+  int block_m = 0;  // query rows of a tile: rows of the scratch are padded to whole ones
+  // Of a row of dq_sums, in floats; 0: the kernel adds up no dq there, and writes it itself. Else
+  // dq_sums are zeros before the kernel, and bwd_dq writes dq after it.
+  int dq_columns = 0;
+  // The type in the generated source that says where an element of a tile of dq_sums lies, which
+  // is block_m x dq_columns floats large: "MyDqTile<kConfig>" of the family's own headers; "": row
+  // after row.
+  std::string dq_tile{};
+  // Bytes of the family's own, after dq_sums, that are zeros before the kernel: begin at
+  // BwdWork::zeros.
+  std::size_t zero_bytes = 0;
+};
+
+/// Where the parts of the scratch begin, in bytes from the start of the workspace.
+struct BwdWork {
+  BwdSteps steps{};
+  std::size_t lse_log2 = 0, delta = 0, dq_sums = 0;
+  std::size_t zeros = 0;  // the family's own zeros
+  std::size_t bytes = 0;  // of all; a family that needs more puts it after these
+  int rows_padded = 0;
+};
+BwdWork bwd_work(const Problem& problem, const BwdSteps& steps);
+
+/// BwdScratch as a member of an argument, pointers by each run.
+void add_scratch(Argument& argument, const BwdWork& work);
+
+/// `names` of a kernel that is made of pieces, with all else that it has already, and with the
+/// steps as kernels beside it.
+KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdSteps& steps);
+
+/// `launch` of the family's own kernels, which may have none where the problem has no keys: after
+/// the step that writes the rows' scratch, and before that which writes dq. From sm_90 on the first
+/// of its steps, and the step after the last, overlap with the one before them. No step if there
+/// are no queries and `launch` has none. The workspace has work.bytes at least.
+Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work, const Arch& arch);
+
+/// What the steps take.
+double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device);
+
+}  // namespace attnforge

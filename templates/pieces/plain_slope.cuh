@@ -1,0 +1,18 @@
+// plain_slope.cuh - Slope, the derivative of Score, of attention without any function of scores.
+#pragma once
+
+#include "base.cuh"
+#include "params_fwd.h"
+
+namespace attnforge {
+
+struct PlainSlope {
+  /// Whether it is 1 for every score: nothing is multiplied then.
+  static constexpr bool kOne = true;
+
+  ATTNFORGE_DEVICE explicit PlainSlope(const FwdParams&) {}
+  /// Of the score that became s, by Score and then by Mask.
+  ATTNFORGE_DEVICE float operator()(float) const { return 1.0f; }
+};
+
+}  // namespace attnforge

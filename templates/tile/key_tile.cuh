@@ -1,0 +1,48 @@
+// key_tile.cuh - the keys that a block of a backward kernel works on: of which sequence and K/V
+// head, and where they and the queries of that head's group lie in tensors.
+#pragma once
+
+#include "base.cuh"
+#include "params_fwd.h"
+#include "tile/tile_order.cuh"
+
+namespace attnforge {
+
+/// Keys from first_key on of a sequence. Lengths is a piece of the kernel. Pieces that take a
+/// QueryTile take this too where they ask no more than p, lengths and query_of(): a row is a query.
+template <class LengthsPiece>
+struct KeyTile {
+  using Lengths = LengthsPiece;
+
+  const FwdParams& p;
+  int sequence;
+  int kv_head;
+  int first_key;
+  Lengths lengths;
+
+  /// A place's m_block counts tiles of block_n keys, its head K/V heads of all sequences.
+  template <class Params>
+  ATTNFORGE_DEVICE KeyTile(const Params& params, const TilePlace& place, int block_n)
+      : p(params.fwd),
+        sequence(place.head / params.fwd.num_heads_kv),
+        kv_head(place.head - sequence * params.fwd.num_heads_kv),
+        first_key(place.m_block * block_n),
+        lengths(params, sequence) {}
+
+  ATTNFORGE_DEVICE static int query_of(int row) { return row; }
+  /// Query heads that share the keys: `group()` of them from first_query_head() on.
+  ATTNFORGE_DEVICE int group() const { return p.num_heads_q / p.num_heads_kv; }
+  ATTNFORGE_DEVICE int first_query_head() const { return kv_head * group(); }
+
+  /// Where a key begins in a tensor of keys, in elements, and a query of a head in one of queries.
+  ATTNFORGE_DEVICE i64 key_offset(const TensorRef& tensor, int key) const {
+    return lengths.batch() * tensor.stride_batch + kv_head * tensor.stride_head +
+           i64(lengths.kv_begin() + key) * tensor.stride_row;
+  }
+  ATTNFORGE_DEVICE i64 query_offset(const TensorRef& tensor, int head, int query) const {
+    return lengths.batch() * tensor.stride_batch + head * tensor.stride_head +
+           i64(lengths.q_begin() + query) * tensor.stride_row;
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,25 @@
+// turns.cuh - blocks that write to the same memory in an order: a counter says whose turn it is.
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+/// Waits until `turn` others have passed theirs. What they wrote before is visible then. Blocks
+/// that this one waits for must have started before it.
+ATTNFORGE_DEVICE void await_turn(const int* counter, int turn) {
+  int passed;
+  do {
+    asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(passed) : "l"(counter) : "memory");
+  } while (passed != turn);
+}
+
+/// What this thread wrote, and what bulk_wait() waited for, is there for the next.
+ATTNFORGE_DEVICE void pass_turn(int* counter) {
+  asm volatile(
+      "fence.proxy.async.global; fence.acq_rel.gpu; red.release.gpu.global.add.s32 [%0], 1;" ::"l"(
+          counter)
+      : "memory");
+}
+
+}  // namespace attnforge

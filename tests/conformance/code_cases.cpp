@@ -1,0 +1,145 @@
+#include "tests/conformance/code_cases.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "generator/user_code.h"
+
+namespace attnforge::test {
+namespace {
+
+// Arguments of all cases: arrays and numbers by the names that the texts use.
+constexpr int kReach = 5, kWindow = 40;
+float slope_of(std::int64_t head) { return 0.5f / static_cast<float>(1 + head); }
+float bias_of(std::int64_t head, std::int64_t at) {
+  return 0.25f * static_cast<float>((head * 7 + at * 3) % 9 - 4);
+}
+int document_of(std::int64_t batch, std::int64_t at) {
+  return static_cast<int>((at + 13 * batch) / 37);
+}
+int prefix_of(std::int64_t batch) { return static_cast<int>(9 + 20 * batch); }
+
+const std::vector<const char*> kUsual = {
+    "fwd bf16 batch=2 num_heads=4:2 seqlen=300 head_dim=128 causal lse",
+    "fwd fp16 batch=2 num_heads=4 seqlen=77:333 head_dim=64 lse",
+    "fwd bf16 batch=2 num_heads=8:1 seqlen=5:200 head_dim=128 lse",
+    "fwd fp32 batch=2 num_heads=2 seqlen=70:130 head_dim=64 lse",
+    "fwd bf16 batch=3 num_heads=4 seqlen=200 head_dim=64 lengths=packed lse",
+    "fwd bf16 batch=3 num_heads=2 seqlen=150:333 head_dim=72 window_left=100 lengths=used",
+    "fwd fp16 batch=6 num_heads=4:2 seqlen=5:200 head_dim=64 lengths=used page_size=16 lse",
+};
+
+/// The derivative of a score that something is added to.
+double one(double, const CodePair&) { return 1; }
+double slope_of_cap(double s, double cap) {
+  const double x = std::tanh(s / cap);
+  return 1 - x * x;
+}
+
+}  // namespace
+
+void PrintTo(const CodeCase& c, std::ostream* out) { *out << c.name; }
+
+/// By the names in problem.args, in their order there.
+RunArguments arguments_of(const Problem& p) {
+  RunArguments run;
+  for (const CodeArgument& argument : code_arguments(p.args)) {
+    if (argument.name == "slope") {
+      std::vector<float> values;
+      for (std::int64_t h = 0; h < p.num_heads_q; ++h) values.push_back(slope_of(h));
+      run.add_array(values);
+    } else if (argument.name == "relative_bias") {
+      std::vector<float> values;
+      for (std::int64_t h = 0; h < p.num_heads_q; ++h)
+        for (int at = 0; at <= 2 * kReach; ++at) values.push_back(bias_of(h, at));
+      run.add_array(values);
+    } else if (argument.name == "prefix") {
+      std::vector<int> values;
+      for (std::int64_t b = 0; b < p.batch; ++b) values.push_back(prefix_of(b));
+      run.add_array(values);
+    } else if (argument.name == "document_q" || argument.name == "document_kv") {
+      const std::int64_t length = argument.name == "document_q" ? p.seqlen_q : p.seqlen_kv;
+      std::vector<int> values;
+      for (std::int64_t b = 0; b < p.batch; ++b)
+        for (std::int64_t i = 0; i < length; ++i) values.push_back(document_of(b, i));
+      run.add_array(values);
+    } else if (argument.name == "window") {
+      run.words.push_back(kWindow | std::uint64_t{0xdeadbeef} << 32);  // upper half: anything
+    } else if (argument.name == "factor") {
+      run.words.push_back(std::bit_cast<std::uint32_t>(1.5f));
+    } else {
+      ADD_FAILURE() << "no argument " << argument.name;
+    }
+  }
+  return run;
+}
+
+const std::vector<CodeCase>& code_cases() {
+  static const std::vector<CodeCase> kCases = {
+      {"Alibi",
+       alibi(),
+       {[](double s, const CodePair& p) { return s + slope_of(p.head) * double(p.k - p.q); },
+        {},
+        one},
+       kUsual},
+      {"RelativeBias",
+       relative_bias(kReach),
+       {[](double s, const CodePair& p) {
+          return s + bias_of(p.head, std::clamp<std::int64_t>(p.k - p.q, -kReach, kReach) + kReach);
+        },
+        {},
+        one},
+       kUsual},
+      {"TanhCap",
+       tanh_cap(2),
+       {[](double s, const CodePair&) { return 2 * std::tanh(s / 2); },
+        {},
+        [](double s, const CodePair&) { return slope_of_cap(s, 2); }},
+       kUsual},
+      {"TanhCapFarAway",
+       tanh_cap(50),
+       {[](double s, const CodePair&) { return 50 * std::tanh(s / 50); },
+        {},
+        [](double s, const CodePair&) { return slope_of_cap(s, 50); }},
+       kUsual},
+      {"Documents",
+       documents(),
+       {{},
+        [](const CodePair& p) { return document_of(p.batch, p.q) == document_of(p.batch, p.k); }},
+       {kUsual.begin(), kUsual.begin() + 4}},
+      {"PrefixLm",
+       prefix_lm(),
+       {{},
+        [](const CodePair& p) {
+          return p.k <= p.q + p.seqlen_kv - p.seqlen_q || p.k < prefix_of(p.batch);
+        }},
+       kUsual},
+      {"DilatedWindow",
+       dilated_window(60, 3),
+       {{}, [](const CodePair& p) { return std::abs(p.k - p.q) <= 60 && (p.k - p.q) % 3 == 0; }},
+       kUsual},
+      {"NothingIsSeenByOddQueries",
+       {.mask = "q % 2 == 0"},
+       {{}, [](const CodePair& p) { return p.q % 2 == 0; }},
+       kUsual},
+      {"Numbers",
+       {.score = "s * factor", .mask = "q - k < window", .args = "float factor, int window"},
+       {[](double s, const CodePair&) { return s * 1.5; },
+        [](const CodePair& p) { return p.q - p.k < kWindow; },
+        [](double, const CodePair&) { return 1.5; }},
+       kUsual},
+      {"AfterTheSoftCap",
+       {.score = "s + 0.125f * float(head) * (k % 4)"},
+       {[](double s, const CodePair& p) { return s + 0.125 * double(p.head * (p.k % 4)); },
+        {},
+        one},
+       {"fwd bf16 batch=1 num_heads=4 seqlen=200 head_dim=128 softcap=3 lse causal",
+        "fwd bf16 batch=1 num_heads=4 seqlen=200 head_dim=64 softcap=30"}},
+  };
+  return kCases;
+}
+
+}  // namespace attnforge::test

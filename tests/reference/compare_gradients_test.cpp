@@ -1,0 +1,179 @@
+// compare_gradients_test.cpp - which gradients pass, which do not, and what is said about them; and
+// that the tolerances let a correct kernel pass and no mistake.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "reference/compare.h"
+#include "reference/half.h"
+#include "reference/plain_gradients.h"
+#include "reference/sequences.h"
+#include "tests/support/flash_gradients.h"
+#include "tests/support/host_problem.h"
+
+namespace attnforge {
+namespace {
+
+using test::HostProblem;
+using test::Inputs;
+using test::make_host_problem;
+using testing::HasSubstr;
+
+/// Writes gradients as well as the dtypes hold them.
+void store_gradients(const Problem& problem, const Tensors& tensors,
+                     const ReferenceGradients& gradients) {
+  const Sequences sequences = sequences_of(problem, tensors);
+  const auto store = [](DType dtype, const Tensor& to, const QueryRow& row,
+                        const ReferenceGradient& from, std::size_t i) {
+    const std::int64_t at = row.batch * to.stride_batch + row.head * to.stride_head +
+                            row.query * to.stride_row;
+    for (int d = 0; d < from.columns; ++d) {
+      const double
+          x = from.values[i * static_cast<std::size_t>(from.columns) + static_cast<std::size_t>(d)];
+      store_element(dtype, to.data, at + d, static_cast<float>(x));
+    }
+  };
+  const Gradients& g = tensors.gradients;
+  for (std::size_t i = 0; i < gradients.rows.queries.size(); ++i)
+    store(gradient_dtype(problem, problem.dtype_q), g.dq,
+          place_of(sequences, gradients.rows.queries[i]), gradients.dq, i);
+  for (std::size_t i = 0; i < gradients.rows.keys.size(); ++i) {
+    const KeyRow key = place_of_key(sequences, gradients.rows.keys[i]);
+    const QueryRow row{key.batch, key.head, key.key};
+    store(gradient_dtype(problem, problem.dtype_k), g.dk, row, gradients.dk, i);
+    store(gradient_dtype(problem, problem.dtype_v), g.dv, row, gradients.dv, i);
+  }
+}
+
+/// A problem whose gradients are the oracle's.
+struct Solved {
+  HostProblem host;
+  ReferenceGradients reference;
+  Tensors tensors;
+
+  explicit Solved(const std::string& text, Inputs inputs = Inputs::kNormal)
+      : host(make_host_problem(parse_problem(text), 1, inputs)),
+        reference(reference_gradients(host.problem, host.tensors(), 1)),
+        tensors(host.tensors()) {
+    store_gradients(host.problem, tensors, reference);
+  }
+  GradientVerdict verdict() const { return compare_gradients(host.problem, tensors, reference); }
+};
+
+TEST(CompareGradients, TheRoundedOraclePasses) {
+  for (const char* words : {"fp32", "fp16", "bf16", "bf16 gradients=fp32", "fp16 accumulate",
+                            "bf16 lengths=packed", "fp16 lengths=used gradients=fp32 accumulate"}) {
+    const Solved solved(std::string("bwd ") + words +
+                        " batch=2 num_heads=4:2 seqlen=20:11 head_dim=16:8 causal");
+    const GradientVerdict verdict = solved.verdict();
+    EXPECT_TRUE(verdict.passed()) << words << "\n" << to_string(verdict);
+    EXPECT_GT(verdict.dq.cosine, 0.9999) << words;
+    EXPECT_GT(verdict.dk.cosine, 0.9999) << words;
+    EXPECT_GT(verdict.dv.elements, 0) << words;
+    EXPECT_EQ(solved.host.trespass(), "") << words;
+  }
+}
+
+TEST(CompareGradients, TheWorstElementIsNamed) {
+  Solved solved("bwd bf16 batch=2 num_heads=4:2 seqlen=20:11 head_dim=16 causal");
+  const Tensor& dk = solved.tensors.gradients.dk;
+  const std::int64_t at = dk.stride_batch + dk.stride_head + 7 * dk.stride_row + 5;
+  store_element(DType::kBf16, dk.data, at, 3.0f);
+  const GradientVerdict verdict = solved.verdict();
+  EXPECT_FALSE(verdict.passed());
+  EXPECT_TRUE(verdict.dq.passed() && verdict.dv.passed());
+  EXPECT_EQ(verdict.dk.wrong, 1);
+  EXPECT_THAT(to_string(verdict), HasSubstr("dk: WRONG"));
+  EXPECT_THAT(to_string(verdict), HasSubstr("batch=1 head=1 key=7 column=5: 3, expected"));
+  EXPECT_THAT(to_string(verdict), HasSubstr("dq: ok"));
+}
+
+TEST(CompareGradients, NanAndWhatNobodyWroteNeverPass) {
+  HostProblem host = make_host_problem(
+      parse_problem("bwd bf16 num_heads=2 seqlen=9:4 head_dim=8 causal"), 1);
+  const Tensors t = host.tensors();
+  const GradientVerdict verdict = compare_gradients(host.problem, t,
+                                                    reference_gradients(host.problem, t));
+  EXPECT_EQ(verdict.dq.nonfinite_wrong, 2 * 9 * 8) << "poison is no gradient";
+  EXPECT_EQ(verdict.dk.nonfinite_wrong, 2 * 4 * 8);
+  Solved solved("bwd bf16 num_heads=2 seqlen=9:4 head_dim=8 causal");
+  store_element(DType::kBf16, solved.tensors.gradients.dq.data, 3, 1e-3f);  // sees no key
+  EXPECT_EQ(solved.verdict().dq.wrong, 1);
+}
+
+TEST(CompareGradients, LetACorrectKernelPassForAnyInputs) {
+  for (const char* words :
+       {"bf16", "fp16 causal", "bf16 gradients=fp32 dlse", "fp16 softcap=2",
+        "bf16 accumulate window_left=9", "fp32 causal", "fp16 sinks gradients=fp32"}) {
+    for (const Inputs inputs :
+         {Inputs::kNormal, Inputs::kStronglyNegative, Inputs::kStronglyPositive, Inputs::kLarge,
+          Inputs::kGrowingToFirst, Inputs::kEqualScores}) {
+      HostProblem host = make_host_problem(
+          parse_problem(std::string("bwd num_heads=6:2 seqlen=7:16 head_dim=16:8 ") + words), 3,
+          inputs);
+      const Tensors t = host.tensors();
+      const ReferenceGradients expected = reference_gradients(host.problem, t, 1);
+      const PlainGradientErrors plain = plain_gradient_errors(host.problem, t, expected, {}, 1);
+      test::flash_gradients(host.problem, t);
+      const GradientVerdict verdict = compare_gradients(host.problem, t, expected);
+      const std::string what = std::string(words) + " inputs " +
+                               std::to_string(static_cast<int>(inputs)) + "\n" + to_string(verdict);
+      EXPECT_TRUE(verdict.passed()) << what;
+      const auto within = [&](GradientName name, double error, double of_plain,
+                              const ReferenceGradient& gradient) {
+        EXPECT_LE(error, plain_gradient_limit(host.problem, name, of_plain, gradient)) << what;
+      };
+      within(GradientName::kDq, verdict.dq.max_error, plain.dq, expected.dq);
+      within(GradientName::kDk, verdict.dk.max_error, plain.dk, expected.dk);
+      within(GradientName::kDv, verdict.dv.max_error, plain.dv, expected.dv);
+    }
+  }
+}
+
+TEST(CompareGradients, NoMistakePasses) {
+  const Problem problem = parse_problem(
+      "bwd bf16 batch=1 num_heads=4:2 seqlen=40 head_dim=16 causal dlse softcap=5");
+  HostProblem host = make_host_problem(problem, 4);
+  const Tensors t = host.tensors();
+  const ReferenceGradients right = reference_gradients(problem, t, 1);
+  struct Wrong {
+    bool dq, dk, dv;
+  };
+  const auto expect = [&](const char* mistake, const Wrong& wrong, const Problem& of,
+                          const Tensors& from) {
+    store_gradients(problem, t, reference_gradients(of, from, 1));
+    const GradientVerdict verdict = compare_gradients(problem, t, right);
+    EXPECT_EQ(verdict.dq.passed(), !wrong.dq) << mistake << "\n" << to_string(verdict);
+    EXPECT_EQ(verdict.dk.passed(), !wrong.dk) << mistake << "\n" << to_string(verdict);
+    EXPECT_EQ(verdict.dv.passed(), !wrong.dv) << mistake << "\n" << to_string(verdict);
+  };
+  expect("none", {false, false, false}, problem, t);
+  const auto with = [&](const char* mistake, const Wrong& wrong, const auto& change) {
+    Problem of = problem;
+    change(of);
+    expect(mistake, wrong, of, t);
+  };
+  with("no softcap", {true, true, true}, [](Problem& p) { p.softcap = 0; });
+  with("no gradient of lse", {true, true, false}, [](Problem& p) { p.dlse = false; });
+  with("the diagonal is masked", {true, true, true},
+       [](Problem& p) { p.causal = false, p.window_right = 1; });
+  with("a key before the first is seen", {true, true, true},
+       [](Problem& p) { p.window_left = 30; });
+  with("the scale is 2% off", {true, true, true},
+       [](Problem& p) { p.softmax_scale = 1.02f * effective_softmax_scale(p); });
+  const auto from = [&](const char* mistake, const Wrong& wrong, const auto& change) {
+    Tensors tensors = t;
+    change(tensors);
+    expect(mistake, wrong, problem, tensors);
+  };
+  from("rows of q are shifted", {true, true, true},
+       [](Tensors& x) { x.q.data = static_cast<std::uint16_t*>(x.q.data) + 1; });
+  from("heads of lse are shifted", {true, true, true}, [](Tensors& x) { x.lse.stride_head = 0; });
+  from("o is that of another head", {true, true, false}, [](Tensors& x) { x.o.stride_head = 0; });
+}
+
+}  // namespace
+}  // namespace attnforge

@@ -1,0 +1,278 @@
+// bwd_kernels_test.cpp - bwd_naive and the steps around other backward kernels on threads of the
+// host, beside plain loops in fp64.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+// clang-format off
+#include "tests/support/host_grid.h"
+#include "pieces/fixed_lengths.cuh"
+#include "bwd_naive/kernel.cuh"
+#include "steps/bwd_dq/kernel.cuh"
+#include "steps/bwd_rows/kernel.cuh"
+#include "tile/dq_tile.cuh"
+// clang-format on
+
+namespace attnforge {
+namespace {
+
+constexpr int kBatch = 2, kHeads = 2, kHeadsKv = 1, kQueries = 13, kKeys = 10, kDim = 16,
+              kDimV = 24;
+constexpr int kWindowLeft = 6, kWindowRight = 1;
+constexpr float kScale = 0.3f, kCap = 2.0f, kInf = std::numeric_limits<float>::infinity();
+
+constexpr Shape shape(bool softcap, bool accumulate) {
+  Shape shape{};
+  shape.dtype = shape.dtype_k = shape.dtype_v = shape.dtype_o = kFp32;
+  shape.head_dim = kDim, shape.head_dim_v = kDimV;
+  shape.alignment = 4;
+  shape.softcap = softcap, shape.accumulate = accumulate;
+  return shape;
+}
+
+struct HostPieces {
+  using Lengths = FixedLengths;
+};
+
+/// [batch, heads, rows, columns] of fp32, and all that a run has.
+struct BackwardWorld {
+  std::vector<float> q, k, v, o, lse, dout, dlse, dq, dk, dv;
+  BwdNaiveParams params{};
+
+  explicit BackwardWorld(bool softcap) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    const auto filled = [&](std::vector<float>& to, TensorRef* ref, int heads, int rows,
+                            int columns) {
+      to.resize(static_cast<std::size_t>(kBatch * heads * rows * columns));
+      for (float& x : to) x = normal(random);
+      if (ref != nullptr)
+        *ref = {to.data(), i64{heads} * rows * columns, columns, i64{rows} * columns};
+    };
+    FwdParams& p = params.fwd;
+    filled(q, &p.q, kHeads, kQueries, kDim);
+    filled(k, &p.k, kHeadsKv, kKeys, kDim);
+    filled(v, &p.v, kHeadsKv, kKeys, kDimV);
+    filled(o, &p.o, kHeads, kQueries, kDimV);
+    filled(dout, &params.dout, kHeads, kQueries, kDimV);
+    filled(dq, &params.dq, kHeads, kQueries, kDim);
+    filled(dk, &params.dk, kHeadsKv, kKeys, kDim);
+    filled(dv, &params.dv, kHeadsKv, kKeys, kDimV);
+    filled(lse, nullptr, kHeads, kQueries, 1);
+    filled(dlse, nullptr, kHeads, kQueries, 1);
+    for (std::size_t i = 5; i < lse.size(); i += 17) lse[i] = -kInf;  // whatever the window says
+    p.lse = lse.data(), params.dlse = dlse.data();
+    p.lse_stride_batch = params.dlse_stride_batch = kHeads * kQueries;
+    p.lse_stride_head = params.dlse_stride_head = kQueries;
+    p.batch = kBatch, p.num_heads_q = kHeads, p.num_heads_kv = kHeadsKv;
+    p.seqlen_q = kQueries, p.seqlen_kv = kKeys;
+    p.window_left = kWindowLeft, p.window_right = kWindowRight;
+    p.softmax_scale = kScale;
+    p.softcap_to_x = softcap ? kScale / kCap : 0;
+    params.num_queries = kQueries, params.num_keys = kKeys;
+    params.query_blocks = kBatch * kHeads * ceil_div(kQueries, BwdNaiveConfig::kRows);
+  }
+  int blocks() const {
+    return params.query_blocks + kBatch * kHeadsKv * ceil_div(kKeys, BwdNaiveConfig::kRows);
+  }
+};
+
+/// By the definition, in fp64. Adds to what it is given.
+void add_gradients(const BackwardWorld& w, bool softcap, std::vector<double>& dq,
+                   std::vector<double>& dk, std::vector<double>& dv) {
+  const auto dot = [](const float* a, const float* b, int count) {
+    double sum = 0;
+    for (int i = 0; i < count; ++i) sum += double{a[i]} * double{b[i]};
+    return sum;
+  };
+  for (int row = 0; row < kBatch * kHeads * kQueries; ++row) {
+    const int query = row % kQueries, head = row / kQueries % kHeads;
+    const int batch = row / kQueries / kHeads;
+    const double delta = dot(&w.o[std::size_t(row * kDimV)], &w.dout[std::size_t(row * kDimV)],
+                             kDimV) -
+                         w.dlse[std::size_t(row)];
+    for (int key = 0; key < kKeys; ++key) {
+      const int position = query + kKeys - kQueries;
+      if (key < position - kWindowLeft || key > position + kWindowRight) continue;
+      if (w.lse[std::size_t(row)] == -kInf) continue;
+      const int key_row = (batch * kHeadsKv + head / (kHeads / kHeadsKv)) * kKeys + key;
+      double s = kScale *
+                 dot(&w.q[std::size_t(row * kDim)], &w.k[std::size_t(key_row * kDim)], kDim);
+      double slope = 1;
+      if (softcap) {
+        const double x = std::tanh(s / kCap);
+        s = kCap * x, slope = 1 - x * x;
+      }
+      const double p = std::exp(s - w.lse[std::size_t(row)]);
+      const double dp = dot(&w.dout[std::size_t(row * kDimV)], &w.v[std::size_t(key_row * kDimV)],
+                            kDimV);
+      const double ds = p * (dp - delta) * slope;
+      for (int d = 0; d < kDim; ++d) {
+        dq[std::size_t(row * kDim + d)] += kScale * ds * w.k[std::size_t(key_row * kDim + d)];
+        dk[std::size_t(key_row * kDim + d)] += kScale * ds * w.q[std::size_t(row * kDim + d)];
+      }
+      for (int d = 0; d < kDimV; ++d)
+        dv[std::size_t(key_row * kDimV + d)] += p * w.dout[std::size_t(row * kDimV + d)];
+    }
+  }
+}
+
+void expect_near(const std::vector<float>& actual, const std::vector<double>& expected,
+                 const char* name) {
+  ASSERT_EQ(actual.size(), expected.size());
+  double largest = 0;
+  for (const double x : expected) largest = std::max(largest, std::abs(x));
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    ASSERT_NEAR(actual[i], expected[i], 1e-5 * largest) << name << " " << i;
+}
+
+template <bool kSoftcap, bool kAccumulate>
+void expect_gradients() {
+  BackwardWorld w(kSoftcap);
+  const auto before = [](const std::vector<float>& x) {
+    std::vector<double> start(x.size());
+    if (kAccumulate) start.assign(x.begin(), x.end());
+    return start;
+  };
+  std::vector<double> dq = before(w.dq), dk = before(w.dk), dv = before(w.dv);
+  add_gradients(w, kSoftcap, dq, dk, dv);
+  constexpr BwdNaiveConfig kConfig{shape(kSoftcap, kAccumulate), 64};
+  test::run_on_host(static_cast<unsigned>(w.blocks()), 64,
+                    [&] { BwdNaive<kConfig, HostPieces>::run(w.params); });
+  expect_near(w.dq, dq, "dq");
+  expect_near(w.dk, dk, "dk");
+  expect_near(w.dv, dv, "dv");
+}
+
+TEST(BwdNaive, IsTheDerivativeByItsDefinition) {
+  expect_gradients<false, false>();
+  expect_gradients<true, true>();
+}
+
+TEST(BwdNaive, ComputesTheRowsOfListsAndTheirNorms) {
+  BackwardWorld w(false);
+  std::vector<double> dq(w.dq.size()), dk(w.dk.size()), dv(w.dv.size());
+  add_gradients(w, false, dq, dk, dv);
+  std::vector<ListedRow> queries, keys;
+  for (int i = 0; i < 8; ++i) queries.push_back({1, (5 * i + 3) % kQueries});
+  for (int i = 0; i < 16; ++i) keys.push_back({i / 8, (3 * i + 1) % kKeys});
+  std::vector<float> to_q(kHeads * 8 * kDim), to_k(kHeadsKv * 16 * kDim),
+      to_v(kHeadsKv * 16 * kDimV), norms_q(kHeads * 8), norms_k(kHeadsKv * 16),
+      norms_v(kHeadsKv * 16);
+  BwdNaiveParams& p = w.params;
+  p.dq = {to_q.data(), 0, kDim, 8 * kDim};
+  p.dk = {to_k.data(), 0, kDim, 16 * kDim};
+  p.dv = {to_v.data(), 0, kDimV, 16 * kDimV};
+  p.queries = queries.data(), p.num_queries = 8;
+  p.keys = keys.data(), p.num_keys = 16;
+  p.dq_norms = norms_q.data(), p.dk_norms = norms_k.data(), p.dv_norms = norms_v.data();
+  p.query_blocks = kHeads;
+  constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
+  test::run_on_host(kHeads + kHeadsKv * 2, 64, [&] { BwdNaive<kConfig, HostPieces>::run(p); });
+  const auto expect_rows = [](const std::vector<ListedRow>& rows, const std::vector<float>& actual,
+                              const std::vector<double>& all, int heads, int of_head, int columns) {
+    for (int head = 0; head < heads; ++head) {
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const int row = (rows[i].batch * heads + head) * of_head + rows[i].query;
+        for (int d = 0; d < columns; ++d) {
+          EXPECT_NEAR(
+              actual[(std::size_t(head) * rows.size() + i) * std::size_t(columns) + std::size_t(d)],
+              all[std::size_t(row * columns + d)],
+              1e-4 + 1e-6 * std::abs(all[std::size_t(row * columns + d)]));
+        }
+      }
+    }
+  };
+  expect_rows(queries, to_q, dq, kHeads, kQueries, kDim);
+  expect_rows(keys, to_k, dk, kHeadsKv, kKeys, kDim);
+  expect_rows(keys, to_v, dv, kHeadsKv, kKeys, kDimV);
+  for (const std::vector<float>& norms : {norms_q, norms_k, norms_v}) {
+    EXPECT_TRUE(std::ranges::all_of(norms, [](float x) { return x >= 0 && x < 1e3; }));
+    EXPECT_GT(*std::ranges::max_element(norms), 0.1f);
+  }
+}
+
+// ---- the steps ----
+
+constexpr int kTile = 8, kPadded = 16, kSumColumns = 24;
+
+/// Columns first, so that a kernel that took the rows' order for granted would show.
+struct ColumnMajorDqTile {
+  static constexpr int kRows = kTile, kColumns = kSumColumns;
+  static constexpr int offset(int row, int column) { return column * kRows + row; }
+};
+
+struct StepsWorld : BackwardWorld {
+  std::vector<float> lse_log2, delta, dq_sums;
+  BwdStepParams step{};
+
+  StepsWorld() : BackwardWorld(false) {
+    constexpr std::size_t kRows = kBatch * kHeads * kPadded;
+    lse_log2.assign(kRows, -777.0f), delta.assign(kRows, -777.0f);
+    dq_sums.assign(kRows * kSumColumns, -777.0f);
+    static_cast<BwdParams&>(step) = params;
+    step.scratch = {lse_log2.data(), delta.data(), dq_sums.data(), kPadded, kSumColumns};
+    step.zeros = dq_sums.size() / 4 - 1;  // the last 16 bytes are somebody else's
+  }
+};
+
+TEST(BwdRows, WriteLseDeltaAndZeros) {
+  StepsWorld w;
+  constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
+  using Step = BwdRows<kConfig, FixedLengths>;
+  static_assert(Step::kRows >= kPadded, "a block a head");
+  test::run_on_host(kBatch * kHeads, Step::kThreads, [&] { Step::run(w.step); });
+  for (int head = 0; head < kBatch * kHeads; ++head) {
+    for (int i = 0; i < kPadded; ++i) {
+      const auto at = std::size_t(head * kPadded + i);
+      const int row = head * kQueries + i;
+      if (i >= kQueries || w.lse[std::size_t(row)] == -kInf) {
+        EXPECT_EQ(w.lse_log2[at], kInf) << i;
+        EXPECT_EQ(w.delta[at], 0) << i;
+        continue;
+      }
+      double sum = -w.dlse[std::size_t(row)];
+      for (int d = 0; d < kDimV; ++d)
+        sum += double{w.o[std::size_t(row * kDimV + d)]} * w.dout[std::size_t(row * kDimV + d)];
+      EXPECT_NEAR(w.delta[at], sum, 1e-4);
+      EXPECT_NEAR(w.lse_log2[at], w.lse[std::size_t(row)] / std::log(2.0), 1e-5);
+    }
+  }
+  const auto end = w.dq_sums.end() - 4;
+  EXPECT_TRUE(std::all_of(w.dq_sums.begin(), end, [](float x) { return x == 0; }));
+  EXPECT_TRUE(std::all_of(end, w.dq_sums.end(), [](float x) { return x == -777; }));
+}
+
+template <class DqTile, bool kAccumulate>
+void expect_converted() {
+  StepsWorld w;
+  for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
+  const std::vector<float> before = w.dq;
+  constexpr BwdNaiveConfig kConfig{shape(false, kAccumulate), 64};
+  using Step = BwdDq<kConfig, FixedLengths, DqTile>;
+  test::run_on_host(kBatch * kHeads * kPadded / kTile, Step::kThreads, [&] { Step::run(w.step); });
+  for (int head = 0; head < kBatch * kHeads; ++head) {
+    for (int row = 0; row < kQueries; ++row) {
+      for (int column = 0; column < kDim; ++column) {
+        const int tile = head * (kPadded / kTile) + row / kTile;
+        const float sum = w.dq_sums[std::size_t(tile * kTile * kSumColumns +
+                                                DqTile::offset(row % kTile, column))];
+        const auto at = std::size_t((head * kQueries + row) * kDim + column);
+        ASSERT_FLOAT_EQ(w.dq[at], sum * kScale + (kAccumulate ? before[at] : 0.0f));
+      }
+    }
+  }
+}
+
+TEST(BwdDq, ScalesTheSumsOfATileInAnyOrder) {
+  expect_converted<RowMajorDqTile<kTile, kSumColumns>, false>();
+  expect_converted<ColumnMajorDqTile, true>();
+}
+
+}  // namespace
+}  // namespace attnforge

@@ -1,0 +1,60 @@
+// bwd_steps_compile_test.cpp - NVRTC compiles the steps around a backward kernel, for every kind of
+// rows that they take. Needs NVRTC, but neither a GPU nor a driver.
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "generator/arch.h"
+#include "generator/shape.h"
+#include "runtime/compiler.h"
+#include "templates/bwd_naive/config.h"
+#include "templates/host/bwd_params.h"
+#include "templates/host/parts.h"
+#include "tests/templates/compile_together.h"
+
+namespace attnforge {
+namespace {
+
+struct StepsCase {
+  const char* arch;
+  const char* problem;
+};
+constexpr StepsCase kStepsCases[] = {
+    {"90a", "bwd bf16 batch=2 num_heads=4 seqlen=100 head_dim=128"},
+    {"80", "bwd fp16 batch=2 num_heads=4:2 seqlen=100 head_dim=72:40 alignment=2 accumulate"},
+    {"86", "bwd bf16 num_heads=4 seqlen=100 head_dim=64 alignment=8 gradients=fp32 lengths=packed"},
+    {"90a", "bwd fp32 num_heads=4 seqlen=100 head_dim=8:512 lengths=used dlse accumulate"},
+};
+
+/// The steps beside bwd_naive's kernel, which has no use for them.
+Source source_of(const Problem& problem, const BwdSteps& steps) {
+  Shape shape = shape_of(problem);
+  const KernelNames names{.symbol = "beside",
+                          .folder = "bwd_naive",
+                          .type = "BwdNaive",
+                          .params = "BwdNaiveParams",
+                          .threads = "num_threads",
+                          .blocks_per_sm = "blocks_per_sm()",
+                          .pieces = "DensePieces",
+                          .pieces_header = "pieces/dense.cuh"};
+  return kernel_source(parse_config("bwd_naive num_threads=128"), shape,
+                       with_bwd_steps(with_parts<BwdNaiveParams>(names, problem), problem, steps));
+}
+
+TEST(BwdSteps, CompileWithoutSpillsForRowsOfAnyKind) {
+  if (!nvrtc_facts().available) GTEST_SKIP() << nvrtc_facts().problem;
+  const auto said = test::compile_together(std::size(kStepsCases), [](std::size_t i) {
+    const Problem problem = parse_problem(kStepsCases[i].problem);
+    const Cubin cubin = compile(
+        source_of(problem, {.block_m = 64, .dq_columns = (problem.head_dim + 15) / 16 * 16}),
+        arch_named(kStepsCases[i].arch));
+    return cubin.spill_store_bytes == 0 ? std::string() : "spills";
+  });
+  for (std::size_t i = 0; i < std::size(kStepsCases); ++i)
+    EXPECT_EQ(said[i], "") << kStepsCases[i].arch << ": " << kStepsCases[i].problem;
+}
+
+}  // namespace
+}  // namespace attnforge

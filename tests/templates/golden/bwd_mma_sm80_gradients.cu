@@ -1,0 +1,26 @@
+// generated: bwd_mma_sm80 block_m=64 block_n=128 num_warps=8 roles=2 step_m=32 stages=2 ds_stages=2 keys_in_regs=0 dq=0 dq_vector=1 blocks_per_sm=1 head_group_mb=20
+#include "bwd_mma_sm80/kernel.cuh"
+#include "steps/bwd_rows/kernel.cuh"
+#include "steps/bwd_dq/kernel.cuh"
+#include "pieces/dense.cuh"
+#include "pieces/plain_slope.cuh"
+using namespace attnforge;
+static_assert(sizeof(BwdMmaSm80Params) == 392);
+inline constexpr BwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 64, 128, 8, 2, 32, 2, 2, 0, 0, 1, 1};
+struct Pieces : DensePieces<kConfig> {
+  using Slope = PlainSlope;
+};
+static_assert(sizeof(BwdStepParams) == 384);
+extern "C" __global__ void __launch_bounds__(256)
+bwd_rows(const __grid_constant__ BwdStepParams p) {
+  BwdRows<kConfig, Pieces::Lengths>::run(p);
+}
+static_assert(BwdMmaSm80DqTile<kConfig>::kRows == 64 && BwdMmaSm80DqTile<kConfig>::kColumns == 128);
+extern "C" __global__ void __launch_bounds__(256)
+bwd_dq(const __grid_constant__ BwdStepParams p) {
+  BwdDq<kConfig, Pieces::Lengths, BwdMmaSm80DqTile<kConfig>>::run(p);
+}
+extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
+bwd_mma_sm80_bf16_d128_64x128(const __grid_constant__ BwdMmaSm80Params p) {
+  BwdMmaSm80<kConfig, Pieces>::run(p);
+}

@@ -1,0 +1,237 @@
+#include "tuner/gradient_oracle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attnforge/error.h"
+#include "generator/candidates.h"
+#include "reference/half.h"
+#include "runtime/compiler.h"
+#include "runtime/loaded_launch.h"
+#include "runtime/memory.h"
+#include "templates/bwd_naive/oracle.h"
+#include "templates/registry.h"
+#include "tuner/oracle_list.h"
+#include "tuner/oracle_rows.h"
+
+namespace attnforge {
+namespace {
+
+/// The oracle writes fp32, so that only the candidate's rounding is in the difference.
+Problem with_fp32_gradients(Problem problem) {
+  problem.layout = Layout::kBshd;
+  problem.fp32_gradients = true;
+  problem.accumulate = problem.deterministic = false;
+  problem.alignment_bytes = std::max(problem.alignment_bytes, size_bytes(DType::kFp32));
+  return problem;
+}
+
+/// How far an element may be off: `of_norm` times its row's norm, and shares of what a run computes
+/// and of what it stores.
+struct GradientTolerance {
+  double of_norm = 0, of_sum = 0, of_stored = 0, always = 0;
+};
+
+/// Of sums over `terms` products of a p or ds, whose roundings to `factor` are independent of each
+/// other, and a standard normal number. `scale`: what the sum is multiplied by.
+GradientTolerance tolerance_of(const Problem& problem, DType factor, DType stored, double terms,
+                               double scale) {
+  // As in reference/tolerance.cpp: of TF32 both factors are rounded.
+  constexpr double kTf32Roundoff = 0x1.8p-11;
+  const double roundoff = problem.tf32 ? 2 * kTf32Roundoff : unit_roundoff(factor);
+  // The relative error of p, and of dp - delta beside it, in fp32: sums of head_dim products.
+  const double dims = std::max(problem.head_dim, problem.head_dim_v);
+  double of_scores = 0x1p-23 * std::max(4.0, dims / 16) * (2 + std::sqrt(dims));
+  if (problem.softcap != 0) of_scores += 0x1p-19;  // tanh, and 1 - tanh^2
+  if (problem.tf32) of_scores += 8 * kTf32Roundoff;
+  const double of_sum = 1e-7 * (8 + std::sqrt(terms));  // a random walk of partial sums
+  // Six times the root mean square is as good as never exceeded, and no normal number is larger.
+  constexpr double kSigmas = 6;
+  GradientTolerance tolerance;
+  tolerance.of_norm = kSigmas * scale * (roundoff + of_scores + of_sum);
+  // Equal numbers are rounded alike.
+  tolerance.of_sum = 2 * roundoff;
+  tolerance.of_stored = unit_roundoff(stored);
+  // Below its smallest normal number fp16 has an absolute step.
+  if (factor == DType::kFp16) tolerance.always += kSigmas * scale * 0x1p-24 * std::sqrt(terms);
+  if (stored == DType::kFp16) tolerance.always += 0x1p-24;
+  return tolerance;
+}
+
+/// One of dq, dk and dv in the rows of a list.
+struct Compared {
+  std::string_view name;
+  Tensor Gradients::*tensor;
+  const ListOnGpu* list;
+  DType dtype;
+  std::int64_t heads;
+  int columns;
+  GradientTolerance tolerance;
+  std::vector<float> sums{};    // [heads][rows][columns]
+  std::vector<float> norms{};   // [heads][rows]
+  std::vector<float> before{};  // of outputs that are added to, else empty
+  Buffer gathered{};
+
+  std::size_t elements() const {
+    return static_cast<std::size_t>(heads * list->num_rows) * static_cast<std::size_t>(columns);
+  }
+};
+
+class GradientOracle : public Oracle {
+ public:
+  GradientOracle(const Sequences& sequences, const DeviceFacts& device, const Tensors& tensors,
+                 unsigned seed, const Instruments& instruments, CUstream stream);
+  Verdict compare(const Tensors& tensors, CUstream stream) override;
+
+ private:
+  std::vector<float> gathered(Compared& of, const Tensors& tensors, CUstream stream);
+
+  const Instruments& instruments_;
+  std::vector<ListedRow> query_rows_, key_rows_;
+  ListOnGpu queries_, keys_;
+  std::array<Compared, 3> compared_;
+};
+
+GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& device,
+                               const Tensors& tensors, unsigned seed,
+                               const Instruments& instruments, CUstream stream)
+    : instruments_(instruments) {
+  const Problem& p = sequences.problem;
+  const Sequences by_keys = transposed(sequences);
+  query_rows_ = listed(rows_to_compare(sequences, device, seed), kGradientRowsPerBlock);
+  key_rows_ = listed(rows_to_compare(by_keys, device, seed + 1), kGradientRowsPerBlock);
+  queries_ = ListOnGpu(sequences, query_rows_);
+  keys_ = ListOnGpu(by_keys, key_rows_);
+
+  const double scale = effective_softmax_scale(p);
+  const auto keys = static_cast<double>(p.seqlen_kv);
+  const double queries = static_cast<double>(p.seqlen_q) *
+                         static_cast<double>(p.num_heads_q / p.num_heads_kv);
+  const auto of = [&](std::string_view name, Tensor Gradients::*tensor, const ListOnGpu& list,
+                      DType input, std::int64_t heads, int columns, DType factor, double terms,
+                      double by) {
+    const DType stored = gradient_dtype(p, input);
+    return Compared{.name = name,
+                    .tensor = tensor,
+                    .list = &list,
+                    .dtype = stored,
+                    .heads = heads,
+                    .columns = columns,
+                    .tolerance = tolerance_of(p, factor, stored, terms, by)};
+  };
+  compared_[0] = of("dq", &Gradients::dq, queries_, p.dtype_q, p.num_heads_q, p.head_dim, p.dtype_k,
+                    keys, scale);
+  compared_[1] = of("dk", &Gradients::dk, keys_, p.dtype_k, p.num_heads_kv, p.head_dim, p.dtype_q,
+                    queries, scale);
+  compared_[2] = of("dv", &Gradients::dv, keys_, p.dtype_v, p.num_heads_kv, p.head_dim_v, p.dtype_o,
+                    queries, 1);
+  if (queries_.num_rows + keys_.num_rows == 0) return;
+
+  Problem fp32 = with_fp32_gradients(p);
+  const Family* const family = find_family("bwd_naive");
+  ATTNFORGE_ASSERT(family != nullptr, "the registry lists bwd_naive: it is the oracle");
+  const std::vector<Candidate> configs = candidates(*family, fp32, device);
+  ATTNFORGE_ASSERT(!configs.empty(), "bwd_naive serves every problem that is served: the oracle");
+  const Config& config = configs.front().config;
+  fp32.alignment_bytes = p.alignment_bytes;  // of the inputs
+  std::array<Buffer, 3> sums, norms;
+  Tensors on_rows = tensors;
+  for (std::size_t i = 0; i < compared_.size(); ++i) {
+    const Compared& each = compared_[i];
+    sums[i] = Buffer(each.elements() * sizeof(float));
+    norms[i] = Buffer(static_cast<std::size_t>(each.heads * each.list->num_rows) * sizeof(float));
+    on_rows.gradients.*
+        each.tensor = {.data = sums[i].data(),
+                       .stride_row = each.columns,
+                       .stride_head = std::int64_t{each.list->num_rows} * each.columns};
+  }
+  const Launch launch = launch_gradients(config, fp32,
+                                         {.queries = queries_.listed(),
+                                          .keys = keys_.listed(),
+                                          .num_queries = queries_.num_rows,
+                                          .num_keys = keys_.num_rows,
+                                          .dq_norms = static_cast<float*>(norms[0].data()),
+                                          .dk_norms = static_cast<float*>(norms[1].data()),
+                                          .dv_norms = static_cast<float*>(norms[2].data())});
+  const Source source = family->render(config, fp32);
+  const LoadedKernels kernels(compile(source, device.arch).bytes, source, launch);
+  LoadedLaunch(launch, kernels).run(on_rows, {}, stream);
+  wait_for_oracle(stream, p);
+  for (std::size_t i = 0; i < compared_.size(); ++i) {
+    Compared& each = compared_[i];
+    each.sums = sums[i].to_host<float>();
+    each.norms = norms[i].to_host<float>();
+    each.gathered = Buffer(each.elements() * static_cast<std::size_t>(size_bytes(each.dtype)));
+    if (p.accumulate) each.before = gathered(each, tensors, stream);
+  }
+}
+
+std::vector<float> GradientOracle::gathered(Compared& of, const Tensors& tensors, CUstream stream) {
+  of.list->gather(instruments_, tensors.gradients.*of.tensor, of.dtype, of.heads, of.columns,
+                  of.gathered, stream);
+  wait_for_copies(stream);
+  const auto bytes = of.gathered.to_host<std::byte>();
+  std::vector<float> values(of.elements());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(
+        load_element(of.dtype, bytes.data(), static_cast<std::int64_t>(i)));
+  return values;
+}
+
+Oracle::Verdict GradientOracle::compare(const Tensors& tensors, CUstream stream) {
+  Verdict verdict;
+  for (Compared& each : compared_) {
+    if (each.elements() == 0) continue;
+    const std::vector<float> actual = gathered(each, tensors, stream);
+    const std::vector<ListedRow>& rows = each.list == &queries_ ? query_rows_ : key_rows_;
+    std::size_t wrong = 0, worst = 0;
+    double worst_badness = 0, worst_allowed = 0;
+    const auto columns = static_cast<std::size_t>(each.columns);
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      const double before = each.before.empty() ? 0.0 : each.before[i];
+      const double expected = before + each.sums[i];
+      const double error = std::abs(actual[i] - expected);
+      const double allowed = each.tolerance.of_norm * each.norms[i / columns] +
+                             each.tolerance.of_sum * std::abs(each.sums[i]) +
+                             each.tolerance.of_stored * std::abs(expected) + each.tolerance.always;
+      if (error <= allowed) {  // not for NaN
+        verdict.max_error = std::max(verdict.max_error, error);
+        continue;
+      }
+      ++wrong;
+      const double badness = std::isfinite(error) ? error / std::max(allowed, 1e-300) : HUGE_VAL;
+      if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
+      if (badness <= worst_badness) continue;
+      worst_badness = badness;
+      worst_allowed = allowed;
+      worst = i;
+    }
+    if (wrong == 0) continue;
+    const std::size_t row = worst / columns % static_cast<std::size_t>(each.list->num_rows);
+    verdict.mismatch += fmt::format(
+        "{}wrong in rows of {}: {} of {} elements outside tolerance; worst at batch={} head={} "
+        "row={} column={}: {:.9g}, expected {:.9g} +- {:.3g}",
+        verdict.mismatch.empty() ? "" : "; ", each.name, wrong, actual.size(), rows[row].batch,
+        worst / columns / static_cast<std::size_t>(each.list->num_rows), rows[row].query,
+        worst % columns, actual[worst],
+        double{each.sums[worst]} + (each.before.empty() ? 0.0 : double{each.before[worst]}),
+        worst_allowed);
+  }
+  return verdict;
+}
+
+}  // namespace
+
+std::unique_ptr<Oracle> make_gradient_oracle(const Sequences& sequences, const DeviceFacts& device,
+                                             const Tensors& tensors, unsigned seed,
+                                             const Instruments& instruments, CUstream stream) {
+  return std::make_unique<GradientOracle>(sequences, device, tensors, seed, instruments, stream);
+}
+
+}  // namespace attnforge

@@ -1,0 +1,71 @@
+#include "tuner/oracle_list.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "attnforge/error.h"
+#include "tuner/timer.h"
+
+namespace attnforge {
+namespace {
+
+constexpr double
+    kLongestSeconds = 60;  // it takes a fraction of one; this is for a GPU that others keep busy
+
+/// A copy from the host is on the default stream.
+void wait_for(CUstream stream, const std::string& trouble) {
+  Event done;
+  done.record(stream);
+  if (!wait(done, kLongestSeconds)) throw Error(ErrorCode::kCuda, trouble);
+}
+
+Buffer uploaded_rows(const std::vector<ListedRow>& rows) {
+  Buffer buffer(rows.size() * sizeof(ListedRow));
+  buffer.copy_from_host(rows.data(), buffer.size_bytes());
+  return buffer;
+}
+
+}  // namespace
+
+ListOnGpu::ListOnGpu(const Sequences& sequences, const std::vector<ListedRow>& rows)
+    : num_rows(static_cast<int>(rows.size())) {
+  if (rows.empty()) return;
+  list = uploaded_rows(rows);
+  std::vector<ListedRow> placed = rows;
+  for (ListedRow& row : placed) {
+    const QueryRow place = place_of(sequences, {row.batch, 0, row.query});
+    row = {static_cast<int>(place.batch), static_cast<int>(place.query)};
+  }
+  places = uploaded_rows(placed);
+  wait_for(nullptr, "copying the oracle's rows did not finish: something else keeps the GPU busy");
+}
+
+void ListOnGpu::gather(const Instruments& instruments, const Tensor& from, DType dtype,
+                       std::int64_t heads, int columns, const Buffer& to, CUstream stream) const {
+  if (num_rows == 0) return;
+  const int words = size_bytes(dtype) / 2;
+  instruments.gather({.from = from.data,
+                      .to = to.data(),
+                      .rows = static_cast<const int*>(places.data()),
+                      .stride_batch = from.stride_batch * words,
+                      .stride_row = from.stride_row * words,
+                      .stride_head = from.stride_head * words,
+                      .heads = static_cast<int>(heads),
+                      .num_rows = num_rows,
+                      .width = columns * words},
+                     stream);
+}
+
+void wait_for_oracle(CUstream stream, const Problem& problem) {
+  wait_for(stream, fmt::format("the oracle of \"{}\" did not finish in {} s: something else keeps "
+                               "the GPU busy",
+                               to_string(problem), kLongestSeconds));
+}
+
+void wait_for_copies(CUstream stream) {
+  wait_for(stream,
+           "copying a candidate's output did not finish: something else keeps the GPU busy");
+}
+
+}  // namespace attnforge
