@@ -18,8 +18,8 @@ constexpr double kInstructionsPerScore = 6.5;
 // What of the work between products no product hides: warpgroups are at the same place, or a tile
 // apart.
 constexpr double kBare = 0.55, kBareLate = 0.45;
-constexpr double kTurn = 1500;        // kDqInOrder: until the next block sees what one has added
 constexpr double kBlockStart = 3500;  // K and V come, dK and dV go
+constexpr double kInOrder = 1.14;     // what waiting for turns takes, of all
 
 /// Clocks of an SM.
 double tile_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -54,13 +54,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   TileOrder heaviest_first = order;
   heaviest_first.heavy_last = c.right_bound;  // in name: under such masks the light tiles end
   clocks *= idle_factor(heaviest_first, device.num_sms);
-  if (c.dq == kDqInOrder) {
-    // Blocks of a head that run at a time begin one turn after another, in each round of blocks.
-    const double places = std::max(1, device.num_sms);
-    const double chain = std::min<double>(order.m_blocks,
-                                          places / std::max(1, order.heads_per_group));
-    clocks += blocks / places * chain * kTurn * places;
-  }
+  if (c.dq == kDqInOrder) clocks *= kInOrder;
   return clocks / device.num_sms / device.sm_clock_mhz;
 }
 

@@ -76,9 +76,7 @@ double shared_bytes(const Problem& problem) {
 }
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
-  // In order, blocks that run at a time should be of many heads: those of one wait for each other.
-  constexpr int kAllHeads = 1 << 16;
-  const std::vector<int> groups = problem.deterministic ? std::vector<int>{kAllHeads, 128, 32}
+  const std::vector<int> groups = problem.deterministic ? std::vector<int>{32, 16, 64, 0}
                                                         : std::vector<int>{0, 32, 16, 64};
   Axis dq{"dq", {kDqAnyOrder, kDqFromRegs}, {kDqInOrder}};
   if (problem.deterministic) dq = {"dq", {kDqInOrder}};
