@@ -138,7 +138,9 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   constexpr int kSafeSlack = 46, kKeysSlack = 32;
   constexpr int kWithoutUniform = 8;  // sm_90 has uniform registers for more
   constexpr double kSpillRisk = 1.5;
-  const int slack = kSafeSlack + c.keys_in_regs * kKeysSlack +
+  constexpr int kBothRoles = 8, kStages = 12;
+  const int slack = kSafeSlack + c.keys_in_regs * kKeysSlack + (c.roles == 1 ? kBothRoles : 0) -
+                    (c.stages == 1 && c.blocks_per_sm == 1 ? kStages : 0) +
                     (device.arch.sm < 90 ? kWithoutUniform : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
   return estimate_bwd_mma_sm80_us(c, problem, device, key_tile_order(c, problem)) *
