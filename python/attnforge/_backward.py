@@ -154,7 +154,7 @@ def why_not_served(q, k, v, options, lengths, deterministic, dlse):
                 with problem.handle() as handle:
                     check(lib().attnforge_query(context(q.device), handle))
             except (InvalidError, UnsupportedError) as error:
-                reason = str(error)
+                reason = str(error) or "the library does not say why"
         if len(_served) >= 4096:
             _served.clear()
         _served[key] = reason
