@@ -194,8 +194,8 @@ class Torch(types.ModuleType):
     def zeros(self, shape, dtype, device):
         return self.empty(shape, dtype, device).zero_()
 
-    def zeros_like(self, tensor):
-        return self.zeros(tensor.shape, tensor.dtype, tensor.device)
+    def zeros_like(self, tensor, dtype=None):
+        return self.zeros(tensor.shape, dtype or tensor.dtype, tensor.device)
 
     def empty(self, shape, dtype, device):
         self.empty_streams.append(self.streams[-1])

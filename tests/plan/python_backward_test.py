@@ -8,6 +8,7 @@ The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
 
 import ctypes
 import os
+import re
 import sys
 import unittest
 import warnings
@@ -322,6 +323,35 @@ class AutogradTest(BackwardTest):
         self.v = torch.Tensor(SHAPE, "float32")
         self.attend(tf32=True)
         self.assertRegex(self.problem(), " fp32 .*tf32")
+
+
+class DocumentTest(BackwardTest):
+    """The programs of docs/TRAINING.md as they stand there."""
+
+    def setUp(self):
+        super().setUp()
+        torch.grad_enabled = True
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "TRAINING.md")
+        with open(page) as file:
+            self.programs = re.findall(r"^```python\n(.*?)^```$", file.read(), flags=re.M | re.S)
+        self.names = {name: getattr(self, name) for name in ("q", "k", "v", "dout", "lse")}
+        self.names.update(torch=torch, dlse=torch.Tensor((2, 4, 64), "float32"))
+
+    def test_gradients(self):
+        self.q.requires_grad = True
+        exec(self.programs[0], self.names)
+        problems = [str(plan.problem).split(None, 1)[0] + " " + str(plan.problem).rpartition(" ")[2] for plan in attnforge.plan_cache]
+        self.assertEqual(problems, ["fwd lse", "bwd causal", "bwd dlse"])
+        self.assertIn("causal deterministic dlse", self.problem())
+
+    def test_a_ring(self):
+        exec(self.programs[0].splitlines()[0] + "\n" + self.programs[1], self.names)
+        seen = []
+        with self.recorded(seen), torch.no_grad():
+            dq, gradients = self.names["ring_backward"](self.q, [(self.k, self.v)] * 3, self.o, self.lse, self.dout)
+        self.assertEqual([struct.dq.data for _, struct in seen], [dq.data_ptr()] * 3)
+        self.assertEqual([struct.dk.data for _, struct in seen], [dk.data_ptr() for dk, _ in gradients])
+        self.assertIn("accumulate gradients=fp32", self.problem())
 
 
 if __name__ == "__main__":
