@@ -1,6 +1,7 @@
 """How long append_kv() takes beside a copy of the same bytes, in microseconds of the GPU.
 
     python3 bench/append.py --out bench/results/h200/append.csv
+    python3 bench/append.py --sequences 64 --tokens 1,64
 
 New rows of bf16 go to pages of 16 and of 64 rows, and to a cache in one piece; with a rope k and q of 32 heads are rotated; with
 lengths these move on. A row of the table is the median of rounds, each of a CUDA graph of many launches one after another, so that a
@@ -9,6 +10,7 @@ launch has its gap to the next one, and appends and copies take turns. Needs a G
 
 import argparse
 import csv
+import itertools
 import pathlib
 import statistics
 import sys
@@ -18,7 +20,6 @@ import machine
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
 LAUNCHES = 50  # of a graph
-BOUND = 8192
 
 
 def graph_of(torch, launch):
@@ -43,7 +44,8 @@ def time_us(torch, graph):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sequences", default="1,8,64,256", help="a new row for each (default: %(default)s)")
+    parser.add_argument("--sequences", default="1,8,64,256", help="numbers of them (default: %(default)s)")
+    parser.add_argument("--tokens", default="1,64", help="new rows of each sequence (default: %(default)s)")
     parser.add_argument("--heads-kv", type=int, default=8)
     parser.add_argument("--head-dim", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=15)
@@ -58,15 +60,17 @@ def main():
     file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
     file.write(f"# python3 bench/append.py {' '.join(sys.argv[1:])}\n")
     rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["sequences", "cache", "rope", "lengths", "append_us", "copy_us", "append_over_copy"])
-    angles = torch.randn(BOUND, dim // 2, device="cuda")
-    tables = angles.cos(), angles.sin()
-    for batch in map(int, args.sequences.split(",")):
-        k, v, q = (torch.randn(batch, 1, count, dim, **bf16) for count in (heads, heads, 4 * heads))
-        used = torch.randint(BOUND // 2, BOUND - 2 * LAUNCHES, (batch,), dtype=torch.int32, device="cuda")
+    rows.writerow(["sequences", "tokens", "cache", "rope", "lengths", "append_us", "copy_us", "append_over_copy"])
+    for batch, tokens in itertools.product(map(int, args.sequences.split(",")), map(int, args.tokens.split(","))):
+        moved_on = 2 * LAUNCHES * tokens  # more than lengths move on in a round
+        bound = 8192 + -(-moved_on // 1024) * 1024
+        angles = torch.randn(bound, dim // 2, device="cuda")
+        tables = angles.cos(), angles.sin()
+        k, v, q = (torch.randn(batch, tokens, count, dim, **bf16) for count in (heads, heads, 4 * heads))
+        used = torch.randint(4096, bound - moved_on, (batch,), dtype=torch.int32, device="cuda")
         for page_size in (16, 64, 0):
-            columns = BOUND // page_size if page_size else 0
-            pages, inner = (batch * columns, page_size) if page_size else (batch, BOUND)
+            columns = bound // page_size if page_size else 0
+            pages, inner = (batch * columns, page_size) if page_size else (batch, bound)
             pools = [torch.empty(pages, inner, heads, dim, **bf16) for _ in range(2)]
             table = torch.randperm(pages, device="cuda").to(torch.int32).view(batch, columns) if page_size else None
             for rope in (False, True):
@@ -90,7 +94,7 @@ def main():
                             times.append(time_us(torch, graph))
                     append_us, copy_us = map(statistics.median, samples)
                     kind = f"pages of {page_size}" if page_size else "one piece"
-                    words = [batch, kind, int(rope), int(moves), f"{append_us:.2f}", f"{copy_us:.2f}", f"{append_us / copy_us:.2f}"]
+                    words = [batch, tokens, kind, int(rope), int(moves), f"{append_us:.2f}", f"{copy_us:.2f}", f"{append_us / copy_us:.2f}"]
                     rows.writerow(words)
                     file.flush()
 

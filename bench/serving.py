@@ -1,11 +1,12 @@
 """Times caches in pages beside caches in one piece and FlashAttention-3: decode, sequences of unequal lengths, a chunk of a prompt.
 
     python3 bench/serving.py --tune full --name serving
-    python3 bench/serving.py --only ragged --rounds 21 --out times.csv
+    python3 bench/serving.py --only ragged --seeds 1,2,3,4,5 --rounds 21 --out times.csv
 
 "attnforge" is pages, "one piece" a padded cache with lengths on the GPU, "dense" one whose lengths the host knows. bf16, head_dim
 128, pages in random order of a pool a quarter larger. Cold L2, all implementations in shuffled rounds on a heated card, medians.
-"ragged" has 64 sequences whose lengths are log-normal; beside it stand 64 equal ones of as many bytes. TB/s are of K and V read once.
+"ragged" has 64 sequences whose lengths are log-normal, in caches for the longest that there may be, for each of --seeds; beside it stand
+64 equal ones of as many bytes, and at the end it says how much faster these are. TB/s are of K and V read once.
 """
 
 import argparse
@@ -28,15 +29,17 @@ HERE = pathlib.Path(__file__).resolve().parent
 HEAD_DIM = 128
 COLUMNS = ["case", "batch", "num_heads_q", "num_heads_kv", "seqlen_q", "keys", "longest", "page_size", "impl", "ms", "tb_per_s", "ratio", "error"]
 COLUMNS += ["rounds", "spread", "late", "note"]
+LONGEST = 32768  # of ragged sequences
+RAGGED, EQUAL = "ragged, seed ", ", equal lengths of as many bytes"  # names of cases
 DECODE = [(1, 2048), (1, 8192), (1, 65536), (8, 8192), (64, 8192), (128, 4096)]
 
 
 class Case:
-    """Sequences of `lengths` keys, in pages and in one piece."""
+    """Sequences of `lengths` keys, in pages and in one piece; room for `bound` each."""
 
-    def __init__(self, name, heads, seqlen_q, lengths, page_size, torch):
+    def __init__(self, name, heads, seqlen_q, lengths, page_size, torch, bound=0):
         self.name, self.heads, self.seqlen_q, self.lengths, self.page_size = name, heads, seqlen_q, lengths, page_size
-        batch, longest = len(lengths), -(-max(lengths) // page_size) * page_size
+        batch, longest = len(lengths), -(-max(bound, *lengths) // page_size) * page_size
         shape = {"device": "cuda", "dtype": torch.bfloat16}
         self.q = torch.randn(batch, seqlen_q, heads[0], HEAD_DIM, **shape)
         columns = longest // page_size
@@ -59,20 +62,35 @@ class Case:
         return 2 * 2 * HEAD_DIM * self.heads[1] * sum(self.lengths)
 
 
-def log_normal(count, least, most):
+def log_normal(count, least, most, seed):
     """Lengths whose logarithms are normal, and mostly within the bounds; the others are at the bounds."""
+    choice = random.Random(seed)
     middle, wide = (math.log(least) + math.log(most)) / 2, (math.log(most) - math.log(least)) / 5
-    return [round(min(max(math.exp(random.gauss(middle, wide)), least), most)) for _ in range(count)]
+    return [round(min(max(math.exp(choice.gauss(middle, wide)), least), most)) for _ in range(count)]
 
 
-def cases(torch):
+def cases(torch, seeds):
     for heads in ((32, 8), (16, 1)):
         for batch, keys in DECODE:
             yield "decode", functools.partial(Case, "decode", heads, 1, [keys] * batch, 16, torch)
-    lengths = log_normal(64, 256, 32768)
-    yield "ragged", functools.partial(Case, "ragged", (32, 8), 1, lengths, 64, torch)
-    yield "ragged", functools.partial(Case, "ragged, equal lengths of as many bytes", (32, 8), 1, [round(statistics.mean(lengths))] * 64, 64, torch)
+    for seed in seeds:
+        lengths = log_normal(64, 256, LONGEST, seed)
+        mean = round(statistics.mean(lengths))
+        yield "ragged", functools.partial(Case, f"{RAGGED}{seed}", (32, 8), 1, lengths, 64, torch, LONGEST)
+        yield "ragged", functools.partial(Case, f"{RAGGED}{seed}{EQUAL}", (32, 8), 1, [mean] * 64, 64, torch)
     yield "prefill", functools.partial(Case, "prefill", (32, 8), 512, [32768], 64, torch)
+
+
+def said_of_ragged(times):
+    """Of {(case, implementation): ms}: a line for each implementation, times of equal lengths over those of ragged ones."""
+    ratios = {}
+    for (case, impl), ms in times.items():
+        equal = times.get((case + EQUAL, impl))
+        if case.startswith(RAGGED) and equal:
+            ratios.setdefault(impl, []).append(equal / ms)
+    for impl, found in ratios.items():
+        each = ", ".join(f"{ratio:.3f}" for ratio in found)
+        yield f"{impl}: ragged lengths run at {statistics.geometric_mean(found):.3f}x the speed of equal ones ({each})"
 
 
 def runs_of(case, fa3, attnforge):
@@ -138,7 +156,8 @@ def main():
     parser.add_argument("--tune", default="full", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--heat-ms", type=float, default=50)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of tensors")
+    parser.add_argument("--seeds", default="1,2,3", help="of ragged lengths (default: %(default)s)")
     parser.add_argument("--out", help="CSV file; default: standard output")
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     args = parser.parse_args()
@@ -163,7 +182,8 @@ def main():
     file.write(f"# a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together\n")
     out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     out.writeheader()
-    for name, make in cases(torch):
+    ms_of = {}
+    for name, make in cases(torch, [int(seed) for seed in args.seeds.split(",")]):
         if args.only and args.only != name:
             continue
         attnforge.plan_cache.clear()
@@ -171,10 +191,14 @@ def main():
         rows = list(rows_of(case, args, fa3, flush, heat, torch, attnforge))
         out.writerows(rows)
         file.flush()
+        ms_of |= {(case.name, row["impl"]): float(row["ms"]) for row in rows if row["ms"]}
         times = ", ".join(f"{row['impl']} {row['ms'] or row['note']}" for row in rows)
         print(f"{case.name} {len(case.lengths)} x {case.longest}, {case.heads[0]}:{case.heads[1]}: {times}", file=sys.stderr)
         del case
         torch.cuda.empty_cache()
+    for line in said_of_ragged(ms_of):
+        file.write(f"# {line}\n")
+        print(line, file=sys.stderr)
 
 
 if __name__ == "__main__":

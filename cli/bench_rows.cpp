@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
 
@@ -60,6 +61,7 @@ constexpr Field kFields[] = {
     {"clock_mhz", true, [](const BenchRow& r) { return Json(r.result.clock_mhz); }},
     {"tflops_per_s", true, [](const BenchRow& r) { return Json(r.result.tflops_per_s); }},
     {"gbytes_per_s", true, [](const BenchRow& r) { return Json(r.result.gbytes_per_s); }},
+    {"cache_tb_per_s", true, [](const BenchRow& r) { return Json(r.result.cache_tb_per_s); }},
     {"ns_per_token_head", true, [](const BenchRow& r) { return Json(r.result.ns_per_token_head); }},
     {"inputs_bytes", true, [](const BenchRow& r) { return Json(r.result.memory.inputs); }},
     {"outputs_bytes", true, [](const BenchRow& r) { return Json(r.result.memory.outputs); }},
@@ -95,32 +97,35 @@ double quadratic_bytes(const Problem& p) {
 }
 
 Table readable_table(const std::vector<BenchRow>& rows, bool full) {
-  Table table{{{"time us", kRight},
-               {"noise", kRight},
-               {"TFLOP/s", kRight},
-               {"GB/s", kRight},
-               {"ns/token/head", kRight},
-               {"MiB", kRight},
-               {"provenance"},
-               {"problem"},
-               {"config or error"}},
-              {}};
+  const bool caches = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) {
+    return row.problem.seqlen_q < row.problem.seqlen_kv;
+  });
+  Table table{{{"time us", kRight}, {"noise", kRight}, {"TFLOP/s", kRight}, {"GB/s", kRight}}, {}};
+  if (caches) table.columns.push_back({"cache TB/s", kRight});
+  const std::size_t numbers = table.columns.size() + 2;
+  for (const Column& column : {Column{"ns/token/head", kRight}, Column{"MiB", kRight},
+                               Column{"provenance"}, Column{"problem"}, Column{"config or error"}})
+    table.columns.push_back(column);
   for (const BenchRow& row : rows) {
     const BenchResult& r = row.result;
     if (!row.ok()) {
-      std::vector<std::string> cells(6, "-");
+      std::vector<std::string> cells(numbers, "-");
       cells.insert(cells.end(), {"failed", to_string(row.problem),
                                  row.asked.empty() ? first_line(row.error)
                                                    : row.asked + ": " + first_line(row.error)});
       table.rows.push_back(std::move(cells));
       continue;
     }
-    table.rows.push_back({fmt::format("{:.2f}", r.time_us), fmt::format("{:.1f}%", 100 * r.noise),
-                          fmt::format("{:.1f}", r.tflops_per_s),
-                          fmt::format("{:.1f}", r.gbytes_per_s),
-                          fmt::format("{:.3f}", r.ns_per_token_head),
-                          fmt::format("{:.1f}", static_cast<double>(r.memory.peak) / (1 << 20)),
-                          row.provenance, to_string(row.problem), config_text(row.config, full)});
+    std::vector<std::string> cells = {
+        fmt::format("{:.2f}", r.time_us), fmt::format("{:.1f}%", 100 * r.noise),
+        fmt::format("{:.1f}", r.tflops_per_s), fmt::format("{:.1f}", r.gbytes_per_s)};
+    if (caches)
+      cells.push_back(r.cache_tb_per_s > 0 ? fmt::format("{:.2f}", r.cache_tb_per_s) : "-");
+    cells.insert(cells.end(),
+                 {fmt::format("{:.3f}", r.ns_per_token_head),
+                  fmt::format("{:.1f}", static_cast<double>(r.memory.peak) / (1 << 20)),
+                  row.provenance, to_string(row.problem), config_text(row.config, full)});
+    table.rows.push_back(std::move(cells));
   }
   return table;
 }

@@ -31,7 +31,7 @@ struct Point {
   double density = 0;
   std::string unmasked;  // the problem without them
   int batch = 0, head_dim = 0;
-  double seqlen = 0, time_us = 0, tflops_per_s = 0, gbytes_per_s = 0, peak_bytes = 0,
+  double seqlen = 0, seqlen_kv = 0, time_us = 0, tflops_per_s = 0, gbytes_per_s = 0, peak_bytes = 0,
          quadratic_bytes = 0;
   double noise = 0;  // interquartile range / median of the time
 };
@@ -129,7 +129,8 @@ std::vector<Point> peer_points_of(const Table& table) {
     point.dtype = dtype_of(cells.text(row, "dtype"));
     point.batch = static_cast<int>(cells.number(row, "batch"));
     point.head_dim = static_cast<int>(cells.number(row, "head_dim"));
-    point.seqlen = cells.number(row, "seqlen_q");
+    point.seqlen = point.seqlen_kv = cells.number(row, "seqlen_q");
+    if (cells.has("seqlen_kv")) point.seqlen_kv = cells.number(row, "seqlen_kv");
     point.time_us = 1000 * cells.number(row, "ms");
     point.tflops_per_s = cells.number(row, "tflops");
     point.noise = std::strtod(cells.text_if_any(row, "spread").c_str(), nullptr);
@@ -157,7 +158,8 @@ std::vector<Point> points_of(const Table& table) {
     point.gbytes_per_s = std::strtod(cells.text_if_any(row, "gbytes_per_s").c_str(), nullptr);
     point.batch = static_cast<int>(cells.number(row, "batch"));
     point.head_dim = static_cast<int>(cells.number(row, "head_dim"));
-    point.seqlen = cells.number(row, "seqlen_q");
+    point.seqlen = point.seqlen_kv = cells.number(row, "seqlen_q");
+    if (cells.has("seqlen_kv")) point.seqlen_kv = cells.number(row, "seqlen_kv");
     point.time_us = cells.number(row, "time_us");
     point.tflops_per_s = cells.number(row, "tflops_per_s");
     point.peak_bytes = cells.number(row, "peak_bytes");
@@ -381,6 +383,58 @@ void add_length_figures(const std::vector<Point>& points, const std::string& suf
   for (Curve& curve : baseline(points, naming)) figures.back().curves.push_back(std::move(curve));
 }
 
+std::string queries_text(const Point& point) {
+  return point.seqlen == 1 ? "1 query" : fmt::format("{} queries", point.seqlen);
+}
+
+/// Time against the length of a cache: a line for each number of queries that has several, beside
+/// what the memory takes for the tensors of each point.
+void add_cache_figure(const std::vector<Point>& points, const std::string& suffix,
+                      std::vector<Figure>& figures) {
+  std::vector<Point> caches;
+  std::copy_if(points.begin(), points.end(), std::back_inserter(caches),
+               [](const Point& point) { return point.seqlen < point.seqlen_kv; });
+  if (caches.empty()) return;
+  const Naming naming = naming_of(caches);
+  const bool queries = values(caches, &Point::seqlen).size() > 1;
+  const auto name = [&](const Point& point) {
+    return naming.name(point) + (queries ? ", " + queries_text(point) : "");
+  };
+  const auto keys = [](const Point& point) { return point.seqlen_kv; };
+  std::vector<Curve> curves = curves_of(
+      caches, name, keys, [](const Point& p) { return p.time_us * 1e-6; }, true);
+  std::erase_if(curves, [](const Curve& curve) { return curve.points.size() < 2; });
+  if (curves.empty()) return;
+  const std::set<std::string> gpus = values(caches, &Point::gpu);
+  const DeviceFacts* const gpu = gpus.size() == 1 ? gpu_named(*gpus.begin()) : nullptr;
+  const bool bytes_known = std::all_of(caches.begin(), caches.end(),
+                                       [](const Point& p) { return p.gbytes_per_s > 0; });
+  if (gpu != nullptr && bytes_known) {
+    const double limit = memory_gb_per_s(*gpu);
+    const Naming sizes{
+        .family = false, .head_dim = naming.head_dim, .batch = naming.batch, .strategy = false};
+    const auto name_of_limit = [&](const Point& point) {
+      const std::string size = sizes.name(point);
+      return fmt::format("memory: {:.1f} TB/s", limit / 1000) + (size.empty() ? "" : ", " + size) +
+             (queries ? ", " + queries_text(point) : "");
+    };
+    for (Curve& curve : curves_of(caches, name_of_limit, keys, [&](const Point& p) {
+           return p.time_us * 1e-6 * p.gbytes_per_s / limit;
+         })) {
+      if (curve.points.size() < 2) continue;
+      curve.look = Curve::Look::kComputed;
+      curves.push_back(std::move(curve));
+    }
+  }
+  figures.push_back({.file = "cache" + suffix,
+                     .title = "Time against cache length",
+                     .subtitle = shared_words(caches, naming, false),
+                     .note = note_of(caches),
+                     .x = {"keys of a sequence", Unit::kNone, true},
+                     .y = {"time of a call", Unit::kSeconds, true},
+                     .curves = std::move(curves)});
+}
+
 constexpr std::size_t kMostLines = 8;  // that a reader tells apart; beyond, a figure a head dim
 
 std::map<int, std::vector<Point>> by_head_dim(const std::vector<Point>& points) {
@@ -545,14 +599,15 @@ std::vector<Figure> sweep_figures(const Table& rows) {
         add_length_figures(points, suffix, figures);
       }
     }
+    add_cache_figure(points, suffix, figures);
     add_waste_figure(points, suffix, figures);
   }
   if (figures.empty()) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "no figure can be made of these rows: they need at least two sequence lengths of a "
-        "line (seqlen=512,1024,2048), a head dim and the next power of two (head_dim=96,128), or "
-        "two densities of a block mask (--density 0.25,0.5) that worked");
+    throw Error(ErrorCode::kInvalidArgument,
+                "no figure can be made of these rows: they need at least two sequence lengths of a "
+                "line (seqlen=512,1024,2048 or seqlen=1:2048,1:8192), a head dim and the next "
+                "power of two (head_dim=96,128), or "
+                "two densities of a block mask (--density 0.25,0.5) that worked");
   }
   return figures;
 }

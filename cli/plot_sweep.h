@@ -16,6 +16,8 @@ namespace attnforge::cli {
 /// - Figures against the sequence length are made of lines of at least two lengths. The memory
 /// figure
 ///   has a computed line: what the inputs, the outputs and a matrix of scores in fp32 take.
+/// - The time against the length of a cache, of rows with fewer queries than keys, has a computed
+///   line, too: what the memory of a GPU that is known takes for all tensors.
 /// - The waste of a head dim D that is no power of two is 1 - D / P, with P the next power of two,
 ///   and, measured, 1 - time / time padded. Time padded is that of the row of strategy "standard"
 ///   with the same head dim, else that of head dim P.

@@ -364,6 +364,7 @@ Json report_json(const Plan& plan, const Device& device, const Timing& timing,
                     {"clock_mhz", time.clock_mhz},
                     {"tflops_per_s", time.tflops_per_s},
                     {"gbytes_per_s", time.gbytes_per_s},
+                    {"cache_tb_per_s", time.cache_tb_per_s},
                     {"ns_per_token_head", time.ns_per_token_head}};
   } else {
     json["not_timed"] = timing.missing;

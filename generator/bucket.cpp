@@ -11,11 +11,10 @@
 #include "generator/problem_fields.h"
 
 namespace attnforge {
-namespace {
 
 /// Monotone and idempotent, so that equal lengths stay equal and the longer one never becomes the
 /// shorter one.
-std::int64_t round_seqlen(std::int64_t seqlen) {
+std::int64_t bucket_seqlen(std::int64_t seqlen) {
   if (seqlen <= 1) return seqlen;
   if (seqlen <= 16) return 16;
   if (seqlen <= 64) return 64;
@@ -25,10 +24,12 @@ std::int64_t round_seqlen(std::int64_t seqlen) {
   return static_cast<std::int64_t>((length + step - 1) / step * step);
 }
 
-std::int64_t round_batch(std::int64_t batch) {
+std::int64_t bucket_batch(std::int64_t batch) {
   return batch == 0 ? 0
                     : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(batch)));
 }
+
+namespace {
 
 /// Of tensors with room for `most` tokens, as full as those of `tokens` in `room` are, up to a
 /// power of two; 0: full.
@@ -69,9 +70,9 @@ Problem bucket(const Problem& problem) {
   if (has_block_mask(result)) result.density = round_density(result);
   Problem rounded = result;
   rounded.batch = problem.batch_invariant && problem.batch > 0 ? kBatchOfAll
-                                                               : round_batch(problem.batch);
-  rounded.seqlen_q = round_seqlen(problem.seqlen_q);
-  rounded.seqlen_kv = round_seqlen(problem.seqlen_kv);
+                                                               : bucket_batch(problem.batch);
+  rounded.seqlen_q = bucket_seqlen(problem.seqlen_q);
+  rounded.seqlen_kv = bucket_seqlen(problem.seqlen_kv);
   rounded.tokens_q = round_tokens(problem.tokens_q, problem.batch * problem.seqlen_q,
                                   rounded.batch * rounded.seqlen_q);
   rounded.tokens_kv = round_tokens(problem.tokens_kv, problem.batch * problem.seqlen_kv,

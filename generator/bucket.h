@@ -18,6 +18,11 @@ namespace attnforge {
 /// one bucket, of a few sequences.
 Problem bucket(const Problem& problem);
 
+/// What bucket() makes of one length and of a batch that is not batch_invariant. Of a rounded one:
+/// itself.
+std::int64_t bucket_seqlen(std::int64_t seqlen);
+std::int64_t bucket_batch(std::int64_t batch);
+
 /// Hash of every field, for maps keyed by Problem. No allocation.
 struct ProblemHash {
   std::size_t operator()(const Problem& problem) const noexcept;

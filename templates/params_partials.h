@@ -12,9 +12,10 @@ namespace attnforge {
 struct PartialParams {
   float* o;    // [rows, splits, head_dim_v]
   float* lse;  // [rows, splits], natural log
-  int splits;
+  int splits;  // of every row; where they follow the lengths, as many for each sequence as all have
+               // together, and o is [items, num_heads_q, rows_of_head, head_dim_v]
   int rows_of_head;  // in a tensor: seqlen_q, or the tokens of all sequences
-  int split_tiles;   // key tiles of a split; 0: as many as share the tiles of a row evenly
+  int row_warps;     // of the step that merges
   int tensors;       // one after another: of each sequence, or one of all
   int unused[8];     // to a multiple of what any argument is aligned to: no part lies in padding
 };

@@ -36,6 +36,7 @@ struct BenchResult {
   int samples = 0;
   double tflops_per_s = 0;       // flops(problem) / time: of the visible pairs only
   double gbytes_per_s = 0;       // minimum_bytes(problem) / time, 1e9 bytes
+  double cache_tb_per_s = 0;     // k and v / time, 1e12 bytes; 0 where only the GPU knows lengths
   double ns_per_token_head = 0;  // time / (batch * seqlen_q * num_heads_q); 0 when there are none
   MemoryUse memory{};            // zeros when the tensors are the caller's
 };

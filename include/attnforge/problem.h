@@ -75,11 +75,10 @@ enum class Rope : std::uint8_t {
 /// query heads of a key/value head add up. That holds whatever o and lse are.
 struct Problem {
   Op op = Op::kForward;
-  // Of kBackward alone:
-  bool deterministic = false;   // equal runs give equal bits
-  bool accumulate = false;      // the gradients are added to what dq, dk and dv hold
-  bool dlse = false;            // a gradient of lse comes in too
-  bool fp32_gradients = false;  // dq, dk and dv are fp32; else of the dtypes of q, k and v
+  // Of kBackward alone, as fp32_gradients below:
+  bool deterministic = false;  // equal runs give equal bits
+  bool accumulate = false;     // the gradients are added to what dq, dk and dv hold
+  bool dlse = false;           // a gradient of lse comes in too
   // Of both:
   DType dtype_q = DType::kBf16;
   DType dtype_k = DType::kBf16;
@@ -104,6 +103,7 @@ struct Problem {
   float softmax_scale = 0.0f;         // 0: 1 / sqrt(head_dim)
   bool sinks = false;                 // the softmax of a row counts a logit of its head
   bool batch_invariant = false;       // one config for every batch; not with a block mask
+  bool fp32_gradients = false;        // dq, dk and dv are fp32; else as q, k and v
   Lengths lengths = Lengths::kFixed;  // not with a rope
   // k and v lie in pages of so many rows, and a run's table (Tensors::pages) says which pages a
   // sequence has. With kUsed, or with kPacked queries; how many keys a sequence has is given as for

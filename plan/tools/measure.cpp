@@ -31,6 +31,13 @@ constexpr double kHangsSeconds = 600;
 constexpr int kBatch = 16;
 constexpr int kMostSamples = 1'000'000;
 
+/// Of k and v.
+double cache_bytes(const Problem& p) {
+  const double bytes_of_key = double(p.head_dim) * size_bytes(p.dtype_k) +
+                              double(p.head_dim_v) * size_bytes(p.dtype_v);
+  return double(p.batch) * double(p.seqlen_kv) * double(p.num_heads_kv) * bytes_of_key;
+}
+
 BenchResult result_of(const std::vector<double>& samples, const Problem& problem) {
   BenchResult result;
   result.samples = static_cast<int>(samples.size());
@@ -41,6 +48,7 @@ BenchResult result_of(const std::vector<double>& samples, const Problem& problem
   // Of sequences and blocks that only the GPU knows, nobody knows the work.
   if (all_full(problem) && !has_block_mask(problem))
     result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
+  if (all_full(problem)) result.cache_tb_per_s = cache_bytes(problem) / result.time_us * 1e-6;
   result.gbytes_per_s = minimum_bytes(problem) / result.time_us * 1e-3;
   const double token_heads = static_cast<double>(total_tokens(problem).q * problem.num_heads_q);
   if (token_heads > 0) result.ns_per_token_head = result.time_us * 1e3 / token_heads;

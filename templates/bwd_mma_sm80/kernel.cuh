@@ -341,19 +341,21 @@ struct BwdMmaSm80 {
     }
   }
 
-  /// P of a step, and P times the slope of the scores.
-  ATTNFORGE_DEVICE void step_of_scores(const Place& place, int stage, bool masked, int step,
-                                       Rounded& rounded, Rounded& sloped) {
+  /// s to P of a step, and P times the slope of the scores.
+  ATTNFORGE_DEVICE void to_probabilities(Scores& s, const Place& place, int stage, bool masked,
+                                         int step, Rounded& rounded, Rounded& sloped) const {
     const int row = step * C.step_m;
-    Scores s;
-    multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
-        s, own_rows<QkRows>(k_tile()), query_rows<QkRows>(q_tile(stage)) + row * QkRows::kRowBytes);
     const TransposedScores view{s, place.m * C.block_m + row, tile.first_key + lane_key()};
     Pieces::Score::apply(view, tile);
     if (masked) Pieces::Mask::apply(view, tile);
     probabilities(s, rows(stage) + row * 4, rounded, sloped);
   }
 
+  ATTNFORGE_DEVICE void step_of_scores(Scores& s, int stage, int step) {
+    multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
+        s, own_rows<QkRows>(k_tile()),
+        query_rows<QkRows>(q_tile(stage)) + step * C.step_m * QkRows::kRowBytes);
+  }
   ATTNFORGE_DEVICE void step_of_dp(Scores& dp, int stage, int step) {
     multiply<VRows, kVDepth, C.keys_in_regs != 0 && C.roles == 2>(
         dp, own_rows<VRows>(v_tile()),
@@ -378,33 +380,47 @@ struct BwdMmaSm80 {
   /// By one warp with both roles.
   ATTNFORGE_DEVICE void attend_alone(const Place& place, int stage, u32 ds, bool masked, int step) {
     Rounded p, sloped;
-    step_of_scores(place, stage, masked, step, p, sloped);
+    Scores s, dp;
+    step_of_scores(s, stage, step);
+    to_probabilities(s, place, stage, masked, step, p, sloped);
     add_to_dv(p, stage, step);
-    Scores dp;
     step_of_dp(dp, stage, step);
     Rounded& difference = Slope::kOne ? p : sloped;
     differences_of_step(dp, stage, masked, step, Words(ds, step), difference);
     add_to_dk(difference, stage, step);
   }
 
+  /// The products of both roles are the same code where the head dims are the same: the one has K,
+  /// Q and dO, where the other has V, dO and Q.
+  static constexpr bool kAlike = C.head_dim == C.head_dim_v;
+
   /// By two warps: P goes from one to the other through the memory that dS takes then, from lane to
   /// lane.
   ATTNFORGE_DEVICE void attend_in_pairs(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
+    const bool of_dv = has_dv();
+    const u32 q = q_tile(stage) + step * C.step_m * QkRows::kRowBytes,
+              dout = dout_tile(stage) + step * C.step_m * VRows::kRowBytes;
+    Scores x;  // scores, or dP
+    if constexpr (kAlike)
+      multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
+          x, own_rows<QkRows>(of_dv ? k_tile() : v_tile()), query_rows<QkRows>(of_dv ? q : dout));
     Rounded p;
-    if (has_dv()) {
+    if (of_dv) {
+      if constexpr (!kAlike) step_of_scores(x, stage, step);
       Rounded sloped;
-      step_of_scores(place, stage, masked, step, p, sloped);
+      to_probabilities(x, place, stage, masked, step, p, sloped);
       Words(ds, step).store(Slope::kOne ? p : sloped);
       named_barrier_arrive(1 + key_warp(), 64);
-      add_to_dv(p, stage, step);
+      if constexpr (!kAlike) add_to_dv(p, stage, step);
     } else {
-      Scores dp;
-      step_of_dp(dp, stage, step);
+      if constexpr (!kAlike) step_of_dp(x, stage, step);
       named_barrier_wait(1 + key_warp(), 64);
-      differences_of_step(dp, stage, masked, step, Words(ds, step), p);
-      add_to_dk(p, stage, step);
+      differences_of_step(x, stage, masked, step, Words(ds, step), p);
+      if constexpr (!kAlike) add_to_dk(p, stage, step);
     }
+    if constexpr (kAlike)
+      accumulate<QkRows, kKColumns>(sums[0], p, query_columns<QkRows>(of_dv ? dout : q));
   }
 
   // ---- 4. One tile of queries ----

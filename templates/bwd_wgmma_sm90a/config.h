@@ -11,6 +11,7 @@ namespace attnforge {
 /// How dQ is added up over key tiles.
 inline constexpr int kDqAnyOrder = 0;
 inline constexpr int kDqInOrder = 1;        // of the key tiles: the same bits in every run
+inline constexpr int kDqFromRegs = 2;       // in any order, straight from registers
 inline constexpr int kMostRegisters = 240;  // of a thread that computes
 
 struct BwdWgmmaSm90aConfig : Shape {
@@ -20,7 +21,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int do_stages;   // tiles of dO
   int ds_stages;   // tiles of dS: with 2, one barrier a tile
   int late_dq;     // 1: dQ of a tile is computed during the next
-  int dq;          // kDqAnyOrder, kDqInOrder
+  int dq;          // kDqAnyOrder, kDqInOrder, kDqFromRegs
 
   static constexpr int blocks_per_sm = 1;
   static constexpr int kSwizzle = 128;      // bytes: a row lies in column chunks this wide
@@ -47,6 +48,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int dq_rows() const { return block_m / dq_sharers(); }
   /// Blocks of a warpgroup.
   ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return dq_parts() / warpgroups; }
+  /// Whether a warp's bulk copies add them, which takes them through shared memory.
+  ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
 
@@ -67,7 +70,7 @@ struct BwdWgmmaSm90aConfig : Shape {
     return ds_begin() + ds_stages * ds_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int lse_begin() const {
-    return dq_begin() + dq_parts() * dq_part_bytes();
+    return dq_begin() + (adds_by_tma() ? dq_parts() * dq_part_bytes() : 0);
   }
   ATTNFORGE_HOST_DEVICE constexpr int delta_begin() const {
     return lse_begin() + q_stages * stats_bytes();

@@ -44,7 +44,7 @@ constexpr Field<Typed> kFields[] = {
     {"do_stages", &Typed::do_stages, from_to(1, 3)},
     {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
     {"late_dq", &Typed::late_dq, kFlag},
-    {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqInOrder)},
+    {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromRegs)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
@@ -58,10 +58,12 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (problem.alignment_bytes < 16)
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
-  constexpr int kMostColumns = 336;  // of dK and dV, which lie in registers
-  if (const int columns = problem.head_dim + problem.head_dim_v; columns > kMostColumns)
-    return fmt::format("head dims {} and {} are above {} together, which registers do not hold",
-                       problem.head_dim, problem.head_dim_v, kMostColumns);
+  // dK and dV lie in registers. With more, ptxas makes products wait for each other.
+  constexpr int kMostColumns = 272, kWidest = 160;
+  if (problem.head_dim + problem.head_dim_v > kMostColumns ||
+      std::max(problem.head_dim, problem.head_dim_v) > kWidest)
+    return fmt::format("head dims {} and {} are above {}, or {} together: registers hold no more",
+                       problem.head_dim, problem.head_dim_v, kWidest, kMostColumns);
   constexpr double kSmallestBlock = 64;
   const double tiles = double(problem.seqlen_q + problem.seqlen_kv) / kSmallestBlock + 2;
   return too_many_blocks(tiles * double(problem.batch) * double(problem.num_heads_q)).text();
@@ -78,7 +80,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   constexpr int kAllHeads = 1 << 16;
   const std::vector<int> groups = problem.deterministic ? std::vector<int>{kAllHeads, 128, 32}
                                                         : std::vector<int>{0, 32, 16, 64};
-  Axis dq{"dq", {kDqAnyOrder}, {kDqInOrder}};
+  Axis dq{"dq", {kDqAnyOrder, kDqFromRegs}, {kDqInOrder}};
   if (problem.deterministic) dq = {"dq", {kDqInOrder}};
   return {
       {"warpgroups", {2, 3}},
@@ -93,7 +95,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (problem.deterministic && c.dq == kDqAnyOrder)
+  if (problem.deterministic && c.dq != kDqInOrder)
     return "sums of dQ that are added up in any order differ from run to run";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), device.arch)) return wrong;
@@ -101,6 +103,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (c.planned_registers() + slack > c.consumer_registers())
     return Reason("about {} of {} registers", c.planned_registers() + slack,
                   c.consumer_registers());
+  if (c.dq == kDqFromRegs && !c.late_dq)
+    return "adds from registers hold up products that wait for them";
   constexpr int kSmallestTile = 32;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
   if (c.warpgroups == 3 && problem.seqlen_kv <= 128) return "a warpgroup would have no keys";
@@ -147,11 +151,11 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 }
 
 std::string describe(const Typed& c) {
-  return phrases({fmt::format("{} x {} keys", c.block_m, c.block_n()),
-                  fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
-                  if_so(c.late_dq, "dQ a tile later"),
-                  if_so(c.dq == kDqInOrder, "dQ added in order"),
-                  head_group_words(c.head_group_mb)});
+  return phrases(
+      {fmt::format("{} x {} keys", c.block_m, c.block_n()),
+       fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
+       if_so(c.late_dq, "dQ a tile later"), if_so(c.dq == kDqInOrder, "dQ added in order"),
+       if_so(c.dq == kDqFromRegs, "dQ added from registers"), head_group_words(c.head_group_mb)});
 }
 
 std::string symbol(const Typed& c) {

@@ -13,6 +13,7 @@
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/proxy.cuh"
+#include "ptx/reduction.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
@@ -418,19 +419,31 @@ struct BwdWgmmaSm90a {
       for (int j = 0; j < kScoreFragments / 2; ++j)
         stmatrix_x4_trans(at + j * 16 * C.kSwizzle, ds16[j]);
     }
-    /// Of a tile.
-    ATTNFORGE_DEVICE void store_dq(const DqParts& dq, u32 tile) {
-      mbarrier_wait(smem.dq_empty(warpgroup), parity_of<1>(tile) ^ 1);
+    /// dQ of a tile: to shared memory, from where the adder takes it, or straight to the sums.
+    ATTNFORGE_DEVICE void store_dq(const Work& work, const Place& place, const DqParts& dq,
+                                   u32 tile) const {
+      const int thread = thread_index() % 128;
+      if constexpr (!C.adds_by_tma()) {
+        float* const sums = params.scratch.dq_sums +
+                            work.scratch_row(params.scratch, place) * C.dq_columns() + thread * 4;
 #pragma unroll
-      for (int i = 0; i < C.dq_own(); ++i) {
-        const int part = warpgroup + i * C.warpgroups;
-        const u32 at = smem.dq(part) + thread_index() % 128 * 16;
+        for (int i = 0; i < C.dq_own(); ++i) {
+          float* const to = sums + (warpgroup + i * C.warpgroups) * (C.dq_part_bytes() / 4);
 #pragma unroll
-        for (int j = 0; j < kDqFragments; ++j) store_shared(at + j * 2048, dq[i][j]);
+          for (int j = 0; j < kDqFragments; ++j) reduce_add_4(to + j * 512, dq[i][j]);
+        }
+      } else {
+        mbarrier_wait(smem.dq_empty(warpgroup), parity_of<1>(tile) ^ 1);
+#pragma unroll
+        for (int i = 0; i < C.dq_own(); ++i) {
+          const u32 to = smem.dq(warpgroup + i * C.warpgroups) + thread * 16;
+#pragma unroll
+          for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
+        }
+        fence_proxy_async();
+        __syncwarp();
+        release(smem.dq_full(warpgroup));
       }
-      fence_proxy_async();
-      __syncwarp();
-      release(smem.dq_full(warpgroup));
     }
 
     ATTNFORGE_DEVICE void await_q() const {
@@ -488,7 +501,8 @@ struct BwdWgmmaSm90a {
     // -- A query tile --
 
     /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.
-    ATTNFORGE_DEVICE void attend(const Work& work, int m) {
+    ATTNFORGE_DEVICE void attend(const Work& work, const Place& place) {
+      const int m = place.m;
       Scores s, dp;
       Rounded p16, ds16;
       DqParts dq;
@@ -516,7 +530,7 @@ struct BwdWgmmaSm90a {
       pin(dv);
       pin(p16);
       release_do(count);
-      store_dq(dq, count);
+      store_dq(work, place, dq, count);
       wgmma_wait<0>();
       pin(dk);
       pin(ds16);
@@ -529,7 +543,8 @@ struct BwdWgmmaSm90a {
 
     /// dK and dV of a tile, and dQ of the one before, if there is one.
     template <bool kFirst>
-    ATTNFORGE_DEVICE void attend_late(const Work& work, int m) {
+    ATTNFORGE_DEVICE void attend_late(const Work& work, const Place& place, const Place& before) {
+      const int m = place.m;
       Scores s, dp;
       Rounded p16, ds16;
       DqParts dq;
@@ -554,7 +569,7 @@ struct BwdWgmmaSm90a {
       issue_sums<Dk>(dk, ds16, q_tile());
       if constexpr (!kFirst) {
         wgmma_wait<2>();
-        finish_late_dq(dq);
+        finish_late_dq(work, before, dq);
       }
       wgmma_wait<0>();
       pin(dv);
@@ -570,17 +585,17 @@ struct BwdWgmmaSm90a {
       mbarrier_wait(smem.ds_full(stage), parity_of<C.ds_stages>(count - 1));
       issue_dq(dq, stage);
     }
-    ATTNFORGE_DEVICE void finish_late_dq(DqParts& dq) {
+    ATTNFORGE_DEVICE void finish_late_dq(const Work& work, const Place& before, DqParts& dq) {
 #pragma unroll
       for (int i = 0; i < C.dq_own(); ++i) pin(dq[i]);
       release(smem.ds_empty(stage_of<C.ds_stages>(count - 1)));
-      store_dq(dq, count - 1);
+      store_dq(work, before, dq, count - 1);
     }
-    ATTNFORGE_DEVICE void finish_late() {
+    ATTNFORGE_DEVICE void finish_late(const Work& work, const Place& before) {
       DqParts dq;
       issue_late_dq(dq);
       wgmma_wait<0>();
-      finish_late_dq(dq);
+      finish_late_dq(work, before, dq);
     }
 
     ATTNFORGE_DEVICE void run() {
@@ -597,16 +612,17 @@ struct BwdWgmmaSm90a {
         mbarrier_wait(smem.kv_full(), 0);
         clear_keys(work);
         if constexpr (!C.late_dq) {
-          work.for_each([&](const Place& place) { attend(work, place.m); });
+          work.for_each([&](const Place& place) { attend(work, place); });
         } else {
-          Place place = work.first();
-          attend_late<true>(work, place.m);
+          Place place = work.first(), before = place;
+          attend_late<true>(work, place, before);
 #pragma unroll 1
           for (int left = work.tiles() - 1; left > 0; --left) {
+            before = place;
             work.advance(place);
-            attend_late<false>(work, place.m);
+            attend_late<false>(work, place, before);
           }
-          finish_late();
+          finish_late(work, place);
         }
       }
       store(work);
@@ -644,7 +660,7 @@ struct BwdWgmmaSm90a {
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
       if (threadIdx.x == kConsumers) load(params, smem);
-      if (threadIdx.x == kConsumers + 32) add_dq(params, smem);
+      if (C.adds_by_tma() && threadIdx.x == kConsumers + 32) add_dq(params, smem);
     } else {
       registers_grow<C.consumer_registers()>();
       Consumer(params, smem, warpgroup).run();

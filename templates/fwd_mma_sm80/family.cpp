@@ -144,12 +144,13 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.num_splits == 1) return "";
   if (Reason wrong = wrong_splits(problem, c.num_splits)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes() + kSplitSmemBytes, device.arch)) return wrong;
   if (!has_few_rows(problem) &&
       (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
     return "many rows whose keys are split are tried in tiles of 64 or more, with two stages";
-  return needless_splits(problem, c.num_splits, c.block_n,
-                         double(query_tiles(problem, c.block_m, c.pack_gqa)),
-                         double(device.num_sms) * c.blocks_per_sm);
+  return needless_splits(
+      problem, c.num_splits, c.block_n, double(query_tiles(problem, c.block_m, c.pack_gqa)),
+      double(device.num_sms) * c.blocks_per_sm, has_unequal_sequences(c, problem));
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -201,7 +202,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
   return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
-         (tight ? kSpillRisk : 1.0);
+         (tight ? kSpillRisk : 1.0) * unequal_factor(c, problem, c.num_splits);
 }
 
 std::string describe(const Typed& c) {
@@ -231,9 +232,14 @@ std::vector<Piece> pieces(const Typed& c) {
   return pieces;
 }
 
+QueryTiling tiling_of(const Typed& c) {
+  return {c.block_m, c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
+}
+
 Source render(const Typed& c, const Problem& problem) {
   constexpr const char* kParams = "FwdMmaSm80Params";
   const bool splits = c.num_splits > 1;
+  const TileSource source = tile_source(problem, c.has_tile_lists(), tiling_of(c));
   const Config config = untyped(kName, c, kFields);
   const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = "fwd_mma_sm80",
@@ -246,16 +252,17 @@ Source render(const Typed& c, const Problem& problem) {
                           .gathers = true,
                           .coarse = true};
   if (!splits)
-    return kernel_source(config, c,
-                         with_work_list<FwdMmaSm80Params>(names, problem, c, "block_m", "block_n"));
+    return kernel_source(
+        config, c,
+        with_tile_source<FwdMmaSm80Params>(names, problem, c, source, "block_m", "block_n"));
   return kernel_source(config, c,
-                       with_splits(with_work_list<WithPartials<FwdMmaSm80Params>>(
-                                       names, problem, c, "block_m", "block_n"),
-                                   problem, kParams));
+                       with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(
+                                       names, problem, c, source, "block_m", "block_n"),
+                                   problem, source, kParams, "block_n"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileWork work = tile_work(problem, c.block_m, c.block_n, c.pack_gqa, c.head_group_mb,
+  const TileWork work = tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb,
                                   c.right_bound != 0);
   LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {

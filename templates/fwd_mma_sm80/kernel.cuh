@@ -317,9 +317,15 @@ struct FwdMmaSm80 {
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
     Pieces::Order::begin();
+    if constexpr (Pieces::Order::kFinds) {
+      if (thread_index() < 32) Pieces::Order::find(params);
+      __syncthreads();
+    }
     if constexpr (Pieces::Order::kMayRunOut)
       if (block_index() >= Pieces::Order::tiles(params)) return;
     FwdMmaSm80 block(params, smem_address(shared_memory));
+    if constexpr (Pieces::Order::kMayBeEmpty)
+      if (block.tile.first_row >= block.tile.end_row()) return;
     block.run();
   }
 };

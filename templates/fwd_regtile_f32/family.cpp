@@ -158,6 +158,8 @@ std::string symbol(const Typed& c) {
   return "fwd_regtile_f32_" + shape_name(kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
 }
 
+QueryTiling tiling_of(const Typed& c) { return {c.block_m(), c.pack_gqa, c.blocks_per_sm}; }
+
 Source render(const Typed& c, const Problem& problem) {
   const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = "fwd_regtile_f32",
@@ -168,12 +170,13 @@ Source render(const Typed& c, const Problem& problem) {
                           .other_pieces = pieces_of(c)};
   return kernel_source(
       untyped(kName, c, kFields), c,
-      with_work_list<FwdRegtileF32Params>(names, problem, c, "block_m()", "block_n()"));
+      with_tile_source<FwdRegtileF32Params>(
+          names, problem, c, tile_source(problem, false, tiling_of(c)), "block_m()", "block_n()"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_tiles<FwdRegtileF32Params>(
-      problem, tile_work(problem, c.block_m(), 0, c.pack_gqa, c.head_group_mb, c.right_bound != 0),
+      problem, tile_work(problem, tiling_of(c), 0, c.head_group_mb, c.right_bound != 0),
       device.arch, step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes()));
 }
 

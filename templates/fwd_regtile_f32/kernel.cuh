@@ -267,6 +267,8 @@ struct FwdRegtileF32 {
     if constexpr (Pieces::Order::kMayRunOut)
       if (block_index() >= Pieces::Order::tiles(params)) return;
     FwdRegtileF32 block(params, smem_address(shared_memory), Part());
+    if constexpr (Pieces::Order::kMayBeEmpty)
+      if (block.tile.first_row >= block.tile.end_row()) return;
     block.load_q();
     block.attend_all();
     const Part part;

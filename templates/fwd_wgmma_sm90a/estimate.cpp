@@ -84,8 +84,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   const double rounds = std::max(blocks / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
   const bool masked = c.right_bound || c.left_bound || c.has_tile_lists();
   if (c.has_work_list() && !c.has_tile_lists()) {
-    // Longest first: best among all heads.
-    const double tail = 1 + kCausalTail / rounds;
+    // Longest first: best among all heads. Of tiles that do not fill the GPU each takes its time.
+    const double tail = std::max(1 + kCausalTail / rounds, 1 / rounds);
     const bool all = c.head_group_mb > int(device.l2_bytes >> 21);
     return clocks * tail * (all ? 1.0 : kGroup) / device.num_sms / device.sm_clock_mhz;
   }

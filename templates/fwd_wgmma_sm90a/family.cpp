@@ -70,9 +70,12 @@ constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflo
 static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
+QueryTiling tiling_of(const Typed& c) {
+  return {c.block_m(), c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
+}
+
 TileWork work_of(const Problem& problem, const Typed& c) {
-  return tile_work(problem, c.block_m(), c.block_n, c.pack_gqa, c.head_group_mb,
-                   c.right_bound != 0);
+  return tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb, c.right_bound != 0);
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -113,6 +116,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const bool few = few_tiles(typical_problem(problem), device);
   const std::vector<int> stages = few || shape.has_tile_lists() ? std::vector<int>{2, 3, 4}
                                                                 : std::vector<int>{2, 3};
+  std::vector<int> not_tried;
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (shape.has_tile_lists()) {
     groups = {32, 16, 64};
@@ -121,6 +125,11 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
     if (std::ranges::find(groups, all) == groups.end()) groups.push_back(all);
   } else if (shape.has_work_list()) {
     groups = head_groups_mb(problem, device);
+    // One tile reads the keys once: nothing is left in the L2 for another.
+    if (has_few_rows(problem)) {
+      not_tried.assign(groups.begin() + 1, groups.end());
+      groups.resize(1);
+    }
   } else if (shape.head_dim + shape.head_dim_v >= kLargestHeadDims) {  // a head takes many MB
     groups = masked ? std::vector<int>{32, 16, 64, 48, 24, 8}
                     : std::vector<int>{0, 32, 64, 16, 8, 4};
@@ -143,7 +152,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"blocks_per_sm", {1, 2, 3}},
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
-      {"head_group_mb", groups},
+      {"head_group_mb", groups, not_tried},
       {"fused_rope", {0}, shape.rope == kNoRope ? std::vector<int>{} : std::vector<int>{1}},
       has_few_rows(problem) ? splits_axis(problem, device) : Axis{"num_splits", {1}},
   };
@@ -175,13 +184,15 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
   if (c.has_tile_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain) return "blocks that take several query tiles do not split keys";
   if (Reason wrong = wrong_splits(problem, c.num_splits)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes() + kSplitSmemBytes, device.arch)) return wrong;
   if (c.warpgroups > 1 || c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
     return "keys are split in tiles of 64 rows and as many stages of K as of V";
   if (c.pack_gqa == 1 && gqa_group(problem) > 1 && 64 % gqa_group(problem) == 0)
     return "each head would read the keys that one tile of all heads reads once";
   const double tiles = double(query_tiles(problem, c.block_m(), c.pack_gqa));
   return needless_splits(problem, c.num_splits, c.block_n, tiles,
-                         double(device.num_sms) * c.blocks_per_sm);
+                         double(device.num_sms) * c.blocks_per_sm,
+                         has_unequal_sequences(c, problem));
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -235,15 +246,18 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  // What waits for the longest sequence at the end waits for more than the memory.
+  const double unequal = unequal_factor(c, problem, c.num_splits);
   if (c.num_splits == 1) {
     const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
-    return has_few_rows(problem) ? with_memory_time(us, problem, device) : us;
+    return has_few_rows(problem) ? with_memory_time(us, problem, device) * unequal : us;
   }
   // As sequences of their own.
   Problem split = problem;
   split.batch *= c.num_splits;
   split.seqlen_kv = (problem.seqlen_kv + c.num_splits - 1) / c.num_splits;
-  return with_memory_time(estimate_fwd_wgmma_sm90a_us(c, split, device), problem, device) +
+  return with_memory_time(estimate_fwd_wgmma_sm90a_us(c, split, device), problem, device) *
+             unequal +
          combine_us(problem, c.num_splits, device);
 }
 
@@ -291,14 +305,16 @@ Source render(const Typed& c, const Problem& problem) {
       .launch_fields = 1,
       .gathers = true,
       .coarse = true};
+  const TileSource source = tile_source(problem, c.has_tile_lists(), tiling_of(c));
   const Config config = untyped(kName, c, kFields);
   if (!splits)
     return kernel_source(
-        config, c, with_work_list<FwdWgmmaSm90aParams>(names, problem, c, "block_m()", "block_n"));
+        config, c,
+        with_tile_source<FwdWgmmaSm90aParams>(names, problem, c, source, "block_m()", "block_n"));
   return kernel_source(config, c,
-                       with_splits(with_work_list<WithPartials<FwdWgmmaSm90aParams>>(
-                                       names, problem, c, "block_m()", "block_n"),
-                                   problem, kParams));
+                       with_splits(with_tile_source<WithPartials<FwdWgmmaSm90aParams>>(
+                                       names, problem, c, source, "block_m()", "block_n"),
+                                   problem, source, kParams, "block_n"));
 }
 
 /// The maps of q, k and v.

@@ -57,6 +57,7 @@ struct FwdWgmmaSm90a {
                                      (C.right_bound || C.left_bound);
   static constexpr bool kTellsAll = Tile::Lengths::kWords > 0 || kListed;
   static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
+  static_assert(kTellsAll || !Pieces::Order::kMayBeEmpty, "only the producer leaves tiles out");
   static constexpr int kNoTile = 0x7fffffff;
   static constexpr int kTileReaders = kConsumerWarps + (kTells ? kWorkerWarps : 0);
   static_assert(!kTellsAll || kWorkerWarps == 0, "workers find a tile by its number");
@@ -234,6 +235,12 @@ struct FwdWgmmaSm90a {
       while (tile < num_tiles(params)) {
         const int upcoming = tile_after(tile);  // asked for a tile ahead: hides the latency
         const Work work(params, tile);
+        if constexpr (Pieces::Order::kMayBeEmpty) {
+          if (work.queries.first_row >= work.queries.end_row()) {
+            tile = upcoming;
+            continue;
+          }
+        }
         const Keys keys(work.queries);
         if (C.q_stages > 1 || work.empty()) load_q(work, tile);
         if constexpr (Keys::kAhead) {
@@ -760,6 +767,8 @@ struct FwdWgmmaSm90a {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const Shared smem{smem_address(shared_memory)};
     if (threadIdx.x == 0) smem.init_barriers();
+    if constexpr (Pieces::Order::kFinds)
+      if (threadIdx.x / 32 == 1) Pieces::Order::find(params);
     __syncthreads();
     const int warpgroup = from_lane_0(threadIdx.x / 128);
     if (warpgroup == C.warpgroups) {

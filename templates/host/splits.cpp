@@ -15,6 +15,8 @@ namespace attnforge {
 namespace {
 
 constexpr const char* kCombineKernel = "combine_splits";
+constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where others are unequal
+constexpr int kUnequalSplits = 16;    // what the step that merges expects of a long sequence
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results
 
 std::int64_t all_rows(const Problem& problem) {
@@ -30,17 +32,14 @@ std::size_t o_bytes(const Problem& problem, int splits) {
                          sizeof(float));
 }
 
-/// Puts `type<the piece of this name>` in its place.
-void wrap(KernelNames& names, std::string_view header, std::string_view name,
-          std::string_view type) {
-  std::string inner = fmt::format("{}<kConfig>::{}", names.pieces, name);
-  const auto before = std::ranges::find(names.other_pieces, name, &Piece::name);
-  if (before != names.other_pieces.end()) {
-    names.parts.push_back(before->header);
-    inner = before->type;
-    names.other_pieces.erase(before);
-  }
-  names.other_pieces.push_back({header, name, fmt::format("{}<{}>", type, inner)});
+/// The type of the piece of this name, which makes room for another.
+std::string take_piece(KernelNames& names, std::string_view name) {
+  const auto piece = std::ranges::find(names.other_pieces, name, &Piece::name);
+  if (piece == names.other_pieces.end()) return fmt::format("{}<kConfig>::{}", names.pieces, name);
+  names.parts.push_back(piece->header);
+  std::string type = std::move(piece->type);
+  names.other_pieces.erase(piece);
+  return type;
 }
 
 }  // namespace
@@ -57,17 +56,19 @@ Reason wrong_splits(const Problem& problem, int splits) {
 }
 
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
-                       double places) {
+                       double places, bool unequal) {
   constexpr double kMostRounds = 2;
   if (splits == 1 || problem.batch_invariant) return "";  // another batch may need them
   if (splits > (problem.seqlen_kv + block_n - 1) / block_n) return "more splits than key tiles";
+  if (unequal && splits <= kSplitsOfFullGrid) return "";
   if (query_tiles >= places) return "query tiles fill the GPU without splits";
   if (query_tiles * splits > kMostRounds * places) return "fewer splits fill the GPU twice";
   return "";
 }
 
 Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
-  constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfManyRows = 2048;
+  constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfManyRows = 2048,
+                kMostRounds = 16;  // of blocks, after which the longest sequence hardly shows
   Axis axis{"num_splits", {1}, {2, 4, 8}};
   const Problem typical = typical_problem(problem);
   const bool few = has_few_rows(typical);
@@ -77,9 +78,12 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   const double tiles = double(typical.batch) * (few ? double(typical.num_heads_kv)
                                                     : std::ceil(double(typical.seqlen_q) / 128) *
                                                           double(typical.num_heads_q));
-  if (tiles <= 0 || 2 * tiles > most * device.num_sms ||
-      typical.seqlen_kv < (few ? kLeastKeys : kLeastKeysOfManyRows))
+  if (tiles <= 0 || typical.seqlen_kv < (few ? kLeastKeys : kLeastKeysOfManyRows)) return axis;
+  if (2 * tiles > most * device.num_sms) {
+    if (has_unequal_sequences(problem) && tiles <= kMostRounds * device.num_sms)
+      axis = {"num_splits", {1, 2, kSplitsOfFullGrid}, {8}};
     return axis;
+  }
   axis.only_forced.clear();
   const auto add = [&](double splits) {
     const int whole = static_cast<int>(std::min<double>(splits, kMostSplits));
@@ -94,6 +98,11 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   return axis;
 }
 
+double unequal_factor(const Shape& shape, const Problem& typical, int splits) {
+  constexpr double kIdle = 0.15;  // of a longest sequence that is under way alone
+  return has_unequal_sequences(shape, typical) ? 1 + kIdle / splits : 1.0;
+}
+
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {
   constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
   if (splits == 1) return 0;
@@ -101,15 +110,28 @@ double combine_us(const Problem& problem, int splits, const DeviceFacts& device)
   return kStepUs + 2.0 * double(partial_bytes(problem, splits)) / std::max(bytes_per_us, 1.0);
 }
 
-KernelNames with_splits(KernelNames names, const Problem& problem, std::string_view own_params) {
+KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
+                        std::string_view own_params, std::string_view block_n) {
   constexpr const char* kHeader = "pieces/split_walk.cuh";
-  wrap(names, kHeader, "Walk", "SplitWalk");
-  wrap(names, kHeader, "Order", "SplitOrder");
+  const std::string walk = take_piece(names, "Walk"), order = take_piece(names, "Order");
+  if (source == TileSource::kLengths) {
+    constexpr const char* kOfLengths = "pieces/length_splits.cuh";
+    const auto lengths = std::ranges::find(names.other_pieces, "Lengths", &Piece::name);
+    ATTNFORGE_ASSERT(lengths != names.other_pieces.end(), "only the device knows lengths");
+    names.other_pieces.push_back({kOfLengths, "Splits",
+                                  fmt::format("LengthSplits<{}, {}, kConfig.{}, kConfig.pack_gqa>",
+                                              lengths->type, walk, block_n)});
+    names.other_pieces.push_back({kOfLengths, "Order", "LengthSplitOrder<Splits>"});
+  } else {
+    names.other_pieces.push_back({kHeader, "Splits", "EvenSplits"});
+    names.other_pieces.push_back({kHeader, "Order", fmt::format("SplitOrder<{}>", order)});
+  }
+  names.other_pieces.push_back({kHeader, "Walk", fmt::format("SplitWalk<{}, Splits>", walk)});
   // What stores whole rows has no place here: the step does.
   std::erase_if(names.other_pieces, [](const Piece& piece) { return piece.name == "Output"; });
   names.other_pieces.push_back(
       {kHeader, "Output",
-       fmt::format("PartialOutput<WithPartials<{}>, kConfig.head_dim_v>", own_params),
+       fmt::format("PartialOutput<WithPartials<{}>, kConfig.head_dim_v, Splits>", own_params),
        "template <int kDtype, int kAlignment, bool kLse> "});
   names.parts.push_back("steps/combine/kernel.cuh");
   const KernelNames step = with_parts<WithPartials<StepParams>>(
@@ -118,7 +140,7 @@ KernelNames with_splits(KernelNames names, const Problem& problem, std::string_v
       "static_assert(sizeof({0}) == {1});\n"
       "extern \"C\" __global__ void __launch_bounds__({2})\n"
       "{3}(const __grid_constant__ {0} p) {{\n"
-      "  Combine<kConfig, Pieces::Lengths>::run(p);\n"
+      "  Combine<kConfig, Pieces::Lengths, Pieces::Splits>::run(p);\n"
       "}}\n",
       step.params, step.params_bytes, MergeShape::kThreads, kCombineKernel);
   return names;
@@ -130,6 +152,9 @@ PartialParams partial_params(const Problem& problem, const TileWork& work, int s
   params.o = reinterpret_cast<float*>(begin);
   params.lse = reinterpret_cast<float*>(begin + o_bytes(problem, splits));
   params.splits = splits;
+  // A long sequence may have many more than its share.
+  const bool unequal = work.source == TileSource::kLengths && problem.batch > 1;
+  params.row_warps = MergeShape::of(unequal ? std::max(splits, kUnequalSplits) : splits).warps;
   const StoredRows stored = stored_rows(problem);
   params.rows_of_head = static_cast<int>(stored.q);
   params.tensors = static_cast<int>(stored.batch);
@@ -138,13 +163,13 @@ PartialParams partial_params(const Problem& problem, const TileWork& work, int s
 
 void add_partials(Argument& argument, const PartialParams& partials) {
   struct Rest {
-    int splits, rows_of_head, split_tiles, tensors, unused[8];
+    int splits, rows_of_head, row_warps, tensors, unused[8];
   };
   static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
   argument.scratch(reinterpret_cast<std::size_t>(partials.o));
   argument.scratch(reinterpret_cast<std::size_t>(partials.lse));
   argument.value(
-      Rest{partials.splits, partials.rows_of_head, partials.split_tiles, partials.tensors, {}});
+      Rest{partials.splits, partials.rows_of_head, partials.row_warps, partials.tensors, {}});
 }
 
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
@@ -155,7 +180,7 @@ Launch with_combine(Launch launch, const Problem& problem, const TileWork& work,
   fill_argument<WithPartials<StepParams>>(step, problem, work, [&](Argument& argument) {
     add_partials(argument.fwd(problem).end_of_base<StepParams>(), partials);
   });
-  const int rows = MergeShape::of(partials.splits).rows();
+  const int rows = MergeShape::kWarps / partials.row_warps;
   step.grid.x = static_cast<unsigned>((all_rows(problem) + rows - 1) / rows);
   step.overlaps_previous = arch.sm >= 90;
   launch.steps.push_back(std::move(step));

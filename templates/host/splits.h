@@ -22,28 +22,35 @@
 namespace attnforge {
 
 inline constexpr int kMostSplits = 256;
+inline constexpr int kSplitSmemBytes = 16;  // beside a config's own: which split a block has
 
 /// Of all rows, in the workspace.
 std::int64_t partial_bytes(const Problem& problem, int splits);
 
 /// Reasons against `splits` of the keys: more than there are key tiles of block_n, more blocks than
 /// fill `places` twice, a grid that fills the GPU without them, or a workspace beyond all bounds.
-/// `query_tiles` are those of all heads.
+/// `query_tiles` are those of all heads. unequal: has_unequal_sequences().
 Reason wrong_splits(const Problem& problem, int splits);
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
-                       double places);
+                       double places, bool unequal);
 
 /// Powers of two, and what fills the GPU with one, two or four blocks per SM, from what makes half
 /// of the SMs busy on, or leaves a split 256 keys; only where query tiles leave SMs idle and keys
-/// are many.
+/// are many, or sequences are unequal.
 Axis splits_axis(const Problem& problem, const DeviceFacts& device);
+
+/// How many times as long unequal sequences take as equal ones, for what they leave idle at the
+/// end.
+double unequal_factor(const Shape& shape, const Problem& typical, int splits);
 
 /// What the step takes.
 double combine_us(const Problem& problem, int splits, const DeviceFacts& device);
 
 /// `names` of a kernel that takes the pieces of DensePieces, with all else that it has already:
-/// "Params" of a family is now "WithPartials<Params>". own_params is the family's own.
-KernelNames with_splits(KernelNames names, const Problem& problem, std::string_view own_params);
+/// "Params" of a family is now "WithPartials<Params>". own_params is the family's own, block_n how
+/// the config names it.
+KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
+                        std::string_view own_params, std::string_view block_n);
 
 /// The partial results of a launch whose workspace holds the lists of `work`, too.
 PartialParams partial_params(const Problem& problem, const TileWork& work, int splits);

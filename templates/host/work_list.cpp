@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/bucket.h"
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
+#include "templates/host/memory_time.h"
 #include "templates/host/tile_order.h"
 
 namespace attnforge {
@@ -32,11 +34,41 @@ std::size_t TileWork::lists_begin() const {
   return (bytes + kAligned - 1) / kAligned * kAligned;
 }
 
-TileWork tile_work(const Problem& problem, int block_m, int block_n, int pack_gqa,
+TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling) {
+  constexpr std::int64_t kMostSequences = 256;  // of which each block reads the lengths
+  constexpr std::int64_t kMostKeys = 1 << 30;   // of all: key tiles are counted in 32 bits
+  constexpr std::int64_t kSms = 128;            // of a large GPU
+  if (key_lists) return TileSource::kList;
+  if (problem.lengths == Lengths::kFixed) return TileSource::kSizes;
+  const std::int64_t rows = bucket_seqlen(problem.seqlen_q) * tiling.pack_gqa,
+                     tiles_of_sequence = (rows + tiling.block_m - 1) / tiling.block_m;
+  // Nothing of the batch may decide anything.
+  if (problem.batch_invariant)
+    return tiles_of_sequence <= 1 ? TileSource::kBound : TileSource::kList;
+  const std::int64_t batch = bucket_batch(problem.batch);
+  if (tiling.splits && tiles_of_sequence <= 1 && problem.lengths == Lengths::kUsed &&
+      batch <= kMostSequences && batch * bucket_seqlen(problem.seqlen_kv) <= kMostKeys)
+    return TileSource::kLengths;
+  const std::int64_t tiles = batch * (problem.num_heads_q / tiling.pack_gqa) * tiles_of_sequence;
+  return tiles <= kSms * tiling.blocks_per_sm ? TileSource::kBound : TileSource::kList;
+}
+
+bool has_unequal_sequences(const Problem& problem) {
+  return problem.lengths == Lengths::kUsed && problem.batch > 1 && !problem.batch_invariant &&
+         has_few_rows(problem);
+}
+bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
+  return shape.lengths == kUsedLengths && !shape.has_tile_lists() && typical.batch > 1 &&
+         !typical.batch_invariant && has_few_rows(typical);
+}
+
+TileWork tile_work(const Problem& problem, const QueryTiling& tiling, int block_n,
                    int head_group_mb, bool heavy_last) {
+  const int block_m = tiling.block_m, pack_gqa = tiling.pack_gqa;
   TileWork work;
   if (block_n > 0) work.lists = tile_lists(problem, shape_of(problem), block_m, block_n);
-  work.listed = problem.lengths != Lengths::kFixed || work.lists.groups > 0;
+  work.source = tile_source(problem, work.lists.groups > 0, tiling);
+  work.listed = work.source == TileSource::kList;
   if (!work.listed) {
     work.order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
     work.tiles = work.order.m_blocks;
@@ -120,10 +152,13 @@ const Part& lengths_part() {
   return kPart;
 }
 
-KernelNames with_work_list(KernelNames names, const Problem& problem, const Shape& shape,
-                           std::string_view block_m, std::string_view block_n) {
+KernelNames with_tile_source(KernelNames names, const Problem& problem, const Shape& shape,
+                             TileSource source, std::string_view block_m,
+                             std::string_view block_n) {
+  if (source == TileSource::kBound)
+    names.other_pieces.push_back({"pieces/bound_order.cuh", "Order", "BoundOrder"});
+  if (source != TileSource::kList) return names;
   const bool gathers = names.gathers && shape.has_tile_lists();
-  if (problem.lengths == Lengths::kFixed && !gathers) return names;
   const std::string params = argument_type(problem, names.gathers, "StepParams");
   if (gathers) names = with_tile_lists(std::move(names), shape, params, block_m, block_n);
   names.other_pieces.push_back({"pieces/work_list_order.cuh", "Order", "WorkListOrder"});

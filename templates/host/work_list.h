@@ -1,6 +1,6 @@
 // work_list.h - the query tiles of a problem, and what a kernel's source and launch have more when
 // only the GPU knows how long sequences are: pieces that read the lengths, and a step before the
-// kernel that lists the tiles.
+// kernel that lists the tiles where their order matters.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,38 @@
 
 namespace attnforge {
 
+/// What of a config decides how its blocks come by their query tiles.
+struct QueryTiling {
+  int block_m;
+  int pack_gqa = 1;
+  int blocks_per_sm = 1;
+  bool splits = false;  // several blocks a tile, each with a part of the keys
+};
+
+/// How blocks come by their query tiles. It is compiled in, and a cubin serves all problems of a
+/// bucket: only what these share decides.
+enum class TileSource {
+  kSizes,    // computed from lengths that the host knows
+  kBound,    // from the bound of lengths, where all tiles are under way at once: their order does
+             // not matter, and those without rows end
+  kList,     // from a list that a step before the kernel writes
+  kLengths,  // splits of sequences with one tile a head, found by each block from all lengths
+};
+/// key_lists: a mask decides which keys each tile has.
+TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling);
+
+/// Whether sequences of few rows may differ in length, so that splits that follow the lengths pay
+/// where equal ones need none.
+bool has_unequal_sequences(const Problem& problem);
+/// The same of what a config's Shape and typical_problem() know.
+bool has_unequal_sequences(const Shape& shape, const Problem& typical);
+
 /// The tiles that a kernel takes, by number or from a list.
 struct TileWork {
   TileOrder order;         // listed: of the heads of one sequence
   std::int64_t tiles = 0;  // of one head; listed: the most that there may be
-  bool listed = false;     // in the beginning of the workspace, by a step before the kernel
+  TileSource source = TileSource::kSizes;
+  bool listed = false;  // in the beginning of the workspace, by a step before the kernel
   std::int64_t keys_per_group = 0;  // LengthsParams
   TileLists lists{};                // of the keys of each, after the list of tiles
   /// Bytes of the list of tiles.
@@ -37,7 +64,7 @@ struct TileWork {
 /// pack_gqa heads in each. Heads are taken in groups whose K and V take about head_group_mb MB, and
 /// in a list, where one head's take more, so are sequences; 0: head after head. heavy_last:
 /// tile_order().
-TileWork tile_work(const Problem& problem, int block_m, int block_n, int pack_gqa,
+TileWork tile_work(const Problem& problem, const QueryTiling& tiling, int block_n,
                    int head_group_mb, bool heavy_last);
 
 /// Query tiles of block_m rows that all sequences have for one head, or for pack_gqa heads in one
@@ -63,18 +90,18 @@ Launch launch_of_tiles(const Problem& problem, const TileWork& work, const Arch&
   return launch_of_work(problem, work, arch, std::move(step));
 }
 
-/// `names` of a kernel that takes its tiles in the order of a TileWork: where that is a list, with
-/// its order and the kernel of the step before. `block_m` and `block_n` are how the config names
-/// them.
-KernelNames with_work_list(KernelNames names, const Problem& problem, const Shape& shape,
-                           std::string_view block_m, std::string_view block_n);
+/// `names` of a kernel that takes its tiles from `source`: with its order and, where that is a
+/// list, the kernel of the step before. `block_m` and `block_n` are how the config names them.
+KernelNames with_tile_source(KernelNames names, const Problem& problem, const Shape& shape,
+                             TileSource source, std::string_view block_m, std::string_view block_n);
 
 /// The same of one whose argument is a Params, with the problem's other parts.
 template <class Params>
-KernelNames with_work_list(KernelNames names, const Problem& problem, const Shape& shape,
-                           std::string_view block_m, std::string_view block_n) {
-  return with_work_list(with_parts<Params>(std::move(names), problem), problem, shape, block_m,
-                        block_n);
+KernelNames with_tile_source(KernelNames names, const Problem& problem, const Shape& shape,
+                             TileSource source, std::string_view block_m,
+                             std::string_view block_n) {
+  return with_tile_source(with_parts<Params>(std::move(names), problem), problem, shape, source,
+                          block_m, block_n);
 }
 
 }  // namespace attnforge

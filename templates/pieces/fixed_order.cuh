@@ -19,6 +19,11 @@ struct FixedOrder {
   }
   /// Whether a grid of one block a tile may have blocks without one.
   static constexpr bool kMayRunOut = false;
+  /// Whether a tile may have no rows.
+  static constexpr bool kMayBeEmpty = false;
+  /// Whether find(params) must be called by a warp, and a barrier of the block passed, before the
+  /// others but begin().
+  static constexpr bool kFinds = false;
   /// To be called before the others.
   ATTNFORGE_DEVICE static void begin() {}
 };

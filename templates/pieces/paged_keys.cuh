@@ -10,6 +10,14 @@
 
 namespace attnforge {
 
+/// The same address, of which the compiler does not know how it came about: it keeps it, where it
+/// else computes it again for every tile, by several 64-bit multiplications.
+template <class T>
+ATTNFORGE_DEVICE T* kept(T* address) {
+  asm("" : "+l"(address));
+  return address;
+}
+
 /// kElementBytes an element, kPageSize rows a page. Argument is the kernel's: it has a PagesParams
 /// `pages`. A tile of keys is a number of chunks that are in one page each; lane i of a warp knows
 /// the page of chunk i, and is asked by the lanes that copy its rows.
@@ -20,16 +28,17 @@ struct PagedKeys {
   const TensorRef& tensor;  // K or V
   const PagesParams& pages;
   const int* of_sequence;  // its row of the table
-  const char* at;          // row 0 of page 0, this thread's part
+  const char* at;          // this thread's part of row 0 of page 0; later of its place in a chunk
   int end;                 // the sequence's keys
   u32 page;                // of this lane's chunk in the tile that was looked up last
+  u32 page_of_loaded;      // and in the one that was loaded last, once loaded() has kept it
 
   template <class QueryTile>
   ATTNFORGE_DEVICE PagedKeys(const TensorRef& keys, const QueryTile& tile, int kv_head, i64,
                              int byte)
       : tensor(keys),
         pages(reinterpret_cast<const Argument&>(tile.p).pages),
-        of_sequence(pages.table + tile.batch * pages.stride_batch),
+        of_sequence(kept(pages.table + tile.batch * pages.stride_batch)),
         at(static_cast<const char*>(tensor.data) + kv_head * tensor.stride_head * kElementBytes +
            byte),
         end(tile.lengths.kv()) {}
@@ -39,6 +48,23 @@ struct PagedKeys {
   static constexpr int kChunkKeys = gcd(kPageSize, kTileKeys);
   template <int kTileKeys>
   static constexpr int kChunks = kTileKeys / kChunkKeys<kTileKeys>;
+  // Of a thread that copies every kApart-th row. Its rows have one place in their chunks; or, as
+  // the chunks of a warp's rows do, places that the compiler knows.
+  template <int kTileKeys, int kApart>
+  static constexpr bool kSamePlace = kApart % kChunkKeys<kTileKeys> == 0;
+  template <int kTileKeys, int kApart>
+  static constexpr bool kKnownPlaces = kChunkKeys<kTileKeys> % kApart == 0;
+
+  /// Before all else, of a thread whose first row of a tile is `row`, which is below kApart.
+  template <int kTileKeys, int kApart>
+  ATTNFORGE_DEVICE void start(int row) {
+    constexpr bool kSame = kSamePlace<kTileKeys, kApart>, kKnown = kKnownPlaces<kTileKeys, kApart>;
+    const int place = kChunks<kTileKeys> == 1 ? row
+                      : kSame                 ? row % kChunkKeys<kTileKeys>
+                      : kKnown                ? row
+                                              : 0;
+    at = kept(at + place * tensor.stride_row * kElementBytes);
+  }
 
   /// Asks the table for the pages of tile n, ahead of rows(). Any n: there need be no such tile.
   /// kMayEnd: the sequence may end in it. What lies after the end is not asked for, a hole in the
@@ -46,41 +72,62 @@ struct PagedKeys {
   template <int kTileKeys, bool kMayEnd>
   ATTNFORGE_DEVICE void look_up(int n) {
     constexpr int kLast = kChunks<kTileKeys> - 1;
-    const int chunk = kLast == 0 ? 0 : min(thread_index() % 32, kLast);
+    const int chunk = kLast == 0 ? 0 : min(lane(), kLast);
     const int key = n * kTileKeys + chunk * kChunkKeys<kTileKeys>;
     const bool present = kMayEnd ? u32(key) < u32(end) : key >= 0;
     const u32 entry = present ? u32(of_sequence[u32(key) / kPageSize]) : 0u;
     page = min(entry, u32(pages.num_pages) - 1);
   }
+  /// The tile that was looked up is that of rows(): another may be looked up.
+  ATTNFORGE_DEVICE void loaded() { page_of_loaded = page; }
+  /// What `keys` has loaded is looked up here, where V lies in the pages that K does.
+  ATTNFORGE_DEVICE void look_up_as(const PagedKeys& keys) { page = keys.page_of_loaded; }
 
   /// A function of i: where its part of row `row` + i * kApart of tile n lies, which was looked up;
-  /// `row` is below kApart. By all lanes of a warp. Of rows after the sequence's last, anywhere.
+  /// `row` is that of start(). By all lanes of a warp. Of rows after the sequence's last, anywhere.
   template <int kTileKeys, int kApart>
   ATTNFORGE_DEVICE auto rows(int n, int row) const {
-    constexpr int kKeys = kChunkKeys<kTileKeys>;
-    const i64 row_bytes = tensor.stride_row * kElementBytes;
-    i64 chunk_at = page * (tensor.stride_batch * kElementBytes);
-    if constexpr (kKeys != kPageSize) {
-      const int lane = kChunks<kTileKeys> == 1 ? 0 : thread_index() % 32;
-      chunk_at += u32(n * kTileKeys + lane * kKeys) % kPageSize * row_bytes;
-    }
-    if constexpr (kChunks<kTileKeys> == 1) {
-      return [first = at + chunk_at + row * row_bytes, row_bytes](int i) {
+    constexpr int kKeys = kChunkKeys<kTileKeys>, kNumChunks = kChunks<kTileKeys>;
+    const i64 row_bytes = tensor.stride_row * kElementBytes,
+              page_bytes = tensor.stride_batch * kElementBytes;
+    // Of this lane's chunk.
+    const u32 in_page = kKeys == kPageSize
+                            ? 0
+                            : u32(n * kTileKeys + (kNumChunks == 1 ? 0 : lane() * kKeys)) %
+                                  kPageSize;
+    // By number: one shuffle, and a product that is added as it is made.
+    const auto of_chunk = [first = at, in_page, its_page = page, page_bytes, row_bytes](int chunk) {
+      const char* address = first + u32(from_lane(int(its_page), chunk)) * page_bytes;
+      if constexpr (kKeys != kPageSize) address += u32(from_lane(int(in_page), chunk)) * row_bytes;
+      return address;
+    };
+    if constexpr (kNumChunks == 1) {
+      return [first = at + page * page_bytes + in_page * row_bytes, row_bytes](int i) {
         return first + i * kApart * row_bytes;
       };
+    } else if constexpr (kKnownPlaces<kTileKeys, kApart>) {
+      struct Chunks {
+        const char* at[kNumChunks];
+        i64 row_bytes;
+        ATTNFORGE_DEVICE const char* operator()(int i) const {
+          return at[i * kApart / kKeys] + i * kApart % kKeys * row_bytes;
+        }
+      } chunks;
+#pragma unroll
+      for (int chunk = 0; chunk < kNumChunks; ++chunk) chunks.at[chunk] = kept(of_chunk(chunk));
+      chunks.row_bytes = row_bytes;
+      return chunks;
     } else {
-      // A thread's rows have one place in their chunks, or places that the compiler knows from i.
-      constexpr bool kSame = kApart % kKeys == 0, kKnown = kKeys % kApart == 0;
-      const int place = kSame ? row % kKeys : kKnown ? row : 0;
-      return [first = at + place * row_bytes, chunk_at, row_bytes, row](int i) {
-        const int in_tile = (kKnown ? 0 : row) + i * kApart;
-        const int chunk = in_tile / kKeys, more = kSame ? 0 : in_tile % kKeys;
-        const u32 low = u32(from_lane(int(u32(chunk_at)), chunk));
-        const u32 high = u32(from_lane(int(u32(chunk_at >> 32)), chunk));
-        return first + i64(u64(high) << 32 | low) + more * row_bytes;
+      return [of_chunk, row_bytes, row](int i) {
+        const int in_tile = row + i * kApart,
+                  more = kSamePlace<kTileKeys, kApart> ? 0 : in_tile % kKeys;
+        return of_chunk(in_tile / kKeys) + more * row_bytes;
       };
     }
   }
+
+ private:
+  ATTNFORGE_DEVICE static int lane() { return int(u32(thread_index()) % 32); }
 };
 
 }  // namespace attnforge

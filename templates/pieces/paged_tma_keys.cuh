@@ -5,6 +5,7 @@
 #include "params_fwd.h"
 #include "params_pages.h"
 #include "params_tile_lists.h"
+#include "ptx/elect.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"
@@ -13,8 +14,8 @@ namespace attnforge {
 
 /// C is a family's config: it says how a tile lies in shared memory, in chunks of columns. Argument
 /// is the kernel's: it has a PagesParams `pages`. The maps have the coordinates {column, row, head,
-/// page}, and boxes of as many rows as are in one page whatever the tile: each lane of a warp loads
-/// one.
+/// page}, and boxes of as many rows as are in one page whatever the tile: each lane of a warp looks
+/// up the page of one.
 template <auto C, class Argument>
 struct PagedTmaKeys {
   static constexpr bool kByWarp = true, kAhead = true;
@@ -52,18 +53,24 @@ struct PagedTmaKeys {
   }
 
   /// Begins to load a tile in kChunks chunks to `to`; its bytes arrive at the barrier `full`. By
-  /// all lanes of a warp.
+  /// all lanes of a warp. One lane begins all copies: TMA takes what it is told from registers that
+  /// a warp has once, so lanes with a box each would take turns, in a loop that looks for the next
+  /// one.
   template <int kChunks>
   ATTNFORGE_DEVICE void load(const TensorMap& map, u32 to, u32 full, const Box& box) const {
-    const int lane = thread_index() % 32;
-    if (lane >= kBoxes) return;
-    const int row = kBoxKeys == C.page_size
-                        ? 0
-                        : u32(box.n * C.block_n + lane * kBoxKeys) % C.page_size;
+    constexpr int kUnrolled = kBoxes <= 8 ? kBoxes : 4;
+    const bool leads = elected();
+#pragma unroll kUnrolled
+    for (int b = 0; b < kBoxes; ++b) {
+      const int page = from_lane(box.page, b);
+      const int row = kBoxKeys == C.page_size ? 0
+                                              : u32(box.n * C.block_n + b * kBoxKeys) % C.page_size;
+      if (!leads) continue;
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c)
-      tma_load_4d(to + c * C.kv_chunk_bytes() + lane * kBoxKeys * C.swizzle, map, full, kEvictLast,
-                  c * C.chunk_columns(), row, head, box.page);
+      for (int c = 0; c < kChunks; ++c)
+        tma_load_4d(to + c * C.kv_chunk_bytes() + b * kBoxKeys * C.swizzle, map, full, kEvictLast,
+                    c * C.chunk_columns(), row, head, page);
+    }
   }
 };
 

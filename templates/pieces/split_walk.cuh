@@ -7,6 +7,7 @@
 #include "ptx/grid_dependency.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
+#include "tile/split_items.cuh"
 
 namespace attnforge {
 
@@ -17,32 +18,44 @@ ATTNFORGE_DEVICE int split_index() {
   return x;
 }
 
-/// Key tiles of a split among those of a query tile, by index: first to last - 1. There may be
-/// none.
-struct TileSlice {
-  int first, last;
+/// Where the partial results of a row lie: that of split i at first + i * apart, in rows of
+/// PartialParams.
+struct PartsOfRow {
+  i64 first, apart;
+  int count;
+};
 
-  ATTNFORGE_DEVICE static TileSlice of(const PartialParams& partials, int tiles) {
-    const int split = split_index();
-    if (partials.split_tiles > 0) {
-      const int first = min(i64(split) * partials.split_tiles, i64(tiles));
-      return {first, min(first + partials.split_tiles, tiles)};
-    }
-    const int each = tiles / partials.splits, more = tiles - each * partials.splits;
-    const int first = split * each + min(split, more);
-    return {first, first + each + (split < more ? 1 : 0)};
+/// Splits of a kernel whose query tiles have as many each, all of one length: the second dimension
+/// of the grid. The argument has a PartialParams `partials`.
+struct EvenSplits {
+  ATTNFORGE_DEVICE static int index() { return split_index(); }
+  template <class Params>
+  ATTNFORGE_DEVICE static int count(const Params& params) {
+    return params.partials.splits;
+  }
+  /// Of row `row` of head `head` of tensor `tensor`.
+  template <class Params>
+  ATTNFORGE_DEVICE static PartsOfRow of_row(const Params& params, int tensor, int head, int row) {
+    const PartialParams& partials = params.partials;
+    const i64 of_all = (i64(tensor) * params.fwd.num_heads_q + head) * partials.rows_of_head + row;
+    return {of_all * partials.splits, 1, partials.splits};
+  }
+  /// The same of this block's split.
+  template <class Params>
+  ATTNFORGE_DEVICE static i64 place(const Params& params, int tensor, int head, int row) {
+    return of_row(params, tensor, head, row).first + index();
   }
 };
 
-/// A slice of another Walk, of which only the first may begin with a ragged tile. The argument has
-/// a PartialParams `partials`.
-template <class Walk>
+/// A slice of another Walk, of which only the first may begin with a ragged tile. `Its` are the
+/// Splits.
+template <class Walk, class Its>
 struct SplitWalk : Walk {
   template <class Params, class QueryTile>
   ATTNFORGE_DEVICE static SplitWalk of_rows(const Params& params, const QueryTile& tile,
                                             int block_n, int row, int rows) {
     SplitWalk walk{Walk::of_rows(params, tile, block_n, row, rows)};
-    walk.take(TileSlice::of(params.partials, walk.count()));
+    walk.take(TileSlice::of(walk.count(), Its::index(), Its::count(params)));
     return walk;
   }
   template <class QueryTile>
@@ -78,22 +91,20 @@ struct SplitOrder : Order {
 };
 
 /// Output of rows to `partials`. Argument is the kernel's, up to that member.
-template <class Argument, int kHeadDimV>
+template <class Argument, int kHeadDimV, class Splits>
 struct PartialOutput {
   /// As that of RowsOutput.
   template <int kHalf, int kStored, class QueryTile, int kComputed>
   ATTNFORGE_DEVICE static void store(const QueryTile& tile, int row, int first_column,
                                      const float (&o)[kComputed][4], float inverse, float lse) {
     if (tile.query_of(row) >= tile.lengths.q()) return;
-    const PartialParams& partials = reinterpret_cast<const Argument&>(tile.p).partials;
+    const Argument& params = reinterpret_cast<const Argument&>(tile.p);
     const int quad_lane = thread_index() % 4;
-    const i64 head = i64(tile.lengths.batch()) * tile.p.num_heads_q + tile.query_head_of(row);
-    const i64 at = (head * partials.rows_of_head + tile.lengths.q_begin() + tile.query_of(row)) *
-                       partials.splits +
-                   split_index();
-    if (quad_lane == 0 && first_column == 0) partials.lse[at] = lse;
+    const i64 at = Splits::place(params, tile.lengths.batch(), tile.query_head_of(row),
+                                 tile.lengths.q_begin() + tile.query_of(row));
+    if (quad_lane == 0 && first_column == 0) params.partials.lse[at] = lse;
     if (lse == negative_infinity()) return;
-    float* const to = partials.o + at * kHeadDimV + first_column + quad_lane * 2;
+    float* const to = params.partials.o + at * kHeadDimV + first_column + quad_lane * 2;
 #pragma unroll
     for (int j = 0; j < kStored; ++j)
       *reinterpret_cast<float2*>(to + j * 8) = make_float2(o[j][2 * kHalf] * inverse,

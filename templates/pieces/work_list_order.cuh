@@ -27,7 +27,7 @@ struct WorkListOrder {
   ATTNFORGE_DEVICE static int tiles(const Params& params) {
     return params.lengths.work->tiles * params.order.heads;
   }
-  static constexpr bool kMayRunOut = true;
+  static constexpr bool kMayRunOut = true, kMayBeEmpty = false, kFinds = false;
   /// Before the first of the others: until the list is there.
   ATTNFORGE_DEVICE static void begin() { await_previous_grid(); }
 };

@@ -38,7 +38,12 @@ struct KeyRing {
         k_loader(thread_index()),
         v_loader(thread_index()),
         k_keys(queries.p.k, queries, kv_head, first_row(k_loader), k_loader.chunk * 16),
-        v_keys(queries.p.v, queries, kv_head, first_row(v_loader), v_loader.chunk * 16) {}
+        v_keys(queries.p.v, queries, kv_head, first_row(v_loader), v_loader.chunk * 16) {
+    if constexpr (Keys::kPaged) {
+      k_keys.template start<KLoader::kTileRows, KLoader::kRowsPerPass>(k_loader.row);
+      v_keys.template start<VLoader::kTileRows, VLoader::kRowsPerPass>(v_loader.row);
+    }
+  }
 
   ATTNFORGE_DEVICE u32 k_tile(int stage) const { return smem + C.k_begin() + stage * C.k_bytes(); }
   ATTNFORGE_DEVICE u32 v_tile(int stage) const { return smem + C.v_begin() + stage * C.v_bytes(); }
@@ -113,16 +118,18 @@ struct KeyRing {
 
   template <bool kRagged>
   ATTNFORGE_DEVICE void load_k(int place, int stage, int seqlen_kv) {
-    load<kRagged>(k_loader, k_keys, k_tile(stage), place, seqlen_kv);
+    load<kRagged, true>(k_loader, k_keys, k_tile(stage), place, seqlen_kv);
   }
+  /// After load_k() of the same tile, and before that of the next.
   template <bool kRagged>
   ATTNFORGE_DEVICE void load_v(int place, int stage, int seqlen_kv) {
-    load<kRagged>(v_loader, v_keys, v_tile(stage), place, seqlen_kv);
+    if constexpr (Keys::kPaged) v_keys.look_up_as(k_keys);
+    load<kRagged, false>(v_loader, v_keys, v_tile(stage), place, seqlen_kv);
   }
 
   /// Loads the tile at a place of the walk, if there is one, and moves `keys` on to the next. Only
-  /// the first can be the last of the sequence, and ragged.
-  template <bool kRagged, class Loader>
+  /// the first can be the last of the sequence, and ragged. kLooksUp: pages are found here.
+  template <bool kRagged, bool kLooksUp, class Loader>
   ATTNFORGE_DEVICE void load(const Loader& loader, Keys& keys, u32 to, int place,
                              int seqlen_kv) const {
     if (tiles.has(place)) {
@@ -131,12 +138,15 @@ struct KeyRing {
         constexpr bool kMayEnd = kRagged || Walk::kListed;
         const int n = number(place);
         // A list has its tiles in global memory too: nothing is known ahead.
-        if constexpr (kMayEnd) keys.template look_up<kTileKeys, true>(n);
+        if constexpr (kMayEnd && kLooksUp) keys.template look_up<kTileKeys, true>(n);
         loader.template load<kMayEnd>(
             to, keys.template rows<kTileKeys, Loader::kRowsPerPass>(n, loader.row),
             (Walk::kListed ? keys.end : seqlen_kv) - n * kTileKeys);
-        if constexpr (!Walk::kListed)
-          keys.template look_up<kTileKeys, false>(number(tiles.later(place, 1)));
+        if constexpr (kLooksUp) {
+          keys.loaded();
+          if constexpr (!Walk::kListed)
+            keys.template look_up<kTileKeys, false>(number(tiles.later(place, 1)));
+        }
       } else if constexpr (Walk::kListed) {
         const auto rows = keys.rows(tiles, place, loader.row, Loader::kRowsPerPass);
         loader.template load<false>(to, rows, 0);

@@ -86,6 +86,26 @@ TEST(PlotSweep, TimeAgainstTheDensityOfABlockMask) {
   EXPECT_THAT(all[0].subtitle, HasSubstr("seqlen_q=512"));
 }
 
+TEST(PlotSweep, TimeAgainstTheLengthOfACacheBesideTheMemorysLimit) {
+  const auto decode = [](const std::string& sizes, double time_us) {
+    BenchRow one = row("fwd bf16 num_heads=32:8 head_dim=128 " + sizes, "", time_us);
+    one.result.gbytes_per_s = minimum_bytes(one.problem) / time_us * 1e-3;
+    return one;
+  };
+  const auto all = figures({decode("seqlen=1:2048", 10), decode("seqlen=1:65536", 80),
+                            decode("seqlen=512:65536", 400), decode("seqlen=1:8192", 20)});
+  const Figure& cache = all.back();
+  ASSERT_EQ(cache.file, "cache");
+  ASSERT_THAT(curves(cache), ElementsAre("best family, 1 query", "memory: 4.9 TB/s, 1 query"));
+  EXPECT_THAT(cache.curves[0].points,
+              ElementsAre(Pair(2048, DoubleEq(10e-6)), Pair(8192, DoubleEq(20e-6)),
+                          Pair(65536, DoubleEq(80e-6))));
+  const double limit = cache.curves[1].points.back().second;
+  EXPECT_NEAR(limit, 2.0 * 2 * 128 * 8 * 65536 / 4.9e12, 0.05 * limit);
+  const auto alone = figures({decode("seqlen=1:2048", 10), decode("seqlen=1:65536", 80)});
+  EXPECT_THAT(files(alone), ElementsAre("cache"));
+}
+
 TEST(PlotSweep, LinesAreHeadDimsWhereThereIsOneFamily) {
   const auto all = figures({row("fwd fp16 seqlen=512 head_dim=64", "", 10),
                             row("fwd fp16 seqlen=1024 head_dim=64", "", 20),

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "reference/attention.h"
+#include "reference/compare.h"
 #include "templates/registry.h"
 #include "tests/conformance/proof.h"
 
@@ -93,6 +95,46 @@ TEST_P(SplitKeys, MatchTheOracle) {
   }
 }
 
+/// One captured run, whose launch has nothing of the lengths, and other lengths in their arrays.
+TEST(SplitKeysOfAGraph, FollowTheLengthsOfEachRun) {
+  const std::string unusable = gpu_problem();
+  if (!unusable.empty()) GTEST_SKIP() << unusable;
+  ScopedContext context(gpu_context());
+  for (const char* text :
+       {"fwd bf16 batch=37 num_heads=8:2 seqlen=1:700 head_dim=128 lengths=used page_size=16 lse",
+        "fwd fp16 batch=37 num_heads=8:1 seqlen=3:700 head_dim=64 lengths=used causal lse"}) {
+    const Problem problem = parse_problem(text);
+    std::vector<HostProblem> hosts;
+    std::vector<Reference> references;
+    for (const unsigned seed : {1u, 2u, 3u}) {
+      hosts.push_back(make_host_problem(problem, seed));
+      references.push_back(reference_attention(problem, hosts.back().tensors()));
+    }
+    GpuProblem gpu(hosts.front());
+    for (const Family* family : splitting_families()) {
+      for (const Compiled& compiled : compile_splits(*family, problem, {2, 5})) {
+        SCOPED_TRACE(fmt::format("{}\n  {}", text, to_string(compiled.candidate.config)));
+        ASSERT_EQ(compiled.failure, "");
+        const Loaded loaded(compiled);
+        const Buffer workspace = loaded.make_workspace();
+        const Stream stream;
+        const Graph graph(stream, [&](CUstream to) { loaded.run(gpu.tensors, workspace, to); });
+        for (std::size_t i = 0; i < hosts.size(); ++i) {
+          gpu.upload(hosts[i]);
+          check(driver().cuCtxSynchronize(), "wait for the uploads");
+          graph.launch(stream.get());
+          stream.synchronize();
+          HostProblem after = hosts[i];
+          gpu.download(after);
+          const Verdict verdict = compare(problem, after.tensors(), references[i]);
+          EXPECT_EQ(after.trespass() + (verdict.passed() ? "" : to_string(verdict)), "")
+              << "run " << i;
+        }
+      }
+    }
+  }
+}
+
 std::vector<SplitCase> cases() {
   std::vector<std::string> around_tiles;
   for (const int keys : {1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 700})
@@ -109,7 +151,28 @@ std::vector<SplitCase> cases() {
       {"NoKeys",
        {"fwd bf16 batch=2 num_heads=4:2 seqlen=2:0 head_dim=64 lse",
         "fwd bf16 batch=0 num_heads=4:2 seqlen=2:100 head_dim=64 lse",
-        "fwd bf16 batch=2 num_heads=4:2 seqlen=0:100 head_dim=64 lse"}},
+        "fwd bf16 batch=2 num_heads=4:2 seqlen=0:100 head_dim=64 lse",
+        "fwd bf16 batch=3 num_heads=4:2 seqlen=2:0 head_dim=64 lengths=used lse",
+        "fwd bf16 batch=0 num_heads=4:2 seqlen=2:100 head_dim=64 lengths=used lse",
+        "fwd bf16 batch=2 num_heads=4:2 seqlen=0:100 head_dim=64 lengths=used lse"}},
+      // One tile a head: splits follow the lengths, of more sequences than a warp has lanes and of
+      // more than blocks read the lengths of. The first sequence is full, the second empty.
+      {"UnequalSequences",
+       {"fwd bf16 batch=1 num_heads=8:2 seqlen=1:3000 head_dim=128 lengths=used lse",
+        "fwd fp16 batch=2 num_heads=8:2 seqlen=1:3000 head_dim=64 lengths=used lse",
+        "fwd bf16 batch=31 num_heads=8:2 seqlen=1:900 head_dim=64 lengths=used page_size=16 lse",
+        "fwd bf16 batch=70 num_heads=8:1 seqlen=4:300 head_dim=64 lengths=used causal lse",
+        "fwd fp16 batch=33 num_heads=4:2 seqlen=2:700 head_dim=64 lengths=used window_left=60 "
+        "sinks "
+        "lse",
+        "fwd bf16 batch=40 num_heads=2 seqlen=7:500 head_dim=64 lengths=used softcap=20",
+        "fwd bf16 batch=9 num_heads=4:2 seqlen=1:700 head_dim=64 lengths=used args=\"float* "
+        "slope\" "
+        "score=\"s + slope[head] * (k - q)\" lse",
+        "fwd bf16 batch=9 num_heads=8:2 seqlen=1:700 head_dim=64 lengths=used batch_invariant lse",
+        "fwd bf16 batch=300 num_heads=2:1 seqlen=1:200 head_dim=64 lengths=used lse"},
+       Inputs::kNormal,
+       {2, 3, 20}},
       {"Masks",
        {"fwd bf16" + few + "causal", "fwd fp16" + few + "window_left=9",
         "fwd bf16" + few + "window_left=100 window_right=5", "fwd fp16" + few + "softcap=20 causal",

@@ -717,6 +717,43 @@ static void test_pages_of_a_run(void* library, int fake) {
   attnforge_context_destroy(context);
 }
 
+/* Of a bwd, whose gradients are a part of the tensors. */
+static void test_gradients_of_a_run(void* library, int fake) {
+  enum { kElements = 2 * 32 * 64 };
+  attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
+  attnforge_context* context = NULL;
+  attnforge_problem* problem = made("bwd bf16 num_heads=2 seqlen=32 head_dim=64 causal");
+  attnforge_plan_options options = ATTNFORGE_PLAN_OPTIONS_INIT;
+  attnforge_plan* plan = NULL;
+  attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
+  attnforge_gradients gradients = ATTNFORGE_GRADIENTS_INIT;
+  desc.cache_path = ":memory:";
+  options.family = "bwd_naive";
+  EXPECT(attnforge_context_create(&desc, &context) == ATTNFORGE_OK);
+  EXPECT(attnforge_plan_create(context, problem, &options, &plan) == ATTNFORGE_OK);
+  EXPECT(attnforge_contiguous_tensors(problem, &tensors) == ATTNFORGE_OK);
+  tensors.q.data = device_array(library, fake, kElements, 0);
+  tensors.k.data = device_array(library, fake, kElements, 0);
+  tensors.v.data = device_array(library, fake, kElements, 0);
+  tensors.o.data = device_array(library, fake, kElements, 0);
+  tensors.lse.data = (float*)device_array(library, fake, 2 * 2 * 32, 0);
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "tensor dout is null");
+  gradients.dout = gradients.dq = gradients.dk = gradients.dv = tensors.q;
+  gradients.dout.data = device_array(library, fake, kElements, 0);
+  gradients.dq.data = device_array(library, fake, kElements, 0);
+  gradients.dk.data = device_array(library, fake, kElements, 0);
+  gradients.dv.data = device_array(library, fake, kElements, 0);
+  tensors.gradients = &gradients;
+  EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
+  gradients.struct_size = 16;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "tensors.gradients.struct_size is 16");
+  attnforge_plan_destroy(plan);
+  attnforge_problem_destroy(problem);
+  attnforge_context_destroy(context);
+}
+
 /* Two parts of 2 rows, merged in place. */
 static void test_merge_states(void* library, int fake) {
   enum { kRows = 2, kHeadDim = 64, kElements = kRows * kHeadDim };
@@ -852,6 +889,7 @@ int main(int argc, char** argv) {
     test_run_of_code(library, fake);
     test_block_masks_on_gpu(fake);
     test_pages_of_a_run(library, fake);
+    test_gradients_of_a_run(library, fake);
     test_merge_states(library, fake);
     test_append_kv(library, fake);
   } else {

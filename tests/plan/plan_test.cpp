@@ -405,6 +405,41 @@ TEST_F(PlanTest, SinksMustBeThereAndAligned) {
   EXPECT_NO_THROW(run_with(0x60004));
 }
 
+TEST_F(PlanTest, ABackwardRunHasLseAndGradientsOfTheRightAlignment) {
+  Device device = open();
+  const Problem problem = parse_problem(
+      "bwd bf16 num_heads=4:2 seqlen=100:70 head_dim=64 dlse gradients=fp32");
+  const Plan plan = make_plan(problem, device, with_family("bwd_naive"));
+  const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
+  Tensors good = tensors_of(problem);
+  good.lse.data = static_cast<float*>(at(0x60004));
+  good.gradients.dout.data = at(0x70000);
+  good.gradients.dq.data = at(0x80000);
+  good.gradients.dk.data = at(0x90000);
+  good.gradients.dv.data = at(0xa0000);
+  good.gradients.dlse.data = static_cast<float*>(at(0xb0004));
+  const auto refused = [&](auto change) {
+    Tensors tensors = good;
+    change(tensors);
+    const Error error = error_of([&] { plan.run(tensors); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(refused([](Tensors& t) { t.lse.data = nullptr; }),
+              HasSubstr("lse is null, but a bwd reads it"));
+  EXPECT_THAT(refused([](Tensors& t) { t.gradients.dlse.data = nullptr; }),
+              HasSubstr("dlse is null, but a bwd with the word dlse reads it"));
+  EXPECT_THAT(refused([](Tensors& t) { t.gradients.dout.data = nullptr; }),
+              HasSubstr("tensor dout is null"));
+  EXPECT_THAT(refused([&](Tensors& t) { t.gradients.dk.data = at(0x90008); }),
+              HasSubstr("tensor dk starts at 0x90008, which is not a multiple of 16 bytes"));
+  EXPECT_THAT(refused([](Tensors& t) { t.gradients.dv.stride_row += 2; }),
+              HasSubstr("tensor dv has stride_row=130 elements of 4 bytes"));
+  EXPECT_EQ(fake_cuda().launches(), 0);
+  EXPECT_NO_THROW(plan.run(good));
+  EXPECT_EQ(fake_cuda().launches(), 1);
+}
+
 TEST_F(PlanTest, TablesOfARopeMustBeThereAndReachTheLastPosition) {
   Device device = open();
   const Problem problem = parse_problem("fwd bf16 seqlen=100:70 head_dim=64 rope=half");

@@ -22,6 +22,8 @@ struct Bounds {
 constexpr Bounds kBounds[] = {
     {"fwd_mma_sm80", "86", 100, 1000},   {"fwd_mma_sm80", "89", 100, 1000},
     {"fwd_mma_sm80", "90a", 100, 1000},  {"fwd_wgmma_sm90a", "90a", 120, 1000},
+    {"bwd_mma_sm80", "80", 8, 1000},     {"bwd_mma_sm80", "86", 2, 1000},
+    {"bwd_mma_sm80", "89", 2, 1000},     {"bwd_mma_sm80", "90a", 12, 1000},
     {"fwd_flash_vec", "86", 40, 400},    {"fwd_flash_vec", "90a", 40, 400},
     {"fwd_flash_scalar", "86", 8, 150},  {"fwd_flash_scalar", "89", 8, 150},
     {"fwd_materialized", "86", 8, 100},  {"fwd_materialized", "89", 8, 100},
@@ -55,6 +57,11 @@ constexpr Counted kProblems[] = {
     {"fwd bf16 batch=4 num_heads=32:8 seqlen=1:4096 head_dim=128"},
     {"fwd bf16 batch=64 num_heads=32:8 seqlen=1:8192 head_dim=128"},
     {"fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal rope=half"},
+    {"bwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal"},
+    {"bwd bf16 batch=4 num_heads=16 seqlen=2048 head_dim=64"},
+    {"bwd fp16 batch=1 num_heads=16 seqlen=4096 head_dim=256 causal"},
+    {"bwd fp16 batch=2 num_heads=12 seqlen=1000 head_dim=72 deterministic"},
+    {"bwd bf16 batch=1 num_heads=16 seqlen=4096 head_dim=192:128 window_left=512"},
 };
 
 class CandidateCounts : public testing::TestWithParam<Bounds> {};
@@ -65,6 +72,7 @@ TEST_P(CandidateCounts, AreWithinTheBounds) {
   ASSERT_NE(family, nullptr);
   for (const Counted& counted : kProblems) {
     Problem problem = parse_problem(counted.problem);
+    if (problem.op != family->op) continue;
     if (!rejection(*family, problem, arch_named(bounds.arch)).empty())
       problem.dtype_q = problem.dtype_k = problem.dtype_v = problem.dtype_o = DType::kFp32;
     if ((required_features(problem) & ~family->features) != 0) continue;

@@ -19,11 +19,15 @@
 #define tma_load_4d tma_load_4d_on_gpu
 #include "templates/ptx/tma.cuh"
 #undef tma_load_4d
+#define elected elected_on_gpu
+#include "templates/ptx/elect.cuh"
+#undef elected
 // clang-format on
 
 namespace attnforge {
 
 inline int thread_index() { return static_cast<int>(threadIdx.x); }
+inline bool elected() { return threadIdx.x % 32 == 5; }
 
 /// Of one load by TMA.
 struct Copy {
@@ -100,15 +104,21 @@ int wrong_rows() {
   std::atomic<int> wrong = 0;
   test::run_on_host(1, 32, [&] {
     constexpr int kLast = kKeys / kTileKeys, kLanesPerRow = 8;
-    PagedKeys<kElementBytes, kPageSize, Argument> keys(world.argument.fwd.k, world.tile, kHead, 0,
-                                                       kByte);
+    const PagedKeys<kElementBytes, kPageSize, Argument> unplaced(world.argument.fwd.k, world.tile,
+                                                                 kHead, 0, kByte);
+    auto keys = unplaced, its_v = unplaced;
     for (const int n : {kLast, kLast - 1, 0}) {
       n == kLast ? keys.template look_up<kTileKeys, true>(n)
                  : keys.template look_up<kTileKeys, false>(n);
+      keys.loaded();
+      its_v.look_up_as(keys);
+      keys.template look_up<kTileKeys, false>(n - 1);
       // The warps of a block, one after another.
       for (int first = 0; first < kApart; first += 32 / kLanesPerRow) {
         const int row = first + thread_index() / kLanesPerRow;
-        const auto rows = keys.template rows<kTileKeys, kApart>(n, row);
+        auto placed = its_v;
+        placed.template start<kTileKeys, kApart>(row);
+        const auto rows = placed.template rows<kTileKeys, kApart>(n, row);
         for (int i = 0; i * kApart < kTileKeys; ++i) {
           if (row + i * kApart >= kTileKeys) break;  // the same for all rows of a warp
           const u64 at = reinterpret_cast<u64>(rows(i));

@@ -74,23 +74,67 @@ TEST(SplitKeys, AreASecondDimensionOfTheGridAndAStepThatMerges) {
 }
 
 TEST(SplitKeys, HaveRoomForEachPartOfEachRowAndOverlapNoList) {
-  const Problem problem = parse_problem(
-      "fwd bf16 batch=3 num_heads=8:2 seqlen=5:4096 head_dim=128:64 lengths=used");
-  const Config config = split_config(problem, 9);
-  const Launch launch = mma().launch(config, problem, typical_device("90a"));
-  const std::size_t rows = 3 * 8 * 5, o_bytes = rows * 9 * 64 * sizeof(float);
-  EXPECT_EQ(partial_bytes(problem, 9), rows * 9 * (64 + 1) * sizeof(float));
-  const std::vector<std::byte>& params = launch.steps.back().params;
-  PartialParams partials;  // after FwdParams
-  std::memcpy(&partials, params.data() + sizeof(StepParams), sizeof(partials));
-  const auto o = reinterpret_cast<std::size_t>(partials.o),
-             lse = reinterpret_cast<std::size_t>(partials.lse);
-  EXPECT_GE(o, sizeof(WorkList) + 3 * 2 * sizeof(WorkItem)) << "after the list of query tiles";
-  EXPECT_GE(lse, o + o_bytes);
-  EXPECT_EQ(o % 16, 0u);
-  EXPECT_GE(launch.workspace_bytes, lse + rows * 9 * sizeof(float));
-  EXPECT_EQ(partials.splits, 9);
-  EXPECT_EQ(partials.rows_of_head, 5);
+  for (const int batch : {3, 300}) {
+    const Problem problem = parse_problem(fmt::format(
+        "fwd bf16 batch={} num_heads=8:2 seqlen=5:4096 head_dim=128:64 lengths=used", batch));
+    const Config config = split_config(problem, 9);
+    const Launch launch = mma().launch(config, problem, typical_device("90a"));
+    const std::size_t rows = static_cast<std::size_t>(batch) * 8 * 5,
+                      o_bytes = rows * 9 * 64 * sizeof(float);
+    EXPECT_EQ(partial_bytes(problem, 9), rows * 9 * (64 + 1) * sizeof(float));
+    const std::vector<std::byte>& params = launch.steps.back().params;
+    PartialParams partials;  // after FwdParams
+    std::memcpy(&partials, params.data() + sizeof(StepParams), sizeof(partials));
+    const auto o = reinterpret_cast<std::size_t>(partials.o),
+               lse = reinterpret_cast<std::size_t>(partials.lse);
+    // Blocks read the lengths of a few sequences, and take those of many from a list.
+    EXPECT_EQ(launch.steps.front().kernel == "work_list", batch == 300);
+    if (batch == 300) {
+      EXPECT_GE(o, sizeof(WorkList) + 300 * sizeof(WorkItem)) << "after the list of query tiles";
+    }
+    EXPECT_GE(lse, o + o_bytes);
+    EXPECT_EQ(o % 16, 0u);
+    EXPECT_GE(launch.workspace_bytes, lse + rows * 9 * sizeof(float));
+    EXPECT_EQ(partials.splits, 9);
+    EXPECT_EQ(partials.rows_of_head, 5);
+    EXPECT_EQ(launch.steps.back().grid.x * MergeShape::kWarps,
+              rows * static_cast<unsigned>(partials.row_warps));
+  }
+}
+
+/// The Splits of a kernel's entry.
+std::string splits_of(const char* text, int splits) {
+  const Problem problem = parse_problem(text);
+  Config config = candidates(mma(), problem, typical_device("90a")).front().config;
+  config.fields.back().second = splits;
+  const std::string entry = mma().render(config, problem).entry;
+  const std::string kBegin = "using Splits = ";
+  const std::size_t begin = entry.find(kBegin) + kBegin.size();
+  return entry.substr(begin, entry.find_first_of("<;", begin) - begin);
+}
+
+TEST(SplitKeys, FollowTheLengthsOfSequencesWithOneTileAHead) {
+  const std::string sizes = "fwd bf16 batch=64 num_heads=32:8 seqlen=1:8192 head_dim=128 ";
+  EXPECT_EQ(splits_of((sizes + "lengths=used").c_str(), 2), "LengthSplits");
+  EXPECT_EQ(splits_of((sizes + "lengths=used page_size=16").c_str(), 2), "LengthSplits");
+  EXPECT_EQ(splits_of(sizes.c_str(), 2), "EvenSplits") << "the host knows that all are equal";
+  EXPECT_EQ(splits_of((sizes + "lengths=used batch_invariant").c_str(), 2), "EvenSplits")
+      << "by the sequence's own length";
+  EXPECT_EQ(splits_of((sizes + "lengths=packed").c_str(), 2), "EvenSplits");
+  EXPECT_EQ(splits_of("fwd bf16 batch=2 num_heads=8 seqlen=512:8192 head_dim=128 lengths=used", 2),
+            "EvenSplits")
+      << "several tiles a head";
+}
+
+TEST(SplitKeys, AreTriedOfAFullGridWhereSequencesMayBeUnequal) {
+  const auto values = [](const std::string& words) {
+    const Problem problem = parse_problem("fwd bf16 num_heads=32:8 seqlen=1:8192 head_dim=128 " +
+                                          words);
+    return splits_axis(problem, typical_device("90a")).values;
+  };
+  EXPECT_EQ(values("batch=64"), std::vector<int>{1});
+  EXPECT_EQ(values("batch=64 lengths=used"), (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(values("batch=4096 lengths=used"), std::vector<int>{1}) << "many rounds end evenly";
 }
 
 TEST(SplitKeys, OfPackedSequencesNumberTheRowsOfAllTokens) {

@@ -1,12 +1,15 @@
 // work_list_test.cpp - the launch of a problem whose lengths only the GPU knows, without a GPU.
 #include "templates/host/work_list.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 #include "generator/arch.h"
+#include "generator/bucket.h"
 #include "generator/candidates.h"
 #include "reference/sequences.h"
 #include "templates/registry.h"
@@ -45,12 +48,76 @@ TEST(WorkList, HasRoomForTheTilesOfAnyLengths) {
 TEST(WorkList, TakesSequencesInGroupsWhereOneHeadOutgrowsTheL2) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=64 num_heads=8 seqlen=65536 tokens=1000000 head_dim=128 lengths=packed");
-  EXPECT_EQ(tile_work(problem, 128, 64, 1, 32, false).keys_per_group, (32 << 20) / 512);
-  EXPECT_EQ(tile_work(problem, 128, 64, 1, 0, false).keys_per_group, 0) << "head after head";
+  EXPECT_EQ(tile_work(problem, {128}, 64, 32, false).keys_per_group, (32 << 20) / 512);
+  EXPECT_EQ(tile_work(problem, {128}, 64, 0, false).keys_per_group, 0) << "head after head";
   const Problem small = parse_problem(
       "fwd bf16 batch=16 num_heads=8 seqlen=8192 tokens=16384 head_dim=128 lengths=packed");
-  EXPECT_EQ(tile_work(small, 128, 64, 1, 32, false).keys_per_group, 0);
-  EXPECT_EQ(tile_work(small, 128, 64, 1, 32, false).order.heads_per_group, 4) << "8 MiB each";
+  EXPECT_EQ(tile_work(small, {128}, 64, 32, false).keys_per_group, 0);
+  EXPECT_EQ(tile_work(small, {128}, 64, 32, false).order.heads_per_group, 4) << "8 MiB each";
+}
+
+TEST(TileSource, IsWhatAllProblemsOfABucketShare) {
+  const auto source = [](const std::string& words, const QueryTiling& tiling) {
+    return tile_source(parse_problem("fwd bf16 num_heads=32:8 head_dim=128 " + words), false,
+                       tiling);
+  };
+  const QueryTiling decode{16, 4, 4}, split{16, 4, 4, true}, prefill{128, 1, 1};
+  EXPECT_EQ(source("batch=9 seqlen=1:8192", decode), TileSource::kSizes);
+  EXPECT_EQ(source("batch=9 seqlen=1:8192 lengths=used", decode), TileSource::kBound);
+  EXPECT_EQ(source("batch=64 seqlen=1:8192 lengths=used", decode), TileSource::kBound);
+  EXPECT_EQ(source("batch=65 seqlen=1:8192 lengths=used", decode), TileSource::kList)
+      << "long ones first: 128 sequences have more tiles than run at once";
+  EXPECT_EQ(source("batch=65 seqlen=1:8192 lengths=used", split), TileSource::kLengths);
+  EXPECT_EQ(source("batch=257 seqlen=1:8192 lengths=used", split), TileSource::kList);
+  EXPECT_EQ(source("batch=1 seqlen=500:8192 lengths=used", prefill), TileSource::kBound);
+  EXPECT_EQ(source("batch=2 seqlen=500:8192 lengths=used", prefill), TileSource::kList);
+  EXPECT_EQ(source("batch=3 seqlen=1:99 lengths=packed page_size=16", decode), TileSource::kBound);
+  // With batch_invariant one code serves every batch.
+  for (const int batch : {1, 3, 5000}) {
+    const std::string invariant = "lengths=used batch_invariant batch=" + std::to_string(batch);
+    for (const QueryTiling& tiling : {decode, split})
+      EXPECT_EQ(source(invariant + " seqlen=1:8192", tiling), TileSource::kBound);
+    EXPECT_EQ(source(invariant + " seqlen=500:8192", prefill), TileSource::kList);
+  }
+  // The bucket's answer is that of each of its problems.
+  for (const char* lengths : {"used", "packed"}) {
+    for (std::int64_t batch = 1; batch <= 300; batch += batch < 20 ? 1 : 37) {
+      for (const int seqlen : {0, 1, 2, 3, 4, 5, 16, 17, 100, 129, 500, 3000}) {
+        const Problem problem = parse_problem(
+            fmt::format("fwd bf16 batch={} num_heads=8:2 seqlen={}:{} head_dim=64 lengths={}",
+                        batch, seqlen, seqlen + 1, lengths));
+        for (const QueryTiling& tiling : {decode, split, prefill, QueryTiling{64, 4, 2, true}})
+          EXPECT_EQ(tile_source(problem, false, tiling),
+                    tile_source(bucket(problem), false, tiling))
+              << to_string(problem);
+      }
+    }
+  }
+}
+
+TEST(LaunchOfLengths, HaveNoStepBeforeThemWhereTheOrderOfTilesDoesNotMatter) {
+  for (const char* name : {"fwd_wgmma_sm90a", "fwd_mma_sm80", "fwd_regtile_f32"}) {
+    const Family& family = *find_family(name);
+    const bool fp32 = family.name == "fwd_regtile_f32";
+    const DeviceFacts& device = typical_device("90a");
+    for (const char* seqlen : {"1:2048", "100:2048"}) {
+      const Problem problem = parse_problem(
+          fmt::format("fwd {} batch=2 num_heads=8:2 seqlen={} head_dim=64 lengths=used",
+                      fp32 ? "fp32" : "bf16", seqlen));
+      for (const Candidate& candidate : candidates(family, problem, device)) {
+        if (!fp32 && candidate.config.get("num_splits") != 1) continue;
+        SCOPED_TRACE(to_string(candidate.config));
+        const Launch launch = family.launch(candidate.config, problem, device);
+        const std::string entry = family.render(candidate.config, problem).entry;
+        ASSERT_EQ(launch.steps.size(), entry.find("BoundOrder") == entry.npos ? 2u : 1u);
+        if (launch.steps.size() == 1u) {
+          EXPECT_EQ(launch.workspace_bytes, 0u);
+          EXPECT_FALSE(launch.steps.front().overlaps_previous);
+          EXPECT_EQ(entry.find("WorkList"), entry.npos);
+        }
+      }
+    }
+  }
 }
 
 TEST(LaunchOfLengths, IsAStepThatListsTheTilesAndOneThatTakesThem) {

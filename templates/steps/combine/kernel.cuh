@@ -6,6 +6,7 @@
 #include "params_fwd.h"
 #include "params_lengths.h"
 #include "params_partials.h"
+#include "pieces/split_walk.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "shape.h"
 #include "tile/elements.cuh"
@@ -14,29 +15,31 @@
 
 namespace attnforge {
 
-/// C is the config of the kernel before, Lengths its piece.
-template <auto C, class Lengths>
+/// C is the config of the kernel before, Lengths and Splits its pieces.
+template <auto C, class Lengths, class Splits>
 struct Combine {
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
     const FwdParams& p = params.fwd;
     const PartialParams& partials = params.partials;
-    await_previous_grid();
-    const int warps = MergeShape::of(partials.splits).warps;
+    const int warps = partials.row_warps;
     const i64 row = i64(blockIdx.x) * (MergeShape::kWarps / warps) + int(threadIdx.x) / 32 / warps;
     const i64 of_all_heads = row / partials.rows_of_head;
     const int at = int(row - of_all_heads * partials.rows_of_head);
     const int sequence = int(of_all_heads / p.num_heads_q);
     const int head = int(of_all_heads - i64(sequence) * p.num_heads_q);
-    const StridedParts<kFp32> parts{partials.o + row * partials.splits * C.head_dim_v,
-                                    partials.lse + row * partials.splits, C.head_dim_v, 1,
-                                    partials.splits};
+    // Lengths are there before the kernel starts: what they decide is found while it runs.
+    const bool present = at < rows_of(params, sequence);
+    const PartsOfRow its = Splits::of_row(params, sequence, head, at);
+    const StridedParts<kFp32> parts{partials.o + its.first * C.head_dim_v, partials.lse + its.first,
+                                    its.apart * C.head_dim_v, its.apart, its.count};
+    await_previous_grid();
     const TensorRef& o = p.o;
     char* const to = static_cast<char*>(o.data) +
                      (sequence * o.stride_batch + at * o.stride_row + head * o.stride_head) *
                          element_bytes(C.dtype_o);
     MergeRow<kFp32, 16, C.head_dim_v>::run(
-        parts, at < rows_of(params, sequence), warps,
+        parts, present, warps,
         [&](float& lse) {
           if constexpr (C.sinks != 0)
             return count_valueless(lse, __ldg(params.sinks.logits + head));

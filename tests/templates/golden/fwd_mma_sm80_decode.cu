@@ -7,14 +7,15 @@ using namespace attnforge;
 static_assert(sizeof(WithPartials<FwdMmaSm80Params>) == 272);
 inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0}, 32, 2, 64, 64, 2, 0, 2, 4, 0, 1, 0};
 struct Pieces : DensePieces<kConfig> {
-  using Walk = SplitWalk<DensePieces<kConfig>::Walk>;
+  using Splits = EvenSplits;
   using Order = SplitOrder<DensePieces<kConfig>::Order>;
-  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<WithPartials<FwdMmaSm80Params>, kConfig.head_dim_v>;
+  using Walk = SplitWalk<DensePieces<kConfig>::Walk, Splits>;
+  template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<WithPartials<FwdMmaSm80Params>, kConfig.head_dim_v, Splits>;
 };
 static_assert(sizeof(WithPartials<StepParams>) == 256);
 extern "C" __global__ void __launch_bounds__(256)
 combine_splits(const __grid_constant__ WithPartials<StepParams> p) {
-  Combine<kConfig, Pieces::Lengths>::run(p);
+  Combine<kConfig, Pieces::Lengths, Pieces::Splits>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 fwd_mma_sm80_bf16_d128_32x64(const __grid_constant__ WithPartials<FwdMmaSm80Params> p) {
