@@ -164,6 +164,55 @@ def varlen():
     )
 
 
+def backward_ratios(rows, select):
+    """({point: {peer: attnforge's speed relative to it}}, the same beside attnforge's untuned self) of selected rows."""
+    chosen = [row for row in rows if select(row)]
+    own = ("attnforge", "attnforge-untuned")
+    peers = figures.all_ratios([row for row in chosen if row["impl"] != own[1]])
+    return peers, figures.all_ratios([row for row in chosen if row["impl"] in own])
+
+
+def backward():
+    """The grid by head dim, mask and length; means of every list of bench/backward.py."""
+    name = "backward.csv"
+    if not (RESULTS / name).exists():
+        return ""
+    comments, rows = read(name)
+    found = {}  # of the grid: a point measured again counts as it was last
+    for row in rows:
+        if row["list"] == "grid" and row["impl"] == "attnforge" and row["ms"]:
+            found[int(row["head_dim"]), int(row["causal"]), int(row["seqlen_q"])] = row
+    lengths = sorted({seqlen for _, _, seqlen in found})
+    cells = []
+    for dim, causal in sorted({key[:2] for key in found}):
+        texts = []
+        for seqlen in lengths:
+            row = found.get((dim, causal, seqlen))
+            ratio = f" ({float(row['ratio_to_best_peer']):.2f}x)" if row and row["ratio_to_best_peer"] else ""
+            texts.append(f"{row['tflops'].split('.')[0]}{ratio}" if row else "")
+        cells.append([f"{dim} {'causal' if causal else 'full'}", *texts])
+    means = []
+    for of_list in dict.fromkeys(row["list"] for row in rows):
+        dims = sorted({int(row["head_dim"]) for row in rows if row["list"] == of_list})
+        for some in [dims] if len(dims) > 3 or of_list == "deterministic" else [[dim] for dim in dims]:
+            ratios, own = backward_ratios(rows, lambda row: row["list"] == of_list and int(row["head_dim"]) in some)
+            best = list(figures.best_ratios(ratios).values())
+            untuned = [1 / each["attnforge-untuned"] for each in own.values() if "attnforge-untuned" in each]
+            texts = [f"{statistics.geometric_mean(each):.3f}x, least {min(each):.3f}x" if each else "" for each in (best, untuned)]
+            means.append([of_list.replace("_", " "), ", ".join(map(str, some)), len(ratios), *texts])
+    commands = [line for line in dict.fromkeys(comments) if line.startswith("python3 bench/backward.py")]
+    more = f" (and {len(commands) - 1} more runs)" if len(commands) > 1 else ""
+    known = dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
+    timed = [f"{peer} ({version})" for peer, version in known.items() if any(row["impl"] == peer and row["ms"] for row in rows)]
+    parts = ["Backward passes, bf16, 16384 tokens, hidden size 2048: TFLOP/s by 2.5 times the forward's products, in brackets the speed relative "
+             f"to the fastest of the others at that point in the same run: {'; '.join(timed) or 'none'}."]
+    if cells:
+        parts.append(markdown(["head_dim", *lengths], cells))
+    parts.append(markdown(["list", "head_dim", "points", "relative to the fastest peer", "untuned relative to tuned"], means))
+    parts.append(f"{comments[0]}. `{commands[0]}`{more}, all numbers in bench/results/h200/{name}.")
+    return "\n\n".join(parts)
+
+
 def label_of(point):
     dims = f"{point.head_dim}" if point.head_dim == point.head_dim_v else f"{point.head_dim}:{point.head_dim_v}"
     heads = "" if point.num_heads_q == point.num_heads_kv else f", heads {point.num_heads_q}:{point.num_heads_kv}"
@@ -477,6 +526,7 @@ PAGES = {
     "README.md": README_TABLES,
     "docs/HOPPER.md": {"hopper_groups": hopper_groups},
     "docs/MEASURING.md": {"hopper_peers": hopper_peers, "decode": decode, "serving": serving},
+    "docs/TRAINING.md": {"backward": backward},
     "docs/LADDER.md": {"ladder": ladder, "lineage": lineage},
     "docs/HEAD_DIMS.md": {"strategies": strategies, "head_dims": head_dims, "peers_odd": peers_odd},
 }

@@ -3,6 +3,7 @@
     import attnforge
     o = attnforge.attention(q, k, v, causal=True)                      # torch or cupy, [batch, seqlen, heads, head_dim]
     o, lse = attnforge.attention(q, k, v, causal=True, return_lse=True, layout="bhsd")
+    attnforge.attention(q, k, v, causal=True).sum().backward()         # torch: gradients where q, k or v require grad
 
     attnforge.attention(q, k, v, score="s + slope[head] * (k - q)", mask="k <= q", args={"slope": slope})  # C++ of your own
 
@@ -18,6 +19,7 @@ a build folder of the checkout, or by the loader. Imports no other package.
 from . import texts
 from ._append import append_kv
 from ._attention import attention
+from ._backward import attention_backward
 from ._block_mask import BlockMask
 from ._errors import (
     AttnforgeError,
@@ -52,6 +54,7 @@ __all__ = [
     "WorkspaceError",
     "append_kv",
     "attention",
+    "attention_backward",
     "configure",
     "inspect",
     "library_path",

@@ -4,6 +4,8 @@ A backend is found by the module of an array's type, so a framework is used only
   view(name, array, stream, integers)  an Array, of int32 if `integers`, else of what attention computes with; raises InvalidError,
                                     which calls the array `name`, for what cannot be taken
   empty(shape, code, device, stream)  a new contiguous array of the framework, for use on the stream
+  zeros(shape, code, device, stream)  the same, filled with zeros on the stream
+  clear(array, device, stream)      zeros into an array, on the stream; not of other frameworks than torch and cupy
   scratch(size_bytes, device, stream) a context manager: the address of memory for use on the stream, freed in the stream's order
   upload(data, device, stream)      (address, owner) of bytes on the GPU, which any stream may read once it has returned
   stream(device)                    number of the framework's current stream
@@ -75,7 +77,7 @@ class _Torch:
             raise InvalidError(f"{name} has dtype {tensor.dtype}, {_no_dtype(codes is self._integers)}")
         if tensor.requires_grad and self.torch.is_grad_enabled():
             raise InvalidError(
-                f"{name} requires grad, and attnforge has no backward yet: call it under torch.no_grad(), or {name}.detach()"
+                f"{name} requires grad, and no gradient goes through it here: call this under torch.no_grad(), or pass {name}.detach()"
             )
         if tensor.is_neg():
             raise InvalidError(
@@ -103,6 +105,14 @@ class _Torch:
     def empty(self, shape, code, device, stream):
         with self._on(device, stream):
             return self.torch.empty(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
+
+    def zeros(self, shape, code, device, stream):
+        with self._on(device, stream):
+            return self.torch.zeros(shape, dtype=self._dtypes[code], device=self.torch.device("cuda", device))
+
+    def clear(self, tensor, device, stream):
+        with self._on(device, stream):
+            tensor.zero_()
 
     def allocator(self, shape, code, device):
         """A function of no arguments that does what empty() does for the current stream, quickly."""
@@ -163,6 +173,15 @@ class _Cupy:
         name = ("float32", "float16", "bfloat16")[code]
         with self._on(device, stream):
             return self._cupy.empty(shape, dtype=name)
+
+    def zeros(self, shape, code, device, stream):
+        name = ("float32", "float16", "bfloat16")[code]
+        with self._on(device, stream):
+            return self._cupy.zeros(shape, dtype=name)
+
+    def clear(self, array, device, stream):
+        with self._on(device, stream):
+            array.fill(0)
 
     @contextlib.contextmanager
     def scratch(self, size_bytes, device, stream):
@@ -304,6 +323,8 @@ class _Protocols:
         raise InvalidError(
             "attnforge cannot allocate arrays of this framework: pass out= (and, for return_lse, a pair out=(o, lse))"
         )
+
+    zeros = empty
 
     @contextlib.contextmanager
     def scratch(self, size_bytes, device, stream):

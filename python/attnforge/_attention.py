@@ -2,7 +2,7 @@
 
 import ctypes
 
-from . import _checks
+from . import _autograd, _checks
 from ._arguments import (
     block_words_of,
     check_block_mask,
@@ -46,15 +46,16 @@ _find = plan_cache.get_call
 
 # Of torch, for the fast path; set when the first tensor comes.
 _Tensor = type("_NoTensor", (), {})
-_empty_like = _grad_enabled = _forward_ad = _current_stream = _scratch = _run = None
+_empty_like = _grad_enabled = _forward_ad = _current_stream = _scratch = _run = _autocasts = None
 
 
 def _know_torch(backend):
-    global _Tensor, _empty_like, _grad_enabled, _forward_ad, _current_stream, _scratch, _run
+    global _Tensor, _empty_like, _grad_enabled, _forward_ad, _current_stream, _scratch, _run, _autocasts
     torch = backend.torch
     _run = lib()["attnforge_run"]  # another object than lib().attnforge_run: without conversions, all arguments are ctypes'
     _empty_like, _grad_enabled, _forward_ad = torch.empty_like, torch.is_grad_enabled, torch.autograd.forward_ad
     _current_stream, _scratch = backend.stream, backend.current_scratch
+    _autocasts = lambda: _autograd.is_autocast_enabled(torch)  # noqa: E731
     _Tensor = torch.Tensor  # the last: it opens the fast path
 
 
@@ -84,6 +85,7 @@ def attention(
     sinks=None,
     page_table=None,
     batch_invariant=False,
+    deterministic=False,
 ):
     """softmax(softmax_scale * q k^T, masked) v on the GPU; returns o, or (o, lse) with return_lse.
 
@@ -122,7 +124,9 @@ def attention(
     neither scaled nor capped: o = sum p v / (sum p + exp(sink)), and lse counts it. A row that sees no key gives o = 0 and its lse
     is the logit.
     batch_invariant: the kernel is the same whatever the batch, so that a sequence's result has the same bits alone and among others.
-    Does not go with block_mask.
+    Does not go with block_mask. Gradients are not promised to be so.
+    deterministic: equal gradients of equal calls have equal bits; o and lse always have. So has
+    torch.use_deterministic_algorithms().
     out: where o goes, with return_lse a pair (o, lse); it may not share memory with an input. Arrays of frameworks other than
     torch and cupy need it.
     stream: a CUDA stream as a number; default: the framework's current one (for other arrays the default stream). Outputs are
@@ -130,8 +134,11 @@ def attention(
     tf32: of float32 tensors, products may round their inputs to TF32 (10 bits of mantissa), which is faster.
 
     Enqueues on the stream and returns at once; may be captured into a CUDA graph after a first call with the same shapes.
-    Thread-safe. Has no derivative: tensors that require grad are refused unless grad is off, those with forward-mode tangents
-    always. Raises InvalidError (a ValueError) for what it cannot take, UnsupportedError, NotReadyError or CudaError as the
+    Thread-safe. Where q, k, v or sinks of torch require grad, and grad is on, o and lse have a derivative with respect to them, once
+    (attention_backward() says of what shapes): q, k, v, o and lse are kept for it. Rows of o and lse that do not count are then 0.
+    Calls that have no gradients (with rope, page_table, block_mask, score, mask, args, out, or where no kernel computes them) are
+    refused by UnsupportedError or InvalidError, unless grad is off; tensors with forward-mode tangents always. Under torch.autocast
+    q, k and v are converted to its dtype if one of them is float32, unless out or tf32 is given. Raises InvalidError (a ValueError) for what it cannot take, UnsupportedError, NotReadyError or CudaError as the
     library says. Warns with PerformanceWarning, once per problem, where dtypes or addresses keep it from the tensor cores.
     """
     # A call of plain tensors like an earlier one; what differs, or is wrong, is left to _attend(). Each line here costs.
@@ -222,7 +229,7 @@ def attention(
                     if type(other) is not _Tensor or other.is_neg() or grad and other.requires_grad:
                         plain = False
             call = _find(key)
-            if plain and call is not None:
+            if plain and call is not None and not (call.has_fp32 and out is None and not tf32 and _autocasts()):
                 queue = _current_stream(call.device)
                 if stream is not None and stream != queue:
                     # Outputs for another stream than the current one are allocated with more care.
@@ -246,6 +253,49 @@ def attention(
         except Exception:
             key = plan = None
     if plan is None or plan.workspace_bytes and stream is not None and stream != _current_stream(call.device):
+        converted = _autograd.autocast(q, k, v) if out is None and not tf32 else None
+        if converted is not None:
+            return attention(
+                *converted,
+                causal,
+                window,
+                softmax_scale,
+                softcap,
+                return_lse,
+                layout,
+                out,
+                stream,
+                tf32,
+                rope,
+                rope_interleaved,
+                rope_offset,
+                cu_seqlens,
+                max_seqlen,
+                used_kv,
+                block_mask,
+                score,
+                mask,
+                args,
+                sinks,
+                page_table,
+                batch_invariant,
+                deterministic,
+            )
+        name = _autograd.name_that_requires_grad(q=q, k=k, v=v, sinks=sinks)
+        if name is not None:
+            settings = _autograd.Settings(
+                causal, window, softmax_scale, softcap, layout, tf32, max_seqlen, return_lse, batch_invariant, deterministic
+            )
+            without = (
+                ("rope", rope is not None, "rotate q and k before it"),
+                ("page_table", page_table is not None, "pass k and v in one piece"),
+                ("block_mask", block_mask is not None, "leave it out"),
+                ("score", score is not None, "leave it out"),
+                ("mask", mask is not None, "leave it out"),
+                ("args", args is not None, "leave it out"),
+            )
+            return _autograd.attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, stream, without)
+        _checks.flag("deterministic", deterministic)
         arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
         code = code_of(score, mask, args, stream, block_mask)
         others = rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks, page_table, batch_invariant

@@ -5,7 +5,7 @@ import struct
 import warnings
 
 from ._arguments import alignment_of, problem_of_arrays, used_strides
-from ._arrays import ITEM_BYTES, contiguous
+from ._arrays import FP32, ITEM_BYTES, contiguous
 from ._errors import InvalidError, PerformanceWarning
 from ._lengths import packed_rows
 from ._library import BlockMaskListsStruct, LengthsStruct, PagesStruct, RopeStruct
@@ -14,7 +14,7 @@ from ._plans import Plan, choice, plan_cache
 
 _NAMES = ("q", "k", "v", "out", "the lse of out", "cos of rope", "sin of rope", "the lengths of q", "the lengths of k", "sinks")
 _NAMES += ("page_table",)
-_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQ")  # TensorsStruct, as a test compares
+_TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQQ")  # TensorsStruct, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
 _ROPE_BYTES, _LENGTHS_BYTES = ctypes.sizeof(RopeStruct), ctypes.sizeof(LengthsStruct)
@@ -33,6 +33,7 @@ class Call:
         "device",
         "options",
         "like_q",
+        "has_fp32",
         "new_o",
         "new_lse",
         "_arrays",
@@ -53,6 +54,7 @@ class Call:
         # Without owners: a call that is remembered keeps no memory alive.
         self._arrays = tuple(array and array._replace(address=0, owner=None) for array in arrays)
         self.options, self.device, self._batch = options, q.device, batch
+        self.has_fp32 = FP32 in (q.code, k.code, v.code)
         used = [used_strides(array) for array in (q, k, v, o)]
         self._bits = used[0].bits | used[1].bits | used[2].bits | used[3].bits
         # No family that asks for less than 16 reads through TMA.
@@ -106,7 +108,7 @@ class Call:
         if pages:
             pages = PagesStruct(_PAGES_BYTES, pages, *of_pages)
             at_pages = ctypes.addressof(pages)
-        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, at_mask, at_code, sinks, at_pages)
+        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, at_mask, at_code, sinks, at_pages, 0)
         return argument, (rope, lengths, block_mask, code, pages)
 
     def launch(self, q, k, v, o, lse, rope, lengths, sinks, pages):
@@ -121,7 +123,7 @@ class Call:
         plan = self._plans.get((q | k | v | o) & 15)
         if rope is None and lengths is None:
             of_q, of_k, of_v, of_o, of_lse = self._fixed[:5]
-            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0, 0, 0, sinks, 0), None
+            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0, 0, 0, sinks, 0, 0), None
         return plan, *self.argument(q, k, v, o, lse, rope, lengths, sinks, pages)
 
     def _find_pairs(self):

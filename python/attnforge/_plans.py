@@ -102,6 +102,12 @@ class Choice(NamedTuple):
     family: Optional[str] = None
     config: Optional[str] = None
 
+    def of(self, op):
+        """The same for problems of an op, "fwd" or "bwd": a family or a config of the other's is not meant."""
+        other = ("bwd_", "fwd_")[op == "bwd"]
+        family, config = (None if text and text.startswith(other) else text for text in (self.family, self.config))
+        return self._replace(family=family, config=config)
+
     def struct(self):
         """As the C API takes it."""
         return PlanOptions(
@@ -119,9 +125,9 @@ _choice = Choice()
 _configuring = threading.Lock()
 
 
-def choice():
-    """What configure() has set. Ask for plan_cache.epoch before."""
-    return _choice
+def choice(op="fwd"):
+    """What configure() has set, for problems of an op. Ask for plan_cache.epoch before."""
+    return _choice.of(op)
 
 
 def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=None):
@@ -129,8 +135,8 @@ def configure(policy=None, time_limit_s=None, no_jit=None, family=None, config=N
 
     policy: "estimate" (the tuned winner, else that of a problem like it, else the model's choice), "first_run" (the winner, else
     tune within time_limit_s) or "cached_only" (the winner, else NotReadyError). no_jit: never compile, NotReadyError instead.
-    family: only this kernel family, "" any again. config: exactly this config, as a plan's .config says it, "" any again. Forgets
-    all plans.
+    family: only this kernel family, "" any again. config: exactly this config, as a plan's .config says it, "" any again: of forward
+    problems where its name begins with fwd_, of gradients where it begins with bwd_. Forgets all plans.
     """
     global _choice
     changes = {}

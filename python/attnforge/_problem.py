@@ -33,6 +33,8 @@ class Problem:
     mask_block_q, mask_block_kv: blocks of a block mask, 0: none; mask_heads, mask_batch: how many have one of their own; mask_bits:
     partial blocks have bits; density: about the share of blocks present, for estimates and tuning.
     score, mask: C++ of the caller's; args: what they may name, "float* slope, int window".
+    op: "fwd", or "bwd", its gradients, which has words of its own. deterministic: equal runs give equal bits. accumulate: gradients
+    are added to what dq, dk and dv hold. dlse: a gradient of lse comes in. gradients: dtype of dq, dk and dv, "same" or "fp32".
     """
 
     batch: int = 1
@@ -72,6 +74,11 @@ class Problem:
     args: str = ""
     score: str = ""
     mask: str = ""
+    op: str = "fwd"
+    deterministic: bool = False
+    accumulate: bool = False
+    dlse: bool = False
+    gradients: str = "same"
 
     def __post_init__(self):
         follow = {
@@ -95,7 +102,8 @@ class Problem:
         values = {}
         with _handle_of(_checks.text("problem", text)) as handle:
             words = _WORD.findall(_text_of(handle))
-        for word in words[1:]:  # after the op
+        values["op"] = words[0]
+        for word in words[1:]:
             word, equals, value = word.partition("=")
             if word == "blocks":
                 values["mask_block_q"], values["mask_block_kv"] = map(int, value.split(":"))
@@ -108,8 +116,10 @@ class Problem:
 
     def words(self):
         """Text that says this problem, not the canonical one. Raises InvalidError for what a word cannot hold."""
-        words = ["fwd"]
+        words = [_one_word("op", self.op)]
         for field in fields(self):
+            if field.name == "op":
+                continue
             value = getattr(self, field.name)
             value = _quoted(field.name, value) if field.name in _TEXTS else _CHECKED[field.type](field.name, value)
             if value != field.default:

@@ -27,7 +27,12 @@ class Torch(types.ModuleType):
         self.is_grad_enabled = lambda: torch.grad_enabled
         forward_ad = types.SimpleNamespace(_current_level=-1)
         forward_ad.unpack_dual = lambda tensor: types.SimpleNamespace(tangent=tensor.tangent)
-        self.autograd = types.SimpleNamespace(forward_ad=forward_ad)
+        self.autograd = types.SimpleNamespace(forward_ad=forward_ad, Function=self._function())
+        self.autocast_dtype, self.contiguous_format = None, "contiguous"
+        self.is_autocast_enabled = lambda device: torch.autocast_dtype is not None
+        self.get_autocast_dtype = lambda device: torch.autocast_dtype
+        self.are_deterministic_algorithms_enabled = lambda: False
+        self.zeroed = []  # addresses
         self._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: torch.streams[-1])
         self.cuda = types.SimpleNamespace(
             stream=self._stream,
@@ -68,6 +73,10 @@ class Torch(types.ModuleType):
                 return self._address
 
             def to(self, device, non_blocking=False):
+                if isinstance(device, str):
+                    tensor = torch.Tensor(self.shape, device, device=(self.device.type, self.device.index))
+                    tensor.requires_grad = self.requires_grad
+                    return tensor
                 if self._address == "host":
                     torch.uploads.append(self.content)
                 return torch.Tensor(self.shape, self.dtype, device=(device.type, device.index))
@@ -86,6 +95,25 @@ class Torch(types.ModuleType):
                     raise IndexError(index)
                 address = self._address + index * self._strides[0] * (2 if self.dtype in ("float16", "bfloat16") else 4)
                 return torch.Tensor(self.shape[1:], self.dtype, self._strides[1:], address, (self.device.type, self.device.index))
+
+            def element_size(self):
+                return 2 if self.dtype in ("float16", "bfloat16") else 4
+
+            def resolve_neg(self):
+                return self
+
+            def clone(self, memory_format=None):
+                return torch.Tensor(self.shape, self.dtype, device=(self.device.type, self.device.index))
+
+            def contiguous(self):
+                return self if self.is_contiguous() else self.clone()
+
+            def detach(self):
+                return torch.Tensor(self.shape, self.dtype, self._strides, self._address, (self.device.type, self.device.index))
+
+            def zero_(self):
+                torch.zeroed.append(self.data_ptr())
+                return self
 
             def is_neg(self):
                 return bool(self.negative)
@@ -127,6 +155,47 @@ class Torch(types.ModuleType):
             yield
         finally:
             self.streams.pop()
+
+    @contextlib.contextmanager
+    def no_grad(self):
+        before, self.grad_enabled = self.grad_enabled, False
+        try:
+            yield
+        finally:
+            self.grad_enabled = before
+
+    def _function(torch):
+        class Function:
+            """As that of autograd: apply() notes itself and what it saved at its results, whose backward(*gradients) runs it."""
+
+            @classmethod
+            def apply(cls, *arguments):
+                saved = types.SimpleNamespace(
+                    needs_input_grad=[getattr(each, "requires_grad", False) for each in arguments],
+                    set_materialize_grads=lambda value: None,
+                )
+
+                def save(*tensors):
+                    saved.saved_tensors = tensors
+
+                saved.save_for_backward = save
+                with torch.no_grad():
+                    results = cls.forward(saved, *arguments)
+                for each in results if isinstance(results, tuple) else (results,):
+                    each.requires_grad, each.backward = True, lambda *gradients: torch._run(cls.backward, saved, gradients)
+                return results
+
+        return Function
+
+    def _run(self, backward, saved, gradients):
+        with self.no_grad():
+            return backward(saved, *gradients)
+
+    def zeros(self, shape, dtype, device):
+        return self.empty(shape, dtype, device).zero_()
+
+    def zeros_like(self, tensor, dtype=None):
+        return self.zeros(tensor.shape, dtype or tensor.dtype, tensor.device)
 
     def empty(self, shape, dtype, device):
         self.empty_streams.append(self.streams[-1])

@@ -860,12 +860,12 @@ class RefusedTest(CallTest):
             setattr(self, name, good)
         self.refused("^out is on cpu", out=torch.Tensor(SHAPE, device=("cpu", None)))
 
-    def test_gradients(self):
+    def test_gradients_of_outputs_of_the_callers(self):
         for name in ("q", "k", "v", "o"):
             getattr(self, name).requires_grad = True
             self.call()  # grad is off
             with mock.patch.object(torch, "grad_enabled", True):
-                self.refused(f"^{'out' if name == 'o' else name} requires grad")
+                self.refused("^out requires grad" if name == "o" else f"^{name} requires grad, and out= does not go with gradients")
             getattr(self, name).requires_grad = False
         with mock.patch.object(torch, "grad_enabled", True):
             self.call()

@@ -16,7 +16,7 @@ import unittest
 ROOT = pathlib.Path(sys.argv[1])
 SCRIPTS = sorted(path for path in (ROOT / "bench").glob("*.py") if "ArgumentParser(" in path.read_text())
 # Arguments with which a script gets as far as what it lacks.
-ASKED = {"append.py": [], "counters.py": ["fwd fp16 seqlen=64"], "first_run.py": [], "host.py": [], "host_python.py": [], "lineage.py": ["--out", "o.csv"],
+ASKED = {"append.py": [], "backward.py": ["--out", "o.csv"], "counters.py": ["fwd fp16 seqlen=64"], "first_run.py": [], "host.py": [], "host_python.py": [], "lineage.py": ["--out", "o.csv"],
          "peers.py": ["--out", "o.csv"], "softcap.py": [], "varlen.py": ["--out", "o.csv"],
          "model.py": ["--cache", "none.db", "--family", "fwd_naive", "--arch", "sm_90"]}
 
@@ -53,6 +53,30 @@ class BenchScripts(unittest.TestCase):
             done = self.run_script(name, *arguments)
             self.assertEqual(done.returncode, 1, f"{name}: {done.stderr}")
             self.assertRegex(done.stderr, r"^[^\n]*(is not there; ./dev build makes it|has no torch|no nvidia-smi)[^\n]*\n$", name)
+
+    def test_backward_says_what_it_would_measure_and_sums_up_what_was(self):
+        done = self.run_script("backward.py", "--dry-run")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        points = done.stdout.splitlines()
+        self.assertEqual(len(points), 36 + 24 + 8 + 14 + 36)
+        self.assertEqual(len({line.split(None, 1)[1] for line in points}), len(points), "no point twice")
+        done = self.run_script("backward.py", "--dry-run", "--list", "gqa,deterministic", "--only", "d128 causal", "--points", "3:5")
+        wanted = ["0 gqa d128 causal s16384 b1 h64:8: bwd bf16 batch=1 num_heads=64:8 seqlen=16384:16384 head_dim=128:128 causal",
+                  "1 deterministic d128 causal s512 b32 h16: bwd bf16 batch=32 num_heads=16:16 seqlen=512:512 head_dim=128:128 causal "
+                  "deterministic"]
+        self.assertEqual([line.strip() for line in done.stdout.splitlines()], wanted)
+        columns = re.search(r'COLUMNS = \(\s*"(.*?)"\s*"(.*?)"', (ROOT / "bench/backward.py").read_text()).groups()
+        of_point = "bf16,1,16,16,512,512,128,128,0"
+        rows = [f"grid,attnforge,{of_point},2.0,,,,,15,0.01,0,,", f"grid,attnforge-untuned,{of_point},2.5,,,,,15,0.01,0,,",
+                f"grid,fa4,{of_point},3.0,,,,,15,0.01,0,,", f"grid,torch-cudnn,{of_point},,,,,,,,,\"no, it cannot\","]
+        (self.folder / "b.csv").write_text("\n".join(["# a GPU", "".join(columns), *rows]) + "\n")
+        done = self.run_script("backward.py", "--summary", "b.csv")
+        wanted = "grid, head_dim 128: best peer 1.500x over 1, least 1.500x; untuned to tuned 0.800x over 1, least 0.800x\n"
+        self.assertEqual(done.stdout, wanted, done.stderr)
+        for arguments, text in ((["--list", "banana"], "no list is named banana"), (["--points", "a"], "--points a must be N, or BEGIN:END")):
+            done = self.run_script("backward.py", "--dry-run", *arguments)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(text, done.stderr)
 
     def test_host_makes_its_table_of_what_the_programs_print(self):
         def printed(program, times):

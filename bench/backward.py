@@ -1,0 +1,376 @@
+"""Times backward passes: attnforge, tuned and not, and every peer that can be imported, in one process on the same tensors.
+
+    python3 bench/backward.py --name backward                       # all lists; what the file has already is left out
+    python3 bench/backward.py --list grid --only "d128 causal" --tune quick --out backward.csv
+    python3 bench/backward.py --list deterministic,gqa --points 0:6 --out backward.csv
+    python3 bench/backward.py --dry-run                              # the points, by number; needs no GPU
+    python3 bench/backward.py --summary backward.csv                 # the means, of times taken earlier
+
+Times are from the first to the last kernel of a backward pass, all steps. Cold L2, random normal inputs, all implementations in shuffled
+rounds on a heated card, medians over the rounds, on the GPU's own clock. TFLOP/s count 2.5 times the forward's products. `error` is the
+largest of those of dq, dk and dv of one head (and its group), relative to fp32; what is wrong is not timed, and its row says so. Rows are
+written as soon as a point is measured; an existing file is gone on with. backward_peers.py has the peers.
+"""
+
+import argparse
+import csv
+import math
+import os
+import pathlib
+import re
+import shlex
+import statistics
+import sys
+import time
+import warnings
+
+import backward_peers
+import figures
+import machine
+from peer_kernels import first_line
+
+HERE = pathlib.Path(__file__).resolve().parent
+COLUMNS = (
+    "list,impl,dtype,batch,num_heads_q,num_heads_kv,seqlen_q,seqlen_kv,head_dim,head_dim_v,causal,ms,tflops,ratio_to_best_peer,"
+    "best_peer,error,rounds,spread,late,note,config"
+).split(",")
+UNTUNED = "attnforge-untuned"
+WRONG = 2e-2  # relative error from which gradients are not those of the point
+TOKENS, HIDDEN = 16384, 2048
+
+
+# ---- Points ----
+
+
+def point(seqlen, head_dim, causal, heads=None, dtype="bf16"):
+    heads = heads or (HIDDEN // head_dim,) * 2
+    return figures.Point(dtype, TOKENS // seqlen, *heads, seqlen, seqlen, head_dim, head_dim, int(causal))
+
+
+def grid(head_dims, dtype):
+    seqlens = (512, 1024, 2048, 4096, 8192, 16384)
+    return [point(s, d, c, dtype=dtype) for d in head_dims for c in (False, True) for s in seqlens]
+
+
+class List:
+    """Points, what attnforge is asked for there, and the peers."""
+
+    def __init__(self, points, peers, deterministic=False, family=None):
+        self.points, self.peers, self.deterministic, self.family = points, peers, deterministic, family
+
+
+def lists(dtype):
+    usual = ["torch-cudnn", "torch-flash", "fa3", "fa4"]
+    gqa = [point(s, 128, c, (64, 8), dtype) for c in (False, True) for s in (2048, 4096, 8192, 16384)]
+    odd = [point(4096, d, c, dtype=dtype) for d in (48, 72, 80, 96, 112, 160, 192) for c in (False, True)]
+    return {
+        "grid": List(grid((64, 128, 256), dtype), usual),
+        "deterministic": List(grid((64, 128), dtype), ["fa3-deterministic", "fa4-deterministic"], deterministic=True),
+        "gqa": List(gqa, usual),
+        "odd_head_dims": List(odd, usual),
+        "sm80": List(grid((64, 128, 256), dtype), ["torch-flash"], family="bwd_mma_sm80"),
+    }
+
+
+def label_of(p):
+    heads = f"{p.num_heads_q}:{p.num_heads_kv}" if p.num_heads_q != p.num_heads_kv else f"{p.num_heads_q}"
+    return f"d{p.head_dim} {'causal' if p.causal else 'full'} s{p.seqlen_q} b{p.batch} h{heads}"
+
+
+def text_of(p, deterministic=False):
+    """The problem of attnforge."""
+    words = [f"bwd {p.dtype} batch={p.batch} num_heads={p.num_heads_q}:{p.num_heads_kv} seqlen={p.seqlen_q}:{p.seqlen_kv}"]
+    words += [f"head_dim={p.head_dim}:{p.head_dim_v}"] + ["causal"] * p.causal + ["deterministic"] * deterministic
+    return " ".join(words)
+
+
+def flops(p):
+    """Five products of the visible pairs, as attnforge counts: causal is a little more than half."""
+    rows, keys = p.seqlen_q, p.seqlen_kv
+    pairs = sum(min(keys, max(0, i + keys - rows + 1)) for i in range(rows)) if p.causal else rows * keys
+    return 2.5 * 2.0 * p.batch * p.num_heads_q * pairs * (p.head_dim + p.head_dim_v)
+
+
+def chosen(args):
+    """[(list's name, point)] in order, those that --list, --only and --points ask for."""
+    known = lists(args.dtype)
+    unknown = [name for name in args.list.split(",") if name not in known]
+    if unknown:
+        raise SystemExit(f"no list is named {', '.join(unknown)}; there are {', '.join(known)}")
+    found = [(name, p) for name in args.list.split(",") for p in known[name].points]
+    if args.only:
+        found = [(name, p) for name, p in found if re.search(args.only, f"{name} {label_of(p)}")]
+    if args.points:
+        match = re.fullmatch(r"(\d*):(\d*)|(\d+)", args.points)
+        if not match:
+            raise SystemExit(f"--points {args.points} must be N, or BEGIN:END, of what --dry-run numbers")
+        begin, end, one = match.groups()
+        found = found[int(one) : int(one) + 1] if one else found[int(begin or 0) : int(end) if end else None]
+    return found
+
+
+# ---- One point ----
+
+
+def rows_of(name, p, times, errors, notes, rounds, configs):
+    """The rows of a point, attnforge's first: of {impl: (ms, spread, late)}, {impl: error}, {impl: note} and {impl: config}."""
+    best = ratio = None
+    if "attnforge" in times:
+        ms = {impl: float(f"{each[0]:.4f}") for impl, each in times.items() if impl != UNTUNED}
+        best, ratio = figures.best_peer(figures.ratios(ms))
+    rows = []
+    for impl in dict.fromkeys(["attnforge", *times, *notes]):
+        row = {"list": name, "impl": impl, **p._asdict(), "note": notes.get(impl, ""), "config": configs.get(impl, "")}
+        if impl in times:
+            ms, spread, late = times[impl]
+            row |= {"ms": f"{ms:.4f}", "tflops": f"{flops(p) / ms / 1e9:.1f}", "rounds": rounds, "spread": f"{spread:.3f}", "late": late}
+        if impl in errors:
+            row["error"] = f"{errors[impl]:.1e}"
+        if impl == "attnforge":
+            row |= {"best_peer": best or "", "ratio_to_best_peer": f"{ratio:.3f}" if ratio else ""}
+        rows.append({column: row.get(column, "") for column in COLUMNS})
+    return rows
+
+
+def exact(torch, q, k, v, dout, causal, rows_at_once=1024):
+    """(dq, dk, dv) of the first sequence and the first head of k and its group, in fp32: [seqlen, heads of it, head_dim]."""
+    group = q.shape[2] // k.shape[2]
+    q, dout = (x[0, :, :group].float() for x in (q, dout))
+    k, v = (x[0, :, 0].float() for x in (k, v))
+    keys, scale = torch.arange(k.shape[0], device=k.device), 1 / math.sqrt(k.shape[1])
+    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    for head in range(group):
+        for begin in range(0, q.shape[0], rows_at_once):
+            rows = slice(begin, min(begin + rows_at_once, q.shape[0]))
+            of_q, of_o = q[rows, head], dout[rows, head]
+            s = scale * of_q @ k.T
+            if causal:
+                position = torch.arange(rows.start, rows.stop, device=k.device) + k.shape[0] - q.shape[0]
+                s = s.masked_fill(keys > position[:, None], -math.inf)
+            prob = torch.softmax(s, -1)
+            dp = of_o @ v.T
+            ds = prob * (dp - (prob * dp).sum(-1, keepdim=True))
+            dq[rows, head] = scale * ds @ k
+            dk += scale * ds.T @ of_q
+            dv += prob.T @ of_o
+    return dq, dk[:, None], dv[:, None]
+
+
+def error_of(gradients, wanted):
+    """The largest relative error of dq, dk and dv, of the head that `wanted` has."""
+    worst = 0.0
+    for got, of in zip(gradients, wanted):
+        got = got[0, :, : of.shape[1]].float()
+        error = ((got - of).norm() / of.norm()).item()
+        worst = max(worst, error) if error == error else math.inf
+    return worst
+
+
+class Ours:
+    """attnforge at a point: a plan of its own, so that two may run in one round."""
+
+    def __init__(self, attnforge, p, which, tensors, config, family):
+        q, k, v, dout = tensors
+        o, lse = attnforge.attention(q, k, v, causal=bool(p.causal), return_lse=True)
+        gradients = tuple(x.new_empty(x.shape) for x in (q, k, v))
+        options = {"causal": bool(p.causal), "deterministic": which.deterministic, "out": gradients}
+        attnforge.configure(config=config, family=family)
+        attnforge.attention_backward(q, k, v, o, lse, dout, **options)
+        self.plan = next(plan for plan in attnforge.plan_cache if plan.problem.op == "bwd")
+        key = q.device.index or 0, self.plan.problem
+
+        def run():
+            attnforge.plan_cache.put(key, self.plan)
+            return attnforge.attention_backward(q, k, v, o, lse, dout, **options)
+
+        self.run = run
+
+
+def choose(attnforge, p, which, args):
+    """({impl: config, "" for that of a plan}, {impl: how it came about})."""
+    text = text_of(p, which.deterministic)
+    configs, notes = {"attnforge": ""}, {}
+    guess = attnforge.inspect(text, family=which.family, compile=False, max_candidates=1)["candidates"]
+    if args.tune == "none":
+        configs["attnforge"] = guess[0]["config"] if guess else ""
+        notes["attnforge"] = "not tuned"
+        return configs, notes
+    if guess:
+        configs[UNTUNED] = guess[0]["config"]
+        notes[UNTUNED] = "the model's choice"
+    start = time.monotonic()
+    attnforge.tune(text, rigor=args.tune, family=which.family, time_limit_s=args.tune_seconds)
+    notes["attnforge"] = f"tuned ({args.tune}, {time.monotonic() - start:.0f} s)"
+    return configs, notes
+
+
+def measure(name, p, args, peers, flush, heat):
+    """The rows of a point."""
+    import attnforge
+    import peer_runs
+    import torch
+
+    which = lists(args.dtype)[name]
+    shapes = [(p.seqlen_q, p.num_heads_q, p.head_dim)] + [(p.seqlen_kv, p.num_heads_kv, p.head_dim)] * 2
+    dtype = peer_runs.DTYPES[p.dtype]
+    q, k, v, dout = (torch.randn(p.batch, *shape, device="cuda", dtype=dtype) for shape in (*shapes, shapes[0]))
+    wanted = exact(torch, q, k, v, dout, p.causal)
+    configs, notes = choose(attnforge, p, which, args)
+    runs, taken = {}, {}
+    for impl, config in configs.items():
+        try:
+            ours = Ours(attnforge, p, which, (q, k, v, dout), config, which.family or "")
+            runs[impl], taken[impl] = ours.run, ours.plan.config
+        except attnforge.AttnforgeError as error:
+            notes[impl] = first_line(error)
+        finally:
+            attnforge.configure(config="", family="")
+    for peer in peers:
+        if peer.name not in which.peers:
+            continue
+        try:
+            runs[peer.name] = peer_runs.fastest(peer.prepare(p, q, k, v, dout))
+            torch.cuda.synchronize()
+        except Exception as error:  # a package raises what it likes where it does not serve a point
+            notes[peer.name] = first_line(error)
+    errors = {}
+    for impl in list(runs):
+        try:
+            errors[impl] = error_of(runs[impl](), wanted)
+            if not errors[impl] < WRONG:
+                notes[impl] = f"wrong: differs from fp32 by {errors[impl]:.1e}"
+                del runs[impl]
+        except RuntimeError as error:
+            notes[impl] = first_line(error)
+            del runs[impl]
+    times = peer_runs.time_ms(runs, args.rounds, heat, flush) if runs else {}
+    return rows_of(name, p, times, errors, notes, args.rounds, taken)
+
+
+# ---- The file ----
+
+
+def done_in(path):
+    """{(list, point)} that a file has times of attnforge for. Raises SystemExit if it is another kind of file."""
+    if not path or not pathlib.Path(path).exists() or not pathlib.Path(path).stat().st_size:
+        return None
+    rows = figures.read_csv(path)[1]
+    if rows and list(rows[0]) != COLUMNS:
+        raise SystemExit(f"{path} has other columns than this writes; give another --out")
+    return {(row["list"], figures.point_of(row)) for row in rows if row["impl"] == "attnforge" and row["ms"]}
+
+
+def line_of(rows):
+    text = ", ".join(f"{row['impl']} {row['tflops'] or '-'}" for row in rows)
+    ours = rows[0]
+    return f"{text}; {ours['ratio_to_best_peer']}x {ours['best_peer']}" if ours["best_peer"] else text
+
+
+def summary(rows):
+    """Geometric means and least of attnforge's speed relative to the best peer of each point, and of the untuned one's to its own."""
+    lines = []
+    for name in dict.fromkeys(row["list"] for row in rows):
+        of_list = [row for row in rows if row["list"] == name]
+        for dim in dict.fromkeys(row["head_dim"] for row in of_list):
+            of_dim = [row for row in of_list if row["head_dim"] == dim]
+            peers = [row for row in of_dim if row["impl"] != UNTUNED]
+            best = list(figures.best_ratios(figures.all_ratios(peers)).values())
+            own = [row for row in of_dim if row["impl"] in ("attnforge", UNTUNED)]
+            untuned = [1 / found[UNTUNED] for found in figures.all_ratios(own).values() if UNTUNED in found]
+            text = f"{name}, head_dim {dim}:"
+            for kind, values in ((" best peer", best), (" untuned to tuned", untuned)):
+                if values:
+                    text += f"{kind} {statistics.geometric_mean(values):.3f}x over {len(values)}, least {min(values):.3f}x;"
+            lines.append(text.rstrip(";"))
+    return "\n".join(lines)
+
+
+def write_header(file, args, peers, missing, about):
+    for line in [about, f"python3 bench/backward.py {shlex.join(sys.argv[1:])}"]:
+        file.write(f"# {line}\n")
+    for peer in peers:
+        file.write(f"# peer {peer.name}: {peer.version}\n")
+    for name, why in missing.items():
+        file.write(f"# not in the run: {name}: {why}\n")
+    file.write(f"# configs of attnforge: {'not tuned' if args.tune == 'none' else f'tuned ({args.tune})'}\n")
+
+
+def run(args):
+    sys.path.insert(0, str(HERE.parent / "python"))
+    torch = machine.torch()
+    import attnforge
+    import peer_runs
+
+    warnings.filterwarnings("ignore")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    peer_runs.seed(args.seed)
+    gpu, driver = peer_runs.machine()
+    path = figures.result_path(gpu, args.name) if args.name else args.out
+    already = None if args.again else done_in(path)
+    points = [each for each in chosen(args) if each not in (already or ())]
+    known = lists(args.dtype)
+    names = list(dict.fromkeys(peer for name, _ in points for peer in known[name].peers))
+    if args.peers is not None:
+        asked = [name for name in args.peers.split(",") if name]
+        names = [name for name in asked if name in names or name not in backward_peers.LOADERS]
+    peers, missing = backward_peers.find(names)
+    flush = peer_runs.ColdL2()
+    heat = peer_runs.Heat(args.heat_ms)
+    new = done_in(path) is None
+    file = open(path, "w" if new else "a", newline="") if path else sys.stdout
+    write_header(file, args, peers, missing, f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}")
+    out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    if new:
+        out.writeheader()
+    for name, why in missing.items():
+        print(f"not in the run: {name}: {why}", file=sys.stderr)
+    rows, start = [], time.monotonic()
+    for i, (name, p) in enumerate(points):
+        try:
+            of_point = measure(name, p, args, peers, flush, heat)
+        except RuntimeError as error:  # of attnforge, or memory ran out
+            torch.cuda.synchronize()  # ends this where the GPU's context is broken: nothing after it would be true
+            of_point = rows_of(name, p, {}, {}, {"attnforge": first_line(error)}, args.rounds, {})
+        out.writerows(of_point)
+        file.flush()
+        if path:
+            os.fsync(file.fileno())
+        rows += of_point
+        attnforge.plan_cache.clear()
+        torch.cuda.empty_cache()  # attnforge's tuner allocates from the driver
+        seconds = time.monotonic() - start
+        print(f"{seconds:.0f} s, {i + 1} of {len(points)}, {name} {label_of(p)}: {line_of(of_point)}", file=sys.stderr, flush=True)
+        for row in of_point:
+            if row["note"] and not row["ms"]:
+                print(f"  {row['impl']}: {row['note']}", file=sys.stderr, flush=True)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", default=",".join(lists("bf16")), help="separated by commas; default: %(default)s")
+    parser.add_argument("--only", metavar="REGEX", help='only points whose line of --dry-run has it, as "d128 causal s(512|1024) "')
+    parser.add_argument("--points", metavar="BEGIN:END", help="only these of what is left, by the numbers of --dry-run")
+    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
+    parser.add_argument("--peers", help=f"only these, of {', '.join(backward_peers.LOADERS)}; \"\": none")
+    parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
+    parser.add_argument("--tune-seconds", type=float, default=0, help="the most for a point; 0: no limit")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--heat-ms", type=float, default=100, help="of a peer's kernel before each round")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", help="CSV file, gone on with if it is there; default: standard output")
+    parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
+    parser.add_argument("--again", action="store_true", help="points that the file has already, too")
+    parser.add_argument("--dry-run", action="store_true", help="measure nothing, print the points")
+    parser.add_argument("--summary", metavar="FILE.csv", help="measure nothing, print the means of a file")
+    args = parser.parse_args()
+    if args.dry_run:
+        for i, (name, p) in enumerate(chosen(args)):
+            print(f"{i:3} {name} {label_of(p)}: {text_of(p, lists(args.dtype)[name].deterministic)}")
+        return
+    rows = figures.read_csv(args.summary)[1] if args.summary else run(args)
+    print(summary(rows), file=sys.stdout if args.summary else sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""attention() with a derivative, for tensors of torch: the function of autograd, made once torch is there, and autocast."""
+
+from typing import NamedTuple
+
+from . import _checks
+from ._arguments import check_inputs, options_of, shape_of_lse, shape_of_o, view_inputs
+from ._arrays import FP32, backend_of
+from ._backward import attention_backward, why_not_served
+from ._errors import InvalidError, UnsupportedError
+from ._lengths import lengths_of, view_lengths
+
+
+class Settings(NamedTuple):
+    """What a call has beside tensors."""
+
+    causal: object
+    window: object
+    softmax_scale: object
+    softcap: object
+    layout: object
+    tf32: object
+    max_seqlen: object
+    return_lse: object
+    batch_invariant: object
+    deterministic: object
+
+
+def autocast(q, k, v):
+    """q, k and v as torch.autocast would have them: all of its dtype if one is float32. None where nothing changes."""
+    torch = backend_of(q).torch
+    if torch is None or not is_autocast_enabled(torch):
+        return None
+    if not all(isinstance(x, torch.Tensor) for x in (q, k, v)) or all(x.dtype != torch.float32 for x in (q, k, v)):
+        return None
+    dtype = _autocast_dtype(torch)
+    if dtype == torch.float32 or any(x.dtype not in (torch.float32, torch.float16, torch.bfloat16) for x in (q, k, v)):
+        return None
+    return tuple(x if x.dtype == dtype else x.to(dtype) for x in (q, k, v))
+
+
+def is_autocast_enabled(torch):
+    try:
+        return torch.is_autocast_enabled("cuda")
+    except TypeError:  # before 2.4 it has no argument
+        return torch.is_autocast_enabled()
+
+
+def _autocast_dtype(torch):
+    if hasattr(torch, "get_autocast_dtype"):
+        return torch.get_autocast_dtype("cuda")
+    return torch.get_autocast_gpu_dtype()
+
+
+def name_that_requires_grad(**tensors):
+    """The first that autograd follows in this call; None where there is none."""
+    torch = backend_of(tensors["q"]).torch
+    if torch is None or not torch.is_grad_enabled():
+        return None
+    for name, tensor in tensors.items():
+        if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+            return name
+    return None
+
+
+def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, stream, without):
+    """attention() of tensors of which the one called `name` requires grad. without: (argument, whether it was passed, what to do
+    instead) of those that have no gradients. Raises UnsupportedError, which names the reason, where no kernel computes gradients.
+    """
+    # ---- 1. What has no gradients ----
+    backend = backend_of(q)
+    torch = backend.torch
+    instead = f"call it under torch.no_grad(), or pass {name}.detach()"
+    for argument, passed, advice in without:
+        if passed:
+            raise UnsupportedError(f"{name} requires grad, but a call with {argument} has no gradients: {advice}, or {instead}")
+    if out is not None:
+        raise InvalidError(f"{name} requires grad, and out= does not go with gradients: leave it out, or {instead}")
+    kind, of_q, of_kv = lengths_of(cu_seqlens, used_kv)
+    if sinks is not None and not isinstance(sinks, torch.Tensor):
+        raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
+    if sinks is not None and sinks.requires_grad and kind != "fixed":
+        raise UnsupportedError(
+            "sinks requires grad, but has gradients only without cu_seqlens and used_kv: pass sinks.detach(), or call it under "
+            "torch.no_grad()"
+        )
+    asked = getattr(torch, "are_deterministic_algorithms_enabled", None)
+    deterministic = _checks.flag("deterministic", settings.deterministic) or bool(asked and asked())
+    settings = settings._replace(deterministic=deterministic, return_lse=_checks.flag("return_lse", settings.return_lse))
+    with torch.no_grad():  # what cannot be read is refused here: the function below must not meet tensors of torch.func
+        inputs = view_inputs(q, k, v, None)
+        lengths = view_lengths(kind, of_q, of_kv, None)
+        if sinks is not None:
+            backend_of(sinks).view("sinks", sinks)
+    options = options_of(*settings[:4], False, *settings[4:6], False, kind, settings.max_seqlen)
+    check_inputs(*inputs, options)
+    if stream is not None and stream != backend.stream(inputs[0].device):
+        raise InvalidError(
+            f"{name} requires grad, and gradients run on torch's current stream: use torch.cuda.stream() instead of stream=, or {instead}"
+        )
+    reason = why_not_served(*inputs, options, lengths, deterministic, settings.return_lse)
+    if reason:
+        raise UnsupportedError(f"{name} requires grad, but no kernel computes the gradients of this call: {reason}; {instead}")
+
+    # ---- 2. Outputs: what the kernels leave out is 0, lest something made of it is no number ----
+    place = None
+    if kind != "fixed":
+        device, queue = inputs[0].device, backend.stream(inputs[0].device)
+
+        def place():
+            o = backend.zeros(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
+            return o, backend.zeros(shape_of_lse(inputs[0], options.places), FP32, device, queue)
+
+    return _function_of(torch).apply(attention, settings, place, q, k, v, sinks, kind, of_q, of_kv)
+
+
+def _lengths_options(kind, of_q, of_kv, max_seqlen):
+    if kind == "packed":
+        return {"cu_seqlens": of_q if of_q is of_kv else (of_q, of_kv), "max_seqlen": max_seqlen}
+    return {} if kind == "fixed" else {"used_kv": (of_q, of_kv)}
+
+
+_functions = {}
+
+
+def _function_of(torch):
+    function = _functions.get(torch)
+    if function is None:
+        function = _functions[torch] = _make_function(torch)
+    return function
+
+
+def _make_function(torch):
+    class Attention(torch.autograd.Function):
+        """o, and lse where it was asked for, of q, k, v and sinks. Keeps these, o and lse, and nothing else of their size."""
+
+        @staticmethod
+        def forward(ctx, attention, settings, place, q, k, v, sinks, kind, of_q, of_kv):
+            given = settings._asdict()
+            given.update(return_lse=True, **_lengths_options(kind, of_q, of_kv, given.pop("max_seqlen")))
+            del given["deterministic"]
+            o, lse = attention(q, k, v, sinks=sinks, out=place and place(), **given)
+            same = of_q is of_kv
+            lengths = (of_q, None if same else of_kv)
+            saved = [each if isinstance(each, torch.Tensor) else None for each in lengths]
+            ctx.other_lengths = [None if isinstance(each, torch.Tensor) else each for each in lengths]
+            ctx.settings, ctx.kind, ctx.same_lengths = settings, kind, same
+            ctx.save_for_backward(q, k, v, o, lse, sinks, *saved)  # refuses what was written to in between
+            ctx.set_materialize_grads(False)
+            return (o, lse) if settings.return_lse else o
+
+        @staticmethod
+        def backward(ctx, dout, dlse=None):
+            if dout is None and dlse is None:
+                return (None,) * 10
+            again = torch.is_grad_enabled()  # create_graph=True
+            with torch.no_grad():
+                gradients = Attention.gradients(ctx, dout, dlse)
+            if again:
+                there = iter(NoSecond.apply(*ctx.saved_tensors[:3], *(each for each in gradients if each is not None)))
+                gradients = [None if each is None else next(there) for each in gradients]
+            return (None, None, None, *gradients, None, None, None)
+
+        @staticmethod
+        def gradients(ctx, dout, dlse):
+            """Those of q, k, v and sinks; None where nobody asks."""
+            q, k, v, o, lse, sinks, *saved = ctx.saved_tensors
+            of_q, of_kv = (other if each is None else each for each, other in zip(saved, ctx.other_lengths))
+            s = ctx.settings
+            dout = torch.zeros_like(o) if dout is None else _readable(torch, dout)
+            dlse = None if dlse is None else dlse.resolve_neg().contiguous()
+            dq, dk, dv = attention_backward(
+                q,
+                k,
+                v,
+                o,
+                lse,
+                dout,
+                *s[:4],
+                layout=s.layout,
+                tf32=s.tf32,
+                dlse=dlse,
+                deterministic=s.deterministic,
+                **_lengths_options(ctx.kind, of_q, of_q if ctx.same_lengths else of_kv, s.max_seqlen),
+            )
+            needs = ctx.needs_input_grad[3:7]
+            dsinks = _gradient_of_sinks(torch, sinks, o, lse, dout, dlse, s.layout) if needs[3] else None
+            return [gradient if needed else None for gradient, needed in zip((dq, dk, dv, dsinks), needs)]
+
+    class NoSecond(torch.autograd.Function):
+        """Gradients as they are, of which no derivative is taken without a word."""
+
+        @staticmethod
+        def forward(ctx, q, k, v, *gradients):  # the first three: autograd follows what comes of them
+            return tuple(each.detach() for each in gradients)
+
+        @staticmethod
+        def backward(ctx, *_):
+            raise UnsupportedError("attention has a first derivative, but no second one: its gradients were differentiated again")
+
+    return Attention
+
+
+def _readable(torch, tensor):
+    """A gradient as kernels can read it: those of sums are one element with strides of 0, others may begin anywhere."""
+    tensor = tensor.resolve_neg()
+    item, bits = tensor.element_size(), tensor.data_ptr()
+    for size, stride in zip(tensor.shape[:-1], tensor.stride()[:-1]):
+        if size > 1:
+            bits |= stride * item or 1
+    last = tensor.stride()[-1] == 1 or tensor.shape[-1] == 1
+    return tensor if last and bits % 16 == 0 else tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _gradient_of_sinks(torch, sinks, o, lse, dout, dlse, layout):
+    """A sink is a key without a value: its probability times what the rows' sums leave for it. float32 [heads_q]."""
+    delta = (dout.float() * o.float()).sum(-1)
+    if layout == "bshd":
+        delta = delta.transpose(1, 2)  # as lse
+    if dlse is not None:
+        delta = delta - dlse
+    logits = sinks[None, :, None]
+    p = torch.where(lse == -float("inf"), 0.0, torch.exp(logits - lse))
+    return -(p * delta).sum((0, 2))

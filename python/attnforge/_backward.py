@@ -1,0 +1,300 @@
+"""attention_backward(): the gradients of attention(), by a plan of a problem that begins with bwd."""
+
+import ctypes
+import warnings
+from dataclasses import replace
+
+from . import _checks
+from ._arguments import (
+    alignment_of,
+    check_inputs,
+    check_rows,
+    check_sequences,
+    options_of,
+    problem_of_arrays,
+    shape_of_lse,
+    used_strides,
+    view_inputs,
+)
+from ._arrays import FP32, ITEM_BYTES, backend_of
+from ._context import context
+from ._errors import InvalidError, PerformanceWarning, UnsupportedError
+from ._lengths import lengths_of, packed_rows, view_lengths
+from ._library import GradientsStruct, LengthsStruct, RowsStruct, TensorsStruct, TensorStruct, check, lib
+from ._overlap import overlap, overlaps_itself, span
+from ._plans import Plan, choice, plan_cache
+from ._problem import DTYPES
+
+_NAMES = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "lse", "dlse", "the lengths of q", "the lengths of k")
+_OUTPUTS = (5, 6, 7)
+
+
+def attention_backward(
+    q,
+    k,
+    v,
+    o,
+    lse,
+    dout,
+    causal=False,
+    window=None,
+    softmax_scale=None,
+    softcap=None,
+    layout="bshd",
+    out=None,
+    stream=None,
+    tf32=False,
+    cu_seqlens=None,
+    max_seqlen=None,
+    used_kv=None,
+    dlse=None,
+    accumulate=False,
+    fp32_gradients=False,
+    deterministic=False,
+):
+    """The gradients (dq, dk, dv) of attention() with the same arguments, from o and lse and the gradient dout of o.
+
+    attention() calls this itself where a tensor of torch requires grad; it is public for what puts attention together by hand, as
+    ring attention does. With p = exp(s - lse), delta = sum over columns of dout o, - dlse, and ds = p (dout v - delta), they are
+    dv = p dout, dq = softmax_scale ds k, dk = softmax_scale ds q. This holds whatever o and lse are: those of all keys, say, beside
+    the k and v of one step of a ring, whose gradients of q then add up over the steps.
+
+    q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv: as for attention(). o and dout:
+    like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q, tokens]), as return_lse=True
+    gives it; -inf: the row has seen no key, and gives nothing. dlse: the gradient of lse, of its shape, or None. Any strides with a
+    contiguous last dimension. Head dims are multiples of 8 (tensor cores: up to 256); there is no rope, page_table, block_mask or text.
+    out: where the gradients go, (dq, dk, dv) with the shapes of q, k and v: of the dtypes of q, k and v, or all float32. They may not
+    share memory with an input or with one another. Default: new arrays, float32 with fp32_gradients. Arrays of frameworks other than
+    torch and cupy need it. dk and dv have heads_kv heads: those of a group of query heads add up, in float32.
+    accumulate: the gradients are added to what out holds.
+    deterministic: equal calls give equal bits, which may cost some time.
+    Rows that do not count (after the last of cu_seqlens, or beyond used_kv) stay as they are in out, and are 0 in new arrays.
+    stream: a CUDA stream as a number; default: the framework's current one.
+
+    Enqueues on the stream and returns at once; may be captured into a CUDA graph after a first call with the same shapes.
+    Thread-safe. Memory beside the outputs is O(tokens). Has no derivative. Raises InvalidError (a ValueError) for what it cannot
+    take, UnsupportedError, NotReadyError or CudaError as the library says. Warns with PerformanceWarning, once per problem, where
+    dtypes or addresses keep it from the tensor cores.
+    """
+    epoch = plan_cache.epoch
+    # ---- 1. Arguments ----
+    if stream is not None:
+        stream = _checks.integer("stream", stream, 0, 2**64 - 1, "a CUDA stream as a number")
+    kind, *lengths = lengths_of(cu_seqlens, used_kv)
+    words = {
+        "accumulate": _checks.flag("accumulate", accumulate),
+        "dlse": dlse is not None,
+        "deterministic": _checks.flag("deterministic", deterministic),
+    }
+    fp32_gradients = _checks.flag("fp32_gradients", fp32_gradients)
+    if words["accumulate"] and out is None:
+        raise InvalidError("accumulate=True adds to out, which is None; pass out=(dq, dk, dv)")
+    options = options_of(causal, window, softmax_scale, softcap, False, layout, tf32, False, kind, max_seqlen)
+
+    # ---- 2. Arrays that fit together ----
+    backend = backend_of(q)
+    inputs = view_inputs(q, k, v, stream)
+    o, dout = (backend_of(each).view(name, each, stream) for name, each in (("o", o), ("dout", dout)))
+    lse = backend_of(lse).view("lse", lse, stream)
+    dlse = None if dlse is None else backend_of(dlse).view("dlse", dlse, stream)
+    lengths = view_lengths(kind, *lengths, stream)
+    check_inputs(*inputs, options)
+    batch = check_sequences(*lengths, options, inputs[0], None)
+    _check_outputs_of_forward(o, dout, (lse, dlse), inputs, options)
+    device = inputs[0].device
+    queue = backend.stream(device) if stream is None else stream
+    if out is None:
+        make = backend.empty if kind == "fixed" and _count(inputs[0]) and _count(inputs[1]) else backend.zeros
+        out = tuple(make(tuple(x.shape), FP32 if fp32_gradients else x.code, device, queue) for x in inputs)
+        gradients = _view_gradients(out, stream)
+    else:
+        if not isinstance(out, (tuple, list)) or len(out) != 3:
+            raise InvalidError("out must be three arrays, (dq, dk, dv)")
+        out = tuple(out)
+        gradients = _view_gradients(out, stream)
+        _check_gradients(gradients, inputs, fp32_gradients)
+        _check_apart((*inputs, o, dout, *gradients, lse, dlse, *lengths))
+        if not (_count(inputs[0]) and _count(inputs[1])) and not words["accumulate"]:
+            for array in out:
+                _clear(backend, array, device, queue)
+    if not (_count(inputs[0]) and _count(inputs[1])):
+        return out
+
+    # ---- 3. Plan and run ----
+    tensors = (*inputs, o, dout, *gradients)
+    words["gradients"] = "fp32" if gradients[0].code == FP32 else "same"
+    problem = _problem(inputs, o.code, options, batch, words, alignment_of_all(tensors))
+    plan = _plan(problem, device, epoch)
+    argument = _argument(tensors, lse, dlse, lengths, options, batch)
+    if plan.workspace_bytes == 0:
+        check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), None, 0, queue))
+    else:
+        with backend.scratch(plan.workspace_bytes + 255, device, queue) as address:
+            workspace = -(-address // 256) * 256
+            check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), workspace, plan.workspace_bytes, queue))
+    # Owners kept memory alive until here; frameworks free it in the stream's order.
+    del inputs, o, dout, lse, dlse, lengths, gradients, tensors, argument
+    return out
+
+
+_served = {}
+
+
+def why_not_served(q, k, v, options, lengths, deterministic, dlse):
+    """Why no kernel computes the gradients of a call with these arrays; "" where one does. lengths: arrays of both, or None."""
+    key = tuple((x.shape, x.code, x.device) for x in (q, k, v)), options, deterministic, dlse
+    reason = _served.get(key)
+    if reason is None:
+        batch = check_sequences(*lengths, options, q, None)
+        words = {"deterministic": deterministic, "dlse": dlse}
+        problem = _problem((q, k, v), q.code, options, batch, words, alignment_of_all((q, k, v)))
+        reason = ""
+        if _count(q) and _count(k):
+            try:
+                with problem.handle() as handle:
+                    check(lib().attnforge_query(context(q.device), handle))
+            except (InvalidError, UnsupportedError) as error:
+                reason = str(error) or "the library does not say why"
+        if len(_served) >= 4096:
+            _served.clear()
+        _served[key] = reason
+    return reason
+
+
+# ---- What the arrays must be ----
+
+
+def _count(array):
+    count = 1
+    for size in array.shape:
+        count *= size
+    return count
+
+
+def _check_outputs_of_forward(o, dout, rows, inputs, options):
+    """Raises InvalidError unless o, dout, and those of (lse, dlse) that are there, are of the call with these inputs."""
+    q, _, v = inputs
+    wanted = (*q.shape[:-1], v.shape[-1])
+    for name, array in (("o", o), ("dout", dout)):
+        check_rows(name, array, options.places)
+        if tuple(array.shape) != wanted or array.device != q.device:
+            raise InvalidError(f"{name} has shape {tuple(array.shape)} on GPU {array.device}; it must be {wanted} on GPU {q.device}")
+    if dout.code != o.code:
+        raise InvalidError(f"dout is {DTYPES[dout.code]} and o is {DTYPES[o.code]}; they must be of one dtype")
+    wanted = shape_of_lse(q, options.places)
+    for name, array in zip(("lse", "dlse"), rows):
+        if array is None:
+            continue
+        shape, strides = tuple(array.shape), tuple(array.strides)
+        rows_apart = len(strides) == len(wanted) and strides[-1] != 1 and wanted[-1] > 1
+        if shape != wanted or array.code != FP32 or array.device != q.device or rows_apart:
+            raise InvalidError(
+                f"{name} is {DTYPES[array.code]} {shape} with strides {strides} on GPU {array.device}; it must be fp32 {wanted} on GPU "
+                f"{q.device} with a contiguous last dimension"
+            )
+
+
+def _view_gradients(out, stream):
+    return tuple(backend_of(each).view(f"{name} of out", each, stream) for name, each in zip(("dq", "dk", "dv"), out))
+
+
+def _check_gradients(gradients, inputs, fp32_gradients):
+    """Raises InvalidError unless arrays can hold the gradients of inputs."""
+    wide = fp32_gradients or all(each.code == FP32 for each in gradients)
+    for name, array, of in zip(("dq", "dk", "dv"), gradients, inputs):
+        wanted = FP32 if wide else of.code
+        if tuple(array.shape) != tuple(of.shape) or array.device != of.device or array.code != wanted:
+            both = "" if wide else ", or all three fp32"
+            raise InvalidError(
+                f"{name} of out is {DTYPES[array.code]} {tuple(array.shape)} on GPU {array.device}; it must be {DTYPES[wanted]} "
+                f"{tuple(of.shape)} on GPU {of.device}{both}"
+            )
+        if array.strides[-1] != 1 and array.shape[-1] > 1:
+            raise InvalidError(f"the last dimension of {name} of out has stride {array.strides[-1]}; it must be contiguous, of stride 1")
+        if overlaps_itself(array.shape, array.strides):
+            raise InvalidError(f"{name} of out has strides {tuple(array.strides)}: elements of it lie at one place")
+
+
+def _check_apart(arrays):
+    """Raises InvalidError if a gradient shares memory with another array; arrays as in _NAMES, None where there is none."""
+    spans = [array and span(array.shape, array.strides, ITEM_BYTES[array.code]) for array in arrays]
+    for i in _OUTPUTS:
+        for j, other in enumerate(arrays):
+            if other is None or j == i or j in _OUTPUTS and j < i:
+                continue
+            a, b = arrays[i], other
+            distance = a.address - b.address
+            if not spans[j][0] - spans[i][1] < distance < spans[j][1] - spans[i][0]:
+                continue
+            first, second = ((at, x.shape, x.strides, ITEM_BYTES[x.code]) for at, x in ((distance, a), (0, b)))
+            if overlap(first, second):
+                raise InvalidError(
+                    f"{_NAMES[i]} of out shares memory with {_NAMES[j]}, but kernels read and write in any order; give it memory of its own"
+                )
+
+
+def _clear(backend, array, device, queue):
+    """Zeros, where there is nothing that a kernel would be launched for."""
+    clear = getattr(backend, "clear", None)
+    if clear is None:
+        raise InvalidError("q or k has no element: no kernel runs, and attnforge cannot clear out of this framework; clear it")
+    clear(array, device, queue)
+
+
+# ---- The problem, its plan and the argument of a run ----
+
+
+def alignment_of_all(tensors):
+    """The alignment of a problem with these arrays."""
+    bits, tma = 0, True
+    for array in tensors:
+        strides = used_strides(array)
+        bits |= array.address | strides.bits
+        tma = tma and strides.tma
+    return min(alignment_of(bits), 16 if tma else 8)
+
+
+def _problem(inputs, code_o, options, batch, words, alignment):
+    forward = problem_of_arrays(*inputs, code_o, options, alignment, 0, batch)
+    return replace(forward, op="bwd", **words)
+
+
+def _plan(problem, device, epoch):
+    key = device, problem
+    plan = plan_cache.get(key)
+    if plan is None:
+        chosen = choice("bwd")
+        plan = Plan(problem, device, chosen)
+        if chosen.family is None and chosen.config is None and plan.family == "bwd_naive":
+            warnings.warn(
+                f'gradients run bwd_naive for "{problem}": no tensor-core kernel takes these dtypes or addresses, and it may be 100 times '
+                "slower; use float16 or bfloat16 for all of q, k and v, beginning on multiples of 16 bytes",
+                PerformanceWarning,
+                stacklevel=3,
+            )
+        plan_cache.put(key, plan, epoch)
+    return plan
+
+
+def _argument(tensors, lse, dlse, lengths, options, batch):
+    """(TensorsStruct, what it points to)."""
+
+    def of(array):
+        return TensorStruct(array.address, *(0 if i is None else array.strides[i] for i in options.places))
+
+    def rows(array):
+        return RowsStruct() if array is None else RowsStruct(array.address, *(0, *array.strides)[-3:-1])
+
+    q, k, v, o, dout, dq, dk, dv = tensors
+    gradients = GradientsStruct(ctypes.sizeof(GradientsStruct), of(dout), of(dq), of(dk), of(dv), rows(dlse))
+    argument = TensorsStruct(ctypes.sizeof(TensorsStruct), of(q), of(k), of(v), of(o), rows(lse))
+    argument.gradients = ctypes.addressof(gradients)
+    parts = [gradients]
+    if options.lengths != "fixed":
+        tokens = 0, 0
+        if options.lengths == "packed":
+            tokens = packed_rows(batch, options.longest_q, q.shape[0]), packed_rows(batch, options.longest_kv, k.shape[0])
+        addresses = (None if array is None else array.address for array in lengths)
+        parts.append(LengthsStruct(ctypes.sizeof(LengthsStruct), *addresses, *tokens))
+        argument.lengths = ctypes.addressof(parts[-1])
+    return argument, parts

@@ -1,0 +1,420 @@
+#!/usr/bin/env python3
+"""Gradients through attention() by the autograd of the real torch, on the CPU: what plans enqueue is computed here, from the structs that
+reach the library.
+
+usage: ATTNFORGE_LIBRARY=libattnforge.so python_autograd_test.py PACKAGE_FOLDER [unittest arguments]
+The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp. Without torch everything is skipped.
+"""
+
+import contextlib
+import ctypes
+import gc
+import math
+import os
+import sys
+import unittest
+from unittest import mock
+
+sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
+try:
+    import torch
+except ImportError:
+    torch = None
+import attnforge  # noqa: E402
+from attnforge import _arrays, _attention, _library  # noqa: E402
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+class Cpu(_arrays._Torch if torch is not None else object):
+    """Tensors of the CPU that the package takes for those of GPU 0."""
+
+    def __init__(self):
+        super().__init__(torch)
+        self.stream = lambda device: torch_stream[-1]
+
+    def _view(self, name, tensor, codes):
+        code = codes.get(tensor.dtype)
+        if code is None:
+            raise attnforge.InvalidError(f"{name} has dtype {tensor.dtype}")
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise attnforge.InvalidError(f"{name} requires grad")
+        return _arrays.Array(tensor.data_ptr(), tensor.shape, tensor.stride(), code, 0)
+
+    def empty(self, shape, code, device, stream):
+        return torch.full(shape, math.nan, dtype=self._dtypes[code])
+
+    def zeros(self, shape, code, device, stream):
+        return torch.zeros(shape, dtype=self._dtypes[code])
+
+    def allocator(self, shape, code, device):
+        return lambda: self.empty(shape, code, device, 0)
+
+    @contextlib.contextmanager
+    def scratch(self, size_bytes, device, stream):
+        memory = torch.empty(size_bytes, dtype=torch.uint8)
+        yield memory.data_ptr()
+
+    def current_scratch(self, size_bytes, device):
+        memory = torch.empty(size_bytes, dtype=torch.uint8)
+        return memory, ctypes.c_void_p(memory.data_ptr()), ctypes.c_size_t(size_bytes)
+
+
+torch_stream = [0]
+
+
+# ---- What the kernels compute, in fp64, from a struct of a run ----
+
+
+def tensor_at(address, dtype, shape, strides):
+    """A tensor over memory that is there."""
+    last = sum((size - 1) * stride for size, stride in zip(shape, strides)) + 1
+    size = torch.tensor([], dtype=dtype).element_size()
+    memory = (ctypes.c_char * (last * size)).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype).as_strided(shape, strides)
+
+
+def sequences(problem, lengths):
+    """(rows of q, first of them, rows of k, first of them, place in the batch) of each sequence."""
+    for i in range(problem.batch):
+        if problem.lengths == "packed":
+            q, kv = ((ctypes.c_int32 * (problem.batch + 1)).from_address(address)[i : i + 2] for address in (lengths.q, lengths.kv))
+            yield q[1] - q[0], q[0], kv[1] - kv[0], kv[0], 0
+            continue
+        rows, keys = problem.seqlen_q, problem.seqlen_kv
+        if problem.lengths == "used":
+            rows = (ctypes.c_int32 * problem.batch).from_address(lengths.q)[i] if lengths.q else rows
+            keys = (ctypes.c_int32 * problem.batch).from_address(lengths.kv)[i] if lengths.kv else keys
+        yield rows, 0, keys, 0, i
+
+
+def run(plan, struct, lengths):
+    """Computes a forward or backward problem in place of the kernels."""
+    p = plan.problem
+    dtype = {name: getattr(torch, DTYPES[getattr(p, f"dtype_{name}")]) for name in "qkvo"}
+    back = p.op == "bwd"
+    g = _library.GradientsStruct.from_address(struct.gradients) if back else None
+    wide = back and p.gradients == "fp32"
+    scale = p.softmax_scale or 1 / math.sqrt(p.head_dim)
+    group = p.num_heads_q // p.num_heads_kv
+    for rows, row, keys, key, place in sequences(p, lengths):
+        if rows == 0 and not back:
+            continue
+
+        def of(t, kind, heads, count, first, dim):
+            size = torch.tensor([], dtype=kind).element_size()
+            address = t.data + size * (place * t.stride_batch + first * t.stride_row)
+            return tensor_at(address, kind, (heads, count, dim), (t.stride_head, t.stride_row, 1)) if count else torch.zeros(heads, 0, dim)
+
+        def of_rows(r):
+            address = r.data + 4 * (place * r.stride_batch + row)
+            return tensor_at(address, torch.float32, (p.num_heads_q, rows), (r.stride_head, 1)) if rows else torch.zeros(p.num_heads_q, 0)
+
+        hq, hk = p.num_heads_q, p.num_heads_kv
+        q = of(struct.q, dtype["q"], hq, rows, row, p.head_dim).double()
+        k = of(struct.k, dtype["k"], hk, keys, key, p.head_dim).double().repeat_interleave(group, 0)
+        v = of(struct.v, dtype["v"], hk, keys, key, p.head_dim_v).double().repeat_interleave(group, 0)
+        o = of(struct.o, dtype["o"], hq, rows, row, p.head_dim_v)
+        s = scale * q @ k.transpose(1, 2)
+        slope = 1.0
+        if p.softcap:
+            slope = 1 - torch.tanh(s / p.softcap) ** 2
+            s = p.softcap * torch.tanh(s / p.softcap)
+        position = torch.arange(rows)[:, None] + keys - rows
+        seen = torch.ones(rows, keys, dtype=torch.bool)
+        left, right = p.window_left, 0 if p.causal else p.window_right
+        if left >= 0:
+            seen &= torch.arange(keys) >= position - left
+        if right >= 0:
+            seen &= torch.arange(keys) <= position + right
+        s = s.masked_fill(~seen, -math.inf)
+        if not back:
+            if p.sinks:
+                logits = tensor_at(struct.sinks, torch.float32, (hq,), (1,)).double()
+                s = torch.cat([s, logits[:, None, None].expand(hq, rows, 1)], 2)
+                v = torch.cat([v, torch.zeros(hq, 1, p.head_dim_v, dtype=torch.float64)], 1)
+            o.copy_(torch.softmax(s, -1).nan_to_num(0.0) @ v)
+            if p.lse:
+                of_rows(struct.lse).copy_(torch.logsumexp(s, -1))
+            continue
+        lse, dout = of_rows(struct.lse).double()[:, :, None], of(g.dout, dtype["o"], hq, rows, row, p.head_dim_v).double()
+        e = torch.where(torch.isinf(lse), torch.zeros_like(s), torch.exp(s - lse))
+        delta = (dout * o.double()).sum(-1, keepdim=True)
+        if p.dlse:
+            delta = delta - of_rows(g.dlse).double()[:, :, None]
+        ds = e * (dout @ v.transpose(1, 2) - delta) * slope
+        results = {"q": scale * ds @ k, "k": scale * ds.transpose(1, 2) @ q, "v": e.transpose(1, 2) @ dout}
+        for name, count, first, dim in (("q", rows, row, p.head_dim), ("k", keys, key, p.head_dim), ("v", keys, key, p.head_dim_v)):
+            kind = torch.float32 if wide else dtype[name]
+            heads = hq if name == "q" else hk
+            target, value = of(getattr(g, f"d{name}"), kind, heads, count, first, dim), results[name]
+            if name != "q":
+                value = value.unflatten(0, (hk, group)).sum(1)
+            target.copy_(target.double() + value if p.accumulate else value)
+
+
+def library_run(handle, tensors, *_):
+    plan = next(plan for plan in attnforge.plan_cache if plan.handle.value == handle.value)
+    struct = tensors._obj if hasattr(tensors, "_obj") else _library.TensorsStruct.from_buffer_copy(tensors)
+    lengths = _library.LengthsStruct.from_address(struct.lengths) if struct.lengths else None
+    with torch.no_grad():
+        run(plan, struct, lengths)
+    runs.append(str(plan.problem))
+    return 0
+
+
+runs = []
+
+
+class Library:
+    """The library, but for what a run does."""
+
+    def __getattr__(self, name):
+        return library_run if name == "attnforge_run" else getattr(_library.lib(), name)
+
+    def __getitem__(self, name):
+        return library_run
+
+
+def plain(q, k, v, causal=False, window=None, softcap=None, sinks=None, mask=None):
+    """[batch, seqlen, heads, dim], of autograd, in the tensors' dtype."""
+    group = q.shape[2] // k.shape[2]
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2).repeat_interleave(group, 1), v.transpose(1, 2).repeat_interleave(group, 1)
+    s = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
+    if softcap:
+        s = softcap * torch.tanh(s / softcap)
+    position, keys = torch.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2], torch.arange(k.shape[2])
+    seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
+    if causal:
+        seen &= keys <= position
+    if window is not None:
+        seen &= keys >= position - window
+        seen &= keys <= position + window
+    s = s.masked_fill(~seen, -math.inf)
+    lse = torch.logsumexp(s if sinks is None else torch.cat([s, sinks[None, :, None, None].expand(*s.shape[:3], 1).to(s.dtype)], -1), -1)
+    return (torch.exp(s - lse[..., None]) @ v).transpose(1, 2), lse
+
+
+@unittest.skipUnless(torch is not None, "needs torch")
+class AutogradTest(unittest.TestCase):
+    def setUp(self):
+        cpu = Cpu()
+        for patch in (
+            mock.patch.object(_arrays, "_by_type", {torch.Tensor: cpu, torch.nn.Parameter: cpu}),
+            mock.patch.object(_arrays, "_by_name", {"torch": cpu}),
+            mock.patch("attnforge._attention.lib", Library),
+            mock.patch("attnforge._backward.lib", Library),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+        attnforge.plan_cache.clear()
+        _attention._Tensor = type("_NoTensor", (), {})
+        del runs[:]
+        torch.manual_seed(1)
+
+    @staticmethod
+    def inputs(q=(2, 20, 4, 16), kv=None, dtype="bfloat16", dim_v=None):
+        kv = kv or q
+        shapes = q, kv, (*kv[:3], dim_v or kv[3])
+        return [torch.randn(shape).to(getattr(torch, dtype)).requires_grad_() for shape in shapes]
+
+    def compare(self, got, wanted, limit=2e-2):
+        for name, one, other in zip(("dq", "dk", "dv", "dsinks"), got, wanted):
+            self.assertEqual((one.shape, one.dtype), (other.shape, other.dtype), name)
+            scale = other.abs().max().item() + 1e-3
+            self.assertLessEqual((one.double() - other.double()).abs().max().item() / scale, limit, name)
+
+    def check(self, q, k, v, both=False, **options):
+        """Gradients of a loss of o, and of lse with `both`, against those of plain operators."""
+        names = {name: options[name] for name in ("causal", "window", "softcap", "sinks") if name in options}
+        leaves = [q, k, v] + ([options["sinks"]] if "sinks" in options else [])
+        result = attnforge.attention(q, k, v, return_lse=both, **options)
+        o, lse = result if both else (result, None)
+        wanted_o, wanted_lse = plain(*(x.double() for x in (q, k, v)), **names)
+        dout, dlse = torch.randn(o.shape, dtype=o.dtype), torch.randn(2, q.shape[2], q.shape[1])
+        loss, wanted = (o * dout).double().sum(), (wanted_o * dout.double()).sum()
+        if both:
+            loss, wanted = loss + (lse * dlse).double().sum(), wanted + (wanted_lse * dlse).sum()
+        self.compare(torch.autograd.grad(loss, leaves), torch.autograd.grad(wanted, leaves))
+        self.assertEqual(len(runs) % 2, 0)
+
+    def test_gradients_are_those_of_plain_operators(self):
+        cases = ({}, {"causal": True}, {"window": 5}, {"softcap": 2.0, "causal": True}, {"both": True}, {"both": True, "causal": True})
+        for options in cases:
+            with self.subTest(options):
+                self.check(*self.inputs(), **options)
+                self.check(*self.inputs((2, 7, 6, 8), (2, 20, 2, 8), dim_v=24), **options)
+                self.check(*self.inputs(dtype="float16"), **options)
+
+    def test_of_sinks(self):
+        for both in (False, True):
+            sinks = torch.randn(4).requires_grad_()
+            self.check(*self.inputs(), causal=True, sinks=sinks, both=both)
+        q, k, v = self.inputs()
+        attnforge.attention(q.detach(), k.detach(), v.detach(), sinks=sinks).sum().backward()
+        self.assertIsNotNone(sinks.grad)
+        self.assertIsNone(q.grad)
+
+    def test_of_one_input_alone_and_of_one_tensor_three_times(self):
+        q, k, v = self.inputs()
+        for i in range(3):
+            leaves = [x.detach().requires_grad_(i == j) for j, x in enumerate((q, k, v))]
+            attnforge.attention(*leaves).float().sum().backward()
+            self.assertEqual([x.grad is not None for x in leaves], [i == j for j in range(3)])
+        o = attnforge.attention(q, q, q, causal=True)
+        wanted, _ = plain(*[q.double()] * 3, causal=True)
+        self.compare(torch.autograd.grad(o.float().sum(), [q]), torch.autograd.grad(wanted.sum(), [q]))
+
+    def test_of_lse_alone(self):
+        q, k, v = self.inputs()
+        _, lse = attnforge.attention(q, k, v, return_lse=True)
+        got = torch.autograd.grad(lse.sum(), [q, k])
+        self.compare(got, torch.autograd.grad(plain(q.double(), k.double(), v.double())[1].sum(), [q, k]))
+
+    def test_the_second_backward_needs_retain_graph_and_a_derivative_of_it_is_refused(self):
+        q, k, v = self.inputs()
+        o = attnforge.attention(q, k, v).float().sum()
+        first = torch.autograd.grad(o, [q], retain_graph=True)[0]
+        self.assertTrue(torch.equal(first, torch.autograd.grad(o, [q])[0]))
+        with self.assertRaisesRegex(RuntimeError, "second time"):
+            torch.autograd.grad(o, [q])
+        dq = torch.autograd.grad(attnforge.attention(q, k, v).float().sum(), [q], create_graph=True)[0]
+        for loss in (dq.float().sum(), q.float().sum() + dq.float().sum()):
+            with self.assertRaisesRegex(attnforge.UnsupportedError, "no second one"):
+                loss.backward()
+
+    def test_what_was_written_to_in_between_is_refused(self):
+        q, k, v = self.inputs()
+        o = attnforge.attention(q * 1, k, v)
+        with torch.no_grad():
+            k.add_(1)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            o.float().sum().backward()
+
+    def test_under_checkpointing(self):
+        from torch.utils.checkpoint import checkpoint
+
+        q, k, v = self.inputs()
+
+        def block(q, k, v):
+            return attnforge.attention(q * 1, k * 1, v * 1, causal=True)
+
+        wanted = torch.autograd.grad(block(q, k, v).float().sum(), [q, k, v])
+        for reentrant in (False, True):
+            got = torch.autograd.grad(checkpoint(block, q, k, v, use_reentrant=reentrant).float().sum(), [q, k, v]) if not reentrant else None
+            if reentrant:
+                for x in (q, k, v):
+                    x.grad = None
+                checkpoint(block, q, k, v, use_reentrant=True).float().sum().backward()
+                got = [x.grad for x in (q, k, v)]
+            self.compare(got, wanted, 0)
+
+    def test_under_autocast(self):
+        q, k, v = self.inputs(dtype="float32")
+        with mock.patch.object(torch, "is_autocast_enabled", lambda *_: True), mock.patch.object(
+            torch, "get_autocast_dtype", lambda *_: torch.bfloat16
+        ):
+            o = attnforge.attention(q, k.to(torch.bfloat16), v)
+            self.assertEqual(o.dtype, torch.bfloat16)
+            got = torch.autograd.grad(o.float().sum(), [q, k, v])
+            with torch.no_grad():
+                for _ in range(3):
+                    self.assertEqual(attnforge.attention(q, k, v).dtype, torch.bfloat16)
+        self.assertTrue(all(" bf16 " in problem for problem in runs), runs)
+        self.compare(got, torch.autograd.grad(plain(q, k, v)[0].sum(), [q, k, v]))
+        with torch.no_grad():
+            for _ in range(3):
+                self.assertEqual(attnforge.attention(q, k, v).dtype, torch.float32)
+
+    def test_of_sums_and_of_views(self):
+        """Gradients of o without strides, and tensors that are slices."""
+        qkv = torch.randn(2, 20, 3, 4, 16).to(torch.bfloat16).requires_grad_()
+        attnforge.attention(*qkv.unbind(2), causal=True).sum().backward()
+        wanted = torch.autograd.grad(plain(*qkv.double().unbind(2), causal=True)[0].sum(), [qkv])
+        self.compare([qkv.grad], wanted)
+        q, k, v = self.inputs()
+        o = attnforge.attention(*(x.transpose(1, 2) for x in (q, k, v)), layout="bhsd").transpose(1, 2)
+        self.compare(torch.autograd.grad(o.float().sum(), [q, k, v]), torch.autograd.grad(attnforge.attention(q, k, v).float().sum(), [q, k, v]))
+
+    def test_of_packed_sequences(self):
+        lengths, keys = (5, 0, 9, 1), (5, 3, 11, 0)
+        ends, ends_kv = (torch.tensor([0, *each]).cumsum(0).int() for each in (lengths, keys))
+        for of_kv, lengths_kv in ((ends, lengths), (ends_kv, keys)):
+            q = torch.randn(sum(lengths) + 3, 4, 16).to(torch.bfloat16).requires_grad_()
+            k, v = (torch.randn(sum(lengths_kv) + 3, 2, 16).to(torch.bfloat16).requires_grad_() for _ in range(2))
+            bounds = ends if of_kv is ends else (ends, of_kv)
+            o, lse = attnforge.attention(q, k, v, causal=True, cu_seqlens=bounds, max_seqlen=(9, 11), return_lse=True)
+            self.assertTrue((o[sum(lengths) :] == 0).all() and (lse[:, sum(lengths) :] == 0).all())
+            got = torch.autograd.grad(o.float().sum(), [q, k, v])
+            parts = []
+            for i in range(4):
+                one = [x[None, of[i] : of[i + 1]].double() for x, of in ((q, ends), (k, of_kv), (v, of_kv))]
+                parts.append(plain(*one, causal=True)[0].nan_to_num(0.0).sum() if lengths[i] and lengths_kv[i] else 0)
+            self.compare(got, [x.nan_to_num(0.0) for x in torch.autograd.grad(sum(parts), [q, k, v])])
+            self.assertTrue(all((x[-3:] == 0).all() for x in got), "rows after the end have gradients of 0")
+
+    def test_of_used_lengths(self):
+        q, k, v = self.inputs()
+        used_q, used = torch.tensor([20, 3], dtype=torch.int32), torch.tensor([7, 20], dtype=torch.int32)
+        for lengths in (used, (used_q, used), (used_q, None)):
+            o = attnforge.attention(q, k, v, used_kv=lengths)
+            got = torch.autograd.grad(o.float().sum(), [q, k, v])
+            of_q, of_kv = lengths if isinstance(lengths, tuple) else (None, lengths)
+            total = 0
+            for i in range(2):
+                rows, keys = (20 if each is None else each[i] for each in (of_q, of_kv))
+                total = total + plain(q[i : i + 1, :rows].double(), k[i : i + 1, :keys].double(), v[i : i + 1, :keys].double())[0].sum()
+            self.compare(got, torch.autograd.grad(total, [q, k, v]))
+
+    def test_a_ring_by_hand(self):
+        """Two steps whose keys are halves: o and lse of all, gradients of q added up, in fp32."""
+        q, k, v = (x.detach() for x in self.inputs())
+        o, lse = attnforge.attention(q, k, v, return_lse=True)
+        dout = torch.randn(o.shape).to(o.dtype)
+        dq, dk, dv = (torch.zeros(x.shape) for x in (q, k, v))
+        for half in (slice(0, 10), slice(10, 20)):
+            out = dq, dk[:, half], dv[:, half]
+            result = attnforge.attention_backward(q, k[:, half], v[:, half], o, lse, dout, out=out, accumulate=True)
+            self.assertIs(result[0], dq)
+        wanted = attnforge.attention_backward(q, k, v, o, lse, dout, fp32_gradients=True)
+        self.compare((dq, dk, dv), wanted, 1e-5)
+        self.assertIn("accumulate gradients=fp32", runs[-2])
+
+    def test_words_of_the_problem(self):
+        q, k, v = self.inputs()
+        o, lse = attnforge.attention(q, k, v, return_lse=True, deterministic=True)
+        (o.float().sum() + lse.sum()).backward()
+        self.assertRegex(runs[-1], "^bwd bf16 .* deterministic dlse")
+        with mock.patch.object(torch, "are_deterministic_algorithms_enabled", lambda: True):
+            attnforge.attention(q, k, v).float().sum().backward()
+        self.assertRegex(runs[-1], " deterministic$")
+        attnforge.attention(q, k, v).float().sum().backward()
+        self.assertNotRegex(runs[-1], "deterministic|dlse|lse")
+
+    def test_memory_goes_with_the_graph(self):
+        gc.collect()
+        q, k, v = self.inputs()
+        o = attnforge.attention(q, k, v)
+        function = o.grad_fn
+        kept = [x for x in function.saved_tensors if x is not None]
+        self.assertEqual(len(kept), 5, "q, k, v, o and lse")
+        o.float().sum().backward()
+
+    def test_without_rows_or_keys(self):
+        for q, kv in (((2, 0, 4, 16), (2, 20, 4, 16)), ((2, 20, 4, 16), (2, 0, 4, 16)), ((0, 20, 4, 16), (0, 20, 4, 16))):
+            q, k, v = self.inputs(q, kv)
+            with torch.no_grad():
+                o, lse = torch.zeros(q.shape, dtype=q.dtype), torch.zeros(q.shape[0], 4, q.shape[1])
+                gradients = attnforge.attention_backward(q, k, v, o, lse, o)
+            self.assertTrue(all((x == 0).all() for x in gradients))
+
+    def test_transforms_of_torch_are_refused(self):
+        q, k, v = (x.detach() for x in self.inputs())
+        with self.assertRaises(attnforge.InvalidError):
+            torch.func.grad(lambda x: attnforge.attention(x, k, v).float().sum())(q)
+        with self.assertRaises(attnforge.InvalidError):
+            torch.vmap(lambda x: attnforge.attention(x, k, v))(q[None])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+"""attention_backward(), and attention() of tensors that require grad, with tensors that look like torch's: what is refused and why, and
+what reaches the driver.
+
+usage: ATTNFORGE_LIBRARY=libattnforge.so python_backward_test.py PACKAGE_FOLDER [unittest arguments]
+The first libcuda.so.1 must be the one of tests/support/fake_driver.cpp.
+"""
+
+import ctypes
+import os
+import re
+import sys
+import unittest
+import warnings
+from unittest import mock
+
+sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import attnforge  # noqa: E402
+from attnforge import _backward, _library  # noqa: E402
+from fake_torch import Torch  # noqa: E402
+
+torch = sys.modules["torch"] = Torch()
+SHAPE = (2, 64, 4, 64)
+
+
+class BackwardTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.driver = ctypes.CDLL("libcuda.so.1")
+
+    def setUp(self):
+        self.driver.fake_reset()
+        attnforge.plan_cache.clear()
+        torch.grad_enabled, torch.autocast_dtype = False, None
+        self.addCleanup(setattr, torch, "grad_enabled", False)
+        self.addCleanup(setattr, torch, "autocast_dtype", None)
+        self.q, self.k, self.v, self.o, self.dout = (torch.Tensor(SHAPE) for _ in range(5))
+        self.lse = torch.Tensor((2, 4, 64), "float32")
+
+    def backward(self, **options):
+        given = {"o": self.o, "lse": self.lse, "dout": self.dout, **options}
+        return attnforge.attention_backward(self.q, self.k, self.v, given.pop("o"), given.pop("lse"), given.pop("dout"), **given)
+
+    def refused(self, text, error=attnforge.InvalidError, **options):
+        launches = self.driver.fake_launches()
+        with self.assertRaisesRegex(error, text):
+            self.backward(**options)
+        self.assertEqual(self.driver.fake_launches(), launches, "nothing is launched")
+
+    def problem(self):
+        return str(list(attnforge.plan_cache)[-1].problem)
+
+    def recorded(self, seen):
+        """Notes the structs of runs that attention_backward() enqueues."""
+
+        def run(_handle, tensors, *_):
+            struct = _library.TensorsStruct.from_buffer_copy(tensors._obj)
+            seen.append((struct, _library.GradientsStruct.from_buffer_copy(_library.GradientsStruct.from_address(struct.gradients))))
+            if struct.lengths:
+                seen.append(_library.LengthsStruct.from_buffer_copy(_library.LengthsStruct.from_address(struct.lengths)))
+            return 0
+
+        class Library:
+            attnforge_run = staticmethod(run)
+
+        return mock.patch.object(_backward, "lib", Library)
+
+
+class CallTest(BackwardTest):
+    def test_new_gradients_are_like_the_inputs(self):
+        self.k = torch.Tensor((2, 80, 2, 64))
+        self.v = torch.Tensor((2, 80, 2, 32))
+        self.o, self.dout = (torch.Tensor((2, 64, 4, 32)) for _ in range(2))
+        gradients = self.backward(causal=True)
+        self.assertEqual([(x.shape, x.dtype) for x in gradients], [(x.shape, "bfloat16") for x in (self.q, self.k, self.v)])
+        self.assertGreaterEqual(self.driver.fake_launches(), 1)
+        wanted = "bwd bf16 batch=2 num_heads=4:2 seqlen=64:80 head_dim=64:32 causal"
+        self.assertEqual(self.problem(), str(attnforge.Problem.parse(wanted)))
+        self.assertEqual([x.dtype for x in self.backward(fp32_gradients=True)][:1], ["float32"])
+        self.assertIn("gradients=fp32", self.problem())
+
+    def test_the_argument_has_every_tensor_at_its_place(self):
+        out = tuple(torch.Tensor(SHAPE, strides=(64 * 512, 512, 128, 1)) for _ in range(3))
+        dlse = torch.Tensor((2, 4, 64), "float32", strides=(1024, 256, 1))
+        seen = []
+        with self.recorded(seen):
+            self.assertEqual(self.backward(out=out, dlse=dlse), out)
+        (struct, gradients), = seen
+        for name in "qkvo":
+            tensor = getattr(struct, name)
+            got = tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head
+            self.assertEqual(got, (getattr(self, name).data_ptr(), 64 * 256, 256, 64))
+        self.assertEqual((struct.lse.data, struct.lse.stride_batch, struct.lse.stride_head), (self.lse.data_ptr(), 256, 64))
+        self.assertEqual(gradients.dout.data, self.dout.data_ptr())
+        for name, tensor in zip(("dq", "dk", "dv"), out):
+            got = getattr(gradients, name)
+            self.assertEqual((got.data, got.stride_batch, got.stride_row, got.stride_head), (tensor.data_ptr(), 64 * 512, 512, 128))
+        self.assertEqual((gradients.dlse.data, gradients.dlse.stride_batch, gradients.dlse.stride_head), (dlse.data_ptr(), 1024, 256))
+        self.assertEqual(gradients.struct_size, ctypes.sizeof(gradients))
+        self.assertRegex(self.problem(), " dlse$")
+
+    def test_heads_first(self):
+        seen = []
+        with self.recorded(seen):
+            self.backward(layout="bhsd", lse=torch.Tensor((2, 64, 4), "float32"))
+        tensor = seen[0][1].dq
+        self.assertEqual((tensor.stride_batch, tensor.stride_row, tensor.stride_head), (64 * 256, 64, 256))
+
+    def test_packed_sequences(self):
+        self.q, self.o, self.dout = (torch.Tensor((100, 4, 64)) for _ in range(3))
+        self.k, self.v = (torch.Tensor((60, 4, 64)) for _ in range(2))
+        lse, ends = torch.Tensor((4, 100), "float32"), (torch.Tensor((4,), "int32"), torch.Tensor((4,), "int32"))
+        seen, torch.zeroed = [], []
+        with self.recorded(seen):
+            gradients = self.backward(lse=lse, cu_seqlens=ends, max_seqlen=(40, 17))
+        self.assertEqual(torch.zeroed, [x.data_ptr() for x in gradients], "rows that do not count are 0")
+        (struct, _), lengths = seen
+        got = lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv
+        self.assertEqual(got, (ends[0].data_ptr(), ends[1].data_ptr(), 100, 51))
+        self.assertEqual((struct.lse.stride_batch, struct.lse.stride_head, struct.q.stride_batch), (0, 100, 0))
+        self.assertIn("bwd bf16 batch=3", self.problem())
+
+    def test_words(self):
+        out = tuple(torch.Tensor(SHAPE, "float32") for _ in range(3))
+        self.backward(out=out, accumulate=True, deterministic=True, window=(7, None), softcap=3.0)
+        self.assertRegex(self.problem(), "window_left=7 .*softcap=3 .*deterministic accumulate gradients=fp32")
+        self.refused("accumulate=True adds to out, which is None", accumulate=True)
+        self.refused("accumulate is a builtins.str", accumulate="yes", out=out)
+        self.refused("deterministic=2 must be True or False", deterministic=2)
+
+    def test_the_second_call_makes_no_plan(self):
+        self.backward()
+        with mock.patch.object(_backward, "Plan", side_effect=AssertionError("a second plan")):
+            self.backward()
+
+    def test_arrays_that_do_not_fit_are_refused_by_name(self):
+        of = torch.Tensor
+        self.refused("o has shape .2, 64, 4, 32.", o=of((2, 64, 4, 32)))
+        self.refused("dout has shape", dout=of((2, 63, 4, 64)))
+        self.refused("dout is fp16 and o is bf16", dout=of(SHAPE, "float16"))
+        self.refused("the last dimension of dout has stride 2", dout=of(SHAPE, strides=(32768, 512, 128, 2)))
+        self.refused("lse is fp32 .2, 64, 4. .*must be fp32 .2, 4, 64.", lse=of((2, 64, 4), "float32"))
+        self.refused("lse is bf16", lse=of((2, 4, 64)))
+        self.refused("dlse is fp32 .2, 4, 63.", dlse=of((2, 4, 63), "float32"))
+        self.refused("out must be three arrays", out=(self.o, self.o))
+        self.refused("dk of out is bf16 .2, 64, 2, 64.", out=(of(SHAPE), of((2, 64, 2, 64)), of(SHAPE)))
+        self.refused("dv of out is fp32 .* or all three fp32", out=(of(SHAPE), of(SHAPE), of(SHAPE, "float32")))
+        self.refused("dq of out is bf16 .* it must be fp32", out=tuple(of(SHAPE) for _ in range(3)), fp32_gradients=True)
+        self.refused("dq of out has strides .* elements of it lie at one place", out=(of(SHAPE, strides=(0, 256, 64, 1)), of(SHAPE), of(SHAPE)))
+        self.refused("dq of out shares memory with q", out=(self.q, of(SHAPE), of(SHAPE)))
+        same = of(SHAPE)
+        self.refused("dk of out shares memory with dv", out=(of(SHAPE), same, same))
+        self.refused("dv of out shares memory with lse", out=(of(SHAPE), of(SHAPE), of(SHAPE, address=self.lse.data_ptr())))
+        self.refused("o is on cpu", o=of(SHAPE, device=("cpu", None)))
+        self.q = of((2, 64, 4, 264))
+        self.k = of((2, 64, 4, 264))
+        self.refused("", attnforge.AttnforgeError)
+
+    def test_gradients_between_the_rows_of_one_tensor(self):
+        """dq, dk and dv as a projection's gradient has them, in one tensor."""
+        packed = torch.Tensor((2, 64, 3, 4, 64))
+        step = 2 * 4 * 64
+        out = tuple(torch.Tensor(SHAPE, strides=(64 * 768, 768, 64, 1), address=packed.data_ptr() + i * step) for i in range(3))
+        self.backward(out=out)
+
+    def test_what_requires_grad_is_not_detached(self):
+        torch.grad_enabled = True
+        self.dout.requires_grad = True
+        self.refused("dout requires grad, and no gradient goes through it here")
+
+    def test_nothing_is_launched_without_rows_but_gradients_are_0(self):
+        self.q, self.o, self.dout = (torch.Tensor((2, 0, 4, 64)) for _ in range(3))
+        torch.zeroed = []
+        out = torch.Tensor((2, 0, 4, 64)), torch.Tensor(SHAPE), torch.Tensor(SHAPE)
+        options = {"lse": torch.Tensor((2, 4, 0), "float32"), "out": out}
+        self.backward(**options)
+        self.assertEqual(torch.zeroed, [x.data_ptr() for x in out])
+        self.backward(**options, accumulate=True)
+        self.assertEqual(len(torch.zeroed), 3, "what is added to stays")
+        self.assertEqual(self.driver.fake_launches(), 0)
+
+    def test_slow_dtypes_warn_once(self):
+        self.q, self.k, self.v, self.o, self.dout = (torch.Tensor(SHAPE, "float32") for _ in range(5))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                self.backward()
+        (warning,) = caught
+        self.assertIs(warning.category, attnforge.PerformanceWarning)
+        self.assertRegex(str(warning.message), "gradients run bwd_naive")
+
+    def test_a_family_of_the_forward_is_not_asked_for_gradients(self):
+        try:
+            attnforge.configure(family="fwd_naive")
+            self.backward()
+            attnforge.configure(family="bwd_naive")
+            self.backward()
+            self.assertEqual([plan.family for plan in attnforge.plan_cache], ["bwd_naive"])
+            attnforge.attention(self.q, self.k, self.v)
+            config = list(attnforge.plan_cache)[0].config
+            attnforge.configure(family="", config=config)
+            self.backward()
+            self.assertEqual([plan.config for plan in attnforge.plan_cache], [config])
+        finally:
+            attnforge.configure(family="", config="")
+
+
+class AutogradTest(BackwardTest):
+    """The function of autograd, over one that only notes what it would do."""
+
+    def setUp(self):
+        super().setUp()
+        torch.grad_enabled = True
+        self.q.requires_grad = True
+
+    def attend(self, **options):
+        return attnforge.attention(self.q, self.k, self.v, **options)
+
+    def test_one_forward_run_with_lse_and_one_backward_run(self):
+        o = self.attend(causal=True)
+        self.assertEqual((o.shape, o.requires_grad), (SHAPE, True))
+        self.assertRegex(self.problem(), "^fwd .* lse$")
+        seen = []
+        with self.recorded(seen):
+            gradients = o.backward(self.dout)
+        self.assertEqual(len(gradients), 10)
+        self.assertEqual([x is not None for x in gradients], [False] * 3 + [True] + [False] * 6)
+        self.assertEqual((seen[0][0].o.data, seen[0][1].dout.data), (o.data_ptr(), self.dout.data_ptr()))
+        self.assertRegex(self.problem(), "^bwd bf16 .* causal$")
+        self.assertEqual(self.attend(return_lse=True)[1].shape, (2, 4, 64))
+
+    def test_of_lse(self):
+        o, _ = self.attend(return_lse=True)
+        with self.recorded([]):
+            o.backward(self.dout, self.lse)
+            self.assertRegex(self.problem(), " dlse$")
+            torch.zeroed = []
+            o.backward(None, self.lse)
+            self.assertEqual(len(torch.zeroed), 1, "a gradient of o of zeros")
+            self.assertEqual(o.backward(None, None), (None,) * 10)
+
+    def test_gradients_that_kernels_cannot_read_are_copied(self):
+        o = self.attend()
+        for dout in (
+            torch.Tensor(SHAPE, strides=(0, 0, 0, 0)),
+            torch.Tensor(SHAPE, strides=(0, 256, 64, 1)),
+            torch.Tensor(SHAPE, address=self.dout.data_ptr() + 2),
+            torch.Tensor(SHAPE, strides=(64 * 260, 260, 65, 1)),
+        ):
+            seen = []
+            with self.recorded(seen):
+                o.backward(dout)
+            got = seen[0][1].dout
+            self.assertNotEqual(got.data, dout.data_ptr())
+            self.assertEqual((got.stride_batch, got.stride_row, got.stride_head), (64 * 256, 256, 64))
+
+    def test_calls_without_gradients_name_the_reason(self):
+        table = torch.Tensor((64, 32), "float32")
+        blocks = attnforge.BlockMask.random(0.5, 64, 64)
+        unsupported, invalid = attnforge.UnsupportedError, attnforge.InvalidError
+        cases = (
+            (unsupported, "a call with rope has no gradients: rotate q and k before it", {"rope": (table, table)}),
+            (unsupported, "a call with block_mask has no gradients", {"block_mask": blocks}),
+            (unsupported, "a call with score has no gradients", {"score": "s * 2"}),
+            (unsupported, "a call with mask has no gradients", {"mask": "k <= q"}),
+            (unsupported, "a call with page_table has no gradients", {"page_table": table}),
+            (invalid, "out= does not go with gradients", {"out": self.o}),
+            (invalid, "gradients run on torch's current stream", {"stream": 0x77}),
+            (invalid, "deterministic is a builtins.str", {"deterministic": "no"}),
+        )
+        for error, text, options in cases:
+            with self.subTest(text), self.assertRaisesRegex(error, text):
+                self.attend(**options)
+            self.assertEqual(self.driver.fake_launches(), 0, "nothing is launched")
+        with torch.no_grad():
+            self.attend(score="s * 2")
+        self.attend(stream=0)
+
+    def test_a_problem_that_no_kernel_serves_names_the_reason(self):
+        def query(context, handle):
+            return 2
+
+        self.assertIsInstance(_library.error_of(2, ""), attnforge.UnsupportedError)
+        _backward._served.clear()
+        self.addCleanup(_backward._served.clear)
+        text = "q requires grad, but no kernel computes the gradients of this call: .*; call it under torch.no_grad"
+        with mock.patch.object(_library.lib(), "attnforge_query", query), self.assertRaisesRegex(attnforge.UnsupportedError, text):
+            self.attend()
+        self.assertEqual(self.driver.fake_launches(), 0)
+
+    def test_sinks(self):
+        sinks = torch.Tensor((4,), "float32")
+        self.attend(sinks=sinks)
+        sinks.requires_grad = True
+        ends = torch.Tensor((3,), "int32")
+        self.q, self.k, self.v = (torch.Tensor((100, 4, 64)) for _ in range(3))
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "sinks requires grad, but has gradients only without cu_seqlens"):
+            self.attend(sinks=sinks, cu_seqlens=ends, max_seqlen=64)
+
+    def test_rows_that_do_not_count_are_0_in_outputs_with_gradients(self):
+        used = torch.Tensor((2,), "int32")
+        torch.zeroed = []
+        o, lse = self.attend(used_kv=used, return_lse=True)
+        self.assertEqual(torch.zeroed, [o.data_ptr(), lse.data_ptr()])
+        seen = []
+        with self.recorded(seen):
+            gradients = o.backward(self.dout)
+        self.assertIn(gradients[3].data_ptr(), torch.zeroed)
+        self.assertEqual((seen[1].q, seen[1].kv), (None, used.data_ptr()))
+
+    def test_autocast(self):
+        self.q, self.k = torch.Tensor(SHAPE, "float32"), torch.Tensor(SHAPE, "float32")
+        self.q.requires_grad = True
+        torch.autocast_dtype = "float16"
+        for _ in range(3):
+            self.assertEqual(self.attend().dtype, "float16")
+        torch.grad_enabled = False
+        for _ in range(3):
+            self.assertEqual(self.attend().dtype, "float16")
+        self.assertTrue(all(" fp16 " in str(plan.problem) for plan in attnforge.plan_cache))
+        self.v = torch.Tensor(SHAPE, "float32")
+        self.attend(tf32=True)
+        self.assertRegex(self.problem(), " fp32 .*tf32")
+
+
+class DocumentTest(BackwardTest):
+    """The programs of docs/TRAINING.md as they stand there."""
+
+    def setUp(self):
+        super().setUp()
+        torch.grad_enabled = True
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "TRAINING.md")
+        with open(page) as file:
+            self.programs = re.findall(r"^```python\n(.*?)^```$", file.read(), flags=re.M | re.S)
+        self.names = {name: getattr(self, name) for name in ("q", "k", "v", "dout", "lse")}
+        self.names.update(torch=torch, dlse=torch.Tensor((2, 4, 64), "float32"))
+
+    def test_gradients(self):
+        self.q.requires_grad = True
+        exec(self.programs[0], self.names)
+        problems = [str(plan.problem).split(None, 1)[0] + " " + str(plan.problem).rpartition(" ")[2] for plan in attnforge.plan_cache]
+        self.assertEqual(problems, ["fwd lse", "bwd causal", "bwd dlse"])
+        self.assertIn("causal deterministic dlse", self.problem())
+
+    def test_a_ring(self):
+        exec(self.programs[0].splitlines()[0] + "\n" + self.programs[1], self.names)
+        seen = []
+        with self.recorded(seen), torch.no_grad():
+            dq, gradients = self.names["ring_backward"](self.q, [(self.k, self.v)] * 3, self.o, self.lse, self.dout)
+        self.assertEqual([struct.dq.data for _, struct in seen], [dq.data_ptr()] * 3)
+        self.assertEqual([struct.dk.data for _, struct in seen], [dk.data_ptr() for dk, _ in gradients])
+        self.assertIn("accumulate gradients=fp32", self.problem())
+
+
+if __name__ == "__main__":
+    unittest.main()
