@@ -166,7 +166,6 @@ std::vector<SplitCase> cases() {
         "sinks "
         "lse",
         "fwd bf16 batch=40 num_heads=2 seqlen=7:500 head_dim=64 lengths=used softcap=20",
-        "fwd bf16 batch=9 num_heads=4:2 seqlen=1:700 head_dim=64 lengths=used args=\"float* "
         "fwd bf16 batch=9 num_heads=8:2 seqlen=1:700 head_dim=64 lengths=used batch_invariant lse",
         "fwd bf16 batch=300 num_heads=2:1 seqlen=1:200 head_dim=64 lengths=used lse"},
        Inputs::kNormal,
