@@ -62,7 +62,7 @@ def attention_backward(
     q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv: as for attention(). o and dout:
     like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q, tokens]), as return_lse=True
     gives it; -inf: the row has seen no key, and gives nothing. dlse: the gradient of lse, of its shape, or None. Any strides with a
-    contiguous last dimension. Head dims are multiples of 8 (tensor cores: up to 256); there is no rope, page_table, block_mask or text.
+    contiguous last dimension. Head dims are multiples of 8 (tensor cores: up to 256). Nothing else that attention() takes has gradients.
     out: where the gradients go, (dq, dk, dv) with the shapes of q, k and v: of the dtypes of q, k and v, or all float32. They may not
     share memory with an input or with one another. Default: new arrays, float32 with fp32_gradients. Arrays of frameworks other than
     torch and cupy need it. dk and dv have heads_kv heads: those of a group of query heads add up, in float32.

@@ -310,7 +310,7 @@ class TorchTest(unittest.TestCase):
         cases = {
             "a tensor as scale": lambda: attnforge.attention(q, q, q, softmax_scale=scale),
             "a tensor as window": lambda: attnforge.attention(q, q, q, window=torch.tensor(3)),
-            "requires grad": lambda: attnforge.attention(q, parameter, q),
+            "requires grad, into out": lambda: attnforge.attention(q, parameter, q, out=torch.empty_like(q)),
             "negative view": lambda: attnforge.attention(q, torch._neg_view(q), q),
             "zero tensor": lambda: attnforge.attention(
                 q, torch._efficientzerotensor(q.shape, dtype=q.dtype, device="cuda"), q
