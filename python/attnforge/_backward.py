@@ -74,7 +74,7 @@ def attention_backward(
     Enqueues on the stream and returns at once; may be captured into a CUDA graph after a first call with the same shapes.
     Thread-safe. Memory beside the outputs is O(tokens). Has no derivative. Raises InvalidError (a ValueError) for what it cannot
     take, UnsupportedError, NotReadyError or CudaError as the library says. Warns with PerformanceWarning, once per problem, where
-    dtypes or addresses keep it from the tensor cores.
+    dtypes, head dims or addresses keep it from the tensor cores.
     """
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
@@ -267,8 +267,8 @@ def _plan(problem, device, epoch):
         plan = Plan(problem, device, chosen)
         if chosen.family is None and chosen.config is None and plan.family == "bwd_naive":
             warnings.warn(
-                f'gradients run bwd_naive for "{problem}": no tensor-core kernel takes these dtypes or addresses, and it may be 100 times '
-                "slower; use float16 or bfloat16 for all of q, k and v, beginning on multiples of 16 bytes",
+                f'gradients run bwd_naive for "{problem}": no tensor-core kernel takes these dtypes, head dims or addresses, and it may be '
+                "100 times slower; use float16 or bfloat16 for all of q, k and v, head dims up to 256, and multiples of 16 bytes as addresses",
                 PerformanceWarning,
                 stacklevel=3,
             )
