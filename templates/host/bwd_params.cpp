@@ -21,21 +21,21 @@ constexpr int kStepThreads = 256;  // BwdRows::kThreads and BwdDq::kThreads
 std::int64_t all_heads(const Problem& problem) { return problem.batch * problem.num_heads_q; }
 
 /// BwdRows::kRows.
-int rows_of_block(const Problem& problem) {
+int rows_of_step_block(const Problem& problem) {
   return kStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
 }
 
-std::int64_t padded(const Problem& problem, int block_m) {
+std::int64_t padded_rows(const Problem& problem, int block_m) {
   return (problem.seqlen_q + block_m - 1) / block_m * block_m;
 }
 
 std::size_t sums_bytes(const Problem& problem, const BwdSteps& steps) {
-  return static_cast<std::size_t>(all_heads(problem) * padded(problem, steps.block_m)) *
+  return static_cast<std::size_t>(all_heads(problem) * padded_rows(problem, steps.block_m)) *
          steps.dq_columns * sizeof(float);
 }
 
-LaunchStep step(const char* kernel, const Problem& problem, const BwdWork& work,
-                std::int64_t blocks) {
+LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork& work,
+                       std::int64_t blocks) {
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
   LaunchStep step = step_of(kernel, kStepThreads, 0);
   step.grid.x = static_cast<unsigned>(blocks);
@@ -61,7 +61,7 @@ std::string step_kernel(const char* name, const std::string& body, const KernelN
 
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   ATTNFORGE_ASSERT(steps.zero_bytes % 16 == 0, "zeros are set 16 bytes at a time");
-  const std::int64_t rows = padded(problem, steps.block_m);
+  const std::int64_t rows = padded_rows(problem, steps.block_m);
   const std::size_t of_rows = scratch_aligned(static_cast<std::size_t>(all_heads(problem) * rows) *
                                               sizeof(float));
   BwdWork work{.steps = steps};
@@ -108,14 +108,14 @@ Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work
   const bool overlaps = arch.sm >= 90;
   launch.workspace_bytes = std::max(launch.workspace_bytes, work.bytes);
   if (problem.seqlen_q == 0 || problem.batch == 0) return launch;
-  const std::int64_t rows = rows_of_block(problem);
+  const std::int64_t rows = rows_of_step_block(problem);
   if (!launch.steps.empty()) launch.steps.front().overlaps_previous = overlaps;
   launch.steps.insert(launch.steps.begin(),
-                      step(kRowsKernel, problem, work,
-                           all_heads(problem) * ((work.rows_padded + rows - 1) / rows)));
+                      step_around(kRowsKernel, problem, work,
+                                  all_heads(problem) * ((work.rows_padded + rows - 1) / rows)));
   if (work.steps.dq_columns == 0) return launch;
-  launch.steps.push_back(
-      step(kDqKernel, problem, work, all_heads(problem) * (work.rows_padded / work.steps.block_m)));
+  launch.steps.push_back(step_around(kDqKernel, problem, work,
+                                     all_heads(problem) * (work.rows_padded / work.steps.block_m)));
   launch.steps.back().overlaps_previous = overlaps;
   ++launch.steps_after;
   return launch;

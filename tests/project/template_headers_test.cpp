@@ -78,7 +78,8 @@ struct Served {
 Served served_by(const Family& family) {
   for (const char* dtype : {"bf16", "fp32"}) {
     const Problem problem = parse_problem(
-        fmt::format("fwd {} num_heads=32:8 seqlen=4096 head_dim=128 causal lse", dtype));
+        fmt::format("{} {} num_heads=32:8 seqlen=4096 head_dim=128 causal{}", to_string(family.op),
+                    dtype, family.op == Op::kForward ? " lse" : ""));
     for (const auto name : known_archs()) {
       if (rejection(family, problem, arch_named(name)).empty())
         return {problem, &typical_device(name)};
