@@ -34,14 +34,14 @@ Problem with_fp32_gradients(Problem problem) {
 
 /// How far an element may be off: `of_norm` times its row's norm, and shares of what a run computes
 /// and of what it stores.
-struct GradientTolerance {
+struct RowTolerance {
   double of_norm = 0, of_sum = 0, of_stored = 0, always = 0;
 };
 
 /// Of sums over `terms` products of a p or ds, whose roundings to `factor` are independent of each
 /// other, and a standard normal number. `scale`: what the sum is multiplied by.
-GradientTolerance tolerance_of(const Problem& problem, DType factor, DType stored, double terms,
-                               double scale) {
+RowTolerance tolerance_of(const Problem& problem, DType factor, DType stored, double terms,
+                          double scale) {
   // As in reference/tolerance.cpp: of TF32 both factors are rounded.
   constexpr double kTf32Roundoff = 0x1.8p-11;
   const double roundoff = problem.tf32 ? 2 * kTf32Roundoff : unit_roundoff(factor);
@@ -53,7 +53,7 @@ GradientTolerance tolerance_of(const Problem& problem, DType factor, DType store
   const double of_sum = 1e-7 * (8 + std::sqrt(terms));  // a random walk of partial sums
   // Six times the root mean square is as good as never exceeded, and no normal number is larger.
   constexpr double kSigmas = 6;
-  GradientTolerance tolerance;
+  RowTolerance tolerance;
   tolerance.of_norm = kSigmas * scale * (roundoff + of_scores + of_sum);
   // Equal numbers are rounded alike.
   tolerance.of_sum = 2 * roundoff;
@@ -72,7 +72,7 @@ struct Compared {
   DType dtype;
   std::int64_t heads;
   int columns;
-  GradientTolerance tolerance;
+  RowTolerance tolerance;
   std::vector<float> sums{};    // [heads][rows][columns]
   std::vector<float> norms{};   // [heads][rows]
   std::vector<float> before{};  // of outputs that are added to, else empty
