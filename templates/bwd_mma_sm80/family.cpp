@@ -64,12 +64,6 @@ std::string supports(const Problem& problem, const Arch& arch) {
   return too_many_blocks(tiles * double(problem.batch) * double(problem.num_heads_q)).text();
 }
 
-/// Bytes of what the blocks of a K/V head read again and again.
-double shared_bytes(const Problem& problem) {
-  return double(problem.seqlen_q) * gqa_group(problem) *
-         ((problem.head_dim + problem.head_dim_v) * 2.0 + problem.head_dim * 4.0);
-}
-
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const int half_of_l2 = std::max(1, static_cast<int>(device.l2_bytes >> 21));
   const bool causal = shape_of(problem).right_bound != 0;
@@ -123,15 +117,6 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return "";
 }
 
-TileOrder key_tile_order(const Typed& c, const Problem& problem) {
-  const double heads = double(problem.batch) * double(problem.num_heads_kv);
-  const double wanted = double(c.head_group_mb) * 1048576 / std::max(shared_bytes(problem), 1.0);
-  return {.m_blocks = static_cast<int>((problem.seqlen_kv + c.block_n - 1) / c.block_n),
-          .heads = static_cast<int>(heads),
-          .heads_per_group = static_cast<int>(std::clamp(wanted, 1.0, std::max(heads, 1.0))),
-          .heavy_last = 0};  // the first keys are seen most
-}
-
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
@@ -143,7 +128,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     (c.stages == 1 && c.blocks_per_sm == 1 ? kStages : 0) +
                     (device.arch.sm < 90 ? kWithoutUniform : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
-  return estimate_bwd_mma_sm80_us(c, problem, device, key_tile_order(c, problem)) *
+  return estimate_bwd_mma_sm80_us(c, problem, device,
+                                  key_tile_order(problem, c.block_n, c.head_group_mb)) *
          (tight ? kSpillRisk : 1.0);
 }
 
@@ -170,15 +156,6 @@ BwdSteps steps_of(const Typed& c) {
           .dq_tile = "BwdMmaSm80DqTile<kConfig>"};
 }
 
-std::vector<Piece> pieces_with_slope(const Shape& shape) {
-  std::vector<Piece> pieces = pieces_of(shape);
-  if (shape.softcap)
-    pieces.push_back({"pieces/softcap_slope.cuh", "Slope", "SoftcapSlope"});
-  else
-    pieces.push_back({"pieces/plain_slope.cuh", "Slope", "PlainSlope"});
-  return pieces;
-}
-
 Source render(const Typed& c, const Problem& problem) {
   KernelNames names = with_parts<BwdMmaSm80Params>({.symbol = symbol(c),
                                                     .folder = kName,
@@ -186,7 +163,7 @@ Source render(const Typed& c, const Problem& problem) {
                                                     .params = "BwdMmaSm80Params",
                                                     .pieces = "DensePieces",
                                                     .pieces_header = "pieces/dense.cuh",
-                                                    .other_pieces = pieces_with_slope(c),
+                                                    .other_pieces = bwd_pieces(c),
                                                     .launch_fields = 1},
                                                    problem);
   if (!c.makes_dq()) {
@@ -222,7 +199,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     if (order.m_blocks != 0 && order.heads != 0)
       launch.steps.push_back(step_of_tiles(std::move(step), problem, work, order));
   };
-  add(step_of(symbol(c), c.num_threads(), c.smem_bytes()), key_tile_order(c, problem));
+  add(step_of(symbol(c), c.num_threads(), c.smem_bytes()),
+      key_tile_order(problem, c.block_n, c.head_group_mb));
   if (!c.makes_dq()) {
     const BwdMmaSm80DqConfig own = c.own_dq();
     add(step_of(dq_symbol(c), own.num_threads(), own.smem_bytes()),

@@ -69,12 +69,6 @@ std::string supports(const Problem& problem, const Arch& arch) {
   return too_many_blocks(tiles * double(problem.batch) * double(problem.num_heads_q)).text();
 }
 
-/// Bytes of what the blocks of a K/V head read again and again.
-double shared_bytes(const Problem& problem) {
-  return double(problem.seqlen_q) * gqa_group(problem) *
-         ((problem.head_dim + problem.head_dim_v) * 2.0 + problem.head_dim * 4.0);
-}
-
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   const std::vector<int> groups = problem.deterministic ? std::vector<int>{32, 16, 64, 0}
                                                         : std::vector<int>{0, 32, 16, 64};
@@ -119,15 +113,6 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return more.smem_bytes() <= device.arch.smem_per_block_bytes ? "another buffer would fit" : "";
 }
 
-TileOrder key_tile_order(const Typed& c, const Problem& problem) {
-  const double heads = double(problem.batch) * double(problem.num_heads_kv);
-  const double wanted = double(c.head_group_mb) * 1048576 / std::max(shared_bytes(problem), 1.0);
-  return {.m_blocks = static_cast<int>((problem.seqlen_kv + c.block_n() - 1) / c.block_n()),
-          .heads = static_cast<int>(heads),
-          .heads_per_group = static_cast<int>(std::clamp(wanted, 1.0, std::max(heads, 1.0))),
-          .heavy_last = 0};  // the first keys are seen most
-}
-
 /// Of the counters of turns, a multiple of 16.
 std::size_t turns_bytes(const Typed& c, const Problem& problem) {
   if (c.dq != kDqInOrder) return 0;
@@ -144,7 +129,8 @@ BwdSteps steps_of(const Typed& c, const Problem& problem) {
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  return estimate_bwd_wgmma_sm90a_us(c, problem, device, key_tile_order(c, problem)) +
+  return estimate_bwd_wgmma_sm90a_us(c, problem, device,
+                                     key_tile_order(problem, c.block_n(), c.head_group_mb)) +
          bwd_steps_us(problem, steps_of(c, problem), device);
 }
 
@@ -160,15 +146,6 @@ std::string symbol(const Typed& c) {
   return "bwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n());
 }
 
-std::vector<Piece> pieces_with_slope(const Shape& shape) {
-  std::vector<Piece> pieces = pieces_of(shape);
-  if (shape.softcap)
-    pieces.push_back({"pieces/softcap_slope.cuh", "Slope", "SoftcapSlope"});
-  else
-    pieces.push_back({"pieces/plain_slope.cuh", "Slope", "PlainSlope"});
-  return pieces;
-}
-
 Source render(const Typed& c, const Problem& problem) {
   std::string products;
   for (const int n : std::set{c.block_m, c.head_dim, c.head_dim_v, c.dq_rows()})
@@ -181,7 +158,7 @@ Source render(const Typed& c, const Problem& problem) {
        .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
        .pieces = "DensePieces",
        .pieces_header = "pieces/dense.cuh",
-       .other_pieces = pieces_with_slope(c),
+       .other_pieces = bwd_pieces(c),
        .launch_fields = 1},
       problem);
   return kernel_source(untyped(kName, c, kFields), c,
@@ -213,7 +190,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const BwdWork work = bwd_work(problem, steps_of(c, problem));
-  const TileOrder order = key_tile_order(c, problem);
+  const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
     LaunchStep step = step_of(symbol(c), c.num_threads(), c.smem_bytes());

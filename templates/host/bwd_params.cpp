@@ -121,6 +121,26 @@ Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work
   return launch;
 }
 
+TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb) {
+  const double heads = double(problem.batch) * double(problem.num_heads_kv);
+  const double bytes = double(problem.seqlen_q) * gqa_group(problem) *
+                       ((problem.head_dim + problem.head_dim_v) * 2.0 + problem.head_dim * 4.0);
+  const double wanted = double(head_group_mb) * 1048576 / std::max(bytes, 1.0);
+  return {.m_blocks = static_cast<int>((problem.seqlen_kv + block_n - 1) / block_n),
+          .heads = static_cast<int>(heads),
+          .heads_per_group = static_cast<int>(std::clamp(wanted, 1.0, std::max(heads, 1.0))),
+          .heavy_last = 0};
+}
+
+std::vector<Piece> bwd_pieces(const Shape& shape) {
+  std::vector<Piece> pieces = pieces_of(shape);
+  if (shape.softcap)
+    pieces.push_back({"pieces/softcap_slope.cuh", "Slope", "SoftcapSlope"});
+  else
+    pieces.push_back({"pieces/plain_slope.cuh", "Slope", "PlainSlope"});
+  return pieces;
+}
+
 double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device) {
   constexpr double kStepUs = 2.5;  // a launch that overlaps
   const double rows = static_cast<double>(all_heads(problem) * problem.seqlen_q);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "attnforge/problem.h"
 #include "generator/arch.h"
@@ -52,6 +53,14 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
 /// of its steps, and the step after the last, overlap with the one before them. No step if there
 /// are no queries and `launch` has none. The workspace has work.bytes at least.
 Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work, const Arch& arch);
+
+/// In which order blocks take key tiles of block_n keys: K/V heads in groups that share about
+/// head_group_mb MB of Q, dO and sums of dQ; 0: one head after another. The first keys, which
+/// causal queries see most, come first.
+TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb);
+
+/// The pieces that a shape takes, and the Slope of its Score.
+std::vector<Piece> bwd_pieces(const Shape& shape);
 
 /// What the steps take.
 double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device);
