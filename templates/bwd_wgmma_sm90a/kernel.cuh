@@ -247,9 +247,10 @@ struct BwdWgmmaSm90a {
         for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
         await_turn(turns, work.turn(place));
         for (int w = 0; w < C.warpgroups; ++w) add(w);
+        bulk_wait_read<0>();
+        for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
         bulk_wait<0>();
         pass_turn(turns);
-        for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
       }
       parity ^= 1;
     });
