@@ -501,12 +501,9 @@ struct BwdWgmmaSm90a {
 
     // -- A query tile --
 
-    /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.
-    ATTNFORGE_DEVICE void attend(const Work& work, const Place& place) {
-      const int m = place.m;
+    /// P and dS of a tile; nothing is in flight before or after.
+    ATTNFORGE_DEVICE void score_gradients(const Work& work, int m, Rounded& p16, Rounded& ds16) {
       Scores s, dp;
-      Rounded p16, ds16;
-      DqParts dq;
       await_q();
       clear_queries(work, m);
       issue_scores(s);
@@ -518,6 +515,13 @@ struct BwdWgmmaSm90a {
       wgmma_wait<0>();
       pin(dp);
       gradients(work, m, s, dp, ds16);
+    }
+
+    /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.
+    ATTNFORGE_DEVICE void attend(const Work& work, const Place& place) {
+      Rounded p16, ds16;
+      DqParts dq;
+      score_gradients(work, place.m, p16, ds16);
       if constexpr (C.ds_stages == 1) await_consumers();  // all have read the dS before
       store_ds(ds16);
       fence_proxy_async();
@@ -545,21 +549,9 @@ struct BwdWgmmaSm90a {
     /// dK and dV of a tile, and dQ of the one before, if there is one.
     template <bool kFirst>
     ATTNFORGE_DEVICE void attend_late(const Work& work, const Place& place, const Place& before) {
-      const int m = place.m;
-      Scores s, dp;
       Rounded p16, ds16;
       DqParts dq;
-      await_q();
-      clear_queries(work, m);
-      issue_scores(s);
-      await_do();
-      issue_dp(dp);
-      wgmma_wait<1>();
-      pin(s);
-      probabilities(work, m, s, p16);
-      wgmma_wait<0>();
-      pin(dp);
-      gradients(work, m, s, dp, ds16);
+      score_gradients(work, place.m, p16, ds16);
       mbarrier_wait(smem.ds_empty(stage_of<C.ds_stages>(count)), parity_of<C.ds_stages>(count) ^ 1);
       store_ds(ds16);
       fence_proxy_async();
