@@ -130,10 +130,16 @@ void run_plan(const attnforge_plan* plan, const attnforge_problem* problem, Byte
   if (bytes.byte() % 8 != 0) tensors.block_mask = any_lists.get();
   if (bytes.byte() % 8 != 0) tensors.code_arguments = arguments;
   if (bytes.byte() % 8 != 0) tensors.sinks = reinterpret_cast<const float*>(memory);
+  attnforge_gradients gradients = ATTNFORGE_GRADIENTS_INIT;
+  gradients.dout.data = gradients.dq.data = gradients.dk.data = gradients.dv.data = memory;
+  gradients.dlse.data = tensors.lse.data;
+  Hostile any_gradients(gradients, bytes);
+  if (bytes.byte() % 8 != 0) tensors.gradients = any_gradients.get();
   Hostile hostile(
       tensors, bytes,
       {offsetof(attnforge_tensors, rope), offsetof(attnforge_tensors, lengths),
-       offsetof(attnforge_tensors, block_mask), offsetof(attnforge_tensors, code_arguments)});
+       offsetof(attnforge_tensors, block_mask), offsetof(attnforge_tensors, code_arguments),
+       offsetof(attnforge_tensors, pages), offsetof(attnforge_tensors, gradients)});
   size_t needed = 0;
   require(answered(attnforge_plan_workspace(plan, nullptr, &needed), "plan_workspace"),
           "no workspace");
