@@ -31,7 +31,7 @@ double tile_clocks(const BwdWgmmaSm90aConfig& c) {
   const double scores = wg * (64 + m) * (qk + v) * 2;
   const double sums = wg * m * (qk + v) * 2;
   const double queries = c.dq_parts() * (64 + c.dq_rows()) * n * 2;
-  const double moved = m * (qk + v) * 2 + m * n * 2 + 2 * m * dq * 4;
+  const double moved = m * (qk + v) * 2 + m * n * 2 + (c.adds_by_tma() ? 2 : 1) * m * dq * 4;
   const double smem = (scores + sums + queries + moved) / kSmemBytesPerClock;
   const double exponentials = m * n / kExponentialsPerClock;
   const double issue = m * n * kInstructionsPerScore / 32 / 4;
