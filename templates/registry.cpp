@@ -24,8 +24,9 @@ extern const Family bwd_naive;
 std::span<const Family* const> registry() {
   static constexpr const Family* kFamilies[] = {
       // Tier by tier, the best of each first.
-      &fwd_wgmma_sm90a, &fwd_mma_sm80,     &bwd_wgmma_sm90a, &bwd_mma_sm80, &fwd_regtile_f32, &fwd_wmma,
-      &fwd_flash_vec,   &fwd_flash_scalar, &fwd_materialized, &fwd_naive,       &bwd_naive,
+      &fwd_wgmma_sm90a,  &fwd_mma_sm80, &bwd_wgmma_sm90a, &bwd_mma_sm80,
+      &fwd_regtile_f32,  &fwd_wmma,     &fwd_flash_vec,   &fwd_flash_scalar,
+      &fwd_materialized, &fwd_naive,    &bwd_naive,
   };
   return kFamilies;
 }
