@@ -75,7 +75,7 @@ void plan_for_new_length(benchmark::State& state, const std::string& cache) {
   Device device({.cache_path = cache});
   Problem problem = parse_problem(kProblem);
   make_plan(problem, device);
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     problem.seqlen_q = problem.seqlen_kv = problem.seqlen_q - 1;
     benchmark::DoNotOptimize(make_plan(problem, device));
   }
@@ -86,7 +86,7 @@ void plan_for_new_length(benchmark::State& state, const std::string& cache) {
 void plan_in_fresh_process(benchmark::State& state, const std::string& cache) {
   const std::string command = std::filesystem::read_symlink("/proc/self/exe").string() +
                               " --fresh-plan " + cache;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     FILE* child = popen(command.c_str(), "r");
     double us = 0;
     const bool read = child != nullptr && std::fscanf(child, "%lf", &us) == 1;
@@ -114,7 +114,7 @@ int fresh_plan(const char* cache) {
 template <class Launch>
 void time_launches(benchmark::State& state, const Launch& launch) {
   constexpr int kInARow = 200;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     const auto start = Clock::now();
     for (int i = 0; i < kInARow; ++i) launch();
     state.SetIterationTime(seconds_since(start) / kInARow);
@@ -145,7 +145,7 @@ void decode_step(benchmark::State& state) {
   const Launch launch = candidate.family->launch(candidate.config, problem, facts);
   const Buffer counters(kCounterBytes);
   alignas(64) std::byte params[kMaxParamsBytes];
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     problem.seqlen_kv = problem.seqlen_kv > 3585 ? problem.seqlen_kv - 1 : 4096;
     benchmark::DoNotOptimize(make_plan(problem, device));
     for (const LaunchStep& step : launch.steps) {
