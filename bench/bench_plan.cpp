@@ -67,7 +67,7 @@ void plan_in_memory(benchmark::State& state, const std::string& cache) {
   Device device({.cache_path = cache});
   const Problem problem = parse_problem(kProblem);
   make_plan(problem, device);
-  for (auto _ : state) benchmark::DoNotOptimize(make_plan(problem, device));
+  while (state.KeepRunning()) benchmark::DoNotOptimize(make_plan(problem, device));
 }
 
 /// Lengths 3585 to 4096 share a bucket; each is planned once.
