@@ -63,7 +63,7 @@ With the word blocks and a mask text, but neither --bsr nor --mask-random, the b
 --score and --mask are C++ of your own (docs/USER_CODE.md), --arg values for what they name. An array is an .npy file of float32,
 int32, float16, bfloat16 or bool, or random; its size and type are then the file's, and other arrays are declared by args=.
 Of a bwd, o and lse are computed by a forward run first, and may be written too; dout is random or a file.
---check compares with attention in fp64 on the CPU; of large problems it takes a sample of the rows.
+--check compares with attention, or its gradients, in fp64 on the CPU; of large problems it takes a sample of the rows.
 
 Examples:
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy causal --check
@@ -262,10 +262,8 @@ void check_gradient_arguments(const RunArguments& a, const Problem& problem) {
   const bool written = !a.dq.empty() || !a.dk.empty() || !a.dv.empty();
   if (!is_backward(problem) && (written || !a.dout.empty()))
     usage("--dout, --dq, --dk and --dv need a problem that begins with bwd");
-  if (is_backward(problem) && a.cpu)
-    usage("--cpu computes no gradients; leave it out, or take the forward problem");
-  if (is_backward(problem) && (a.check || a.check_all))
-    usage("--check compares o and lse alone; attnforge tune proves kernels of bwd");
+  if (is_backward(problem) && problem.accumulate && (a.check || a.check_all))
+    usage("--check does not go with the word accumulate, whose gradients are added to others");
   if (is_backward(problem) && problem.layout == Layout::kPackedQkv && written)
     usage("--dq, --dk and --dv do not go with layout=packed_qkv");
 }
@@ -290,17 +288,22 @@ void write_outputs(const RunArguments& a, const Problem& problem, const HostTens
   }
 }
 
-/// o and lse of the inputs, by a forward plan: gradients of made-up ones would mean nothing.
+/// o and lse of the inputs, as `solve` finds them: gradients of made-up ones would mean nothing.
+template <class Solve>
+void take_forward(Inputs& inputs, const Solve& solve) {
+  HostTensors of_forward = inputs.host;
+  solve(forward_of(inputs.problem), of_forward);
+  inputs.host.o = std::move(of_forward.o);
+  inputs.host.lse = std::move(of_forward.lse);
+}
+
 void run_forward(const RunArguments& a, Device& device, Inputs& inputs) {
-  const Problem forward = forward_of(inputs.problem);
-  HostTensors& host = inputs.host;
-  HostTensors of_forward = host;
-  const Plan plan = make_plan(forward, device, plan_options("estimate", a.time_limit_s, "", ""));
-  const DeviceTensors on_gpu = upload_tensors(device, plan, of_forward);
-  plan.run(on_gpu.tensors, on_gpu.workspace.data());
-  download_outputs(on_gpu, forward, of_forward);
-  host.o = std::move(of_forward.o);
-  host.lse = std::move(of_forward.lse);
+  take_forward(inputs, [&](const Problem& forward, HostTensors& host) {
+    const Plan plan = make_plan(forward, device, plan_options("estimate", a.time_limit_s, "", ""));
+    const DeviceTensors on_gpu = upload_tensors(device, plan, host);
+    plan.run(on_gpu.tensors, on_gpu.workspace.data());
+    download_outputs(on_gpu, forward, host);
+  });
 }
 
 /// Without NVRTC a plan from the database runs all the same, but nothing can time it.
@@ -339,6 +342,7 @@ void add_check(Json& json, const CheckReport& check, bool lse) {
                    {"wrong", check.wrong},
                    {"nonfinite_wrong", check.nonfinite_wrong},
                    {"max_error", check.max_error},
+                   {"tensor", check.tensor},
                    {"cosine_similarity", check.cosine_similarity},
                    {"worst", element_json(check.worst)}};
   if (lse) {
@@ -373,7 +377,7 @@ Json report_json(const Plan& plan, const Device& device, const Timing& timing,
   return json;
 }
 
-void print_element(const char* tensor, const CheckedElement& e) {
+void print_element(std::string_view tensor, const CheckedElement& e) {
   fmt::print(
       "  worst of {:<4} batch={} head={} row={} dim={}: {:.7g}, expected {:.7g}, allowed error "
       "{:.3g}\n",
@@ -391,7 +395,7 @@ void print_check(const CheckReport& c, bool lse) {
   if (c.nonfinite_wrong > 0)
     fmt::print("  NaN or infinite where it should not be: {} elements\n", c.nonfinite_wrong);
   fmt::print("  cosine      {:.9f}\n", c.cosine_similarity);
-  print_element("o", c.worst);
+  print_element(c.tensor, c.worst);
   if (lse) print_element("lse", c.worst_lse);
 }
 
@@ -430,6 +434,7 @@ CheckReport checked(const RunArguments& a, const Inputs& inputs) {
 /// The reference in place of a GPU.
 int run_on_cpu(const RunArguments& a, Inputs& inputs) {
   const auto begin = std::chrono::steady_clock::now();
+  if (is_backward(inputs.problem)) take_forward(inputs, solve_on_cpu);
   solve_on_cpu(inputs.problem, inputs.host);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   write_outputs(a, inputs.problem, inputs.host);

@@ -1,4 +1,4 @@
-// check.h - is an output right? Compares o and lse with the fp64 CPU reference.
+// check.h - is an output right? Compares o and lse, or gradients, with the fp64 CPU reference.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct CheckOptions {
   std::uint64_t seed = 1;  // of the sample
 };
 
-/// An element of o, or of lse (then dim is 0).
+/// An element of o, of lse (then dim is 0) or of a gradient.
 struct CheckedElement {
   std::int64_t batch = 0;
   std::int64_t head = 0;
-  std::int64_t row = 0;
+  std::int64_t row = 0;  // a query; of dk and dv a key
   int dim = 0;
   double got = 0;
   double expected = 0;
@@ -28,30 +28,32 @@ struct CheckedElement {
 
 struct CheckReport {
   bool ok = true;
-  std::int64_t rows_checked = 0;  // query rows, all heads and sequences
+  std::int64_t rows_checked = 0;  // query rows, all heads and sequences; of bwd those of keys, too
   std::int64_t rows_total = 0;
   bool sampled() const { return rows_checked < rows_total; }
-  std::int64_t wrong = 0;            // elements of o and lse outside the tolerance
+  // Elements of o and lse outside the tolerance, or of the gradients.
+  std::int64_t wrong = 0;
   std::int64_t nonfinite_wrong = 0;  // of those: NaN or infinite on one side only
-  double max_error = 0;              // of o: largest |got - expected| of finite elements
-  double cosine_similarity = 1;      // of the checked part of o; 1 if both are all zero
-  CheckedElement
-      worst;  // of o: the largest error in units of what is allowed; not finite ones first
+  std::string tensor = "o";          // of the next three: "o", or the gradient that is furthest off
+  double max_error = 0;              // largest |got - expected| of finite elements
+  double cosine_similarity = 1;      // of the checked part; 1 if both are all zero
+  CheckedElement worst;      // the largest error in units of what is allowed; not finite ones first
   double max_lse_error = 0;  // 0 without lse
   CheckedElement worst_lse;
-  std::string summary{};  // a line on o and, if there is one, a line on lse
+  std::string summary{};  // a line on o and, if there is one, a line on lse; or one a gradient
 };
 
 /// `tensors` as uploaded and as downloaded again. Sampled rows are the first, the last, those
 /// beside multiples of 64 and random ones, spread over all heads and sequences. Takes seconds at
 /// most with the default options, all cores. Throws Error(kInvalidArgument) if a vector's size is
-/// not the problem's, or rope's tables lack a row.
+/// not the problem's, or rope's tables lack a row; Error(kUnsupported) for texts of score and mask,
+/// and for gradients that were added to others (accumulate).
 CheckReport check_output(const Problem& problem, const HostTensors& tensors,
                          const CheckOptions& options = {});
 
-/// Computes o, and lse if the problem has it, on the CPU in fp64, rounded once at the end: the
-/// reference itself, for machines without a GPU and for small problems. About 2 GFLOP/s per core,
-/// all cores. Throws as check_output.
+/// Computes o, and lse if the problem has it, or dq, dk and dv, on the CPU in fp64, rounded once at
+/// the end: the reference itself, for machines without a GPU and for small problems. About 2
+/// GFLOP/s per core, all cores. Throws as check_output.
 void solve_on_cpu(const Problem& problem, HostTensors& tensors);
 
 }  // namespace attnforge

@@ -1,6 +1,8 @@
 #include "attnforge/check.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 #include <set>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "generator/user_code.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
+#include "reference/gradients.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
 
@@ -21,10 +24,6 @@ namespace {
 /// not const.
 Tensors tensors_of(const Problem& problem, const HostTensors& host) {
   validate(problem);
-  if (is_backward(problem)) {
-    throw Error(ErrorCode::kUnsupported,
-                "gradients are not computed on the CPU; compare with the family bwd_naive");
-  }
   if (has_code(problem)) {
     throw Error(ErrorCode::kUnsupported,
                 "the CPU cannot compute the texts of score and mask; compare with the family "
@@ -63,34 +62,63 @@ std::set<std::int64_t> sample_positions(std::int64_t seqlen, std::int64_t count,
   return positions;
 }
 
+/// Rows of queries, or of keys, of one kind of heads.
+struct Side {
+  bool of_keys = false;
+  std::int64_t heads = 0;
+
+  std::int64_t length(const Problem& sequence) const {
+    return of_keys ? sequence.seqlen_kv : sequence.seqlen_q;
+  }
+};
+Side queries_of(const Problem& problem) { return {false, problem.num_heads_q}; }
+Side keys_of(const Problem& problem) { return {true, problem.num_heads_kv}; }
+
 /// Of all heads.
-std::int64_t count_rows(const Sequences& sequences) {
-  return total_queries(sequences) * sequences.problem.num_heads_q;
+std::int64_t count_rows(const Sequences& sequences, const Side& side) {
+  std::int64_t count = 0;
+  for (std::int64_t batch = 0; batch < sequences.problem.batch; ++batch)
+    count += side.length(problem_of_sequence(sequences, batch)) * side.heads;
+  return count;
 }
 
 /// All rows, or as many as `max_work` allows: at least one, spread evenly over sequences and heads.
-std::vector<QueryRow> rows_to_check(const Sequences& sequences, const CheckOptions& options) {
-  const Problem& problem = sequences.problem;
-  const std::int64_t groups = problem.batch * problem.num_heads_q;
+/// A key stands in the place of a query.
+std::vector<QueryRow> rows_to_check(const Sequences& sequences, const Side& side,
+                                    const CheckOptions& options) {
+  const std::int64_t groups = sequences.problem.batch * side.heads;
   const double work = flops(sequences) / 2;
-  if (options.max_work <= 0 || work <= options.max_work) return all_rows(sequences);
-
-  const double row_work = work / static_cast<double>(count_rows(sequences));
-  const auto affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
-  const std::int64_t sampled_groups = std::min(groups, affordable);
+  const bool all = options.max_work <= 0 || work <= options.max_work;
+  std::int64_t affordable = 0;
+  if (!all) {
+    const double row_work = work / static_cast<double>(count_rows(sequences, side));
+    affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
+  }
+  const std::int64_t sampled_groups = all ? groups : std::min(groups, affordable);
   std::mt19937_64 random(options.seed);
   std::vector<QueryRow> rows;
   for (std::int64_t i = 0; i < sampled_groups; ++i) {
-    const std::int64_t group = i * groups / sampled_groups;
-    const std::int64_t seqlen = problem_of_sequence(sequences, group / problem.num_heads_q)
-                                    .seqlen_q;
-    if (seqlen == 0) continue;
-    for (std::int64_t query : sample_positions(seqlen, affordable / sampled_groups, random)) {
-      rows.push_back({.batch = group / problem.num_heads_q,
-                      .head = group % problem.num_heads_q,
-                      .query = query});
+    const std::int64_t group = i * groups / sampled_groups, batch = group / side.heads;
+    const std::int64_t length = side.length(problem_of_sequence(sequences, batch));
+    const auto add = [&](std::int64_t position) {
+      rows.push_back({.batch = batch, .head = group % side.heads, .query = position});
+    };
+    if (all) {
+      for (std::int64_t position = 0; position < length; ++position) add(position);
+    } else if (length > 0) {
+      for (const std::int64_t position :
+           sample_positions(length, affordable / sampled_groups, random))
+        add(position);
     }
   }
+  return rows;
+}
+
+BackwardRows gradient_rows(const Sequences& sequences, CheckOptions options) {
+  options.max_work /= 2;
+  BackwardRows rows{rows_to_check(sequences, queries_of(sequences.problem), options), {}};
+  for (const QueryRow& row : rows_to_check(sequences, keys_of(sequences.problem), options))
+    rows.keys.push_back({.batch = row.batch, .head = row.head, .key = row.query});
   return rows;
 }
 
@@ -104,19 +132,85 @@ CheckedElement element(const Comparison& c) {
           .allowed = c.worst_allowed};
 }
 
+/// How near the worst element is to what is allowed, or how far beyond.
+double badness(const Comparison& c) {
+  return c.nonfinite_wrong > 0
+             ? std::numeric_limits<double>::infinity()
+             : std::abs(c.worst_actual - c.worst_expected) / std::max(c.worst_allowed, 1e-300);
+}
+
+CheckReport check_gradients(const Problem& problem, const Tensors& tensors,
+                            const CheckOptions& options) {
+  if (problem.accumulate) {
+    throw Error(ErrorCode::kUnsupported,
+                "gradients that were added to others cannot be checked: leave out the word "
+                "accumulate");
+  }
+  const Sequences sequences = sequences_of(problem, tensors);
+  const BackwardRows rows = gradient_rows(sequences, options);
+  const GradientVerdict verdict = compare_gradients(problem, tensors,
+                                                    reference_gradients(problem, tensors, rows));
+  CheckReport report;
+  report.ok = verdict.passed();
+  report.rows_checked = static_cast<std::int64_t>(rows.queries.size() + rows.keys.size());
+  report.rows_total = count_rows(sequences, queries_of(problem)) +
+                      count_rows(sequences, keys_of(problem));
+  const Comparison* worst = &verdict.dq;
+  for (const Comparison* each : {&verdict.dq, &verdict.dk, &verdict.dv}) {
+    report.wrong += each->wrong;
+    report.nonfinite_wrong += each->nonfinite_wrong;
+    if (badness(*each) > badness(*worst)) worst = each;
+  }
+  report.tensor = worst->tensor;
+  report.max_error = worst->max_error;
+  report.cosine_similarity = worst->cosine;
+  report.worst = element(*worst);
+  report.summary = to_string(verdict);
+  return report;
+}
+
+/// Row i of `from` to where at(i) says that it lies.
+template <class At>
+void store_gradient(DType dtype, const Tensor& to, const ReferenceGradient& from, const At& at) {
+  const auto columns = static_cast<std::size_t>(from.columns);
+  for (std::size_t i = 0; i < from.terms.size(); ++i) {
+    const QueryRow row = at(i);
+    const std::int64_t begin = row.batch * to.stride_batch + row.head * to.stride_head +
+                               row.query * to.stride_row;
+    for (std::size_t d = 0; d < columns; ++d)
+      store_element(dtype, to.data, begin + static_cast<std::int64_t>(d),
+                    static_cast<float>(from.values[i * columns + d]));
+  }
+}
+
+void solve_gradients(const Problem& problem, const Tensors& tensors) {
+  const ReferenceGradients found = reference_gradients(problem, tensors);
+  const Sequences sequences = sequences_of(problem, tensors);
+  const auto query = [&](std::size_t i) { return place_of(sequences, found.rows.queries[i]); };
+  const auto key = [&](std::size_t i) {
+    const KeyRow row = place_of_key(sequences, found.rows.keys[i]);
+    return QueryRow{.batch = row.batch, .head = row.head, .query = row.key};
+  };
+  const Gradients& to = tensors.gradients;
+  store_gradient(gradient_dtype(problem, problem.dtype_q), to.dq, found.dq, query);
+  store_gradient(gradient_dtype(problem, problem.dtype_k), to.dk, found.dk, key);
+  store_gradient(gradient_dtype(problem, problem.dtype_v), to.dv, found.dv, key);
+}
+
 }  // namespace
 
 CheckReport check_output(const Problem& problem, const HostTensors& host,
                          const CheckOptions& options) {
   const Tensors tensors = tensors_of(problem, host);
+  if (is_backward(problem)) return check_gradients(problem, tensors, options);
   CheckReport report;
   const Sequences sequences = sequences_of(problem, tensors);
-  report.rows_total = count_rows(sequences);
+  report.rows_total = count_rows(sequences, queries_of(problem));
   if (report.rows_total == 0) {
     report.summary = "nothing to check: o is empty";
     return report;
   }
-  const std::vector<QueryRow> rows = rows_to_check(sequences, options);
+  const std::vector<QueryRow> rows = rows_to_check(sequences, queries_of(problem), options);
   const Verdict verdict = compare(problem, tensors, reference_attention(problem, tensors, rows));
   report.ok = verdict.passed();
   report.rows_checked = static_cast<std::int64_t>(rows.size());
@@ -133,6 +227,7 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
 
 void solve_on_cpu(const Problem& problem, HostTensors& host) {
   const Tensors tensors = tensors_of(problem, host);
+  if (is_backward(problem)) return solve_gradients(problem, tensors);
   const Reference reference = reference_attention(problem, tensors);
   const auto head_dim_v = static_cast<std::size_t>(problem.head_dim_v);
   for (std::size_t i = 0; i < reference.rows.size(); ++i) {

@@ -43,6 +43,39 @@ TEST(CheckOutput, ARightOutputPassesInEveryLayout) {
   EXPECT_TRUE(check_output(packed, solved(packed)).ok);
 }
 
+/// With o and lse of the forward problem, so that gradients mean something.
+HostTensors solved_backward(const Problem& problem) {
+  HostTensors host = random_host_tensors(problem, 1), of_forward = host;
+  solve_on_cpu(forward_of(problem), of_forward);
+  host.o = of_forward.o;
+  host.lse = of_forward.lse;
+  solve_on_cpu(problem, host);
+  return host;
+}
+
+TEST(CheckOutput, RightGradientsPassAndAWrongOneIsLocated) {
+  const Problem problem = parse_problem(
+      "bwd bf16 batch=2 num_heads=4:2 seqlen=70:90 head_dim=32 causal");
+  HostTensors host = solved_backward(problem);
+  const CheckReport right = check_output(problem, host);
+  EXPECT_TRUE(right.ok) << right.summary;
+  EXPECT_EQ(right.rows_checked, 2 * (4 * 70 + 2 * 90));
+  EXPECT_FALSE(right.sampled());
+  EXPECT_GT(right.max_error, 0) << "bf16 cannot hold the reference exactly";
+  const CheckReport sampled = check_output(problem, host, {.max_work = 1e5});
+  EXPECT_TRUE(sampled.ok && sampled.sampled()) << sampled.summary;
+
+  const std::int64_t at = ((1 * 90 + 33) * 2 + 1) * 32 + 5;  // batch 1, key 33, head 1, dim 5
+  store_element(DType::kBf16, host.dk.data(), at, 99.0f);
+  const CheckReport wrong = check_output(problem, host);
+  EXPECT_EQ(wrong.wrong, 1);
+  EXPECT_EQ(wrong.tensor, "dk");
+  EXPECT_EQ(wrong.worst.batch, 1);
+  EXPECT_EQ(wrong.worst.row, 33);
+  EXPECT_EQ(wrong.worst.head, 1);
+  EXPECT_EQ(wrong.worst.dim, 5);
+}
+
 TEST(CheckOutput, OneWrongElementIsLocated) {
   const Problem problem = small();
   HostTensors host = solved(problem);
