@@ -21,6 +21,7 @@
 #include "tile/load_tile.cuh"
 #include "tile/query_walk.cuh"
 #include "tile/store_gradient.cuh"
+#include "tile/transposed_scores.cuh"
 
 namespace attnforge {
 
@@ -56,32 +57,6 @@ struct BwdMmaSm80 {
   using Scores = float[kKeyFragments][kStepFragments][4];
   using Rounded = u32[kKeyFragments][kStepFragments][2];
   using Sums = float[kKeyFragments][kMostColumns][4];
-
-  /// Scores as the pieces take them: a lane has few keys and many queries.
-  struct TransposedScores {
-    static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
-    Scores& all;
-    int first_row;  // of the step's
-    int first_key;  // of this lane's
-
-    template <class OfRow>
-    ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
-      const int lane_row = first_row + MmaFragment::column(lane());
-#pragma unroll
-      for (int j = 0; j < kStepFragments; ++j)
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          const auto score = of_row(lane_row + j * 8 + c, first_key);
-#pragma unroll
-          for (int f = 0; f < kKeyFragments; ++f)
-#pragma unroll
-            for (int r = 0; r < 2; ++r) {
-              float& s = all[f][j][2 * r + c];
-              s = score(s, f * 16 + r * 8);
-            }
-        }
-    }
-  };
 
   /// A query tile of one of the heads that share the keys.
   struct Place {
@@ -345,7 +320,7 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void to_probabilities(Scores& s, const Place& place, int stage, bool masked,
                                          int step, Rounded& rounded, Rounded& sloped) const {
     const int row = step * C.step_m;
-    const TransposedScores view{s, place.m * C.block_m + row, tile.first_key + lane_key()};
+    const TransposedScores<Scores> view{s, place.m * C.block_m + row, tile.first_key + lane_key()};
     Pieces::Score::apply(view, tile);
     if (masked) Pieces::Mask::apply(view, tile);
     probabilities(s, rows(stage) + row * 4, rounded, sloped);

@@ -9,12 +9,12 @@
 
 namespace attnforge {
 
-/// Array: float[fragments][4], of 16 keys by 8 queries. of_row(row, lane_key) is called once per
-/// query and returns a function f(score, offset) of the score of key lane_key + offset.
+/// Array: float[fragments][4], of 16 keys by 8 queries, or of several times 16 keys
+/// float[key fragments][fragments][4]. of_row(row, lane_key) is called once per query and returns a
+/// function f(score, offset) of the score of key lane_key + offset.
 template <class Array>
 struct TransposedScores {
   static constexpr bool kCoarse = true;  // probabilities are rounded to 16 bits
-  static constexpr int kFragments = sizeof(Array) / sizeof(float[4]);
 
   Array& all;
   int first_row;  // of the accumulators' first query
@@ -22,15 +22,28 @@ struct TransposedScores {
 
   template <class OfRow>
   ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
+    for_each(all, of_row);
+  }
+
+ private:
+  template <int kKeyFragments, int kFragments, class OfRow>
+  ATTNFORGE_DEVICE void for_each(float (&s)[kKeyFragments][kFragments][4],
+                                 const OfRow& of_row) const {
     const int row = first_row + MmaFragment::column(thread_index() % 32);
 #pragma unroll
     for (int j = 0; j < kFragments; ++j)
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const auto f = of_row(row + j * 8 + c, lane_key);
-        all[j][c] = f(all[j][c], 0);
-        all[j][c + 2] = f(all[j][c + 2], 8);
+#pragma unroll
+        for (int i = 0; i < kKeyFragments; ++i)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) s[i][j][2 * r + c] = f(s[i][j][2 * r + c], i * 16 + r * 8);
       }
+  }
+  template <int kFragments, class OfRow>
+  ATTNFORGE_DEVICE void for_each(float (&s)[kFragments][4], const OfRow& of_row) const {
+    for_each(reinterpret_cast<float(&)[1][kFragments][4]>(s), of_row);
   }
 };
 
