@@ -13,6 +13,7 @@
 
 #include "generator/arch.h"
 #include "generator/candidates.h"
+#include "generator/mask_windows.h"
 #include "generator/shape.h"
 #include "generator/user_code.h"
 #include "runtime/compiler.h"
@@ -166,7 +167,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
     const Source source = source_of(family, problem);
     if (source.entry.find("UserCodeOf") != source.entry.npos) {
       if (has_score_code(problem)) require_in_place(source.entry, "score", problem.score);
-      require_in_place(source.entry, "mask", problem.mask);
+      require_in_place(source.entry, "mask", mask_code(problem));  // windows are built in
     }
     // The oracle compiles fastest; one of four is a product.
     const bool wanted = draw % kCompiledOne == 0 &&
