@@ -166,10 +166,8 @@ Inputs inputs_from_files(const RunArguments& a) {
   std::vector<std::string> words = a.words;
   const std::vector<std::string> given = words_of(words);
   const bool backward = std::find(given.begin(), given.end(), "bwd") != given.end();
-  if (!a.lse.empty() && !backward) {
-    const std::vector<std::string> split = words_of(words);
-    if (std::find(split.begin(), split.end(), "lse") == split.end()) words.push_back("lse");
-  }
+  if (!a.lse.empty() && !backward && std::find(given.begin(), given.end(), "lse") == given.end())
+    words.push_back("lse");
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
   LengthFiles lengths = length_files(a);
@@ -297,6 +295,7 @@ void take_forward(Inputs& inputs, const Solve& solve) {
   inputs.host.lse = std::move(of_forward.lse);
 }
 
+/// By a forward plan.
 void run_forward(const RunArguments& a, Device& device, Inputs& inputs) {
   take_forward(inputs, [&](const Problem& forward, HostTensors& host) {
     const Plan plan = make_plan(forward, device, plan_options("estimate", a.time_limit_s, "", ""));

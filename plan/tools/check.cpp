@@ -82,42 +82,41 @@ std::int64_t count_rows(const Sequences& sequences, const Side& side) {
   return count;
 }
 
-/// All rows, or as many as `max_work` allows: at least one, spread evenly over sequences and heads.
-/// A key stands in the place of a query.
-std::vector<QueryRow> rows_to_check(const Sequences& sequences, const Side& side,
-                                    const CheckOptions& options) {
+bool affords_all(const Sequences& sequences, const CheckOptions& options) {
+  return options.max_work <= 0 || flops(sequences) / 2 <= options.max_work;
+}
+
+/// As many rows as `max_work` allows: at least one, spread evenly over sequences and heads. A key
+/// stands in the place of a query.
+std::vector<QueryRow> sampled_rows(const Sequences& sequences, const Side& side,
+                                   const CheckOptions& options) {
   const std::int64_t groups = sequences.problem.batch * side.heads;
-  const double work = flops(sequences) / 2;
-  const bool all = options.max_work <= 0 || work <= options.max_work;
-  std::int64_t affordable = 0;
-  if (!all) {
-    const double row_work = work / static_cast<double>(count_rows(sequences, side));
-    affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
-  }
-  const std::int64_t sampled_groups = all ? groups : std::min(groups, affordable);
+  const double row_work = flops(sequences) / 2 / static_cast<double>(count_rows(sequences, side));
+  const auto affordable = static_cast<std::int64_t>(std::max(1.0, options.max_work / row_work));
+  const std::int64_t sampled_groups = std::min(groups, affordable);
   std::mt19937_64 random(options.seed);
   std::vector<QueryRow> rows;
   for (std::int64_t i = 0; i < sampled_groups; ++i) {
     const std::int64_t group = i * groups / sampled_groups, batch = group / side.heads;
     const std::int64_t length = side.length(problem_of_sequence(sequences, batch));
-    const auto add = [&](std::int64_t position) {
+    if (length == 0) continue;
+    for (const std::int64_t position :
+         sample_positions(length, affordable / sampled_groups, random))
       rows.push_back({.batch = batch, .head = group % side.heads, .query = position});
-    };
-    if (all) {
-      for (std::int64_t position = 0; position < length; ++position) add(position);
-    } else if (length > 0) {
-      for (const std::int64_t position :
-           sample_positions(length, affordable / sampled_groups, random))
-        add(position);
-    }
   }
   return rows;
 }
 
-BackwardRows gradient_rows(const Sequences& sequences, CheckOptions options) {
-  options.max_work /= 2;
-  BackwardRows rows{rows_to_check(sequences, queries_of(sequences.problem), options), {}};
-  for (const QueryRow& row : rows_to_check(sequences, keys_of(sequences.problem), options))
+std::vector<QueryRow> rows_to_check(const Sequences& sequences, const CheckOptions& options) {
+  if (affords_all(sequences, options)) return all_rows(sequences);
+  return sampled_rows(sequences, queries_of(sequences.problem), options);
+}
+
+BackwardRows gradient_rows_to_check(const Sequences& sequences, CheckOptions options) {
+  options.max_work /= 2;  // for either side
+  if (affords_all(sequences, options)) return all_backward_rows(sequences);
+  BackwardRows rows{sampled_rows(sequences, queries_of(sequences.problem), options), {}};
+  for (const QueryRow& row : sampled_rows(sequences, keys_of(sequences.problem), options))
     rows.keys.push_back({.batch = row.batch, .head = row.head, .key = row.query});
   return rows;
 }
@@ -147,7 +146,7 @@ CheckReport check_gradients(const Problem& problem, const Tensors& tensors,
                 "accumulate");
   }
   const Sequences sequences = sequences_of(problem, tensors);
-  const BackwardRows rows = gradient_rows(sequences, options);
+  const BackwardRows rows = gradient_rows_to_check(sequences, options);
   const GradientVerdict verdict = compare_gradients(problem, tensors,
                                                     reference_gradients(problem, tensors, rows));
   CheckReport report;
@@ -210,7 +209,7 @@ CheckReport check_output(const Problem& problem, const HostTensors& host,
     report.summary = "nothing to check: o is empty";
     return report;
   }
-  const std::vector<QueryRow> rows = rows_to_check(sequences, queries_of(problem), options);
+  const std::vector<QueryRow> rows = rows_to_check(sequences, options);
   const Verdict verdict = compare(problem, tensors, reference_attention(problem, tensors, rows));
   report.ok = verdict.passed();
   report.rows_checked = static_cast<std::int64_t>(rows.size());
