@@ -25,7 +25,7 @@ std::int64_t all_rows(const Problem& problem) {
 }
 
 std::size_t begin_of(const TileWork& work) {
-  return work.listed ? scratch_aligned(work.lists_begin() + work.lists.bytes()) : 0;
+  return work.listed() ? scratch_aligned(work.lists_begin() + work.lists.bytes()) : 0;
 }
 std::size_t o_bytes(const Problem& problem, int splits) {
   return scratch_aligned(static_cast<std::size_t>(all_rows(problem)) * splits * problem.head_dim_v *

@@ -30,7 +30,7 @@ std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_g
 
 std::size_t TileWork::lists_begin() const {
   constexpr std::size_t kAligned = 16;
-  const std::size_t bytes = listed ? sizeof(WorkList) + tiles * sizeof(WorkItem) : 0;
+  const std::size_t bytes = listed() ? sizeof(WorkList) + tiles * sizeof(WorkItem) : 0;
   return (bytes + kAligned - 1) / kAligned * kAligned;
 }
 
@@ -68,8 +68,7 @@ TileWork tile_work(const Problem& problem, const QueryTiling& tiling, int block_
   TileWork work;
   if (block_n > 0) work.lists = tile_lists(problem, shape_of(problem), block_m, block_n);
   work.source = tile_source(problem, work.lists.groups > 0, tiling);
-  work.listed = work.source == TileSource::kList;
-  if (!work.listed) {
+  if (!work.listed()) {
     work.order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
     work.tiles = work.order.m_blocks;
     return work;
@@ -92,7 +91,7 @@ TileWork tile_work(const Problem& problem, const QueryTiling& tiling, int block_
 LengthsParams lengths_params(const TileWork& work) {
   LengthsParams params{};
   params.keys_per_group = static_cast<int>(work.keys_per_group);
-  params.most_tiles = static_cast<int>(work.listed ? work.tiles : 0);
+  params.most_tiles = static_cast<int>(work.listed() ? work.tiles : 0);
   return params;
 }
 
@@ -112,7 +111,7 @@ Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& 
   Launch result;
   if (work.all_tiles() == 0) return result;
   ATTNFORGE_ASSERT(work.all_tiles() <= kMaxGridX, "supports() lets no larger grid through");
-  if (work.listed) {
+  if (work.listed()) {
     result.workspace_bytes = work.lists_begin() + work.lists.bytes();
     if (work.lists.lists() > 0) {
       for (LaunchStep& before : tile_list_steps(work.lists))

@@ -52,9 +52,10 @@ struct TileWork {
   TileOrder order;         // listed: of the heads of one sequence
   std::int64_t tiles = 0;  // of one head; listed: the most that there may be
   TileSource source = TileSource::kSizes;
-  bool listed = false;  // in the beginning of the workspace, by a step before the kernel
   std::int64_t keys_per_group = 0;  // LengthsParams
   TileLists lists{};                // of the keys of each, after the list of tiles
+  /// In the beginning of the workspace, by a step before the kernel.
+  bool listed() const { return source == TileSource::kList; }
   /// Bytes of the list of tiles.
   std::size_t lists_begin() const;
   std::int64_t all_tiles() const { return tiles * order.heads; }
