@@ -17,6 +17,7 @@
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
+#include "tile/bwd_scratch.cuh"
 #include "tile/key_tile.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/query_walk.cuh"
@@ -141,7 +142,8 @@ struct BwdMmaSm80 {
 
   /// In the scratch, among the rows of all heads.
   ATTNFORGE_DEVICE i64 scratch_row(const Place& place) const {
-    return (i64(tile.sequence) * p.num_heads_q + place.head) * params.scratch.rows_padded +
+    return first_scratch_row<C.block_m>(p, params.scratch, tile.lengths, tile.sequence,
+                                        place.head) +
            place.m * C.block_m;
   }
 

@@ -116,9 +116,10 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
 /// Of the counters of turns, a multiple of 16.
 std::size_t turns_bytes(const Typed& c, const Problem& problem) {
   if (c.dq != kDqInOrder) return 0;
-  const auto tiles = static_cast<std::size_t>((problem.seqlen_q + c.block_m - 1) / c.block_m);
-  const auto heads = static_cast<std::size_t>(problem.batch * problem.num_heads_q);
-  return (heads * tiles * sizeof(int) + 15) / 16 * 16;
+  const StoredRows stored = stored_rows(problem);
+  const auto tiles = static_cast<std::size_t>(stored.batch * problem.num_heads_q *
+                                              tiles_of_stored(problem, stored.q, c.block_m));
+  return (tiles * sizeof(int) + 15) / 16 * 16;
 }
 
 BwdSteps steps_of(const Typed& c, const Problem& problem) {
@@ -220,7 +221,7 @@ constinit const Family
         .op = Op::kBackward,
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureLengths | kFeatureDeterministic |
+                    kFeatureUnequalHeadDims | kFeaturesOfGradientPieces | kFeatureDeterministic |
                     kFeaturesOfGradients,
         .supports = supports,
         .axes = axes,

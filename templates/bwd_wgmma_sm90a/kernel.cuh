@@ -22,6 +22,7 @@
 #include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/bwd_scratch.cuh"
 #include "tile/key_tile.cuh"
 #include "tile/query_walk.cuh"
 #include "tile/ring.cuh"
@@ -151,13 +152,11 @@ struct BwdWgmmaSm90a {
         advance(place);
       }
     }
-    /// Of all heads of all sequences.
-    ATTNFORGE_DEVICE int head_index(const Place& place) const {
-      return keys.sequence * keys.p.num_heads_q + place.head;
-    }
     /// Where rows of a query tile lie in the scratch arrays.
     ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const Place& place) const {
-      return i64(head_index(place)) * scratch.rows_padded + place.m * C.block_m;
+      return first_scratch_row<C.block_m>(keys.p, scratch, keys.lengths, keys.sequence,
+                                          place.head) +
+             place.m * C.block_m;
     }
     /// How many key tiles before this one see a query tile.
     ATTNFORGE_DEVICE int turn(const Place& place) const {
@@ -242,8 +241,7 @@ struct BwdWgmmaSm90a {
           mbarrier_arrive(smem.dq_empty(w));
         }
       } else {
-        const int tiles_of_head = params.scratch.rows_padded / C.block_m;
-        int* const turns = params.dq_turns + i64(work.head_index(place)) * tiles_of_head + place.m;
+        int* const turns = params.dq_turns + work.scratch_row(params.scratch, place) / C.block_m;
         for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
         await_turn(turns, work.turn(place));
         for (int w = 0; w < C.warpgroups; ++w) add(w);

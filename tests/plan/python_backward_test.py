@@ -122,6 +122,26 @@ class CallTest(BackwardTest):
         self.assertEqual((struct.lse.stride_batch, struct.lse.stride_head, struct.q.stride_batch), (0, 100, 0))
         self.assertIn("bwd bf16 batch=3", self.problem())
 
+    def test_gradients_of_sinks(self):
+        sinks, seen = torch.Tensor((4,), "float32"), []
+        with self.recorded(seen):
+            gradients = self.backward(sinks=sinks)
+        self.assertEqual((gradients[3].shape, gradients[3].dtype), ((4,), "float32"))
+        self.assertEqual((seen[0][0].sinks, seen[0][1].dsinks), (sinks.data_ptr(), gradients[3].data_ptr()))
+        self.assertRegex(self.problem(), " sinks$")
+        out = tuple(torch.Tensor(SHAPE) for _ in range(3))
+        self.refused("out must be four arrays, .dq, dk, dv, dsinks.", sinks=sinks, out=out)
+        self.refused("out must be three arrays", out=(*out, sinks))
+        self.refused("dsinks of out shares memory with sinks", sinks=sinks, out=(*out, sinks))
+        self.refused("dsinks of out is fp32 .3,.*a number for each query head", sinks=sinks, out=(*out, torch.Tensor((3,), "float32")))
+        self.refused("sinks is fp32 .8,.*a logit for each query head", sinks=torch.Tensor((8,), "float32"))
+        # Rows without keys have a part in them, too.
+        self.k, self.v = (torch.Tensor((2, 0, 4, 64)) for _ in range(2))
+        with self.recorded(seen):
+            self.backward(sinks=sinks)
+            self.backward()
+        self.assertEqual(len(seen), 2)
+
     def test_words(self):
         out = tuple(torch.Tensor(SHAPE, "float32") for _ in range(3))
         self.backward(out=out, accumulate=True, deterministic=True, window=(7, None), softcap=3.0)
@@ -289,12 +309,22 @@ class AutogradTest(BackwardTest):
 
     def test_sinks(self):
         sinks = torch.Tensor((4,), "float32")
-        self.attend(sinks=sinks)
         sinks.requires_grad = True
+        o, seen = self.attend(sinks=sinks), []
+        with self.recorded(seen):
+            gradients = o.backward(self.dout)
+        (struct, of), = seen
+        dsinks = [each for each in gradients if each is not None][-1]
+        self.assertEqual((dsinks.shape, dsinks.dtype), ((4,), "float32"))
+        self.assertEqual((struct.sinks, of.dsinks), (sinks.data_ptr(), dsinks.data_ptr()))
+        sinks.requires_grad = False
+        with self.recorded(seen):
+            self.attend(sinks=sinks).backward(self.dout)
+        self.assertEqual((seen[1][0].sinks, seen[1][1].dsinks), (None, None), "other gradients do not depend on them")
         ends = torch.Tensor((3,), "int32")
         self.q, self.k, self.v = (torch.Tensor((100, 4, 64)) for _ in range(3))
-        with self.assertRaisesRegex(attnforge.UnsupportedError, "sinks requires grad, but has gradients only without cu_seqlens"):
-            self.attend(sinks=sinks, cu_seqlens=ends, max_seqlen=64)
+        sinks.requires_grad = True
+        self.attend(sinks=sinks, cu_seqlens=ends, max_seqlen=64)
 
     def test_rows_that_do_not_count_are_0_in_outputs_with_gradients(self):
         used = torch.Tensor((2,), "int32")

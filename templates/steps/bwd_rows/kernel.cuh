@@ -6,12 +6,14 @@
 #include "params_bwd.h"
 #include "ptx/grid_dependency.cuh"
 #include "shape.h"
+#include "tile/bwd_scratch.cuh"
 #include "tile/elements.cuh"
 
 namespace attnforge {
 
-/// C is the config of the kernel after it, Lengths its piece.
-template <auto C, class Lengths>
+/// C is the config of the kernel after it, whose query tiles have kBlockM rows, Lengths its piece.
+/// All rows of the scratch are written.
+template <auto C, class Lengths, int kBlockM>
 struct BwdRows {
   static constexpr int kThreads = 256;
   // A row has so many neighbouring lanes of a warp, each with vectors of 8 columns.
@@ -30,12 +32,14 @@ struct BwdRows {
     const BwdScratch& scratch = params.scratch;
     const int blocks_of_head = ceil_div(scratch.rows_padded, kRows);
     const int of_all_heads = int(blockIdx.x) / blocks_of_head;
-    const int row = (int(blockIdx.x) - of_all_heads * blocks_of_head) * kRows +
-                    int(threadIdx.x) / kLanes;
-    const int sequence = of_all_heads / p.num_heads_q;
-    const int head = of_all_heads - sequence * p.num_heads_q;
+    const int row_of_head = (int(blockIdx.x) - of_all_heads * blocks_of_head) * kRows +
+                            int(threadIdx.x) / kLanes;
+    const int stored = of_all_heads / p.num_heads_q;
+    const int head = of_all_heads - stored * p.num_heads_q;
     const int lane = int(threadIdx.x) % kLanes;
-    const Lengths lengths(params, sequence);
+    const SequenceTile tile = scratch_tile<Lengths>(params, stored, kBlockM, row_of_head / kBlockM);
+    const int row = tile.tile * kBlockM + row_of_head % kBlockM;
+    const Lengths lengths(params, tile.sequence);
     const bool present = row < lengths.q();
 
     float delta = present ? product(params, lengths, head, row, lane) : 0.0f;
@@ -43,7 +47,7 @@ struct BwdRows {
     for (int distance = kLanes / 2; distance > 0; distance /= 2)
       delta += __shfl_xor_sync(0xffffffffu, delta, distance);
 
-    if (lane != 0 || row >= scratch.rows_padded) return;
+    if (lane != 0 || row_of_head >= scratch.rows_padded) return;
     float lse = __int_as_float(0xff800000);  // -inf
     if (present) {
       const i64 at = lengths.q_begin() + row;
@@ -52,7 +56,7 @@ struct BwdRows {
         delta -= params.dlse[lengths.batch() * params.dlse_stride_batch +
                              head * params.dlse_stride_head + at];
     }
-    const i64 to = i64(of_all_heads) * scratch.rows_padded + row;
+    const i64 to = i64(of_all_heads) * scratch.rows_padded + row_of_head;
     const bool sees_nothing = lse == __int_as_float(0xff800000);
     scratch.lse_log2[to] = sees_nothing ? -lse : lse * kLog2e;
     // Whatever o and dout hold there, p is 0.
