@@ -30,6 +30,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int do_stages;      // tiles of dO
   int ds_stages;      // tiles of dS: with 2, one barrier a tile
   int late_dq;        // 1: dQ of a tile is computed during the next
+  int dq_rounds;      // in which dQ of a tile goes through shared memory
   int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs
 
   static constexpr int blocks_per_sm = 1;
@@ -78,6 +79,11 @@ struct BwdWgmmaSm90aConfig : Shape {
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
+  /// Parts of a warpgroup that are in shared memory at once, and of all.
+  ATTNFORGE_HOST_DEVICE constexpr int dq_held() const { return ceil_div(dq_own(), dq_rounds); }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_buffers() const {
+    return adds_by_tma() ? warpgroups * dq_held() : 0;
+  }
   ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
 
   // Shared memory: K, V, rings of Q and dO, dS, P, dQ, rings of lse and delta, barriers.
@@ -105,7 +111,7 @@ struct BwdWgmmaSm90aConfig : Shape {
     return p_begin() + p_arrays() * ds_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int lse_begin() const {
-    return dq_begin() + (adds_by_tma() ? dq_parts() * dq_part_bytes() : 0);
+    return dq_begin() + dq_buffers() * dq_part_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int delta_begin() const {
     return lse_begin() + q_stages * stats_bytes();
@@ -144,7 +150,8 @@ struct BwdWgmmaSm90aConfig : Shape {
            block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
-           (late_dq == 0 || ds_stages == 2) &&
+           (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= dq_own() &&
+           (adds_by_tma() || dq_rounds == 1) &&
            (split_columns == 0 || (warpgroups == 2 && late_dq == 0 && ds_stages == 1));
   }
 };

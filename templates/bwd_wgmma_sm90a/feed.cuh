@@ -77,32 +77,38 @@ struct BwdWgmmaSm90aFeed {
     work.for_each([&](const BwdPlace& place) {
       float* const sums = params.scratch.dq_sums +
                           work.scratch_row(params.scratch, place) * C.dq_columns();
-      const auto add = [&](int w) {
+      const int tiles_of_head = params.scratch.rows_padded / C.block_m;
+      int* const turns = params.dq_turns + i64(work.head_index(place)) * tiles_of_head + place.m;
 #pragma unroll
-        for (int part = w; part < C.dq_parts(); part += C.warpgroups)
-          bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(part), C.dq_part_bytes());
-        bulk_commit();
-      };
-      if constexpr (C.dq == kDqAnyOrder) {
+      for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
+        const auto add = [&](int w) {
 #pragma unroll
-        for (int w = 0; w < C.warpgroups; ++w) {
-          mbarrier_wait(smem.dq_full(w), parity);
-          add(w);
+          for (int i = round * C.dq_held(); i < min((round + 1) * C.dq_held(), C.dq_own()); ++i) {
+            const int part = w + i * C.warpgroups;
+            bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(part), C.dq_part_bytes());
+          }
+          bulk_commit();
+        };
+        if constexpr (C.dq == kDqAnyOrder) {
+#pragma unroll
+          for (int w = 0; w < C.warpgroups; ++w) {
+            mbarrier_wait(smem.dq_full(w), parity);
+            add(w);
+            bulk_wait_read<0>();
+            mbarrier_arrive(smem.dq_empty(w));
+          }
+        } else {
+          for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
+          if (round == 0) await_turn(turns, work.turn(place));
+          for (int w = 0; w < C.warpgroups; ++w) add(w);
           bulk_wait_read<0>();
-          mbarrier_arrive(smem.dq_empty(w));
+          for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
         }
-      } else {
-        const int tiles_of_head = params.scratch.rows_padded / C.block_m;
-        int* const turns = params.dq_turns + i64(work.head_index(place)) * tiles_of_head + place.m;
-        for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
-        await_turn(turns, work.turn(place));
-        for (int w = 0; w < C.warpgroups; ++w) add(w);
-        bulk_wait_read<0>();
-        for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
+      }
+      if constexpr (C.dq == kDqInOrder) {
         bulk_wait<0>();
         pass_turn(turns);
       }
-      parity ^= 1;
     });
     bulk_wait<0>();
   }

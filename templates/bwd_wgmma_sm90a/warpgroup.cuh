@@ -221,16 +221,19 @@ struct BwdWgmmaSm90aWarpgroup {
         for (int j = 0; j < kDqFragments; ++j) reduce_add_4(to + j * 512, dq[i][j]);
       }
     } else {
-      mbarrier_wait(smem.dq_empty(warpgroup), parity_of<1>(tile) ^ 1);
 #pragma unroll
-      for (int i = 0; i < C.dq_own(); ++i) {
-        const u32 to = smem.dq(warpgroup + i * C.warpgroups) + thread * 16;
+      for (int round = 0; round < C.dq_rounds; ++round) {
+        mbarrier_wait(smem.dq_empty(warpgroup), (tile * C.dq_rounds + round) % 2 ^ 1);
 #pragma unroll
-        for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
+        for (int i = round * C.dq_held(); i < min((round + 1) * C.dq_held(), C.dq_own()); ++i) {
+          const u32 to = smem.dq(warpgroup + i * C.warpgroups) + thread * 16;
+#pragma unroll
+          for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
+        }
+        fence_proxy_async();
+        __syncwarp();
+        release(smem.dq_full(warpgroup));
       }
-      fence_proxy_async();
-      __syncwarp();
-      release(smem.dq_full(warpgroup));
     }
   }
 
