@@ -68,20 +68,28 @@ struct BwdWgmmaSm90aByColumns {
 
   // -- A query tile --
 
-  /// P, and dS in shared memory and registers. dV of the tile is in flight behind it.
-  ATTNFORGE_DEVICE void score_gradients(const Work& work, int m, Rounded& p16, Rounded& ds16) {
+  /// Scores, or dP, which the other warpgroup does not compute.
+  ATTNFORGE_DEVICE void issue_own(const Work& work, int m, Scores& own) {
     if constexpr (kIndex == 0) {
-      Scores s;
       wg.await_q();
       wg.clear_queries(work, m);
-      wg.issue_scores(s);
-      wgmma_wait<0>();
-      pin(s);
-      wg.probabilities(work, m, s, p16);
+      wg.issue_scores(own);
+    } else {
+      wg.await_do();
+      if constexpr (Work::Tile::Lengths::kAnythingAfter) wg.await_q();
+      wg.clear_queries(work, m);
+      wg.issue_dp(own);
+    }
+  }
+  /// P, and dS in shared memory and registers. dV of the tile is in flight behind it.
+  ATTNFORGE_DEVICE void gradients(const Work& work, int m, Scores& own, Rounded& p16,
+                                  Rounded& ds16) {
+    if constexpr (kIndex == 0) {
+      wg.probabilities(work, m, own, p16);
       store_words(p16, 0);
       if constexpr (!kOne) {
         Rounded sloped;
-        round(s, sloped);
+        round(own, sloped);
         store_words(sloped, 1);
       }
       named_barrier_arrive(kProbabilities, wg.kConsumers);
@@ -90,13 +98,7 @@ struct BwdWgmmaSm90aByColumns {
       named_barrier_wait(kGradients, wg.kConsumers);
       wg.load_ds(ds16);
     } else {
-      Scores s, dp;
-      wg.await_do();
-      wg.await_q();
-      wg.clear_queries(work, m);
-      wg.issue_dp(dp);
-      wgmma_wait<0>();
-      pin(dp);
+      Scores s;
       named_barrier_wait(kProbabilities, wg.kConsumers);
       load_words(p16, 0);
       if constexpr (kOne) {
@@ -107,10 +109,11 @@ struct BwdWgmmaSm90aByColumns {
         widen(sloped, s);
       }
       issue_dv(p16);
-      wg.gradients(work, m, s, dp, ds16);
+      wg.gradients(work, m, s, own, ds16);
       wg.store_ds(ds16);
       fence_proxy_async();
       named_barrier_arrive(kGradients, wg.kConsumers);
+      wg.await_q();
     }
   }
   ATTNFORGE_DEVICE void issue_dv(Rounded& p16) {
@@ -124,24 +127,42 @@ struct BwdWgmmaSm90aByColumns {
           dk, ds16, wg.q_tile() + kDkColumns.begin / C.kChunkColumns * C.row_chunk_bytes());
   }
 
-  ATTNFORGE_DEVICE void attend(const Work& work, const BwdPlace& place) {
+  /// One round of dQ, with products behind it that may be in flight for longer.
+  template <int kRound, int kBehind>
+  ATTNFORGE_DEVICE void finish_dq(const Work& work, const BwdPlace& place, DqParts& dq, u32 tile) {
+    wgmma_wait<kBehind>();
+    wg.pin_dq(dq);
+    wg.template store_dq<kRound>(work, place, dq, tile);
+  }
+  /// What dS gives, and `own` of the next tile, if there is one.
+  template <bool kLast>
+  ATTNFORGE_DEVICE void attend(const Work& work, const BwdPlace& place, const BwdPlace& next,
+                               Scores& own) {
+    constexpr int kDk = kDkColumns.count > 0, kLastRound = C.dq_rounds - 1;
     Rounded p16, ds16;
     DqParts dq;
-    score_gradients(work, place.m, p16, ds16);
+    const u32 tile = wg.count;
+    gradients(work, place.m, own, p16, ds16);
     wgmma_wait<0>();  // dV: with dQ beside it, registers would not do
     pin(dv);
     pin(p16);
-    wg.release_do(wg.count);
-    wg.issue_dq(dq, 0);
+    wg.release_do(tile);
+    wg.template issue_dq<0>(dq, 0);
     issue_dk(ds16);
-    wgmma_wait<(kDkColumns.count > 0 ? 1 : 0)>();  // all but dK
-    wg.pin_dq(dq);
-    wg.store_dq(work, place, dq, wg.count);
+    finish_dq<0, kDk>(work, place, dq, tile);
+    if constexpr (C.dq_rounds > 2) {
+      wg.template issue_dq<1>(dq, 0);
+      finish_dq<1, 0>(work, place, dq, tile);
+    }
+    if constexpr (kLastRound > 0) wg.template issue_dq<kLastRound>(dq, 0);
+    ++wg.count;
+    if constexpr (!kLast) issue_own(work, next.m, own);
+    if constexpr (kLastRound > 0) finish_dq<kLastRound, !kLast>(work, place, dq, tile);
     wgmma_wait<0>();
     pin(dk);
     pin(ds16);
-    wg.release_q(wg.count);
-    ++wg.count;
+    if constexpr (!kLast) pin(own);
+    wg.release_q(tile);
   }
 
   ATTNFORGE_DEVICE void run() {
@@ -151,7 +172,18 @@ struct BwdWgmmaSm90aByColumns {
     if (work.tiles() > 0) {
       mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);
-      work.for_each([&](const BwdPlace& place) { attend(work, place); });
+      BwdPlace place = work.first(), next = place;
+      Scores own;
+      issue_own(work, place.m, own);
+      wgmma_wait<0>();
+      pin(own);
+#pragma unroll 1
+      for (int left = work.tiles() - 1; left > 0; --left) {
+        work.advance(next);
+        attend<false>(work, place, next, own);
+        place = next;
+      }
+      attend<true>(work, place, next, own);
     }
     if constexpr (kDkColumns.count > 0) wg.store_dk(work, kDkColumns.begin, dk);
     if constexpr (kDvColumns.count > 0) wg.store_dv(work, kDvColumns.begin, dv);

@@ -30,7 +30,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int do_stages;      // tiles of dO
   int ds_stages;      // tiles of dS: with 2, one barrier a tile
   int late_dq;        // 1: dQ of a tile is computed during the next
-  int dq_rounds;      // in which dQ of a tile goes through shared memory
+  int dq_rounds;      // in which dQ of a tile is computed
   int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs
 
   static constexpr int blocks_per_sm = 1;
@@ -79,8 +79,12 @@ struct BwdWgmmaSm90aConfig : Shape {
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
-  /// Parts of a warpgroup that are in shared memory at once, and of all.
+  /// Parts of a warpgroup in a round, and in shared memory those of all.
   ATTNFORGE_HOST_DEVICE constexpr int dq_held() const { return ceil_div(dq_own(), dq_rounds); }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_parts_of(int round) const {
+    const int left = dq_own() - round * dq_held();
+    return left < dq_held() ? left : dq_held();
+  }
   ATTNFORGE_HOST_DEVICE constexpr int dq_buffers() const {
     return adds_by_tma() ? warpgroups * dq_held() : 0;
   }
@@ -139,10 +143,12 @@ struct BwdWgmmaSm90aConfig : Shape {
     return registers > kMostRegisters ? kMostRegisters : registers;
   }
   /// What the main loop keeps in registers, a thread: dK and dV, and scores, dP and rounded
-  /// probabilities, or dQ and both rounded.
+  /// probabilities, or dQ and what is rounded. split_columns: scores or dP, also of the next tile.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
-    const int scores = block_m + block_m / 4;
-    const int queries = dq_rows() / 2 * dq_own() + block_m / 2;
+    const int scores = block_m + (split_columns ? 0 : block_m / 4);
+    const int dq_sums = dq_rows() / 2 * dq_held();
+    const int next = split_columns && dq_rounds > 1 ? block_m / 2 : 0;
+    const int queries = dq_sums + next + (split_columns ? block_m / 4 : block_m / 2);
     return own_columns() / 2 + (scores > queries ? scores : queries);
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
@@ -151,8 +157,9 @@ struct BwdWgmmaSm90aConfig : Shape {
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
            (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= dq_own() &&
-           (adds_by_tma() || dq_rounds == 1) &&
-           (split_columns == 0 || (warpgroups == 2 && late_dq == 0 && ds_stages == 1));
+           dq_parts_of(dq_rounds - 1) > 0 && (split_columns || dq_rounds == 1) &&
+           (split_columns == 0 ||
+            (warpgroups == 2 && late_dq == 0 && ds_stages == 1 && q_stages >= 2));
   }
 };
 

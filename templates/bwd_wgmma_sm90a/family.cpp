@@ -119,7 +119,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
     more.q_stages = 2;
   else if (c.do_stages == 1)
     more.do_stages = 2;
-  else if (c.dq_rounds > 1)
+  else if (c.dq_rounds > 1 && c.adds_by_tma())
     more.dq_rounds = 1;
   else
     return "";

@@ -83,9 +83,10 @@ struct BwdWgmmaSm90aFeed {
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
         const auto add = [&](int w) {
 #pragma unroll
-          for (int i = round * C.dq_held(); i < min((round + 1) * C.dq_held(), C.dq_own()); ++i) {
-            const int part = w + i * C.warpgroups;
-            bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(part), C.dq_part_bytes());
+          for (int i = 0; i < C.dq_parts_of(round); ++i) {
+            const int held = w + i * C.warpgroups;
+            const int part = held + round * C.dq_held() * C.warpgroups;
+            bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(held), C.dq_part_bytes());
           }
           bulk_commit();
         };

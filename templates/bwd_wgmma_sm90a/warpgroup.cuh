@@ -51,7 +51,7 @@ struct BwdWgmmaSm90aWarpgroup {
   // Of a query tile. Locals of the loop: as members they would be kept from tile to tile.
   using Scores = float[kScoreFragments][4];     // scores, then probabilities; or their gradients
   using Rounded = u32[kScoreFragments / 2][4];  // as operand A
-  using DqParts = float[C.dq_own()][kDqFragments][4];
+  using DqParts = float[C.dq_held()][kDqFragments][4];  // of a round
 
   ATTNFORGE_DEVICE BwdWgmmaSm90aWarpgroup(const Params& kernel_params, Shared shared, int index)
       : params(kernel_params),
@@ -120,11 +120,12 @@ struct BwdWgmmaSm90aWarpgroup {
       Product::regs_smem_mn(sums, a[j][0], a[j][1], a[j][2], a[j][3], b + j * 16 * C.kSwizzle / 16);
     wgmma_commit();
   }
-  /// dQ, transposed: (64 columns of K) x (query rows of dS), of this warpgroup's parts.
+  /// dQ, transposed: (64 columns of K) x (query rows of dS), of this warpgroup's parts of a round.
+  template <int kRound = 0>
   ATTNFORGE_DEVICE void issue_dq(DqParts& dq, int ds_stage) {
 #pragma unroll
-    for (int i = 0; i < C.dq_own(); ++i) {
-      const int part = warpgroup + i * C.warpgroups;
+    for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
+      const int part = dq_part(kRound, i);
       const int block = part / C.dq_sharers(), share = part % C.dq_sharers();
       const u64 a = smem_descriptor<C.kSwizzle, C.key_chunk_bytes(), 8 * C.kSwizzle>(
           smem.k() + block * C.key_chunk_bytes());
@@ -139,10 +140,13 @@ struct BwdWgmmaSm90aWarpgroup {
     }
     wgmma_commit();
   }
+  ATTNFORGE_DEVICE int dq_part(int round, int i) const {
+    return warpgroup + (round * C.dq_held() + i) * C.warpgroups;
+  }
 
   ATTNFORGE_DEVICE static void pin_dq(DqParts& dq) {
 #pragma unroll
-    for (int i = 0; i < C.dq_own(); ++i) pin(dq[i]);
+    for (int i = 0; i < C.dq_held(); ++i) pin(dq[i]);
   }
 
   // -- Scores to probabilities, and their gradients --
@@ -208,6 +212,7 @@ struct BwdWgmmaSm90aWarpgroup {
       ldmatrix_x4_trans(ds16[j], at + j * 16 * C.kSwizzle);
   }
   /// dQ of a tile: to shared memory, from where the adder takes it, or straight to the sums.
+  template <int kRound = 0>
   ATTNFORGE_DEVICE void store_dq(const Work& work, const BwdPlace& place, const DqParts& dq,
                                  u32 tile) const {
     const int thread = thread_index() % 128;
@@ -215,25 +220,22 @@ struct BwdWgmmaSm90aWarpgroup {
       float* const sums = params.scratch.dq_sums +
                           work.scratch_row(params.scratch, place) * C.dq_columns() + thread * 4;
 #pragma unroll
-      for (int i = 0; i < C.dq_own(); ++i) {
-        float* const to = sums + (warpgroup + i * C.warpgroups) * (C.dq_part_bytes() / 4);
+      for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
+        float* const to = sums + dq_part(kRound, i) * (C.dq_part_bytes() / 4);
 #pragma unroll
         for (int j = 0; j < kDqFragments; ++j) reduce_add_4(to + j * 512, dq[i][j]);
       }
     } else {
+      mbarrier_wait(smem.dq_empty(warpgroup), parity_of<1>(tile * C.dq_rounds + kRound) ^ 1);
 #pragma unroll
-      for (int round = 0; round < C.dq_rounds; ++round) {
-        mbarrier_wait(smem.dq_empty(warpgroup), (tile * C.dq_rounds + round) % 2 ^ 1);
+      for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
+        const u32 to = smem.dq(dq_part(0, i)) + thread * 16;
 #pragma unroll
-        for (int i = round * C.dq_held(); i < min((round + 1) * C.dq_held(), C.dq_own()); ++i) {
-          const u32 to = smem.dq(warpgroup + i * C.warpgroups) + thread * 16;
-#pragma unroll
-          for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
-        }
-        fence_proxy_async();
-        __syncwarp();
-        release(smem.dq_full(warpgroup));
+        for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
       }
+      fence_proxy_async();
+      __syncwarp();
+      release(smem.dq_full(warpgroup));
     }
   }
 
