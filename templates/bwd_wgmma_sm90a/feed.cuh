@@ -69,49 +69,58 @@ struct BwdWgmmaSm90aFeed {
     });
   }
 
-  // ---- 2. Adder: one thread, which adds each tile's dQ to the sums in global memory ----
+  // ---- 2. Adders: a thread for each warpgroup, or one for all in order. They add each tile's dQ
+  // to the sums in global memory ----
 
-  ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem) {
+  static constexpr int kAdders = C.dq == kDqAnyOrder ? C.warpgroups : C.dq == kDqInOrder ? 1 : 0;
+
+  /// What warpgroup `w` has written in a round.
+  ATTNFORGE_DEVICE static void add(const Shared& smem, float* sums, int w, int round) {
+    const int part = w * C.dq_own() + round * C.dq_held();
+    bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(w, 0),
+             C.dq_parts_of(round) * C.dq_part_bytes());
+    bulk_commit();
+  }
+  ATTNFORGE_DEVICE static void add_any_order(const Params& params, const Shared& smem, int w) {
     const Work work(params);
     u32 parity = 0;
     work.for_each([&](const BwdPlace& place) {
-      float* const sums = params.scratch.dq_sums +
-                          work.scratch_row(params.scratch, place) * C.dq_columns();
-      const int tiles_of_head = params.scratch.rows_padded / C.block_m;
-      int* const turns = params.dq_turns + i64(work.head_index(place)) * tiles_of_head + place.m;
+      float* const sums = work.dq_sums(params.scratch, place);
 #pragma unroll
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
-        const auto add = [&](int w) {
-#pragma unroll
-          for (int i = 0; i < C.dq_parts_of(round); ++i) {
-            const int held = w + i * C.warpgroups;
-            const int part = held + round * C.dq_held() * C.warpgroups;
-            bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(held), C.dq_part_bytes());
-          }
-          bulk_commit();
-        };
-        if constexpr (C.dq == kDqAnyOrder) {
-#pragma unroll
-          for (int w = 0; w < C.warpgroups; ++w) {
-            mbarrier_wait(smem.dq_full(w), parity);
-            add(w);
-            bulk_wait_read<0>();
-            mbarrier_arrive(smem.dq_empty(w));
-          }
-        } else {
-          for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
-          if (round == 0) await_turn(turns, work.turn(place));
-          for (int w = 0; w < C.warpgroups; ++w) add(w);
-          bulk_wait_read<0>();
-          for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
-        }
-      }
-      if constexpr (C.dq == kDqInOrder) {
-        bulk_wait<0>();
-        pass_turn(turns);
+        mbarrier_wait(smem.dq_full(w), parity);
+        add(smem, sums, w, round);
+        bulk_wait_read<0>();
+        mbarrier_arrive(smem.dq_empty(w));
       }
     });
     bulk_wait<0>();
+  }
+  ATTNFORGE_DEVICE static void add_in_order(const Params& params, const Shared& smem) {
+    const Work work(params);
+    const int tiles_of_head = params.scratch.rows_padded / C.block_m;
+    u32 parity = 0;
+    work.for_each([&](const BwdPlace& place) {
+      float* const sums = work.dq_sums(params.scratch, place);
+      int* const turns = params.dq_turns + i64(work.head_index(place)) * tiles_of_head + place.m;
+#pragma unroll
+      for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
+        for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
+        if (round == 0) await_turn(turns, work.turn(place));
+        for (int w = 0; w < C.warpgroups; ++w) add(smem, sums, w, round);
+        bulk_wait_read<0>();
+        for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
+      }
+      bulk_wait<0>();
+      pass_turn(turns);
+    });
+  }
+  ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int adder) {
+    if constexpr (C.dq == kDqInOrder) {
+      add_in_order(params, smem);
+    } else {
+      add_any_order(params, smem, adder);
+    }
   }
 };
 

@@ -39,8 +39,10 @@ struct BwdWgmmaSm90a {
     const int warpgroup = from_lane_0(threadIdx.x / 128);
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
-      if (threadIdx.x == Warpgroup::kConsumers) Feed::load(params, smem);
-      if (C.adds_by_tma() && threadIdx.x == Warpgroup::kConsumers + 32) Feed::add_dq(params, smem);
+      const int warp = (threadIdx.x - Warpgroup::kConsumers) / 32;
+      if (threadIdx.x % 32 != 0) return;
+      if (warp == 0) Feed::load(params, smem);
+      if (warp >= 1 && warp <= Feed::kAdders) Feed::add_dq(params, smem, warp - 1);
     } else {
       registers_grow<C.consumer_registers()>();
       if constexpr (!C.split_columns) {

@@ -19,8 +19,10 @@ struct BwdWgmmaSm90aShared {
   ATTNFORGE_DEVICE u32 ds(int stage) const { return base + C.ds_begin() + stage * C.ds_bytes(); }
   /// split_columns: of the probabilities, or of what dP - delta is multiplied with.
   ATTNFORGE_DEVICE u32 p(int array) const { return base + C.p_begin() + array * C.ds_bytes(); }
-  /// For part `part` of the first round, or the one in its place of another.
-  ATTNFORGE_DEVICE u32 dq(int part) const { return base + C.dq_begin() + part * C.dq_part_bytes(); }
+  /// Of the parts of dQ that a warpgroup has written in a round.
+  ATTNFORGE_DEVICE u32 dq(int warpgroup, int i) const {
+    return base + C.dq_begin() + (warpgroup * C.dq_held() + i) * C.dq_part_bytes();
+  }
   ATTNFORGE_DEVICE u32 lse(int stage) const {
     return base + C.lse_begin() + stage * C.stats_bytes();
   }

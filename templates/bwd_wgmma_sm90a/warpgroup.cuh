@@ -141,7 +141,7 @@ struct BwdWgmmaSm90aWarpgroup {
     wgmma_commit();
   }
   ATTNFORGE_DEVICE int dq_part(int round, int i) const {
-    return warpgroup + (round * C.dq_held() + i) * C.warpgroups;
+    return warpgroup * C.dq_own() + round * C.dq_held() + i;
   }
 
   ATTNFORGE_DEVICE static void pin_dq(DqParts& dq) {
@@ -217,8 +217,7 @@ struct BwdWgmmaSm90aWarpgroup {
                                  u32 tile) const {
     const int thread = thread_index() % 128;
     if constexpr (!C.adds_by_tma()) {
-      float* const sums = params.scratch.dq_sums +
-                          work.scratch_row(params.scratch, place) * C.dq_columns() + thread * 4;
+      float* const sums = work.dq_sums(params.scratch, place) + thread * 4;
 #pragma unroll
       for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
         float* const to = sums + dq_part(kRound, i) * (C.dq_part_bytes() / 4);
@@ -229,7 +228,7 @@ struct BwdWgmmaSm90aWarpgroup {
       mbarrier_wait(smem.dq_empty(warpgroup), parity_of<1>(tile * C.dq_rounds + kRound) ^ 1);
 #pragma unroll
       for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
-        const u32 to = smem.dq(dq_part(0, i)) + thread * 16;
+        const u32 to = smem.dq(warpgroup, i) + thread * 16;
 #pragma unroll
         for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
       }

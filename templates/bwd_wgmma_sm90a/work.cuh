@@ -57,6 +57,9 @@ struct BwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const BwdPlace& place) const {
     return i64(head_index(place)) * scratch.rows_padded + place.m * C.block_m;
   }
+  ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const BwdPlace& place) const {
+    return scratch.dq_sums + scratch_row(scratch, place) * C.dq_columns();
+  }
   /// How many key tiles before this one see a query tile.
   ATTNFORGE_DEVICE int turn(const BwdPlace& place) const {
     const int own = keys.first_key / C.block_n();
