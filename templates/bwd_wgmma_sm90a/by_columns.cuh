@@ -127,18 +127,12 @@ struct BwdWgmmaSm90aByColumns {
           dk, ds16, wg.q_tile() + kDkColumns.begin / C.kChunkColumns * C.row_chunk_bytes());
   }
 
-  /// One round of dQ, with products behind it that may be in flight for longer.
-  template <int kRound, int kBehind>
-  ATTNFORGE_DEVICE void finish_dq(const Work& work, const BwdPlace& place, DqParts& dq, u32 tile) {
-    wgmma_wait<kBehind>();
-    wg.pin_dq(dq);
-    wg.template store_dq<kRound>(work, place, dq, tile);
-  }
-  /// What dS gives, and `own` of the next tile, if there is one.
+  /// What dS gives, and `own` of the next tile, if there is one: in two rounds of dQ there are
+  /// registers for it beside the second.
   template <bool kLast>
   ATTNFORGE_DEVICE void attend(const Work& work, const BwdPlace& place, const BwdPlace& next,
                                Scores& own) {
-    constexpr int kDk = kDkColumns.count > 0, kLastRound = C.dq_rounds - 1;
+    constexpr int kDk = kDkColumns.count > 0;
     Rounded p16, ds16;
     DqParts dq;
     const u32 tile = wg.count;
@@ -149,15 +143,17 @@ struct BwdWgmmaSm90aByColumns {
     wg.release_do(tile);
     wg.template issue_dq<0>(dq, 0);
     issue_dk(ds16);
-    finish_dq<0, kDk>(work, place, dq, tile);
-    if constexpr (C.dq_rounds > 2) {
-      wg.template issue_dq<1>(dq, 0);
-      finish_dq<1, 0>(work, place, dq, tile);
-    }
-    if constexpr (kLastRound > 0) wg.template issue_dq<kLastRound>(dq, 0);
+    wgmma_wait<kDk>();
+    wg.pin_dq(dq);
+    wg.template store_dq<0>(work, place, dq, tile);
+    if constexpr (C.dq_rounds == 2) wg.template issue_dq<1>(dq, 0);
     ++wg.count;
     if constexpr (!kLast) issue_own(work, next.m, own);
-    if constexpr (kLastRound > 0) finish_dq<kLastRound, !kLast>(work, place, dq, tile);
+    if constexpr (C.dq_rounds == 2) {
+      wgmma_wait<!kLast>();
+      wg.pin_dq(dq);
+      wg.template store_dq<1>(work, place, dq, tile);
+    }
     wgmma_wait<0>();
     pin(dk);
     pin(ds16);

@@ -30,7 +30,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int do_stages;      // tiles of dO
   int ds_stages;      // tiles of dS: with 2, one barrier a tile
   int late_dq;        // 1: dQ of a tile is computed during the next
-  int dq_rounds;      // in which dQ of a tile is computed
+  int dq_rounds;      // 1 or 2, in which dQ of a tile is computed
   int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs
 
   static constexpr int blocks_per_sm = 1;
@@ -156,7 +156,7 @@ struct BwdWgmmaSm90aConfig : Shape {
            block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
-           (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= dq_own() &&
+           (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= 2 &&
            dq_parts_of(dq_rounds - 1) > 0 && (split_columns || dq_rounds == 1) &&
            (split_columns == 0 ||
             (warpgroups == 2 && late_dq == 0 && ds_stages == 1 && q_stages >= 2));

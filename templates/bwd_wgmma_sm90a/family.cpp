@@ -45,7 +45,7 @@ constexpr Field<Typed> kFields[] = {
     {"do_stages", &Typed::do_stages, from_to(1, 3)},
     {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
     {"late_dq", &Typed::late_dq, kFlag},
-    {"dq_rounds", &Typed::dq_rounds, from_to(1, 4)},
+    {"dq_rounds", &Typed::dq_rounds, from_to(1, 2)},
     {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromRegs)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
@@ -78,7 +78,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
       {"do_stages", {2, 1}},
       {"ds_stages", {2, 1}},
       {"late_dq", {0, 1}},
-      {"dq_rounds", {1, 2, 3}},
+      {"dq_rounds", {1, 2}},
       dq,
       {"head_group_mb", groups},
   };
@@ -151,7 +151,7 @@ std::string describe(const Typed& c) {
   return phrases(
       {fmt::format("{} x {} keys", c.block_m, c.block_n()),
        fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
-       c.dq_rounds > 1 ? fmt::format("dQ in {} rounds", c.dq_rounds) : "",
+       if_so(c.dq_rounds == 2, "dQ in two rounds"),
        if_so(c.split_columns, "half of the columns a warpgroup"),
        if_so(c.late_dq, "dQ a tile later"), if_so(c.dq == kDqInOrder, "dQ added in order"),
        if_so(c.dq == kDqFromRegs, "dQ added from registers"), head_group_words(c.head_group_mb)});
