@@ -25,7 +25,7 @@ struct BwdParams : TensorsOfBwd, GradientsParams {};
 /// What the steps around a backward kernel and the kernel itself tell one another, in the
 /// workspace. Rows are those of a sequence and query head, padded to whole query tiles; packed
 /// sequences, each padded, lie one after another as if they were one. Where they begin:
-/// first_scratch_row() in tile/bwd_scratch.cuh.
+/// tile/bwd_scratch.cuh.
 struct BwdScratch {
   float* lse_log2;  // lse * log2(e); +inf for a row that sees no key, and after the last: exp2(s -
                     // inf) is 0

@@ -96,8 +96,8 @@ struct BwdMmaSm80Dq {
 
   /// Rows after the last have no probabilities.
   ATTNFORGE_DEVICE void load_rows() {
-    const i64 first = first_scratch_row<Config.block_m>(p, params.scratch, tile.lengths, tile.batch,
-                                                        tile.head);
+    const i64 first = scratch_row_of_head(p, params.scratch, tile.lengths, tile.head) +
+                      scratch_row_in_head<Config.block_m>(tile.lengths, tile.batch);
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll

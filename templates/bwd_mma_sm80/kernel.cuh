@@ -142,9 +142,8 @@ struct BwdMmaSm80 {
 
   /// In the scratch, among the rows of all heads.
   ATTNFORGE_DEVICE i64 scratch_row(const Place& place) const {
-    return first_scratch_row<C.block_m>(p, params.scratch, tile.lengths, tile.sequence,
-                                        place.head) +
-           place.m * C.block_m;
+    return scratch_row_of_head(p, params.scratch, tile.lengths, place.head) +
+           scratch_row_in_head<C.block_m>(tile.lengths, tile.sequence) + place.m * C.block_m;
   }
 
   /// A tile of Q and dO, and what is known of its rows; one group of copies in any case.

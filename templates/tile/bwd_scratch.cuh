@@ -18,15 +18,21 @@ ATTNFORGE_DEVICE SequenceTile scratch_tile(const Params& params, int stored, int
     return {stored, number};
 }
 
-/// The row of BwdScratch that has a sequence's first query of a head. Query tiles have kBlockM
-/// rows.
+/// Where a sequence's queries begin among the rows of BwdScratch that a head has. Query tiles have
+/// kBlockM rows.
 template <int kBlockM, class Lengths>
-ATTNFORGE_DEVICE i64 first_scratch_row(const FwdParams& p, const BwdScratch& scratch,
-                                       const Lengths& lengths, int sequence, int head) {
-  i64 row = (i64(lengths.batch()) * p.num_heads_q + head) * scratch.rows_padded;
+ATTNFORGE_DEVICE int scratch_row_in_head(const Lengths& lengths, int sequence) {
   if constexpr (is_packed<Lengths>())
-    row += first_packed_tile(lengths.q_begin(), sequence, kBlockM) * kBlockM;
-  return row;
+    return first_packed_tile(lengths.q_begin(), sequence, kBlockM) * kBlockM;
+  else
+    return 0;
+}
+
+/// The first row of a head's.
+template <class Lengths>
+ATTNFORGE_DEVICE i64 scratch_row_of_head(const FwdParams& p, const BwdScratch& scratch,
+                                         const Lengths& lengths, int head) {
+  return (i64(lengths.batch()) * p.num_heads_q + head) * scratch.rows_padded;
 }
 
 }  // namespace attnforge
