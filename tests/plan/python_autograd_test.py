@@ -268,7 +268,7 @@ class AutogradTest(unittest.TestCase):
 
     def test_of_sinks_of_packed_sequences_are_those_of_each_alone(self):
         sinks = torch.randn(4).requires_grad_()
-        q, k, v = self.inputs((23, 4, 16))
+        q, k, v = (torch.randn(23, 4, 16).to(torch.bfloat16) for _ in range(3))
         dout, ends = torch.randn(23, 4, 16).to(torch.bfloat16), [0, 9, 9, 23]
         o = attnforge.attention(q, k, v, cu_seqlens=torch.tensor(ends, dtype=torch.int32), max_seqlen=14, sinks=sinks)
         got = torch.autograd.grad(o, sinks, dout)[0]
