@@ -12,6 +12,7 @@ from ._arguments import (
     check_sequences,
     check_sinks,
     options_of,
+    problem_of,
     problem_of_arrays,
     shape_of_lse,
     used_strides,
@@ -21,6 +22,7 @@ from ._arguments import (
 from ._arrays import FP32, ITEM_BYTES, backend_of
 from ._context import context
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
+from ._graphs import outside
 from ._lengths import lengths_of, packed_rows, view_lengths
 from ._library import GradientsStruct, LengthsStruct, RowsStruct, TensorsStruct, TensorStruct, check, lib
 from ._overlap import overlap, overlaps_itself, span
@@ -31,6 +33,7 @@ _NAMES = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "dsinks", "lse", "dlse",
 _OUTPUTS = (5, 6, 7, 8)
 
 
+@outside
 def attention_backward(
     q,
     k,
@@ -172,6 +175,14 @@ def why_not_served(q, k, v, options, lengths, deterministic, dlse, sinks):
             _served.clear()
         _served[key] = reason
     return reason
+
+
+def problem_of_gradients(q, k, v, deterministic=False, **options):
+    """(problem, device) of the gradients of a call of attention() with these arguments; of sinks where these may require grad."""
+    forward, device = problem_of(q, k, v, **options)
+    sinks = getattr(options.get("sinks"), "requires_grad", forward.sinks)
+    words = {"lse": False, "dlse": forward.lse, "sinks": sinks, "deterministic": deterministic, "batch_invariant": False}
+    return replace(forward, op="bwd", **words), device
 
 
 # ---- What the arrays must be ----

@@ -254,6 +254,29 @@ class AutogradTest(unittest.TestCase):
                 self.check(*self.inputs((2, 7, 6, 8), (2, 20, 2, 8), dim_v=24), **options)
                 self.check(*self.inputs(dtype="float16"), **options)
 
+    @unittest.skipUnless(hasattr(torch, "compile") and sys.version_info < (3, 15), "needs torch.compile")
+    def test_under_compile_a_call_is_between_two_graphs(self):
+        import torch._dynamo
+        from torch._dynamo.utils import counters
+
+        def loss(q, k, v):
+            return (attnforge.attention(2 * q, k, v, causal=True) * 3).float().sum()
+
+        def gradients(function, leaves):
+            return torch.autograd.grad(function(*leaves), leaves)
+
+        torch._dynamo.reset()
+        counters.clear()
+        compiled = torch.compile(loss, backend="eager")
+        for _ in range(2):
+            q, k, v = self.inputs()
+            for got, wanted in zip(gradients(compiled, (q, k, v)), gradients(loss, (q, k, v))):
+                self.assertTrue(torch.equal(got, wanted))
+        self.assertEqual(sum(counters["graph_break"].values()), 1, counters["graph_break"])
+        torch._dynamo.reset()
+        with self.assertRaisesRegex(Exception, "launches kernels that no graph knows"):
+            torch.compile(loss, backend="eager", fullgraph=True)(q, k, v)
+
     def test_of_sinks(self):
         for both in (False, True):
             sinks = torch.randn(4).requires_grad_()

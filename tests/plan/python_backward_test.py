@@ -248,6 +248,28 @@ class AutogradTest(BackwardTest):
         self.assertRegex(self.problem(), "^bwd bf16 .* causal$")
         self.assertEqual(self.attend(return_lse=True)[1].shape, (2, 4, 64))
 
+    def test_what_tune_asks_for_is_what_gradients_ask_for(self):
+        sinks = torch.Tensor((4,), "float32")
+        sinks.requires_grad = True
+        cases = (
+            ({"causal": True}, False),
+            ({"window": 9, "softcap": 20.0, "deterministic": True}, False),
+            ({"return_lse": True}, True),
+            ({"sinks": sinks}, False),
+            ({"used_kv": torch.Tensor((2,), "int32")}, False),
+        )
+        for options, of_lse in cases:
+            with self.subTest(options):
+                o = self.attend(**options)
+                with self.recorded([]):
+                    (o[0] if of_lse else o).backward(self.dout, *([self.lse] if of_lse else []))
+                problem = list(attnforge.plan_cache)[-1].problem
+                self.assertEqual(problem.op, "bwd")
+                with torch.no_grad():
+                    self.assertEqual(_backward.problem_of_gradients(self.q, self.k, self.v, **options), (problem, 0))
+        with self.assertRaisesRegex(attnforge.InvalidError, "backward: belongs into the problem's text"):
+            attnforge.tune("bwd bf16 seqlen=64", backward=True)
+
     def test_of_lse(self):
         o, _ = self.attend(return_lse=True)
         with self.recorded([]):
