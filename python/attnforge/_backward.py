@@ -177,7 +177,7 @@ def why_not_served(q, k, v, options, lengths, deterministic, dlse, sinks):
     return reason
 
 
-def problem_of_gradients(q, k, v, deterministic=False, **options):
+def problem_of_backward(q, k, v, deterministic=False, **options):
     """(problem, device) of the gradients of a call of attention() with these arguments; of sinks where these may require grad."""
     forward, device = problem_of(q, k, v, **options)
     sinks = getattr(options.get("sinks"), "requires_grad", forward.sinks)

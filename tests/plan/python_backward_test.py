@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _backward, _library  # noqa: E402
+from attnforge import _backward, _library, _tools  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -266,7 +266,7 @@ class AutogradTest(BackwardTest):
                 problem = list(attnforge.plan_cache)[-1].problem
                 self.assertEqual(problem.op, "bwd")
                 with torch.no_grad():
-                    self.assertEqual(_backward.problem_of_gradients(self.q, self.k, self.v, **options), (problem, 0))
+                    self.assertEqual(_backward.problem_of_backward(self.q, self.k, self.v, **options), (problem, 0))
         with self.assertRaisesRegex(attnforge.InvalidError, "backward: belongs into the problem's text"):
             attnforge.tune("bwd bf16 seqlen=64", backward=True)
 
@@ -393,8 +393,14 @@ class DocumentTest(BackwardTest):
         self.assertEqual(problems, ["fwd lse", "bwd causal", "bwd dlse"])
         self.assertIn("causal deterministic dlse", self.problem())
 
+    def test_tuning(self):
+        tuned = []
+        with mock.patch.object(attnforge, "tune", lambda *arrays, **options: tuned.append(_tools.problem_to_tune(arrays, **options)[0].op)):
+            exec(self.programs[0].splitlines()[0] + "\n" + self.programs[1], self.names)
+        self.assertEqual(tuned, ["fwd", "bwd"])
+
     def test_a_ring(self):
-        exec(self.programs[0].splitlines()[0] + "\n" + self.programs[1], self.names)
+        exec(self.programs[0].splitlines()[0] + "\n" + self.programs[2], self.names)
         seen = []
         with self.recorded(seen), torch.no_grad():
             dq, gradients = self.names["ring_backward"](self.q, [(self.k, self.v)] * 3, self.o, self.lse, self.dout)
