@@ -20,6 +20,7 @@
 #include "steps/bwd_rows/kernel.cuh"
 #include "steps/bwd_sinks/kernel.cuh"
 #include "tile/dq_tile.cuh"
+#include "tile/key_tile.cuh"
 #include "tile/packed_tiles.cuh"
 // clang-format on
 
@@ -349,6 +350,31 @@ TEST(PackedTiles, HaveOneNumberEachAndNoMoreThanRowsAndSequencesNeed) {
       }
     }
   }
+}
+
+TEST(PackedTiles, GiveEveryKeyOfEveryHeadToOneBlock) {
+  constexpr int kBlockN = 16, kSequences = 6, kHeadsOfKeys = 3;
+  const std::vector<int> begins = {0, 40, 40, 41, 57, 57, 100};
+  WithLengths<BwdStepParams> params{};
+  params.fwd.batch = kSequences;
+  params.fwd.num_heads_q = params.fwd.num_heads_kv = kHeadsOfKeys;
+  params.lengths.q = params.lengths.kv = begins.data();
+  std::vector<int> owners(std::size_t(begins.back() * kHeadsOfKeys), 0);
+  for (const int heads_per_group : {1, 2, 3}) {
+    const TileOrder order{begins.back() / kBlockN + kSequences, kHeadsOfKeys, heads_per_group, 0};
+    std::vector<int> last_key(kSequences * kHeadsOfKeys, -1);
+    for (int block = 0; block < order.m_blocks * order.heads; ++block) {
+      const KeyTile<PackedLengths> tile(params, place_tile(order, block), kBlockN);
+      ASSERT_TRUE(tile.kv_head >= 0 && tile.kv_head < kHeadsOfKeys);
+      int& before = last_key[std::size_t(tile.sequence * kHeadsOfKeys + tile.kv_head)];
+      ASSERT_GT(tile.first_key, before) << "turns of a head are taken in the order of blocks";
+      before = tile.first_key;
+      for (int key = tile.first_key; key < std::min(tile.first_key + kBlockN, tile.lengths.kv());
+           ++key)
+        ++owners[std::size_t((tile.lengths.kv_begin() + key) * kHeadsOfKeys + tile.kv_head)];
+    }
+  }
+  EXPECT_TRUE(std::ranges::all_of(owners, [](int count) { return count == 3; })) << "of 3 orders";
 }
 
 /// The rows of StepsWorld's batch 0 and 1 as five packed sequences of one tensor of 26 rows a head.
