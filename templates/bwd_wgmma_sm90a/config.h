@@ -78,6 +78,10 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return dq_parts() / warpgroups; }
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
+  /// Threads that do, each with an int that says how far a tile's sums are; 0: sums begin as zeros.
+  ATTNFORGE_HOST_DEVICE constexpr int dq_states() const {
+    return dq == kDqAnyOrder ? warpgroups : dq == kDqInOrder ? 1 : 0;
+  }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
   /// Parts of a warpgroup in a round, and in shared memory those of all.
   ATTNFORGE_HOST_DEVICE constexpr int dq_held() const { return ceil_div(dq_own(), dq_rounds); }
@@ -184,7 +188,7 @@ struct BwdWgmmaSm90aDqTile {
 struct BwdWgmmaSm90aParams : BwdParams {
   BwdScratch scratch;
   TileOrder order;          // of key tiles, a head is a K/V head
-  int* dq_turns;            // kDqInOrder: [batch * num_heads_q, query tiles], zeros; else unread
+  int* dq_states;           // of query tiles: [all heads and tiles, dq_states()]; else unread
   TensorMap q, k, v, dout;  // {column, row, head, batch}
 };
 

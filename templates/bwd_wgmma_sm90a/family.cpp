@@ -126,25 +126,17 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return more.smem_bytes() <= device.arch.smem_per_block_bytes ? "another buffer would fit" : "";
 }
 
-/// Of the counters of turns, a multiple of 16.
-std::size_t turns_bytes(const Typed& c, const Problem& problem) {
-  if (c.dq != kDqInOrder) return 0;
-  const auto tiles = static_cast<std::size_t>((problem.seqlen_q + c.block_m - 1) / c.block_m);
-  const auto heads = static_cast<std::size_t>(problem.batch * problem.num_heads_q);
-  return (heads * tiles * sizeof(int) + 15) / 16 * 16;
-}
-
-BwdSteps steps_of(const Typed& c, const Problem& problem) {
+BwdSteps steps_of(const Typed& c) {
   return {.block_m = c.block_m,
           .dq_columns = c.dq_columns(),
           .dq_tile = "BwdWgmmaSm90aDqTile<kConfig>",
-          .zero_bytes = turns_bytes(c, problem)};
+          .tile_states = c.dq_states()};
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return estimate_bwd_wgmma_sm90a_us(c, problem, device,
                                      key_tile_order(problem, c.block_n(), c.head_group_mb)) +
-         bwd_steps_us(problem, steps_of(c, problem), device);
+         bwd_steps_us(problem, steps_of(c), device);
 }
 
 std::string describe(const Typed& c) {
@@ -185,7 +177,7 @@ Source render(const Typed& c, const Problem& problem) {
        .launch_fields = 1},
       problem);
   return kernel_source(untyped(kName, c, kFields), c,
-                       with_bwd_steps(std::move(names), problem, steps_of(c, problem)));
+                       with_bwd_steps(std::move(names), problem, steps_of(c)));
 }
 
 /// The maps of q, k, v and dout.
@@ -212,7 +204,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const BwdWork work = bwd_work(problem, steps_of(c, problem));
+  const BwdWork work = bwd_work(problem, steps_of(c));
   const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
@@ -222,8 +214,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       argument.bwd(problem).end_of_base<BwdParams>();
       add_scratch(argument, work);
       argument.value(order);
-      if (c.dq == kDqInOrder)
-        argument.scratch(work.zeros);
+      if (c.dq_states() != 0)
+        argument.scratch(work.tile_states);
       else
         argument.value<int*>(nullptr);
       add_tensor_maps(argument, c, problem);

@@ -70,15 +70,18 @@ struct BwdWgmmaSm90aFeed {
   }
 
   // ---- 2. Adders: a thread for each warpgroup, or one for all in order. They add each tile's dQ
-  // to the sums in global memory ----
-
-  static constexpr int kAdders = C.dq == kDqAnyOrder ? C.warpgroups : C.dq == kDqInOrder ? 1 : 0;
+  // to the sums in global memory; what comes first to a tile is stored, so that nobody sets zeros
+  // ----
 
   /// What warpgroup `w` has written in a round.
-  ATTNFORGE_DEVICE static void add(const Shared& smem, float* sums, int w, int round) {
-    const int part = w * C.dq_own() + round * C.dq_held();
-    bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(w, 0),
-             C.dq_parts_of(round) * C.dq_part_bytes());
+  ATTNFORGE_DEVICE static void add(const Shared& smem, float* sums, int w, int round, bool first) {
+    float* const to = sums + (w * C.dq_own() + round * C.dq_held()) * (C.dq_part_bytes() / 4);
+    const int bytes = C.dq_parts_of(round) * C.dq_part_bytes();
+    if (first) {
+      bulk_store(to, smem.dq(w, 0), bytes);
+    } else {
+      bulk_add(to, smem.dq(w, 0), bytes);
+    }
     bulk_commit();
   }
   ATTNFORGE_DEVICE static void add_any_order(const Params& params, const Shared& smem, int w) {
@@ -86,35 +89,44 @@ struct BwdWgmmaSm90aFeed {
     u32 parity = 0;
     work.for_each([&](const BwdPlace& place) {
       float* const sums = work.dq_sums(params.scratch, place);
+      int* const state = params.dq_states +
+                         work.tile_number(params.scratch, place) * C.dq_states() + w;
+      bool first = false;
 #pragma unroll
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
         mbarrier_wait(smem.dq_full(w), parity);
-        add(smem, sums, w, round);
+        if (round == 0) first = come_first(state);
+        add(smem, sums, w, round, first);
         bulk_wait_read<0>();
         mbarrier_arrive(smem.dq_empty(w));
+      }
+      if (first) {
+        bulk_wait<0>();
+        pass_first(state);
       }
     });
     bulk_wait<0>();
   }
   ATTNFORGE_DEVICE static void add_in_order(const Params& params, const Shared& smem) {
     const Work work(params);
-    const int tiles_of_head = params.scratch.rows_padded / C.block_m;
     u32 parity = 0;
     work.for_each([&](const BwdPlace& place) {
       float* const sums = work.dq_sums(params.scratch, place);
-      int* const turns = params.dq_turns + i64(work.head_index(place)) * tiles_of_head + place.m;
+      int* const state = params.dq_states + work.tile_number(params.scratch, place);
+      const int turn = work.turn(place);
 #pragma unroll
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
         for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
-        if (round == 0) await_turn(turns, work.turn(place));
-        for (int w = 0; w < C.warpgroups; ++w) add(smem, sums, w, round);
+        if (round == 0) await_turn(state, turn);
+        for (int w = 0; w < C.warpgroups; ++w) add(smem, sums, w, round, turn == 0);
         bulk_wait_read<0>();
         for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
       }
       bulk_wait<0>();
-      pass_turn(turns);
+      pass_turn(state);
     });
   }
+  /// C.dq_states() threads call it.
   ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int adder) {
     if constexpr (C.dq == kDqInOrder) {
       add_in_order(params, smem);

@@ -42,7 +42,10 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
   fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
     argument.bwd(problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
-    argument.value<u64>((work.zeros - work.dq_sums + work.steps.zero_bytes) / 16);
+    const bool of_sums = work.steps.tile_states == 0;
+    argument.scratch(of_sums ? work.dq_sums : work.tile_states);
+    argument.value<u64>(
+        (of_sums ? work.tile_states - work.dq_sums : work.bytes - work.tile_states) / 16);
   });
   return step;
 }
@@ -60,7 +63,6 @@ std::string step_kernel(const char* name, const std::string& body, const KernelN
 }  // namespace
 
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
-  ATTNFORGE_ASSERT(steps.zero_bytes % 16 == 0, "zeros are set 16 bytes at a time");
   const std::int64_t rows = padded_rows(problem, steps.block_m);
   const std::size_t of_rows = scratch_aligned(static_cast<std::size_t>(all_heads(problem) * rows) *
                                               sizeof(float));
@@ -68,8 +70,9 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   work.rows_padded = static_cast<int>(rows);
   work.delta = of_rows;
   work.dq_sums = 2 * of_rows;
-  work.zeros = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
-  work.bytes = work.zeros + steps.zero_bytes;
+  work.tile_states = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
+  const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
+  work.bytes = work.tile_states + scratch_aligned(tiles * steps.tile_states * sizeof(int));
   return work;
 }
 
@@ -99,7 +102,8 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
   names.other_kernels += fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
                                      tile, steps.block_m, steps.dq_columns);
   names.other_kernels += step_kernel(
-      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}>", tile), of_step);
+      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.tile_states),
+      of_step);
   return names;
 }
 
@@ -147,7 +151,8 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   double bytes = rows * (2.0 * problem.head_dim_v * size_bytes(problem.dtype_o) + 16);
   double us = kStepUs;
   if (steps.dq_columns != 0) {
-    bytes += 2.0 * static_cast<double>(sums_bytes(problem, steps));  // zeros, and read again
+    const double times = steps.tile_states == 0 ? 2 : 1;  // zeros, and read again
+    bytes += times * static_cast<double>(sums_bytes(problem, steps));
     bytes += rows * problem.head_dim * size_bytes(gradient_dtype(problem, problem.dtype_q));
     us += kStepUs;
   }

@@ -217,6 +217,7 @@ struct StepsWorld : BackwardWorld {
     dq_sums.assign(kRows * kSumColumns, -777.0f);
     static_cast<BwdParams&>(step) = params;
     step.scratch = {lse_log2.data(), delta.data(), dq_sums.data(), kPadded, kSumColumns};
+    step.zeros_begin = dq_sums.data();
     step.zeros = dq_sums.size() / 4 - 1;  // the last 16 bytes are somebody else's
   }
 };
@@ -254,7 +255,7 @@ void expect_converted() {
   for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
   const std::vector<float> before = w.dq;
   constexpr BwdNaiveConfig kConfig{shape(false, kAccumulate), 64};
-  using Step = BwdDq<kConfig, FixedLengths, DqTile>;
+  using Step = BwdDq<kConfig, FixedLengths, DqTile, 0>;
   test::run_on_host(kBatch * kHeads * kPadded / kTile, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int row = 0; row < kQueries; ++row) {
@@ -272,6 +273,26 @@ void expect_converted() {
 TEST(BwdDq, ScalesTheSumsOfATileInAnyOrder) {
   expect_converted<RowMajorDqTile<kTile, kSumColumns>, false>();
   expect_converted<ColumnMajorDqTile, true>();
+}
+
+TEST(BwdDq, OfATileThatNobodyCameToIsZeroWhateverLiesThere) {
+  StepsWorld w;
+  w.dq_sums.assign(w.dq_sums.size(), std::numeric_limits<float>::quiet_NaN());
+  constexpr int kStates = 2, kTiles = kBatch * kHeads * kPadded / kTile, kCameTo = 5;
+  std::vector<int> states(kTiles * kStates);
+  states[kCameTo * kStates] = 2;
+  std::fill_n(w.dq_sums.begin() + kCameTo * kTile * kSumColumns, kTile * kSumColumns, 1.0f);
+  w.step.zeros_begin = states.data();
+  constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
+  using Step = BwdDq<kConfig, FixedLengths, RowMajorDqTile<kTile, kSumColumns>, kStates>;
+  test::run_on_host(kTiles, Step::kThreads, [&] { Step::run(w.step); });
+  for (int head = 0; head < kBatch * kHeads; ++head) {
+    for (int row = 0; row < kQueries; ++row) {
+      const bool came = head * (kPadded / kTile) + row / kTile == kCameTo;
+      const auto at = std::size_t((head * kQueries + row) * kDim);
+      EXPECT_EQ(w.dq[at], came ? kScale : 0.0f) << head << " " << row;
+    }
+  }
 }
 
 }  // namespace

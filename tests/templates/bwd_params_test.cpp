@@ -27,14 +27,19 @@ Launch launch_of(const Problem& problem, const BwdWork& work, std::string_view a
   return with_bwd_steps(std::move(own), problem, work, arch_named(arch));
 }
 
+u64 zeros_of(const Launch& launch) {
+  return test::planned_at<u64>(launch.steps[0],
+                               sizeof(BwdParams) + sizeof(BwdScratch) + sizeof(void*));
+}
+
 TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
-  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .zero_bytes = 48});
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .tile_states = 3});
   EXPECT_EQ(work.rows_padded, 128);
   EXPECT_EQ(work.delta, 2 * 4 * 128 * 4u);
   EXPECT_EQ(work.dq_sums, 2 * work.delta);
-  EXPECT_EQ(work.zeros, work.dq_sums + 2 * 4 * 128 * 80 * 4);
-  EXPECT_EQ(work.bytes, work.zeros + 48);
+  EXPECT_EQ(work.tile_states, work.dq_sums + 2 * 4 * 128 * 80 * 4);
+  EXPECT_EQ(work.bytes, work.tile_states + 256) << "2 x 4 x 2 tiles of 3 ints, aligned";
   for (const bool hopper : {true, false}) {
     const Launch launch = launch_of(p, work, hopper ? "90a" : "86");
     ASSERT_EQ(launch.steps.size(), 3u);
@@ -51,15 +56,21 @@ TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
     for (const LaunchStep& step : launch.steps) {
       EXPECT_EQ(test::argument_fault(step), "") << step.kernel;
       EXPECT_EQ(test::parts_of<GradientsArgument>(step).size(), 1u);
-      EXPECT_EQ(test::parts_of<ScratchArgument>(step).size(), 3u);
+      const bool own = step.kernel == "mine";
+      EXPECT_EQ(test::parts_of<ScratchArgument>(step).size(), own ? 3u : 4u);
     }
     const auto scratch = test::planned_at<BwdScratch>(launch.steps[1], sizeof(BwdParams));
     EXPECT_EQ(scratch.rows_padded, 128);
     EXPECT_EQ(scratch.dq_columns, 80);
-    const auto zeros = test::planned_at<u64>(launch.steps[0],
-                                             sizeof(BwdParams) + sizeof(BwdScratch));
-    EXPECT_EQ(zeros, (2 * 4 * 128 * 80 * 4 + 48) / 16u);
+    EXPECT_EQ(zeros_of(launch), 256 / 16u) << "of the states alone";
   }
+}
+
+TEST(BwdSteps, SetTheSumsToZerosWhereTheKernelOnlyAdds) {
+  const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80});
+  EXPECT_EQ(work.bytes, work.tile_states);
+  EXPECT_EQ(zeros_of(launch_of(p, work, "90a")), 2 * 4 * 128 * 80 * 4 / 16u);
 }
 
 TEST(BwdSteps, ThereIsNoneAfterAKernelThatWritesDqItself) {

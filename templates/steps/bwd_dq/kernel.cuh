@@ -12,8 +12,9 @@
 namespace attnforge {
 
 /// C is the config of the kernel before, Lengths its piece, DqTile says where it put the elements
-/// of a tile (tile/dq_tile.cuh).
-template <auto C, class Lengths, class DqTile>
+/// of a tile (tile/dq_tile.cuh). kTileStates: how many ints say of each tile whether anything was
+/// stored there (templates/host/bwd_params.h); 0: all tiles hold sums.
+template <auto C, class Lengths, class DqTile, int kTileStates>
 struct BwdDq {
   static constexpr int kThreads = 256;  // of a block, which has a tile
   static constexpr int kColumns = 8;    // of a row that a thread takes at a time
@@ -38,11 +39,13 @@ struct BwdDq {
                      (lengths.q_begin() + first_row) * params.dq.stride_row * element_bytes(kDtype);
 
     await_previous_grid();
+    const bool holds_sums = kTileStates == 0 ||
+                            static_cast<const int*>(params.zeros_begin)[blockIdx.x * kTileStates];
 #pragma unroll 4
     for (int i = int(threadIdx.x); i < rows * kVectors; i += kThreads) {
       const int row = i / kVectors, column = i % kVectors * kColumns;
-      float x[kColumns];
-      load(tile, row, column, x);
+      float x[kColumns] = {};
+      if (holds_sums) load(tile, row, column, x);
       char* const at = to + (row * params.dq.stride_row + column) * element_bytes(kDtype);
       float before[kColumns] = {};
       if constexpr (C.accumulate) load_floats<kDtype, C.alignment>(at, before);

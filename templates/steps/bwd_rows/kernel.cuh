@@ -1,5 +1,6 @@
 // kernel.cuh - the step before a backward kernel: of each query row its lse in base 2 and delta,
-// the sum over columns of dout * o, - dlse; and zeros where dq is added up.
+// the sum over columns of dout * o, - dlse; and zeros where
+// dq is added up or where the states of its tiles are.
 #pragma once
 
 #include "base.cuh"
@@ -83,7 +84,7 @@ struct BwdRows {
 
   template <class Params>
   ATTNFORGE_DEVICE static void set_zeros(const Params& params) {
-    float4* const to = reinterpret_cast<float4*>(params.scratch.dq_sums);
+    float4* const to = static_cast<float4*>(params.zeros_begin);
     const u64 stride = u64(gridDim.x) * kThreads;
     for (u64 i = u64(blockIdx.x) * kThreads + threadIdx.x; i < params.zeros; i += stride)
       to[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
