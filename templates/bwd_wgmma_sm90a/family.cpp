@@ -130,7 +130,7 @@ BwdSteps steps_of(const Typed& c) {
   return {.block_m = c.block_m,
           .dq_columns = c.dq_columns(),
           .dq_tile = "BwdWgmmaSm90aDqTile<kConfig>",
-          .tile_states = c.dq_states()};
+          .counts_turns = c.dq == kDqInOrder};
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -214,8 +214,8 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       argument.bwd(problem).end_of_base<BwdParams>();
       add_scratch(argument, work);
       argument.value(order);
-      if (c.dq_states() != 0)
-        argument.scratch(work.tile_states);
+      if (c.dq == kDqInOrder)
+        argument.scratch(work.turns);
       else
         argument.value<int*>(nullptr);
       add_tensor_maps(argument, c, problem);

@@ -70,63 +70,59 @@ struct BwdWgmmaSm90aFeed {
   }
 
   // ---- 2. Adders: a thread for each warpgroup, or one for all in order. They add each tile's dQ
-  // to the sums in global memory; what comes first to a tile is stored, so that nobody sets zeros
-  // ----
+  // to the sums in global memory ----
 
   /// What warpgroup `w` has written in a round.
-  ATTNFORGE_DEVICE static void add(const Shared& smem, float* sums, int w, int round, bool first) {
-    float* const to = sums + (w * C.dq_own() + round * C.dq_held()) * (C.dq_part_bytes() / 4);
-    const int bytes = C.dq_parts_of(round) * C.dq_part_bytes();
-    if (first) {
-      bulk_store(to, smem.dq(w, 0), bytes);
-    } else {
-      bulk_add(to, smem.dq(w, 0), bytes);
-    }
-    bulk_commit();
+  ATTNFORGE_DEVICE static float* sums_of(float* sums, int w, int round) {
+    return sums + (w * C.dq_own() + round * C.dq_held()) * (C.dq_part_bytes() / 4);
+  }
+  ATTNFORGE_DEVICE static constexpr int bytes_of(int round) {
+    return C.dq_parts_of(round) * C.dq_part_bytes();
   }
   ATTNFORGE_DEVICE static void add_any_order(const Params& params, const Shared& smem, int w) {
     const Work work(params);
     u32 parity = 0;
     work.for_each([&](const BwdPlace& place) {
       float* const sums = work.dq_sums(params.scratch, place);
-      int* const state = params.dq_states +
-                         work.tile_number(params.scratch, place) * C.dq_states() + w;
-      bool first = false;
 #pragma unroll
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
         mbarrier_wait(smem.dq_full(w), parity);
-        if (round == 0) first = come_first(state);
-        add(smem, sums, w, round, first);
+        bulk_add(sums_of(sums, w, round), smem.dq(w, 0), bytes_of(round));
+        bulk_commit();
         bulk_wait_read<0>();
         mbarrier_arrive(smem.dq_empty(w));
-      }
-      if (first) {
-        bulk_wait<0>();
-        pass_first(state);
       }
     });
     bulk_wait<0>();
   }
+  /// The first of a tile is stored: nobody sets these sums to zeros.
   ATTNFORGE_DEVICE static void add_in_order(const Params& params, const Shared& smem) {
     const Work work(params);
     u32 parity = 0;
     work.for_each([&](const BwdPlace& place) {
       float* const sums = work.dq_sums(params.scratch, place);
-      int* const state = params.dq_states + work.tile_number(params.scratch, place);
+      int* const turns = params.dq_turns + work.tile_number(params.scratch, place);
       const int turn = work.turn(place);
 #pragma unroll
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
         for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
-        if (round == 0) await_turn(state, turn);
-        for (int w = 0; w < C.warpgroups; ++w) add(smem, sums, w, round, turn == 0);
+        if (round == 0) await_turn(turns, turn);
+        for (int w = 0; w < C.warpgroups; ++w) {
+          if (turn == 0) {
+            bulk_store(sums_of(sums, w, round), smem.dq(w, 0), bytes_of(round));
+          } else {
+            bulk_add(sums_of(sums, w, round), smem.dq(w, 0), bytes_of(round));
+          }
+        }
+        bulk_commit();
         bulk_wait_read<0>();
         for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
       }
       bulk_wait<0>();
-      pass_turn(state);
+      pass_turn(turns);
     });
   }
-  /// C.dq_states() threads call it.
+  /// C.dq_adders() threads call it.
   ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int adder) {
     if constexpr (C.dq == kDqInOrder) {
       add_in_order(params, smem);

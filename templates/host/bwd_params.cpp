@@ -22,7 +22,8 @@ std::int64_t all_heads(const Problem& problem) { return problem.batch * problem.
 
 /// BwdRows::kRows.
 int rows_of_step_block(const Problem& problem) {
-  return kStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
+  constexpr int kSteps = 4;
+  return kSteps * kStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
 }
 
 std::int64_t padded_rows(const Problem& problem, int block_m) {
@@ -42,10 +43,9 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
   fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
     argument.bwd(problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
-    const bool of_sums = work.steps.tile_states == 0;
-    argument.scratch(of_sums ? work.dq_sums : work.tile_states);
-    argument.value<u64>(
-        (of_sums ? work.tile_states - work.dq_sums : work.bytes - work.tile_states) / 16);
+    const bool of_sums = !work.steps.counts_turns;
+    argument.scratch(of_sums ? work.dq_sums : work.turns);
+    argument.value<u64>((of_sums ? work.turns - work.dq_sums : work.bytes - work.turns) / 16);
   });
   return step;
 }
@@ -70,9 +70,9 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   work.rows_padded = static_cast<int>(rows);
   work.delta = of_rows;
   work.dq_sums = 2 * of_rows;
-  work.tile_states = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
+  work.turns = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
   const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
-  work.bytes = work.tile_states + scratch_aligned(tiles * steps.tile_states * sizeof(int));
+  work.bytes = work.turns + scratch_aligned(steps.counts_turns ? tiles * sizeof(int) : 0);
   return work;
 }
 
@@ -102,7 +102,7 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
   names.other_kernels += fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
                                      tile, steps.block_m, steps.dq_columns);
   names.other_kernels += step_kernel(
-      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.tile_states),
+      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.counts_turns),
       of_step);
   return names;
 }
@@ -151,7 +151,7 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   double bytes = rows * (2.0 * problem.head_dim_v * size_bytes(problem.dtype_o) + 16);
   double us = kStepUs;
   if (steps.dq_columns != 0) {
-    const double times = steps.tile_states == 0 ? 2 : 1;  // zeros, and read again
+    const double times = steps.counts_turns ? 1 : 2;  // zeros, and read again
     bytes += times * static_cast<double>(sums_bytes(problem, steps));
     bytes += rows * problem.head_dim * size_bytes(gradient_dtype(problem, problem.dtype_q));
     us += kStepUs;

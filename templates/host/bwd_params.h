@@ -26,17 +26,17 @@ struct BwdSteps {
   // is block_m x dq_columns floats large: "MyDqTile<kConfig>" of the family's own headers; "": row
   // after row.
   std::string dq_tile{};
-  // 0: dq_sums are zeros before the kernel. Else so many ints a tile are, from
-  // BwdWork::tile_states on, and the kernel stores the first of what it adds up: a tile whose first
-  // int is 0 after it holds nothing, and its dq is 0.
-  int tile_states = 0;
+  // Else dq_sums are zeros before the kernel. So: an int a tile is, from BwdWork::turns on, which
+  // counts those that have added to the tile. The first of them stores: where it is 0 after the
+  // kernel the tile holds nothing, and its dq is 0.
+  bool counts_turns = false;
 };
 
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.
 struct BwdWork {
   BwdSteps steps{};
   std::size_t lse_log2 = 0, delta = 0, dq_sums = 0;
-  std::size_t tile_states = 0;
+  std::size_t turns = 0;
   std::size_t bytes = 0;  // of all; a family that needs more puts it after these
   int rows_padded = 0;
 };

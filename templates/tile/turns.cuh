@@ -1,5 +1,4 @@
-// turns.cuh - blocks that write to the same memory: in an order, where a counter says whose turn it
-// is, or in any order after the first, which need not add to zeros.
+// turns.cuh - blocks that write to the same memory in an order: a counter says whose turn it is.
 #pragma once
 
 #include "base.cuh"
@@ -22,25 +21,5 @@ ATTNFORGE_DEVICE void pass_turn(int* counter) {
           counter)
       : "memory");
 }
-
-/// Whether this thread is the first to come to `state`, which was 0: then it calls pass_first()
-/// when it has stored. Others wait until the first has; what it stored is visible then. A state
-/// that was come to is not 0 again.
-ATTNFORGE_DEVICE bool come_first(int* state) {
-  constexpr int kStored = 2;
-  int seen;
-  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(seen) : "l"(state) : "memory");
-  if (seen == kStored) return false;
-  asm volatile("atom.relaxed.gpu.global.cas.b32 %0, [%1], 0, 1;"
-               : "=r"(seen)
-               : "l"(state)
-               : "memory");
-  if (seen == 0) return true;
-  await_turn(state, kStored);
-  return false;
-}
-
-/// What this thread stored, and what bulk_wait() waited for, is there for the others.
-ATTNFORGE_DEVICE void pass_first(int* state) { pass_turn(state); }  // 1 to 2
 
 }  // namespace attnforge

@@ -203,7 +203,8 @@ constexpr int kTile = 8, kPadded = 16, kSumColumns = 24;
 
 /// Columns first, so that a kernel that took the rows' order for granted would show.
 struct ColumnMajorDqTile {
-  static constexpr int kRows = kTile, kColumns = kSumColumns;
+  static constexpr int kRows = kTile, kColumns = kSumColumns, kNeighbours = 2;
+  static constexpr DqQuad kQuad{{0, 1, 2, 3}, {0, 0, 0, 0}};
   static constexpr int offset(int row, int column) { return column * kRows + row; }
 };
 
@@ -255,7 +256,7 @@ void expect_converted() {
   for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
   const std::vector<float> before = w.dq;
   constexpr BwdNaiveConfig kConfig{shape(false, kAccumulate), 64};
-  using Step = BwdDq<kConfig, FixedLengths, DqTile, 0>;
+  using Step = BwdDq<kConfig, FixedLengths, DqTile, false>;
   test::run_on_host(kBatch * kHeads * kPadded / kTile, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int row = 0; row < kQueries; ++row) {
@@ -278,13 +279,13 @@ TEST(BwdDq, ScalesTheSumsOfATileInAnyOrder) {
 TEST(BwdDq, OfATileThatNobodyCameToIsZeroWhateverLiesThere) {
   StepsWorld w;
   w.dq_sums.assign(w.dq_sums.size(), std::numeric_limits<float>::quiet_NaN());
-  constexpr int kStates = 2, kTiles = kBatch * kHeads * kPadded / kTile, kCameTo = 5;
-  std::vector<int> states(kTiles * kStates);
-  states[kCameTo * kStates] = 2;
+  constexpr int kTiles = kBatch * kHeads * kPadded / kTile, kCameTo = 5;
+  std::vector<int> turns(kTiles);
+  turns[kCameTo] = 2;
   std::fill_n(w.dq_sums.begin() + kCameTo * kTile * kSumColumns, kTile * kSumColumns, 1.0f);
-  w.step.zeros_begin = states.data();
+  w.step.zeros_begin = turns.data();
   constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
-  using Step = BwdDq<kConfig, FixedLengths, RowMajorDqTile<kTile, kSumColumns>, kStates>;
+  using Step = BwdDq<kConfig, FixedLengths, RowMajorDqTile<kTile, kSumColumns>, true>;
   test::run_on_host(kTiles, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int row = 0; row < kQueries; ++row) {

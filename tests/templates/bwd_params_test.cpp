@@ -34,20 +34,20 @@ u64 zeros_of(const Launch& launch) {
 
 TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
-  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .tile_states = 3});
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .counts_turns = true});
   EXPECT_EQ(work.rows_padded, 128);
   EXPECT_EQ(work.delta, 2 * 4 * 128 * 4u);
   EXPECT_EQ(work.dq_sums, 2 * work.delta);
-  EXPECT_EQ(work.tile_states, work.dq_sums + 2 * 4 * 128 * 80 * 4);
-  EXPECT_EQ(work.bytes, work.tile_states + 256) << "2 x 4 x 2 tiles of 3 ints, aligned";
+  EXPECT_EQ(work.turns, work.dq_sums + 2 * 4 * 128 * 80 * 4);
+  EXPECT_EQ(work.bytes, work.turns + 256) << "2 x 4 x 2 tiles, aligned";
   for (const bool hopper : {true, false}) {
     const Launch launch = launch_of(p, work, hopper ? "90a" : "86");
     ASSERT_EQ(launch.steps.size(), 3u);
     EXPECT_EQ(own_step(launch), 1u);
     EXPECT_EQ(launch.steps[0].kernel, "bwd_rows");
     EXPECT_EQ(launch.steps[2].kernel, "bwd_dq");
-    // 40 columns are 5 vectors: 8 lanes a row, 32 rows a block.
-    EXPECT_EQ(launch.steps[0].grid.x, 2 * 4 * 128 / 32u);
+    // 40 columns are 5 vectors: 8 lanes a row, 32 rows at a time, 4 times.
+    EXPECT_EQ(launch.steps[0].grid.x, 2 * 4 * 128 / 128u);
     EXPECT_EQ(launch.steps[2].grid.x, 2 * 4 * 2u) << "a tile a block";
     EXPECT_FALSE(launch.steps[0].overlaps_previous);
     EXPECT_EQ(launch.steps[1].overlaps_previous, hopper);
@@ -62,14 +62,14 @@ TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
     const auto scratch = test::planned_at<BwdScratch>(launch.steps[1], sizeof(BwdParams));
     EXPECT_EQ(scratch.rows_padded, 128);
     EXPECT_EQ(scratch.dq_columns, 80);
-    EXPECT_EQ(zeros_of(launch), 256 / 16u) << "of the states alone";
+    EXPECT_EQ(zeros_of(launch), 256 / 16u) << "of the turns alone";
   }
 }
 
 TEST(BwdSteps, SetTheSumsToZerosWhereTheKernelOnlyAdds) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
   const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80});
-  EXPECT_EQ(work.bytes, work.tile_states);
+  EXPECT_EQ(work.bytes, work.turns);
   EXPECT_EQ(zeros_of(launch_of(p, work, "90a")), 2 * 4 * 128 * 80 * 4 / 16u);
 }
 

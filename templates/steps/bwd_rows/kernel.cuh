@@ -1,6 +1,6 @@
 // kernel.cuh - the step before a backward kernel: of each query row its lse in base 2 and delta,
 // the sum over columns of dout * o, - dlse; and zeros where
-// dq is added up or where the states of its tiles are.
+// dq is added up or counted.
 #pragma once
 
 #include "base.cuh"
@@ -15,10 +15,13 @@ namespace attnforge {
 template <auto C, class Lengths>
 struct BwdRows {
   static constexpr int kThreads = 256;
-  // A row has so many neighbouring lanes of a warp, each with vectors of 8 columns.
+  // A row has so many neighbouring lanes of a warp, each with a vector of 8 columns.
   static constexpr int kVectors = ceil_div(C.head_dim_v, 8);
   static constexpr int kLanes = kVectors > 16 ? 32 : next_power_of_two(kVectors);
-  static constexpr int kRows = kThreads / kLanes;  // of a block
+  static_assert(kVectors <= kLanes);
+  // Rows of a thread, with all their loads in flight at once.
+  static constexpr int kSteps = 4, kRowsApart = kThreads / kLanes;
+  static constexpr int kRows = kSteps * kRowsApart;  // of a block
   static constexpr float kLog2e = 1.44269504088896340736f;
 
   template <class Params>
@@ -31,22 +34,75 @@ struct BwdRows {
     const BwdScratch& scratch = params.scratch;
     const int blocks_of_head = ceil_div(scratch.rows_padded, kRows);
     const int of_all_heads = int(blockIdx.x) / blocks_of_head;
-    const int row = (int(blockIdx.x) - of_all_heads * blocks_of_head) * kRows +
-                    int(threadIdx.x) / kLanes;
+    const int first_row = (int(blockIdx.x) - of_all_heads * blocks_of_head) * kRows +
+                          int(threadIdx.x) / kLanes;
     const int sequence = of_all_heads / p.num_heads_q;
     const int head = of_all_heads - sequence * p.num_heads_q;
     const int lane = int(threadIdx.x) % kLanes;
     const Lengths lengths(params, sequence);
-    const bool present = row < lengths.q();
 
-    float delta = present ? product(params, lengths, head, row, lane) : 0.0f;
+    float delta[kSteps];
+    products(params, lengths, head, first_row, lane, delta);
 #pragma unroll
-    for (int distance = kLanes / 2; distance > 0; distance /= 2)
-      delta += __shfl_xor_sync(0xffffffffu, delta, distance);
+    for (int s = 0; s < kSteps; ++s)
+#pragma unroll
+      for (int distance = kLanes / 2; distance > 0; distance /= 2)
+        delta[s] += __shfl_xor_sync(0xffffffffu, delta[s], distance);
+        // Each lane writes other rows.
+#pragma unroll
+    for (int first = 0; first < kSteps; first += kLanes) {
+      float own = delta[first];
+#pragma unroll
+      for (int l = 1; l < min(kLanes, kSteps - first); ++l)
+        own = lane == l ? delta[first + l] : own;
+      if (lane < kSteps - first)
+        write(params, lengths, of_all_heads, head, first_row + (first + lane) * kRowsApart, own);
+    }
+  }
 
-    if (lane != 0 || row >= scratch.rows_padded) return;
+ private:
+  /// A lane's part of the sums over columns of dout * o.
+  template <class Params>
+  ATTNFORGE_DEVICE static void products(const Params& params, const Lengths& lengths, int head,
+                                        int first_row, int lane, float (&sums)[kSteps]) {
+    constexpr int kBytes = element_bytes(C.dtype_o), kWords = 8 * kBytes / 4;
+    // No branch between loads: rows and lanes that are not there take what another takes.
+    const int vector = min(lane, kVectors - 1);
+    u32 o[kSteps][kWords] = {}, dout[kSteps][kWords] = {};
+    if (lengths.q() > 0) {
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+        const i64 row = lengths.q_begin() + min(first_row + s * kRowsApart, lengths.q() - 1);
+        const auto load = [&](const TensorRef& tensor, u32(&words)[kWords]) {
+          load_words<C.alignment>(head_pointer<C.dtype_o>(tensor, lengths.batch(), head) +
+                                      (row * tensor.stride_row + vector * 8) * kBytes,
+                                  words);
+        };
+        load(params.fwd.o, o[s]);
+        load(params.dout, dout[s]);
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const bool present = first_row + s * kRowsApart < lengths.q() && lane < kVectors;
+      float a[8], b[8];
+      to_floats<C.dtype_o>(o[s], a);
+      to_floats<C.dtype_o>(dout[s], b);
+      sums[s] = 0.0f;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sums[s] += a[i] * b[i];
+      if (!present) sums[s] = 0.0f;
+    }
+  }
+
+  template <class Params>
+  ATTNFORGE_DEVICE static void write(const Params& params, const Lengths& lengths, int of_all_heads,
+                                     int head, int row, float delta) {
+    const FwdParams& p = params.fwd;
+    const BwdScratch& scratch = params.scratch;
+    if (row >= scratch.rows_padded) return;
     float lse = __int_as_float(0xff800000);  // -inf
-    if (present) {
+    if (row < lengths.q()) {
       const i64 at = lengths.q_begin() + row;
       lse = p.lse[lengths.batch() * p.lse_stride_batch + head * p.lse_stride_head + at];
       if (params.dlse != nullptr)
@@ -58,28 +114,6 @@ struct BwdRows {
     scratch.lse_log2[to] = sees_nothing ? -lse : lse * kLog2e;
     // Whatever o and dout hold there, p is 0.
     scratch.delta[to] = sees_nothing ? 0.0f : delta;
-  }
-
- private:
-  /// A lane's part of the sum over columns of dout * o.
-  template <class Params>
-  ATTNFORGE_DEVICE static float product(const Params& params, const Lengths& lengths, int head,
-                                        int row, int lane) {
-    const auto row_of = [&](const TensorRef& tensor) {
-      return head_pointer<C.dtype_o>(tensor, lengths.batch(), head) +
-             (lengths.q_begin() + row) * tensor.stride_row * element_bytes(C.dtype_o);
-    };
-    const char *o_row = row_of(params.fwd.o), *dout_row = row_of(params.dout);
-    float sum = 0.0f;
-#pragma unroll
-    for (int vector = lane; vector < kVectors; vector += kLanes) {
-      float o[8], dout[8];
-      load_floats<C.dtype_o, C.alignment>(o_row + vector * 8 * element_bytes(C.dtype_o), o);
-      load_floats<C.dtype_o, C.alignment>(dout_row + vector * 8 * element_bytes(C.dtype_o), dout);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) sum += o[i] * dout[i];
-    }
-    return sum;
   }
 
   template <class Params>

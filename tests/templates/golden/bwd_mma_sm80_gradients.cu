@@ -18,7 +18,7 @@ bwd_rows(const __grid_constant__ BwdStepParams p) {
 static_assert(BwdMmaSm80DqTile<kConfig>::kRows == 64 && BwdMmaSm80DqTile<kConfig>::kColumns == 128);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_dq(const __grid_constant__ BwdStepParams p) {
-  BwdDq<kConfig, Pieces::Lengths, BwdMmaSm80DqTile<kConfig>, 0>::run(p);
+  BwdDq<kConfig, Pieces::Lengths, BwdMmaSm80DqTile<kConfig>, false>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 bwd_mma_sm80_bf16_d128_64x128(const __grid_constant__ BwdMmaSm80Params p) {

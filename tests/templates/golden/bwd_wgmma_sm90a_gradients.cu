@@ -186,7 +186,7 @@ bwd_rows(const __grid_constant__ BwdStepParams p) {
 static_assert(BwdWgmmaSm90aDqTile<kConfig>::kRows == 64 && BwdWgmmaSm90aDqTile<kConfig>::kColumns == 128);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_dq(const __grid_constant__ BwdStepParams p) {
-  BwdDq<kConfig, Pieces::Lengths, BwdWgmmaSm90aDqTile<kConfig>, 0>::run(p);
+  BwdDq<kConfig, Pieces::Lengths, BwdWgmmaSm90aDqTile<kConfig>, false>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 bwd_wgmma_sm90a_bf16_d128_64x128(const __grid_constant__ BwdWgmmaSm90aParams p) {
