@@ -79,10 +79,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return dq_parts() / warpgroups; }
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
-  /// Threads that do.
-  ATTNFORGE_HOST_DEVICE constexpr int dq_adders() const {
-    return dq == kDqAnyOrder ? warpgroups : dq == kDqInOrder ? 1 : 0;
-  }
+  /// Counters of a tile, of those that have added to it.
+  ATTNFORGE_HOST_DEVICE constexpr int dq_turns() const { return dq == kDqInOrder ? warpgroups : 0; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
   /// Parts of a warpgroup in a round, and in shared memory those of all.
   ATTNFORGE_HOST_DEVICE constexpr int dq_held() const { return ceil_div(dq_own(), dq_rounds); }
@@ -190,7 +188,7 @@ struct BwdWgmmaSm90aDqTile {
 struct BwdWgmmaSm90aParams : BwdParams {
   BwdScratch scratch;
   TileOrder order;          // of key tiles, a head is a K/V head
-  int* dq_turns;            // kDqInOrder: of query tiles, zeros; else unread
+  int* dq_turns;            // of query tiles, dq_turns() each, zeros; 0: unread
   TensorMap q, k, v, dout;  // {column, row, head, batch}
 };
 

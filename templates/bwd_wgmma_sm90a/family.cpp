@@ -130,7 +130,7 @@ BwdSteps steps_of(const Typed& c) {
   return {.block_m = c.block_m,
           .dq_columns = c.dq_columns(),
           .dq_tile = "BwdWgmmaSm90aDqTile<kConfig>",
-          .counts_turns = c.dq == kDqInOrder};
+          .turns = c.dq_turns()};
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {

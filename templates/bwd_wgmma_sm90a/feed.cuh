@@ -69,66 +69,40 @@ struct BwdWgmmaSm90aFeed {
     });
   }
 
-  // ---- 2. Adders: a thread for each warpgroup, or one for all in order. They add each tile's dQ
-  // to the sums in global memory ----
+  // ---- 2. Adders: a thread for each warpgroup, which adds its parts of each tile's dQ to the sums
+  // in global memory. In order, the first of a tile stores them: nobody sets these sums to zeros
+  // ----
 
-  /// What warpgroup `w` has written in a round.
-  ATTNFORGE_DEVICE static float* sums_of(float* sums, int w, int round) {
-    return sums + (w * C.dq_own() + round * C.dq_held()) * (C.dq_part_bytes() / 4);
-  }
-  ATTNFORGE_DEVICE static constexpr int bytes_of(int round) {
-    return C.dq_parts_of(round) * C.dq_part_bytes();
-  }
-  ATTNFORGE_DEVICE static void add_any_order(const Params& params, const Shared& smem, int w) {
+  ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int w) {
     const Work work(params);
     u32 parity = 0;
     work.for_each([&](const BwdPlace& place) {
-      float* const sums = work.dq_sums(params.scratch, place);
+      float* const sums = work.dq_sums(params.scratch, place) +
+                          w * C.dq_own() * (C.dq_part_bytes() / 4);
+      int* const turns = params.dq_turns + work.tile_number(params.scratch, place) * C.warpgroups +
+                         w;
+      const int turn = C.dq == kDqInOrder ? work.turn(place) : 0;
 #pragma unroll
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
+        float* const to = sums + round * C.dq_held() * (C.dq_part_bytes() / 4);
+        const int bytes = C.dq_parts_of(round) * C.dq_part_bytes();
         mbarrier_wait(smem.dq_full(w), parity);
-        bulk_add(sums_of(sums, w, round), smem.dq(w, 0), bytes_of(round));
+        if (C.dq == kDqInOrder && round == 0) await_turn(turns, turn);
+        if (C.dq == kDqInOrder && turn == 0) {
+          bulk_store(to, smem.dq(w, 0), bytes);
+        } else {
+          bulk_add(to, smem.dq(w, 0), bytes);
+        }
         bulk_commit();
         bulk_wait_read<0>();
         mbarrier_arrive(smem.dq_empty(w));
       }
+      if constexpr (C.dq == kDqInOrder) {
+        bulk_wait<0>();
+        pass_turn(turns);
+      }
     });
     bulk_wait<0>();
-  }
-  /// The first of a tile is stored: nobody sets these sums to zeros.
-  ATTNFORGE_DEVICE static void add_in_order(const Params& params, const Shared& smem) {
-    const Work work(params);
-    u32 parity = 0;
-    work.for_each([&](const BwdPlace& place) {
-      float* const sums = work.dq_sums(params.scratch, place);
-      int* const turns = params.dq_turns + work.tile_number(params.scratch, place);
-      const int turn = work.turn(place);
-#pragma unroll
-      for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
-        for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
-        if (round == 0) await_turn(turns, turn);
-        for (int w = 0; w < C.warpgroups; ++w) {
-          if (turn == 0) {
-            bulk_store(sums_of(sums, w, round), smem.dq(w, 0), bytes_of(round));
-          } else {
-            bulk_add(sums_of(sums, w, round), smem.dq(w, 0), bytes_of(round));
-          }
-        }
-        bulk_commit();
-        bulk_wait_read<0>();
-        for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
-      }
-      bulk_wait<0>();
-      pass_turn(turns);
-    });
-  }
-  /// C.dq_adders() threads call it.
-  ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int adder) {
-    if constexpr (C.dq == kDqInOrder) {
-      add_in_order(params, smem);
-    } else {
-      add_any_order(params, smem, adder);
-    }
   }
 };
 

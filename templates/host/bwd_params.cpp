@@ -43,7 +43,7 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
   fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
     argument.bwd(problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
-    const bool of_sums = !work.steps.counts_turns;
+    const bool of_sums = work.steps.turns == 0;
     argument.scratch(of_sums ? work.dq_sums : work.turns);
     argument.value<u64>((of_sums ? work.turns - work.dq_sums : work.bytes - work.turns) / 16);
   });
@@ -72,7 +72,7 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   work.dq_sums = 2 * of_rows;
   work.turns = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
   const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
-  work.bytes = work.turns + scratch_aligned(steps.counts_turns ? tiles * sizeof(int) : 0);
+  work.bytes = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
   return work;
 }
 
@@ -102,7 +102,7 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
   names.other_kernels += fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
                                      tile, steps.block_m, steps.dq_columns);
   names.other_kernels += step_kernel(
-      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.counts_turns),
+      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.turns),
       of_step);
   return names;
 }
@@ -151,7 +151,7 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   double bytes = rows * (2.0 * problem.head_dim_v * size_bytes(problem.dtype_o) + 16);
   double us = kStepUs;
   if (steps.dq_columns != 0) {
-    const double times = steps.counts_turns ? 1 : 2;  // zeros, and read again
+    const double times = steps.turns == 0 ? 2 : 1;  // zeros, and read again
     bytes += times * static_cast<double>(sums_bytes(problem, steps));
     bytes += rows * problem.head_dim * size_bytes(gradient_dtype(problem, problem.dtype_q));
     us += kStepUs;

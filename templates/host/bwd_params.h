@@ -26,10 +26,10 @@ struct BwdSteps {
   // is block_m x dq_columns floats large: "MyDqTile<kConfig>" of the family's own headers; "": row
   // after row.
   std::string dq_tile{};
-  // Else dq_sums are zeros before the kernel. So: an int a tile is, from BwdWork::turns on, which
-  // counts those that have added to the tile. The first of them stores: where it is 0 after the
-  // kernel the tile holds nothing, and its dq is 0.
-  bool counts_turns = false;
+  // 0: dq_sums are zeros before the kernel. Else so many ints a tile are, from BwdWork::turns on,
+  // which count those that have added to it. The first of them stores: where the tile's first int
+  // is 0 after the kernel the tile holds nothing, and its dq is 0.
+  int turns = 0;
 };
 
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.

@@ -256,7 +256,7 @@ void expect_converted() {
   for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
   const std::vector<float> before = w.dq;
   constexpr BwdNaiveConfig kConfig{shape(false, kAccumulate), 64};
-  using Step = BwdDq<kConfig, FixedLengths, DqTile, false>;
+  using Step = BwdDq<kConfig, FixedLengths, DqTile, 0>;
   test::run_on_host(kBatch * kHeads * kPadded / kTile, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int row = 0; row < kQueries; ++row) {
@@ -280,12 +280,13 @@ TEST(BwdDq, OfATileThatNobodyCameToIsZeroWhateverLiesThere) {
   StepsWorld w;
   w.dq_sums.assign(w.dq_sums.size(), std::numeric_limits<float>::quiet_NaN());
   constexpr int kTiles = kBatch * kHeads * kPadded / kTile, kCameTo = 5;
-  std::vector<int> turns(kTiles);
-  turns[kCameTo] = 2;
+  constexpr int kTurns = 2;
+  std::vector<int> turns(kTiles * kTurns);
+  turns[kCameTo * kTurns] = 1;
   std::fill_n(w.dq_sums.begin() + kCameTo * kTile * kSumColumns, kTile * kSumColumns, 1.0f);
   w.step.zeros_begin = turns.data();
   constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
-  using Step = BwdDq<kConfig, FixedLengths, RowMajorDqTile<kTile, kSumColumns>, true>;
+  using Step = BwdDq<kConfig, FixedLengths, RowMajorDqTile<kTile, kSumColumns>, kTurns>;
   test::run_on_host(kTiles, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int row = 0; row < kQueries; ++row) {

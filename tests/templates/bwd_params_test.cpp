@@ -34,12 +34,12 @@ u64 zeros_of(const Launch& launch) {
 
 TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
-  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .counts_turns = true});
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .turns = 3});
   EXPECT_EQ(work.rows_padded, 128);
   EXPECT_EQ(work.delta, 2 * 4 * 128 * 4u);
   EXPECT_EQ(work.dq_sums, 2 * work.delta);
   EXPECT_EQ(work.turns, work.dq_sums + 2 * 4 * 128 * 80 * 4);
-  EXPECT_EQ(work.bytes, work.turns + 256) << "2 x 4 x 2 tiles, aligned";
+  EXPECT_EQ(work.bytes, work.turns + 256) << "2 x 4 x 2 tiles of 3, aligned";
   for (const bool hopper : {true, false}) {
     const Launch launch = launch_of(p, work, hopper ? "90a" : "86");
     ASSERT_EQ(launch.steps.size(), 3u);

@@ -13,8 +13,8 @@
 namespace attnforge {
 
 /// C is the config of the kernel before, Lengths its piece, DqTile says where it put the elements
-/// of a tile (tile/dq_tile.cuh). kCounted: its turns were counted (templates/host/bwd_params.h).
-template <auto C, class Lengths, class DqTile, bool kCounted>
+/// of a tile (tile/dq_tile.cuh). kTurns: counters of each (templates/host/bwd_params.h).
+template <auto C, class Lengths, class DqTile, int kTurns>
 struct BwdDq {
   static constexpr int kThreads = 256;  // of a block, which has a tile
   static constexpr int kDtype = C.gradient_dtype(C.dtype);
@@ -45,7 +45,8 @@ struct BwdDq {
                      (lengths.q_begin() + first_row) * params.dq.stride_row * element_bytes(kDtype);
 
     await_previous_grid();
-    const bool holds_sums = !kCounted || static_cast<const int*>(params.zeros_begin)[blockIdx.x];
+    const bool holds_sums = kTurns == 0 ||
+                            static_cast<const int*>(params.zeros_begin)[blockIdx.x * kTurns];
 #pragma unroll 1
     for (int i = int(threadIdx.x); i < kRowPatches * kColumnPatches; i += kThreads) {
       const int column = i / DqTile::kNeighbours % kColumnPatches * 8 * kHalves;
