@@ -68,7 +68,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   const std::vector<int> groups = problem.deterministic ? std::vector<int>{32, 16, 64, 0}
                                                         : std::vector<int>{0, 32, 16, 64};
-  Axis dq{"dq", {kDqAnyOrder, kDqFromRegs}, {kDqInOrder}};
+  Axis dq{"dq", {kDqFromRegs, kDqInOrder, kDqAnyOrder}};
   if (problem.deterministic) dq = {"dq", {kDqInOrder}};
   return {
       {"warpgroups", {2, 3}},
