@@ -235,7 +235,7 @@ constinit const Family
         .op = Op::kBackward,
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureLengths | kFeatureDeterministic |
+                    kFeatureUnequalHeadDims | kFeaturesOfGradientPieces | kFeatureDeterministic |
                     kFeaturesOfGradients,
         .supports = supports,
         .axes = axes,

@@ -11,11 +11,16 @@
 
 // clang-format off
 #include "tests/support/host_grid.h"
+#include "params_lengths.h"
+#include "params_sinks.h"
 #include "pieces/fixed_lengths.cuh"
+#include "pieces/packed_lengths.cuh"
 #include "bwd_naive/kernel.cuh"
 #include "steps/bwd_dq/kernel.cuh"
 #include "steps/bwd_rows/kernel.cuh"
+#include "steps/bwd_sinks/kernel.cuh"
 #include "tile/dq_tile.cuh"
+#include "tile/packed_tiles.cuh"
 // clang-format on
 
 namespace attnforge {
@@ -26,12 +31,12 @@ constexpr int kBatch = 2, kHeads = 2, kHeadsKv = 1, kQueries = 13, kKeys = 10, k
 constexpr int kWindowLeft = 6, kWindowRight = 1;
 constexpr float kScale = 0.3f, kCap = 2.0f, kInf = std::numeric_limits<float>::infinity();
 
-constexpr Shape shape(bool softcap, bool accumulate) {
+constexpr Shape shape(bool softcap, bool accumulate, bool sinks = false) {
   Shape shape{};
   shape.dtype = shape.dtype_k = shape.dtype_v = shape.dtype_o = kFp32;
   shape.head_dim = kDim, shape.head_dim_v = kDimV;
   shape.alignment = 4;
-  shape.softcap = softcap, shape.accumulate = accumulate;
+  shape.softcap = softcap, shape.accumulate = accumulate, shape.sinks = sinks;
   return shape;
 }
 
@@ -76,11 +81,27 @@ struct BackwardWorld {
     p.softcap_to_x = softcap ? kScale / kCap : 0;
     params.num_queries = kQueries, params.num_keys = kKeys;
     params.query_blocks = kBatch * kHeads * ceil_div(kQueries, BwdNaiveConfig::kRows);
+    params.row_blocks = params.query_blocks +
+                        kBatch * kHeadsKv * ceil_div(kKeys, BwdNaiveConfig::kRows);
   }
-  int blocks() const {
-    return params.query_blocks + kBatch * kHeadsKv * ceil_div(kKeys, BwdNaiveConfig::kRows);
-  }
+  int blocks() const { return params.row_blocks; }
 };
+
+constexpr float kSinks[kHeads] = {1.5f, -0.5f};
+
+/// By the definition, in fp64.
+std::vector<double> sink_gradients(const BackwardWorld& w) {
+  std::vector<double> dsinks(kHeads);
+  for (int row = 0; row < kBatch * kHeads * kQueries; ++row) {
+    if (w.lse[std::size_t(row)] == -kInf) continue;
+    double delta = -w.dlse[std::size_t(row)];
+    for (int d = 0; d < kDimV; ++d)
+      delta += double{w.o[std::size_t(row * kDimV + d)]} * w.dout[std::size_t(row * kDimV + d)];
+    const std::size_t head = std::size_t(row / kQueries % kHeads);
+    dsinks[head] -= std::exp(kSinks[head] - w.lse[std::size_t(row)]) * delta;
+  }
+  return dsinks;
+}
 
 /// By the definition, in fp64. Adds to what it is given.
 void add_gradients(const BackwardWorld& w, bool softcap, std::vector<double>& dq,
@@ -154,6 +175,20 @@ TEST(BwdNaive, IsTheDerivativeByItsDefinition) {
   expect_gradients<true, true>();
 }
 
+TEST(BwdNaive, AddsUpAHeadsSink) {
+  BackwardWorld w(false);
+  WithSinks<BwdNaiveParams> params{w.params, {kSinks}};
+  std::vector<float> dsinks = {3, -4}, norms(kHeads);
+  params.dsinks = dsinks.data(), params.dsink_norms = norms.data();
+  constexpr BwdNaiveConfig kConfig{shape(false, true, true), 64};
+  test::run_on_host(static_cast<unsigned>(w.blocks() + kHeads), 64,
+                    [&] { BwdNaive<kConfig, HostPieces, WithSinks<BwdNaiveParams>>::run(params); });
+  const std::vector<double> expected = sink_gradients(w);
+  EXPECT_NEAR(dsinks[0], 3 + expected[0], 1e-4);
+  EXPECT_NEAR(dsinks[1], -4 + expected[1], 1e-4);
+  EXPECT_GT(norms[0], std::abs(expected[0]));
+}
+
 TEST(BwdNaive, ComputesTheRowsOfListsAndTheirNorms) {
   BackwardWorld w(false);
   std::vector<double> dq(w.dq.size()), dk(w.dk.size()), dv(w.dv.size());
@@ -171,7 +206,7 @@ TEST(BwdNaive, ComputesTheRowsOfListsAndTheirNorms) {
   p.queries = queries.data(), p.num_queries = 8;
   p.keys = keys.data(), p.num_keys = 16;
   p.dq_norms = norms_q.data(), p.dk_norms = norms_k.data(), p.dv_norms = norms_v.data();
-  p.query_blocks = kHeads;
+  p.query_blocks = kHeads, p.row_blocks = kHeads + kHeadsKv * 2;
   constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
   test::run_on_host(kHeads + kHeadsKv * 2, 64, [&] { BwdNaive<kConfig, HostPieces>::run(p); });
   const auto expect_rows = [](const std::vector<ListedRow>& rows, const std::vector<float>& actual,
@@ -226,7 +261,7 @@ struct StepsWorld : BackwardWorld {
 TEST(BwdRows, WriteLseDeltaAndZeros) {
   StepsWorld w;
   constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
-  using Step = BwdRows<kConfig, FixedLengths>;
+  using Step = BwdRows<kConfig, FixedLengths, kTile>;
   static_assert(Step::kRows >= kPadded, "a block a head");
   test::run_on_host(kBatch * kHeads, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
@@ -271,6 +306,22 @@ void expect_converted() {
   }
 }
 
+TEST(BwdSinks, AddUpAHeadsRowsOfAllSequences) {
+  StepsWorld w;
+  WithSinks<BwdStepParams> params{w.step, {kSinks}};
+  params.zeros = 0;
+  std::vector<float> dsinks = {3, -4};
+  params.dsinks = dsinks.data();
+  constexpr BwdNaiveConfig kConfig{shape(false, true, true), 64};
+  using Rows = BwdRows<kConfig, FixedLengths, kTile>;
+  using Step = BwdSinks<kConfig, FixedLengths>;
+  test::run_on_host(kBatch * kHeads, Rows::kThreads, [&] { Rows::run(params); });
+  test::run_on_host(kHeads, Step::kThreads, [&] { Step::run(params); });
+  const std::vector<double> expected = sink_gradients(w);
+  EXPECT_NEAR(dsinks[0], 3 + expected[0], 1e-4);
+  EXPECT_NEAR(dsinks[1], -4 + expected[1], 1e-4);
+}
+
 TEST(BwdDq, ScalesTheSumsOfATileInAnyOrder) {
   expect_converted<RowMajorDqTile<kTile, kSumColumns>, false>();
   expect_converted<ColumnMajorDqTile, true>();
@@ -293,6 +344,121 @@ TEST(BwdDq, OfATileThatNobodyCameToIsZeroWhateverLiesThere) {
       const bool came = head * (kPadded / kTile) + row / kTile == kCameTo;
       const auto at = std::size_t((head * kQueries + row) * kDim);
       EXPECT_EQ(w.dq[at], came ? kScale : 0.0f) << head << " " << row;
+    }
+  }
+}
+
+// ---- packed sequences ----
+
+TEST(PackedTiles, HaveOneNumberEachAndNoMoreThanRowsAndSequencesNeed) {
+  std::mt19937 random(3);
+  for (const int rows : {1, 16, 80}) {
+    for (const int batch : {1, 2, 7, 40}) {
+      std::vector<int> begins = {0};
+      for (int s = 0; s < batch; ++s)
+        begins.push_back(begins.back() + (random() % 3 == 0 ? 0 : int(random() % 200)));
+      const int numbers = begins.back() / rows + batch;
+      std::vector<int> tiles_found(std::size_t(batch), 0);
+      for (int number = 0; number < numbers; ++number) {
+        const SequenceTile at = packed_tile(begins.data(), batch, rows, number);
+        ASSERT_TRUE(at.sequence >= 0 && at.sequence < batch);
+        ASSERT_EQ(at.tile, tiles_found[std::size_t(at.sequence)]++) << "in order, none twice";
+        ASSERT_EQ(first_packed_tile(begins[std::size_t(at.sequence)], at.sequence, rows) + at.tile,
+                  number);
+      }
+      for (int s = 0; s < batch; ++s) {
+        const int length = begins[std::size_t(s) + 1] - begins[std::size_t(s)];
+        EXPECT_GE(tiles_found[std::size_t(s)], ceil_div(length, rows));
+      }
+    }
+  }
+}
+
+/// The rows of StepsWorld's batch 0 and 1 as five packed sequences of one tensor of 26 rows a head.
+struct PackedWorld : StepsWorld {
+  static constexpr int kSequences = 5, kTokens = kBatch * kQueries;
+  static constexpr int kRowsOfHead = (kTokens / kTile + kSequences) * kTile;
+  std::vector<int> begins = {0, 9, 9, 10, 24, 26};
+  WithLengths<WithSinks<BwdStepParams>> packed{};
+  std::vector<float> dsinks = {0, 0};
+
+  PackedWorld() {
+    static_cast<BwdStepParams&>(packed) = step;
+    packed.sinks.logits = kSinks;
+    packed.dsinks = dsinks.data();
+    FwdParams& p = packed.fwd;
+    p.batch = kSequences;
+    p.seqlen_q = 14;
+    const auto as_one = [](TensorRef& tensor, int columns) {
+      tensor.stride_head = i64{kTokens} * columns;
+    };
+    as_one(p.o, kDimV), as_one(packed.dout, kDimV), as_one(packed.dq, kDim);
+    p.lse_stride_head = packed.dlse_stride_head = kTokens;
+    packed.lengths.q = packed.lengths.kv = begins.data();
+    constexpr std::size_t kRows = kHeads * kRowsOfHead;
+    lse_log2.assign(kRows, -777.0f), delta.assign(kRows, -777.0f);
+    dq_sums.assign(kRows * kSumColumns, -777.0f);
+    packed.scratch = {lse_log2.data(), delta.data(), dq_sums.data(), kRowsOfHead, kSumColumns};
+    packed.zeros = 0;
+  }
+  /// Number in the scratch of a token of a head.
+  std::size_t row_of(int head, int token) const {
+    int sequence = 0;
+    while (token >= begins[std::size_t(sequence) + 1]) ++sequence;
+    const int begin = begins[std::size_t(sequence)];
+    return std::size_t(head * kRowsOfHead + (begin / kTile + sequence) * kTile + token - begin);
+  }
+};
+
+TEST(BwdStepsOfPackedSequences, WriteEveryRowOfTheScratchAndAddUpSinks) {
+  PackedWorld w;
+  constexpr BwdNaiveConfig kConfig{shape(false, false, true), 64};
+  using Rows = BwdRows<kConfig, PackedLengths, kTile>;
+  using Sinks = BwdSinks<kConfig, PackedLengths>;
+  const unsigned blocks = kHeads * unsigned(ceil_div(PackedWorld::kRowsOfHead, Rows::kRows));
+  test::run_on_host(blocks, Rows::kThreads, [&] { Rows::run(w.packed); });
+  test::run_on_host(kHeads, Sinks::kThreads, [&] { Sinks::run(w.packed); });
+  std::vector<double> expected(kHeads);
+  std::vector<bool> is_row(w.delta.size());
+  for (int head = 0; head < kHeads; ++head) {
+    for (int token = 0; token < PackedWorld::kTokens; ++token) {
+      const std::size_t at = w.row_of(head, token);
+      const int row = head * PackedWorld::kTokens + token;
+      const float lse = w.lse[std::size_t(row)];
+      if (lse == -kInf) continue;
+      ASSERT_FALSE(is_row[at]);
+      is_row[at] = true;
+      double sum = -w.dlse[std::size_t(row)];
+      for (int d = 0; d < kDimV; ++d)
+        sum += double{w.o[std::size_t(row * kDimV + d)]} * w.dout[std::size_t(row * kDimV + d)];
+      EXPECT_NEAR(w.delta[at], sum, 1e-4);
+      EXPECT_NEAR(w.lse_log2[at], lse / std::log(2.0), 1e-5);
+      expected[std::size_t(head)] -= std::exp(kSinks[head] - lse) * sum;
+    }
+    EXPECT_NEAR(w.dsinks[std::size_t(head)], expected[std::size_t(head)], 1e-4);
+  }
+  for (std::size_t i = 0; i < is_row.size(); ++i) {
+    if (is_row[i]) continue;
+    EXPECT_EQ(w.lse_log2[i], kInf) << i;
+    EXPECT_EQ(w.delta[i], 0) << i;
+  }
+}
+
+TEST(BwdStepsOfPackedSequences, FindTheSumsOfEachRow) {
+  PackedWorld w;
+  for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
+  constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
+  using Tile = RowMajorDqTile<kTile, kSumColumns>;
+  using Step = BwdDq<kConfig, PackedLengths, Tile, 0>;
+  test::run_on_host(kHeads * PackedWorld::kRowsOfHead / kTile, Step::kThreads,
+                    [&] { Step::run(w.packed); });
+  for (int head = 0; head < kHeads; ++head) {
+    for (int token = 0; token < PackedWorld::kTokens; ++token) {
+      for (int column = 0; column < kDim; ++column) {
+        const float sum = w.dq_sums[w.row_of(head, token) * kSumColumns + std::size_t(column)];
+        const auto at = std::size_t((head * PackedWorld::kTokens + token) * kDim + column);
+        ASSERT_FLOAT_EQ(w.dq[at], sum * kScale) << head << " " << token;
+      }
     }
   }
 }

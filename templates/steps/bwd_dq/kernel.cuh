@@ -6,6 +6,7 @@
 #include "params_bwd.h"
 #include "ptx/grid_dependency.cuh"
 #include "shape.h"
+#include "tile/bwd_scratch.cuh"
 #include "tile/dq_tile.cuh"
 #include "tile/elements.cuh"
 #include "tile/store_floats.cuh"
@@ -34,10 +35,12 @@ struct BwdDq {
     const BwdScratch& scratch = params.scratch;
     const int tiles_of_head = scratch.rows_padded / DqTile::kRows;
     const int of_all_heads = int(blockIdx.x) / tiles_of_head;
-    const int first_row = (int(blockIdx.x) - of_all_heads * tiles_of_head) * DqTile::kRows;
-    const int sequence = of_all_heads / p.num_heads_q;
-    const int head = of_all_heads - sequence * p.num_heads_q;
-    const Lengths lengths(params, sequence);
+    const int stored = of_all_heads / p.num_heads_q;
+    const int head = of_all_heads - stored * p.num_heads_q;
+    const SequenceTile place = scratch_tile<Lengths>(
+        params, stored, DqTile::kRows, int(blockIdx.x) - of_all_heads * tiles_of_head);
+    const int first_row = place.tile * DqTile::kRows;
+    const Lengths lengths(params, place.sequence);
     const int rows = min(DqTile::kRows, lengths.q() - first_row);
     const float* const tile = scratch.dq_sums +
                               i64(blockIdx.x) * (DqTile::kRows * DqTile::kColumns);

@@ -7,12 +7,14 @@
 #include "params_bwd.h"
 #include "ptx/grid_dependency.cuh"
 #include "shape.h"
+#include "tile/bwd_scratch.cuh"
 #include "tile/elements.cuh"
 
 namespace attnforge {
 
-/// C is the config of the kernel after it, Lengths its piece.
-template <auto C, class Lengths>
+/// C is the config of the kernel after it, whose query tiles have kBlockM rows, Lengths its piece.
+/// All rows of the scratch are written.
+template <auto C, class Lengths, int kBlockM>
 struct BwdRows {
   static constexpr int kThreads = 256;
   // A row has so many neighbouring lanes of a warp, each with a vector of 8 columns.
@@ -36,84 +38,95 @@ struct BwdRows {
     const int of_all_heads = int(blockIdx.x) / blocks_of_head;
     const int first_row = (int(blockIdx.x) - of_all_heads * blocks_of_head) * kRows +
                           int(threadIdx.x) / kLanes;
-    const int sequence = of_all_heads / p.num_heads_q;
-    const int head = of_all_heads - sequence * p.num_heads_q;
+    const int stored = of_all_heads / p.num_heads_q;
+    const int head = of_all_heads - stored * p.num_heads_q;
     const int lane = int(threadIdx.x) % kLanes;
-    const Lengths lengths(params, sequence);
 
+    Row rows[kSteps];
     float delta[kSteps];
-    products(params, lengths, head, first_row, lane, delta);
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) rows[s] = row_at(params, stored, first_row + s * kRowsApart);
+    products(params, head, lane, rows, delta);
 #pragma unroll
     for (int s = 0; s < kSteps; ++s)
 #pragma unroll
       for (int distance = kLanes / 2; distance > 0; distance /= 2)
         delta[s] += __shfl_xor_sync(0xffffffffu, delta[s], distance);
+
         // Each lane writes other rows.
 #pragma unroll
     for (int first = 0; first < kSteps; first += kLanes) {
       float own = delta[first];
+      Row row = rows[first];
 #pragma unroll
       for (int l = 1; l < min(kLanes, kSteps - first); ++l)
-        own = lane == l ? delta[first + l] : own;
-      if (lane < kSteps - first)
-        write(params, lengths, of_all_heads, head, first_row + (first + lane) * kRowsApart, own);
+        if (lane == l) own = delta[first + l], row = rows[first + l];
+      const int row_of_head = first_row + (first + lane) * kRowsApart;
+      if (lane < kSteps - first && row_of_head < scratch.rows_padded)
+        write(params, head, row, own, i64(of_all_heads) * scratch.rows_padded + row_of_head);
     }
   }
 
  private:
-  /// A lane's part of the sums over columns of dout * o.
+  /// Of a tensor of queries.
+  struct Row {
+    i64 batch, at;
+    bool present;  // else it is no row of a sequence
+  };
+
   template <class Params>
-  ATTNFORGE_DEVICE static void products(const Params& params, const Lengths& lengths, int head,
-                                        int first_row, int lane, float (&sums)[kSteps]) {
+  ATTNFORGE_DEVICE static Row row_at(const Params& params, int stored, int row_of_head) {
+    const SequenceTile tile = scratch_tile<Lengths>(params, stored, kBlockM, row_of_head / kBlockM);
+    const Lengths lengths(params, tile.sequence);
+    const int row = tile.tile * kBlockM + row_of_head % kBlockM;
+    return {lengths.batch(), lengths.q_begin() + row, row < lengths.q()};
+  }
+
+  /// A lane's part of the sums over columns of dout * o. The loads of all rows are in flight at
+  /// once: no branch is between them, and nothing else is in theirs.
+  template <class Params>
+  ATTNFORGE_DEVICE static void products(const Params& params, int head, int lane,
+                                        const Row (&rows)[kSteps], float (&sums)[kSteps]) {
     constexpr int kBytes = element_bytes(C.dtype_o), kWords = 8 * kBytes / 4;
-    // No branch between loads: rows and lanes that are not there take what another takes.
-    const int vector = min(lane, kVectors - 1);
     u32 o[kSteps][kWords] = {}, dout[kSteps][kWords] = {};
-    if (lengths.q() > 0) {
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-        const i64 row = lengths.q_begin() + min(first_row + s * kRowsApart, lengths.q() - 1);
-        const auto load = [&](const TensorRef& tensor, u32(&words)[kWords]) {
-          load_words<C.alignment>(head_pointer<C.dtype_o>(tensor, lengths.batch(), head) +
-                                      (row * tensor.stride_row + vector * 8) * kBytes,
-                                  words);
-        };
-        load(params.fwd.o, o[s]);
-        load(params.dout, dout[s]);
-      }
+    for (int s = 0; s < kSteps; ++s) {
+      const auto load = [&](const TensorRef& tensor, u32(&words)[kWords]) {
+        load_words<C.alignment>(head_pointer<C.dtype_o>(tensor, rows[s].batch, head) +
+                                    (rows[s].at * tensor.stride_row + lane * 8) * kBytes,
+                                words);
+      };
+      if (!rows[s].present || lane >= kVectors) continue;
+      load(params.fwd.o, o[s]);
+      load(params.dout, dout[s]);
     }
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
-      const bool present = first_row + s * kRowsApart < lengths.q() && lane < kVectors;
       float a[8], b[8];
       to_floats<C.dtype_o>(o[s], a);
       to_floats<C.dtype_o>(dout[s], b);
       sums[s] = 0.0f;
 #pragma unroll
       for (int i = 0; i < 8; ++i) sums[s] += a[i] * b[i];
-      if (!present) sums[s] = 0.0f;
     }
   }
 
+  /// Of a row, number `to` in the scratch.
   template <class Params>
-  ATTNFORGE_DEVICE static void write(const Params& params, const Lengths& lengths, int of_all_heads,
-                                     int head, int row, float delta) {
+  ATTNFORGE_DEVICE static void write(const Params& params, int head, const Row& row, float delta,
+                                     i64 to) {
     const FwdParams& p = params.fwd;
-    const BwdScratch& scratch = params.scratch;
-    if (row >= scratch.rows_padded) return;
     float lse = __int_as_float(0xff800000);  // -inf
-    if (row < lengths.q()) {
-      const i64 at = lengths.q_begin() + row;
-      lse = p.lse[lengths.batch() * p.lse_stride_batch + head * p.lse_stride_head + at];
+    if (row.present) {
+      lse = p.lse[row.batch * p.lse_stride_batch + head * p.lse_stride_head + row.at];
       if (params.dlse != nullptr)
-        delta -= params.dlse[lengths.batch() * params.dlse_stride_batch +
-                             head * params.dlse_stride_head + at];
+        delta -= params.dlse[row.batch * params.dlse_stride_batch + head * params.dlse_stride_head +
+                             row.at];
     }
-    const i64 to = i64(of_all_heads) * scratch.rows_padded + row;
     const bool sees_nothing = lse == __int_as_float(0xff800000);
-    scratch.lse_log2[to] = sees_nothing ? -lse : lse * kLog2e;
+    params.scratch.lse_log2[to] = sees_nothing ? -lse : lse * kLog2e;
     // Whatever o and dout hold there, p is 0.
-    scratch.delta[to] = sees_nothing ? 0.0f : delta;
+    params.scratch.delta[to] = sees_nothing ? 0.0f : delta;
   }
 
   template <class Params>

@@ -5,7 +5,7 @@
 #include "pieces/dense.cuh"
 #include "pieces/plain_slope.cuh"
 using namespace attnforge;
-static_assert(sizeof(BwdMmaSm80Params) == 392);
+static_assert(sizeof(BwdMmaSm80Params) == 400);
 inline constexpr BwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 64, 128, 8, 2, 64, 1, 1, 0, 0, 1, 1};
 struct Pieces : DensePieces<kConfig> {
   using Slope = PlainSlope;
@@ -13,7 +13,7 @@ struct Pieces : DensePieces<kConfig> {
 static_assert(sizeof(BwdStepParams) == 392);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {
-  BwdRows<kConfig, Pieces::Lengths>::run(p);
+  BwdRows<kConfig, Pieces::Lengths, 64>::run(p);
 }
 static_assert(BwdMmaSm80DqTile<kConfig>::kRows == 64 && BwdMmaSm80DqTile<kConfig>::kColumns == 128);
 extern "C" __global__ void __launch_bounds__(256)

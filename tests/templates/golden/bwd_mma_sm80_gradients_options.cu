@@ -6,7 +6,7 @@
 #include "pieces/softcap.cuh"
 #include "pieces/softcap_slope.cuh"
 using namespace attnforge;
-static_assert(sizeof(BwdMmaSm80Params) == 392);
+static_assert(sizeof(BwdMmaSm80Params) == 400);
 inline constexpr BwdMmaSm80Config kConfig{{.dtype = 1, .dtype_k = 1, .dtype_v = 1, .dtype_o = 1, .head_dim = 40, .head_dim_v = 72, .right_bound = 0, .left_bound = 1, .softcap = 1, .lse = 0, .alignment = 8, .rope = 0, .rope_dim = 0, .accumulate = 1, .fp32_gradients = 1}, 128, 32, 4, 2, 64, 2, 2, 1, 0, 1, 1};
 struct Pieces : DensePieces<kConfig> {
   using Score = SoftcapScore;
@@ -15,7 +15,7 @@ struct Pieces : DensePieces<kConfig> {
 static_assert(sizeof(BwdStepParams) == 392);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {
-  BwdRows<kConfig, Pieces::Lengths>::run(p);
+  BwdRows<kConfig, Pieces::Lengths, 128>::run(p);
 }
 static_assert(BwdMmaSm80DqTile<kConfig>::kRows == 128 && BwdMmaSm80DqTile<kConfig>::kColumns == 48);
 extern "C" __global__ void __launch_bounds__(256)

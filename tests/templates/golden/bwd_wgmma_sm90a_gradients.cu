@@ -181,7 +181,7 @@ struct Pieces : DensePieces<kConfig> {
 static_assert(sizeof(BwdStepParams) == 392);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {
-  BwdRows<kConfig, Pieces::Lengths>::run(p);
+  BwdRows<kConfig, Pieces::Lengths, 64>::run(p);
 }
 static_assert(BwdWgmmaSm90aDqTile<kConfig>::kRows == 64 && BwdWgmmaSm90aDqTile<kConfig>::kColumns == 128);
 extern "C" __global__ void __launch_bounds__(256)
