@@ -83,7 +83,7 @@ struct BwdRows {
   }
 
   /// A lane's part of the sums over columns of dout * o. The loads of all rows are in flight at
-  /// once: no branch is between them, and nothing else is in theirs.
+  /// once: nothing between them takes what one brings.
   template <class Params>
   ATTNFORGE_DEVICE static void products(const Params& params, int head, int lane,
                                         const Row (&rows)[kSteps], float (&sums)[kSteps]) {
