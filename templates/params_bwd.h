@@ -38,7 +38,8 @@ struct BwdScratch {
 /// The argument of the steps.
 struct BwdStepParams : BwdParams {
   BwdScratch scratch;
-  u64 zeros;  // how many times 16 bytes are set to zeros, from dq_sums on
+  void* zeros_begin;  // dq_sums, or the turns of its tiles (templates/host/bwd_params.h)
+  u64 zeros;          // how many times 16 bytes are set to zeros from there on
 };
 
 }  // namespace attnforge

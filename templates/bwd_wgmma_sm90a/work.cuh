@@ -60,6 +60,10 @@ struct BwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const BwdPlace& place) const {
     return scratch.dq_sums + scratch_row(scratch, place) * C.dq_columns();
   }
+  /// Among the query tiles of all heads of all sequences.
+  ATTNFORGE_DEVICE i64 tile_number(const BwdScratch& scratch, const BwdPlace& place) const {
+    return scratch_row(scratch, place) / C.block_m;
+  }
   /// How many key tiles before this one see a query tile.
   ATTNFORGE_DEVICE int turn(const BwdPlace& place) const {
     const int own = keys.first_key / C.block_n();

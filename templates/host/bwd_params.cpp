@@ -25,7 +25,8 @@ std::int64_t all_heads(const Problem& problem) {
 
 /// BwdRows::kRows.
 int rows_of_step_block(const Problem& problem) {
-  return kStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
+  constexpr int kSteps = 4;
+  return kSteps * kStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
 }
 
 std::int64_t padded_rows(const Problem& problem, int block_m) {
@@ -45,7 +46,9 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
   fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
     argument.bwd(problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
-    argument.value<u64>((work.zeros - work.dq_sums + work.steps.zero_bytes) / 16);
+    const bool of_sums = work.steps.turns == 0;
+    argument.scratch(of_sums ? work.dq_sums : work.turns);
+    argument.value<u64>((of_sums ? work.turns - work.dq_sums : work.bytes - work.turns) / 16);
   });
   return step;
 }
@@ -68,7 +71,6 @@ std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows
 }
 
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
-  ATTNFORGE_ASSERT(steps.zero_bytes % 16 == 0, "zeros are set 16 bytes at a time");
   const std::int64_t rows = padded_rows(problem, steps.block_m);
   const std::size_t of_rows = scratch_aligned(static_cast<std::size_t>(all_heads(problem) * rows) *
                                               sizeof(float));
@@ -76,8 +78,9 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   work.rows_padded = static_cast<int>(rows);
   work.delta = of_rows;
   work.dq_sums = 2 * of_rows;
-  work.zeros = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
-  work.bytes = work.zeros + steps.zero_bytes;
+  work.turns = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
+  const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
+  work.bytes = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
   return work;
 }
 
@@ -112,7 +115,8 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
   names.other_kernels += fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
                                      tile, steps.block_m, steps.dq_columns);
   names.other_kernels += step_kernel(
-      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}>", tile), of_step);
+      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.turns),
+      of_step);
   return names;
 }
 
@@ -167,7 +171,8 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   double bytes = rows * (2.0 * problem.head_dim_v * size_bytes(problem.dtype_o) + 16);
   double us = kStepUs;
   if (steps.dq_columns != 0) {
-    bytes += 2.0 * static_cast<double>(sums_bytes(problem, steps));  // zeros, and read again
+    const double times = steps.turns == 0 ? 2 : 1;  // zeros, and read again
+    bytes += times * static_cast<double>(sums_bytes(problem, steps));
     bytes += rows * problem.head_dim * size_bytes(gradient_dtype(problem, problem.dtype_q));
     us += kStepUs;
   }

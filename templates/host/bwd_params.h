@@ -20,22 +20,23 @@ namespace attnforge {
 struct BwdSteps {
   int block_m = 0;  // query rows of a tile: rows of the scratch are padded to whole ones
   // Of a row of dq_sums, in floats; 0: the kernel adds up no dq there, and writes it itself. Else
-  // dq_sums are zeros before the kernel, and bwd_dq writes dq after it.
+  // bwd_dq writes dq after it.
   int dq_columns = 0;
   // The type in the generated source that says where an element of a tile of dq_sums lies, which
   // is block_m x dq_columns floats large: "MyDqTile<kConfig>" of the family's own headers; "": row
   // after row.
   std::string dq_tile{};
-  // Bytes of the family's own, after dq_sums, that are zeros before the kernel: begin at
-  // BwdWork::zeros.
-  std::size_t zero_bytes = 0;
+  // 0: dq_sums are zeros before the kernel. Else so many ints a tile are, from BwdWork::turns on,
+  // which count those that have added to it. The first of them stores: where the tile's first int
+  // is 0 after the kernel the tile holds nothing, and its dq is 0.
+  int turns = 0;
 };
 
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.
 struct BwdWork {
   BwdSteps steps{};
   std::size_t lse_log2 = 0, delta = 0, dq_sums = 0;
-  std::size_t zeros = 0;  // the family's own zeros
+  std::size_t turns = 0;
   std::size_t bytes = 0;  // of all; a family that needs more puts it after these
   int rows_padded = 0;    // of a head
 };

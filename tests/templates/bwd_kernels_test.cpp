@@ -239,7 +239,8 @@ constexpr int kTile = 8, kPadded = 16, kSumColumns = 24;
 
 /// Columns first, so that a kernel that took the rows' order for granted would show.
 struct ColumnMajorDqTile {
-  static constexpr int kRows = kTile, kColumns = kSumColumns;
+  static constexpr int kRows = kTile, kColumns = kSumColumns, kNeighbours = 2;
+  static constexpr DqQuad kQuad{{0, 1, 2, 3}, {0, 0, 0, 0}};
   static constexpr int offset(int row, int column) { return column * kRows + row; }
 };
 
@@ -253,6 +254,7 @@ struct StepsWorld : BackwardWorld {
     dq_sums.assign(kRows * kSumColumns, -777.0f);
     static_cast<BwdParams&>(step) = params;
     step.scratch = {lse_log2.data(), delta.data(), dq_sums.data(), kPadded, kSumColumns};
+    step.zeros_begin = dq_sums.data();
     step.zeros = dq_sums.size() / 4 - 1;  // the last 16 bytes are somebody else's
   }
 };
@@ -290,7 +292,7 @@ void expect_converted() {
   for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
   const std::vector<float> before = w.dq;
   constexpr BwdNaiveConfig kConfig{shape(false, kAccumulate), 64};
-  using Step = BwdDq<kConfig, FixedLengths, DqTile>;
+  using Step = BwdDq<kConfig, FixedLengths, DqTile, 0>;
   test::run_on_host(kBatch * kHeads * kPadded / kTile, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int row = 0; row < kQueries; ++row) {
@@ -324,6 +326,27 @@ TEST(BwdSinks, AddUpAHeadsRowsOfAllSequences) {
 TEST(BwdDq, ScalesTheSumsOfATileInAnyOrder) {
   expect_converted<RowMajorDqTile<kTile, kSumColumns>, false>();
   expect_converted<ColumnMajorDqTile, true>();
+}
+
+TEST(BwdDq, OfATileThatNobodyCameToIsZeroWhateverLiesThere) {
+  StepsWorld w;
+  w.dq_sums.assign(w.dq_sums.size(), std::numeric_limits<float>::quiet_NaN());
+  constexpr int kTiles = kBatch * kHeads * kPadded / kTile, kCameTo = 5;
+  constexpr int kTurns = 2;
+  std::vector<int> turns(kTiles * kTurns);
+  turns[kCameTo * kTurns] = 1;
+  std::fill_n(w.dq_sums.begin() + kCameTo * kTile * kSumColumns, kTile * kSumColumns, 1.0f);
+  w.step.zeros_begin = turns.data();
+  constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
+  using Step = BwdDq<kConfig, FixedLengths, RowMajorDqTile<kTile, kSumColumns>, kTurns>;
+  test::run_on_host(kTiles, Step::kThreads, [&] { Step::run(w.step); });
+  for (int head = 0; head < kBatch * kHeads; ++head) {
+    for (int row = 0; row < kQueries; ++row) {
+      const bool came = head * (kPadded / kTile) + row / kTile == kCameTo;
+      const auto at = std::size_t((head * kQueries + row) * kDim);
+      EXPECT_EQ(w.dq[at], came ? kScale : 0.0f) << head << " " << row;
+    }
+  }
 }
 
 // ---- packed sequences ----
@@ -452,7 +475,7 @@ TEST(BwdStepsOfPackedSequences, FindTheSumsOfEachRow) {
   for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
   constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
   using Tile = RowMajorDqTile<kTile, kSumColumns>;
-  using Step = BwdDq<kConfig, PackedLengths, Tile>;
+  using Step = BwdDq<kConfig, PackedLengths, Tile, 0>;
   test::run_on_host(kHeads * PackedWorld::kRowsOfHead / kTile, Step::kThreads,
                     [&] { Step::run(w.packed); });
   for (int head = 0; head < kHeads; ++head) {

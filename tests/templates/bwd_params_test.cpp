@@ -27,22 +27,27 @@ Launch launch_of(const Problem& problem, const BwdWork& work, std::string_view a
   return with_bwd_steps(std::move(own), problem, work, arch_named(arch));
 }
 
+u64 zeros_of(const Launch& launch) {
+  return test::planned_at<u64>(launch.steps[0],
+                               sizeof(BwdParams) + sizeof(BwdScratch) + sizeof(void*));
+}
+
 TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
-  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .zero_bytes = 48});
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .turns = 3});
   EXPECT_EQ(work.rows_padded, 128);
   EXPECT_EQ(work.delta, 2 * 4 * 128 * 4u);
   EXPECT_EQ(work.dq_sums, 2 * work.delta);
-  EXPECT_EQ(work.zeros, work.dq_sums + 2 * 4 * 128 * 80 * 4);
-  EXPECT_EQ(work.bytes, work.zeros + 48);
+  EXPECT_EQ(work.turns, work.dq_sums + 2 * 4 * 128 * 80 * 4);
+  EXPECT_EQ(work.bytes, work.turns + 256) << "2 x 4 x 2 tiles of 3, aligned";
   for (const bool hopper : {true, false}) {
     const Launch launch = launch_of(p, work, hopper ? "90a" : "86");
     ASSERT_EQ(launch.steps.size(), 3u);
     EXPECT_EQ(own_step(launch), 1u);
     EXPECT_EQ(launch.steps[0].kernel, "bwd_rows");
     EXPECT_EQ(launch.steps[2].kernel, "bwd_dq");
-    // 40 columns are 5 vectors: 8 lanes a row, 32 rows a block.
-    EXPECT_EQ(launch.steps[0].grid.x, 2 * 4 * 128 / 32u);
+    // 40 columns are 5 vectors: 8 lanes a row, 32 rows at a time, 4 times.
+    EXPECT_EQ(launch.steps[0].grid.x, 2 * 4 * 128 / 128u);
     EXPECT_EQ(launch.steps[2].grid.x, 2 * 4 * 2u) << "a tile a block";
     EXPECT_FALSE(launch.steps[0].overlaps_previous);
     EXPECT_EQ(launch.steps[1].overlaps_previous, hopper);
@@ -51,15 +56,21 @@ TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
     for (const LaunchStep& step : launch.steps) {
       EXPECT_EQ(test::argument_fault(step), "") << step.kernel;
       EXPECT_EQ(test::parts_of<GradientsArgument>(step).size(), 1u);
-      EXPECT_EQ(test::parts_of<ScratchArgument>(step).size(), 3u);
+      const bool own = step.kernel == "mine";
+      EXPECT_EQ(test::parts_of<ScratchArgument>(step).size(), own ? 3u : 4u);
     }
     const auto scratch = test::planned_at<BwdScratch>(launch.steps[1], sizeof(BwdParams));
     EXPECT_EQ(scratch.rows_padded, 128);
     EXPECT_EQ(scratch.dq_columns, 80);
-    const auto zeros = test::planned_at<u64>(launch.steps[0],
-                                             sizeof(BwdParams) + sizeof(BwdScratch));
-    EXPECT_EQ(zeros, (2 * 4 * 128 * 80 * 4 + 48) / 16u);
+    EXPECT_EQ(zeros_of(launch), 256 / 16u) << "of the turns alone";
   }
+}
+
+TEST(BwdSteps, SetTheSumsToZerosWhereTheKernelOnlyAdds) {
+  const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80});
+  EXPECT_EQ(work.bytes, work.turns);
+  EXPECT_EQ(zeros_of(launch_of(p, work, "90a")), 2 * 4 * 128 * 80 * 4 / 16u);
 }
 
 TEST(BwdSteps, SumUpGradientsOfSinksLast) {
@@ -94,8 +105,8 @@ TEST(BwdSteps, OfPackedSequencesTakeMemoryByTokens) {
   EXPECT_EQ(work.bytes, 4u * (32768 + 64 * 64) * (8 + 64 * 4));
   const Launch launch = launch_of(p, work, "90a");
   ASSERT_EQ(launch.steps.size(), 3u);
-  // 64 columns are 8 lanes a row, 32 rows a block.
-  EXPECT_EQ(launch.steps[0].grid.x, 4u * (32768 + 64 * 64) / 32);
+  // 64 columns are 8 lanes a row, 128 rows a block.
+  EXPECT_EQ(launch.steps[0].grid.x, 4u * (32768 + 64 * 64) / 128);
   EXPECT_EQ(launch.steps[2].grid.x, 4u * (512 + 64));
   const TileOrder order = key_tile_order(p, 128, 0);
   EXPECT_EQ(order.m_blocks, 256 + 64) << "key tiles of all sequences";

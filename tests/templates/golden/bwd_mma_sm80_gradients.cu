@@ -10,7 +10,7 @@ inline constexpr BwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 
 struct Pieces : DensePieces<kConfig> {
   using Slope = PlainSlope;
 };
-static_assert(sizeof(BwdStepParams) == 392);
+static_assert(sizeof(BwdStepParams) == 400);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {
   BwdRows<kConfig, Pieces::Lengths, 64>::run(p);
@@ -18,7 +18,7 @@ bwd_rows(const __grid_constant__ BwdStepParams p) {
 static_assert(BwdMmaSm80DqTile<kConfig>::kRows == 64 && BwdMmaSm80DqTile<kConfig>::kColumns == 128);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_dq(const __grid_constant__ BwdStepParams p) {
-  BwdDq<kConfig, Pieces::Lengths, BwdMmaSm80DqTile<kConfig>>::run(p);
+  BwdDq<kConfig, Pieces::Lengths, BwdMmaSm80DqTile<kConfig>, 0>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 bwd_mma_sm80_bf16_d128_64x128(const __grid_constant__ BwdMmaSm80Params p) {

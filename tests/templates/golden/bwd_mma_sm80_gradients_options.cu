@@ -12,7 +12,7 @@ struct Pieces : DensePieces<kConfig> {
   using Score = SoftcapScore;
   using Slope = SoftcapSlope;
 };
-static_assert(sizeof(BwdStepParams) == 392);
+static_assert(sizeof(BwdStepParams) == 400);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {
   BwdRows<kConfig, Pieces::Lengths, 128>::run(p);
@@ -20,7 +20,7 @@ bwd_rows(const __grid_constant__ BwdStepParams p) {
 static_assert(BwdMmaSm80DqTile<kConfig>::kRows == 128 && BwdMmaSm80DqTile<kConfig>::kColumns == 48);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_dq(const __grid_constant__ BwdStepParams p) {
-  BwdDq<kConfig, Pieces::Lengths, BwdMmaSm80DqTile<kConfig>>::run(p);
+  BwdDq<kConfig, Pieces::Lengths, BwdMmaSm80DqTile<kConfig>, 0>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 bwd_mma_sm80_fp16_d40v72_128x32(const __grid_constant__ BwdMmaSm80Params p) {
