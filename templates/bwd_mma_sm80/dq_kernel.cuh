@@ -17,6 +17,7 @@
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/query_tile.cuh"
+#include "tile/score_slopes.cuh"
 #include "tile/store_gradient.cuh"
 
 namespace attnforge {
@@ -129,7 +130,7 @@ struct BwdMmaSm80Dq {
   }
 
   /// Scores to P times their slope.
-  ATTNFORGE_DEVICE void probabilities(Scores& s) const {
+  ATTNFORGE_DEVICE void probabilities(Scores& s, const Scores& slopes) const {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
@@ -138,7 +139,7 @@ struct BwdMmaSm80Dq {
         for (int c = 0; c < 4; ++c) {
           float& x = s[f][j][c];
           const float p = exp2_approx(fmaf(x, scale_log2, -lse_log2[f][c / 2]));
-          x = Slope::kOne ? p : p * slope(x);
+          x = times_slope(p, slope, x, slopes[f][j][c]);
         }
   }
 
@@ -178,11 +179,15 @@ struct BwdMmaSm80Dq {
   ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
     Scores s, dp;
     multiply<QkRows, C.qk_chunks() / 2>(s, smem, ring.k_tile(stage));
-    const FragmentScores<Scores> view{s, tile.first_row + lane_row(),
-                                      ring.tiles.tile_at(place) * C.block_n()};
-    Pieces::Score::apply(view, tile);
-    if (masked) Pieces::Mask::apply(view, tile);
-    probabilities(s);
+    const auto view_of = [&](Scores& x) {
+      return FragmentScores<Scores>{x, tile.first_row + lane_row(),
+                                    ring.tiles.tile_at(place) * C.block_n()};
+    };
+    Scores slopes;
+    make_slopes<Slope>(s, slopes, view_of, tile);
+    Pieces::Score::apply(view_of(s), tile);
+    if (masked) Pieces::Mask::apply(view_of(s), tile);
+    probabilities(s, slopes);
     multiply<VRows, C.v_chunks() / 2>(dp, smem + C.dout_begin(), ring.v_tile(stage));
     accumulate(s, dp, masked, ring.k_tile(stage));
   }

@@ -9,6 +9,7 @@
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "generator/user_code.h"
 #include "templates/bwd_mma_sm80/config.h"
 #include "templates/bwd_mma_sm80/estimate.h"
 #include "templates/host/bwd_params.h"
@@ -144,10 +145,15 @@ std::string describe(const Typed& c) {
                   head_group_words(c.head_group_mb)});
 }
 
-std::string symbol(const Typed& c) {
+std::string tiles_name(const Typed& c) {
   return "bwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
-std::string dq_symbol(const Typed& c) { return symbol(c) + "_dq"; }
+std::string symbol(const Typed& c, const Problem& problem) {
+  return tiles_name(c) + code_suffix(problem);
+}
+std::string dq_symbol(const Typed& c, const Problem& problem) {
+  return tiles_name(c) + "_dq" + code_suffix(problem);
+}
 
 BwdSteps steps_of(const Typed& c) {
   if (!c.makes_dq()) return {.block_m = c.block_m};
@@ -157,14 +163,15 @@ BwdSteps steps_of(const Typed& c) {
 }
 
 Source render(const Typed& c, const Problem& problem) {
-  KernelNames names = with_parts<BwdMmaSm80Params>({.symbol = symbol(c),
+  KernelNames names = with_parts<BwdMmaSm80Params>({.symbol = symbol(c, problem),
                                                     .folder = kName,
                                                     .type = "BwdMmaSm80",
                                                     .params = "BwdMmaSm80Params",
                                                     .pieces = "DensePieces",
                                                     .pieces_header = "pieces/dense.cuh",
                                                     .other_pieces = bwd_pieces(c),
-                                                    .launch_fields = 1},
+                                                    .launch_fields = 1,
+                                                    .coarse = true},
                                                    problem);
   if (!c.makes_dq()) {
     names.parts.push_back("bwd_mma_sm80/dq_kernel.cuh");
@@ -174,7 +181,7 @@ Source render(const Typed& c, const Problem& problem) {
         "{}(const __grid_constant__ {} p) {{\n"
         "  BwdMmaSm80Dq<kConfig, Pieces, {}>::run(p);\n"
         "}}\n",
-        dq_symbol(c), names.params, names.params);
+        dq_symbol(c, problem), names.params, names.params);
   }
   return kernel_source(untyped(kName, c, kFields), c,
                        with_bwd_steps(std::move(names), problem, steps_of(c)));
@@ -199,11 +206,11 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     if (order.m_blocks != 0 && order.heads != 0)
       launch.steps.push_back(step_of_tiles(std::move(step), problem, work, order));
   };
-  add(step_of(symbol(c), c.num_threads(), c.smem_bytes()),
+  add(step_of(symbol(c, problem), c.num_threads(), c.smem_bytes()),
       key_tile_order(problem, c.block_n, c.head_group_mb));
   if (!c.makes_dq()) {
     const BwdMmaSm80DqConfig own = c.own_dq();
-    add(step_of(dq_symbol(c), own.num_threads(), own.smem_bytes()),
+    add(step_of(dq_symbol(c, problem), own.num_threads(), own.smem_bytes()),
         tile_order(problem, own.block_m(), 1, 0, c.right_bound != 0));
     if (launch.steps.size() > 1) {
       launch.steps.back().overlaps_previous = device.arch.sm >= 90;
@@ -222,7 +229,7 @@ constinit const Family
         .op = Op::kBackward,
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureLengths |
+                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfGradientPieces |
                     kFeatureDeterministic | kFeaturesOfGradients,
         .supports = supports,
         .axes = axes,

@@ -20,6 +20,7 @@
 #include "tile/key_tile.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/query_walk.cuh"
+#include "tile/score_slopes.cuh"
 #include "tile/store_gradient.cuh"
 #include "tile/transposed_scores.cuh"
 
@@ -49,7 +50,7 @@ struct BwdMmaSm80 {
   using DoutLoader = Loader<C.block_m, C.head_dim_v, C.v_chunks()>;
 
   using Tile = KeyTile<typename Pieces::Lengths>;
-  using Walk = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
+  using Walk = QueryWalk<C.left_bound != 0, C.right_bound != 0, C.user_mask != 0>;
   using Slope = typename Pieces::Slope;
 
   // Of a step, in fragments of 16 keys by 8 queries: scores or dP; and rounded to 16 bits, two
@@ -247,9 +248,10 @@ struct BwdMmaSm80 {
 
   // ---- 3. One step of step_m queries ----
 
-  /// s to probabilities in `rounded`; where the slope is not 1, `sloped` are they times it.
-  ATTNFORGE_DEVICE void probabilities(const Scores& s, u32 lse, Rounded& rounded,
-                                      Rounded& sloped) const {
+  /// s to probabilities in `rounded`; where the slope is not 1, `sloped` are they times it, which
+  /// is in `slopes` where the score does not tell.
+  ATTNFORGE_DEVICE void probabilities(const Scores& s, const Scores& slopes, u32 lse,
+                                      Rounded& rounded, Rounded& sloped) const {
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
       float shift[2];
@@ -264,8 +266,9 @@ struct BwdMmaSm80 {
             x[c] = exp2_approx(fmaf(s[f][j][2 * r + c], scale_log2, -shift[c]));
           rounded[f][j][r] = pack2<C.dtype>(x[0], x[1]);
           if constexpr (!Slope::kOne)
-            sloped[f][j][r] = pack2<C.dtype>(x[0] * slope(s[f][j][2 * r]),
-                                             x[1] * slope(s[f][j][2 * r + 1]));
+            sloped[f][j][r] = pack2<C.dtype>(
+                times_slope(x[0], slope, s[f][j][2 * r], slopes[f][j][2 * r]),
+                times_slope(x[1], slope, s[f][j][2 * r + 1], slopes[f][j][2 * r + 1]));
         }
     }
   }
@@ -320,10 +323,15 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void to_probabilities(Scores& s, const Place& place, int stage, bool masked,
                                          int step, Rounded& rounded, Rounded& sloped) const {
     const int row = step * C.step_m;
-    const TransposedScores<Scores> view{s, place.m * C.block_m + row, tile.first_key + lane_key()};
-    Pieces::Score::apply(view, tile);
-    if (masked) Pieces::Mask::apply(view, tile);
-    probabilities(s, rows(stage) + row * 4, rounded, sloped);
+    const auto queries = tile.queries_of(place.head);
+    const auto view_of = [&](Scores& x) {
+      return TransposedScores<Scores>{x, place.m * C.block_m + row, tile.first_key + lane_key()};
+    };
+    Scores slopes;
+    make_slopes<Slope>(s, slopes, view_of, queries);
+    Pieces::Score::apply(view_of(s), queries);
+    if (masked) Pieces::Mask::apply(view_of(s), queries);
+    probabilities(s, slopes, rows(stage) + row * 4, rounded, sloped);
   }
 
   ATTNFORGE_DEVICE void step_of_scores(Scores& s, int stage, int step) {

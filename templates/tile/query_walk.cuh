@@ -24,8 +24,8 @@ struct SeeingQueries {
 /// a key tile. In [clear_begin, clear_end) every row sees all keys, and the tile has no place for
 /// keys after the last: such a key's score is 0, which is no small one beside a very negative lse.
 /// Rows after the last query do not count: they have no probabilities. kLeftBound, kRightBound:
-/// rows do not see all keys to their left, to their right.
-template <bool kLeftBound, bool kRightBound>
+/// rows do not see all keys to their left, to their right. kAllMasked: a text may hide any key.
+template <bool kLeftBound, bool kRightBound, bool kAllMasked = false>
 struct QueryWalk {
   int begin, clear_begin, clear_end, end;
 
@@ -57,7 +57,7 @@ struct QueryWalk {
   ATTNFORGE_DEVICE int count() const { return end - begin; }
   /// Of query tile m: whether some row does not see all keys.
   ATTNFORGE_DEVICE bool masked(int m) const {
-    return m < clear_begin || (kLeftBound && m >= clear_end);  // else that is `end`
+    return kAllMasked || m < clear_begin || (kLeftBound && m >= clear_end);  // else that is `end`
   }
 };
 
