@@ -177,6 +177,12 @@ struct BwdMmaSm80Dq {
   }
 
   ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
+    if constexpr (C.has_block_mask()) {
+      const int first_key = ring.tiles.tile_at(place) * C.block_n();
+      if (!Pieces::Mask::any(tile, tile.first_row + warp_row(), 16 * kRowFragments, first_key,
+                             C.block_n()))
+        return;
+    }
     Scores s, dp;
     multiply<QkRows, C.qk_chunks() / 2>(s, smem, ring.k_tile(stage));
     const auto view_of = [&](Scores& x) {

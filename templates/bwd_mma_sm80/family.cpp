@@ -156,8 +156,9 @@ std::string dq_symbol(const Typed& c, const Problem& problem) {
 }
 
 BwdSteps steps_of(const Typed& c) {
-  if (!c.makes_dq()) return {.block_m = c.block_m};
+  if (!c.makes_dq()) return {.block_m = c.block_m, .block_n = c.block_n};
   return {.block_m = c.block_m,
+          .block_n = c.block_n,
           .dq_columns = c.qk_chunks() * 8,
           .dq_tile = "BwdMmaSm80DqTile<kConfig>"};
 }
@@ -229,8 +230,8 @@ constinit const Family
         .op = Op::kBackward,
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfGradientPieces |
-                    kFeatureDeterministic | kFeaturesOfGradients,
+                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureBlockMask |
+                    kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
         .supports = supports,
         .axes = axes,
     });

@@ -26,8 +26,8 @@
 
 namespace attnforge {
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh) and a Slope, or what an entry makes of them. Params is
-/// the kernel's argument.
+/// Pieces: DensePieces<C> (pieces/dense.cuh), Queries and a Slope, or what an entry makes of them.
+/// Params is the kernel's argument.
 template <BwdMmaSm80Config C, class Pieces, class Params = BwdMmaSm80Params>
 struct BwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
@@ -50,7 +50,7 @@ struct BwdMmaSm80 {
   using DoutLoader = Loader<C.block_m, C.head_dim_v, C.v_chunks()>;
 
   using Tile = KeyTile<typename Pieces::Lengths>;
-  using Walk = QueryWalk<C.left_bound != 0, C.right_bound != 0, C.user_mask != 0>;
+  using Walk = typename Pieces::Queries;
   using Slope = typename Pieces::Slope;
 
   // Of a step, in fragments of 16 keys by 8 queries: scores or dP; and rounded to 16 bits, two
@@ -59,10 +59,7 @@ struct BwdMmaSm80 {
   using Rounded = u32[kKeyFragments][kStepFragments][2];
   using Sums = float[kKeyFragments][kMostColumns][4];
 
-  /// A query tile of one of the heads that share the keys.
-  struct Place {
-    int head, m;
-  };
+  using Place = QueryPlace;
 
   const Params& params;
   const FwdParams& p;
@@ -80,7 +77,7 @@ struct BwdMmaSm80 {
         p(kernel_params.fwd),
         smem(smem_base),
         tile(keys),
-        walk(Walk::of_keys(keys.p, keys.lengths, C.block_m, keys.first_key, C.block_n)),
+        walk(Walk::of_tile(kernel_params, keys, C.block_m, C.block_n)),
         slope(keys.p),
         end_head(keys.first_query_head() + keys.group()) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
@@ -161,13 +158,29 @@ struct BwdMmaSm80 {
   }
 
   // Tiles of a head come in ascending order, then those of the next.
+  ATTNFORGE_DEVICE Place first() const {
+    if constexpr (Walk::kListed) return walk.first();
+    return {walk.count() == 0 ? end_head : tile.first_query_head(), walk.begin};
+  }
+  ATTNFORGE_DEVICE Place last() const {
+    if constexpr (Walk::kListed) return walk.last();
+    return {end_head - 1, walk.end - 1};
+  }
   ATTNFORGE_DEVICE Place after(Place place) const {
+    if constexpr (Walk::kListed) return walk.after(place);
     if (++place.m == walk.end) place = {place.head + 1, walk.begin};
     return place;
   }
   ATTNFORGE_DEVICE Place before(const Place& place) const {
+    if constexpr (Walk::kListed) return walk.before(place);
     return place.m == walk.begin ? Place{place.head - 1, walk.end - 1}
                                  : Place{place.head, place.m - 1};
+  }
+  ATTNFORGE_DEVICE bool is_masked(const Place& place) const {
+    if constexpr (Walk::kListed)
+      return walk.masked(place);
+    else
+      return walk.masked(place.m);
   }
   /// `tiles` tiles after this one, which is known to the compiler.
   ATTNFORGE_DEVICE Place later(Place place, int tiles) const {
@@ -409,7 +422,7 @@ struct BwdMmaSm80 {
   // ---- 4. One tile of queries ----
 
   ATTNFORGE_DEVICE void attend(const Place& place, int stage, int ds_stage) {
-    const bool masked = walk.masked(place.m);
+    const bool masked = is_masked(place);
 #pragma unroll 1
     for (int step = 0; step < C.block_m / C.step_m; ++step) {
       if constexpr (C.roles == 1)
@@ -488,8 +501,10 @@ struct BwdMmaSm80 {
       QLoader::clear_padding(q_tile(s), thread_index());
       DoutLoader::clear_padding(dout_tile(s), thread_index());
     }
-    const Place begin{walk.count() == 0 ? end_head : tile.first_query_head(), walk.begin};
+    Place begin;
+    if constexpr (!Walk::kListed) begin = first();
     await_previous_grid();
+    if constexpr (Walk::kListed) begin = first();
 #pragma unroll
     for (int s = 0; s < kTilesAhead; ++s) load(later(begin, s), s);
     clear_sums();
@@ -520,8 +535,7 @@ struct BwdMmaSm80 {
     }
     if constexpr (kLate) {
       __syncthreads();
-      if (is_late)
-        add_to_dq({end_head - 1, walk.end - 1}, (C.stages == 2 ? stage : tile_parity) ^ 1);
+      if (is_late) add_to_dq(last(), (C.stages == 2 ? stage : tile_parity) ^ 1);
     }
     start_next_grid();
     cp_async_wait<0>();

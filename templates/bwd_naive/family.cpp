@@ -139,7 +139,8 @@ constinit const Family bwd_naive = typed_family<kFields, reject, estimate_us, re
     .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes |
-                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
+                kFeatureBlockMask | kFeaturesOfGradientPieces | kFeatureDeterministic |
+                kFeaturesOfGradients,
     .supports = supports,
     .axes = axes,
 });

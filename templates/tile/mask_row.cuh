@@ -6,23 +6,14 @@
 
 namespace attnforge {
 
-/// Of a key: hidden by the mask's blocks or bits; seen; the text's to decide, if there is one.
-enum class BlockSight { kHidden, kFull, kPartial };
-
-/// A row of blocks, and a query's place in it. kBits: partial blocks have bits.
-template <int kBlockQ, int kBlockKv, bool kBits>
-struct MaskRow {
+/// The blocks that are present in a row of them.
+struct BlockColumns {
   const BlockMaskParams* mask;
   int begin, end;  // entries
-  int in_block;
 
-  ATTNFORGE_DEVICE MaskRow(const BlockMaskParams& params, int sequence, int head, int num_heads_q,
-                           int query)
-      : mask(&params), in_block(query % kBlockQ) {
-    const int row = params.row(sequence, head, num_heads_q, query / kBlockQ);
-    begin = params.row_begin[row];
-    end = params.row_begin[row + 1];
-  }
+  /// row: as BlockMaskParams::row() says.
+  ATTNFORGE_DEVICE BlockColumns(const BlockMaskParams& params, int row)
+      : mask(&params), begin(params.row_begin[row]), end(params.row_begin[row + 1]) {}
 
   /// The first entry of a block column or of one after it.
   ATTNFORGE_DEVICE int entry_from(int column) const {
@@ -41,6 +32,20 @@ struct MaskRow {
     const int entry = entry_from(column);
     return entry < end && mask->columns[entry] / 2 == column ? entry : -1;
   }
+};
+
+/// Of a key: hidden by the mask's blocks or bits; seen; the text's to decide, if there is one.
+enum class BlockSight { kHidden, kFull, kPartial };
+
+/// A query's blocks, and its place in them. kBits: partial blocks have bits.
+template <int kBlockQ, int kBlockKv, bool kBits>
+struct MaskRow : BlockColumns {
+  int in_block;
+
+  ATTNFORGE_DEVICE MaskRow(const BlockMaskParams& params, int sequence, int head, int num_heads_q,
+                           int query)
+      : BlockColumns(params, params.row(sequence, head, num_heads_q, query / kBlockQ)),
+        in_block(query % kBlockQ) {}
 
   /// Of a key in the block of an entry.
   ATTNFORGE_DEVICE BlockSight sight(int entry, int key) const {
