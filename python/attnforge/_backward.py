@@ -7,6 +7,8 @@ from dataclasses import replace
 from . import _checks
 from ._arguments import (
     alignment_of,
+    block_words_of,
+    check_block_mask,
     check_inputs,
     check_rows,
     check_sequences,
@@ -17,10 +19,20 @@ from ._arguments import (
     view_inputs,
 )
 from ._arrays import FP32, ITEM_BYTES, backend_of
+from ._code import check_devices, code_of
 from ._context import context
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._lengths import lengths_of, packed_rows, view_lengths
-from ._library import GradientsStruct, LengthsStruct, RowsStruct, TensorsStruct, TensorStruct, check, lib
+from ._library import (
+    BlockMaskListsStruct,
+    GradientsStruct,
+    LengthsStruct,
+    RowsStruct,
+    TensorsStruct,
+    TensorStruct,
+    check,
+    lib,
+)
 from ._overlap import overlap, overlaps_itself, span
 from ._plans import Plan, choice, plan_cache
 from ._problem import DTYPES
@@ -51,6 +63,10 @@ def attention_backward(
     accumulate=False,
     fp32_gradients=False,
     deterministic=False,
+    block_mask=None,
+    score=None,
+    mask=None,
+    args=None,
 ):
     """The gradients (dq, dk, dv) of attention() with the same arguments, from o and lse and the gradient dout of o.
 
@@ -59,7 +75,9 @@ def attention_backward(
     dv = p dout, dq = softmax_scale ds k, dk = softmax_scale ds q. This holds whatever o and lse are: those of all keys, say, beside
     the k and v of one step of a ring, whose gradients of q then add up over the steps.
 
-    q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv: as for attention(). o and dout:
+    q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv, block_mask, score, mask, args:
+    as for attention(). Of a score the derivative with respect to s is taken, through operators and the functions of C; arrays in args
+    have no gradients. o and dout:
     like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q, tokens]), as return_lse=True
     gives it; -inf: the row has seen no key, and gives nothing. dlse: the gradient of lse, of its shape, or None. Any strides with a
     contiguous last dimension. Head dims are multiples of 8 (tensor cores: up to 256). Nothing else that attention() takes has gradients.
@@ -89,7 +107,9 @@ def attention_backward(
     fp32_gradients = _checks.flag("fp32_gradients", fp32_gradients)
     if words["accumulate"] and out is None:
         raise InvalidError("accumulate=True adds to out, which is None; pass out=(dq, dk, dv)")
-    options = options_of(causal, window, softmax_scale, softcap, False, layout, tf32, False, kind, max_seqlen)
+    code = code_of(score, mask, args, stream, block_mask)
+    blocks = block_words_of(block_mask)
+    options = options_of(causal, window, softmax_scale, softcap, False, layout, tf32, False, kind, max_seqlen, code.texts, blocks)
 
     # ---- 2. Arrays that fit together ----
     backend = backend_of(q)
@@ -99,9 +119,11 @@ def attention_backward(
     dlse = None if dlse is None else backend_of(dlse).view("dlse", dlse, stream)
     lengths = view_lengths(kind, *lengths, stream)
     check_inputs(*inputs, options)
+    check_block_mask(blocks, options, *inputs[:2])
     batch = check_sequences(*lengths, options, inputs[0], None)
     _check_outputs_of_forward(o, dout, (lse, dlse), inputs, options)
     device = inputs[0].device
+    check_devices(code, device)
     queue = backend.stream(device) if stream is None else stream
     if out is None:
         make = backend.empty if kind == "fixed" and _count(inputs[0]) and _count(inputs[1]) else backend.zeros
@@ -125,7 +147,8 @@ def attention_backward(
     words["gradients"] = "fp32" if gradients[0].code == FP32 else "same"
     problem = _problem(inputs, o.code, options, batch, words, alignment_of_all(tensors))
     plan = _plan(problem, device, epoch)
-    argument = _argument(tensors, lse, dlse, lengths, options, batch)
+    masks = None if block_mask is None else block_mask.on_gpu(backend, device, queue)
+    argument = _argument(tensors, lse, dlse, lengths, options, batch, masks, code)
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), None, 0, queue))
     else:
@@ -133,7 +156,7 @@ def attention_backward(
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here; frameworks free it in the stream's order.
-    del inputs, o, dout, lse, dlse, lengths, gradients, tensors, argument
+    del inputs, o, dout, lse, dlse, lengths, gradients, tensors, argument, masks, code
     return out
 
 
@@ -276,8 +299,8 @@ def _plan(problem, device, epoch):
     return plan
 
 
-def _argument(tensors, lse, dlse, lengths, options, batch):
-    """(TensorsStruct, what it points to)."""
+def _argument(tensors, lse, dlse, lengths, options, batch, masks, code):
+    """(TensorsStruct, what it points to). masks: BlockMask.on_gpu(), or None."""
 
     def of(array):
         return TensorStruct(array.address, *(0 if i is None else array.strides[i] for i in options.places))
@@ -297,4 +320,11 @@ def _argument(tensors, lse, dlse, lengths, options, batch):
         addresses = (None if array is None else array.address for array in lengths)
         parts.append(LengthsStruct(ctypes.sizeof(LengthsStruct), *addresses, *tokens))
         argument.lengths = ctypes.addressof(parts[-1])
+    if masks is not None:
+        parts.append(BlockMaskListsStruct(ctypes.sizeof(BlockMaskListsStruct), *masks[:4]))
+        argument.block_mask = ctypes.addressof(parts[-1])
+    words = code.argument()
+    if words is not None:
+        parts.append(words)
+        argument.code_arguments = ctypes.addressof(words)
     return argument, parts
