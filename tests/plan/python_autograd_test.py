@@ -47,6 +47,10 @@ class Cpu(_arrays._Torch if torch is not None else object):
     def zeros(self, shape, code, device, stream):
         return torch.zeros(shape, dtype=self._dtypes[code])
 
+    def upload(self, data, device, stream):
+        memory = torch.frombuffer(bytearray(data) or bytearray(1), dtype=torch.uint8)
+        return memory.data_ptr(), memory
+
     def allocator(self, shape, code, device):
         return lambda: self.empty(shape, code, device, 0)
 
