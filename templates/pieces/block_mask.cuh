@@ -5,8 +5,8 @@
 #include "base.cuh"
 #include "params_block_mask.h"
 #include "params_fwd.h"
+#include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
-#include "ptx/special_registers.cuh"
 #include "tile/mask_row.cuh"
 
 namespace attnforge {
@@ -45,7 +45,7 @@ struct BlockMask : Window {
   template <class QueryTile>
   ATTNFORGE_DEVICE static bool any(const QueryTile& tile, int first_row, int rows, int first_key,
                                    int keys) {
-    const int lane = thread_index() % 32;
+    const int lane = int(threadIdx.x) % 32;
     const int last_row = min(first_row + rows, tile.end_row()) - 1;
     bool seen = false;
     if (first_row + lane <= last_row) {
