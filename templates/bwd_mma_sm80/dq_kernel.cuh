@@ -181,14 +181,13 @@ struct BwdMmaSm80Dq {
       const int first_key = ring.tiles.tile_at(place) * C.block_n();
       if (!Pieces::Mask::any(tile, tile.first_row + warp_row(), 16 * kRowFragments, first_key,
                              C.block_n()))
-        return;
+        return;  // nothing is waited for in here
     }
     Scores s, dp;
     multiply<QkRows, C.qk_chunks() / 2>(s, smem, ring.k_tile(stage));
-    const auto view_of = [&](Scores& x) {
-      return FragmentScores<Scores>{x, tile.first_row + lane_row(),
-                                    ring.tiles.tile_at(place) * C.block_n()};
-    };
+    const int first_row = tile.first_row + lane_row();
+    const int first_key = ring.tiles.tile_at(place) * C.block_n();
+    const auto view_of = [&](Scores& x) { return FragmentScores<Scores>{x, first_row, first_key}; };
     Scores slopes;
     make_slopes<Slope>(s, slopes, view_of, tile);
     Pieces::Score::apply(view_of(s), tile);

@@ -337,8 +337,9 @@ struct BwdMmaSm80 {
                                          int step, Rounded& rounded, Rounded& sloped) const {
     const int row = step * C.step_m;
     const auto queries = tile.queries_of(place.head);
+    const int first_row = place.m * C.block_m + row, first_key = tile.first_key + lane_key();
     const auto view_of = [&](Scores& x) {
-      return TransposedScores<Scores>{x, place.m * C.block_m + row, tile.first_key + lane_key()};
+      return TransposedScores<Scores>{x, first_row, first_key};
     };
     Scores slopes;
     make_slopes<Slope>(s, slopes, view_of, queries);
