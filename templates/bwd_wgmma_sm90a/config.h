@@ -14,20 +14,32 @@ inline constexpr int kDqInOrder = 1;        // of the key tiles: the same bits i
 inline constexpr int kDqFromRegs = 2;       // in any order, straight from registers
 inline constexpr int kMostRegisters = 240;  // of a thread that computes
 
+/// Of a tensor: `begin` on, a multiple of 64.
+struct ColumnRange {
+  int begin, count;
+
+  /// Of accumulators; one where there is no column, as an array has an element.
+  ATTNFORGE_HOST_DEVICE constexpr int fragments() const { return count > 0 ? count / 8 : 1; }
+};
+
 struct BwdWgmmaSm90aConfig : Shape {
-  int warpgroups;  // that compute; each has 64 keys
-  int block_m;     // query rows in a tile
-  int q_stages;    // tiles of Q in shared memory
-  int do_stages;   // tiles of dO
-  int ds_stages;   // tiles of dS: with 2, one barrier a tile
-  int late_dq;     // 1: dQ of a tile is computed during the next
-  int dq;          // kDqAnyOrder, kDqInOrder, kDqFromRegs
+  int warpgroups;     // that compute
+  int split_columns;  // 0: each has 64 keys; 1: two have the same 64 and half of the columns each
+  int block_m;        // query rows in a tile
+  int q_stages;       // tiles of Q in shared memory
+  int do_stages;      // tiles of dO
+  int ds_stages;      // tiles of dS: with 2, one barrier a tile
+  int late_dq;        // 1: dQ of a tile is computed during the next
+  int dq_rounds;      // 1 or 2, in which dQ of a tile is computed
+  int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs
 
   static constexpr int blocks_per_sm = 1;
   static constexpr int kSwizzle = 128;      // bytes: a row lies in column chunks this wide
   static constexpr int kChunkColumns = 64;  // of 16 bits
 
-  ATTNFORGE_HOST_DEVICE constexpr int block_n() const { return 64 * warpgroups; }
+  ATTNFORGE_HOST_DEVICE constexpr int block_n() const {
+    return 64 * (split_columns ? 1 : warpgroups);
+  }
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
     return ceil_div(head_dim, kChunkColumns);
@@ -37,6 +49,22 @@ struct BwdWgmmaSm90aConfig : Shape {
   }
   ATTNFORGE_HOST_DEVICE constexpr int row_chunk_bytes() const { return block_m * kSwizzle; }
   ATTNFORGE_HOST_DEVICE constexpr int key_chunk_bytes() const { return block_n() * kSwizzle; }
+
+  /// split_columns: whole chunks of 64; the first half is the greater one.
+  ATTNFORGE_HOST_DEVICE constexpr ColumnRange half_of_columns(int columns, int half) const {
+    const int chunks = ceil_div(columns, kChunkColumns);
+    const int middle = ceil_div(chunks, 2) * kChunkColumns;
+    const int first = middle < columns ? middle : columns;
+    return half == 0 ? ColumnRange{0, first} : ColumnRange{middle, columns - first};
+  }
+
+  /// Of dK and dV together, of the warpgroup that has more. Each has one greater half.
+  ATTNFORGE_HOST_DEVICE constexpr int own_columns() const {
+    if (!split_columns) return head_dim + head_dim_v;
+    const int first = half_of_columns(head_dim, 0).count + half_of_columns(head_dim_v, 1).count;
+    const int second = half_of_columns(head_dim, 1).count + half_of_columns(head_dim_v, 0).count;
+    return first > second ? first : second;
+  }
 
   // dQ of a tile is computed transposed: blocks of 64 columns by query rows. Rows of a block are
   // shared by as few parts as give all warpgroups as many.
@@ -51,14 +79,25 @@ struct BwdWgmmaSm90aConfig : Shape {
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
+  /// Parts of a warpgroup in a round, and in shared memory those of all.
+  ATTNFORGE_HOST_DEVICE constexpr int dq_held() const { return ceil_div(dq_own(), dq_rounds); }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_parts_of(int round) const {
+    const int left = dq_own() - round * dq_held();
+    return left < dq_held() ? left : dq_held();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_buffers() const {
+    return adds_by_tma() ? warpgroups * dq_held() : 0;
+  }
   ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
 
-  // Shared memory: K, V, rings of Q and dO, dS, dQ, rings of lse and delta, barriers.
+  // Shared memory: K, V, rings of Q and dO, dS, P, dQ, rings of lse and delta, barriers.
   ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return qk_chunks() * key_chunk_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return v_chunks() * key_chunk_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return qk_chunks() * row_chunk_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int do_bytes() const { return v_chunks() * row_chunk_bytes(); }
-  ATTNFORGE_HOST_DEVICE constexpr int ds_bytes() const { return warpgroups * row_chunk_bytes(); }
+  ATTNFORGE_HOST_DEVICE constexpr int ds_bytes() const {
+    return block_n() / 64 * row_chunk_bytes();
+  }
   ATTNFORGE_HOST_DEVICE constexpr int stats_bytes() const { return block_m * 4; }
   ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int q_begin() const { return v_begin() + v_bytes(); }
@@ -66,11 +105,17 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int ds_begin() const {
     return do_begin() + do_stages * do_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int dq_begin() const {
+  ATTNFORGE_HOST_DEVICE constexpr int p_begin() const {
     return ds_begin() + ds_stages * ds_bytes();
   }
+  ATTNFORGE_HOST_DEVICE constexpr int p_arrays() const {
+    return split_columns ? (softcap ? 2 : 1) : 0;
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_begin() const {
+    return p_begin() + p_arrays() * ds_bytes();
+  }
   ATTNFORGE_HOST_DEVICE constexpr int lse_begin() const {
-    return dq_begin() + (adds_by_tma() ? dq_parts() * dq_part_bytes() : 0);
+    return dq_begin() + dq_buffers() * dq_part_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int delta_begin() const {
     return lse_begin() + q_stages * stats_bytes();
@@ -98,18 +143,23 @@ struct BwdWgmmaSm90aConfig : Shape {
     return registers > kMostRegisters ? kMostRegisters : registers;
   }
   /// What the main loop keeps in registers, a thread: dK and dV, and scores, dP and rounded
-  /// probabilities, or dQ and both rounded.
+  /// probabilities, or dQ and what is rounded. split_columns: scores or dP, also of the next tile.
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
-    const int scores = block_m + block_m / 4;
-    const int queries = dq_rows() / 2 * dq_own() + block_m / 2;
-    return head_dim / 2 + head_dim_v / 2 + (scores > queries ? scores : queries);
+    const int scores = block_m + (split_columns ? 0 : block_m / 4);
+    const int dq_sums = dq_rows() / 2 * dq_held();
+    const int next = split_columns && dq_rounds > 1 ? block_m / 2 : 0;
+    const int queries = dq_sums + next + (split_columns ? block_m / 4 : block_m / 2);
+    return own_columns() / 2 + (scores > queries ? scores : queries);
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 2 && warpgroups <= 3 &&
            block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
-           (late_dq == 0 || ds_stages == 2);
+           (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= 2 &&
+           dq_parts_of(dq_rounds - 1) > 0 && (split_columns || dq_rounds == 1) &&
+           (split_columns == 0 ||
+            (warpgroups == 2 && late_dq == 0 && ds_stages == 1 && q_stages >= 2));
   }
 };
 

@@ -14,18 +14,36 @@ namespace {
 constexpr double kFmaPerClock = 2048;  // of an SM's tensor cores, 16-bit inputs
 constexpr double kSmemBytesPerClock = 128;
 constexpr double kExponentialsPerClock = 16;
+constexpr double kAddedBytesPerClock = 16;  // to global memory from registers
 constexpr double kInstructionsPerScore = 6.5;
 // What of the work between products no product hides: warpgroups are at the same place, or a tile
 // apart.
 constexpr double kBare = 0.55, kBareLate = 0.45;
 constexpr double kBlockStart = 3500;  // K and V come, dK and dV go
-constexpr double kInOrder = 1.14;     // what waiting for turns takes, of all
+constexpr double kBlockStartColumns = 12000;
+constexpr double kInOrder = 1.14;  // what waiting for turns takes, of all
+
+/// Of the tensor cores, for a tile.
+double product_clocks(const BwdWgmmaSm90aConfig& c) {
+  const double columns = 2 * round_up(c.head_dim, 16) + 2 * round_up(c.head_dim_v, 16) +
+                         c.dq_columns();
+  return c.block_m * c.block_n() * columns / kFmaPerClock;
+}
+
+/// Clocks of an SM where warpgroups share keys: what they hand each other makes a chain, which is
+/// longer than any unit is busy. Fitted at head_dim 160, 192 and 256.
+double chain_clocks(const BwdWgmmaSm90aConfig& c) {
+  const double m = c.block_m;
+  const double adds = c.adds_by_tma() ? 0 : m * c.dq_columns() * 4 / kAddedBytesPerClock;
+  return 1000 + 40 * m + 0.27 * product_clocks(c) + 0.2 * adds;
+}
 
 /// Clocks of an SM.
 double tile_clocks(const BwdWgmmaSm90aConfig& c) {
+  if (c.split_columns) return chain_clocks(c);
   const double m = c.block_m, n = c.block_n(), qk = round_up(c.head_dim, 16),
                v = round_up(c.head_dim_v, 16), dq = c.dq_columns();
-  const double products = m * n * (2 * qk + 2 * v + dq) / kFmaPerClock;
+  const double products = product_clocks(c);
   // Bytes of operands: A of 64 rows and B once for each warpgroup that has the product.
   const double wg = c.warpgroups;
   const double scores = wg * (64 + m) * (qk + v) * 2;
@@ -50,7 +68,8 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double blocks = double(order.m_blocks) * order.heads;
   const double tiles = key_tiles(problem, c.block_m, 1, c.block_n()).all * heads;
-  double clocks = tiles * tile_clocks(c) + blocks * kBlockStart;
+  double clocks = tiles * tile_clocks(c) +
+                  blocks * (c.split_columns ? kBlockStartColumns : kBlockStart);
   TileOrder heaviest_first = order;
   heaviest_first.heavy_last = c.right_bound;  // in name: under such masks the light tiles end
   clocks *= idle_factor(heaviest_first, device.num_sms);

@@ -39,11 +39,13 @@ constexpr std::string_view kName = "bwd_wgmma_sm90a";
 
 constexpr Field<Typed> kFields[] = {
     {"warpgroups", &Typed::warpgroups, from_to(2, 3)},
+    {"split_columns", &Typed::split_columns, kFlag},
     {"block_m", &Typed::block_m, from_to(16, 256, 16)},
     {"q_stages", &Typed::q_stages, from_to(1, 3)},
     {"do_stages", &Typed::do_stages, from_to(1, 3)},
     {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
     {"late_dq", &Typed::late_dq, kFlag},
+    {"dq_rounds", &Typed::dq_rounds, from_to(1, 2)},
     {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromRegs)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
@@ -58,12 +60,6 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (problem.alignment_bytes < 16)
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
-  // dK and dV lie in registers. With more, ptxas makes products wait for each other.
-  constexpr int kMostColumns = 272, kWidest = 160;
-  if (problem.head_dim + problem.head_dim_v > kMostColumns ||
-      std::max(problem.head_dim, problem.head_dim_v) > kWidest)
-    return fmt::format("head dims {} and {} are above {}, or {} together: registers hold no more",
-                       problem.head_dim, problem.head_dim_v, kWidest, kMostColumns);
   constexpr double kSmallestBlock = 64;
   const double tiles = double(problem.seqlen_q + problem.seqlen_kv) / kSmallestBlock + 2;
   return too_many_blocks(tiles * double(problem.batch) * double(problem.num_heads_q)).text();
@@ -76,38 +72,55 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   if (problem.deterministic) dq = {"dq", {kDqInOrder}};
   return {
       {"warpgroups", {2, 3}},
+      {"split_columns", {0, 1}},
       {"block_m", {64, 128, 80, 96, 112, 48, 32}},
       {"q_stages", {2, 1}},
       {"do_stages", {2, 1}},
       {"ds_stages", {2, 1}},
       {"late_dq", {0, 1}},
+      {"dq_rounds", {1, 2}},
       dq,
       {"head_group_mb", groups},
   };
+}
+
+/// Whether warpgroups should have keys or columns of their own.
+Reason wrong_split(const Typed& c) {
+  // dK and dV lie in registers. With more, ptxas makes products wait for each other.
+  constexpr int kMostColumns = 272, kWidest = 160, kNarrow = 128;
+  const int widest = std::max(c.head_dim, c.head_dim_v);
+  if (!c.split_columns && (c.head_dim + c.head_dim_v > kMostColumns || widest > kWidest))
+    return Reason("head dims {} and {} are above {}, or {} together: registers hold no more",
+                  c.head_dim, c.head_dim_v, kWidest, kMostColumns);
+  if (c.split_columns && widest <= kNarrow) return "registers hold whole rows";
+  return "";
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (problem.deterministic && c.dq != kDqInOrder)
     return "sums of dQ that are added up in any order differ from run to run";
   if (Reason wrong = invalid(c)) return wrong;
+  if (Reason wrong = wrong_split(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), device.arch)) return wrong;
   const int slack = (c.late_dq ? kLateSlack : kRegisterSlack) + (c.softcap ? kSoftcapSlack : 0);
   if (c.planned_registers() + slack > c.consumer_registers())
     return Reason("about {} of {} registers", c.planned_registers() + slack,
                   c.consumer_registers());
-  if (c.dq == kDqFromRegs && !c.late_dq)
+  if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
     return "adds from registers hold up products that wait for them";
   constexpr int kSmallestTile = 32;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
   if (c.warpgroups == 3 && problem.seqlen_kv <= 128) return "a warpgroup would have no keys";
   // Two buffers hide what one does not: with one, only where two do not fit.
   Typed more = c;
-  if (c.ds_stages == 1)
+  if (c.ds_stages == 1 && !c.split_columns)
     more.ds_stages = 2;
   else if (c.q_stages == 1)
     more.q_stages = 2;
   else if (c.do_stages == 1)
     more.do_stages = 2;
+  else if (c.dq_rounds > 1 && c.adds_by_tma())
+    more.dq_rounds = 1;
   else
     return "";
   return more.smem_bytes() <= device.arch.smem_per_block_bytes ? "another buffer would fit" : "";
@@ -138,6 +151,8 @@ std::string describe(const Typed& c) {
   return phrases(
       {fmt::format("{} x {} keys", c.block_m, c.block_n()),
        fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
+       if_so(c.dq_rounds == 2, "dQ in two rounds"),
+       if_so(c.split_columns, "half of the columns a warpgroup"),
        if_so(c.late_dq, "dQ a tile later"), if_so(c.dq == kDqInOrder, "dQ added in order"),
        if_so(c.dq == kDqFromRegs, "dQ added from registers"), head_group_words(c.head_group_mb)});
 }
@@ -148,8 +163,16 @@ std::string symbol(const Typed& c) {
 
 Source render(const Typed& c, const Problem& problem) {
   std::string products;
-  for (const int n : std::set{c.block_m, c.head_dim, c.head_dim_v, c.dq_rows()})
-    products += wgmma_text(c.dtype, n, WgmmaForms::kTransposedA);
+  std::set<int> columns{c.block_m, c.dq_rows(), c.head_dim, c.head_dim_v};
+  if (c.split_columns)
+    columns = {c.block_m,
+               c.dq_rows(),
+               c.half_of_columns(c.head_dim, 0).count,
+               c.half_of_columns(c.head_dim, 1).count,
+               c.half_of_columns(c.head_dim_v, 0).count,
+               c.half_of_columns(c.head_dim_v, 1).count};
+  for (const int n : columns)
+    if (n > 0) products += wgmma_text(c.dtype, n, WgmmaForms::kTransposedA);
   KernelNames names = with_parts<BwdWgmmaSm90aParams>(
       {.symbol = symbol(c),
        .folder = kName,

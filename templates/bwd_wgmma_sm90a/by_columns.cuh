@@ -1,0 +1,189 @@
+// by_columns.cuh - a block of 64 keys for two warpgroups, where a warpgroup has no room for dK and
+// dV of whole rows: each has half of their columns. The first computes scores and probabilities,
+// the second dP and dS, and they hand each other P and dS through shared memory.
+#pragma once
+
+#include "base.cuh"
+#include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/warpgroup.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/proxy.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/warpgroup.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace attnforge {
+
+/// kIndex: of the warpgroup.
+template <BwdWgmmaSm90aConfig C, class Pieces, class Params, int kIndex>
+struct BwdWgmmaSm90aByColumns {
+  using Warpgroup = BwdWgmmaSm90aWarpgroup<C, Pieces, Params>;
+  using Work = typename Warpgroup::Work;
+  using Scores = typename Warpgroup::Scores;
+  using Rounded = typename Warpgroup::Rounded;
+  using DqParts = typename Warpgroup::DqParts;
+
+  // One has the greater part of dK, the other that of dV.
+  static constexpr ColumnRange kDkColumns = C.half_of_columns(C.head_dim, kIndex);
+  static constexpr ColumnRange kDvColumns = C.half_of_columns(C.head_dim_v, 1 - kIndex);
+  // What dP - delta is multiplied with is P itself, or another array beside it.
+  static constexpr bool kOne = Pieces::Slope::kOne;
+
+  // Named barriers: P is written, dS is written. What waits for one has read all before it.
+  static constexpr int kProbabilities = 2, kGradients = 3;
+
+  Warpgroup wg;
+  float dk[kDkColumns.fragments()][4];
+  float dv[kDvColumns.fragments()][4];
+
+  // -- P and dS, from one warpgroup to the other --
+
+  ATTNFORGE_DEVICE u32 own_words(int array) const {
+    return wg.smem.p(array) + thread_index() % 128 * 16;
+  }
+  ATTNFORGE_DEVICE void store_words(const Rounded& words, int array) const {
+#pragma unroll
+    for (int j = 0; j < C.block_m / 16; ++j) store_shared_16(own_words(array) + j * 2048, words[j]);
+  }
+  ATTNFORGE_DEVICE void load_words(Rounded& words, int array) const {
+#pragma unroll
+    for (int j = 0; j < C.block_m / 16; ++j) load_shared_16(words[j], own_words(array) + j * 2048);
+  }
+  ATTNFORGE_DEVICE static void round(const Scores& s, Rounded& words) {
+#pragma unroll
+    for (int j = 0; j < C.block_m / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        words[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(s[j][2 * r], s[j][2 * r + 1]);
+  }
+  ATTNFORGE_DEVICE static void widen(const Rounded& words, Scores& s) {
+#pragma unroll
+    for (int j = 0; j < C.block_m / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        unpack2<C.dtype>(words[j / 2][j % 2 * 2 + r], s[j][2 * r], s[j][2 * r + 1]);
+  }
+
+  // -- A query tile --
+
+  /// Scores, or dP, which the other warpgroup does not compute.
+  ATTNFORGE_DEVICE void issue_own(const Work& work, int m, Scores& own) {
+    if constexpr (kIndex == 0) {
+      wg.await_q();
+      wg.clear_queries(work, m);
+      wg.issue_scores(own);
+    } else {
+      wg.await_do();
+      if constexpr (Work::Tile::Lengths::kAnythingAfter) wg.await_q();
+      wg.clear_queries(work, m);
+      wg.issue_dp(own);
+    }
+  }
+  /// P, and dS in shared memory and registers. dV of the tile is in flight behind it.
+  ATTNFORGE_DEVICE void gradients(const Work& work, int m, Scores& own, Rounded& p16,
+                                  Rounded& ds16) {
+    if constexpr (kIndex == 0) {
+      wg.probabilities(work, m, own, p16);
+      store_words(p16, 0);
+      if constexpr (!kOne) {
+        Rounded sloped;
+        round(own, sloped);
+        store_words(sloped, 1);
+      }
+      named_barrier_arrive(kProbabilities, wg.kConsumers);
+      wg.await_do();
+      issue_dv(p16);
+      named_barrier_wait(kGradients, wg.kConsumers);
+      wg.load_ds(ds16);
+    } else {
+      Scores s;
+      named_barrier_wait(kProbabilities, wg.kConsumers);
+      load_words(p16, 0);
+      if constexpr (kOne) {
+        widen(p16, s);
+      } else {
+        Rounded sloped;
+        load_words(sloped, 1);
+        widen(sloped, s);
+      }
+      issue_dv(p16);
+      wg.gradients(work, m, s, own, ds16);
+      wg.store_ds(ds16);
+      fence_proxy_async();
+      named_barrier_arrive(kGradients, wg.kConsumers);
+      wg.await_q();
+    }
+  }
+  ATTNFORGE_DEVICE void issue_dv(Rounded& p16) {
+    if constexpr (kDvColumns.count > 0)
+      wg.template issue_sums<Wgmma<C.dtype, kDvColumns.count>>(
+          dv, p16, wg.do_tile() + kDvColumns.begin / C.kChunkColumns * C.row_chunk_bytes());
+  }
+  ATTNFORGE_DEVICE void issue_dk(Rounded& ds16) {
+    if constexpr (kDkColumns.count > 0)
+      wg.template issue_sums<Wgmma<C.dtype, kDkColumns.count>>(
+          dk, ds16, wg.q_tile() + kDkColumns.begin / C.kChunkColumns * C.row_chunk_bytes());
+  }
+
+  /// What dS gives, and `own` of the next tile, if there is one: in two rounds of dQ there are
+  /// registers for it beside the second.
+  template <bool kLast>
+  ATTNFORGE_DEVICE void attend(const Work& work, const BwdPlace& place, const BwdPlace& next,
+                               Scores& own) {
+    constexpr int kDk = kDkColumns.count > 0;
+    Rounded p16, ds16;
+    DqParts dq;
+    const u32 tile = wg.count;
+    gradients(work, place.m, own, p16, ds16);
+    wgmma_wait<0>();  // dV: with dQ beside it, registers would not do
+    pin(dv);
+    pin(p16);
+    wg.release_do(tile);
+    wg.template issue_dq<0>(dq, 0);
+    issue_dk(ds16);
+    wgmma_wait<kDk>();
+    wg.pin_dq(dq);
+    wg.template store_dq<0>(work, place, dq, tile);
+    if constexpr (C.dq_rounds == 2) wg.template issue_dq<1>(dq, 0);
+    ++wg.count;
+    if constexpr (!kLast) issue_own(work, next.m, own);
+    if constexpr (C.dq_rounds == 2) {
+      wgmma_wait<!kLast>();
+      wg.pin_dq(dq);
+      wg.template store_dq<1>(work, place, dq, tile);
+    }
+    wgmma_wait<0>();
+    pin(dk);
+    pin(ds16);
+    if constexpr (!kLast) pin(own);
+    wg.release_q(tile);
+  }
+
+  ATTNFORGE_DEVICE void run() {
+    const Work work(wg.params);
+    wg.clear(dk);
+    wg.clear(dv);
+    if (work.tiles() > 0) {
+      mbarrier_wait(wg.smem.kv_full(), 0);
+      wg.clear_keys(work);
+      BwdPlace place = work.first(), next = place;
+      Scores own;
+      issue_own(work, place.m, own);
+      wgmma_wait<0>();
+      pin(own);
+#pragma unroll 1
+      for (int left = work.tiles() - 1; left > 0; --left) {
+        work.advance(next);
+        attend<false>(work, place, next, own);
+        place = next;
+      }
+      attend<true>(work, place, next, own);
+    }
+    if constexpr (kDkColumns.count > 0) wg.store_dk(work, kDkColumns.begin, dk);
+    if constexpr (kDvColumns.count > 0) wg.store_dv(work, kDvColumns.begin, dv);
+  }
+};
+
+}  // namespace attnforge

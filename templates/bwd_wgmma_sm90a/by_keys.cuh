@@ -1,0 +1,145 @@
+// by_keys.cuh - a block of 64 keys a warpgroup: each has dK and dV of its keys whole.
+#pragma once
+
+#include "base.cuh"
+#include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/warpgroup.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/proxy.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace attnforge {
+
+template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct BwdWgmmaSm90aByKeys {
+  using Warpgroup = BwdWgmmaSm90aWarpgroup<C, Pieces, Params>;
+  using Work = typename Warpgroup::Work;
+  using Scores = typename Warpgroup::Scores;
+  using Rounded = typename Warpgroup::Rounded;
+  using DqParts = typename Warpgroup::DqParts;
+  using Dk = Wgmma<C.dtype, C.head_dim>;
+  using Dv = Wgmma<C.dtype, C.head_dim_v>;
+
+  Warpgroup wg;
+  float dk[C.head_dim / 8][4];
+  float dv[C.head_dim_v / 8][4];
+
+  // -- A query tile --
+
+  /// P and dS of a tile; nothing is in flight before or after.
+  ATTNFORGE_DEVICE void score_gradients(const Work& work, int m, Rounded& p16, Rounded& ds16) {
+    Scores s, dp;
+    wg.await_q();
+    wg.clear_queries(work, m);
+    wg.issue_scores(s);
+    wg.await_do();
+    wg.issue_dp(dp);
+    wgmma_wait<1>();
+    pin(s);
+    wg.probabilities(work, m, s, p16);
+    wgmma_wait<0>();
+    pin(dp);
+    wg.gradients(work, m, s, dp, ds16);
+  }
+
+  /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.
+  ATTNFORGE_DEVICE void attend(const Work& work, const BwdPlace& place) {
+    Rounded p16, ds16;
+    DqParts dq;
+    score_gradients(work, place.m, p16, ds16);
+    if constexpr (C.ds_stages == 1) wg.await_consumers();  // all have read the dS before
+    wg.store_ds(ds16);
+    fence_proxy_async();
+    wg.template issue_sums<Dv>(dv, p16, wg.do_tile());
+    wg.await_consumers();
+    wg.issue_dq(dq, wg.ds_stage(wg.count));
+    wg.template issue_sums<Dk>(dk, ds16, wg.q_tile());
+    wgmma_wait<1>();  // all but dK
+    wg.pin_dq(dq);
+    pin(dv);
+    pin(p16);
+    wg.release_do(wg.count);
+    wg.store_dq(work, place, dq, wg.count);
+    wgmma_wait<0>();
+    pin(dk);
+    pin(ds16);
+    wg.release_q(wg.count);
+    ++wg.count;
+  }
+
+  // late_dq: dQ of a tile is computed with dV and dK of the next, so that warpgroups need not be
+  // at the same place: one has its exponentials under the products of the other.
+
+  /// dK and dV of a tile, and dQ of the one before, if there is one.
+  template <bool kFirst>
+  ATTNFORGE_DEVICE void attend_late(const Work& work, const BwdPlace& place,
+                                    const BwdPlace& before) {
+    Rounded p16, ds16;
+    DqParts dq;
+    score_gradients(work, place.m, p16, ds16);
+    const u32 stage = wg.ds_stage(wg.count);
+    mbarrier_wait(wg.smem.ds_empty(stage), wg.ds_parity(wg.count) ^ 1);
+    wg.store_ds(ds16);
+    fence_proxy_async();
+    __syncwarp();
+    wg.release(wg.smem.ds_full(stage));
+    if constexpr (!kFirst) issue_late_dq(dq);
+    wg.template issue_sums<Dv>(dv, p16, wg.do_tile());
+    wg.template issue_sums<Dk>(dk, ds16, wg.q_tile());
+    if constexpr (!kFirst) {
+      wgmma_wait<2>();
+      finish_late_dq(work, before, dq);
+    }
+    wgmma_wait<0>();
+    pin(dv);
+    pin(dk);
+    pin(p16);
+    pin(ds16);
+    wg.release_do(wg.count);
+    wg.release_q(wg.count);
+    ++wg.count;
+  }
+  ATTNFORGE_DEVICE void issue_late_dq(DqParts& dq) {
+    const u32 stage = wg.ds_stage(wg.count - 1);
+    mbarrier_wait(wg.smem.ds_full(stage), wg.ds_parity(wg.count - 1));
+    wg.issue_dq(dq, stage);
+  }
+  ATTNFORGE_DEVICE void finish_late_dq(const Work& work, const BwdPlace& before, DqParts& dq) {
+    wg.pin_dq(dq);
+    wg.release(wg.smem.ds_empty(wg.ds_stage(wg.count - 1)));
+    wg.store_dq(work, before, dq, wg.count - 1);
+  }
+  ATTNFORGE_DEVICE void finish_late(const Work& work, const BwdPlace& before) {
+    DqParts dq;
+    issue_late_dq(dq);
+    wgmma_wait<0>();
+    finish_late_dq(work, before, dq);
+  }
+
+  ATTNFORGE_DEVICE void run() {
+    const Work work(wg.params);
+    wg.clear(dk);
+    wg.clear(dv);
+    if (work.tiles() > 0) {
+      mbarrier_wait(wg.smem.kv_full(), 0);
+      wg.clear_keys(work);
+      if constexpr (!C.late_dq) {
+        work.for_each([&](const BwdPlace& place) { attend(work, place); });
+      } else {
+        BwdPlace place = work.first(), before = place;
+        attend_late<true>(work, place, before);
+#pragma unroll 1
+        for (int left = work.tiles() - 1; left > 0; --left) {
+          before = place;
+          work.advance(place);
+          attend_late<false>(work, place, before);
+        }
+        finish_late(work, place);
+      }
+    }
+    wg.store_dk(work, 0, dk);
+    wg.store_dv(work, 0, dv);
+  }
+};
+
+}  // namespace attnforge

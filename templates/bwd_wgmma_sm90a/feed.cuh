@@ -1,0 +1,127 @@
+// feed.cuh - the warp of bwd_wgmma_sm90a that does not compute: one thread loads, one adds dQ.
+#pragma once
+
+#include "base.cuh"
+#include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/shared.cuh"
+#include "bwd_wgmma_sm90a/work.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "tile/ring.cuh"
+#include "tile/turns.cuh"
+
+namespace attnforge {
+
+template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct BwdWgmmaSm90aFeed {
+  using Shared = BwdWgmmaSm90aShared<C>;
+  using Work = BwdWgmmaSm90aWork<C, Pieces, Params>;
+
+  // ---- 1. Producer: one thread, which keeps the rings full ----
+
+  ATTNFORGE_DEVICE static void load(const Params& params, const Shared& smem) {
+    const Work work(params);
+    const auto& keys = work.keys;
+    Ring<C.q_stages> q_ring;
+    Ring<C.do_stages> do_ring;
+    if (work.tiles() <= 0) return;
+
+    mbarrier_arrive_expect(smem.kv_full(), C.k_bytes() + C.v_bytes());
+#pragma unroll
+    for (int c = 0; c < C.qk_chunks(); ++c)
+      tma_load_4d(smem.k() + c * C.key_chunk_bytes(), params.k, smem.kv_full(), kEvictFirst,
+                  c * C.kChunkColumns, keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
+                  keys.lengths.batch());
+    const auto load_v = [&] {
+#pragma unroll
+      for (int c = 0; c < C.v_chunks(); ++c)
+        tma_load_4d(smem.v() + c * C.key_chunk_bytes(), params.v, smem.kv_full(), kEvictFirst,
+                    c * C.kChunkColumns, keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
+                    keys.lengths.batch());
+    };
+    bool first = true;
+    work.for_each([&](const BwdPlace& place) {
+      const i64 row = work.scratch_row(params.scratch, place);
+      const int query = keys.lengths.q_begin() + place.m * C.block_m;
+      const int q_stage = q_ring.stage, do_stage = do_ring.stage;
+      mbarrier_wait(smem.q_empty(q_stage), q_ring.parity ^ 1);
+      mbarrier_arrive_expect(smem.q_full(q_stage), C.q_bytes() + C.stats_bytes());
+#pragma unroll
+      for (int c = 0; c < C.qk_chunks(); ++c)
+        tma_load_4d(smem.q(q_stage) + c * C.row_chunk_bytes(), params.q, smem.q_full(q_stage),
+                    kEvictLast, c * C.kChunkColumns, query, place.head, keys.lengths.batch());
+      bulk_load(smem.lse(q_stage), params.scratch.lse_log2 + row, C.stats_bytes(),
+                smem.q_full(q_stage));
+      q_ring.advance();
+      if (first) load_v();
+      first = false;
+      mbarrier_wait(smem.do_empty(do_stage), do_ring.parity ^ 1);
+      mbarrier_arrive_expect(smem.do_full(do_stage), C.do_bytes() + C.stats_bytes());
+#pragma unroll
+      for (int c = 0; c < C.v_chunks(); ++c)
+        tma_load_4d(smem.dout(do_stage) + c * C.row_chunk_bytes(), params.dout,
+                    smem.do_full(do_stage), kEvictLast, c * C.kChunkColumns, query, place.head,
+                    keys.lengths.batch());
+      bulk_load(smem.delta(do_stage), params.scratch.delta + row, C.stats_bytes(),
+                smem.do_full(do_stage));
+      do_ring.advance();
+    });
+  }
+
+  // ---- 2. Adders: a thread for each warpgroup, or one for all in order. They add each tile's dQ
+  // to the sums in global memory ----
+
+  static constexpr int kAdders = C.dq == kDqAnyOrder ? C.warpgroups : C.dq == kDqInOrder ? 1 : 0;
+
+  /// What warpgroup `w` has written in a round.
+  ATTNFORGE_DEVICE static void add(const Shared& smem, float* sums, int w, int round) {
+    const int part = w * C.dq_own() + round * C.dq_held();
+    bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(w, 0),
+             C.dq_parts_of(round) * C.dq_part_bytes());
+    bulk_commit();
+  }
+  ATTNFORGE_DEVICE static void add_any_order(const Params& params, const Shared& smem, int w) {
+    const Work work(params);
+    u32 parity = 0;
+    work.for_each([&](const BwdPlace& place) {
+      float* const sums = work.dq_sums(params.scratch, place);
+#pragma unroll
+      for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
+        mbarrier_wait(smem.dq_full(w), parity);
+        add(smem, sums, w, round);
+        bulk_wait_read<0>();
+        mbarrier_arrive(smem.dq_empty(w));
+      }
+    });
+    bulk_wait<0>();
+  }
+  ATTNFORGE_DEVICE static void add_in_order(const Params& params, const Shared& smem) {
+    const Work work(params);
+    const int tiles_of_head = params.scratch.rows_padded / C.block_m;
+    u32 parity = 0;
+    work.for_each([&](const BwdPlace& place) {
+      float* const sums = work.dq_sums(params.scratch, place);
+      int* const turns = params.dq_turns + i64(work.head_index(place)) * tiles_of_head + place.m;
+#pragma unroll
+      for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
+        for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
+        if (round == 0) await_turn(turns, work.turn(place));
+        for (int w = 0; w < C.warpgroups; ++w) add(smem, sums, w, round);
+        bulk_wait_read<0>();
+        for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
+      }
+      bulk_wait<0>();
+      pass_turn(turns);
+    });
+  }
+  ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int adder) {
+    if constexpr (C.dq == kDqInOrder) {
+      add_in_order(params, smem);
+    } else {
+      add_any_order(params, smem, adder);
+    }
+  }
+};
+
+}  // namespace attnforge

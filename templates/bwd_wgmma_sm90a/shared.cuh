@@ -1,0 +1,79 @@
+// shared.cuh - where a block of bwd_wgmma_sm90a has its tiles and barriers.
+#pragma once
+
+#include "base.cuh"
+#include "bwd_wgmma_sm90a/config.h"
+#include "ptx/mbarrier.cuh"
+
+namespace attnforge {
+
+/// Shared memory and barriers of a block, as 32-bit addresses.
+template <BwdWgmmaSm90aConfig C>
+struct BwdWgmmaSm90aShared {
+  u32 base;
+
+  ATTNFORGE_DEVICE u32 k() const { return base; }
+  ATTNFORGE_DEVICE u32 v() const { return base + C.v_begin(); }
+  ATTNFORGE_DEVICE u32 q(int stage) const { return base + C.q_begin() + stage * C.q_bytes(); }
+  ATTNFORGE_DEVICE u32 dout(int stage) const { return base + C.do_begin() + stage * C.do_bytes(); }
+  ATTNFORGE_DEVICE u32 ds(int stage) const { return base + C.ds_begin() + stage * C.ds_bytes(); }
+  /// split_columns: of the probabilities, or of what dP - delta is multiplied with.
+  ATTNFORGE_DEVICE u32 p(int array) const { return base + C.p_begin() + array * C.ds_bytes(); }
+  /// Of the parts of dQ that a warpgroup has written in a round.
+  ATTNFORGE_DEVICE u32 dq(int warpgroup, int i) const {
+    return base + C.dq_begin() + (warpgroup * C.dq_held() + i) * C.dq_part_bytes();
+  }
+  ATTNFORGE_DEVICE u32 lse(int stage) const {
+    return base + C.lse_begin() + stage * C.stats_bytes();
+  }
+  ATTNFORGE_DEVICE u32 delta(int stage) const {
+    return base + C.delta_begin() + stage * C.stats_bytes();
+  }
+  // Full: TMA has written a buffer. Empty: every consumer warp has read it.
+  ATTNFORGE_DEVICE u32 kv_full() const { return barrier(0); }
+  ATTNFORGE_DEVICE u32 q_full(int stage) const { return barrier(1 + stage); }
+  ATTNFORGE_DEVICE u32 q_empty(int stage) const { return barrier(1 + C.q_stages + stage); }
+  ATTNFORGE_DEVICE u32 do_full(int stage) const { return barrier(1 + 2 * C.q_stages + stage); }
+  ATTNFORGE_DEVICE u32 do_empty(int stage) const {
+    return barrier(1 + 2 * C.q_stages + C.do_stages + stage);
+  }
+  // Full: a warpgroup has written its parts of dQ. Empty: they are on their way.
+  ATTNFORGE_DEVICE u32 dq_full(int warpgroup) const {
+    return barrier(1 + 2 * (C.q_stages + C.do_stages) + warpgroup);
+  }
+  ATTNFORGE_DEVICE u32 dq_empty(int warpgroup) const {
+    return barrier(1 + 2 * (C.q_stages + C.do_stages) + C.warpgroups + warpgroup);
+  }
+
+  // late_dq. Full: all consumer warps have written dS. Empty: all have read it.
+  ATTNFORGE_DEVICE u32 ds_full(int stage) const {
+    return barrier(1 + 2 * (C.q_stages + C.do_stages + C.warpgroups) + stage);
+  }
+  ATTNFORGE_DEVICE u32 ds_empty(int stage) const { return ds_full(C.ds_stages + stage); }
+
+  ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
+
+  static constexpr int kConsumerWarps = 4 * C.warpgroups;
+  ATTNFORGE_DEVICE void init_barriers() const {
+    mbarrier_init(kv_full(), 1);
+    for (int i = 0; i < C.q_stages; ++i) {
+      mbarrier_init(q_full(i), 1);
+      mbarrier_init(q_empty(i), kConsumerWarps);
+    }
+    for (int i = 0; i < C.do_stages; ++i) {
+      mbarrier_init(do_full(i), 1);
+      mbarrier_init(do_empty(i), kConsumerWarps);
+    }
+    for (int i = 0; i < C.warpgroups; ++i) {
+      mbarrier_init(dq_full(i), 4);
+      mbarrier_init(dq_empty(i), 1);
+    }
+    for (int i = 0; i < (C.late_dq ? C.ds_stages : 0); ++i) {
+      mbarrier_init(ds_full(i), kConsumerWarps);
+      mbarrier_init(ds_empty(i), kConsumerWarps);
+    }
+    mbarrier_init_fence();
+  }
+};
+
+}  // namespace attnforge

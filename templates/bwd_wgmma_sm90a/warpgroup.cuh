@@ -1,0 +1,327 @@
+// warpgroup.cuh - what a warpgroup of bwd_wgmma_sm90a does with a query tile: scores transposed, so
+// that probabilities and their gradients are operands of dV and dK in registers, and only dQ takes
+// the gradients through shared memory (FlashAttention-3, Shah et al. 2024).
+#pragma once
+
+#include "base.cuh"
+#include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/shared.cuh"
+#include "bwd_wgmma_sm90a/work.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/mma_sync.cuh"
+#include "ptx/proxy.cuh"
+#include "ptx/reduction.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/special.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/stmatrix.cuh"
+#include "ptx/warpgroup.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile/store_gradient.cuh"
+#include "tile/transposed_scores.cuh"
+
+namespace attnforge {
+
+/// A warpgroup that computes: what it does with one query tile, however the work is shared. Pieces:
+/// DensePieces<C> (pieces/dense.cuh) and a Slope, or what an entry makes of them.
+template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct BwdWgmmaSm90aWarpgroup {
+  using Shared = BwdWgmmaSm90aShared<C>;
+  using Work = BwdWgmmaSm90aWork<C, Pieces, Params>;
+  using Slope = typename Pieces::Slope;
+  using Products = Wgmma<C.dtype, C.block_m>;
+  using Dq = Wgmma<C.dtype, C.dq_rows()>;
+
+  static constexpr int kScoreFragments = C.block_m / 8;  // of 8 queries
+  static constexpr int kDqFragments = C.dq_rows() / 8;
+  static constexpr int kConsumers = 128 * C.warpgroups;
+
+  const Params& params;
+  const FwdParams& p;
+  const Shared smem;
+  const int warpgroup;
+  const Slope slope;
+  const float scale_log2;
+  // Tiles before this one. All places in rings follow from it: a position in each would take
+  // registers that products want.
+  u32 count = 0;
+
+  // Of a query tile. Locals of the loop: as members they would be kept from tile to tile.
+  using Scores = float[kScoreFragments][4];     // scores, then probabilities; or their gradients
+  using Rounded = u32[kScoreFragments / 2][4];  // as operand A
+  using DqParts = float[C.dq_held()][kDqFragments][4];  // of a round
+
+  ATTNFORGE_DEVICE BwdWgmmaSm90aWarpgroup(const Params& kernel_params, Shared shared, int index)
+      : params(kernel_params),
+        p(kernel_params.fwd),
+        smem(shared),
+        warpgroup(index),
+        slope(p),
+        scale_log2((Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f) {}
+
+  ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
+  ATTNFORGE_DEVICE static int warp() { return thread_index() / 32 % 4; }
+  /// Where its keys begin among the block's.
+  ATTNFORGE_DEVICE int own_keys() const { return C.split_columns ? 0 : warpgroup * 64; }
+  /// This lane's first key among the block's.
+  ATTNFORGE_DEVICE int lane_key() const {
+    return own_keys() + warp() * 16 + MmaFragment::row(lane());
+  }
+  template <int kStages>
+  ATTNFORGE_DEVICE static u32 stage_of(u32 tile) {
+    return tile % kStages;
+  }
+  template <int kStages>
+  ATTNFORGE_DEVICE static u32 parity_of(u32 tile) {
+    return tile / kStages % 2;
+  }
+  ATTNFORGE_DEVICE static u32 ds_stage(u32 tile) { return stage_of<C.ds_stages>(tile); }
+  ATTNFORGE_DEVICE static u32 ds_parity(u32 tile) { return parity_of<C.ds_stages>(tile); }
+  ATTNFORGE_DEVICE u32 q_tile() const { return smem.q(stage_of<C.q_stages>(count)); }
+  ATTNFORGE_DEVICE u32 do_tile() const { return smem.dout(stage_of<C.do_stages>(count)); }
+  ATTNFORGE_DEVICE static void release(u32 empty) {
+    if (lane() == 0) mbarrier_arrive(empty);
+  }
+
+  // -- Products. Each is in flight until a wait --
+
+  /// d = (64 keys of `keys`) x (query rows of `rows`), both with columns in chunks of 64.
+  template <int kDim>
+  ATTNFORGE_DEVICE void issue_transposed(Scores& d, u32 keys, u32 rows) {
+    const u64 a = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(keys + own_keys() * C.kSwizzle);
+    const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(rows);
+    pin(d);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < ceil_div(kDim, 16); ++k) {
+      const int chunk = k / 4, inside = k % 4 * 32;
+      Products::smem_smem(d, a + (chunk * C.key_chunk_bytes() + inside) / 16,
+                          b + (chunk * C.row_chunk_bytes() + inside) / 16, k > 0);
+    }
+    wgmma_commit();
+  }
+  ATTNFORGE_DEVICE void issue_scores(Scores& s) {
+    issue_transposed<C.head_dim>(s, smem.k(), q_tile());
+  }
+  ATTNFORGE_DEVICE void issue_dp(Scores& dp) {
+    issue_transposed<C.head_dim_v>(dp, smem.v(), do_tile());
+  }
+  /// sums += a (64 keys x query rows, in registers) x (query rows of `rows`).
+  template <class Product, int kFragments>
+  ATTNFORGE_DEVICE void issue_sums(float (&sums)[kFragments][4], Rounded& a, u32 rows) {
+    const u64 b = smem_descriptor<C.kSwizzle, C.row_chunk_bytes(), 8 * C.kSwizzle>(rows);
+    pin(sums);
+    pin(a);
+    wgmma_fence();
+#pragma unroll
+    for (int j = 0; j < C.block_m / 16; ++j)
+      Product::regs_smem_mn(sums, a[j][0], a[j][1], a[j][2], a[j][3], b + j * 16 * C.kSwizzle / 16);
+    wgmma_commit();
+  }
+  /// dQ, transposed: (64 columns of K) x (query rows of dS), of this warpgroup's parts of a round.
+  template <int kRound = 0>
+  ATTNFORGE_DEVICE void issue_dq(DqParts& dq, int ds_stage) {
+#pragma unroll
+    for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
+      const int part = dq_part(kRound, i);
+      const int block = part / C.dq_sharers(), share = part % C.dq_sharers();
+      const u64 a = smem_descriptor<C.kSwizzle, C.key_chunk_bytes(), 8 * C.kSwizzle>(
+          smem.k() + block * C.key_chunk_bytes());
+      const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(
+          smem.ds(ds_stage) + share * C.dq_rows() * C.kSwizzle);
+      pin(dq[i]);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < C.block_n() / 16; ++k)
+        Dq::smem_mn_smem(dq[i], a + k * 16 * C.kSwizzle / 16,
+                         b + (k / 4 * C.row_chunk_bytes() + k % 4 * 32) / 16, k > 0);
+    }
+    wgmma_commit();
+  }
+  ATTNFORGE_DEVICE int dq_part(int round, int i) const {
+    return warpgroup * C.dq_own() + round * C.dq_held() + i;
+  }
+
+  ATTNFORGE_DEVICE static void pin_dq(DqParts& dq) {
+#pragma unroll
+    for (int i = 0; i < C.dq_held(); ++i) pin(dq[i]);
+  }
+
+  // -- Scores to probabilities, and their gradients --
+
+  /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
+  ATTNFORGE_DEVICE void probabilities(const Work& work, int m, Scores& s, Rounded& p16) const {
+    const TransposedScores<Scores> view{s, m * C.block_m, work.keys.first_key + lane_key()};
+    Pieces::Score::apply(view, work.keys);
+    if (work.walk.masked(m)) Pieces::Mask::apply(view, work.keys);
+    const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
+#pragma unroll
+    for (int j = 0; j < kScoreFragments; ++j) {
+      float shift[2], x[4];
+      load_shared_floats(shift, lse + j * 32);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        x[c] = exp2_approx(fmaf(s[j][c], scale_log2, -shift[c % 2]));
+        s[j][c] = Slope::kOne ? x[c] : x[c] * slope(s[j][c]);
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        p16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(x[2 * r], x[2 * r + 1]);
+    }
+  }
+  /// dS = P (dP - delta). Where P is 0 in a masked tile dS is 0 whatever dP is.
+  ATTNFORGE_DEVICE void gradients(const Work& work, int m, const Scores& s, Scores& dp,
+                                  Rounded& ds16) const {
+    if (work.walk.masked(m)) {
+#pragma unroll
+      for (int j = 0; j < kScoreFragments; ++j)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) dp[j][c] = s[j][c] == 0.0f ? 0.0f : dp[j][c];
+    }
+    const u32 delta = smem.delta(stage_of<C.do_stages>(count)) + MmaFragment::column(lane()) * 4;
+#pragma unroll
+    for (int j = 0; j < kScoreFragments; ++j) {
+      float shift[2];
+      load_shared_floats(shift, delta + j * 32);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) dp[j][c] = s[j][c] * (dp[j][c] - shift[c % 2]);
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        ds16[j / 2][j % 2 * 2 + r] = pack2<C.dtype>(dp[j][2 * r], dp[j][2 * r + 1]);
+    }
+  }
+  /// dS in shared memory: rows of queries, this warpgroup's chunk of keys.
+  ATTNFORGE_DEVICE u32 ds_matrices() const {
+    const u32 chunk = smem.ds(ds_stage(count)) + own_keys() / 64 * C.row_chunk_bytes();
+    // Matrices: keys 0-7 and 8-15 of queries 0-7, then of queries 8-15.
+    const int row = lane() % 8 + lane() / 16 * 8;
+    return chunk + row * C.kSwizzle + ((warp() * 2 + lane() / 8 % 2) ^ (row % 8)) * 16;
+  }
+  ATTNFORGE_DEVICE void store_ds(const Rounded& ds16) const {
+    const u32 at = ds_matrices();
+#pragma unroll
+    for (int j = 0; j < kScoreFragments / 2; ++j)
+      stmatrix_x4_trans(at + j * 16 * C.kSwizzle, ds16[j]);
+  }
+  ATTNFORGE_DEVICE void load_ds(Rounded& ds16) const {
+    const u32 at = ds_matrices();
+#pragma unroll
+    for (int j = 0; j < kScoreFragments / 2; ++j)
+      ldmatrix_x4_trans(ds16[j], at + j * 16 * C.kSwizzle);
+  }
+  /// dQ of a tile: to shared memory, from where the adder takes it, or straight to the sums.
+  template <int kRound = 0>
+  ATTNFORGE_DEVICE void store_dq(const Work& work, const BwdPlace& place, const DqParts& dq,
+                                 u32 tile) const {
+    const int thread = thread_index() % 128;
+    if constexpr (!C.adds_by_tma()) {
+      float* const sums = work.dq_sums(params.scratch, place) + thread * 4;
+#pragma unroll
+      for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
+        float* const to = sums + dq_part(kRound, i) * (C.dq_part_bytes() / 4);
+#pragma unroll
+        for (int j = 0; j < kDqFragments; ++j) reduce_add_4(to + j * 512, dq[i][j]);
+      }
+    } else {
+      mbarrier_wait(smem.dq_empty(warpgroup), parity_of<1>(tile * C.dq_rounds + kRound) ^ 1);
+#pragma unroll
+      for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
+        const u32 to = smem.dq(warpgroup, i) + thread * 16;
+#pragma unroll
+        for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
+      }
+      fence_proxy_async();
+      __syncwarp();
+      release(smem.dq_full(warpgroup));
+    }
+  }
+
+  ATTNFORGE_DEVICE void await_q() const {
+    mbarrier_wait(smem.q_full(stage_of<C.q_stages>(count)), parity_of<C.q_stages>(count));
+  }
+  ATTNFORGE_DEVICE void await_do() const {
+    mbarrier_wait(smem.do_full(stage_of<C.do_stages>(count)), parity_of<C.do_stages>(count));
+  }
+  /// Of a tile.
+  ATTNFORGE_DEVICE void release_q(u32 tile) const {
+    release(smem.q_empty(stage_of<C.q_stages>(tile)));
+  }
+  ATTNFORGE_DEVICE void release_do(u32 tile) const {
+    release(smem.do_empty(stage_of<C.do_stages>(tile)));
+  }
+  ATTNFORGE_DEVICE static void await_consumers() { named_barrier_wait(1, kConsumers); }
+
+  // -- Rows that are not the sequence's --
+
+  /// Zeros in the rows of a tile from `present` on, by all consumers.
+  template <int kChunks, int kRows>
+  ATTNFORGE_DEVICE static void clear_rows(u32 tile, int present) {
+    constexpr int kRowPieces = C.kSwizzle / 16;
+    constexpr float kZeros[4] = {};
+#pragma unroll 1
+    for (int c = 0; c < kChunks; ++c)
+#pragma unroll 1
+      for (int i = present * kRowPieces + thread_index(); i < kRows * kRowPieces; i += kConsumers)
+        store_shared(tile + c * kRows * C.kSwizzle + i * 16, kZeros);
+  }
+  /// Products take rows after the last key and the last query, too: their probabilities are 0,
+  /// which is not enough where they are another sequence's NaN.
+  ATTNFORGE_DEVICE void clear_keys(const Work& work) const {
+    if constexpr (Work::Tile::Lengths::kAnythingAfter) {
+      const int present = work.keys.lengths.kv() - work.keys.first_key;
+      if (present >= C.block_n()) return;
+      clear_rows<C.qk_chunks(), C.block_n()>(smem.k(), present);
+      clear_rows<C.v_chunks(), C.block_n()>(smem.v(), present);
+      fence_proxy_async();
+      await_consumers();
+    }
+  }
+  ATTNFORGE_DEVICE void clear_queries(const Work& work, int m) const {
+    if constexpr (Work::Tile::Lengths::kAnythingAfter) {
+      const int present = work.keys.lengths.q() - m * C.block_m;
+      if (present >= C.block_m) return;
+      await_do();
+      clear_rows<C.qk_chunks(), C.block_m>(q_tile(), present);
+      clear_rows<C.v_chunks(), C.block_m>(do_tile(), present);
+      fence_proxy_async();
+      await_consumers();
+    }
+  }
+
+  // -- dK and dV --
+
+  template <int kFragments>
+  ATTNFORGE_DEVICE static void clear(float (&sums)[kFragments][4]) {
+#pragma unroll
+    for (int j = 0; j < kFragments; ++j)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) sums[j][c] = 0.0f;
+  }
+  template <int kFragments>
+  ATTNFORGE_DEVICE void store_dk(const Work& work, int first_column,
+                                 const float (&dk)[kFragments][4]) const {
+    store_tensor<C.gradient_dtype(C.dtype_k)>(work, params.dk, first_column, dk, p.softmax_scale);
+  }
+  template <int kFragments>
+  ATTNFORGE_DEVICE void store_dv(const Work& work, int first_column,
+                                 const float (&dv)[kFragments][4]) const {
+    store_tensor<C.gradient_dtype(C.dtype_v)>(work, params.dv, first_column, dv, 1.0f);
+  }
+  /// Columns from `first_column` on of this warpgroup's keys.
+  template <int kDtype, int kFragments>
+  ATTNFORGE_DEVICE void store_tensor(const Work& work, const TensorRef& to, int first_column,
+                                     const float (&sums)[kFragments][4], float factor) const {
+    const int key = work.keys.first_key + lane_key(), end = work.keys.lengths.kv();
+    char* const row = static_cast<char*>(to.data) +
+                      (work.keys.key_offset(to, key) + first_column) * element_bytes(kDtype);
+    const i64 bytes_apart = 8 * to.stride_row * element_bytes(kDtype);
+    store_gradient_row<kDtype, C.accumulate != 0, 0, 16, kFragments>(sums, factor, row, key < end,
+                                                                     lane() % 4);
+    store_gradient_row<kDtype, C.accumulate != 0, 1, 16, kFragments>(
+        sums, factor, row + bytes_apart, key + 8 < end, lane() % 4);
+  }
+};
+
+}  // namespace attnforge

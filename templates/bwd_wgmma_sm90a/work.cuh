@@ -1,0 +1,72 @@
+// work.cuh - what a block of bwd_wgmma_sm90a does: a key tile, and the query tiles of its group's
+// heads that see it.
+#pragma once
+
+#include "base.cuh"
+#include "bwd_wgmma_sm90a/config.h"
+#include "ptx/special_registers.cuh"
+#include "tile/key_tile.cuh"
+#include "tile/query_walk.cuh"
+#include "tile/tile_order.cuh"
+
+namespace attnforge {
+
+/// A query tile of a head.
+struct BwdPlace {
+  int head, m;
+};
+
+template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct BwdWgmmaSm90aWork {
+  using Tile = KeyTile<typename Pieces::Lengths>;
+  using Walk = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
+
+  Tile keys;
+  Walk walk;
+
+  ATTNFORGE_DEVICE explicit BwdWgmmaSm90aWork(const Params& params)
+      : keys(params, place_tile(params.order, block_index()), C.block_n()),
+        walk(Walk::of_keys(keys.p, keys.lengths, C.block_m, keys.first_key, C.block_n())) {}
+
+  ATTNFORGE_DEVICE int tiles() const { return walk.count() * keys.group(); }
+  // In order, from the last query tile to the first: then all blocks of a head begin at the same
+  // one, and those that wait for others start after them.
+  ATTNFORGE_DEVICE int first_m() const { return C.dq == kDqInOrder ? walk.end - 1 : walk.begin; }
+  ATTNFORGE_DEVICE BwdPlace first() const { return {keys.first_query_head(), first_m()}; }
+  ATTNFORGE_DEVICE void advance(BwdPlace& place) const {
+    const int next = C.dq == kDqInOrder ? place.m - 1 : place.m + 1;
+    const bool wraps = C.dq == kDqInOrder ? next < walk.begin : next == walk.end;
+    place.m = wraps ? first_m() : next;
+    place.head += wraps;
+  }
+  /// Calls visit(place) for each.
+  template <class Visit>
+  ATTNFORGE_DEVICE void for_each(const Visit& visit) const {
+    BwdPlace place = first();
+#pragma unroll 1
+    for (int left = tiles(); left > 0; --left) {
+      visit(place);
+      advance(place);
+    }
+  }
+  /// Of all heads of all sequences.
+  ATTNFORGE_DEVICE int head_index(const BwdPlace& place) const {
+    return keys.sequence * keys.p.num_heads_q + place.head;
+  }
+  /// Where rows of a query tile lie in the scratch arrays.
+  ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const BwdPlace& place) const {
+    return i64(head_index(place)) * scratch.rows_padded + place.m * C.block_m;
+  }
+  ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const BwdPlace& place) const {
+    return scratch.dq_sums + scratch_row(scratch, place) * C.dq_columns();
+  }
+  /// How many key tiles before this one see a query tile.
+  ATTNFORGE_DEVICE int turn(const BwdPlace& place) const {
+    const int own = keys.first_key / C.block_n();
+    if constexpr (!C.left_bound) return own;
+    const int position = place.m * C.block_m + keys.lengths.kv() - keys.lengths.q();
+    return own - max(position - keys.p.window_left, 0) / C.block_n();
+  }
+};
+
+}  // namespace attnforge
