@@ -43,9 +43,9 @@ inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCod
 /// Of backward, for whichever family has its steps before and after (templates/host/bwd_params).
 inline constexpr Features kFeaturesOfGradients = kFeatureAccumulate | kFeatureDlse |
                                                  kFeatureFp32Gradients;
-/// Of backward too, for kernels that take the pieces, a Slope among them.
-inline constexpr Features kFeaturesOfGradientPieces = kFeatureLengths | kFeatureScoreCode |
-                                                      kFeatureMaskCode;
+/// Of backward too, for kernels that take the pieces, a Slope and Queries among them.
+inline constexpr Features kFeaturesOfGradientPieces = kFeatureLengths | kFeatureBlockMask |
+                                                      kFeatureScoreCode | kFeatureMaskCode;
 /// The same for kernels that can gather their keys from lists.
 inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 

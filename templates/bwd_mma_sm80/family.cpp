@@ -230,8 +230,8 @@ constinit const Family
         .op = Op::kBackward,
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureBlockMask |
-                    kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
+                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfGradientPieces |
+                    kFeatureDeterministic | kFeaturesOfGradients,
         .supports = supports,
         .axes = axes,
     });

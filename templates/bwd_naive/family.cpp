@@ -139,8 +139,7 @@ constinit const Family bwd_naive = typed_family<kFields, reject, estimate_us, re
     .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes |
-                kFeatureBlockMask | kFeaturesOfGradientPieces | kFeatureDeterministic |
-                kFeaturesOfGradients,
+                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
     .supports = supports,
     .axes = axes,
 });
