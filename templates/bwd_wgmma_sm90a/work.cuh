@@ -40,12 +40,12 @@ struct BwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE void advance(BwdPlace& place) const {
     if constexpr (Walk::kListed) {
       place = walk.after(place);
-      return;
+    } else {
+      const int next = C.dq == kDqInOrder ? place.m - 1 : place.m + 1;
+      const bool wraps = C.dq == kDqInOrder ? next < walk.begin : next == walk.end;
+      place.m = wraps ? first_m() : next;
+      place.head += wraps;
     }
-    const int next = C.dq == kDqInOrder ? place.m - 1 : place.m + 1;
-    const bool wraps = C.dq == kDqInOrder ? next < walk.begin : next == walk.end;
-    place.m = wraps ? first_m() : next;
-    place.head += wraps;
   }
   /// Whether some row does not see all keys.
   ATTNFORGE_DEVICE bool masked(const BwdPlace& place) const {
