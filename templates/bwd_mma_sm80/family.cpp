@@ -54,6 +54,9 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that ptxas needs for addresses and operands. With fewer it
 /// spills.
 constexpr int kRegisterSlack = 36;
+int register_slack(const Typed& c, const Problem& problem) {
+  return kRegisterSlack + slope_registers(problem, c.key_fragments() * c.step_m / 2);
+}
 constexpr int kSmallestBlock = 32;
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -103,17 +106,17 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   if (!c.makes_dq())
     if (Reason wrong = too_much_smem(c.own_dq().smem_bytes(), arch)) return wrong;
-  if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
+  if (Reason wrong = no_room(c, arch, register_slack(c, problem))) return wrong;
   if (c.key_fragments() > 4) return "more than 64 keys per warp leave no registers for scores";
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlock, problem.seqlen_q)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, kSmallestBlock, problem)) return waste;
-  if (Reason waste = room_for_more_blocks(c, arch, kRegisterSlack)) return waste;
+  if (Reason waste = room_for_more_blocks(c, arch, register_slack(c, problem))) return waste;
   if (Reason waste = few_warps(c.blocks_per_sm, c.num_warps)) return waste;
   // A step of scores is as large as registers allow: operands are read once a step.
   Typed larger = c;
   larger.step_m *= 2;
   if (larger.step_m <= std::min(c.block_m, 64) && c.step_m < 32 &&
-      sm_has_room(larger, arch, kRegisterSlack))
+      sm_has_room(larger, arch, register_slack(larger, problem)))
     return "there are registers for larger steps";
   return "";
 }

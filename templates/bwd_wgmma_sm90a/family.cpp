@@ -54,6 +54,15 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that the main loop needs. With fewer, ptxas spills, and then
 /// makes products wait for each other.
 constexpr int kRegisterSlack = 12, kLateSlack = 16, kSoftcapSlack = 16;
+/// The same of texts and block masks.
+constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
+
+int register_slack(const Typed& c, const Problem& problem) {
+  int slack = (c.late_dq ? kLateSlack : kRegisterSlack) + (c.softcap ? kSoftcapSlack : 0);
+  if (c.user_score || c.user_mask || c.has_block_mask())
+    slack += c.late_dq ? kLateCodeSlack : kCodeSlack;
+  return slack + slope_registers(problem, c.block_m / 2);
+}
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
@@ -107,7 +116,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = wrong_split(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), device.arch)) return wrong;
-  const int slack = (c.late_dq ? kLateSlack : kRegisterSlack) + (c.softcap ? kSoftcapSlack : 0);
+  const int slack = register_slack(c, problem);
   if (c.planned_registers() + slack > c.consumer_registers())
     return Reason("about {} of {} registers", c.planned_registers() + slack,
                   c.consumer_registers());

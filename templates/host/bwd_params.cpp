@@ -7,6 +7,7 @@
 
 #include "attnforge/error.h"
 #include "generator/shape.h"
+#include "generator/user_code.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/parts.h"
 #include "templates/host/work_list.h"
@@ -192,6 +193,10 @@ std::vector<Piece> bwd_pieces(const Shape& shape) {
   pieces.push_back(
       {"tile/query_walk.cuh", "Queries", shape.user_mask != 0 ? kMaskedQueryWalk : kQueryWalk});
   return pieces;
+}
+
+int slope_registers(const Problem& problem, int scores) {
+  return has_score_code(problem) && !adds_to_score(problem.score) ? scores : 0;
 }
 
 double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device) {

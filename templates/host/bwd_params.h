@@ -64,6 +64,10 @@ TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb)
 /// Score. Under a block mask Mask and Walk are its, too (with_bwd_steps).
 std::vector<Piece> bwd_pieces(const Shape& shape);
 
+/// Registers that a kernel needs for derivatives of `scores`, where a score's text does not have
+/// one that is 1 for all.
+int slope_registers(const Problem& problem, int scores);
+
 /// What the steps take.
 double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device);
 
