@@ -138,7 +138,7 @@ struct BwdMmaSm80Dq {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           float& x = s[f][j][c];
-          const float p = exp2_approx(fmaf(x, scale_log2, -lse_log2[f][c / 2]));
+          const float p = probability<Slope>(x, scale_log2, lse_log2[f][c / 2]);
           x = times_slope(p, slope, x, slopes[f][j][c]);
         }
   }

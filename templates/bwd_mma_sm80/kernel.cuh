@@ -276,7 +276,7 @@ struct BwdMmaSm80 {
           float x[2];
 #pragma unroll
           for (int c = 0; c < 2; ++c)
-            x[c] = exp2_approx(fmaf(s[f][j][2 * r + c], scale_log2, -shift[c]));
+            x[c] = probability<Slope>(s[f][j][2 * r + c], scale_log2, shift[c]);
           rounded[f][j][r] = pack2<C.dtype>(x[0], x[1]);
           if constexpr (!Slope::kOne)
             sloped[f][j][r] = pack2<C.dtype>(

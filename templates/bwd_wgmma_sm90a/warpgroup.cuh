@@ -171,7 +171,7 @@ struct BwdWgmmaSm90aWarpgroup {
       load_shared_floats(shift, lse + j * 32);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        x[c] = exp2_approx(fmaf(s[j][c], scale_log2, -shift[c % 2]));
+        x[c] = probability<Slope>(s[j][c], scale_log2, shift[c % 2]);
         s[j][c] = times_slope(x[c], slope, s[j][c], slopes[j][c]);
       }
 #pragma unroll

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base.cuh"
+#include "ptx/special.cuh"
 
 namespace attnforge {
 
@@ -29,6 +30,15 @@ ATTNFORGE_DEVICE void make_slopes(const Scores& scores, Scores& slopes, const Vi
     copy_scores(scores, slopes);
     Slope::apply(view_of(slopes), tile);
   }
+}
+
+/// Of a score in units of 1 / scale_log2; `lse_log2` is +inf for rows without any. What a text
+/// makes of the score of such a row may be infinite.
+template <class Slope>
+ATTNFORGE_DEVICE float probability(float s, float scale_log2, float lse_log2) {
+  const float p = exp2_approx(fmaf(s, scale_log2, -lse_log2));
+  if constexpr (Slope::kOfPair) return lse_log2 == -negative_infinity() ? 0.0f : p;
+  return p;
 }
 
 /// A probability times the slope of its score: of s, or what make_slopes() made. Where nothing is
