@@ -314,6 +314,14 @@ class Table {
     }
     if (p_.layout == Layout::kPackedQkv)
       list_[first].key_elements = tokens_.kv * 2 * p_.num_heads_kv * p_.head_dim;
+    if (!p_.sinks) return;
+    add(operand<&HostTensors::dsinks>("dsinks", Role::kOutput,
+                                      [](const Problem&, void* data, Tensors& t) {
+                                        t.gradients.dsinks = static_cast<float*>(data);
+                                      }),
+        DType::kFp32, p_.num_heads_q, 1);
+    list_.back().added_to = p_.accumulate;
+    list_.back().of_heads = true;
   }
 
   const Problem& p_;

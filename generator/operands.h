@@ -32,6 +32,7 @@ struct Operand {
   std::int64_t key_elements = 0;  // that lie in rows of keys; the others in rows of queries
   bool added_to = false;          // of an output: a run reads it too
   bool any_rows = false;          // any number of whole rows will do: pools of pages
+  bool of_heads = false;          // its elements lie in no rows: a run writes all of an output
 
   /// Sets where it lies in a run. kPackedQkv's one tensor is q, k and v.
   void (*bind)(const Problem&, void* data, Tensors&) = nullptr;

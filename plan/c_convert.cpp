@@ -56,7 +56,8 @@ Tensors from_c(const attnforge_tensors* given) {
                          .dq = tensor(g.dq),
                          .dk = tensor(g.dk),
                          .dv = tensor(g.dv),
-                         .dlse = {g.dlse.data, g.dlse.stride_batch, g.dlse.stride_head}};
+                         .dlse = {g.dlse.data, g.dlse.stride_batch, g.dlse.stride_head},
+                         .dsinks = g.dsinks};
   }
   return tensors;
 }

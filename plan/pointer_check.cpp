@@ -146,6 +146,21 @@ void check_rows(std::string_view name, const Rows& rows, const Problem& problem)
   }
 }
 
+/// A number for each query head, of a problem with sinks.
+void check_of_heads(std::string_view name, const float* data, std::string_view what,
+                    const Problem& problem) {
+  if (data == nullptr) {
+    refuse(
+        fmt::format("{} is null, but the problem says sinks; give it {} of {} query heads, fp32 in "
+                    "device memory",
+                    name, what, problem.num_heads_q));
+  }
+  if (reinterpret_cast<std::uintptr_t>(data) % alignof(float) != 0) {
+    refuse(
+        fmt::format("{} starts at {}, which is not a multiple of 4 bytes", name, fmt::ptr(data)));
+  }
+}
+
 /// What backward takes beside q, k, v and o.
 void check_gradients(const Problem& p, const Tensors& tensors, std::int64_t batch) {
   const Gradients& g = tensors.gradients;
@@ -233,15 +248,11 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
   if (has_pages(problem)) check_page_table(problem, tensors.pages, kMostPages);
   if (has_block_mask(problem)) check_block_mask(problem, tensors.block_mask, kTableAlignment);
   if (!problem.args.empty()) check_code_arguments(problem, tensors.code_arguments);
-  if (problem.sinks && tensors.sinks == nullptr) {
-    refuse(
-        fmt::format("sinks is null, but the problem says sinks; give it the logits of {} query "
-                    "heads, fp32 in device memory",
-                    problem.num_heads_q));
-  }
-  if (problem.sinks && reinterpret_cast<std::uintptr_t>(tensors.sinks) % alignof(float) != 0) {
-    refuse(fmt::format("sinks starts at {}, which is not a multiple of 4 bytes",
-                       fmt::ptr(tensors.sinks)));
+  if (problem.sinks) {
+    check_of_heads("sinks", tensors.sinks, "the logits", problem);
+    if (is_backward(problem))
+      check_of_heads("dsinks", tensors.gradients.dsinks, "memory for the gradients of the sinks",
+                     problem);
   }
   if (workspace_bytes_ == 0) return;
   if (workspace == nullptr) {

@@ -69,7 +69,10 @@ class PointerCheck {
     const bool dlse_good = !problem.dlse ||
                            (g.dlse.data != nullptr &&
                             reinterpret_cast<std::uintptr_t>(g.dlse.data) % alignof(float) == 0);
-    return present && (bits & misaligned_) == 0 && dlse_good;
+    const bool dsinks_good = !needs_sinks_ ||
+                             (g.dsinks != nullptr &&
+                              reinterpret_cast<std::uintptr_t>(g.dsinks) % alignof(float) == 0);
+    return present && (bits & misaligned_) == 0 && dlse_good && dsinks_good;
   }
   bool code_arguments_good(const std::uint64_t* words) const {
     if (words == nullptr) return false;

@@ -15,7 +15,7 @@ namespace attnforge {
 /// Infinities must be met exactly, where an output that the dtype cannot hold counts as infinite;
 /// NaN in the output is never right, unless the oracle has it too.
 struct Comparison {
-  std::string tensor;    // "o", "lse", "dq", "dk" or "dv"
+  std::string tensor;    // "o", "lse", "dq", "dk", "dv" or "dsinks"
   bool of_keys = false;  // of k's heads and keys, not of queries
   std::int64_t elements = 0;
   std::int64_t wrong = 0;            // outside tolerance, or not finite as they should be
@@ -59,14 +59,14 @@ Verdict compare_rows(const Problem& problem, const void* o, const float* lse,
 std::string to_string(const Verdict& verdict);
 
 /// tensors.gradients.dq, dk and dv (host memory) in the rows of `expected`, with
-/// gradient_tolerance().
+/// gradient_tolerance(). dsinks passes unseen when the problem has none.
 struct GradientVerdict {
-  Comparison dq, dk, dv;
-  bool passed() const { return dq.passed() && dk.passed() && dv.passed(); }
+  Comparison dq, dk, dv, dsinks;
+  bool passed() const { return dq.passed() && dk.passed() && dv.passed() && dsinks.passed(); }
 };
 GradientVerdict compare_gradients(const Problem& problem, const Tensors& tensors,
                                   const ReferenceGradients& expected);
-/// A line of each.
+/// A line of each that there is.
 std::string to_string(const GradientVerdict& verdict);
 
 }  // namespace attnforge

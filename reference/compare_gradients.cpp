@@ -1,4 +1,4 @@
-// compare_gradients.cpp - dq, dk and dv against the oracle.
+// compare_gradients.cpp - dq, dk, dv and dsinks against the oracle.
 #include "reference/compare.h"
 #include "reference/comparer.h"
 #include "reference/half.h"
@@ -26,7 +26,7 @@ Comparison compare_gradient(const Problem& problem, GradientName name, DType dty
     }
   }
   Comparison result = comparer.take();
-  result.of_keys = name != GradientName::kDq;
+  result.of_keys = name == GradientName::kDk || name == GradientName::kDv;
   return result;
 }
 
@@ -46,17 +46,26 @@ GradientVerdict compare_gradients(const Problem& problem, const Tensors& tensors
     return as_query(place_of_key(sequences, expected.rows.keys[i]));
   };
   const auto key = [&](std::size_t i) { return as_query(expected.rows.keys[i]); };
+  const auto head = [](std::size_t i) {
+    return QueryRow{.batch = 0, .head = static_cast<std::int64_t>(i), .query = 0};
+  };
+  const Tensor dsinks{.data = actual.dsinks, .stride_head = 1};
   return {
       .dq = compare_gradient(problem, GradientName::kDq, gradient_dtype(problem, problem.dtype_q),
                              actual.dq, expected.dq, query_at, query),
       .dk = compare_gradient(problem, GradientName::kDk, gradient_dtype(problem, problem.dtype_k),
                              actual.dk, expected.dk, key_at, key),
       .dv = compare_gradient(problem, GradientName::kDv, gradient_dtype(problem, problem.dtype_v),
-                             actual.dv, expected.dv, key_at, key)};
+                             actual.dv, expected.dv, key_at, key),
+      .dsinks = compare_gradient(problem, GradientName::kDsinks, DType::kFp32, dsinks,
+                                 expected.dsinks, head, head)};
 }
 
 std::string to_string(const GradientVerdict& verdict) {
-  return to_string(verdict.dq) + "\n" + to_string(verdict.dk) + "\n" + to_string(verdict.dv);
+  std::string text = to_string(verdict.dq) + "\n" + to_string(verdict.dk) + "\n" +
+                     to_string(verdict.dv);
+  if (verdict.dsinks.elements != 0) text += "\n" + to_string(verdict.dsinks);
+  return text;
 }
 
 }  // namespace attnforge

@@ -16,6 +16,7 @@
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
 #include "reference/sequences.h"
+#include "reference/sink_gradients.h"
 #include "reference/visible.h"
 
 namespace attnforge {
@@ -140,13 +141,6 @@ class LoadedSequence {
     return true;
   }
 
-  /// How much a row's part of its head's sink adds to the gradient of that logit.
-  double dsink(std::int64_t head, std::int64_t query) const {
-    const std::size_t at = at_query(head, query);
-    if (lse_[at] == kNoLse) return 0;
-    return -std::exp(double{tensors().sinks[head]} - lse_[at]) * delta_[at];
-  }
-
   Matrix q, k, v, dout;
 
  private:
@@ -184,6 +178,7 @@ void check_gradient_arguments(const Problem& problem, const Tensors& tensors,
       {"dk", g.dk.data, problem.accumulate && !no_keys},
       {"dv", g.dv.data, problem.accumulate && !no_keys},
       {"sinks", tensors.sinks, problem.sinks},
+      {"dsinks", g.dsinks, problem.sinks && problem.accumulate},
       {"block_mask.row_begin", tensors.block_mask.row_begin, has_block_mask(problem)},
   };
   for (const auto& [name, data, needed] : pointers) {
@@ -316,7 +311,7 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
                             .dk = empty_gradient(rows.keys.size(), problem.head_dim),
                             .dv = empty_gradient(rows.keys.size(), problem.head_dim_v),
                             .dsinks = {}};
-  if (problem.sinks) result.dsinks.assign(static_cast<std::size_t>(problem.num_heads_q), 0.0);
+  if (problem.sinks) result.dsinks = sink_gradients(problem, tensors);
   std::map<std::int64_t, OfSequence> sequences;
   for (std::size_t i = 0; i < rows.queries.size(); ++i)
     sequences[rows.queries[i].batch].queries.push_back(i);
@@ -324,12 +319,8 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
     sequences[rows.keys[i].batch].keys.push_back(i);
   for (const auto& [batch, of_sequence] : sequences) {
     const LoadedSequence one(problem, tensors, batch, code);
-    for (const std::size_t i : of_sequence.queries) {
-      const QueryRow& row = rows.queries[i];
-      check_position("dq", row.query, one.problem().seqlen_q);
-      if (problem.sinks)
-        result.dsinks[static_cast<std::size_t>(row.head)] += one.dsink(row.head, row.query);
-    }
+    for (const std::size_t i : of_sequence.queries)
+      check_position("dq", rows.queries[i].query, one.problem().seqlen_q);
     for (const std::size_t i : of_sequence.keys)
       check_position("dk", rows.keys[i].key, one.problem().seqlen_kv);
     const std::size_t queries = of_sequence.queries.size();

@@ -46,8 +46,9 @@ struct ReferenceGradient {
 struct ReferenceGradients {
   BackwardRows rows;
   ReferenceGradient dq, dk, dv;
-  // [num_heads_q], the sum of the rows in rows.queries; empty without sinks.
-  std::vector<double> dsinks;
+  // A row for each query head, of one column: sums over all rows, whatever `rows` are, of -exp(sink
+  // - lse) times a difference. Without sinks there are no rows.
+  ReferenceGradient dsinks{};
 };
 
 /// Computes `rows` of the gradients of a backward problem from q, k, v, o, lse, dout, dlse and all

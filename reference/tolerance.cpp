@@ -129,6 +129,8 @@ DType dtype_of(const Problem& problem, GradientName name) {
       return gradient_dtype(problem, problem.dtype_k);
     case GradientName::kDv:
       break;
+    case GradientName::kDsinks:
+      return DType::kFp32;
   }
   return gradient_dtype(problem, problem.dtype_v);
 }
@@ -136,7 +138,8 @@ DType dtype_of(const Problem& problem, GradientName name) {
 }  // namespace
 
 std::string_view to_string(GradientName name) {
-  return name == GradientName::kDq ? "dq" : name == GradientName::kDk ? "dk" : "dv";
+  constexpr std::string_view kNames[] = {"dq", "dk", "dv", "dsinks"};
+  return kNames[static_cast<int>(name)];
 }
 
 double allowed_error(const GradientTolerance& tolerance, double expected, const TermSizes& terms) {
@@ -147,6 +150,14 @@ double allowed_error(const GradientTolerance& tolerance, double expected, const 
 
 GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) {
   const DType dtype = dtype_of(problem, name);
+  // Of dsinks all is in fp32: sums of head_dim_v products, then of all rows, and an lse that is
+  // rounded again in base 2.
+  if (name == GradientName::kDsinks)
+    return {.atol = 0x1p-126,
+            .rtol = 0x1p-22,
+            .sum_rtol = walk_error(static_cast<double>(total_tokens(problem).q)) +
+                        product_error(problem.head_dim_v),
+            .score_rtol = 0x1p-22};
   const double roundoff = input_roundoff(problem);
   const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
   GradientTolerance tolerance;

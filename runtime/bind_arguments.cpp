@@ -50,7 +50,8 @@ struct Binder {
                         .dv = tensor_ref(given.dv),
                         .dlse = gradients.dlse ? given.dlse.data : nullptr,
                         .dlse_stride_batch = given.dlse.stride_batch,
-                        .dlse_stride_head = given.dlse.stride_head});
+                        .dlse_stride_head = given.dlse.stride_head,
+                        .dsinks = given.dsinks});
   }
 
   void operator()(const RopeArgument&) const {

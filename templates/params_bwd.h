@@ -13,6 +13,7 @@ struct GradientsParams {
   const float* dlse;  // as lse; null: none
   i64 dlse_stride_batch;
   i64 dlse_stride_head;
+  float* dsinks;  // [num_heads_q]; null: none
 };
 
 /// All tensors of fwd come in, o and lse too.
@@ -22,21 +23,23 @@ struct TensorsOfBwd {
 struct BwdParams : TensorsOfBwd, GradientsParams {};
 
 /// What the steps around a backward kernel and the kernel itself tell one another, in the
-/// workspace. Rows are those of a sequence and query head, padded to whole query tiles: row i of
-/// them is number (batch * num_heads_q + head) * rows_padded + i.
+/// workspace. Rows are those of a sequence and query head, padded to whole query tiles; packed
+/// sequences, each padded, lie one after another as if they were one. Where they begin:
+/// tile/bwd_scratch.cuh.
 struct BwdScratch {
   float* lse_log2;  // lse * log2(e); +inf for a row that sees no key, and after the last: exp2(s -
                     // inf) is 0
   float* delta;     // the sum over columns of dout * o, - dlse; 0 after the last row
   float* dq_sums;   // tile after tile, in each as its DqTile says (tile/dq_tile.cuh)
-  int rows_padded;  // of a head
+  int rows_padded;  // of a head: of a sequence, or of all packed ones
   int dq_columns;   // of a row of dq_sums
 };
 
 /// The argument of the steps.
 struct BwdStepParams : BwdParams {
   BwdScratch scratch;
-  u64 zeros;  // how many times 16 bytes are set to zeros, from dq_sums on
+  void* zeros_begin;  // dq_sums, or the turns of its tiles (templates/host/bwd_params.h)
+  u64 zeros;          // how many times 16 bytes are set to zeros from there on
 };
 
 }  // namespace attnforge

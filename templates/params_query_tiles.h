@@ -17,10 +17,10 @@ struct QueryTileBits {
   int words;
 
   ATTNFORGE_HOST_DEVICE static constexpr QueryTileBits of(int mask_heads, int mask_batch,
-                                                          int seqlen_kv, int block_n,
-                                                          int rows_padded, int block_m) {
+                                                          int seqlen_kv, int block_n, int seqlen_q,
+                                                          int block_m) {
     return {mask_heads, mask_batch, ceil_div(seqlen_kv, block_n),
-            ceil_div(rows_padded / block_m, 32)};
+            ceil_div(ceil_div(seqlen_q, block_m), 32)};
   }
   ATTNFORGE_HOST_DEVICE constexpr i64 lists() const { return i64(batch) * heads * key_tiles; }
   ATTNFORGE_HOST_DEVICE constexpr i64 bytes() const {

@@ -13,6 +13,7 @@
 #include "generator/candidates.h"
 #include "reference/half.h"
 #include "runtime/compiler.h"
+#include "runtime/driver.h"
 #include "runtime/loaded_launch.h"
 #include "runtime/memory.h"
 #include "templates/bwd_naive/oracle.h"
@@ -92,11 +93,16 @@ class GradientOracle : public Oracle {
 
  private:
   std::vector<float> gathered(Compared& of, const Tensors& tensors, CUstream stream);
+  std::vector<float> dsinks_of(const Tensors& tensors, CUstream stream) const;
+  void compare_sinks(const Tensors& tensors, CUstream stream, Verdict& verdict) const;
 
   const Instruments& instruments_;
   std::vector<ListedRow> query_rows_, key_rows_;
   ListOnGpu queries_, keys_;
   std::array<Compared, 3> compared_;
+  // Of all rows, one for each query head; empty without sinks.
+  std::vector<float> dsinks_, dsink_norms_, dsinks_before_;
+  double dsink_tolerance_ = 0;  // of a norm
 };
 
 GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& device,
@@ -152,6 +158,9 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
                        .stride_row = each.columns,
                        .stride_head = std::int64_t{each.list->num_rows} * each.columns};
   }
+  const auto sink_heads = static_cast<std::size_t>(p.sinks ? p.num_heads_q : 0);
+  const Buffer dsinks(sink_heads * sizeof(float)), dsink_norms(sink_heads * sizeof(float));
+  on_rows.gradients.dsinks = static_cast<float*>(dsinks.data());
   const Launch launch = launch_gradients(config, fp32,
                                          {.queries = queries_.listed(),
                                           .keys = keys_.listed(),
@@ -159,7 +168,8 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
                                           .num_keys = keys_.num_rows,
                                           .dq_norms = static_cast<float*>(norms[0].data()),
                                           .dk_norms = static_cast<float*>(norms[1].data()),
-                                          .dv_norms = static_cast<float*>(norms[2].data())});
+                                          .dv_norms = static_cast<float*>(norms[2].data()),
+                                          .dsink_norms = static_cast<float*>(dsink_norms.data())});
   const Source source = family->render(config, fp32);
   const LoadedKernels kernels(compile(source, device.arch).bytes, source, launch);
   LoadedLaunch(launch, kernels).run(on_rows, {}, stream);
@@ -170,6 +180,41 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
     each.norms = norms[i].to_host<float>();
     each.gathered = Buffer(each.elements() * static_cast<std::size_t>(size_bytes(each.dtype)));
     if (p.accumulate) each.before = gathered(each, tensors, stream);
+  }
+  if (!p.sinks) return;
+  dsinks_ = dsinks.to_host<float>();
+  dsink_norms_ = dsink_norms.to_host<float>();
+  dsinks_before_.assign(sink_heads, 0.0f);
+  if (p.accumulate) dsinks_before_ = dsinks_of(tensors, stream);
+  // Both sides add up products and rows in fp32, each in its own order.
+  const double rows = static_cast<double>(total_tokens(p).q);
+  dsink_tolerance_ = 1e-7 * (8 + std::sqrt(rows)) + 1e-6 * std::sqrt(double(p.head_dim_v));
+}
+
+std::vector<float> GradientOracle::dsinks_of(const Tensors& tensors, CUstream stream) const {
+  wait_for_copies(stream);
+  std::vector<float> values(dsinks_.size());
+  check(
+      driver().cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(tensors.gradients.dsinks),
+                            values.size() * sizeof(float)),
+      "copy the gradients of sinks");
+  return values;
+}
+
+void GradientOracle::compare_sinks(const Tensors& tensors, CUstream stream,
+                                   Verdict& verdict) const {
+  if (dsinks_.empty()) return;
+  const std::vector<float> actual = dsinks_of(tensors, stream);
+  for (std::size_t head = 0; head < actual.size(); ++head) {
+    const double expected = double{dsinks_[head]} + dsinks_before_[head];
+    const double error = std::abs(actual[head] - expected);
+    const double allowed = dsink_tolerance_ * dsink_norms_[head] + 1e-6 * std::abs(expected);
+    if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
+    if (error <= allowed) continue;  // not for NaN
+    verdict.mismatch += fmt::format(
+        "{}wrong in dsinks: of head {} {:.9g}, expected {:.9g} +- {:.3g}",
+        verdict.mismatch.empty() ? "" : "; ", head, actual[head], expected, allowed);
+    return;
   }
 }
 
@@ -224,6 +269,7 @@ Oracle::Verdict GradientOracle::compare(const Tensors& tensors, CUstream stream)
         double{each.sums[worst]} + (each.before.empty() ? 0.0 : double{each.before[worst]}),
         worst_allowed);
   }
+  compare_sinks(tensors, stream, verdict);
   return verdict;
 }
 

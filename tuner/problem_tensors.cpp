@@ -16,7 +16,7 @@ namespace {
 // Counters of a check: two for all inputs, then these for each output.
 enum Counter : int { kInputs, kInputGuards, kOfOutputs };
 enum OfOutput : int { kPoisoned, kNan, kGuard, kPerOutput };
-static_assert(kOfOutputs + 3 * kPerOutput <= ProblemTensors::kCounters, "dq, dk and dv");
+static_assert(kOfOutputs + 4 * kPerOutput <= ProblemTensors::kCounters, "dq, dk, dv and dsinks");
 
 constexpr std::size_t kGuardRows = 128, kGuardLeast = 4096, kGuardMost = std::size_t{1} << 20;
 
@@ -91,6 +91,7 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
 }
 
 std::uint64_t ProblemTensors::left_alone(const Operand& output) const {
+  if (output.of_heads) return 0;
   const auto of_side = [](std::int64_t elements, std::int64_t rows, std::int64_t written) {
     return rows == 0 ? 0 : elements / rows * (rows - written);
   };

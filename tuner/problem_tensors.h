@@ -37,7 +37,7 @@ class ProblemTensors {
   /// were.
   std::string findings(CUstream stream);
 
-  static constexpr int kCounters = 12;
+  static constexpr int kCounters = 14;
 
  private:
   struct Region {

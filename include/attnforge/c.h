@@ -428,8 +428,8 @@ typedef struct attnforge_pages {
   { (uint32_t)sizeof(attnforge_pages), NULL, 0, 0 }
 
 /* Gradients, of a problem that begins with bwd: dout, that of o, comes in beside q, k, v, o and
- * lse; dq, dk and dv, of the shapes of q, k and v, are written, or with the word accumulate added
- * to. */
+ * lse; dq, dk and dv, of the shapes of q, k and v, and dsinks are written, or with the word
+ * accumulate added to. */
 typedef struct attnforge_gradients {
   uint32_t struct_size;
   attnforge_tensor dout; /* of the dtype of o */
@@ -437,14 +437,13 @@ typedef struct attnforge_gradients {
   attnforge_tensor dk;
   attnforge_tensor dv;
   attnforge_rows dlse; /* needed with the word dlse */
+  float* dsinks;       /* needed with the word sinks: [num_heads_q], those of the sinks */
 } attnforge_gradients;
 
 #define ATTNFORGE_GRADIENTS_INIT                                                              \
   {                                                                                           \
     (uint32_t)sizeof(attnforge_gradients), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, \
-        {NULL, 0, 0, 0}, {                                                                    \
-      NULL, 0, 0                                                                              \
-    }                                                                                         \
+        {NULL, 0, 0, 0}, {NULL, 0, 0}, NULL                                                   \
   }
 
 /* Everything that a run reads and writes. A part is NULL where the problem does not have it, and

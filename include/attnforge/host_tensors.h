@@ -36,9 +36,9 @@ struct HostTensors {
   std::vector<int> page_table{};
   std::vector<float> sinks{};  // [num_heads_q] with problem.sinks, else empty
   // Of a backward problem, else empty, each as that which it is the gradient of; dlse with
-  // problem.dlse.
+  // problem.dlse, dsinks with problem.sinks.
   std::vector<std::byte> dout{}, dq{}, dk{}, dv{};
-  std::vector<float> dlse{};
+  std::vector<float> dlse{}, dsinks{};
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths, page tables

@@ -82,10 +82,12 @@ struct BlockMaskRef {
 
 /// Of a backward problem, in device memory: dout is the gradient of o, and dq, dk and dv, which
 /// have the shapes of q, k and v, are written, or with problem.accumulate added to. With
-/// problem.dlse that of lse comes in too.
+/// problem.dlse that of lse comes in too, and with problem.sinks those of the sinks, fp32
+/// [num_heads_q], go out as well.
 struct Gradients {
   Tensor dout, dq, dk, dv;
   Rows dlse{};
+  float* dsinks = nullptr;
 };
 
 /// Everything that a run reads and writes. Backward reads o and lse. All memory is the caller's and

@@ -155,7 +155,7 @@ CheckReport check_gradients(const Problem& problem, const Tensors& tensors,
   report.rows_total = count_rows(sequences, queries_of(problem)) +
                       count_rows(sequences, keys_of(problem));
   const Comparison* worst = &verdict.dq;
-  for (const Comparison* each : {&verdict.dq, &verdict.dk, &verdict.dv}) {
+  for (const Comparison* each : {&verdict.dq, &verdict.dk, &verdict.dv, &verdict.dsinks}) {
     report.wrong += each->wrong;
     report.nonfinite_wrong += each->nonfinite_wrong;
     if (badness(*each) > badness(*worst)) worst = each;
@@ -194,6 +194,10 @@ void solve_gradients(const Problem& problem, const Tensors& tensors) {
   store_gradient(gradient_dtype(problem, problem.dtype_q), to.dq, found.dq, query);
   store_gradient(gradient_dtype(problem, problem.dtype_k), to.dk, found.dk, key);
   store_gradient(gradient_dtype(problem, problem.dtype_v), to.dv, found.dv, key);
+  const auto head = [](std::size_t i) {
+    return QueryRow{.batch = 0, .head = static_cast<std::int64_t>(i), .query = 0};
+  };
+  store_gradient(DType::kFp32, {.data = to.dsinks, .stride_head = 1}, found.dsinks, head);
 }
 
 }  // namespace

@@ -16,7 +16,9 @@ times). Needs libattnforge.so, found through $ATTNFORGE_LIBRARY, in the wheel or
 a build folder of the checkout, or by the loader. Imports no other package.
 """
 
-from . import texts
+import sys
+
+from . import _graphs, texts
 from ._append import append_kv
 from ._attention import attention
 from ._backward import attention_backward
@@ -65,3 +67,7 @@ __all__ = [
     "tune",
     "version",
 ]
+
+if "torch" in sys.modules:
+    _graphs.leave_out(sys.modules["torch"])
+del sys

@@ -8,6 +8,7 @@ from ._arguments import check_rope, view_rope
 from ._arrays import BF16, FP16, FP32, backend_of
 from ._context import context
 from ._errors import InvalidError
+from ._graphs import outside
 from ._library import AppendStruct, PagesStruct, RopeStruct, TensorStruct, check, lib
 
 _DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
@@ -29,6 +30,7 @@ _calls = {}  # by the words of a call, and shapes, strides, dtypes and GPUs of i
 _torch = None  # the module, once a call has brought its tensors
 
 
+@outside
 def append_kv(
     k,
     v,

@@ -279,16 +279,16 @@ def view_sinks(sinks, stream):
     return None if sinks is None else backend_of(sinks).view("sinks", sinks, stream)
 
 
-def check_sinks(sinks, q, places):
-    """Raises InvalidError unless an array is of the logits of sinks for that of q, or None."""
+def check_sinks(sinks, q, places, name="sinks"):
+    """Raises InvalidError unless an array is of the logits of sinks for that of q, or of as many other numbers, or None."""
     if sinks is None:
         return
     heads = q.shape[places[2]]
     contiguous = tuple(sinks.shape) == (heads,) and (sinks.strides[0] == 1 or heads == 1)
     if sinks.code != FP32 or not contiguous or sinks.device != q.device:
         raise InvalidError(
-            f"sinks is {DTYPES[sinks.code]} {tuple(sinks.shape)} with strides {tuple(sinks.strides)} on GPU {sinks.device}; it must "
-            f"be contiguous float32 {(heads,)}, a logit for each query head, on GPU {q.device}"
+            f"{name} is {DTYPES[sinks.code]} {tuple(sinks.shape)} with strides {tuple(sinks.strides)} on GPU {sinks.device}; it must "
+            f"be contiguous float32 {(heads,)}, a {'logit' if name == 'sinks' else 'number'} for each query head, on GPU {q.device}"
         )
 
 

@@ -18,6 +18,7 @@ import sys
 from typing import NamedTuple
 
 from ._errors import InvalidError
+from ._graphs import leave_out
 
 FP32, FP16, BF16, INT32 = 0, 1, 2, 3
 ITEM_BYTES = (4, 2, 2, 4)
@@ -43,6 +44,7 @@ class _Torch:
 
     def __init__(self, torch):
         self.torch = torch
+        leave_out(torch)
         self._codes = {torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
         self._dtypes = {code: dtype for dtype, code in self._codes.items()}
         self._integers = {torch.int32: INT32}

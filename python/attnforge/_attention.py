@@ -22,6 +22,7 @@ from ._arguments import (
 from ._arrays import FP32, backend_of
 from ._call import Call
 from ._code import check_devices, code_of
+from ._graphs import outside
 from ._lengths import check_pages, columns_of, lengths_of, view_lengths, view_pages
 from ._library import check, lib
 from ._plans import plan_cache
@@ -59,6 +60,7 @@ def _know_torch(backend):
     _Tensor = torch.Tensor  # the last: it opens the fast path
 
 
+@outside
 def attention(
     q,
     k,

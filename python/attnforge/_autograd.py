@@ -83,11 +83,6 @@ def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, 
     kind, of_q, of_kv = lengths_of(cu_seqlens, used_kv)
     if sinks is not None and not isinstance(sinks, torch.Tensor):
         raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
-    if sinks is not None and sinks.requires_grad and kind != "fixed":
-        raise UnsupportedError(
-            "sinks requires grad, but has gradients only without cu_seqlens and used_kv: pass sinks.detach(), or call it under "
-            "torch.no_grad()"
-        )
     asked = getattr(torch, "are_deterministic_algorithms_enabled", None)
     deterministic = _checks.flag("deterministic", settings.deterministic) or bool(asked and asked())
     arrays = {each: x for each, x in settings.args.items() if isinstance(x, torch.Tensor)} if isinstance(settings.args, dict) else {}
@@ -113,7 +108,8 @@ def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, 
         raise InvalidError(
             f"{name} requires grad, and gradients run on torch's current stream: use torch.cuda.stream() instead of stream=, or {instead}"
         )
-    reason = why_not_served(*inputs, options, lengths, deterministic, settings.return_lse)
+    of_sinks = sinks is not None and sinks.requires_grad
+    reason = why_not_served(*inputs, options, lengths, deterministic, settings.return_lse, of_sinks)
     if reason:
         raise UnsupportedError(f"{name} requires grad, but no kernel computes the gradients of this call: {reason}; {instead}")
 
@@ -192,7 +188,8 @@ def _make_function(torch):
             s = ctx.settings
             dout = torch.zeros_like(o) if dout is None else _readable(torch, dout)
             dlse = None if dlse is None else dlse.resolve_neg().contiguous()
-            dq, dk, dv = attention_backward(
+            needs = ctx.needs_input_grad[3:7]
+            gradients = attention_backward(
                 q,
                 k,
                 v,
@@ -208,11 +205,10 @@ def _make_function(torch):
                 score=s.score,
                 mask=s.mask,
                 args=_with_arrays(s.args, saved[2:]),
+                sinks=sinks if needs[3] else None,
                 **_lengths_options(ctx.kind, of_q, of_q if ctx.same_lengths else of_kv, s.max_seqlen),
             )
-            needs = ctx.needs_input_grad[3:7]
-            dsinks = _gradient_of_sinks(torch, sinks, o, lse, dout, dlse, s.layout) if needs[3] else None
-            return [gradient if needed else None for gradient, needed in zip((dq, dk, dv, dsinks), needs)]
+            return [each if needed else None for each, needed in zip((*gradients, None), needs)]
 
     class NoSecond(torch.autograd.Function):
         """Gradients as they are, of which no derivative is taken without a word."""
@@ -237,15 +233,3 @@ def _readable(torch, tensor):
             bits |= stride * item or 1
     last = tensor.stride()[-1] == 1 or tensor.shape[-1] == 1
     return tensor if last and bits % 16 == 0 else tensor.clone(memory_format=torch.contiguous_format)
-
-
-def _gradient_of_sinks(torch, sinks, o, lse, dout, dlse, layout):
-    """A sink is a key without a value: its probability times what the rows' sums leave for it. float32 [heads_q]."""
-    delta = (dout.float() * o.float()).sum(-1)
-    if layout == "bshd":
-        delta = delta.transpose(1, 2)  # as lse
-    if dlse is not None:
-        delta = delta - dlse
-    logits = sinks[None, :, None]
-    p = torch.where(lse == -float("inf"), 0.0, torch.exp(logits - lse))
-    return -(p * delta).sum((0, 2))

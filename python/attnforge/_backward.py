@@ -12,16 +12,20 @@ from ._arguments import (
     check_inputs,
     check_rows,
     check_sequences,
+    check_sinks,
     options_of,
+    problem_of,
     problem_of_arrays,
     shape_of_lse,
     used_strides,
     view_inputs,
+    view_sinks,
 )
 from ._arrays import FP32, ITEM_BYTES, backend_of
 from ._code import check_devices, code_of
 from ._context import context
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
+from ._graphs import outside
 from ._lengths import lengths_of, packed_rows, view_lengths
 from ._library import (
     BlockMaskListsStruct,
@@ -37,10 +41,11 @@ from ._overlap import overlap, overlaps_itself, span
 from ._plans import Plan, choice, plan_cache
 from ._problem import DTYPES
 
-_NAMES = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "lse", "dlse", "the lengths of q", "the lengths of k")
-_OUTPUTS = (5, 6, 7)
+_NAMES = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "dsinks", "lse", "dlse", "sinks", "the lengths of q", "the lengths of k")
+_OUTPUTS = (5, 6, 7, 8)
 
 
+@outside
 def attention_backward(
     q,
     k,
@@ -63,6 +68,7 @@ def attention_backward(
     accumulate=False,
     fp32_gradients=False,
     deterministic=False,
+    sinks=None,
     block_mask=None,
     score=None,
     mask=None,
@@ -72,7 +78,8 @@ def attention_backward(
 
     attention() calls this itself where a tensor of torch requires grad; it is public for what puts attention together by hand, as
     ring attention does. With p = exp(s - lse), delta = sum over columns of dout o, - dlse, and ds = p (dout v - delta), they are
-    dv = p dout, dq = softmax_scale ds k, dk = softmax_scale ds q. This holds whatever o and lse are: those of all keys, say, beside
+    dv = p dout, dq = softmax_scale ds k, dk = softmax_scale ds q. Beside sinks there is a fourth, dsinks, float32 [heads_q]: of a head
+    the sum over its rows of -exp(sink - lse) delta. This holds whatever o and lse are: those of all keys, say, beside
     the k and v of one step of a ring, whose gradients of q then add up over the steps.
 
     q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv, block_mask, score, mask, args:
@@ -80,8 +87,9 @@ def attention_backward(
     have no gradients. o and dout:
     like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q, tokens]), as return_lse=True
     gives it; -inf: the row has seen no key, and gives nothing. dlse: the gradient of lse, of its shape, or None. Any strides with a
-    contiguous last dimension. Head dims are multiples of 8 (tensor cores: up to 256). Nothing else that attention() takes has gradients.
-    out: where the gradients go, (dq, dk, dv) with the shapes of q, k and v: of the dtypes of q, k and v, or all float32. They may not
+    contiguous last dimension. sinks: as for attention(), if their gradients are wanted: the others do not depend on them. Head dims
+    are multiples of 8 (tensor cores: up to 256). Nothing else that attention() takes has gradients.
+    out: where the gradients go, (dq, dk, dv), beside sinks (dq, dk, dv, dsinks), with the shapes of q, k and v: of the dtypes of q, k and v, or all float32. They may not
     share memory with an input or with one another. Default: new arrays, float32 with fp32_gradients. Arrays of frameworks other than
     torch and cupy need it. dk and dv have heads_kv heads: those of a group of query heads add up, in float32.
     accumulate: the gradients are added to what out holds.
@@ -103,10 +111,11 @@ def attention_backward(
         "accumulate": _checks.flag("accumulate", accumulate),
         "dlse": dlse is not None,
         "deterministic": _checks.flag("deterministic", deterministic),
+        "sinks": sinks is not None,
     }
     fp32_gradients = _checks.flag("fp32_gradients", fp32_gradients)
     if words["accumulate"] and out is None:
-        raise InvalidError("accumulate=True adds to out, which is None; pass out=(dq, dk, dv)")
+        raise InvalidError(f"accumulate=True adds to out, which is None; pass out={_out_of(words['sinks'])}")
     code = code_of(score, mask, args, stream, block_mask)
     blocks = block_words_of(block_mask)
     options = options_of(causal, window, softmax_scale, softcap, False, layout, tf32, False, kind, max_seqlen, code.texts, blocks)
@@ -117,29 +126,36 @@ def attention_backward(
     o, dout = (backend_of(each).view(name, each, stream) for name, each in (("o", o), ("dout", dout)))
     lse = backend_of(lse).view("lse", lse, stream)
     dlse = None if dlse is None else backend_of(dlse).view("dlse", dlse, stream)
+    sinks = view_sinks(sinks, stream)
     lengths = view_lengths(kind, *lengths, stream)
     check_inputs(*inputs, options)
     check_block_mask(blocks, options, *inputs[:2])
     batch = check_sequences(*lengths, options, inputs[0], None)
     _check_outputs_of_forward(o, dout, (lse, dlse), inputs, options)
+    check_sinks(sinks, inputs[0], options.places)
     device = inputs[0].device
     check_devices(code, device)
     queue = backend.stream(device) if stream is None else stream
+    # A sink has a part in rows that see no key.
+    empty = not _count(inputs[0]) or not _count(inputs[1]) and sinks is None
     if out is None:
         make = backend.empty if kind == "fixed" and _count(inputs[0]) and _count(inputs[1]) else backend.zeros
         out = tuple(make(tuple(x.shape), FP32 if fp32_gradients else x.code, device, queue) for x in inputs)
-        gradients = _view_gradients(out, stream)
+        if sinks is not None:
+            out += (make(tuple(sinks.shape), FP32, device, queue),)
+        *gradients, dsinks = _view_gradients(out, stream)
     else:
-        if not isinstance(out, (tuple, list)) or len(out) != 3:
-            raise InvalidError("out must be three arrays, (dq, dk, dv)")
+        if not isinstance(out, (tuple, list)) or len(out) != (3 if sinks is None else 4):
+            raise InvalidError(f"out must be {'three' if sinks is None else 'four'} arrays, {_out_of(words['sinks'])}")
         out = tuple(out)
-        gradients = _view_gradients(out, stream)
+        *gradients, dsinks = _view_gradients(out, stream)
         _check_gradients(gradients, inputs, fp32_gradients)
-        _check_apart((*inputs, o, dout, *gradients, lse, dlse, *lengths))
-        if not (_count(inputs[0]) and _count(inputs[1])) and not words["accumulate"]:
+        check_sinks(dsinks, inputs[0], options.places, "dsinks of out")
+        _check_apart((*inputs, o, dout, *gradients, dsinks, lse, dlse, sinks, *lengths))
+        if empty and not words["accumulate"]:
             for array in out:
                 _clear(backend, array, device, queue)
-    if not (_count(inputs[0]) and _count(inputs[1])):
+    if empty:
         return out
 
     # ---- 3. Plan and run ----
@@ -148,7 +164,7 @@ def attention_backward(
     problem = _problem(inputs, o.code, options, batch, words, alignment_of_all(tensors))
     plan = _plan(problem, device, epoch)
     masks = None if block_mask is None else block_mask.on_gpu(backend, device, queue)
-    argument = _argument(tensors, lse, dlse, lengths, options, batch, masks, code)
+    argument = _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code)
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), None, 0, queue))
     else:
@@ -156,20 +172,20 @@ def attention_backward(
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here; frameworks free it in the stream's order.
-    del inputs, o, dout, lse, dlse, lengths, gradients, tensors, argument, masks, code
+    del inputs, o, dout, lse, dlse, sinks, dsinks, lengths, gradients, tensors, argument, masks, code
     return out
 
 
 _served = {}
 
 
-def why_not_served(q, k, v, options, lengths, deterministic, dlse):
+def why_not_served(q, k, v, options, lengths, deterministic, dlse, sinks):
     """Why no kernel computes the gradients of a call with these arrays; "" where one does. lengths: arrays of both, or None."""
-    key = tuple((x.shape, x.code, x.device) for x in (q, k, v)), options, deterministic, dlse
+    words = {"deterministic": deterministic, "dlse": dlse, "sinks": sinks}
+    key = tuple((x.shape, x.code, x.device) for x in (q, k, v)), options, tuple(words.values())
     reason = _served.get(key)
     if reason is None:
         batch = check_sequences(*lengths, options, q, None)
-        words = {"deterministic": deterministic, "dlse": dlse}
         problem = _problem((q, k, v), q.code, options, batch, words, alignment_of_all((q, k, v)))
         reason = ""
         if _count(q) and _count(k):
@@ -182,6 +198,14 @@ def why_not_served(q, k, v, options, lengths, deterministic, dlse):
             _served.clear()
         _served[key] = reason
     return reason
+
+
+def problem_of_backward(q, k, v, deterministic=False, **options):
+    """(problem, device) of the gradients of a call of attention() with these arguments; of sinks where these may require grad."""
+    forward, device = problem_of(q, k, v, **options)
+    sinks = getattr(options.get("sinks"), "requires_grad", forward.sinks)
+    words = {"lse": False, "dlse": forward.lse, "sinks": sinks, "deterministic": deterministic, "batch_invariant": False}
+    return replace(forward, op="bwd", **words), device
 
 
 # ---- What the arrays must be ----
@@ -217,8 +241,14 @@ def _check_outputs_of_forward(o, dout, rows, inputs, options):
             )
 
 
+def _out_of(sinks):
+    return "(dq, dk, dv, dsinks)" if sinks else "(dq, dk, dv)"
+
+
 def _view_gradients(out, stream):
-    return tuple(backend_of(each).view(f"{name} of out", each, stream) for name, each in zip(("dq", "dk", "dv"), out))
+    """Those of q, k, v and sinks; None where there is none."""
+    views = [backend_of(each).view(f"{name} of out", each, stream) for name, each in zip(("dq", "dk", "dv", "dsinks"), out)]
+    return views + [None] * (4 - len(views))
 
 
 def _check_gradients(gradients, inputs, fp32_gradients):
@@ -243,7 +273,7 @@ def _check_apart(arrays):
     spans = [array and span(array.shape, array.strides, ITEM_BYTES[array.code]) for array in arrays]
     for i in _OUTPUTS:
         for j, other in enumerate(arrays):
-            if other is None or j == i or j in _OUTPUTS and j < i:
+            if arrays[i] is None or other is None or j == i or j in _OUTPUTS and j < i:
                 continue
             a, b = arrays[i], other
             distance = a.address - b.address
@@ -299,7 +329,7 @@ def _plan(problem, device, epoch):
     return plan
 
 
-def _argument(tensors, lse, dlse, lengths, options, batch, masks, code):
+def _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code):
     """(TensorsStruct, what it points to). masks: BlockMask.on_gpu(), or None."""
 
     def of(array):
@@ -312,6 +342,8 @@ def _argument(tensors, lse, dlse, lengths, options, batch, masks, code):
     gradients = GradientsStruct(ctypes.sizeof(GradientsStruct), of(dout), of(dq), of(dk), of(dv), rows(dlse))
     argument = TensorsStruct(ctypes.sizeof(TensorsStruct), of(q), of(k), of(v), of(o), rows(lse))
     argument.gradients = ctypes.addressof(gradients)
+    if sinks is not None:
+        argument.sinks, gradients.dsinks = sinks.address, dsinks.address
     parts = [gradients]
     if options.lengths != "fixed":
         tokens = 0, 0

@@ -75,6 +75,7 @@ class GradientsStruct(ctypes.Structure):
         ("dk", TensorStruct),
         ("dv", TensorStruct),
         ("dlse", RowsStruct),
+        ("dsinks", c_void_p),
     ]
 
 

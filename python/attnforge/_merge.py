@@ -6,6 +6,7 @@ from . import _checks
 from ._arrays import BF16, FP16, FP32, backend_of
 from ._context import context
 from ._errors import InvalidError
+from ._graphs import outside
 from ._library import MergeStruct, RowsStruct, TensorStruct, check, lib
 
 _DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
@@ -13,6 +14,7 @@ _MOST_PARTS = 32
 _PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, seqlen and heads
 
 
+@outside
 def merge_states(o, lse, layout="bshd", out=None, stream=None):
     """The attention to the keys of all parts, from that to each part; returns (o, lse).
 

@@ -5,6 +5,7 @@ import json
 
 from . import _checks
 from ._arguments import problem_of
+from ._backward import problem_of_backward
 from ._context import context
 from ._errors import InvalidError, UnsupportedError
 from ._library import (
@@ -58,6 +59,22 @@ def inspect(problem, arch=None, device=0, config=None, family=None, compile=True
     return json.loads(take_string(text))
 
 
+def problem_to_tune(problem_or_tensors, backward=False, **attention_options):
+    """(problem, device, or None if nothing says which) of tune() with these arguments."""
+    backward = _checks.flag("backward", backward)
+    if len(problem_or_tensors) == 1:
+        if attention_options or backward:
+            words = ["backward"] * backward + list(attention_options)
+            raise InvalidError(f"{', '.join(words)}: belongs into the problem's text")
+        return as_problem(problem_or_tensors[0]), None
+    if len(problem_or_tensors) != 3:
+        raise InvalidError(f"tune takes a problem, or q, k and v, not {len(problem_or_tensors)} arguments")
+    deterministic = _checks.flag("deterministic", attention_options.pop("deterministic", False))
+    if backward:
+        return problem_of_backward(*problem_or_tensors, deterministic, **attention_options)
+    return problem_of(*problem_or_tensors, **attention_options)
+
+
 def tune(
     *problem_or_tensors,
     device=None,
@@ -68,25 +85,20 @@ def tune(
     retune=False,
     seed=1,
     progress=None,
+    backward=False,
     **attention_options,
 ):
     """Searches the configs of a problem on the GPU; later calls of attention() use the winner. Returns a dict, "tuned" in
     docs/JSON.md.
 
-    tune("fwd bf16 ...") or tune(problem), or tune(q, k, v, causal=True, ...) with the arguments of attention().
+    tune("fwd bf16 ...") or tune(problem), or tune(q, k, v, causal=True, ...) with the arguments of attention(). With backward=True it
+    is the problem of that call's derivative: of lse too with return_lse, of tensors beside q, k and v if they require grad.
     progress(dict) is called as it goes; when it answers True, the search stops and keeps what is done. Ctrl-C does the same
     at the next report of progress, and is raised again afterwards.
     """
     _checks.one_of("rigor", rigor, _RIGORS)
-    if len(problem_or_tensors) == 1:
-        if attention_options:
-            raise InvalidError(f"{', '.join(attention_options)}: belongs into the problem's text")
-        problem = as_problem(problem_or_tensors[0])
-    elif len(problem_or_tensors) == 3:
-        problem, tensors_device = problem_of(*problem_or_tensors, **attention_options)
-        device = tensors_device if device is None else device
-    else:
-        raise InvalidError(f"tune takes a problem, or q, k and v, not {len(problem_or_tensors)} arguments")
+    problem, tensors_device = problem_to_tune(problem_or_tensors, backward, **attention_options)
+    device = tensors_device if device is None else device
 
     raised = []
 

@@ -6,6 +6,7 @@
 #include "params_bwd.h"
 #include "params_fwd.h"
 #include "shape.h"
+#include "tile/dq_tile.cuh"
 
 namespace attnforge {
 
@@ -133,8 +134,10 @@ struct BwdMmaSm80Config : Shape {
 template <BwdMmaSm80Config C>
 struct BwdMmaSm80DqTile {
   static constexpr int kRows = C.block_m, kColumns = C.qk_chunks() * 8;
-  static constexpr int kLaneFloats = C.dq_vector;           // that a lane adds at once
-  static constexpr int kVector = kLaneFloats == 4 ? 2 : 1;  // neighbouring columns
+  static constexpr int kLaneFloats = C.dq_vector;  // that a lane adds at once
+  static constexpr DqQuad kQuad = kLaneFloats == 4 ? DqQuad{{0, 0, 8, 8}, {0, 1, 0, 1}}
+                                                   : DqQuad{{0, 0, 0, 0}, {0, 2, 4, 6}};
+  static constexpr int kNeighbours = 8;
 
   /// In floats, from the first of the tile.
   ATTNFORGE_HOST_DEVICE static constexpr int offset(int row, int column) {

@@ -13,9 +13,11 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
+#include "tile/bwd_scratch.cuh"
 #include "tile/fragment_scores.cuh"
 #include "tile/key_ring.cuh"
 #include "tile/load_tile.cuh"
+#include "tile/packed_tiles.cuh"
 #include "tile/query_tile.cuh"
 #include "tile/score_slopes.cuh"
 #include "tile/store_gradient.cuh"
@@ -65,7 +67,16 @@ struct BwdMmaSm80Dq {
   }
 
   ATTNFORGE_DEVICE static Tile this_tile(const Params& params) {
-    return Tile(params, place_tile(params.order, block_index()), C.block_m());
+    const TilePlace place = place_tile(params.order, block_index());
+    using Lengths = typename Pieces::Lengths;
+    if constexpr (is_packed<Lengths>()) {
+      const SequenceTile at = packed_tile(Lengths::q_begins(params), params.fwd.batch, C.block_m(),
+                                          place.m_block);
+      return Tile(params, {at.tile, at.sequence * params.fwd.num_heads_q + place.head},
+                  C.block_m());
+    } else {
+      return Tile(params, place, C.block_m());
+    }
   }
   ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
   ATTNFORGE_DEVICE static int warp_row() { return thread_index() / 32 * 16 * kRowFragments; }
@@ -86,7 +97,8 @@ struct BwdMmaSm80Dq {
 
   /// Rows after the last have no probabilities.
   ATTNFORGE_DEVICE void load_rows() {
-    const i64 first = (i64(tile.batch) * p.num_heads_q + tile.head) * params.scratch.rows_padded;
+    const i64 first = scratch_row_of_head(p, params.scratch, tile.lengths, tile.head) +
+                      scratch_row_in_head<Config.block_m>(tile.lengths, tile.batch);
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll

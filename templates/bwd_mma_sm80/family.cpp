@@ -8,6 +8,7 @@
 
 #include "generator/arch.h"
 #include "generator/family.h"
+#include "generator/stored_rows.h"
 #include "generator/typed_family.h"
 #include "generator/user_code.h"
 #include "templates/bwd_mma_sm80/config.h"
@@ -214,8 +215,11 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       key_tile_order(problem, c.block_n, c.head_group_mb));
   if (!c.makes_dq()) {
     const BwdMmaSm80DqConfig own = c.own_dq();
-    add(step_of(dq_symbol(c, problem), own.num_threads(), own.smem_bytes()),
-        tile_order(problem, own.block_m(), 1, 0, c.right_bound != 0));
+    TileOrder order = tile_order(problem, own.block_m(), 1, 0, c.right_bound != 0);
+    const StoredRows stored = stored_rows(problem);
+    order.m_blocks = static_cast<int>(tiles_of_stored(problem, stored.q, own.block_m()));
+    order.heads = static_cast<int>(stored.batch * problem.num_heads_q);
+    add(step_of(dq_symbol(c, problem), own.num_threads(), own.smem_bytes()), order);
     if (launch.steps.size() > 1) {
       launch.steps.back().overlaps_previous = device.arch.sm >= 90;
       launch.steps_after = 1;

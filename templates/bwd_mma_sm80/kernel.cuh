@@ -17,6 +17,7 @@
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
+#include "tile/bwd_scratch.cuh"
 #include "tile/key_tile.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/query_walk.cuh"
@@ -139,8 +140,8 @@ struct BwdMmaSm80 {
 
   /// In the scratch, among the rows of all heads.
   ATTNFORGE_DEVICE i64 scratch_row(const Place& place) const {
-    return (i64(tile.sequence) * p.num_heads_q + place.head) * params.scratch.rows_padded +
-           place.m * C.block_m;
+    return scratch_row_of_head(p, params.scratch, tile.lengths, place.head) +
+           scratch_row_in_head<C.block_m>(tile.lengths, tile.sequence) + place.m * C.block_m;
   }
 
   /// A tile of Q and dO, and what is known of its rows; one group of copies in any case.

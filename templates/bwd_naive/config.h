@@ -31,16 +31,18 @@ struct BwdNaiveConfig : Shape {
 
 /// With lists their rows alone are computed: those of entry i go to row i of sequence 0 in dq, or
 /// in dk and dv. Entries kRows * j to kRows * j + kRows - 1 are of one sequence, in any order.
-/// Without (null) every row goes to its own place.
+/// Without (null) every row goes to its own place. dsinks are sums over all rows in any case.
 struct BwdNaiveParams : BwdParams {
   const ListedRow* queries;
   const ListedRow* keys;
   // Of each row in [heads, rows], or null: the square root of the sum over the other side of ds^2,
   // ds^2 and p^2. What roundings of ds and p, one by one, are relative to.
   float *dq_norms, *dk_norms, *dv_norms;
-  int num_queries;  // of the list, or of a sequence
+  float* dsink_norms;  // [num_heads_q] or null: the sum of the sizes of what dsinks are sums of
+  int num_queries;     // of the list, or of a sequence
   int num_keys;
-  int query_blocks;  // blocks before this one have rows of dq, the others of dk and dv
+  int query_blocks;  // blocks before this one have rows of dq,
+  int row_blocks;    // those before this one of dk and dv, and the others a head's sink
 };
 
 }  // namespace attnforge

@@ -39,7 +39,7 @@ std::int64_t key_blocks(const Problem& p, std::int64_t rows) {
   return p.num_heads_kv * ((rows + Typed::kRows - 1) / Typed::kRows);
 }
 std::int64_t blocks(const Problem& p) {
-  return p.batch * (query_blocks(p, p.seqlen_q) + key_blocks(p, p.seqlen_kv));
+  return p.batch * (query_blocks(p, p.seqlen_q) + key_blocks(p, p.seqlen_kv)) + p.num_heads_q;
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -98,15 +98,19 @@ Source render(const Typed& config, const Problem& problem) {
   return kernel_source(untyped(kName, c, kFields), c, with_parts<BwdNaiveParams>(names, problem));
 }
 
+/// A block for each head.
+std::int64_t sink_blocks(const Problem& p) { return p.sinks ? p.num_heads_q : 0; }
+
 /// Of blocks for each of `sequences`; with lists of one, whatever sequences their rows are of.
 Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows& rows,
                      std::int64_t sequences) {
   const std::int64_t of_queries = sequences * query_blocks(problem, rows.num_queries);
-  const std::int64_t all = of_queries + sequences * key_blocks(problem, rows.num_keys);
+  const std::int64_t of_rows = of_queries + sequences * key_blocks(problem, rows.num_keys);
+  const std::int64_t all = of_rows + sink_blocks(problem);
   if (all == 0) return {};
   ATTNFORGE_ASSERT(all <= kMaxGridX, "supports() lets no larger grid through, and lists are short");
   struct Rest {
-    int num_queries, num_keys, query_blocks;
+    int num_queries, num_keys, query_blocks, row_blocks;
   };
   LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads, 0);
   step.grid.x = static_cast<unsigned>(all);
@@ -114,8 +118,9 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
     argument.bwd(problem).end_of_base<BwdParams>();
     argument.value(rows.queries).value(rows.keys);
     argument.value(rows.dq_norms).value(rows.dk_norms).value(rows.dv_norms);
+    argument.value(rows.dsink_norms);
     argument.value(Rest{static_cast<int>(rows.num_queries), static_cast<int>(rows.num_keys),
-                        static_cast<int>(of_queries)});
+                        static_cast<int>(of_queries), static_cast<int>(of_rows)});
   });
   return {.steps = {std::move(step)}};
 }

@@ -1,7 +1,8 @@
 // kernel.cuh - attention backward as it is written in textbooks, in fp32: a block has a few rows of
 // dq and walks over the keys, or a few of dk and dv and walks over the queries. Both are one code:
 // a row of its own side has two vectors, a (q or k) and b (dout or v), and so has one of the other;
-// s = a . a, dp = b . b. The oracle of other kernels on the GPU, so it stays simple.
+// s = a . a, dp = b . b. Gradients of sinks are a block a head. The oracle of other kernels on the
+// GPU, so it stays simple.
 #pragma once
 
 #include "base.cuh"
@@ -312,9 +313,39 @@ struct BwdNaive {
     if constexpr (!kOfQueries) params.dv_norms[norm] = sqrtf(of_p);
   }
 
+  /// Of a head, a row a thread.
+  ATTNFORGE_DEVICE static void gradient_of_sink(const Params& params, int head,
+                                                SharedMemory& smem) {
+    const int thread = threadIdx.x;
+    const float sink = params.sinks.logits[head];
+    float sum = 0.0f, size = 0.0f;
+#pragma unroll 1
+    for (int sequence = 0; sequence < params.fwd.batch; ++sequence) {
+      const Lengths lengths(params, sequence);
+#pragma unroll 1
+      for (int query = thread; query < lengths.q(); query += kThreads) {
+        const float lse = lse_of(params, lengths, head, query);
+        if (lse == negative_infinity()) continue;
+        const float term = expf(sink - lse) * delta_of(params, lengths, head, query, 0, 1);
+        sum -= term;
+        size += fabsf(term);
+      }
+    }
+    smem.ds[thread][0] = sum, smem.p[thread][0] = size;
+    __syncthreads();
+    if (thread != 0) return;
+    for (int i = 1; i < kThreads; ++i) sum += smem.ds[i][0], size += smem.p[i][0];
+    params.dsinks[head] = (C.accumulate ? params.dsinks[head] : 0.0f) + sum;
+    if (params.dsink_norms != nullptr) params.dsink_norms[head] = size;
+  }
+
   ATTNFORGE_DEVICE static void run(const Params& params) {
     __shared__ __align__(16) SharedMemory smem;
     const FwdParams& p = params.fwd;
+    if constexpr (C.sinks) {
+      if (int(blockIdx.x) >= params.row_blocks)
+        return gradient_of_sink(params, int(blockIdx.x) - params.row_blocks, smem);
+    }
     if (int(blockIdx.x) < params.query_blocks) {
       const Rows rows(params, params.queries, params.num_queries, blockIdx.x, p.num_heads_q, true);
       if (rows.present(0)) gradients<true>(params, rows, smem);

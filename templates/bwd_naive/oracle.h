@@ -22,6 +22,9 @@ struct GradientRows {
   // In device memory, [num_heads_q][num_queries], and twice [num_heads_kv][num_keys]: of a row the
   // square root of the sum of ds^2, of ds^2 and of p^2.
   float *dq_norms = nullptr, *dk_norms = nullptr, *dv_norms = nullptr;
+  // [num_heads_q], of dsinks, which are sums over all rows: the sum of the sizes of what they add
+  // up.
+  float* dsink_norms = nullptr;
 };
 
 /// The launch of bwd_naive's `config` that computes these rows of `problem`, for every head.

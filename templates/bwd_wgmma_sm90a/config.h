@@ -5,6 +5,7 @@
 #include "params_bwd.h"
 #include "params_fwd.h"
 #include "shape.h"
+#include "tile/dq_tile.cuh"
 
 namespace attnforge {
 
@@ -78,6 +79,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return dq_parts() / warpgroups; }
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
+  /// Counters of a tile, of those that have added to it.
+  ATTNFORGE_HOST_DEVICE constexpr int dq_turns() const { return dq == kDqInOrder ? warpgroups : 0; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
   /// Parts of a warpgroup in a round, and in shared memory those of all.
   ATTNFORGE_HOST_DEVICE constexpr int dq_held() const { return ceil_div(dq_own(), dq_rounds); }
@@ -167,7 +170,8 @@ struct BwdWgmmaSm90aConfig : Shape {
 /// float4 a thread for each 8 rows.
 template <auto C>
 struct BwdWgmmaSm90aDqTile {
-  static constexpr int kRows = C.block_m, kColumns = C.dq_columns(), kVector = 1;
+  static constexpr int kRows = C.block_m, kColumns = C.dq_columns(), kNeighbours = 4;
+  static constexpr DqQuad kQuad{{0, 1, 0, 1}, {0, 0, 8, 8}};
 
   /// In floats, from the first of the tile.
   ATTNFORGE_HOST_DEVICE static constexpr int offset(int row, int column) {
@@ -184,7 +188,7 @@ struct BwdWgmmaSm90aDqTile {
 struct BwdWgmmaSm90aParams : BwdParams {
   BwdScratch scratch;
   TileOrder order;          // of key tiles, a head is a K/V head
-  int* dq_turns;            // kDqInOrder: [batch * num_heads_q, query tiles], zeros; else unread
+  int* dq_turns;            // of query tiles, dq_turns() each, zeros; 0: unread
   TensorMap q, k, v, dout;  // {column, row, head, batch}
 };
 

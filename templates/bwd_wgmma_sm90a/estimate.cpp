@@ -21,7 +21,8 @@ constexpr double kInstructionsPerScore = 6.5;
 constexpr double kBare = 0.55, kBareLate = 0.45;
 constexpr double kBlockStart = 3500;  // K and V come, dK and dV go
 constexpr double kBlockStartColumns = 12000;
-constexpr double kInOrder = 1.14;  // what waiting for turns takes, of all
+constexpr double kTurn = 3300;     // from one block's turn at a tile to the next one's
+constexpr double kInOrder = 1.06;  // what waiting for turns takes, of all
 
 /// Of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -68,8 +69,8 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double blocks = double(order.m_blocks) * order.heads;
   const double tiles = key_tiles(problem, c.block_m, 1, c.block_n()).all * heads;
-  double clocks = tiles * tile_clocks(c) +
-                  blocks * (c.split_columns ? kBlockStartColumns : kBlockStart);
+  const double of_tile = c.dq == kDqInOrder ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
+  double clocks = tiles * of_tile + blocks * (c.split_columns ? kBlockStartColumns : kBlockStart);
   TileOrder heaviest_first = order;
   heaviest_first.heavy_last = c.right_bound;  // in name: under such masks the light tiles end
   clocks *= idle_factor(heaviest_first, device.num_sms);

@@ -80,7 +80,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   const std::vector<int> groups = problem.deterministic ? std::vector<int>{32, 16, 64, 0}
                                                         : std::vector<int>{0, 32, 16, 64};
-  Axis dq{"dq", {kDqAnyOrder, kDqFromRegs}, {kDqInOrder}};
+  Axis dq{"dq", {kDqFromRegs, kDqInOrder, kDqAnyOrder}};
   if (problem.deterministic) dq = {"dq", {kDqInOrder}};
   return {
       {"warpgroups", {2, 3}},
@@ -140,26 +140,18 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return more.smem_bytes() <= device.arch.smem_per_block_bytes ? "another buffer would fit" : "";
 }
 
-/// Of the counters of turns, a multiple of 16.
-std::size_t turns_bytes(const Typed& c, const Problem& problem) {
-  if (c.dq != kDqInOrder) return 0;
-  const auto tiles = static_cast<std::size_t>((problem.seqlen_q + c.block_m - 1) / c.block_m);
-  const auto heads = static_cast<std::size_t>(problem.batch * problem.num_heads_q);
-  return (heads * tiles * sizeof(int) + 15) / 16 * 16;
-}
-
-BwdSteps steps_of(const Typed& c, const Problem& problem) {
+BwdSteps steps_of(const Typed& c) {
   return {.block_m = c.block_m,
           .block_n = c.block_n(),
           .dq_columns = c.dq_columns(),
           .dq_tile = "BwdWgmmaSm90aDqTile<kConfig>",
-          .zero_bytes = turns_bytes(c, problem)};
+          .turns = c.dq_turns()};
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return estimate_bwd_wgmma_sm90a_us(c, problem, device,
                                      key_tile_order(problem, c.block_n(), c.head_group_mb)) +
-         bwd_steps_us(problem, steps_of(c, problem), device);
+         bwd_steps_us(problem, steps_of(c), device);
 }
 
 std::string describe(const Typed& c) {
@@ -203,7 +195,7 @@ Source render(const Typed& c, const Problem& problem) {
        .coarse = true},
       problem);
   return kernel_source(untyped(kName, c, kFields), c,
-                       with_bwd_steps(std::move(names), problem, steps_of(c, problem)));
+                       with_bwd_steps(std::move(names), problem, steps_of(c)));
 }
 
 /// The maps of q, k, v and dout.
@@ -230,7 +222,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const BwdWork work = bwd_work(problem, steps_of(c, problem));
+  const BwdWork work = bwd_work(problem, steps_of(c));
   const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
@@ -241,7 +233,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       add_scratch(argument, work);
       argument.value(order);
       if (c.dq == kDqInOrder)
-        argument.scratch(work.zeros);
+        argument.scratch(work.turns);
       else
         argument.value<int*>(nullptr);
       add_tensor_maps(argument, c, problem);

@@ -69,58 +69,40 @@ struct BwdWgmmaSm90aFeed {
     });
   }
 
-  // ---- 2. Adders: a thread for each warpgroup, or one for all in order. They add each tile's dQ
-  // to the sums in global memory ----
+  // ---- 2. Adders: a thread for each warpgroup, which adds its parts of each tile's dQ to the sums
+  // in global memory. In order, the first of a tile stores them: nobody sets these sums to zeros
+  // ----
 
-  static constexpr int kAdders = C.dq == kDqAnyOrder ? C.warpgroups : C.dq == kDqInOrder ? 1 : 0;
-
-  /// What warpgroup `w` has written in a round.
-  ATTNFORGE_DEVICE static void add(const Shared& smem, float* sums, int w, int round) {
-    const int part = w * C.dq_own() + round * C.dq_held();
-    bulk_add(sums + part * (C.dq_part_bytes() / 4), smem.dq(w, 0),
-             C.dq_parts_of(round) * C.dq_part_bytes());
-    bulk_commit();
-  }
-  ATTNFORGE_DEVICE static void add_any_order(const Params& params, const Shared& smem, int w) {
+  ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int w) {
     const Work work(params);
     u32 parity = 0;
     work.for_each([&](const BwdPlace& place) {
-      float* const sums = work.dq_sums(params.scratch, place);
+      float* const sums = work.dq_sums(params.scratch, place) +
+                          w * C.dq_own() * (C.dq_part_bytes() / 4);
+      int* const turns = params.dq_turns + work.tile_number(params.scratch, place) * C.warpgroups +
+                         w;
+      const int turn = C.dq == kDqInOrder ? work.turn(place) : 0;
 #pragma unroll
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
+        float* const to = sums + round * C.dq_held() * (C.dq_part_bytes() / 4);
+        const int bytes = C.dq_parts_of(round) * C.dq_part_bytes();
         mbarrier_wait(smem.dq_full(w), parity);
-        add(smem, sums, w, round);
+        if (C.dq == kDqInOrder && round == 0) await_turn(turns, turn);
+        if (C.dq == kDqInOrder && turn == 0) {
+          bulk_store(to, smem.dq(w, 0), bytes);
+        } else {
+          bulk_add(to, smem.dq(w, 0), bytes);
+        }
+        bulk_commit();
         bulk_wait_read<0>();
         mbarrier_arrive(smem.dq_empty(w));
       }
+      if constexpr (C.dq == kDqInOrder) {
+        bulk_wait<0>();
+        pass_turn(turns);
+      }
     });
     bulk_wait<0>();
-  }
-  ATTNFORGE_DEVICE static void add_in_order(const Params& params, const Shared& smem) {
-    const Work work(params);
-    const int tiles_of_head = params.scratch.rows_padded / C.block_m;
-    u32 parity = 0;
-    work.for_each([&](const BwdPlace& place) {
-      float* const sums = work.dq_sums(params.scratch, place);
-      int* const turns = params.dq_turns + i64(work.head_index(place)) * tiles_of_head + place.m;
-#pragma unroll
-      for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
-        for (int w = 0; w < C.warpgroups; ++w) mbarrier_wait(smem.dq_full(w), parity);
-        if (round == 0) await_turn(turns, work.turn(place));
-        for (int w = 0; w < C.warpgroups; ++w) add(smem, sums, w, round);
-        bulk_wait_read<0>();
-        for (int w = 0; w < C.warpgroups; ++w) mbarrier_arrive(smem.dq_empty(w));
-      }
-      bulk_wait<0>();
-      pass_turn(turns);
-    });
-  }
-  ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int adder) {
-    if constexpr (C.dq == kDqInOrder) {
-      add_in_order(params, smem);
-    } else {
-      add_any_order(params, smem, adder);
-    }
   }
 };
 

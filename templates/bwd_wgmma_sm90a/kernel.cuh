@@ -42,7 +42,8 @@ struct BwdWgmmaSm90a {
       const int warp = (threadIdx.x - Warpgroup::kConsumers) / 32;
       if (threadIdx.x % 32 != 0) return;
       if (warp == 0) Feed::load(params, smem);
-      if (warp >= 1 && warp <= Feed::kAdders) Feed::add_dq(params, smem, warp - 1);
+      if (C.adds_by_tma() && warp >= 1 && warp <= C.warpgroups)
+        Feed::add_dq(params, smem, warp - 1);
     } else {
       registers_grow<C.consumer_registers()>();
       if constexpr (!C.split_columns) {

@@ -5,6 +5,7 @@
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "ptx/special_registers.cuh"
+#include "tile/bwd_scratch.cuh"
 #include "tile/key_tile.cuh"
 #include "tile/query_walk.cuh"
 #include "tile/tile_order.cuh"
@@ -21,10 +22,12 @@ struct BwdWgmmaSm90aWork {
 
   Tile keys;
   Walk walk;
+  int first_row;  // of the sequence, among a head's in the scratch
 
   ATTNFORGE_DEVICE explicit BwdWgmmaSm90aWork(const Params& params)
       : keys(params, place_tile(params.order, block_index()), C.block_n()),
-        walk(Walk::of_tile(params, keys, C.block_m, C.block_n())) {}
+        walk(Walk::of_tile(params, keys, C.block_m, C.block_n())),
+        first_row(scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence)) {}
 
   ATTNFORGE_DEVICE int tiles() const {
     if constexpr (Walk::kListed) return walk.count();
@@ -64,16 +67,17 @@ struct BwdWgmmaSm90aWork {
       advance(place);
     }
   }
-  /// Of all heads of all sequences.
-  ATTNFORGE_DEVICE int head_index(const BwdPlace& place) const {
-    return keys.sequence * keys.p.num_heads_q + place.head;
-  }
   /// Where rows of a query tile lie in the scratch arrays.
   ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const BwdPlace& place) const {
-    return i64(head_index(place)) * scratch.rows_padded + place.m * C.block_m;
+    return scratch_row_of_head(keys.p, scratch, keys.lengths, place.head) + first_row +
+           place.m * C.block_m;
   }
   ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const BwdPlace& place) const {
     return scratch.dq_sums + scratch_row(scratch, place) * C.dq_columns();
+  }
+  /// Among the query tiles of all heads of all sequences.
+  ATTNFORGE_DEVICE i64 tile_number(const BwdScratch& scratch, const BwdPlace& place) const {
+    return scratch_row(scratch, place) / C.block_m;
   }
   /// How many key tiles before this one see a query tile.
   ATTNFORGE_DEVICE int turn(const BwdPlace& place) const {

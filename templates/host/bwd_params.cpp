@@ -7,6 +7,7 @@
 
 #include "attnforge/error.h"
 #include "generator/shape.h"
+#include "generator/stored_rows.h"
 #include "generator/user_code.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/parts.h"
@@ -16,22 +17,26 @@
 namespace attnforge {
 namespace {
 
-constexpr const char *kRowsKernel = "bwd_rows", *kDqKernel = "bwd_dq", *kTilesKernel = "bwd_tiles";
+constexpr const char *kRowsKernel = "bwd_rows", *kDqKernel = "bwd_dq", *kSinksKernel = "bwd_sinks",
+                     *kTilesKernel = "bwd_tiles";
 constexpr const char* kQueryWalk = "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>";
 constexpr const char*
     kMaskedQueryWalk = "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0, true>";
-constexpr int kStepThreads = 256;  // kThreads of BwdRows, BwdDq and BwdTiles
+constexpr int kStepThreads = 256;  // kThreads of BwdRows, BwdDq, BwdSinks and BwdTiles
 
-/// Of all query heads of all sequences.
-std::int64_t all_heads(const Problem& problem) { return problem.batch * problem.num_heads_q; }
+/// Query heads whose rows lie in one piece each: of every sequence, or of all packed ones.
+std::int64_t all_heads(const Problem& problem) {
+  return stored_rows(problem).batch * problem.num_heads_q;
+}
 
 /// BwdRows::kRows.
 int rows_of_step_block(const Problem& problem) {
-  return kStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
+  constexpr int kSteps = 4;
+  return kSteps * kStepThreads / std::min(32, next_power_of_two((problem.head_dim_v + 7) / 8));
 }
 
 std::int64_t padded_rows(const Problem& problem, int block_m) {
-  return (problem.seqlen_q + block_m - 1) / block_m * block_m;
+  return tiles_of_stored(problem, stored_rows(problem).q, block_m) * block_m;
 }
 
 std::size_t sums_bytes(const Problem& problem, const BwdSteps& steps) {
@@ -46,7 +51,7 @@ QueryTileBits query_tile_bits(const Problem& problem, const BwdWork& work) {
   return QueryTileBits::of(static_cast<int>(problem.mask_heads),
                            static_cast<int>(problem.mask_batch),
                            static_cast<int>(problem.seqlen_kv), work.steps.block_n,
-                           work.rows_padded, work.steps.block_m);
+                           static_cast<int>(problem.seqlen_q), work.steps.block_m);
 }
 
 LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork& work,
@@ -57,7 +62,9 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
   fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
     argument.bwd(problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
-    argument.value<u64>((work.zeros - work.dq_sums + work.steps.zero_bytes) / 16);
+    const bool of_sums = work.steps.turns == 0;
+    argument.scratch(of_sums ? work.dq_sums : work.turns);
+    argument.value<u64>((of_sums ? work.turns - work.dq_sums : work.bytes - work.turns) / 16);
   });
   return step;
 }
@@ -101,8 +108,12 @@ void add_block_mask(KernelNames& names, const Problem& problem, const BwdSteps& 
 
 }  // namespace
 
+std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows_of_tile) {
+  if (!stored_rows(problem).of_run || rows == 0) return (rows + rows_of_tile - 1) / rows_of_tile;
+  return rows / rows_of_tile + problem.batch;
+}
+
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
-  ATTNFORGE_ASSERT(steps.zero_bytes % 16 == 0, "zeros are set 16 bytes at a time");
   const std::int64_t rows = padded_rows(problem, steps.block_m);
   const std::size_t of_rows = scratch_aligned(static_cast<std::size_t>(all_heads(problem) * rows) *
                                               sizeof(float));
@@ -112,8 +123,9 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   work.lse_log2 = scratch_aligned(static_cast<std::size_t>(query_tile_bits(problem, work).bytes()));
   work.delta = work.lse_log2 + of_rows;
   work.dq_sums = work.delta + of_rows;
-  work.zeros = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
-  work.bytes = work.zeros + steps.zero_bytes;
+  work.turns = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
+  const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
+  work.bytes = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
   return work;
 }
 
@@ -132,7 +144,12 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
   names.parts.push_back("steps/bwd_rows/kernel.cuh");
   names.other_kernels += fmt::format("static_assert(sizeof({}) == {});\n", of_step.params,
                                      of_step.params_bytes);
-  names.other_kernels += step_kernel(kRowsKernel, "BwdRows<kConfig, Pieces::Lengths>", of_step);
+  names.other_kernels += step_kernel(
+      kRowsKernel, fmt::format("BwdRows<kConfig, Pieces::Lengths, {}>", steps.block_m), of_step);
+  if (problem.sinks) {
+    names.parts.push_back("steps/bwd_sinks/kernel.cuh");
+    names.other_kernels += step_kernel(kSinksKernel, "BwdSinks<kConfig, Pieces::Lengths>", of_step);
+  }
   if (has_block_mask(problem)) add_block_mask(names, problem, steps, of_step);
   if (steps.dq_columns == 0) return names;
   names.parts.push_back("steps/bwd_dq/kernel.cuh");
@@ -144,7 +161,8 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
   names.other_kernels += fmt::format("static_assert({0}::kRows == {1} && {0}::kColumns == {2});\n",
                                      tile, steps.block_m, steps.dq_columns);
   names.other_kernels += step_kernel(
-      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}>", tile), of_step);
+      kDqKernel, fmt::format("BwdDq<kConfig, Pieces::Lengths, {}, {}>", tile, steps.turns),
+      of_step);
   return names;
 }
 
@@ -152,33 +170,40 @@ Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work
                       const Arch& arch) {
   const bool overlaps = arch.sm >= 90;
   launch.workspace_bytes = std::max(launch.workspace_bytes, work.bytes);
-  if (problem.seqlen_q == 0 || problem.batch == 0) return launch;
-  const std::int64_t rows = rows_of_step_block(problem);
-  if (!launch.steps.empty()) launch.steps.front().overlaps_previous = overlaps;
-  launch.steps.insert(launch.steps.begin(),
-                      step_around(kRowsKernel, problem, work,
-                                  all_heads(problem) * ((work.rows_padded + rows - 1) / rows)));
-  const QueryTileBits bits = query_tile_bits(problem, work);
-  if (const std::int64_t words = bits.lists() * bits.words; words > 0) {
-    constexpr int kWordsOfBlock = kStepThreads / 32;
-    launch.steps.insert(
-        launch.steps.begin(),
-        step_around(kTilesKernel, problem, work, (words + kWordsOfBlock - 1) / kWordsOfBlock));
+  const bool has_rows = problem.seqlen_q != 0 && problem.batch != 0;
+  const auto add_after = [&](const char* kernel, std::int64_t blocks) {
+    LaunchStep step = step_around(kernel, problem, work, blocks);
+    step.overlaps_previous = overlaps && !launch.steps.empty();
+    launch.steps.push_back(std::move(step));
+    if (launch.steps.size() > 1) ++launch.steps_after;
+  };
+  if (has_rows) {
+    const std::int64_t rows = rows_of_step_block(problem);
+    if (!launch.steps.empty()) launch.steps.front().overlaps_previous = overlaps;
+    launch.steps.insert(launch.steps.begin(),
+                        step_around(kRowsKernel, problem, work,
+                                    all_heads(problem) * ((work.rows_padded + rows - 1) / rows)));
+    const QueryTileBits bits = query_tile_bits(problem, work);
+    if (const std::int64_t words = bits.lists() * bits.words; words > 0) {
+      constexpr int kWordsOfBlock = kStepThreads / 32;
+      launch.steps.insert(
+          launch.steps.begin(),
+          step_around(kTilesKernel, problem, work, (words + kWordsOfBlock - 1) / kWordsOfBlock));
+    }
+    if (work.steps.dq_columns != 0)
+      add_after(kDqKernel, all_heads(problem) * (work.rows_padded / work.steps.block_m));
   }
-  if (work.steps.dq_columns == 0) return launch;
-  launch.steps.push_back(step_around(kDqKernel, problem, work,
-                                     all_heads(problem) * (work.rows_padded / work.steps.block_m)));
-  launch.steps.back().overlaps_previous = overlaps;
-  ++launch.steps_after;
+  if (problem.sinks) add_after(kSinksKernel, problem.num_heads_q);
   return launch;
 }
 
 TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb) {
-  const double heads = double(problem.batch) * double(problem.num_heads_kv);
+  const StoredRows stored = stored_rows(problem);
+  const double heads = double(stored.batch) * double(problem.num_heads_kv);
   const double bytes = double(problem.seqlen_q) * gqa_group(problem) *
                        ((problem.head_dim + problem.head_dim_v) * 2.0 + problem.head_dim * 4.0);
   const double wanted = double(head_group_mb) * 1048576 / std::max(bytes, 1.0);
-  return {.m_blocks = static_cast<int>((problem.seqlen_kv + block_n - 1) / block_n),
+  return {.m_blocks = static_cast<int>(tiles_of_stored(problem, stored.kv, block_n)),
           .heads = static_cast<int>(heads),
           .heads_per_group = static_cast<int>(std::clamp(wanted, 1.0, std::max(heads, 1.0))),
           .heavy_last = 0};
@@ -205,10 +230,12 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   double bytes = rows * (2.0 * problem.head_dim_v * size_bytes(problem.dtype_o) + 16);
   double us = kStepUs;
   if (steps.dq_columns != 0) {
-    bytes += 2.0 * static_cast<double>(sums_bytes(problem, steps));  // zeros, and read again
+    const double times = steps.turns == 0 ? 2 : 1;  // zeros, and read again
+    bytes += times * static_cast<double>(sums_bytes(problem, steps));
     bytes += rows * problem.head_dim * size_bytes(gradient_dtype(problem, problem.dtype_q));
     us += kStepUs;
   }
+  if (problem.sinks) us += kStepUs;
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
   return us + bytes / std::max(bytes_per_us, 1.0);
 }

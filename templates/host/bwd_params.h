@@ -21,25 +21,30 @@ struct BwdSteps {
   int block_m = 0;  // query rows of a tile: rows of the scratch are padded to whole ones
   int block_n = 0;  // keys of a block: what a block mask lets be seen is known by tiles of both
   // Of a row of dq_sums, in floats; 0: the kernel adds up no dq there, and writes it itself. Else
-  // dq_sums are zeros before the kernel, and bwd_dq writes dq after it.
+  // bwd_dq writes dq after it.
   int dq_columns = 0;
   // The type in the generated source that says where an element of a tile of dq_sums lies, which
   // is block_m x dq_columns floats large: "MyDqTile<kConfig>" of the family's own headers; "": row
   // after row.
   std::string dq_tile{};
-  // Bytes of the family's own, after dq_sums, that are zeros before the kernel: begin at
-  // BwdWork::zeros.
-  std::size_t zero_bytes = 0;
+  // 0: dq_sums are zeros before the kernel. Else so many ints a tile are, from BwdWork::turns on,
+  // which count those that have added to it. The first of them stores: where the tile's first int
+  // is 0 after the kernel the tile holds nothing, and its dq is 0.
+  int turns = 0;
 };
 
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.
 struct BwdWork {
   BwdSteps steps{};
   std::size_t lse_log2 = 0, delta = 0, dq_sums = 0;
-  std::size_t zeros = 0;  // the family's own zeros
+  std::size_t turns = 0;
   std::size_t bytes = 0;  // of all; a family that needs more puts it after these
-  int rows_padded = 0;
+  int rows_padded = 0;    // of a head
 };
+/// Tiles that `rows`, all queries or all keys of a stored sequence, may fill: of packed ones the
+/// numbers that tile/packed_tiles.cuh gives them.
+std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows_of_tile);
+
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps);
 
 /// BwdScratch as a member of an argument, pointers by each run.
@@ -50,14 +55,14 @@ void add_scratch(Argument& argument, const BwdWork& work);
 KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdSteps& steps);
 
 /// `launch` of the family's own kernels, which may have none where the problem has no keys: after
-/// the step that writes the rows' scratch, and before that which writes dq. From sm_90 on the first
-/// of its steps, and the step after the last, overlap with the one before them. No step if there
-/// are no queries and `launch` has none. The workspace has work.bytes at least.
+/// the step that writes the rows' scratch, and before those that write dq and dsinks. From sm_90 on
+/// the first of its steps, and the steps after the last, overlap with the one before them. Without
+/// queries there are no steps but that of dsinks. The workspace has work.bytes at least.
 Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work, const Arch& arch);
 
-/// In which order blocks take key tiles of block_n keys: K/V heads in groups that share about
-/// head_group_mb MB of Q, dO and sums of dQ; 0: one head after another. The first keys, which
-/// causal queries see most, come first.
+/// In which order blocks take key tiles of block_n keys, as KeyTile reads it: K/V heads in groups
+/// that share about head_group_mb MB of Q, dO and sums of dQ; 0: one head after another. The first
+/// keys, which causal queries see most, come first.
 TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb);
 
 /// The pieces that a shape takes, the Queries of a family with such tiles, and the Slope of its

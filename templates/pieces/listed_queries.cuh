@@ -36,6 +36,7 @@ struct ListedQueries : Window {
 
   ATTNFORGE_DEVICE int count() const {
     int sum = 0;
+    if (this->begin >= this->end) return sum;  // the keys may begin after the last
 #pragma unroll 1
     for (int head = first_head; head < end_head; ++head)
 #pragma unroll 1
@@ -44,6 +45,7 @@ struct ListedQueries : Window {
   }
   /// The first place at this one or after it; {end_head, begin}: there is none.
   ATTNFORGE_DEVICE QueryPlace at_or_after(QueryPlace place) const {
+    if (this->begin >= this->end) return {end_head, this->begin};
 #pragma unroll 1
     for (; place.head < end_head; ++place.head, place.m = this->begin)
 #pragma unroll 1

@@ -24,6 +24,16 @@ struct PackedLengths {
 
   /// See FixedLengths.
   static constexpr bool kAnythingAfter = true;
+  /// Sequences lie one after another, in one tensor, and each begins where these say.
+  static constexpr bool kOneAfterAnother = true;
+  template <class Params>
+  ATTNFORGE_DEVICE static const int* q_begins(const Params& params) {
+    return params.lengths.q;
+  }
+  template <class Params>
+  ATTNFORGE_DEVICE static const int* kv_begins(const Params& params) {
+    return params.lengths.kv;
+  }
 
   ATTNFORGE_DEVICE int q() const { return num_q; }
   ATTNFORGE_DEVICE int kv() const { return num_kv; }

@@ -16,6 +16,13 @@ ATTNFORGE_DEVICE void bulk_load(u32 smem_dst, const void* from, int bytes, u32 b
       : "memory");
 }
 
+/// Copies `bytes` to global memory.
+ATTNFORGE_DEVICE void bulk_store(void* to, u32 smem_from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(smem_from), "r"(bytes)
+               : "memory");
+}
+
 /// Adds the fp32 numbers in shared memory to those in global memory, in any order with the adds of
 /// others.
 ATTNFORGE_DEVICE void bulk_add(float* to, u32 smem_from, int bytes) {
@@ -25,7 +32,7 @@ ATTNFORGE_DEVICE void bulk_add(float* to, u32 smem_from, int bytes) {
       : "memory");
 }
 
-/// Ends a group of this thread's adds.
+/// Ends a group of this thread's stores and adds.
 ATTNFORGE_DEVICE void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Waits until at most kPending groups have yet to read their shared memory.
 template <int kPending>

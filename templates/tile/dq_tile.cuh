@@ -6,13 +6,51 @@
 
 namespace attnforge {
 
+/// Which elements four neighbouring floats are, beside the first. Columns are less than 8 from it,
+/// or 8 more than that. Such quads make up a patch: 8 columns, or 16, of some rows.
+struct DqQuad {
+  int row[4], column[4];
+
+  ATTNFORGE_HOST_DEVICE constexpr int rows() const {
+    int count = 0;
+    for (int i = 0; i < 4; ++i) {
+      bool seen = false;
+      for (int before = 0; before < i; ++before) seen = seen || row[before] == row[i];
+      count += !seen;
+    }
+    return count;
+  }
+  /// From one of its rows to the next.
+  ATTNFORGE_HOST_DEVICE constexpr int row_step() const {
+    int last = 0;
+    for (const int r : row) last = r > last ? r : last;
+    return rows() == 1 ? 1 : last / (rows() - 1);
+  }
+  /// Of 8 columns: 1 or 2.
+  ATTNFORGE_HOST_DEVICE constexpr int halves() const {
+    int halves = 1;
+    for (const int c : column) halves = c >= 8 ? 2 : halves;
+    return halves;
+  }
+  /// Of 8 columns, as bits: those at which a quad of a patch begins.
+  ATTNFORGE_HOST_DEVICE constexpr unsigned first_columns() const {
+    unsigned first = 0, taken = 0;
+    for (int c = 0; c < 8; ++c) {
+      if (taken >> c & 1) continue;
+      first |= 1u << c;
+      for (const int further : column) taken |= 1u << (c + further % 8);
+    }
+    return first;
+  }
+};
+
 /// Row after row. kColumns is head_dim or more.
 template <int kTileRows, int kRowColumns>
 struct RowMajorDqTile {
   static constexpr int kRows = kTileRows, kColumns = kRowColumns;
-  // So many neighbouring columns, from a multiple of that on, lie next to each other: 1, 2 or 4.
-  // 1 where a struct does not say it.
-  static constexpr int kVector = 4;
+  static constexpr DqQuad kQuad{{0, 0, 0, 0}, {0, 1, 2, 3}};
+  // So many patches, one under another, lie next to each other.
+  static constexpr int kNeighbours = 1;
 
   /// In floats, from the first of the tile.
   ATTNFORGE_HOST_DEVICE static constexpr int offset(int row, int column) {

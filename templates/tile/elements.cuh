@@ -20,13 +20,10 @@ ATTNFORGE_DEVICE float to_float(u16 bits) {
   }
 }
 
-/// kCount elements (an even number) at `from`, which is aligned to kAlignment bytes, as fp32.
-template <int kDtype, int kAlignment, int kCount>
-ATTNFORGE_DEVICE void load_floats(const char* from, float (&to)[kCount]) {
-  static_assert(kCount % 2 == 0, "a word has two 16-bit elements");
-  constexpr int kWords = kCount * element_bytes(kDtype) / 4;
-  u32 words[kWords];
-  load_words<kAlignment>(from, words);
+/// The elements in `words`.
+template <int kDtype, int kWords, int kCount>
+ATTNFORGE_DEVICE void to_floats(const u32 (&words)[kWords], float (&to)[kCount]) {
+  static_assert(kWords * 4 == kCount * element_bytes(kDtype), "all of them");
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     if constexpr (kDtype == kFp32) {
@@ -35,6 +32,15 @@ ATTNFORGE_DEVICE void load_floats(const char* from, float (&to)[kCount]) {
       to[i] = to_float<kDtype>(u16(i % 2 == 0 ? words[i / 2] : words[i / 2] >> 16));
     }
   }
+}
+
+/// kCount elements (an even number) at `from`, which is aligned to kAlignment bytes, as fp32.
+template <int kDtype, int kAlignment, int kCount>
+ATTNFORGE_DEVICE void load_floats(const char* from, float (&to)[kCount]) {
+  static_assert(kCount % 2 == 0, "a word has two 16-bit elements");
+  u32 words[kCount * element_bytes(kDtype) / 4];
+  load_words<kAlignment>(from, words);
+  to_floats<kDtype>(words, to);
 }
 
 template <int kDtype>

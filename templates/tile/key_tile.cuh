@@ -4,6 +4,7 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
+#include "tile/packed_tiles.cuh"
 #include "tile/tile_order.cuh"
 
 namespace attnforge {
@@ -34,14 +35,12 @@ struct KeyTile {
   int first_key;
   Lengths lengths;
 
-  /// A place's m_block counts tiles of block_n keys, its head K/V heads of all sequences.
+  /// A place's m_block counts tiles of block_n keys, its head K/V heads of all sequences; where
+  /// these are packed, tiles of all of them (tile/packed_tiles.cuh), and K/V heads of one. The tile
+  /// may begin after the last key.
   template <class Params>
   ATTNFORGE_DEVICE KeyTile(const Params& params, const TilePlace& place, int block_n)
-      : p(params.fwd),
-        sequence(place.head / params.fwd.num_heads_kv),
-        kv_head(place.head - sequence * params.fwd.num_heads_kv),
-        first_key(place.m_block * block_n),
-        lengths(params, sequence) {}
+      : KeyTile(params, tile_at(params, place, block_n), place.head, block_n) {}
 
   ATTNFORGE_DEVICE static int query_of(int row) { return row; }
   ATTNFORGE_DEVICE QueriesOfHead<Lengths> queries_of(int head) const {
@@ -60,6 +59,23 @@ struct KeyTile {
     return lengths.batch() * tensor.stride_batch + head * tensor.stride_head +
            i64(lengths.q_begin() + query) * tensor.stride_row;
   }
+
+ private:
+  template <class Params>
+  ATTNFORGE_DEVICE static SequenceTile tile_at(const Params& params, const TilePlace& place,
+                                               int block_n) {
+    if constexpr (is_packed<Lengths>())
+      return packed_tile(Lengths::kv_begins(params), params.fwd.batch, block_n, place.m_block);
+    else
+      return {place.head / params.fwd.num_heads_kv, place.m_block};
+  }
+  template <class Params>
+  ATTNFORGE_DEVICE KeyTile(const Params& params, const SequenceTile& tile, int head, int block_n)
+      : p(params.fwd),
+        sequence(tile.sequence),
+        kv_head(is_packed<Lengths>() ? head : head - sequence * params.fwd.num_heads_kv),
+        first_key(tile.tile * block_n),
+        lengths(params, sequence) {}
 };
 
 }  // namespace attnforge

@@ -10,7 +10,7 @@ namespace attnforge {
 template <int kBlockM, int kBlockN, class Params>
 ATTNFORGE_DEVICE QueryTileBits query_tile_bits(const Params& params) {
   return QueryTileBits::of(params.mask.mask_heads, params.mask.mask_batch, params.fwd.seqlen_kv,
-                           kBlockN, params.scratch.rows_padded, kBlockM);
+                           kBlockN, params.fwd.seqlen_q, kBlockM);
 }
 template <class Params>
 ATTNFORGE_DEVICE u32* query_tile_words(const Params& params, const QueryTileBits& bits) {

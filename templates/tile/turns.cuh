@@ -17,7 +17,7 @@ ATTNFORGE_DEVICE void await_turn(const int* counter, int turn) {
 /// What this thread wrote, and what bulk_wait() waited for, is there for the next.
 ATTNFORGE_DEVICE void pass_turn(int* counter) {
   asm volatile(
-      "fence.proxy.async.global; fence.acq_rel.gpu; red.release.gpu.global.add.s32 [%0], 1;" ::"l"(
+      "fence.proxy.async.global; fence.acq_rel.gpu; red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(
           counter)
       : "memory");
 }

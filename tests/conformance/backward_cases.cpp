@@ -317,7 +317,14 @@ std::vector<ConformanceCase> backward_cases_of_parts() {
   add_to(cases, "Sinks",
          {"bwd bf16" + of_sinks, "bwd fp16" + of_sinks + "causal",
           "bwd bf16" + of_sinks + "window_left=17 window_right=33 dlse",
-          "bwd fp16 batch=1 num_heads=6 seqlen=400 head_dim=128 sinks causal deterministic"});
+          "bwd fp16 batch=1 num_heads=6 seqlen=400 head_dim=128 sinks causal deterministic",
+          "bwd bf16" + of_sinks + "accumulate gradients=fp32 layout=bhsd",
+          "bwd fp32 batch=2 num_heads=4 seqlen=60 head_dim=32 sinks accumulate dlse"});
+  add_to(cases, "SinksWithLengths",
+         {"bwd bf16 batch=7 num_heads=8:2 seqlen=200:333 head_dim=64 sinks lengths=packed causal",
+          "bwd fp16 batch=5 num_heads=6 seqlen=150 head_dim=128 sinks lengths=packed accumulate "
+          "deterministic",
+          "bwd bf16 batch=5 num_heads=8:2 seqlen=200:333 head_dim=64 sinks lengths=used dlse"});
   add_to(cases, "SinksOfRowsThatSeeNothing",
          {"bwd bf16 batch=1 num_heads=12:4 seqlen=300:70 head_dim=128 causal sinks dlse",
           "bwd bf16 batch=2 num_heads=6 seqlen=70:0 head_dim=64 sinks"});

@@ -76,7 +76,7 @@ std::string fault_of(const BackwardExpectation& expected, HostProblem& after) {
   for (std::size_t storage = 0; storage < after.storages.size(); ++storage) {
     const auto at = static_cast<int>(storage);
     const bool is_output = at == after.dq.storage || at == after.dk.storage ||
-                           at == after.dv.storage;
+                           at == after.dv.storage || (problem.sinks && at == after.dsinks.storage);
     if (!is_output && after.storages[storage] != expected.host.storages[storage])
       fault += "an input was written to\n";
   }

@@ -153,6 +153,20 @@ class GradientsTest(Case):
             self.check(sinks=sinks, causal=causal, seqlen=(300, 200))
             self.check(sinks=sinks, causal=causal, dlse=True)
 
+    def test_under_compile(self):
+        if not hasattr(torch, "compile"):
+            self.skipTest("needs torch.compile")
+
+        def loss(q, k, v):
+            return (attnforge.attention(2 * q, k, v, causal=True, deterministic=True) * 3).float().sum()
+
+        compiled = torch.compile(loss, backend="aot_eager")
+        for seqlen in ((150, 150), (150, 150), (200, 200)):
+            q, k, v = self.inputs(seqlen=seqlen)
+            leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+            for got, wanted in zip(torch.autograd.grad(compiled(*leaves), leaves), torch.autograd.grad(loss(*leaves), leaves)):
+                self.assertTrue(torch.equal(got, wanted))
+
     def test_strongly_negative_scores(self):
         for seqlen in ((64, 100), (129, 191)):
             with self.subTest(seqlen=seqlen):
@@ -223,6 +237,22 @@ class LengthsTest(Case):
                     parts = [(slice(*at[i : i + 2]), slice(*at_kv[i : i + 2])) for i in range(len(some))]
                     of_q, of_k = (torch.arange(x.shape[0], device="cuda") < sum(n) for x, n in zip(tensors, (some, lengths_kv)))
                     self.check_sequences(*tensors, parts, o, dout, causal, of_q, of_k)
+
+    def test_sinks_of_packed(self):
+        some, sinks = (37, 1, 300, 0, 128, 65), torch.randn(4, device="cuda").requires_grad_()
+        q, k, v = (torch.randn(sum(some), 4, 64, device="cuda").to(torch.bfloat16) for _ in range(3))
+        ends = torch.tensor([0, *some], device="cuda").cumsum(0).int()
+        o = attnforge.attention(q, k, v, causal=True, cu_seqlens=ends, max_seqlen=max(some), sinks=sinks)
+        dout = torch.randn(o.shape, device="cuda").to(o.dtype)
+        got, = torch.autograd.grad(o, sinks, dout)
+        wanted = torch.zeros(4, device="cuda", dtype=torch.float64)
+        for first, last in zip(ends.tolist(), ends.tolist()[1:]):
+            if first < last:
+                one = [x[None, first:last].double() for x in (q, k, v)]
+                o_of_one, _ = plain(*one, visible(last - first, last - first, True, None), sinks=sinks)
+                wanted += torch.autograd.grad(o_of_one, sinks, dout[None, first:last].double())[0].double()
+        # dout and o are rounded to bfloat16: a share of the sum of all rows.
+        self.assertLess((got - wanted).abs().max().item(), 2e-2 * wanted.abs().max().item())
 
     def test_used(self):
         capacity, used_q, used_kv = 200, (1, 200, 0, 64, 129), (200, 1, 77, 0, 130)

@@ -132,7 +132,7 @@ void run_plan(const attnforge_plan* plan, const attnforge_problem* problem, Byte
   if (bytes.byte() % 8 != 0) tensors.sinks = reinterpret_cast<const float*>(memory);
   attnforge_gradients gradients = ATTNFORGE_GRADIENTS_INIT;
   gradients.dout.data = gradients.dq.data = gradients.dk.data = gradients.dv.data = memory;
-  gradients.dlse.data = tensors.lse.data;
+  gradients.dlse.data = gradients.dsinks = tensors.lse.data;
   Hostile any_gradients(gradients, bytes);
   if (bytes.byte() % 8 != 0) tensors.gradients = any_gradients.get();
   Hostile hostile(

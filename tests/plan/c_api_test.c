@@ -54,7 +54,7 @@ static void test_struct_layout(void) {
   EXPECT(sizeof(attnforge_block_mask_shape) == 48);
   EXPECT(offsetof(attnforge_tensors, block_mask) == 176);
   EXPECT(sizeof(attnforge_tensors) == 216);
-  EXPECT(sizeof(attnforge_gradients) == 160);
+  EXPECT(sizeof(attnforge_gradients) == 168);
   EXPECT(offsetof(attnforge_tensors, o) == 104);
   EXPECT(offsetof(attnforge_tensors, lse) == 136);
   EXPECT(offsetof(attnforge_tensors, rope) == 160); /* parts come after it, a pointer each */
@@ -723,7 +723,7 @@ static void test_gradients_of_a_run(void* library, int fake) {
   enum { kElements = 2 * 32 * 64 };
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
   attnforge_context* context = NULL;
-  attnforge_problem* problem = made("bwd bf16 num_heads=2 seqlen=32 head_dim=64 causal");
+  attnforge_problem* problem = made("bwd bf16 num_heads=2 seqlen=32 head_dim=64 causal sinks");
   attnforge_plan_options options = ATTNFORGE_PLAN_OPTIONS_INIT;
   attnforge_plan* plan = NULL;
   attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
@@ -746,7 +746,16 @@ static void test_gradients_of_a_run(void* library, int fake) {
   gradients.dk.data = device_array(library, fake, kElements, 0);
   gradients.dv.data = device_array(library, fake, kElements, 0);
   tensors.gradients = &gradients;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "sinks is null");
+  tensors.sinks = (const float*)device_array(library, fake, 4, 0);
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "dsinks is null, but the problem says sinks");
+  gradients.dsinks = (float*)device_array(library, fake, 4, 0);
   EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
+  gradients.dsinks = (float*)((char*)gradients.dsinks + 2);
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "dsinks starts at");
   gradients.struct_size = 16;
   EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
                "tensors.gradients.struct_size is 16");

@@ -145,6 +145,10 @@ def run(plan, struct, lengths):
     back = p.op == "bwd"
     g = _library.GradientsStruct.from_address(struct.gradients) if back else None
     wide = back and p.gradients == "fp32"
+    if back and p.sinks:
+        dsinks = tensor_at(g.dsinks, torch.float32, (p.num_heads_q,), (1,))
+        if not p.accumulate:
+            dsinks.zero_()
     scale = p.softmax_scale or 1 / math.sqrt(p.head_dim)
     group = p.num_heads_q // p.num_heads_kv
     for rows, row, keys, key, place in sequences(p, lengths):
@@ -199,6 +203,10 @@ def run(plan, struct, lengths):
         delta = (dout * o.double()).sum(-1, keepdim=True)
         if p.dlse:
             delta = delta - of_rows(g.dlse).double()[:, :, None]
+        if p.sinks:
+            logits = tensor_at(struct.sinks, torch.float32, (hq,), (1,)).double()
+            share = torch.where(torch.isinf(lse), torch.zeros_like(lse), torch.exp(logits[:, None, None] - lse))
+            dsinks -= (share * delta).sum((1, 2)).float()
         ds = e * (dout @ v.transpose(1, 2) - delta) * slope
         results = {"q": scale * ds @ k, "k": scale * ds.transpose(1, 2) @ q, "v": e.transpose(1, 2) @ dout}
         for name, count, first, dim in (("q", rows, row, p.head_dim), ("k", keys, key, p.head_dim), ("v", keys, key, p.head_dim_v)):
@@ -307,6 +315,29 @@ class AutogradTest(unittest.TestCase):
                 self.check(*self.inputs((2, 7, 6, 8), (2, 20, 2, 8), dim_v=24), **options)
                 self.check(*self.inputs(dtype="float16"), **options)
 
+    @unittest.skipUnless(hasattr(torch, "compile") and sys.version_info < (3, 15), "needs torch.compile")
+    def test_under_compile_a_call_is_between_two_graphs(self):
+        import torch._dynamo
+        from torch._dynamo.utils import counters
+
+        def loss(q, k, v):
+            return (attnforge.attention(2 * q, k, v, causal=True) * 3).float().sum()
+
+        def gradients(function, leaves):
+            return torch.autograd.grad(function(*leaves), leaves)
+
+        torch._dynamo.reset()
+        counters.clear()
+        compiled = torch.compile(loss, backend="eager")
+        for _ in range(2):
+            q, k, v = self.inputs()
+            for got, wanted in zip(gradients(compiled, (q, k, v)), gradients(loss, (q, k, v))):
+                self.assertTrue(torch.equal(got, wanted))
+        self.assertEqual(sum(counters["graph_break"].values()), 1, counters["graph_break"])
+        torch._dynamo.reset()
+        with self.assertRaisesRegex(Exception, "launches kernels that no graph knows"):
+            torch.compile(loss, backend="eager", fullgraph=True)(q, k, v)
+
     def test_of_sinks(self):
         for both in (False, True):
             sinks = torch.randn(4).requires_grad_()
@@ -315,6 +346,22 @@ class AutogradTest(unittest.TestCase):
         attnforge.attention(q.detach(), k.detach(), v.detach(), sinks=sinks).sum().backward()
         self.assertIsNotNone(sinks.grad)
         self.assertIsNone(q.grad)
+        self.assertIn(" sinks", runs[-1])
+        attnforge.attention(q, k, v, sinks=sinks.detach()).sum().backward()
+        self.assertNotIn(" sinks", runs[-1], "the other gradients do not depend on them")
+
+    def test_of_sinks_of_packed_sequences_are_those_of_each_alone(self):
+        sinks = torch.randn(4).requires_grad_()
+        q, k, v = (torch.randn(23, 4, 16).to(torch.bfloat16) for _ in range(3))
+        dout, ends = torch.randn(23, 4, 16).to(torch.bfloat16), [0, 9, 9, 23]
+        o = attnforge.attention(q, k, v, cu_seqlens=torch.tensor(ends, dtype=torch.int32), max_seqlen=14, sinks=sinks)
+        got = torch.autograd.grad(o, sinks, dout)[0]
+        wanted = torch.zeros(4)
+        for first, last in zip(ends, ends[1:]):
+            if first < last:
+                one = attnforge.attention(*(x[None, first:last] for x in (q, k, v)), sinks=sinks)
+                wanted += torch.autograd.grad(one, sinks, dout[None, first:last])[0]
+        self.compare([got], [wanted])
 
     def test_through_texts_and_block_masks(self):
         apart = torch.arange(20)[None, :] - torch.arange(20)[:, None]

@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _backward, _library  # noqa: E402
+from attnforge import _backward, _library, _tools  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -121,6 +121,26 @@ class CallTest(BackwardTest):
         self.assertEqual(got, (ends[0].data_ptr(), ends[1].data_ptr(), 100, 51))
         self.assertEqual((struct.lse.stride_batch, struct.lse.stride_head, struct.q.stride_batch), (0, 100, 0))
         self.assertIn("bwd bf16 batch=3", self.problem())
+
+    def test_gradients_of_sinks(self):
+        sinks, seen = torch.Tensor((4,), "float32"), []
+        with self.recorded(seen):
+            gradients = self.backward(sinks=sinks)
+        self.assertEqual((gradients[3].shape, gradients[3].dtype), ((4,), "float32"))
+        self.assertEqual((seen[0][0].sinks, seen[0][1].dsinks), (sinks.data_ptr(), gradients[3].data_ptr()))
+        self.assertRegex(self.problem(), " sinks$")
+        out = tuple(torch.Tensor(SHAPE) for _ in range(3))
+        self.refused("out must be four arrays, .dq, dk, dv, dsinks.", sinks=sinks, out=out)
+        self.refused("out must be three arrays", out=(*out, sinks))
+        self.refused("dsinks of out shares memory with sinks", sinks=sinks, out=(*out, sinks))
+        self.refused("dsinks of out is fp32 .3,.*a number for each query head", sinks=sinks, out=(*out, torch.Tensor((3,), "float32")))
+        self.refused("sinks is fp32 .8,.*a logit for each query head", sinks=torch.Tensor((8,), "float32"))
+        # Rows without keys have a part in them, too.
+        self.k, self.v = (torch.Tensor((2, 0, 4, 64)) for _ in range(2))
+        with self.recorded(seen):
+            self.backward(sinks=sinks)
+            self.backward()
+        self.assertEqual(len(seen), 2)
 
     def test_words(self):
         out = tuple(torch.Tensor(SHAPE, "float32") for _ in range(3))
@@ -228,6 +248,28 @@ class AutogradTest(BackwardTest):
         self.assertRegex(self.problem(), "^bwd bf16 .* causal$")
         self.assertEqual(self.attend(return_lse=True)[1].shape, (2, 4, 64))
 
+    def test_what_tune_asks_for_is_what_gradients_ask_for(self):
+        sinks = torch.Tensor((4,), "float32")
+        sinks.requires_grad = True
+        cases = (
+            ({"causal": True}, False),
+            ({"window": 9, "softcap": 20.0, "deterministic": True}, False),
+            ({"return_lse": True}, True),
+            ({"sinks": sinks}, False),
+            ({"used_kv": torch.Tensor((2,), "int32")}, False),
+        )
+        for options, of_lse in cases:
+            with self.subTest(options):
+                o = self.attend(**options)
+                with self.recorded([]):
+                    (o[0] if of_lse else o).backward(self.dout, *([self.lse] if of_lse else []))
+                problem = list(attnforge.plan_cache)[-1].problem
+                self.assertEqual(problem.op, "bwd")
+                with torch.no_grad():
+                    self.assertEqual(_backward.problem_of_backward(self.q, self.k, self.v, **options), (problem, 0))
+        with self.assertRaisesRegex(attnforge.InvalidError, "backward: belongs into the problem's text"):
+            attnforge.tune("bwd bf16 seqlen=64", backward=True)
+
     def test_of_lse(self):
         o, _ = self.attend(return_lse=True)
         with self.recorded([]):
@@ -287,12 +329,22 @@ class AutogradTest(BackwardTest):
 
     def test_sinks(self):
         sinks = torch.Tensor((4,), "float32")
-        self.attend(sinks=sinks)
         sinks.requires_grad = True
+        o, seen = self.attend(sinks=sinks), []
+        with self.recorded(seen):
+            gradients = o.backward(self.dout)
+        (struct, of), = seen
+        dsinks = [each for each in gradients if each is not None][-1]
+        self.assertEqual((dsinks.shape, dsinks.dtype), ((4,), "float32"))
+        self.assertEqual((struct.sinks, of.dsinks), (sinks.data_ptr(), dsinks.data_ptr()))
+        sinks.requires_grad = False
+        with self.recorded(seen):
+            self.attend(sinks=sinks).backward(self.dout)
+        self.assertEqual((seen[1][0].sinks, seen[1][1].dsinks), (None, None), "other gradients do not depend on them")
         ends = torch.Tensor((3,), "int32")
         self.q, self.k, self.v = (torch.Tensor((100, 4, 64)) for _ in range(3))
-        with self.assertRaisesRegex(attnforge.UnsupportedError, "sinks requires grad, but has gradients only without cu_seqlens"):
-            self.attend(sinks=sinks, cu_seqlens=ends, max_seqlen=64)
+        sinks.requires_grad = True
+        self.attend(sinks=sinks, cu_seqlens=ends, max_seqlen=64)
 
     def test_rows_that_do_not_count_are_0_in_outputs_with_gradients(self):
         used = torch.Tensor((2,), "int32")
@@ -339,8 +391,14 @@ class DocumentTest(BackwardTest):
         self.assertEqual(problems, ["fwd lse", "bwd causal", "bwd dlse"])
         self.assertIn("causal deterministic dlse", self.problem())
 
+    def test_tuning(self):
+        tuned = []
+        with mock.patch.object(attnforge, "tune", lambda *arrays, **options: tuned.append(_tools.problem_to_tune(arrays, **options)[0].op)):
+            exec(self.programs[0].splitlines()[0] + "\n" + self.programs[1], self.names)
+        self.assertEqual(tuned, ["fwd", "bwd"])
+
     def test_a_ring(self):
-        exec(self.programs[0].splitlines()[0] + "\n" + self.programs[1], self.names)
+        exec(self.programs[0].splitlines()[0] + "\n" + self.programs[2], self.names)
         seen = []
         with self.recorded(seen), torch.no_grad():
             dq, gradients = self.names["ring_backward"](self.q, [(self.k, self.v)] * 3, self.o, self.lse, self.dout)

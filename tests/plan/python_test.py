@@ -543,7 +543,7 @@ class LibraryTest(unittest.TestCase):
             _library.PlanOptions: 56,
             _library.ProgressStruct: 64,
             _library.TensorsStruct: 216,
-            _library.GradientsStruct: 160,
+            _library.GradientsStruct: 168,
             _library.RopeStruct: 40,
             _library.LengthsStruct: 40,
             _library.PagesStruct: 32,

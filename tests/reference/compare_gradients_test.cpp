@@ -46,6 +46,8 @@ void store_gradients(const Problem& problem, const Tensors& tensors,
     store(gradient_dtype(problem, problem.dtype_k), g.dk, row, gradients.dk, i);
     store(gradient_dtype(problem, problem.dtype_v), g.dv, row, gradients.dv, i);
   }
+  for (std::size_t head = 0; head < gradients.dsinks.values.size(); ++head)
+    g.dsinks[head] = static_cast<float>(gradients.dsinks.values[head]);
 }
 
 /// A problem whose gradients are the oracle's.
@@ -64,8 +66,9 @@ struct Solved {
 };
 
 TEST(CompareGradients, TheRoundedOraclePasses) {
-  for (const char* words : {"fp32", "fp16", "bf16", "bf16 gradients=fp32", "fp16 accumulate",
-                            "bf16 lengths=packed", "fp16 lengths=used gradients=fp32 accumulate"}) {
+  for (const char* words :
+       {"fp32", "fp16", "bf16", "bf16 gradients=fp32", "fp16 accumulate",
+        "bf16 lengths=packed sinks", "fp16 lengths=used gradients=fp32 accumulate sinks"}) {
     const Solved solved(std::string("bwd ") + words +
                         " batch=2 num_heads=4:2 seqlen=20:11 head_dim=16:8 causal");
     const GradientVerdict verdict = solved.verdict();
@@ -73,6 +76,7 @@ TEST(CompareGradients, TheRoundedOraclePasses) {
     EXPECT_GT(verdict.dq.cosine, 0.9999) << words;
     EXPECT_GT(verdict.dk.cosine, 0.9999) << words;
     EXPECT_GT(verdict.dv.elements, 0) << words;
+    EXPECT_EQ(verdict.dsinks.elements, solved.host.problem.sinks ? 4 : 0) << words;
     EXPECT_EQ(solved.host.trespass(), "") << words;
   }
 }
@@ -173,6 +177,35 @@ TEST(CompareGradients, NoMistakePasses) {
        [](Tensors& x) { x.q.data = static_cast<std::uint16_t*>(x.q.data) + 1; });
   from("heads of lse are shifted", {true, true, true}, [](Tensors& x) { x.lse.stride_head = 0; });
   from("o is that of another head", {true, true, false}, [](Tensors& x) { x.o.stride_head = 0; });
+}
+
+TEST(CompareGradients, NoMistakeInASinkPasses) {
+  const Problem problem = parse_problem(
+      "bwd bf16 batch=5 num_heads=4:2 seqlen=40:9 head_dim=16 sinks dlse lengths=packed");
+  HostProblem host = make_host_problem(problem, 4);
+  const Tensors t = host.tensors();
+  const ReferenceGradients right = reference_gradients(problem, t, 1);
+  const auto wrong_after = [&](const auto& change) {
+    store_gradients(problem, t, right);
+    change(t.gradients.dsinks);
+    const GradientVerdict verdict = compare_gradients(problem, t, right);
+    EXPECT_TRUE(verdict.dq.passed() && verdict.dk.passed() && verdict.dv.passed());
+    EXPECT_EQ(verdict.passed(), verdict.dsinks.passed());
+    return verdict.dsinks.wrong;
+  };
+  EXPECT_EQ(wrong_after([](float*) {}), 0);
+  EXPECT_GE(wrong_after([](float* dsinks) { std::swap(dsinks[0], dsinks[2]); }), 1);
+  EXPECT_EQ(wrong_after([](float* dsinks) { dsinks[2] *= 1.001f; }), 1);
+  EXPECT_EQ(wrong_after([](float* dsinks) { dsinks[1] = NAN; }), 1);
+  // Rows of another lse, and a delta without that of lse.
+  Problem of = problem;
+  of.dlse = false;
+  const ReferenceGradients other = reference_gradients(of, t, 1);
+  EXPECT_GE(wrong_after([&](float* dsinks) {
+              for (int head = 0; head < 4; ++head)
+                dsinks[head] = float(other.dsinks.values[std::size_t(head)]);
+            }),
+            2);
 }
 
 }  // namespace

@@ -114,7 +114,8 @@ TEST_P(GradientCheck, EqualsFiniteDifferences) {
   t.sinks = sinks.data();
   for (std::size_t head = 0; head < sinks.size(); ++head) {
     if (!counts(sinks[head])) continue;
-    EXPECT_NEAR(g.dsinks[head], slope(host, t, sinks[head]), 1e-5) << "sink of head " << head;
+    EXPECT_NEAR(g.dsinks.values[head], slope(host, t, sinks[head]), 1e-5)
+        << "sink of head " << head;
   }
 }
 
@@ -140,6 +141,8 @@ const Check kChecks[] = {
     {"bwd fp32 batch=1 num_heads=2 seqlen=3:4 head_dim=24:8"},
     {"bwd fp32 batch=1 num_heads=2 seqlen=3:4 head_dim=8:16 dlse"},
     {"bwd fp32 batch=1 num_heads=6 seqlen=3 head_dim=8 sinks causal dlse"},
+    {"bwd fp32 batch=5 num_heads=6:2 seqlen=4:6 head_dim=8:16 lengths=packed sinks causal"},
+    {"bwd fp32 batch=5 num_heads=3 seqlen=4:6 head_dim=8 lengths=used sinks dlse layout=bhsd"},
     {"bwd fp32 batch=5 num_heads=2:1 seqlen=4:6 head_dim=8 lengths=packed causal"},
     {"bwd fp32 batch=5 num_heads=2 seqlen=4:6 head_dim=8 lengths=used dlse layout=bhsd"},
     {"bwd fp32 batch=1 num_heads=2 seqlen=20 head_dim=8 blocks=16 mask_bits mask_heads=2"},

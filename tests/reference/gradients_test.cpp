@@ -146,8 +146,8 @@ TEST(GradientsByHand, ASinkTakesItsShare) {
   const ReferenceGradients g = reference_gradients(host.problem, t);
   EXPECT_NEAR(g.dk.values[0], (8 - 2.5) / 8, 1e-6);
   EXPECT_NEAR(g.dk.values[8], (4 - 2.5) * 3 / 8, 1e-6);
-  ASSERT_EQ(g.dsinks.size(), 1u);
-  EXPECT_NEAR(g.dsinks[0], -0.5 * 2.5, 1e-6);
+  ASSERT_EQ(g.dsinks.values.size(), 1u);
+  EXPECT_NEAR(g.dsinks.values[0], -0.5 * 2.5, 1e-6);
 }
 
 TEST(GradientLaws, OfKeysAddUpToNothingAndOfValuesToThatOfO) {

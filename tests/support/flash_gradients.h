@@ -13,8 +13,10 @@
 
 namespace attnforge::test {
 
-/// Writes dq, dk and dv of a problem without code, in host memory.
+/// Writes dq, dk, dv and dsinks of a problem without code, in host memory.
 inline void flash_gradients(const Problem& problem, const Tensors& tensors) {
+  for (std::int64_t head = 0; problem.sinks && head < problem.num_heads_q; ++head)
+    if (!problem.accumulate) tensors.gradients.dsinks[head] = 0;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
     const Sequence one = sequence_of(problem, tensors, batch);
     const Problem& p = one.problem;
@@ -68,6 +70,8 @@ inline void flash_gradients(const Problem& problem, const Tensors& tensors) {
           const float lse = t.lse.data[head * t.lse.stride_head + query];
           float delta = sum_of_products(dout, o);
           if (p.dlse) delta -= g.dlse.data[head * g.dlse.stride_head + query];
+          if (p.sinks && lse != -std::numeric_limits<float>::infinity())
+            g.dsinks[head] -= std::exp(t.sinks[head] - lse) * delta;
           const KeyRange range = visible_keys(p, query);
           const MaskRow mask = one.mask.row(0, head, query);
           for (std::size_t j = 0; j < keys; ++j) {

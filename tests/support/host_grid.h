@@ -9,6 +9,7 @@
 #include <barrier>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -91,6 +92,8 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline std::size_t __cvta_generic_to_shared(const void*) { return 0; }  // for assembly alone
 inline void __threadfence() {}
 inline unsigned atomicAdd(unsigned* to, unsigned x) {
   return std::atomic_ref<unsigned>(*to).fetch_add(x);

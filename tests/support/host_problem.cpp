@@ -41,6 +41,7 @@ enum Storage {
   kStorageDq,
   kStorageDk,
   kStorageDv,
+  kStorageDsinks,
   kStorages
 };
 
@@ -345,6 +346,13 @@ void place_gradients(HostProblem& host, const Gaps& gaps) {
   place(kStorageDq, q, packed ? row_heads : q.heads, 2, host.dq);
   place(kStorageDk, k, packed ? row_heads : k.heads, 3, host.dk);
   place(kStorageDv, v, packed ? row_heads : v.heads, 4, host.dv);
+  if (p.sinks) {
+    host.dsinks.storage = kStorageDsinks;
+    host.dsinks.offset_bytes = kGuardBytes + 4;
+    host.storages[kStorageDsinks].resize(
+        static_cast<std::size_t>(2 * kGuardBytes + p.num_heads_q * 4));
+    poison(host.storages[kStorageDsinks], DType::kFp32, true);
+  }
   if (!packed) return;
   // As if they were one tensor; what would be the others is poison.
   const auto skip_heads = [&](PlacedTensor& placed, std::int64_t heads, DType dtype) {
@@ -481,6 +489,13 @@ void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
        [](std::int64_t, int) { return std::numeric_limits<float>::quiet_NaN(); });
 }
 
+/// As a row of one head.
+Shape shape_of_sinks(const Problem& p) {
+  Shape shape{1, 1, 1, static_cast<int>(p.num_heads_q), DType::kFp32, {}};
+  if (p.sinks) shape.sequences.push_back({0, 0, 1, 0, 0});
+  return shape;
+}
+
 /// dout and dlse, and what gradients are added to.
 void fill_gradients(HostProblem& host, unsigned seed) {
   const Problem& p = host.problem;
@@ -494,9 +509,10 @@ void fill_gradients(HostProblem& host, unsigned seed) {
     fill(host, shape_of_gradient(shape_of_q(host), p), host.dq, any);
     fill(host, shape_of_gradient(shape_of_k(host), p), host.dk, any);
     fill(host, shape_of_gradient(shape_of_v(host), p), host.dv, any);
+    if (p.sinks) fill(host, shape_of_sinks(p), host.dsinks, any);
   }
-  host.gradients_before = {host.storages[kStorageDq], host.storages[kStorageDk],
-                           host.storages[kStorageDv]};
+  host.gradients_before.assign(host.storages.begin() + kStorageDq,
+                               host.storages.begin() + kStorageDsinks + 1);
 }
 
 /// First byte of `now` that differs from `before` outside the elements of the tensor.
@@ -571,17 +587,19 @@ Tensors HostProblem::tensors(std::span<void* const> bases) const {
                         .dv = backward ? at(dv) : Tensor(),
                         .dlse = {.data = problem.dlse ? static_cast<float*>(of_dlse.data) : nullptr,
                                  .stride_batch = of_dlse.stride_batch,
-                                 .stride_head = of_dlse.stride_head}}};
+                                 .stride_head = of_dlse.stride_head},
+                        .dsinks = backward && problem.sinks ? static_cast<float*>(at(dsinks).data)
+                                                            : nullptr}};
 }
 
 std::string HostProblem::trespass() const {
   if (is_backward(problem)) {
     const Shape shapes[] = {shape_of_gradient(shape_of_q(*this), problem),
                             shape_of_gradient(shape_of_k(*this), problem),
-                            shape_of_gradient(shape_of_v(*this), problem)};
-    const PlacedTensor* placed[] = {&dq, &dk, &dv};
-    constexpr const char* kNames[] = {"dq", "dk", "dv"};
-    for (std::size_t i = 0; i < 3; ++i) {
+                            shape_of_gradient(shape_of_v(*this), problem), shape_of_sinks(problem)};
+    const PlacedTensor* placed[] = {&dq, &dk, &dv, &dsinks};
+    constexpr const char* kNames[] = {"dq", "dk", "dv", "dsinks"};
+    for (std::size_t i = 0; i < std::size(kNames); ++i) {
       std::string found = first_trespass(kNames[i], storages[kStorageDq + i], gradients_before[i],
                                          shapes[i], *placed[i]);
       if (!found.empty()) return found;

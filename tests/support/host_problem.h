@@ -69,15 +69,15 @@ struct SequenceRows {
 /// Lists of a block mask lie between integers that are not indexes. Sinks of neighbouring heads
 /// differ: as large as a row's keys together, larger, smaller, none, all.
 /// Of a backward problem o and lse are inputs, those of the forward's oracle, and with dout and
-/// dlse as unkind outside of their elements; dq, dk and dv are NaN, but with accumulate their
-/// elements are numbers. With gaps, no two of these tensors have the same strides.
+/// dlse as unkind outside of their elements; dq, dk, dv and dsinks are NaN, but with accumulate
+/// their elements are numbers. With gaps, no two of these tensors have the same strides.
 struct HostProblem {
   Problem problem;
   std::vector<std::vector<std::byte>> storages;
   std::vector<std::byte> poisoned_o, poisoned_lse;       // as o and lse were before anything ran
-  std::vector<std::vector<std::byte>> gradients_before;  // the same of dq, dk and dv
+  std::vector<std::vector<std::byte>> gradients_before;  // the same of dq, dk, dv, dsinks
   PlacedTensor q, k, v, o, lse;
-  PlacedTensor dout, dlse, dq, dk, dv;
+  PlacedTensor dout, dlse, dq, dk, dv, dsinks;             // the last without strides
   PlacedTensor rope_cos, rope_sin, lengths_q, lengths_kv;  // without strides
   PlacedTensor mask_row_begin, mask_columns, mask_bits, mask_bit_blocks;
   PlacedTensor sinks;

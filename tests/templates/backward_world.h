@@ -22,12 +22,12 @@ inline constexpr int kBatch = 2, kHeads = 2, kHeadsKv = 1, kQueries = 13, kKeys 
 inline constexpr int kWindowLeft = 6, kWindowRight = 1;
 inline constexpr float kScale = 0.3f, kCap = 2.0f, kInf = std::numeric_limits<float>::infinity();
 
-constexpr Shape shape(bool softcap, bool accumulate) {
+constexpr Shape shape(bool softcap, bool accumulate, bool sinks = false) {
   Shape shape{};
   shape.dtype = shape.dtype_k = shape.dtype_v = shape.dtype_o = kFp32;
   shape.head_dim = kDim, shape.head_dim_v = kDimV;
   shape.alignment = 4;
-  shape.softcap = softcap, shape.accumulate = accumulate;
+  shape.softcap = softcap, shape.accumulate = accumulate, shape.sinks = sinks;
   return shape;
 }
 
@@ -72,11 +72,27 @@ struct BackwardWorld {
     p.softcap_to_x = softcap ? kScale / kCap : 0;
     params.num_queries = kQueries, params.num_keys = kKeys;
     params.query_blocks = kBatch * kHeads * ceil_div(kQueries, BwdNaiveConfig::kRows);
+    params.row_blocks = params.query_blocks +
+                        kBatch * kHeadsKv * ceil_div(kKeys, BwdNaiveConfig::kRows);
   }
-  int blocks() const {
-    return params.query_blocks + kBatch * kHeadsKv * ceil_div(kKeys, BwdNaiveConfig::kRows);
-  }
+  int blocks() const { return params.row_blocks; }
 };
+
+inline constexpr float kSinks[kHeads] = {1.5f, -0.5f};
+
+/// By the definition, in fp64.
+inline std::vector<double> sink_gradients(const BackwardWorld& w) {
+  std::vector<double> dsinks(kHeads);
+  for (int row = 0; row < kBatch * kHeads * kQueries; ++row) {
+    if (w.lse[std::size_t(row)] == -kInf) continue;
+    double delta = -w.dlse[std::size_t(row)];
+    for (int d = 0; d < kDimV; ++d)
+      delta += double{w.o[std::size_t(row * kDimV + d)]} * w.dout[std::size_t(row * kDimV + d)];
+    const std::size_t head = std::size_t(row / kQueries % kHeads);
+    dsinks[head] -= std::exp(kSinks[head] - w.lse[std::size_t(row)]) * delta;
+  }
+  return dsinks;
+}
 
 /// What a score becomes, and its derivative.
 struct ScoreOfPair {

@@ -12,11 +12,16 @@
 // clang-format off
 #include "tests/support/host_grid.h"
 #include "tests/templates/backward_world.h"
+#include "params_lengths.h"
+#include "params_sinks.h"
 #include "pieces/fixed_lengths.cuh"
+#include "pieces/packed_lengths.cuh"
 #include "bwd_naive/kernel.cuh"
 #include "steps/bwd_dq/kernel.cuh"
 #include "steps/bwd_rows/kernel.cuh"
+#include "steps/bwd_sinks/kernel.cuh"
 #include "tile/dq_tile.cuh"
+#include "tile/packed_tiles.cuh"
 // clang-format on
 
 namespace attnforge {
@@ -47,6 +52,20 @@ TEST(BwdNaive, IsTheDerivativeByItsDefinition) {
   expect_gradients<true, true>();
 }
 
+TEST(BwdNaive, AddsUpAHeadsSink) {
+  BackwardWorld w(false);
+  WithSinks<BwdNaiveParams> params{w.params, {kSinks}};
+  std::vector<float> dsinks = {3, -4}, norms(kHeads);
+  params.dsinks = dsinks.data(), params.dsink_norms = norms.data();
+  constexpr BwdNaiveConfig kConfig{shape(false, true, true), 64};
+  test::run_on_host(static_cast<unsigned>(w.blocks() + kHeads), 64,
+                    [&] { BwdNaive<kConfig, HostPieces, WithSinks<BwdNaiveParams>>::run(params); });
+  const std::vector<double> expected = sink_gradients(w);
+  EXPECT_NEAR(dsinks[0], 3 + expected[0], 1e-4);
+  EXPECT_NEAR(dsinks[1], -4 + expected[1], 1e-4);
+  EXPECT_GT(norms[0], std::abs(expected[0]));
+}
+
 TEST(BwdNaive, ComputesTheRowsOfListsAndTheirNorms) {
   BackwardWorld w(false);
   std::vector<double> dq(w.dq.size()), dk(w.dk.size()), dv(w.dv.size());
@@ -64,7 +83,7 @@ TEST(BwdNaive, ComputesTheRowsOfListsAndTheirNorms) {
   p.queries = queries.data(), p.num_queries = 8;
   p.keys = keys.data(), p.num_keys = 16;
   p.dq_norms = norms_q.data(), p.dk_norms = norms_k.data(), p.dv_norms = norms_v.data();
-  p.query_blocks = kHeads;
+  p.query_blocks = kHeads, p.row_blocks = kHeads + kHeadsKv * 2;
   constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
   test::run_on_host(kHeads + kHeadsKv * 2, 64, [&] { BwdNaive<kConfig, HostPieces>::run(p); });
   const auto expect_rows = [](const std::vector<ListedRow>& rows, const std::vector<float>& actual,
@@ -96,7 +115,8 @@ constexpr int kTile = 8, kPadded = 16, kSumColumns = 24;
 
 /// Columns first, so that a kernel that took the rows' order for granted would show.
 struct ColumnMajorDqTile {
-  static constexpr int kRows = kTile, kColumns = kSumColumns;
+  static constexpr int kRows = kTile, kColumns = kSumColumns, kNeighbours = 2;
+  static constexpr DqQuad kQuad{{0, 1, 2, 3}, {0, 0, 0, 0}};
   static constexpr int offset(int row, int column) { return column * kRows + row; }
 };
 
@@ -110,6 +130,7 @@ struct StepsWorld : BackwardWorld {
     dq_sums.assign(kRows * kSumColumns, -777.0f);
     static_cast<BwdParams&>(step) = params;
     step.scratch = {lse_log2.data(), delta.data(), dq_sums.data(), kPadded, kSumColumns};
+    step.zeros_begin = dq_sums.data();
     step.zeros = dq_sums.size() / 4 - 1;  // the last 16 bytes are somebody else's
   }
 };
@@ -117,7 +138,7 @@ struct StepsWorld : BackwardWorld {
 TEST(BwdRows, WriteLseDeltaAndZeros) {
   StepsWorld w;
   constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
-  using Step = BwdRows<kConfig, FixedLengths>;
+  using Step = BwdRows<kConfig, FixedLengths, kTile>;
   static_assert(Step::kRows >= kPadded, "a block a head");
   test::run_on_host(kBatch * kHeads, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
@@ -147,7 +168,7 @@ void expect_converted() {
   for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
   const std::vector<float> before = w.dq;
   constexpr BwdNaiveConfig kConfig{shape(false, kAccumulate), 64};
-  using Step = BwdDq<kConfig, FixedLengths, DqTile>;
+  using Step = BwdDq<kConfig, FixedLengths, DqTile, 0>;
   test::run_on_host(kBatch * kHeads * kPadded / kTile, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int row = 0; row < kQueries; ++row) {
@@ -162,9 +183,161 @@ void expect_converted() {
   }
 }
 
+TEST(BwdSinks, AddUpAHeadsRowsOfAllSequences) {
+  StepsWorld w;
+  WithSinks<BwdStepParams> params{w.step, {kSinks}};
+  params.zeros = 0;
+  std::vector<float> dsinks = {3, -4};
+  params.dsinks = dsinks.data();
+  constexpr BwdNaiveConfig kConfig{shape(false, true, true), 64};
+  using Rows = BwdRows<kConfig, FixedLengths, kTile>;
+  using Step = BwdSinks<kConfig, FixedLengths>;
+  test::run_on_host(kBatch * kHeads, Rows::kThreads, [&] { Rows::run(params); });
+  test::run_on_host(kHeads, Step::kThreads, [&] { Step::run(params); });
+  const std::vector<double> expected = sink_gradients(w);
+  EXPECT_NEAR(dsinks[0], 3 + expected[0], 1e-4);
+  EXPECT_NEAR(dsinks[1], -4 + expected[1], 1e-4);
+}
+
 TEST(BwdDq, ScalesTheSumsOfATileInAnyOrder) {
   expect_converted<RowMajorDqTile<kTile, kSumColumns>, false>();
   expect_converted<ColumnMajorDqTile, true>();
+}
+
+TEST(BwdDq, OfATileThatNobodyCameToIsZeroWhateverLiesThere) {
+  StepsWorld w;
+  w.dq_sums.assign(w.dq_sums.size(), std::numeric_limits<float>::quiet_NaN());
+  constexpr int kTiles = kBatch * kHeads * kPadded / kTile, kCameTo = 5;
+  constexpr int kTurns = 2;
+  std::vector<int> turns(kTiles * kTurns);
+  turns[kCameTo * kTurns] = 1;
+  std::fill_n(w.dq_sums.begin() + kCameTo * kTile * kSumColumns, kTile * kSumColumns, 1.0f);
+  w.step.zeros_begin = turns.data();
+  constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
+  using Step = BwdDq<kConfig, FixedLengths, RowMajorDqTile<kTile, kSumColumns>, kTurns>;
+  test::run_on_host(kTiles, Step::kThreads, [&] { Step::run(w.step); });
+  for (int head = 0; head < kBatch * kHeads; ++head) {
+    for (int row = 0; row < kQueries; ++row) {
+      const bool came = head * (kPadded / kTile) + row / kTile == kCameTo;
+      const auto at = std::size_t((head * kQueries + row) * kDim);
+      EXPECT_EQ(w.dq[at], came ? kScale : 0.0f) << head << " " << row;
+    }
+  }
+}
+
+// ---- packed sequences ----
+
+TEST(PackedTiles, HaveOneNumberEachAndNoMoreThanRowsAndSequencesNeed) {
+  std::mt19937 random(3);
+  for (const int rows : {1, 16, 80}) {
+    for (const int batch : {1, 2, 7, 40}) {
+      std::vector<int> begins = {0};
+      for (int s = 0; s < batch; ++s)
+        begins.push_back(begins.back() + (random() % 3 == 0 ? 0 : int(random() % 200)));
+      const int numbers = begins.back() / rows + batch;
+      std::vector<int> tiles_found(std::size_t(batch), 0);
+      for (int number = 0; number < numbers; ++number) {
+        const SequenceTile at = packed_tile(begins.data(), batch, rows, number);
+        ASSERT_TRUE(at.sequence >= 0 && at.sequence < batch);
+        ASSERT_EQ(at.tile, tiles_found[std::size_t(at.sequence)]++) << "in order, none twice";
+        ASSERT_EQ(first_packed_tile(begins[std::size_t(at.sequence)], at.sequence, rows) + at.tile,
+                  number);
+      }
+      for (int s = 0; s < batch; ++s) {
+        const int length = begins[std::size_t(s) + 1] - begins[std::size_t(s)];
+        EXPECT_GE(tiles_found[std::size_t(s)], ceil_div(length, rows));
+      }
+    }
+  }
+}
+
+/// The rows of StepsWorld's batch 0 and 1 as five packed sequences of one tensor of 26 rows a head.
+struct PackedWorld : StepsWorld {
+  static constexpr int kSequences = 5, kTokens = kBatch * kQueries;
+  static constexpr int kRowsOfHead = (kTokens / kTile + kSequences) * kTile;
+  std::vector<int> begins = {0, 9, 9, 10, 24, 26};
+  WithLengths<WithSinks<BwdStepParams>> packed{};
+  std::vector<float> dsinks = {0, 0};
+
+  PackedWorld() {
+    static_cast<BwdStepParams&>(packed) = step;
+    packed.sinks.logits = kSinks;
+    packed.dsinks = dsinks.data();
+    FwdParams& p = packed.fwd;
+    p.batch = kSequences;
+    p.seqlen_q = 14;
+    const auto as_one = [](TensorRef& tensor, int columns) {
+      tensor.stride_head = i64{kTokens} * columns;
+    };
+    as_one(p.o, kDimV), as_one(packed.dout, kDimV), as_one(packed.dq, kDim);
+    p.lse_stride_head = packed.dlse_stride_head = kTokens;
+    packed.lengths.q = packed.lengths.kv = begins.data();
+    constexpr std::size_t kRows = kHeads * kRowsOfHead;
+    lse_log2.assign(kRows, -777.0f), delta.assign(kRows, -777.0f);
+    dq_sums.assign(kRows * kSumColumns, -777.0f);
+    packed.scratch = {lse_log2.data(), delta.data(), dq_sums.data(), kRowsOfHead, kSumColumns};
+    packed.zeros = 0;
+  }
+  /// Number in the scratch of a token of a head.
+  std::size_t row_of(int head, int token) const {
+    int sequence = 0;
+    while (token >= begins[std::size_t(sequence) + 1]) ++sequence;
+    const int begin = begins[std::size_t(sequence)];
+    return std::size_t(head * kRowsOfHead + (begin / kTile + sequence) * kTile + token - begin);
+  }
+};
+
+TEST(BwdStepsOfPackedSequences, WriteEveryRowOfTheScratchAndAddUpSinks) {
+  PackedWorld w;
+  constexpr BwdNaiveConfig kConfig{shape(false, false, true), 64};
+  using Rows = BwdRows<kConfig, PackedLengths, kTile>;
+  using Sinks = BwdSinks<kConfig, PackedLengths>;
+  const unsigned blocks = kHeads * unsigned(ceil_div(PackedWorld::kRowsOfHead, Rows::kRows));
+  test::run_on_host(blocks, Rows::kThreads, [&] { Rows::run(w.packed); });
+  test::run_on_host(kHeads, Sinks::kThreads, [&] { Sinks::run(w.packed); });
+  std::vector<double> expected(kHeads);
+  std::vector<bool> is_row(w.delta.size());
+  for (int head = 0; head < kHeads; ++head) {
+    for (int token = 0; token < PackedWorld::kTokens; ++token) {
+      const std::size_t at = w.row_of(head, token);
+      const int row = head * PackedWorld::kTokens + token;
+      const float lse = w.lse[std::size_t(row)];
+      if (lse == -kInf) continue;
+      ASSERT_FALSE(is_row[at]);
+      is_row[at] = true;
+      double sum = -w.dlse[std::size_t(row)];
+      for (int d = 0; d < kDimV; ++d)
+        sum += double{w.o[std::size_t(row * kDimV + d)]} * w.dout[std::size_t(row * kDimV + d)];
+      EXPECT_NEAR(w.delta[at], sum, 1e-4);
+      EXPECT_NEAR(w.lse_log2[at], lse / std::log(2.0), 1e-5);
+      expected[std::size_t(head)] -= std::exp(kSinks[head] - lse) * sum;
+    }
+    EXPECT_NEAR(w.dsinks[std::size_t(head)], expected[std::size_t(head)], 1e-4);
+  }
+  for (std::size_t i = 0; i < is_row.size(); ++i) {
+    if (is_row[i]) continue;
+    EXPECT_EQ(w.lse_log2[i], kInf) << i;
+    EXPECT_EQ(w.delta[i], 0) << i;
+  }
+}
+
+TEST(BwdStepsOfPackedSequences, FindTheSumsOfEachRow) {
+  PackedWorld w;
+  for (std::size_t i = 0; i < w.dq_sums.size(); ++i) w.dq_sums[i] = static_cast<float>(i % 1000);
+  constexpr BwdNaiveConfig kConfig{shape(false, false), 64};
+  using Tile = RowMajorDqTile<kTile, kSumColumns>;
+  using Step = BwdDq<kConfig, PackedLengths, Tile, 0>;
+  test::run_on_host(kHeads * PackedWorld::kRowsOfHead / kTile, Step::kThreads,
+                    [&] { Step::run(w.packed); });
+  for (int head = 0; head < kHeads; ++head) {
+    for (int token = 0; token < PackedWorld::kTokens; ++token) {
+      for (int column = 0; column < kDim; ++column) {
+        const float sum = w.dq_sums[w.row_of(head, token) * kSumColumns + std::size_t(column)];
+        const auto at = std::size_t((head * PackedWorld::kTokens + token) * kDim + column);
+        ASSERT_FLOAT_EQ(w.dq[at], sum * kScale) << head << " " << token;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -216,7 +216,6 @@ void expect_the_tiles_of_the_mask(int mask_heads, int window_left) {
   params.fwd.num_heads_q = kHeadsHere, params.fwd.num_heads_kv = kHeadsKvHere;
   params.fwd.window_left = window_left, params.fwd.window_right = 1 << 20;
   params.mask = blocks.params();
-  params.scratch.rows_padded = round_up(kRowsOfHead, kBlockM);
   const QueryTileBits bits = query_tile_bits<kBlockM, kBlockN>(params);
   std::vector<char> workspace(static_cast<std::size_t>(bits.bytes()), 0x55);
   params.scratch.lse_log2 = reinterpret_cast<float*>(workspace.data() + workspace.size());

@@ -27,22 +27,27 @@ Launch launch_of(const Problem& problem, const BwdWork& work, std::string_view a
   return with_bwd_steps(std::move(own), problem, work, arch_named(arch));
 }
 
+u64 zeros_of(const Launch& launch) {
+  return test::planned_at<u64>(launch.steps[0],
+                               sizeof(BwdParams) + sizeof(BwdScratch) + sizeof(void*));
+}
+
 TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
-  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .zero_bytes = 48});
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .turns = 3});
   EXPECT_EQ(work.rows_padded, 128);
   EXPECT_EQ(work.delta, 2 * 4 * 128 * 4u);
   EXPECT_EQ(work.dq_sums, 2 * work.delta);
-  EXPECT_EQ(work.zeros, work.dq_sums + 2 * 4 * 128 * 80 * 4);
-  EXPECT_EQ(work.bytes, work.zeros + 48);
+  EXPECT_EQ(work.turns, work.dq_sums + 2 * 4 * 128 * 80 * 4);
+  EXPECT_EQ(work.bytes, work.turns + 256) << "2 x 4 x 2 tiles of 3, aligned";
   for (const bool hopper : {true, false}) {
     const Launch launch = launch_of(p, work, hopper ? "90a" : "86");
     ASSERT_EQ(launch.steps.size(), 3u);
     EXPECT_EQ(own_step(launch), 1u);
     EXPECT_EQ(launch.steps[0].kernel, "bwd_rows");
     EXPECT_EQ(launch.steps[2].kernel, "bwd_dq");
-    // 40 columns are 5 vectors: 8 lanes a row, 32 rows a block.
-    EXPECT_EQ(launch.steps[0].grid.x, 2 * 4 * 128 / 32u);
+    // 40 columns are 5 vectors: 8 lanes a row, 32 rows at a time, 4 times.
+    EXPECT_EQ(launch.steps[0].grid.x, 2 * 4 * 128 / 128u);
     EXPECT_EQ(launch.steps[2].grid.x, 2 * 4 * 2u) << "a tile a block";
     EXPECT_FALSE(launch.steps[0].overlaps_previous);
     EXPECT_EQ(launch.steps[1].overlaps_previous, hopper);
@@ -51,15 +56,67 @@ TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
     for (const LaunchStep& step : launch.steps) {
       EXPECT_EQ(test::argument_fault(step), "") << step.kernel;
       EXPECT_EQ(test::parts_of<GradientsArgument>(step).size(), 1u);
-      EXPECT_EQ(test::parts_of<ScratchArgument>(step).size(), 3u);
+      const bool own = step.kernel == "mine";
+      EXPECT_EQ(test::parts_of<ScratchArgument>(step).size(), own ? 3u : 4u);
     }
     const auto scratch = test::planned_at<BwdScratch>(launch.steps[1], sizeof(BwdParams));
     EXPECT_EQ(scratch.rows_padded, 128);
     EXPECT_EQ(scratch.dq_columns, 80);
-    const auto zeros = test::planned_at<u64>(launch.steps[0],
-                                             sizeof(BwdParams) + sizeof(BwdScratch));
-    EXPECT_EQ(zeros, (2 * 4 * 128 * 80 * 4 + 48) / 16u);
+    EXPECT_EQ(zeros_of(launch), 256 / 16u) << "of the turns alone";
   }
+}
+
+TEST(BwdSteps, SetTheSumsToZerosWhereTheKernelOnlyAdds) {
+  const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80});
+  EXPECT_EQ(work.bytes, work.turns);
+  EXPECT_EQ(zeros_of(launch_of(p, work, "90a")), 2 * 4 * 128 * 80 * 4 / 16u);
+}
+
+TEST(BwdSteps, SumUpGradientsOfSinksLast) {
+  const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=64 sinks");
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 64});
+  Launch launch = with_bwd_steps({.steps = {step_of("mine", 128, 0)}}, p, work, arch_named("90a"));
+  ASSERT_EQ(launch.steps.size(), 4u);
+  EXPECT_EQ(own_step(launch), 1u);
+  const LaunchStep& last = launch.steps.back();
+  EXPECT_EQ(last.kernel, "bwd_sinks");
+  EXPECT_EQ(last.grid.x, 4u) << "a head a block";
+  EXPECT_TRUE(last.overlaps_previous);
+  EXPECT_EQ(test::argument_fault(last), "");
+  // dsinks of no rows are zeros, and somebody must write them.
+  for (const char* text : {"bwd bf16 num_heads=4 seqlen=0 head_dim=64 sinks",
+                           "bwd bf16 batch=0 num_heads=4 seqlen=9 head_dim=64 sinks"}) {
+    const Problem none = parse_problem(text);
+    launch = with_bwd_steps({}, none, bwd_work(none, {.block_m = 64}), arch_named("90a"));
+    ASSERT_EQ(launch.steps.size(), 1u) << text;
+    EXPECT_EQ(own_step(launch), 0u);
+    EXPECT_FALSE(launch.steps[0].overlaps_previous);
+  }
+}
+
+/// As the plan's workspace says: not of as many rows as every sequence might have.
+TEST(BwdSteps, OfPackedSequencesTakeMemoryByTokens) {
+  const std::string
+      text = "bwd bf16 batch=64 num_heads=4:2 seqlen=16384 tokens=32768 head_dim=64 lengths=packed";
+  const Problem p = parse_problem(text);
+  const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 64});
+  EXPECT_EQ(work.rows_padded, 32768 + 64 * 64);
+  EXPECT_EQ(work.bytes, 4u * (32768 + 64 * 64) * (8 + 64 * 4));
+  const Launch launch = launch_of(p, work, "90a");
+  ASSERT_EQ(launch.steps.size(), 3u);
+  // 64 columns are 8 lanes a row, 128 rows a block.
+  EXPECT_EQ(launch.steps[0].grid.x, 4u * (32768 + 64 * 64) / 128);
+  EXPECT_EQ(launch.steps[2].grid.x, 4u * (512 + 64));
+  const TileOrder order = key_tile_order(p, 128, 0);
+  EXPECT_EQ(order.m_blocks, 256 + 64) << "key tiles of all sequences";
+  EXPECT_EQ(order.heads, 2);
+  EXPECT_EQ(key_tile_order(parse_problem("bwd bf16 batch=3 num_heads=2 seqlen=9:0 head_dim=64 "
+                                         "lengths=packed"),
+                           128, 0)
+                .m_blocks,
+            0)
+      << "nothing to launch";
 }
 
 TEST(BwdSteps, ThereIsNoneAfterAKernelThatWritesDqItself) {

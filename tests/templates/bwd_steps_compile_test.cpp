@@ -24,8 +24,10 @@ struct StepsCase {
 constexpr StepsCase kStepsCases[] = {
     {"90a", "bwd bf16 batch=2 num_heads=4 seqlen=100 head_dim=128"},
     {"80", "bwd fp16 batch=2 num_heads=4:2 seqlen=100 head_dim=72:40 alignment=2 accumulate"},
-    {"86", "bwd bf16 num_heads=4 seqlen=100 head_dim=64 alignment=8 gradients=fp32 lengths=packed"},
-    {"90a", "bwd fp32 num_heads=4 seqlen=100 head_dim=8:256 lengths=used dlse accumulate"},
+    {"86",
+     "bwd bf16 num_heads=4 seqlen=100 head_dim=64 alignment=8 gradients=fp32 lengths=packed "
+     "sinks"},
+    {"90a", "bwd fp32 num_heads=4 seqlen=100 head_dim=8:256 lengths=used dlse accumulate sinks"},
 };
 
 /// The steps beside bwd_naive's kernel, which has no use for them.

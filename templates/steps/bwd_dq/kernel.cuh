@@ -6,20 +6,28 @@
 #include "params_bwd.h"
 #include "ptx/grid_dependency.cuh"
 #include "shape.h"
+#include "tile/bwd_scratch.cuh"
+#include "tile/dq_tile.cuh"
 #include "tile/elements.cuh"
 #include "tile/store_floats.cuh"
 
 namespace attnforge {
 
 /// C is the config of the kernel before, Lengths its piece, DqTile says where it put the elements
-/// of a tile (tile/dq_tile.cuh).
-template <auto C, class Lengths, class DqTile>
+/// of a tile (tile/dq_tile.cuh). kTurns: counters of each (templates/host/bwd_params.h).
+template <auto C, class Lengths, class DqTile, int kTurns>
 struct BwdDq {
   static constexpr int kThreads = 256;  // of a block, which has a tile
-  static constexpr int kColumns = 8;    // of a row that a thread takes at a time
-  static constexpr int kVectors = C.head_dim / kColumns;
   static constexpr int kDtype = C.gradient_dtype(C.dtype);
-  static_assert(C.head_dim % kColumns == 0 && DqTile::kColumns >= C.head_dim);
+  // A thread takes a patch at a time.
+  static constexpr DqQuad kQuad = DqTile::kQuad;
+  static constexpr int kPatchRows = kQuad.rows(), kRowStep = kQuad.row_step();
+  static constexpr int kHalves = kQuad.halves();
+  static constexpr unsigned kFirstColumns = kQuad.first_columns();
+  static constexpr int kColumnPatches = ceil_div(C.head_dim, 8 * kHalves);
+  static constexpr int kRowPatches = DqTile::kRows / kPatchRows;
+  static_assert(C.head_dim % 8 == 0 && DqTile::kColumns >= kColumnPatches * 8 * kHalves);
+  static_assert(kRowPatches % DqTile::kNeighbours == 0 && kRowPatches % kRowStep == 0);
 
   template <class Params>
   ATTNFORGE_DEVICE static void run(const Params& params) {
@@ -27,10 +35,12 @@ struct BwdDq {
     const BwdScratch& scratch = params.scratch;
     const int tiles_of_head = scratch.rows_padded / DqTile::kRows;
     const int of_all_heads = int(blockIdx.x) / tiles_of_head;
-    const int first_row = (int(blockIdx.x) - of_all_heads * tiles_of_head) * DqTile::kRows;
-    const int sequence = of_all_heads / p.num_heads_q;
-    const int head = of_all_heads - sequence * p.num_heads_q;
-    const Lengths lengths(params, sequence);
+    const int stored = of_all_heads / p.num_heads_q;
+    const int head = of_all_heads - stored * p.num_heads_q;
+    const SequenceTile place = scratch_tile<Lengths>(
+        params, stored, DqTile::kRows, int(blockIdx.x) - of_all_heads * tiles_of_head);
+    const int first_row = place.tile * DqTile::kRows;
+    const Lengths lengths(params, place.sequence);
     const int rows = min(DqTile::kRows, lengths.q() - first_row);
     const float* const tile = scratch.dq_sums +
                               i64(blockIdx.x) * (DqTile::kRows * DqTile::kColumns);
@@ -38,43 +48,48 @@ struct BwdDq {
                      (lengths.q_begin() + first_row) * params.dq.stride_row * element_bytes(kDtype);
 
     await_previous_grid();
-#pragma unroll 4
-    for (int i = int(threadIdx.x); i < rows * kVectors; i += kThreads) {
-      const int row = i / kVectors, column = i % kVectors * kColumns;
-      float x[kColumns];
-      load(tile, row, column, x);
-      char* const at = to + (row * params.dq.stride_row + column) * element_bytes(kDtype);
-      float before[kColumns] = {};
-      if constexpr (C.accumulate) load_floats<kDtype, C.alignment>(at, before);
+    const bool holds_sums = kTurns == 0 ||
+                            static_cast<const int*>(params.zeros_begin)[blockIdx.x * kTurns];
+#pragma unroll 1
+    for (int i = int(threadIdx.x); i < kRowPatches * kColumnPatches; i += kThreads) {
+      const int column = i / DqTile::kNeighbours % kColumnPatches * 8 * kHalves;
+      const int patch = i / (DqTile::kNeighbours * kColumnPatches) * DqTile::kNeighbours +
+                        i % DqTile::kNeighbours;
+      const int row = patch / kRowStep * (kRowStep * kPatchRows) + patch % kRowStep;
+      if (row >= rows) continue;
+      float x[kPatchRows][kHalves][8] = {};
+      if (holds_sums) load(tile + DqTile::offset(row, column), x);
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) x[c] = x[c] * p.softmax_scale + before[c];
-      store_floats<kDtype, C.alignment>(at, x);
+      for (int r = 0; r < kPatchRows; ++r)
+#pragma unroll
+        for (int h = 0; h < kHalves; ++h)
+          store(params, to, row + r * kRowStep, column + h * 8, rows, x[r][h]);
     }
   }
 
  private:
-  ATTNFORGE_DEVICE static constexpr int vector() {
-    if constexpr (requires { DqTile::kVector; })
-      return DqTile::kVector;
-    else
-      return 1;
-  }
-
-  ATTNFORGE_DEVICE static void load(const float* tile, int row, int column, float (&x)[kColumns]) {
-    constexpr int kVector = vector();
+  /// The patch that begins at `from`.
+  ATTNFORGE_DEVICE static void load(const float* from, float (&x)[kPatchRows][kHalves][8]) {
 #pragma unroll
-    for (int c = 0; c < kColumns; c += kVector) {
-      const float* from = tile + DqTile::offset(row, column + c);
-      if constexpr (kVector == 4) {
-        const float4 four = *reinterpret_cast<const float4*>(from);
-        x[c] = four.x, x[c + 1] = four.y, x[c + 2] = four.z, x[c + 3] = four.w;
-      } else if constexpr (kVector == 2) {
-        const float2 two = *reinterpret_cast<const float2*>(from);
-        x[c] = two.x, x[c + 1] = two.y;
-      } else {
-        x[c] = *from;
-      }
+    for (int column = 0; column < 8; ++column) {
+      if (!(kFirstColumns >> column & 1)) continue;
+      const float4 four = *reinterpret_cast<const float4*>(from + DqTile::offset(0, column));
+      const float f[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        x[kQuad.row[i] / kRowStep][kQuad.column[i] / 8][column + kQuad.column[i] % 8] = f[i];
     }
+  }
+  template <class Params>
+  ATTNFORGE_DEVICE static void store(const Params& params, char* to, int row, int column, int rows,
+                                     float (&x)[8]) {
+    if (row >= rows || column >= C.head_dim) return;
+    char* const at = to + (row * params.dq.stride_row + column) * element_bytes(kDtype);
+    float before[8] = {};
+    if constexpr (C.accumulate) load_floats<kDtype, C.alignment>(at, before);
+#pragma unroll
+    for (int c = 0; c < 8; ++c) x[c] = x[c] * params.fwd.softmax_scale + before[c];
+    store_floats<kDtype, C.alignment>(at, x);
   }
 };
 

@@ -6,21 +6,21 @@
 #include "pieces/plain_slope.cuh"
 #include "tile/query_walk.cuh"
 using namespace attnforge;
-static_assert(sizeof(BwdMmaSm80Params) == 392);
+static_assert(sizeof(BwdMmaSm80Params) == 400);
 inline constexpr BwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 64, 128, 8, 2, 64, 1, 1, 0, 0, 1, 1};
 struct Pieces : DensePieces<kConfig> {
   using Slope = PlainSlope;
   using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
 };
-static_assert(sizeof(BwdStepParams) == 384);
+static_assert(sizeof(BwdStepParams) == 400);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {
-  BwdRows<kConfig, Pieces::Lengths>::run(p);
+  BwdRows<kConfig, Pieces::Lengths, 64>::run(p);
 }
 static_assert(BwdMmaSm80DqTile<kConfig>::kRows == 64 && BwdMmaSm80DqTile<kConfig>::kColumns == 128);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_dq(const __grid_constant__ BwdStepParams p) {
-  BwdDq<kConfig, Pieces::Lengths, BwdMmaSm80DqTile<kConfig>>::run(p);
+  BwdDq<kConfig, Pieces::Lengths, BwdMmaSm80DqTile<kConfig>, 0>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 bwd_mma_sm80_bf16_d128_64x128(const __grid_constant__ BwdMmaSm80Params p) {

@@ -180,15 +180,15 @@ struct Pieces : DensePieces<kConfig> {
   using Slope = PlainSlope;
   using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
 };
-static_assert(sizeof(BwdStepParams) == 384);
+static_assert(sizeof(BwdStepParams) == 400);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_rows(const __grid_constant__ BwdStepParams p) {
-  BwdRows<kConfig, Pieces::Lengths>::run(p);
+  BwdRows<kConfig, Pieces::Lengths, 64>::run(p);
 }
 static_assert(BwdWgmmaSm90aDqTile<kConfig>::kRows == 64 && BwdWgmmaSm90aDqTile<kConfig>::kColumns == 128);
 extern "C" __global__ void __launch_bounds__(256)
 bwd_dq(const __grid_constant__ BwdStepParams p) {
-  BwdDq<kConfig, Pieces::Lengths, BwdWgmmaSm90aDqTile<kConfig>>::run(p);
+  BwdDq<kConfig, Pieces::Lengths, BwdWgmmaSm90aDqTile<kConfig>, 0>::run(p);
 }
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads(), kConfig.blocks_per_sm)
 bwd_wgmma_sm90a_bf16_d128_64x128(const __grid_constant__ BwdWgmmaSm90aParams p) {
