@@ -43,8 +43,11 @@ inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCod
 /// Of backward, for whichever family has its steps before and after (templates/host/bwd_params).
 inline constexpr Features kFeaturesOfGradients = kFeatureAccumulate | kFeatureDlse |
                                                  kFeatureFp32Gradients;
-/// Of backward too, for kernels that take the pieces; sinks are the steps' alone.
-inline constexpr Features kFeaturesOfGradientPieces = kFeatureLengths | kFeatureSinks;
+/// Of backward too, for kernels that take the pieces, a Slope and Queries among them; sinks are the
+/// steps' alone.
+inline constexpr Features kFeaturesOfGradientPieces = kFeatureLengths | kFeatureBlockMask |
+                                                      kFeatureScoreCode | kFeatureMaskCode |
+                                                      kFeatureSinks;
 /// The same for kernels that can gather their keys from lists.
 inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
 

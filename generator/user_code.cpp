@@ -439,6 +439,21 @@ bool reads_by_key(std::string_view text, const std::vector<CodeArgument>& argume
   return any && any_key;
 }
 
+bool adds_to_score(std::string_view score) {
+  const std::vector<CodeToken> tokens = code_tokens(score);
+  const auto is_s = [](const CodeToken& token) { return token.text == "s"; };
+  if (tokens.empty() || !is_s(tokens[0]) || std::ranges::count_if(tokens, is_s) != 1) return false;
+  if (tokens.size() > 1 && tokens[1].text != "+" && tokens[1].text != "-") return false;
+  // Whatever joins less than a sum does is between brackets.
+  int depth = 0;
+  return std::ranges::all_of(tokens, [&](const CodeToken& token) {
+    const char first = token.text.front();
+    if (first == '(' || first == '[' || first == '{') ++depth;
+    if (first == ')' || first == ']' || first == '}') --depth;
+    return depth > 0 || std::string_view("?:,<>=&|^").find(first) == std::string_view::npos;
+  });
+}
+
 float cap_of(std::string_view score) {
   const std::vector<CodeToken> tokens = code_tokens(score);
   if (tokens.size() != 8) return 0.0f;

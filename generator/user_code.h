@@ -54,6 +54,10 @@ float cap_of(std::string_view score);
 /// backslashes, directives, and all but printable ASCII and ends of lines.
 void check_code(const Problem& problem);
 
+/// Whether a score text is "s" and what is added to it, so that its derivative is 1: "s + bias[q]".
+/// False for texts that are not seen to be.
+bool adds_to_score(std::string_view score);
+
 /// "" without code; else "_" and 8 hex digits of a hash of its texts: the end of a kernel's symbol.
 std::string code_suffix(const Problem& problem);
 

@@ -14,6 +14,7 @@
 #include "attnforge/error.h"
 #include "runtime/compiler.h"
 #include "tuner/compile_pool.h"
+#include "tuner/forward_lse.h"
 #include "tuner/loaded_candidate.h"
 #include "tuner/oracle.h"
 #include "tuner/problem_tensors.h"
@@ -38,9 +39,11 @@ struct Bench {
   Bench(const Problem& problem, const DeviceFacts& device, unsigned seed)
       : instruments(device.arch),
         timer(device, instruments),
-        tensors(problem, seed, instruments, timer.stream()),
-        oracle(make_oracle(tensors.sequences(), device, tensors.tensors(), seed, instruments,
-                           timer.stream())) {}
+        tensors(problem, seed, instruments, timer.stream()) {
+    set_forward_lse(problem, device, tensors.tensors(), timer.stream());
+    oracle = make_oracle(tensors.sequences(), device, tensors.tensors(), seed, instruments,
+                         timer.stream());
+  }
 
   Instruments instruments;
   Timer timer;

@@ -138,7 +138,7 @@ def attention(
     Enqueues on the stream and returns at once; may be captured into a CUDA graph after a first call with the same shapes.
     Thread-safe. Where q, k, v or sinks of torch require grad, and grad is on, o and lse have a derivative with respect to them, once
     (attention_backward() says of what shapes): q, k, v, o and lse are kept for it. Rows of o and lse that do not count are then 0.
-    Calls that have no gradients (with rope, page_table, block_mask, score, mask, args, out, or where no kernel computes them) are
+    Arrays in args have no gradients. Calls that have none (with rope, page_table, out, or where no kernel computes them) are
     refused by UnsupportedError or InvalidError, unless grad is off; tensors with forward-mode tangents always. Under torch.autocast
     q, k and v are converted to its dtype if one of them is float32, unless out or tf32 is given. Raises InvalidError (a ValueError) for what it cannot take, UnsupportedError, NotReadyError or CudaError as the
     library says. Warns with PerformanceWarning, once per problem, where dtypes or addresses keep it from the tensor cores.
@@ -286,15 +286,24 @@ def attention(
         name = _autograd.name_that_requires_grad(q=q, k=k, v=v, sinks=sinks)
         if name is not None:
             settings = _autograd.Settings(
-                causal, window, softmax_scale, softcap, layout, tf32, max_seqlen, return_lse, batch_invariant, deterministic
+                causal,
+                window,
+                softmax_scale,
+                softcap,
+                layout,
+                tf32,
+                max_seqlen,
+                return_lse,
+                batch_invariant,
+                deterministic,
+                block_mask,
+                score,
+                mask,
+                args,
             )
             without = (
                 ("rope", rope is not None, "rotate q and k before it"),
                 ("page_table", page_table is not None, "pass k and v in one piece"),
-                ("block_mask", block_mask is not None, "leave it out"),
-                ("score", score is not None, "leave it out"),
-                ("mask", mask is not None, "leave it out"),
-                ("args", args is not None, "leave it out"),
             )
             return _autograd.attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, stream, without)
         _checks.flag("deterministic", deterministic)

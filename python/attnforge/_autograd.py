@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 from . import _checks
-from ._arguments import check_inputs, options_of, shape_of_lse, shape_of_o, view_inputs
+from ._arguments import block_words_of, check_block_mask, check_inputs, options_of, shape_of_lse, shape_of_o, view_inputs
 from ._arrays import FP32, backend_of
 from ._backward import attention_backward, why_not_served
+from ._code import check_devices, code_of
 from ._errors import InvalidError, UnsupportedError
 from ._lengths import lengths_of, view_lengths
 
@@ -23,6 +24,10 @@ class Settings(NamedTuple):
     return_lse: object
     batch_invariant: object
     deterministic: object
+    block_mask: object
+    score: object
+    mask: object
+    args: object  # numbers, and None for an array: those go beside
 
 
 def autocast(q, k, v):
@@ -80,14 +85,25 @@ def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, 
         raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
     asked = getattr(torch, "are_deterministic_algorithms_enabled", None)
     deterministic = _checks.flag("deterministic", settings.deterministic) or bool(asked and asked())
+    arrays = {each: x for each, x in settings.args.items() if isinstance(x, torch.Tensor)} if isinstance(settings.args, dict) else {}
+    for each, x in arrays.items():
+        if x.requires_grad:
+            raise UnsupportedError(
+                f"args[{each!r}] requires grad, but arrays of a score or mask have no gradients: pass {each}.detach(), and keep what is "
+                "trained out of the text, or call it under torch.no_grad()"
+            )
     settings = settings._replace(deterministic=deterministic, return_lse=_checks.flag("return_lse", settings.return_lse))
     with torch.no_grad():  # what cannot be read is refused here: the function below must not meet tensors of torch.func
         inputs = view_inputs(q, k, v, None)
         lengths = view_lengths(kind, of_q, of_kv, None)
         if sinks is not None:
             backend_of(sinks).view("sinks", sinks)
-    options = options_of(*settings[:4], False, *settings[4:6], False, kind, settings.max_seqlen)
+        code = code_of(settings.score, settings.mask, settings.args, None, settings.block_mask)
+    blocks = block_words_of(settings.block_mask)
+    options = options_of(*settings[:4], False, *settings[4:6], False, kind, settings.max_seqlen, code.texts, blocks)
     check_inputs(*inputs, options)
+    check_block_mask(blocks, options, *inputs[:2])
+    check_devices(code, inputs[0].device)
     if stream is not None and stream != backend.stream(inputs[0].device):
         raise InvalidError(
             f"{name} requires grad, and gradients run on torch's current stream: use torch.cuda.stream() instead of stream=, or {instead}"
@@ -106,7 +122,15 @@ def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, 
             o = backend.zeros(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
             return o, backend.zeros(shape_of_lse(inputs[0], options.places), FP32, device, queue)
 
-    return _function_of(torch).apply(attention, settings, place, q, k, v, sinks, kind, of_q, of_kv)
+    if arrays:
+        settings = settings._replace(args={each: None if each in arrays else x for each, x in settings.args.items()})
+    return _function_of(torch).apply(attention, settings, place, q, k, v, sinks, kind, of_q, of_kv, *arrays.values())
+
+
+def _with_arrays(args, arrays):
+    """Settings.args with the arrays at their places."""
+    there = iter(arrays)
+    return {each: next(there) if x is None else x for each, x in args.items()} if isinstance(args, dict) else args
 
 
 def _lengths_options(kind, of_q, of_kv, max_seqlen):
@@ -130,8 +154,8 @@ def _make_function(torch):
         """o, and lse where it was asked for, of q, k, v and sinks. Keeps these, o and lse, and nothing else of their size."""
 
         @staticmethod
-        def forward(ctx, attention, settings, place, q, k, v, sinks, kind, of_q, of_kv):
-            given = settings._asdict()
+        def forward(ctx, attention, settings, place, q, k, v, sinks, kind, of_q, of_kv, *arrays):
+            given = settings._replace(args=_with_arrays(settings.args, arrays))._asdict()
             given.update(return_lse=True, **_lengths_options(kind, of_q, of_kv, given.pop("max_seqlen")))
             del given["deterministic"]
             o, lse = attention(q, k, v, sinks=sinks, out=place and place(), **given)
@@ -139,28 +163,28 @@ def _make_function(torch):
             lengths = (of_q, None if same else of_kv)
             saved = [each if isinstance(each, torch.Tensor) else None for each in lengths]
             ctx.other_lengths = [None if isinstance(each, torch.Tensor) else each for each in lengths]
-            ctx.settings, ctx.kind, ctx.same_lengths = settings, kind, same
-            ctx.save_for_backward(q, k, v, o, lse, sinks, *saved)  # refuses what was written to in between
+            ctx.settings, ctx.kind, ctx.same_lengths, ctx.arrays = settings, kind, same, len(arrays)
+            ctx.save_for_backward(q, k, v, o, lse, sinks, *saved, *arrays)  # refuses what was written to in between
             ctx.set_materialize_grads(False)
             return (o, lse) if settings.return_lse else o
 
         @staticmethod
         def backward(ctx, dout, dlse=None):
             if dout is None and dlse is None:
-                return (None,) * 10
+                return (None,) * (10 + ctx.arrays)
             again = torch.is_grad_enabled()  # create_graph=True
             with torch.no_grad():
                 gradients = Attention.gradients(ctx, dout, dlse)
             if again:
                 there = iter(NoSecond.apply(*ctx.saved_tensors[:3], *(each for each in gradients if each is not None)))
                 gradients = [None if each is None else next(there) for each in gradients]
-            return (None, None, None, *gradients, None, None, None)
+            return (None, None, None, *gradients) + (None,) * (3 + ctx.arrays)
 
         @staticmethod
         def gradients(ctx, dout, dlse):
             """Those of q, k, v and sinks; None where nobody asks."""
             q, k, v, o, lse, sinks, *saved = ctx.saved_tensors
-            of_q, of_kv = (other if each is None else each for each, other in zip(saved, ctx.other_lengths))
+            of_q, of_kv = (other if each is None else each for each, other in zip(saved[:2], ctx.other_lengths))
             s = ctx.settings
             dout = torch.zeros_like(o) if dout is None else _readable(torch, dout)
             dlse = None if dlse is None else dlse.resolve_neg().contiguous()
@@ -177,6 +201,10 @@ def _make_function(torch):
                 tf32=s.tf32,
                 dlse=dlse,
                 deterministic=s.deterministic,
+                block_mask=s.block_mask,
+                score=s.score,
+                mask=s.mask,
+                args=_with_arrays(s.args, saved[2:]),
                 sinks=sinks if needs[3] else None,
                 **_lengths_options(ctx.kind, of_q, of_q if ctx.same_lengths else of_kv, s.max_seqlen),
             )

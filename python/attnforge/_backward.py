@@ -7,6 +7,8 @@ from dataclasses import replace
 from . import _checks
 from ._arguments import (
     alignment_of,
+    block_words_of,
+    check_block_mask,
     check_inputs,
     check_rows,
     check_sequences,
@@ -20,11 +22,21 @@ from ._arguments import (
     view_sinks,
 )
 from ._arrays import FP32, ITEM_BYTES, backend_of
+from ._code import check_devices, code_of
 from ._context import context
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._graphs import outside
 from ._lengths import lengths_of, packed_rows, view_lengths
-from ._library import GradientsStruct, LengthsStruct, RowsStruct, TensorsStruct, TensorStruct, check, lib
+from ._library import (
+    BlockMaskListsStruct,
+    GradientsStruct,
+    LengthsStruct,
+    RowsStruct,
+    TensorsStruct,
+    TensorStruct,
+    check,
+    lib,
+)
 from ._overlap import overlap, overlaps_itself, span
 from ._plans import Plan, choice, plan_cache
 from ._problem import DTYPES
@@ -57,6 +69,10 @@ def attention_backward(
     fp32_gradients=False,
     deterministic=False,
     sinks=None,
+    block_mask=None,
+    score=None,
+    mask=None,
+    args=None,
 ):
     """The gradients (dq, dk, dv) of attention() with the same arguments, from o and lse and the gradient dout of o.
 
@@ -66,7 +82,9 @@ def attention_backward(
     the sum over its rows of -exp(sink - lse) delta. This holds whatever o and lse are: those of all keys, say, beside
     the k and v of one step of a ring, whose gradients of q then add up over the steps.
 
-    q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv: as for attention(). o and dout:
+    q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv, block_mask, score, mask, args:
+    as for attention(). Of a score the derivative with respect to s is taken, through operators and the functions of C; arrays in args
+    have no gradients. o and dout:
     like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q, tokens]), as return_lse=True
     gives it; -inf: the row has seen no key, and gives nothing. dlse: the gradient of lse, of its shape, or None. Any strides with a
     contiguous last dimension. sinks: as for attention(), if their gradients are wanted: the others do not depend on them. Head dims
@@ -98,7 +116,9 @@ def attention_backward(
     fp32_gradients = _checks.flag("fp32_gradients", fp32_gradients)
     if words["accumulate"] and out is None:
         raise InvalidError(f"accumulate=True adds to out, which is None; pass out={_out_of(words['sinks'])}")
-    options = options_of(causal, window, softmax_scale, softcap, False, layout, tf32, False, kind, max_seqlen)
+    code = code_of(score, mask, args, stream, block_mask)
+    blocks = block_words_of(block_mask)
+    options = options_of(causal, window, softmax_scale, softcap, False, layout, tf32, False, kind, max_seqlen, code.texts, blocks)
 
     # ---- 2. Arrays that fit together ----
     backend = backend_of(q)
@@ -109,10 +129,12 @@ def attention_backward(
     sinks = view_sinks(sinks, stream)
     lengths = view_lengths(kind, *lengths, stream)
     check_inputs(*inputs, options)
+    check_block_mask(blocks, options, *inputs[:2])
     batch = check_sequences(*lengths, options, inputs[0], None)
     _check_outputs_of_forward(o, dout, (lse, dlse), inputs, options)
     check_sinks(sinks, inputs[0], options.places)
     device = inputs[0].device
+    check_devices(code, device)
     queue = backend.stream(device) if stream is None else stream
     # A sink has a part in rows that see no key.
     empty = not _count(inputs[0]) or not _count(inputs[1]) and sinks is None
@@ -141,7 +163,8 @@ def attention_backward(
     words["gradients"] = "fp32" if gradients[0].code == FP32 else "same"
     problem = _problem(inputs, o.code, options, batch, words, alignment_of_all(tensors))
     plan = _plan(problem, device, epoch)
-    argument = _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch)
+    masks = None if block_mask is None else block_mask.on_gpu(backend, device, queue)
+    argument = _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code)
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), None, 0, queue))
     else:
@@ -149,7 +172,7 @@ def attention_backward(
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here; frameworks free it in the stream's order.
-    del inputs, o, dout, lse, dlse, sinks, dsinks, lengths, gradients, tensors, argument
+    del inputs, o, dout, lse, dlse, sinks, dsinks, lengths, gradients, tensors, argument, masks, code
     return out
 
 
@@ -306,8 +329,8 @@ def _plan(problem, device, epoch):
     return plan
 
 
-def _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch):
-    """(TensorsStruct, what it points to)."""
+def _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code):
+    """(TensorsStruct, what it points to). masks: BlockMask.on_gpu(), or None."""
 
     def of(array):
         return TensorStruct(array.address, *(0 if i is None else array.strides[i] for i in options.places))
@@ -329,4 +352,11 @@ def _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch):
         addresses = (None if array is None else array.address for array in lengths)
         parts.append(LengthsStruct(ctypes.sizeof(LengthsStruct), *addresses, *tokens))
         argument.lengths = ctypes.addressof(parts[-1])
+    if masks is not None:
+        parts.append(BlockMaskListsStruct(ctypes.sizeof(BlockMaskListsStruct), *masks[:4]))
+        argument.block_mask = ctypes.addressof(parts[-1])
+    words = code.argument()
+    if words is not None:
+        parts.append(words)
+        argument.code_arguments = ctypes.addressof(words)
     return argument, parts

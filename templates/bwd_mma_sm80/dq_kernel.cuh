@@ -19,6 +19,7 @@
 #include "tile/load_tile.cuh"
 #include "tile/packed_tiles.cuh"
 #include "tile/query_tile.cuh"
+#include "tile/score_slopes.cuh"
 #include "tile/store_gradient.cuh"
 
 namespace attnforge {
@@ -141,7 +142,7 @@ struct BwdMmaSm80Dq {
   }
 
   /// Scores to P times their slope.
-  ATTNFORGE_DEVICE void probabilities(Scores& s) const {
+  ATTNFORGE_DEVICE void probabilities(Scores& s, const Scores& slopes) const {
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
@@ -149,8 +150,8 @@ struct BwdMmaSm80Dq {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           float& x = s[f][j][c];
-          const float p = exp2_approx(fmaf(x, scale_log2, -lse_log2[f][c / 2]));
-          x = Slope::kOne ? p : p * slope(x);
+          const float p = probability<Slope>(x, scale_log2, lse_log2[f][c / 2]);
+          x = times_slope(p, slope, x, slopes[f][j][c]);
         }
   }
 
@@ -188,13 +189,22 @@ struct BwdMmaSm80Dq {
   }
 
   ATTNFORGE_DEVICE void attend(int place, int stage, bool masked) {
+    if constexpr (C.has_block_mask()) {
+      const int first_key = ring.tiles.tile_at(place) * C.block_n();
+      if (!Pieces::Mask::any(tile, tile.first_row + warp_row(), 16 * kRowFragments, first_key,
+                             C.block_n()))
+        return;  // nothing is waited for in here
+    }
     Scores s, dp;
     multiply<QkRows, C.qk_chunks() / 2>(s, smem, ring.k_tile(stage));
-    const FragmentScores<Scores> view{s, tile.first_row + lane_row(),
-                                      ring.tiles.tile_at(place) * C.block_n()};
-    Pieces::Score::apply(view, tile);
-    if (masked) Pieces::Mask::apply(view, tile);
-    probabilities(s);
+    const int first_row = tile.first_row + lane_row();
+    const int first_key = ring.tiles.tile_at(place) * C.block_n();
+    const auto view_of = [&](Scores& x) { return FragmentScores<Scores>{x, first_row, first_key}; };
+    Scores slopes;
+    make_slopes<Slope>(s, slopes, view_of, tile);
+    Pieces::Score::apply(view_of(s), tile);
+    if (masked) Pieces::Mask::apply(view_of(s), tile);
+    probabilities(s, slopes);
     multiply<VRows, C.v_chunks() / 2>(dp, smem + C.dout_begin(), ring.v_tile(stage));
     accumulate(s, dp, masked, ring.k_tile(stage));
   }

@@ -10,6 +10,7 @@
 #include "generator/family.h"
 #include "generator/stored_rows.h"
 #include "generator/typed_family.h"
+#include "generator/user_code.h"
 #include "templates/bwd_mma_sm80/config.h"
 #include "templates/bwd_mma_sm80/estimate.h"
 #include "templates/host/bwd_params.h"
@@ -54,6 +55,9 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that ptxas needs for addresses and operands. With fewer it
 /// spills.
 constexpr int kRegisterSlack = 36;
+int register_slack(const Typed& c, const Problem& problem) {
+  return kRegisterSlack + slope_registers(problem, c.key_fragments() * c.step_m / 2);
+}
 constexpr int kSmallestBlock = 32;
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -103,17 +107,17 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason wrong = too_much_smem(c.smem_bytes(), arch)) return wrong;
   if (!c.makes_dq())
     if (Reason wrong = too_much_smem(c.own_dq().smem_bytes(), arch)) return wrong;
-  if (Reason wrong = no_room(c, arch, kRegisterSlack)) return wrong;
+  if (Reason wrong = no_room(c, arch, register_slack(c, problem))) return wrong;
   if (c.key_fragments() > 4) return "more than 64 keys per warp leave no registers for scores";
   if (Reason waste = half_empty_queries(c.block_m, kSmallestBlock, problem.seqlen_q)) return waste;
   if (Reason waste = half_empty_keys(c.block_n, kSmallestBlock, problem)) return waste;
-  if (Reason waste = room_for_more_blocks(c, arch, kRegisterSlack)) return waste;
+  if (Reason waste = room_for_more_blocks(c, arch, register_slack(c, problem))) return waste;
   if (Reason waste = few_warps(c.blocks_per_sm, c.num_warps)) return waste;
   // A step of scores is as large as registers allow: operands are read once a step.
   Typed larger = c;
   larger.step_m *= 2;
   if (larger.step_m <= std::min(c.block_m, 64) && c.step_m < 32 &&
-      sm_has_room(larger, arch, kRegisterSlack))
+      sm_has_room(larger, arch, register_slack(larger, problem)))
     return "there are registers for larger steps";
   return "";
 }
@@ -145,27 +149,34 @@ std::string describe(const Typed& c) {
                   head_group_words(c.head_group_mb)});
 }
 
-std::string symbol(const Typed& c) {
+std::string tiles_name(const Typed& c) {
   return "bwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
-std::string dq_symbol(const Typed& c) { return symbol(c) + "_dq"; }
+std::string symbol(const Typed& c, const Problem& problem) {
+  return tiles_name(c) + code_suffix(problem);
+}
+std::string dq_symbol(const Typed& c, const Problem& problem) {
+  return tiles_name(c) + "_dq" + code_suffix(problem);
+}
 
 BwdSteps steps_of(const Typed& c) {
-  if (!c.makes_dq()) return {.block_m = c.block_m};
+  if (!c.makes_dq()) return {.block_m = c.block_m, .block_n = c.block_n};
   return {.block_m = c.block_m,
+          .block_n = c.block_n,
           .dq_columns = c.qk_chunks() * 8,
           .dq_tile = "BwdMmaSm80DqTile<kConfig>"};
 }
 
 Source render(const Typed& c, const Problem& problem) {
-  KernelNames names = with_parts<BwdMmaSm80Params>({.symbol = symbol(c),
+  KernelNames names = with_parts<BwdMmaSm80Params>({.symbol = symbol(c, problem),
                                                     .folder = kName,
                                                     .type = "BwdMmaSm80",
                                                     .params = "BwdMmaSm80Params",
                                                     .pieces = "DensePieces",
                                                     .pieces_header = "pieces/dense.cuh",
                                                     .other_pieces = bwd_pieces(c),
-                                                    .launch_fields = 1},
+                                                    .launch_fields = 1,
+                                                    .coarse = true},
                                                    problem);
   if (!c.makes_dq()) {
     names.parts.push_back("bwd_mma_sm80/dq_kernel.cuh");
@@ -175,7 +186,7 @@ Source render(const Typed& c, const Problem& problem) {
         "{}(const __grid_constant__ {} p) {{\n"
         "  BwdMmaSm80Dq<kConfig, Pieces, {}>::run(p);\n"
         "}}\n",
-        dq_symbol(c), names.params, names.params);
+        dq_symbol(c, problem), names.params, names.params);
   }
   return kernel_source(untyped(kName, c, kFields), c,
                        with_bwd_steps(std::move(names), problem, steps_of(c)));
@@ -200,7 +211,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     if (order.m_blocks != 0 && order.heads != 0)
       launch.steps.push_back(step_of_tiles(std::move(step), problem, work, order));
   };
-  add(step_of(symbol(c), c.num_threads(), c.smem_bytes()),
+  add(step_of(symbol(c, problem), c.num_threads(), c.smem_bytes()),
       key_tile_order(problem, c.block_n, c.head_group_mb));
   if (!c.makes_dq()) {
     const BwdMmaSm80DqConfig own = c.own_dq();
@@ -208,7 +219,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     const StoredRows stored = stored_rows(problem);
     order.m_blocks = static_cast<int>(tiles_of_stored(problem, stored.q, own.block_m()));
     order.heads = static_cast<int>(stored.batch * problem.num_heads_q);
-    add(step_of(dq_symbol(c), own.num_threads(), own.smem_bytes()), order);
+    add(step_of(dq_symbol(c, problem), own.num_threads(), own.smem_bytes()), order);
     if (launch.steps.size() > 1) {
       launch.steps.back().overlaps_previous = device.arch.sm >= 90;
       launch.steps_after = 1;

@@ -21,13 +21,14 @@
 #include "tile/key_tile.cuh"
 #include "tile/load_tile.cuh"
 #include "tile/query_walk.cuh"
+#include "tile/score_slopes.cuh"
 #include "tile/store_gradient.cuh"
 #include "tile/transposed_scores.cuh"
 
 namespace attnforge {
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh) and a Slope, or what an entry makes of them. Params is
-/// the kernel's argument.
+/// Pieces: DensePieces<C> (pieces/dense.cuh), Queries and a Slope, or what an entry makes of them.
+/// Params is the kernel's argument.
 template <BwdMmaSm80Config C, class Pieces, class Params = BwdMmaSm80Params>
 struct BwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
@@ -50,7 +51,7 @@ struct BwdMmaSm80 {
   using DoutLoader = Loader<C.block_m, C.head_dim_v, C.v_chunks()>;
 
   using Tile = KeyTile<typename Pieces::Lengths>;
-  using Walk = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
+  using Walk = typename Pieces::Queries;
   using Slope = typename Pieces::Slope;
 
   // Of a step, in fragments of 16 keys by 8 queries: scores or dP; and rounded to 16 bits, two
@@ -59,10 +60,7 @@ struct BwdMmaSm80 {
   using Rounded = u32[kKeyFragments][kStepFragments][2];
   using Sums = float[kKeyFragments][kMostColumns][4];
 
-  /// A query tile of one of the heads that share the keys.
-  struct Place {
-    int head, m;
-  };
+  using Place = QueryPlace;
 
   const Params& params;
   const FwdParams& p;
@@ -80,7 +78,7 @@ struct BwdMmaSm80 {
         p(kernel_params.fwd),
         smem(smem_base),
         tile(keys),
-        walk(Walk::of_keys(keys.p, keys.lengths, C.block_m, keys.first_key, C.block_n)),
+        walk(Walk::of_tile(kernel_params, keys, C.block_m, C.block_n)),
         slope(keys.p),
         end_head(keys.first_query_head() + keys.group()) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
@@ -161,13 +159,29 @@ struct BwdMmaSm80 {
   }
 
   // Tiles of a head come in ascending order, then those of the next.
+  ATTNFORGE_DEVICE Place first() const {
+    if constexpr (Walk::kListed) return walk.first();
+    return {walk.count() == 0 ? end_head : tile.first_query_head(), walk.begin};
+  }
+  ATTNFORGE_DEVICE Place last() const {
+    if constexpr (Walk::kListed) return walk.last();
+    return {end_head - 1, walk.end - 1};
+  }
   ATTNFORGE_DEVICE Place after(Place place) const {
+    if constexpr (Walk::kListed) return walk.after(place);
     if (++place.m == walk.end) place = {place.head + 1, walk.begin};
     return place;
   }
   ATTNFORGE_DEVICE Place before(const Place& place) const {
+    if constexpr (Walk::kListed) return walk.before(place);
     return place.m == walk.begin ? Place{place.head - 1, walk.end - 1}
                                  : Place{place.head, place.m - 1};
+  }
+  ATTNFORGE_DEVICE bool is_masked(const Place& place) const {
+    if constexpr (Walk::kListed)
+      return walk.masked(place);
+    else
+      return walk.masked(place.m);
   }
   /// `tiles` tiles after this one, which is known to the compiler.
   ATTNFORGE_DEVICE Place later(Place place, int tiles) const {
@@ -248,9 +262,10 @@ struct BwdMmaSm80 {
 
   // ---- 3. One step of step_m queries ----
 
-  /// s to probabilities in `rounded`; where the slope is not 1, `sloped` are they times it.
-  ATTNFORGE_DEVICE void probabilities(const Scores& s, u32 lse, Rounded& rounded,
-                                      Rounded& sloped) const {
+  /// s to probabilities in `rounded`; where the slope is not 1, `sloped` are they times it, which
+  /// is in `slopes` where the score does not tell.
+  ATTNFORGE_DEVICE void probabilities(const Scores& s, const Scores& slopes, u32 lse,
+                                      Rounded& rounded, Rounded& sloped) const {
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
       float shift[2];
@@ -262,11 +277,12 @@ struct BwdMmaSm80 {
           float x[2];
 #pragma unroll
           for (int c = 0; c < 2; ++c)
-            x[c] = exp2_approx(fmaf(s[f][j][2 * r + c], scale_log2, -shift[c]));
+            x[c] = probability<Slope>(s[f][j][2 * r + c], scale_log2, shift[c]);
           rounded[f][j][r] = pack2<C.dtype>(x[0], x[1]);
           if constexpr (!Slope::kOne)
-            sloped[f][j][r] = pack2<C.dtype>(x[0] * slope(s[f][j][2 * r]),
-                                             x[1] * slope(s[f][j][2 * r + 1]));
+            sloped[f][j][r] = pack2<C.dtype>(
+                times_slope(x[0], slope, s[f][j][2 * r], slopes[f][j][2 * r]),
+                times_slope(x[1], slope, s[f][j][2 * r + 1], slopes[f][j][2 * r + 1]));
         }
     }
   }
@@ -321,10 +337,16 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void to_probabilities(Scores& s, const Place& place, int stage, bool masked,
                                          int step, Rounded& rounded, Rounded& sloped) const {
     const int row = step * C.step_m;
-    const TransposedScores<Scores> view{s, place.m * C.block_m + row, tile.first_key + lane_key()};
-    Pieces::Score::apply(view, tile);
-    if (masked) Pieces::Mask::apply(view, tile);
-    probabilities(s, rows(stage) + row * 4, rounded, sloped);
+    const auto queries = tile.queries_of(place.head);
+    const int first_row = place.m * C.block_m + row, first_key = tile.first_key + lane_key();
+    const auto view_of = [&](Scores& x) {
+      return TransposedScores<Scores>{x, first_row, first_key};
+    };
+    Scores slopes;
+    make_slopes<Slope>(s, slopes, view_of, queries);
+    Pieces::Score::apply(view_of(s), queries);
+    if (masked) Pieces::Mask::apply(view_of(s), queries);
+    probabilities(s, slopes, rows(stage) + row * 4, rounded, sloped);
   }
 
   ATTNFORGE_DEVICE void step_of_scores(Scores& s, int stage, int step) {
@@ -402,7 +424,7 @@ struct BwdMmaSm80 {
   // ---- 4. One tile of queries ----
 
   ATTNFORGE_DEVICE void attend(const Place& place, int stage, int ds_stage) {
-    const bool masked = walk.masked(place.m);
+    const bool masked = is_masked(place);
 #pragma unroll 1
     for (int step = 0; step < C.block_m / C.step_m; ++step) {
       if constexpr (C.roles == 1)
@@ -481,8 +503,10 @@ struct BwdMmaSm80 {
       QLoader::clear_padding(q_tile(s), thread_index());
       DoutLoader::clear_padding(dout_tile(s), thread_index());
     }
-    const Place begin{walk.count() == 0 ? end_head : tile.first_query_head(), walk.begin};
+    Place begin;
+    if constexpr (!Walk::kListed) begin = first();
     await_previous_grid();
+    if constexpr (Walk::kListed) begin = first();
 #pragma unroll
     for (int s = 0; s < kTilesAhead; ++s) load(later(begin, s), s);
     clear_sums();
@@ -513,8 +537,7 @@ struct BwdMmaSm80 {
     }
     if constexpr (kLate) {
       __syncthreads();
-      if (is_late)
-        add_to_dq({end_head - 1, walk.end - 1}, (C.stages == 2 ? stage : tile_parity) ^ 1);
+      if (is_late) add_to_dq(last(), (C.stages == 2 ? stage : tile_parity) ^ 1);
     }
     start_next_grid();
     cp_async_wait<0>();

@@ -7,12 +7,14 @@
 #include "attnforge/error.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
+#include "generator/user_code.h"
 #include "templates/bwd_naive/config.h"
 #include "templates/bwd_naive/oracle.h"
 #include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/parts.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {
@@ -85,7 +87,7 @@ std::string symbol(const Typed& c) {
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   c.right_bound = c.left_bound = 0;  // read at run time: one kernel for every window
-  const KernelNames names{.symbol = symbol(c),
+  const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = kName,
                           .type = "BwdNaive",
                           .params = "BwdNaiveParams",
@@ -110,7 +112,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
   struct Rest {
     int num_queries, num_keys, query_blocks, row_blocks;
   };
-  LaunchStep step = step_of(symbol(c), c.num_threads, 0);
+  LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads, 0);
   step.grid.x = static_cast<unsigned>(all);
   fill_argument<BwdNaiveParams>(step, problem, {}, [&](Argument& argument) {
     argument.bwd(problem).end_of_base<BwdParams>();

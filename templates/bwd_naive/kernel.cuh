@@ -11,11 +11,12 @@
 #include "params_fwd.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
+#include "tile/mask_row.cuh"
 
 namespace attnforge {
 
-/// Of Pieces only Lengths is used. ParamsType is the kernel's argument: BwdNaiveParams, or what an
-/// entry derives from it.
+/// Of Pieces Lengths is used, and what the user's texts are asked by. ParamsType is the kernel's
+/// argument: BwdNaiveParams, or what an entry derives from it.
 template <BwdNaiveConfig C, class Pieces, class ParamsType = BwdNaiveParams>
 struct BwdNaive {
   using Params = ParamsType;
@@ -110,6 +111,20 @@ struct BwdNaive {
     store_1<kDtype>(to, x);
   }
 
+  /// Whether the block mask and the mask's text let a query of a head see a key.
+  ATTNFORGE_DEVICE static bool mask_lets_see(const Params& params, const Rows& rows, int head,
+                                             int query, int key) {
+    if constexpr (C.has_block_mask()) {
+      const MaskRow<C.mask_block_q, C.mask_block_kv, C.mask_bits != 0> row(
+          params.mask, rows.sequence, head, params.fwd.num_heads_q, query);
+      const BlockSight sight = row(key);
+      if (sight != BlockSight::kPartial) return sight == BlockSight::kFull;
+    }
+    if constexpr (C.user_mask)
+      return Pieces::Mask::Rule::of_pair(params.fwd, rows.lengths, rows.sequence, head, query, key);
+    return true;
+  }
+
   /// kOfQueries: rows of dq; else of dk and dv.
   template <bool kOfQueries>
   ATTNFORGE_DEVICE static void gradients(const Params& params, const Rows& rows,
@@ -196,6 +211,7 @@ struct BwdNaive {
           products<kOtherA>(smem.a, row_of<kOtherA>(other_a, lengths.batch(), head, at), s);
           products<kOtherB>(smem.b, row_of<kOtherB>(other_b, lengths.batch(), head, at), dp);
           float lse = 0.0f, delta = 0.0f;
+          const int query_head = kOfQueries ? rows.head : head;
           if constexpr (!kOfQueries) {
             lse = lse_of(params, lengths, head, other);
             delta = delta_of(params, lengths, head, other, 0, 1);
@@ -206,13 +222,22 @@ struct BwdNaive {
             const int query = kOfQueries ? rows.at[r] : other;
             const int key = kOfQueries ? other : rows.at[r];
             const bool sees = key >= query + seen_from && key <= query + seen_to &&
-                              lse != negative_infinity() && rows.present(r);
+                              lse != negative_infinity() && rows.present(r) &&
+                              mask_lets_see(params, rows, query_head, query, key);
             float score = s[r] * p.softmax_scale, slope = 1.0f;
             if constexpr (C.softcap) {
               const float softcap = p.softmax_scale / p.softcap_to_x;
               const float x = tanhf(score / softcap);
               score = softcap * x;
               slope = 1.0f - x * x;
+            }
+            if constexpr (C.user_score) {
+              if (sees) {
+                slope *= Pieces::Slope::of_pair(p, lengths, rows.sequence, query_head, query, key,
+                                                score);
+                score = Pieces::Score::of_pair(p, lengths, rows.sequence, query_head, query, key,
+                                               score);
+              }
             }
             const float probability = sees ? expf(score - lse) : 0.0f;
             const float ds = sees ? probability * (dp[r] - delta) * slope : 0.0f;

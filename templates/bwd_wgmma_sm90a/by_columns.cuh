@@ -82,10 +82,10 @@ struct BwdWgmmaSm90aByColumns {
     }
   }
   /// P, and dS in shared memory and registers. dV of the tile is in flight behind it.
-  ATTNFORGE_DEVICE void gradients(const Work& work, int m, Scores& own, Rounded& p16,
-                                  Rounded& ds16) {
+  ATTNFORGE_DEVICE void gradients(const Work& work, const BwdPlace& place, Scores& own,
+                                  Rounded& p16, Rounded& ds16) {
     if constexpr (kIndex == 0) {
-      wg.probabilities(work, m, own, p16);
+      wg.probabilities(work, place, own, p16);
       store_words(p16, 0);
       if constexpr (!kOne) {
         Rounded sloped;
@@ -109,7 +109,7 @@ struct BwdWgmmaSm90aByColumns {
         widen(sloped, s);
       }
       issue_dv(p16);
-      wg.gradients(work, m, s, own, ds16);
+      wg.gradients(work, place, s, own, ds16);
       wg.store_ds(ds16);
       fence_proxy_async();
       named_barrier_arrive(kGradients, wg.kConsumers);
@@ -136,7 +136,7 @@ struct BwdWgmmaSm90aByColumns {
     Rounded p16, ds16;
     DqParts dq;
     const u32 tile = wg.count;
-    gradients(work, place.m, own, p16, ds16);
+    gradients(work, place, own, p16, ds16);
     wgmma_wait<0>();  // dV: with dQ beside it, registers would not do
     pin(dv);
     pin(p16);

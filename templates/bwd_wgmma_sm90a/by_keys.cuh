@@ -27,26 +27,27 @@ struct BwdWgmmaSm90aByKeys {
   // -- A query tile --
 
   /// P and dS of a tile; nothing is in flight before or after.
-  ATTNFORGE_DEVICE void score_gradients(const Work& work, int m, Rounded& p16, Rounded& ds16) {
+  ATTNFORGE_DEVICE void score_gradients(const Work& work, const BwdPlace& place, Rounded& p16,
+                                        Rounded& ds16) {
     Scores s, dp;
     wg.await_q();
-    wg.clear_queries(work, m);
+    wg.clear_queries(work, place.m);
     wg.issue_scores(s);
     wg.await_do();
     wg.issue_dp(dp);
     wgmma_wait<1>();
     pin(s);
-    wg.probabilities(work, m, s, p16);
+    wg.probabilities(work, place, s, p16);
     wgmma_wait<0>();
     pin(dp);
-    wg.gradients(work, m, s, dp, ds16);
+    wg.gradients(work, place, s, dp, ds16);
   }
 
   /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.
   ATTNFORGE_DEVICE void attend(const Work& work, const BwdPlace& place) {
     Rounded p16, ds16;
     DqParts dq;
-    score_gradients(work, place.m, p16, ds16);
+    score_gradients(work, place, p16, ds16);
     if constexpr (C.ds_stages == 1) wg.await_consumers();  // all have read the dS before
     wg.store_ds(ds16);
     fence_proxy_async();
@@ -76,7 +77,7 @@ struct BwdWgmmaSm90aByKeys {
                                     const BwdPlace& before) {
     Rounded p16, ds16;
     DqParts dq;
-    score_gradients(work, place.m, p16, ds16);
+    score_gradients(work, place, p16, ds16);
     const u32 stage = wg.ds_stage(wg.count);
     mbarrier_wait(wg.smem.ds_empty(stage), wg.ds_parity(wg.count) ^ 1);
     wg.store_ds(ds16);

@@ -11,6 +11,7 @@
 #include "generator/family.h"
 #include "generator/stored_rows.h"
 #include "generator/typed_family.h"
+#include "generator/user_code.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/bwd_wgmma_sm90a/estimate.h"
 #include "templates/host/bwd_params.h"
@@ -55,6 +56,15 @@ constexpr Field<Typed> kFields[] = {
 /// words that no tile changes, each read once a tile of some 2000 instructions; without late_dq
 /// two.
 constexpr int kRegisterSlack = 12, kLateSlack = 16, kSoftcapSlack = 16;
+/// The same of texts and block masks.
+constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
+
+int register_slack(const Typed& c, const Problem& problem) {
+  int slack = (c.late_dq ? kLateSlack : kRegisterSlack) + (c.softcap ? kSoftcapSlack : 0);
+  if (c.user_score || c.user_mask || c.has_block_mask())
+    slack += c.late_dq ? kLateCodeSlack : kCodeSlack;
+  return slack + slope_registers(problem, c.block_m / 2);
+}
 
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
@@ -62,6 +72,8 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (problem.alignment_bytes < 16)
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
+  if (problem.deterministic && has_block_mask(problem))
+    return "adds dQ in the order of key tiles, of which a block mask leaves some out";
   constexpr double kSmallestBlock = 64;
   const double tiles = double(problem.seqlen_q + problem.seqlen_kv) / kSmallestBlock + 2;
   return too_many_blocks(tiles * double(problem.batch) * double(problem.num_heads_q)).text();
@@ -101,10 +113,12 @@ Reason wrong_split(const Typed& c) {
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (problem.deterministic && c.dq != kDqInOrder)
     return "sums of dQ that are added up in any order differ from run to run";
+  if (c.dq == kDqInOrder && c.has_block_mask())
+    return "a key tile would wait for one that the block mask leaves out";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = wrong_split(c)) return wrong;
   if (Reason wrong = too_much_smem(c.smem_bytes(), device.arch)) return wrong;
-  const int slack = (c.late_dq ? kLateSlack : kRegisterSlack) + (c.softcap ? kSoftcapSlack : 0);
+  const int slack = register_slack(c, problem);
   if (c.planned_registers() + slack > c.consumer_registers())
     return Reason("about {} of {} registers", c.planned_registers() + slack,
                   c.consumer_registers());
@@ -135,6 +149,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
 
 BwdSteps steps_of(const Typed& c) {
   return {.block_m = c.block_m,
+          .block_n = c.block_n(),
           .dq_columns = c.dq_columns(),
           .dq_tile = "BwdWgmmaSm90aDqTile<kConfig>",
           .turns = c.dq_turns()};
@@ -156,8 +171,10 @@ std::string describe(const Typed& c) {
        if_so(c.dq == kDqFromRegs, "dQ added from registers"), head_group_words(c.head_group_mb)});
 }
 
-std::string symbol(const Typed& c) {
-  return "bwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n());
+std::string symbol(const Typed& c, const Problem& problem) {
+  return "bwd_wgmma_sm90a_" +
+         shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n()) +
+         code_suffix(problem);
 }
 
 Source render(const Typed& c, const Problem& problem) {
@@ -173,7 +190,7 @@ Source render(const Typed& c, const Problem& problem) {
   for (const int n : columns)
     if (n > 0) products += wgmma_text(c.dtype, n, WgmmaForms::kTransposedA);
   KernelNames names = with_parts<BwdWgmmaSm90aParams>(
-      {.symbol = symbol(c),
+      {.symbol = symbol(c, problem),
        .folder = kName,
        .type = "BwdWgmmaSm90a",
        .params = "BwdWgmmaSm90aParams",
@@ -181,7 +198,8 @@ Source render(const Typed& c, const Problem& problem) {
        .pieces = "DensePieces",
        .pieces_header = "pieces/dense.cuh",
        .other_pieces = bwd_pieces(c),
-       .launch_fields = 1},
+       .launch_fields = 1,
+       .coarse = true},
       problem);
   return kernel_source(untyped(kName, c, kFields), c,
                        with_bwd_steps(std::move(names), problem, steps_of(c)));
@@ -215,7 +233,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
-    LaunchStep step = step_of(symbol(c), c.num_threads(), c.smem_bytes());
+    LaunchStep step = step_of(symbol(c, problem), c.num_threads(), c.smem_bytes());
     step.grid.x = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
     fill_argument<BwdWgmmaSm90aParams>(step, problem, {}, [&](Argument& argument) {
       argument.bwd(problem).end_of_base<BwdParams>();

@@ -17,7 +17,7 @@
 
 namespace attnforge {
 
-/// Pieces: DensePieces<C> (pieces/dense.cuh) and a Slope, or what an entry makes of them.
+/// Pieces: DensePieces<C> (pieces/dense.cuh), Queries and a Slope, or what an entry makes of them.
 /// ParamsType is the kernel's argument.
 template <BwdWgmmaSm90aConfig C, class Pieces, class ParamsType = BwdWgmmaSm90aParams>
 struct BwdWgmmaSm90a {

@@ -19,13 +19,14 @@
 #include "ptx/stmatrix.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/score_slopes.cuh"
 #include "tile/store_gradient.cuh"
 #include "tile/transposed_scores.cuh"
 
 namespace attnforge {
 
 /// A warpgroup that computes: what it does with one query tile, however the work is shared. Pieces:
-/// DensePieces<C> (pieces/dense.cuh) and a Slope, or what an entry makes of them.
+/// DensePieces<C> (pieces/dense.cuh), Queries and a Slope, or what an entry makes of them.
 template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct BwdWgmmaSm90aWarpgroup {
   using Shared = BwdWgmmaSm90aShared<C>;
@@ -152,10 +153,17 @@ struct BwdWgmmaSm90aWarpgroup {
   // -- Scores to probabilities, and their gradients --
 
   /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
-  ATTNFORGE_DEVICE void probabilities(const Work& work, int m, Scores& s, Rounded& p16) const {
-    const TransposedScores<Scores> view{s, m * C.block_m, work.keys.first_key + lane_key()};
-    Pieces::Score::apply(view, work.keys);
-    if (work.walk.masked(m)) Pieces::Mask::apply(view, work.keys);
+  ATTNFORGE_DEVICE void probabilities(const Work& work, const BwdPlace& place, Scores& s,
+                                      Rounded& p16) const {
+    const int first_row = place.m * C.block_m, first_key = work.keys.first_key + lane_key();
+    const auto queries = work.keys.queries_of(place.head);
+    const auto view_of = [&](Scores& x) {
+      return TransposedScores<Scores>{x, first_row, first_key};
+    };
+    Scores slopes;
+    make_slopes<Slope>(s, slopes, view_of, queries);
+    Pieces::Score::apply(view_of(s), queries);
+    if (work.masked(place)) Pieces::Mask::apply(view_of(s), queries);
     const u32 lse = smem.lse(stage_of<C.q_stages>(count)) + MmaFragment::column(lane()) * 4;
 #pragma unroll
     for (int j = 0; j < kScoreFragments; ++j) {
@@ -163,8 +171,8 @@ struct BwdWgmmaSm90aWarpgroup {
       load_shared_floats(shift, lse + j * 32);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        x[c] = exp2_approx(fmaf(s[j][c], scale_log2, -shift[c % 2]));
-        s[j][c] = Slope::kOne ? x[c] : x[c] * slope(s[j][c]);
+        x[c] = probability<Slope>(s[j][c], scale_log2, shift[c % 2]);
+        s[j][c] = times_slope(x[c], slope, s[j][c], slopes[j][c]);
       }
 #pragma unroll
       for (int r = 0; r < 2; ++r)
@@ -172,9 +180,9 @@ struct BwdWgmmaSm90aWarpgroup {
     }
   }
   /// dS = P (dP - delta). Where P is 0 in a masked tile dS is 0 whatever dP is.
-  ATTNFORGE_DEVICE void gradients(const Work& work, int m, const Scores& s, Scores& dp,
-                                  Rounded& ds16) const {
-    if (work.walk.masked(m)) {
+  ATTNFORGE_DEVICE void gradients(const Work& work, const BwdPlace& place, const Scores& s,
+                                  Scores& dp, Rounded& ds16) const {
+    if (work.masked(place)) {
 #pragma unroll
       for (int j = 0; j < kScoreFragments; ++j)
 #pragma unroll

@@ -13,14 +13,12 @@
 namespace attnforge {
 
 /// A query tile of a head.
-struct BwdPlace {
-  int head, m;
-};
+using BwdPlace = QueryPlace;
 
 template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct BwdWgmmaSm90aWork {
   using Tile = KeyTile<typename Pieces::Lengths>;
-  using Walk = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
+  using Walk = typename Pieces::Queries;
 
   Tile keys;
   Walk walk;
@@ -28,19 +26,36 @@ struct BwdWgmmaSm90aWork {
 
   ATTNFORGE_DEVICE explicit BwdWgmmaSm90aWork(const Params& params)
       : keys(params, place_tile(params.order, block_index()), C.block_n()),
-        walk(Walk::of_keys(keys.p, keys.lengths, C.block_m, keys.first_key, C.block_n())),
+        walk(Walk::of_tile(params, keys, C.block_m, C.block_n())),
         first_row(scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence)) {}
 
-  ATTNFORGE_DEVICE int tiles() const { return walk.count() * keys.group(); }
+  ATTNFORGE_DEVICE int tiles() const {
+    if constexpr (Walk::kListed) return walk.count();
+    return walk.count() * keys.group();
+  }
   // In order, from the last query tile to the first: then all blocks of a head begin at the same
   // one, and those that wait for others start after them.
   ATTNFORGE_DEVICE int first_m() const { return C.dq == kDqInOrder ? walk.end - 1 : walk.begin; }
-  ATTNFORGE_DEVICE BwdPlace first() const { return {keys.first_query_head(), first_m()}; }
+  ATTNFORGE_DEVICE BwdPlace first() const {
+    if constexpr (Walk::kListed) return walk.first();
+    return {keys.first_query_head(), first_m()};
+  }
   ATTNFORGE_DEVICE void advance(BwdPlace& place) const {
-    const int next = C.dq == kDqInOrder ? place.m - 1 : place.m + 1;
-    const bool wraps = C.dq == kDqInOrder ? next < walk.begin : next == walk.end;
-    place.m = wraps ? first_m() : next;
-    place.head += wraps;
+    if constexpr (Walk::kListed) {
+      place = walk.after(place);
+    } else {
+      const int next = C.dq == kDqInOrder ? place.m - 1 : place.m + 1;
+      const bool wraps = C.dq == kDqInOrder ? next < walk.begin : next == walk.end;
+      place.m = wraps ? first_m() : next;
+      place.head += wraps;
+    }
+  }
+  /// Whether some row does not see all keys.
+  ATTNFORGE_DEVICE bool masked(const BwdPlace& place) const {
+    if constexpr (Walk::kListed)
+      return walk.masked(place);
+    else
+      return walk.masked(place.m);
   }
   /// Calls visit(place) for each.
   template <class Visit>

@@ -19,6 +19,7 @@ namespace attnforge {
 /// What a family's kernel asks of the steps around it.
 struct BwdSteps {
   int block_m = 0;  // query rows of a tile: rows of the scratch are padded to whole ones
+  int block_n = 0;  // keys of a block: what a block mask lets be seen is known by tiles of both
   // Of a row of dq_sums, in floats; 0: the kernel adds up no dq there, and writes it itself. Else
   // bwd_dq writes dq after it.
   int dq_columns = 0;
@@ -64,8 +65,13 @@ Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work
 /// keys, which causal queries see most, come first.
 TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb);
 
-/// The pieces that a shape takes, and the Slope of its Score.
+/// The pieces that a shape takes, the Queries of a family with such tiles, and the Slope of its
+/// Score. Under a block mask Mask and Walk are its, too (with_bwd_steps).
 std::vector<Piece> bwd_pieces(const Shape& shape);
+
+/// Registers that a kernel needs for derivatives of `scores`, where a score's text does not have
+/// one that is 1 for all.
+int slope_registers(const Problem& problem, int scores);
 
 /// What the steps take.
 double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device);

@@ -41,10 +41,13 @@ std::string locals(const std::vector<CodeArgument>& arguments) {
   return lines;
 }
 
-/// In a score these stand for what the piece takes for them (pieces/user_code.cuh).
+/// In a score these stand for what the piece takes for them (pieces/user_code.cuh). In backward its
+/// argument may carry a derivative.
 constexpr const char* kTanhNames =
     "    [[maybe_unused]] const auto tanhf = [&](float x) { return attnforge_tanh(x); };\n"
     "    [[maybe_unused]] const auto& tanh = tanhf;\n";
+constexpr const char* kBackwardTanhNames =
+    "    [[maybe_unused]] const auto &tanhf = attnforge_tanh, &tanh = tanhf;\n";
 
 /// The text between `open` and `close`, on lines that messages number from 1 in a file named
 /// `name`; what is wrong with its value, or missing at its end, is said there too. It has no
@@ -124,7 +127,10 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
         "{}"
         "{}"
         "  }}\n",
-        taken, locals(arguments), has_tanh ? kTanhNames : "",
+        taken, locals(arguments),
+        !has_tanh              ? ""
+        : is_backward(problem) ? kBackwardTanhNames
+                               : kTanhNames,
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
   if (!mask.empty()) {
@@ -157,6 +163,18 @@ void add_code_params(Argument& argument, const Problem& problem, const TileWork&
                  CodeArguments{count});
 }
 
+/// The derivative of the score's text, which sees what Score `before` leaves.
+void add_slope(KernelNames& names, std::string_view before) {
+  Piece slope{"pieces/user_slope.cuh", "Slope", fmt::format("UserSlope<UserCode, {}>", before)};
+  const auto of_before = std::ranges::find(names.other_pieces, "Slope", &Piece::name);
+  if (of_before != names.other_pieces.end()) {
+    names.parts.push_back(of_before->header);
+    slope.type = fmt::format("UserSlope<UserCode, {}, {}>", before, of_before->type);
+    names.other_pieces.erase(of_before);
+  }
+  names.other_pieces.push_back(slope);
+}
+
 /// The struct UserCode of the entry, whose functions are the texts, and the pieces that call them.
 void extend_by_code(KernelNames& names, const Problem& problem) {
   names.parts.push_back("pieces/user_code.cuh");
@@ -167,13 +185,16 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
                                        lists_text ? &terms : nullptr);
   if (has_score_code(problem)) {
     Piece score{"pieces/user_score.cuh", "Score", "UserScore<UserCode>"};
+    std::string before_score = "PlainScore";
     const auto before = std::ranges::find(names.other_pieces, "Score", &Piece::name);
     if (before != names.other_pieces.end()) {  // the text sees what that leaves
       names.parts.push_back(before->header);
-      score.type = fmt::format("UserScore<UserCode, {}>", before->type);
+      before_score = before->type;
+      score.type = fmt::format("UserScore<UserCode, {}>", before_score);
       names.other_pieces.erase(before);
     }
     names.other_pieces.push_back(score);
+    if (is_backward(problem)) add_slope(names, before_score);
   }
   if (shape_of(problem).user_mask != 0 && !names.gathers) {
     names.other_pieces.push_back(

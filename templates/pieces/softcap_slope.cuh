@@ -10,6 +10,7 @@ namespace attnforge {
 /// softmax_scale (pieces/softcap.cuh).
 struct SoftcapSlope {
   static constexpr bool kOne = false;
+  static constexpr bool kOfPair = false;
 
   float to_tanh;  // softmax_scale / softcap
 

@@ -9,8 +9,22 @@
 
 namespace attnforge {
 
-/// Keys from first_key on of a sequence. Lengths is a piece of the kernel. Pieces that take a
-/// QueryTile take this too where they ask no more than p, lengths and query_of(): a row is a query.
+/// The queries of a head that share keys, for pieces that take a QueryTile and ask where no row
+/// lies: a row is a query.
+template <class LengthsPiece>
+struct QueriesOfHead {
+  using Lengths = LengthsPiece;
+
+  const FwdParams& p;
+  const Lengths& lengths;
+  int batch;
+  int head;
+
+  ATTNFORGE_DEVICE static int query_of(int row) { return row; }
+  ATTNFORGE_DEVICE int query_head_of(int) const { return head; }
+};
+
+/// Keys from first_key on of a sequence. Lengths is a piece of the kernel.
 template <class LengthsPiece>
 struct KeyTile {
   using Lengths = LengthsPiece;
@@ -29,6 +43,9 @@ struct KeyTile {
       : KeyTile(params, tile_at(params, place, block_n), place.head, block_n) {}
 
   ATTNFORGE_DEVICE static int query_of(int row) { return row; }
+  ATTNFORGE_DEVICE QueriesOfHead<Lengths> queries_of(int head) const {
+    return {p, lengths, sequence, head};
+  }
   /// Query heads that share the keys: `group()` of them from first_query_head() on.
   ATTNFORGE_DEVICE int group() const { return p.num_heads_q / p.num_heads_kv; }
   ATTNFORGE_DEVICE int first_query_head() const { return kv_head * group(); }

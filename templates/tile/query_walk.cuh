@@ -20,15 +20,29 @@ struct SeeingQueries {
   }
 };
 
+/// A query tile of one of the heads that share a key tile.
+struct QueryPlace {
+  int head, m;
+};
+
 /// Tiles of block_m query rows of a head, begin to end - 1: those with a row that sees some key of
 /// a key tile. In [clear_begin, clear_end) every row sees all keys, and the tile has no place for
 /// keys after the last: such a key's score is 0, which is no small one beside a very negative lse.
 /// Rows after the last query do not count: they have no probabilities. kLeftBound, kRightBound:
-/// rows do not see all keys to their left, to their right.
-template <bool kLeftBound, bool kRightBound>
+/// rows do not see all keys to their left, to their right. kAllMasked: a text may hide any key.
+template <bool kLeftBound, bool kRightBound, bool kAllMasked = false>
 struct QueryWalk {
+  /// Whether heads have tiles of their own (pieces/listed_queries.cuh), or all have these.
+  static constexpr bool kListed = false;
+
   int begin, clear_begin, clear_end, end;
 
+  /// Of a KeyTile.
+  template <class Params, class Tile>
+  ATTNFORGE_DEVICE static QueryWalk of_tile(const Params&, const Tile& keys, int block_m,
+                                            int block_n) {
+    return of_keys(keys.p, keys.lengths, block_m, keys.first_key, block_n);
+  }
   /// Of the keys first_key to first_key + block_n - 1 of a sequence.
   template <class Lengths>
   ATTNFORGE_DEVICE static QueryWalk of_keys(const FwdParams& p, const Lengths& lengths, int block_m,
@@ -57,7 +71,7 @@ struct QueryWalk {
   ATTNFORGE_DEVICE int count() const { return end - begin; }
   /// Of query tile m: whether some row does not see all keys.
   ATTNFORGE_DEVICE bool masked(int m) const {
-    return m < clear_begin || (kLeftBound && m >= clear_end);  // else that is `end`
+    return kAllMasked || m < clear_begin || (kLeftBound && m >= clear_end);  // else that is `end`
   }
 };
 

@@ -131,6 +131,35 @@ const std::vector<CodeCase>& code_cases() {
         [](const CodePair& p) { return p.q - p.k < kWindow; },
         [](double, const CodePair&) { return 1.5; }},
        kUsual},
+      {"TanhByAProduct",  // which is not told from other texts
+       {.score = "tanhf(s * 0.5f) * 2"},
+       {[](double s, const CodePair&) { return 2 * std::tanh(s / 2); },
+        {},
+        [](double s, const CodePair&) { return slope_of_cap(s, 2); }},
+       kUsual},
+      {"ManyFunctions",
+       {.score = "(s > 0.5f ? s : s * 0.75f + 0.125f) + sqrtf(fabsf(s) + 1) - fmaxf(s, -0.25f) * "
+                 "float(k % 3) / 8 + expf(-s * s)"},
+       {[](double s, const CodePair& p) {
+          return (s > 0.5 ? s : s * 0.75 + 0.125) + std::sqrt(std::abs(s) + 1) -
+                 std::max(s, -0.25) * double(p.k % 3) / 8 + std::exp(-s * s);
+        },
+        {},
+        [](double s, const CodePair& p) {
+          return (s > 0.5 ? 1 : 0.75) + (s > 0 ? 0.5 : -0.5) / std::sqrt(std::abs(s) + 1) -
+                 (s >= -0.25 ? double(p.k % 3) / 8 : 0) - 2 * s * std::exp(-s * s);
+        }},
+       kUsual},
+      {"TextInPartialBlocks",
+       {.score = "s * factor", .mask = "(q + k) % 3 != 0", .args = "float factor"},
+       {[](double s, const CodePair&) { return s * 1.5; },
+        [](const CodePair& p) { return (p.q + p.k) % 3 != 0; },
+        [](double, const CodePair&) { return 1.5; }},
+       {"fwd bf16 batch=2 num_heads=4:2 seqlen=300:500 head_dim=64 blocks=64 lse",
+        "fwd fp16 batch=2 num_heads=4:2 seqlen=300 head_dim=128 blocks=32:128 mask_bits causal "
+        "mask_heads=2 lse",
+        "fwd bf16 batch=2 num_heads=4 seqlen=200:333 head_dim=64 blocks=128:16 mask_batch=2 "
+        "mask_heads=4 mask_bits lse"}},
       {"AfterTheSoftCap",
        {.score = "s + 0.125f * float(head) * (k % 4)"},
        {[](double s, const CodePair& p) { return s + 0.125 * double(p.head * (p.k % 4)); },

@@ -247,5 +247,14 @@ TEST(CodeText, IsAnErrorOrComesBackWhateverIsChangedInIt) {
   EXPECT_GT(valid, 300);
 }
 
+TEST(AddsToScore, IsTrueOfSumsWithTheScoreAlone) {
+  for (const char* text :
+       {"s", "s + slope[head] * (k - q)", "s - 2 * (k > q ? 1 : 0)", "s + bias[q < 3 ? 0 : k]"})
+    EXPECT_TRUE(adds_to_score(text)) << text;
+  for (const char* text : {"", "2 * s", "s * 2", "s + s", "s + k > q ? 1 : 0", "s + 1, 2", "-s",
+                           "s + tanhf(s)", "k < q ? s : 0", "tanhf(s)", "(s + 1) * 2"})
+    EXPECT_FALSE(adds_to_score(text)) << text;
+}
+
 }  // namespace
 }  // namespace attnforge

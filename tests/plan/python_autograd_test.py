@@ -47,6 +47,10 @@ class Cpu(_arrays._Torch if torch is not None else object):
     def zeros(self, shape, code, device, stream):
         return torch.zeros(shape, dtype=self._dtypes[code])
 
+    def upload(self, data, device, stream):
+        memory = torch.frombuffer(bytearray(data) or bytearray(1), dtype=torch.uint8)
+        return memory.data_ptr(), memory
+
     def allocator(self, shape, code, device):
         return lambda: self.empty(shape, code, device, 0)
 
@@ -88,6 +92,52 @@ def sequences(problem, lengths):
         yield rows, 0, keys, 0, i
 
 
+ALIBI, DOCUMENTS, CAP = "s + slope[head] * (k - q)", "document[q] == document[k]", "2 * tanhf(s / 2) * gain"
+
+
+def words_of(struct, p, rows, keys):
+    """The arguments of a text by their names."""
+    arguments = p.args.split(", ")
+    words = (ctypes.c_uint64 * len(arguments)).from_address(struct.code_arguments)
+    named = {}
+    for argument, word in zip(arguments, words):
+        kind, name = argument.split()
+        if name == "slope":
+            named[name] = tensor_at(word, torch.float32, (p.num_heads_q,), (1,)).double()
+        elif name == "document":
+            named[name] = tensor_at(word, torch.int32, (max(rows, keys),), (1,))
+        else:
+            assert kind == "float"
+            named[name] = ctypes.c_float.from_buffer(ctypes.c_uint32(word)).value
+    named["apart"] = torch.arange(keys)[None, :] - torch.arange(rows)[:, None]
+    return named
+
+
+def _cap(s, a):
+    x = torch.tanh(s / 2)
+    return 2 * x * a["gain"], (1 - x * x) * a["gain"]
+
+
+TEXTS = {
+    ALIBI: lambda s, a: (s + a["slope"][:, None, None] * a["apart"], 1.0),
+    CAP: _cap,
+    DOCUMENTS: lambda a: a["document"][: a["apart"].shape[0], None] == a["document"][None, : a["apart"].shape[1]],
+}
+
+
+def present(lists, p, rows, keys):
+    """Of a block mask of one head and sequence."""
+    blocks = -(-rows // p.mask_block_q)
+    begin = (ctypes.c_int32 * (blocks + 1)).from_address(lists.row_begin)
+    columns = (ctypes.c_int32 * max(begin[blocks], 1)).from_address(lists.columns)
+    seen = torch.zeros(rows, keys, dtype=torch.bool)
+    for row in range(blocks):
+        for entry in columns[begin[row] : begin[row + 1]]:
+            first, column = row * p.mask_block_q, entry // 2 * p.mask_block_kv
+            seen[first : first + p.mask_block_q, column : column + p.mask_block_kv] = True
+    return seen
+
+
 def run(plan, struct, lengths):
     """Computes a forward or backward problem in place of the kernels."""
     p = plan.problem
@@ -124,6 +174,8 @@ def run(plan, struct, lengths):
         if p.softcap:
             slope = 1 - torch.tanh(s / p.softcap) ** 2
             s = p.softcap * torch.tanh(s / p.softcap)
+        if p.score:
+            s, slope = TEXTS[p.score](s, words_of(struct, p, rows, keys))
         position = torch.arange(rows)[:, None] + keys - rows
         seen = torch.ones(rows, keys, dtype=torch.bool)
         left, right = p.window_left, 0 if p.causal else p.window_right
@@ -131,6 +183,11 @@ def run(plan, struct, lengths):
             seen &= torch.arange(keys) >= position - left
         if right >= 0:
             seen &= torch.arange(keys) <= position + right
+        if p.mask:
+            seen &= TEXTS[p.mask](words_of(struct, p, rows, keys))
+        if p.mask_block_q:
+            lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+            seen &= present(lists, p, rows, keys)
         s = s.masked_fill(~seen, -math.inf)
         if not back:
             if p.sinks:
@@ -184,13 +241,15 @@ class Library:
         return library_run
 
 
-def plain(q, k, v, causal=False, window=None, softcap=None, sinks=None, mask=None):
+def plain(q, k, v, causal=False, window=None, softcap=None, sinks=None, mask=None, score=None):
     """[batch, seqlen, heads, dim], of autograd, in the tensors' dtype."""
     group = q.shape[2] // k.shape[2]
     q, k, v = q.transpose(1, 2), k.transpose(1, 2).repeat_interleave(group, 1), v.transpose(1, 2).repeat_interleave(group, 1)
     s = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
     if softcap:
         s = softcap * torch.tanh(s / softcap)
+    if score is not None:
+        s = score(s)
     position, keys = torch.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2], torch.arange(k.shape[2])
     seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
     if causal:
@@ -198,6 +257,8 @@ def plain(q, k, v, causal=False, window=None, softcap=None, sinks=None, mask=Non
     if window is not None:
         seen &= keys >= position - window
         seen &= keys <= position + window
+    if mask is not None:
+        seen &= mask
     s = s.masked_fill(~seen, -math.inf)
     lse = torch.logsumexp(s if sinks is None else torch.cat([s, sinks[None, :, None, None].expand(*s.shape[:3], 1).to(s.dtype)], -1), -1)
     return (torch.exp(s - lse[..., None]) @ v).transpose(1, 2), lse
@@ -301,6 +362,40 @@ class AutogradTest(unittest.TestCase):
                 one = attnforge.attention(*(x[None, first:last] for x in (q, k, v)), sinks=sinks)
                 wanted += torch.autograd.grad(one, sinks, dout[None, first:last])[0]
         self.compare([got], [wanted])
+
+    def test_through_texts_and_block_masks(self):
+        apart = torch.arange(20)[None, :] - torch.arange(20)[:, None]
+        slope, document = torch.rand(4), (torch.arange(20) // 7).int()
+        blocks = attnforge.BlockMask.from_dense([[row // 16 == key // 16 for key in range(20)] for row in range(20)], 16)
+        block_of = torch.arange(20) // 16
+        cases = (
+            ({"score": ALIBI, "args": {"slope": slope}}, {"score": lambda s: s + slope[:, None, None].double() * apart}),
+            ({"score": CAP, "args": {"gain": 0.75}}, {"score": lambda s: 1.5 * torch.tanh(s / 2)}),
+            ({"mask": DOCUMENTS, "args": {"document": document}}, {"mask": document[:, None] == document[None]}),
+            ({"block_mask": blocks}, {"mask": block_of[:, None] == block_of[None]}),
+        )
+        for options, wanted in cases:
+            with self.subTest(options):
+                q, k, v = self.inputs((2, 20, 4, 16))
+                o = attnforge.attention(q, k, v, causal=True, **options)
+                dout = torch.randn(o.shape, dtype=o.dtype)
+                wanted_o, _ = plain(*(x.double() for x in (q, k, v)), causal=True, **wanted)
+                got = torch.autograd.grad((o * dout).double().sum(), [q, k, v])
+                self.compare(got, torch.autograd.grad((wanted_o * dout.double()).sum(), [q, k, v]))
+                with torch.no_grad():  # and by hand
+                    o, lse = attnforge.attention(q, k, v, causal=True, return_lse=True, **options)
+                    self.compare(attnforge.attention_backward(q, k, v, o, lse, dout, causal=True, **options), got, 0)
+
+    def test_arrays_of_texts_are_kept_and_must_not_change(self):
+        q, k, v = self.inputs()
+        slope = torch.rand(4)
+        o = attnforge.attention(q, k, v, score=ALIBI, args={"slope": slope})
+        slope.add_(1)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            o.float().sum().backward()
+        slope.requires_grad_()
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "args..slope.. requires grad"):
+            attnforge.attention(q, k, v, score=ALIBI, args={"slope": slope})
 
     def test_of_one_input_alone_and_of_one_tensor_three_times(self):
         q, k, v = self.inputs()

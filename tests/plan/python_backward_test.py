@@ -297,13 +297,13 @@ class AutogradTest(BackwardTest):
 
     def test_calls_without_gradients_name_the_reason(self):
         table = torch.Tensor((64, 32), "float32")
-        blocks = attnforge.BlockMask.random(0.5, 64, 64)
+        bias = torch.Tensor((64,), "float32")
+        bias.requires_grad = True
         unsupported, invalid = attnforge.UnsupportedError, attnforge.InvalidError
         cases = (
             (unsupported, "a call with rope has no gradients: rotate q and k before it", {"rope": (table, table)}),
-            (unsupported, "a call with block_mask has no gradients", {"block_mask": blocks}),
-            (unsupported, "a call with score has no gradients", {"score": "s * 2"}),
-            (unsupported, "a call with mask has no gradients", {"mask": "k <= q"}),
+            (invalid, "block_mask is of seqlen", {"block_mask": attnforge.BlockMask.random(0.5, 64, 128)}),
+            (unsupported, "args..bias.. requires grad, but arrays of a score or mask have no gradients", {"score": "s + bias[q]", "args": {"bias": bias}}),
             (unsupported, "a call with page_table has no gradients", {"page_table": table}),
             (invalid, "out= does not go with gradients", {"out": self.o}),
             (invalid, "gradients run on torch's current stream", {"stream": 0x77}),
@@ -313,8 +313,6 @@ class AutogradTest(BackwardTest):
             with self.subTest(text), self.assertRaisesRegex(error, text):
                 self.attend(**options)
             self.assertEqual(self.driver.fake_launches(), 0, "nothing is launched")
-        with torch.no_grad():
-            self.attend(score="s * 2")
         self.attend(stream=0)
 
     def test_a_problem_that_no_kernel_serves_names_the_reason(self):

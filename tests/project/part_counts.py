@@ -22,10 +22,10 @@ PARTS = {
     ),
     # Interfaces too: the masks of C++, C, Python and the command line, their generators, drawings and files.
     "block_mask": (
-        r"kFeatureBlockMask|[bB]lockMask|(?<!host/)block_mask(?!_part)|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockMaskArgument|\bdensity=", 77),
+        r"kFeatureBlockMask|[bB]lockMask|(?<!host/)block_mask(?!_part)|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockMaskArgument|\bdensity=", 89),
     "user_code": (
         r"kFeature(Score|Mask)Code|CodeArgument|code_arguments|code_suffix|has_score_code|user_(score|mask|code)|User(Code|Score|Mask|Rule|Row)"
-        r"|WithCode|CodeParams|has_code|check_code|problem\.(score|mask|args)|CodeTexts|add_code", 66),
+        r"|WithCode|CodeParams|has_code|check_code|problem\.(score|mask|args)|CodeTexts|add_code", 77),
     "sinks": (r"kFeatureSinks|Sink(Params|Output)|WithSinks|(?<!host/)\bsinks\b|[a-z]_sinks", 37),
     "pages": (
         r"kFeaturePages|Page(s(Params|Argument)|Table)|Paged(Tma)?Keys|paged_(tma_)?keys|WithPages|page_(size|table)|has_pages|num_pages"
@@ -33,8 +33,8 @@ PARTS = {
     "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 53),
     # Beside what is of backward alone by its name.
     "gradients": (
-        r"kFeature(Deterministic|Accumulate|Dlse|Fp32Gradients)|[gG]radients|is_backward|Op::kBackward|\bdlse\b|\bdout\b|\bd[qkv]\b|[bB]wd(?!_)", 45),
-    "softcap": (r"[sS]oftcap", 47),
+        r"kFeature(Deterministic|Accumulate|Dlse|Fp32Gradients)|[gG]radients|is_backward|Op::kBackward|\bdlse\b|\bdout\b|\bd[qkv]\b|[bB]wd(?!_)", 48),
+    "softcap": (r"[sS]oftcap", 48),
     "window": (r"window_(left|right)|effective_window|(left|right)_bound", 49),
 }
 # Functions and classes beside problems, with lengths, pages and ropes of their own.

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <barrier>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -136,6 +137,12 @@ inline unsigned atomicOr(unsigned* word, unsigned x) {
   return std::atomic_ref<unsigned>(*word).fetch_or(x);
 }
 inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+template <class T>
+T __ldg(const T* from) {
+  return *from;
+}
 inline int __shfl_sync(unsigned, int x, int lane) {
   return static_cast<int>(attnforge::test::of_all_lanes(x)[static_cast<unsigned>(lane)]);
 }

@@ -127,6 +127,25 @@ TEST(BwdSteps, ThereIsNoneAfterAKernelThatWritesDqItself) {
   EXPECT_EQ(launch.workspace_bytes, 2 * 4 * 128 * 4u);
 }
 
+/// The bits of tiles end where the rows' scratch begins: a kernel finds them by that.
+TEST(BwdSteps, UnderABlockMaskTheTilesComeFirst) {
+  const Problem p = parse_problem(
+      "bwd bf16 batch=2 num_heads=4:2 seqlen=5000:700 head_dim=64 blocks=32 mask_heads=2 "
+      "mask_batch=2");
+  const BwdWork work = bwd_work(p, {.block_m = 64, .block_n = 128, .dq_columns = 64});
+  // 6 key tiles, 79 query tiles in 3 words twice.
+  EXPECT_EQ(work.lse_log2, scratch_aligned(2 * 2 * 6 * 3 * 2 * 4));
+  EXPECT_EQ(work.delta, work.lse_log2 + 2 * 4 * 79 * 64 * 4);
+  const Launch launch = launch_of(p, work, "90a");
+  ASSERT_EQ(launch.steps.size(), 4u);
+  EXPECT_EQ(own_step(launch), 2u);
+  EXPECT_EQ(launch.steps[0].kernel, "bwd_tiles");
+  EXPECT_EQ(launch.steps[0].grid.x, 2 * 2 * 6 * 3 / 8u) << "a warp a word";
+  EXPECT_FALSE(launch.steps[0].overlaps_previous);
+  EXPECT_FALSE(launch.steps[1].overlaps_previous) << "the kernel waits for the rows alone";
+  EXPECT_EQ(test::parts_of<BlockMaskArgument>(launch.steps[0]).size(), 1u);
+}
+
 TEST(BwdSteps, OfNoQueriesTheFamilysOwnIsAll) {
   const Problem p = parse_problem("bwd bf16 num_heads=4 seqlen=0:100 head_dim=64");
   const Launch launch = launch_of(p, bwd_work(p, {.block_m = 64, .dq_columns = 64}), "90a");

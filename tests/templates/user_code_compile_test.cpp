@@ -89,6 +89,49 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
   }
 }
 
+/// Of texts, blocks and a soft cap at once, by each kernel of backward.
+TEST(BackwardTexts, CompileWithTheirDerivativesInAllFamilies) {
+  Problem all = parse_problem(
+      "bwd bf16 batch=2 num_heads=8:2 seqlen=4096 head_dim=128 softcap=30 lengths=used "
+      "blocks=64:32 "
+      "mask_bits mask_heads=2");
+  all.score =
+      "(k > q ? s : 0.5f * (k - q) + min(s, 0.0f)) + sqrtf(fabsf(s) + 1) * bias[k] - s / 3 + "
+      "tanhf(s / 30) * expf(-s) + powf(s, 2) + [&] { auto x = s + k; x *= 2; return -x; }()";
+  all.mask = "(q + k) % 3 != 0 || bias[k] > 0";
+  all.args = "float* bias[seqlen_kv]";
+  validate(all);
+  Problem alone = all;
+  alone.deterministic = true;  // a kernel of dQ beside that of dK and dV
+  const struct {
+    const char *family, *arch;
+    const Problem& problem;
+  } cases[] = {
+      {"bwd_naive", "80", all}, {"bwd_mma_sm80", "80", alone}, {"bwd_wgmma_sm90a", "90a", all}};
+  const std::vector<std::string> said = test::compile_together(
+      std::size(cases), [&](std::size_t i) -> std::string {
+        const std::string ptx = ptx_of(cases[i].family, cases[i].arch, cases[i].problem);
+        return ptx.find(".entry") != ptx.npos ? "" : "no kernel";
+      });
+  for (std::size_t i = 0; i < said.size(); ++i)
+    EXPECT_EQ(said[i], "") << cases[i].family << " " << to_string(cases[i].problem);
+}
+
+/// A text that makes a float of the score has lost its derivative: an error, and not one of 0.
+TEST(BackwardTexts, AreRefusedWhereTheDerivativeIsLost) {
+  for (const char* score : {"float(s) * 2", "[](float x) { return x * x; }(s)", "ldexpf(s, 2)"}) {
+    Problem problem = parse_problem("bwd bf16 num_heads=2 seqlen=512 head_dim=64");
+    problem.score = score;
+    try {
+      ptx_of("bwd_naive", "80", problem);
+      ADD_FAILURE() << score << " compiled";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCompile);
+      EXPECT_THAT(error.what(), testing::HasSubstr("score, line 1, column ")) << score;
+    }
+  }
+}
+
 /// Positions are ints wherever one may stand, and floats without a conversion for each key.
 TEST(Positions, TakePartInAllThatIntsDo) {
   const Problem problem = with_code(

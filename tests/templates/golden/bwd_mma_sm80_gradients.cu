@@ -4,11 +4,13 @@
 #include "steps/bwd_dq/kernel.cuh"
 #include "pieces/dense.cuh"
 #include "pieces/plain_slope.cuh"
+#include "tile/query_walk.cuh"
 using namespace attnforge;
 static_assert(sizeof(BwdMmaSm80Params) == 400);
 inline constexpr BwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 64, 128, 8, 2, 64, 1, 1, 0, 0, 1, 1};
 struct Pieces : DensePieces<kConfig> {
   using Slope = PlainSlope;
+  using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
 };
 static_assert(sizeof(BwdStepParams) == 400);
 extern "C" __global__ void __launch_bounds__(256)

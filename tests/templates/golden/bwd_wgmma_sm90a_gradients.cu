@@ -4,6 +4,7 @@
 #include "steps/bwd_dq/kernel.cuh"
 #include "pieces/dense.cuh"
 #include "pieces/plain_slope.cuh"
+#include "tile/query_walk.cuh"
 namespace attnforge {
 template <>
 struct Wgmma<kBf16, 64> {
@@ -177,6 +178,7 @@ static_assert(sizeof(BwdWgmmaSm90aParams) == 960);
 inline constexpr BwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 1, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0}, 2, 0, 64, 2, 2, 2, 1, 1, 2};
 struct Pieces : DensePieces<kConfig> {
   using Slope = PlainSlope;
+  using Queries = QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>;
 };
 static_assert(sizeof(BwdStepParams) == 400);
 extern "C" __global__ void __launch_bounds__(256)
