@@ -101,6 +101,7 @@ struct BwdWgmmaSm90aByColumns {
       Scores s;
       named_barrier_wait(kProbabilities, wg.kConsumers);
       load_words(p16, 0);
+      issue_dv(p16);
       if constexpr (kOne) {
         widen(p16, s);
       } else {
@@ -108,7 +109,6 @@ struct BwdWgmmaSm90aByColumns {
         load_words(sloped, 1);
         widen(sloped, s);
       }
-      issue_dv(p16);
       wg.gradients(work, place, s, own, ds16);
       wg.store_ds(ds16);
       fence_proxy_async();
@@ -135,30 +135,29 @@ struct BwdWgmmaSm90aByColumns {
     constexpr int kDk = kDkColumns.count > 0;
     Rounded p16, ds16;
     DqParts dq;
-    const u32 tile = wg.count;
     gradients(work, place, own, p16, ds16);
     wgmma_wait<0>();  // dV: with dQ beside it, registers would not do
     pin(dv);
     pin(p16);
-    wg.release_do(tile);
+    wg.release_do(wg.count);
     wg.template issue_dq<0>(dq, 0);
     issue_dk(ds16);
     wgmma_wait<kDk>();
     wg.pin_dq(dq);
-    wg.template store_dq<0>(work, place, dq, tile);
+    wg.template store_dq<0>(work, place, dq, wg.count);
     if constexpr (C.dq_rounds == 2) wg.template issue_dq<1>(dq, 0);
     ++wg.count;
     if constexpr (!kLast) issue_own(work, next.m, own);
     if constexpr (C.dq_rounds == 2) {
       wgmma_wait<!kLast>();
       wg.pin_dq(dq);
-      wg.template store_dq<1>(work, place, dq, tile);
+      wg.template store_dq<1>(work, place, dq, wg.count - 1);
     }
     wgmma_wait<0>();
     pin(dk);
     pin(ds16);
     if constexpr (!kLast) pin(own);
-    wg.release_q(tile);
+    wg.release_q(wg.count - 1);
   }
 
   ATTNFORGE_DEVICE void run() {

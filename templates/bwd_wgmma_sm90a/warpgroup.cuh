@@ -70,6 +70,11 @@ struct BwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE int lane_key() const {
     return own_keys() + warp() * 16 + MmaFragment::row(lane());
   }
+  /// split_columns: an address that never changes makes ptxas compute descriptors of all its parts
+  /// before the main loop and keep them, in registers that products want.
+  ATTNFORGE_DEVICE static void keep_in_loop(u32& address) {
+    if constexpr (C.split_columns) asm volatile("" : "+r"(address));
+  }
   template <int kStages>
   ATTNFORGE_DEVICE static u32 stage_of(u32 tile) {
     return tile % kStages;
@@ -91,6 +96,8 @@ struct BwdWgmmaSm90aWarpgroup {
   /// d = (64 keys of `keys`) x (query rows of `rows`), both with columns in chunks of 64.
   template <int kDim>
   ATTNFORGE_DEVICE void issue_transposed(Scores& d, u32 keys, u32 rows) {
+    keep_in_loop(keys);
+    keep_in_loop(rows);
     const u64 a = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(keys + own_keys() * C.kSwizzle);
     const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(rows);
     pin(d);
