@@ -100,13 +100,14 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
 
 /// Whether warpgroups should have keys or columns of their own.
 Reason wrong_split(const Typed& c) {
-  // dK and dV lie in registers. With more, ptxas makes products wait for each other.
-  constexpr int kMostColumns = 272, kWidest = 160, kNarrow = 128;
-  const int widest = std::max(c.head_dim, c.head_dim_v);
-  if (!c.split_columns && (c.head_dim + c.head_dim_v > kMostColumns || widest > kWidest))
-    return Reason("head dims {} and {} are above {}, or {} together: registers hold no more",
-                  c.head_dim, c.head_dim_v, kWidest, kMostColumns);
-  if (c.split_columns && widest <= kNarrow) return "registers hold whole rows";
+  // With more, ptxas makes products wait for each other: dK, dV and parts of dQ lie in registers.
+  constexpr int kWidest = 128, kWidestV = 160, kMostColumns = 264;
+  if (!c.split_columns &&
+      (c.head_dim > kWidest || c.head_dim_v > kWidestV || c.head_dim + c.head_dim_v > kMostColumns))
+    return Reason("rows of dK and dV have {} columns, {} and {}: more than registers hold",
+                  c.head_dim + c.head_dim_v, c.head_dim, c.head_dim_v);
+  if (c.split_columns && std::max(c.head_dim, c.head_dim_v) <= kWidest)
+    return "registers hold whole rows";
   return "";
 }
 

@@ -70,11 +70,9 @@ struct BwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE int lane_key() const {
     return own_keys() + warp() * 16 + MmaFragment::row(lane());
   }
-  /// split_columns: an address that never changes makes ptxas compute descriptors of all its parts
-  /// before the main loop and keep them, in registers that products want.
-  ATTNFORGE_DEVICE static void keep_in_loop(u32& address) {
-    if constexpr (C.split_columns) asm volatile("" : "+r"(address));
-  }
+  /// Of an address that never changes ptxas would compute the descriptors of all parts before the
+  /// main loop and keep them, in registers that products want.
+  ATTNFORGE_DEVICE static void keep_in_loop(u32& address) { asm volatile("" : "+r"(address)); }
   template <int kStages>
   ATTNFORGE_DEVICE static u32 stage_of(u32 tile) {
     return tile % kStages;
