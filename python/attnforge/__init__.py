@@ -68,6 +68,6 @@ __all__ = [
     "version",
 ]
 
-if "torch" in sys.modules:
+if sys.modules.get("torch") is not None:  # None: an import of it is refused
     _graphs.leave_out(sys.modules["torch"])
 del sys

@@ -14,7 +14,7 @@ def outside(function):
 def leave_out(torch):
     """Once torch is there: those functions, and all that they call, run as they are. Without it calls give the same, but the first
     ones of a shape are traced in vain."""
-    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    frames = getattr(getattr(getattr(torch, "_C", None), "_dynamo", None), "eval_frame", None)
     try:
         skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
         for function in _outside:

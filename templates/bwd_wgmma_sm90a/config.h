@@ -154,6 +154,10 @@ struct BwdWgmmaSm90aConfig : Shape {
     const int queries = dq_sums + next + (split_columns ? block_m / 4 : block_m / 2);
     return own_columns() / 2 + (scores > queries ? scores : queries);
   }
+  /// late_dq: accumulators of all products of a tile, which ptxas does not let share registers.
+  ATTNFORGE_HOST_DEVICE constexpr int late_accumulators() const {
+    return block_m + dq_rows() / 2 * dq_held() + own_columns() / 2;
+  }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 2 && warpgroups <= 3 &&
            block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&

@@ -52,10 +52,8 @@ constexpr Field<Typed> kFields[] = {
 };
 
 /// Registers beside the planned ones that the main loop needs. With fewer, ptxas spills, and then
-/// makes products wait for each other. What is spilled all the same under a soft cap is about ten
-/// words that no tile changes, each read once a tile of some 2000 instructions; without late_dq
-/// two.
-constexpr int kRegisterSlack = 12, kLateSlack = 16, kSoftcapSlack = 16;
+/// makes products wait for each other.
+constexpr int kAddressRegisters = 8, kRegisterSlack = 12, kLateSlack = 16, kSoftcapSlack = 16;
 /// The same of texts and block masks.
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 
@@ -122,6 +120,9 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const int slack = register_slack(c, problem);
   if (c.planned_registers() + slack > c.consumer_registers())
     return Reason("about {} of {} registers", c.planned_registers() + slack,
+                  c.consumer_registers());
+  if (c.late_dq && c.late_accumulators() + kAddressRegisters > c.consumer_registers())
+    return Reason("accumulators take {} of {} registers", c.late_accumulators(),
                   c.consumer_registers());
   if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
     return "adds from registers hold up products that wait for them";

@@ -20,10 +20,9 @@ struct BwdDq {
   static constexpr int kThreads = 256;  // of a block, which has a tile
   static constexpr int kDtype = C.gradient_dtype(C.dtype);
   // A thread takes a patch at a time.
-  static constexpr DqQuad kQuad = DqTile::kQuad;
-  static constexpr int kPatchRows = kQuad.rows(), kRowStep = kQuad.row_step();
-  static constexpr int kHalves = kQuad.halves();
-  static constexpr unsigned kFirstColumns = kQuad.first_columns();
+  static constexpr int kPatchRows = DqTile::kQuad.rows(), kRowStep = DqTile::kQuad.row_step();
+  static constexpr int kHalves = DqTile::kQuad.halves();
+  static constexpr unsigned kFirstColumns = DqTile::kQuad.first_columns();
   static constexpr int kColumnPatches = ceil_div(C.head_dim, 8 * kHalves);
   static constexpr int kRowPatches = DqTile::kRows / kPatchRows;
   static_assert(C.head_dim % 8 == 0 && DqTile::kColumns >= kColumnPatches * 8 * kHalves);
@@ -70,6 +69,7 @@ struct BwdDq {
  private:
   /// The patch that begins at `from`.
   ATTNFORGE_DEVICE static void load(const float* from, float (&x)[kPatchRows][kHalves][8]) {
+    constexpr DqQuad quad = DqTile::kQuad;  // an array is indexed: here, not in static memory
 #pragma unroll
     for (int column = 0; column < 8; ++column) {
       if (!(kFirstColumns >> column & 1)) continue;
@@ -77,7 +77,7 @@ struct BwdDq {
       const float f[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        x[kQuad.row[i] / kRowStep][kQuad.column[i] / 8][column + kQuad.column[i] % 8] = f[i];
+        x[quad.row[i] / kRowStep][quad.column[i] / 8][column + quad.column[i] % 8] = f[i];
     }
   }
   template <class Params>
