@@ -21,8 +21,10 @@ constexpr double kInstructionsPerScore = 6.5;
 constexpr double kBare = 0.55, kBareLate = 0.45;
 constexpr double kBlockStart = 3500;  // K and V come, dK and dV go
 constexpr double kBlockStartColumns = 12000;
-constexpr double kTurn = 3300;     // from one block's turn at a tile to the next one's
-constexpr double kInOrder = 1.06;  // what waiting for turns takes, of all
+constexpr double kTurn = 3300;  // from one block's turn at a tile to the next one's
+// What waiting for turns takes, of all: with several heads at a time, and where all blocks are of
+// one.
+constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25;
 
 /// Of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -74,7 +76,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   TileOrder heaviest_first = order;
   heaviest_first.heavy_last = c.right_bound;  // in name: under such masks the light tiles end
   clocks *= idle_factor(heaviest_first, device.num_sms);
-  if (c.dq == kDqInOrder) clocks *= kInOrder;
+  if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;
   return clocks / device.num_sms / device.sm_clock_mhz;
 }
 

@@ -126,11 +126,12 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
                   c.consumer_registers());
   if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
     return "adds from registers hold up products that wait for them";
+  if (c.dq == kDqInOrder && c.split_columns && !problem.deterministic)
+    return "blocks that wait for turns hold up products";
   // Of few key tiles the wait is short, and there are no zeros to set.
   constexpr int kFewKeys = 512;
-  const bool waits = c.split_columns ? !problem.deterministic : !c.late_dq;
-  if (c.dq == kDqInOrder && waits && problem.seqlen_kv > kFewKeys)
-    return "blocks that wait for turns hold up products";
+  if (c.dq == kDqInOrder && !c.split_columns && !c.late_dq && problem.seqlen_kv > kFewKeys)
+    return "blocks that wait for turns hold up products of the same tile";
   constexpr int kSmallestTile = 32;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
   if (c.warpgroups == 3 && problem.seqlen_kv <= 128) return "a warpgroup would have no keys";
