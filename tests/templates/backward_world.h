@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <random>
@@ -21,6 +22,9 @@ inline constexpr int kBatch = 2, kHeads = 2, kHeadsKv = 1, kQueries = 13, kKeys 
                      kDimV = 24;
 inline constexpr int kWindowLeft = 6, kWindowRight = 1;
 inline constexpr float kScale = 0.3f, kCap = 2.0f, kInf = std::numeric_limits<float>::infinity();
+
+/// Of an element of a vector.
+constexpr std::size_t index(i64 i) { return static_cast<std::size_t>(i); }
 
 constexpr Shape shape(bool softcap, bool accumulate, bool sinks = false) {
   Shape shape{};
@@ -84,12 +88,12 @@ inline constexpr float kSinks[kHeads] = {1.5f, -0.5f};
 inline std::vector<double> sink_gradients(const BackwardWorld& w) {
   std::vector<double> dsinks(kHeads);
   for (int row = 0; row < kBatch * kHeads * kQueries; ++row) {
-    if (w.lse[std::size_t(row)] == -kInf) continue;
-    double delta = -w.dlse[std::size_t(row)];
+    if (w.lse[index(row)] == -kInf) continue;
+    double delta = -w.dlse[index(row)];
     for (int d = 0; d < kDimV; ++d)
-      delta += double{w.o[std::size_t(row * kDimV + d)]} * w.dout[std::size_t(row * kDimV + d)];
-    const std::size_t head = std::size_t(row / kQueries % kHeads);
-    dsinks[head] -= std::exp(kSinks[head] - w.lse[std::size_t(row)]) * delta;
+      delta += double{w.o[index(row * kDimV + d)]} * w.dout[index(row * kDimV + d)];
+    const std::size_t head = index(row / kQueries % kHeads);
+    dsinks[head] -= std::exp(kSinks[head] - w.lse[index(row)]) * delta;
   }
   return dsinks;
 }
@@ -116,16 +120,14 @@ inline void add_gradients(const BackwardWorld& w, bool softcap, std::vector<doub
   for (int row = 0; row < kBatch * kHeads * kQueries; ++row) {
     const int query = row % kQueries, head = row / kQueries % kHeads;
     const int batch = row / kQueries / kHeads;
-    const double delta = dot(&w.o[std::size_t(row * kDimV)], &w.dout[std::size_t(row * kDimV)],
-                             kDimV) -
-                         w.dlse[std::size_t(row)];
+    const double delta = dot(&w.o[index(row * kDimV)], &w.dout[index(row * kDimV)], kDimV) -
+                         w.dlse[index(row)];
     for (int key = 0; key < kKeys; ++key) {
       const int position = query + kKeys - kQueries;
       if (key < position - kWindowLeft || key > position + kWindowRight) continue;
-      if (w.lse[std::size_t(row)] == -kInf || !code.sees(batch, head, query, key)) continue;
+      if (w.lse[index(row)] == -kInf || !code.sees(batch, head, query, key)) continue;
       const int key_row = (batch * kHeadsKv + head / (kHeads / kHeadsKv)) * kKeys + key;
-      double s = kScale *
-                 dot(&w.q[std::size_t(row * kDim)], &w.k[std::size_t(key_row * kDim)], kDim);
+      double s = kScale * dot(&w.q[index(row * kDim)], &w.k[index(key_row * kDim)], kDim);
       double slope = 1;
       if (softcap) {
         const double x = std::tanh(s / kCap);
@@ -133,16 +135,15 @@ inline void add_gradients(const BackwardWorld& w, bool softcap, std::vector<doub
       }
       const ScoreOfPair scored = code.score(s, head, query, key);
       s = scored.value, slope *= scored.slope;
-      const double p = std::exp(s - w.lse[std::size_t(row)]);
-      const double dp = dot(&w.dout[std::size_t(row * kDimV)], &w.v[std::size_t(key_row * kDimV)],
-                            kDimV);
+      const double p = std::exp(s - w.lse[index(row)]);
+      const double dp = dot(&w.dout[index(row * kDimV)], &w.v[index(key_row * kDimV)], kDimV);
       const double ds = p * (dp - delta) * slope;
       for (int d = 0; d < kDim; ++d) {
-        dq[std::size_t(row * kDim + d)] += kScale * ds * w.k[std::size_t(key_row * kDim + d)];
-        dk[std::size_t(key_row * kDim + d)] += kScale * ds * w.q[std::size_t(row * kDim + d)];
+        dq[index(row * kDim + d)] += kScale * ds * w.k[index(key_row * kDim + d)];
+        dk[index(key_row * kDim + d)] += kScale * ds * w.q[index(row * kDim + d)];
       }
       for (int d = 0; d < kDimV; ++d)
-        dv[std::size_t(key_row * kDimV + d)] += p * w.dout[std::size_t(row * kDimV + d)];
+        dv[index(key_row * kDimV + d)] += p * w.dout[index(row * kDimV + d)];
     }
   }
 }

@@ -93,10 +93,9 @@ TEST(BwdNaive, ComputesTheRowsOfListsAndTheirNorms) {
       for (std::size_t i = 0; i < rows.size(); ++i) {
         const int row = (rows[i].batch * heads + head) * of_head + rows[i].query;
         for (int d = 0; d < columns; ++d) {
-          EXPECT_NEAR(
-              actual[(std::size_t(head) * rows.size() + i) * std::size_t(columns) + std::size_t(d)],
-              all[std::size_t(row * columns + d)],
-              1e-4 + 1e-6 * std::abs(all[std::size_t(row * columns + d)]));
+          EXPECT_NEAR(actual[(index(head) * rows.size() + i) * index(columns) + index(d)],
+                      all[index(row * columns + d)],
+                      1e-4 + 1e-6 * std::abs(all[index(row * columns + d)]));
         }
       }
     }
@@ -144,18 +143,18 @@ TEST(BwdRows, WriteLseDeltaAndZeros) {
   test::run_on_host(kBatch * kHeads, Step::kThreads, [&] { Step::run(w.step); });
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int i = 0; i < kPadded; ++i) {
-      const auto at = std::size_t(head * kPadded + i);
+      const auto at = index(head * kPadded + i);
       const int row = head * kQueries + i;
-      if (i >= kQueries || w.lse[std::size_t(row)] == -kInf) {
+      if (i >= kQueries || w.lse[index(row)] == -kInf) {
         EXPECT_EQ(w.lse_log2[at], kInf) << i;
         EXPECT_EQ(w.delta[at], 0) << i;
         continue;
       }
-      double sum = -w.dlse[std::size_t(row)];
+      double sum = -w.dlse[index(row)];
       for (int d = 0; d < kDimV; ++d)
-        sum += double{w.o[std::size_t(row * kDimV + d)]} * w.dout[std::size_t(row * kDimV + d)];
+        sum += double{w.o[index(row * kDimV + d)]} * w.dout[index(row * kDimV + d)];
       EXPECT_NEAR(w.delta[at], sum, 1e-4);
-      EXPECT_NEAR(w.lse_log2[at], w.lse[std::size_t(row)] / std::log(2.0), 1e-5);
+      EXPECT_NEAR(w.lse_log2[at], w.lse[index(row)] / std::log(2.0), 1e-5);
     }
   }
   const auto end = w.dq_sums.end() - 4;
@@ -175,9 +174,9 @@ void expect_converted() {
     for (int row = 0; row < kQueries; ++row) {
       for (int column = 0; column < kDim; ++column) {
         const int tile = head * (kPadded / kTile) + row / kTile;
-        const float sum = w.dq_sums[std::size_t(tile * kTile * kSumColumns +
-                                                DqTile::offset(row % kTile, column))];
-        const auto at = std::size_t((head * kQueries + row) * kDim + column);
+        const float sum = w.dq_sums[index(tile * kTile * kSumColumns +
+                                          DqTile::offset(row % kTile, column))];
+        const auto at = index((head * kQueries + row) * kDim + column);
         ASSERT_FLOAT_EQ(w.dq[at], sum * kScale + (kAccumulate ? before[at] : 0.0f));
       }
     }
@@ -220,7 +219,7 @@ TEST(BwdDq, OfATileThatNobodyCameToIsZeroWhateverLiesThere) {
   for (int head = 0; head < kBatch * kHeads; ++head) {
     for (int row = 0; row < kQueries; ++row) {
       const bool came = head * (kPadded / kTile) + row / kTile == kCameTo;
-      const auto at = std::size_t((head * kQueries + row) * kDim);
+      const auto at = index((head * kQueries + row) * kDim);
       EXPECT_EQ(w.dq[at], came ? kScale : 0.0f) << head << " " << row;
     }
   }
@@ -236,17 +235,17 @@ TEST(PackedTiles, HaveOneNumberEachAndNoMoreThanRowsAndSequencesNeed) {
       for (int s = 0; s < batch; ++s)
         begins.push_back(begins.back() + (random() % 3 == 0 ? 0 : int(random() % 200)));
       const int numbers = begins.back() / rows + batch;
-      std::vector<int> tiles_found(std::size_t(batch), 0);
+      std::vector<int> tiles_found(index(batch), 0);
       for (int number = 0; number < numbers; ++number) {
         const SequenceTile at = packed_tile(begins.data(), batch, rows, number);
         ASSERT_TRUE(at.sequence >= 0 && at.sequence < batch);
-        ASSERT_EQ(at.tile, tiles_found[std::size_t(at.sequence)]++) << "in order, none twice";
-        ASSERT_EQ(first_packed_tile(begins[std::size_t(at.sequence)], at.sequence, rows) + at.tile,
+        ASSERT_EQ(at.tile, tiles_found[index(at.sequence)]++) << "in order, none twice";
+        ASSERT_EQ(first_packed_tile(begins[index(at.sequence)], at.sequence, rows) + at.tile,
                   number);
       }
       for (int s = 0; s < batch; ++s) {
-        const int length = begins[std::size_t(s) + 1] - begins[std::size_t(s)];
-        EXPECT_GE(tiles_found[std::size_t(s)], ceil_div(length, rows));
+        const int length = begins[index(s) + 1] - begins[index(s)];
+        EXPECT_GE(tiles_found[index(s)], ceil_div(length, rows));
       }
     }
   }
@@ -259,19 +258,19 @@ TEST(PackedTiles, GiveEveryKeyOfEveryHeadToOneBlock) {
   params.fwd.batch = kSequences;
   params.fwd.num_heads_q = params.fwd.num_heads_kv = kHeadsOfKeys;
   params.lengths.q = params.lengths.kv = begins.data();
-  std::vector<int> owners(std::size_t(begins.back() * kHeadsOfKeys), 0);
+  std::vector<int> owners(index(begins.back() * kHeadsOfKeys), 0);
   for (const int heads_per_group : {1, 2, 3}) {
     const TileOrder order{begins.back() / kBlockN + kSequences, kHeadsOfKeys, heads_per_group, 0};
     std::vector<int> last_key(kSequences * kHeadsOfKeys, -1);
     for (int block = 0; block < order.m_blocks * order.heads; ++block) {
       const KeyTile<PackedLengths> tile(params, place_tile(order, block), kBlockN);
       ASSERT_TRUE(tile.kv_head >= 0 && tile.kv_head < kHeadsOfKeys);
-      int& before = last_key[std::size_t(tile.sequence * kHeadsOfKeys + tile.kv_head)];
+      int& before = last_key[index(tile.sequence * kHeadsOfKeys + tile.kv_head)];
       ASSERT_GT(tile.first_key, before) << "turns of a head are taken in the order of blocks";
       before = tile.first_key;
       for (int key = tile.first_key; key < std::min(tile.first_key + kBlockN, tile.lengths.kv());
            ++key)
-        ++owners[std::size_t((tile.lengths.kv_begin() + key) * kHeadsOfKeys + tile.kv_head)];
+        ++owners[index((tile.lengths.kv_begin() + key) * kHeadsOfKeys + tile.kv_head)];
     }
   }
   EXPECT_TRUE(std::ranges::all_of(owners, [](int count) { return count == 3; })) << "of 3 orders";
@@ -307,9 +306,9 @@ struct PackedWorld : StepsWorld {
   /// Number in the scratch of a token of a head.
   std::size_t row_of(int head, int token) const {
     int sequence = 0;
-    while (token >= begins[std::size_t(sequence) + 1]) ++sequence;
-    const int begin = begins[std::size_t(sequence)];
-    return std::size_t(head * kRowsOfHead + (begin / kTile + sequence) * kTile + token - begin);
+    while (token >= begins[index(sequence) + 1]) ++sequence;
+    const int begin = begins[index(sequence)];
+    return index(head * kRowsOfHead + (begin / kTile + sequence) * kTile + token - begin);
   }
 };
 
@@ -327,18 +326,18 @@ TEST(BwdStepsOfPackedSequences, WriteEveryRowOfTheScratchAndAddUpSinks) {
     for (int token = 0; token < PackedWorld::kTokens; ++token) {
       const std::size_t at = w.row_of(head, token);
       const int row = head * PackedWorld::kTokens + token;
-      const float lse = w.lse[std::size_t(row)];
+      const float lse = w.lse[index(row)];
       if (lse == -kInf) continue;
       ASSERT_FALSE(is_row[at]);
       is_row[at] = true;
-      double sum = -w.dlse[std::size_t(row)];
+      double sum = -w.dlse[index(row)];
       for (int d = 0; d < kDimV; ++d)
-        sum += double{w.o[std::size_t(row * kDimV + d)]} * w.dout[std::size_t(row * kDimV + d)];
+        sum += double{w.o[index(row * kDimV + d)]} * w.dout[index(row * kDimV + d)];
       EXPECT_NEAR(w.delta[at], sum, 1e-4);
       EXPECT_NEAR(w.lse_log2[at], lse / std::log(2.0), 1e-5);
-      expected[std::size_t(head)] -= std::exp(kSinks[head] - lse) * sum;
+      expected[index(head)] -= std::exp(kSinks[head] - lse) * sum;
     }
-    EXPECT_NEAR(w.dsinks[std::size_t(head)], expected[std::size_t(head)], 1e-4);
+    EXPECT_NEAR(w.dsinks[index(head)], expected[index(head)], 1e-4);
   }
   for (std::size_t i = 0; i < is_row.size(); ++i) {
     if (is_row[i]) continue;
@@ -358,8 +357,8 @@ TEST(BwdStepsOfPackedSequences, FindTheSumsOfEachRow) {
   for (int head = 0; head < kHeads; ++head) {
     for (int token = 0; token < PackedWorld::kTokens; ++token) {
       for (int column = 0; column < kDim; ++column) {
-        const float sum = w.dq_sums[w.row_of(head, token) * kSumColumns + std::size_t(column)];
-        const auto at = std::size_t((head * PackedWorld::kTokens + token) * kDim + column);
+        const float sum = w.dq_sums[w.row_of(head, token) * kSumColumns + index(column)];
+        const auto at = index((head * PackedWorld::kTokens + token) * kDim + column);
         ASSERT_FLOAT_EQ(w.dq[at], sum * kScale) << head << " " << token;
       }
     }

@@ -70,17 +70,17 @@ struct RandomBlocks {
   int entry(int head, int query, int key) const {
     const auto row = static_cast<std::size_t>(head * rows + query / block_q);
     for (int e = row_begin[row]; e < row_begin[row + 1]; ++e)
-      if (entries[std::size_t(e)] / 2 == key / block_kv) return e;
+      if (entries[index(e)] / 2 == key / block_kv) return e;
     return -1;
   }
-  bool full(int e) const { return entries[std::size_t(e)] % 2 == 0; }
+  bool full(int e) const { return entries[index(e)] % 2 == 0; }
   /// What a partial block has bits for, and true for one without.
   bool bit(int e, int query, int key) const {
-    const int block = bit_blocks[std::size_t(e)];
+    const int block = bit_blocks[index(e)];
     if (block < 0) return true;
     const int words = mask_words_per_row(block_kv), at = key % block_kv;
     const int word = (block * block_q + query % block_q) * words + at / 32;
-    return (bits[std::size_t(word)] >> (at % 32) & 1) != 0;
+    return (bits[index(word)] >> (at % 32) & 1) != 0;
   }
 };
 
