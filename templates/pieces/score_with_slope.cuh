@@ -134,6 +134,7 @@ requires kOneIs<A, B> ATTNFORGE_DEVICE ScoreWithSlope powf(A x, B y) {
 template <class A, class B>
 requires kOneIs<A, B> ATTNFORGE_DEVICE ScoreWithSlope pow(A x, B y) { return powf(x, y); }
 template <class A, class B>
+// NOLINTNEXTLINE(bugprone-reserved-identifier): as CUDA has it
 requires kOneIs<A, B> ATTNFORGE_DEVICE ScoreWithSlope __fdividef(A x, B y) { return x / y; }
 template <class A, class B, class D>
 requires(kOneIs<A, B> || kSame<D, ScoreWithSlope>) ATTNFORGE_DEVICE ScoreWithSlope

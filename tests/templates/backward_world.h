@@ -49,7 +49,7 @@ struct BackwardWorld {
     std::normal_distribution<float> normal;
     const auto filled = [&](std::vector<float>& to, TensorRef* ref, int heads, int rows,
                             int columns) {
-      to.resize(static_cast<std::size_t>(kBatch * heads * rows * columns));
+      to.resize(index(kBatch * heads * rows * columns));
       for (float& x : to) x = normal(random);
       if (ref != nullptr)
         *ref = {to.data(), i64{heads} * rows * columns, columns, i64{rows} * columns};

@@ -68,7 +68,7 @@ struct RandomBlocks {
   }
   /// -1: not present.
   int entry(int head, int query, int key) const {
-    const auto row = static_cast<std::size_t>(head * rows + query / block_q);
+    const auto row = index(head * rows + query / block_q);
     for (int e = row_begin[row]; e < row_begin[row + 1]; ++e)
       if (entries[index(e)] / 2 == key / block_kv) return e;
     return -1;
@@ -217,7 +217,7 @@ void expect_the_tiles_of_the_mask(int mask_heads, int window_left) {
   params.fwd.window_left = window_left, params.fwd.window_right = 1 << 20;
   params.mask = blocks.params();
   const QueryTileBits bits = query_tile_bits<kBlockM, kBlockN>(params);
-  std::vector<char> workspace(static_cast<std::size_t>(bits.bytes()), 0x55);
+  std::vector<char> workspace(index(bits.bytes()), 0x55);
   params.scratch.lse_log2 = reinterpret_cast<float*>(workspace.data() + workspace.size());
   using Step = BwdTiles<kBlockM, kBlockN, kBlockQ, kBlockKv>;
   run_on_host(static_cast<unsigned>(ceil_div(int(bits.lists()) * bits.words, Step::kThreads / 32)),
