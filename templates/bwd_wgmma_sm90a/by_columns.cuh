@@ -30,6 +30,7 @@ struct BwdWgmmaSm90aByColumns {
   static constexpr ColumnRange kDvColumns = C.half_of_columns(C.head_dim_v, 1 - kIndex);
   // What dP - delta is multiplied with is P itself, or another array beside it.
   static constexpr bool kOne = Pieces::Slope::kOne;
+  static_assert(C.p_arrays() == (kOne ? 1 : 2), "what lies behind is dQ's, or the rows' lse");
 
   // Named barriers: P is written, dS is written. What waits for one has read all before it.
   static constexpr int kProbabilities = 2, kGradients = 3;

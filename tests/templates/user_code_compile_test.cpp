@@ -103,11 +103,16 @@ TEST(BackwardTexts, CompileWithTheirDerivativesInAllFamilies) {
   validate(all);
   Problem alone = all;
   alone.deterministic = true;  // a kernel of dQ beside that of dK and dV
+  Problem wide = all;          // warpgroups hand each other products with the text's slope
+  wide.head_dim = wide.head_dim_v = 256;
+  wide.softcap = 0;
   const struct {
     const char *family, *arch;
     const Problem& problem;
-  } cases[] = {
-      {"bwd_naive", "80", all}, {"bwd_mma_sm80", "80", alone}, {"bwd_wgmma_sm90a", "90a", all}};
+  } cases[] = {{"bwd_naive", "80", all},
+               {"bwd_mma_sm80", "80", alone},
+               {"bwd_wgmma_sm90a", "90a", all},
+               {"bwd_wgmma_sm90a", "90a", wide}};
   const std::vector<std::string> said = test::compile_together(
       std::size(cases), [&](std::size_t i) -> std::string {
         const std::string ptx = ptx_of(cases[i].family, cases[i].arch, cases[i].problem);
