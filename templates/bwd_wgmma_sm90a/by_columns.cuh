@@ -83,7 +83,7 @@ struct BwdWgmmaSm90aByColumns {
     }
   }
   /// P, and dS in shared memory and registers. dV of the tile is in flight behind it.
-  ATTNFORGE_DEVICE void gradients(const Work& work, const BwdPlace& place, Scores& own,
+  ATTNFORGE_DEVICE void gradients(const Work& work, const QueryPlace& place, Scores& own,
                                   Rounded& p16, Rounded& ds16) {
     if constexpr (kIndex == 0) {
       wg.probabilities(work, place, own, p16);
@@ -131,7 +131,7 @@ struct BwdWgmmaSm90aByColumns {
   /// What dS gives, and `own` of the next tile, if there is one: in two rounds of dQ there are
   /// registers for it beside the second.
   template <bool kLast>
-  ATTNFORGE_DEVICE void attend(const Work& work, const BwdPlace& place, const BwdPlace& next,
+  ATTNFORGE_DEVICE void attend(const Work& work, const QueryPlace& place, const QueryPlace& next,
                                Scores& own) {
     constexpr int kDk = kDkColumns.count > 0;
     Rounded p16, ds16;
@@ -168,7 +168,7 @@ struct BwdWgmmaSm90aByColumns {
     if (work.tiles() > 0) {
       mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);
-      BwdPlace place = work.first(), next = place;
+      QueryPlace place = work.first(), next = place;
       Scores own;
       issue_own(work, place.m, own);
       wgmma_wait<0>();

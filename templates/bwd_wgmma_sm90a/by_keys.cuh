@@ -27,7 +27,7 @@ struct BwdWgmmaSm90aByKeys {
   // -- A query tile --
 
   /// P and dS of a tile; nothing is in flight before or after.
-  ATTNFORGE_DEVICE void score_gradients(const Work& work, const BwdPlace& place, Rounded& p16,
+  ATTNFORGE_DEVICE void score_gradients(const Work& work, const QueryPlace& place, Rounded& p16,
                                         Rounded& ds16) {
     Scores s, dp;
     wg.await_q();
@@ -44,7 +44,7 @@ struct BwdWgmmaSm90aByKeys {
   }
 
   /// dK and dV of a tile, then dQ, whose dS comes from all warpgroups.
-  ATTNFORGE_DEVICE void attend(const Work& work, const BwdPlace& place) {
+  ATTNFORGE_DEVICE void attend(const Work& work, const QueryPlace& place) {
     Rounded p16, ds16;
     DqParts dq;
     score_gradients(work, place, p16, ds16);
@@ -73,8 +73,8 @@ struct BwdWgmmaSm90aByKeys {
 
   /// dK and dV of a tile, and dQ of the one before, if there is one.
   template <bool kFirst>
-  ATTNFORGE_DEVICE void attend_late(const Work& work, const BwdPlace& place,
-                                    const BwdPlace& before) {
+  ATTNFORGE_DEVICE void attend_late(const Work& work, const QueryPlace& place,
+                                    const QueryPlace& before) {
     Rounded p16, ds16;
     DqParts dq;
     score_gradients(work, place, p16, ds16);
@@ -105,12 +105,12 @@ struct BwdWgmmaSm90aByKeys {
     mbarrier_wait(wg.smem.ds_full(stage), wg.ds_parity(wg.count - 1));
     wg.issue_dq(dq, stage);
   }
-  ATTNFORGE_DEVICE void finish_late_dq(const Work& work, const BwdPlace& before, DqParts& dq) {
+  ATTNFORGE_DEVICE void finish_late_dq(const Work& work, const QueryPlace& before, DqParts& dq) {
     wg.pin_dq(dq);
     wg.release(wg.smem.ds_empty(wg.ds_stage(wg.count - 1)));
     wg.store_dq(work, before, dq, wg.count - 1);
   }
-  ATTNFORGE_DEVICE void finish_late(const Work& work, const BwdPlace& before) {
+  ATTNFORGE_DEVICE void finish_late(const Work& work, const QueryPlace& before) {
     DqParts dq;
     issue_late_dq(dq);
     wgmma_wait<0>();
@@ -125,9 +125,9 @@ struct BwdWgmmaSm90aByKeys {
       mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);
       if constexpr (!C.late_dq) {
-        work.for_each([&](const BwdPlace& place) { attend(work, place); });
+        work.for_each([&](const QueryPlace& place) { attend(work, place); });
       } else {
-        BwdPlace place = work.first(), before = place;
+        QueryPlace place = work.first(), before = place;
         attend_late<true>(work, place, before);
 #pragma unroll 1
         for (int left = work.tiles() - 1; left > 0; --left) {

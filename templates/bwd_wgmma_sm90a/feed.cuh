@@ -1,4 +1,4 @@
-// feed.cuh - the warp of bwd_wgmma_sm90a that does not compute: one thread loads, one adds dQ.
+// feed.cuh - the warpgroup of bwd_wgmma_sm90a that does not compute: a thread loads, others add dQ.
 #pragma once
 
 #include "base.cuh"
@@ -41,7 +41,7 @@ struct BwdWgmmaSm90aFeed {
                     keys.lengths.batch());
     };
     bool first = true;
-    work.for_each([&](const BwdPlace& place) {
+    work.for_each([&](const QueryPlace& place) {
       const i64 row = work.scratch_row(params.scratch, place);
       const int query = keys.lengths.q_begin() + place.m * C.block_m;
       const int q_stage = q_ring.stage, do_stage = do_ring.stage;
@@ -69,14 +69,14 @@ struct BwdWgmmaSm90aFeed {
     });
   }
 
-  // ---- 2. Adders: a thread for each warpgroup, which adds its parts of each tile's dQ to the sums
-  // in global memory. In order, the first of a tile stores them: nobody sets these sums to zeros
-  // ----
+  // ---- 2. Adders: a thread for each warpgroup ----
 
+  /// Adds the warpgroup's parts of each tile's dQ to the sums in global memory. In order, the first
+  /// of a tile stores them: nobody sets these sums to zeros.
   ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int w) {
     const Work work(params);
     u32 parity = 0;
-    work.for_each([&](const BwdPlace& place) {
+    work.for_each([&](const QueryPlace& place) {
       float* const sums = work.dq_sums(params.scratch, place) +
                           w * C.dq_own() * (C.dq_part_bytes() / 4);
       int* const turns = params.dq_turns + work.tile_number(params.scratch, place) * C.warpgroups +

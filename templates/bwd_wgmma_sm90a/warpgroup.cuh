@@ -158,7 +158,7 @@ struct BwdWgmmaSm90aWarpgroup {
   // -- Scores to probabilities, and their gradients --
 
   /// Scores to probabilities, in p16; s becomes what dP - delta is multiplied with.
-  ATTNFORGE_DEVICE void probabilities(const Work& work, const BwdPlace& place, Scores& s,
+  ATTNFORGE_DEVICE void probabilities(const Work& work, const QueryPlace& place, Scores& s,
                                       Rounded& p16) const {
     const int first_row = place.m * C.block_m, first_key = work.keys.first_key + lane_key();
     const auto queries = work.keys.queries_of(place.head);
@@ -185,7 +185,7 @@ struct BwdWgmmaSm90aWarpgroup {
     }
   }
   /// dS = P (dP - delta). Where P is 0 in a masked tile dS is 0 whatever dP is.
-  ATTNFORGE_DEVICE void gradients(const Work& work, const BwdPlace& place, const Scores& s,
+  ATTNFORGE_DEVICE void gradients(const Work& work, const QueryPlace& place, const Scores& s,
                                   Scores& dp, Rounded& ds16) const {
     if (work.masked(place)) {
 #pragma unroll
@@ -226,7 +226,7 @@ struct BwdWgmmaSm90aWarpgroup {
   }
   /// dQ of a tile: to shared memory, from where the adder takes it, or straight to the sums.
   template <int kRound = 0>
-  ATTNFORGE_DEVICE void store_dq(const Work& work, const BwdPlace& place, const DqParts& dq,
+  ATTNFORGE_DEVICE void store_dq(const Work& work, const QueryPlace& place, const DqParts& dq,
                                  u32 tile) const {
     const int thread = thread_index() % 128;
     if constexpr (!C.adds_by_tma()) {

@@ -12,9 +12,6 @@
 
 namespace attnforge {
 
-/// A query tile of a head.
-using BwdPlace = QueryPlace;
-
 template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct BwdWgmmaSm90aWork {
   using Tile = KeyTile<typename Pieces::Lengths>;
@@ -36,11 +33,11 @@ struct BwdWgmmaSm90aWork {
   // In order, from the last query tile to the first: then all blocks of a head begin at the same
   // one, and those that wait for others start after them.
   ATTNFORGE_DEVICE int first_m() const { return C.dq == kDqInOrder ? walk.end - 1 : walk.begin; }
-  ATTNFORGE_DEVICE BwdPlace first() const {
+  ATTNFORGE_DEVICE QueryPlace first() const {
     if constexpr (Walk::kListed) return walk.first();
     return {keys.first_query_head(), first_m()};
   }
-  ATTNFORGE_DEVICE void advance(BwdPlace& place) const {
+  ATTNFORGE_DEVICE void advance(QueryPlace& place) const {
     if constexpr (Walk::kListed) {
       place = walk.after(place);
     } else {
@@ -51,7 +48,7 @@ struct BwdWgmmaSm90aWork {
     }
   }
   /// Whether some row does not see all keys.
-  ATTNFORGE_DEVICE bool masked(const BwdPlace& place) const {
+  ATTNFORGE_DEVICE bool masked(const QueryPlace& place) const {
     if constexpr (Walk::kListed)
       return walk.masked(place);
     else
@@ -60,7 +57,7 @@ struct BwdWgmmaSm90aWork {
   /// Calls visit(place) for each.
   template <class Visit>
   ATTNFORGE_DEVICE void for_each(const Visit& visit) const {
-    BwdPlace place = first();
+    QueryPlace place = first();
 #pragma unroll 1
     for (int left = tiles(); left > 0; --left) {
       visit(place);
@@ -68,19 +65,19 @@ struct BwdWgmmaSm90aWork {
     }
   }
   /// Where rows of a query tile lie in the scratch arrays.
-  ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const BwdPlace& place) const {
+  ATTNFORGE_DEVICE i64 scratch_row(const BwdScratch& scratch, const QueryPlace& place) const {
     return scratch_row_of_head(keys.p, scratch, keys.lengths, place.head) + first_row +
            place.m * C.block_m;
   }
-  ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const BwdPlace& place) const {
+  ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const QueryPlace& place) const {
     return scratch.dq_sums + scratch_row(scratch, place) * C.dq_columns();
   }
   /// Among the query tiles of all heads of all sequences.
-  ATTNFORGE_DEVICE i64 tile_number(const BwdScratch& scratch, const BwdPlace& place) const {
+  ATTNFORGE_DEVICE i64 tile_number(const BwdScratch& scratch, const QueryPlace& place) const {
     return scratch_row(scratch, place) / C.block_m;
   }
   /// How many key tiles before this one see a query tile.
-  ATTNFORGE_DEVICE int turn(const BwdPlace& place) const {
+  ATTNFORGE_DEVICE int turn(const QueryPlace& place) const {
     const int own = keys.first_key / C.block_n();
     if constexpr (!C.left_bound) return own;
     const int position = place.m * C.block_m + keys.lengths.kv() - keys.lengths.q();
