@@ -51,6 +51,8 @@ struct Shape {
     return fp32_gradients ? kFp32 : input;
   }
 
+  /// Whether scores are other than scaled products, and their slopes other than 1.
+  ATTNFORGE_HOST_DEVICE constexpr bool changes_scores() const { return softcap || user_score; }
   ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }
   /// Whether the key tiles of each query tile come from a list that a step before the kernel
   /// writes.

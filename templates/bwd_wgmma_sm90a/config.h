@@ -113,7 +113,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   }
   /// P, and where the score is changed its product with the slope.
   ATTNFORGE_HOST_DEVICE constexpr int p_arrays() const {
-    return split_columns ? (softcap || user_score ? 2 : 1) : 0;
+    return split_columns ? (changes_scores() ? 2 : 1) : 0;
   }
   ATTNFORGE_HOST_DEVICE constexpr int dq_begin() const {
     return p_begin() + p_arrays() * ds_bytes();

@@ -34,7 +34,7 @@ PARTS = {
     # Beside what is of backward alone by its name.
     "gradients": (
         r"kFeature(Deterministic|Accumulate|Dlse|Fp32Gradients)|[gG]radients|is_backward|Op::kBackward|\bdlse\b|\bdout\b|\bd[qkv]\b|[bB]wd(?!_)", 48),
-    "softcap": (r"[sS]oftcap", 48),
+    "softcap": (r"[sS]oftcap", 47),
     "window": (r"window_(left|right)|effective_window|(left|right)_bound", 49),
 }
 # Functions and classes beside problems, with lengths, pages and ropes of their own.
