@@ -110,7 +110,7 @@ std::size_t ProblemHash::operator()(const Problem& p) const noexcept {
   };
   std::uint64_t hash = XXH3_64bits(words.data(), sizeof(words));
   std::uint64_t number = 0;  // of a text: the same one elsewhere is another problem
-  for (const std::string* text : {&p.score, &p.mask, &p.args}) {
+  for (const std::string* text : {&p.score, &p.mask, &p.args, &p.dargs}) {
     ++number;
     if (!text->empty()) hash = XXH3_64bits_withSeed(text->data(), text->size(), hash + number);
   }

@@ -33,6 +33,7 @@ enum Feature : std::uint64_t {
   kFeatureAccumulate = 1u << 16,
   kFeatureDlse = 1u << 17,
   kFeatureFp32Gradients = 1u << 18,
+  kFeatureDargs = 1u << 19,
 };
 using Features = std::uint64_t;
 
@@ -86,6 +87,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureAccumulate, "accumulate", [](const Problem& p) { return p.accumulate; }},
     {kFeatureDlse, "dlse", [](const Problem& p) { return p.dlse; }},
     {kFeatureFp32Gradients, "fp32_gradients", has_wider_gradients},
+    {kFeatureDargs, "dargs", [](const Problem& p) { return !p.dargs.empty(); }},
 };
 
 Features required_features(const Problem& problem);

@@ -280,6 +280,7 @@ void check_op(const Problem& p) {
     needs(p.accumulate, "accumulate");
     needs(p.dlse, "dlse");
     needs(p.fp32_gradients, "gradients=fp32");
+    needs(!p.dargs.empty(), "dargs");
   } else if (p.op == Op::kBackward) {
     excludes(p.lse, "lse", "it always comes in: leave it out");
     excludes(p.rope != Rope::kNone, "rope", "rotate q and k before, and dq and dk back after it");
@@ -467,6 +468,7 @@ Problem forward_of(const Problem& problem) {
   forward.op = Op::kForward;
   forward.lse = true;
   forward.deterministic = forward.accumulate = forward.dlse = forward.fp32_gradients = false;
+  forward.dargs.clear();
   return forward;
 }
 

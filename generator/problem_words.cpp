@@ -113,6 +113,10 @@ std::span<const ProblemWord> problem_words() {
        "none",
        "types and names with commas between them, as in float* slope[num_heads_q], int window = "
        "1024"},
+      {"dargs", "dargs=\"LIST\"",
+       "of bwd: the arrays of args that get a gradient; a run adds to fp32 arrays", "none",
+       "names, with commas between them, of arrays of floats that score reads; not with "
+       "deterministic"},
       {"layout", "layout=ORDER",
        "of contiguous tensors, by the letters of batch, seqlen, heads, dim; any strides may be run",
        "bshd", "bshd, bhsd or packed_qkv"},

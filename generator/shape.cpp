@@ -45,6 +45,7 @@ constexpr ShapeField kMembers[] = {
     {"page_size", &Shape::page_size},
     {"accumulate", &Shape::accumulate},
     {"fp32_gradients", &Shape::fp32_gradients},
+    {"dargs", &Shape::dargs},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -99,7 +100,8 @@ Shape shape_of(const Problem& problem) {
           .sinks = problem.sinks,
           .page_size = problem.page_size,
           .accumulate = problem.accumulate,
-          .fp32_gradients = has_wider_gradients(problem)};
+          .fp32_gradients = has_wider_gradients(problem),
+          .dargs = !problem.dargs.empty()};
 }
 
 bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths{}; }

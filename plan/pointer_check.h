@@ -78,7 +78,10 @@ class PointerCheck {
     if (words == nullptr) return false;
     std::uint32_t null_words = 0;
     for (int i = 0; i < code_arguments_; ++i) null_words |= std::uint32_t{words[i] == 0} << i;
-    return (null_words & code_arrays_) == 0;
+    bool gradients_good = true;
+    for (int i = code_arguments_; i < code_arguments_ + code_gradients_; ++i)
+      gradients_good &= words[i] != 0 && words[i] % alignof(float) == 0;
+    return (null_words & code_arrays_) == 0 && gradients_good;
   }
   static bool lengths_good(const Problem& problem, const LengthArrays& lengths) {
     const auto bits = reinterpret_cast<std::uintptr_t>(lengths.q) |
@@ -124,7 +127,7 @@ class PointerCheck {
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false,
        needs_sinks_ = false, needs_pages_ = false, needs_gradients_ = false;
-  std::uint8_t code_arguments_ = 0;
+  std::uint8_t code_arguments_ = 0, code_gradients_ = 0;  // words, and those after them
   std::uint32_t code_arrays_ = 0;                 // bit i: argument i is one
   std::int32_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on
 };

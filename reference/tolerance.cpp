@@ -130,6 +130,7 @@ DType dtype_of(const Problem& problem, GradientName name) {
     case GradientName::kDv:
       break;
     case GradientName::kDsinks:
+    case GradientName::kDarg:
       return DType::kFp32;
   }
   return gradient_dtype(problem, problem.dtype_v);
@@ -138,7 +139,7 @@ DType dtype_of(const Problem& problem, GradientName name) {
 }  // namespace
 
 std::string_view to_string(GradientName name) {
-  constexpr std::string_view kNames[] = {"dq", "dk", "dv", "dsinks"};
+  constexpr std::string_view kNames[] = {"dq", "dk", "dv", "dsinks", "darg"};
   return kNames[static_cast<int>(name)];
 }
 
@@ -158,6 +159,15 @@ GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) 
             .sum_rtol = walk_error(static_cast<double>(total_tokens(problem).q)) +
                         product_error(problem.head_dim_v),
             .score_rtol = 0x1p-22};
+  // Weights are in fp32 too, and any number of pairs adds to an element, in any order.
+  if (name == GradientName::kDarg) {
+    const double pairs = static_cast<double>(total_tokens(problem).q * problem.num_heads_q) *
+                         static_cast<double>(problem.seqlen_kv);
+    return {.atol = 0x1p-126,
+            .rtol = 0x1p-20,
+            .sum_rtol = walk_error(pairs) + product_error(problem.head_dim_v),
+            .score_rtol = score_error(problem) + 0x1p-20};
+  }
   const double roundoff = input_roundoff(problem);
   const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
   GradientTolerance tolerance;

@@ -75,7 +75,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   Axis groups{"head_group_mb", {0}, {half_of_l2}};
   if (causal) groups = {"head_group_mb", {half_of_l2, 0}};
   Axis dq{"dq", {kDqAdded}, {kDqOwnKernel}};
-  if (problem.deterministic) dq = {"dq", {kDqOwnKernel}};
+  if (problem.deterministic || !problem.dargs.empty()) dq = {"dq", {kDqOwnKernel}};
   Axis vector{"dq_vector", {4}, {1}};
   if (device.arch.sm < 90) vector = {"dq_vector", {1}, {4}};
   return {
@@ -98,6 +98,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Arch& arch = device.arch;
   if (problem.deterministic && c.dq == kDqAdded)
     return "sums of dQ that are added up in any order differ from run to run";
+  if (c.dargs && c.dq == kDqAdded)
+    return "gradients of arrays that the score reads are made by the kernel of dQ alone";
   if (c.block_n % (16 * c.key_warps()) != 0) return "block_n is not a multiple of 16 keys per warp";
   if (c.block_m % c.step_m != 0) return "step_m does not divide block_m";
   if (c.ds_stages == 2 && !c.makes_dq()) return "there is no dS whose products could come later";
@@ -238,7 +240,7 @@ constinit const Family
         .tier = Tier::kProduct,
         .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfGradientPieces |
-                    kFeatureDeterministic | kFeaturesOfGradients,
+                    kFeatureDeterministic | kFeaturesOfGradients | kFeatureDargs,
         .supports = supports,
         .axes = axes,
     });

@@ -38,8 +38,13 @@ std::int64_t query_blocks(const Problem& p, std::int64_t rows) {
 std::int64_t key_blocks(const Problem& p, std::int64_t rows) {
   return p.num_heads_kv * ((rows + Typed::kRows - 1) / Typed::kRows);
 }
+/// Of all rows of queries once more.
+std::int64_t array_blocks(const Problem& p) {
+  return p.dargs.empty() ? 0 : p.batch * query_blocks(p, p.seqlen_q);
+}
 std::int64_t blocks(const Problem& p) {
-  return p.batch * (query_blocks(p, p.seqlen_q) + key_blocks(p, p.seqlen_kv)) + p.num_heads_q;
+  return p.batch * (query_blocks(p, p.seqlen_q) + key_blocks(p, p.seqlen_kv)) + p.num_heads_q +
+         array_blocks(p);
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -106,7 +111,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
                      std::int64_t sequences) {
   const std::int64_t of_queries = sequences * query_blocks(problem, rows.num_queries);
   const std::int64_t of_rows = of_queries + sequences * key_blocks(problem, rows.num_keys);
-  const std::int64_t all = of_rows + sink_blocks(problem);
+  const std::int64_t all = of_rows + sink_blocks(problem) + array_blocks(problem);
   if (all == 0) return {};
   ATTNFORGE_ASSERT(all <= kMaxGridX, "supports() lets no larger grid through, and lists are short");
   struct Rest {
@@ -144,7 +149,7 @@ constinit const Family bwd_naive = typed_family<kFields, reject, estimate_us, re
     .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes |
-                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
+                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients | kFeatureDargs,
     .supports = supports,
     .axes = axes,
 });

@@ -125,8 +125,17 @@ struct BwdNaive {
     return true;
   }
 
-  /// kOfQueries: rows of dq; else of dk and dv.
-  template <bool kOfQueries>
+  /// A read that the score's text makes of an array whose gradient is wanted adds x to that. With
+  /// lists an element has a second number after its gradient: the sum of the sizes.
+  ATTNFORGE_DEVICE static void add_to_darg(float* gradient, i64 element, bool listed, float x,
+                                           float size) {
+    atomicAdd(gradient + element * (listed ? 2 : 1), x);
+    if (listed) atomicAdd(gradient + element * 2 + 1, size);
+  }
+
+  /// kOfQueries: rows of dq; else of dk and dv. kOfArrays: what rows of queries add to the
+  /// gradients of arrays, and nothing else.
+  template <bool kOfQueries, bool kOfArrays = false>
   ATTNFORGE_DEVICE static void gradients(const Params& params, const Rows& rows,
                                          SharedMemory& smem) {
     const FwdParams& p = params.fwd;
@@ -231,6 +240,21 @@ struct BwdNaive {
               score = softcap * x;
               slope = 1.0f - x * x;
             }
+            if constexpr (kOfArrays) {
+              if (sees) {
+                const float text = Pieces::Score::of_pair(p, lengths, rows.sequence, query_head,
+                                                          query, key, score);
+                const float probability = expf(text - lse), of_text = probability * (dp[r] - delta);
+                const float size = probability * (fabsf(dp[r]) + fabsf(delta));
+                Pieces::Dargs::of_pair(
+                    p, lengths, rows.sequence, query_head, query, key, score,
+                    [&](float* gradient, i64 element, float of_read) {
+                      add_to_darg(gradient, element, params.dq_norms != nullptr,
+                                  of_text * of_read, size * fabsf(of_read));
+                    });
+              }
+              continue;
+            }
             if constexpr (C.user_score) {
               if (sees) {
                 slope *= Pieces::Slope::of_pair(p, lengths, rows.sequence, query_head, query, key,
@@ -247,6 +271,7 @@ struct BwdNaive {
             ds_squares[r] += ds * ds;
           }
         }
+        if constexpr (kOfArrays) continue;
         __syncthreads();
 
         // ---- 3. Their products with the other side's rows ----
@@ -279,6 +304,7 @@ struct BwdNaive {
     }
 
     // ---- 4. Store ----
+    if constexpr (kOfArrays) return;
     constexpr int kGradientA = C.gradient_dtype(kDtypeA), kGradientV = C.gradient_dtype(C.dtype_v);
     const TensorRef& to = kOfQueries ? params.dq : params.dk;
     const int batch_out = rows.listed ? 0 : lengths.batch();
@@ -342,6 +368,15 @@ struct BwdNaive {
   ATTNFORGE_DEVICE static void run(const Params& params) {
     __shared__ __align__(16) SharedMemory smem;
     const FwdParams& p = params.fwd;
+    if constexpr (C.dargs) {
+      const int of_arrays = params.row_blocks + (C.sinks ? p.num_heads_q : 0);
+      if (int(blockIdx.x) >= of_arrays) {
+        const Rows rows(params, nullptr, p.seqlen_q, int(blockIdx.x) - of_arrays, p.num_heads_q,
+                        true);
+        if (rows.present(0)) gradients<true, true>(params, rows, smem);
+        return;
+      }
+    }
     if constexpr (C.sinks) {
       if (int(blockIdx.x) >= params.row_blocks)
         return gradient_of_sink(params, int(blockIdx.x) - params.row_blocks, smem);
