@@ -10,6 +10,7 @@
 #include "attnforge/error.h"
 #include "generator/bucket.h"
 #include "generator/features.h"
+#include "generator/operands.h"
 #include "generator/words.h"
 #include "tests/generator/expect_error.h"
 

@@ -146,6 +146,7 @@ class ProblemTest(unittest.TestCase):
             "fwd fp16 batch=2 seqlen=1:100 lengths=used page_size=16 batch_invariant",
             "fwd batch=3 num_heads=4:2 seqlen=100 blocks=128:64 mask_heads=2 mask_batch=3 mask_bits density=0.25",
             'fwd args="float* a, int b" score="s * 2" mask="k <= q"',
+            'bwd args="float* a, float* b" score="s + a[k] + b[q]" dargs="a, b"',
             "bwd fp16 num_heads=4:2 seqlen=100 head_dim=64:72 causal deterministic accumulate dlse gradients=fp32",
             "fwd bf16 batch=2 num_heads=4 seqlen=100 blocks=64:32 mask_heads=4 mask_batch=2 mask_bits density=0.25 "
             r'args="float* slope, int window" score="s + slope[head]" mask="k <= q\n && q - k <= window"',
