@@ -407,7 +407,7 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
 std::vector<Darg> dargs_of(const Problem& problem) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   std::vector<Darg> dargs;
-  for (const std::size_t at : arrays_with_gradients(problem))
+  for (const std::size_t at : places_of_dargs(problem))
     dargs.push_back({arguments[at].name, array_elements(arguments[at], problem),
                      arguments.size() + dargs.size()});
   return dargs;

@@ -70,7 +70,7 @@ std::vector<Darg> dargs_of(const Problem& problem);
 /// Where a run adds to its gradient.
 float* address_of(const Darg& darg, const Tensors& tensors);
 
-/// The run with other addresses for the gradients, one for each of `dargs`. It points to `words`.
+/// The run with other addresses for these, one for each. It points to `words`.
 Tensors with_dargs_at(const Tensors& tensors, std::span<const Darg> dargs,
                       std::span<float* const> addresses, std::vector<std::uint64_t>& words);
 

@@ -63,9 +63,10 @@ struct TextField {
   std::string_view name;
   std::string Problem::*member;
 };
-constexpr TextField kTexts[] = {
-    {"args", &Problem::args}, {"score", &Problem::score}, {"mask", &Problem::mask},
-    {"dargs", &Problem::dargs}};
+constexpr TextField kTexts[] = {{"args", &Problem::args},
+                                {"score", &Problem::score},
+                                {"mask", &Problem::mask},
+                                {"dargs", &Problem::dargs}};
 
 /// name=first:second or name=first. Without the second, it follows the first unless its own word is
 /// there.

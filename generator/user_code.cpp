@@ -397,8 +397,8 @@ std::vector<std::string_view> names_of_list(std::string_view list) {
   bool wants_name = true;
   for (const CodeToken& token : code_tokens(list)) {
     if (wants_name != token.is_name() || (!wants_name && token.text != ","))
-      refuse_code(fmt::format("dargs has \"{}\" at {}; {}", token.text, place(list, token.at),
-                              kNameList));
+      refuse_code(
+          fmt::format("dargs has \"{}\" at {}; {}", token.text, place(list, token.at), kNameList));
     if (wants_name) found.push_back(token.text);
     wants_name = !wants_name;
   }
@@ -416,15 +416,16 @@ void check_dargs(const Problem& p) {
       refuse_code(fmt::format("dargs names {}, which is not in args=\"{}\"", name, p.args));
     using Type = CodeArgument::Type;
     if (!found->is_array || found->type == Type::kInt || found->type == Type::kBool) {
-      refuse_code(fmt::format("dargs names {}, {} of type {}; arrays of float, fp16 and bf16 have a "
-                              "gradient",
-                              name, found->is_array ? "an array" : "a number",
-                              to_string(found->type)));
+      refuse_code(
+          fmt::format("dargs names {}, {} of type {}; arrays of float, fp16 and bf16 have a "
+                      "gradient",
+                      name, found->is_array ? "an array" : "a number", to_string(found->type)));
     }
     if (!names(p.score, name)) {
-      refuse_code(fmt::format("dargs names {}, which score does not read; an array that mask alone "
-                              "reads has no gradient: leave it out",
-                              name));
+      refuse_code(
+          fmt::format("dargs names {}, which score does not read; an array that mask alone "
+                      "reads has no gradient: leave it out",
+                      name));
     }
     if (std::ranges::count(wanted, name) > 1)
       refuse_code(fmt::format("dargs names {} more than once", name));
@@ -452,7 +453,7 @@ void check_code(const Problem& p) {
   code_arguments(p.args);
 }
 
-std::vector<std::size_t> arrays_with_gradients(const Problem& p) {
+std::vector<std::size_t> places_of_dargs(const Problem& p) {
   if (p.dargs.empty()) return {};
   const std::vector<CodeArgument> arguments = code_arguments(p.args);
   std::vector<std::size_t> places;
@@ -465,7 +466,7 @@ std::vector<std::size_t> arrays_with_gradients(const Problem& p) {
 }
 
 std::size_t code_words_of_run(const Problem& p) {
-  return code_arguments(p.args).size() + arrays_with_gradients(p).size();
+  return code_arguments(p.args).size() + places_of_dargs(p).size();
 }
 
 int most_array_reads(const Problem& p) {

@@ -43,7 +43,7 @@ std::int64_t array_elements(const CodeArgument& argument, const Problem& problem
 /// The arrays of problem.dargs in their order, each by its place among the arguments of a valid
 /// problem. A run has a word for each of them after those of all arguments: the address of its
 /// gradient, an fp32 array of as many elements.
-std::vector<std::size_t> arrays_with_gradients(const Problem& problem);
+std::vector<std::size_t> places_of_dargs(const Problem& problem);
 
 /// Words that a run has: for each argument, and for each gradient of one.
 std::size_t code_words_of_run(const Problem& problem);

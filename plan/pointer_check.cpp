@@ -190,10 +190,11 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
                     i, arguments[i].name, to_string(arguments[i].type)));
   }
   std::size_t word = arguments.size();
-  for (const std::size_t at : arrays_with_gradients(problem)) {
+  for (const std::size_t at : places_of_dargs(problem)) {
     if (words[word] == 0 || words[word] % alignof(float) != 0) {
       refuse(fmt::format(
-          "code_arguments[{}] is {:#x}; with dargs=\"{}\" it is the address of an array of float in "
+          "code_arguments[{}] is {:#x}; with dargs=\"{}\" it is the address of an array of float "
+          "in "
           "device memory, to which the gradient of {} is added: fp32, a multiple of 4 bytes",
           word, words[word], printable(problem.dargs), arguments[at].name));
     }
@@ -220,7 +221,7 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
   static_assert(kMostCodeArguments <= 32, "a bit for each");
   for (const CodeArgument& argument : code_arguments(problem.args))
     code_arrays_ |= std::uint32_t{argument.is_array} << code_arguments_++;
-  code_gradients_ = static_cast<std::uint8_t>(arrays_with_gradients(problem).size());
+  code_gradients_ = static_cast<std::uint8_t>(places_of_dargs(problem).size());
 }
 
 void PointerCheck::explain(const Problem& problem, const Tensors& tensors,

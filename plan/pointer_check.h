@@ -128,7 +128,7 @@ class PointerCheck {
   bool needs_lse_ = false, needs_rope_ = false, needs_mask_ = false, needs_mask_bits_ = false,
        needs_sinks_ = false, needs_pages_ = false, needs_gradients_ = false;
   std::uint8_t code_arguments_ = 0, code_gradients_ = 0;  // words, and those after them
-  std::uint32_t code_arrays_ = 0;                 // bit i: argument i is one
+  std::uint32_t code_arrays_ = 0;                         // bit i: argument i is one
   std::int32_t rope_before_ = 0, rope_keys_ = 0;  // rows taken before and from rope_offset on
 };
 

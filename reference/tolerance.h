@@ -34,8 +34,8 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v);
 Tolerance lse_tolerance(const Problem& problem);
 
 /// Of an element of dq, dk, dv, dsinks or the gradient of an array that a score reads: |actual -
-/// expected| <= atol + rtol * |expected| + sum_rtol * sum + root_rtol * root + score_rtol * by_score + factors_atol * factors, where the last four are the
-/// row's (TermSizes).
+/// expected| <= atol + rtol * |expected| + sum_rtol * sum + root_rtol * root + score_rtol *
+/// by_score + factors_atol * factors, where the last four are the row's (TermSizes).
 struct GradientTolerance {
   double atol = 0;
   double rtol = 0;

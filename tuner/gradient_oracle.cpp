@@ -223,10 +223,10 @@ std::vector<float> GradientOracle::darg_of(const Darg& darg, const Tensors& tens
                                            CUstream stream) {
   wait_for_copies(stream);
   std::vector<float> values(static_cast<std::size_t>(darg.elements));
-  check(driver().cuMemcpyDtoH(values.data(),
-                              reinterpret_cast<CUdeviceptr>(address_of(darg, tensors)),
-                              values.size() * sizeof(float)),
-        "copy the gradient of an array");
+  check(
+      driver().cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(address_of(darg, tensors)),
+                            values.size() * sizeof(float)),
+      "copy the gradient of an array");
   return values;
 }
 

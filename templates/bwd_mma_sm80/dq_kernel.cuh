@@ -237,9 +237,8 @@ struct BwdMmaSm80Dq {
     multiply<VRows, C.v_chunks() / 2>(dp, smem + C.dout_begin(), ring.v_tile(stage));
     Pieces::Dargs::add(dargs, before, s, dp, delta, view_of, tile, first_row, first_key);
     Slope::apply(view_of(before), tile);
-    for_each(s, [&](float& x, int f, int j, int c) {
-      x = times_slope(x, slope, x, before[f][j][c]);
-    });
+    for_each(s,
+             [&](float& x, int f, int j, int c) { x = times_slope(x, slope, x, before[f][j][c]); });
     accumulate(s, dp, masked, ring.k_tile(stage));
   }
   template <class Function>

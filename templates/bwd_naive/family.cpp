@@ -149,7 +149,8 @@ constinit const Family bwd_naive = typed_family<kFields, reject, estimate_us, re
     .tier = Tier::kOracle,
     .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes |
-                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients | kFeatureDargs,
+                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients |
+                kFeatureDargs,
     .supports = supports,
     .axes = axes,
 });

@@ -246,12 +246,11 @@ struct BwdNaive {
                                                           query, key, score);
                 const float probability = expf(text - lse), of_text = probability * (dp[r] - delta);
                 const float size = probability * (fabsf(dp[r]) + fabsf(delta));
-                Pieces::Dargs::of_pair(
-                    p, lengths, rows.sequence, query_head, query, key, score,
-                    [&](float* gradient, i64 element, float of_read) {
-                      add_to_darg(gradient, element, params.dq_norms != nullptr,
-                                  of_text * of_read, size * fabsf(of_read));
-                    });
+                Pieces::Dargs::of_pair(p, lengths, rows.sequence, query_head, query, key, score,
+                                       [&](float* gradient, i64 element, float of_read) {
+                                         add_to_darg(gradient, element, params.dq_norms != nullptr,
+                                                     of_text * of_read, size * fabsf(of_read));
+                                       });
               }
               continue;
             }

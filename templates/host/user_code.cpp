@@ -39,7 +39,7 @@ std::string local(const CodeArgument& argument, std::size_t index) {
 /// for that.
 std::string locals_of_reads(const Problem& problem, const std::vector<CodeArgument>& arguments) {
   constexpr const char* kOneOf = "    [[maybe_unused]] const UserArray<";
-  const std::vector<std::size_t> wanted = arrays_with_gradients(problem);
+  const std::vector<std::size_t> wanted = places_of_dargs(problem);
   std::string lines;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::string line = local(arguments[i], i);
@@ -235,7 +235,7 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
     names.other_pieces.push_back(score);
     if (is_backward(problem)) add_slope(names, before_score);
     if (!problem.dargs.empty()) {
-      names.parts.push_back("pieces/array_reads.cuh");
+      names.parts.push_back("pieces/darg_reads.cuh");
       names.other_pieces.push_back(
           {"pieces/dargs.cuh", "Dargs",
            fmt::format("DargsOfRows<UserCode, UserRow<UserCode>, {}>", before_score)});

@@ -4,7 +4,7 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
-#include "pieces/array_reads.cuh"
+#include "pieces/darg_reads.cuh"
 #include "pieces/plain_score.cuh"
 #include "ptx/mma_sync.cuh"
 #include "ptx/shuffle.cuh"
@@ -113,17 +113,15 @@ struct DargsOfRows {
           for (int c = 0; c < 2; ++c) {
             const int i = 2 * r + c;
             // What lies where nothing is seen may be no number.
-            const float ds = p[f][j][i] == 0.0f ? 0.0f
-                                                : p[f][j][i] * (dp[f][j][i] - delta[f][r]);
+            const float ds = p[f][j][i] == 0.0f ? 0.0f : p[f][j][i] * (dp[f][j][i] - delta[f][r]);
             const auto add_read = [&](int n, float* gradient, i64 element, float slope) {
               const float x = gradient == nullptr || ds == 0.0f ? 0.0f : ds * slope;
               sums.of[Code::kMostReads > 0 ? n : 0][2 * f + r].add(
                   gradient == nullptr ? nullptr : gradient + element, x);
             };
             for_each_read<Code>(
-                user, slopes::TanhWithSlope<QuotientTanh>(),
-                before[f][j][i] * tile.p.softmax_scale, j * 8 + c,
-                [](bool more) { return any_lane(more); }, add_read);
+                user, slopes::TanhWithSlope<QuotientTanh>(), before[f][j][i] * tile.p.softmax_scale,
+                j * 8 + c, [](bool more) { return any_lane(more); }, add_read);
           }
       }
   }

@@ -173,8 +173,9 @@ TEST(CodeArguments, AreRefusedWithThePlace) {
 }
 
 Problem with_dargs(const std::string& dargs, const std::string& score = "s + slope[head]",
-                   const std::string& args = "float* slope[num_heads_q], int n, bf16* table[7], "
-                                             "int* at, bool* b") {
+                   const std::string& args =
+                       "float* slope[num_heads_q], int n, bf16* table[7], "
+                       "int* at, bool* b") {
   Problem problem = with_code(score, "", args);
   problem.op = Op::kBackward;
   problem.dargs = dargs;
@@ -186,7 +187,7 @@ TEST(Dargs, AreNamesOfArraysOfFloatsThatTheScoreReads) {
   const Problem problem = with_dargs("table,slope", both);
   validate(problem);
   EXPECT_EQ(parse_problem(to_string(problem)), problem);
-  EXPECT_EQ(arrays_with_gradients(problem), (std::vector<std::size_t>{2, 0}));
+  EXPECT_EQ(places_of_dargs(problem), (std::vector<std::size_t>{2, 0}));
   EXPECT_EQ(code_words_of_run(problem), 7u);
   EXPECT_TRUE(forward_of(problem).dargs.empty());
   EXPECT_EQ(required_features(problem) & kFeatureDargs, kFeatureDargs);

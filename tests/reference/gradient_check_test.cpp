@@ -157,8 +157,7 @@ CodeFunctions score_of_arrays() {
                        square;
               },
           .mask = {},
-          .score_derivative = [table](double,
-                                      const CodePair& p) { return 1 + 0.1 * table(p.k); },
+          .score_derivative = [table](double, const CodePair& p) { return 1 + 0.1 * table(p.k); },
           .dargs = {{.elements = 6}, {.elements = 2}},
           .score_reads =
               [table](double s, const CodePair& p, const CodeFunctions::AddRead& add) {

@@ -12,7 +12,7 @@
 #include "tests/templates/backward_world.h"
 #include "bwd_naive/kernel.cuh"
 #include "params_code.h"
-#include "pieces/array_reads.cuh"
+#include "pieces/darg_reads.cuh"
 #include "pieces/dargs.cuh"
 #include "pieces/user_mask.cuh"
 #include "pieces/user_score.cuh"
@@ -30,8 +30,8 @@ using CodeOfRun = WithCode<BwdNaiveParams, kWords>;
 constexpr int kReach = 16;
 
 /// The text of the struct below, whatever its arrays are.
-#define ATTNFORGE_TEXT                                                                       \
-  (s * 0.5f + slope[head] * (k - q) +                                                        \
+#define ATTNFORGE_TEXT                \
+  (s * 0.5f + slope[head] * (k - q) + \
    (k < q ? table[k - q + kReach] * s : tanhf(table[0] * 2)) * slope[(q + batch) % 2])
 constexpr int kMostOfText = 4;
 
@@ -186,9 +186,8 @@ TEST(BwdNaive, AddsToTheGradientsOfArrays) {
     static_cast<BwdNaiveParams&>(params) = w.params;
     params.code = a.code();
     const int blocks = w.blocks() + kBatch * kHeads * ceil_div(kQueries, BwdNaiveConfig::kRows);
-    run_on_host(static_cast<unsigned>(blocks), 64, [&] {
-      BwdNaive<kConfig, CodePieces<kMostOfText>, CodeOfRun>::run(params);
-    });
+    run_on_host(static_cast<unsigned>(blocks), 64,
+                [&] { BwdNaive<kConfig, CodePieces<kMostOfText>, CodeOfRun>::run(params); });
     const auto expect = [&](const std::vector<float>& actual, const std::vector<double>& expected) {
       double largest = 0;
       for (const double x : expected) largest = std::max(largest, std::abs(x));
@@ -269,8 +268,8 @@ TEST(DargsOfRows, AddUpWhatLanesHaveInCommon) {
     const auto view_of = [](Scores& x) { return &x; };
     for (int i = 0; i < kTiles; ++i) {
       const Scores scores{};
-      Dargs::add(sums, scores, p[i][lane], dp[i][lane], delta, view_of, tile,
-                 kFirstRow + lane / 4, kFirstKey + 16 * i);
+      Dargs::add(sums, scores, p[i][lane], dp[i][lane], delta, view_of, tile, kFirstRow + lane / 4,
+                 kFirstKey + 16 * i);
     }
     sums.finish();
   });

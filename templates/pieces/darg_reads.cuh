@@ -1,4 +1,4 @@
-// array_reads.cuh - what a score's text reads of arrays whose gradients are wanted: the text is
+// darg_reads.cuh - what a score's text reads of arrays whose gradients are wanted: the text is
 // compiled once more with arrays whose elements carry a derivative, that of one read 1, all others
 // 0, and which note where that read was.
 #pragma once
