@@ -83,9 +83,16 @@ struct DargsOfRows {
 
     ATTNFORGE_DEVICE void finish() {
 #pragma unroll
-      for (int n = 0; n < kSlots; ++n)
+      for (int n = 0; n < kSlots; ++n) {
+#pragma unroll
+        for (int r = 1; r < kRows; ++r) {
+          if (of[n][r].to != of[n][0].to) continue;
+          of[n][0].sum += of[n][r].sum;
+          of[n][r].sum = 0.0f;
+        }
 #pragma unroll
         for (int r = 0; r < kRows; ++r) of[n][r].finish_together();
+      }
     }
   };
 
