@@ -67,6 +67,7 @@ int register_slack(const Typed& c, const Problem& problem) {
 std::string supports(const Problem& problem, const Arch& arch) {
   if (!arch.wgmma || !arch.tma) return "needs wgmma and TMA (sm_90a)";
   if (Reason no = not_16_bits(problem)) return no.text();
+  if (Reason no = head_dim_above(problem, 256)) return no.text();
   if (problem.alignment_bytes < 16)
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
