@@ -102,6 +102,11 @@ Shape shape_of(const Problem& problem) {
           .fp32_gradients = has_wider_gradients(problem)};
 }
 
+Shape without_bounds(Shape shape) {
+  shape.right_bound = shape.left_bound = 0;
+  return shape;
+}
+
 bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths{}; }
 
 bool has_score_code(const Problem& problem) {

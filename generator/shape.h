@@ -13,6 +13,9 @@ namespace attnforge {
 
 Shape shape_of(const Problem& problem);
 
+/// Of a kernel that reads windows at run time: one for all of them.
+Shape without_bounds(Shape shape);
+
 /// Whether sequences are as long as the problem says.
 bool has_fixed_lengths(const Problem& problem);
 /// Whether kernels have code for the problem's score text: not for one that is a cap and nothing

@@ -82,7 +82,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   // Equal tiles come in whole rounds. Unequal ones are given to whoever is free, the light ones
   // last.
   const double rounds = std::max(blocks / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
-  const bool masked = c.right_bound || c.left_bound || c.has_tile_lists();
+  const bool masked = c.has_window() || c.has_tile_lists();
   if (c.has_work_list() && !c.has_tile_lists()) {
     // Longest first: best among all heads. Of tiles that do not fill the GPU each takes its time.
     const double tail = std::max(1 + kCausalTail / rounds, 1 / rounds);
