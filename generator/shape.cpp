@@ -109,6 +109,10 @@ Shape without_bounds(Shape shape) {
 
 bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths{}; }
 
+float effective_softcap(const Problem& problem) {
+  return problem.softcap != 0.0f || problem.score.empty() ? problem.softcap : cap_of(problem.score);
+}
+
 bool has_score_code(const Problem& problem) {
   return !problem.score.empty() && (problem.softcap != 0.0f || cap_of(problem.score) == 0.0f);
 }

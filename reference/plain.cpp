@@ -14,7 +14,6 @@
 #include "reference/rope.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
-#include "reference/sink_gradients.h"
 #include "reference/visible.h"
 
 namespace attnforge {

@@ -13,7 +13,6 @@
 #include "reference/plain_product.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
-#include "reference/sink_gradients.h"
 #include "reference/visible.h"
 
 namespace attnforge {

@@ -1,7 +1,8 @@
-// score.cpp - the soft cap, by definition.
+// score.cpp - scores by their definitions.
 #include "reference/score.h"
 
 #include <cmath>
+#include <limits>
 
 #include "reference/half.h"
 
@@ -17,6 +18,10 @@ PlainScore plain_score(const Problem& problem, DType dtype, float scaled) {
   if (problem.softcap == 0.0f) return {scaled};
   const float tanh = round_to(dtype, std::tanh(round_to(dtype, scaled / problem.softcap)));
   return {round_to(dtype, problem.softcap * tanh), round_to(dtype, 1 - tanh * tanh)};
+}
+
+float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head) {
+  return problem.sinks ? tensors.sinks[head] : -std::numeric_limits<float>::infinity();
 }
 
 // tanh as a quotient of polynomials: 4e-7 of the capped score.

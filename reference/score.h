@@ -1,7 +1,10 @@
 // score.h - what a problem makes of a score between the scaling and the user's code: exact, and as
-// tensors in low precision would hold it.
+// tensors in low precision would hold it; and the score of no key.
 #pragma once
 
+#include <cstdint>
+
+#include "attnforge/plan.h"
 #include "attnforge/problem.h"
 
 namespace attnforge {
@@ -18,6 +21,9 @@ struct PlainScore {
   float value, slope = 1;
 };
 PlainScore plain_score(const Problem& problem, DType dtype, float scaled);
+
+/// The score of a head's rows that has no value; -inf: none.
+float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head);
 
 /// What a kernel in fp32 may be off by, relative to the score.
 double change_error(const Problem& problem);

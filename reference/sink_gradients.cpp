@@ -46,10 +46,6 @@ void add_row(const Problem& p, const Tensors& t, const QueryRow& row, ReferenceG
 
 }  // namespace
 
-float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head) {
-  return problem.sinks ? tensors.sinks[head] : -std::numeric_limits<float>::infinity();
-}
-
 ReferenceGradient sink_gradients(const Problem& problem, const Tensors& tensors) {
   const auto heads = static_cast<std::size_t>(problem.num_heads_q);
   ReferenceGradient dsinks{1, std::vector<double>(heads, 0.0), std::vector<TermSizes>(heads)};

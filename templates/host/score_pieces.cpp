@@ -1,5 +1,4 @@
-// score_pieces.cpp - the Score and the Slope of a shape. What the user's own code makes of them
-// comes after it (templates/host/user_code).
+// score_pieces.cpp - the Score and the Slope of a shape. Parts may put their own around them.
 #include "templates/host/score_pieces.h"
 
 namespace attnforge {

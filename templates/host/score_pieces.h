@@ -4,14 +4,13 @@
 #include <vector>
 
 #include "templates/host/kernel_source.h"
-#include "templates/shape.h"
 
 namespace attnforge {
 
 /// Of all product families.
 std::vector<Piece> pieces_of(const Shape& shape);
 
-/// Of kernels that compute gradients: the derivative of the Score.
+/// Of backward kernels beside these: the derivative of the Score.
 Piece slope_of(const Shape& shape);
 
 }  // namespace attnforge
