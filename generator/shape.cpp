@@ -102,6 +102,9 @@ Shape shape_of(const Problem& problem) {
           .fp32_gradients = has_wider_gradients(problem)};
 }
 
+bool has_window(const Shape& shape) { return shape.right_bound || shape.left_bound; }
+bool later_see_more(const Shape& shape) { return shape.right_bound != 0; }
+
 Shape without_bounds(Shape shape) {
   shape.right_bound = shape.left_bound = 0;
   return shape;

@@ -53,10 +53,6 @@ struct Shape {
 
   /// Whether scores are other than scaled products, and their slopes other than 1.
   ATTNFORGE_HOST_DEVICE constexpr bool changes_scores() const { return softcap || user_score; }
-  /// Whether a query's position says which keys it does not see.
-  ATTNFORGE_HOST_DEVICE constexpr bool has_window() const { return right_bound || left_bound; }
-  /// Whether later queries see more keys than the first ones: heavy query tiles, which come first.
-  ATTNFORGE_HOST_DEVICE constexpr bool later_see_more() const { return right_bound != 0; }
   ATTNFORGE_HOST_DEVICE constexpr bool has_block_mask() const { return mask_block_q != 0; }
   /// Whether the key tiles of each query tile come from a list that a step before the kernel
   /// writes.

@@ -264,7 +264,7 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const TileWork work = tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb,
-                                  c.later_see_more());
+                                  later_see_more(c));
   LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {
     step.grid.x = static_cast<unsigned>(work.all_tiles());

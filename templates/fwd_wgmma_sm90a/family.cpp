@@ -76,7 +76,7 @@ QueryTiling tiling_of(const Typed& c) {
 }
 
 TileWork work_of(const Problem& problem, const Typed& c) {
-  return tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb, c.later_see_more());
+  return tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb, later_see_more(c));
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -108,7 +108,7 @@ bool few_tiles(const Problem& problem, const DeviceFacts& device) {
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const Shape shape = shape_of(problem);
-  const bool masked = shape.has_window();
+  const bool masked = has_window(shape);
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
   const bool packs = !shape.has_tile_lists() && group > 1 && 64 % group == 0 &&

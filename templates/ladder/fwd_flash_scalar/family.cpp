@@ -94,7 +94,7 @@ Source render(const Typed& c, const Problem&) {
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
-  const TileOrder order = cuda_core_order(problem, c.block_m(), c.later_see_more());
+  const TileOrder order = cuda_core_order(problem, c.block_m(), later_see_more(c));
   return launch_of_tiles<FwdTiledParams>(problem, order,
                                          step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
