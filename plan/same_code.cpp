@@ -4,6 +4,7 @@
 
 #include "attnforge/error.h"
 #include "plan/cubins.h"
+#include "runtime/same_machine_code.h"
 
 namespace attnforge {
 namespace {
@@ -27,7 +28,7 @@ void recognise(Choice& choice, bool may_compile, DeviceState& state) {
     if (!then) return;
     std::optional<Cubin> now = code_of_today(*choice.rendered, won.nvrtc, may_compile, state);
     if (!now) return;
-    const bool same = now->bytes == then->bytes;
+    const bool same = same_machine_code(now->bytes, then->bytes);
     choice.cubin = std::move(now);
     if (!same) return;
   } catch (const Error& error) {

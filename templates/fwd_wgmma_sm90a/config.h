@@ -56,10 +56,12 @@ struct FwdWgmmaSm90aConfig : Shape {
     return v_begin() + v_stages * v_bytes();
   }
   ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
-    return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0);
+    return 2 * (q_stages + k_stages + v_stages) + (k_job() ? k_stages : 0) +
+           (v_job() ? v_stages : 0);
   }
-  /// Whether warps of the producer's warpgroup change tiles of K before they are used.
+  /// Whether warps of the producer's warpgroup change tiles of K, or of V, before they are used.
   ATTNFORGE_HOST_DEVICE constexpr bool k_job() const { return fused_rope != 0; }
+  ATTNFORGE_HOST_DEVICE constexpr bool v_job() const { return false; }
   ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
     return barriers_begin() + 8 * num_barriers();
   }

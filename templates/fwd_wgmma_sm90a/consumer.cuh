@@ -1,0 +1,236 @@
+// consumer.cuh - the role of fwd_wgmma_sm90a that computes: a warpgroup's way through the key tiles
+// of a query tile. The scores of the next tile are in flight with the outputs of this one, and the
+// softmax runs under that. Gathered tiles, and those that a warpgroup's rows see nothing of, are
+// told apart here.
+#pragma once
+
+#include "base.cuh"
+#include "fwd_wgmma_sm90a/config.h"
+#include "fwd_wgmma_sm90a/warpgroup.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile/fragment_scores.cuh"
+#include "tile/key_groups.cuh"
+
+namespace attnforge {
+
+template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct FwdWgmmaSm90aConsumer {
+  using Warpgroup = FwdWgmmaSm90aWarpgroup<C, Pieces, Params>;
+  using Work = typename Warpgroup::Work;
+  using Tile = typename Work::Tile;
+  using Walk = typename Work::Walk;
+  using ScoreArray = float[Warpgroup::kScoreFragments][4];
+
+  Warpgroup wg;
+
+  // ---- Gathered tiles ----
+
+  static constexpr int kGroupKeys = C.block_n / C.key_groups();
+  using Groups = KeyGroups<C.key_groups(), kGroupKeys>;
+
+  /// Of the tile in K's ring. `sees`: whether this warpgroup's rows see anything of it.
+  ATTNFORGE_DEVICE Groups load_groups(bool& sees) const {
+    return Groups::load(wg.smem.groups(wg.k_ring.stage), wg.warpgroup * 4 + wg.warp(), sees);
+  }
+  /// Rows of the tile before those after the sequence's last key: it lies in the last group that
+  /// there is.
+  ATTNFORGE_DEVICE static int present_rows(const Tile& queries, const Groups& groups) {
+    int present = C.block_n;
+    if constexpr (Tile::Lengths::kAnythingAfter) {
+#pragma unroll
+      for (int g = 0; g < C.key_groups(); ++g) {
+        const int keys = queries.lengths.kv() - groups.first_key(g);
+        if (keys > 0 && keys < kGroupKeys) present = g * kGroupKeys + keys;
+      }
+    }
+    return present;
+  }
+  ATTNFORGE_DEVICE void attend_groups(const Tile& queries, int row, const Groups& groups,
+                                      bool in_flight, bool begun) {
+    const GroupedScores<ScoreArray, C.key_groups(), kGroupKeys> view{wg.s, row, groups};
+    wg.attend(queries, view, in_flight, begun, view.needs_mask());
+  }
+
+  // ---- Tiles that are left out ----
+
+  // A warpgroup leaves out the key tiles that none of its rows sees, but for its turns: under
+  // windows, those at both ends of the block's walk.
+  static constexpr bool kLeavesOut = !Work::kListed && C.warpgroups > 1 &&
+                                     (C.right_bound || C.left_bound);
+
+  /// The tiles of a walk that this warpgroup attends to.
+  ATTNFORGE_DEVICE Walk its_walk(const Work& work, int first_row) const {
+    if constexpr (kLeavesOut) return work.walk.seen_by(work.queries, C.block_n, first_row, 64);
+    return work.walk.of_part(work.queries, C.block_n, first_row, 64);
+  }
+  ATTNFORGE_DEVICE void leave_out(int tiles) {
+#pragma unroll 1
+    for (; tiles > 0; --tiles) {
+      wg.await_k();  // and V: else two arrivals might be of one phase
+      wg.await_turn();
+      wg.pass_turn();
+      wg.release_k();
+      wg.await_v();
+      wg.release_v();
+    }
+  }
+
+  // ---- A query tile ----
+
+  /// All tiles of a walk, by every warpgroup; under windows, those that its rows see.
+  ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
+    const int first_row = work.queries.first_row + wg.warpgroup * 64;
+    const int row = first_row + wg.lane_row();
+    const Walk walk = its_walk(work, first_row);
+    Groups groups;
+    bool sees;
+    int present = C.block_n;  // gathered: rows of the first tile
+    const auto clear_first = [&] {
+      if constexpr (Work::kListed)
+        wg.clear_tail(present);
+      else
+        wg.clear_tail(work.queries.lengths.kv() - walk.tile(0) * C.block_n);
+    };
+    wg.begin_rows();
+    if constexpr (kLeavesOut) leave_out(work.walk.before(walk));
+
+    const bool empty = kLeavesOut ? walk.count() == 0 : work.empty();
+    if (!empty) {
+      // 1. The scores of the first tile.
+      wg.await_k();
+      wg.await_turn();
+      wg.issue_scores();
+      wg.pass_turn();
+      if constexpr (Work::kListed) {
+        groups = load_groups(sees);
+        present = present_rows(work.queries, groups);
+      }
+      wgmma_wait<0>();
+      pin(wg.s);
+      wg.release_k();
+#pragma unroll 1
+      for (int i = 0;; ++i) {
+        // 2. Probabilities, under the outputs of the tile before.
+        if constexpr (Work::kListed) {
+          attend_groups(work.queries, row, groups, i != 0, i != 0);
+        } else {
+          const FragmentScores<ScoreArray> view{wg.s, row, walk.tile(i) * C.block_n};
+          wg.attend(work.queries, view, i != 0, i != 0, walk.masked(i));
+        }
+        if (i + 1 == walk.count()) break;
+        // 3. The scores of the next tile with the outputs of this one.
+        wg.await_k();
+        wg.await_turn();
+        wg.issue_scores();
+        wg.await_v();
+        if (i == 0) clear_first();
+        wg.issue_outputs();
+        wg.pass_turn();
+        if constexpr (Work::kListed) groups = load_groups(sees);
+        wgmma_wait<1>();
+        pin(wg.s);
+        wg.release_k();
+      }
+    }
+    if constexpr (!C.q_in_regs) wg.release(wg.smem.q_empty(wg.q_ring.stage));
+    if (!empty) {
+      // 4. The outputs of the last tile.
+      wg.await_v();
+      if (walk.count() == 1) clear_first();
+      wg.finish_outputs();
+    }
+    if constexpr (kLeavesOut) leave_out(work.walk.after(walk));
+    wg.store_rows(work.queries, row);
+  }
+
+  /// Of a list's tiles those that this warpgroup's rows see anything of. Warpgroups that take
+  /// turns take every tile.
+  ATTNFORGE_DEVICE void attend_seen_tiles(const Work& work) {
+    const int row = work.queries.first_row + wg.warpgroup * 64 + wg.lane_row();
+    wg.begin_rows();
+    bool pending = false;  // probabilities of a tile, whose V is next in the ring
+    int present = C.block_n;
+    const auto finish = [&] {
+      wg.await_v();
+      wg.clear_tail(present);
+      wg.finish_outputs();
+    };
+#pragma unroll 1
+    for (int i = 0; i < work.walk.count(); ++i) {
+      wg.await_k();
+      bool sees;
+      const Groups groups = load_groups(sees);
+      if (!sees) {
+        if (pending) finish();
+        pending = false;
+        wg.release_k();
+        wg.await_v();  // else two arrivals might be of one phase
+        wg.release_v();
+        continue;
+      }
+      wg.issue_scores();
+      if (pending) {
+        wg.await_v();
+        wg.clear_tail(present);
+        wg.issue_outputs();
+        wgmma_wait<1>();
+      } else {
+        wgmma_wait<0>();
+      }
+      pin(wg.s);
+      wg.release_k();
+      attend_groups(work.queries, row, groups, pending, i != 0);
+      present = i == 0 ? present_rows(work.queries, groups) : C.block_n;
+      pending = true;
+    }
+    if constexpr (!C.q_in_regs) wg.release(wg.smem.q_empty(wg.q_ring.stage));
+    if (pending) finish();
+    wg.store_rows(work.queries, row);
+  }
+
+  // ---- All query tiles of the block ----
+
+  /// The tile after `tile` (before the first: -1), with its Q in shared memory; num_tiles() or
+  /// more when there is none.
+  ATTNFORGE_DEVICE int await_tile(int tile) const {
+    if constexpr (!Work::kTells) {
+      const int next = Work::following(wg.params, tile);
+      if (next < Work::num_tiles(wg.params))
+        mbarrier_wait(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
+      return next;
+    } else {
+      mbarrier_wait(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
+      // The same in all lanes, and the compiler must know: descriptors then stay in uniform
+      // registers.
+      return from_lane_0(load_shared(wg.smem.tile(wg.q_ring.stage)));
+    }
+  }
+
+  ATTNFORGE_DEVICE void run() {
+    // The first has the first turn.
+    if (C.pingpong && wg.warpgroup == C.warpgroups - 1) wg.pass_turn();
+    if constexpr (Work::kTellsAll) {
+      while (await_tile(-1) != Work::kNoTile) {
+        const Work work = Work::load(wg.params, wg.smem.tile(wg.q_ring.stage) + 4);
+        wg.read_q();
+        if constexpr (Work::kListed && C.warpgroups > 1 && !C.pingpong)
+          attend_seen_tiles(work);
+        else
+          attend_query_tile(work);
+        wg.q_ring.advance();
+      }
+    } else {
+      for (int tile = await_tile(-1); tile < Work::num_tiles(wg.params); tile = await_tile(tile)) {
+        if constexpr (!Pieces::QJob::kNone) wg.work_on_q(Work(wg.params, tile));
+        wg.read_q();
+        attend_query_tile(Work(wg.params, tile));
+        wg.q_ring.advance();
+      }
+    }
+  }
+};
+
+}  // namespace attnforge

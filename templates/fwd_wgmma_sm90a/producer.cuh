@@ -1,0 +1,165 @@
+// producer.cuh - the role of fwd_wgmma_sm90a that loads: one thread, which keeps the rings of Q, K
+// and V full by TMA. Gathered tiles: a warp, whose lanes have a group of keys each, or a box of a
+// page.
+#pragma once
+
+#include "base.cuh"
+#include "fwd_wgmma_sm90a/config.h"
+#include "fwd_wgmma_sm90a/shared.cuh"
+#include "fwd_wgmma_sm90a/work.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
+#include "tile/ring.cuh"
+
+namespace attnforge {
+
+template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct FwdWgmmaSm90aProducer {
+  using Shared = FwdWgmmaSm90aShared<C>;
+  using Work = FwdWgmmaSm90aWork<C, Pieces, Params>;
+  using Keys = typename Pieces::Keys;
+  static constexpr bool kByWarp = Keys::kByWarp;
+
+  const Params& params;
+  const Shared smem;
+  Ring<C.k_stages> k_ring;
+  Ring<C.v_stages> v_ring;
+  Ring<C.q_stages> q_ring;
+
+  ATTNFORGE_DEVICE FwdWgmmaSm90aProducer(const Params& p, Shared s) : params(p), smem(s) {}
+
+  /// Whether this thread does what one thread does.
+  ATTNFORGE_DEVICE static bool leads() { return !kByWarp || thread_index() % 32 == 0; }
+
+  // ---- A tile of Q, K or V ----
+
+  ATTNFORGE_DEVICE void load_q(const Work& work, int tile) {
+    const int stage = q_ring.stage;
+    mbarrier_wait(smem.q_empty(stage), q_ring.parity ^ 1);
+    if (leads()) issue_q(work, tile, stage);
+    q_ring.advance();
+  }
+  ATTNFORGE_DEVICE void issue_q(const Work& work, int tile, int stage) {
+    if constexpr (Work::kTells) store_shared(smem.tile(stage), tile);
+    if constexpr (Work::kTellsAll) work.store(smem.tile(stage) + 4);
+    mbarrier_arrive_expect(smem.q_full(stage), C.q_bytes());
+#pragma unroll
+    for (int w = 0; w < C.warpgroups; ++w)
+#pragma unroll
+      for (int c = 0; c < C.qk_chunks(); ++c)
+        tma_load_5d(
+            smem.q(stage, w) + c * C.q_chunk_bytes(), params.q, smem.q_full(stage), kEvictFirst,
+            c * C.chunk_columns(), 0,
+            work.queries.lengths.q_begin() + Work::Tile::query_of(work.queries.first_row + w * 64),
+            work.queries.head, work.queries.lengths.batch());
+  }
+  /// `n` is what Keys ask of a tile: its number, or a lane's group of keys, or its box.
+  template <class KeyTile>
+  ATTNFORGE_DEVICE void load_k(const Keys& keys, const KeyTile& n) {
+    mbarrier_wait(smem.k_empty(k_ring.stage), k_ring.parity ^ 1);
+    if constexpr (Work::kListed) {
+      if (thread_index() % 32 < C.key_groups())
+        store_shared_8(smem.groups(k_ring.stage) + thread_index() % 32 * 8, n.number, n.rows);
+      __syncwarp();
+    }
+    if (leads()) mbarrier_arrive_expect(smem.k_full(k_ring.stage), C.k_bytes());
+    if constexpr (kByWarp) __syncwarp();
+    keys.template load<C.qk_chunks()>(params.k, smem.k(k_ring.stage), smem.k_full(k_ring.stage), n);
+    k_ring.advance();
+  }
+  template <class KeyTile>
+  ATTNFORGE_DEVICE void load_v(const Keys& keys, const KeyTile& n) {
+    mbarrier_wait(smem.v_empty(v_ring.stage), v_ring.parity ^ 1);
+    if (leads()) mbarrier_arrive_expect(smem.v_full(v_ring.stage), C.v_bytes());
+    if constexpr (kByWarp) __syncwarp();
+    keys.template load<C.v_chunks()>(params.v, smem.v(v_ring.stage), smem.v_full(v_ring.stage), n);
+    v_ring.advance();
+  }
+
+  // ---- A query tile ----
+
+  /// In the order in which consumers want them: K of a tile before V of the one before it. Where Q
+  /// has one buffer the first keys go before it, as consumers may still read the last one's.
+  ATTNFORGE_DEVICE void load_in_order(const Keys& keys, const Work& work, int tile) {
+    load_k(keys, work.walk.tile(0));
+    if constexpr (C.q_stages == 1) load_q(work, tile);
+    const int last = work.walk.count() - 1;
+    for (int i = 0; i < last; ++i) {
+      load_k(keys, work.walk.tile(i + 1));
+      load_v(keys, work.walk.tile(i));
+    }
+    load_v(keys, work.walk.tile(last));
+  }
+  /// The same of gathered tiles. Their groups, or pages, come from global memory: asked for two
+  /// tiles ahead.
+  ATTNFORGE_DEVICE void load_ahead(const Keys& keys, const Work& work, int tile) {
+    auto now = keys.of_tile(work.walk, 0), next = keys.of_tile(work.walk, 1);
+    load_k(keys, now);
+    if constexpr (C.q_stages == 1) load_q(work, tile);
+    for (int i = 1; i < work.walk.count(); ++i) {
+      const auto later = keys.of_tile(work.walk, i + 1);
+      load_k(keys, next);
+      load_v(keys, now);
+      now = next;
+      next = later;
+    }
+    load_v(keys, now);
+  }
+  ATTNFORGE_DEVICE void load(const Work& work, int tile) {
+    const Keys keys(work.queries);
+    if (C.q_stages > 1 || work.empty()) load_q(work, tile);
+    if (work.empty()) return;
+    if constexpr (Keys::kAhead)
+      load_ahead(keys, work, tile);
+    else
+      load_in_order(keys, work, tile);
+  }
+
+  // ---- All query tiles of the block ----
+
+  ATTNFORGE_DEVICE int tile_after(int tile) const {
+    if constexpr (C.grid == kGridPlain) return Work::num_tiles(params);
+    if constexpr (C.grid == kGridStatic) return tile + Work::tile_step();
+    int given = 0;
+    if (leads()) given = atomicAdd(&params.counters->given, 1);
+    return gridDim.x + (kByWarp ? from_lane_0(given) : given);
+  }
+  /// Past the last: the consumers end.
+  ATTNFORGE_DEVICE void tell_end(int tile) const {
+    mbarrier_wait(smem.q_empty(q_ring.stage), q_ring.parity ^ 1);
+    if (!leads()) return;
+    store_shared(smem.tile(q_ring.stage), Work::kTellsAll ? Work::kNoTile : tile);
+    mbarrier_arrive(smem.q_full(q_ring.stage));
+  }
+  /// The last block leaves the counters as it found them, and only then says that it did.
+  ATTNFORGE_DEVICE void put_counters_back() const {
+    TileCounters& counters = *params.counters;
+    const u32 ended = atomicAdd(&counters.ended, 1);
+    if (ended < gridDim.x - 1) return;
+    counters.given = 0;
+    counters.ended = 0;
+    __threadfence();
+    atomicAdd(&counters.runs, 1u);
+  }
+
+  ATTNFORGE_DEVICE void run() {
+    Work::Order::begin();
+    int tile = Work::first_tile();
+    while (tile < Work::num_tiles(params)) {
+      const int upcoming = tile_after(tile);  // asked for a tile ahead: hides the latency
+      const Work work(params, tile);
+      const bool none = Work::Order::kMayBeEmpty &&
+                        work.queries.first_row >= work.queries.end_row();
+      if (!none) load(work, tile);
+      tile = upcoming;
+    }
+    if constexpr (Work::kTells) tell_end(tile);
+    if constexpr (C.grid == kGridDynamic)
+      if (leads()) put_counters_back();
+  }
+};
+
+}  // namespace attnforge

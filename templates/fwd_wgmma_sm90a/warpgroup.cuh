@@ -1,0 +1,244 @@
+// warpgroup.cuh - what a consumer of fwd_wgmma_sm90a has in registers, and what it does with one
+// tile of keys: scores, their softmax with lazy rescaling, outputs (FlashAttention-3, Shah et al.
+// 2024). Which tiles, and what is in flight together, is in consumer.cuh.
+#pragma once
+
+#include "base.cuh"
+#include "fwd_wgmma_sm90a/config.h"
+#include "fwd_wgmma_sm90a/shared.cuh"
+#include "fwd_wgmma_sm90a/work.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/mma_sync.cuh"
+#include "ptx/proxy.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/warpgroup.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile/ring.cuh"
+#include "tile/softmax.cuh"
+#include "tile/swizzle.cuh"
+
+namespace attnforge {
+
+/// A warpgroup with 64 rows of the query tile.
+template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct FwdWgmmaSm90aWarpgroup {
+  using Shared = FwdWgmmaSm90aShared<C>;
+  using Work = FwdWgmmaSm90aWork<C, Pieces, Params>;
+  using Tile = typename Work::Tile;
+  using Scores = Wgmma<C.dtype, C.block_n>;
+  using Outputs = Wgmma<C.dtype, C.head_dim_v>;
+
+  static constexpr int kScoreFragments = C.block_n / 8;  // of 8 keys
+  static constexpr int kOutFragments = C.head_dim_v / 8;
+  static constexpr int kDepthSteps = ceil_div(C.head_dim, 16);
+
+  const Params& params;
+  const FwdParams& p;
+  const Shared smem;
+  const int warpgroup;
+  const float scale_log2;
+  Ring<C.k_stages> k_ring;
+  Ring<C.v_stages> v_ring;
+  Ring<C.q_stages> q_ring;
+  float o[kOutFragments][4];
+  float s[kScoreFragments][4];
+  u32 probs[kScoreFragments / 2][4];
+  u32 q[C.q_in_regs ? kDepthSteps : 1][4];
+  SoftmaxRows softmax;
+
+  ATTNFORGE_DEVICE FwdWgmmaSm90aWarpgroup(const Params& kernel_params, Shared shared, int index)
+      : params(kernel_params),
+        p(kernel_params.fwd),
+        smem(shared),
+        warpgroup(index),
+        scale_log2((Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f) {}
+
+  ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
+  ATTNFORGE_DEVICE static int warp() { return thread_index() / 32 % 4; }
+  ATTNFORGE_DEVICE static int lane_row() { return warp() * 16 + MmaFragment::row(lane()); }
+
+  // ---- Turns and buffers ----
+
+  // Ping-pong: a warpgroup issues products while the others compute their softmax.
+  ATTNFORGE_DEVICE void await_turn() const {
+    if constexpr (C.pingpong) named_barrier_wait(1 + warpgroup, 256);
+  }
+  ATTNFORGE_DEVICE void pass_turn() const {
+    if constexpr (C.pingpong)
+      named_barrier_arrive(1 + (warpgroup + 1 == C.warpgroups ? 0 : warpgroup + 1), 256);
+  }
+  ATTNFORGE_DEVICE void await_warpgroup() const { named_barrier_wait(4 + warpgroup, 128); }
+
+  ATTNFORGE_DEVICE void await_k() const {
+    mbarrier_wait(smem.k_ready(k_ring.stage), k_ring.parity);
+  }
+  ATTNFORGE_DEVICE void await_v() const {
+    mbarrier_wait(smem.v_ready(v_ring.stage), v_ring.parity);
+  }
+  ATTNFORGE_DEVICE static void release(u32 empty) {
+    if (lane() == 0) mbarrier_arrive(empty);
+  }
+  ATTNFORGE_DEVICE void release_k() {
+    release(smem.k_empty(k_ring.stage));
+    k_ring.advance();
+  }
+  ATTNFORGE_DEVICE void release_v() {
+    release(smem.v_empty(v_ring.stage));
+    v_ring.advance();
+  }
+
+  // ---- Rows: Q, and what a walk adds up ----
+
+  /// Does the job on this warpgroup's rows of Q in shared memory; a warp on its own, which
+  /// ldmatrix reads. Products read those of all warps.
+  ATTNFORGE_DEVICE void work_on_q(const Work& work) {
+    Pieces::QJob::run(params, work.queries, work.queries.first_row + warpgroup * 64,
+                      smem.q(q_ring.stage, warpgroup), warp() * 16);
+    fence_proxy_async();  // before the products, or before TMA's next write
+    if constexpr (C.q_in_regs)
+      __syncwarp();
+    else
+      await_warpgroup();
+  }
+  ATTNFORGE_DEVICE void read_q() {
+    if constexpr (C.q_in_regs != 0) {
+#pragma unroll
+      for (int d = 0; d < kDepthSteps; ++d) {
+        const u32 chunk = smem.q(q_ring.stage, warpgroup) +
+                          d * 16 / C.chunk_columns() * C.q_chunk_bytes();
+        const u32 at = (warp() * 16 + lane() % 16) * C.swizzle + d * 16 % C.chunk_columns() * 2 +
+                       lane() / 16 * 16;
+        ldmatrix_x4(q[d], chunk + (at ^ ((at >> 7 << 4) & (C.swizzle - 16))));
+      }
+      release(smem.q_empty(q_ring.stage));
+    }
+  }
+  ATTNFORGE_DEVICE void begin_rows() {
+    softmax = SoftmaxRows();
+#pragma unroll
+    for (int j = 0; j < kOutFragments; ++j)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) o[j][c] = 0.0f;
+  }
+  ATTNFORGE_DEVICE void store_rows(const Tile& queries, int row) {
+    using Output = typename Pieces::template Output<C.dtype, 16, C.lse != 0>;
+    float inverse[2], lse[2];
+    softmax.finish(inverse, lse);
+    Output::template store<0, kOutFragments>(queries, row, 0, o, inverse[0], lse[0]);
+    Output::template store<1, kOutFragments>(queries, row + 8, 0, o, inverse[1], lse[1]);
+  }
+
+  // ---- Products. Each is in flight until a wait ----
+
+  /// s = Q K^T of the tile in K's ring.
+  ATTNFORGE_DEVICE void issue_scores() {
+    const u64 a = smem_descriptor<C.swizzle, 16, 8 * C.swizzle>(smem.q(q_ring.stage, warpgroup));
+    const u64 b = smem_descriptor<C.swizzle, 16, 8 * C.swizzle>(smem.k(k_ring.stage));
+    pin(s);
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < kDepthSteps; ++d) {
+      const int chunk = d * 16 / C.chunk_columns(), inside = d * 16 % C.chunk_columns() * 2;
+      const u64 b_at = b + (chunk * C.kv_chunk_bytes() + inside) / 16;
+      if constexpr (C.q_in_regs)
+        Scores::regs_smem(s, q[d][0], q[d][1], q[d][2], q[d][3], b_at, d > 0);
+      else
+        Scores::smem_smem(s, a + (chunk * C.q_chunk_bytes() + inside) / 16, b_at, d > 0);
+    }
+    wgmma_commit();
+  }
+  /// o += P V of the tile in V's ring.
+  ATTNFORGE_DEVICE void issue_outputs() {
+    const u64 b = smem_descriptor<C.swizzle, C.kv_chunk_bytes(), 8 * C.swizzle>(
+        smem.v(v_ring.stage));
+    pin(o);
+    pin(probs);
+    wgmma_fence();
+#pragma unroll
+    for (int j = 0; j < C.block_n / 16; ++j)
+      Outputs::regs_smem_mn(o, probs[j][0], probs[j][1], probs[j][2], probs[j][3],
+                            b + j * 16 * C.swizzle / 16);
+    wgmma_commit();
+  }
+  /// Zeros in V's rows from `present` on, those after the last key: their probabilities are 0,
+  /// which is not enough where they are another sequence's NaN. Every warpgroup writes them.
+  ATTNFORGE_DEVICE void clear_tail(int present) const {
+    if constexpr (Tile::Lengths::kAnythingAfter) {
+      if (present >= C.block_n) return;
+      constexpr int kRowPieces = C.swizzle / 16;  // of 16 bytes
+      constexpr float kZeros[4] = {};
+      const int thread = thread_index() % 128;
+#pragma unroll 1
+      for (int c = 0; c < C.v_chunks(); ++c) {
+        const u32 chunk = smem.v(v_ring.stage) + c * C.kv_chunk_bytes();
+#pragma unroll 1
+        for (int i = present * kRowPieces + thread; i < C.block_n * kRowPieces; i += 128)
+          store_shared(chunk + i * 16, kZeros);
+      }
+      fence_proxy_async();
+      await_warpgroup();
+    }
+  }
+
+  // ---- Softmax ----
+
+  /// Scores to probabilities, still in fp32. True if older outputs are to be multiplied by
+  /// `rescale`. `view` is of `s`.
+  template <class View>
+  ATTNFORGE_DEVICE bool probabilities(const Tile& queries, const View& view, bool needs_mask,
+                                      float (&rescale)[2]) {
+    const auto replace = [&] {
+      Pieces::Score::apply(view, queries);
+      if (needs_mask) Pieces::Mask::apply(view, queries);
+    };
+    if constexpr (Pieces::Score::kSeries) {
+      const typename Pieces::Score::Series series{typename Pieces::Score(p), scale_log2};
+      return softmax.probabilities_by_series(s, scale_log2, series, needs_mask, replace, rescale);
+    } else {
+      replace();
+      return softmax.probabilities(s, scale_log2, rescale);
+    }
+  }
+  ATTNFORGE_DEVICE void rescale_outputs(const float (&rescale)[2]) {
+#pragma unroll
+    for (int j = 0; j < kOutFragments; ++j) {
+      o[j][0] *= rescale[0], o[j][1] *= rescale[0];
+      o[j][2] *= rescale[1], o[j][3] *= rescale[1];
+    }
+  }
+  ATTNFORGE_DEVICE void round_probabilities() {
+#pragma unroll
+    for (int j = 0; j < kScoreFragments / 2; ++j)
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const auto& from = s[2 * j + w / 2];
+        probs[j][w] = pack2<C.dtype>(from[w % 2 * 2], from[w % 2 * 2 + 1]);
+      }
+  }
+  /// The scores of a tile to probabilities that the next outputs take. in_flight: with them are
+  /// the outputs of the tile before. begun: there are outputs of tiles before.
+  template <class View>
+  ATTNFORGE_DEVICE void attend(const Tile& queries, const View& view, bool in_flight, bool begun,
+                               bool needs_mask) {
+    float rescale[2];
+    const bool raised = probabilities(queries, view, needs_mask, rescale);
+    wgmma_wait<0>();
+    pin(o);
+    pin(probs);
+    if (in_flight) release_v();
+    if (raised && begun) rescale_outputs(rescale);
+    round_probabilities();
+  }
+  /// o += P V of the last tile whose scores became probabilities.
+  ATTNFORGE_DEVICE void finish_outputs() {
+    issue_outputs();
+    wgmma_wait<0>();
+    pin(o);
+    release_v();
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,64 @@
+// work.cuh - what a block of fwd_wgmma_sm90a does: query tiles, one after another, and the key
+// tiles that each visits. Every role goes through the same ones, and here is how it comes by them.
+#pragma once
+
+#include "base.cuh"
+#include "fwd_wgmma_sm90a/config.h"
+#include "tile/query_tile.cuh"
+
+namespace attnforge {
+
+/// A query tile and its walk over key tiles.
+template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct FwdWgmmaSm90aWork {
+  using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
+  using Walk = typename Pieces::Walk;
+  using Order = typename Pieces::Order;
+
+  static constexpr bool kListed = Walk::kListed;  // key tiles are gathered from a list
+  // The producer tells the others which query tile comes with Q: its number, where blocks ask for
+  // one; all of it, where that takes loads from global memory.
+  static constexpr bool kTellsAll = Tile::Lengths::kWords > 0 || kListed;
+  static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
+  static_assert(kTellsAll || !Order::kMayBeEmpty, "only the producer leaves tiles out");
+  static_assert(!kTellsAll || (!C.k_job() && !C.v_job()), "workers find a tile by its number");
+  /// Told in place of a number after the last tile.
+  static constexpr int kNoTile = 0x7fffffff;
+
+  Tile queries;
+  Walk walk;
+
+  ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Tile& tile, const Walk& its_walk)
+      : queries(tile), walk(its_walk) {}
+  ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Params& params, const Tile& tile)
+      : queries(tile),
+        walk(Walk::of_rows(params, queries, C.block_n, queries.first_row, C.block_m())) {}
+  ATTNFORGE_DEVICE FwdWgmmaSm90aWork(const Params& params, int tile)
+      : FwdWgmmaSm90aWork(params, Tile(params, Order::place(params, tile), C.block_m())) {}
+
+  // As words in shared memory (kTellsAll).
+  ATTNFORGE_DEVICE void store(u32 to) const {
+    queries.store(to);
+    if constexpr (kListed) walk.store(to + 4 * Tile::kWords);
+  }
+  ATTNFORGE_DEVICE static FwdWgmmaSm90aWork load(const Params& params, u32 from) {
+    const Tile queries = Tile::load(params, from);
+    if constexpr (kListed) return {queries, Walk::load(from + 4 * Tile::kWords)};
+    return {params, queries};
+  }
+
+  /// Fully masked rows only: nothing to load, zeros to store.
+  ATTNFORGE_DEVICE bool empty() const { return walk.count() == 0; }
+
+  // ---- Numbers of query tiles ----
+
+  ATTNFORGE_DEVICE static int num_tiles(const Params& params) { return Order::tiles(params); }
+  ATTNFORGE_DEVICE static int first_tile() { return blockIdx.x; }
+  ATTNFORGE_DEVICE static int tile_step() { return gridDim.x; }
+  /// The tile after `tile` (before the first: -1), unless the grid is kGridDynamic.
+  ATTNFORGE_DEVICE static int following(const Params& params, int tile) {
+    return tile < 0 ? first_tile() : C.grid == kGridPlain ? num_tiles(params) : tile + tile_step();
+  }
+};
+
+}  // namespace attnforge

@@ -1,0 +1,121 @@
+// host_values.cpp - the numbers in a host problem: inputs of several kinds, gradients of outputs,
+// and the outputs of the forward that a backward problem takes.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "reference/half.h"
+#include "reference/sequences.h"
+#include "tests/support/host_parts.h"
+
+namespace attnforge::test {
+namespace {
+
+/// Writes value(row, column) to every element.
+template <class Value>
+void fill(HostProblem& host, const HostShape& shape, const PlacedTensor& placed, Value&& value) {
+  std::byte* data = host.storages[static_cast<std::size_t>(placed.storage)].data() +
+                    placed.offset_bytes;
+  for_each_element(shape, placed.strides, [&](std::int64_t at, std::int64_t row, int column) {
+    store_element(shape.dtype, data, at, value(row, column));
+  });
+}
+
+}  // namespace
+
+void fill_inputs(HostProblem& host, unsigned seed, Inputs inputs) {
+  const Problem& p = host.problem;
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  constexpr float kFar = 3.0f;  // |score| is about kFar^2 * sqrt(head_dim)
+  const float growth = 70.0f / (std::sqrt(static_cast<float>(p.head_dim)) *
+                                static_cast<float>(std::max<std::int64_t>(p.seqlen_kv, 1)));
+  const auto q = [&](std::int64_t, int column) {
+    const float x = normal(random);
+    switch (inputs) {
+      case Inputs::kStronglyNegative:
+      case Inputs::kStronglyPositive:
+        return kFar + 0.3f * x;
+      case Inputs::kGrowingToFirst:
+      case Inputs::kGrowingToLast:
+        return 1 + 0.3f * x;
+      case Inputs::kLarge:
+        return 8 * x;
+      case Inputs::kInfiniteKeys:
+        return column == 0 ? std::abs(x) + 0.5f : x;
+      default:
+        return x;
+    }
+  };
+  const auto k = [&](std::int64_t row, int column) {
+    const float x = normal(random);
+    switch (inputs) {
+      case Inputs::kStronglyNegative:
+        return -kFar + 0.3f * x;
+      case Inputs::kStronglyPositive:
+        return kFar + 0.3f * x;
+      case Inputs::kGrowingToFirst:
+        return growth * static_cast<float>(p.seqlen_kv - 1 - row) + 0.3f * x;
+      case Inputs::kGrowingToLast:
+        return growth * static_cast<float>(row) + 0.3f * x;
+      case Inputs::kLarge:
+        return 8 * x;
+      case Inputs::kInfiniteKeys:
+        return column == 0 && row % 10 == 3 ? -std::numeric_limits<float>::infinity() : x;
+      case Inputs::kEqualScores:
+        return 0.0f;
+      default:
+        return x;
+    }
+  };
+  fill(host, shape_of_q(host), host.q, q);
+  fill(host, shape_of_k(host), host.k, k);
+  fill(host, shape_of_v(host), host.v, [&](std::int64_t, int) { return normal(random); });
+  if (inputs != Inputs::kOddSequencesNaN) return;
+  HostShape odd = shape_of_v(host);
+  for (SequenceRows& rows : odd.sequences) {
+    if (rows.sequence % 2 == 0) rows.count = 0;
+  }
+  fill(host, odd, host.v,
+       [](std::int64_t, int) { return std::numeric_limits<float>::quiet_NaN(); });
+}
+
+void fill_gradients(HostProblem& host, unsigned seed) {
+  const Problem& p = host.problem;
+  if (!is_backward(p)) return;
+  std::mt19937 random(seed + 7919);
+  std::normal_distribution<float> normal;
+  const auto any = [&](std::int64_t, int) { return normal(random); };
+  fill(host, shape_of_o(host), host.dout, any);
+  fill(host, shape_of_rows(host), host.dlse, any);
+  if (p.accumulate) {
+    fill(host, shape_of_gradient(shape_of_q(host), p), host.dq, any);
+    fill(host, shape_of_gradient(shape_of_k(host), p), host.dk, any);
+    fill(host, shape_of_gradient(shape_of_v(host), p), host.dv, any);
+    if (p.sinks) fill(host, shape_of_sinks(p), host.dsinks, any);
+  }
+  host.gradients_before.assign(host.storages.begin() + kStorageDq,
+                               host.storages.begin() + kStorageDsinks + 1);
+}
+
+void set_forward_outputs(HostProblem& host, const CodeFunctions& code) {
+  const Problem& p = host.problem;
+  const Tensors tensors = host.tensors();
+  const Sequences sequences = sequences_of(p, tensors);
+  const Reference forward = reference_attention(p, tensors, all_rows(sequences), code);
+  for (std::size_t i = 0; i < forward.rows.size(); ++i) {
+    const QueryRow row = place_of(sequences, forward.rows[i]);
+    const std::int64_t of_o = row.batch * tensors.o.stride_batch +
+                              row.head * tensors.o.stride_head + row.query * tensors.o.stride_row;
+    for (int d = 0; d < p.head_dim_v; ++d) {
+      const std::size_t at = i * static_cast<std::size_t>(p.head_dim_v) +
+                             static_cast<std::size_t>(d);
+      store_element(p.dtype_o, tensors.o.data, of_o + d, static_cast<float>(forward.o[at]));
+    }
+    tensors.lse.data[row.batch * tensors.lse.stride_batch + row.head * tensors.lse.stride_head +
+                     row.query] = static_cast<float>(forward.lse[i]);
+  }
+}
+
+}  // namespace attnforge::test
