@@ -381,11 +381,23 @@ void mix(const Problem& p, HashWords& words) {
   }
 }
 
+/// Of a text: the same one elsewhere is another problem.
+template <std::size_t kIndex>
+void mix_text(const Problem& p, std::uint64_t& hash) {
+  constexpr FieldValue kValue = kFields[kIndex].value;
+  if constexpr (kValue.text != nullptr) {
+    const std::string& text = p.*kValue.text;
+    if (!text.empty()) hash = XXH3_64bits_withSeed(text.data(), text.size(), hash + kIndex);
+  }
+}
+
 template <std::size_t... kIndexes>
-HashWords hash_words(const Problem& p, std::index_sequence<kIndexes...>) {
+std::uint64_t hash_of(const Problem& p, std::index_sequence<kIndexes...>) {
   HashWords words{static_cast<std::uint64_t>(p.op)};
   (mix<kIndexes>(p, words), ...);
-  return words;
+  std::uint64_t hash = XXH3_64bits(words.data(), sizeof(words));
+  (mix_text<kIndexes>(p, hash), ...);
+  return hash;
 }
 
 }  // namespace
@@ -442,16 +454,7 @@ void check_relations(const Problem& p) {
 }
 
 std::uint64_t hash_of_fields(const Problem& p) {
-  const HashWords words = hash_words(p, std::make_index_sequence<std::size(kFields)>());
-  std::uint64_t hash = XXH3_64bits(words.data(), sizeof(words));
-  std::uint64_t number = 0;  // of a text: the same one elsewhere is another problem
-  for (const ProblemField& field : kFields) {
-    if (field.value.text == nullptr) continue;
-    const std::string& text = p.*field.value.text;
-    ++number;
-    if (!text.empty()) hash = XXH3_64bits_withSeed(text.data(), text.size(), hash + number);
-  }
-  return hash;
+  return hash_of(p, std::make_index_sequence<std::size(kFields)>());
 }
 
 }  // namespace attnforge
