@@ -19,7 +19,7 @@ if PACKAGE:
     sys.path.insert(0, PACKAGE)
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _library, _plans  # noqa: E402
+from attnforge import _arguments, _arrays, _library, _options, _plans  # noqa: E402
 
 TEXT = "fwd bf16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:72 causal lse window_left=50"
 
