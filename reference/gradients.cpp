@@ -15,6 +15,7 @@
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
+#include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/sink_gradients.h"
 #include "reference/visible.h"
@@ -123,15 +124,8 @@ class LoadedSequence {
     if (code_.mask && keys.mask.asks_rule(key) && !code_.mask(at)) return false;
     const std::size_t of_q = at_query(head, query), of_k = at_key(head / group(), key);
     const double scale = effective_softmax_scale(p);
-    double s = scale * dot(q.row(of_q), k.row(of_k), p.head_dim);
-    double slope = 1, slope_size = 1;  // of 1 - x^2 both are about 1, whatever is left
-    double cap_size = 1;
-    if (p.softcap != 0.0f) {
-      const double capped = std::tanh(s / p.softcap);
-      slope = 1 - capped * capped;
-      cap_size = 1 + 2 / std::abs(double{p.softcap});  // the slope depends on the score as well
-      s = p.softcap * capped;
-    }
+    auto [s, slope, errors] = changed_score(p, scale * dot(q.row(of_q), k.row(of_k), p.head_dim));
+    double slope_size = 1;  // of a slope without code, whatever is left of it
     terms.s = s;
     if (code_.score) {
       const double derivative = code_.score_derivative(s, at);
@@ -146,8 +140,8 @@ class LoadedSequence {
                          (dout.norm[of_q] * v.norm[of_k] + delta_size_[of_q]);
     terms.ds = terms.of_text * slope;
     terms.value_size = slope_size * terms.of_text_size;
-    terms.score_size = cap_size * (1 + std::abs(scale) * q.norm[of_q] * k.norm[of_k] +
-                                   finite_or_0(s) + finite_or_0(lse_[of_q]));
+    terms.score_size = errors * (1 + std::abs(scale) * q.norm[of_q] * k.norm[of_k] +
+                                 finite_or_0(s) + finite_or_0(lse_[of_q]));
     return true;
   }
 

@@ -13,6 +13,7 @@
 #include "generator/candidates.h"
 #include "generator/operands.h"
 #include "reference/half.h"
+#include "reference/score.h"
 #include "runtime/compiler.h"
 #include "runtime/driver.h"
 #include "runtime/loaded_launch.h"
@@ -50,7 +51,7 @@ RowTolerance tolerance_of(const Problem& problem, DType factor, DType stored, do
   // The relative error of p, and of dp - delta beside it, in fp32: sums of head_dim products.
   const double dims = std::max(problem.head_dim, problem.head_dim_v);
   double of_scores = 0x1p-23 * std::max(4.0, dims / 16) * (2 + std::sqrt(dims));
-  if (problem.softcap != 0 || !problem.score.empty()) of_scores += 0x1p-19;  // tanh, and 1 - tanh^2
+  if (changes_scores(problem)) of_scores += 0x1p-19;  // tanh, and 1 - tanh^2
   if (problem.tf32) of_scores += 8 * kTf32Roundoff;
   const double of_sum = 1e-7 * (8 + std::sqrt(terms));  // a random walk of partial sums
   // Six times the root mean square is as good as never exceeded, and no normal number is larger.

@@ -4,14 +4,12 @@ import ctypes
 
 from . import _autograd, _checks
 from ._arguments import (
-    block_words_of,
     check_block_mask,
     check_inputs,
     check_outputs,
     check_rope,
     check_sequences,
     check_sinks,
-    options_of,
     shape_of_lse,
     shape_of_o,
     view_inputs,
@@ -25,6 +23,7 @@ from ._code import check_devices, code_of
 from ._graphs import outside
 from ._lengths import check_pages, columns_of, lengths_of, view_lengths, view_pages
 from ._library import check, lib
+from ._options import block_words_of, options_of
 from ._plans import plan_cache
 
 
@@ -286,13 +285,9 @@ def attention(
             )
         name = _autograd.name_that_requires_grad(args, q=q, k=k, v=v, sinks=sinks)
         if name is not None:
+            plain = dict(causal=causal, window=window, softmax_scale=softmax_scale, softcap=softcap, layout=layout, tf32=tf32)
             settings = _autograd.Settings(
-                causal,
-                window,
-                softmax_scale,
-                softcap,
-                layout,
-                tf32,
+                plain,
                 max_seqlen,
                 return_lse,
                 batch_invariant,

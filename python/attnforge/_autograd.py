@@ -3,23 +3,19 @@
 from typing import NamedTuple
 
 from . import _checks
-from ._arguments import block_words_of, check_block_mask, check_inputs, options_of, shape_of_lse, shape_of_o, view_inputs
+from ._arguments import check_block_mask, check_inputs, shape_of_lse, shape_of_o, view_inputs
 from ._arrays import FP32, backend_of
 from ._backward import attention_backward, why_not_served
 from ._code import check_devices, code_of
 from ._errors import InvalidError, UnsupportedError
 from ._lengths import lengths_of, view_lengths
+from ._options import block_words_of, options_of
 
 
 class Settings(NamedTuple):
     """What a call has beside tensors."""
 
-    causal: object
-    window: object
-    softmax_scale: object
-    softcap: object
-    layout: object
-    tf32: object
+    plain: dict  # what attention() and attention_backward() take alike: names and values
     max_seqlen: object
     return_lse: object
     batch_invariant: object
@@ -98,7 +94,8 @@ def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, 
             backend_of(sinks).view("sinks", sinks)
         code = code_of(settings.score, settings.mask, settings.args, None, settings.block_mask)
     blocks = block_words_of(settings.block_mask)
-    options = options_of(*settings[:4], False, *settings[4:6], False, kind, settings.max_seqlen, code.texts, blocks)
+    of_sequences = {"lengths": kind, "max_seqlen": settings.max_seqlen}
+    options = options_of(code=code.texts, block_words=blocks, **of_sequences, **settings.plain)
     check_inputs(*inputs, options)
     check_block_mask(blocks, options, *inputs[:2])
     check_devices(code, inputs[0].device)
@@ -154,7 +151,7 @@ def _make_function(torch):
         @staticmethod
         def forward(ctx, attention, settings, place, q, k, v, sinks, kind, of_q, of_kv, *arrays):
             given = settings._replace(args=_with_arrays(settings.args, arrays))._asdict()
-            given.update(return_lse=True, **_lengths_options(kind, of_q, of_kv, given.pop("max_seqlen")))
+            given.update(given.pop("plain"), return_lse=True, **_lengths_options(kind, of_q, of_kv, given.pop("max_seqlen")))
             del given["deterministic"]
             o, lse = attention(q, k, v, sinks=sinks, out=place and place(), **given)
             same = of_q is of_kv
@@ -200,9 +197,7 @@ def _make_function(torch):
                 o,
                 lse,
                 dout,
-                *s[:4],
-                layout=s.layout,
-                tf32=s.tf32,
+                **s.plain,
                 dlse=dlse,
                 deterministic=s.deterministic,
                 block_mask=s.block_mask,

@@ -7,13 +7,11 @@ from dataclasses import replace
 from . import _checks
 from ._arguments import (
     alignment_of,
-    block_words_of,
     check_block_mask,
     check_inputs,
     check_rows,
     check_sequences,
     check_sinks,
-    options_of,
     problem_of,
     problem_of_arrays,
     shape_of_lse,
@@ -38,6 +36,7 @@ from ._library import (
     check,
     lib,
 )
+from ._options import block_words_of, options_of
 from ._overlap import overlap, overlaps_itself, span
 from ._plans import Plan, choice, plan_cache
 from ._problem import DTYPES

@@ -91,7 +91,7 @@ std::string symbol(const Typed& c) {
 
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
-  c.right_bound = c.left_bound = 0;  // read at run time: one kernel for every window
+  static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
   const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = kName,
                           .type = "BwdNaive",
@@ -147,10 +147,9 @@ constinit const Family bwd_naive = typed_family<kFields, reject, estimate_us, re
         "one thread block for 8 rows of dq, or of dk and dv, all in fp32: the oracle of gradients",
     .op = Op::kBackward,
     .tier = Tier::kOracle,
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes |
-                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients |
-                kFeatureDargs,
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureGqa | kFeatureUnequalHeadDims |
+                kFeatureUnaligned | kFeatureMixedDtypes | kFeaturesOfGradientPieces |
+                kFeatureDeterministic | kFeaturesOfGradients | kFeatureDargs,
     .supports = supports,
     .axes = axes,
 });

@@ -11,6 +11,7 @@
 #include "params_fwd.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
+#include "tile/exact_score.cuh"
 #include "tile/mask_row.cuh"
 
 namespace attnforge {
@@ -181,10 +182,7 @@ struct BwdNaive {
     }
     __syncthreads();
 
-    // Query i sees keys from i + seen_from to i + seen_to, both included, as far as they exist:
-    // positions are aligned bottom-right.
-    const int seen_from = lengths.kv() - lengths.q() - p.window_left;
-    const int seen_to = lengths.kv() - lengths.q() + p.window_right;
+    const SeenRange seen(p, lengths);
     int lowest = rows.at[0], highest = rows.at[0];
 #pragma unroll
     for (int r = 1; r < kRows; ++r) {
@@ -192,8 +190,8 @@ struct BwdNaive {
       highest = max(highest, rows.at[r]);
     }
     const int others = kOfQueries ? lengths.kv() : lengths.q();
-    const int begin = max(kOfQueries ? lowest + seen_from : lowest - seen_to, 0);
-    const int end = min((kOfQueries ? highest + seen_to : highest - seen_from) + 1, others);
+    const int begin = max(kOfQueries ? lowest + seen.from : lowest - seen.to, 0);
+    const int end = min((kOfQueries ? highest + seen.to : highest - seen.from) + 1, others);
 
     // A thread's columns of dq, or of dk and then dv, are num_threads apart.
     constexpr int kColumns = C.head_dim + (kOfQueries ? 0 : C.head_dim_v);
@@ -230,16 +228,10 @@ struct BwdNaive {
             if constexpr (kOfQueries) lse = smem.lse[r], delta = smem.delta[r];
             const int query = kOfQueries ? rows.at[r] : other;
             const int key = kOfQueries ? other : rows.at[r];
-            const bool sees = key >= query + seen_from && key <= query + seen_to &&
+            const bool sees = key >= query + seen.from && key <= query + seen.to &&
                               lse != negative_infinity() && rows.present(r) &&
                               mask_lets_see(params, rows, query_head, query, key);
-            float score = s[r] * p.softmax_scale, slope = 1.0f;
-            if constexpr (C.softcap) {
-              const float softcap = p.softmax_scale / p.softcap_to_x;
-              const float x = tanhf(score / softcap);
-              score = softcap * x;
-              slope = 1.0f - x * x;
-            }
+            auto [score, slope] = exact_score<C>(p, s[r]);
             if constexpr (kOfArrays) {
               if (sees) {
                 const float text = Pieces::Score::of_pair(p, lengths, rows.sequence, query_head,

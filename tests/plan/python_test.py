@@ -19,7 +19,7 @@ if PACKAGE:
     sys.path.insert(0, PACKAGE)
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _library, _plans  # noqa: E402
+from attnforge import _arguments, _arrays, _library, _options, _plans  # noqa: E402
 
 TEXT = "fwd bf16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:72 causal lse window_left=50"
 
@@ -346,11 +346,11 @@ class AttentionArgumentsTest(unittest.TestCase):
             attnforge.attention(q, k, k, out=FakeArray((1, 8, 4, 64)))
 
     def test_window(self):
-        self.assertEqual(_arguments.window_of(None, False), (-1, -1))
-        self.assertEqual(_arguments.window_of(7, False), (7, 7))
-        self.assertEqual(_arguments.window_of(7, True), (7, 0))
-        self.assertEqual(_arguments.window_of((3, None), False), (3, -1))
-        self.assertEqual(_arguments.window_of([3, 4], True), (3, 4))
+        self.assertEqual(_options.window_of(None, False), (-1, -1))
+        self.assertEqual(_options.window_of(7, False), (7, 7))
+        self.assertEqual(_options.window_of(7, True), (7, 0))
+        self.assertEqual(_options.window_of((3, None), False), (3, -1))
+        self.assertEqual(_options.window_of([3, 4], True), (3, 4))
 
     def test_problem_of_tensors(self):
         q, k = FakeArray((2, 5, 4, 64)), FakeArray((2, 7, 2, 64))
