@@ -201,16 +201,16 @@ bool gradients_good(const Problem& problem, const Gradients& g) {
          (!problem.sinks || words_good(g.dsinks));
 }
 
-/// `count` arguments, those that are `arrays` by bits, and after them the arrays of `gradients`.
-bool code_arguments_good(const std::uint64_t* words, int count, std::uint32_t arrays,
-                         int gradients) {
+/// `count` words, whose bits say which are arrays, and which of these are of fp32 numbers.
+bool code_words_good(const std::uint64_t* words, int count, std::uint64_t arrays,
+                     std::uint64_t floats) {
   if (words == nullptr) return false;
-  std::uint32_t null_words = 0;
-  for (int i = 0; i < count; ++i) null_words |= std::uint32_t{words[i] == 0} << i;
-  bool good = (null_words & arrays) == 0;
-  for (int i = count; i < count + gradients; ++i)
-    good &= words[i] != 0 && words[i] % alignof(float) == 0;
-  return good;
+  std::uint64_t null_words = 0, odd_words = 0;
+  for (int i = 0; i < count; ++i) {
+    null_words |= std::uint64_t{words[i] == 0} << i;
+    odd_words |= std::uint64_t{words[i] % alignof(float) != 0} << i;
+  }
+  return (null_words & arrays) == 0 && (odd_words & floats) == 0;
 }
 
 bool lengths_good(const Problem& problem, const LengthArrays& lengths) {
@@ -249,8 +249,8 @@ bool PointerCheck::parts_good(const Problem& p, const Tensors& t) const {
          (p.lengths == Lengths::kFixed || lengths_good(p, t.lengths)) &&
          (!has_pages(p) || pages_good(t.pages)) &&
          (!has_block_mask(p) || mask_good(p, t.block_mask)) &&
-         (code_arguments_ == 0 ||
-          code_arguments_good(t.code_arguments, code_arguments_, code_arrays_, code_gradients_)) &&
+         (code_words_ == 0 ||
+          code_words_good(t.code_arguments, code_words_, code_arrays_, code_floats_)) &&
          (!is_backward(p) || gradients_good(p, t.gradients)) && (!p.sinks || words_good(t.sinks));
 }
 
@@ -293,10 +293,13 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       has_parts_(problem.rope != Rope::kNone || problem.lengths != Lengths::kFixed ||
                  has_block_mask(problem) || !problem.args.empty() || is_backward(problem) ||
                  problem.sinks) {
-  static_assert(kMostCodeArguments <= 32, "a bit for each");
+  static_assert(2 * kMostCodeArguments <= 64, "a bit for each, and for its gradient");
   for (const CodeArgument& argument : code_arguments(problem.args))
-    code_arrays_ |= std::uint32_t{argument.is_array} << code_arguments_++;
-  code_gradients_ = static_cast<std::uint8_t>(places_of_dargs(problem).size());
+    code_arrays_ |= std::uint64_t{argument.is_array} << code_words_++;
+  for (std::size_t i = places_of_dargs(problem).size(); i > 0; --i) {
+    code_arrays_ |= std::uint64_t{1} << code_words_;
+    code_floats_ |= std::uint64_t{1} << code_words_++;
+  }
 }
 
 void PointerCheck::explain(const Problem& problem, const Tensors& tensors,

@@ -57,8 +57,9 @@ class PointerCheck {
   std::size_t workspace_bytes_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, has_parts_ = false;
-  std::uint8_t code_arguments_ = 0, code_gradients_ = 0;  // words, and those after them
-  std::uint32_t code_arrays_ = 0;  // bit i: argument i is one
+  std::uint8_t code_words_ = 0;
+  std::uint64_t code_arrays_ = 0;  // bit i: word i is the address of one,
+  std::uint64_t code_floats_ = 0;  // and of fp32 numbers
 };
 
 }  // namespace attnforge
