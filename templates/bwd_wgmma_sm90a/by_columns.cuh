@@ -163,6 +163,7 @@ struct BwdWgmmaSm90aByColumns {
 
   ATTNFORGE_DEVICE void run() {
     const Work work(wg.params);
+    wg.await_zeros(work);
     wg.clear(dk);
     wg.clear(dv);
     if (work.tiles() > 0) {

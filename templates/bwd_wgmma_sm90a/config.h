@@ -33,6 +33,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int late_dq;        // 1: dQ of a tile is computed during the next
   int dq_rounds;      // 1 or 2, in which dQ of a tile is computed
   int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs
+  int zeros_ahead;    // 1: blocks set sums of dQ of later heads to zeros; 0: bwd_rows sets all
 
   static constexpr int blocks_per_sm = 1;
   static constexpr int kSwizzle = 128;      // bytes: a row lies in column chunks this wide
@@ -79,6 +80,9 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return dq_parts() / warpgroups; }
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
+  // zeros_ahead: bulk copies take them from here.
+  static constexpr int kZeroBytes = 4096;
+  ATTNFORGE_HOST_DEVICE constexpr int zero_bytes() const { return zeros_ahead ? kZeroBytes : 0; }
   /// Counters of a tile, of those that have added to it.
   ATTNFORGE_HOST_DEVICE constexpr int dq_turns() const { return dq == kDqInOrder ? warpgroups : 0; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
@@ -93,7 +97,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   }
   ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
 
-  // Shared memory: K, V, rings of Q and dO, dS, P, dQ, rings of lse and delta, barriers.
+  // Shared memory: K, V, rings of Q and dO, dS, P, dQ, zeros, rings of lse and delta, barriers.
   ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return qk_chunks() * key_chunk_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return v_chunks() * key_chunk_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return qk_chunks() * row_chunk_bytes(); }
@@ -118,9 +122,10 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int dq_begin() const {
     return p_begin() + p_arrays() * ds_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int lse_begin() const {
+  ATTNFORGE_HOST_DEVICE constexpr int zeros_begin() const {
     return dq_begin() + dq_buffers() * dq_part_bytes();
   }
+  ATTNFORGE_HOST_DEVICE constexpr int lse_begin() const { return zeros_begin() + zero_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int delta_begin() const {
     return lse_begin() + q_stages * stats_bytes();
   }
@@ -165,7 +170,8 @@ struct BwdWgmmaSm90aConfig : Shape {
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
            (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= 2 &&
-           dq_parts_of(dq_rounds - 1) > 0 && (split_columns || dq_rounds == 1) &&
+           (zeros_ahead == 0 || dq != kDqInOrder) && dq_parts_of(dq_rounds - 1) > 0 &&
+           (split_columns || dq_rounds == 1) &&
            (split_columns == 0 ||
             (warpgroups == 2 && late_dq == 0 && ds_stages == 1 && q_stages >= 2));
   }
@@ -189,11 +195,20 @@ struct BwdWgmmaSm90aDqTile {
   }
 };
 
+/// zeros_ahead: a block sets its share of the sums of the head `lag` after its own to zeros, which
+/// are in the L2 cache when that head's blocks add to them. They all begin after it. Heads are K/V
+/// heads of all sequences, in the order in which blocks take them.
+struct ZerosAhead {
+  int lag;
+  int* cleared;  // of each head: blocks that set their share
+};
+
 /// q, k, v and dout are read through the maps.
 struct BwdWgmmaSm90aParams : BwdParams {
   BwdScratch scratch;
-  TileOrder order;          // of key tiles, a head is a K/V head
-  int* dq_turns;            // of query tiles, dq_turns() each, zeros; 0: unread
+  TileOrder order;  // of key tiles, a head is a K/V head
+  int* dq_turns;    // of query tiles, dq_turns() each, zeros; 0: unread
+  ZerosAhead zeros;
   TensorMap q, k, v, dout;  // {column, row, head, batch}
 };
 

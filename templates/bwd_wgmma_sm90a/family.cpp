@@ -48,6 +48,7 @@ constexpr Field<Typed> kFields[] = {
     {"late_dq", &Typed::late_dq, kFlag},
     {"dq_rounds", &Typed::dq_rounds, from_to(1, 2)},
     {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromRegs)},
+    {"zeros_ahead", &Typed::zeros_ahead, from_to(0, 1)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
@@ -93,6 +94,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
       {"late_dq", {0, 1}},
       {"dq_rounds", {1, 2}},
       dq,
+      {"zeros_ahead", {1, 0}},
       {"head_group_mb", groups},
   };
 }
@@ -110,6 +112,16 @@ Reason wrong_split(const Typed& c) {
   return "";
 }
 
+/// How many heads ahead a block sets sums to zeros: as many as fill the GPU with blocks, so that
+/// those which add to the sums wait for none. 0: none is so far ahead of the first.
+int zeros_lag(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  const int blocks_of_group = order.heads_per_group * order.m_blocks;
+  if (c.zeros_ahead == 0 || blocks_of_group == 0) return 0;
+  const int lag = order.heads_per_group * ceil_div(device.num_sms, blocks_of_group);
+  return lag < order.heads ? lag : 0;
+}
+
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (problem.deterministic && c.dq != kDqInOrder)
     return "sums of dQ that are added up in any order differ from run to run";
@@ -117,6 +129,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
     return "a key tile would wait for one that the block mask leaves out";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = wrong_split(c)) return wrong;
+  if (c.zeros_ahead != 0 && zeros_lag(c, problem, device) == 0)
+    return "no head is so far ahead of the first";
   if (Reason wrong = too_much_smem(c.smem_bytes(), device.arch)) return wrong;
   const int slack = register_slack(c, problem);
   if (c.planned_registers() + slack > c.consumer_registers())
@@ -159,20 +173,29 @@ BwdSteps steps_of(const Typed& c) {
           .turns = c.dq_turns()};
 }
 
+/// Those of a launch.
+BwdSteps steps_of(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  BwdSteps steps = steps_of(c);
+  steps.zero_heads = zeros_lag(c, problem, device) * gqa_group(problem);
+  steps.counters = c.zeros_ahead ? stored_rows(problem).batch * problem.num_heads_kv : 0;
+  return steps;
+}
+
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return estimate_bwd_wgmma_sm90a_us(c, problem, device,
                                      key_tile_order(problem, c.block_n(), c.head_group_mb)) +
-         bwd_steps_us(problem, steps_of(c), device);
+         bwd_steps_us(problem, steps_of(c, problem, device), device);
 }
 
 std::string describe(const Typed& c) {
-  return phrases(
-      {fmt::format("{} x {} keys", c.block_m, c.block_n()),
-       fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
-       if_so(c.dq_rounds == 2, "dQ in two rounds"),
-       if_so(c.split_columns, "half of the columns a warpgroup"),
-       if_so(c.late_dq, "dQ a tile later"), if_so(c.dq == kDqInOrder, "dQ added in order"),
-       if_so(c.dq == kDqFromRegs, "dQ added from registers"), head_group_words(c.head_group_mb)});
+  return phrases({fmt::format("{} x {} keys", c.block_m, c.block_n()),
+                  fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
+                  if_so(c.dq_rounds == 2, "dQ in two rounds"),
+                  if_so(c.split_columns, "half of the columns a warpgroup"),
+                  if_so(c.late_dq, "dQ a tile later"),
+                  if_so(c.dq == kDqInOrder, "dQ added in order"),
+                  if_so(c.dq == kDqFromRegs, "dQ added from registers"),
+                  if_so(c.zeros_ahead, "zeros ahead"), head_group_words(c.head_group_mb)});
 }
 
 std::string symbol(const Typed& c, const Problem& problem) {
@@ -233,8 +256,8 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const BwdWork work = bwd_work(problem, steps_of(c));
   const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  const BwdWork work = bwd_work(problem, steps_of(c, problem, device));
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
     LaunchStep step = step_of(symbol(c, problem), c.num_threads(), c.smem_bytes());
@@ -245,6 +268,11 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       argument.value(order);
       if (c.dq == kDqInOrder)
         argument.scratch(work.turns);
+      else
+        argument.value<int*>(nullptr);
+      argument.value(zeros_lag(c, problem, device));
+      if (c.zeros_ahead != 0)
+        argument.scratch(work.counters);
       else
         argument.value<int*>(nullptr);
       add_tensor_maps(argument, c, problem);

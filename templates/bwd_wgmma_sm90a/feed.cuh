@@ -25,7 +25,7 @@ struct BwdWgmmaSm90aFeed {
     const auto& keys = work.keys;
     Ring<C.q_stages> q_ring;
     Ring<C.do_stages> do_ring;
-    if (work.tiles() <= 0) return;
+    if (work.tiles() <= 0) return set_zeros(params, smem, work);
 
     mbarrier_arrive_expect(smem.kv_full(), C.k_bytes() + C.v_bytes());
 #pragma unroll
@@ -67,6 +67,27 @@ struct BwdWgmmaSm90aFeed {
                 smem.do_full(do_stage));
       do_ring.advance();
     });
+    set_zeros(params, smem, work);
+  }
+  /// While the last tiles are computed: this block's share of the sums of a head that comes later.
+  ATTNFORGE_DEVICE static void set_zeros(const Params& params, const Shared& smem,
+                                         const Work& work) {
+    if constexpr (!C.zeros_ahead) return;
+    const int head = work.place.head + params.zeros.lag;
+    if (head >= params.order.heads) return;
+    constexpr int kTileBytes = C.block_m * C.dq_columns() * 4;
+    const int tiles = params.scratch.rows_padded / C.block_m * work.keys.group();
+    char* const sums = reinterpret_cast<char*>(params.scratch.dq_sums) +
+                       i64(head) * tiles * kTileBytes;
+#pragma unroll 1
+    for (int tile = work.place.m_block; tile < tiles; tile += params.order.m_blocks)
+#pragma unroll 1
+      for (int from = 0; from < kTileBytes; from += C.kZeroBytes)
+        bulk_store(sums + i64(tile) * kTileBytes + from, smem.zeros(),
+                   min(C.kZeroBytes, kTileBytes - from));
+    bulk_commit();
+    bulk_wait<0>();
+    pass_turn(params.zeros.cleared + work.place.head);
   }
 
   // ---- 2. Adders: a thread for each warpgroup ----
@@ -75,6 +96,7 @@ struct BwdWgmmaSm90aFeed {
   /// of a tile stores them: nobody sets these sums to zeros.
   ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int w) {
     const Work work(params);
+    work.await_zeros(params);
     u32 parity = 0;
     work.for_each([&](const QueryPlace& place) {
       float* const sums = work.dq_sums(params.scratch, place) +

@@ -34,6 +34,7 @@ struct BwdWgmmaSm90a {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const BwdWgmmaSm90aShared<C> smem{smem_address(shared_memory)};
     if (threadIdx.x == 0) smem.init_barriers();
+    if constexpr (C.zeros_ahead) smem.set_zeros();
     await_previous_grid();  // what it wrote to the scratch
     __syncthreads();
     const int warpgroup = from_lane_0(threadIdx.x / 128);

@@ -4,6 +4,9 @@
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "ptx/mbarrier.cuh"
+#include "ptx/proxy.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/special_registers.cuh"
 
 namespace attnforge {
 
@@ -23,6 +26,7 @@ struct BwdWgmmaSm90aShared {
   ATTNFORGE_DEVICE u32 dq(int warpgroup, int i) const {
     return base + C.dq_begin() + (warpgroup * C.dq_held() + i) * C.dq_part_bytes();
   }
+  ATTNFORGE_DEVICE u32 zeros() const { return base + C.zeros_begin(); }
   ATTNFORGE_DEVICE u32 lse(int stage) const {
     return base + C.lse_begin() + stage * C.stats_bytes();
   }
@@ -52,6 +56,14 @@ struct BwdWgmmaSm90aShared {
   ATTNFORGE_DEVICE u32 ds_empty(int stage) const { return ds_full(C.ds_stages + stage); }
 
   ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
+
+  /// By all threads of the block; a block barrier must follow.
+  ATTNFORGE_DEVICE void set_zeros() const {
+    constexpr float kZeros[4] = {};
+    for (int i = thread_index() * 16; i < C.zero_bytes(); i += C.num_threads() * 16)
+      store_shared(zeros() + i, kZeros);
+    fence_proxy_async();
+  }
 
   static constexpr int kConsumerWarps = 4 * C.warpgroups;
   ATTNFORGE_DEVICE void init_barriers() const {

@@ -251,6 +251,13 @@ struct BwdWgmmaSm90aWarpgroup {
     }
   }
 
+  /// Before the first sums of a block.
+  ATTNFORGE_DEVICE void await_zeros(const Work& work) const {
+    if constexpr (C.adds_by_tma() || !C.zeros_ahead) return;
+    if (lane() == 0) work.await_zeros(params);
+    __syncwarp();
+  }
+
   ATTNFORGE_DEVICE void await_q() const {
     mbarrier_wait(smem.q_full(stage_of<C.q_stages>(count)), parity_of<C.q_stages>(count));
   }

@@ -4,11 +4,13 @@
 
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
+#include "ptx/proxy.cuh"
 #include "ptx/special_registers.cuh"
 #include "tile/bwd_scratch.cuh"
 #include "tile/key_tile.cuh"
 #include "tile/query_walk.cuh"
 #include "tile/tile_order.cuh"
+#include "tile/turns.cuh"
 
 namespace attnforge {
 
@@ -17,12 +19,14 @@ struct BwdWgmmaSm90aWork {
   using Tile = KeyTile<typename Pieces::Lengths>;
   using Walk = typename Pieces::Queries;
 
+  TilePlace place;
   Tile keys;
   Walk walk;
   int first_row;  // of the sequence, among a head's in the scratch
 
   ATTNFORGE_DEVICE explicit BwdWgmmaSm90aWork(const Params& params)
-      : keys(params, place_tile(params.order, block_index()), C.block_n()),
+      : place(place_tile(params.order, block_index())),
+        keys(params, place, C.block_n()),
         walk(Walk::of_tile(params, keys, C.block_m, C.block_n())),
         first_row(scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence)) {}
 
@@ -71,6 +75,13 @@ struct BwdWgmmaSm90aWork {
   }
   ATTNFORGE_DEVICE float* dq_sums(const BwdScratch& scratch, const QueryPlace& place) const {
     return scratch.dq_sums + scratch_row(scratch, place) * C.dq_columns();
+  }
+  /// Waits until the head's sums are zeros, or hold what blocks of it added.
+  ATTNFORGE_DEVICE void await_zeros(const Params& params) const {
+    if constexpr (!C.zeros_ahead) return;
+    const int before = place.head - params.zeros.lag;
+    if (before >= 0 && tiles() > 0) await_turn(params.zeros.cleared + before, params.order.m_blocks);
+    fence_proxy_async_global();
   }
   /// Among the query tiles of all heads of all sequences.
   ATTNFORGE_DEVICE i64 tile_number(const BwdScratch& scratch, const QueryPlace& place) const {

@@ -54,6 +54,17 @@ QueryTileBits query_tile_bits(const Problem& problem, const BwdWork& work) {
                            static_cast<int>(problem.seqlen_q), work.steps.block_m);
 }
 
+/// What is set to zeros before a kernel: the turns of its tiles, or its counters and sums.
+std::size_t zeros_begin(const BwdWork& work) {
+  return work.steps.turns == 0 ? work.counters : work.turns;
+}
+std::size_t zeros_end(const Problem& problem, const BwdWork& work) {
+  if (work.steps.turns != 0) return work.bytes;
+  if (work.steps.zero_heads == 0) return work.turns;
+  return work.dq_sums + static_cast<std::size_t>(work.steps.zero_heads * work.rows_padded) *
+                            work.steps.dq_columns * sizeof(float);
+}
+
 LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork& work,
                        std::int64_t blocks) {
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
@@ -62,9 +73,8 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
   fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
     argument.bwd(problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
-    const bool of_sums = work.steps.turns == 0;
-    argument.scratch(of_sums ? work.dq_sums : work.turns);
-    argument.value<u64>((of_sums ? work.turns - work.dq_sums : work.bytes - work.turns) / 16);
+    argument.scratch(zeros_begin(work));
+    argument.value<u64>((zeros_end(problem, work) - zeros_begin(work)) / 16);
   });
   return step;
 }
@@ -122,7 +132,9 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   // Before the rest: a kernel finds it by that (tile/query_tile_bits.cuh).
   work.lse_log2 = scratch_aligned(static_cast<std::size_t>(query_tile_bits(problem, work).bytes()));
   work.delta = work.lse_log2 + of_rows;
-  work.dq_sums = work.delta + of_rows;
+  work.counters = work.delta + of_rows;
+  work.dq_sums = work.counters +
+                 scratch_aligned(static_cast<std::size_t>(steps.counters) * sizeof(int));
   work.turns = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
   const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
   work.bytes = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
@@ -230,8 +242,12 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   double bytes = rows * (2.0 * problem.head_dim_v * size_bytes(problem.dtype_o) + 16);
   double us = kStepUs;
   if (steps.dq_columns != 0) {
-    const double times = steps.turns == 0 ? 2 : 1;  // zeros, and read again
-    bytes += times * static_cast<double>(sums_bytes(problem, steps));
+    const auto sums = static_cast<double>(sums_bytes(problem, steps));
+    bytes += sums;  // read again
+    if (steps.turns == 0)
+      bytes += steps.zero_heads == 0
+                   ? sums
+                   : sums * static_cast<double>(steps.zero_heads) / double(all_heads(problem));
     bytes += rows * problem.head_dim * size_bytes(gradient_dtype(problem, problem.dtype_q));
     us += kStepUs;
   }

@@ -31,12 +31,16 @@ struct BwdSteps {
   // which count those that have added to it. The first of them stores: where the tile's first int
   // is 0 after the kernel the tile holds nothing, and its dq is 0.
   int turns = 0;
+  // Without turns: the kernel itself sets sums to zeros but those of the first so many query heads;
+  // 0: of none.
+  std::int64_t zero_heads = 0;
+  std::int64_t counters = 0;  // ints that are zeros before the kernel, from BwdWork::counters on
 };
 
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.
 struct BwdWork {
   BwdSteps steps{};
-  std::size_t lse_log2 = 0, delta = 0, dq_sums = 0;
+  std::size_t lse_log2 = 0, delta = 0, counters = 0, dq_sums = 0;
   std::size_t turns = 0;
   std::size_t bytes = 0;  // of all; a family that needs more puts it after these
   int rows_padded = 0;    // of a head

@@ -12,4 +12,9 @@ ATTNFORGE_DEVICE void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/// What this thread sees of global memory, TMA operations that it issues next see too.
+ATTNFORGE_DEVICE void fence_proxy_async_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 }  // namespace attnforge

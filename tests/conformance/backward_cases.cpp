@@ -89,6 +89,11 @@ Cases sizes() {
           "bwd bf16 batch=1 num_heads=12:1 seqlen=130 head_dim=128 causal deterministic"});
   add_to(cases, "ManyHeadsAndBatches",
          {"bwd bf16 batch=7 num_heads=12:4 seqlen=33:65 head_dim=32 causal"});
+  // More blocks than SMs: they set sums of later heads to zeros.
+  add_to(cases, "ManyHeads",
+         {"bwd bf16 batch=40 num_heads=16:8 seqlen=70:150 head_dim=64 causal",
+          "bwd fp16 batch=100 num_heads=4 seqlen=90:40 head_dim=128",
+          "bwd bf16 batch=50 num_heads=8:4 seqlen=40:70 head_dim=192"});
   add_to(cases, "NoBatch", {"bwd bf16 batch=0 num_heads=2 seqlen=64 head_dim=64"});
   add_to(cases, "NoQueries",
          {"bwd bf16 batch=1 num_heads=2 seqlen=0:64 head_dim=64",

@@ -105,6 +105,7 @@ TEST(BackwardConformanceOfUsedWorkspaces, MatchesTheOracle) {
   for (const char* text :
        {"bwd bf16 batch=2 num_heads=4:2 seqlen=300:333 head_dim=64 causal",
         "bwd fp16 batch=2 num_heads=4:2 seqlen=300 head_dim=128 causal deterministic",
+        "bwd bf16 batch=40 num_heads=16:8 seqlen=70:150 head_dim=64 causal",
         "bwd bf16 batch=5 num_heads=4:2 seqlen=200 head_dim=64 lengths=packed deterministic"}) {
     const Problem problem = parse_problem(text);
     const BackwardExpectation expected(problem, ConformanceCase{});

@@ -73,6 +73,17 @@ TEST(BwdSteps, SetTheSumsToZerosWhereTheKernelOnlyAdds) {
   EXPECT_EQ(zeros_of(launch_of(p, work, "90a")), 2 * 4 * 128 * 80 * 4 / 16u);
 }
 
+/// What the kernel's own blocks do not set: the sums of the first heads, and what they count in.
+TEST(BwdSteps, SetTheFirstHeadsToZerosWhereTheKernelSetsTheRest) {
+  const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
+  const BwdWork work = bwd_work(
+      p, {.block_m = 64, .dq_columns = 80, .zero_heads = 2, .counters = 4});
+  EXPECT_EQ(work.counters, 2 * work.delta);
+  EXPECT_EQ(work.dq_sums, work.counters + 256) << "4 counters, aligned";
+  EXPECT_EQ(work.bytes, work.dq_sums + 2 * 4 * 128 * 80 * 4);
+  EXPECT_EQ(zeros_of(launch_of(p, work, "90a")), (256 + 2 * 128 * 80 * 4) / 16u);
+}
+
 TEST(BwdSteps, SumUpGradientsOfSinksLast) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=64 sinks");
   const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 64});
