@@ -32,6 +32,10 @@ struct Try {
   std::string driver, nvrtc, uuid, attnforge_version, measured_at;
 };
 
+/// A try with as many samples was timed beside others, round by round on a warm card. One with
+/// fewer was timed in passing; the clock of a cold card makes it look up to 10% faster.
+inline constexpr int kRacedSamples = 6;
+
 struct Winner {
   Try best;
   Provenance provenance = Provenance::kMeasured;  // ..., kCompatible, kStale or kNearDevice
@@ -69,11 +73,11 @@ class Cache {
     int sm = 0;
   };
   /// What the most rigorous finished search chose, else (only if `at_least` is empty) the fastest
-  /// good try; with `at_least` only searches of that rigor or better count. Estimated tries never
-  /// win. Tries with today's digest come first, then a stale one of this GPU class, then one of
-  /// another class of the same sm with today's digest. `digest_of` computes the digest a config has
-  /// today, at most once a config and outside of any lock; if it throws or gives "", the config is
-  /// unknown today and passed over.
+  /// good try, raced ones first; with `at_least` only searches of that rigor or better count.
+  /// Estimated tries never win. Tries with today's digest come first, then a stale one of this GPU
+  /// class, then one of another class of the same sm with today's digest. `digest_of` computes the
+  /// digest a config has today, at most once a config and outside of any lock; if it throws or
+  /// gives "", the config is unknown today and passed over.
   std::optional<Winner> best(std::string_view problem, const Current& current,
                              const std::function<std::string(std::string_view config)>& digest_of,
                              std::optional<Rigor> at_least = {});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "attnforge/json.h"
@@ -19,6 +20,15 @@ namespace attnforge::cli {
 namespace {
 
 std::string time_text(double us) { return us > 0 ? fmt::format("{:.2f}", us) : "-"; }
+
+/// What a search that was cut short left out.
+std::string left_text(const TuneResult& result) {
+  std::string text = ", " + yellow("stopped early");
+  if (result.left == 0) return text;
+  text += fmt::format(", {} not tried", result.left);
+  if (result.left_s > 0) text += fmt::format(" (about {:.0f} s)", std::ceil(result.left_s));
+  return text;
+}
 
 std::string speed_up_text(const TuneResult& result) {
   const double factor = speed_up(result);
@@ -48,8 +58,13 @@ std::string report(const TuneJob& job, int top, bool full) {
   text += aligned(table, "  ");
   text += fmt::format("  speed-up {}, {} tried, {} failed, {} reused, space {}, {:.1f} s on {}{}\n",
                       green(speed_up_text(r)), r.tried, r.failed, r.reused, r.space, r.elapsed_s,
-                      describe(job.device), r.complete ? "" : ", " + yellow("stopped early"));
-  if (r.winner.empty()) {
+                      describe(job.device), r.complete ? "" : left_text(r));
+  if (r.winner.empty() && r.failed == 0 && !r.complete) {
+    text += fmt::format(
+        "  {}: it ended before the model's choice was compiled and timed, which others must beat; "
+        "plans take that choice\n",
+        red("failed"));
+  } else if (r.winner.empty()) {
     text += fmt::format(
         "  {}: no config worked{}\n", red("failed"),
         r.trials.empty()

@@ -89,13 +89,16 @@ Choice choice_of(const Try& won, Config config, const Rendered& today, std::stri
 }
 
 /// The fastest good try of one family: a winner of all families does not answer for one. Those
-/// whose kernel is the one of today come first.
+/// whose kernel is the one of today come first, of these those that were raced.
 std::optional<Choice> stored_choice_of_family(const ChoiceKey& key, const DeviceFacts& device,
                                               Cache& cache, const Overrides& overrides,
                                               const Logger& log) {
   RenderedRows rows(key.problem, overrides);
   std::optional<Choice> stale;
-  for (const Try& each : cache.tries(stored_as(key.problem, overrides), device_class(device))) {
+  std::vector<Try> tries = cache.tries(stored_as(key.problem, overrides), device_class(device));
+  std::stable_partition(tries.begin(), tries.end(),
+                        [](const Try& each) { return each.measurement.samples >= kRacedSamples; });
+  for (const Try& each : tries) {
     if (each.family != key.family || each.estimated || each.measurement.status != Status::kOk)
       continue;
     std::optional<Config> own = usable(each.config, key.problem, device, log);

@@ -80,7 +80,10 @@ class InProcessEvaluator : public Evaluator {
         [this, batch](std::size_t index, const std::atomic<bool>& unwanted) {
           return compile_candidate(batch[index], unwanted);
         },
-        [&] { return !loss_ && keep_going(); },
+        [&] {
+          if (!loss_) bench();  // memory and oracle, while the first kernels compile
+          return !loss_ && keep_going();
+        },
         [&](std::size_t index, Compiled&& compiled) {
           if (compiled.trouble) std::rethrow_exception(compiled.trouble);
           on_done(index, load(batch[index], std::move(compiled)));

@@ -51,7 +51,8 @@ struct TuneOptions {
 
 struct TuneResult {
   Problem problem{};     // as measured: the bucket's
-  std::string winner{};  // config text; "" when nothing worked
+  std::string winner{};  // config text; "" when nothing worked, or nothing that may win before the
+                         // time was over
   double winner_us = 0;
   std::string untuned{};  // the model's first choice
   double untuned_us = 0;
@@ -59,6 +60,8 @@ struct TuneResult {
   int failed = 0;
   int reused = 0;  // taken from the database
   int space = 0;   // candidates after pruning
+  int left = 0;    // not tried because the search was cut short; of a full search at least so many
+  double left_s = 0;  // what they would take, at the pace of this search; 0: unknown
   double elapsed_s = 0;
   bool complete = false;        // not cut short by a limit or cancelled
   bool other_at_work = false;   // the time was over while another process tuned the same problem;

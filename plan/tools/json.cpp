@@ -141,6 +141,8 @@ std::string to_json(const TuneResult& result, const Problem& asked, const Device
                {"failed", result.failed},
                {"reused", result.reused},
                {"space", result.space},
+               {"left", result.left},
+               {"left_s", result.left_s},
                {"elapsed_s", result.elapsed_s},
                {"complete", result.complete},
                {"trials", json(result.trials)}});

@@ -192,6 +192,30 @@ TEST_F(PlanTest, ARowOfOneFamilyWithTheConfigOfAnotherIsNotUsedForIt) {
   EXPECT_THAT(plan.config(), ::testing::StartsWith("fwd_mma_sm80 "));
 }
 
+// What a search of one family chose is not noted: its tries must say it.
+TEST_F(PlanTest, APlanOfOneFamilyTakesTheFastestThatWasRaced) {
+  const DeviceFacts device = open().facts();
+  const Problem tuned = bucket(kProblem);
+  const std::vector<Candidate> all = candidates(*find_family("fwd_mma_sm80"), tuned, device);
+  const auto row = [&](const Candidate& candidate, double time_us, int samples) {
+    Try result;
+    result.problem = to_string(tuned);
+    result.device_class = device_class(device);
+    result.config = to_string(candidate.config);
+    result.family = candidate.config.family;
+    result.digest = digest(candidate.family->render(candidate.config, tuned));
+    result.measurement.time_us = time_us;
+    result.measurement.samples = samples;
+    return result;
+  };
+  const Try raced = row(all.at(1), 10, kRacedSamples);
+  Cache(database()).put({raced, row(all.at(2), 9, 3), row(all.at(3), 11, kRacedSamples)});
+  Device opened = open();
+  PlanOptions options;
+  options.family = "fwd_mma_sm80";
+  EXPECT_EQ(make_plan(kProblem, opened, options).config(), raced.config);
+}
+
 TEST_F(PlanTest, ForcedFamilyIsUsedOrRefused) {
   Device device = open();
   const Plan plan = make_plan(kProblem, device, with_family("fwd_naive"));

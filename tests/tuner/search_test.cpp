@@ -147,6 +147,46 @@ TEST(Decide, FewSamplesGoByTheirMedians) {
   EXPECT_EQ(decide(finalists), 0u);
 }
 
+Finalist untimed(std::string config, double time_us) {
+  Finalist result;
+  result.config = std::move(config);
+  result.time_us = time_us;
+  return result;
+}
+
+// Times of different moments: the clock of a cold card alone is worth 10%.
+TEST(Decide, AFavouriteDoesNotFallByUnpairedTimes) {
+  std::vector<Finalist> finalists = {untimed("a", 100), untimed("b", 112)};
+  EXPECT_EQ(finalists[decide(finalists)].config, "a");
+  finalists[1].untuned = true;
+  EXPECT_EQ(finalists[decide(finalists)].config, "b");
+  finalists[1].time_us = 160;
+  EXPECT_EQ(finalists[decide(finalists)].config, "a") << "twice as slow is no clock";
+}
+
+TEST(Decide, AFavouriteThatWasNotInTheRaceDoesNotFallByIt) {
+  std::vector<Finalist> finalists = {finalist("a", 100, 0.01, 1), untimed("b", 110)};
+  finalists[0].time_us = 95;
+  finalists[1].incumbent = true;
+  EXPECT_EQ(finalists[decide(finalists)].config, "b");
+}
+
+TEST(Decide, AFavouriteFallsByFewRoundsOnlyIfAllSaySo) {
+  std::vector<Finalist> finalists = {untimed("challenger", 100), untimed("favourite", 100)};
+  finalists[1].untuned = true;
+  const auto winner = [&](std::vector<double> challenger, std::vector<double> favourite) {
+    finalists[0].samples = std::move(challenger);
+    finalists[1].samples = std::move(favourite);
+    return finalists[decide(finalists)].config;
+  };
+  EXPECT_EQ(winner({100, 100, 100}, {104, 104, 104}), "favourite") << "3 rounds, 4%";
+  EXPECT_EQ(winner({100, 100, 100}, {110, 110, 110}), "challenger") << "3 rounds, 10%";
+  EXPECT_EQ(winner({100, 100, 100}, {110, 120, 101}), "favourite") << "one round of 3 is level";
+  EXPECT_EQ(winner({100}, {120}), "favourite") << "one round";
+  EXPECT_EQ(winner(std::vector<double>(9, 100), std::vector<double>(9, 103)), "challenger")
+      << "9 rounds";
+}
+
 TEST(Standing, MoreRoundsDecide) {
   const Finalist first = finalist("a", 100, 0.03, 1, 400);
   const Finalist other = finalist("b", 101.2, 0.03, 2, 400);

@@ -409,6 +409,42 @@ TEST_F(TuneTest, RunCutByItsLimitCountsAsAQuickOne) {
   EXPECT_EQ(winner(Rigor::kQuick)->best.config, result.winner);
 }
 
+TEST_F(TuneTest, QuickSearchThatWasCutIsWhatPlansTakeAndGoesOn) {
+  options.time_limit_s = 2;
+  options.rigor = Rigor::kQuick;
+  evaluator.compile_s = 0.25;
+  const TuneResult cut = tune();
+  EXPECT_FALSE(cut.complete);
+  EXPECT_LT(cut.tried, 12);
+  ASSERT_TRUE(winner(Rigor::kQuick));
+  EXPECT_EQ(winner(Rigor::kQuick)->best.config, cut.winner);
+
+  options.time_limit_s = 0;
+  const TuneResult rest = tune();
+  EXPECT_EQ(rest.tried, 12);
+  EXPECT_EQ(rest.reused, cut.tried);
+  FakeEvaluator idle{clock};
+  tune(idle);
+  EXPECT_EQ(idle.prepared, 0);
+}
+
+TEST_F(TuneTest, SearchThatWasCutSaysWhatIsLeft) {
+  options.time_limit_s = 4;
+  options.rigor = Rigor::kExhaustive;
+  evaluator.compile_s = 0.1;
+  const TuneResult cut = tune();
+  EXPECT_FALSE(cut.complete);
+  EXPECT_EQ(cut.left, 144 - cut.tried);
+  EXPECT_NEAR(cut.left_s, 0.12 * cut.left, 0.02 * cut.left);
+
+  options.time_limit_s = 0;
+  const double before_s = clock.now_s;
+  const TuneResult rest = tune();
+  EXPECT_EQ(rest.left, 0);
+  EXPECT_EQ(rest.left_s, 0);
+  EXPECT_NEAR(clock.now_s - before_s, cut.left_s, 0.3 * cut.left_s);
+}
+
 TEST_F(TuneTest, CancelStopsInEveryPhase) {
   for (double after_s = 0.0; after_s < 5.0; after_s += 0.13) {
     Cache empty{":memory:"};

@@ -24,6 +24,17 @@ constexpr double
     kTie = 1.005;  // never told apart: less than the spread of one kernel between processes
 constexpr double kTieAtMost = 1.02;  // however noisy
 
+double middle_us(const Finalist& finalist) {
+  return finalist.samples.empty() ? finalist.time_us : median(finalist.samples);
+}
+
+/// other's time over the leader's, by round.
+std::vector<double> ratios_of(const Finalist& leader, const Finalist& other) {
+  std::vector<double> ratios(std::min(leader.samples.size(), other.samples.size()));
+  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = other.samples[i] / leader.samples[i];
+  return ratios;
+}
+
 /// Indices by estimate, but for the first candidate, which stays first.
 std::vector<std::size_t> model_order(std::span<const Candidate> candidates) {
   std::vector<std::size_t> order(candidates.size());
@@ -152,25 +163,33 @@ std::vector<std::size_t> select_finalists(std::span<const double> time_us) {
 }
 
 Standing standing(const Finalist& leader, const Finalist& other) {
-  const std::size_t rounds = std::min(leader.samples.size(), other.samples.size());
-  std::vector<double> ratios(rounds);
-  for (std::size_t i = 0; i < rounds; ++i) ratios[i] = other.samples[i] / leader.samples[i];
-  const double middle = rounds > 0 ? median(ratios) : 0;
+  const std::vector<double> ratios = ratios_of(leader, other);
   const Interval interval = median_interval(ratios);
   if (std::isinf(interval.high)) {  // too few rounds for an interval
-    return median(other.samples) <= kTie * median(leader.samples) ? Standing::kTied
-                                                                  : Standing::kSlower;
+    return middle_us(other) <= kTie * middle_us(leader) ? Standing::kTied : Standing::kSlower;
   }
   if (interval.high <= kTie) return Standing::kTied;
-  if (interval.low > kTie || middle > kTieAtMost) return Standing::kSlower;
+  if (interval.low > kTie || median(ratios) > kTieAtMost) return Standing::kSlower;
   return Standing::kUndecided;
+}
+
+bool falls(const Finalist& leader, const Finalist& favourite) {
+  std::vector<double> ratios = ratios_of(leader, favourite);
+  if (!std::isinf(median_interval(ratios).high))
+    return standing(leader, favourite) == Standing::kSlower;
+  if (ratios.empty()) ratios = {favourite.time_us / leader.time_us};
+  const double rounds = static_cast<double>(ratios.size());
+  return *std::min_element(ratios.begin(), ratios.end()) > 1 + 0.5 / (rounds * rounds);
 }
 
 std::size_t leader(std::span<const Finalist> finalists) {
   ATTNFORGE_ASSERT(!finalists.empty(), "a final needs somebody in it");
   std::size_t best = 0;
+  const auto key = [&](std::size_t i) {
+    return std::pair(finalists[i].samples.empty(), middle_us(finalists[i]));
+  };
   for (std::size_t i = 1; i < finalists.size(); ++i) {
-    if (median(finalists[i].samples) < median(finalists[best].samples)) best = i;
+    if (key(i) < key(best)) best = i;
   }
   return best;
 }
@@ -179,8 +198,10 @@ std::size_t decide(std::span<const Finalist> finalists) {
   const std::size_t fastest = leader(finalists);
   std::vector<std::size_t> ties;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
-    if (i == fastest || standing(finalists[fastest], finalists[i]) != Standing::kSlower)
-      ties.push_back(i);
+    const bool behind = is_favourite(finalists[i])
+                            ? falls(finalists[fastest], finalists[i])
+                            : standing(finalists[fastest], finalists[i]) == Standing::kSlower;
+    if (i == fastest || !behind) ties.push_back(i);
   }
   const auto key = [&](std::size_t i) {
     const Finalist& f = finalists[i];

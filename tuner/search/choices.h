@@ -34,8 +34,14 @@ struct Finalist {
   double estimate_us = 0;
   bool incumbent = false;  // the winner that the database has
   bool untuned = false;    // the model's first choice
+  double time_us = 0;      // from before the race: of another moment and another heat
   std::vector<double> samples;
 };
+
+/// Whom others must beat.
+inline bool is_favourite(const Finalist& finalist) {
+  return finalist.incumbent || finalist.untuned;
+}
 
 /// Who goes from a field of `time_us` (by place) to the final: the 4 fastest, up to 8 if within 5%
 /// of the fastest. Fastest first; ties by place.
@@ -45,16 +51,21 @@ std::vector<std::size_t> select_finalists(std::span<const double> time_us);
 /// round. kTied: the 95% interval of the ratios' median ends below 1.005, a difference less than
 /// the spread of one kernel between processes. kSlower: it begins above 1.005, or the median is
 /// above 1.02. kUndecided: neither, more rounds may tell. With fewer than 6 rounds the two medians
-/// decide.
+/// decide, and without any the times from before.
 enum class Standing { kTied, kSlower, kUndecided };
 Standing standing(const Finalist& leader, const Finalist& other);
 
-/// Place of the least median. `finalists` is not empty and all have samples.
+/// Whether `favourite` falls to the leader. By standing(), but fewer than 6 rounds must all show it
+/// slower, by more than 1 / (2 rounds^2): 50% in one round, 6% in each of three. Without rounds its
+/// time from before must be more than 50% above the leader's.
+bool falls(const Finalist& leader, const Finalist& favourite);
+
+/// Place of the least median, of those with samples if there are such. `finalists` is not empty.
 std::size_t leader(std::span<const Finalist> finalists);
 
-/// Place of the winner: of those not slower than the leader the incumbent, else the untuned choice,
-/// else the least estimate, else the first text. So noise does not replace a stored winner, and two
-/// runs agree.
+/// Place of the winner: of the favourites that do not fall and of the others that are not slower
+/// than the leader, the incumbent, else the untuned choice, else the least estimate, else the first
+/// text. So noise does not replace a stored winner, and two runs agree.
 std::size_t decide(std::span<const Finalist> finalists);
 
 }  // namespace attnforge

@@ -77,6 +77,7 @@ bool run_rounds(Evaluator& evaluator, std::vector<Racer*> racers, int rounds,
                 std::mt19937_64& random, const std::function<bool()>& keep_going) {
   drop_failed(racers);
   if (racers.empty()) return true;
+  if (!keep_going()) return false;
   heat(evaluator, racers);
   if (evaluator.lost() != nullptr) return false;
   for (int round = 0; round < rounds; ++round) {

@@ -70,6 +70,15 @@ std::optional<std::string> Tuning::stored_winner(Rigor at_least) {
   return winner->best.config;
 }
 
+/// Whether a search ended that was not cut before it had seen what a quick one sees.
+bool Tuning::quick_search_stored() {
+  if (stored_winner(Rigor::kFull)) return true;
+  const std::vector<Try> tries = cache_.tries(problem_text_, class_);
+  const auto measured = std::count_if(tries.begin(), tries.end(),
+                                      [](const Try& each) { return !each.estimated; });
+  return static_cast<std::size_t>(measured) >= seeds(candidates_, Rigor::kQuick).size();
+}
+
 /// False if another process still had the lease when the time to wait was over, or has `answered`.
 bool Tuning::take_lease(const std::function<bool()>& answered) {
   const double share = environment_.first_run ? kFirstRunWaitShare : 1;
@@ -182,6 +191,8 @@ TuneResult Tuning::result(const std::string& winner) {
       [](const Entry& e) { return e.known && e.measurement.status != Status::kOk; });
   result.reused = state_.count([](const Entry& e) { return e.reused; });
   result.space = static_cast<int>(state_.size());
+  result.left = left_;
+  if (measured_ > 0) result.left_s = measure_s_ / measured_ * left_;
   result.complete = !cut_ && !cancelled_;
   result.elapsed_s = environment_.now_s() - start_s_;
   progress_.state.best_us = result.winner_us;
@@ -190,6 +201,11 @@ TuneResult Tuning::result(const std::string& winner) {
   progress_.state.done = progress_.state.total;
   progress_.end();
   return result;
+}
+
+/// What a search chose without them is the best of what was tried, but plans should not go by it.
+bool Tuning::favourites_known() const {
+  return state_[0].known && (!incumbent_ || state_[*incumbent_].known);
 }
 
 /// The search counts as finished from here on, and the winner's code is there for plans that may
@@ -232,6 +248,9 @@ TuneResult Tuning::run() {
   std::optional<std::string> known;
   const auto answered = [&] {
     if (!options_.retune) known = stored_winner(enough);
+    // A quick one that was cut short goes on where it was, if somebody has the time.
+    const bool may_go_on = options_.rigor == Rigor::kQuick && !environment_.first_run;
+    if (known && may_go_on && !quick_search_stored()) known.reset();
     return known.has_value();
   };
   if (answered()) return from_database(*known);
@@ -252,8 +271,9 @@ TuneResult Tuning::run() {
 
   if (const auto winner = stored_winner(Rigor::kQuick)) incumbent_ = state_.find(*winner);
   if (!options_.retune) reuse_tries();
-  measure(starting_points(), kSeedShare);
-  if (options_.rigor == Rigor::kFull && !cut_ && !cancelled_) descend();
+  const bool descends = options_.rigor == Rigor::kFull;
+  measure(starting_points(), descends ? kSeedShare : kSearchShare);
+  if (descends && !cut_ && !cancelled_) descend();
 
   std::string winner;
   if (!cancelled_) {
@@ -263,13 +283,13 @@ TuneResult Tuning::run() {
     if (!order.empty()) winner = state_[order.front()].config;
   }
 
+  // A winner that was not timed beside it does not replace the stored one.
+  if (cut_ && incumbent_ && !state_[*incumbent_].known) winner = state_[*incumbent_].config;
+
   const TuneResult answer = result(winner);
-  const std::size_t quick = std::min(seeds(candidates_, Rigor::kQuick).size(), state_.size());
   if (!winner.empty() && answer.complete) {
     finish(options_.rigor, winner);
-  } else if (!winner.empty() && !cancelled_ &&
-             (environment_.first_run ||
-              (final_ran_ && static_cast<std::size_t>(answer.tried) >= quick))) {
+  } else if (!winner.empty() && !cancelled_ && (environment_.first_run || favourites_known())) {
     finish(Rigor::kQuick, winner);
   } else {
     journal_.flush();

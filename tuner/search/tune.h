@@ -37,10 +37,14 @@ inline constexpr double kFirstRunWaitShare = 0.925;
 /// (other_at_work) after kFirstRunWaitShare.
 /// - options.time_limit_s and options.cancelled end the run within about 0.3 s (a compile in flight
 /// runs on until the
-///   evaluator is destroyed). Half of the limit at most goes into the first compiles, a quarter is
-///   left for the final, more if the times measured so far ask for it. A run cut short by its limit
-///   counts as a finished quick search if it saw as many candidates as one.
-/// - The stored winner and the untuned choice are always in the final and win ties, in that order.
+///   evaluator is destroyed). A quarter of the limit is left for the final, more if the times
+///   measured so far ask for it. Of a full search half of it at most goes into the first compiles.
+/// - The favourites, the stored winner and the untuned choice, are compiled first and waited for,
+/// until the final must begin. Nobody is timed before they are, and nothing is if they are not.
+/// They are always in the final, win ties, in that order, and fall only by its rounds (falls() in
+/// choices.h).
+/// - A run cut short by its limit counts as a finished quick search to plans, if it timed its
+/// favourites. A later quick one goes on where it was if it saw fewer candidates than one should.
 /// Same candidates, options, evaluator times and database: same result. Throws Error(kCuda) when
 /// the evaluator lost its GPU, after the tries were stored; a failing candidate or database never
 /// throws.

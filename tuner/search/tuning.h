@@ -19,9 +19,11 @@
 
 namespace attnforge {
 
-inline constexpr double kSeedShare = 0.5;      // of the time limit: until then seeds are compiled
-inline constexpr double kDescentShare = 0.75;  // until then neighbours are; the rest is the final's
-inline constexpr double kHopeless = 1.5;       // times the best: not worth a round
+// Of the time limit: until then candidates are compiled, in searches that go on from the leaders to
+// their neighbours the seeds until the first and neighbours until the second. The rest is the
+// final's.
+inline constexpr double kSeedShare = 0.5, kSearchShare = 0.75;
+inline constexpr double kHopeless = 1.5;  // times the best: not worth a round
 
 class Tuning {
  public:
@@ -53,6 +55,7 @@ class Tuning {
   Cache::Current current() const;
   const std::string& digest_of(std::size_t index);
   std::optional<std::string> stored_winner(Rigor at_least);
+  bool quick_search_stored();
   bool take_lease(const std::function<bool()>& answered);
   void reuse_tries();
   std::vector<std::size_t> starting_points();
@@ -67,12 +70,14 @@ class Tuning {
   // The search.
   Measurement prove(std::size_t index);
   void measure(const std::vector<std::size_t>& indices, double share);
+  bool favourite(std::size_t index) const { return index == 0 || index == incumbent_; }
   void load(const std::vector<std::size_t>& indices, double share, bool sample);
   void first_sample(std::size_t index);
   void first_rounds(const std::vector<std::size_t>& indices, double share);
   void keep_loaded(std::size_t most);
   void descend();
   std::vector<std::size_t> contenders();
+  Finalist finalist(std::size_t index) const;
   std::vector<Finalist> final_race();
   std::string choose(std::vector<Finalist> finalists);
 
@@ -80,6 +85,7 @@ class Tuning {
   void record(std::size_t index, const Racer& racer);
   void fail(std::size_t index, Status status, const std::string& detail);
   void note(std::size_t index);
+  bool favourites_known() const;
   void finish(Rigor rigor, const std::string& winner);
   TuneResult result(const std::string& winner);
 
@@ -103,7 +109,9 @@ class Tuning {
   double longest_proof_s_ = 0;
   bool cancelled_ = false;
   bool cut_ = false;  // something planned was left out
-  bool final_ran_ = false;
+  int left_ = 0;      // of what was to be measured
+  int measured_ = 0;  // in this run, in measure_s_
+  double measure_s_ = 0;
 };
 
 }  // namespace attnforge

@@ -19,7 +19,6 @@ std::vector<std::size_t> Tuning::contenders() {
          state_[order[count]].measurement.time_us <= kContender * state_.best_us()) {
     ++count;
   }
-  const auto favourite = [&](std::size_t index) { return index == 0 || index == incumbent_; };
   for (std::size_t i = count; i < order.size(); ++i) {
     if (favourite(order[i]) &&
         state_[order[i]].measurement.time_us <= kHopeless * state_.best_us()) {
@@ -57,45 +56,53 @@ std::vector<std::size_t> Tuning::contenders() {
   return order;
 }
 
+Finalist Tuning::finalist(std::size_t index) const {
+  Finalist result;
+  result.index = index;
+  result.config = state_[index].config;
+  result.estimate_us = candidates_[index].estimate_us;
+  result.incumbent = index == incumbent_;
+  result.untuned = index == 0;
+  result.time_us = state_[index].measurement.time_us;
+  return result;
+}
+
+/// Races the best. Favourites that could not be in it, since time was over before they were loaded,
+/// come without samples.
 std::vector<Finalist> Tuning::final_race() {
   const std::vector<std::size_t> order = contenders();
   std::vector<double> times;
   for (std::size_t index : order) times.push_back(state_[index].measurement.time_us);
   std::vector<std::size_t> places = select_finalists(times);
   for (std::size_t place = 0; place < order.size(); ++place) {
-    const bool favourite = order[place] == 0 || order[place] == incumbent_;
-    if (favourite && std::find(places.begin(), places.end(), place) == places.end())
+    if (favourite(order[place]) && std::find(places.begin(), places.end(), place) == places.end())
       places.push_back(place);
   }
 
   std::vector<Finalist> finalists;
   std::vector<Racer> racers;
   for (std::size_t place : places) {
-    const std::size_t index = order[place];
-    Finalist finalist;
-    finalist.index = index;
-    finalist.config = state_[index].config;
-    finalist.estimate_us = candidates_[index].estimate_us;
-    finalist.incumbent = index == incumbent_;
-    finalist.untuned = index == 0;
-    finalists.push_back(std::move(finalist));
-    racers.push_back(racer(index));
+    finalists.push_back(finalist(order[place]));
+    racers.push_back(racer(order[place]));
   }
-  if (finalists.empty()) return finalists;
-  progress_.enter(Progress::Phase::kFinal, static_cast<int>(finalists.size()));
-  const bool whole = run_final(evaluator_, final_rules(options_.rigor), racers, finalists, random_,
-                               [&] { return alive(final_deadline()); });
-  cut_ |= !whole;
-  for (std::size_t i = 0; i < finalists.size(); ++i) record(finalists[i].index, racers[i]);
-  check_lost();
-  final_ran_ = !finalists.front().samples.empty();
+  if (!finalists.empty()) {
+    progress_.enter(Progress::Phase::kFinal, static_cast<int>(finalists.size()));
+    const bool whole = run_final(evaluator_, final_rules(options_.rigor), racers, finalists,
+                                 random_, [&] { return alive(final_deadline()); });
+    cut_ |= !whole;
+    for (std::size_t i = 0; i < finalists.size(); ++i) record(finalists[i].index, racers[i]);
+    check_lost();
+  }
+  const std::vector<std::size_t> known = state_.by_time();
+  for (std::size_t index : known) {
+    const auto same = [&](const Finalist& f) { return f.index == index; };
+    if (std::any_of(finalists.begin(), finalists.end(), same)) continue;
+    if (favourite(index) || (index == known.front() && racers.empty()))
+      finalists.push_back(finalist(index));
+  }
   std::erase_if(finalists, [&](const Finalist& f) {
     return state_[f.index].measurement.status != Status::kOk;
   });
-  // Cut before the first round was whole: the times so far must do.
-  for (Finalist& finalist : finalists) {
-    if (!final_ran_) finalist.samples = {state_[finalist.index].measurement.time_us};
-  }
   return finalists;
 }
 

@@ -92,22 +92,28 @@ Measurement Tuning::prove(std::size_t index) {
 }
 
 /// Prepares and proves what is not loaded, until `share` of the time is over. With `sample`, takes
-/// a first time of each.
+/// a first time of each. Favourites come first and are waited for as long as a final can follow:
+/// small tiles compile faster, and whoever has nobody to beat would win.
 void Tuning::load(const std::vector<std::size_t>& indices, double share, bool sample) {
   std::vector<std::size_t> missing;
-  std::vector<Candidate> batch;
   for (std::size_t index : indices) {
     if (state_[index].loaded) continue;
     digest_of(index);
     missing.push_back(index);
-    batch.push_back(candidates_[index]);
   }
-  if (batch.empty()) return;
+  if (missing.empty()) return;
+  std::stable_partition(missing.begin(), missing.end(),
+                        [&](std::size_t index) { return favourite(index); });
+  std::vector<Candidate> batch;
+  for (std::size_t index : missing) batch.push_back(candidates_[index]);
+  auto awaited = std::count_if(missing.begin(), missing.end(),
+                               [&](std::size_t index) { return favourite(index); });
+  std::vector<std::size_t> proved;  // before the favourites were, and not yet timed
   std::size_t seen = 0;
-  // Something must work before time is up, however slow the compiler.
-  const double last_share = std::max(share, kDescentShare);
   const auto keep_going = [&] {
-    return alive(search_deadline(state_.best_us() > 0 ? share : last_share));
+    if (awaited > 0) return alive(search_deadline(1.0) - longest_proof_s_);
+    // Something must work before time is up, however slow the compiler.
+    return alive(search_deadline(state_.best_us() > 0 ? share : std::max(share, kSearchShare)));
   };
   evaluator_.prepare(batch, keep_going, [&](std::size_t i, const Measurement& prepared) {
     const std::size_t index = missing[i];
@@ -118,7 +124,8 @@ void Tuning::load(const std::vector<std::size_t>& indices, double share, bool sa
     Measurement measurement = prepared;
     // Two runs that would not end in time, as the model has it, are not begun.
     const double two_runs_s = 2e-6 * candidates_[index].estimate_us;
-    if (measurement.status == Status::kOk && state_.best_us() > 0 &&
+    const bool something_works = state_.best_us() > 0 || !proved.empty();
+    if (measurement.status == Status::kOk && something_works &&
         environment_.now_s() + two_runs_s > final_deadline()) {
       evaluator_.release(candidates_[index].config);
       cut_ = true;
@@ -132,15 +139,25 @@ void Tuning::load(const std::vector<std::size_t>& indices, double share, bool sa
     if (measurement.status != Status::kOk) {
       entry.measurement = measurement;
       fail(index, measurement.status, measurement.detail);
-      return;
-    }
-    if (sample) {
+    } else if (sample) {
       entry.measurement = measurement;
-      first_sample(index);
+      proved.push_back(index);
     }
+    if (favourite(index)) --awaited;
+    if (awaited > 0) return;
+    for (std::size_t each : proved) {
+      if (evaluator_.lost() == nullptr) first_sample(each);
+    }
+    proved.clear();
   });
   check_lost();
   cut_ |= seen < batch.size();
+  // Time was over before a favourite was compiled. A time of the others would make one of them what
+  // plans run, although nobody knows that it is faster.
+  for (std::size_t index : proved) {
+    evaluator_.release(candidates_[index].config);
+    state_[index].loaded = false;
+  }
 }
 
 /// The batch's hopeful ones and the best so far, in shuffled rounds.
@@ -188,6 +205,7 @@ void Tuning::measure(const std::vector<std::size_t>& indices, double share) {
     if (!state_[index].known) unknown.push_back(index);
   }
   progress_.enter(Progress::Phase::kCompile, static_cast<int>(unknown.size()));
+  const double before_s = environment_.now_s();
   int done = 0;
   for (std::size_t begin = 0; begin < unknown.size(); begin += kBatch) {
     const std::size_t end = std::min(begin + kBatch, unknown.size());
@@ -204,9 +222,14 @@ void Tuning::measure(const std::vector<std::size_t>& indices, double share) {
     done = progress_.state.done;
     // The rounds may go on a little after the last compile: they are short, and a time without them
     // is a rough one.
-    first_rounds(batch, std::max(share, kDescentShare));
+    first_rounds(batch, std::max(share, kSearchShare));
     keep_loaded(kLoadedMost);
   }
+  const auto known = std::count_if(unknown.begin(), unknown.end(),
+                                   [&](std::size_t index) { return state_[index].known; });
+  measured_ += static_cast<int>(known);
+  left_ += static_cast<int>(unknown.size()) - static_cast<int>(known);
+  measure_s_ += environment_.now_s() - before_s;
 }
 
 /// From the leaders to their neighbours, until that has not helped for some steps.
@@ -226,12 +249,12 @@ void Tuning::descend() {
       return candidates_[a].estimate_us < candidates_[b].estimate_us;
     });
     frontier.resize(std::min(frontier.size(), kDescentStep));
-    if (!alive(search_deadline(kDescentShare))) {
+    if (!alive(search_deadline(kSearchShare))) {
       cut_ = true;
       return;
     }
     const double before_us = state_.best_us();
-    measure(frontier, kDescentShare);
+    measure(frontier, kSearchShare);
     idle = state_.best_us() < kProgress * before_us ? 0 : idle + 1;
     if (cut_) return;
   }
