@@ -7,44 +7,37 @@
 #include <tuple>
 
 #include "attnforge/error.h"
+#include "generator/problem_fields.h"
 #include "generator/shape.h"
 
 namespace attnforge {
 namespace {
-
-constexpr int kOtherPages = 1, kOtherOutputs = 2, kOtherDtype = 4, kOtherHeadDims = 8;
 
 double powers_of_two(std::int64_t a, std::int64_t b) {
   return std::abs(std::log2(double(a + 1) / double(b + 1)));
 }
 
 /// What must be equal: all that is compiled in, but with the dtypes' sizes for the dtypes, and
-/// whatever head dims, outputs, rope and pages.
+/// whatever fields have an `apart`.
 auto kind(const Problem& p) {
-  Shape shape = shape_of(p);
-  shape.dtype = size_bytes(p.dtype_q);
-  shape.dtype_k = size_bytes(p.dtype_k);
-  shape.dtype_v = size_bytes(p.dtype_v);
-  shape.dtype_o = size_bytes(p.dtype_o);
-  shape.head_dim = shape.head_dim_v = shape.lse = shape.rope = shape.rope_dim = shape.page_size = 0;
-  shape.accumulate = shape.fp32_gradients = 0;
-  return std::tuple(shape, p.op, p.deterministic, p.tf32, p.seqlen_q <= 1);
+  const Problem usual;
+  Problem alike = p;
+  for (const ProblemField& field : problem_fields()) {
+    if (field.apart >= 0) field.value.set(alike, field.value.get(usual));
+  }
+  const auto dtype_bytes = std::tuple(size_bytes(p.dtype_q), size_bytes(p.dtype_k),
+                                      size_bytes(p.dtype_v), size_bytes(p.dtype_o));
+  return std::tuple(shape_of(alike), dtype_bytes, p.op, p.deterministic, p.tf32, p.seqlen_q <= 1);
 }
-
-auto outputs(const Problem& p) { return std::tuple(p.lse, p.accumulate, p.fp32_gradients); }
-
-auto dtypes(const Problem& p) { return std::tuple(p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o); }
 
 }  // namespace
 
 std::optional<std::pair<int, double>> distance(const Problem& a, const Problem& b) {
   if (kind(a) != kind(b)) return std::nullopt;
   int other = 0;
-  if (a.page_size != b.page_size) other |= kOtherPages;
-  if (outputs(a) != outputs(b)) other |= kOtherOutputs;
-  if (dtypes(a) != dtypes(b)) other |= kOtherDtype;
-  if (std::pair(a.head_dim, a.head_dim_v) != std::pair(b.head_dim, b.head_dim_v))
-    other |= kOtherHeadDims;
+  for (const ProblemField& field : problem_fields()) {
+    if (field.apart > 0 && field.value.get(a) != field.value.get(b)) other |= field.apart;
+  }
   const double sizes = powers_of_two(a.batch, b.batch) +
                        powers_of_two(a.num_heads_q, b.num_heads_q) +
                        powers_of_two(a.num_heads_kv, b.num_heads_kv) +

@@ -45,7 +45,7 @@ std::vector<std::string> words_of_arguments(const std::vector<std::string>& argu
   for (const std::string& argument : arguments) {
     const std::size_t equals = argument.find('=');
     const std::string name = equals == argument.npos ? "" : argument.substr(0, equals + 1);
-    const bool is_text = name == "score=" || name == "mask=" || name == "args=";
+    const bool is_text = name == "score=" || name == "mask=" || name == "args=" || name == "dargs=";
     if (is_text && argument.size() > name.size() && argument[name.size()] != '"') {
       words.push_back(quoted_word(name, std::string_view(argument).substr(name.size())));
       continue;

@@ -10,12 +10,11 @@ namespace attnforge {
 
 /// The problem that is tuned in place of `problem`: lengths rounded up to 1, 16, 64, 128, 256, 512,
 /// 1024, then in steps of a quarter of the power of two below (1280, 1536, 1792, 2048, 2560, ...),
-/// batch up to a power of two; run-time-only parts (softmax_scale, softcap's value, the layout:
-/// kernels take strides) to a fixed one; a rope_dim that says head_dim and a gradients=fp32 that
-/// says nothing are left out. Tokens of packed sequences by how full they make batch * seqlen, up
-/// to a power of two. The density of a block mask up to a power of two. A config that is legal for
-/// the bucket is legal for all of it, but for batch_invariant problems: those of every batch have
-/// one bucket, of a few sequences.
+/// batch up to a power of two; tokens of packed sequences by how full they make batch * seqlen, up
+/// to a power of two; other fields as their rows of the table say (ProblemField::round): what is
+/// read at run time alone to a usual value. A config that is legal for the bucket is legal for all
+/// of it, but for batch_invariant problems: those of every batch have one bucket, of a few
+/// sequences.
 Problem bucket(const Problem& problem);
 
 /// What bucket() makes of one length and of a batch that is not batch_invariant. Of a rounded one:

@@ -33,9 +33,15 @@ enum Feature : std::uint64_t {
   kFeatureAccumulate = 1u << 16,
   kFeatureDlse = 1u << 17,
   kFeatureFp32Gradients = 1u << 18,
+  kFeatureDargs = 1u << 19,
 };
 using Features = std::uint64_t;
 
+/// Of one score, by the Score of whichever pieces a kernel has (pieces/of_shape.cuh, where it names
+/// them itself) and by their slopes.
+inline constexpr Features kFeaturesOfScores = kFeatureSoftcap;
+/// Of which keys a query's position lets it see, by their Walk and Mask.
+inline constexpr Features kFeaturesOfWindows = kFeatureCausal | kFeatureWindow;
 /// Served by pieces of the entry and steps before the kernel, for whichever kernel takes both
 /// (docs/ARCHITECTURE.md, "Seams").
 inline constexpr Features kFeaturesOfPieces = kFeatureLengths | kFeatureScoreCode |
@@ -58,8 +64,8 @@ struct FeatureRow {
 };
 inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureCausal, "causal", [](const Problem& p) { return p.causal; }},
-    // Causal with window_right = 0 is only causal; window_right = 0 alone needs a family that looks
-    // at windows.
+    // Causal and no key after the own position is only causal; the latter alone needs a family that
+    // looks at windows.
     {kFeatureWindow, "window",
      [](const Problem& p) {
        const KeyBounds bounds = key_bounds(p);
@@ -86,6 +92,7 @@ inline constexpr FeatureRow kFeatureTable[] = {
     {kFeatureAccumulate, "accumulate", [](const Problem& p) { return p.accumulate; }},
     {kFeatureDlse, "dlse", [](const Problem& p) { return p.dlse; }},
     {kFeatureFp32Gradients, "fp32_gradients", has_wider_gradients},
+    {kFeatureDargs, "dargs", [](const Problem& p) { return !p.dargs.empty(); }},
 };
 
 Features required_features(const Problem& problem);

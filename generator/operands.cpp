@@ -66,7 +66,7 @@ void bind_packed_gradients(const Problem& p, void* data, Tensors& t) {
               t.gradients.dv);
 }
 
-constexpr std::string_view kCodeArrays = "code_arrays";
+constexpr std::string_view kCodeArrays = "code_arrays", kDargs = "dargs";
 
 /// Where arrays of the user's begin among all of them.
 struct CodeArrayPlaces {
@@ -83,6 +83,22 @@ CodeArrayPlaces code_array_places(const Problem& problem) {
     const auto bytes = static_cast<std::size_t>(array_elements(argument, problem)) *
                        static_cast<std::size_t>(size_bytes(argument.type));
     places.bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return places;
+}
+
+/// Where gradients of arrays begin among all of them, in elements.
+struct DargPlaces {
+  std::vector<std::size_t> begins;
+  std::size_t elements = 0;
+};
+DargPlaces darg_places(const Problem& problem) {
+  constexpr std::size_t kAlignment = 64;
+  DargPlaces places;
+  for (const Darg& darg : dargs_of(problem)) {
+    places.begins.push_back(places.elements);
+    const auto elements = static_cast<std::size_t>(darg.elements);
+    places.elements += (elements + kAlignment - 1) / kAlignment * kAlignment;
   }
   return places;
 }
@@ -314,13 +330,20 @@ class Table {
     }
     if (p_.layout == Layout::kPackedQkv)
       list_[first].key_elements = tokens_.kv * 2 * p_.num_heads_kv * p_.head_dim;
-    if (!p_.sinks) return;
-    add(operand<&HostTensors::dsinks>("dsinks", Role::kOutput,
-                                      [](const Problem&, void* data, Tensors& t) {
-                                        t.gradients.dsinks = static_cast<float*>(data);
-                                      }),
-        DType::kFp32, p_.num_heads_q, 1);
-    list_.back().added_to = p_.accumulate;
+    if (p_.sinks) {
+      add(operand<&HostTensors::dsinks>("dsinks", Role::kOutput,
+                                        [](const Problem&, void* data, Tensors& t) {
+                                          t.gradients.dsinks = static_cast<float*>(data);
+                                        }),
+          DType::kFp32, p_.num_heads_q, 1);
+      list_.back().added_to = p_.accumulate;
+      list_.back().of_heads = true;
+    }
+    if (p_.dargs.empty()) return;
+    // bound_tensors() tells a run where they are.
+    add(operand<&HostTensors::dargs>(kDargs, Role::kOutput, [](const Problem&, void*, Tensors&) {}),
+        DType::kFp32, static_cast<std::int64_t>(darg_places(p_).elements), 1);
+    list_.back().added_to = true;
     list_.back().of_heads = true;
   }
 
@@ -360,6 +383,12 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
         if (arguments[a].is_array) code_words[a] += reinterpret_cast<std::uintptr_t>(addresses[i]);
       }
     }
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (list[i].name != kDargs) continue;
+      for (const std::size_t begin : darg_places(problem).begins)
+        code_words.push_back(reinterpret_cast<std::uintptr_t>(addresses[i]) +
+                             begin * sizeof(float));
+    }
     tensors.code_arguments = code_words.data();
   }
   if (has_pages(problem)) {
@@ -373,6 +402,30 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
     tensors.rope.offset = host.rope_offset;
   }
   return tensors;
+}
+
+std::vector<Darg> dargs_of(const Problem& problem) {
+  const std::vector<CodeArgument> arguments = code_arguments(problem.args);
+  std::vector<Darg> dargs;
+  for (const std::size_t at : places_of_dargs(problem))
+    dargs.push_back({arguments[at].name, array_elements(arguments[at], problem),
+                     arguments.size() + dargs.size()});
+  return dargs;
+}
+
+float* address_of(const Darg& darg, const Tensors& tensors) {
+  return reinterpret_cast<float*>(static_cast<std::uintptr_t>(tensors.code_arguments[darg.word]));
+}
+
+Tensors with_dargs_at(const Tensors& tensors, std::span<const Darg> dargs,
+                      std::span<float* const> addresses, std::vector<std::uint64_t>& words) {
+  if (dargs.empty()) return tensors;
+  ATTNFORGE_ASSERT(dargs.size() == addresses.size(), "an address for each gradient");
+  words.assign(tensors.code_arguments, tensors.code_arguments + dargs.front().word);
+  for (float* const address : addresses) words.push_back(reinterpret_cast<std::uintptr_t>(address));
+  Tensors placed = tensors;
+  placed.code_arguments = words.data();
+  return placed;
 }
 
 void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t seed) {

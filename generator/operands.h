@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct Operand {
   std::int64_t key_elements = 0;  // that lie in rows of keys; the others in rows of queries
   bool added_to = false;          // of an output: a run reads it too
   bool any_rows = false;          // any number of whole rows will do: pools of pages
-  bool of_heads = false;          // its elements lie in no rows: a run writes all of an output
+  bool of_heads = false;          // its elements lie in no rows: a run leaves none of an output out
 
   /// Sets where it lies in a run. kPackedQkv's one tensor is q, k and v.
   void (*bind)(const Problem&, void* data, Tensors&) = nullptr;
@@ -56,6 +57,22 @@ std::vector<Operand> operands(const Problem& problem);
 Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
                       std::span<void* const> addresses, const HostTensors& host,
                       std::vector<std::uint64_t>& code_words);
+
+/// An array of problem.dargs, in their order: its name and size, and which of the words of a run is
+/// the address of its gradient.
+struct Darg {
+  std::string name;
+  std::int64_t elements = 0;
+  std::size_t word = 0;
+};
+std::vector<Darg> dargs_of(const Problem& problem);
+
+/// Where a run adds to its gradient.
+float* address_of(const Darg& darg, const Tensors& tensors);
+
+/// The run with other addresses for these, one for each. It points to `words`.
+Tensors with_dargs_at(const Tensors& tensors, std::span<const Darg> dargs,
+                      std::span<float* const> addresses, std::vector<std::uint64_t>& words);
 
 /// Sets code_arrays and code_words for a run on made-up inputs: floats random of a few small
 /// values, integers that are labels (generator/pair_terms) numbers of documents, others zeros (any

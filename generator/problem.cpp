@@ -13,123 +13,21 @@
 namespace attnforge {
 namespace {
 
-constexpr std::int64_t kMaxBatch = std::int64_t{1} << 20;
-constexpr std::int64_t kMaxHeads = 65535;  // a grid dimension
-// A position plus kOpenWindow (2^30), or a window's edge, must fit in 32 bits.
-constexpr std::int64_t kMaxSeqlen = std::int64_t{1} << 27;
-constexpr std::int64_t kMaxWindow = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxHeadsTotal = 2147483647;
 // Far beyond any memory, and its bytes times a few still fit in 64 bits.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 30;  // a row's number is an int in kernels
 constexpr double kMaxElements = 281474976710656.0;          // 2^48
-// Outside of these the scale times log2(e), or 1 / softcap, is no longer a usable float.
-constexpr float kSmallestFactor = 1e-20f;
-constexpr float kLargestFactor = 1e20f;
-constexpr float kSmallestDensity = 1e-6f;
 constexpr double kUnknownDensity = 0.5;
 constexpr std::int64_t kMaxMaskRows = std::int64_t{1} << 30;  // an index of row_begin is an int
-constexpr int kMostPageSize = 65536;
-constexpr std::int64_t kMaxPages = std::int64_t{1} << 30;  // a page's number is an int
-constexpr double kSmallestCapInScores = 1e-30;
-constexpr double kLargestCapInScores = 1e30;
+constexpr std::int64_t kMaxPages = std::int64_t{1} << 30;     // a page's number is an int
 
-[[noreturn]] void reject(const std::string& message) {
-  throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
-}
-
-constexpr bool between(std::int64_t value, std::int64_t low, std::int64_t high) {
-  return low <= value && value <= high;
-}
-constexpr bool head_dim_ok(std::int64_t value) { return between(value, 8, 512) && value % 8 == 0; }
-constexpr bool rope_dim_ok(std::int64_t value) { return between(value, 0, 512) && value % 8 == 0; }
-constexpr bool heads_ok(std::int64_t value) { return between(value, 1, kMaxHeads); }
-constexpr bool seqlen_ok(std::int64_t value) { return between(value, 0, kMaxSeqlen); }
-constexpr bool tokens_ok(std::int64_t value) { return between(value, 0, kMaxTokens); }
-constexpr bool mask_block_ok(std::int64_t value) {
-  return value == 0 || value == 16 || value == 32 || value == 64 || value == 128;
-}
-constexpr bool page_size_ok(std::int64_t value) {
-  return between(value, 0, kMostPageSize) && value % 8 == 0;
-}
-constexpr bool window_ok(std::int64_t value) { return between(value, -1, kMaxWindow); }
-
-template <auto kMember>
-std::int64_t get(const Problem& problem) {
-  return problem.*kMember;
-}
-
-template <auto kMember>
-void set(Problem& problem, std::int64_t value) {
-  problem.*kMember = static_cast<std::remove_reference_t<decltype(problem.*kMember)>>(value);
-}
-
-template <auto kMember>
-constexpr IntegerField field(std::string_view name, bool is_size, bool (*ok)(std::int64_t),
-                             std::string_view allowed) {
-  return {name, allowed, is_size, ok, &get<kMember>, &set<kMember>};
-}
-
-constexpr std::string_view kHeadsAllowed = "a whole number from 1 to 65535";
-constexpr std::string_view kSeqlenAllowed = "a whole number from 0 to 134217728 (2^27)";
-constexpr std::string_view kHeadDimAllowed = "a multiple of 8 from 8 to 512";
-constexpr std::string_view
-    kTokensAllowed = "0 (batch * seqlen) or a whole number up to 1073741824 (2^30)";
-constexpr std::string_view kMaskBlockAllowed = "0 (no block mask), 16, 32, 64 or 128";
-constexpr std::string_view kRopeDimAllowed = "0 (all) or a multiple of 8 up to head_dim";
-constexpr std::string_view kWindowAllowed = "-1 (open) or a whole number up to 1073741824 (2^30)";
-
-constexpr IntegerField kFields[] = {
-    field<&Problem::batch>(
-        "batch", true, [](std::int64_t value) { return between(value, 0, kMaxBatch); },
-        "a whole number from 0 to 1048576 (2^20)"),
-    field<&Problem::num_heads_q>("num_heads_q", true, heads_ok, kHeadsAllowed),
-    field<&Problem::num_heads_kv>("num_heads_kv", true, heads_ok, kHeadsAllowed),
-    field<&Problem::seqlen_q>("seqlen_q", true, seqlen_ok, kSeqlenAllowed),
-    field<&Problem::seqlen_kv>("seqlen_kv", true, seqlen_ok, kSeqlenAllowed),
-    field<&Problem::head_dim>("head_dim", true, head_dim_ok, kHeadDimAllowed),
-    field<&Problem::head_dim_v>("head_dim_v", true, head_dim_ok, kHeadDimAllowed),
-    field<&Problem::window_left>("window_left", false, window_ok, kWindowAllowed),
-    field<&Problem::window_right>("window_right", false, window_ok, kWindowAllowed),
-    field<&Problem::alignment_bytes>(
-        "alignment", false,
-        [](std::int64_t value) { return value == 2 || value == 4 || value == 8 || value == 16; },
-        "2, 4, 8 or 16 (bytes)"),
-    field<&Problem::tokens_q>("tokens_q", false, tokens_ok, kTokensAllowed),
-    field<&Problem::tokens_kv>("tokens_kv", false, tokens_ok, kTokensAllowed),
-    field<&Problem::page_size>("page_size", false, page_size_ok,
-                               "0 (no pages) or a multiple of 8 from 8 to 65536"),
-    field<&Problem::rope_dim>("rope_dim", false, rope_dim_ok, kRopeDimAllowed),
-    field<&Problem::mask_block_q>("mask_block_q", false, mask_block_ok, kMaskBlockAllowed),
-    field<&Problem::mask_block_kv>("mask_block_kv", false, mask_block_ok, kMaskBlockAllowed),
-    field<&Problem::mask_heads>("mask_heads", false, heads_ok, "1, num_heads_kv or num_heads_q"),
-    field<&Problem::mask_batch>(
-        "mask_batch", false, [](std::int64_t value) { return between(value, 1, kMaxBatch); },
-        "1 or batch"),
-};
+[[noreturn]] void reject(const std::string& message) { reject_problem(message); }
 
 void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
-  if (dtype != DType::kFp32 && dtype != DType::kFp16 && dtype != DType::kBf16) {
-    reject(fmt::format("dtype {}={} must be fp32, fp16 or bf16", name, static_cast<int>(dtype)));
-  }
   if (alignment_bytes < size_bytes(dtype)) {
     reject(fmt::format("alignment={} must be at least the {} bytes of an element of {}={}",
                        alignment_bytes, size_bytes(dtype), name, to_string(dtype)));
   }
-}
-
-void check_factor(std::string_view name, float value) {
-  if (value == 0.0f || (kSmallestFactor <= value && value <= kLargestFactor)) return;  // not NaN
-  reject(fmt::format("{}={} must be {}", name, value, kFactorAllowed));
-}
-
-/// Kernels cap scores before softmax_scale multiplies them, so the cap in their units must be a
-/// usable float too.
-void check_cap_in_scores(const Problem& p) {
-  if (p.softcap == 0.0f) return;
-  const double cap = double{p.softcap} / double{effective_softmax_scale(p)};
-  if (kSmallestCapInScores <= cap && cap <= kLargestCapInScores) return;
-  reject(fmt::format("softcap={} divided by softmax_scale={} must be from {} to {}", p.softcap,
-                     effective_softmax_scale(p), kSmallestCapInScores, kLargestCapInScores));
 }
 
 double elements(std::int64_t tokens, std::int64_t num_heads, std::int64_t head_dim) {
@@ -203,9 +101,6 @@ void check_products(const Problem& p) {
 }
 
 void check_layout(const Problem& p) {
-  if (p.layout != Layout::kBshd && p.layout != Layout::kBhsd && p.layout != Layout::kPackedQkv) {
-    reject(fmt::format("layout={} must be bshd, bhsd or packed_qkv", static_cast<int>(p.layout)));
-  }
   if (p.layout != Layout::kPackedQkv) return;
   if (p.tokens_q != p.tokens_kv) {
     reject(fmt::format("layout=packed_qkv needs tokens_q={} and tokens_kv={} to be equal",
@@ -226,9 +121,6 @@ void check_layout(const Problem& p) {
 }
 
 void check_rope(const Problem& p) {
-  if (p.rope != Rope::kNone && p.rope != Rope::kInterleaved && p.rope != Rope::kHalf) {
-    reject(fmt::format("rope={} must be none, interleaved or half", static_cast<int>(p.rope)));
-  }
   if (p.rope == Rope::kNone && p.rope_dim != 0) {
     reject(fmt::format("rope_dim={} needs rope=interleaved or rope=half", p.rope_dim));
   }
@@ -238,8 +130,6 @@ void check_rope(const Problem& p) {
 }
 
 void check_lengths(const Problem& p) {
-  if (p.lengths != Lengths::kFixed && p.lengths != Lengths::kPacked && p.lengths != Lengths::kUsed)
-    reject(fmt::format("lengths={} must be fixed, packed or used", static_cast<int>(p.lengths)));
   if (p.lengths == Lengths::kFixed && (p.tokens_q != 0 || p.tokens_kv != 0)) {
     reject(fmt::format("tokens_q={} tokens_kv={} need lengths=packed", p.tokens_q, p.tokens_kv));
   }
@@ -280,6 +170,7 @@ void check_op(const Problem& p) {
     needs(p.accumulate, "accumulate");
     needs(p.dlse, "dlse");
     needs(p.fp32_gradients, "gradients=fp32");
+    needs(!p.dargs.empty(), "dargs");
   } else if (p.op == Op::kBackward) {
     excludes(p.lse, "lse", "it always comes in: leave it out");
     excludes(p.rope != Rope::kNone, "rope", "rotate q and k before, and dq and dk back after it");
@@ -341,27 +232,12 @@ void check_block_mask(const Problem& p) {
   }
   if (p.mask_batch != 1 && p.mask_batch != p.batch)
     reject(fmt::format("mask_batch={} must be 1 or batch={}", p.mask_batch, p.batch));
-  if (p.density == 0.0f || (kSmallestDensity <= p.density && p.density <= 1.0f)) return;  // not NaN
-  reject(fmt::format("density={} must be {}", p.density, kDensityAllowed));
 }
 
 /// 1 + 2 + ... + n; 0 for n <= 0.
 std::int64_t triangle(std::int64_t n) { return n <= 0 ? 0 : n * (n + 1) / 2; }
 
 }  // namespace
-
-std::span<const IntegerField> integer_fields() { return kFields; }
-
-const IntegerField& integer_field(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kFields), std::end(kFields),
-                                   [&](const IntegerField& field) { return field.name == name; });
-  ATTNFORGE_ASSERT(found != std::end(kFields), "no such field of a problem");
-  return *found;
-}
-
-void check_field(const IntegerField& field, std::int64_t value) {
-  if (!field.ok(value)) reject(fmt::format("{}={} must be {}", field.name, value, field.allowed));
-}
 
 bool products_within_limits(const Problem& p) {
   return p.batch * p.num_heads_q <= kMaxHeadsTotal && tokens_within_limits(p) &&
@@ -371,7 +247,7 @@ bool products_within_limits(const Problem& p) {
 
 void validate(const Problem& p) {
   check_op(p);
-  for (const IntegerField& field : kFields) check_field(field, field.get(p));
+  check_fields(p);
   check_dtype("q", p.dtype_q, p.alignment_bytes);
   check_dtype("k", p.dtype_k, p.alignment_bytes);
   check_dtype("v", p.dtype_v, p.alignment_bytes);
@@ -395,9 +271,7 @@ void validate(const Problem& p) {
   check_pages(p);
   check_batch_invariance(p);
   check_code(p);
-  check_factor("softcap", p.softcap);
-  check_factor("softmax_scale", p.softmax_scale);
-  check_cap_in_scores(p);
+  check_relations(p);
   check_products(p);
 }
 
@@ -467,6 +341,7 @@ Problem forward_of(const Problem& problem) {
   forward.op = Op::kForward;
   forward.lse = true;
   forward.deterministic = forward.accumulate = forward.dlse = forward.fp32_gradients = false;
+  forward.dargs.clear();
   return forward;
 }
 
@@ -478,10 +353,6 @@ float effective_softmax_scale(const Problem& problem) {
 bool has_wider_gradients(const Problem& p) {
   return p.fp32_gradients &&
          (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32);
-}
-
-float effective_softcap(const Problem& problem) {
-  return problem.softcap != 0.0f || problem.score.empty() ? problem.softcap : cap_of(problem.score);
 }
 
 int effective_rope_dim(const Problem& problem) {

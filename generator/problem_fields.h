@@ -1,49 +1,83 @@
-// problem_fields.h - the numeric fields of a Problem as a table: validate, parse and to_string all
-// go by it.
+// problem_fields.h - the words of a problem's text as one table: what each means, which member of
+// Problem it gives, what that may be, and what a bucket makes of it. Parsing, formatting,
+// validation, buckets, the hash and the help walk it, and name no word.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "attnforge/problem.h"
+#include "attnforge/problem_words.h"
 
 namespace attnforge {
 
-struct IntegerField {
-  std::string_view name;
-  std::string_view allowed;  // for messages; says the same as `ok`
-  bool is_size;              // always in the text; others only when they differ from the default
-  bool (*ok)(std::int64_t);
-  std::int64_t (*get)(const Problem&);
-  void (*set)(Problem&, std::int64_t);  // value must be ok()
+enum class FieldKind : std::uint8_t {
+  kInteger,
+  kFlag,    // there or not
+  kNumber,  // with a fraction
+  kChoice,  // one of some words
+  kText,    // in double quotes
+  kPair,    // two integers at once, first:second; the second follows the first if it is not given
+  kDType,   // of all tensors, by its name alone
 };
 
-/// In the order of the text form.
-std::span<const IntegerField> integer_fields();
-const IntegerField& integer_field(std::string_view name);
+/// What a word gives. Of a pair and of a dtype: nothing of its own.
+struct FieldValue {
+  FieldKind kind;
+  bool (*is_set)(const Problem&);  // whether it is part of the text
+  /// Of integers, flags and choices, these by their places among `choices`. A value that is set
+  /// must be ok().
+  std::int64_t (*get)(const Problem&) = nullptr;
+  void (*set)(Problem&, std::int64_t) = nullptr;
+  bool (*ok)(std::int64_t) = nullptr;
+  float Problem::*number = nullptr;
+  bool (*number_ok)(float) = nullptr;
+  std::string Problem::*text = nullptr;
+  std::span<const std::string_view> choices{};
+  std::string_view first{}, second{};  // the words of a pair's members
+};
 
-/// Throws Error(kInvalidProblem) when `value` is not ok().
-void check_field(const IntegerField& field, std::int64_t value);
+struct ProblemField {
+  ProblemWord word;
+  FieldValue value;
+  std::string_view other_names{};  // what other libraries call it or a value of it,
+                                   // "varlen=packed", with blanks between
+  /// How far problems are apart that differ in it, the highest bit first: a winner of one is worth
+  /// a try for the other. -1: it is not.
+  int apart = -1;
+  /// What all problems of its bucket have. Null: what the problem has.
+  void (*round)(Problem&) = nullptr;
+  /// Throws if its value, valid by itself, does not fit to others.
+  void (*check)(const Problem&) = nullptr;
 
-/// What softcap and softmax_scale may be, for messages.
-inline constexpr std::string_view kFactorAllowed = "0 or a number from 1e-20 to 1e20";
+  std::string_view name() const { return word.name; }
+};
 
-/// What density may be, for messages.
-inline constexpr std::string_view
-    kDensityAllowed = "0 (unknown, taken as 0.5) or a number from 1e-06 to 1";
+/// In the order of the text form, and of the help.
+std::span<const ProblemField> problem_fields();
+/// nullptr: there is none.
+const ProblemField* find_field(std::string_view name);
 
-/// What gradients= may be, for messages.
-inline constexpr std::string_view kGradientsAllowed = "same (as q, k and v) or fp32";
+/// Throws Error(kInvalidProblem) unless each field has a value that it may have.
+void check_fields(const Problem& problem);
+void check_integer(const ProblemField& field, std::int64_t value);
+/// check() of all.
+void check_relations(const Problem& problem);
+
+/// "layout", or "dtype k": for messages.
+std::string label(const ProblemField& field);
+
+/// Of every field; equal problems have equal ones. No allocation.
+std::uint64_t hash_of_fields(const Problem& problem);
+
+[[noreturn]] void reject_problem(const std::string& message);
 
 /// Whether the products of sizes stay where 32-bit head and 64-bit element indices cannot overflow.
 bool products_within_limits(const Problem& problem);
 
 /// Whether gradients=fp32 changes anything: not where q, k and v are fp32.
 bool has_wider_gradients(const Problem& problem);
-
-/// The soft cap that kernels apply: softcap, or X where `score` is "X * tanhf(s / X)" and nothing
-/// else; 0: none.
-float effective_softcap(const Problem& problem);
 
 }  // namespace attnforge

@@ -7,134 +7,54 @@
 #include <optional>
 #include <vector>
 
-#include "attnforge/error.h"
 #include "attnforge/problem.h"
-#include "attnforge/problem_words.h"
 #include "generator/problem_fields.h"
 #include "generator/words.h"
 
 namespace attnforge {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorCode::kInvalidProblem, "invalid problem: " + message);
-}
+[[noreturn]] void refuse(const std::string& message) { reject_problem(message); }
 
-// ---- words that are not numbers ----
-
-struct DTypeField {
-  std::string_view name;
-  DType Problem::*member;
-};
-constexpr DTypeField kDTypeFields[] = {{"q", &Problem::dtype_q},
-                                       {"k", &Problem::dtype_k},
-                                       {"v", &Problem::dtype_v},
-                                       {"o", &Problem::dtype_o}};
-constexpr DType kDTypes[] = {DType::kFp32, DType::kFp16, DType::kBf16};
-constexpr Layout kLayouts[] = {Layout::kBshd, Layout::kBhsd, Layout::kPackedQkv};
-constexpr Lengths kLengths[] = {Lengths::kFixed, Lengths::kPacked, Lengths::kUsed};
 constexpr Op kOps[] = {Op::kForward, Op::kBackward};
-constexpr Rope kRopes[] = {Rope::kNone, Rope::kInterleaved, Rope::kHalf};
 
-struct FlagField {
-  std::string_view name;
-  bool Problem::*member;
-};
-constexpr FlagField kFlags[] = {{"causal", &Problem::causal},
-                                {"lse", &Problem::lse},
-                                {"tf32", &Problem::tf32},
-                                {"sinks", &Problem::sinks},
-                                {"batch_invariant", &Problem::batch_invariant},
-                                {"deterministic", &Problem::deterministic},
-                                {"accumulate", &Problem::accumulate},
-                                {"dlse", &Problem::dlse},
-                                {"mask_bits", &Problem::mask_bits}};
-
-struct FloatField {
-  std::string_view name;
-  float Problem::*member;
-  std::string_view allowed;
-};
-constexpr FloatField kFloats[] = {{"softcap", &Problem::softcap, kFactorAllowed},
-                                  {"softmax_scale", &Problem::softmax_scale, kFactorAllowed},
-                                  {"density", &Problem::density, kDensityAllowed}};
-
-struct TextField {
-  std::string_view name;
-  std::string Problem::*member;
-};
-constexpr TextField kTexts[] = {
-    {"args", &Problem::args}, {"score", &Problem::score}, {"mask", &Problem::mask}};
-
-/// name=first:second or name=first. Without the second, it follows the first unless its own word is
-/// there.
-struct PairField {
-  std::string_view name, first, second;
-};
-constexpr PairField kPairs[] = {{"num_heads", "num_heads_q", "num_heads_kv"},
-                                {"seqlen", "seqlen_q", "seqlen_kv"},
-                                {"tokens", "tokens_q", "tokens_kv"},
-                                {"head_dim", "head_dim", "head_dim_v"},
-                                {"blocks", "mask_block_q", "mask_block_kv"}};
-
-template <class Row, std::size_t N>
-const Row* find_row(const Row (&rows)[N], std::string_view name, std::string_view Row::*column) {
-  const Row* found = std::find_if(std::begin(rows), std::end(rows),
-                                  [&](const Row& row) { return row.*column == name; });
-  return found == std::end(rows) ? nullptr : found;
-}
-template <class Row, std::size_t N>
-const Row* find_row(const Row (&rows)[N], std::string_view name) {
-  return find_row(rows, name, &Row::name);
-}
+/// The words that give the dtypes of q, k, v and o, and nothing else is like them: without any of
+/// them one word is of all.
+constexpr std::string_view kDTypeFields[] = {"q", "k", "v", "o"};
+constexpr DType Problem::*kDTypeMembers[] = {&Problem::dtype_q, &Problem::dtype_k,
+                                             &Problem::dtype_v, &Problem::dtype_o};
+constexpr DType kAllDTypes[] = {DType::kFp32, DType::kFp16, DType::kBf16};
 
 std::optional<DType> dtype_named(std::string_view text) {
-  for (DType dtype : kDTypes) {
+  for (const DType dtype : kAllDTypes) {
     if (text == to_string(dtype)) return dtype;
   }
   return {};
 }
 
+bool is_pair(const ProblemField& field) { return !field.value.second.empty(); }
+
 // ---- unknown words ----
 
 std::vector<std::string_view> known_words() {
   std::vector<std::string_view> words;
-  for (const ProblemWord& word : problem_words()) words.push_back(word.name);
+  for (const ProblemField& field : problem_fields()) words.push_back(field.name());
   return words;
 }
 
-/// What other libraries call it, and the words here.
-struct OtherName {
-  std::string_view theirs, here;
-};
-constexpr OtherName kOtherNames[] = {{"window", "window_left="},
-                                     {"sliding_window", "window_left="},
-                                     {"window_size", "window_left="},
-                                     {"is_causal", "causal"},
-                                     {"heads", "num_heads="},
-                                     {"nheads", "num_heads="},
-                                     {"n_heads", "num_heads="},
-                                     {"kv_heads", "num_heads_kv="},
-                                     {"head_size", "head_dim="},
-                                     {"hdim", "head_dim="},
-                                     {"d", "head_dim="},
-                                     {"b", "batch="},
-                                     {"seq", "seqlen="},
-                                     {"sequence_length", "seqlen="},
-                                     {"scale", "softmax_scale="},
-                                     {"sm_scale", "softmax_scale="},
-                                     {"logits_soft_cap", "softcap="},
-                                     {"dtype", "bf16"},
-                                     {"bfloat16", "bf16"},
-                                     {"float16", "fp16"},
-                                     {"half", "fp16"},
-                                     {"float", "fp32"},
-                                     {"float32", "fp32"},
-                                     {"varlen", "lengths=packed"},
-                                     {"pages", "page_size="},
-                                     {"paged", "page_size="},
-                                     {"block_size", "blocks="},
-                                     {"sparsity", "density="}};
+/// The word that other libraries call so, with "=" if it takes a value; "": none.
+std::string here_called(std::string_view name) {
+  for (const ProblemField& field : problem_fields()) {
+    std::string_view others = field.other_names;
+    for (std::string_view other = next_word(others); !other.empty(); other = next_word(others)) {
+      const std::size_t equals = std::min(other.find('='), other.size());  // "varlen=packed"
+      if (other.substr(0, equals) != name) continue;
+      if (equals < other.size()) return fmt::format("{}{}", field.name(), other.substr(equals));
+      return fmt::format("{}{}", field.name(), field.word.allowed.empty() ? "" : "=");
+    }
+  }
+  return "";
+}
 
 /// Edit distance where a letter too few or too many costs 2 and a wrong one 3: seqlen_k is nearer
 /// to seqlen_kv than to seqlen_q.
@@ -154,19 +74,19 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 /// The word that is meant, or "" where that would be a guess: more than a third of it is otherwise.
-std::string_view meant_by(std::string_view name) {
-  if (const OtherName* other = find_row(kOtherNames, name, &OtherName::theirs)) return other->here;
+std::string meant_by(std::string_view name) {
+  if (std::string here = here_called(name); !here.empty()) return here;
   const std::vector<std::string_view> words = known_words();
   const auto nearest = *std::min_element(words.begin(), words.end(),
                                          [&](std::string_view a, std::string_view b) {
                                            return edit_distance(name, a) < edit_distance(name, b);
                                          });
-  return edit_distance(name, nearest) <= name.size() ? nearest : "";
+  return std::string(edit_distance(name, nearest) <= name.size() ? nearest : "");
 }
 
 [[noreturn]] void refuse_unknown(std::string_view word, std::string_view name) {
   constexpr std::size_t kLongest = 64;  // more than any word has: the distance takes its square
-  const std::string_view meant = meant_by(name.substr(0, kLongest));
+  const std::string meant = meant_by(name.substr(0, kLongest));
   refuse(
       fmt::format("unknown word \"{}{}\"{}. Known are {}; attnforge help problem says what each is",
                   word.substr(0, kLongest), word.size() > kLongest ? "..." : "",
@@ -191,64 +111,40 @@ class Given {
   std::map<std::string_view, std::string_view> words_;
 };
 
-void parse_integer(Problem& problem, Given& given, std::string_view field_name,
-                   std::string_view word, std::string_view text) {
-  const IntegerField& field = integer_field(field_name);
-  given.add(field.name, word);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    refuse(fmt::format("\"{}\": {} must be {}, not \"{}\"", word, field.name, field.allowed, text));
-  }
-  check_field(field, value);
-  field.set(problem, value);
+[[noreturn]] void refuse_value(const ProblemField& field, std::string_view word,
+                               std::string_view text) {
+  refuse(fmt::format("\"{}\": {} must be {}, not \"{}\"", word, label(field), field.word.allowed,
+                     text));
 }
 
-void parse_pair(Problem& problem, Given& given, const PairField& pair, std::string_view word,
-                std::string_view text) {
-  const std::size_t colon = text.find(':');
-  parse_integer(problem, given, pair.first, word, text.substr(0, colon));
-  if (colon != text.npos) parse_integer(problem, given, pair.second, word, text.substr(colon + 1));
-}
-
-float parse_float(std::string_view word, const FloatField& field, std::string_view text) {
-  float value = 0;
+template <class Number>
+Number parse_number(const ProblemField& field, std::string_view word, std::string_view text) {
+  Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    refuse(fmt::format("\"{}\": {} must be {}, not \"{}\"", word, field.name, field.allowed, text));
-  }
+  if (error != std::errc() || end != text.data() + text.size()) refuse_value(field, word, text);
   return value;
 }
 
-DType parse_dtype(std::string_view word, std::string_view name, std::string_view text) {
-  if (const auto dtype = dtype_named(text)) return *dtype;
-  refuse(fmt::format("\"{}\": dtype {} must be fp32, fp16 or bf16, not \"{}\"", word, name, text));
+void parse_integer(Problem& problem, Given& given, const ProblemField& field, std::string_view word,
+                   std::string_view text) {
+  given.add(field.name(), word);
+  const auto value = parse_number<std::int64_t>(field, word, text);
+  check_integer(field, value);
+  field.value.set(problem, value);
 }
 
-Layout parse_layout(std::string_view word, std::string_view text) {
-  for (Layout layout : kLayouts) {
-    if (text == to_string(layout)) return layout;
-  }
-  refuse(fmt::format("\"{}\": layout must be bshd, bhsd or packed_qkv, not \"{}\"", word, text));
+void parse_pair(Problem& problem, Given& given, const FieldValue& pair, std::string_view word,
+                std::string_view text) {
+  const std::size_t colon = text.find(':');
+  parse_integer(problem, given, *find_field(pair.first), word, text.substr(0, colon));
+  if (colon != text.npos)
+    parse_integer(problem, given, *find_field(pair.second), word, text.substr(colon + 1));
 }
 
-Lengths parse_lengths(std::string_view word, std::string_view text) {
-  for (Lengths lengths : kLengths) {
-    if (text == to_string(lengths)) return lengths;
-  }
-  refuse(fmt::format("\"{}\": lengths must be fixed, packed or used, not \"{}\"", word, text));
-}
-
-bool parse_gradients(std::string_view word, std::string_view text) {
-  if (text == "fp32" || text == "same") return text == "fp32";
-  refuse(fmt::format("\"{}\": gradients must be {}, not \"{}\"", word, kGradientsAllowed, text));
-}
-
-Rope parse_rope(std::string_view word, std::string_view text) {
-  for (Rope rope : kRopes) {
-    if (text == to_string(rope)) return rope;
-  }
-  refuse(fmt::format("\"{}\": rope must be none, interleaved or half, not \"{}\"", word, text));
+std::int64_t parse_choice(const ProblemField& field, std::string_view word, std::string_view text) {
+  const auto found = std::ranges::find(field.value.choices, text);
+  if (found == field.value.choices.end()) refuse_value(field, word, text);
+  return found - field.value.choices.begin();
 }
 
 /// The content of a quoted text. A text without blanks and quotes may stand as it is.
@@ -293,54 +189,69 @@ std::string quoted(std::string_view content) {
 /// A word without "=".
 void parse_bare(Problem& problem, Given& given, std::optional<DType>& dtype,
                 std::string_view word) {
-  if (const FlagField* flag = find_row(kFlags, word)) {
-    given.add(flag->name, word);
-    problem.*flag->member = true;
-  } else if (const auto named = dtype_named(word)) {
+  const ProblemField* field = find_field(word);
+  if (field == nullptr) refuse_unknown(word, word);
+  if (field->value.kind == FieldKind::kFlag) {
+    given.add(word, word);
+    field->value.set(problem, 1);
+  } else if (field->value.kind == FieldKind::kDType) {
     given.add("dtype", word);
-    dtype = named;
+    dtype = dtype_named(word);
   } else {
-    const std::vector<std::string_view> words = known_words();
-    if (std::find(words.begin(), words.end(), word) == words.end()) refuse_unknown(word, word);
     refuse(fmt::format("\"{}\" needs a value: {}=...", word, word));
   }
 }
 
 void parse_assignment(Problem& problem, Given& given, std::string_view word, std::size_t equals) {
-  const std::string_view name = word.substr(0, equals);
-  const std::string_view text = word.substr(equals + 1);
-  const auto integers = integer_fields();
-  if (const PairField* pair = find_row(kPairs, name)) {
-    parse_pair(problem, given, *pair, word, text);
-  } else if (std::any_of(integers.begin(), integers.end(),
-                         [&](const auto& field) { return field.name == name; })) {
-    parse_integer(problem, given, name, word, text);
-  } else if (const DTypeField* dtype = find_row(kDTypeFields, name)) {
-    given.add(dtype->name, word);
-    problem.*dtype->member = parse_dtype(word, name, text);
-  } else if (const FloatField* number = find_row(kFloats, name)) {
-    given.add(number->name, word);
-    problem.*number->member = parse_float(word, *number, text);
-  } else if (const TextField* code = find_row(kTexts, name)) {
-    given.add(code->name, code->name);
-    problem.*code->member = unquoted(name, text);
-  } else if (name == "layout") {
-    given.add("layout", word);
-    problem.layout = parse_layout(word, text);
-  } else if (name == "lengths") {
-    given.add("lengths", word);
-    problem.lengths = parse_lengths(word, text);
-  } else if (name == "gradients") {
-    given.add("gradients", word);
-    problem.fp32_gradients = parse_gradients(word, text);
-  } else if (name == "rope") {
-    given.add("rope", word);
-    problem.rope = parse_rope(word, text);
-  } else if (find_row(kFlags, name) != nullptr || dtype_named(name)) {
-    refuse(fmt::format("\"{}\": {} takes no value; it is there or it is not", word, name));
-  } else {
-    refuse_unknown(word, name);
+  const std::string_view name = word.substr(0, equals), text = word.substr(equals + 1);
+  const ProblemField* field = find_field(name);
+  if (field == nullptr) refuse_unknown(word, name);
+  const FieldValue& value = field->value;
+  if (is_pair(*field)) return parse_pair(problem, given, value, word, text);
+  switch (value.kind) {
+    case FieldKind::kInteger:
+      return parse_integer(problem, given, *field, word, text);
+    case FieldKind::kNumber:
+      given.add(field->name(), word);
+      problem.*value.number = parse_number<float>(*field, word, text);
+      return;
+    case FieldKind::kChoice:
+      given.add(field->name(), word);
+      return value.set(problem, parse_choice(*field, word, text));
+    case FieldKind::kText:
+      given.add(field->name(), field->name());
+      problem.*value.text = unquoted(name, text);
+      return;
+    case FieldKind::kFlag:
+    case FieldKind::kDType:
+    case FieldKind::kPair:
+      break;
   }
+  refuse(fmt::format("\"{}\": {} takes no value; it is there or it is not", word, name));
+}
+
+// ---- formatting ----
+
+std::string value_text(const FieldValue& value, const Problem& p) {
+  switch (value.kind) {
+    case FieldKind::kInteger:
+      return fmt::format("{}", value.get(p));
+    case FieldKind::kNumber:  // the shortest digits that read back exactly
+      return fmt::format("{}", p.*value.number);
+    case FieldKind::kChoice: {
+      const auto index = static_cast<std::size_t>(value.get(p));
+      return std::string(index < value.choices.size() ? value.choices[index] : "unknown");
+    }
+    case FieldKind::kText:
+      return quoted(p.*value.text);
+    case FieldKind::kPair:
+      return fmt::format("{}:{}", find_field(value.first)->value.get(p),
+                         find_field(value.second)->value.get(p));
+    case FieldKind::kFlag:
+    case FieldKind::kDType:
+      break;
+  }
+  return "";
 }
 
 }  // namespace
@@ -367,69 +278,31 @@ Problem parse_problem(std::string_view text) {
     }
   }
 
-  for (const DTypeField& field : kDTypeFields) {
-    if (dtype && !given.has(field.name)) problem.*field.member = *dtype;
+  for (std::size_t i = 0; i < std::size(kDTypeFields); ++i) {
+    if (dtype && !given.has(kDTypeFields[i])) problem.*kDTypeMembers[i] = *dtype;
   }
-  for (const PairField& pair : kPairs) {
-    if (!given.has(pair.second))
-      integer_field(pair.second).set(problem, integer_field(pair.first).get(problem));
+  for (const ProblemField& field : problem_fields()) {
+    if (is_pair(field) && !given.has(field.value.second)) {
+      const std::int64_t first = find_field(field.value.first)->value.get(problem);
+      find_field(field.value.second)->value.set(problem, first);
+    }
   }
   validate(problem);
   return problem;
 }
 
 std::string to_string(const Problem& p) {
-  const Problem defaults;
   std::string text(to_string(p.op));
   if (p.dtype_q == p.dtype_k && p.dtype_q == p.dtype_v && p.dtype_q == p.dtype_o) {
     text += fmt::format(" {}", to_string(p.dtype_q));
   } else {
-    for (const DTypeField& field : kDTypeFields)
-      text += fmt::format(" {}={}", field.name, to_string(p.*field.member));
+    for (std::size_t i = 0; i < std::size(kDTypeFields); ++i)
+      text += fmt::format(" {}={}", kDTypeFields[i], to_string(p.*kDTypeMembers[i]));
   }
-  // These come behind what they belong to, or at the end.
-  const auto is_last = [](std::string_view name) {
-    return name == "alignment" || name == "rope_dim" || name == "page_size" ||
-           name.starts_with("tokens") || name.starts_with("mask_");
-  };
-  const auto put_integers = [&](bool sizes) {
-    for (const IntegerField& field : integer_fields()) {
-      if (field.is_size != sizes || is_last(field.name)) continue;
-      if (sizes || field.get(p) != field.get(defaults))
-        text += fmt::format(" {}={}", field.name, field.get(p));
-    }
-  };
-  put_integers(true);
-  if (p.layout != defaults.layout) text += fmt::format(" layout={}", to_string(p.layout));
-  if (p.causal) text += " causal";
-  put_integers(false);
-  if (p.softcap != 0.0f)
-    text += fmt::format(" softcap={}", p.softcap);  // the shortest digits that read back exactly
-  if (p.lse) text += " lse";
-  if (p.tf32) text += " tf32";
-  if (p.softmax_scale != 0.0f) text += fmt::format(" softmax_scale={}", p.softmax_scale);
-  if (p.sinks) text += " sinks";
-  if (p.batch_invariant) text += " batch_invariant";
-  if (p.deterministic) text += " deterministic";
-  if (p.accumulate) text += " accumulate";
-  if (p.dlse) text += " dlse";
-  if (p.fp32_gradients) text += " gradients=fp32";
-  if (p.lengths != Lengths::kFixed) text += fmt::format(" lengths={}", to_string(p.lengths));
-  if (p.tokens_q != 0 || p.tokens_kv != 0)
-    text += fmt::format(" tokens_q={} tokens_kv={}", p.tokens_q, p.tokens_kv);
-  if (has_pages(p)) text += fmt::format(" page_size={}", p.page_size);
-  if (p.rope != Rope::kNone) text += fmt::format(" rope={}", to_string(p.rope));
-  if (p.rope_dim != 0) text += fmt::format(" rope_dim={}", p.rope_dim);
-  if (has_block_mask(p)) text += fmt::format(" blocks={}:{}", p.mask_block_q, p.mask_block_kv);
-  if (p.mask_heads != 1) text += fmt::format(" mask_heads={}", p.mask_heads);
-  if (p.mask_batch != 1) text += fmt::format(" mask_batch={}", p.mask_batch);
-  if (p.mask_bits) text += " mask_bits";
-  if (p.density != 0.0f) text += fmt::format(" density={}", p.density);
-  if (p.alignment_bytes != defaults.alignment_bytes)
-    text += fmt::format(" alignment={}", p.alignment_bytes);
-  for (const TextField& field : kTexts) {
-    if (!(p.*field.member).empty())
-      text += fmt::format(" {}={}", field.name, quoted(p.*field.member));
+  for (const ProblemField& field : problem_fields()) {
+    if (!field.value.is_set(p)) continue;
+    text += fmt::format(" {}", field.name());
+    if (field.value.kind != FieldKind::kFlag) text += '=' + value_text(field.value, p);
   }
   return text;
 }

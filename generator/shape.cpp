@@ -45,6 +45,7 @@ constexpr ShapeField kMembers[] = {
     {"page_size", &Shape::page_size},
     {"accumulate", &Shape::accumulate},
     {"fp32_gradients", &Shape::fp32_gradients},
+    {"dargs", &Shape::dargs},
 };
 static_assert(std::size(kMembers) * sizeof(int) == sizeof(Shape), "every member is listed");
 
@@ -99,10 +100,23 @@ Shape shape_of(const Problem& problem) {
           .sinks = problem.sinks,
           .page_size = problem.page_size,
           .accumulate = problem.accumulate,
-          .fp32_gradients = has_wider_gradients(problem)};
+          .fp32_gradients = has_wider_gradients(problem),
+          .dargs = !problem.dargs.empty()};
+}
+
+bool has_window(const Shape& shape) { return shape.right_bound || shape.left_bound; }
+bool later_see_more(const Shape& shape) { return shape.right_bound != 0; }
+
+Shape without_bounds(Shape shape) {
+  shape.right_bound = shape.left_bound = 0;
+  return shape;
 }
 
 bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengths{}; }
+
+float effective_softcap(const Problem& problem) {
+  return problem.softcap != 0.0f || problem.score.empty() ? problem.softcap : cap_of(problem.score);
+}
 
 bool has_score_code(const Problem& problem) {
   return !problem.score.empty() && (problem.softcap != 0.0f || cap_of(problem.score) == 0.0f);

@@ -13,8 +13,18 @@ namespace attnforge {
 
 Shape shape_of(const Problem& problem);
 
+/// Whether a query's position says which keys it does not see.
+bool has_window(const Shape& shape);
+/// Whether later queries see more keys than the first ones: heavy query tiles, which come first.
+bool later_see_more(const Shape& shape);
+/// Of a kernel that reads windows at run time: one for all of them.
+Shape without_bounds(Shape shape);
+
 /// Whether sequences are as long as the problem says.
 bool has_fixed_lengths(const Problem& problem);
+/// The soft cap that kernels apply: softcap, or X where `score` is "X * tanhf(s / X)" and nothing
+/// else; 0: none.
+float effective_softcap(const Problem& problem);
 /// Whether kernels have code for the problem's score text: not for one that is a cap and nothing
 /// else (cap_of() in generator/user_code.h), which is built in.
 bool has_score_code(const Problem& problem);

@@ -387,18 +387,106 @@ std::int64_t array_elements(const CodeArgument& argument, const Problem& p) {
   return static_cast<std::int64_t>(std::clamp(sum + sign * product, 1.0, kMost));
 }
 
+namespace {
+
+/// The names of a list with commas between them.
+std::vector<std::string_view> names_of_list(std::string_view list) {
+  constexpr std::string_view kNameList = "it is a list of names such as \"slope, table\"";
+  check_bytes("dargs", list);
+  std::vector<std::string_view> found;
+  bool wants_name = true;
+  for (const CodeToken& token : code_tokens(list)) {
+    if (wants_name != token.is_name() || (!wants_name && token.text != ","))
+      refuse_code(
+          fmt::format("dargs has \"{}\" at {}; {}", token.text, place(list, token.at), kNameList));
+    if (wants_name) found.push_back(token.text);
+    wants_name = !wants_name;
+  }
+  if (wants_name) refuse_code(fmt::format("dargs ends where a name is wanted; {}", kNameList));
+  return found;
+}
+
+/// Throws unless each array of problem.dargs can have a gradient.
+void check_dargs(const Problem& p) {
+  const std::vector<CodeArgument> arguments = code_arguments(p.args);
+  const std::vector<std::string_view> wanted = names_of_list(p.dargs);
+  for (const std::string_view name : wanted) {
+    const auto found = std::ranges::find(arguments, name, &CodeArgument::name);
+    if (found == arguments.end())
+      refuse_code(fmt::format("dargs names {}, which is not in args=\"{}\"", name, p.args));
+    using Type = CodeArgument::Type;
+    if (!found->is_array || found->type == Type::kInt || found->type == Type::kBool) {
+      refuse_code(
+          fmt::format("dargs names {}, {} of type {}; arrays of float, fp16 and bf16 have a "
+                      "gradient",
+                      name, found->is_array ? "an array" : "a number", to_string(found->type)));
+    }
+    if (!names(p.score, name)) {
+      refuse_code(
+          fmt::format("dargs names {}, which score does not read; an array that mask alone "
+                      "reads has no gradient: leave it out",
+                      name));
+    }
+    if (std::ranges::count(wanted, name) > 1)
+      refuse_code(fmt::format("dargs names {} more than once", name));
+  }
+  if (arguments.size() + wanted.size() > kMostCodeArguments) {
+    refuse_code(fmt::format("args and dargs have {} names together; at most {} are allowed",
+                            arguments.size() + wanted.size(), kMostCodeArguments));
+  }
+  if (p.deterministic) {
+    refuse_code(
+        "dargs does not go with deterministic: whatever reads an element adds to its gradient in "
+        "any order; leave out one of them");
+  }
+}
+
+}  // namespace
+
 void check_code(const Problem& p) {
   check_expression("score", p.score);
   check_expression("mask", p.mask);
+  if (!p.dargs.empty()) check_dargs(p);
   if (p.args.empty()) return;
   if (!has_code(p))
     refuse_code("args belong to a score or a mask, and there is neither; leave them out");
   code_arguments(p.args);
 }
 
+std::vector<std::size_t> places_of_dargs(const Problem& p) {
+  if (p.dargs.empty()) return {};
+  const std::vector<CodeArgument> arguments = code_arguments(p.args);
+  std::vector<std::size_t> places;
+  for (const std::string_view name : names_of_list(p.dargs)) {
+    const auto found = std::ranges::find(arguments, name, &CodeArgument::name);
+    ATTNFORGE_ASSERT(found != arguments.end(), "validate() lets no other name through");
+    places.push_back(static_cast<std::size_t>(found - arguments.begin()));
+  }
+  return places;
+}
+
+std::size_t code_words_of_run(const Problem& p) {
+  return code_arguments(p.args).size() + places_of_dargs(p).size();
+}
+
+int most_array_reads(const Problem& p) {
+  const std::vector<CodeToken> tokens = code_tokens(p.score);
+  const std::vector<std::string_view> wanted = names_of_list(p.dargs);
+  int reads = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    // A body may hold a loop, or be called again.
+    if (tokens[i].text == "{") return 0;
+    if (std::ranges::find(wanted, tokens[i].text) == wanted.end()) continue;
+    if (i + 1 == tokens.size() || tokens[i + 1].text != "[") return 0;
+    ++reads;
+  }
+  return reads;
+}
+
 std::string code_suffix(const Problem& p) {
   if (!has_code(p)) return "";
   std::string all = p.args;
+  if (!p.dargs.empty()) all.append(1, '\0').append(p.dargs);
   for (const std::string* text : {&p.score, &p.mask}) {
     all.push_back('\0');  // so that texts cannot run together
     all += *text;

@@ -40,6 +40,18 @@ std::vector<CodeArgument> code_arguments(std::string_view args);
 /// for each head and position would take.
 std::int64_t array_elements(const CodeArgument& argument, const Problem& problem);
 
+/// The arrays of problem.dargs in their order, each by its place among the arguments of a valid
+/// problem. A run has a word for each of them after those of all arguments: the address of its
+/// gradient, an fp32 array of as many elements.
+std::vector<std::size_t> places_of_dargs(const Problem& problem);
+
+/// Words that a run has: for each argument, and for each gradient of one.
+std::size_t code_words_of_run(const Problem& problem);
+
+/// How many times the score's text reads arrays at most, as far as its words tell: 0 where some may
+/// be read any number of times, or by another name. Those of problem.dargs alone count.
+int most_array_reads(const Problem& problem);
+
 /// Whether the problem has code of its own.
 inline bool has_code(const Problem& problem) {
   return !problem.score.empty() || !problem.mask.empty();

@@ -172,7 +172,87 @@ void check_gradients(const Problem& p, const Tensors& tensors, std::int64_t batc
   check_tensor("dv", g.dv, gradient_dtype(p, p.dtype_v), p.num_heads_kv, batch, p.seqlen_kv, p);
 }
 
+// ---- Whether the parts are good ----
+
+constexpr std::uintptr_t kTableAlignment = 16;
+constexpr std::int64_t kMostPages = 2147483647;
+
+std::uintptr_t address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+/// Whether there are floats or integers.
+bool words_good(const void* words) { return words != nullptr && address(words) % 4 == 0; }
+
+bool gradients_good(const Problem& problem, const Gradients& g) {
+  std::uintptr_t bits = 0;
+  bool present = true;
+  const auto add = [&](const Tensor& tensor, DType dtype) {
+    bits |= address(tensor.data) |
+            static_cast<std::uintptr_t>(tensor.stride_batch | tensor.stride_row |
+                                        tensor.stride_head) *
+                static_cast<std::uintptr_t>(size_bytes(dtype));
+    present &= tensor.data != nullptr;
+  };
+  add(g.dout, problem.dtype_o);
+  add(g.dq, gradient_dtype(problem, problem.dtype_q));
+  add(g.dk, gradient_dtype(problem, problem.dtype_k));
+  add(g.dv, gradient_dtype(problem, problem.dtype_v));
+  const auto misaligned = static_cast<std::uintptr_t>(problem.alignment_bytes) - 1;
+  return present && (bits & misaligned) == 0 && (!problem.dlse || words_good(g.dlse.data)) &&
+         (!problem.sinks || words_good(g.dsinks));
+}
+
+/// `count` arguments, those that are `arrays` by bits, and after them the arrays of `gradients`.
+bool code_arguments_good(const std::uint64_t* words, int count, std::uint32_t arrays,
+                         int gradients) {
+  if (words == nullptr) return false;
+  std::uint32_t null_words = 0;
+  for (int i = 0; i < count; ++i) null_words |= std::uint32_t{words[i] == 0} << i;
+  bool good = (null_words & arrays) == 0;
+  for (int i = count; i < count + gradients; ++i)
+    good &= words[i] != 0 && words[i] % alignof(float) == 0;
+  return good;
+}
+
+bool lengths_good(const Problem& problem, const LengthArrays& lengths) {
+  const bool present = problem.lengths == Lengths::kUsed ||
+                       (lengths.q != nullptr && (lengths.kv != nullptr || has_pages(problem)));
+  const Tokens most = total_tokens(problem);
+  return present && (address(lengths.q) | address(lengths.kv)) % alignof(int) == 0 &&
+         lengths.tokens_q >= 0 && lengths.tokens_q <= most.q && lengths.tokens_kv >= 0 &&
+         lengths.tokens_kv <= most.kv;
+}
+
+bool pages_good(const PageTable& pages) {
+  return words_good(pages.table) && pages.num_pages > 0 && pages.num_pages <= kMostPages;
+}
+
+bool mask_good(const Problem& problem, const BlockMaskRef& mask) {
+  return words_good(mask.row_begin) && words_good(mask.columns) &&
+         (!problem.mask_bits ||
+          (mask.bits != nullptr && address(mask.bits) % kTableAlignment == 0 &&
+           words_good(mask.bit_blocks)));
+}
+
+/// Tables that no plan could mind; explain() looks closer.
+bool rope_good(const Problem& problem, const RopeTables& rope) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  return rope.cos != nullptr && rope.sin != nullptr &&
+         (address(rope.cos) | address(rope.sin)) % kTableAlignment == 0 &&
+         rope.offset >= least_rope_offset(problem) && rope.rows >= 0 && rope.rows <= kMost &&
+         rope.offset <= rope.rows - problem.seqlen_kv;
+}
+
 }  // namespace
+
+bool PointerCheck::parts_good(const Problem& p, const Tensors& t) const {
+  return (p.rope == Rope::kNone || rope_good(p, t.rope)) &&
+         (p.lengths == Lengths::kFixed || lengths_good(p, t.lengths)) &&
+         (!has_pages(p) || pages_good(t.pages)) &&
+         (!has_block_mask(p) || mask_good(p, t.block_mask)) &&
+         (code_arguments_ == 0 ||
+          code_arguments_good(t.code_arguments, code_arguments_, code_arrays_, code_gradients_)) &&
+         (!is_backward(p) || gradients_good(p, t.gradients)) && (!p.sinks || words_good(t.sinks));
+}
 
 void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
@@ -180,7 +260,7 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
     refuse(
         fmt::format("code_arguments is null, but the problem says args=\"{}\"; give it {} words of "
                     "8 bytes in host memory",
-                    printable(problem.args), arguments.size()));
+                    printable(problem.args), code_words_of_run(problem)));
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].is_array || words[i] != 0) continue;
@@ -188,6 +268,17 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
         fmt::format("code_arguments[{}] is null; it is the address of {}, an array of {} in "
                     "device memory",
                     i, arguments[i].name, to_string(arguments[i].type)));
+  }
+  std::size_t word = arguments.size();
+  for (const std::size_t at : places_of_dargs(problem)) {
+    if (words[word] == 0 || words[word] % alignof(float) != 0) {
+      refuse(fmt::format(
+          "code_arguments[{}] is {:#x}; with dargs=\"{}\" it is the address of an array of float "
+          "in "
+          "device memory, to which the gradient of {} is added: fp32, a multiple of 4 bytes",
+          word, words[word], printable(problem.dargs), arguments[at].name));
+    }
+    ++word;
   }
 }
 
@@ -199,17 +290,13 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       bytes_v_(static_cast<std::uint8_t>(size_bytes(problem.dtype_v))),
       bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
       needs_lse_(problem.lse || is_backward(problem)),
-      needs_rope_(problem.rope != Rope::kNone),
-      needs_mask_(has_block_mask(problem)),
-      needs_mask_bits_(problem.mask_bits),
-      needs_sinks_(problem.sinks),
-      needs_pages_(has_pages(problem)),
-      needs_gradients_(is_backward(problem)),
-      rope_before_(static_cast<std::int32_t>(least_rope_offset(problem))),
-      rope_keys_(static_cast<std::int32_t>(problem.seqlen_kv)) {
+      has_parts_(problem.rope != Rope::kNone || problem.lengths != Lengths::kFixed ||
+                 has_block_mask(problem) || !problem.args.empty() || is_backward(problem) ||
+                 problem.sinks) {
   static_assert(kMostCodeArguments <= 32, "a bit for each");
   for (const CodeArgument& argument : code_arguments(problem.args))
     code_arrays_ |= std::uint32_t{argument.is_array} << code_arguments_++;
+  code_gradients_ = static_cast<std::uint8_t>(places_of_dargs(problem).size());
 }
 
 void PointerCheck::explain(const Problem& problem, const Tensors& tensors,

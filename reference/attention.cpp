@@ -14,6 +14,7 @@
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
 #include "reference/rope.h"
+#include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
 
@@ -110,23 +111,17 @@ bool seen_by_any(std::span<const RowKeys> rows, std::int64_t key) {
   return std::ranges::any_of(rows, [key](const RowKeys& row) { return row.contains(key); });
 }
 
-/// The score of a head's rows that has no value; -inf: none.
-double sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head) {
-  return problem.sinks ? double{tensors.sinks[head]} : -kInfinity;
-}
-
 CodePair pair_of(const Problem& problem, const QueryRow& row, std::int64_t key) {
   return {row.batch, row.head, row.query, key, problem.seqlen_q, problem.seqlen_kv};
 }
 
-/// Scores, scaled, capped and after code, -inf where that hides the key, of the block's rows with
+/// Scores, scaled, changed and after code, -inf where that hides the key, of the block's rows with
 /// the keys from range.first on: [keys][kRows]. Fills score_magnitude, and product_magnitude with
 /// rope.
 std::vector<double> block_scores(const Problem& problem, const Tensors& tensors, RowBlock block,
                                  KeyRange range, std::span<const RowKeys> visible,
                                  const CodeFunctions& code, Reference& result) {
   const double scale = effective_softmax_scale(problem);
-  const double softcap = problem.softcap;
   const QueryRow& first = result.rows[block.begin];
   const std::int64_t kv_head = first.head / (problem.num_heads_q / problem.num_heads_kv);
   const auto count = static_cast<int>(block.end - block.begin);
@@ -159,8 +154,7 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
     const double square = sum_of_finite_squares(row, problem.head_dim);
     double* to = &scores[static_cast<std::size_t>(key - range.first) * kRows];
     for (int r = 0; r < count; ++r) {
-      const double scaled = s[r] * scale;
-      to[r] = softcap != 0.0 ? softcap * std::tanh(scaled / softcap) : scaled;
+      to[r] = changed_score(problem, s[r] * scale).value;
       const CodePair pair = pair_of(problem, result.rows[block.begin + r], key);
       if (code.score) to[r] = code.score(to[r], pair);
       // In a block of a mask the text decides only where that is partial.

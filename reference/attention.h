@@ -50,6 +50,18 @@ struct CodeFunctions {
   std::function<bool(const CodePair&)> mask;
   // Of `score` by s; gradients alone ask for it.
   std::function<double(double s, const CodePair&)> score_derivative{};
+
+  // Of problem.dargs, each array in its order: how many elements it has, and what its gradient is
+  // added to; null: zeros.
+  struct Darg {
+    std::int64_t elements = 0;
+    const float* before = nullptr;
+  };
+  std::vector<Darg> dargs{};
+  // Calls add for each read that `score` makes of them: which array, which element, and the
+  // derivative of the score with respect to what was read.
+  using AddRead = std::function<void(std::size_t array, std::int64_t element, double derivative)>;
+  std::function<void(double s, const CodePair&, const AddRead& add)> score_reads{};
 };
 
 /// Throws Error(kInvalidArgument) for a text without a function or a function without a text.

@@ -61,10 +61,25 @@ GradientVerdict compare_gradients(const Problem& problem, const Tensors& tensors
                                  expected.dsinks, head, head)};
 }
 
+Comparison compare_darg(const Problem& problem, const float* actual,
+                        const ReferenceGradient& expected) {
+  Comparer comparer("darg", DType::kFp32);
+  const GradientTolerance tolerance = gradient_tolerance(problem, GradientName::kDarg);
+  for (std::size_t i = 0; i < expected.values.size(); ++i) {
+    const double should = expected.values[i];
+    comparer.add({.batch = 0, .head = 0, .query = static_cast<std::int64_t>(i)}, 0, actual[i],
+                 should, allowed_error(tolerance, should, expected.terms[i]));
+  }
+  Comparison result = comparer.take();
+  result.of_keys = true;
+  return result;
+}
+
 std::string to_string(const GradientVerdict& verdict) {
   std::string text = to_string(verdict.dq) + "\n" + to_string(verdict.dk) + "\n" +
                      to_string(verdict.dv);
   if (verdict.dsinks.elements != 0) text += "\n" + to_string(verdict.dsinks);
+  for (const Comparison& darg : verdict.dargs) text += "\n" + to_string(darg);
   return text;
 }
 

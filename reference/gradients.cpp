@@ -15,6 +15,7 @@
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
+#include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/sink_gradients.h"
 #include "reference/visible.h"
@@ -66,6 +67,9 @@ struct PairTerms {
   double p, ds;       // ds is that of the scaled score, before cap and code
   double value_size;  // what ds is a difference of
   double score_size;
+  double s;             // what the score's text takes,
+  double of_text;       // the gradient of what it makes of that,
+  double of_text_size;  // and what that is a difference of
 };
 
 /// One sequence, with all that does not depend on pairs.
@@ -95,6 +99,10 @@ class LoadedSequence {
 
   const Problem& problem() const { return sequence_.problem; }
   const Tensors& tensors() const { return sequence_.tensors; }
+  const CodeFunctions& code() const { return code_; }
+  CodePair place(std::int64_t head, std::int64_t query, std::int64_t key) const {
+    return {batch_, head, query, key, problem().seqlen_q, problem().seqlen_kv};
+  }
   std::int64_t group() const { return problem().num_heads_q / problem().num_heads_kv; }
   std::size_t at_query(std::int64_t head, std::int64_t query) const {
     return static_cast<std::size_t>(head * problem().seqlen_q + query);
@@ -112,32 +120,28 @@ class LoadedSequence {
             PairTerms& terms) const {
     if (!keys.contains(key)) return false;
     const Problem& p = problem();
-    const CodePair place{batch_, head, query, key, p.seqlen_q, p.seqlen_kv};
-    if (code_.mask && keys.mask.asks_rule(key) && !code_.mask(place)) return false;
+    const CodePair at = place(head, query, key);
+    if (code_.mask && keys.mask.asks_rule(key) && !code_.mask(at)) return false;
     const std::size_t of_q = at_query(head, query), of_k = at_key(head / group(), key);
     const double scale = effective_softmax_scale(p);
-    double s = scale * dot(q.row(of_q), k.row(of_k), p.head_dim);
-    double slope = 1, slope_size = 1;  // of 1 - x^2 both are about 1, whatever is left
-    double cap_size = 1;
-    if (p.softcap != 0.0f) {
-      const double capped = std::tanh(s / p.softcap);
-      slope = 1 - capped * capped;
-      cap_size = 1 + 2 / std::abs(double{p.softcap});  // the slope depends on the score as well
-      s = p.softcap * capped;
-    }
+    auto [s, slope, errors] = changed_score(p, scale * dot(q.row(of_q), k.row(of_k), p.head_dim));
+    double slope_size = 1;  // of a slope without code, whatever is left of it
+    terms.s = s;
     if (code_.score) {
-      const double derivative = code_.score_derivative(s, place);
+      const double derivative = code_.score_derivative(s, at);
       slope *= derivative;
       slope_size = finite_or_0(derivative);
-      s = code_.score(s, place);
+      s = code_.score(s, at);
     }
     const double dp = dot(dout.row(of_q), v.row(of_k), p.head_dim_v);
     terms.p = std::exp(s - lse_[of_q]);
-    terms.ds = terms.p * (dp - delta_[of_q]) * slope;
-    terms.value_size = finite_or_0(terms.p) * slope_size *
-                       (dout.norm[of_q] * v.norm[of_k] + delta_size_[of_q]);
-    terms.score_size = cap_size * (1 + std::abs(scale) * q.norm[of_q] * k.norm[of_k] +
-                                   finite_or_0(s) + finite_or_0(lse_[of_q]));
+    terms.of_text = terms.p * (dp - delta_[of_q]);
+    terms.of_text_size = finite_or_0(terms.p) *
+                         (dout.norm[of_q] * v.norm[of_k] + delta_size_[of_q]);
+    terms.ds = terms.of_text * slope;
+    terms.value_size = slope_size * terms.of_text_size;
+    terms.score_size = errors * (1 + std::abs(scale) * q.norm[of_q] * k.norm[of_k] +
+                                 finite_or_0(s) + finite_or_0(lse_[of_q]));
     return true;
   }
 
@@ -159,6 +163,9 @@ void check_gradient_arguments(const Problem& problem, const Tensors& tensors,
   if (!is_backward(problem)) refuse("\"" + to_string(problem) + "\" is no backward problem");
   check_code_functions(problem, code);
   if (code.score && !code.score_derivative) refuse("the score's function has no derivative");
+  if (problem.dargs.empty() != code.dargs.empty() || code.dargs.empty() == bool(code.score_reads))
+    refuse(fmt::format("dargs=\"{}\" and the code's dargs and score_reads do not go together",
+                       problem.dargs));
   const bool no_queries = problem.seqlen_q == 0 || problem.batch == 0;
   const bool no_keys = problem.seqlen_kv == 0 || problem.batch == 0;
   const Gradients& g = tensors.gradients;
@@ -295,6 +302,30 @@ void key_row(const LoadedSequence& one, const KeyRow& row, std::size_t index,
   add_before(gradient_dtype(p, p.dtype_v), before.dv, row.head, row.key, p.head_dim_v, dv.values);
 }
 
+/// What all pairs of a sequence add to the gradients of arrays that the score's text reads.
+void add_to_dargs(const LoadedSequence& one, std::vector<ReferenceGradient>& dargs) {
+  const Problem& p = one.problem();
+  for (std::int64_t head = 0; head < p.num_heads_q; ++head) {
+    for (std::int64_t query = 0; query < p.seqlen_q; ++query) {
+      const RowKeys keys = one.keys_of(head, query);
+      for (std::int64_t key = keys.range.first; key <= keys.range.last; ++key) {
+        PairTerms terms;
+        if (!one.pair(keys, head, query, key, terms)) continue;
+        const auto add = [&](std::size_t array, std::int64_t element, double derivative) {
+          const auto at = static_cast<std::size_t>(element);
+          const double term = terms.of_text * derivative;
+          dargs.at(array).values.at(at) += term;
+          TermSizes& sizes = dargs[array].terms[at];
+          sizes.sum += terms.of_text_size * finite_or_0(derivative);
+          sizes.root = std::hypot(sizes.root, finite_or_0(term));
+          sizes.by_score += finite_or_0(term) * terms.score_size;
+        };
+        one.code().score_reads(terms.s, one.place(head, query, key), add);
+      }
+    }
+  }
+}
+
 /// Which of the rows are of a sequence, by their places in the list.
 struct OfSequence {
   std::vector<std::size_t> queries, keys;
@@ -310,8 +341,14 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
                             .dq = empty_gradient(rows.queries.size(), problem.head_dim),
                             .dk = empty_gradient(rows.keys.size(), problem.head_dim),
                             .dv = empty_gradient(rows.keys.size(), problem.head_dim_v),
-                            .dsinks = {}};
+                            .dsinks = {},
+                            .dargs = {}};
   if (problem.sinks) result.dsinks = sink_gradients(problem, tensors);
+  for (const CodeFunctions::Darg& darg : code.dargs) {
+    ReferenceGradient& to = result.dargs.emplace_back(
+        empty_gradient(static_cast<std::size_t>(darg.elements), 1));
+    if (darg.before != nullptr) std::copy_n(darg.before, darg.elements, to.values.begin());
+  }
   std::map<std::int64_t, OfSequence> sequences;
   for (std::size_t i = 0; i < rows.queries.size(); ++i)
     sequences[rows.queries[i].batch].queries.push_back(i);
@@ -335,6 +372,8 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
       }
     });
   }
+  for (std::int64_t batch = 0; !code.dargs.empty() && batch < problem.batch; ++batch)
+    add_to_dargs(LoadedSequence(problem, tensors, batch, code), result.dargs);
   return result;
 }
 

@@ -49,6 +49,8 @@ struct ReferenceGradients {
   // A row for each query head, of one column: sums over all rows, whatever `rows` are, of -exp(sink
   // - lse) times a difference. Without sinks there are no rows.
   ReferenceGradient dsinks{};
+  // For each array of problem.dargs, a row for each element, of one column: sums over all rows too.
+  std::vector<ReferenceGradient> dargs{};
 };
 
 /// Computes `rows` of the gradients of a backward problem from q, k, v, o, lse, dout, dlse and all
@@ -65,8 +67,8 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
                                        int threads = 0);
 
 /// The same of a problem with code, whose texts are not read: `code` computes instead of them, its
-/// score_derivative too. Its functions are called from several threads. Error(kInvalidArgument) for
-/// a text without a function or a function without a text.
+/// score_derivative, and with dargs score_reads. Its functions are called from several threads.
+/// Error(kInvalidArgument) for a text without a function or a function without a text.
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
                                        const BackwardRows& rows, const CodeFunctions& code,
                                        int threads = 0);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "reference/parallel.h"
 #include "reference/plain_product.h"
 #include "reference/rope.h"
+#include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
 
@@ -68,12 +68,8 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
     float dot = 0;
     for (std::size_t d = 0; d < q.size(); ++d)
       dot += product_input(problem, q[d]) * product_input(problem, k[d]);
-    float s = round_to(dtype, round_to(dtype, dot) * scale);
-    if (problem.softcap != 0.0f) {
-      s = round_to(dtype, s / problem.softcap);
-      s = round_to(dtype, problem.softcap * round_to(dtype, std::tanh(s)));
-    }
-    scores.push_back(s);
+    const float s = round_to(dtype, round_to(dtype, dot) * scale);
+    scores.push_back(plain_score(problem, dtype, s).value);
   }
   return scores;
 }
@@ -91,9 +87,7 @@ double row_error(const Problem& problem, const Tensors& tensors, const MaskRows&
                  const QueryRow& row, const double* expected) {
   const std::vector<std::int64_t> keys = keys_of(problem, mask, row);
   std::vector<float> p = plain_scores(problem, tensors, row, keys);
-  plain_softmax(p,
-                problem.sinks ? tensors.sinks[row.head] : -std::numeric_limits<float>::infinity(),
-                problem.dtype_v);
+  plain_softmax(p, sink_of(problem, tensors, row.head), problem.dtype_v);
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   std::vector<float> o(static_cast<std::size_t>(problem.head_dim_v), 0.0f);
   for (std::size_t i = 0; i < p.size(); ++i) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
 #include "reference/plain_product.h"
+#include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
 
@@ -105,13 +105,10 @@ class PlainHead {
   Score score(std::int64_t query, std::int64_t key, const CodePair& pair) const {
     const DType dtype = dtype_between(p_);
     float s = round_to(dtype, dot(q_.row(query), k_.row(key), p_.head_dim));
-    s = round_to(dtype, s * effective_softmax_scale(p_));
-    float slope = 1;
-    if (p_.softcap != 0.0f) {
-      const float tanh = round_to(dtype, std::tanh(round_to(dtype, s / p_.softcap)));
-      slope = round_to(dtype, 1 - tanh * tanh);
-      s = round_to(dtype, p_.softcap * tanh);
-    }
+    const PlainScore changed = plain_score(p_, dtype,
+                                           round_to(dtype, s * effective_softmax_scale(p_)));
+    float slope = changed.slope;
+    s = changed.value;
     if (code_.score) {
       slope *= round_to(dtype, static_cast<float>(code_.score_derivative(s, pair)));
       s = round_to(dtype, static_cast<float>(code_.score(s, pair)));
@@ -122,9 +119,8 @@ class PlainHead {
   void fill_row(std::int64_t query) {
     const RowKeys keys{visible_keys(p_, query), sequence_.mask.row(0, head_, query)};
     std::vector<Score> scores;
-    float row_max = p_.sinks ? sequence_.tensors.sinks[head_]
-                             : -std::numeric_limits<float>::infinity();
-    const float sink = row_max;
+    const float sink = sink_of(p_, sequence_.tensors, head_);
+    float row_max = sink;
     for (std::int64_t key = keys.range.first; key <= keys.range.last; ++key) {
       if (!keys.mask.contains(key)) continue;
       const CodePair pair{batch_, head_, query, key, p_.seqlen_q, p_.seqlen_kv};
@@ -150,7 +146,7 @@ class PlainHead {
     for (std::size_t i = 0; i < scores.size(); ++i) {
       const std::size_t pair = at(query, scores[i].key);
       float ds = round_to(dtype, probabilities_[pair] * (dp[i] - delta));
-      if (p_.softcap != 0.0f || code_.score) ds = round_to(dtype, ds * scores[i].slope);
+      ds = round_to(dtype, ds * scores[i].slope);
       ds_[pair] = round_to(dtype, ds * effective_softmax_scale(p_));
     }
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reference/half.h"
+#include "reference/score.h"
 
 namespace attnforge {
 
@@ -42,9 +43,6 @@ double tf32_product_error(int head_dim) {
 }
 double tf32_score_error(const Problem& problem) { return tf32_product_error(problem.head_dim); }
 
-// tanh as a quotient of polynomials: 4e-7 of the capped score.
-double softcap_error(const Problem& problem) { return problem.softcap != 0 ? 0x1p-21 : 0; }
-
 // Rotated elements of q and k are rounded: each product of a score is off by up to 2 roundings,
 // independently, 0.8 of one in the root mean square. The score is then off by that times
 // product_magnitude; six times the mean is as good as never exceeded.
@@ -68,7 +66,7 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   // spread, on average half of it; 4 times the average was never seen exceeded, and covers the
   // worst case of up to 4 keys.
   tolerance.spread_atol = 2 * p_roundoff * max_abs_v;
-  tolerance.score_atol = (score_error(problem) + softcap_error(problem)) * max_abs_v;
+  tolerance.score_atol = (score_error(problem) + change_error(problem)) * max_abs_v;
   tolerance.atol = sum_error(problem) * max_abs_v;
   if (problem.tf32) {
     // As for a 16-bit dtype of v, but v itself is rounded too. The errors of the scores of
@@ -89,7 +87,7 @@ Tolerance lse_tolerance(const Problem& problem) {
   Tolerance tolerance;
   // lse = maximum + log(sum): the errors of the scores and of the sum, and a few roundings of fp32
   // of its own.
-  tolerance.score_atol = score_error(problem) + softcap_error(problem);
+  tolerance.score_atol = score_error(problem) + change_error(problem);
   tolerance.atol = sum_error(problem) + 1e-5;
   tolerance.rtol = 0x1p-21;
   if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);
@@ -130,6 +128,7 @@ DType dtype_of(const Problem& problem, GradientName name) {
     case GradientName::kDv:
       break;
     case GradientName::kDsinks:
+    case GradientName::kDarg:
       return DType::kFp32;
   }
   return gradient_dtype(problem, problem.dtype_v);
@@ -138,7 +137,7 @@ DType dtype_of(const Problem& problem, GradientName name) {
 }  // namespace
 
 std::string_view to_string(GradientName name) {
-  constexpr std::string_view kNames[] = {"dq", "dk", "dv", "dsinks"};
+  constexpr std::string_view kNames[] = {"dq", "dk", "dv", "dsinks", "darg"};
   return kNames[static_cast<int>(name)];
 }
 
@@ -158,6 +157,15 @@ GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) 
             .sum_rtol = walk_error(static_cast<double>(total_tokens(problem).q)) +
                         product_error(problem.head_dim_v),
             .score_rtol = 0x1p-22};
+  // Weights are in fp32 too, and any number of pairs adds to an element, in any order.
+  if (name == GradientName::kDarg) {
+    const double pairs = static_cast<double>(total_tokens(problem).q * problem.num_heads_q) *
+                         static_cast<double>(problem.seqlen_kv);
+    return {.atol = 0x1p-126,
+            .rtol = 0x1p-20,
+            .sum_rtol = walk_error(pairs) + product_error(problem.head_dim_v),
+            .score_rtol = score_error(problem) + 0x1p-20};
+  }
   const double roundoff = input_roundoff(problem);
   const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
   GradientTolerance tolerance;
@@ -171,9 +179,9 @@ GradientTolerance gradient_tolerance(const Problem& problem, GradientName name) 
   tolerance.sum_rtol = walk_error(static_cast<double>(name == GradientName::kDq
                                                           ? problem.seqlen_kv
                                                           : problem.seqlen_q * group)) +
-                       product_error(problem.head_dim_v) + softcap_error(problem);
+                       product_error(problem.head_dim_v) + change_error(problem);
   // An error of a score is the relative error of p.
-  tolerance.score_rtol = score_error(problem) + softcap_error(problem);
+  tolerance.score_rtol = score_error(problem) + change_error(problem);
   if (problem.tf32) {
     tolerance.sum_rtol += tf32_product_error(problem.head_dim_v);
     tolerance.score_rtol += tf32_score_error(problem);

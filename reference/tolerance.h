@@ -33,10 +33,9 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v);
 /// Of lse, which is fp32 for every dtype.
 Tolerance lse_tolerance(const Problem& problem);
 
-/// Of an element of dq, dk, dv or dsinks: |actual - expected| <= atol + rtol * |expected| +
-/// sum_rtol * sum
-/// + root_rtol * root + score_rtol * by_score + factors_atol * factors, where the last four are the
-/// row's (TermSizes).
+/// Of an element of dq, dk, dv, dsinks or the gradient of an array that a score reads: |actual -
+/// expected| <= atol + rtol * |expected| + sum_rtol * sum + root_rtol * root + score_rtol *
+/// by_score + factors_atol * factors, where the last four are the row's (TermSizes).
 struct GradientTolerance {
   double atol = 0;
   double rtol = 0;
@@ -46,8 +45,8 @@ struct GradientTolerance {
   double factors_atol = 0;
 };
 
-enum class GradientName { kDq, kDk, kDv, kDsinks };
-std::string_view to_string(GradientName name);  // "dq", "dk", "dv", "dsinks"
+enum class GradientName { kDq, kDk, kDv, kDsinks, kDarg };
+std::string_view to_string(GradientName name);  // "dq", ..., "dsinks", "darg"
 
 double allowed_error(const GradientTolerance& tolerance, double expected, const TermSizes& terms);
 

@@ -45,6 +45,7 @@ struct Shape {
   int accumulate;
   // 1: dq, dk and dv are fp32; else they are of the dtypes of q, k and v
   int fp32_gradients;
+  int dargs;  // 1: arrays that the score's text reads get gradients
 
   /// Of dq, dk or dv, when that of q, k or v is `input`.
   ATTNFORGE_HOST_DEVICE constexpr int gradient_dtype(int input) const {

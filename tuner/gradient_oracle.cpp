@@ -11,7 +11,9 @@
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
+#include "generator/operands.h"
 #include "reference/half.h"
+#include "reference/score.h"
 #include "runtime/compiler.h"
 #include "runtime/driver.h"
 #include "runtime/loaded_launch.h"
@@ -49,7 +51,7 @@ RowTolerance tolerance_of(const Problem& problem, DType factor, DType stored, do
   // The relative error of p, and of dp - delta beside it, in fp32: sums of head_dim products.
   const double dims = std::max(problem.head_dim, problem.head_dim_v);
   double of_scores = 0x1p-23 * std::max(4.0, dims / 16) * (2 + std::sqrt(dims));
-  if (problem.softcap != 0 || !problem.score.empty()) of_scores += 0x1p-19;  // tanh, and 1 - tanh^2
+  if (changes_scores(problem)) of_scores += 0x1p-19;  // tanh, and 1 - tanh^2
   if (problem.tf32) of_scores += 8 * kTf32Roundoff;
   const double of_sum = 1e-7 * (8 + std::sqrt(terms));  // a random walk of partial sums
   // Six times the root mean square is as good as never exceeded, and no normal number is larger.
@@ -94,6 +96,8 @@ class GradientOracle : public Oracle {
   std::vector<float> gathered(Compared& of, const Tensors& tensors, CUstream stream);
   std::vector<float> dsinks_of(const Tensors& tensors, CUstream stream) const;
   void compare_sinks(const Tensors& tensors, CUstream stream, Verdict& verdict) const;
+  static std::vector<float> darg_of(const Darg& darg, const Tensors& tensors, CUstream stream);
+  void compare_dargs(const Tensors& tensors, CUstream stream, Verdict& verdict) const;
 
   const Instruments& instruments_;
   std::vector<ListedRow> query_rows_, key_rows_;
@@ -102,6 +106,14 @@ class GradientOracle : public Oracle {
   // Of all rows, one for each query head; empty without sinks.
   std::vector<float> dsinks_, dsink_norms_, dsinks_before_;
   double dsink_tolerance_ = 0;  // of a norm
+  // For each array of problem.dargs: of each element the gradient and the sum of the sizes that it
+  // is made of, and what is added to.
+  struct OfArray {
+    Darg darg;
+    std::vector<float> sums{}, before{};
+  };
+  std::vector<OfArray> dargs_;
+  double darg_tolerance_ = 0;  // of such a sum
 };
 
 GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& device,
@@ -160,6 +172,16 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
   const auto sink_heads = static_cast<std::size_t>(p.sinks ? p.num_heads_q : 0);
   const Buffer dsinks(sink_heads * sizeof(float)), dsink_norms(sink_heads * sizeof(float));
   on_rows.gradients.dsinks = static_cast<float*>(dsinks.data());
+  const std::vector<Darg> dargs = dargs_of(p);
+  std::vector<Buffer> darg_sums;
+  std::vector<float*> darg_addresses;
+  for (const Darg& darg : dargs) {
+    darg_sums.emplace_back(static_cast<std::size_t>(darg.elements) * 2 * sizeof(float))
+        .fill8(0, stream);
+    darg_addresses.push_back(static_cast<float*>(darg_sums.back().data()));
+  }
+  std::vector<std::uint64_t> words;
+  on_rows = with_dargs_at(on_rows, dargs, darg_addresses, words);
   const Launch launch = launch_gradients(config, fp32,
                                          {.queries = queries_.listed(),
                                           .keys = keys_.listed(),
@@ -180,6 +202,14 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
     each.gathered = Buffer(each.elements() * static_cast<std::size_t>(size_bytes(each.dtype)));
     if (p.accumulate) each.before = gathered(each, tensors, stream);
   }
+  for (std::size_t i = 0; i < dargs.size(); ++i)
+    dargs_.push_back({dargs[i], darg_sums[i].to_host<float>(), darg_of(dargs[i], tensors, stream)});
+  // Probabilities are not rounded to 16 bits; P, dP and delta are of sums of products.
+  const double pairs = static_cast<double>(total_tokens(p).q * p.num_heads_q) *
+                       static_cast<double>(p.seqlen_kv);
+  const double dims = std::max(p.head_dim, p.head_dim_v);
+  darg_tolerance_ = 1e-7 * (8 + std::sqrt(pairs)) + 0x1p-19 +
+                    0x1p-22 * std::max(4.0, dims / 16) * (2 + std::sqrt(dims));
   if (!p.sinks) return;
   dsinks_ = dsinks.to_host<float>();
   dsink_norms_ = dsink_norms.to_host<float>();
@@ -188,6 +218,37 @@ GradientOracle::GradientOracle(const Sequences& sequences, const DeviceFacts& de
   // Both sides add up products and rows in fp32, each in its own order.
   const double rows = static_cast<double>(total_tokens(p).q);
   dsink_tolerance_ = 1e-7 * (8 + std::sqrt(rows)) + 1e-6 * std::sqrt(double(p.head_dim_v));
+}
+
+std::vector<float> GradientOracle::darg_of(const Darg& darg, const Tensors& tensors,
+                                           CUstream stream) {
+  wait_for_copies(stream);
+  std::vector<float> values(static_cast<std::size_t>(darg.elements));
+  check(
+      driver().cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(address_of(darg, tensors)),
+                            values.size() * sizeof(float)),
+      "copy the gradient of an array");
+  return values;
+}
+
+void GradientOracle::compare_dargs(const Tensors& tensors, CUstream stream,
+                                   Verdict& verdict) const {
+  for (const auto& [darg, sums, before] : dargs_) {
+    const std::vector<float> actual = darg_of(darg, tensors, stream);
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      const double size = sums[2 * i + 1];
+      const double expected = double{sums[2 * i]} + before[i];
+      const double error = std::abs(actual[i] - expected);
+      const double allowed = darg_tolerance_ * (size + std::abs(before[i])) +
+                             1e-6 * std::abs(expected);
+      if (std::isfinite(error)) verdict.max_error = std::max(verdict.max_error, error);
+      if (error <= allowed) continue;  // not for NaN
+      verdict.mismatch += fmt::format(
+          "{}wrong in the gradient of {}: element {} is {:.9g}, expected {:.9g} +- {:.3g}",
+          verdict.mismatch.empty() ? "" : "; ", darg.name, i, actual[i], expected, allowed);
+      return;
+    }
+  }
 }
 
 std::vector<float> GradientOracle::dsinks_of(const Tensors& tensors, CUstream stream) const {
@@ -269,6 +330,7 @@ Oracle::Verdict GradientOracle::compare(const Tensors& tensors, CUstream stream)
         worst_allowed);
   }
   compare_sinks(tensors, stream, verdict);
+  compare_dargs(tensors, stream, verdict);
   return verdict;
 }
 

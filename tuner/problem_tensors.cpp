@@ -16,7 +16,8 @@ namespace {
 // Counters of a check: two for all inputs, then these for each output.
 enum Counter : int { kInputs, kInputGuards, kOfOutputs };
 enum OfOutput : int { kPoisoned, kNan, kGuard, kPerOutput };
-static_assert(kOfOutputs + 4 * kPerOutput <= ProblemTensors::kCounters, "dq, dk, dv and dsinks");
+static_assert(kOfOutputs + 5 * kPerOutput <= ProblemTensors::kCounters,
+              "dq, dk, dv, dsinks and dargs");
 
 constexpr std::size_t kGuardRows = 128, kGuardLeast = 4096, kGuardMost = std::size_t{1} << 20;
 

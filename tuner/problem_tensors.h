@@ -37,7 +37,7 @@ class ProblemTensors {
   /// were.
   std::string findings(CUstream stream);
 
-  static constexpr int kCounters = 14;
+  static constexpr int kCounters = 17;
 
  private:
   struct Region {

@@ -459,7 +459,10 @@ typedef struct attnforge_tensors {
   const attnforge_lengths* lengths;             /* needed with the word lengths */
   const attnforge_block_mask_lists* block_mask; /* needed with the word blocks */
   /* Needed with the word args: 8 bytes for each of its arguments, in their order, in host memory:
-   * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t). */
+   * the address of an array in device memory, or a number in the first 4 bytes (float, int32_t).
+   * With the word dargs, after them, 8 bytes for each of its names: the address of an fp32 array of
+   * as many elements, to which a run adds the gradient of the array of that name. Clear it before
+   * the first run: no run does. */
   const uint64_t* code_arguments;
   const float* sinks; /* needed with the word sinks: [num_heads_q] logits in device memory */
   const attnforge_pages* pages;         /* needed with the word page_size */

@@ -39,6 +39,9 @@ struct HostTensors {
   // problem.dlse, dsinks with problem.sinks.
   std::vector<std::byte> dout{}, dq{}, dk{}, dv{};
   std::vector<float> dlse{}, dsinks{};
+  // With problem.dargs, else empty: what a run adds to, for each of the arrays in their order, each
+  // from a multiple of 64 elements on.
+  std::vector<float> dargs{};
 };
 
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths, page tables

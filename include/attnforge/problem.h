@@ -74,7 +74,9 @@ enum class Rope : std::uint8_t {
 /// columns of dout o, + dlse), dv = p dout, dq = softmax_scale ds k, dk = softmax_scale ds q; the
 /// query heads of a key/value head add up. That holds whatever o and lse are. With `sinks`, which
 /// come in again and change nothing of these, their gradients go out too: that of a head is the sum
-/// over its rows of exp(sink - lse) (dlse - sum over columns of dout o).
+/// over its rows of exp(sink - lse) (dlse - sum over columns of dout o). With `dargs` so do those
+/// of the arrays named there: to that of an element every read of it by `score` adds ds of the
+/// text's score times the derivative of the text with respect to what was read.
 struct Problem {
   Op op = Op::kForward;
   // Of kBackward alone, as fp32_gradients below:
@@ -130,6 +132,9 @@ struct Problem {
   std::string score;  // an expression: what becomes of a score s after softmax_scale and softcap
   std::string mask;   // an expression: whether a query sees a key that the window lets it see
   std::string args;   // what both may name beside the problem's sizes: "float* slope, int window"
+  // Backward: which arrays of args, all of floats that `score` names, get a gradient: "slope,
+  // bias". A run adds them to fp32 arrays (Tensors::code_arguments). Not with deterministic.
+  std::string dargs;
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };

@@ -178,7 +178,11 @@ DeviceBlockMask block_mask_from_text(Device& device, const Problem& problem,
                                      const std::uint64_t* code_arguments,
                                      const DeviceMaskOptions& options) {
   check_text(problem);
-  if (!problem.args.empty()) check_code_arguments(problem, code_arguments);
+  if (!problem.args.empty()) {
+    Problem forward = problem;
+    forward.dargs.clear();  // no words after those of args are read
+    check_code_arguments(forward, code_arguments);
+  }
   const auto masks = [&](const char* name, std::int64_t count) {
     return mask_depends_on(problem, name) ? std::max<std::int64_t>(1, count) : 1;
   };

@@ -1,155 +1,17 @@
-"""The arguments of attention(): options as plain values, arrays that fit together, and the problem that they are."""
+"""The arguments of attention(): arrays that fit together, and the problem that they and options are."""
 
-import math
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from . import _checks
 from ._arrays import FP32, ITEM_BYTES, backend_of
-from ._block_mask import BlockMask
-from ._code import NO_CODE, check_devices, code_of
+from ._code import check_devices, code_of
 from ._errors import InvalidError
-from ._lengths import check_lengths, check_pages, columns_of, lengths_of, longest_of, packed_bounds, view_lengths, view_pages
+from ._lengths import check_lengths, check_pages, columns_of, lengths_of, packed_bounds, view_lengths, view_pages
+from ._options import PLAIN, block_words_of, options_of
 from ._overlap import overlaps_itself
 from ._problem import DTYPES, Problem
 
-_INT64_MAX = 2**63 - 1
-
-# ---- 1. Options ----
-
-# Places of batch, row (sequence position) and head in shapes and strides.
-_PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
-_PLACES_PACKED = (None, 0, 1)
-
-
-class BlockWords(NamedTuple):
-    """What a problem says of a block mask."""
-
-    block: tuple
-    seqlen: tuple
-    heads: int
-    batch: int
-    bits: bool
-    density: float  # the nearest power of two: masks of about one density share a plan
-
-
-def block_words_of(block_mask):
-    """Of a BlockMask, or None. Raises InvalidError for anything else."""
-    if block_mask is None:
-        return None
-    if not isinstance(block_mask, BlockMask):
-        raise InvalidError(f"block_mask is a {type(block_mask).__name__}; it must be an attnforge.BlockMask")
-    m = block_mask
-    density = 2.0 ** round(math.log2(max(m.density, 2.0**-19)))
-    return BlockWords(m.block, m.seqlen, m.heads, m.batch, m.has_bits, min(density, 1.0))
-
-
-def check_block_mask(words, options, q, k):
-    """Raises InvalidError unless a block mask is of the rows of q and k."""
-    if words is None:
-        return
-    if options.lengths == "packed":
-        raise InvalidError("block_mask does not go with cu_seqlens; pass padded tensors with used_kv")
-    if options.pages:
-        raise InvalidError("block_mask does not go with page_table; a mask of blocks wants k and v in one piece")
-    row = options.places[1]
-    if words.seqlen != (q.shape[row], k.shape[row]):
-        raise InvalidError(f"block_mask is of seqlen {words.seqlen}; q has {q.shape[row]} rows and k {k.shape[row]}")
-
-
-class Options(NamedTuple):
-    """The options of a call as plain values; a key, and what the problem is made from."""
-
-    causal: bool
-    window_left: int  # -1: open
-    window_right: int
-    softmax_scale: Optional[float]
-    softcap: float
-    lse: bool
-    layout: str
-    tf32: bool
-    rope_interleaved: bool
-    lengths: str = "fixed"
-    longest_q: int = 0  # of packed sequences
-    longest_kv: int = 0
-    code: tuple = ("", "", "")  # score, mask, args
-    block_words: Optional[BlockWords] = None
-    sinks: bool = False
-    pages: int = 0  # of a row of the page table
-    batch_invariant: bool = False
-
-    @property
-    def places(self):
-        """Of batch (None in packed tensors), row and head."""
-        return _PLACES_PACKED if self.lengths == "packed" else _PLACES[self.layout]
-
-    @property
-    def places_kv(self):
-        """The same in k and v, whose batch is the page where they lie in pages."""
-        return _PLACES[self.layout] if self.pages else self.places
-
-
-def options_of(
-    causal,
-    window,
-    softmax_scale,
-    softcap,
-    return_lse,
-    layout,
-    tf32,
-    rope_interleaved,
-    lengths="fixed",
-    max_seqlen=None,
-    code=NO_CODE.texts,
-    block_words=None,
-    sinks=False,
-    pages=0,
-    batch_invariant=False,
-):
-    """Options from the arguments of attention(). Raises InvalidError, which names the argument."""
-    causal = _checks.flag("causal", causal)
-    left, right = window_of(window, causal)
-    if softmax_scale is not None:
-        softmax_scale = _checks.number("softmax_scale", softmax_scale)
-        if softmax_scale <= 0:
-            raise InvalidError(f"softmax_scale={softmax_scale} must be positive, or None for 1 / sqrt(head_dim)")
-    layout = _checks.one_of("layout", layout, tuple(_PLACES))
-    if lengths == "packed" and layout != "bshd":
-        raise InvalidError(f"layout={layout!r} does not go with cu_seqlens; pass views [tokens, heads, head_dim] of any strides")
-    return Options(
-        causal,
-        left,
-        right,
-        softmax_scale,
-        0.0 if softcap is None else _checks.number("softcap", softcap),
-        _checks.flag("return_lse", return_lse),
-        layout,
-        _checks.flag("tf32", tf32),
-        _checks.flag("rope_interleaved", rope_interleaved),
-        lengths,
-        *longest_of(lengths, max_seqlen),
-        code,
-        block_words,
-        sinks,
-        pages,
-        _checks.flag("batch_invariant", batch_invariant),
-    )
-
-
-def window_of(window, causal):
-    """(left, right) with -1 for open, from None, a number of keys or a pair."""
-    if window is None:
-        return -1, -1
-    if isinstance(window, (tuple, list)):
-        wanted = "a number of keys, or a pair (left, right) of numbers or None"
-        left, right = _checks.pair("window", window, wanted)
-        return tuple(
-            -1 if side is None else _checks.integer(f"window[{i}]", side, -1, _INT64_MAX) for i, side in enumerate((left, right))
-        )
-    keys = _checks.integer("window", window, -1, _INT64_MAX)
-    return keys, 0 if causal else keys
-
-
-# ---- 2. Arrays ----
+# ---- Arrays ----
 
 # Bytes: strides that TMA can take are below this, and not negative.
 _TMA_STRIDE_LIMIT = 2**40
@@ -249,6 +111,19 @@ def check_outputs(o, lse, q, v, places):
         raise InvalidError(f"the lse of out has strides {tuple(lse.strides)}: elements of it lie at one place")
 
 
+def check_block_mask(words, options, q, k):
+    """Raises InvalidError unless a block mask is of the rows of q and k."""
+    if words is None:
+        return
+    if options.lengths == "packed":
+        raise InvalidError("block_mask does not go with cu_seqlens; pass padded tensors with used_kv")
+    if options.pages:
+        raise InvalidError("block_mask does not go with page_table; a mask of blocks wants k and v in one piece")
+    row = options.places[1]
+    if words.seqlen != (q.shape[row], k.shape[row]):
+        raise InvalidError(f"block_mask is of seqlen {words.seqlen}; q has {q.shape[row]} rows and k {k.shape[row]}")
+
+
 def view_rope(rope, stream):
     """Arrays of the tables cos and sin; (None, None) without a rope."""
     if rope is None:
@@ -313,17 +188,6 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
         seqlen_kv, page_size = options.pages * seqlen_kv, seqlen_kv
     elif options.lengths == "packed":
         seqlen_kv, tokens_kv = packed_bounds(batch, options.longest_kv, seqlen_kv)
-    blocks = {}
-    if options.block_words is not None:
-        block_q, block_kv = options.block_words.block
-        blocks = {
-            "mask_block_q": block_q,
-            "mask_block_kv": block_kv,
-            "mask_heads": options.block_words.heads,
-            "mask_batch": options.block_words.batch,
-            "mask_bits": options.block_words.bits,
-            "density": options.block_words.density,
-        }
     return Problem(
         batch=batch,
         num_heads_q=q.shape[head],
@@ -336,27 +200,13 @@ def problem_of_arrays(q, k, v, code_o, options, alignment, rope_dim, batch):
         dtype_k=DTYPES[k.code],
         dtype_v=DTYPES[v.code],
         dtype_o=DTYPES[code_o],
-        layout=options.layout,
-        causal=options.causal,
-        lse=options.lse,
-        tf32=options.tf32,
-        sinks=options.sinks,
-        batch_invariant=options.batch_invariant,
         alignment_bytes=alignment,
-        window_left=options.window_left,
-        window_right=options.window_right,
-        softcap=options.softcap,
-        softmax_scale=options.softmax_scale or 0.0,
         rope="none" if rope_dim == 0 else "interleaved" if options.rope_interleaved else "half",
         rope_dim=rope_dim,
-        lengths=options.lengths,
         tokens_q=tokens_q,
         tokens_kv=tokens_kv,
         page_size=page_size,
-        score=options.code[0],
-        mask=options.code[1],
-        args=options.code[2],
-        **blocks,
+        **options.words(),
     )
 
 
@@ -364,15 +214,7 @@ def problem_of(
     q,
     k,
     v,
-    causal=False,
-    window=None,
-    softmax_scale=None,
-    softcap=None,
-    return_lse=False,
-    layout="bshd",
-    tf32=False,
     rope=None,
-    rope_interleaved=False,
     cu_seqlens=None,
     max_seqlen=None,
     used_kv=None,
@@ -382,16 +224,18 @@ def problem_of(
     args=None,
     sinks=None,
     page_table=None,
-    batch_invariant=False,
+    **plain,
 ):
-    """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge."""
+    """(problem, device) of a call of attention() with these arguments, outputs allocated by attnforge. plain: those of PLAIN."""
+    for name in plain:
+        if name not in PLAIN:
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
     kind, *lengths = lengths_of(cu_seqlens, used_kv, page_table is not None)
     words = block_words_of(block_mask)
     code = code_of(score, mask, args, None, block_mask)
-    given = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
     page_table = view_pages(page_table, None)
-    others = sinks is not None, columns_of(page_table), batch_invariant
-    options = options_of(*given, kind, max_seqlen, code.texts, words, *others)
+    others = {"sinks": sinks is not None, "pages": columns_of(page_table)}
+    options = options_of(lengths=kind, max_seqlen=max_seqlen, code=code.texts, block_words=words, **others, **plain)
     q, k, v = view_inputs(q, k, v, None)
     check_inputs(q, k, v, options)
     check_block_mask(words, options, q, k)

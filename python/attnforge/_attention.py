@@ -4,14 +4,12 @@ import ctypes
 
 from . import _autograd, _checks
 from ._arguments import (
-    block_words_of,
     check_block_mask,
     check_inputs,
     check_outputs,
     check_rope,
     check_sequences,
     check_sinks,
-    options_of,
     shape_of_lse,
     shape_of_o,
     view_inputs,
@@ -25,6 +23,7 @@ from ._code import check_devices, code_of
 from ._graphs import outside
 from ._lengths import check_pages, columns_of, lengths_of, view_lengths, view_pages
 from ._library import check, lib
+from ._options import block_words_of, options_of
 from ._plans import plan_cache
 
 
@@ -136,9 +135,10 @@ def attention(
     tf32: of float32 tensors, products may round their inputs to TF32 (10 bits of mantissa), which is faster.
 
     Enqueues on the stream and returns at once; may be captured into a CUDA graph after a first call with the same shapes.
-    Thread-safe. Where q, k, v or sinks of torch require grad, and grad is on, o and lse have a derivative with respect to them, once
+    Thread-safe. Where q, k, v, sinks or arrays in args of torch require grad, and grad is on, o and lse have a derivative with respect to them, once
     (attention_backward() says of what shapes): q, k, v, o and lse are kept for it. Rows of o and lse that do not count are then 0.
-    Arrays in args have no gradients. Calls that have none (with rope, page_table, out, or where no kernel computes them) are
+    Those of arrays that score reads are added up in float32, in any order: not with deterministic; arrays that mask alone reads have
+    none. Calls that have none (with rope, page_table, out, or where no kernel computes them) are
     refused by UnsupportedError or InvalidError, unless grad is off; tensors with forward-mode tangents always. Under torch.autocast
     q, k and v are converted to its dtype if one of them is float32, unless out or tf32 is given. Raises InvalidError (a ValueError) for what it cannot take, UnsupportedError, NotReadyError or CudaError as the
     library says. Warns with PerformanceWarning, once per problem, where dtypes or addresses keep it from the tensor cores.
@@ -283,15 +283,11 @@ def attention(
                 batch_invariant,
                 deterministic,
             )
-        name = _autograd.name_that_requires_grad(q=q, k=k, v=v, sinks=sinks)
+        name = _autograd.name_that_requires_grad(args, q=q, k=k, v=v, sinks=sinks)
         if name is not None:
+            plain = dict(causal=causal, window=window, softmax_scale=softmax_scale, softcap=softcap, layout=layout, tf32=tf32)
             settings = _autograd.Settings(
-                causal,
-                window,
-                softmax_scale,
-                softcap,
-                layout,
-                tf32,
+                plain,
                 max_seqlen,
                 return_lse,
                 batch_invariant,

@@ -3,23 +3,19 @@
 from typing import NamedTuple
 
 from . import _checks
-from ._arguments import block_words_of, check_block_mask, check_inputs, options_of, shape_of_lse, shape_of_o, view_inputs
+from ._arguments import check_block_mask, check_inputs, shape_of_lse, shape_of_o, view_inputs
 from ._arrays import FP32, backend_of
 from ._backward import attention_backward, why_not_served
 from ._code import check_devices, code_of
 from ._errors import InvalidError, UnsupportedError
 from ._lengths import lengths_of, view_lengths
+from ._options import block_words_of, options_of
 
 
 class Settings(NamedTuple):
     """What a call has beside tensors."""
 
-    causal: object
-    window: object
-    softmax_scale: object
-    softcap: object
-    layout: object
-    tf32: object
+    plain: dict  # what attention() and attention_backward() take alike: names and values
     max_seqlen: object
     return_lse: object
     batch_invariant: object
@@ -56,14 +52,17 @@ def _autocast_dtype(torch):
     return torch.get_autocast_gpu_dtype()
 
 
-def name_that_requires_grad(**tensors):
-    """The first that autograd follows in this call; None where there is none."""
+def name_that_requires_grad(args, **tensors):
+    """The first that autograd follows in this call, of args the arrays; None where there is none."""
     torch = backend_of(tensors["q"]).torch
     if torch is None or not torch.is_grad_enabled():
         return None
     for name, tensor in tensors.items():
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
             return name
+    for name, array in args.items() if isinstance(args, dict) else ():
+        if isinstance(array, torch.Tensor) and array.requires_grad:
+            return f"args[{name!r}]"
     return None
 
 
@@ -86,12 +85,7 @@ def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, 
     asked = getattr(torch, "are_deterministic_algorithms_enabled", None)
     deterministic = _checks.flag("deterministic", settings.deterministic) or bool(asked and asked())
     arrays = {each: x for each, x in settings.args.items() if isinstance(x, torch.Tensor)} if isinstance(settings.args, dict) else {}
-    for each, x in arrays.items():
-        if x.requires_grad:
-            raise UnsupportedError(
-                f"args[{each!r}] requires grad, but arrays of a score or mask have no gradients: pass {each}.detach(), and keep what is "
-                "trained out of the text, or call it under torch.no_grad()"
-            )
+    dargs = ", ".join(each for each, x in arrays.items() if x.requires_grad)
     settings = settings._replace(deterministic=deterministic, return_lse=_checks.flag("return_lse", settings.return_lse))
     with torch.no_grad():  # what cannot be read is refused here: the function below must not meet tensors of torch.func
         inputs = view_inputs(q, k, v, None)
@@ -100,7 +94,8 @@ def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, 
             backend_of(sinks).view("sinks", sinks)
         code = code_of(settings.score, settings.mask, settings.args, None, settings.block_mask)
     blocks = block_words_of(settings.block_mask)
-    options = options_of(*settings[:4], False, *settings[4:6], False, kind, settings.max_seqlen, code.texts, blocks)
+    of_sequences = {"lengths": kind, "max_seqlen": settings.max_seqlen}
+    options = options_of(code=code.texts, block_words=blocks, **of_sequences, **settings.plain)
     check_inputs(*inputs, options)
     check_block_mask(blocks, options, *inputs[:2])
     check_devices(code, inputs[0].device)
@@ -109,7 +104,7 @@ def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, 
             f"{name} requires grad, and gradients run on torch's current stream: use torch.cuda.stream() instead of stream=, or {instead}"
         )
     of_sinks = sinks is not None and sinks.requires_grad
-    reason = why_not_served(*inputs, options, lengths, deterministic, settings.return_lse, of_sinks)
+    reason = why_not_served(*inputs, options, lengths, deterministic, settings.return_lse, of_sinks, dargs)
     if reason:
         raise UnsupportedError(f"{name} requires grad, but no kernel computes the gradients of this call: {reason}; {instead}")
 
@@ -151,12 +146,12 @@ def _function_of(torch):
 
 def _make_function(torch):
     class Attention(torch.autograd.Function):
-        """o, and lse where it was asked for, of q, k, v and sinks. Keeps these, o and lse, and nothing else of their size."""
+        """o, and lse where it was asked for, of q, k, v, sinks and arrays. Keeps these, o and lse, and nothing else of their size."""
 
         @staticmethod
         def forward(ctx, attention, settings, place, q, k, v, sinks, kind, of_q, of_kv, *arrays):
             given = settings._replace(args=_with_arrays(settings.args, arrays))._asdict()
-            given.update(return_lse=True, **_lengths_options(kind, of_q, of_kv, given.pop("max_seqlen")))
+            given.update(given.pop("plain"), return_lse=True, **_lengths_options(kind, of_q, of_kv, given.pop("max_seqlen")))
             del given["deterministic"]
             o, lse = attention(q, k, v, sinks=sinks, out=place and place(), **given)
             same = of_q is of_kv
@@ -176,19 +171,25 @@ def _make_function(torch):
             with torch.no_grad():
                 gradients = Attention.gradients(ctx, dout, dlse)
             if again:
-                there = iter(NoSecond.apply(*ctx.saved_tensors[:3], *(each for each in gradients if each is not None)))
+                q, k, v, *others = ctx.saved_tensors
+                inputs = q, k, v, *others[len(others) - ctx.arrays :]
+                there = iter(NoSecond.apply(len(inputs), *inputs, *(each for each in gradients if each is not None)))
                 gradients = [None if each is None else next(there) for each in gradients]
-            return (None, None, None, *gradients) + (None,) * (3 + ctx.arrays)
+            return (None, None, None, *gradients[:4], None, None, None, *gradients[4:])
 
         @staticmethod
         def gradients(ctx, dout, dlse):
-            """Those of q, k, v and sinks; None where nobody asks."""
+            """Those of q, k, v, sinks and arrays; None where nobody asks."""
             q, k, v, o, lse, sinks, *saved = ctx.saved_tensors
             of_q, of_kv = (other if each is None else each for each, other in zip(saved[:2], ctx.other_lengths))
             s = ctx.settings
             dout = torch.zeros_like(o) if dout is None else _readable(torch, dout)
             dlse = None if dlse is None else dlse.resolve_neg().contiguous()
             needs = ctx.needs_input_grad[3:7]
+            arrays = saved[2:]
+            names = [each for each, x in s.args.items() if x is None] if arrays else []
+            needed = [array if needed else None for array, needed in zip(arrays, ctx.needs_input_grad[10:])]
+            dargs = {name: torch.zeros(x.shape, dtype=torch.float32, device=x.device) for name, x in zip(names, needed) if x is not None}
             gradients = attention_backward(
                 q,
                 k,
@@ -196,26 +197,26 @@ def _make_function(torch):
                 o,
                 lse,
                 dout,
-                *s[:4],
-                layout=s.layout,
-                tf32=s.tf32,
+                **s.plain,
                 dlse=dlse,
                 deterministic=s.deterministic,
                 block_mask=s.block_mask,
                 score=s.score,
                 mask=s.mask,
-                args=_with_arrays(s.args, saved[2:]),
+                args=_with_arrays(s.args, arrays),
+                dargs=dargs,
                 sinks=sinks if needs[3] else None,
                 **_lengths_options(ctx.kind, of_q, of_q if ctx.same_lengths else of_kv, s.max_seqlen),
             )
-            return [each if needed else None for each, needed in zip((*gradients, None), needs)]
+            of_arrays = [None if x is None else dargs[name].to(x.dtype) for name, x in zip(names, needed)]
+            return [each if wanted else None for each, wanted in zip((*gradients, None), needs)] + of_arrays
 
     class NoSecond(torch.autograd.Function):
         """Gradients as they are, of which no derivative is taken without a word."""
 
         @staticmethod
-        def forward(ctx, q, k, v, *gradients):  # the first three: autograd follows what comes of them
-            return tuple(each.detach() for each in gradients)
+        def forward(ctx, inputs, *tensors):  # so many are inputs: autograd follows what comes of them
+            return tuple(each.detach() for each in tensors[inputs:])
 
         @staticmethod
         def backward(ctx, *_):

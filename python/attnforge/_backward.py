@@ -7,13 +7,11 @@ from dataclasses import replace
 from . import _checks
 from ._arguments import (
     alignment_of,
-    block_words_of,
     check_block_mask,
     check_inputs,
     check_rows,
     check_sequences,
     check_sinks,
-    options_of,
     problem_of,
     problem_of_arrays,
     shape_of_lse,
@@ -24,6 +22,7 @@ from ._arguments import (
 from ._arrays import FP32, ITEM_BYTES, backend_of
 from ._code import check_devices, code_of
 from ._context import context
+from ._dargs import check_dargs_apart, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._graphs import outside
 from ._lengths import lengths_of, packed_rows, view_lengths
@@ -37,6 +36,7 @@ from ._library import (
     check,
     lib,
 )
+from ._options import block_words_of, options_of
 from ._overlap import overlap, overlaps_itself, span
 from ._plans import Plan, choice, plan_cache
 from ._problem import DTYPES
@@ -73,6 +73,7 @@ def attention_backward(
     score=None,
     mask=None,
     args=None,
+    dargs=None,
 ):
     """The gradients (dq, dk, dv) of attention() with the same arguments, from o and lse and the gradient dout of o.
 
@@ -83,8 +84,7 @@ def attention_backward(
     the k and v of one step of a ring, whose gradients of q then add up over the steps.
 
     q, k, v, and causal, window, softmax_scale, softcap, layout, tf32, cu_seqlens, max_seqlen, used_kv, block_mask, score, mask, args:
-    as for attention(). Of a score the derivative with respect to s is taken, through operators and the functions of C; arrays in args
-    have no gradients. o and dout:
+    as for attention(). Of a score the derivative with respect to s is taken, through operators and the functions of C. o and dout:
     like q with head_dim_v, of one dtype. lse: float32 [batch, heads_q, seqlen_q] (packed: [heads_q, tokens]), as return_lse=True
     gives it; -inf: the row has seen no key, and gives nothing. dlse: the gradient of lse, of its shape, or None. Any strides with a
     contiguous last dimension. sinks: as for attention(), if their gradients are wanted: the others do not depend on them. Head dims
@@ -92,6 +92,9 @@ def attention_backward(
     out: where the gradients go, (dq, dk, dv), beside sinks (dq, dk, dv, dsinks), with the shapes of q, k and v: of the dtypes of q, k and v, or all float32. They may not
     share memory with an input or with one another. Default: new arrays, float32 with fp32_gradients. Arrays of frameworks other than
     torch and cupy need it. dk and dv have heads_kv heads: those of a group of query heads add up, in float32.
+    dargs: {"slope": array}, of arrays of floats in args that score reads: contiguous float32 arrays of the same shapes, whatever those'
+    dtype, to which their gradients are added, with accumulate or without: zeros give the gradient alone. Each read of an element adds ds
+    times the derivative of the score with respect to what was read, in any order: not with deterministic.
     accumulate: the gradients are added to what out holds.
     deterministic: equal calls give equal bits, which may cost some time.
     Rows that do not count (after the last of cu_seqlens, or beyond used_kv) stay as they are in out, and are 0 in new arrays.
@@ -135,6 +138,9 @@ def attention_backward(
     check_sinks(sinks, inputs[0], options.places)
     device = inputs[0].device
     check_devices(code, device)
+    dargs = dargs_of(dargs, args, device, stream)
+    check_dargs_apart(dargs, (*inputs, o, dout, lse, dlse, sinks, *lengths, *code.arrays))
+    words["dargs"] = dargs.word
     queue = backend.stream(device) if stream is None else stream
     # A sink has a part in rows that see no key.
     empty = not _count(inputs[0]) or not _count(inputs[1]) and sinks is None
@@ -160,11 +166,12 @@ def attention_backward(
 
     # ---- 3. Plan and run ----
     tensors = (*inputs, o, dout, *gradients)
+    check_dargs_apart(dargs, (*gradients, dsinks))
     words["gradients"] = "fp32" if gradients[0].code == FP32 else "same"
     problem = _problem(inputs, o.code, options, batch, words, alignment_of_all(tensors))
     plan = _plan(problem, device, epoch)
     masks = None if block_mask is None else block_mask.on_gpu(backend, device, queue)
-    argument = _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code)
+    argument = _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code, dargs)
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), None, 0, queue))
     else:
@@ -172,16 +179,17 @@ def attention_backward(
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here; frameworks free it in the stream's order.
-    del inputs, o, dout, lse, dlse, sinks, dsinks, lengths, gradients, tensors, argument, masks, code
+    del inputs, o, dout, lse, dlse, sinks, dsinks, lengths, gradients, tensors, argument, masks, code, dargs
     return out
 
 
 _served = {}
 
 
-def why_not_served(q, k, v, options, lengths, deterministic, dlse, sinks):
-    """Why no kernel computes the gradients of a call with these arrays; "" where one does. lengths: arrays of both, or None."""
-    words = {"deterministic": deterministic, "dlse": dlse, "sinks": sinks}
+def why_not_served(q, k, v, options, lengths, deterministic, dlse, sinks, dargs=""):
+    """Why no kernel computes the gradients of a call with these arrays; "" where one does. lengths: arrays of both, or None. dargs: the
+    names of those in args that get one."""
+    words = {"deterministic": deterministic, "dlse": dlse, "sinks": sinks, "dargs": dargs}
     key = tuple((x.shape, x.code, x.device) for x in (q, k, v)), options, tuple(words.values())
     reason = _served.get(key)
     if reason is None:
@@ -201,10 +209,12 @@ def why_not_served(q, k, v, options, lengths, deterministic, dlse, sinks):
 
 
 def problem_of_backward(q, k, v, deterministic=False, **options):
-    """(problem, device) of the gradients of a call of attention() with these arguments; of sinks where these may require grad."""
+    """(problem, device) of the gradients of a call of attention() with these arguments; of sinks where these may require grad, and of
+    arrays in args that do."""
     forward, device = problem_of(q, k, v, **options)
     sinks = getattr(options.get("sinks"), "requires_grad", forward.sinks)
     words = {"lse": False, "dlse": forward.lse, "sinks": sinks, "deterministic": deterministic, "batch_invariant": False}
+    words["dargs"] = ", ".join(name for name, x in (options.get("args") or {}).items() if getattr(x, "requires_grad", False))
     return replace(forward, op="bwd", **words), device
 
 
@@ -329,7 +339,7 @@ def _plan(problem, device, epoch):
     return plan
 
 
-def _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code):
+def _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code, dargs):
     """(TensorsStruct, what it points to). masks: BlockMask.on_gpu(), or None."""
 
     def of(array):
@@ -355,7 +365,7 @@ def _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks,
     if masks is not None:
         parts.append(BlockMaskListsStruct(ctypes.sizeof(BlockMaskListsStruct), *masks[:4]))
         argument.block_mask = ctypes.addressof(parts[-1])
-    words = code.argument()
+    words = code.argument(dargs.addresses())
     if words is not None:
         parts.append(words)
         argument.code_arguments = ctypes.addressof(words)

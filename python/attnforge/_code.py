@@ -19,9 +19,10 @@ class Code:
     def __init__(self, texts, words, arrays, backend=None):
         self.texts, self.words, self.arrays, self.backend = texts, words, arrays, backend
 
-    def argument(self):
-        """The words as the C API takes them, None without any."""
-        return (ctypes.c_uint64 * len(self.words))(*self.words) if self.words else None
+    def argument(self, more=()):
+        """The words as the C API takes them, with more of them after these; None without any."""
+        words = self.words + more
+        return (ctypes.c_uint64 * len(words))(*words) if words else None
 
 
 NO_CODE = Code(("", "", ""), (), ())

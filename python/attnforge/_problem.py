@@ -14,7 +14,7 @@ DTYPES = ("fp32", "fp16", "bf16")
 # Fields that the text calls otherwise.
 _WORDS = {"dtype_q": "q", "dtype_k": "k", "dtype_v": "v", "dtype_o": "o", "alignment_bytes": "alignment"}
 # Texts in quotes, in which blanks do not end a word.
-_TEXTS = ("args", "score", "mask")
+_TEXTS = ("args", "score", "mask", "dargs")
 _WORD = re.compile(r'(?:[^\s"]|"(?:\\.|[^"\\])*")+')
 _FIELDS = {word: name for name, word in _WORDS.items()}
 
@@ -35,6 +35,7 @@ class Problem:
     score, mask: C++ of the caller's; args: what they may name, "float* slope, int window".
     op: "fwd", or "bwd", its gradients, which has words of its own. deterministic: equal runs give equal bits. accumulate: gradients
     are added to what dq, dk and dv hold. dlse: a gradient of lse comes in. gradients: dtype of dq, dk and dv, "same" or "fp32".
+    dargs: arrays of args that get a gradient, "slope, bias".
     """
 
     batch: int = 1
@@ -79,6 +80,7 @@ class Problem:
     accumulate: bool = False
     dlse: bool = False
     gradients: str = "same"
+    dargs: str = ""
 
     def __post_init__(self):
         follow = {

@@ -24,7 +24,9 @@ struct BwdMmaSm80DqConfig : Shape {
   }
   ATTNFORGE_HOST_DEVICE constexpr int row_fragments() const { return head_dim <= 128 ? 2 : 1; }
   ATTNFORGE_HOST_DEVICE constexpr int block_m() const { return 16 * row_fragments() * num_warps; }
+  /// With dargs scores are kept until dS is there, and the text is compiled for each of a lane's.
   ATTNFORGE_HOST_DEVICE constexpr int block_n() const {
+    if (dargs) return widest() <= 64 ? 32 : 16;
     return widest() <= 64 ? 64 : widest() <= 128 ? 32 : 16;
   }
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 32 * num_warps; }
@@ -124,7 +126,7 @@ struct BwdMmaSm80Config : Shape {
            block_n % (16 * key_warps()) == 0 && block_m % step_m == 0 && step_m % 16 == 0 &&
            (step_m == block_m || next_power_of_two(step_m) == step_m) && stages >= 1 &&
            stages <= 4 && (ds_stages == 1 || (ds_stages == 2 && stages >= 2 && makes_dq())) &&
-           alignment >= 4 && (dq == kDqAdded || dq == kDqOwnKernel) &&
+           alignment >= 4 && ((dq == kDqAdded && !dargs) || dq == kDqOwnKernel) &&
            (dq_vector == 1 || dq_vector == 4);
   }
 };

@@ -1,6 +1,7 @@
 // dq_kernel.cuh - dQ by a kernel of its own: a block has some query rows and walks over the keys
 // that they see, as forward does. No sums are shared among blocks, so equal runs give equal bits;
-// scores and dP are computed a second time.
+// scores and dP are computed a second time. Gradients of arrays that the score's text reads (dargs)
+// are made here too, where a lane has dS in fp32 of rows that stay: those are added up by all.
 #pragma once
 
 #include "base.cuh"
@@ -23,6 +24,16 @@
 #include "tile/store_gradient.cuh"
 
 namespace attnforge {
+
+/// What a lane has of the gradients of arrays: nothing without them.
+template <class Pieces, bool kAny, int kRows>
+struct SumsOfDargs {
+  struct Type {};
+};
+template <class Pieces, int kRows>
+struct SumsOfDargs<Pieces, true, kRows> {
+  using Type = typename Pieces::Dargs::template Sums<kRows>;
+};
 
 /// Config is that of the kernel of dK and dV, whose Pieces and Params these are too.
 template <BwdMmaSm80Config Config, class Pieces, class Params = BwdMmaSm80Params>
@@ -55,6 +66,7 @@ struct BwdMmaSm80Dq {
   float scale_log2;
   float lse_log2[kRowFragments][2], delta[kRowFragments][2];  // of this lane's rows
   float dq[kRowFragments][kColumns][4];
+  typename SumsOfDargs<Pieces, C.dargs != 0, 2 * kRowFragments>::Type dargs;
 
   ATTNFORGE_DEVICE BwdMmaSm80Dq(const Params& kernel_params, u32 smem_base)
       : params(kernel_params),
@@ -200,6 +212,7 @@ struct BwdMmaSm80Dq {
     const int first_row = tile.first_row + lane_row();
     const int first_key = ring.tiles.tile_at(place) * C.block_n();
     const auto view_of = [&](Scores& x) { return FragmentScores<Scores>{x, first_row, first_key}; };
+    if constexpr (C.dargs) return attend_with_dargs(s, dp, first_row, first_key, stage, masked);
     Scores slopes;
     make_slopes<Slope>(s, slopes, view_of, tile);
     Pieces::Score::apply(view_of(s), tile);
@@ -207,6 +220,35 @@ struct BwdMmaSm80Dq {
     probabilities(s, slopes);
     multiply<VRows, C.v_chunks() / 2>(dp, smem + C.dout_begin(), ring.v_tile(stage));
     accumulate(s, dp, masked, ring.k_tile(stage));
+  }
+
+  /// The same from the scores on. Those before Score stay until dS is known: gradients of arrays
+  /// are of P (dP - delta), and only then it becomes that of the score before the text.
+  ATTNFORGE_DEVICE void attend_with_dargs(Scores& s, Scores& dp, int first_row, int first_key,
+                                          int stage, bool masked) {
+    const auto view_of = [&](Scores& x) { return FragmentScores<Scores>{x, first_row, first_key}; };
+    Scores before;
+    copy_scores(s, before);
+    Pieces::Score::apply(view_of(s), tile);
+    if (masked) Pieces::Mask::apply(view_of(s), tile);
+    for_each(s, [&](float& x, int f, int, int c) {
+      x = probability<Slope>(x, scale_log2, lse_log2[f][c / 2]);
+    });
+    multiply<VRows, C.v_chunks() / 2>(dp, smem + C.dout_begin(), ring.v_tile(stage));
+    Pieces::Dargs::add(dargs, before, s, dp, delta, view_of, tile, first_row, first_key);
+    Slope::apply(view_of(before), tile);
+    for_each(s,
+             [&](float& x, int f, int j, int c) { x = times_slope(x, slope, x, before[f][j][c]); });
+    accumulate(s, dp, masked, ring.k_tile(stage));
+  }
+  template <class Function>
+  ATTNFORGE_DEVICE static void for_each(Scores& s, const Function& function) {
+#pragma unroll
+    for (int f = 0; f < kRowFragments; ++f)
+#pragma unroll
+      for (int j = 0; j < kKeyFragments; ++j)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) function(s[f][j][c], f, j, c);
   }
 
   // ---- 3. The whole query tile ----
@@ -230,6 +272,7 @@ struct BwdMmaSm80Dq {
 #pragma unroll
         for (int i = 0; i < 4; ++i) dq[f][c][i] = 0.0f;
     ring.walk([&](int place, int stage, bool masked) { attend(place, stage, masked); });
+    if constexpr (C.dargs) dargs.finish();
     store();
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/shape.h"
 #include "templates/host/bwd_params.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/key_tiles.h"
@@ -83,7 +84,7 @@ double estimate_bwd_mma_sm80_us(const BwdMmaSm80Config& c, const Problem& proble
   const double clocks = key_tiles(problem, c.block_m, 1, c.block_n).all * heads * clocks_per_tile +
                         blocks * kTileStart / c.blocks_per_sm;
   TileOrder heaviest_first = order;
-  heaviest_first.heavy_last = c.right_bound;  // in name: under such masks the light tiles end
+  heaviest_first.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end
   const double idle = idle_factor(heaviest_first, double(device.num_sms) * c.blocks_per_sm);
   const BwdSteps steps{.block_m = c.block_m, .dq_columns = c.makes_dq() ? c.qk_chunks() * 8 : 0};
   return clocks * idle / device.num_sms / device.sm_clock_mhz +

@@ -71,11 +71,11 @@ std::string supports(const Problem& problem, const Arch& arch) {
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const int half_of_l2 = std::max(1, static_cast<int>(device.l2_bytes >> 21));
-  const bool causal = shape_of(problem).right_bound != 0;
+  const bool causal = later_see_more(shape_of(problem));
   Axis groups{"head_group_mb", {0}, {half_of_l2}};
   if (causal) groups = {"head_group_mb", {half_of_l2, 0}};
   Axis dq{"dq", {kDqAdded}, {kDqOwnKernel}};
-  if (problem.deterministic) dq = {"dq", {kDqOwnKernel}};
+  if (problem.deterministic || !problem.dargs.empty()) dq = {"dq", {kDqOwnKernel}};
   Axis vector{"dq_vector", {4}, {1}};
   if (device.arch.sm < 90) vector = {"dq_vector", {1}, {4}};
   return {
@@ -98,6 +98,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const Arch& arch = device.arch;
   if (problem.deterministic && c.dq == kDqAdded)
     return "sums of dQ that are added up in any order differ from run to run";
+  if (c.dargs && c.dq == kDqAdded)
+    return "gradients of arrays that the score reads are made by the kernel of dQ alone";
   if (c.block_n % (16 * c.key_warps()) != 0) return "block_n is not a multiple of 16 keys per warp";
   if (c.block_m % c.step_m != 0) return "step_m does not divide block_m";
   if (c.ds_stages == 2 && !c.makes_dq()) return "there is no dS whose products could come later";
@@ -215,7 +217,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       key_tile_order(problem, c.block_n, c.head_group_mb));
   if (!c.makes_dq()) {
     const BwdMmaSm80DqConfig own = c.own_dq();
-    TileOrder order = tile_order(problem, own.block_m(), 1, 0, c.right_bound != 0);
+    TileOrder order = tile_order(problem, own.block_m(), 1, 0, later_see_more(c));
     const StoredRows stored = stored_rows(problem);
     order.m_blocks = static_cast<int>(tiles_of_stored(problem, stored.q, own.block_m()));
     order.heads = static_cast<int>(stored.batch * problem.num_heads_q);
@@ -236,9 +238,9 @@ constinit const Family
         .summary = "mma.sync and a cp.async ring: gradients of fp16 and bf16 on sm_80 and later",
         .op = Op::kBackward,
         .tier = Tier::kProduct,
-        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfGradientPieces |
-                    kFeatureDeterministic | kFeaturesOfGradients,
+        .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureGqa | kFeatureUnequalHeadDims |
+                    kFeatureUnaligned | kFeaturesOfGradientPieces | kFeatureDeterministic |
+                    kFeaturesOfGradients | kFeatureDargs,
         .supports = supports,
         .axes = axes,
     });

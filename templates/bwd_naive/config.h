@@ -42,7 +42,8 @@ struct BwdNaiveParams : BwdParams {
   int num_queries;     // of the list, or of a sequence
   int num_keys;
   int query_blocks;  // blocks before this one have rows of dq,
-  int row_blocks;    // those before this one of dk and dv, and the others a head's sink
+  int row_blocks;    // those before this one of dk and dv, and the others a head's sink; after
+                     // these all rows of queries add to the gradients of arrays
 };
 
 }  // namespace attnforge

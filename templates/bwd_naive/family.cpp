@@ -38,8 +38,13 @@ std::int64_t query_blocks(const Problem& p, std::int64_t rows) {
 std::int64_t key_blocks(const Problem& p, std::int64_t rows) {
   return p.num_heads_kv * ((rows + Typed::kRows - 1) / Typed::kRows);
 }
+/// Of all rows of queries once more.
+std::int64_t array_blocks(const Problem& p) {
+  return p.dargs.empty() ? 0 : p.batch * query_blocks(p, p.seqlen_q);
+}
 std::int64_t blocks(const Problem& p) {
-  return p.batch * (query_blocks(p, p.seqlen_q) + key_blocks(p, p.seqlen_kv)) + p.num_heads_q;
+  return p.batch * (query_blocks(p, p.seqlen_q) + key_blocks(p, p.seqlen_kv)) + p.num_heads_q +
+         array_blocks(p);
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -86,7 +91,7 @@ std::string symbol(const Typed& c) {
 
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
-  c.right_bound = c.left_bound = 0;  // read at run time: one kernel for every window
+  static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
   const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = kName,
                           .type = "BwdNaive",
@@ -106,7 +111,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
                      std::int64_t sequences) {
   const std::int64_t of_queries = sequences * query_blocks(problem, rows.num_queries);
   const std::int64_t of_rows = of_queries + sequences * key_blocks(problem, rows.num_keys);
-  const std::int64_t all = of_rows + sink_blocks(problem);
+  const std::int64_t all = of_rows + sink_blocks(problem) + array_blocks(problem);
   if (all == 0) return {};
   ATTNFORGE_ASSERT(all <= kMaxGridX, "supports() lets no larger grid through, and lists are short");
   struct Rest {
@@ -142,9 +147,9 @@ constinit const Family bwd_naive = typed_family<kFields, reject, estimate_us, re
         "one thread block for 8 rows of dq, or of dk and dv, all in fp32: the oracle of gradients",
     .op = Op::kBackward,
     .tier = Tier::kOracle,
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes |
-                kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureGqa | kFeatureUnequalHeadDims |
+                kFeatureUnaligned | kFeatureMixedDtypes | kFeaturesOfGradientPieces |
+                kFeatureDeterministic | kFeaturesOfGradients | kFeatureDargs,
     .supports = supports,
     .axes = axes,
 });

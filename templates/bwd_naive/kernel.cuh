@@ -11,6 +11,7 @@
 #include "params_fwd.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
+#include "tile/exact_score.cuh"
 #include "tile/mask_row.cuh"
 
 namespace attnforge {
@@ -125,8 +126,17 @@ struct BwdNaive {
     return true;
   }
 
-  /// kOfQueries: rows of dq; else of dk and dv.
-  template <bool kOfQueries>
+  /// A read that the score's text makes of an array whose gradient is wanted adds x to that. With
+  /// lists an element has a second number after its gradient: the sum of the sizes.
+  ATTNFORGE_DEVICE static void add_to_darg(float* gradient, i64 element, bool listed, float x,
+                                           float size) {
+    atomicAdd(gradient + element * (listed ? 2 : 1), x);
+    if (listed) atomicAdd(gradient + element * 2 + 1, size);
+  }
+
+  /// kOfQueries: rows of dq; else of dk and dv. kOfArrays: what rows of queries add to the
+  /// gradients of arrays, and nothing else.
+  template <bool kOfQueries, bool kOfArrays = false>
   ATTNFORGE_DEVICE static void gradients(const Params& params, const Rows& rows,
                                          SharedMemory& smem) {
     const FwdParams& p = params.fwd;
@@ -172,10 +182,7 @@ struct BwdNaive {
     }
     __syncthreads();
 
-    // Query i sees keys from i + seen_from to i + seen_to, both included, as far as they exist:
-    // positions are aligned bottom-right.
-    const int seen_from = lengths.kv() - lengths.q() - p.window_left;
-    const int seen_to = lengths.kv() - lengths.q() + p.window_right;
+    const SeenRange seen(p, lengths);
     int lowest = rows.at[0], highest = rows.at[0];
 #pragma unroll
     for (int r = 1; r < kRows; ++r) {
@@ -183,8 +190,8 @@ struct BwdNaive {
       highest = max(highest, rows.at[r]);
     }
     const int others = kOfQueries ? lengths.kv() : lengths.q();
-    const int begin = max(kOfQueries ? lowest + seen_from : lowest - seen_to, 0);
-    const int end = min((kOfQueries ? highest + seen_to : highest - seen_from) + 1, others);
+    const int begin = max(kOfQueries ? lowest + seen.from : lowest - seen.to, 0);
+    const int end = min((kOfQueries ? highest + seen.to : highest - seen.from) + 1, others);
 
     // A thread's columns of dq, or of dk and then dv, are num_threads apart.
     constexpr int kColumns = C.head_dim + (kOfQueries ? 0 : C.head_dim_v);
@@ -221,15 +228,23 @@ struct BwdNaive {
             if constexpr (kOfQueries) lse = smem.lse[r], delta = smem.delta[r];
             const int query = kOfQueries ? rows.at[r] : other;
             const int key = kOfQueries ? other : rows.at[r];
-            const bool sees = key >= query + seen_from && key <= query + seen_to &&
+            const bool sees = key >= query + seen.from && key <= query + seen.to &&
                               lse != negative_infinity() && rows.present(r) &&
                               mask_lets_see(params, rows, query_head, query, key);
-            float score = s[r] * p.softmax_scale, slope = 1.0f;
-            if constexpr (C.softcap) {
-              const float softcap = p.softmax_scale / p.softcap_to_x;
-              const float x = tanhf(score / softcap);
-              score = softcap * x;
-              slope = 1.0f - x * x;
+            auto [score, slope] = exact_score<C>(p, s[r]);
+            if constexpr (kOfArrays) {
+              if (sees) {
+                const float text = Pieces::Score::of_pair(p, lengths, rows.sequence, query_head,
+                                                          query, key, score);
+                const float probability = expf(text - lse), of_text = probability * (dp[r] - delta);
+                const float size = probability * (fabsf(dp[r]) + fabsf(delta));
+                Pieces::Dargs::of_pair(p, lengths, rows.sequence, query_head, query, key, score,
+                                       [&](float* gradient, i64 element, float of_read) {
+                                         add_to_darg(gradient, element, params.dq_norms != nullptr,
+                                                     of_text * of_read, size * fabsf(of_read));
+                                       });
+              }
+              continue;
             }
             if constexpr (C.user_score) {
               if (sees) {
@@ -247,6 +262,7 @@ struct BwdNaive {
             ds_squares[r] += ds * ds;
           }
         }
+        if constexpr (kOfArrays) continue;
         __syncthreads();
 
         // ---- 3. Their products with the other side's rows ----
@@ -279,6 +295,7 @@ struct BwdNaive {
     }
 
     // ---- 4. Store ----
+    if constexpr (kOfArrays) return;
     constexpr int kGradientA = C.gradient_dtype(kDtypeA), kGradientV = C.gradient_dtype(C.dtype_v);
     const TensorRef& to = kOfQueries ? params.dq : params.dk;
     const int batch_out = rows.listed ? 0 : lengths.batch();
@@ -342,6 +359,15 @@ struct BwdNaive {
   ATTNFORGE_DEVICE static void run(const Params& params) {
     __shared__ __align__(16) SharedMemory smem;
     const FwdParams& p = params.fwd;
+    if constexpr (C.dargs) {
+      const int of_arrays = params.row_blocks + (C.sinks ? p.num_heads_q : 0);
+      if (int(blockIdx.x) >= of_arrays) {
+        const Rows rows(params, nullptr, p.seqlen_q, int(blockIdx.x) - of_arrays, p.num_heads_q,
+                        true);
+        if (rows.present(0)) gradients<true, true>(params, rows, smem);
+        return;
+      }
+    }
     if constexpr (C.sinks) {
       if (int(blockIdx.x) >= params.row_blocks)
         return gradient_of_sink(params, int(blockIdx.x) - params.row_blocks, smem);

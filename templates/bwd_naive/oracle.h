@@ -27,6 +27,10 @@ struct GradientRows {
   float* dsink_norms = nullptr;
 };
 
+/// With dargs, and dq_norms, arrays of gradients have two floats for an element, to which are added
+/// its gradient and the sum of the sizes of what that is the sum of: dargs are sums over all rows
+/// too.
+
 /// The launch of bwd_naive's `config` that computes these rows of `problem`, for every head.
 /// Tensors are those of the problem but for dq, dk and dv, of which entry i is row i of sequence 0.
 Launch launch_gradients(const Config& config, const Problem& problem, const GradientRows& rows);

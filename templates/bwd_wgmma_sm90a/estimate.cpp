@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/shape.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/tile_order.h"
 
@@ -74,7 +75,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   const double of_tile = c.dq == kDqInOrder ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
   double clocks = tiles * of_tile + blocks * (c.split_columns ? kBlockStartColumns : kBlockStart);
   TileOrder heaviest_first = order;
-  heaviest_first.heavy_last = c.right_bound;  // in name: under such masks the light tiles end
+  heaviest_first.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end
   clocks *= idle_factor(heaviest_first, device.num_sms);
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;
   return clocks / device.num_sms / device.sm_clock_mhz;

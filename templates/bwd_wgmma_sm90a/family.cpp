@@ -291,9 +291,8 @@ constinit const Family
                    "bf16 on sm_90a",
         .op = Op::kBackward,
         .tier = Tier::kProduct,
-        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureGqa |
-                    kFeatureUnequalHeadDims | kFeaturesOfGradientPieces | kFeatureDeterministic |
-                    kFeaturesOfGradients,
+        .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureGqa | kFeatureUnequalHeadDims |
+                    kFeaturesOfGradientPieces | kFeatureDeterministic | kFeaturesOfGradients,
         .supports = supports,
         .axes = axes,
     });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/memory_time.h"
@@ -116,10 +117,11 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
 
   // The last round of blocks leaves SMs idle; under masks the light tiles fill most of it if they
   // come last.
-  TileOrder order = tile_order(problem, c.block_m, c.pack_gqa, c.head_group_mb, c.right_bound != 0);
+  TileOrder order = tile_order(problem, c.block_m, c.pack_gqa, c.head_group_mb, later_see_more(c));
   order.heads *= splits;
   double idle = idle_factor(order, double(device.num_sms) * resident_blocks);
-  if (!c.right_bound && c.head_group_mb != 0) idle *= 1.05;  // groups only spread the reads of L2
+  if (!later_see_more(c) && c.head_group_mb != 0)
+    idle *= 1.05;  // groups only spread the reads of L2
   return clocks * idle / device.num_sms / device.sm_clock_mhz / kBias +
          combine_us(problem, splits, device);
 }

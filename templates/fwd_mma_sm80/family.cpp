@@ -19,6 +19,7 @@
 #include "templates/host/kernel_source.h"
 #include "templates/host/memory_time.h"
 #include "templates/host/rotation.h"
+#include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/splits.h"
 #include "templates/host/tile_order.h"
@@ -263,7 +264,7 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const TileWork work = tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb,
-                                  c.right_bound != 0);
+                                  later_see_more(c));
   LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {
     step.grid.x = static_cast<unsigned>(work.all_tiles());
@@ -278,7 +279,7 @@ constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, la
     .name = kName,
     .summary = "mma.sync and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kProduct,
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces | kFeaturesOfLists,
     .added = kAdded,
     .supports = supports,

@@ -97,7 +97,7 @@ std::string symbol(const Typed& c) {
 
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
-  c.right_bound = c.left_bound = 0;  // read at run time: one kernel for every window
+  static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
   const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
                           .folder = kName,
                           .type = "FwdNaive",
@@ -146,7 +146,7 @@ constinit const Family fwd_naive = typed_family<kFields, reject, estimate_us, re
         "one thread block for 8 query rows, two passes over the keys, all in fp32: the oracle on "
         "the GPU",
     .tier = Tier::kOracle,
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope |
                 kFeatureBlockMask | kFeaturesOfPieces,
     .supports = supports,

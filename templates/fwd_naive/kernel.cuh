@@ -10,6 +10,7 @@
 #include "params_pages.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
+#include "tile/exact_score.cuh"
 #include "tile/maximum.cuh"
 
 namespace attnforge {
@@ -133,11 +134,7 @@ struct FwdNaive {
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      s[r] *= p.softmax_scale;
-      if constexpr (C.softcap) {
-        const float softcap = p.softmax_scale / p.softcap_to_x;
-        s[r] = softcap * tanhf(s[r] / softcap);
-      }
+      s[r] = exact_score<C>(p, s[r]).value;
       if constexpr (C.user_score) {
         s[r] = Pieces::Score::of_pair(p, rows.lengths, rows.sequence, rows.head, rows.query[r], key,
                                       s[r]);
@@ -272,21 +269,18 @@ struct FwdNaive {
     }
     __syncthreads();
 
-    // Query i sees keys from i + seen_from to i + seen_to, both included, as far as they exist:
-    // positions are aligned bottom-right.
-    const int seen_from = lengths.kv() - lengths.q() - p.window_left;
-    const int seen_to = lengths.kv() - lengths.q() + p.window_right;
+    const SeenRange seen(p, lengths);
     int lowest = rows.query[0], highest = rows.query[0];
 #pragma unroll
     for (int r = 1; r < kRows; ++r) {
       lowest = min(lowest, rows.query[r]);
       highest = max(highest, rows.query[r]);
     }
-    const int keys_begin = max(lowest + seen_from, 0);
-    const int keys_end = min(highest + seen_to + 1, lengths.kv());
+    const int keys_begin = max(lowest + seen.from, 0);
+    const int keys_end = min(highest + seen.to + 1, lengths.kv());
     const typename BlocksOf<C.has_block_mask(), SeenBlocks>::type present(params, rows);
     const auto sees = [&](int r, int key) {
-      if (key < rows.query[r] + seen_from || key > rows.query[r] + seen_to) return false;
+      if (key < rows.query[r] + seen.from || key > rows.query[r] + seen.to) return false;
       const BlockSight sight = present(r, key);
       if (sight == kHidden) return false;
       if constexpr (C.user_mask) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/tile_order.h"
@@ -69,7 +70,7 @@ double estimate_fwd_regtile_f32_us(const FwdRegtileF32Config& c, const Problem& 
   const double alone = serial / resident;
   const double clocks_per_tile = std::max(busy, alone) + kUnoverlapped * std::min(busy, alone);
   double idle = std::max(std::ceil(per_sm / resident) * resident, per_sm) / per_sm;
-  if (c.right_bound) {
+  if (later_see_more(c)) {
     const TileOrder order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, true);
     idle = per_sm > resident ? idle_factor(order, device.num_sms * resident) : idle * kHeaviestTile;
   } else if (c.head_group_mb != 0) {

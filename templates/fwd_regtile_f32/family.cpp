@@ -16,6 +16,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/rotation.h"
+#include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/work_list.h"
@@ -176,15 +177,15 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_tiles<FwdRegtileF32Params>(
-      problem, tile_work(problem, tiling_of(c), 0, c.head_group_mb, c.right_bound != 0),
-      device.arch, step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes()));
+      problem, tile_work(problem, tiling_of(c), 0, c.head_group_mb, later_see_more(c)), device.arch,
+      step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes()));
 }
 
 constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({
     .name = kName,
     .summary = "fp32 in register tiles: multiply-adds, 3xTF32 or TF32 on sm_80 and later",
     .tier = Tier::kProduct,
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned | kFeaturesOfPieces,
     .supports = supports,
     .axes = axes,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/shape.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/tile_lists.h"
@@ -82,7 +83,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   // Equal tiles come in whole rounds. Unequal ones are given to whoever is free, the light ones
   // last.
   const double rounds = std::max(blocks / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
-  const bool masked = c.right_bound || c.left_bound || c.has_tile_lists();
+  const bool masked = has_window(c) || c.has_tile_lists();
   if (c.has_work_list() && !c.has_tile_lists()) {
     // Longest first: best among all heads. Of tiles that do not fill the GPU each takes its time.
     const double tail = std::max(1 + kCausalTail / rounds, 1 / rounds);

@@ -22,6 +22,7 @@
 #include "templates/host/kernel_source.h"
 #include "templates/host/memory_time.h"
 #include "templates/host/rotation.h"
+#include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/splits.h"
 #include "templates/host/tile_order.h"
@@ -75,7 +76,7 @@ QueryTiling tiling_of(const Typed& c) {
 }
 
 TileWork work_of(const Problem& problem, const Typed& c) {
-  return tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb, c.right_bound != 0);
+  return tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb, later_see_more(c));
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -107,7 +108,7 @@ bool few_tiles(const Problem& problem, const DeviceFacts& device) {
 
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   const Shape shape = shape_of(problem);
-  const bool masked = shape.right_bound || shape.left_bound;
+  const bool masked = has_window(shape);
   const int group = gqa_group(problem);
   // Values that this problem has no use for are left out here: the product of the axes is walked.
   const bool packs = !shape.has_tile_lists() && group > 1 && 64 % group == 0 &&
@@ -381,7 +382,7 @@ constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, la
     .name = kName,
     .summary = "Hopper: TMA loads, wgmma products, specialised warps; fp16 and bf16 on sm_90a",
     .tier = Tier::kProduct,
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeaturesOfPieces | kFeaturesOfLists,
     .former = kFormer,
     .added = kAdded,

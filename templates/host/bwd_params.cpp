@@ -11,6 +11,7 @@
 #include "generator/user_code.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/parts.h"
+#include "templates/host/score_pieces.h"
 #include "templates/host/work_list.h"
 #include "templates/params_query_tiles.h"
 
@@ -223,10 +224,7 @@ TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb)
 
 std::vector<Piece> bwd_pieces(const Shape& shape) {
   std::vector<Piece> pieces = pieces_of(shape);
-  if (shape.softcap)
-    pieces.push_back({"pieces/softcap_slope.cuh", "Slope", "SoftcapSlope"});
-  else
-    pieces.push_back({"pieces/plain_slope.cuh", "Slope", "PlainSlope"});
+  pieces.push_back(slope_of(shape));
   pieces.push_back(
       {"tile/query_walk.cuh", "Queries", shape.user_mask != 0 ? kMaskedQueryWalk : kQueryWalk});
   return pieces;

@@ -43,12 +43,6 @@ std::string template_arguments(const KernelNames& names) {
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const Shape& shape) {
-  std::vector<Piece> pieces;
-  if (shape.softcap) pieces.push_back({"pieces/softcap.cuh", "Score", "SoftcapScore"});
-  return pieces;
-}
-
 std::string initializer(const Config& config, const Shape& shape, int launch_fields) {
   std::string text = "{" + initializer(shape);
   const std::span fields(config.fields);

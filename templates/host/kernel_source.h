@@ -16,14 +16,11 @@ namespace attnforge {
 /// A piece of a kernel that differs from what DensePieces has: `using {name} = {type};`, where
 /// `type` is defined in the header. docs/ARCHITECTURE.md, "Seams".
 struct Piece {
-  std::string_view header;        // "pieces/softcap.cuh"
+  std::string_view header;        // "pieces/plain_score.cuh"
   std::string_view name;          // "Score"
-  std::string type;               // "SoftcapScore"
+  std::string type;               // "PlainScore"
   std::string_view parameters{};  // of a template: "template <int kElementBytes> "
 };
-
-/// Of all product families.
-std::vector<Piece> pieces_of(const Shape& shape);
 
 /// Names in the generated lines. `folder`/kernel.cuh defines the template `type` with a static
 /// run(); its config type is `type` + "Config".

@@ -41,9 +41,9 @@ TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head
   return order;
 }
 
-TileOrder cuda_core_order(const Problem& problem, int block_m, bool right_bound) {
+TileOrder cuda_core_order(const Problem& problem, int block_m, bool heavy_last) {
   constexpr int kGroupMb = 64;
-  return tile_order(problem, block_m, 1, right_bound ? kGroupMb : 0, right_bound);
+  return tile_order(problem, block_m, 1, heavy_last ? kGroupMb : 0, heavy_last);
 }
 
 std::vector<int> head_groups_mb(const Problem& problem, const DeviceFacts& device) {

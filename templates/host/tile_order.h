@@ -22,7 +22,7 @@ TileOrder tile_order(const Problem& problem, int block_m, int pack_gqa, int head
 
 /// The same for kernels on CUDA cores, which do not search it. They are slow enough for L2 to
 /// matter little; under a causal mask what counts is that all blocks end together.
-TileOrder cuda_core_order(const Problem& problem, int block_m, bool right_bound);
+TileOrder cuda_core_order(const Problem& problem, int block_m, bool heavy_last);
 
 /// Values of head_group_mb worth a try: half of the L2, and head after head. Under a causal mask,
 /// whose heavy tiles should all start early, rather all heads at once; of a work list

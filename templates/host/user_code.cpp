@@ -35,6 +35,28 @@ std::string local(const CodeArgument& argument, std::size_t index) {
                      is_float ? "__uint_as_float" : "int", word);
 }
 
+/// The same in the function that follows reads: an array whose gradient is wanted has a word more,
+/// for that.
+std::string locals_of_reads(const Problem& problem, const std::vector<CodeArgument>& arguments) {
+  constexpr const char* kOneOf = "    [[maybe_unused]] const UserArray<";
+  const std::vector<std::size_t> wanted = places_of_dargs(problem);
+  std::string lines;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::string line = local(arguments[i], i);
+    const auto found = std::ranges::find(wanted, i);
+    if (found != wanted.end()) {
+      const std::size_t type = std::string_view(kOneOf).size();
+      line = fmt::format(
+          "    [[maybe_unused]] const ReadArray<UserArray<{}>> {}(attnforge_code.words[{}], "
+          "attnforge_code.words[{}], attnforge_reads);\n",
+          line.substr(type, line.find('>') - type), arguments[i].name, i,
+          arguments.size() + static_cast<std::size_t>(found - wanted.begin()));
+    }
+    lines += line;
+  }
+  return lines;
+}
+
 std::string locals(const std::vector<CodeArgument>& arguments) {
   std::string lines;
   for (std::size_t i = 0; i < arguments.size(); ++i) lines += local(arguments[i], i);
@@ -133,6 +155,23 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
                                : kTanhNames,
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
+  if (!problem.dargs.empty()) {
+    constexpr int kMostAtOnce = 4;
+    const int reads = most_array_reads(problem);
+    lines += fmt::format(
+        "  static constexpr int kMostReads = {};  // 0: nobody knows\n"
+        "  template <class Tanh, class S>\n"
+        "  ATTNFORGE_DEVICE static auto score_of_reads([[maybe_unused]] const Words& "
+        "attnforge_code, [[maybe_unused]] const Tanh& attnforge_tanh, OneRead& attnforge_reads, "
+        "S s, {}) {{\n"
+        "{}"
+        "{}"
+        "{}"
+        "  }}\n",
+        reads <= kMostAtOnce ? reads : 0, taken, locals_of_reads(problem, arguments),
+        has_tanh ? kBackwardTanhNames : "",
+        lines_of("score", "return value_of_score((", problem.score, "));"));
+  }
   if (!mask.empty()) {
     lines += fmt::format(
         "  ATTNFORGE_DEVICE static bool mask([[maybe_unused]] const Words& attnforge_code, {}) {{\n"
@@ -147,7 +186,7 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
 }
 
 std::size_t code_words(const Problem& problem) {
-  const std::size_t count = code_arguments(problem.args).size();
+  const std::size_t count = code_words_of_run(problem);
   return std::max<std::size_t>(2, (count + 1) / 2 * 2);
 }
 
@@ -158,7 +197,7 @@ std::string code_params_type(const Problem& problem, std::string_view params) {
 }
 
 void add_code_params(Argument& argument, const Problem& problem, const TileWork& /*work*/) {
-  const auto count = static_cast<std::uint32_t>(code_arguments(problem.args).size());
+  const auto count = static_cast<std::uint32_t>(code_words_of_run(problem));
   argument.zeros(code_words(problem) * sizeof(std::uint64_t), alignof(CodeParams<2>),
                  CodeArguments{count});
 }
@@ -195,6 +234,12 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
     }
     names.other_pieces.push_back(score);
     if (is_backward(problem)) add_slope(names, before_score);
+    if (!problem.dargs.empty()) {
+      names.parts.push_back("pieces/darg_reads.cuh");
+      names.other_pieces.push_back(
+          {"pieces/dargs.cuh", "Dargs",
+           fmt::format("DargsOfRows<UserCode, UserRow<UserCode>, {}>", before_score)});
+    }
   }
   if (shape_of(problem).user_mask != 0 && !names.gathers) {
     names.other_pieces.push_back(

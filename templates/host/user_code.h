@@ -11,7 +11,7 @@
 
 namespace attnforge {
 
-/// Words of CodeParams: one for each argument, made even, at least 2.
+/// Words of CodeParams: one for each argument and each of dargs, made even, at least 2.
 std::size_t code_words(const Problem& problem);
 
 /// The struct UserCode of an entry, whose functions are the score's text and `mask`: what windows

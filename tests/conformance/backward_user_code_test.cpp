@@ -2,7 +2,9 @@
 // same in C++ on the CPU.
 #include <gtest/gtest.h>
 
+#include "generator/operands.h"
 #include "generator/user_code.h"
+#include "reference/compare.h"
 #include "tests/conformance/backward_proof.h"
 #include "tests/conformance/code_cases.h"
 #include "tests/conformance/options.h"
@@ -47,6 +49,63 @@ TEST_P(BackwardUserCode, MatchesItsFunctionOnTheCpu) {
   if (served == 0) GTEST_SKIP() << "no backward family serves texts";
 }
 
+class Dargs : public testing::TestWithParam<DargsCase> {};
+
+/// Two runs add what the reference says twice; dq, dk and dv are right beside it.
+TEST_P(Dargs, MatchTheReference) {
+  const std::string unusable = gpu_problem();
+  if (!unusable.empty()) GTEST_SKIP() << unusable;
+  ScopedContext context(gpu_context());
+  int served = 0;
+  for (const char* text : dargs_problems()) {
+    Problem problem = parse_problem(text);
+    add_code(problem, GetParam().texts);
+    problem.dargs = GetParam().dargs;
+    validate(problem);
+    const std::vector<Darg> dargs = dargs_of(problem);
+    CodeFunctions functions = GetParam().functions;
+    for (const Darg& darg : dargs) functions.dargs.push_back({.elements = darg.elements});
+    std::vector<Compiled> configs;
+    for (const Family* family : families_of(Op::kBackward)) {
+      for (Compiled& compiled : compile_some(*family, problem, random_configs(), kConformanceSeed))
+        configs.push_back(std::move(compiled));
+    }
+    EXPECT_FALSE(configs.empty() && only_family().empty()) << "no family serves " << text;
+    if (configs.empty()) continue;
+    const BackwardExpectation expected(problem, functions);
+    GpuProblem gpu(expected.host);
+    RunArguments run = arguments_of(problem);
+    for (const Compiled& compiled : configs) {
+      ++served;
+      std::vector<Buffer> gradients;
+      std::vector<float*> addresses;
+      for (const Darg& darg : dargs) {
+        const std::vector<float> zeros(static_cast<std::size_t>(darg.elements));
+        gradients.push_back(Buffer::of(std::as_bytes(std::span(zeros))));
+        addresses.push_back(static_cast<float*>(gradients.back().data()));
+      }
+      Tensors words;
+      words.code_arguments = run.words.data();
+      std::vector<std::uint64_t> with_gradients;
+      gpu.tensors.code_arguments = with_dargs_at(words, dargs, addresses, with_gradients)
+                                       .code_arguments;
+      std::string fault = fault_of(compiled, expected, gpu);
+      for (std::size_t i = 0; fault.empty() && i < dargs.size(); ++i) {
+        auto actual = gradients[i].to_host<float>();
+        for (float& x : actual) x /= 2;
+        const Comparison compared = compare_darg(problem, actual.data(),
+                                                 expected.reference.dargs[i]);
+        if (!compared.passed()) fault += dargs[i].name + ": " + to_string(compared) + "\n";
+      }
+      EXPECT_EQ(fault, "") << to_string(problem) << "\n  " << to_string(compiled.candidate.config);
+    }
+  }
+  if (served == 0) GTEST_SKIP() << "no backward family serves gradients of arrays";
+}
+
+INSTANTIATE_TEST_SUITE_P(Texts, Dargs, testing::ValuesIn(dargs_cases()),
+                         [](const auto& info) { return info.param.name; });
+
 /// On the CPU: what the test above is measured by.
 TEST(CodeCases, HaveTheDerivativesOfTheirScores) {
   const CodePair pair{.batch = 1, .head = 1, .q = 7, .k = 11, .seqlen_q = 20, .seqlen_kv = 30};
@@ -60,6 +119,17 @@ TEST(CodeCases, HaveTheDerivativesOfTheirScores) {
                   (f.score(s + step, pair) - f.score(s - step, pair)) / (2 * step), 1e-7)
           << c.name;
     }
+  }
+}
+
+TEST(DargsCases, HaveTheDerivativesOfTheirScores) {
+  const CodePair pair{.batch = 1, .head = 1, .q = 7, .k = 11, .seqlen_q = 20, .seqlen_kv = 30};
+  for (const DargsCase& c : dargs_cases()) {
+    const double s = 0.5, step = 1e-4;
+    EXPECT_NEAR(
+        c.functions.score_derivative(s, pair),
+        (c.functions.score(s + step, pair) - c.functions.score(s - step, pair)) / (2 * step), 1e-7)
+        << c.name;
   }
 }
 

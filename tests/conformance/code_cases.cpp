@@ -22,6 +22,10 @@ int document_of(std::int64_t batch, std::int64_t at) {
 }
 int prefix_of(std::int64_t batch) { return static_cast<int>(9 + 20 * batch); }
 
+constexpr int kWeights = 1024, kHalves = 512;
+float weight_of(std::int64_t at) { return 0.125f * static_cast<float>((at * 5) % 9 - 4); }
+float half_of(std::int64_t at) { return 0.5f * static_cast<float>(at % 3); }
+
 const std::vector<const char*> kUsual = {
     "fwd bf16 batch=2 num_heads=4:2 seqlen=300 head_dim=128 causal lse",
     "fwd fp16 batch=2 num_heads=4 seqlen=77:333 head_dim=64 lse",
@@ -66,6 +70,15 @@ RunArguments arguments_of(const Problem& p) {
       for (std::int64_t b = 0; b < p.batch; ++b)
         for (std::int64_t i = 0; i < length; ++i) values.push_back(document_of(b, i));
       run.add_array(values);
+    } else if (argument.name == "weights") {
+      std::vector<float> values;
+      for (int i = 0; i < kWeights; ++i) values.push_back(weight_of(i));
+      run.add_array(values);
+    } else if (argument.name == "halves") {
+      constexpr std::uint16_t kBits[] = {0, 0x3800, 0x3c00};
+      std::vector<std::uint16_t> values;
+      for (int i = 0; i < kHalves; ++i) values.push_back(kBits[i % 3]);
+      run.add_array(values);
     } else if (argument.name == "window") {
       run.words.push_back(kWindow | std::uint64_t{0xdeadbeef} << 32);  // upper half: anything
     } else if (argument.name == "factor") {
@@ -75,6 +88,127 @@ RunArguments arguments_of(const Problem& p) {
     }
   }
   return run;
+}
+
+void PrintTo(const DargsCase& c, std::ostream* out) { *out << c.name; }
+
+const std::vector<const char*>& dargs_problems() {
+  static const std::vector<const char*> kProblems = {
+      "bwd bf16 batch=2 num_heads=4:2 seqlen=300 head_dim=128 causal",
+      "bwd fp16 batch=2 num_heads=4 seqlen=77:333 head_dim=64 dlse accumulate",
+      "bwd bf16 batch=1 num_heads=4:2 seqlen=130 head_dim=256 causal gradients=fp32",
+      "bwd fp32 batch=2 num_heads=2 seqlen=70:130 head_dim=64",
+      "bwd bf16 batch=3 num_heads=4 seqlen=200 head_dim=64 lengths=packed causal",
+      "bwd bf16 batch=3 num_heads=2 seqlen=150:333 head_dim=72 window_left=100 lengths=used sinks",
+      "bwd bf16 batch=1 num_heads=4 seqlen=200 head_dim=64 softcap=3 causal",
+      "bwd bf16 batch=2 num_heads=4:2 seqlen=300 head_dim=64 blocks=64 mask_bits",
+  };
+  return kProblems;
+}
+
+const std::vector<DargsCase>& dargs_cases() {
+  using AddRead = CodeFunctions::AddRead;
+  static const std::vector<DargsCase> kCases = {
+      {"SlopeOfHeads",
+       alibi(),
+       "slope",
+       {.score = [](double s,
+                    const CodePair& p) { return s + slope_of(p.head) * double(p.k - p.q); },
+        .mask = {},
+        .score_derivative = one,
+        .dargs = {},
+        .score_reads = [](double, const CodePair& p,
+                          const AddRead& add) { add(0, p.head, double(p.k - p.q)); }}},
+      {"TableByDistance",
+       relative_bias(kReach),
+       "relative_bias",
+       {.score =
+            [](double s, const CodePair& p) {
+              return s +
+                     bias_of(p.head, std::clamp<std::int64_t>(p.k - p.q, -kReach, kReach) + kReach);
+            },
+        .mask = {},
+        .score_derivative = one,
+        .dargs = {},
+        .score_reads =
+            [](double, const CodePair& p, const AddRead& add) {
+              add(0,
+                  p.head * (2 * kReach + 1) + std::clamp<std::int64_t>(p.k - p.q, -kReach, kReach) +
+                      kReach,
+                  1);
+            }}},
+      {"SeveralReadsOfOne",
+       {.score = "s * (1 + weights[head]) + weights[q % 50] * weights[k]",
+        .args = "float* weights[1024]"},
+       "weights",
+       {.score =
+            [](double s, const CodePair& p) {
+              return s * (1 + weight_of(p.head)) + double{weight_of(p.q % 50)} * weight_of(p.k);
+            },
+        .mask = {},
+        .score_derivative = [](double, const CodePair& p) { return 1 + weight_of(p.head); },
+        .dargs = {},
+        .score_reads =
+            [](double s, const CodePair& p, const AddRead& add) {
+              add(0, p.head, s);
+              add(0, p.q % 50, weight_of(p.k));
+              add(0, p.k, weight_of(p.q % 50));
+            }}},
+      {"InBranches",
+       {.score =
+            "(k < q ? s + weights[batch * 100 + head] : tanhf(s * weights[k])) + slope[head] * "
+            "0.5f",
+        .mask = "(q + k) % 3 != 0",
+        .args = "float* weights[1024], float* slope[num_heads_q]"},
+       "slope, weights",
+       {.score =
+            [](double s, const CodePair& p) {
+              return (p.k < p.q ? s + weight_of(p.batch * 100 + p.head)
+                                : std::tanh(s * weight_of(p.k))) +
+                     slope_of(p.head) * 0.5;
+            },
+        .mask = [](const CodePair& p) { return (p.q + p.k) % 3 != 0; },
+        .score_derivative =
+            [](double s, const CodePair& p) {
+              const double x = std::tanh(s * weight_of(p.k));
+              return p.k < p.q ? 1 : (1 - x * x) * weight_of(p.k);
+            },
+        .dargs = {},
+        .score_reads =
+            [](double s, const CodePair& p, const AddRead& add) {
+              add(0, p.head, 0.5);
+              if (p.k < p.q) return add(1, p.batch * 100 + p.head, 1);
+              const double x = std::tanh(s * weight_of(p.k));
+              add(1, p.k, (1 - x * x) * s);
+            }}},
+      {"InALoop",
+       {.score = "[&] { auto x = s * 1; for (int i = 0; i < 1 + k % 3; ++i) x += weights[i] * "
+                 "float(q % (i + 2)); return x; }()",
+        .args = "float* weights[1024]"},
+       "weights",
+       {.score =
+            [](double s, const CodePair& p) {
+              for (std::int64_t i = 0; i < 1 + p.k % 3; ++i)
+                s += weight_of(i) * double(p.q % (i + 2));
+              return s;
+            },
+        .mask = {},
+        .score_derivative = one,
+        .dargs = {},
+        .score_reads =
+            [](double, const CodePair& p, const AddRead& add) {
+              for (std::int64_t i = 0; i < 1 + p.k % 3; ++i) add(0, i, double(p.q % (i + 2)));
+            }}},
+      {"OfHalves",
+       {.score = "s + halves[q] * 0.25f", .args = "fp16* halves[512]"},
+       "halves",
+       {.score = [](double s, const CodePair& p) { return s + half_of(p.q) * 0.25; },
+        .mask = {},
+        .score_derivative = one,
+        .dargs = {},
+        .score_reads = [](double, const CodePair& p, const AddRead& add) { add(0, p.q, 0.25); }}},
+  };
+  return kCases;
 }
 
 const std::vector<CodeCase>& code_cases() {

@@ -23,6 +23,20 @@ void PrintTo(const CodeCase& c, std::ostream* out);
 
 const std::vector<CodeCase>& code_cases();
 
+/// Texts that read arrays whose gradients are wanted: functions.score_reads says which elements.
+/// functions.dargs is of the problem: fill it in.
+struct DargsCase {
+  const char* name;
+  CodeTexts texts;
+  const char* dargs;
+  CodeFunctions functions;
+};
+void PrintTo(const DargsCase& c, std::ostream* out);
+
+const std::vector<DargsCase>& dargs_cases();
+/// Problems that each of them is tried with.
+const std::vector<const char*>& dargs_problems();
+
 /// A run's words, and the memory that they point to.
 struct RunArguments {
   std::vector<Buffer> arrays;

@@ -40,6 +40,7 @@ std::vector<std::string> corpus() {
           "fwd q=fp16 k=bf16 v=bf16 o=fp32 window_left=127 window_right=0 causal",
           "fwd fp32 tf32 softmax_scale=0.125 alignment=4 layout=packed_qkv batch=0",
           "fwd bf16 rope=half rope_dim=64 head_dim=128 seqlen_q=1 seqlen_kv=77",
+          "bwd bf16 args=\"float* a, int n, fp16* b\" score=\"s + a[k] * b[n]\" dargs=\"b, a\"",
           "fwd",
           "fwd bf16 batch=1048576",
           "fwd fp16 num_heads=65535:65535 seqlen=134217728"};
@@ -84,6 +85,11 @@ std::vector<std::string> words() {
           "128",
           "\x1b[2J",
           "\xff",
+          "bwd",
+          "dargs=a",
+          "dargs=\"b,a\"",
+          "score=s*a[0]",
+          "args=\"float* a\"",
           "1073741824",
           "1e-20",
           "1e20"};

@@ -59,14 +59,18 @@ void require_closed(std::string_view text) {
   require(open.empty(), "a text that leaves a bracket open is accepted");
 }
 
-/// A source has the text once, on lines of its own under its name.
-void require_in_place(const std::string& entry, std::string_view name, const std::string& text) {
+/// A source has the text so many times, on lines of its own under its name.
+void require_in_place(const std::string& entry, std::string_view name, const std::string& text,
+                      int times = 1) {
   if (text.empty()) return;
   const std::string there = fmt::format("#line 1 \"{}\"\n{} ));\n#line 1 \"entry\"\n", name, text);
-  const std::size_t at = entry.find(there);
-  require(at != entry.npos, fmt::format("the source does not have {} as it is", name));
-  require(entry.find(fmt::format("#line 1 \"{}\"", name), at + 1) == entry.npos,
-          fmt::format("the source has two texts {}", name));
+  std::size_t at = 0;
+  for (int i = 0; i < times; ++i, ++at) {
+    at = entry.find(there, at);
+    require(at != entry.npos, fmt::format("the source does not have {} as it is", name));
+  }
+  require(entry.find(fmt::format("#line 1 \"{}\"", name), at) == entry.npos,
+          fmt::format("the source has more texts {}", name));
 }
 
 /// The config that an untuned plan would take, which texts decide only by what of them there is.
@@ -144,6 +148,26 @@ void require_compiled_or_explained(const Source& source, const Problem& problem)
   }
 }
 
+/// The same texts backward, with the gradient of the first array of floats that the score reads.
+void fuzz_dargs(Problem problem, bool compiled) {
+  problem.op = Op::kBackward;
+  for (const CodeArgument& argument : code_arguments(problem.args)) {
+    const bool floats = argument.type != CodeArgument::Type::kInt &&
+                        argument.type != CodeArgument::Type::kBool;
+    if (problem.dargs.empty() && argument.is_array && floats && names(problem.score, argument.name))
+      problem.dargs = argument.name;
+  }
+  if (problem.dargs.empty()) return;
+  require(accepts([&] { validate(problem); }), "not valid with dargs: " + to_string(problem));
+  require(parse_problem(to_string(problem)) == problem, "another problem is read back");
+  for (const char* name : {"bwd_naive", "bwd_mma_sm80"}) {
+    const Family& family = *find_family(name);
+    const Source source = family.render(config_of(family, problem), problem);
+    require_in_place(source.entry, "score", problem.score, 2);
+    if (compiled && family.tier == Tier::kOracle) require_compiled_or_explained(source, problem);
+  }
+}
+
 }  // namespace
 
 int fuzz_one(const std::uint8_t* data, std::size_t size) {
@@ -161,6 +185,9 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
     require(!argument.is_array || array_elements(argument, problem) >= 1, "an array of nothing");
 
   const std::uint64_t draw = XXH3_64bits(data, size);
+  const bool is_short = problem.score.size() + problem.mask.size() <= kLongestCompiled;
+  const bool may_compile = is_short && nvrtc_facts().available;
+  fuzz_dargs(problem, may_compile && draw % (4 * kCompiledOne) == 1);
   for (const char* name : {"fwd_naive", "fwd_mma_sm80", "fwd_wgmma_sm90a", "fwd_regtile_f32"}) {
     const Family& family = *find_family(name);
     if (!rejection(family, problem, typical_device(kArch).arch).empty()) continue;
@@ -173,9 +200,7 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
     const bool wanted = draw % kCompiledOne == 0 &&
                         &family == find_family(draw / kCompiledOne % 4 == 0 ? "fwd_mma_sm80"
                                                                             : "fwd_naive");
-    const bool is_short = problem.score.size() + problem.mask.size() <= kLongestCompiled;
-    if (wanted && is_short && nvrtc_facts().available)
-      require_compiled_or_explained(source, problem);
+    if (wanted && may_compile) require_compiled_or_explained(source, problem);
   }
   return 1;
 }

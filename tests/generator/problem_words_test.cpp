@@ -10,6 +10,7 @@
 
 #include "attnforge/problem.h"
 #include "generator/problem_fields.h"
+#include "generator/words.h"
 #include "tests/generator/expect_error.h"
 
 namespace attnforge {
@@ -17,14 +18,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-const ProblemWord& word_named(std::string_view name) {
-  for (const ProblemWord& word : problem_words()) {
-    if (word.name == name) return word;
-  }
-  ADD_FAILURE() << name;
-  return problem_words().front();
-}
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("-0123456789") == text.npos;
@@ -37,7 +30,21 @@ TEST(ProblemWords, EveryFieldHasAWord) {
     EXPECT_FALSE(word.meaning.empty()) << word.name;
     EXPECT_FALSE(word.fallback.empty()) << word.name;
   }
-  for (const IntegerField& field : integer_fields()) EXPECT_TRUE(names.count(field.name));
+}
+
+TEST(ProblemWords, OtherNamesMeanOneWordAndValuesHaveARange) {
+  std::set<std::string_view> others;
+  for (const ProblemField& field : problem_fields()) {
+    std::string_view rest = field.other_names;
+    for (std::string_view other = next_word(rest); !other.empty(); other = next_word(rest)) {
+      EXPECT_TRUE(others.insert(other).second) << other << " is there twice";
+      EXPECT_EQ(find_field(other), nullptr) << other << " is a word itself";
+    }
+    const FieldValue& value = field.value;
+    const bool has_range = value.ok != nullptr || value.number_ok != nullptr ||
+                           !value.choices.empty();
+    EXPECT_EQ(has_range, value.get != nullptr || value.number != nullptr) << field.name();
+  }
 }
 
 TEST(ProblemWords, EveryWordIsRead) {
@@ -57,11 +64,9 @@ TEST(ProblemWords, EveryWordIsRead) {
 }
 
 TEST(ProblemWords, DefaultsAreThoseOfAProblem) {
-  for (const IntegerField& field : integer_fields()) {
-    const ProblemWord& word = word_named(field.name);
-    EXPECT_EQ(word.allowed, field.allowed);
-    if (is_number(word.fallback))
-      EXPECT_EQ(word.fallback, std::to_string(field.get(Problem{}))) << word.name;
+  for (const ProblemField& field : problem_fields()) {
+    if (field.value.kind == FieldKind::kInteger && is_number(field.word.fallback))
+      EXPECT_EQ(field.word.fallback, std::to_string(field.value.get(Problem{}))) << field.name();
   }
   for (const ProblemWord& word : problem_words()) {
     // A default that is a value may be written out.

@@ -10,6 +10,7 @@
 #include "attnforge/error.h"
 #include "generator/bucket.h"
 #include "generator/features.h"
+#include "generator/operands.h"
 #include "generator/words.h"
 #include "tests/generator/expect_error.h"
 
@@ -169,6 +170,103 @@ TEST(CodeArguments, AreRefusedWithThePlace) {
     many += ", int a" + std::to_string(i);
   expect_error(ErrorCode::kInvalidProblem, "more than 32",
                [&] { validate(with_code("s", "", many)); });
+}
+
+Problem with_dargs(const std::string& dargs, const std::string& score = "s + slope[head]",
+                   const std::string& args =
+                       "float* slope[num_heads_q], int n, bf16* table[7], "
+                       "int* at, bool* b") {
+  Problem problem = with_code(score, "", args);
+  problem.op = Op::kBackward;
+  problem.dargs = dargs;
+  return problem;
+}
+
+TEST(Dargs, AreNamesOfArraysOfFloatsThatTheScoreReads) {
+  const std::string both = "s * table[n] + slope[head] * b[k] + at[q]";
+  const Problem problem = with_dargs("table,slope", both);
+  validate(problem);
+  EXPECT_EQ(parse_problem(to_string(problem)), problem);
+  EXPECT_EQ(places_of_dargs(problem), (std::vector<std::size_t>{2, 0}));
+  EXPECT_EQ(code_words_of_run(problem), 7u);
+  EXPECT_TRUE(forward_of(problem).dargs.empty());
+  EXPECT_EQ(required_features(problem) & kFeatureDargs, kFeatureDargs);
+  const Problem one = with_dargs("table", both), other = with_dargs("", both);
+  EXPECT_NE(code_suffix(one), code_suffix(problem));
+  EXPECT_NE(code_suffix(one), code_suffix(other));
+  EXPECT_NE(ProblemHash()(one), ProblemHash()(other));
+  EXPECT_EQ(bucket(one).dargs, "table");
+  const Refused cases[] = {
+      {"slop", "dargs names slop, which is not in args"},
+      {"n", "dargs names n, a number of type int"},
+      {"at", "dargs names at, an array of type int"},
+      {"b", "dargs names b, an array of type bool"},
+      {"slope slope", "\"slope\" at line 1, column 7; it is a list of names"},
+      {"slope, slope", "more than once"},
+      {"slope,", "ends where a name is wanted"},
+      {",slope", "\",\" at line 1, column 1"},
+      {"slope; b", "\";\" at line 1"},
+      {" ", "ends where a name is wanted"},
+      {"slope\x01", "the byte 0x01"},
+  };
+  for (const Refused& c : cases)
+    expect_error(ErrorCode::kInvalidProblem, c.why, [&] { validate(with_dargs(c.text, both)); });
+  expect_error(ErrorCode::kInvalidProblem, "which score does not read",
+               [] { validate(with_dargs("table")); });
+  Problem forward = with_dargs("slope");
+  forward.op = Op::kForward;
+  expect_error(ErrorCode::kInvalidProblem, "dargs is of bwd alone", [&] { validate(forward); });
+  Problem deterministic = with_dargs("slope");
+  deterministic.deterministic = true;
+  expect_error(ErrorCode::kInvalidProblem, "does not go with deterministic",
+               [&] { validate(deterministic); });
+  std::string many = "float* a0", names = "a0", score = "s + a0[k]";
+  for (int i = 1; i < 17; ++i) {
+    const std::string name = "a" + std::to_string(i);
+    many += ", float* " + name, names += "," + name, score += " + " + name + "[k]";
+  }
+  expect_error(ErrorCode::kInvalidProblem, "34 names together; at most 32",
+               [&] { validate(with_dargs(names, score, many)); });
+}
+
+TEST(Dargs, SayHowOftenATextReadsThem) {
+  const auto reads = [](const std::string& score) {
+    return most_array_reads(with_dargs("slope", score));
+  };
+  EXPECT_EQ(reads("s + slope[head] * table[0]"), 1);
+  EXPECT_EQ(reads("k < q ? s * slope[k] : slope[q] + slope [slope[0]]"), 4);
+  EXPECT_EQ(reads("s + [&] { return slope[0]; }()"), 0) << "it may be called again";
+  EXPECT_EQ(reads("s + *(slope + k)"), 0) << "another name for it";
+}
+
+TEST(Dargs, AreWhatARunAddsToAfterItsArguments) {
+  const Problem problem = with_dargs("table, slope", "s * table[n] + slope[head]");
+  const std::vector<Operand> list = operands(problem);
+  ASSERT_EQ(list.back().name, "dargs");
+  EXPECT_TRUE(list.back().added_to);
+  EXPECT_EQ(list.back().elements, 64 + 64) << "7 and 8, each from a multiple of 64 on";
+  HostTensors host;
+  set_code_arguments(problem, host, 1);
+  std::vector<char> memory(list.size());
+  std::vector<void*> addresses;
+  for (char& each : memory) addresses.push_back(&each);
+  std::vector<std::uint64_t> words;
+  const Tensors tensors = bound_tensors(problem, list, addresses, host, words);
+  const auto begin = reinterpret_cast<std::uintptr_t>(addresses.back());
+  ASSERT_EQ(words.size(), 7u);
+  EXPECT_EQ(words[5], begin);
+  EXPECT_EQ(words[6], begin + 64 * sizeof(float));
+  const std::vector<Darg> dargs = dargs_of(problem);
+  ASSERT_EQ(dargs.size(), 2u);
+  EXPECT_EQ(dargs[1].name, "slope");
+  EXPECT_EQ(dargs[1].elements, 8);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address_of(dargs[1], tensors)), words[6]);
+  float elsewhere[2];
+  float* const places[] = {&elsewhere[0], &elsewhere[1]};
+  std::vector<std::uint64_t> other_words;
+  const Tensors other = with_dargs_at(tensors, dargs, places, other_words);
+  EXPECT_EQ(address_of(dargs[0], other), &elsewhere[0]);
+  EXPECT_EQ(other.code_arguments[0], tensors.code_arguments[0]);
 }
 
 TEST(CodeText, IsPartOfKeyHashAndSymbol) {

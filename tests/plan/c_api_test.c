@@ -723,7 +723,10 @@ static void test_gradients_of_a_run(void* library, int fake) {
   enum { kElements = 2 * 32 * 64 };
   attnforge_context_desc desc = ATTNFORGE_CONTEXT_DESC_INIT;
   attnforge_context* context = NULL;
-  attnforge_problem* problem = made("bwd bf16 num_heads=2 seqlen=32 head_dim=64 causal sinks");
+  attnforge_problem* problem = made(
+      "bwd bf16 num_heads=2 seqlen=32 head_dim=64 causal sinks args=\"float* slope[2]\" "
+      "score=\"s + slope[head]\" dargs=slope");
+  uint64_t words[2] = {0, 0};
   attnforge_plan_options options = ATTNFORGE_PLAN_OPTIONS_INIT;
   attnforge_plan* plan = NULL;
   attnforge_tensors tensors = ATTNFORGE_TENSORS_INIT;
@@ -746,6 +749,15 @@ static void test_gradients_of_a_run(void* library, int fake) {
   gradients.dk.data = device_array(library, fake, kElements, 0);
   gradients.dv.data = device_array(library, fake, kElements, 0);
   tensors.gradients = &gradients;
+  words[0] = (uint64_t)(uintptr_t)device_array(library, fake, 4, 0);
+  tensors.code_arguments = words;
+  EXPECT_ERROR(
+      attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+      "code_arguments[1] is 0x0; with dargs=\"slope\" it is the address of an array of float");
+  words[1] = (uint64_t)(uintptr_t)device_array(library, fake, 4, 0) + 2;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "a multiple of 4 bytes");
+  words[1] -= 2;
   EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
                "sinks is null");
   tensors.sinks = (const float*)device_array(library, fake, 4, 0);

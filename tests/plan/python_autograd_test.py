@@ -93,6 +93,7 @@ def sequences(problem, lengths):
 
 
 ALIBI, DOCUMENTS, CAP = "s + slope[head] * (k - q)", "document[q] == document[k]", "2 * tanhf(s / 2) * gain"
+TABLE = "s * factor[head] + table[k - q + 19]"  # of 20 queries and keys
 
 
 def words_of(struct, p, rows, keys):
@@ -106,6 +107,11 @@ def words_of(struct, p, rows, keys):
             named[name] = tensor_at(word, torch.float32, (p.num_heads_q,), (1,)).double()
         elif name == "document":
             named[name] = tensor_at(word, torch.int32, (max(rows, keys),), (1,))
+        elif name == "factor":
+            assert kind == "fp16*"
+            named[name] = tensor_at(word, torch.float16, (p.num_heads_q,), (1,)).double()
+        elif name == "table":
+            named[name] = tensor_at(word, torch.float32, (39,), (1,)).double()
         else:
             assert kind == "float"
             named[name] = ctypes.c_float.from_buffer(ctypes.c_uint32(word)).value
@@ -118,7 +124,22 @@ def _cap(s, a):
     return 2 * x * a["gain"], (1 - x * x) * a["gain"]
 
 
+def add_to_dargs(struct, p, s, a, ds):
+    """What the pairs of a sequence add to the gradients of arrays, which come after the arguments; s: before the text."""
+    names = p.dargs.split(", ")
+    count = len(p.args.split(", "))
+    words = (ctypes.c_uint64 * (count + len(names))).from_address(struct.code_arguments)[count:]
+    for name, word in zip(names, words):
+        target = tensor_at(word, torch.float32, (39 if name == "table" else p.num_heads_q,), (1,))
+        if name == "table":
+            value = torch.zeros(39, dtype=torch.float64).index_add_(0, (a["apart"] + 19).flatten(), ds.sum(0).flatten())
+        else:
+            value = (ds * (s if name == "factor" else a["apart"])).sum((1, 2))
+        target += value.float()
+
+
 TEXTS = {
+    TABLE: lambda s, a: (s * a["factor"][:, None, None] + a["table"][a["apart"] + 19], a["factor"][:, None, None]),
     ALIBI: lambda s, a: (s + a["slope"][:, None, None] * a["apart"], 1.0),
     CAP: _cap,
     DOCUMENTS: lambda a: a["document"][: a["apart"].shape[0], None] == a["document"][None, : a["apart"].shape[1]],
@@ -174,6 +195,7 @@ def run(plan, struct, lengths):
         if p.softcap:
             slope = 1 - torch.tanh(s / p.softcap) ** 2
             s = p.softcap * torch.tanh(s / p.softcap)
+        before = s
         if p.score:
             s, slope = TEXTS[p.score](s, words_of(struct, p, rows, keys))
         position = torch.arange(rows)[:, None] + keys - rows
@@ -207,7 +229,10 @@ def run(plan, struct, lengths):
             logits = tensor_at(struct.sinks, torch.float32, (hq,), (1,)).double()
             share = torch.where(torch.isinf(lse), torch.zeros_like(lse), torch.exp(logits[:, None, None] - lse))
             dsinks -= (share * delta).sum((1, 2)).float()
-        ds = e * (dout @ v.transpose(1, 2) - delta) * slope
+        ds = e * (dout @ v.transpose(1, 2) - delta)
+        if p.dargs:
+            add_to_dargs(struct, p, before, words_of(struct, p, rows, keys), ds)
+        ds = ds * slope
         results = {"q": scale * ds @ k, "k": scale * ds.transpose(1, 2) @ q, "v": e.transpose(1, 2) @ dout}
         for name, count, first, dim in (("q", rows, row, p.head_dim), ("k", keys, key, p.head_dim), ("v", keys, key, p.head_dim_v)):
             kind = torch.float32 if wide else dtype[name]
@@ -393,9 +418,78 @@ class AutogradTest(unittest.TestCase):
         slope.add_(1)
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
             o.float().sum().backward()
-        slope.requires_grad_()
-        with self.assertRaisesRegex(attnforge.UnsupportedError, "args..slope.. requires grad"):
-            attnforge.attention(q, k, v, score=ALIBI, args={"slope": slope})
+
+    def test_of_arrays_that_the_score_reads(self):
+        apart = torch.arange(20)[None, :] - torch.arange(20)[:, None]
+
+        def alibi(s, slope):
+            return s + slope[:, None, None] * apart
+
+        def by_table(s, factor, table):
+            return s * factor[:, None, None] + table[apart + 19]
+
+        cases = (
+            (ALIBI, alibi, {"slope": torch.rand(4)}),
+            (TABLE, by_table, {"factor": torch.rand(4).half(), "table": torch.rand(39)}),
+        )
+        for text, score, arrays in cases:
+            for trained in (list(arrays), list(arrays)[:1], []):
+                for of_inputs in (True, False):
+                    with self.subTest(text=text, trained=trained, of_inputs=of_inputs):
+                        q, k, v = (x if of_inputs else x.detach() for x in self.inputs((2, 20, 4, 16), (2, 20, 2, 16)))
+                        given = {name: x.clone().requires_grad_(name in trained) for name, x in arrays.items()}
+                        leaves = [x for x in (q, k, v, *given.values()) if x.requires_grad]
+                        if not leaves:
+                            continue
+                        o = attnforge.attention(q, k, v, causal=True, score=text, args=given)
+                        dout = torch.randn(o.shape, dtype=o.dtype)
+                        wide = [x.double() for x in given.values()]
+                        wanted, _ = plain(*(x.double() for x in (q, k, v)), causal=True, score=lambda s: score(s, *wide))
+                        got = torch.autograd.grad((o * dout).double().sum(), leaves)
+                        self.compare(got, torch.autograd.grad((wanted * dout.double()).sum(), leaves))
+                        self.assertEqual('dargs="' in runs[-1], bool(trained))
+
+    def test_arrays_get_gradients_once_and_in_any_order(self):
+        q, k, v = self.inputs()
+        slope = torch.rand(4).requires_grad_()
+        options = {"score": ALIBI, "args": {"slope": slope}}
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "dargs does not go with deterministic"):
+            attnforge.attention(q, k, v, deterministic=True, **options)
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "dargs names slope, which score does not read"):
+            attnforge.attention(q, k, v, mask=DOCUMENTS, score="s * 2", args={"document": torch.zeros(20).int(), "slope": slope})
+        o = attnforge.attention(q.detach(), k.detach(), v.detach(), **options).float().sum()
+        with self.assertRaisesRegex(attnforge.UnsupportedError, "no second one"):
+            torch.autograd.grad(o, [slope], create_graph=True)[0].sum().backward()
+        with torch.no_grad():
+            attnforge.attention(q, k, v, **options)
+        self.assertNotIn("dargs", runs[-1])
+
+    def test_gradients_of_arrays_by_hand(self):
+        q, k, v = self.inputs()
+        slope = torch.rand(4)
+        options = {"score": ALIBI, "args": {"slope": slope}}
+        with torch.no_grad():
+            o, lse = attnforge.attention(q, k, v, return_lse=True, **options)
+            run = lambda **more: attnforge.attention_backward(q, k, v, o, lse, o, **options, **more)  # noqa: E731
+            into = torch.zeros(4)
+            run(dargs={"slope": into})
+            once = into.clone()
+            run(dargs={"slope": into})
+            self.assertGreater(once.abs().max().item(), 0)
+            self.assertTrue(torch.allclose(into, 2 * once), "a run adds to what is there")
+            wrong = (
+                (torch.zeros(4), "dargs is a torch.Tensor; it must be a dict"),
+                ({"slop": into}, "dargs\\['slop'\\] has no array to be the gradient of: args names slope"),
+                ({"slope": torch.zeros(5)}, "must be contiguous float32 \\(4,\\)"),
+                ({"slope": torch.zeros(4).half()}, "is fp16"),
+                ({"slope": torch.zeros(8)[::2]}, "with strides"),
+                ({"slope": slope}, "shares memory with another array"),
+            )
+            for dargs, why in wrong:
+                with self.subTest(why), self.assertRaisesRegex((attnforge.InvalidError, TypeError), why):
+                    run(dargs=dargs)
+            with self.assertRaisesRegex(attnforge.InvalidError, "does not go with deterministic"):
+                run(dargs={"slope": into}, deterministic=True)
 
     def test_of_one_input_alone_and_of_one_tensor_three_times(self):
         q, k, v = self.inputs()

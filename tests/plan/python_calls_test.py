@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _attention, _call, _checks, _lengths, _library, _overlap  # noqa: E402
+from attnforge import _arguments, _arrays, _attention, _call, _checks, _lengths, _library, _options, _overlap  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -88,7 +88,7 @@ class FastPathTest(CallTest):
         for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (4,), (2, 9))):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
-        options = _arguments.options_of(False, None, None, None, True, "bshd", False, False)
+        options = _options.options_of(False, None, None, None, True, "bshd", False, False)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
         argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), 25, 27, (21, 22, 23, 24, "owners"), words)

@@ -19,7 +19,7 @@ if PACKAGE:
     sys.path.insert(0, PACKAGE)
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _library, _plans  # noqa: E402
+from attnforge import _arguments, _arrays, _library, _options, _plans  # noqa: E402
 
 TEXT = "fwd bf16 batch=2 num_heads=8:2 seqlen=100:300 head_dim=64:72 causal lse window_left=50"
 
@@ -146,6 +146,7 @@ class ProblemTest(unittest.TestCase):
             "fwd fp16 batch=2 seqlen=1:100 lengths=used page_size=16 batch_invariant",
             "fwd batch=3 num_heads=4:2 seqlen=100 blocks=128:64 mask_heads=2 mask_batch=3 mask_bits density=0.25",
             'fwd args="float* a, int b" score="s * 2" mask="k <= q"',
+            'bwd args="float* a, float* b" score="s + a[k] + b[q]" dargs="a, b"',
             "bwd fp16 num_heads=4:2 seqlen=100 head_dim=64:72 causal deterministic accumulate dlse gradients=fp32",
             "fwd bf16 batch=2 num_heads=4 seqlen=100 blocks=64:32 mask_heads=4 mask_batch=2 mask_bits density=0.25 "
             r'args="float* slope, int window" score="s + slope[head]" mask="k <= q\n && q - k <= window"',
@@ -345,11 +346,11 @@ class AttentionArgumentsTest(unittest.TestCase):
             attnforge.attention(q, k, k, out=FakeArray((1, 8, 4, 64)))
 
     def test_window(self):
-        self.assertEqual(_arguments.window_of(None, False), (-1, -1))
-        self.assertEqual(_arguments.window_of(7, False), (7, 7))
-        self.assertEqual(_arguments.window_of(7, True), (7, 0))
-        self.assertEqual(_arguments.window_of((3, None), False), (3, -1))
-        self.assertEqual(_arguments.window_of([3, 4], True), (3, 4))
+        self.assertEqual(_options.window_of(None, False), (-1, -1))
+        self.assertEqual(_options.window_of(7, False), (7, 7))
+        self.assertEqual(_options.window_of(7, True), (7, 0))
+        self.assertEqual(_options.window_of((3, None), False), (3, -1))
+        self.assertEqual(_options.window_of([3, 4], True), (3, 4))
 
     def test_problem_of_tensors(self):
         q, k = FakeArray((2, 5, 4, 64)), FakeArray((2, 7, 2, 64))

@@ -20,6 +20,7 @@ using test::HostProblem;
 struct Check {
   std::string problem;
   CodeFunctions code = {};
+  std::vector<std::vector<float>*> arrays = {};  // of problem.dargs, as `code` reads them
 };
 void PrintTo(const Check& c, std::ostream* out) { *out << c.problem; }
 
@@ -109,6 +110,17 @@ TEST_P(GradientCheck, EqualsFiniteDifferences) {
   check("dq", g.dq, t.q, query);
   check("dk", g.dk, t.k, key);
   check("dv", g.dv, t.v, key);
+  ASSERT_EQ(g.dargs.size(), GetParam().arrays.size());
+  for (std::size_t i = 0; i < g.dargs.size(); ++i) {
+    double largest = 0;
+    for (std::size_t at = 0; at < g.dargs[i].values.size(); ++at) {
+      const double expected = slope(host, t, GetParam().arrays[i]->at(at));
+      largest = std::max(largest, std::abs(expected));
+      EXPECT_NEAR(g.dargs[i].values[at], expected, kError * (1 + g.dargs[i].terms[at].sum))
+          << "array " << i << " element " << at;
+    }
+    EXPECT_GT(largest, 1e-3) << "there is something to compare";
+  }
   if (!problem.sinks) return;
   std::vector<float> sinks(t.sinks, t.sinks + problem.num_heads_q);
   t.sinks = sinks.data();
@@ -129,7 +141,42 @@ CodeFunctions curved_score() {
           .score_derivative = [](double s, const CodePair&) { return 1 + 0.2 * s; }};
 }
 
+/// Two arrays, one of them read twice, of which one read is not always made:
+/// s * (1 + 0.1 * table[k]) + slope[head] * (k - q) + (k < q ? table[q] * table[q] : 0).
+std::vector<float> slope_of_check = {0.3f, -0.2f}, table_of_check = {0.5f, -0.25f, 1, 0.125f, 2, 0};
+
+CodeFunctions score_of_arrays() {
+  const auto table = [](std::int64_t i) {
+    return double{table_of_check.at(static_cast<std::size_t>(i))};
+  };
+  return {.score =
+              [table](double s, const CodePair& p) {
+                const double square = p.k < p.q ? table(p.q) * table(p.q) : 0;
+                return s * (1 + 0.1 * table(p.k)) +
+                       slope_of_check.at(static_cast<std::size_t>(p.head)) * double(p.k - p.q) +
+                       square;
+              },
+          .mask = {},
+          .score_derivative = [table](double, const CodePair& p) { return 1 + 0.1 * table(p.k); },
+          .dargs = {{.elements = 6}, {.elements = 2}},
+          .score_reads =
+              [table](double s, const CodePair& p, const CodeFunctions::AddRead& add) {
+                add(0, p.k, 0.1 * s);
+                add(1, p.head, double(p.k - p.q));
+                if (p.k >= p.q) return;
+                add(0, p.q, table(p.q));
+                add(0, p.q, table(p.q));
+              }};
+}
+const std::vector<std::vector<float>*> kArraysOfCheck = {&table_of_check, &slope_of_check};
+
 const Check kChecks[] = {
+    {"bwd fp32 batch=2 num_heads=2:1 seqlen=4:6 head_dim=8 softcap=3 dlse args=\"float* t, float* "
+     "l\" score=s+t[0]+l[0] dargs=t,l",
+     score_of_arrays(), kArraysOfCheck},
+    {"bwd fp32 batch=3 num_heads=2 seqlen=5:6 head_dim=8 causal lengths=packed args=\"float* t, "
+     "float* l\" score=s+t[0]+l[0] dargs=t,l",
+     score_of_arrays(), kArraysOfCheck},
     {"bwd fp32 batch=2 num_heads=2 seqlen=3:5 head_dim=8"},
     {"bwd fp32 batch=1 num_heads=2 seqlen=5 head_dim=8 causal"},
     {"bwd fp32 batch=1 num_heads=2 seqlen=5:3 head_dim=8 causal dlse"},

@@ -99,6 +99,8 @@ inline unsigned atomicAdd(unsigned* to, unsigned x) {
   return std::atomic_ref<unsigned>(*to).fetch_add(x);
 }
 
+inline float atomicAdd(float* to, float x) { return std::atomic_ref<float>(*to).fetch_add(x); }
+
 inline void __syncthreads() { attnforge::test::own_block->arrive_and_wait(); }
 inline unsigned __ballot_sync(unsigned, bool predicate) {
   const auto all = attnforge::test::of_all_lanes(predicate);

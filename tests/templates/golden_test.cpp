@@ -36,6 +36,9 @@ constexpr GoldenProblem kProblems[] = {
     {"gradients_options",
      "bwd fp16 batch=2 num_heads=4 seqlen=100:200 head_dim=40:72 window_left=64 softcap=30 "
      "alignment=8 accumulate gradients=fp32"},
+    {"gradients_of_arrays",
+     "bwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal args=\"float* slope, int n, "
+     "fp16* bias\" score=\"s + slope[head] * (k - q) + tanhf(bias[q] * n)\" dargs=\"bias, slope\""},
     {"tf32", "fwd fp32 batch=4 num_heads=8:2 seqlen=2048 head_dim=128 causal tf32"},
 };
 

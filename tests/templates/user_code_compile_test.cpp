@@ -122,6 +122,66 @@ TEST(BackwardTexts, CompileWithTheirDerivativesInAllFamilies) {
     EXPECT_EQ(said[i], "") << cases[i].family << " " << to_string(cases[i].problem);
 }
 
+/// Arrays whose gradients are wanted, read in branches, in loops and by each other, beside others.
+TEST(Dargs, CompileInTheKernelOfDqAndInTheOracle) {
+  const auto problem_of = [](const char* words, const char* score, const char* args,
+                             const char* dargs) {
+    Problem problem = parse_problem(words);
+    problem.score = score, problem.args = args, problem.dargs = dargs;
+    validate(problem);
+    return problem;
+  };
+  const Problem slopes = problem_of("bwd bf16 num_heads=8:2 seqlen=512 head_dim=128 causal",
+                                    "s + slope[head] * (k - q)", "float* slope[num_heads_q]",
+                                    "slope");
+  const Problem loop = problem_of(
+      "bwd bf16 num_heads=8:2 seqlen=512 head_dim=128 softcap=30 lengths=used",
+      "[&] { auto x = s * 1; for (int i = 0; i < n; ++i) x += a[i] * k; return x; }()",
+      "float* a, int n", "a");
+  const Problem all = problem_of(
+      "bwd bf16 batch=2 num_heads=8:2 seqlen=4096 head_dim=64 softcap=30 lengths=used blocks=64:32 "
+      "mask_bits mask_heads=2 sinks",
+      "(k > q ? s : 0.5f * (k - q) * a[head] + min(s, b[k])) + sqrtf(fabsf(a[at[q]]) + 1) - s / "
+      "b[0] + tanhf(s * a[1]) + powf(s, 2) + [&] { auto x = s + k; for (int i = 0; i < n; ++i) x "
+      "*= "
+      "a[i]; return -x; }()",
+      "float* a, fp16* b, int* at, int n", "a, b");
+  const struct {
+    const char *family, *arch;
+    const Problem& problem;
+    bool whole;  // to machine code, which must not spill
+  } cases[] = {{"bwd_mma_sm80", "80", slopes, true},
+               {"bwd_mma_sm80", "90", loop, false},
+               {"bwd_naive", "80", all, false}};
+  const std::vector<std::string> said = test::compile_together(
+      std::size(cases), [&](std::size_t i) -> std::string {
+        const auto& [family, arch, problem, whole] = cases[i];
+        if (!whole)
+          return ptx_of(family, arch, problem).find(".entry") != std::string::npos ? ""
+                                                                                   : "no kernel";
+        const Cubin cubin = compiled(family, arch, problem);
+        return cubin.spill_store_bytes == 0 ? "" : "it spills";
+      });
+  for (std::size_t i = 0; i < said.size(); ++i)
+    EXPECT_EQ(said[i], "") << cases[i].family << " " << to_string(cases[i].problem);
+}
+
+/// What would lose the derivative by an array, or that of one, is an error and not one of 0.
+TEST(Dargs, AreRefusedWhereTheyAreNotReadByBrackets) {
+  for (const char* score : {"s + *(a + k)", "s * float(a[k])",
+                            "s + [](const float* x) { return x[0]; }(a)", "s + ldexpf(a[0], 2)"}) {
+    Problem problem = parse_problem("bwd bf16 num_heads=2 seqlen=512 head_dim=64");
+    problem.score = score, problem.args = "float* a", problem.dargs = "a";
+    try {
+      ptx_of("bwd_naive", "80", problem);
+      ADD_FAILURE() << score << " compiled";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCompile);
+      EXPECT_THAT(error.what(), testing::HasSubstr("score, line 1, column ")) << score;
+    }
+  }
+}
+
 /// A text that makes a float of the score has lost its derivative: an error, and not one of 0.
 TEST(BackwardTexts, AreRefusedWhereTheDerivativeIsLost) {
   for (const char* score : {"float(s) * 2", "[](float x) { return x * x; }(s)", "ldexpf(s, 2)"}) {

@@ -94,7 +94,7 @@ Source render(const Typed& c, const Problem&) {
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
-  const TileOrder order = cuda_core_order(problem, c.block_m(), c.right_bound != 0);
+  const TileOrder order = cuda_core_order(problem, c.block_m(), later_see_more(c));
   return launch_of_tiles<FwdTiledParams>(problem, order,
                                          step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
@@ -108,7 +108,7 @@ constinit const Family
         .summary =
             "the textbook's FlashAttention on CUDA cores, one element a load: fp32, fp16 and bf16",
         .tier = Tier::kLadder,
-        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+        .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeatureUnaligned,
         .supports = supports,
         .axes = axes,

@@ -8,8 +8,7 @@
 #include "ladder/fwd_flash_scalar/config.h"
 #include "params_fwd.h"
 #include "pieces/fixed_lengths.cuh"
-#include "pieces/range_walk.cuh"
-#include "pieces/softcap.cuh"
+#include "pieces/of_shape.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/online_row.cuh"
@@ -78,11 +77,10 @@ struct FwdFlashScalar {
     for (int i = 0; i < C.v_elements(); ++i) o[i] = 0.0f;
     OnlineRow softmax;
     const float scale_log2 = p.softmax_scale * 1.4426950408889634f;
-    const SoftcapScore capped(p);
+    const ScoreOf<C> score(p);
     const VisibleKeys visible = VisibleKeys::of_row(p, lengths, query);
 
-    const auto walk = RangeWalk<C.left_bound != 0>::of_queries(p, lengths, C.block_n, first_row,
-                                                               last_row);
+    const auto walk = WalkOf<C>::of_queries(p, lengths, C.block_n, first_row, last_row);
     for (int i = 0; i < walk.count(); ++i) {
       const int n = walk.tile(i);
       // ---- 2. A tile of K and V to shared memory, as fp32 ----
@@ -102,9 +100,8 @@ struct FwdFlashScalar {
 #pragma unroll
           for (int i = 0; i < C.qk_elements(); ++i)
             s[j] = fmaf(q[i], smem.k[first + j][lane + i * kLanes], s[j]);
-          s[j] = row_sum_of(s[j]);
-          if constexpr (C.softcap) s[j] = capped(s[j]);
-          if (is_masked) s[j] = masked<C.left_bound != 0>(s[j], n * C.block_n + first + j, visible);
+          s[j] = score(row_sum_of(s[j]));
+          if (is_masked) s[j] = masked_score<C>(s[j], n * C.block_n + first + j, visible);
         }
 
         // ---- 4. Probabilities; what was summed before is rescaled to the new maximum ----

@@ -114,7 +114,7 @@ Source render(const Typed& c, const Problem&) {
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
-  const TileOrder order = cuda_core_order(problem, c.block_m(), c.right_bound != 0);
+  const TileOrder order = cuda_core_order(problem, c.block_m(), later_see_more(c));
   return launch_of_tiles<FwdTiledParams>(problem, order,
                                          step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
@@ -128,7 +128,7 @@ constinit const Family fwd_flash_vec = typed_family<kFields, reject, estimate_us
         "FlashAttention on CUDA cores, four elements a load and several rows a thread: fp32, fp16 "
         "and bf16",
     .tier = Tier::kLadder,
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
     .supports = supports,
     .axes = axes,

@@ -8,8 +8,7 @@
 #include "ladder/fwd_flash_vec/config.h"
 #include "params_fwd.h"
 #include "pieces/fixed_lengths.cuh"
-#include "pieces/range_walk.cuh"
-#include "pieces/softcap.cuh"
+#include "pieces/of_shape.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
@@ -148,10 +147,9 @@ struct FwdFlashVec {
     clear_padding<C.head_dim_v>(smem.v);
     OnlineRow softmax[kRows];
     const float scale_log2 = p.softmax_scale * 1.4426950408889634f;
-    const SoftcapScore capped(p);
+    const ScoreOf<C> score(p);
 
-    const auto walk = RangeWalk<C.left_bound != 0>::of_queries(p, lengths, C.block_n, first_row,
-                                                               last_row);
+    const auto walk = WalkOf<C>::of_queries(p, lengths, C.block_n, first_row, last_row);
     for (int i = 0; i < walk.count(); ++i) {
       const int n = walk.tile(i);
       // ---- 2. A tile of K and V to shared memory, as fp32 ----
@@ -193,8 +191,8 @@ struct FwdFlashVec {
           const VisibleKeys visible = VisibleKeys::of_row(p, lengths, first_query + r);
 #pragma unroll
           for (int j = 0; j < C.keys_per_lane; ++j) {
-            if constexpr (C.softcap) s[j][r] = capped(s[j][r]);
-            if (is_masked) s[j][r] = masked<C.left_bound != 0>(s[j][r], own_key + j, visible);
+            s[j][r] = score(s[j][r]);
+            if (is_masked) s[j][r] = masked_score<C>(s[j][r], own_key + j, visible);
             top[r] = fmaxf(top[r], s[j][r]);
           }
           grew |= (top[r] - softmax[r].row_max) * scale_log2 > kLazy;

@@ -197,7 +197,7 @@ constinit const Family
             "baseline",
         .tier = Tier::kLadder,
         .only_named = true,
-        .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+        .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                     kFeatureUnequalHeadDims | kFeatureUnaligned,
         .supports = supports,
         .axes = axes,

@@ -10,8 +10,7 @@
 #include "ladder/fwd_materialized/product_fma.cuh"
 #include "ladder/fwd_materialized/product_mma.cuh"
 #include "pieces/fixed_lengths.cuh"
-#include "pieces/range_walk.cuh"
-#include "pieces/softcap.cuh"
+#include "pieces/of_shape.cuh"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
 #include "tile/maximum.cuh"
@@ -27,8 +26,7 @@ struct FwdMaterialized {
   /// A tile of queries of one head.
   struct Queries {
     int batch, head, first, present;
-    RangeWalk<C.left_bound != 0>
-        keys;  // the tiles of keys that some of them see; no others are computed or read
+    WalkOf<C> keys;  // the tiles of keys that some of them see; no others are computed or read
 
     ATTNFORGE_DEVICE Queries(const FwdMaterializedParams& params, int global_head, int m_block)
         : batch(global_head / params.fwd.num_heads_q),
@@ -73,18 +71,17 @@ struct FwdMaterialized {
         source(p.k, queries.batch, kv_head, n * C.block_n, 0, p.seqlen_kv, C.head_dim),
         ceil_div(C.head_dim, C.slice()));
 
-    const SoftcapScore capped(p);
+    const ScoreOf<C> score(p);
     const bool is_masked = !queries.keys.is_clear(n);
     const FixedLengths lengths(params, queries.batch);
     product.for_each_pair([&](int row, int column, float x, float y) {
       if (row >= queries.present) return;
-      if constexpr (C.softcap) x = capped(x), y = capped(y);
-      x *= p.softmax_scale, y *= p.softmax_scale;
+      x = score(x) * p.softmax_scale, y = score(y) * p.softmax_scale;
       const int key = n * C.block_n + column;
       if (is_masked) {
         const VisibleKeys visible = VisibleKeys::of_row(p, lengths, queries.first + row);
-        x = masked<C.left_bound != 0>(x, key, visible);
-        y = masked<C.left_bound != 0>(y, key + 1, visible);
+        x = masked_score<C>(x, key, visible);
+        y = masked_score<C>(y, key + 1, visible);
       }
       float* to = row_of_scores(params, global_head, queries.first + row) + key;
       *reinterpret_cast<float2*>(to) = make_float2(x, y);

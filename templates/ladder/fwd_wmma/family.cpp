@@ -97,7 +97,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   const double clocks = key_tiles(problem, c.block_m, 1, c.block_n).all * heads * clocks_per_tile +
                         blocks * kTileStart / c.blocks_per_sm;
   const double rounds = std::max(blocks / (double(device.num_sms) * c.blocks_per_sm), 1e-9);
-  const double idle = c.right_bound && rounds > 1 ? 1 + 0.7 / rounds : std::ceil(rounds) / rounds;
+  const double idle = later_see_more(c) && rounds > 1 ? 1 + 0.7 / rounds
+                                                      : std::ceil(rounds) / rounds;
   const bool tight = c.planned_registers() + kSafeSlack > registers_available(c, device.arch);
   return clocks * idle * (tight ? kSpillRisk : 1.0) / device.num_sms / device.sm_clock_mhz;
 }
@@ -116,7 +117,7 @@ Source render(const Typed& c, const Problem&) {
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
-  const TileOrder order = tile_order(problem, c.block_m, 1, c.head_group_mb, c.right_bound != 0);
+  const TileOrder order = tile_order(problem, c.block_m, 1, c.head_group_mb, later_see_more(c));
   return launch_of_tiles<FwdWmmaParams>(problem, order,
                                         step_of(symbol(c), c.num_threads(), c.smem_bytes()));
 }
@@ -125,7 +126,7 @@ constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, la
     .name = kName,
     .summary = "wmma with opaque fragments and a cp.async ring: fp16 and bf16 on sm_80 and later",
     .tier = Tier::kLadder,
-    .features = kFeatureCausal | kFeatureWindow | kFeatureSoftcap | kFeatureLse | kFeatureGqa |
+    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,
     .former = kFormer,
     .supports = supports,

@@ -6,8 +6,7 @@
 #include "base.cuh"
 #include "ladder/fwd_wmma/config.h"
 #include "pieces/fixed_lengths.cuh"
-#include "pieces/range_walk.cuh"
-#include "pieces/softcap.cuh"
+#include "pieces/of_shape.cuh"
 #include "pieces/strided_keys.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
@@ -43,7 +42,7 @@ struct FwdWmma {
   using Scores = WmmaAccumulator[kRowFragments][kKeyFragments];
 
   using Tile = QueryTile<1, FixedLengths>;
-  using Walk = RangeWalk<C.left_bound != 0>;
+  using Walk = WalkOf<C>;
 
   const FwdWmmaParams& params;
   const FwdParams& p;
@@ -190,12 +189,12 @@ struct FwdWmma {
     }
   }
 
-  ATTNFORGE_DEVICE void cap(Scores& s) const {
-    const SoftcapScore capped(p);
+  ATTNFORGE_DEVICE void change(Scores& s) const {
+    const ScoreOf<C> score(p);
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)
 #pragma unroll
-      for (int j = 0; j < kKeyFragments; ++j) capped.cap<true>(s[f][j].x);
+      for (int j = 0; j < kKeyFragments; ++j) score.apply_coarse(s[f][j].x);
   }
 
   /// -inf to the scores of keys, from first_key on, that a row does not see.
@@ -213,7 +212,7 @@ struct FwdWmma {
         visible.last -= first_key + n % 16;
 #pragma unroll
         for (int j = 0; j < kKeyFragments; ++j)
-          s[f][j].x[i] = masked<C.left_bound != 0>(s[f][j].x[i], j * 16, visible);
+          s[f][j].x[i] = masked_score<C>(s[f][j].x[i], j * 16, visible);
       }
     }
   }
@@ -362,7 +361,7 @@ struct FwdWmma {
     for (int step = 0; step < C.block_n / C.step_n; ++step) {
       Scores s;
       scores(s, ring.k_tile(stage) + step * C.step_n * C.qk_pitch() * 16);
-      if constexpr (C.softcap) cap(s);
+      change(s);
       if (masked) hide(s, n * C.block_n + step * C.step_n);
       raise_max(s);
       exponentiate(s);

@@ -1,0 +1,34 @@
+// score.cpp - scores by their definitions.
+#include "reference/score.h"
+
+#include <cmath>
+#include <limits>
+
+#include "reference/half.h"
+
+namespace attnforge {
+
+ChangedScore changed_score(const Problem& problem, double scaled) {
+  if (problem.softcap == 0.0f) return {scaled};
+  const double softcap = problem.softcap, capped = std::tanh(scaled / softcap);
+  return {softcap * capped, 1 - capped * capped, 1 + 2 / std::abs(softcap)};
+}
+
+PlainScore plain_score(const Problem& problem, DType dtype, float scaled) {
+  if (problem.softcap == 0.0f) return {scaled};
+  const float tanh = round_to(dtype, std::tanh(round_to(dtype, scaled / problem.softcap)));
+  return {round_to(dtype, problem.softcap * tanh), round_to(dtype, 1 - tanh * tanh)};
+}
+
+float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head) {
+  return problem.sinks ? tensors.sinks[head] : -std::numeric_limits<float>::infinity();
+}
+
+// tanh as a quotient of polynomials: 4e-7 of the capped score.
+double change_error(const Problem& problem) { return problem.softcap != 0 ? 0x1p-21 : 0; }
+
+bool changes_scores(const Problem& problem) {
+  return problem.softcap != 0 || !problem.score.empty();
+}
+
+}  // namespace attnforge

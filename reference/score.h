@@ -1,0 +1,34 @@
+// score.h - what a problem makes of a score between the scaling and the user's code: exact, and as
+// tensors in low precision would hold it; and the score of no key.
+#pragma once
+
+#include <cstdint>
+
+#include "attnforge/plan.h"
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// A score, what it grows by with the scaled product that it is made of, and how much more of an
+/// error of that product both have together than the product itself.
+struct ChangedScore {
+  double value, slope = 1, errors = 1;
+};
+ChangedScore changed_score(const Problem& problem, double scaled);
+
+/// The same, rounded to a dtype after each operation.
+struct PlainScore {
+  float value, slope = 1;
+};
+PlainScore plain_score(const Problem& problem, DType dtype, float scaled);
+
+/// The score of a head's rows that has no value; -inf: none.
+float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head);
+
+/// What a kernel in fp32 may be off by, relative to the score.
+double change_error(const Problem& problem);
+
+/// Whether there is anything of this, or a text of the user's.
+bool changes_scores(const Problem& problem);
+
+}  // namespace attnforge
