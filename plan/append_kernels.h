@@ -18,7 +18,8 @@ struct AppendKernel {
 
 struct AppendCodeHash {
   std::size_t operator()(const AppendCode& code) const noexcept {
-    std::size_t bits = static_cast<std::size_t>(code.shape.dtype * 4 + code.shape.rope);
+    std::size_t bits = static_cast<std::size_t>(code.shape.dtype) * 4 +
+                       static_cast<std::size_t>(code.shape.rope);
     for (const int field :
          {code.shape.head_dim, code.shape.head_dim_v, code.shape.rope_dim, code.alignment})
       bits = bits * 1021 + static_cast<std::size_t>(field);

@@ -56,7 +56,10 @@ attnforge_status status_of(ErrorCode code) noexcept {
 const char* attnforge_last_error(void) { return attnforge::t_error; }
 
 const char* attnforge_status_name(attnforge_status status) {
-  switch (status) {
+  int value;  // C lets any int through
+  static_assert(sizeof(value) == sizeof(status));
+  std::memcpy(&value, &status, sizeof(value));
+  switch (value) {
     case ATTNFORGE_OK:
       return "ok";
     case ATTNFORGE_ERR_INVALID:

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "attnforge/block_mask.h"
@@ -84,7 +85,7 @@ std::string to_svg(const BlockMask& mask, std::int64_t head, std::int64_t sequen
     const Cell& cell = drawing.at(row, column);
     const double sum = static_cast<double>(cell.full) +
                        kPartialShade * static_cast<double>(cell.partial);
-    return static_cast<int>(100 * sum / static_cast<double>(cell.blocks) + 0.5);
+    return static_cast<int>(std::lround(100 * sum / static_cast<double>(cell.blocks)));
   };
   for (std::int64_t row = 0; row < drawing.rows; ++row) {
     for (std::int64_t column = 0, end = 0; column < drawing.columns; column = end) {

@@ -96,7 +96,7 @@ LoadedLaunch::LoadedLaunch(const Launch& launch, const LoadedKernels& kernels)
            scratch_of(step)});
     }
   }
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): it loses sight of scratch_of()'s
 
 void LoadedLaunch::run(const Tensors& tensors, const RunMemory& memory, CUstream stream) const {
   alignas(64) std::array<std::byte, kMaxParamsBytes> buffer;

@@ -80,7 +80,8 @@ struct BwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE void await_zeros(const Params& params) const {
     if constexpr (!C.zeros_ahead) return;
     const int before = place.head - params.zeros.lag;
-    if (before >= 0 && tiles() > 0) await_turn(params.zeros.cleared + before, params.order.m_blocks);
+    if (before >= 0 && tiles() > 0)
+      await_turn(params.zeros.cleared + before, params.order.m_blocks);
     fence_proxy_async_global();
   }
   /// Among the query tiles of all heads of all sequences.

@@ -38,11 +38,11 @@ class Argument {
   Argument& scratch(std::size_t begin);
   /// A pointer to a set of counters.
   Argument& counters();
-  /// What the launch decides.
+  /// What the launch decides; a pointer too.
   template <class Value>
   Argument& value(const Value& value) {
     static_assert(std::is_trivially_copyable_v<Value>);
-    add(&value, sizeof(value), alignof(Value));
+    add(&value, sizeof(value), alignof(Value));  // NOLINT(bugprone-sizeof-expression)
     return *this;
   }
   /// What each run fills in, and how.

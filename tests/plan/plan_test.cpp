@@ -79,7 +79,7 @@ TEST_F(PlanTest, WinnerAnswersWhateverTheLayoutAndRunsTakeTheirOwnStrides) {
   plan.run(tensors);
   const FakeEncode q = fake_cuda().encode(
       0);  // its dimensions: columns, heads of a tile, rows, ...
-  EXPECT_THAT(std::vector<cuuint64_t>(q.strides_bytes, q.strides_bytes + q.rank - 1),
+  EXPECT_THAT(std::vector<cuuint64_t>(q.strides_bytes, q.strides_bytes + (q.rank - 1)),
               ::testing::Contains(cuuint64_t(2 * tensors.q.stride_head)));
   EXPECT_NE(tensors.q.stride_head, contiguous_tensors(kProblem).q.stride_head);
 }

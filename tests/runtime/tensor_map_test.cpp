@@ -65,7 +65,7 @@ class TensorMapTest : public ::testing::Test {
     return {e.extents, e.extents + e.rank};
   }
   static std::vector<cuuint64_t> strides_bytes(const FakeEncode& e) {
-    return {e.strides_bytes, e.strides_bytes + e.rank - 1};
+    return {e.strides_bytes, e.strides_bytes + (e.rank - 1)};
   }
   static std::vector<cuuint32_t> box(const FakeEncode& e) { return {e.box, e.box + e.rank}; }
 };

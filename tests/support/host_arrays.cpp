@@ -1,10 +1,10 @@
 // host_arrays.cpp - arrays of a host problem beside its tensors: lengths, page tables, lists of a
 // block mask, tables of a rope, sinks.
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "attnforge/block_mask.h"
@@ -24,7 +24,7 @@ void place_integers(HostProblem& host, Storage storage, const std::vector<Intege
   auto& bytes = host.storages[storage];
   bytes.assign(static_cast<std::size_t>(2 * kGuardBytes) + array.size() * sizeof(Integer),
                std::byte{0x7f});
-  std::memcpy(bytes.data() + kGuardBytes, array.data(), array.size() * sizeof(Integer));
+  std::ranges::copy(std::as_bytes(std::span(array)), bytes.begin() + kGuardBytes);
 }
 
 /// Lengths with every edge: full, empty, one row, with pages around the end of one, then random

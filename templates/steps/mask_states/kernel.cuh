@@ -130,15 +130,16 @@ struct MaskStates {
   template <class Params>
   ATTNFORGE_DEVICE static u32 of_rows(const Params& params, const ListPlace& place,
                                       const Lengths& lengths, int query, int first_key, u32* bits) {
+    const auto bits_of = [&](int key) { return kBits ? bits + key / 32 : nullptr; };
     Seen seen;
 #pragma unroll 1
     for (int j = 0; j + 32 <= kGroupKeys; j += 32) {
-      ask<32>(params, place, lengths, query, first_key + j, seen, bits + j / 32);
+      ask<32>(params, place, lengths, query, first_key + j, seen, bits_of(j));
       if (!kBits && any_lane(seen.some) && any_lane(!seen.all)) return 3;
     }
     if constexpr (kGroupKeys % 32 != 0)
       ask<16>(params, place, lengths, query, first_key + kGroupKeys / 32 * 32, seen,
-              bits + kGroupKeys / 32);
+              bits_of(kGroupKeys));
     return any_lane(seen.some) ? 1 + 2 * any_lane(!seen.all) : 0;
   }
 
