@@ -75,7 +75,7 @@ PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, Devic
     const ContextScope scope(device->context);
     device->counters.reserve();
   }
-  check = PointerCheck(problem, launch.workspace_bytes());
+  check = PointerCheck(problem);
 }
 
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
@@ -96,7 +96,7 @@ Plan make_plan(const Problem& problem, Device& device, const PlanOptions& option
 void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {
   const PlanState& plan = *state_;
   if (plan.launch.steps().empty()) return;
-  plan.check(plan.problem, tensors, workspace);
+  plan.check(plan.problem, tensors, workspace, plan.launch.workspace_bytes());
   const NvtxRange range("attnforge run");
   const ContextScope scope(plan.device->context);
   const auto queue = static_cast<CUstream>(stream);

@@ -202,13 +202,13 @@ bool gradients_good(const Problem& problem, const Gradients& g) {
 }
 
 /// `count` words, whose bits say which are arrays, and which of these are of fp32 numbers.
-bool code_words_good(const std::uint64_t* words, int count, std::uint64_t arrays,
-                     std::uint64_t floats) {
+bool code_words_good(const std::uint64_t* words, int count, std::uint32_t arrays,
+                     std::uint32_t floats) {
   if (words == nullptr) return false;
-  std::uint64_t null_words = 0, odd_words = 0;
+  std::uint32_t null_words = 0, odd_words = 0;
   for (int i = 0; i < count; ++i) {
-    null_words |= std::uint64_t{words[i] == 0} << i;
-    odd_words |= std::uint64_t{words[i] % alignof(float) != 0} << i;
+    null_words |= std::uint32_t{words[i] == 0} << i;
+    odd_words |= std::uint32_t{words[i] % alignof(float) != 0} << i;
   }
   return (null_words & arrays) == 0 && (odd_words & floats) == 0;
 }
@@ -282,9 +282,8 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
   }
 }
 
-PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
-    : misaligned_(static_cast<std::uintptr_t>(problem.alignment_bytes) - 1),
-      workspace_bytes_(workspace_bytes),
+PointerCheck::PointerCheck(const Problem& problem)
+    : misaligned_(static_cast<std::uint8_t>(problem.alignment_bytes - 1)),
       bytes_q_(static_cast<std::uint8_t>(size_bytes(problem.dtype_q))),
       bytes_k_(static_cast<std::uint8_t>(size_bytes(problem.dtype_k))),
       bytes_v_(static_cast<std::uint8_t>(size_bytes(problem.dtype_v))),
@@ -293,17 +292,17 @@ PointerCheck::PointerCheck(const Problem& problem, std::size_t workspace_bytes)
       has_parts_(problem.rope != Rope::kNone || problem.lengths != Lengths::kFixed ||
                  has_block_mask(problem) || !problem.args.empty() || is_backward(problem) ||
                  problem.sinks) {
-  static_assert(2 * kMostCodeArguments <= 64, "a bit for each, and for its gradient");
+  static_assert(kMostCodeArguments <= 32, "a bit for each word, gradients among them");
   for (const CodeArgument& argument : code_arguments(problem.args))
-    code_arrays_ |= std::uint64_t{argument.is_array} << code_words_++;
+    code_arrays_ |= std::uint32_t{argument.is_array} << code_words_++;
   for (std::size_t i = places_of_dargs(problem).size(); i > 0; --i) {
-    code_arrays_ |= std::uint64_t{1} << code_words_;
-    code_floats_ |= std::uint64_t{1} << code_words_++;
+    code_arrays_ |= std::uint32_t{1} << code_words_;
+    code_floats_ |= std::uint32_t{1} << code_words_++;
   }
 }
 
-void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
-                           const void* workspace) const {
+void PointerCheck::explain(const Problem& problem, const Tensors& tensors, const void* workspace,
+                           std::size_t workspace_bytes) const {
   const std::int64_t batch = stored_rows(problem).batch;
   const std::int64_t batch_kv = has_pages(problem) ? tensors.pages.num_pages : batch;
   const std::int64_t rows_kv = has_pages(problem) && problem.seqlen_kv != 0 ? problem.page_size
@@ -344,10 +343,10 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors,
       check_of_heads("dsinks", tensors.gradients.dsinks, "memory for the gradients of the sinks",
                      problem);
   }
-  if (workspace_bytes_ == 0) return;
+  if (workspace_bytes == 0) return;
   if (workspace == nullptr) {
     refuse(fmt::format("the workspace is null, but this plan needs {} bytes of device memory",
-                       workspace_bytes_));
+                       workspace_bytes));
   }
   if (reinterpret_cast<std::uintptr_t>(workspace) % kWorkspaceAlignment != 0) {
     refuse(fmt::format("the workspace starts at {}, which is not a multiple of {} bytes", workspace,

@@ -15,16 +15,20 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words);
 class PointerCheck {
  public:
   PointerCheck() = default;
-  explicit PointerCheck(const Problem& problem, std::size_t workspace_bytes);
+  explicit PointerCheck(const Problem& problem);
 
   /// Throws Error(kInvalidArgument) naming the tensor, the value and what is required. Strides of
   /// dimensions of size 1 are never used and may be anything. No allocation when all is well.
-  void operator()(const Problem& problem, const Tensors& tensors, const void* workspace) const {
-    if (!fast(problem, tensors, workspace)) explain(problem, tensors, workspace);
+  /// The problem is the one of the constructor: a plan has it already, as it has workspace_bytes.
+  void operator()(const Problem& problem, const Tensors& tensors, const void* workspace,
+                  std::size_t workspace_bytes) const {
+    if (!fast(problem, tensors, workspace, workspace_bytes))
+      explain(problem, tensors, workspace, workspace_bytes);
   }
 
  private:
-  bool fast(const Problem& problem, const Tensors& tensors, const void* workspace) const {
+  bool fast(const Problem& problem, const Tensors& tensors, const void* workspace,
+            std::size_t workspace_bytes) const {
     const auto address = [](const void* pointer) {
       return reinterpret_cast<std::uintptr_t>(pointer);
     };
@@ -41,7 +45,7 @@ class PointerCheck {
                          t.o.data != nullptr;
     const bool lse_good = !needs_lse_ ||
                           (t.lse.data != nullptr && address(t.lse.data) % alignof(float) == 0);
-    const bool workspace_good = workspace_bytes_ == 0 ||
+    const bool workspace_good = workspace_bytes == 0 ||
                                 (workspace != nullptr &&
                                  address(workspace) % kWorkspaceAlignment == 0);
     return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
@@ -49,17 +53,17 @@ class PointerCheck {
   }
   /// Of what only some problems have. As fast, but not in line.
   bool parts_good(const Problem& problem, const Tensors& tensors) const;
-  void explain(const Problem& problem, const Tensors& tensors, const void* workspace) const;
+  void explain(const Problem& problem, const Tensors& tensors, const void* workspace,
+               std::size_t workspace_bytes) const;
 
   static constexpr std::uintptr_t kWorkspaceAlignment = 256;
-  std::uintptr_t
-      misaligned_ = 0;  // low bits that must be 0 in every address and every stride in bytes
-  std::size_t workspace_bytes_ = 0;
+  // Low bits that must be 0 in every address and every stride in bytes.
+  std::uint8_t misaligned_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false, has_parts_ = false;
   std::uint8_t code_words_ = 0;
-  std::uint64_t code_arrays_ = 0;  // bit i: word i is the address of one,
-  std::uint64_t code_floats_ = 0;  // and of fp32 numbers
+  std::uint32_t code_arrays_ = 0;  // bit i: word i is the address of one,
+  std::uint32_t code_floats_ = 0;  // and of fp32 numbers
 };
 
 }  // namespace attnforge

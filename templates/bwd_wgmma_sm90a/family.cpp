@@ -122,6 +122,19 @@ int zeros_lag(const Typed& c, const Problem& problem, const DeviceFacts& device)
   return lag < order.heads ? lag : 0;
 }
 
+Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (c.zeros_ahead == 0) return "";
+  const int lag = zeros_lag(c, problem, device);
+  if (lag == 0) return "no head is so far ahead of the first";
+  // Zeros should be in the L2 cache yet when the first adds come.
+  const double bytes = double(lag) * double(gqa_group(problem)) * double(problem.seqlen_q) *
+                       c.dq_columns() * sizeof(float);
+  if (bytes > 0.5 * double(device.l2_bytes))
+    return Reason("zeros of {} heads are {:.0f} MB: half of the L2 cache would not hold them", lag,
+                  bytes / 1e6);
+  return "";
+}
+
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (problem.deterministic && c.dq != kDqInOrder)
     return "sums of dQ that are added up in any order differ from run to run";
@@ -129,8 +142,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
     return "a key tile would wait for one that the block mask leaves out";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = wrong_split(c)) return wrong;
-  if (c.zeros_ahead != 0 && zeros_lag(c, problem, device) == 0)
-    return "no head is so far ahead of the first";
+  if (Reason no = wrong_zeros(c, problem, device)) return no;
   if (Reason wrong = too_much_smem(c.smem_bytes(), device.arch)) return wrong;
   const int slack = register_slack(c, problem);
   if (c.planned_registers() + slack > c.consumer_registers())
