@@ -130,8 +130,8 @@ Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& de
   const double bytes = double(lag) * double(gqa_group(problem)) * double(problem.seqlen_q) *
                        c.dq_columns() * sizeof(float);
   if (bytes > 0.5 * double(device.l2_bytes))
-    return Reason("zeros of {} heads are {:.0f} MB: half of the L2 cache would not hold them", lag,
-                  bytes / 1e6);
+    return Reason("zeros of {} heads are {} MB: half of the L2 cache would not hold them", lag,
+                  static_cast<int>(bytes / 1e6));
   return "";
 }
 
