@@ -113,19 +113,20 @@ Reason wrong_split(const Typed& c) {
 }
 
 /// How many heads ahead a block sets sums to zeros: as many as fill the GPU with blocks, so that
-/// those which add to the sums wait for none. 0: none is so far ahead of the first.
+/// those which add to the sums wait for none. As many as there are where none is so far ahead: then
+/// bwd_rows sets all. A search passes over such configs, but sizes of a bucket may come to it.
 int zeros_lag(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
   const int blocks_of_group = order.heads_per_group * order.m_blocks;
   if (c.zeros_ahead == 0 || blocks_of_group == 0) return 0;
-  const int lag = order.heads_per_group * ceil_div(device.num_sms, blocks_of_group);
-  return lag < order.heads ? lag : 0;
+  return std::min(order.heads_per_group * ceil_div(device.num_sms, blocks_of_group), order.heads);
 }
 
 Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.zeros_ahead == 0) return "";
   const int lag = zeros_lag(c, problem, device);
-  if (lag == 0) return "no head is so far ahead of the first";
+  if (double(lag) >= double(stored_rows(problem).batch) * double(problem.num_heads_kv))
+    return "no head is so far ahead of the first";
   // Zeros should be in the L2 cache yet when the first adds come.
   const double bytes = double(lag) * double(gqa_group(problem)) * double(problem.seqlen_q) *
                        c.dq_columns() * sizeof(float);

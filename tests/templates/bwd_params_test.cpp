@@ -1,12 +1,19 @@
 // bwd_params_test.cpp - the steps around a backward kernel, as launches: sizes, places, order.
 #include "templates/host/bwd_params.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <string>
 #include <utility>
 
 #include "generator/arch.h"
+#include "generator/candidates.h"
+#include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/host/fwd_params.h"
+#include "templates/registry.h"
 #include "tests/support/argument_parts.h"
 
 namespace attnforge {
@@ -76,8 +83,8 @@ TEST(BwdSteps, SetTheSumsToZerosWhereTheKernelOnlyAdds) {
 /// What the kernel's own blocks do not set: the sums of the first heads, and what they count in.
 TEST(BwdSteps, SetTheFirstHeadsToZerosWhereTheKernelSetsTheRest) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
-  const BwdWork work = bwd_work(
-      p, {.block_m = 64, .dq_columns = 80, .zero_heads = 2, .counters = 4});
+  const BwdWork work = bwd_work(p,
+                                {.block_m = 64, .dq_columns = 80, .zero_heads = 2, .counters = 4});
   EXPECT_EQ(work.counters, 2 * work.delta);
   EXPECT_EQ(work.dq_sums, work.counters + 256) << "4 counters, aligned";
   EXPECT_EQ(work.bytes, work.dq_sums + 2 * 4 * 128 * 80 * 4);
@@ -171,6 +178,47 @@ TEST(BwdSteps, OfNoKeysDqIsWrittenAllTheSame) {
                                        arch_named("90a"));
   ASSERT_EQ(launch.steps.size(), 2u);
   EXPECT_EQ(launch.steps[1].kernel, "bwd_dq");
+}
+
+// ---- zeros that blocks of bwd_wgmma_sm90a set ahead ----
+
+std::string zeros_ahead(const char* head_group_mb) {
+  return std::string(
+             "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 "
+             "ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=1 head_group_mb=") +
+         head_group_mb;
+}
+
+/// A config is chosen for a bucket, whose sizes may have fewer blocks.
+TEST(ZerosAhead, AreThoseOfAllHeadsBeforeTheKernelWhereNoHeadIsFarEnough) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  const Config config = parse_config(zeros_ahead("0"));
+  for (const int batch : {1, 100}) {
+    const Problem p = parse_problem("bwd bf16 num_heads=4:2 seqlen=128 head_dim=128 batch=" +
+                                    std::to_string(batch));
+    EXPECT_EQ(illegal(family, config, p, device) == "", batch == 100);
+    const Launch launch = family.launch(config, p, device);
+    const auto zeros = test::planned_at<ZerosAhead>(launch.steps[own_step(launch)],
+                                                    offsetof(BwdWgmmaSm90aParams, zeros));
+    const int heads = 2 * batch;
+    EXPECT_EQ(zeros.lag, std::min(device.num_sms, heads)) << "a block a head";
+    const std::size_t counters = scratch_aligned(static_cast<std::size_t>(heads) * 4);
+    EXPECT_EQ(zeros_of(launch), (counters + std::size_t(zeros.lag) * 2 * 128 * 128 * 4) / 16);
+  }
+}
+
+TEST(ZerosAhead, AreSearchedWhereTheL2HoldsThem) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  const auto fault = [&](const char* heads) {
+    return illegal(
+        family, parse_config(zeros_ahead("32")),
+        parse_problem(std::string("bwd bf16 batch=4 seqlen=4096 head_dim=128 causal ") + heads),
+        device);
+  };
+  EXPECT_EQ(fault("num_heads=16"), "");
+  EXPECT_THAT(fault("num_heads=64:8"), testing::HasSubstr("L2"));
 }
 
 }  // namespace
