@@ -29,9 +29,9 @@ bool alike(const LaunchStep& a, const LaunchStep& b) {
 using Word = LoadedLaunch::Word;
 constexpr std::size_t kWordBytes = sizeof(Word::value);
 
-/// The words of `params` that `others` has not. Both are as large.
-std::vector<Word> words_that_differ(std::span<const std::byte> params,
-                                    std::span<const std::byte> others) {
+/// Adds the words of `params` that `others` has not. Both are as large.
+void add_words_that_differ(std::span<const std::byte> params, std::span<const std::byte> others,
+                           std::vector<Word>& to) {
   std::array<Word, kMaxParamsBytes / kWordBytes> found;
   std::size_t count = 0;
   for (std::size_t offset = 0; offset < params.size(); offset += kWordBytes) {
@@ -40,7 +40,7 @@ std::vector<Word> words_that_differ(std::span<const std::byte> params,
     std::memcpy(&other, others.data() + offset, kWordBytes);
     if (value != other) found[count++] = {static_cast<std::uint32_t>(offset), value};
   }
-  return {found.begin(), found.begin() + count};
+  to.insert(to.end(), found.begin(), found.begin() + count);
 }
 
 const std::vector<ScratchTensor> kNoScratch;
@@ -86,26 +86,27 @@ LoadedLaunch::LoadedLaunch(const Launch& launch, const LoadedKernels& kernels)
                      "writes");
     if (i < kernels.steps().size() && alike(step, kernels.steps()[i]->launch)) {
       const std::shared_ptr<const LoadedStep>& loaded = kernels.steps()[i];
-      steps_.push_back({loaded, step.grid, words_that_differ(step.params, loaded->launch.params),
-                        scratch_of(step)});
+      add_words_that_differ(step.params, loaded->launch.params, words_);
+      steps_.push_back(
+          {loaded, step.grid, static_cast<std::uint32_t>(words_.size()), scratch_of(step)});
     } else {
       steps_.push_back(
           {std::make_shared<const LoadedStep>(LoadedStep{&kernels.at(step.kernel), step}),
-           step.grid,
-           {},
-           scratch_of(step)});
+           step.grid, static_cast<std::uint32_t>(words_.size()), scratch_of(step)});
     }
   }
+  words_.shrink_to_fit();
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): it loses sight of scratch_of()'s
 
 void LoadedLaunch::run(const Tensors& tensors, const RunMemory& memory, CUstream stream) const {
   alignas(64) std::array<std::byte, kMaxParamsBytes> buffer;
+  std::size_t word = 0;
   for (const Step& step : steps_) {
     const auto& [kernel, launch] = *step.loaded;
     const std::span<std::byte> params(buffer.data(), launch.params.size());
     std::copy(launch.params.begin(), launch.params.end(), params.begin());
-    for (const Word& word : step.words)
-      std::memcpy(params.data() + word.offset, &word.value, kWordBytes);
+    for (; word < step.words_end; ++word)
+      std::memcpy(params.data() + words_[word].offset, &words_[word].value, kWordBytes);
     bind_arguments(launch.args, step.from_workspace ? *step.from_workspace : kNoScratch, tensors,
                    memory, params);
     kernel->launch(launch, step.grid, params, stream);

@@ -56,7 +56,9 @@ class LoadedLaunch {
   struct Step {
     std::shared_ptr<const LoadedStep> loaded;  // its own if no other is like it
     Dim3 grid;
-    std::vector<Word> words;  // what differs from loaded->launch.params
+    // Its words, what differs from loaded->launch.params, end there among those of all steps, and
+    // begin where those of the step before end.
+    std::uint32_t words_end = 0;
     // Sizes decide where they lie. Null: none, as for nearly all.
     std::unique_ptr<const std::vector<ScratchTensor>> from_workspace;
   };
@@ -78,6 +80,7 @@ class LoadedLaunch {
 
  private:
   std::vector<Step> steps_;
+  std::vector<Word> words_;
   std::size_t workspace_bytes_ = 0;
   int counted_steps_ = 0;
 };
