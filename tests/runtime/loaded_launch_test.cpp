@@ -73,9 +73,9 @@ TEST_F(LoadedLaunchTest, LaunchOfOtherSizesSharesAllButItsGridAndTheWordsThatDif
   launch.steps[1].from_workspace = {{TensorMapSpec::Operand::kQ, 256, 1, 1, 1}};
   const LoadedLaunch loaded(launch, kernels);
   EXPECT_EQ(loaded.steps()[0].loaded, kernels.steps()[0]);
-  EXPECT_TRUE(loaded.steps()[0].words.empty());
+  EXPECT_EQ(loaded.steps()[0].words_end, 0u);
   EXPECT_EQ(loaded.steps()[1].loaded, kernels.steps()[1]);
-  EXPECT_EQ(loaded.steps()[1].words.size(), 2u);
+  EXPECT_EQ(loaded.steps()[1].words_end, 2u);
   EXPECT_EQ(*loaded.steps()[1].from_workspace, launch.steps[1].from_workspace);
   std::byte workspace[64];
   loaded.run({}, {.workspace = workspace}, nullptr);
