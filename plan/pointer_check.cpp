@@ -274,8 +274,7 @@ void check_code_arguments(const Problem& problem, const std::uint64_t* words) {
     if (words[word] == 0 || words[word] % alignof(float) != 0) {
       refuse(fmt::format(
           "code_arguments[{}] is {:#x}; with dargs=\"{}\" it is the address of an array of float "
-          "in "
-          "device memory, to which the gradient of {} is added: fp32, a multiple of 4 bytes",
+          "in device memory, to which the gradient of {} is added: fp32, a multiple of 4 bytes",
           word, words[word], printable(problem.dargs), arguments[at].name));
     }
     ++word;

@@ -115,8 +115,7 @@ Reason wrong_split(const Typed& c) {
 /// How many heads ahead a block sets sums to zeros: as many as fill the GPU with blocks, so that
 /// those which add to the sums wait for none. As many as there are where none is so far ahead: then
 /// bwd_rows sets all. A search passes over such configs, but sizes of a bucket may come to it.
-int zeros_lag(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+int zeros_lag(const Typed& c, const TileOrder& order, const DeviceFacts& device) {
   const int blocks_of_group = order.heads_per_group * order.m_blocks;
   if (c.zeros_ahead == 0 || blocks_of_group == 0) return 0;
   return std::min(order.heads_per_group * ceil_div(device.num_sms, blocks_of_group), order.heads);
@@ -124,9 +123,9 @@ int zeros_lag(const Typed& c, const Problem& problem, const DeviceFacts& device)
 
 Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.zeros_ahead == 0) return "";
-  const int lag = zeros_lag(c, problem, device);
-  if (double(lag) >= double(stored_rows(problem).batch) * double(problem.num_heads_kv))
-    return "no head is so far ahead of the first";
+  const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  const int lag = zeros_lag(c, order, device);
+  if (lag == order.heads) return "no head is so far ahead of the first";
   // Zeros should be in the L2 cache yet when the first adds come.
   const double bytes = double(lag) * double(gqa_group(problem)) * double(problem.seqlen_q) *
                        c.dq_columns() * sizeof(float);
@@ -187,17 +186,18 @@ BwdSteps steps_of(const Typed& c) {
 }
 
 /// Those of a launch.
-BwdSteps steps_of(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order,
+                  const DeviceFacts& device) {
   BwdSteps steps = steps_of(c);
-  steps.zero_heads = zeros_lag(c, problem, device) * gqa_group(problem);
-  steps.counters = c.zeros_ahead ? stored_rows(problem).batch * problem.num_heads_kv : 0;
+  steps.zero_heads = zeros_lag(c, order, device) * gqa_group(problem);
+  steps.counters = c.zeros_ahead ? order.heads : 0;
   return steps;
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  return estimate_bwd_wgmma_sm90a_us(c, problem, device,
-                                     key_tile_order(problem, c.block_n(), c.head_group_mb)) +
-         bwd_steps_us(problem, steps_of(c, problem, device), device);
+  const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  return estimate_bwd_wgmma_sm90a_us(c, problem, device, order) +
+         bwd_steps_us(problem, steps_of(c, problem, order, device), device);
 }
 
 std::string describe(const Typed& c) {
@@ -270,7 +270,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
-  const BwdWork work = bwd_work(problem, steps_of(c, problem, device));
+  const BwdWork work = bwd_work(problem, steps_of(c, problem, order, device));
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
     LaunchStep step = step_of(symbol(c, problem), c.num_threads(), c.smem_bytes());
@@ -283,7 +283,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
         argument.scratch(work.turns);
       else
         argument.value<int*>(nullptr);
-      argument.value(zeros_lag(c, problem, device));
+      argument.value(zeros_lag(c, order, device));
       if (c.zeros_ahead != 0)
         argument.scratch(work.counters);
       else

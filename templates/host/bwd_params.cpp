@@ -40,9 +40,15 @@ std::int64_t padded_rows(const Problem& problem, int block_m) {
   return tiles_of_stored(problem, stored_rows(problem).q, block_m) * block_m;
 }
 
-std::size_t sums_bytes(const Problem& problem, const BwdSteps& steps) {
-  return static_cast<std::size_t>(all_heads(problem) * padded_rows(problem, steps.block_m)) *
-         steps.dq_columns * sizeof(float);
+/// Of so many query heads' sums of dq.
+std::size_t sums_bytes(const Problem& problem, const BwdSteps& steps, std::int64_t heads) {
+  return static_cast<std::size_t>(heads * padded_rows(problem, steps.block_m)) * steps.dq_columns *
+         sizeof(float);
+}
+/// Of those that are zeros before the kernel.
+std::size_t zero_sums_bytes(const Problem& problem, const BwdSteps& steps) {
+  if (steps.turns != 0) return 0;
+  return sums_bytes(problem, steps, steps.zero_heads != 0 ? steps.zero_heads : all_heads(problem));
 }
 
 /// Of the block mask; zeros without one.
@@ -55,17 +61,6 @@ QueryTileBits query_tile_bits(const Problem& problem, const BwdWork& work) {
                            static_cast<int>(problem.seqlen_q), work.steps.block_m);
 }
 
-/// What is set to zeros before a kernel: the turns of its tiles, or its counters and sums.
-std::size_t zeros_begin(const BwdWork& work) {
-  return work.steps.turns == 0 ? work.counters : work.turns;
-}
-std::size_t zeros_end(const Problem& problem, const BwdWork& work) {
-  if (work.steps.turns != 0) return work.bytes;
-  if (work.steps.zero_heads == 0) return work.turns;
-  return work.dq_sums + static_cast<std::size_t>(work.steps.zero_heads * work.rows_padded) *
-                            work.steps.dq_columns * sizeof(float);
-}
-
 LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork& work,
                        std::int64_t blocks) {
   ATTNFORGE_ASSERT(blocks <= kMaxGridX, "supports() lets no larger grid through");
@@ -74,8 +69,13 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
   fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
     argument.bwd(problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
-    argument.scratch(zeros_begin(work));
-    argument.value<u64>((zeros_end(problem, work) - zeros_begin(work)) / 16);
+    // The turns of tiles, or counters and the sums after them.
+    const bool of_sums = work.steps.turns == 0;
+    const std::size_t begin = of_sums ? work.counters : work.turns;
+    const std::size_t end = of_sums ? work.dq_sums + zero_sums_bytes(problem, work.steps)
+                                    : work.bytes;
+    argument.scratch(begin);
+    argument.value<u64>((end - begin) / 16);
   });
   return step;
 }
@@ -136,7 +136,7 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   work.counters = work.delta + of_rows;
   work.dq_sums = work.counters +
                  scratch_aligned(static_cast<std::size_t>(steps.counters) * sizeof(int));
-  work.turns = work.dq_sums + scratch_aligned(sums_bytes(problem, steps));
+  work.turns = work.dq_sums + scratch_aligned(sums_bytes(problem, steps, all_heads(problem)));
   const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
   work.bytes = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
   return work;
@@ -240,12 +240,8 @@ double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceF
   double bytes = rows * (2.0 * problem.head_dim_v * size_bytes(problem.dtype_o) + 16);
   double us = kStepUs;
   if (steps.dq_columns != 0) {
-    const auto sums = static_cast<double>(sums_bytes(problem, steps));
-    bytes += sums;  // read again
-    if (steps.turns == 0)
-      bytes += steps.zero_heads == 0
-                   ? sums
-                   : sums * static_cast<double>(steps.zero_heads) / double(all_heads(problem));
+    bytes += static_cast<double>(zero_sums_bytes(problem, steps));
+    bytes += static_cast<double>(sums_bytes(problem, steps, all_heads(problem)));  // read again
     bytes += rows * problem.head_dim * size_bytes(gradient_dtype(problem, problem.dtype_q));
     us += kStepUs;
   }

@@ -31,8 +31,8 @@ struct BwdSteps {
   // which count those that have added to it. The first of them stores: where the tile's first int
   // is 0 after the kernel the tile holds nothing, and its dq is 0.
   int turns = 0;
-  // Without turns: the kernel itself sets sums to zeros but those of the first so many query heads;
-  // 0: of none.
+  // Without turns: the query heads, from the first on, whose sums are zeros before the kernel,
+  // which sets the others to zeros itself; 0: all.
   std::int64_t zero_heads = 0;
   std::int64_t counters = 0;  // ints that are zeros before the kernel, from BwdWork::counters on
 };

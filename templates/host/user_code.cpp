@@ -20,39 +20,41 @@
 namespace attnforge {
 namespace {
 
+std::string word(std::size_t index) { return fmt::format("attnforge_code.words[{}]", index); }
+
+/// "UserArray<float>"
+std::string type_of_array(const CodeArgument& argument) {
+  constexpr const char* kElements[] = {"float", "int", "Fp16", "Bf16", "bool"};
+  return fmt::format("UserArray<{}>", kElements[static_cast<int>(argument.type)]);
+}
+
 /// "    [[maybe_unused]] const UserArray<float> slope(code.words[0]);\n"
 std::string local(const CodeArgument& argument, std::size_t index) {
-  using Type = CodeArgument::Type;
-  const std::string word = fmt::format("attnforge_code.words[{}]", index);
   if (argument.is_array) {
-    const char* const elements[] = {"float", "int", "Fp16", "Bf16", "bool"};
-    return fmt::format("    [[maybe_unused]] const UserArray<{}> {}({});\n",
-                       elements[static_cast<int>(argument.type)], argument.name, word);
+    return fmt::format("    [[maybe_unused]] const {} {}({});\n", type_of_array(argument),
+                       argument.name, word(index));
   }
-  const bool is_float = argument.type == Type::kFloat;
+  const bool is_float = argument.type == CodeArgument::Type::kFloat;
   return fmt::format("    [[maybe_unused]] const {} {} = {}(u32({}));\n",
                      is_float ? "float" : "int", argument.name,
-                     is_float ? "__uint_as_float" : "int", word);
+                     is_float ? "__uint_as_float" : "int", word(index));
 }
 
 /// The same in the function that follows reads: an array whose gradient is wanted has a word more,
 /// for that.
 std::string locals_of_reads(const Problem& problem, const std::vector<CodeArgument>& arguments) {
-  constexpr const char* kOneOf = "    [[maybe_unused]] const UserArray<";
   const std::vector<std::size_t> wanted = places_of_dargs(problem);
   std::string lines;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    std::string line = local(arguments[i], i);
     const auto found = std::ranges::find(wanted, i);
-    if (found != wanted.end()) {
-      const std::size_t type = std::string_view(kOneOf).size();
-      line = fmt::format(
-          "    [[maybe_unused]] const ReadArray<UserArray<{}>> {}(attnforge_code.words[{}], "
-          "attnforge_code.words[{}], attnforge_reads);\n",
-          line.substr(type, line.find('>') - type), arguments[i].name, i,
-          arguments.size() + static_cast<std::size_t>(found - wanted.begin()));
+    if (found == wanted.end()) {
+      lines += local(arguments[i], i);
+      continue;
     }
-    lines += line;
+    const std::size_t gradient = arguments.size() +
+                                 static_cast<std::size_t>(found - wanted.begin());
+    lines += fmt::format("    [[maybe_unused]] const ReadArray<{}> {}({}, {}, attnforge_reads);\n",
+                         type_of_array(arguments[i]), arguments[i].name, word(i), word(gradient));
   }
   return lines;
 }

@@ -15,6 +15,18 @@ namespace {
 
 using namespace test;
 
+/// Of all families that serve it.
+std::vector<Compiled> some_configs(const Problem& problem) {
+  std::vector<Compiled> configs;
+  for (const Family* family : families_of(Op::kBackward)) {
+    for (Compiled& compiled : compile_some(*family, problem, random_configs(), kConformanceSeed))
+      configs.push_back(std::move(compiled));
+  }
+  EXPECT_FALSE(configs.empty() && only_family().empty())
+      << "no family serves " << to_string(problem);
+  return configs;
+}
+
 class BackwardUserCode : public testing::TestWithParam<CodeCase> {};
 
 TEST_P(BackwardUserCode, MatchesItsFunctionOnTheCpu) {
@@ -29,12 +41,7 @@ TEST_P(BackwardUserCode, MatchesItsFunctionOnTheCpu) {
     problem.lse = false;
     add_code(problem, GetParam().texts);
     problem.deterministic = of_problem++ % 2 != 0;  // other sums of dQ
-    std::vector<Compiled> configs;
-    for (const Family* family : families_of(Op::kBackward)) {
-      for (Compiled& compiled : compile_some(*family, problem, random_configs(), kConformanceSeed))
-        configs.push_back(std::move(compiled));
-    }
-    EXPECT_FALSE(configs.empty() && only_family().empty()) << "no family serves " << text;
+    const std::vector<Compiled> configs = some_configs(problem);
     if (configs.empty()) continue;
     const BackwardExpectation expected(problem, GetParam().functions);
     GpuProblem gpu(expected.host);
@@ -65,12 +72,7 @@ TEST_P(Dargs, MatchTheReference) {
     const std::vector<Darg> dargs = dargs_of(problem);
     CodeFunctions functions = GetParam().functions;
     for (const Darg& darg : dargs) functions.dargs.push_back({.elements = darg.elements});
-    std::vector<Compiled> configs;
-    for (const Family* family : families_of(Op::kBackward)) {
-      for (Compiled& compiled : compile_some(*family, problem, random_configs(), kConformanceSeed))
-        configs.push_back(std::move(compiled));
-    }
-    EXPECT_FALSE(configs.empty() && only_family().empty()) << "no family serves " << text;
+    const std::vector<Compiled> configs = some_configs(problem);
     if (configs.empty()) continue;
     const BackwardExpectation expected(problem, functions);
     GpuProblem gpu(expected.host);

@@ -166,19 +166,24 @@ TEST(Dargs, CompileInTheKernelOfDqAndInTheOracle) {
     EXPECT_EQ(said[i], "") << cases[i].family << " " << to_string(cases[i].problem);
 }
 
+/// The compiler refuses the text, and says where.
+void expect_wrong_score(const Problem& problem) {
+  try {
+    ptx_of("bwd_naive", "80", problem);
+    ADD_FAILURE() << problem.score << " compiled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCompile);
+    EXPECT_THAT(error.what(), testing::HasSubstr("score, line 1, column ")) << problem.score;
+  }
+}
+
 /// What would lose the derivative by an array, or that of one, is an error and not one of 0.
 TEST(Dargs, AreRefusedWhereTheyAreNotReadByBrackets) {
   for (const char* score : {"s + *(a + k)", "s * float(a[k])",
                             "s + [](const float* x) { return x[0]; }(a)", "s + ldexpf(a[0], 2)"}) {
     Problem problem = parse_problem("bwd bf16 num_heads=2 seqlen=512 head_dim=64");
     problem.score = score, problem.args = "float* a", problem.dargs = "a";
-    try {
-      ptx_of("bwd_naive", "80", problem);
-      ADD_FAILURE() << score << " compiled";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kCompile);
-      EXPECT_THAT(error.what(), testing::HasSubstr("score, line 1, column ")) << score;
-    }
+    expect_wrong_score(problem);
   }
 }
 
@@ -187,13 +192,7 @@ TEST(BackwardTexts, AreRefusedWhereTheDerivativeIsLost) {
   for (const char* score : {"float(s) * 2", "[](float x) { return x * x; }(s)", "ldexpf(s, 2)"}) {
     Problem problem = parse_problem("bwd bf16 num_heads=2 seqlen=512 head_dim=64");
     problem.score = score;
-    try {
-      ptx_of("bwd_naive", "80", problem);
-      ADD_FAILURE() << score << " compiled";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kCompile);
-      EXPECT_THAT(error.what(), testing::HasSubstr("score, line 1, column ")) << score;
-    }
+    expect_wrong_score(problem);
   }
 }
 
