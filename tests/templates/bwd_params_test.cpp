@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -199,8 +198,8 @@ TEST(ZerosAhead, AreThoseOfAllHeadsBeforeTheKernelWhereNoHeadIsFarEnough) {
                                     std::to_string(batch));
     EXPECT_EQ(illegal(family, config, p, device) == "", batch == 100);
     const Launch launch = family.launch(config, p, device);
-    const auto zeros = test::planned_at<ZerosAhead>(launch.steps[own_step(launch)],
-                                                    offsetof(BwdWgmmaSm90aParams, zeros));
+    const ZerosAhead
+        zeros = test::planned_at<BwdWgmmaSm90aParams>(launch.steps[own_step(launch)], 0).zeros;
     const int heads = 2 * batch;
     EXPECT_EQ(zeros.lag, std::min(device.num_sms, heads)) << "a block a head";
     const std::size_t counters = scratch_aligned(static_cast<std::size_t>(heads) * 4);
