@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,7 +12,8 @@
 
 namespace attnforge {
 
-struct Tensors;  // attnforge/plan.h
+struct Tensors;    // attnforge/plan.h
+struct RunMemory;  // below
 
 struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -29,8 +31,10 @@ struct TensorMapSpec {
   // head / packed_heads, batch}. Elements outside are read as zeros.
   int columns = 0;
   int packed_heads = 0;
-  bool rows_of_run = false;  // a run may say how many rows it has
-  bool of_pages = false;     // the batch is a pool of pages, and a run says how many it has
+  // A run may say how many rows it has, or how many tensors lie one after another
+  // (generator/stored_rows).
+  bool rows_of_run = false;
+  bool batch_of_run = false;
   // A copy takes box_columns x (packed heads) x box_rows; shared memory is swizzled by rows of
   // swizzle_bytes: 32, 64 or 128.
   int box_columns = 0;
@@ -50,45 +54,14 @@ struct FwdArgument {
   friend bool operator==(const FwdArgument&, const FwdArgument&) = default;
 };
 
-/// GradientsParams: pointers and strides.
-struct GradientsArgument {
-  bool dlse = false;  // that of lse too
+/// So many bytes of a part of the problem, whose file has the function that fills them in
+/// (templates/host/argument.h makes these).
+struct OwnArgument {
+  std::uint32_t bytes = 0;
+  /// `place` has what the launch decides. No allocation, no call to the GPU.
+  void (*bind)(std::span<std::byte> place, const Tensors&, const RunMemory&) = nullptr;
 
-  friend bool operator==(const GradientsArgument&, const GradientsArgument&) = default;
-};
-
-/// RopeParams: the tables, and their rows of query 0 and key 0. In q_offset before: the position of
-/// query 0, which is seqlen_kv - seqlen_q.
-struct RopeArgument {
-  friend bool operator==(const RopeArgument&, const RopeArgument&) = default;
-};
-
-/// LengthsParams: the arrays of a run, and a work list at the beginning of the workspace.
-struct LengthsArgument {
-  friend bool operator==(const LengthsArgument&, const LengthsArgument&) = default;
-};
-
-/// BlockMaskParams: the lists of a run. In it before: heads, sequences and rows of the mask.
-struct BlockMaskArgument {
-  friend bool operator==(const BlockMaskArgument&, const BlockMaskArgument&) = default;
-};
-
-/// TileListParams: where the lists lie. In place of the addresses before: how many bytes from the
-/// start of the workspace.
-struct TileListsArgument {
-  friend bool operator==(const TileListsArgument&, const TileListsArgument&) = default;
-};
-
-/// PagesParams: the table of a run.
-struct PagesArgument {
-  friend bool operator==(const PagesArgument&, const PagesArgument&) = default;
-};
-
-/// CodeParams: so many words of the run's code_arguments.
-struct CodeArguments {
-  std::uint32_t count = 0;
-
-  friend bool operator==(const CodeArguments&, const CodeArguments&) = default;
+  friend bool operator==(const OwnArgument&, const OwnArgument&) = default;
 };
 
 /// An address that is one of the run's tensors.
@@ -119,14 +92,14 @@ struct ScratchTensor {
 };
 
 /// A part of a kernel's argument that each run fills in, from its tensors and memory. What kinds
-/// there are is this list, and runtime/bind_arguments.cpp is the one place that knows them all. No
-/// kind has members that follow the sizes of a problem: such numbers wait in the part's place in
-/// LaunchStep::params, so that launches of one kernel have the same parts whatever their sizes.
+/// there are is this list, and runtime/bind_arguments.cpp is the one place that knows them all;
+/// what a part of a problem needs is an OwnArgument. No kind has members that follow the sizes of a
+/// problem: such numbers wait in the part's place in LaunchStep::params, so that launches of one
+/// kernel have the same parts whatever their sizes.
 struct ArgumentPart {
   std::size_t offset = 0;  // in the argument
-  std::variant<FwdArgument, GradientsArgument, RopeArgument, LengthsArgument, PagesArgument,
-               BlockMaskArgument, CodeArguments, AddressArgument, TileListsArgument, TensorMapSpec,
-               ScratchArgument, CountersArgument>
+  std::variant<FwdArgument, OwnArgument, AddressArgument, TensorMapSpec, ScratchArgument,
+               CountersArgument>
       value;
 
   friend bool operator==(const ArgumentPart&, const ArgumentPart&) = default;

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
+#include "attnforge/plan.h"
 #include "attnforge/problem.h"
+#include "generator/launch.h"
 
 namespace attnforge {
 
@@ -31,6 +33,15 @@ inline StoredRows stored_rows(const Problem& problem) {
     rows.kv_batch = pages_of_pool(problem);
   }
   return rows;
+}
+
+/// Of a map whose launch planned `sizes`, with what the run says.
+inline TensorMapSizes sizes_of_run(const TensorMapSpec& map, bool of_keys, TensorMapSizes sizes,
+                                   const Tensors& run) {
+  const std::int64_t rows = of_keys ? run.lengths.tokens_kv : run.lengths.tokens_q;
+  if (map.rows_of_run && rows > 0) sizes.rows = rows;
+  if (map.batch_of_run) sizes.batch = run.pages.num_pages;
+  return sizes;
 }
 
 }  // namespace attnforge

@@ -6,14 +6,9 @@
 #include <variant>
 
 #include "attnforge/error.h"
+#include "generator/stored_rows.h"
 #include "runtime/tensor_map.h"
-#include "templates/params_block_mask.h"
-#include "templates/params_bwd.h"
 #include "templates/params_fwd.h"
-#include "templates/params_lengths.h"
-#include "templates/params_pages.h"
-#include "templates/params_rope.h"
-#include "templates/params_tile_lists.h"
 
 namespace attnforge {
 namespace {
@@ -23,7 +18,7 @@ TensorRef tensor_ref(const Tensor& tensor) {
 }
 
 /// Writes each kind of part at `offset` of `params`. A new kind of ArgumentPart is an overload
-/// here.
+/// here; a part of a problem brings a function of its own.
 struct Binder {
   const Tensors& tensors;
   const RunMemory& memory;
@@ -42,82 +37,20 @@ struct Binder {
     put(fwd);
   }
 
-  void operator()(const GradientsArgument& gradients) const {
-    const Gradients& given = tensors.gradients;
-    put(GradientsParams{.dout = tensor_ref(given.dout),
-                        .dq = tensor_ref(given.dq),
-                        .dk = tensor_ref(given.dk),
-                        .dv = tensor_ref(given.dv),
-                        .dlse = gradients.dlse ? given.dlse.data : nullptr,
-                        .dlse_stride_batch = given.dlse.stride_batch,
-                        .dlse_stride_head = given.dlse.stride_head,
-                        .dsinks = given.dsinks});
-  }
-
-  void operator()(const RopeArgument&) const {
-    RopeParams rope = get<RopeParams>();  // the first query's position is there already
-    rope.cos = tensors.rope.cos;
-    rope.sin = tensors.rope.sin;
-    rope.q_offset = static_cast<int>(tensors.rope.offset + rope.q_offset);
-    rope.k_offset = static_cast<int>(tensors.rope.offset);
-    put(rope);
-  }
-
-  void operator()(const LengthsArgument&) const {
-    LengthsParams params = get<LengthsParams>();  // how sequences are grouped is there already
-    params.q = tensors.lengths.q;
-    params.kv = tensors.lengths.kv;
-    params.work = static_cast<WorkList*>(memory.workspace);
-    put(params);
-  }
-
-  void operator()(const PagesArgument&) const {
-    put(PagesParams{.table = tensors.pages.table,
-                    .stride_batch = tensors.pages.stride_batch,
-                    .num_pages = static_cast<int>(tensors.pages.num_pages),
-                    .unused = {}});
-  }
-
-  void operator()(const BlockMaskArgument&) const {
-    BlockMaskParams params = get<BlockMaskParams>();  // how many rows there are is there already
-    params.row_begin = tensors.block_mask.row_begin;
-    params.columns = tensors.block_mask.columns;
-    params.bits = tensors.block_mask.bits;
-    params.bit_blocks = tensors.block_mask.bit_blocks;
-    put(params);
-  }
-
-  void operator()(const CodeArguments& code) const {
-    const std::size_t bytes = code.count * sizeof(std::uint64_t);
-    if (bytes != 0) std::memcpy(at(bytes), tensors.code_arguments, bytes);
+  void operator()(const OwnArgument& own) const {
+    own.bind({at(own.bytes), own.bytes}, tensors, memory);
   }
 
   void operator()(const AddressArgument& address) const { put(tensors.*address.tensor); }
 
   void operator()(const TensorMapSpec& map) const {
-    TensorMapSizes sizes = get<TensorMapSizes>();
-    const std::int64_t rows = is_of_keys(map.operand) ? tensors.lengths.tokens_kv
-                                                      : tensors.lengths.tokens_q;
-    if (map.rows_of_run && rows > 0) sizes.rows = rows;
-    if (map.of_pages) sizes.batch = tensors.pages.num_pages;
+    const TensorMapSizes sizes = sizes_of_run(map, is_of_keys(map.operand), get<TensorMapSizes>(),
+                                              tensors);
     encode_tensor_map(map, sizes, tensors, at(kTensorMapBytes));
   }
 
   void operator()(const ScratchArgument&) const {
     put(static_cast<std::byte*>(memory.workspace) + get<std::size_t>());
-  }
-
-  void operator()(const TileListsArgument&) const {
-    TileListParams lists = get<TileListParams>();
-    const auto place = [&](auto*& pointer) {
-      pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(
-          static_cast<std::byte*>(memory.workspace) + reinterpret_cast<std::uintptr_t>(pointer));
-    };
-    place(lists.groups);
-    place(lists.counts);
-    place(lists.states);
-    place(lists.bits);
-    put(lists);
   }
 
   void operator()(const CountersArgument&) const {

@@ -199,7 +199,7 @@ LaunchStep step_of_tiles(LaunchStep step, const Problem& problem, const BwdWork&
                          const TileOrder& order) {
   step.grid.x = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
   fill_argument<BwdMmaSm80Params>(step, problem, {}, [&](Argument& argument) {
-    argument.bwd(problem).end_of_base<BwdParams>();
+    add_bwd(argument, problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
     argument.value(order);
   });

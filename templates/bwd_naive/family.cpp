@@ -10,6 +10,7 @@
 #include "generator/user_code.h"
 #include "templates/bwd_naive/config.h"
 #include "templates/bwd_naive/oracle.h"
+#include "templates/host/bwd_params.h"
 #include "templates/host/common_rejects.h"
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
@@ -120,7 +121,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
   LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads, 0);
   step.grid.x = static_cast<unsigned>(all);
   fill_argument<BwdNaiveParams>(step, problem, {}, [&](Argument& argument) {
-    argument.bwd(problem).end_of_base<BwdParams>();
+    add_bwd(argument, problem).end_of_base<BwdParams>();
     argument.value(rows.queries).value(rows.keys);
     argument.value(rows.dq_norms).value(rows.dk_norms).value(rows.dv_norms);
     argument.value(rows.dsink_norms);

@@ -276,7 +276,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     LaunchStep step = step_of(symbol(c, problem), c.num_threads(), c.smem_bytes());
     step.grid.x = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
     fill_argument<BwdWgmmaSm90aParams>(step, problem, {}, [&](Argument& argument) {
-      argument.bwd(problem).end_of_base<BwdParams>();
+      add_bwd(argument, problem).end_of_base<BwdParams>();
       add_scratch(argument, work);
       argument.value(order);
       if (c.dq == kDqInOrder)

@@ -15,6 +15,7 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/rotation.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {
@@ -117,7 +118,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_bl
   step.grid.x = static_cast<unsigned>(num_blocks);
   step.block.x = static_cast<unsigned>(c.num_threads);
   fill_argument<FwdNaiveParams>(step, problem, {}, [&](Argument& argument) {
-    argument.fwd(problem).rope(problem).value(rows).value(static_cast<int>(num_rows));
+    add_rope(argument.fwd(problem), problem).value(rows).value(static_cast<int>(num_rows));
   });
   return {.steps = {std::move(step)}};
 }

@@ -340,7 +340,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   k.packed_heads = 0;
   k.box_rows = c.box_keys(c.block_n);
   k.rows_of_run = stored.of_run && !stored.pool;
-  k.of_pages = stored.pool;
+  k.batch_of_run = stored.pool;
   TensorMapSpec v = k;
   v.operand = Operand::kV;
   v.columns = c.head_dim_v;
@@ -364,7 +364,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     else
       argument.value<TileCounters*>(nullptr);
     add_tensor_maps(argument, c, problem);
-    return argument.rope(problem);
+    return add_rope(argument, problem);
   };
   if (c.num_splits > 1)
     return launch_of_splits<FwdWgmmaSm90aParams>(problem, work, device.arch, std::move(step),

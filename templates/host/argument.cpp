@@ -5,9 +5,7 @@
 
 #include "attnforge/error.h"
 #include "templates/host/fwd_params.h"
-#include "templates/params_bwd.h"
 #include "templates/params_fwd.h"
-#include "templates/params_rope.h"
 
 namespace attnforge {
 namespace {
@@ -47,18 +45,6 @@ void Argument::end_base(std::size_t size, std::size_t alignment) {
 }
 
 Argument& Argument::fwd(const Problem& problem) { return part(fwd_params(problem), FwdArgument{}); }
-
-Argument& Argument::bwd(const Problem& problem) {
-  static_assert(sizeof(BwdParams) == sizeof(FwdParams) + sizeof(GradientsParams));
-  return fwd(problem).part(GradientsParams{}, GradientsArgument{.dlse = problem.dlse});
-}
-
-Argument& Argument::rope(const Problem& problem) {
-  RopeParams params{};
-  if (problem.rope != Rope::kNone)
-    params.q_offset = static_cast<int>(problem.seqlen_kv - problem.seqlen_q);
-  return problem.rope == Rope::kNone ? value(params) : part(params, RopeArgument{});
-}
 
 Argument& Argument::tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes) {
   TensorMap place{};

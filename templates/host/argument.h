@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -11,6 +13,29 @@
 #include "generator/launch.h"
 
 namespace attnforge {
+
+namespace detail {
+
+template <auto kBind, class Params>
+OwnArgument own_argument(void (*)(Params&, const Tensors&, const RunMemory&)) {
+  static_assert(std::is_trivially_copyable_v<Params>);
+  return {sizeof(Params),
+          [](std::span<std::byte> place, const Tensors& tensors, const RunMemory& memory) {
+            Params params;  // `place` need not be aligned
+            std::memcpy(&params, place.data(), sizeof(params));
+            kBind(params, tensors, memory);
+            std::memcpy(place.data(), &params, sizeof(params));
+          }};
+}
+
+}  // namespace detail
+
+/// Of a struct Params that kBind, a function void(Params&, const Tensors&, const RunMemory&), fills
+/// in.
+template <auto kBind>
+OwnArgument own_argument() {
+  return detail::own_argument<kBind>(kBind);
+}
 
 /// The members of the struct are added in their order, and done() ends them. Each goes to the next
 /// multiple of its alignment, as compilers lay a struct out, so offsets are running sums.
@@ -27,11 +52,6 @@ class Argument {
 
   /// FwdParams: sizes and scale now, pointers and strides by each run.
   Argument& fwd(const Problem& problem);
-  /// BwdParams: the same, and of gradients.
-  Argument& bwd(const Problem& problem);
-  /// RopeParams: the first query's position now, the rest by each run; zeros if the problem has no
-  /// rope.
-  Argument& rope(const Problem& problem);
   /// TensorMap: sizes now, the map by each run.
   Argument& tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes);
   /// A pointer to `begin` bytes after the start of the workspace.
@@ -51,6 +71,12 @@ class Argument {
     static_assert(std::is_trivially_copyable_v<Value>);
     step_.args.push_back({add(&value, sizeof(value), alignof(Value)), std::move(part)});
     return *this;
+  }
+  /// A struct of the launch's numbers that each run fills in by kBind, a function
+  /// void(Params&, const Tensors&, const RunMemory&).
+  template <auto kBind, class Params>
+  Argument& own(const Params& planned) {
+    return part(planned, own_argument<kBind>());
   }
   /// `bytes` that each run fills in, zeros before.
   template <class Part>

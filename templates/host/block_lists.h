@@ -25,7 +25,7 @@ struct BlockListMemory {
 Problem mask_text_alone(const Problem& problem);
 
 /// Of a problem with nothing but a text: kernels that write states, and bits. They take arguments
-/// by CodeArguments, as those of attention do.
+/// as those of attention do (code_argument()).
 Source block_text_source(const Problem& text, const BlockMaskShape& shape);
 LaunchStep block_states_step(const Problem& text, const BlockMaskShape& shape,
                              const BlockListMemory& memory);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "attnforge/plan.h"
 #include "templates/host/parts.h"
 
 namespace attnforge {
@@ -15,6 +16,13 @@ BlockMaskParams block_mask_params(const Problem& problem) {
   return params;
 }
 
+void bind_block_mask(BlockMaskParams& mask, const Tensors& tensors, const RunMemory&) {
+  mask.row_begin = tensors.block_mask.row_begin;
+  mask.columns = tensors.block_mask.columns;
+  mask.bits = tensors.block_mask.bits;
+  mask.bit_blocks = tensors.block_mask.bit_blocks;
+}
+
 const Part& block_mask_part() {
   static constexpr Part kPart{
       .in = [](const Problem& p, bool) { return has_block_mask(p); },
@@ -22,7 +30,7 @@ const Part& block_mask_part() {
                  std::string_view params) { return fmt::format("WithBlockMask<{}>", params); },
       .bytes = [](const Problem&) { return sizeof(BlockMaskParams); },
       .add = [](Argument& argument, const Problem& p,
-                const TileWork&) { argument.part(block_mask_params(p), BlockMaskArgument{}); },
+                const TileWork&) { argument.own<bind_block_mask>(block_mask_params(p)); },
       .extend = [](KernelNames&, const Problem&) {}};
   return kPart;
 }

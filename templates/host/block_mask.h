@@ -2,12 +2,14 @@
 #pragma once
 
 #include "attnforge/problem.h"
+#include "generator/launch.h"
 #include "templates/params_block_mask.h"
 
 namespace attnforge {
 
-/// How many heads and sequences have a mask, and its rows; the lists are null, for a
-/// BlockMaskArgument to fill in. Zeros without a block mask.
+/// How many heads and sequences have a mask, and its rows; the lists are null, for a run to fill
+/// in. Zeros without a block mask.
 BlockMaskParams block_mask_params(const Problem& problem);
+void bind_block_mask(BlockMaskParams& mask, const Tensors& tensors, const RunMemory& memory);
 
 }  // namespace attnforge

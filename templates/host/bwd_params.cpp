@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "attnforge/plan.h"
 #include "generator/shape.h"
 #include "generator/stored_rows.h"
 #include "generator/user_code.h"
@@ -67,7 +68,7 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
   LaunchStep step = step_of(kernel, kStepThreads, 0);
   step.grid.x = static_cast<unsigned>(blocks);
   fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
-    argument.bwd(problem).end_of_base<BwdParams>();
+    add_bwd(argument, problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
     // The turns of tiles, or counters and the sums after them.
     const bool of_sums = work.steps.turns == 0;
@@ -140,6 +141,36 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
   work.bytes = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
   return work;
+}
+
+namespace {
+
+TensorRef tensor_ref_of(const Tensor& tensor) {
+  return {tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head};
+}
+
+}  // namespace
+
+template <bool kDlse>
+void bind_gradients(GradientsParams& gradients, const Tensors& tensors, const RunMemory&) {
+  const Gradients& given = tensors.gradients;
+  gradients = {.dout = tensor_ref_of(given.dout),
+               .dq = tensor_ref_of(given.dq),
+               .dk = tensor_ref_of(given.dk),
+               .dv = tensor_ref_of(given.dv),
+               .dlse = kDlse ? given.dlse.data : nullptr,
+               .dlse_stride_batch = given.dlse.stride_batch,
+               .dlse_stride_head = given.dlse.stride_head,
+               .dsinks = given.dsinks};
+}
+template void bind_gradients<false>(GradientsParams&, const Tensors&, const RunMemory&);
+template void bind_gradients<true>(GradientsParams&, const Tensors&, const RunMemory&);
+
+Argument& add_bwd(Argument& argument, const Problem& problem) {
+  static_assert(sizeof(BwdParams) == sizeof(FwdParams) + sizeof(GradientsParams));
+  argument.fwd(problem);
+  return problem.dlse ? argument.own<bind_gradients<true>>(GradientsParams{})
+                      : argument.own<bind_gradients<false>>(GradientsParams{});
 }
 
 void add_scratch(Argument& argument, const BwdWork& work) {

@@ -51,6 +51,12 @@ std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows
 
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps);
 
+/// BwdParams: sizes and scale now, pointers and strides by each run.
+Argument& add_bwd(Argument& argument, const Problem& problem);
+/// kDlse: that of lse too.
+template <bool kDlse>
+void bind_gradients(GradientsParams& gradients, const Tensors& tensors, const RunMemory& memory);
+
 /// BwdScratch as a member of an argument, pointers by each run.
 void add_scratch(Argument& argument, const BwdWork& work);
 

@@ -3,11 +3,19 @@
 
 #include <vector>
 
+#include "attnforge/plan.h"
 #include "templates/host/parts.h"
 #include "templates/params_pages.h"
 
 namespace attnforge {
 namespace {
+
+void bind_pages(PagesParams& pages, const Tensors& tensors, const RunMemory&) {
+  pages = {.table = tensors.pages.table,
+           .stride_batch = tensors.pages.stride_batch,
+           .num_pages = static_cast<int>(tensors.pages.num_pages),
+           .unused = {}};
+}
 
 /// Kernels whose keys come by TMA start from pieces that say so. Keys in pages are asked for by
 /// lists of tiles, too.
@@ -34,7 +42,7 @@ const Part& pages_part() {
                  std::string_view params) { return fmt::format("WithPages<{}>", params); },
       .bytes = [](const Problem&) { return sizeof(PagesParams); },
       .add = [](Argument& argument, const Problem&,
-                const TileWork&) { argument.part(PagesParams{}, PagesArgument{}); },
+                const TileWork&) { argument.own<bind_pages>(PagesParams{}); },
       .extend = extend_by_pages};
   return kPart;
 }

@@ -8,11 +8,10 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "attnforge/plan.h"
 #include "generator/shape.h"
 #include "templates/embedded.h"
-#include "templates/host/argument.h"
 #include "templates/host/fwd_params.h"
-#include "templates/params_rope.h"
 
 namespace attnforge {
 namespace {
@@ -68,7 +67,7 @@ LaunchStep rotation_step(const Problem& problem, std::size_t q_begin, std::size_
   step.grid.x = static_cast<unsigned>(blocks_of(problem));
   const std::int64_t q_blocks = blocks_of(rotated_q(problem), work_of(problem));
   Argument argument = Argument::of<RotationParams>(step);
-  argument.fwd(problem).rope(problem).scratch(q_begin).scratch(k_begin);
+  add_rope(argument.fwd(problem), problem).scratch(q_begin).scratch(k_begin);
   argument.value(static_cast<int>(q_blocks)).done();
   return step;
 }
@@ -80,6 +79,20 @@ Problem without_rope(const Problem& problem) {
   plain.rope = Rope::kNone;
   plain.rope_dim = 0;
   return plain;
+}
+
+void bind_rope(RopeParams& rope, const Tensors& tensors, const RunMemory&) {
+  rope.cos = tensors.rope.cos;
+  rope.sin = tensors.rope.sin;
+  rope.q_offset = static_cast<int>(tensors.rope.offset + rope.q_offset);
+  rope.k_offset = static_cast<int>(tensors.rope.offset);
+}
+
+Argument& add_rope(Argument& argument, const Problem& problem) {
+  RopeParams params{};
+  if (plain(problem)) return argument.value(params);
+  params.q_offset = static_cast<int>(problem.seqlen_kv - problem.seqlen_q);
+  return argument.own<bind_rope>(params);
 }
 
 std::string too_much_to_rotate(const Problem& problem) {

@@ -13,6 +13,8 @@
 #include "generator/family.h"
 #include "generator/launch.h"
 #include "generator/source.h"
+#include "templates/host/argument.h"
+#include "templates/params_rope.h"
 
 namespace attnforge {
 
@@ -21,6 +23,13 @@ inline bool plain(const Problem& problem) { return problem.rope == Rope::kNone; 
 
 /// The problem of the kernel after the step.
 Problem without_rope(const Problem& problem);
+
+/// The tables of a run, and their rows of query 0 and key 0. In q_offset before: the position of
+/// query 0, which is seqlen_kv - seqlen_q.
+void bind_rope(RopeParams& rope, const Tensors& tensors, const RunMemory& memory);
+
+/// RopeParams, which each run fills in; zeros if the problem has no rope.
+Argument& add_rope(Argument& argument, const Problem& problem);
 
 /// "" or why the step cannot be launched.
 std::string too_much_to_rotate(const Problem& problem);

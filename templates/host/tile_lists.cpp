@@ -158,6 +158,17 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
   return names;
 }
 
+void bind_tile_lists(TileListParams& lists, const Tensors&, const RunMemory& memory) {
+  const auto place = [&](auto*& pointer) {
+    pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(
+        static_cast<std::byte*>(memory.workspace) + reinterpret_cast<std::uintptr_t>(pointer));
+  };
+  place(lists.groups);
+  place(lists.counts);
+  place(lists.states);
+  place(lists.bits);
+}
+
 const Part& tile_lists_part() {
   static constexpr Part kPart{
       .in = [](const Problem& p, bool gathers) { return gathers && shape_of(p).has_tile_lists(); },
@@ -166,7 +177,7 @@ const Part& tile_lists_part() {
       .bytes = [](const Problem&) { return sizeof(TileListParams); },
       .add =
           [](Argument& argument, const Problem&, const TileWork& work) {
-            argument.part(tile_list_params(work.lists, work.lists_begin()), TileListsArgument{});
+            argument.own<bind_tile_lists>(tile_list_params(work.lists, work.lists_begin()));
           },
       .extend = [](KernelNames&, const Problem&) {}};
   return kPart;

@@ -34,6 +34,8 @@ TileLists tile_lists(const Problem& problem, const Shape& shape, int block_m, in
 
 /// As an argument: the lists begin `begin` bytes after the start of the workspace.
 TileListParams tile_list_params(const TileLists& lists, std::size_t begin);
+/// Adds the workspace's address to where the lists begin.
+void bind_tile_lists(TileListParams& lists, const Tensors& tensors, const RunMemory& memory);
 
 /// The share of all keys that a query tile walks over: more than the mask's density where it has
 /// rows of several blocks. 1 without a block mask.

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "attnforge/plan.h"
 #include "generator/mask_windows.h"
 #include "generator/pair_terms.h"
 #include "generator/shape.h"
@@ -194,14 +197,26 @@ std::size_t code_words(const Problem& problem) {
 
 namespace {
 
+void bind_code_words(std::span<std::byte> place, const Tensors& tensors, const RunMemory&) {
+  if (!place.empty()) std::memcpy(place.data(), tensors.code_arguments, place.size());
+}
+
+}  // namespace
+
+OwnArgument code_argument(const Problem& problem) {
+  const std::size_t bytes = code_words_of_run(problem) * sizeof(std::uint64_t);
+  return {static_cast<std::uint32_t>(bytes), bind_code_words};
+}
+
+namespace {
+
 std::string code_params_type(const Problem& problem, std::string_view params) {
   return fmt::format("WithCode<{}, {}>", params, code_words(problem));
 }
 
 void add_code_params(Argument& argument, const Problem& problem, const TileWork& /*work*/) {
-  const auto count = static_cast<std::uint32_t>(code_words_of_run(problem));
   argument.zeros(code_words(problem) * sizeof(std::uint64_t), alignof(CodeParams<2>),
-                 CodeArguments{count});
+                 code_argument(problem));
 }
 
 /// The derivative of the score's text, which sees what Score `before` leaves.

@@ -7,12 +7,16 @@
 #include <string_view>
 
 #include "attnforge/problem.h"
+#include "generator/launch.h"
 #include "generator/pair_terms.h"
 
 namespace attnforge {
 
 /// Words of CodeParams: one for each argument and each of dargs, made even, at least 2.
 std::size_t code_words(const Problem& problem);
+
+/// The words that a run has for them.
+OwnArgument code_argument(const Problem& problem);
 
 /// The struct UserCode of an entry, whose functions are the score's text and `mask`: what windows
 /// leave of the mask's text (mask_code()), or all of it. `params` is the whole argument's type.

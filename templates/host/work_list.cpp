@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "attnforge/plan.h"
 #include "generator/bucket.h"
 #include "generator/shape.h"
 #include "templates/host/fwd_params.h"
@@ -95,6 +96,12 @@ LengthsParams lengths_params(const TileWork& work) {
   return params;
 }
 
+void bind_lengths(LengthsParams& lengths, const Tensors& tensors, const RunMemory& memory) {
+  lengths.q = tensors.lengths.q;
+  lengths.kv = tensors.lengths.kv;
+  lengths.work = static_cast<WorkList*>(memory.workspace);
+}
+
 namespace {
 
 /// `step` with the argument that steps before a kernel have.
@@ -136,7 +143,7 @@ const Part& lengths_part() {
                  std::string_view params) { return fmt::format("WithLengths<{}>", params); },
       .bytes = [](const Problem&) { return sizeof(LengthsParams); },
       .add = [](Argument& argument, const Problem&,
-                const TileWork& work) { argument.part(lengths_params(work), LengthsArgument{}); },
+                const TileWork& work) { argument.own<bind_lengths>(lengths_params(work)); },
       .extend =
           [](KernelNames& names, const Problem& p) {
             if (p.lengths == Lengths::kPacked && !has_packed_keys(p))

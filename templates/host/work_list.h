@@ -74,6 +74,7 @@ std::int64_t query_tiles_of_head(const Problem& problem, int block_m, int pack_g
 
 /// Arrays of lengths by each run, a list at the beginning of the workspace.
 LengthsParams lengths_params(const TileWork& work);
+void bind_lengths(LengthsParams& lengths, const Tensors& tensors, const RunMemory& memory);
 
 /// `step` alone, or after the one that writes its list; then it may start before that is there
 /// (ptx/grid_dependency.cuh). No step if there are no tiles.

@@ -11,12 +11,7 @@
 #include "attnforge/error.h"
 #include "runtime/driver.h"
 #include "runtime/tensor_map.h"
-#include "templates/params_block_mask.h"
-#include "templates/params_bwd.h"
 #include "templates/params_fwd.h"
-#include "templates/params_lengths.h"
-#include "templates/params_pages.h"
-#include "templates/params_rope.h"
 #include "tests/support/fake_cuda.h"
 
 namespace attnforge {
@@ -99,25 +94,6 @@ TEST_F(BindArgumentsTest, PointersAndStridesGoToFwdParamsAndSizesStay) {
   expect_rest_kept(params, 16, 16 + sizeof(FwdParams));
 }
 
-TEST_F(BindArgumentsTest, RopesTablesComeWithTheRowsOfTheFirstQueryAndKey) {
-  const float tables[2] = {};
-  Tensors tensors;
-  tensors.rope.cos = &tables[0];
-  tensors.rope.sin = &tables[1];
-  tensors.rope.rows = 1000;
-  tensors.rope.offset = 100;
-  RopeParams planned{};
-  planned.q_offset = 20 - 8;
-  const std::vector<std::byte> params = bind(
-      with(step_of(sizeof(RopeParams) + 32, {{16, RopeArgument{}}}), 16, planned), tensors);
-  const auto bound = at<RopeParams>(params, 16);
-  EXPECT_EQ(bound.cos, &tables[0]);
-  EXPECT_EQ(bound.sin, &tables[1]);
-  EXPECT_EQ(bound.k_offset, 100);
-  EXPECT_EQ(bound.q_offset, 100 + 20 - 8) << "the last query stands at the last key";
-  expect_rest_kept(params, 16, 16 + sizeof(RopeParams));
-}
-
 TEST_F(BindArgumentsTest, TensorsThatAStepBeforeWroteComeFromTheWorkspaceInAllParts) {
   using Operand = TensorMapSpec::Operand;
   float memory[3];
@@ -158,72 +134,23 @@ TEST_F(BindArgumentsTest, AnAddressIsThatOfTheRunsTensor) {
   expect_rest_kept(params, 16, 24);
 }
 
-TEST_F(BindArgumentsTest, APageTableIsThatOfTheRun) {
-  const int table[6] = {};
+/// A part's own function sees its place with what the launch put there, and the run.
+TEST_F(BindArgumentsTest, APartOfAProblemIsFilledInByItsOwnFunction) {
+  const OwnArgument own{
+      12, [](std::span<std::byte> place, const Tensors& tensors, const RunMemory& memory) {
+        EXPECT_EQ(place.size(), 12u);
+        EXPECT_EQ(memory.workspace, address(0x10000));
+        const std::int32_t numbers[2] = {static_cast<std::int32_t>(place[0]),
+                                         static_cast<std::int32_t>(tensors.lengths.tokens_q)};
+        std::memcpy(place.data(), numbers, sizeof(numbers));
+      }};
   Tensors tensors;
-  tensors.pages = {.table = table, .stride_batch = 3, .num_pages = 9};
-  const LaunchStep step = step_of(sizeof(PagesParams) + 32, {{16, PagesArgument{}}});
-  const std::vector<std::byte> params = bind(step, tensors);
-  const auto pages = at<PagesParams>(params, 16);
-  EXPECT_EQ(pages.table, table);
-  EXPECT_EQ(pages.stride_batch, 3);
-  EXPECT_EQ(pages.num_pages, 9);
-  expect_rest_kept(params, 16, 16 + sizeof(PagesParams));
-}
-
-TEST_F(BindArgumentsTest, LengthsComeWithTheWorkListAtTheBeginningOfTheWorkspace) {
-  LengthsParams planned{};
-  planned.keys_per_group = 7;
-  planned.most_tiles = 9;
-  const LaunchStep step = with(step_of(sizeof(LengthsParams) + 32, {{16, LengthsArgument{}}}), 16,
-                               planned);
-  const int arrays[2] = {};
-  Tensors tensors;
-  tensors.lengths = {.q = &arrays[0], .kv = &arrays[1]};
-  const std::vector<std::byte> params = bind(step, tensors, {.workspace = address(0x10000)});
-  const auto bound = at<LengthsParams>(params, 16);
-  EXPECT_EQ(bound.q, &arrays[0]);
-  EXPECT_EQ(bound.kv, &arrays[1]);
-  EXPECT_EQ(bound.work, address(0x10000));
-  EXPECT_EQ(bound.keys_per_group, 7);
-  EXPECT_EQ(bound.most_tiles, 9);
-  expect_rest_kept(params, 16, 16 + sizeof(LengthsParams));
-}
-
-TEST_F(BindArgumentsTest, ListsOfABlockMaskAreThoseOfTheRun) {
-  BlockMaskParams planned{};
-  planned.mask_heads = 3;
-  planned.mask_batch = 2;
-  planned.q_blocks = 9;
-  const LaunchStep step = with(step_of(16 + sizeof(planned) + 16, {{16, BlockMaskArgument{}}}), 16,
-                               planned);
-  const int lists[3] = {};
-  const std::uint32_t bits[1] = {};
-  Tensors tensors;
-  tensors.block_mask = {
-      .row_begin = &lists[0], .columns = &lists[1], .bits = &bits[0], .bit_blocks = &lists[2]};
-  const std::vector<std::byte> params = bind(step, tensors);
-  const auto bound = at<BlockMaskParams>(params, 16);
-  EXPECT_EQ(bound.row_begin, &lists[0]);
-  EXPECT_EQ(bound.columns, &lists[1]);
-  EXPECT_EQ(bound.bits, &bits[0]);
-  EXPECT_EQ(bound.bit_blocks, &lists[2]);
-  EXPECT_EQ(bound.mask_heads, 3);
-  EXPECT_EQ(bound.mask_batch, 2);
-  EXPECT_EQ(bound.q_blocks, 9);
-  expect_rest_kept(params, 16, 16 + sizeof(planned));
-}
-
-TEST_F(BindArgumentsTest, ArgumentsOfCodeAreWordsOfTheRun) {
-  const std::uint64_t words[] = {0x123456789, 7, 9};
-  Tensors tensors;
-  tensors.code_arguments = words;
-  const std::vector<std::byte> params = bind(step_of(48, {{16, CodeArguments{2}}}), tensors, {});
-  EXPECT_EQ(at<std::uint64_t>(params, 16), words[0]);
-  EXPECT_EQ(at<std::uint64_t>(params, 24), words[1]);
-  expect_rest_kept(params, 16, 32);
-  tensors.code_arguments = nullptr;
-  EXPECT_NO_THROW(bind(step_of(48, {{16, CodeArguments{0}}}), tensors, {})) << "none is asked for";
+  tensors.lengths.tokens_q = 77;
+  const std::vector<std::byte> params = bind(step_of(48, {{16, own}}), tensors,
+                                             {.workspace = address(0x10000)});
+  EXPECT_EQ(at<std::int32_t>(params, 16), 0x5a);
+  EXPECT_EQ(at<std::int32_t>(params, 20), 77);
+  expect_rest_kept(params, 16, 24);
 }
 
 TEST_F(BindArgumentsTest, ScratchIsAnAddressInTheWorkspace) {
@@ -277,36 +204,12 @@ TEST_F(BindArgumentsTest, PartOutsideOfTheArgumentIsAMistakeOfTheFamily) {
     }
   };
   refused(step_of(sizeof(FwdParams) - 1, {{0, FwdArgument{}}}));
-  refused(step_of(sizeof(RopeParams) + 7, {{8, RopeArgument{}}}));
+  refused(step_of(31, {{8, OwnArgument{24, nullptr}}}));
   refused(step_of(15, {{8, ScratchArgument{}}}));
   refused(step_of(15, {{8, CountersArgument{}}}));
   refused(step_of(kTensorMapBytes, {{64, map_of(TensorMapSpec::Operand::kK)}}));
   refused(step_of(8, {{~std::size_t{0}, CountersArgument{}}}));
   EXPECT_EQ(fake_cuda().encodes(), 0);
-}
-
-TEST_F(BindArgumentsTest, GradientsGoToTheirParamsAndDlseOnlyWhereTheProblemHasIt) {
-  float memory[5];
-  Tensors tensors;
-  tensors.gradients = {.dout = {&memory[0], 1, 2, 3},
-                       .dq = {&memory[1], 4, 5, 6},
-                       .dk = {&memory[2], 7, 8, 9},
-                       .dv = {&memory[3], 10, 11, 12},
-                       .dlse = {&memory[4], 13, 14}};
-  for (const bool dlse : {true, false}) {
-    const LaunchStep step = step_of(16 + sizeof(GradientsParams) + 16,
-                                    {{16, GradientsArgument{.dlse = dlse}}});
-    const std::vector<std::byte> params = bind(step, tensors);
-    const auto bound = at<GradientsParams>(params, 16);
-    EXPECT_EQ(bound.dout.data, &memory[0]);
-    EXPECT_EQ(bound.dout.stride_row, 2);
-    EXPECT_EQ(bound.dq.data, &memory[1]);
-    EXPECT_EQ(bound.dk.stride_head, 9);
-    EXPECT_EQ(bound.dv.stride_batch, 10);
-    EXPECT_EQ(bound.dlse, dlse ? &memory[4] : nullptr);
-    EXPECT_EQ(bound.dlse_stride_head, 14);
-    expect_rest_kept(params, 16, 16 + sizeof(GradientsParams));
-  }
 }
 
 }  // namespace

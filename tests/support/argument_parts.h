@@ -10,26 +10,14 @@
 #include <vector>
 
 #include "generator/launch.h"
-#include "templates/params_block_mask.h"
-#include "templates/params_bwd.h"
 #include "templates/params_fwd.h"
-#include "templates/params_lengths.h"
-#include "templates/params_pages.h"
-#include "templates/params_rope.h"
-#include "templates/params_tile_lists.h"
 
 namespace attnforge::test {
 
 inline std::size_t size_of(const ArgumentPart& part) {
   struct Size {
     std::size_t operator()(const FwdArgument&) const { return sizeof(FwdParams); }
-    std::size_t operator()(const GradientsArgument&) const { return sizeof(GradientsParams); }
-    std::size_t operator()(const RopeArgument&) const { return sizeof(RopeParams); }
-    std::size_t operator()(const LengthsArgument&) const { return sizeof(LengthsParams); }
-    std::size_t operator()(const PagesArgument&) const { return sizeof(PagesParams); }
-    std::size_t operator()(const BlockMaskArgument&) const { return sizeof(BlockMaskParams); }
-    std::size_t operator()(const CodeArguments& code) const { return code.count * 8; }
-    std::size_t operator()(const TileListsArgument&) const { return sizeof(TileListParams); }
+    std::size_t operator()(const OwnArgument& own) const { return own.bytes; }
     std::size_t operator()(const TensorMapSpec&) const { return sizeof(TensorMap); }
     std::size_t operator()(const AddressArgument&) const { return sizeof(void*); }
     std::size_t operator()(const ScratchArgument&) const { return sizeof(void*); }
@@ -88,6 +76,14 @@ std::vector<std::pair<std::size_t, Kind>> parts_of(const LaunchStep& step) {
     if (const Kind* const value = std::get_if<Kind>(&part.value))
       found.emplace_back(part.offset, *value);
   }
+  return found;
+}
+
+/// Offsets of the parts that are `own`: of one kind with others, known by its function.
+inline std::vector<std::size_t> places_of(const OwnArgument& own, const LaunchStep& step) {
+  std::vector<std::size_t> found;
+  for (const auto& [offset, value] : parts_of<OwnArgument>(step))
+    if (value == own) found.push_back(offset);
   return found;
 }
 

@@ -11,6 +11,7 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
+#include "templates/host/block_mask.h"
 #include "templates/host/fwd_params.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
@@ -26,7 +27,7 @@ struct MyParams : BwdParams {
 Launch launch_of(const Problem& problem, const BwdWork& work, std::string_view arch) {
   LaunchStep step = step_of("mine", 128, 0);
   Argument argument = Argument::of<MyParams>(step);
-  argument.bwd(problem).end_of_base<BwdParams>();
+  add_bwd(argument, problem).end_of_base<BwdParams>();
   add_scratch(argument, work);
   argument.value(7).done();
   Launch own{.steps = {std::move(step)}};
@@ -61,7 +62,7 @@ TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
     EXPECT_EQ(launch.workspace_bytes, work.bytes);
     for (const LaunchStep& step : launch.steps) {
       EXPECT_EQ(test::argument_fault(step), "") << step.kernel;
-      EXPECT_EQ(test::parts_of<GradientsArgument>(step).size(), 1u);
+      EXPECT_EQ(test::places_of(own_argument<bind_gradients<false>>(), step).size(), 1u);
       const bool own = step.kernel == "mine";
       EXPECT_EQ(test::parts_of<ScratchArgument>(step).size(), own ? 3u : 4u);
     }
@@ -160,7 +161,7 @@ TEST(BwdSteps, UnderABlockMaskTheTilesComeFirst) {
   EXPECT_EQ(launch.steps[0].grid.x, 2 * 2 * 6 * 3 / 8u) << "a warp a word";
   EXPECT_FALSE(launch.steps[0].overlaps_previous);
   EXPECT_FALSE(launch.steps[1].overlaps_previous) << "the kernel waits for the rows alone";
-  EXPECT_EQ(test::parts_of<BlockMaskArgument>(launch.steps[0]).size(), 1u);
+  EXPECT_EQ(test::places_of(own_argument<bind_block_mask>(), launch.steps[0]).size(), 1u);
 }
 
 TEST(BwdSteps, OfNoQueriesTheFamilysOwnIsAll) {

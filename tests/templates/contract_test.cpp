@@ -10,6 +10,7 @@
 #include "generator/arch.h"
 #include "generator/bucket.h"
 #include "generator/candidates.h"
+#include "templates/host/rotation.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
 #include "tests/templates/problems.h"
@@ -157,7 +158,7 @@ TEST_P(FamilyContract, RunsFillInPartsOfTheArgumentThatLieApart) {
         for (const LaunchStep& step : launch.steps) {
           EXPECT_EQ(test::argument_fault(step), "");
           EXPECT_EQ(test::parts_of<FwdArgument>(step).size(), 1u) << "where the tensors are";
-          tables += test::parts_of<RopeArgument>(step).size();
+          tables += test::places_of(own_argument<bind_rope>(), step).size();
         }
         EXPECT_EQ(tables, problem.rope == Rope::kNone ? 0u : 1u) << "one step rotates";
       });

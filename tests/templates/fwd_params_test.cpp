@@ -10,6 +10,7 @@
 
 #include "attnforge/error.h"
 #include "templates/host/argument.h"
+#include "templates/host/rotation.h"
 #include "templates/params_rope.h"
 #include "tests/support/argument_parts.h"
 
@@ -62,9 +63,8 @@ TEST(Argument, PartsLieWhereTheCompilerPutsTheMembers) {
       .scratch(4096)
       .value('x')
       .tensor_map({}, {.rows = 20, .heads = 1, .batch = 1})
-      .counters()
-      .rope(problem);
-  argument.done();
+      .counters();
+  add_rope(argument, problem).done();
   ASSERT_EQ(step.params.size(), sizeof(Mixed));
   ASSERT_EQ(step.args.size(), 5u);
   EXPECT_EQ(test::argument_fault(step), "");
@@ -73,7 +73,7 @@ TEST(Argument, PartsLieWhereTheCompilerPutsTheMembers) {
   EXPECT_EQ(test::planned_at<std::size_t>(step, offsetof(Mixed, scratch)), 4096u);
   EXPECT_EQ(test::parts_of<TensorMapSpec>(step).at(0).first, offsetof(Mixed, map));
   EXPECT_EQ(test::parts_of<CountersArgument>(step).at(0).first, offsetof(Mixed, counters));
-  EXPECT_EQ(test::parts_of<RopeArgument>(step).at(0).first, offsetof(Mixed, rope));
+  EXPECT_EQ(test::places_of(own_argument<bind_rope>(), step).at(0), offsetof(Mixed, rope));
   EXPECT_EQ(test::planned_at<TensorMapSizes>(step, offsetof(Mixed, map)).rows, 20);
   Mixed planned;
   std::memcpy(&planned, step.params.data(), sizeof(planned));
@@ -90,7 +90,8 @@ TEST(Argument, WithoutARopeNothingOfItIsBound) {
   };
   const Problem problem = parse_problem("fwd fp16 seqlen=8 head_dim=64");
   LaunchStep step;
-  Argument::of<WithRope>(step).fwd(problem).rope(problem).done();
+  Argument argument = Argument::of<WithRope>(step);
+  add_rope(argument.fwd(problem), problem).done();
   EXPECT_EQ(step.params.size(), sizeof(WithRope));
   EXPECT_EQ(step.args.size(), 1u);
 }

@@ -49,9 +49,9 @@ TEST_P(Rotation, IsAStepBeforeTheKernelOfTheProblemWithoutARope) {
   ASSERT_EQ(launch.steps.size(), 2u);
   ASSERT_EQ(plain.steps.size(), 1u);
   const LaunchStep &step = launch.steps[0], &kernel = launch.steps[1];
-  EXPECT_EQ(test::parts_of<RopeArgument>(step).size(), 1u);
+  EXPECT_EQ(test::places_of(own_argument<bind_rope>(), step).size(), 1u);
   EXPECT_TRUE(step.from_workspace.empty()) << "it reads the run's tensors";
-  EXPECT_EQ(test::parts_of<RopeArgument>(kernel).size(), 0u);
+  EXPECT_EQ(test::places_of(own_argument<bind_rope>(), kernel).size(), 0u);
   EXPECT_EQ(kernel.kernel, plain.steps[0].kernel);
   EXPECT_EQ(kernel.grid.x, plain.steps[0].grid.x);
   EXPECT_EQ(kernel.params, plain.steps[0].params);
@@ -163,7 +163,7 @@ TEST(FusedRope, IsForcedAndNeedsNeitherStepNorWorkspace) {
   const Launch launch = family.launch(config, problem, device);
   ASSERT_EQ(launch.steps.size(), 1u);
   EXPECT_EQ(launch.workspace_bytes, 0u);
-  EXPECT_EQ(test::parts_of<RopeArgument>(launch.steps[0]).size(), 1u);
+  EXPECT_EQ(test::places_of(own_argument<bind_rope>(), launch.steps[0]).size(), 1u);
   const std::string entry = family.render(config, problem).entry;
   EXPECT_THAT(entry, HasSubstr("using KJob = RopeKJob<kConfig>;"));
   EXPECT_THAT(entry, Not(HasSubstr("steps/rotate")));

@@ -14,7 +14,9 @@
 #include "generator/arch.h"
 #include "generator/candidates.h"
 #include "runtime/compiler.h"
+#include "templates/host/user_code.h"
 #include "templates/registry.h"
+#include "tests/support/argument_parts.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {
@@ -219,11 +221,9 @@ TEST(CodeParams, LieWhereTheLaunchPutsThem) {
       const Config config = first_config(family, problem, "90a");
       const Launch launch = family.launch(config, problem, device);
       const LaunchStep& step = launch.steps[own_step(launch)];
-      const auto part = std::ranges::find_if(step.args, [](const ArgumentPart& part) {
-        return std::holds_alternative<CodeArguments>(part.value);
-      });
-      ASSERT_NE(part, step.args.end());
-      EXPECT_EQ(std::get<CodeArguments>(part->value).count, 3u);
+      const std::vector<std::size_t> places = test::places_of(code_argument(problem), step);
+      ASSERT_EQ(places.size(), 1u);
+      EXPECT_EQ(code_argument(problem).bytes, 3 * sizeof(std::uint64_t));
       Source source = family.render(config, problem);
       const std::size_t begin = source.entry.rfind("const __grid_constant__ ");
       const std::string type = source.entry.substr(begin, source.entry.find(" p)", begin) - begin);
@@ -231,8 +231,8 @@ TEST(CodeParams, LieWhereTheLaunchPutsThem) {
                     "extern \"C\" __global__ void probe(" + type +
                     " p, u64* to) { to[0] = p.code.words[0]; to[1] = p.code.words[2]; }\n";
       const std::string ptx = compile_to_ptx(source, device.arch);
-      EXPECT_THAT(ptx, testing::HasSubstr(fmt::format("[probe_param_0+{}]", part->offset))) << type;
-      EXPECT_THAT(ptx, testing::HasSubstr(fmt::format("[probe_param_0+{}]", part->offset + 16)));
+      EXPECT_THAT(ptx, testing::HasSubstr(fmt::format("[probe_param_0+{}]", places[0]))) << type;
+      EXPECT_THAT(ptx, testing::HasSubstr(fmt::format("[probe_param_0+{}]", places[0] + 16)));
     }
   }
 }

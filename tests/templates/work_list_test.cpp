@@ -13,6 +13,7 @@
 #include "generator/candidates.h"
 #include "reference/sequences.h"
 #include "templates/registry.h"
+#include "tests/support/argument_parts.h"
 
 namespace attnforge {
 namespace {
@@ -137,9 +138,7 @@ TEST(LaunchOfLengths, IsAStepThatListsTheTilesAndOneThatTakesThem) {
       EXPECT_THAT(entry, testing::HasSubstr("using Order = WorkListOrder;"));
       EXPECT_THAT(entry, testing::HasSubstr("WithLengths<"));
       for (const LaunchStep& step : launch.steps) {
-        EXPECT_TRUE(std::ranges::any_of(step.args, [](const ArgumentPart& part) {
-          return std::holds_alternative<LengthsArgument>(part.value);
-        }));
+        EXPECT_EQ(test::places_of(own_argument<bind_lengths>(), step).size(), 1u);
       }
     }
     const Problem none = parse_problem(
