@@ -19,8 +19,7 @@ namespace attnforge {
 struct Operand {
   enum class Role {
     kInput,  // any numbers do
-    kTable,  // its content means something: rope's tables, lengths, masks, arrays of the user's,
-             // the lse that backward reads
+    kTable,  // its content means something, as that of lengths and masks does
     kOutput,
   };
   std::string_view name;  // "q"; for messages
@@ -51,36 +50,24 @@ struct Operand {
 /// Those that a valid problem has. Inputs first, then tables, then outputs.
 std::vector<Operand> operands(const Problem& problem);
 
-/// contiguous_tensors(problem) at these addresses, one for each operand, with the parts that are no
-/// pointers (rows and offset of rope's tables, how many pages a pool has, numbers among the
-/// arguments of code) as `host` has them. The result points to `code_words`.
+/// contiguous_tensors(problem) at these addresses, one for each operand, with what is no pointer
+/// (how many pages a pool has, numbers among the arguments of code) as `host` has it. The result
+/// points to `code_words`.
 Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
                       std::span<void* const> addresses, const HostTensors& host,
                       std::vector<std::uint64_t>& code_words);
 
-/// An array of problem.dargs, in their order: its name and size, and which of the words of a run is
-/// the address of its gradient.
-struct Darg {
-  std::string name;
-  std::int64_t elements = 0;
-  std::size_t word = 0;
-};
-std::vector<Darg> dargs_of(const Problem& problem);
-
-/// Where a run adds to its gradient.
-float* address_of(const Darg& darg, const Tensors& tensors);
-
-/// The run with other addresses for these, one for each. It points to `words`.
-Tensors with_dargs_at(const Tensors& tensors, std::span<const Darg> dargs,
-                      std::span<float* const> addresses, std::vector<std::uint64_t>& words);
-
-/// Sets code_arrays and code_words for a run on made-up inputs: floats random of a few small
-/// values, integers that are labels (generator/pair_terms) numbers of documents, others zeros (any
-/// of them may be a place in another array), bools true, numbers as the problem's args say. Nothing
-/// without args.
-void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t seed);
+/// Rows that the host's tensor has; those of a tensor that is not on the host are made up.
+std::int64_t rows_in(const Operand& operand, const HostTensors& host);
 
 /// Throws Error(kInvalidArgument) naming the first operand that does not have its size in `host`.
 void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host);
+
+// ---- For the parts of problems (generator/run_parts) ----
+
+Operand operand_of_o(Operand::Role role);
+Operand operand_of_lse(Operand::Role role);
+/// q, k and v, or their gradients, beside one another in each row of one tensor.
+void bind_packed(const Problem& problem, DType dtype, void* data, Tensor& q, Tensor& k, Tensor& v);
 
 }  // namespace attnforge

@@ -35,6 +35,13 @@ inline StoredRows stored_rows(const Problem& problem) {
   return rows;
 }
 
+/// With as many pages as the run's pools have.
+inline StoredRows stored_rows_of_run(const Problem& problem, const Tensors& run) {
+  StoredRows rows = stored_rows(problem);
+  if (rows.pool) rows.kv_batch = run.pages.num_pages;
+  return rows;
+}
+
 /// Of a map whose launch planned `sizes`, with what the run says.
 inline TensorMapSizes sizes_of_run(const TensorMapSpec& map, bool of_keys, TensorMapSizes sizes,
                                    const Tensors& run) {

@@ -8,10 +8,6 @@
 
 namespace attnforge {
 
-/// Throws Error(kInvalidArgument) unless the words of problem.args, which are some, are there, and
-/// no address of an array is null.
-void check_code_arguments(const Problem& problem, const std::uint64_t* words);
-
 class PointerCheck {
  public:
   PointerCheck() = default;
@@ -49,7 +45,7 @@ class PointerCheck {
                                 (workspace != nullptr &&
                                  address(workspace) % kWorkspaceAlignment == 0);
     return present && (bits & misaligned_) == 0 && lse_good && workspace_good &&
-           (!has_parts_ || parts_good(problem, t));
+           (parts_ == 0 || parts_good(problem, t));
   }
   /// Of what only some problems have. As fast, but not in line.
   bool parts_good(const Problem& problem, const Tensors& tensors) const;
@@ -60,10 +56,9 @@ class PointerCheck {
   // Low bits that must be 0 in every address and every stride in bytes.
   std::uint8_t misaligned_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
-  bool needs_lse_ = false, has_parts_ = false;
-  std::uint8_t code_words_ = 0;
-  std::uint32_t code_arrays_ = 0;  // bit i: word i is the address of one,
-  std::uint32_t code_floats_ = 0;  // and of fp32 numbers
+  bool needs_lse_ = false;
+  std::uint32_t parts_ = 0;  // bit i: the problem has run_parts()[i]
+  std::uint64_t known_ = 0;  // RunPart::known
 };
 
 }  // namespace attnforge

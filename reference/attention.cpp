@@ -71,7 +71,6 @@ void check_arguments(const Problem& problem, const Tensors& tensors,
   check_pointer(tensors.k.data, "k", !no_keys);
   check_pointer(tensors.v.data, "v", !no_keys);
   check_pointer(tensors.sinks, "sinks", problem.sinks);
-  check_rope_tables(problem, tensors);
   for (const QueryRow& row : rows) {
     const bool inside = 0 <= row.batch && row.batch < problem.batch && 0 <= row.head &&
                         row.head < problem.num_heads_q && 0 <= row.query &&

@@ -20,11 +20,6 @@ HostRopeTables rope_tables(int rope_dim, std::int64_t rows, double base = 10000)
 std::int64_t rope_row_of_key(const Tensors& tensors, std::int64_t key);
 std::int64_t rope_row_of_query(const Problem& problem, const Tensors& tensors, std::int64_t query);
 
-/// Throws Error(kInvalidArgument) unless the tables are there and have every row that the problem
-/// takes; the message says which these are. Nothing to check without rope. No allocation when all
-/// is well.
-void check_rope_tables(const Problem& problem, const Tensors& tensors);
-
 /// Rotates a row of q or k (head_dim elements) in place by row `table_row` of the tables, which are
 /// in host memory. Does nothing for a problem without rope.
 void rotate(const Problem& problem, const Tensors& tensors, std::int64_t table_row, double* row);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "attnforge/block_mask.h"
 #include "attnforge/error.h"
 #include "reference/pages.h"
 #include "reference/split_mix.h"
@@ -311,6 +312,11 @@ void check_sequences(const Sequences& sequences) {
   check_side(sequences.problem, side_q(sequences));
   check_side(sequences.problem, side_kv(sequences));
   if (has_pages(sequences.problem)) check_page_table(sequences);
+}
+
+void check_tables(const Problem& problem, const HostTensors& host) {
+  check_sequences(sequences_of(problem, host));
+  if (has_block_mask(problem)) block_mask_of(problem, host);  // checks it
 }
 
 void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64_t seed) {

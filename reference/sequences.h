@@ -76,6 +76,8 @@ double flops(const Sequences& sequences);
 /// PageTable say.
 /// Lists of a block mask are checked by validate(BlockMask): here nobody knows their lengths.
 void check_sequences(const Sequences& sequences);
+/// The same of the host's tensors, and their block mask.
+void check_tables(const Problem& problem, const HostTensors& host);
 
 /// What another kernel gave for `rows` as a Reference: o is [rows][head_dim_v], lse [rows] or
 /// empty. For inputs whose elements are independent with mean 0 and variance 1: spread and

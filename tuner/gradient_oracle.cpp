@@ -11,6 +11,7 @@
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
+#include "generator/code_operands.h"
 #include "generator/operands.h"
 #include "reference/half.h"
 #include "reference/score.h"

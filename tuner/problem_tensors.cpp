@@ -6,9 +6,8 @@
 #include <array>
 #include <span>
 
-#include "attnforge/block_mask.h"
 #include "attnforge/error.h"
-#include "reference/likely_lse.h"
+#include "tuner/made_up_tables.h"
 
 namespace attnforge {
 namespace {
@@ -17,7 +16,7 @@ namespace {
 enum Counter : int { kInputs, kInputGuards, kOfOutputs };
 enum OfOutput : int { kPoisoned, kNan, kGuard, kPerOutput };
 static_assert(kOfOutputs + 5 * kPerOutput <= ProblemTensors::kCounters,
-              "dq, dk, dv, dsinks and dargs");
+              "as many outputs as a problem may have");
 
 constexpr std::size_t kGuardRows = 128, kGuardLeast = 4096, kGuardMost = std::size_t{1} << 20;
 
@@ -48,12 +47,7 @@ namespace {
 /// The tables that a problem has, and nothing else.
 HostTensors tables_of(const Problem& problem, unsigned seed) {
   HostTensors host;
-  set_rope_tables(problem, host);
-  set_random_sequences(problem, host, seed);
-  set_random_pages(problem, host, seed);
-  set_random_block_mask(problem, host, seed);
-  set_code_arguments(problem, host, seed);
-  set_likely_lse(problem, host);
+  set_made_up_tables(problem, host, seed);
   return host;
 }
 

@@ -37,8 +37,7 @@ Tensors tensors_of(const Problem& problem, const HostTensors& host) {
   std::vector<std::uint64_t> code_words;
   Tensors tensors = bound_tensors(problem, list, addresses, host, code_words);
   tensors.code_arguments = nullptr;  // nothing here reads them
-  check_sequences(sequences_of(problem, tensors));
-  if (has_block_mask(problem)) block_mask_of(problem, host);  // checks it
+  check_tables(problem, host);
   return tensors;
 }
 

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "generator/code_operands.h"
 #include "generator/shape.h"
 #include "generator/user_code.h"
 #include "plan/block_kernels.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
-#include "plan/pointer_check.h"
 #include "runtime/bind_arguments.h"
 #include "runtime/memory.h"
 #include "templates/host/block_lists.h"

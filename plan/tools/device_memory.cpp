@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "attnforge/block_mask.h"
 #include "attnforge/error.h"
 #include "generator/operands.h"
 #include "plan/context_scope.h"
@@ -62,8 +61,7 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
   const Problem& problem = plan.problem();
   const std::vector<Operand> list = operands(problem);
   check_sizes(problem, list, host);
-  check_sequences(sequences_of(problem, host));
-  if (has_block_mask(problem)) block_mask_of(problem, host);  // checks it
+  check_tables(problem, host);
   DeviceTensors to;
   std::vector<void*> addresses;
   for (const Operand& operand : list) {

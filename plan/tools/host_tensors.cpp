@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <span>
 
-#include "attnforge/block_mask.h"
 #include "generator/operands.h"
 #include "reference/half.h"
-#include "reference/likely_lse.h"
 #include "reference/parallel.h"
-#include "reference/sequences.h"
 #include "reference/split_mix.h"
+#include "tuner/made_up_tables.h"
 
 namespace attnforge {
 namespace {
@@ -49,12 +47,7 @@ HostTensors allocated(const Problem& problem, std::uint64_t seed) {
     if (operand.role == Operand::Role::kOutput && !operand.added_to)
       std::ranges::fill(operand.in_host(host), std::byte{0xff});
   }
-  set_rope_tables(problem, host);
-  set_random_sequences(problem, host, seed);
-  set_random_pages(problem, host, seed);
-  set_random_block_mask(problem, host, seed);
-  set_code_arguments(problem, host, seed);
-  set_likely_lse(problem, host);
+  set_made_up_tables(problem, host, seed);
   return host;
 }
 

@@ -2,6 +2,7 @@
 // same in C++ on the CPU.
 #include <gtest/gtest.h>
 
+#include "generator/code_operands.h"
 #include "generator/operands.h"
 #include "generator/user_code.h"
 #include "reference/compare.h"

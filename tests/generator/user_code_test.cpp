@@ -9,6 +9,7 @@
 
 #include "attnforge/error.h"
 #include "generator/bucket.h"
+#include "generator/code_operands.h"
 #include "generator/features.h"
 #include "generator/operands.h"
 #include "generator/words.h"

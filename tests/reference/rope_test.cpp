@@ -137,32 +137,6 @@ TEST(ReferenceWithRope, OnlyDistancesCount) {
   EXPECT_THAT(last.lse, Pointwise(DoubleNear(1e-5), first.lse));
 }
 
-TEST(ReferenceWithRope, TablesMustHaveEveryRow) {
-  const Problem problem = parse_problem("fwd fp32 seqlen=9:4 head_dim=16 rope=half");
-  HostProblem host = make_host_problem(problem, 3);
-  const auto refused = [&](auto change) -> std::string {
-    Tensors tensors = host.tensors();
-    change(tensors);
-    try {
-      reference_attention(problem, tensors);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-      return error.what();
-    }
-    return "nothing was refused";
-  };
-  EXPECT_THAT(refused([](Tensors& t) { t.rope.sin = nullptr; }), HasSubstr("rope_sin is null"));
-  EXPECT_THAT(refused([](Tensors& t) { t.rope.offset = 4; }),
-              AllOf(HasSubstr("rope_offset=4"), HasSubstr("at least 5")));
-  EXPECT_THAT(refused([](Tensors& t) {
-                t.rope.offset = t.rope.rows = std::numeric_limits<std::int64_t>::max();
-              }),
-              HasSubstr("rope_offset=9223372036854775807"));
-  EXPECT_THAT(refused([](Tensors& t) { --t.rope.rows; }), HasSubstr("too few"));
-  EXPECT_THAT(refused([](Tensors& t) { t.rope.rows = t.rope.offset = std::int64_t{1} << 31; }),
-              HasSubstr("2^30"));
-}
-
 /// Attention over q and k that were rotated beforehand and rounded, as a kernel rotates them:
 /// rounded, and not rounded.
 TEST(ToleranceWithRope, AllowsTheRoundingOfRotatedRowsAndNotTheLackOfRotation) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "attnforge/error.h"
+#include "generator/code_operands.h"
 #include "generator/operands.h"
 #include "generator/user_code.h"
 #include "reference/half.h"

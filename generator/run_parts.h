@@ -1,0 +1,58 @@
+// run_parts.h - the optional parts of problems as they are in a run, a row for each: its operands,
+// what else of a run's tensors is its own, and whether that is good. Whatever walks this table
+// names no part.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attnforge/host_tensors.h"
+#include "attnforge/plan.h"
+#include "attnforge/problem.h"
+#include "generator/operands.h"
+
+namespace attnforge {
+
+class OperandList;  // generator/operand_list.h
+
+/// A run on tensors of the host's that have addresses now, one for each operand.
+struct BoundOperands {
+  std::span<const Operand> list;
+  std::span<void* const> addresses;
+  const HostTensors& host;
+  std::vector<std::uint64_t>& code_words;  // what the run's tensors may point to
+};
+
+/// Null: nothing. All are of problems that have the part.
+struct RunPart {
+  bool (*in)(const Problem&) = nullptr;
+  void (*add_inputs)(OperandList&) = nullptr;   // and tables
+  void (*add_outputs)(OperandList&) = nullptr;  // after those of all parts, and a forward's own
+  /// Sets what the operands' addresses do not say.
+  void (*complete)(const Problem&, const BoundOperands&, Tensors&) = nullptr;
+  /// Throws Error(kInvalidArgument) for tensors of the host that do not fit together.
+  void (*check_host)(const Problem&, std::span<const Operand>, const HostTensors&) = nullptr;
+  /// What good() needs of a problem and is too slow to find out in each run: of one part alone.
+  std::uint64_t (*known)(const Problem&) = nullptr;
+  /// Whether a run's tensors are what the problem asks for: a few nanoseconds.
+  bool (*good)(const Problem&, std::uint64_t known, const Tensors&) = nullptr;
+  /// Throws Error(kInvalidArgument), naming the tensor, the value and what is required, where they
+  /// are not.
+  void (*explain)(const Problem&, const Tensors&) = nullptr;
+};
+
+/// In the order of their operands.
+std::span<const RunPart* const> run_parts();
+
+// ---- The rows ----
+
+const RunPart& gradients_in_run();
+const RunPart& sinks_in_run();
+const RunPart& rope_in_run();
+const RunPart& lengths_in_run();
+const RunPart& pages_in_run();
+const RunPart& block_mask_in_run();
+const RunPart& code_in_run();
+
+}  // namespace attnforge

@@ -1,0 +1,71 @@
+// pages.cpp - the page table of a run, and how many pages its pools have.
+#include <fmt/format.h>
+
+#include "generator/operand_list.h"
+#include "generator/run_parts.h"
+#include "generator/tensor_check.h"
+
+namespace attnforge {
+namespace {
+
+constexpr std::int64_t kMostPages = 2147483647;
+
+void add_page_table(OperandList& list) {
+  list.add_words(operand<&HostTensors::page_table>("page_table", Operand::Role::kTable,
+                                                   [](const Problem&, void* data, Tensors& t) {
+                                                     t.pages.table = static_cast<const int*>(data);
+                                                   }),
+                 list.problem.batch, pages_of_sequence(list.problem));
+}
+
+void complete_pages(const Problem&, const BoundOperands& run, Tensors& tensors) {
+  for (const Operand& operand : run.list) {
+    if (operand.name == "k") tensors.pages.num_pages = rows_in(operand, run.host);
+  }
+}
+
+/// k and v are pools of as many pages.
+void check_pools(const Problem&, std::span<const Operand> list, const HostTensors& host) {
+  const Operand* k = nullptr;
+  for (const Operand& operand : list) {
+    if (!operand.any_rows) continue;
+    if (k == nullptr) {
+      k = &operand;
+    } else if (rows_in(*k, host) != rows_in(operand, host)) {
+      refuse_tensors(
+          fmt::format("host tensors {} and {} have {} and {} pages; they must have as many",
+                      k->name, operand.name, rows_in(*k, host), rows_in(operand, host)));
+    }
+  }
+}
+
+bool pages_good(const Problem&, std::uint64_t, const Tensors& t) {
+  return words_good(t.pages.table) && t.pages.num_pages > 0 && t.pages.num_pages <= kMostPages;
+}
+
+void explain_pages(const Problem& problem, const Tensors& t) {
+  if (problem.batch == 0 || problem.seqlen_kv == 0) return;  // nothing of it is read
+  check_address("pages.table", t.pages.table, alignof(int),
+                fmt::format("but the problem says page_size={}; give it the pages of {} sequences, "
+                            "{} each, as 32-bit integers in device memory",
+                            problem.page_size, problem.batch, pages_of_sequence(problem)));
+  if (t.pages.num_pages < 1 || t.pages.num_pages > kMostPages) {
+    refuse_tensors(
+        fmt::format("pages.num_pages={} must be from 1 to {}: the pages that k, and v, have",
+                    t.pages.num_pages, kMostPages));
+  }
+}
+
+}  // namespace
+
+const RunPart& pages_in_run() {
+  static constexpr RunPart kPart{.in = [](const Problem& p) { return has_pages(p); },
+                                 .add_inputs = add_page_table,
+                                 .complete = complete_pages,
+                                 .check_host = check_pools,
+                                 .good = pages_good,
+                                 .explain = explain_pages};
+  return kPart;
+}
+
+}  // namespace attnforge

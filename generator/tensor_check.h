@@ -1,0 +1,36 @@
+// tensor_check.h - what is wrong with a tensor of a run, in words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "attnforge/plan.h"
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+inline std::uintptr_t address_bits(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+/// Whether there are floats or integers.
+inline bool words_good(const void* words) {
+  return words != nullptr && address_bits(words) % 4 == 0;
+}
+
+/// Throws Error(kInvalidArgument).
+[[noreturn]] void refuse_tensors(const std::string& message);
+
+/// Throws Error(kInvalidArgument) unless a tensor, of `batch` one after another, sequences or
+/// pages, with so many rows, is there and aligned as the problem says.
+void check_tensor(std::string_view name, const Tensor& tensor, DType dtype, std::int64_t num_heads,
+                  std::int64_t batch, std::int64_t seqlen, const Problem& problem);
+
+/// Throws Error(kInvalidArgument) where `pointer` is null, saying so and then `or_else`, or is no
+/// multiple of so many bytes.
+void check_address(std::string_view name, const void* pointer, std::uintptr_t alignment_bytes,
+                   std::string_view or_else);
+/// The same of one that may be null.
+void check_alignment(std::string_view name, const void* pointer, std::uintptr_t alignment_bytes);
+
+}  // namespace attnforge

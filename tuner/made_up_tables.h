@@ -1,0 +1,15 @@
+// made_up_tables.h - what the tables of a run have in it where nobody brings any.
+#pragma once
+
+#include <cstdint>
+
+#include "attnforge/host_tensors.h"
+#include "attnforge/problem.h"
+
+namespace attnforge {
+
+/// Sets the tables of all parts that the problem has: random ones of a seed, those of a rope, and
+/// the lse that a backward reads. In an order: pages and lse are of the lengths.
+void set_made_up_tables(const Problem& problem, HostTensors& host, std::uint64_t seed);
+
+}  // namespace attnforge
