@@ -1,20 +1,34 @@
 """append_kv(): new rows of k and v into a cache."""
 
 import ctypes
+from ctypes import c_char_p, c_int64, c_uint32, c_void_p
 from typing import NamedTuple
 
 from . import _checks
-from ._arguments import check_rope, view_rope
 from ._arrays import BF16, FP16, FP32, backend_of
 from ._context import context
 from ._errors import InvalidError
 from ._graphs import outside
-from ._library import AppendStruct, PagesStruct, RopeStruct, TensorStruct, check, lib
+from ._library import TensorStruct, check, lib
+from ._parts import PagesStruct, RopeStruct, check_rope, view_rope
 
 _DTYPES = {FP32: b"fp32", FP16: b"fp16", BF16: b"bf16"}
 _PLACES = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}  # of batch, rows and heads
 _PACKED = (None, 0, 1)
 _MOST_ROWS = 2**30
+
+
+class AppendStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_char_p),
+        *((name, c_int64) for name in ("batch", "seqlen_new", "tokens", "seqlen_kv", "page_size")),
+        *((name, c_int64) for name in ("num_heads_kv", "num_heads_q", "head_dim", "head_dim_v")),
+        ("rope", c_char_p),
+        ("rope_dim", c_int64),
+        *((name, TensorStruct) for name in ("k", "v", "k_cache", "v_cache", "q", "rotated_q")),
+        *((name, c_void_p) for name in ("pages", "rope_tables", "cu_seqlens", "used_kv", "used_kv_after")),
+    ]
 
 
 class _Call(NamedTuple):

@@ -2,28 +2,15 @@
 
 import ctypes
 
-from . import _autograd, _checks
-from ._arguments import (
-    check_block_mask,
-    check_inputs,
-    check_outputs,
-    check_rope,
-    check_sequences,
-    check_sinks,
-    shape_of_lse,
-    shape_of_o,
-    view_inputs,
-    view_outputs,
-    view_rope,
-    view_sinks,
-)
+from . import _autograd, _checks, _parts
+from ._arguments import check_inputs, check_outputs, shape_of_lse, shape_of_o, view_inputs, view_outputs
 from ._arrays import FP32, backend_of
 from ._call import Call
 from ._code import check_devices, code_of
 from ._graphs import outside
-from ._lengths import check_pages, columns_of, lengths_of, view_lengths, view_pages
+from ._lengths import lengths_of
 from ._library import check, lib
-from ._options import block_words_of, options_of
+from ._options import options_of
 from ._plans import plan_cache
 
 
@@ -179,7 +166,7 @@ def attention(
                 tf32,
             )
             # Keys of calls with out=, with a pair, with a rope and with lengths differ in length or in a word.
-            lse = lengths = None
+            lse = parts = None
             if out is not None:
                 o, lse = out if return_lse else (out, None)
                 key += (o.shape, o.is_contiguous() or o.stride(), o.dtype, o.get_device())
@@ -204,6 +191,7 @@ def attention(
                 if block_mask is not None or score is not None or mask is not None or args is not None:
                     raise LookupError  # not among the calls that are remembered here
                 others = () if lse is None else (lse,)
+                cos = sin = of_q = of_kv = None
                 if sinks is not None:
                     others += (sinks,)
                     key += ("sinks",)
@@ -223,13 +211,14 @@ def attention(
                     key += (kind, max_seqlen, of_q is None, of_kv is None, of_q is of_kv)
                     others += () if of_q is None else (of_q,)
                     others += () if of_kv is None or of_kv is of_q else (of_kv,)
-                    lengths = 0 if of_q is None else of_q.data_ptr(), 0 if of_kv is None else of_kv.data_ptr()
                 elif max_seqlen is not None:
                     plain = False
                 for other in others:
                     key += (other.shape, other.is_contiguous() or other.stride(), other.dtype, other.get_device())
                     if type(other) is not _Tensor or other.is_neg() or grad and other.requires_grad:
                         plain = False
+                if len(others) > (lse is not None):
+                    parts = [0 if x is None else x.data_ptr() for x in (cos, sin, of_q, of_kv, sinks, page_table)]
             call = _find(key)
             if plain and call is not None and not (call.has_fp32 and out is None and not tf32 and _autocasts()):
                 queue = _current_stream(call.device)
@@ -241,16 +230,14 @@ def attention(
                         o = _empty_like(q) if call.like_q else call.new_o()
                         if return_lse:
                             lse = call.new_lse()
-                    plan, tensors, parts = call.launch(
+                    plan, tensors, kept = call.launch(
                         q.data_ptr(),
                         k.data_ptr(),
                         v.data_ptr(),
                         o.data_ptr(),
                         0 if lse is None else lse.data_ptr(),
-                        None if rope is None else (cos.data_ptr(), sin.data_ptr(), rope_offset),
-                        lengths,
-                        0 if sinks is None else sinks.data_ptr(),
-                        0 if page_table is None else page_table.data_ptr(),
+                        parts,
+                        rope_offset,
                     )
         except Exception:
             key = plan = None
@@ -285,28 +272,35 @@ def attention(
             )
         name = _autograd.name_that_requires_grad(args, q=q, k=k, v=v, sinks=sinks)
         if name is not None:
-            plain = dict(causal=causal, window=window, softmax_scale=softmax_scale, softcap=softcap, layout=layout, tf32=tf32)
-            settings = _autograd.Settings(
-                plain,
-                max_seqlen,
-                return_lse,
-                batch_invariant,
-                deterministic,
-                block_mask,
-                score,
-                mask,
-                args,
+            given = dict(
+                causal=causal,
+                window=window,
+                softmax_scale=softmax_scale,
+                softcap=softcap,
+                return_lse=return_lse,
+                layout=layout,
+                tf32=tf32,
+                cu_seqlens=cu_seqlens,
+                max_seqlen=max_seqlen,
+                used_kv=used_kv,
+                block_mask=block_mask,
+                score=score,
+                mask=mask,
+                args=args,
+                sinks=sinks,
+                batch_invariant=batch_invariant,
+                deterministic=deterministic,
             )
             without = (
                 ("rope", rope is not None, "rotate q and k before it"),
                 ("page_table", page_table is not None, "pass k and v in one piece"),
             )
-            return _autograd.attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, stream, without)
+            return _autograd.attend(attention, name, q, k, v, given, out, stream, without)
         _checks.flag("deterministic", deterministic)
-        arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, rope_interleaved
+        arguments = causal, window, softmax_scale, softcap, return_lse, layout, tf32, batch_invariant
         code = code_of(score, mask, args, stream, block_mask)
-        others = rope, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks, page_table, batch_invariant
-        return _attend(key, q, k, v, arguments, out, stream, *others)
+        given = rope, rope_interleaved, rope_offset, cu_seqlens, max_seqlen, used_kv, block_mask, code, sinks, page_table
+        return _attend(key, q, k, v, arguments, _parts.Given(*given), out, stream)
     if plan.workspace_bytes:
         memory, workspace, size = _scratch(plan.workspace_bytes, call.device)
         status = _run(plan.handle, tensors, workspace, size, _queues[queue])
@@ -317,39 +311,18 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def _attend(
-    key,
-    q,
-    k,
-    v,
-    arguments,
-    out,
-    stream,
-    rope,
-    rope_offset,
-    cu_seqlens,
-    max_seqlen,
-    used_kv,
-    block_mask,
-    code,
-    sinks,
-    page_table,
-    batch_invariant,
-):
+def _attend(key, q, k, v, arguments, given, out, stream):
     """attention() for any arrays, with every check. Remembers the call by `key`, or by one of its own without one."""
     epoch = plan_cache.epoch
     # ---- 1. Arguments ----
     if stream is not None:
         wanted = "a CUDA stream as a number (of torch: stream.cuda_stream, of cupy: stream.ptr)"
         stream = _checks.integer("stream", stream, 0, _STREAM_LIMIT - 1, wanted)
-    if type(rope_offset) is not int or not -(2**63) <= rope_offset < 2**63:
-        rope_offset = _checks.integer("rope_offset", rope_offset, -(2**63), 2**63 - 1)
+    given = _parts.checked(given)
+    kind, parts = _parts.view(given, stream)
+    arguments += (_parts.words_of(given, kind, parts),)
     options = None
     return_lse = arguments[4]
-    kind, *lengths = lengths_of(cu_seqlens, used_kv, page_table is not None)
-    words = block_words_of(block_mask)
-    page_table = view_pages(page_table, stream)
-    arguments += kind, max_seqlen, code.texts, words, sinks is not None, columns_of(page_table), batch_invariant
     if return_lse is not True and return_lse is not False:
         options = options_of(*arguments)
         return_lse = options.lse
@@ -365,11 +338,8 @@ def _attend(
     backend = backend_of(q)
     inputs = view_inputs(q, k, v, stream)
     outputs = (None, None) if out is None else view_outputs(o, lse, stream)
-    tables = view_rope(rope, stream)
-    lengths = view_lengths(kind, *lengths, stream, page_table is not None)
-    sinks = view_sinks(sinks, stream)
     if key is None:
-        key = arguments, *(array and array[1:5] for array in (*inputs, *outputs, *tables, *lengths, sinks, page_table))
+        key = arguments, *(array and array[1:5] for array in (*inputs, *outputs, *parts))
     try:
         call = _find(key)
     except TypeError:  # a list: as a window it is fine, but not remembered
@@ -377,11 +347,7 @@ def _attend(
     if call is None:
         options = options or options_of(*arguments)
         check_inputs(*inputs, options)
-        check_block_mask(words, options, *inputs[:2])
-        check_rope(*tables, inputs[0].device)
-        check_sinks(sinks, inputs[0], options.places)
-        batch = check_sequences(*lengths, options, inputs[0], tables[0])
-        check_pages(page_table, batch, inputs[0].device)
+        batch = _parts.check(parts, options, *inputs[:2])
         if out is not None:
             check_outputs(*outputs, inputs[0], inputs[2], options.places)
     else:
@@ -389,16 +355,16 @@ def _attend(
 
     # ---- 3. Outputs and plan ----
     device = inputs[0].device
-    check_devices(code, device)
+    check_devices(given.code, device)
     queue = backend.stream(device) if stream is None else stream
     if out is None:
         o = backend.empty(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
         if return_lse:
             lse = backend.empty(shape_of_lse(inputs[0], options.places), FP32, device, queue)
         outputs = view_outputs(o, lse, stream)
-    arrays = (*inputs, *outputs, *tables, *lengths, sinks, page_table)
+    arrays = (*inputs, *outputs, *parts)
     addresses = tuple(0 if array is None else array.address for array in arrays)
-    if kind == "packed":
+    if options.parts.packed:
         if inputs[0].shape[0] == 0:
             return (o, lse) if return_lse else o
         if inputs[1].shape[0] == 0:  # nothing is read of k and v, but a run needs addresses
@@ -413,20 +379,14 @@ def _attend(
         _know_torch(backend)
 
     # ---- 4. The run ----
-    tensors, parts = call.argument(
-        *addresses[:5],
-        None if rope is None else (*addresses[5:7], rope_offset),
-        None if kind == "fixed" else addresses[7:9],
-        *addresses[9:11],
-        None if block_mask is None else block_mask.on_gpu(backend, device, queue),
-        code.argument(),
-    )
+    blocks = None if given.block_mask is None else given.block_mask.on_gpu(backend, device, queue)
+    tensors, kept = call.argument(*addresses[:5], addresses[5:], given.rope_offset, blocks, given.code.argument())
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, tensors, None, 0, queue))
     else:
         with backend.scratch(plan.workspace_bytes + 255, device, queue) as address:
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, tensors, workspace, plan.workspace_bytes, queue))
-    # Owners kept memory alive until here, as `parts` what the argument points to; frameworks free it in the stream's order.
-    del arrays, inputs, outputs, tables, lengths, parts, code, sinks, page_table
+    # Owners kept memory alive until here, as `kept` what the argument points to; frameworks free it in the stream's order.
+    del arrays, inputs, outputs, parts, kept, given
     return (o, lse) if return_lse else o

@@ -2,28 +2,47 @@
 
 from typing import NamedTuple
 
-from . import _checks
-from ._arguments import check_block_mask, check_inputs, shape_of_lse, shape_of_o, view_inputs
+from . import _checks, _parts
+from ._arguments import check_inputs, shape_of_lse, shape_of_o, view_inputs
 from ._arrays import FP32, backend_of
 from ._backward import attention_backward, why_not_served
-from ._code import check_devices, code_of
+from ._code import check_devices
 from ._errors import InvalidError, UnsupportedError
-from ._lengths import lengths_of, view_lengths
-from ._options import block_words_of, options_of
+from ._options import PLAIN, options_of
+
+# What attention() alone takes, and attention_backward() alone.
+_OF_FORWARD, _OF_BACKWARD = ("return_lse", "batch_invariant"), ("deterministic",)
 
 
-class Settings(NamedTuple):
-    """What a call has beside tensors."""
+class _Leaf(NamedTuple):
+    """In the place of a tensor of torch, which autograd must see beside."""
 
-    plain: dict  # what attention() and attention_backward() take alike: names and values
-    max_seqlen: object
-    return_lse: object
-    batch_invariant: object
-    deterministic: object
-    block_mask: object
-    score: object
-    mask: object
-    args: object  # numbers, and None for an array: those go beside
+    index: int
+
+
+def _without_tensors(torch, value, leaves):
+    """`value` of an argument, or of what is in it, with a _Leaf for each tensor, which goes to `leaves`, the same one once."""
+    if isinstance(value, torch.Tensor):
+        index = next((i for i, leaf in enumerate(leaves) if leaf is value), len(leaves))
+        if index == len(leaves):
+            leaves.append(value)
+        return _Leaf(index)
+    if type(value) in (tuple, list):
+        return tuple(_without_tensors(torch, each, leaves) for each in value)
+    if isinstance(value, dict):
+        return {name: _without_tensors(torch, each, leaves) for name, each in value.items()}
+    return value
+
+
+def _with_tensors(value, leaves):
+    """The same the other way round."""
+    if isinstance(value, _Leaf):
+        return leaves[value.index]
+    if type(value) is tuple:
+        return tuple(_with_tensors(each, leaves) for each in value)
+    if isinstance(value, dict):
+        return {name: _with_tensors(each, leaves) for name, each in value.items()}
+    return value
 
 
 def autocast(q, k, v):
@@ -66,9 +85,10 @@ def name_that_requires_grad(args, **tensors):
     return None
 
 
-def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, stream, without):
-    """attention() of tensors of which the one called `name` requires grad. without: (argument, whether it was passed, what to do
-    instead) of those that have no gradients. Raises UnsupportedError, which names the reason, where no kernel computes gradients.
+def attend(attention, name, q, k, v, given, out, stream, without):
+    """attention() of tensors of which the one called `name` requires grad. given: its other arguments by their names. without:
+    (argument, whether it was passed, what to do instead) of those that have no gradients. Raises UnsupportedError, which names the
+    reason, where no kernel computes gradients.
     """
     # ---- 1. What has no gradients ----
     backend = backend_of(q)
@@ -79,59 +99,46 @@ def attend(attention, name, q, k, v, settings, sinks, cu_seqlens, used_kv, out, 
             raise UnsupportedError(f"{name} requires grad, but a call with {argument} has no gradients: {advice}, or {instead}")
     if out is not None:
         raise InvalidError(f"{name} requires grad, and out= does not go with gradients: leave it out, or {instead}")
-    kind, of_q, of_kv = lengths_of(cu_seqlens, used_kv)
+    sinks, args = given["sinks"], given["args"]
     if sinks is not None and not isinstance(sinks, torch.Tensor):
         raise InvalidError(f"{name} requires grad, and sinks is of another framework than torch; pass a tensor, or {instead}")
     asked = getattr(torch, "are_deterministic_algorithms_enabled", None)
-    deterministic = _checks.flag("deterministic", settings.deterministic) or bool(asked and asked())
-    arrays = {each: x for each, x in settings.args.items() if isinstance(x, torch.Tensor)} if isinstance(settings.args, dict) else {}
-    dargs = ", ".join(each for each, x in arrays.items() if x.requires_grad)
-    settings = settings._replace(deterministic=deterministic, return_lse=_checks.flag("return_lse", settings.return_lse))
+    deterministic = _checks.flag("deterministic", given["deterministic"]) or bool(asked and asked())
+    return_lse = _checks.flag("return_lse", given["return_lse"])
+    given = {**given, "deterministic": deterministic, "return_lse": return_lse}
+    in_args = args.items() if isinstance(args, dict) else ()
+    dargs = ", ".join(each for each, x in in_args if isinstance(x, torch.Tensor) and x.requires_grad)
     with torch.no_grad():  # what cannot be read is refused here: the function below must not meet tensors of torch.func
         inputs = view_inputs(q, k, v, None)
-        lengths = view_lengths(kind, of_q, of_kv, None)
-        if sinks is not None:
-            backend_of(sinks).view("sinks", sinks)
-        code = code_of(settings.score, settings.mask, settings.args, None, settings.block_mask)
-    blocks = block_words_of(settings.block_mask)
-    of_sequences = {"lengths": kind, "max_seqlen": settings.max_seqlen}
-    options = options_of(code=code.texts, block_words=blocks, **of_sequences, **settings.plain)
+        parts, _ = _parts.split(given)
+        kind, arrays = _parts.view(parts, None)
+    plain = {each: given[each] for each in PLAIN if each not in _OF_FORWARD}
+    options = options_of(**plain, parts=_parts.words_of(parts, kind, arrays))
     check_inputs(*inputs, options)
-    check_block_mask(blocks, options, *inputs[:2])
-    check_devices(code, inputs[0].device)
+    check_devices(parts.code, inputs[0].device)
     if stream is not None and stream != backend.stream(inputs[0].device):
         raise InvalidError(
             f"{name} requires grad, and gradients run on torch's current stream: use torch.cuda.stream() instead of stream=, or {instead}"
         )
     of_sinks = sinks is not None and sinks.requires_grad
-    reason = why_not_served(*inputs, options, lengths, deterministic, settings.return_lse, of_sinks, dargs)
+    reason = why_not_served(
+        *inputs, options, arrays, deterministic=deterministic, dlse=return_lse, sinks=of_sinks, dargs=dargs
+    )
     if reason:
         raise UnsupportedError(f"{name} requires grad, but no kernel computes the gradients of this call: {reason}; {instead}")
 
     # ---- 2. Outputs: what the kernels leave out is 0, lest something made of it is no number ----
     place = None
-    if kind != "fixed":
+    if options.parts.rows_may_not_count:
         device, queue = inputs[0].device, backend.stream(inputs[0].device)
 
         def place():
             o = backend.zeros(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
             return o, backend.zeros(shape_of_lse(inputs[0], options.places), FP32, device, queue)
 
-    if arrays:
-        settings = settings._replace(args={each: None if each in arrays else x for each, x in settings.args.items()})
-    return _function_of(torch).apply(attention, settings, place, q, k, v, sinks, kind, of_q, of_kv, *arrays.values())
-
-
-def _with_arrays(args, arrays):
-    """Settings.args with the arrays at their places."""
-    there = iter(arrays)
-    return {each: next(there) if x is None else x for each, x in args.items()} if isinstance(args, dict) else args
-
-
-def _lengths_options(kind, of_q, of_kv, max_seqlen):
-    if kind == "packed":
-        return {"cu_seqlens": of_q if of_q is of_kv else (of_q, of_kv), "max_seqlen": max_seqlen}
-    return {} if kind == "fixed" else {"used_kv": (of_q, of_kv)}
+    leaves = []
+    given = _without_tensors(torch, given, leaves)
+    return _function_of(torch).apply(attention, given, place, q, k, v, *leaves)
 
 
 _functions = {}
@@ -146,70 +153,55 @@ def _function_of(torch):
 
 def _make_function(torch):
     class Attention(torch.autograd.Function):
-        """o, and lse where it was asked for, of q, k, v, sinks and arrays. Keeps these, o and lse, and nothing else of their size."""
+        """o, and lse where it was asked for, of q, k, v and the other tensors of a call. Keeps these, o and lse, and nothing else of
+        their size."""
 
         @staticmethod
-        def forward(ctx, attention, settings, place, q, k, v, sinks, kind, of_q, of_kv, *arrays):
-            given = settings._replace(args=_with_arrays(settings.args, arrays))._asdict()
-            given.update(given.pop("plain"), return_lse=True, **_lengths_options(kind, of_q, of_kv, given.pop("max_seqlen")))
-            del given["deterministic"]
-            o, lse = attention(q, k, v, sinks=sinks, out=place and place(), **given)
-            same = of_q is of_kv
-            lengths = (of_q, None if same else of_kv)
-            saved = [each if isinstance(each, torch.Tensor) else None for each in lengths]
-            ctx.other_lengths = [None if isinstance(each, torch.Tensor) else each for each in lengths]
-            ctx.settings, ctx.kind, ctx.same_lengths, ctx.arrays = settings, kind, same, len(arrays)
-            ctx.save_for_backward(q, k, v, o, lse, sinks, *saved, *arrays)  # refuses what was written to in between
+        def forward(ctx, attention, given, place, q, k, v, *leaves):
+            forward = {name: value for name, value in _with_tensors(given, leaves).items() if name not in _OF_BACKWARD}
+            o, lse = attention(q, k, v, out=place and place(), **{**forward, "return_lse": True})
+            ctx.given = given
+            ctx.save_for_backward(q, k, v, o, lse, *leaves)  # refuses what was written to in between
             ctx.set_materialize_grads(False)
-            return (o, lse) if settings.return_lse else o
+            return (o, lse) if given["return_lse"] else o
 
         @staticmethod
         def backward(ctx, dout, dlse=None):
+            nothing = (None,) * len(ctx.needs_input_grad)
             if dout is None and dlse is None:
-                return (None,) * (10 + ctx.arrays)
+                return nothing
             again = torch.is_grad_enabled()  # create_graph=True
             with torch.no_grad():
                 gradients = Attention.gradients(ctx, dout, dlse)
             if again:
-                q, k, v, *others = ctx.saved_tensors
-                inputs = q, k, v, *others[len(others) - ctx.arrays :]
+                q, k, v, _, _, *leaves = ctx.saved_tensors
+                inputs = q, k, v, *leaves
                 there = iter(NoSecond.apply(len(inputs), *inputs, *(each for each in gradients if each is not None)))
                 gradients = [None if each is None else next(there) for each in gradients]
-            return (None, None, None, *gradients[:4], None, None, None, *gradients[4:])
+            return (*nothing[:3], *gradients)
 
         @staticmethod
         def gradients(ctx, dout, dlse):
-            """Those of q, k, v, sinks and arrays; None where nobody asks."""
-            q, k, v, o, lse, sinks, *saved = ctx.saved_tensors
-            of_q, of_kv = (other if each is None else each for each, other in zip(saved[:2], ctx.other_lengths))
-            s = ctx.settings
+            """Those of q, k, v and the other tensors; None where nobody asks."""
+            q, k, v, o, lse, *leaves = ctx.saved_tensors
+            needs = ctx.needs_input_grad[3:]
+            given = {name: value for name, value in _with_tensors(ctx.given, leaves).items() if name not in _OF_FORWARD}
             dout = torch.zeros_like(o) if dout is None else _readable(torch, dout)
             dlse = None if dlse is None else dlse.resolve_neg().contiguous()
-            needs = ctx.needs_input_grad[3:7]
-            arrays = saved[2:]
-            names = [each for each, x in s.args.items() if x is None] if arrays else []
-            needed = [array if needed else None for array, needed in zip(arrays, ctx.needs_input_grad[10:])]
-            dargs = {name: torch.zeros(x.shape, dtype=torch.float32, device=x.device) for name, x in zip(names, needed) if x is not None}
-            gradients = attention_backward(
-                q,
-                k,
-                v,
-                o,
-                lse,
-                dout,
-                **s.plain,
-                dlse=dlse,
-                deterministic=s.deterministic,
-                block_mask=s.block_mask,
-                score=s.score,
-                mask=s.mask,
-                args=_with_arrays(s.args, arrays),
-                dargs=dargs,
-                sinks=sinks if needs[3] else None,
-                **_lengths_options(ctx.kind, of_q, of_q if ctx.same_lengths else of_kv, s.max_seqlen),
-            )
-            of_arrays = [None if x is None else dargs[name].to(x.dtype) for name, x in zip(names, needed)]
-            return [each if wanted else None for each, wanted in zip((*gradients, None), needs)] + of_arrays
+            sinks = ctx.given["sinks"]
+            of_sinks = sinks is not None and needs[3 + sinks.index]
+            of_args = {each: leaf.index for each, leaf in (ctx.given["args"] or {}).items() if isinstance(leaf, _Leaf)}
+            of_args = {each: i for each, i in of_args.items() if needs[3 + i]}
+            dargs = {each: torch.zeros(leaves[i].shape, dtype=torch.float32, device=leaves[i].device) for each, i in of_args.items()}
+            given["sinks"] = given["sinks"] if of_sinks else None
+            found = attention_backward(q, k, v, o, lse, dout, **given, dlse=dlse, dargs=dargs)
+            gradients = [each if wanted else None for each, wanted in zip(found[:3], needs)] + [None] * len(leaves)
+            if of_sinks:
+                gradients[3 + sinks.index] = found[3]
+            for each, i in of_args.items():
+                gradient = dargs[each].to(leaves[i].dtype)
+                gradients[3 + i] = gradient if gradients[3 + i] is None else gradients[3 + i] + gradient
+            return gradients
 
     class NoSecond(torch.autograd.Function):
         """Gradients as they are, of which no derivative is taken without a word."""

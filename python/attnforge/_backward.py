@@ -4,20 +4,16 @@ import ctypes
 import warnings
 from dataclasses import replace
 
-from . import _checks
+from . import _checks, _parts
 from ._arguments import (
     alignment_of,
-    check_block_mask,
     check_inputs,
     check_rows,
-    check_sequences,
-    check_sinks,
     problem_of,
     problem_of_arrays,
     shape_of_lse,
     used_strides,
     view_inputs,
-    view_sinks,
 )
 from ._arrays import FP32, ITEM_BYTES, backend_of
 from ._code import check_devices, code_of
@@ -25,23 +21,14 @@ from ._context import context
 from ._dargs import check_dargs_apart, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
 from ._graphs import outside
-from ._lengths import lengths_of, packed_rows, view_lengths
-from ._library import (
-    BlockMaskListsStruct,
-    GradientsStruct,
-    LengthsStruct,
-    RowsStruct,
-    TensorsStruct,
-    TensorStruct,
-    check,
-    lib,
-)
-from ._options import block_words_of, options_of
+from ._library import RowsStruct, TensorStruct, check, lib
+from ._options import options_of
 from ._overlap import overlap, overlaps_itself, span
+from ._parts import GradientsStruct, TensorsStruct, check_sinks
 from ._plans import Plan, choice, plan_cache
 from ._problem import DTYPES
 
-_NAMES = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "dsinks", "lse", "dlse", "sinks", "the lengths of q", "the lengths of k")
+_NAMES = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "dsinks", "lse", "dlse", *_parts.NAMES)
 _OUTPUTS = (5, 6, 7, 8)
 
 
@@ -109,7 +96,6 @@ def attention_backward(
     # ---- 1. Arguments ----
     if stream is not None:
         stream = _checks.integer("stream", stream, 0, 2**64 - 1, "a CUDA stream as a number")
-    kind, *lengths = lengths_of(cu_seqlens, used_kv)
     words = {
         "accumulate": _checks.flag("accumulate", accumulate),
         "dlse": dlse is not None,
@@ -120,8 +106,11 @@ def attention_backward(
     if words["accumulate"] and out is None:
         raise InvalidError(f"accumulate=True adds to out, which is None; pass out={_out_of(words['sinks'])}")
     code = code_of(score, mask, args, stream, block_mask)
-    blocks = block_words_of(block_mask)
-    options = options_of(causal, window, softmax_scale, softcap, False, layout, tf32, False, kind, max_seqlen, code.texts, blocks)
+    given = _parts.Given(
+        cu_seqlens=cu_seqlens, max_seqlen=max_seqlen, used_kv=used_kv, block_mask=block_mask, code=code, sinks=sinks
+    )
+    kind, parts = _parts.view(given, stream)
+    options = options_of(causal, window, softmax_scale, softcap, False, layout, tf32, parts=_parts.words_of(given, kind, parts))
 
     # ---- 2. Arrays that fit together ----
     backend = backend_of(q)
@@ -129,23 +118,19 @@ def attention_backward(
     o, dout = (backend_of(each).view(name, each, stream) for name, each in (("o", o), ("dout", dout)))
     lse = backend_of(lse).view("lse", lse, stream)
     dlse = None if dlse is None else backend_of(dlse).view("dlse", dlse, stream)
-    sinks = view_sinks(sinks, stream)
-    lengths = view_lengths(kind, *lengths, stream)
     check_inputs(*inputs, options)
-    check_block_mask(blocks, options, *inputs[:2])
-    batch = check_sequences(*lengths, options, inputs[0], None)
+    batch = _parts.check(parts, options, *inputs[:2])
     _check_outputs_of_forward(o, dout, (lse, dlse), inputs, options)
-    check_sinks(sinks, inputs[0], options.places)
     device = inputs[0].device
     check_devices(code, device)
     dargs = dargs_of(dargs, args, device, stream)
-    check_dargs_apart(dargs, (*inputs, o, dout, lse, dlse, sinks, *lengths, *code.arrays))
+    check_dargs_apart(dargs, (*inputs, o, dout, lse, dlse, *parts, *code.arrays))
     words["dargs"] = dargs.word
     queue = backend.stream(device) if stream is None else stream
     # A sink has a part in rows that see no key.
     empty = not _count(inputs[0]) or not _count(inputs[1]) and sinks is None
     if out is None:
-        make = backend.empty if kind == "fixed" and _count(inputs[0]) and _count(inputs[1]) else backend.zeros
+        make = backend.zeros if options.parts.rows_may_not_count else backend.empty if _count(inputs[0]) and _count(inputs[1]) else backend.zeros
         out = tuple(make(tuple(x.shape), FP32 if fp32_gradients else x.code, device, queue) for x in inputs)
         if sinks is not None:
             out += (make(tuple(sinks.shape), FP32, device, queue),)
@@ -157,7 +142,7 @@ def attention_backward(
         *gradients, dsinks = _view_gradients(out, stream)
         _check_gradients(gradients, inputs, fp32_gradients)
         check_sinks(dsinks, inputs[0], options.places, "dsinks of out")
-        _check_apart((*inputs, o, dout, *gradients, dsinks, lse, dlse, sinks, *lengths))
+        _check_apart((*inputs, o, dout, *gradients, dsinks, lse, dlse, *parts))
         if empty and not words["accumulate"]:
             for array in out:
                 _clear(backend, array, device, queue)
@@ -168,10 +153,12 @@ def attention_backward(
     tensors = (*inputs, o, dout, *gradients)
     check_dargs_apart(dargs, (*gradients, dsinks))
     words["gradients"] = "fp32" if gradients[0].code == FP32 else "same"
+    words = {**_parts.words_of_arrays(parts, options, batch, *inputs[:2]), **words}
     problem = _problem(inputs, o.code, options, batch, words, alignment_of_all(tensors))
     plan = _plan(problem, device, epoch)
     masks = None if block_mask is None else block_mask.on_gpu(backend, device, queue)
-    argument = _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code, dargs)
+    tail = _parts.Tail(parts, options, batch, *inputs[:2])
+    argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, masks, code.argument(dargs.addresses()))
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), None, 0, queue))
     else:
@@ -179,21 +166,21 @@ def attention_backward(
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here; frameworks free it in the stream's order.
-    del inputs, o, dout, lse, dlse, sinks, dsinks, lengths, gradients, tensors, argument, masks, code, dargs
+    del inputs, o, dout, lse, dlse, sinks, dsinks, parts, given, gradients, tensors, argument, masks, code, dargs
     return out
 
 
 _served = {}
 
 
-def why_not_served(q, k, v, options, lengths, deterministic, dlse, sinks, dargs=""):
-    """Why no kernel computes the gradients of a call with these arrays; "" where one does. lengths: arrays of both, or None. dargs: the
-    names of those in args that get one."""
-    words = {"deterministic": deterministic, "dlse": dlse, "sinks": sinks, "dargs": dargs}
-    key = tuple((x.shape, x.code, x.device) for x in (q, k, v)), options, tuple(words.values())
+def why_not_served(q, k, v, options, parts, **words):
+    """Why no kernel computes the gradients of a call with these arrays; "" where one does. parts: PartArrays. words: of the problem,
+    beside those of options."""
+    key = tuple((x and (x.shape, x.code, x.device)) for x in (q, k, v, *parts)), options, tuple(words.items())
     reason = _served.get(key)
     if reason is None:
-        batch = check_sequences(*lengths, options, q, None)
+        batch = _parts.check(parts, options, q, k)
+        words = {**_parts.words_of_arrays(parts, options, batch, q, k), **words}
         problem = _problem((q, k, v), q.code, options, batch, words, alignment_of_all((q, k, v)))
         reason = ""
         if _count(q) and _count(k):
@@ -318,8 +305,7 @@ def alignment_of_all(tensors):
 
 
 def _problem(inputs, code_o, options, batch, words, alignment):
-    forward = problem_of_arrays(*inputs, code_o, options, alignment, 0, batch)
-    return replace(forward, op="bwd", **words)
+    return replace(problem_of_arrays(*inputs, code_o, options, alignment, batch, words), op="bwd")
 
 
 def _plan(problem, device, epoch):
@@ -339,8 +325,8 @@ def _plan(problem, device, epoch):
     return plan
 
 
-def _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks, code, dargs):
-    """(TensorsStruct, what it points to). masks: BlockMask.on_gpu(), or None."""
+def _argument(tensors, lse, dlse, dsinks, parts, tail, options, masks, words):
+    """(TensorsStruct, what it points to). masks: BlockMask.on_gpu(), or None. words: of code, or None."""
 
     def of(array):
         return TensorStruct(array.address, *(0 if i is None else array.strides[i] for i in options.places))
@@ -350,23 +336,9 @@ def _argument(tensors, lse, dlse, sinks, dsinks, lengths, options, batch, masks,
 
     q, k, v, o, dout, dq, dk, dv = tensors
     gradients = GradientsStruct(ctypes.sizeof(GradientsStruct), of(dout), of(dq), of(dk), of(dv), rows(dlse))
-    argument = TensorsStruct(ctypes.sizeof(TensorsStruct), of(q), of(k), of(v), of(o), rows(lse))
-    argument.gradients = ctypes.addressof(gradients)
-    if sinks is not None:
-        argument.sinks, gradients.dsinks = sinks.address, dsinks.address
-    parts = [gradients]
-    if options.lengths != "fixed":
-        tokens = 0, 0
-        if options.lengths == "packed":
-            tokens = packed_rows(batch, options.longest_q, q.shape[0]), packed_rows(batch, options.longest_kv, k.shape[0])
-        addresses = (None if array is None else array.address for array in lengths)
-        parts.append(LengthsStruct(ctypes.sizeof(LengthsStruct), *addresses, *tokens))
-        argument.lengths = ctypes.addressof(parts[-1])
-    if masks is not None:
-        parts.append(BlockMaskListsStruct(ctypes.sizeof(BlockMaskListsStruct), *masks[:4]))
-        argument.block_mask = ctypes.addressof(parts[-1])
-    words = code.argument(dargs.addresses())
-    if words is not None:
-        parts.append(words)
-        argument.code_arguments = ctypes.addressof(words)
-    return argument, parts
+    if dsinks is not None:
+        gradients.dsinks = dsinks.address
+    addresses = [0 if array is None else array.address for array in parts]
+    end, kept = tail.pack(addresses, 0, masks, words, ctypes.addressof(gradients))
+    argument = TensorsStruct(ctypes.sizeof(TensorsStruct), of(q), of(k), of(v), of(o), rows(lse), *end)
+    return argument, (gradients, kept)

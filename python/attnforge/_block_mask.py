@@ -2,9 +2,11 @@
 GPU, or on a GPU."""
 
 import ctypes
+import math
 import re
 import sys
 import threading
+from ctypes import c_int32, c_int64, c_uint32, c_void_p
 from typing import NamedTuple
 
 from . import _checks
@@ -12,10 +14,48 @@ from ._arrays import backend_of
 from ._code import check_devices, code_of
 from ._context import context
 from ._errors import InvalidError
-from ._library import BlockMaskInfo, BlockMaskListsStruct, BlockMaskShape, check, lib, take_string
+from ._library import check, lib, take_string
 from ._problem import Problem
 
 _INT64_MAX = 2**63 - 1
+
+
+class BlockMaskListsStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("row_begin", c_void_p),
+        ("columns", c_void_p),
+        ("bits", c_void_p),
+        ("bit_blocks", c_void_p),
+    ]
+
+
+class BlockMaskShape(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("block_q", c_int32),
+        ("block_kv", c_int32),
+        ("seqlen_q", c_int64),
+        ("seqlen_kv", c_int64),
+        ("heads", c_int64),
+        ("batch", c_int64),
+    ]
+
+
+class BlockMaskInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("row_begin", c_void_p),
+        ("columns", c_void_p),
+        ("bits", c_void_p),
+        ("bit_blocks", c_void_p),
+        ("row_begin_count", c_int64),
+        ("columns_count", c_int64),
+        ("bits_count", c_int64),
+        ("blocks", c_int64),
+        ("full", c_int64),
+        ("partial", c_int64),
+    ]
 
 
 class _Lists(NamedTuple):
@@ -322,3 +362,36 @@ class BlockMask:
                 addresses = [address for address, _ in made] + [0] * (4 - len(made))
                 uploaded = self._uploaded[device] = _Lists(*addresses, tuple(owner for _, owner in made))
             return uploaded
+
+
+class BlockWords(NamedTuple):
+    """What a problem says of a block mask."""
+
+    block: tuple
+    seqlen: tuple
+    heads: int
+    batch: int
+    bits: bool
+    density: float  # the nearest power of two: masks of about one density share a plan
+
+    def of_problem(self):
+        """By the names of its fields."""
+        return {
+            "mask_block_q": self.block[0],
+            "mask_block_kv": self.block[1],
+            "mask_heads": self.heads,
+            "mask_batch": self.batch,
+            "mask_bits": self.bits,
+            "density": self.density,
+        }
+
+
+def block_words_of(block_mask):
+    """Of a BlockMask, or None. Raises InvalidError for anything else."""
+    if block_mask is None:
+        return None
+    if not isinstance(block_mask, BlockMask):
+        raise InvalidError(f"block_mask is a {type(block_mask).__name__}; it must be an attnforge.BlockMask")
+    m = block_mask
+    density = 2.0 ** round(math.log2(max(m.density, 2.0**-19)))
+    return BlockWords(m.block, m.seqlen, m.heads, m.batch, m.has_bits, min(density, 1.0))

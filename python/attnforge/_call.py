@@ -7,23 +7,18 @@ import warnings
 from ._arguments import alignment_of, problem_of_arrays, used_strides
 from ._arrays import FP32, ITEM_BYTES, contiguous
 from ._errors import InvalidError, PerformanceWarning
-from ._lengths import packed_rows
-from ._library import BlockMaskListsStruct, LengthsStruct, PagesStruct, RopeStruct
 from ._overlap import overlap, span
+from ._parts import NAMES, NO_ADDRESSES, NO_TAIL, PartArrays, Tail, words_of_arrays
 from ._plans import Plan, choice, plan_cache
 
-_NAMES = ("q", "k", "v", "out", "the lse of out", "cos of rope", "sin of rope", "the lengths of q", "the lengths of k", "sinks")
-_NAMES += ("page_table",)
+_NAMES = ("q", "k", "v", "out", "the lse of out", *NAMES)
 _TENSORS = struct.Struct("=8sQ24sQ24sQ24sQ24sQ16sQQQQQQQ")  # TensorsStruct, as a test compares
 _HEAD = struct.pack("=Ixxxx", _TENSORS.size)
 _pack = _TENSORS.pack
-_ROPE_BYTES, _LENGTHS_BYTES = ctypes.sizeof(RopeStruct), ctypes.sizeof(LengthsStruct)
-_MASK_BYTES, _PAGES_BYTES = ctypes.sizeof(BlockMaskListsStruct), ctypes.sizeof(PagesStruct)
 
 
 class Call:
-    """Everything of a call but addresses and stream. Addresses are of q, k, v, o, lse, cos, sin, the lengths of q and of k and v,
-    sinks, and the page table; 0 where there is none.
+    """Everything of a call but addresses and stream. Addresses are of q, k, v, o, lse, and of PartArrays; 0 where there is none.
 
     Immutable but for what it remembers of addresses; thread-safe. like_q: o is what torch.empty_like(q) makes; new_o(), new_lse():
     outputs for the current stream, where the framework is torch.
@@ -38,7 +33,8 @@ class Call:
         "new_lse",
         "_arrays",
         "_batch",
-        "_rope_dim",
+        "_words",
+        "_tail",
         "_bits",
         "_most_alignment",
         "_plans",
@@ -50,7 +46,8 @@ class Call:
 
     def __init__(self, arrays, options, batch, allocator):
         """arrays: None where there is none. allocator: the backend that allocates the outputs, None if the caller passed out=."""
-        q, k, v, o, lse, cos = arrays[:6]
+        q, k, v, o, lse = arrays[:5]
+        parts = PartArrays(*arrays[5:])
         # Without owners: a call that is remembered keeps no memory alive.
         self._arrays = tuple(array and array._replace(address=0, owner=None) for array in arrays)
         self.options, self.device, self._batch = options, q.device, batch
@@ -59,20 +56,15 @@ class Call:
         self._bits = used[0].bits | used[1].bits | used[2].bits | used[3].bits
         # No family that asks for less than 16 reads through TMA.
         self._most_alignment = 16 if all(each.tma for each in used[:3]) else 8
-        rope_rows, self._rope_dim = (0, 0) if cos is None else (cos.shape[0], 2 * cos.shape[1])
-        places, tokens = options.places, (0, 0)
-        if options.lengths == "packed":
-            of_keys = 0 if options.pages else packed_rows(batch, options.longest_kv, k.shape[0])
-            tokens = packed_rows(batch, options.longest_q, q.shape[0]), of_keys
+        places = options.places
+        self._words = words_of_arrays(parts, options, batch, q, k)
+        self._tail = Tail(parts, options, batch, q, k)
         self._fixed = (
             *(
                 struct.pack("=qqq", *(0 if i is None else array.strides[i] for i in of))
                 for array, of in ((q, places), (k, options.places_kv), (v, options.places_kv), (o, places))
             ),
             struct.pack("=qq", *((0, 0) if lse is None else (0, *lse.strides)[-3:-1])),
-            rope_rows,
-            tokens,
-            (0, 0) if arrays[10] is None else (arrays[10].strides[0], k.shape[options.places_kv[0]]),
         )
         self._plans = {}  # by the low four bits of the addresses
         self._pairs = self._find_pairs() if allocator is None else ()
@@ -84,53 +76,37 @@ class Call:
             self.new_o = allocator.allocator(o.shape, o.code, o.device)
             self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
-    def argument(self, q, k, v, o, lse, rope, lengths, sinks, pages, block_mask=None, code=None):
-        """The bytes of a TensorsStruct with these addresses, and the structs they point to, to be kept until the run is enqueued.
-
-        rope: None, or addresses of the tables and the offset. lengths: None, or addresses of both arrays. sinks, pages: 0, or an
-        address.
-        block_mask: None, or BlockMask.on_gpu(). code: None, or the words of the arguments of code as a ctypes array.
+    def argument(self, q, k, v, o, lse, parts, offset=0, block_mask=None, code=None):
+        """The bytes of a TensorsStruct with these addresses, those of parts as PartArrays, and what they point to, to be kept until the
+        run is enqueued. The rest: Tail.pack().
         """
-        of_q, of_k, of_v, of_o, of_lse, rope_rows, tokens, of_pages = self._fixed
-        at_rope = at_lengths = at_mask = at_code = at_pages = 0
-        if rope is not None:
-            cos, sin, offset = rope
-            rope = RopeStruct(_ROPE_BYTES, cos, sin, rope_rows, offset)
-            at_rope = ctypes.addressof(rope)
-        if lengths is not None:
-            lengths = LengthsStruct(_LENGTHS_BYTES, *lengths, *tokens)
-            at_lengths = ctypes.addressof(lengths)
-        if block_mask is not None:
-            block_mask = BlockMaskListsStruct(_MASK_BYTES, *block_mask[:4]), block_mask
-            at_mask = ctypes.addressof(block_mask[0])
-        if code is not None:
-            at_code = ctypes.addressof(code)
-        if pages:
-            pages = PagesStruct(_PAGES_BYTES, pages, *of_pages)
-            at_pages = ctypes.addressof(pages)
-        argument = _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, at_rope, at_lengths, at_mask, at_code, sinks, at_pages, 0)
-        return argument, (rope, lengths, block_mask, code, pages)
+        of_q, of_k, of_v, of_o, of_lse = self._fixed
+        tail, kept = self._tail.pack(parts, offset, block_mask, code)
+        return _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, *tail), kept
 
-    def launch(self, q, k, v, o, lse, rope, lengths, sinks, pages):
-        """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise."""
+    def launch(self, q, k, v, o, lse, parts=None, offset=0):
+        """(plan, *argument()) where check_apart() and plan() have nothing to add to earlier calls; three times None otherwise. parts:
+        None where the call has none.
+        """
         if self._pairs:
             below_q, above_q, below_k, above_k, below_v, above_v = self._around_o
             close = below_q < o - q < above_q or below_k < o - k < above_k or below_v < o - v < above_v
-            if close or lse or sinks or rope is not None or lengths is not None:
-                self.check_apart((q, k, v, o, lse, *(rope or (0, 0))[:2], *(lengths or (0, 0)), sinks, pages))
+            if close or lse or parts is not None:
+                self.check_apart((q, k, v, o, lse, *(parts or NO_ADDRESSES)))
         if not (q and k and v and o):  # tensors of modes and transforms of torch
             return None, None, None
         plan = self._plans.get((q | k | v | o) & 15)
-        if rope is None and lengths is None:
-            of_q, of_k, of_v, of_o, of_lse = self._fixed[:5]
-            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, 0, 0, 0, 0, sinks, 0, 0), None
-        return plan, *self.argument(q, k, v, o, lse, rope, lengths, sinks, pages)
+        if parts is None:
+            of_q, of_k, of_v, of_o, of_lse = self._fixed
+            return plan, _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, *NO_TAIL), None
+        return plan, *self.argument(q, k, v, o, lse, parts, offset)
 
     def _find_pairs(self):
         """(output, other, below, above): they may share memory if below < address of output - address of other < above."""
         spans = [array and span(array.shape, array.strides, ITEM_BYTES[array.code]) for array in self._arrays]
         pairs = []
-        for output, others in ((3, (0, 1, 2, 5, 6, 7, 8, 9, 10)), (4, (0, 1, 2, 3, 5, 6, 7, 8, 9, 10))):
+        of_parts = range(5, len(spans))
+        for output, others in ((3, (0, 1, 2, *of_parts)), (4, (0, 1, 2, 3, *of_parts))):
             for other in others:
                 a, b = spans[output], spans[other]
                 if a is not None and b is not None and a[0] != a[1] and b[0] != b[1]:
@@ -165,7 +141,7 @@ class Call:
             return plan
         alignment = min(self._most_alignment, alignment_of(self._bits | low))
         q, k, v, o = self._arrays[:4]
-        problem = problem_of_arrays(q, k, v, o.code, self.options, alignment, self._rope_dim, self._batch)
+        problem = problem_of_arrays(q, k, v, o.code, self.options, alignment, self._batch, self._words)
         epoch = plan_cache.epoch
         key = self.device, problem
         plan = plan_cache.get(key)

@@ -8,6 +8,7 @@ from ._arrays import backend_of
 from ._errors import InvalidError
 
 _MOST_ROWS = 2**27  # of a sequence
+PACKED_SHAPE = "[tokens, heads, head_dim] with cu_seqlens"
 
 
 def lengths_of(cu_seqlens, used_kv, paged=False):

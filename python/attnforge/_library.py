@@ -21,82 +21,6 @@ class RowsStruct(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("stride_batch", c_int64), ("stride_head", c_int64)]
 
 
-class RopeStruct(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int64), ("offset", c_int64)]
-
-
-class LengthsStruct(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), ("q", c_void_p), ("kv", c_void_p), ("tokens_q", c_int64), ("tokens_kv", c_int64)]
-
-
-class BlockMaskListsStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("row_begin", c_void_p),
-        ("columns", c_void_p),
-        ("bits", c_void_p),
-        ("bit_blocks", c_void_p),
-    ]
-
-
-class BlockMaskShape(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("block_q", c_int32),
-        ("block_kv", c_int32),
-        ("seqlen_q", c_int64),
-        ("seqlen_kv", c_int64),
-        ("heads", c_int64),
-        ("batch", c_int64),
-    ]
-
-
-class BlockMaskInfo(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("row_begin", c_void_p),
-        ("columns", c_void_p),
-        ("bits", c_void_p),
-        ("bit_blocks", c_void_p),
-        ("row_begin_count", c_int64),
-        ("columns_count", c_int64),
-        ("bits_count", c_int64),
-        ("blocks", c_int64),
-        ("full", c_int64),
-        ("partial", c_int64),
-    ]
-
-
-class GradientsStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("dout", TensorStruct),
-        ("dq", TensorStruct),
-        ("dk", TensorStruct),
-        ("dv", TensorStruct),
-        ("dlse", RowsStruct),
-        ("dsinks", c_void_p),
-    ]
-
-
-class TensorsStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("q", TensorStruct),
-        ("k", TensorStruct),
-        ("v", TensorStruct),
-        ("o", TensorStruct),
-        ("lse", RowsStruct),
-        ("rope", c_void_p),
-        ("lengths", c_void_p),
-        ("block_mask", c_void_p),
-        ("code_arguments", c_void_p),
-        ("sinks", c_void_p),
-        ("pages", c_void_p),
-        ("gradients", c_void_p),
-    ]
-
-
 class MergeStruct(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -111,23 +35,6 @@ class MergeStruct(ctypes.Structure):
         ("parts_lse", c_void_p),
         ("o", TensorStruct),
         ("lse", RowsStruct),
-    ]
-
-
-class PagesStruct(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), ("table", c_void_p), ("stride_batch", c_int64), ("num_pages", c_int64)]
-
-
-class AppendStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("dtype", c_char_p),
-        *((name, c_int64) for name in ("batch", "seqlen_new", "tokens", "seqlen_kv", "page_size")),
-        *((name, c_int64) for name in ("num_heads_kv", "num_heads_q", "head_dim", "head_dim_v")),
-        ("rope", c_char_p),
-        ("rope_dim", c_int64),
-        *((name, TensorStruct) for name in ("k", "v", "k_cache", "v_cache", "q", "rotated_q")),
-        *((name, c_void_p) for name in ("pages", "rope_tables", "cu_seqlens", "used_kv", "used_kv_after")),
     ]
 
 

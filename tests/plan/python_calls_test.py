@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.abspath(sys.argv.pop(1)))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import attnforge  # noqa: E402
-from attnforge import _arguments, _arrays, _attention, _call, _checks, _lengths, _library, _options, _overlap  # noqa: E402
+from attnforge import _arguments, _arrays, _attention, _block_mask, _call, _checks, _lengths, _library, _options, _overlap, _parts  # noqa: E402
 from fake_torch import Torch  # noqa: E402
 
 torch = sys.modules["torch"] = Torch()
@@ -88,37 +88,38 @@ class FastPathTest(CallTest):
         for i, shape in enumerate((SHAPE, SHAPE, SHAPE, SHAPE, (2, 4, 64), (70, 32), (70, 32), (3,), (3,), (4,), (2, 9))):
             strides = tuple(1000 * (i + 1) + j for j in range(len(shape) - 1)) + (1,)
             arrays.append(_arrays.Array(0, shape, strides, _arrays.FP16, 0))
-        options = _options.options_of(False, None, None, None, True, "bshd", False, False)
+        words = _parts.Words(lengths="used", sinks=True)
+        options = _options.options_of(False, None, None, None, True, "bshd", parts=words)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
-        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, -5), (18, 19), 25, 27, (21, 22, 23, 24, "owners"), words)
-        struct = _library.TensorsStruct.from_buffer_copy(argument)
+        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, 18, 19, 25, 27), -5, (21, 22, 23, 24, "owners"), words)
+        struct = _parts.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
             tensor = getattr(struct, name)
             got = tensor.data, tensor.stride_batch, tensor.stride_row, tensor.stride_head
             self.assertEqual(got, (11 + i, *(1000 * (i + 1) + j for j in range(3))))
         self.assertEqual((struct.lse.data, struct.lse.stride_batch, struct.lse.stride_head), (15, 5000, 5001))
-        rope = _library.RopeStruct.from_address(struct.rope)
+        rope = _parts.RopeStruct.from_address(struct.rope)
         self.assertEqual([ctypes.addressof(part) for part in parts[:2]], [struct.rope, struct.lengths])
         got = rope.struct_size, rope.cos, rope.sin, rope.rows, rope.offset
         self.assertEqual(got, (ctypes.sizeof(rope), 16, 17, 70, -5))
-        lengths = _library.LengthsStruct.from_address(struct.lengths)
+        lengths = _parts.LengthsStruct.from_address(struct.lengths)
         self.assertEqual((lengths.struct_size, lengths.q, lengths.kv), (ctypes.sizeof(lengths), 18, 19))
-        lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+        lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
         self.assertEqual(lists.struct_size, ctypes.sizeof(lists))
         self.assertEqual((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks), (21, 22, 23, 24))
-        self.assertEqual((ctypes.addressof(parts[2][0]), parts[2][1][4]), (struct.block_mask, "owners"))
-        self.assertEqual((struct.code_arguments, parts[3]), (ctypes.addressof(words), words))
+        self.assertEqual((ctypes.addressof(parts[2]), parts[3][4]), (struct.block_mask, "owners"))
+        self.assertEqual((struct.code_arguments, parts[4]), (ctypes.addressof(words), words))
         self.assertEqual(struct.sinks, 25)
-        pages = _library.PagesStruct.from_address(struct.pages)
+        pages = _parts.PagesStruct.from_address(struct.pages)
         self.assertEqual((pages.struct_size, pages.table), (ctypes.sizeof(pages), 27))
         self.assertEqual((pages.stride_batch, pages.num_pages), (11000, 2))
-        _, argument, parts = call.launch(11, 12, 13, 14, 15, None, None, 26, 0)
-        struct = _library.TensorsStruct.from_buffer_copy(argument)
+        _, argument, parts = call.launch(11, 12, 13, 14, 15)
+        struct = _parts.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual((struct.q.data, struct.o.stride_head, parts), (11, 4002, None))
         self.assertEqual((struct.rope, struct.lengths, struct.block_mask, struct.code_arguments, struct.pages), (None,) * 5)
-        self.assertEqual(struct.sinks, 26)
+        self.assertEqual((struct.sinks, struct.gradients), (None, None))
 
     def test_what_differs_is_another_call(self):
         plans = len(attnforge.plan_cache)
@@ -182,7 +183,7 @@ class FastPathTest(CallTest):
         wrong = []
 
         def recorded(handle, tensors, *_):
-            struct = _library.TensorsStruct.from_buffer_copy(tensors)
+            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
             if mine.expected != (struct.q.data, struct.o.data):
                 wrong.append((struct.q.data, struct.o.data))
             return 0
@@ -256,8 +257,8 @@ class BlockMaskTest(CallTest):
 
         def recorded(call, *arguments):
             argument, parts = real(call, *arguments)
-            struct = _library.TensorsStruct.from_buffer_copy(argument)
-            lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+            struct = _parts.TensorsStruct.from_buffer_copy(argument)
+            lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
             seen.append((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks))
             return argument, parts
 
@@ -298,8 +299,8 @@ class BlockMaskWithCodeTest(CallTest):
 
         def recorded(call, *arguments):
             argument, parts = real(call, *arguments)
-            struct = _library.TensorsStruct.from_buffer_copy(argument)
-            lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+            struct = _parts.TensorsStruct.from_buffer_copy(argument)
+            lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
             words = (ctypes.c_uint64 * 3).from_address(struct.code_arguments)[:]
             seen.append((bool(lists.row_begin and lists.columns), words))
             return argument, parts
@@ -354,8 +355,8 @@ class BlockMaskFromTextTest(CallTest):
 
         def argument(call, *arguments):
             packed, parts = real(call, *arguments)
-            struct = _library.TensorsStruct.from_buffer_copy(packed)
-            lists = _library.BlockMaskListsStruct.from_address(struct.block_mask)
+            struct = _parts.TensorsStruct.from_buffer_copy(packed)
+            lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
             words = struct.code_arguments and (ctypes.c_uint64 * 2).from_address(struct.code_arguments)[:]
             seen.append((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks, words))
             return packed, parts
@@ -450,7 +451,7 @@ class SinksTest(CallTest):
         seen = []
 
         def recorded(handle, tensors, *_):
-            seen.append(_library.TensorsStruct.from_buffer_copy(tensors).sinks)
+            seen.append(_parts.TensorsStruct.from_buffer_copy(tensors).sinks)
             return 0
 
         self.call()
@@ -496,8 +497,8 @@ class LengthsTest(CallTest):
         seen = []
 
         def recorded(handle, tensors, *_):
-            struct = _library.TensorsStruct.from_buffer_copy(tensors)
-            lengths = _library.LengthsStruct.from_address(struct.lengths)
+            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
+            lengths = _parts.LengthsStruct.from_address(struct.lengths)
             seen.append((lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv))
             seen.append((struct.q.stride_batch, struct.q.stride_row, struct.q.stride_head))
             seen.append((struct.lse.stride_batch, struct.lse.stride_head))
@@ -644,8 +645,8 @@ class PagesTest(CallTest):
         seen = []
 
         def recorded(handle, tensors, *_):
-            struct = _library.TensorsStruct.from_buffer_copy(tensors)
-            pages = _library.PagesStruct.from_address(struct.pages)
+            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
+            pages = _parts.PagesStruct.from_address(struct.pages)
             seen.append((pages.table, pages.stride_batch, pages.num_pages, struct.k.stride_batch, struct.k.stride_row))
             return 0
 
@@ -688,8 +689,8 @@ class PagesTest(CallTest):
         seen = []
 
         def recorded(handle, tensors, *_):
-            struct = _library.TensorsStruct.from_buffer_copy(tensors)
-            lengths = _library.LengthsStruct.from_address(struct.lengths)
+            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
+            lengths = _parts.LengthsStruct.from_address(struct.lengths)
             seen.append((lengths.q, lengths.kv, lengths.tokens_q, lengths.tokens_kv))
             seen.append((struct.q.stride_batch, struct.q.stride_row, struct.k.stride_batch, struct.k.stride_row, struct.o.stride_row))
             return 0
@@ -986,7 +987,7 @@ class AppendKvTest(CallTest):
 
         def recorded(context, append, stream):
             struct = append._obj
-            seen.append((struct, _library.PagesStruct.from_address(struct.pages), _library.RopeStruct.from_address(struct.rope_tables)))
+            seen.append((struct, _parts.PagesStruct.from_address(struct.pages), _parts.RopeStruct.from_address(struct.rope_tables)))
             seen[0] = tuple(type(each).from_buffer_copy(each) for each in seen[0])
             return 0
 
@@ -1210,7 +1211,7 @@ class CodeTest(CallTest):
         run = _library.lib().attnforge_run
 
         def spy(plan, tensors, *rest):
-            struct = _library.TensorsStruct.from_buffer_copy(tensors)
+            struct = _parts.TensorsStruct.from_buffer_copy(tensors)
             count = len(options.get("args") or ())
             seen.append(struct.code_arguments and list((ctypes.c_uint64 * count).from_address(struct.code_arguments)))
             return run(plan, tensors, *rest)

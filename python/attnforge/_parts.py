@@ -1,0 +1,316 @@
+"""The optional parts of a call, one by one and all in a row: what attention() takes of them, their arrays and what must hold of
+these, what the problem says of them, and their structs in a run. What walks rows names no part."""
+
+import ctypes
+from ctypes import c_int64, c_uint32, c_void_p
+from typing import NamedTuple, Optional
+
+from . import _checks
+from ._arrays import FP32, backend_of
+from ._block_mask import BlockMaskListsStruct, BlockWords, block_words_of
+from ._code import NO_CODE, Code, code_of
+from ._errors import InvalidError
+from ._lengths import check_lengths, check_pages, columns_of, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths, view_pages
+from ._library import RowsStruct, TensorStruct
+from ._problem import DTYPES
+
+# ---- Structs of a run ----
+
+
+class RopeStruct(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int64), ("offset", c_int64)]
+
+
+class LengthsStruct(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("q", c_void_p), ("kv", c_void_p), ("tokens_q", c_int64), ("tokens_kv", c_int64)]
+
+
+class PagesStruct(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("table", c_void_p), ("stride_batch", c_int64), ("num_pages", c_int64)]
+
+
+class GradientsStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dout", TensorStruct),
+        ("dq", TensorStruct),
+        ("dk", TensorStruct),
+        ("dv", TensorStruct),
+        ("dlse", RowsStruct),
+        ("dsinks", c_void_p),
+    ]
+
+
+class TensorsStruct(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("q", TensorStruct),
+        ("k", TensorStruct),
+        ("v", TensorStruct),
+        ("o", TensorStruct),
+        ("lse", RowsStruct),
+        ("rope", c_void_p),
+        ("lengths", c_void_p),
+        ("block_mask", c_void_p),
+        ("code_arguments", c_void_p),
+        ("sinks", c_void_p),
+        ("pages", c_void_p),
+        ("gradients", c_void_p),
+    ]
+
+
+# ---- What a call has of all parts ----
+
+
+class Given(NamedTuple):
+    """What attention() was given, and of score, mask and args the Code."""
+
+    rope: object = None
+    rope_interleaved: object = False
+    rope_offset: object = 0
+    cu_seqlens: object = None
+    max_seqlen: object = None
+    used_kv: object = None
+    block_mask: object = None
+    code: Code = NO_CODE
+    sinks: object = None
+    page_table: object = None
+
+
+class PartArrays(NamedTuple):
+    """None where there is none."""
+
+    cos: object = None
+    sin: object = None
+    of_q: object = None  # lengths
+    of_kv: object = None
+    sinks: object = None
+    page_table: object = None
+
+
+# As messages call them.
+NAMES = ("cos of rope", "sin of rope", "the lengths of q", "the lengths of k", "sinks", "page_table")
+
+
+class Words(NamedTuple):
+    """What calls share that are one problem but for sizes; plain values, a key."""
+
+    rope_interleaved: bool = False
+    lengths: str = "fixed"
+    longest_q: int = 0  # of packed sequences
+    longest_kv: int = 0
+    code: tuple = NO_CODE.texts  # score, mask, args
+    blocks: Optional[BlockWords] = None
+    sinks: bool = False
+    pages: int = 0  # of a row of the page table
+
+    @property
+    def packed(self):
+        """Whether q, and k and v unless they lie in pages, have no batch."""
+        return self.lengths == "packed"
+
+    @property
+    def rows_may_not_count(self):
+        return self.lengths != "fixed"
+
+    def check_layout(self, layout):
+        if self.packed and layout != "bshd":
+            raise InvalidError(f"layout={layout!r} does not go with cu_seqlens; pass views [tokens, heads, head_dim] of any strides")
+
+
+NO_WORDS = Words()
+
+
+def split(given):
+    """(Given, the rest) of attention()'s keyword arguments."""
+    given = dict(given)
+    code = code_of(*(given.pop(name, None) for name in ("score", "mask", "args")), None, given.get("block_mask"))
+    return Given(code=code, **{name: given.pop(name) for name in Given._fields if name in given}), given
+
+
+def checked(given):
+    """With a whole number as offset."""
+    offset = given.rope_offset
+    if type(offset) is int and -(2**63) <= offset < 2**63:
+        return given
+    return given._replace(rope_offset=_checks.integer("rope_offset", offset, -(2**63), 2**63 - 1))
+
+
+def view(given, stream):
+    """(what the problem calls the kind of its lengths, PartArrays). Raises InvalidError for what is no array, or not of this part."""
+    kind, of_q, of_kv = lengths_of(given.cu_seqlens, given.used_kv, given.page_table is not None)
+    page_table = view_pages(given.page_table, stream)
+    tables = view_rope(given.rope, stream)
+    lengths = view_lengths(kind, of_q, of_kv, stream, page_table is not None)
+    return kind, PartArrays(*tables, *lengths, view_sinks(given.sinks, stream), page_table)
+
+
+def words_of(given, kind, arrays):
+    """Words of what view() gave."""
+    return Words(
+        _checks.flag("rope_interleaved", given.rope_interleaved),
+        kind,
+        *longest_of(kind, given.max_seqlen),
+        given.code.texts,
+        block_words_of(given.block_mask),
+        arrays.sinks is not None,
+        columns_of(arrays.page_table),
+    )
+
+
+def check(arrays, options, q, k):
+    """The number of sequences. Raises InvalidError unless PartArrays fit to the arrays of q and k."""
+    check_block_mask(options.parts.blocks, options, q, k)
+    check_rope(arrays.cos, arrays.sin, q.device)
+    check_sinks(arrays.sinks, q, options.places)
+    batch = check_sequences(arrays.of_q, arrays.of_kv, options, q, arrays.cos)
+    check_pages(arrays.page_table, batch, q.device)
+    return batch
+
+
+def words_of_arrays(arrays, options, batch, q, k):
+    """Of the problem, by the names of its fields: sizes of sequences too, of packed ones bounds."""
+    words = options.parts
+    seqlen_q, seqlen_kv = q.shape[options.places[1]], k.shape[options.places_kv[1]]
+    tokens_q = tokens_kv = page_size = 0
+    if words.packed:
+        seqlen_q, tokens_q = packed_bounds(batch, words.longest_q, seqlen_q)
+    if words.pages:
+        seqlen_kv, page_size = words.pages * seqlen_kv, seqlen_kv
+    elif words.packed:
+        seqlen_kv, tokens_kv = packed_bounds(batch, words.longest_kv, seqlen_kv)
+    of_problem = {
+        "seqlen_q": seqlen_q,
+        "seqlen_kv": seqlen_kv,
+        "lengths": words.lengths,
+        "tokens_q": tokens_q,
+        "tokens_kv": tokens_kv,
+        "page_size": page_size,
+        "sinks": words.sinks,
+        **dict(zip(("score", "mask", "args"), words.code)),
+    }
+    if arrays.cos is not None and arrays.cos.shape[1]:
+        of_problem["rope"] = "interleaved" if words.rope_interleaved else "half"
+        of_problem["rope_dim"] = 2 * arrays.cos.shape[1]
+    if words.blocks is not None:
+        of_problem.update(words.blocks.of_problem())
+    return of_problem
+
+
+# ---- The end of a run's struct ----
+
+NO_TAIL = (0,) * 7  # of TensorsStruct, after lse
+NO_ADDRESSES = (0,) * len(NAMES)
+_ROPE_BYTES, _LENGTHS_BYTES, _PAGES_BYTES = (ctypes.sizeof(each) for each in (RopeStruct, LengthsStruct, PagesStruct))
+_LISTS_BYTES = ctypes.sizeof(BlockMaskListsStruct)
+
+
+class Tail:
+    """What all runs of a call have in it; immutable."""
+
+    __slots__ = ("_rope_rows", "_has_lengths", "_tokens", "_of_pages")
+
+    def __init__(self, arrays, options, batch, q, k):
+        words = options.parts
+        self._rope_rows = None if arrays.cos is None else arrays.cos.shape[0]
+        self._has_lengths, self._tokens = words.rows_may_not_count, (0, 0)
+        if words.packed:
+            of_keys = 0 if words.pages else packed_rows(batch, words.longest_kv, k.shape[0])
+            self._tokens = packed_rows(batch, words.longest_q, q.shape[0]), of_keys
+        table = arrays.page_table
+        self._of_pages = None if table is None else (table.strides[0], k.shape[options.places_kv[0]])
+
+    def pack(self, addresses, offset=0, block_mask=None, code=None, gradients=0):
+        """(the words of TensorsStruct after lse, the structs they point to, to be kept until the run is enqueued).
+
+        addresses: as PartArrays, 0 where there is none. block_mask: None, or BlockMask.on_gpu(). code: None, or the words of the
+        arguments of code as a ctypes array. gradients: the address of a GradientsStruct.
+        """
+        cos, sin, of_q, of_kv, sinks, table = addresses
+        rope = lengths = lists = pages = None
+        at_rope = at_lengths = at_lists = at_code = at_pages = 0
+        if self._rope_rows is not None:
+            rope = RopeStruct(_ROPE_BYTES, cos, sin, self._rope_rows, offset)
+            at_rope = ctypes.addressof(rope)
+        if self._has_lengths:
+            lengths = LengthsStruct(_LENGTHS_BYTES, of_q, of_kv, *self._tokens)
+            at_lengths = ctypes.addressof(lengths)
+        if block_mask is not None:
+            lists = BlockMaskListsStruct(_LISTS_BYTES, *block_mask[:4])
+            at_lists = ctypes.addressof(lists)
+        if code is not None:
+            at_code = ctypes.addressof(code)
+        if self._of_pages is not None:
+            pages = PagesStruct(_PAGES_BYTES, table, *self._of_pages)
+            at_pages = ctypes.addressof(pages)
+        tail = at_rope, at_lengths, at_lists, at_code, sinks, at_pages, gradients
+        return tail, (rope, lengths, lists, block_mask, code, pages)
+
+
+# ---- One by one ----
+
+
+def check_block_mask(words, options, q, k):
+    """Raises InvalidError unless a block mask is of the rows of q and k."""
+    if words is None:
+        return
+    if options.parts.packed:
+        raise InvalidError("block_mask does not go with cu_seqlens; pass padded tensors with used_kv")
+    if options.parts.pages:
+        raise InvalidError("block_mask does not go with page_table; a mask of blocks wants k and v in one piece")
+    row = options.places[1]
+    if words.seqlen != (q.shape[row], k.shape[row]):
+        raise InvalidError(f"block_mask is of seqlen {words.seqlen}; q has {q.shape[row]} rows and k {k.shape[row]}")
+
+
+def view_rope(rope, stream):
+    """Arrays of the tables cos and sin; (None, None) without a rope."""
+    if rope is None:
+        return None, None
+    cos, sin = _checks.pair("rope", rope, "a pair (cos, sin) of float32 tables [rows, rope_dim / 2]")
+    return backend_of(cos).view("cos of rope", cos, stream), backend_of(sin).view("sin of rope", sin, stream)
+
+
+def check_rope(cos, sin, device):
+    """Raises InvalidError unless arrays are tables of a rope, or None."""
+    if cos is None:
+        return
+    for name, array in (("cos", cos), ("sin", sin)):
+        contiguous = len(array.shape) == 2 and (
+            (array.strides[1] == 1 or array.shape[1] <= 1) and (array.strides[0] == array.shape[1] or array.shape[0] <= 1)
+        )
+        if array.code != FP32 or not contiguous or array.device != device:
+            raise InvalidError(
+                f"{name} of rope is {DTYPES[array.code]} {tuple(array.shape)} with strides {tuple(array.strides)} on GPU "
+                f"{array.device}; it must be contiguous float32 [rows, rope_dim / 2] on GPU {device}"
+            )
+    if tuple(cos.shape) != tuple(sin.shape):
+        raise InvalidError(f"cos and sin of rope have shapes {tuple(cos.shape)} and {tuple(sin.shape)}; they must be one")
+
+
+def view_sinks(sinks, stream):
+    """The array of the logits of sinks; None without."""
+    return None if sinks is None else backend_of(sinks).view("sinks", sinks, stream)
+
+
+def check_sinks(sinks, q, places, name="sinks"):
+    """Raises InvalidError unless an array is of the logits of sinks for that of q, or of as many other numbers, or None."""
+    if sinks is None:
+        return
+    heads = q.shape[places[2]]
+    contiguous = tuple(sinks.shape) == (heads,) and (sinks.strides[0] == 1 or heads == 1)
+    if sinks.code != FP32 or not contiguous or sinks.device != q.device:
+        raise InvalidError(
+            f"{name} is {DTYPES[sinks.code]} {tuple(sinks.shape)} with strides {tuple(sinks.strides)} on GPU {sinks.device}; it must "
+            f"be contiguous float32 {(heads,)}, a {'logit' if name == 'sinks' else 'number'} for each query head, on GPU {q.device}"
+        )
+
+
+def check_sequences(of_q, of_kv, options, q, cos):
+    """The number of sequences. Raises InvalidError unless the arrays of their lengths, or None, fit to that of q."""
+    if options.parts.lengths == "fixed":
+        return q.shape[0]
+    if cos is not None:
+        raise InvalidError("rope does not go with cu_seqlens or used_kv; rotate q and k before the call")
+    batch = None if options.parts.lengths == "packed" else q.shape[0]
+    return check_lengths(options.parts.lengths, of_q, of_kv, batch, q.device, options.parts.pages > 0)
