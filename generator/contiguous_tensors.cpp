@@ -1,5 +1,6 @@
 // contiguous_tensors.cpp - the strides of tensors without gaps.
 #include "attnforge/plan.h"
+#include "generator/run_parts.h"
 #include "generator/stored_rows.h"
 
 namespace attnforge {
@@ -39,9 +40,9 @@ Tensors contiguous_tensors(const Problem& p) {
                                         : rows_of_heads(rows_q, p.num_heads_q, p.head_dim_v);
   tensors.lse.stride_batch = p.num_heads_q * rows_q;
   tensors.lse.stride_head = rows_q;
-  tensors.pages.stride_batch = pages_of_sequence(p);
-  tensors.gradients = {
-      .dout = tensors.o, .dq = tensors.q, .dk = tensors.k, .dv = tensors.v, .dlse = tensors.lse};
+  for (const RunPart* part : run_parts()) {
+    if (part->lay_out != nullptr && part->in(p)) part->lay_out(p, tensors);
+  }
   return tensors;
 }
 

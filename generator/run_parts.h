@@ -33,6 +33,8 @@ struct RunPart {
   void (*complete)(const Problem&, const BoundOperands&, Tensors&) = nullptr;
   /// Throws Error(kInvalidArgument) for tensors of the host that do not fit together.
   void (*check_host)(const Problem&, std::span<const Operand>, const HostTensors&) = nullptr;
+  /// Its strides in contiguous tensors (contiguous_tensors()).
+  void (*lay_out)(const Problem&, Tensors&) = nullptr;
   /// What good() needs of a problem and is too slow to find out in each run: of one part alone.
   std::uint64_t (*known)(const Problem&) = nullptr;
   /// Whether a run's tensors are what the problem asks for: a few nanoseconds.
@@ -42,17 +44,8 @@ struct RunPart {
   void (*explain)(const Problem&, const Tensors&) = nullptr;
 };
 
-/// In the order of their operands.
+/// In the order of their operands. generator/run_parts.cpp names them all, a file each in
+/// generator/run_parts.
 std::span<const RunPart* const> run_parts();
-
-// ---- The rows ----
-
-const RunPart& gradients_in_run();
-const RunPart& sinks_in_run();
-const RunPart& rope_in_run();
-const RunPart& lengths_in_run();
-const RunPart& pages_in_run();
-const RunPart& block_mask_in_run();
-const RunPart& code_in_run();
 
 }  // namespace attnforge

@@ -8,8 +8,8 @@
 
 namespace attnforge {
 
-/// Sets the tables of all parts that the problem has: random ones of a seed, those of a rope, and
-/// the lse that a backward reads. In an order: pages and lse are of the lengths.
+/// Sets the tables of all parts that the problem has: random ones of a
+/// seed, and the lse that a backward reads.
 void set_made_up_tables(const Problem& problem, HostTensors& host, std::uint64_t seed);
 
 }  // namespace attnforge

@@ -73,12 +73,10 @@ void explain_mask(const Problem& problem, const Tensors& t) {
 
 }  // namespace
 
-const RunPart& block_mask_in_run() {
-  static constexpr RunPart kPart{.in = [](const Problem& p) { return has_block_mask(p); },
-                                 .add_inputs = add_block_mask,
-                                 .good = mask_good,
-                                 .explain = explain_mask};
-  return kPart;
-}
+extern const RunPart block_mask_in_run;
+constinit const RunPart block_mask_in_run{.in = [](const Problem& p) { return has_block_mask(p); },
+                                          .add_inputs = add_block_mask,
+                                          .good = mask_good,
+                                          .explain = explain_mask};
 
 }  // namespace attnforge

@@ -247,18 +247,16 @@ void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t
   }
 }
 
-const RunPart& code_in_run() {
-  static constexpr RunPart kPart{
-      .in = [](const Problem& p) { return !p.args.empty(); },
-      .add_inputs = add_code_arrays,
-      .add_outputs = add_dargs,
-      .complete = complete_code,
-      .check_host = check_count,
-      .known = known_of_code,
-      .good = code_words_good,
-      .explain = [](const Problem& p,
-                    const Tensors& t) { check_code_arguments(p, t.code_arguments); }};
-  return kPart;
-}
+extern const RunPart code_in_run;
+constinit const RunPart code_in_run{
+    .in = [](const Problem& p) { return !p.args.empty(); },
+    .add_inputs = add_code_arrays,
+    .add_outputs = add_dargs,
+    .complete = complete_code,
+    .check_host = check_count,
+    .known = known_of_code,
+    .good = code_words_good,
+    .explain = [](const Problem& p,
+                  const Tensors& t) { check_code_arguments(p, t.code_arguments); }};
 
 }  // namespace attnforge

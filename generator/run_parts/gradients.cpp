@@ -21,6 +21,11 @@ void bind_packed_gradients(const Problem& p, void* data, Tensors& t) {
               t.gradients.dv);
 }
 
+/// As that which they are of.
+void lay_out_gradients(const Problem&, Tensors& t) {
+  t.gradients = {.dout = t.o, .dq = t.q, .dk = t.k, .dv = t.v, .dlse = t.lse};
+}
+
 /// What of a forward goes out, and the gradients of that.
 void add_gradients_in(OperandList& list) {
   const Problem& p = list.problem;
@@ -101,13 +106,12 @@ void explain_gradients(const Problem& p, const Tensors& tensors) {
 
 }  // namespace
 
-const RunPart& gradients_in_run() {
-  static constexpr RunPart kPart{.in = [](const Problem& p) { return is_backward(p); },
-                                 .add_inputs = add_gradients_in,
-                                 .add_outputs = add_gradients_out,
-                                 .good = gradients_good,
-                                 .explain = explain_gradients};
-  return kPart;
-}
+extern const RunPart gradients_in_run;
+constinit const RunPart gradients_in_run{.in = [](const Problem& p) { return is_backward(p); },
+                                         .add_inputs = add_gradients_in,
+                                         .add_outputs = add_gradients_out,
+                                         .lay_out = lay_out_gradients,
+                                         .good = gradients_good,
+                                         .explain = explain_gradients};
 
 }  // namespace attnforge

@@ -62,13 +62,11 @@ void explain_lengths(const Problem& problem, const Tensors& t) {
 
 }  // namespace
 
-const RunPart& lengths_in_run() {
-  static constexpr RunPart kPart{
-      .in = [](const Problem& p) { return p.lengths != Lengths::kFixed; },
-      .add_inputs = add_lengths,
-      .good = lengths_good,
-      .explain = explain_lengths};
-  return kPart;
-}
+extern const RunPart lengths_in_run;
+constinit const RunPart lengths_in_run{
+    .in = [](const Problem& p) { return p.lengths != Lengths::kFixed; },
+    .add_inputs = add_lengths,
+    .good = lengths_good,
+    .explain = explain_lengths};
 
 }  // namespace attnforge

@@ -18,6 +18,10 @@ void add_page_table(OperandList& list) {
                  list.problem.batch, pages_of_sequence(list.problem));
 }
 
+void lay_out_pages(const Problem& problem, Tensors& tensors) {
+  tensors.pages.stride_batch = pages_of_sequence(problem);
+}
+
 void complete_pages(const Problem&, const BoundOperands& run, Tensors& tensors) {
   for (const Operand& operand : run.list) {
     if (operand.name == "k") tensors.pages.num_pages = rows_in(operand, run.host);
@@ -58,14 +62,13 @@ void explain_pages(const Problem& problem, const Tensors& t) {
 
 }  // namespace
 
-const RunPart& pages_in_run() {
-  static constexpr RunPart kPart{.in = [](const Problem& p) { return has_pages(p); },
-                                 .add_inputs = add_page_table,
-                                 .complete = complete_pages,
-                                 .check_host = check_pools,
-                                 .good = pages_good,
-                                 .explain = explain_pages};
-  return kPart;
-}
+extern const RunPart pages_in_run;
+constinit const RunPart pages_in_run{.in = [](const Problem& p) { return has_pages(p); },
+                                     .add_inputs = add_page_table,
+                                     .complete = complete_pages,
+                                     .check_host = check_pools,
+                                     .lay_out = lay_out_pages,
+                                     .good = pages_good,
+                                     .explain = explain_pages};
 
 }  // namespace attnforge

@@ -105,14 +105,12 @@ void check_rope_offset(const Problem& problem, std::int64_t offset) {
                   offset, least, problem.seqlen_q, problem.seqlen_kv, most));
 }
 
-const RunPart& rope_in_run() {
-  static constexpr RunPart kPart{.in = [](const Problem& p) { return p.rope != Rope::kNone; },
-                                 .add_inputs = add_rope,
-                                 .complete = complete_rope,
-                                 .check_host = check_host_tables,
-                                 .good = rope_good,
-                                 .explain = explain_rope};
-  return kPart;
-}
+extern const RunPart rope_in_run;
+constinit const RunPart rope_in_run{.in = [](const Problem& p) { return p.rope != Rope::kNone; },
+                                    .add_inputs = add_rope,
+                                    .complete = complete_rope,
+                                    .check_host = check_host_tables,
+                                    .good = rope_good,
+                                    .explain = explain_rope};
 
 }  // namespace attnforge

@@ -49,13 +49,11 @@ void explain_sinks(const Problem& problem, const Tensors& t) {
 
 }  // namespace
 
-const RunPart& sinks_in_run() {
-  static constexpr RunPart kPart{.in = [](const Problem& p) { return p.sinks; },
-                                 .add_inputs = add_sinks,
-                                 .add_outputs = add_dsinks,
-                                 .good = sinks_good,
-                                 .explain = explain_sinks};
-  return kPart;
-}
+extern const RunPart sinks_in_run;
+constinit const RunPart sinks_in_run{.in = [](const Problem& p) { return p.sinks; },
+                                     .add_inputs = add_sinks,
+                                     .add_outputs = add_dsinks,
+                                     .good = sinks_good,
+                                     .explain = explain_sinks};
 
 }  // namespace attnforge

@@ -1,6 +1,5 @@
 """A call of attention() that was checked: its problem, its plans, and the argument of the launch but for the addresses."""
 
-import ctypes
 import struct
 import warnings
 
