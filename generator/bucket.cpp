@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "generator/problem_fields.h"
+#include "generator/problem_parts.h"
 
 namespace attnforge {
 
@@ -27,14 +28,6 @@ std::int64_t bucket_batch(std::int64_t batch) {
 
 namespace {
 
-/// Of tensors with room for `most` tokens, as full as those of `tokens` in `room` are, up to a
-/// power of two; 0: full.
-std::int64_t round_tokens(std::int64_t tokens, std::int64_t room, std::int64_t most) {
-  if (tokens == 0 || room == 0) return 0;
-  const int halvings = std::bit_width(static_cast<std::uint64_t>(room / tokens)) - 1;
-  return halvings <= 0 ? 0 : std::max<std::int64_t>(1, most >> halvings);
-}
-
 /// Of all batch_invariant problems: what is chosen for it serves one sequence and many.
 constexpr std::int64_t kBatchOfAll = 4;
 
@@ -50,12 +43,9 @@ Problem bucket(const Problem& problem) {
                                                                : bucket_batch(problem.batch);
   rounded.seqlen_q = bucket_seqlen(problem.seqlen_q);
   rounded.seqlen_kv = bucket_seqlen(problem.seqlen_kv);
-  rounded.tokens_q = round_tokens(problem.tokens_q, problem.batch * problem.seqlen_q,
-                                  rounded.batch * rounded.seqlen_q);
-  rounded.tokens_kv = round_tokens(problem.tokens_kv, problem.batch * problem.seqlen_kv,
-                                   rounded.batch * rounded.seqlen_kv);
-  if (problem.batch_invariant) rounded.tokens_q = rounded.tokens_kv = 0;  // full
-  if (rounded.mask_batch != 1) rounded.mask_batch = rounded.batch;
+  for (const ProblemPart* part : problem_parts()) {
+    if (part->round != nullptr && part->in(problem)) part->round(problem, rounded);
+  }
   // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
   // valid.
   return products_within_limits(rounded) ? rounded : result;

@@ -1,6 +1,6 @@
 // contiguous_tensors.cpp - the strides of tensors without gaps.
 #include "attnforge/plan.h"
-#include "generator/run_parts.h"
+#include "generator/problem_parts.h"
 #include "generator/stored_rows.h"
 
 namespace attnforge {
@@ -40,7 +40,7 @@ Tensors contiguous_tensors(const Problem& p) {
                                         : rows_of_heads(rows_q, p.num_heads_q, p.head_dim_v);
   tensors.lse.stride_batch = p.num_heads_q * rows_q;
   tensors.lse.stride_head = rows_q;
-  for (const RunPart* part : run_parts()) {
+  for (const ProblemPart* part : problem_parts()) {
     if (part->lay_out != nullptr && part->in(p)) part->lay_out(p, tensors);
   }
   return tensors;

@@ -4,7 +4,7 @@
 
 #include "attnforge/error.h"
 #include "generator/operand_list.h"
-#include "generator/run_parts.h"
+#include "generator/problem_parts.h"
 #include "generator/stored_rows.h"
 
 namespace attnforge {
@@ -71,11 +71,11 @@ void bind_packed(const Problem& p, DType dtype, void* data, Tensor& q, Tensor& k
 std::vector<Operand> operands(const Problem& problem) {
   OperandList list(problem);
   add_inputs(list);
-  for (const RunPart* part : run_parts()) {
+  for (const ProblemPart* part : problem_parts()) {
     if (part->add_inputs != nullptr && part->in(problem)) part->add_inputs(list);
   }
   if (problem.op == Op::kForward) add_outputs_of_forward(list);
-  for (const RunPart* part : run_parts()) {
+  for (const ProblemPart* part : problem_parts()) {
     if (part->add_outputs != nullptr && part->in(problem)) part->add_outputs(list);
   }
   return list.take();
@@ -94,7 +94,7 @@ Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
   ATTNFORGE_ASSERT(list.size() == addresses.size(), "an address for each operand");
   Tensors tensors = contiguous_tensors(problem);
   for (std::size_t i = 0; i < list.size(); ++i) list[i].bind(problem, addresses[i], tensors);
-  for (const RunPart* part : run_parts()) {
+  for (const ProblemPart* part : problem_parts()) {
     if (part->complete != nullptr && part->in(problem))
       part->complete(problem, {list, addresses, host, code_words}, tensors);
   }
@@ -120,7 +120,7 @@ void check_sizes(const Problem& problem, std::span<const Operand> list, const Ho
                             bytes, to_string(problem), operand.bytes(),
                             operand.may_be_longer ? " or more, in whole rows" : ""));
   }
-  for (const RunPart* part : run_parts()) {
+  for (const ProblemPart* part : problem_parts()) {
     if (part->check_host != nullptr && part->in(problem)) part->check_host(problem, list, host);
   }
 }

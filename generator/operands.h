@@ -63,7 +63,7 @@ std::int64_t rows_in(const Operand& operand, const HostTensors& host);
 /// Throws Error(kInvalidArgument) naming the first operand that does not have its size in `host`.
 void check_sizes(const Problem& problem, std::span<const Operand> list, const HostTensors& host);
 
-// ---- For the parts of problems (generator/run_parts) ----
+// ---- For the parts of problems (generator/problem_parts) ----
 
 Operand operand_of_o(Operand::Role role);
 Operand operand_of_lse(Operand::Role role);

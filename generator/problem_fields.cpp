@@ -251,7 +251,8 @@ constexpr ProblemField kFields[] = {
      .check = check_cap_in_scores},
     {.word = {"lse", "lse", "lse is written too: fp32, natural logarithm", "only o", ""},
      .value = flag<&Problem::lse>(),
-     .apart = kOtherOutputs},
+     .apart = kOtherOutputs,
+     .not_backward = "it always comes in: leave it out"},
     {.word = {"tf32", "tf32", "with fp32: products may round their inputs to TF32", "fp32 accuracy",
               ""},
      .value = flag<&Problem::tf32>()},
@@ -268,21 +269,28 @@ constexpr ProblemField kFields[] = {
     {.word = {"batch_invariant", "batch_invariant",
               "the bits of a sequence's result do not depend on what else is in the batch",
               "they may", ""},
-     .value = flag<&Problem::batch_invariant>()},
+     .value = flag<&Problem::batch_invariant>(),
+     .not_backward = "leave it out; deterministic is of bwd",
+     .excludes = "blocks",
+     .instead = "leave one of them out"},
     {.word = {"deterministic", "deterministic", "of bwd: equal runs give equal bits",
               "they may differ", ""},
-     .value = flag<&Problem::deterministic>()},
+     .value = flag<&Problem::deterministic>(),
+     .of_backward = true},
     {.word = {"accumulate", "accumulate", "of bwd: gradients are added to what dq, dk and dv hold",
               "they are written", ""},
      .value = flag<&Problem::accumulate>(),
-     .apart = kOtherOutputs},
+     .apart = kOtherOutputs,
+     .of_backward = true},
     {.word = {"dlse", "dlse", "of bwd: a gradient of lse comes in too", "that of o alone", ""},
-     .value = flag<&Problem::dlse>()},
+     .value = flag<&Problem::dlse>(),
+     .of_backward = true},
     {.word = {"gradients", "gradients=DTYPE", "of bwd: dtype of dq, dk and dv", "same",
               "same (as q, k and v) or fp32"},
      .value = choice<&Problem::fp32_gradients>(kGradients),
      .apart = kOtherOutputs,
-     .round = [](Problem& p) { p.fp32_gradients = has_wider_gradients(p); }},
+     .round = [](Problem& p) { p.fp32_gradients = has_wider_gradients(p); },
+     .of_backward = true},
     {.word = {"lengths", "lengths=KIND",
               "packed: sequences one after another; used: padded, the first rows count. A run's "
               "arrays on the GPU say how long each is",
@@ -305,13 +313,19 @@ constexpr ProblemField kFields[] = {
               "0", "0 (no pages) or a multiple of 8 from 8 to 65536"},
      .value = integer<&Problem::page_size>(page_size_ok),
      .other_names = "pages paged",
-     .apart = kOtherPages},
+     .apart = kOtherPages,
+     .not_backward = "k and v of one that is trained lie in one piece",
+     .excludes = "blocks",
+     .instead = "leave one of them out"},
     {.word = {"rope", "rope=KIND",
               "q and k are rotated first: half, elements i and i + rope_dim / 2; interleaved, 2 i "
               "and 2 i + 1",
               "none", "none, interleaved or half"},
      .value = choice<&Problem::rope>(kRopes),
-     .apart = 0},
+     .apart = 0,
+     .not_backward = "rotate q and k before, and dq and dk back after it",
+     .excludes = "lengths",
+     .instead = "rotate q and k before the run"},
     {.word = {"rope_dim", "rope_dim=N", "the first elements of a row that rotate", "0",
               "0 (all) or a multiple of 8 up to head_dim"},
      .value = integer<&Problem::rope_dim>(rope_dim_ok),
@@ -365,7 +379,8 @@ constexpr ProblemField kFields[] = {
               "of bwd: the arrays of args that get a gradient; a run adds to fp32 arrays", "none",
               "names, with commas between them, of arrays of floats that score reads; not with "
               "deterministic"},
-     .value = text<&Problem::dargs>()},
+     .value = text<&Problem::dargs>(),
+     .of_backward = true},
 };
 
 // ---- 5. The hash: unrolled, since plans are looked up by it ----
@@ -406,6 +421,30 @@ std::uint64_t hash_of(const Problem& p, std::index_sequence<kIndexes...>) {
 }
 
 }  // namespace
+
+void check_exclusions(const Problem& p) {
+  if (p.op != Op::kForward && p.op != Op::kBackward)
+    reject_problem(fmt::format("op={} must be fwd or bwd", static_cast<int>(p.op)));
+  for (const ProblemField& field : kFields) {
+    if (!field.value.is_set(p)) continue;
+    if (field.of_backward && !is_backward(p)) {
+      reject_problem(fmt::format("{} is of bwd alone; leave it out of {}", word_text(field, p),
+                                 to_string(p.op)));
+    }
+    if (!field.not_backward.empty() && is_backward(p)) {
+      reject_problem(fmt::format("{} does not go with bwd; {}", field.name(), field.not_backward));
+    }
+    if (field.excludes.empty()) continue;
+    const ProblemField& other = *find_field(field.excludes);
+    if (other.value.is_set(p)) {
+      reject_problem(fmt::format("{} does not go with {}; {}", word_text(field, p),
+                                 word_text(other, p), field.instead));
+    }
+  }
+  if (p.fp32_gradients && p.alignment_bytes < size_bytes(DType::kFp32))
+    reject_problem(
+        fmt::format("gradients=fp32 needs alignment={} to be 4 or more", p.alignment_bytes));
+}
 
 std::span<const ProblemField> problem_fields() { return kFields; }
 

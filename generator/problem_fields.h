@@ -49,6 +49,10 @@ struct ProblemField {
   int apart = -1;
   /// What all problems of its bucket have. Null: what the problem has.
   void (*round)(Problem&) = nullptr;
+  bool of_backward = false;         // of bwd alone
+  std::string_view not_backward{};  // of a word that does not go with bwd: what to do instead
+  std::string_view excludes{};      // another word that it does not go with,
+  std::string_view instead{};       // and what to do instead
   /// Throws if its value, valid by itself, does not fit to others.
   void (*check)(const Problem&) = nullptr;
 
@@ -63,9 +67,13 @@ const ProblemField* find_field(std::string_view name);
 /// Throws Error(kInvalidProblem) unless each field has a value that it may have.
 void check_fields(const Problem& problem);
 void check_integer(const ProblemField& field, std::int64_t value);
+/// Throws Error(kInvalidProblem) for words that do not go with others, or with the op.
+void check_exclusions(const Problem& problem);
 /// check() of all.
 void check_relations(const Problem& problem);
 
+/// "rope=half", or "causal".
+std::string word_text(const ProblemField& field, const Problem& problem);
 /// "layout", or "dtype k": for messages.
 std::string label(const ProblemField& field);
 

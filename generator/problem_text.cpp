@@ -256,6 +256,13 @@ std::string value_text(const FieldValue& value, const Problem& p) {
 
 }  // namespace
 
+std::string word_text(const ProblemField& field, const Problem& problem) {
+  // Texts are long, and quoted.
+  const std::string value = field.value.kind == FieldKind::kText ? ""
+                                                                 : value_text(field.value, problem);
+  return value.empty() ? std::string(field.name()) : fmt::format("{}={}", field.name(), value);
+}
+
 Problem parse_problem(std::string_view text) {
   const std::string_view first = next_word(text);
   if (first.empty())

@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "generator/run_parts.h"
+#include "generator/problem_parts.h"
 #include "generator/stored_rows.h"
 #include "generator/tensor_check.h"
 
@@ -18,8 +18,8 @@ PointerCheck::PointerCheck(const Problem& problem)
       bytes_v_(static_cast<std::uint8_t>(size_bytes(problem.dtype_v))),
       bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
       needs_lse_(problem.lse) {
-  for (unsigned i = 0; i < run_parts().size(); ++i) {
-    const RunPart& part = *run_parts()[i];
+  for (unsigned i = 0; i < problem_parts().size(); ++i) {
+    const ProblemPart& part = *problem_parts()[i];
     if (!part.in(problem)) continue;
     parts_ |= std::uint32_t{1} << i;
     if (part.known != nullptr) known_ = part.known(problem);
@@ -28,7 +28,7 @@ PointerCheck::PointerCheck(const Problem& problem)
 
 bool PointerCheck::parts_good(const Problem& problem, const Tensors& tensors) const {
   for (std::uint32_t rest = parts_; rest != 0; rest &= rest - 1) {
-    const RunPart& part = *run_parts()[static_cast<std::size_t>(std::countr_zero(rest))];
+    const ProblemPart& part = *problem_parts()[static_cast<std::size_t>(std::countr_zero(rest))];
     if (!part.good(problem, known_, tensors)) return false;
   }
   return true;
@@ -51,7 +51,7 @@ void PointerCheck::explain(const Problem& problem, const Tensors& tensors, const
     check_address("lse", tensors.lse.data, alignof(float),
                   "but the problem says lse; give it device memory, or make the plan without lse");
   }
-  for (const RunPart* part : run_parts()) {
+  for (const ProblemPart* part : problem_parts()) {
     if (part->in(problem)) part->explain(problem, tensors);
   }
   if (workspace_bytes == 0) return;

@@ -1,6 +1,6 @@
-// run_parts_test.cpp - the optional parts of a run: which there are, and what is wrong with their
-// tensors.
-#include "generator/run_parts.h"
+// problem_parts_test.cpp - the optional parts of a run: which there are, and what is wrong with
+// their tensors.
+#include "generator/problem_parts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 /// What explain() says of these tensors.
 std::string refused(const Problem& problem, const Tensors& tensors) {
-  for (const RunPart* part : run_parts()) {
+  for (const ProblemPart* part : problem_parts()) {
     if (!part->in(problem)) continue;
     try {
       part->explain(problem, tensors);
@@ -31,14 +31,14 @@ std::string refused(const Problem& problem, const Tensors& tensors) {
   return "nothing was refused";
 }
 
-TEST(RunParts, OfADenseForwardThereAreNone) {
+TEST(ProblemParts, OfADenseForwardThereAreNone) {
   const Problem problem = parse_problem("fwd bf16 causal window_left=9 softcap=3 lse");
-  for (const RunPart* part : run_parts()) EXPECT_FALSE(part->in(problem));
+  for (const ProblemPart* part : problem_parts()) EXPECT_FALSE(part->in(problem));
 }
 
 /// Tensors that a part takes for good are not explained away, and null ones are neither good nor
 /// left without a word.
-TEST(RunParts, WhatIsNotGoodIsExplained) {
+TEST(ProblemParts, WhatIsNotGoodIsExplained) {
   for (const char* text : {"fwd bf16 seqlen=8 rope=half", "fwd bf16 seqlen=8 lengths=packed",
                            "fwd bf16 seqlen=8 sinks", "fwd bf16 seqlen=8 lengths=used page_size=8",
                            "fwd bf16 seqlen=64 blocks=16 mask_bits",
@@ -46,7 +46,7 @@ TEST(RunParts, WhatIsNotGoodIsExplained) {
                            "bwd bf16 seqlen=8", "bwd bf16 seqlen=8 sinks dlse"}) {
     const Problem problem = parse_problem(text);
     int bad = 0;
-    for (const RunPart* part : run_parts()) {
+    for (const ProblemPart* part : problem_parts()) {
       if (!part->in(problem)) continue;
       const std::uint64_t known = part->known == nullptr ? 0 : part->known(problem);
       bad += part->good(problem, known, Tensors{}) ? 0 : 1;
@@ -56,7 +56,7 @@ TEST(RunParts, WhatIsNotGoodIsExplained) {
   }
 }
 
-TEST(RunParts, RopesTablesMustHaveEveryRow) {
+TEST(ProblemParts, RopesTablesMustHaveEveryRow) {
   const Problem problem = parse_problem("fwd fp32 seqlen=9:4 head_dim=16 rope=half");
   alignas(16) const float table[9 * 8] = {};
   Tensors tensors;
@@ -81,7 +81,7 @@ TEST(RunParts, RopesTablesMustHaveEveryRow) {
 
 /// The host's tables are looked at where they are, too: the reference reads every row that a run
 /// takes.
-TEST(RunParts, HostTablesOfARopeMustHaveTheRowsOfTheirOffset) {
+TEST(ProblemParts, HostTablesOfARopeMustHaveTheRowsOfTheirOffset) {
   const Problem problem = parse_problem("fwd fp32 seqlen=4 head_dim=16 rope=half");
   HostTensors host;
   for (const Operand& operand : operands(problem)) operand.resize(host, operand.bytes());

@@ -11,7 +11,7 @@
 #include "generator/code_operands.h"
 #include "generator/operand_list.h"
 #include "generator/pair_terms.h"
-#include "generator/run_parts.h"
+#include "generator/problem_parts.h"
 #include "generator/tensor_check.h"
 #include "generator/user_code.h"
 
@@ -247,9 +247,10 @@ void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t
   }
 }
 
-extern const RunPart code_in_run;
-constinit const RunPart code_in_run{
+extern const ProblemPart code_of_problem;
+constinit const ProblemPart code_of_problem{
     .in = [](const Problem& p) { return !p.args.empty(); },
+    .validate = check_code,
     .add_inputs = add_code_arrays,
     .add_outputs = add_dargs,
     .complete = complete_code,

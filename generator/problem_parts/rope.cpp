@@ -4,13 +4,15 @@
 #include <algorithm>
 
 #include "generator/operand_list.h"
-#include "generator/run_parts.h"
+#include "generator/problem_fields.h"
+#include "generator/problem_parts.h"
 #include "generator/tensor_check.h"
 
 namespace attnforge {
 namespace {
 
-constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // a row's number is an int in kernels
+constexpr std::int64_t kMostRowsOfTables = std::int64_t{1}
+                                           << 30;  // a row's number is an int in kernels
 constexpr std::uintptr_t kTableAlignment = 16;
 
 void add_rope(OperandList& list) {
@@ -46,8 +48,8 @@ bool rope_good(const Problem& problem, std::uint64_t, const Tensors& t) {
   const RopeTables& rope = t.rope;
   return rope.cos != nullptr && rope.sin != nullptr &&
          (address_bits(rope.cos) | address_bits(rope.sin)) % kTableAlignment == 0 &&
-         rope.offset >= least_rope_offset(problem) && rope.rows >= 0 && rope.rows <= kMostRows &&
-         rope.offset <= rope.rows - problem.seqlen_kv;
+         rope.offset >= least_rope_offset(problem) && rope.rows >= 0 &&
+         rope.rows <= kMostRowsOfTables && rope.offset <= rope.rows - problem.seqlen_kv;
 }
 
 void check_table_rows(const Problem& problem, const RopeTables& rope) {
@@ -66,7 +68,7 @@ void check_table_rows(const Problem& problem, const RopeTables& rope) {
     const std::int64_t last = std::max(first_query + problem.seqlen_q,
                                        rope.offset + problem.seqlen_kv) -
                               1;
-    if (last >= rope.rows || last >= kMostRows) {
+    if (last >= rope.rows || last >= kMostRowsOfTables) {
       refuse_tensors(
           fmt::format("rope_rows={} is too few: positions with rope_offset={} take rows {} to {} "
                       "of rope's tables, which may have up to 2^30",
@@ -96,7 +98,8 @@ void check_host_tables(const Problem& problem, std::span<const Operand>, const H
 
 void check_rope_offset(const Problem& problem, std::int64_t offset) {
   if (problem.rope == Rope::kNone) return;
-  const std::int64_t least = least_rope_offset(problem), most = kMostRows - problem.seqlen_kv;
+  const std::int64_t least = least_rope_offset(problem),
+                     most = kMostRowsOfTables - problem.seqlen_kv;
   if (offset >= least && offset <= most) return;
   refuse_tensors(
       fmt::format("rope_offset={} must be at least {}, so that the first of seqlen_q={} queries "
@@ -105,12 +108,53 @@ void check_rope_offset(const Problem& problem, std::int64_t offset) {
                   offset, least, problem.seqlen_q, problem.seqlen_kv, most));
 }
 
-extern const RunPart rope_in_run;
-constinit const RunPart rope_in_run{.in = [](const Problem& p) { return p.rope != Rope::kNone; },
-                                    .add_inputs = add_rope,
-                                    .complete = complete_rope,
-                                    .check_host = check_host_tables,
-                                    .good = rope_good,
-                                    .explain = explain_rope};
+namespace {
+
+void validate_rope(const Problem& p) {
+  if (p.rope == Rope::kNone && p.rope_dim != 0) {
+    reject_problem(fmt::format("rope_dim={} needs rope=interleaved or rope=half", p.rope_dim));
+  }
+  if (p.rope_dim > p.head_dim) {
+    reject_problem(fmt::format("rope_dim={} must be at most head_dim={}", p.rope_dim, p.head_dim));
+  }
+}
+
+double bytes_of_tables(const Problem& p) {
+  return 4.0 * effective_rope_dim(p) * static_cast<double>(std::max(p.seqlen_q, p.seqlen_kv));
+}
+
+}  // namespace
+
+std::string_view to_string(Rope rope) {
+  switch (rope) {
+    case Rope::kNone:
+      return "none";
+    case Rope::kInterleaved:
+      return "interleaved";
+    case Rope::kHalf:
+      return "half";
+  }
+  return "unknown";
+}
+
+int effective_rope_dim(const Problem& problem) {
+  if (problem.rope == Rope::kNone) return 0;
+  return problem.rope_dim != 0 ? problem.rope_dim : problem.head_dim;
+}
+
+std::int64_t least_rope_offset(const Problem& problem) {
+  return std::max<std::int64_t>(0, problem.seqlen_q - problem.seqlen_kv);
+}
+
+extern const ProblemPart rope_of_problem;
+constinit const ProblemPart rope_of_problem{
+    .in = [](const Problem& p) { return p.rope != Rope::kNone; },
+    .validate = validate_rope,
+    .bytes = bytes_of_tables,
+    .add_inputs = add_rope,
+    .complete = complete_rope,
+    .check_host = check_host_tables,
+    .good = rope_good,
+    .explain = explain_rope};
 
 }  // namespace attnforge

@@ -1,10 +1,11 @@
-// run_parts.h - the optional parts of problems as they are in a run, a row for each: its operands,
-// what else of a run's tensors is its own, and whether that is good. Whatever walks this table
-// names no part.
+// problem_parts.h - the optional parts of problems, a row for each: what must hold of a problem
+// that has it, and in a run its operands, what else of the run's tensors is its own, and whether
+// that is good. Whatever walks this table names no part.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "attnforge/host_tensors.h"
@@ -25,8 +26,23 @@ struct BoundOperands {
 };
 
 /// Null: nothing. All are of problems that have the part.
-struct RunPart {
+struct ProblemPart {
   bool (*in)(const Problem&) = nullptr;
+
+  // ---- Of a problem ----
+  /// Throws Error(kInvalidProblem) for words that do not fit together; asked of all problems.
+  void (*validate)(const Problem&) = nullptr;
+  /// "" or why products of its sizes are too large.
+  std::string (*too_large)(const Problem&) = nullptr;
+  /// Rounds sizes of its own for a bucket, whose others are rounded already.
+  void (*round)(const Problem& exact, Problem& bucket) = nullptr;
+  /// typical_problem(): makes it one without the part, or of other sizes.
+  void (*make_typical)(const Problem& exact, Problem& typical) = nullptr;
+  /// minimum_bytes(): what is moved beside q, k, v, o and lse.
+  double (*bytes)(const Problem&) = nullptr;
+  double work = 1;  // flops() of a problem with the part, relative to one without
+
+  // ---- Of a run ----
   void (*add_inputs)(OperandList&) = nullptr;   // and tables
   void (*add_outputs)(OperandList&) = nullptr;  // after those of all parts, and a forward's own
   /// Sets what the operands' addresses do not say.
@@ -44,8 +60,8 @@ struct RunPart {
   void (*explain)(const Problem&, const Tensors&) = nullptr;
 };
 
-/// In the order of their operands. generator/run_parts.cpp names them all, a file each in
-/// generator/run_parts.
-std::span<const RunPart* const> run_parts();
+/// In the order of their operands. generator/problem_parts.cpp names them all, a file each in
+/// generator/problem_parts.
+std::span<const ProblemPart* const> problem_parts();
 
 }  // namespace attnforge

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "generator/operand_list.h"
-#include "generator/run_parts.h"
+#include "generator/problem_parts.h"
 #include "generator/tensor_check.h"
 
 namespace attnforge {
@@ -49,11 +49,11 @@ void explain_sinks(const Problem& problem, const Tensors& t) {
 
 }  // namespace
 
-extern const RunPart sinks_in_run;
-constinit const RunPart sinks_in_run{.in = [](const Problem& p) { return p.sinks; },
-                                     .add_inputs = add_sinks,
-                                     .add_outputs = add_dsinks,
-                                     .good = sinks_good,
-                                     .explain = explain_sinks};
+extern const ProblemPart sinks_of_problem;
+constinit const ProblemPart sinks_of_problem{.in = [](const Problem& p) { return p.sinks; },
+                                             .add_inputs = add_sinks,
+                                             .add_outputs = add_dsinks,
+                                             .good = sinks_good,
+                                             .explain = explain_sinks};
 
 }  // namespace attnforge

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include "generator/operand_list.h"
-#include "generator/run_parts.h"
+#include "generator/problem_fields.h"
+#include "generator/problem_parts.h"
 #include "generator/stored_rows.h"
 #include "generator/tensor_check.h"
+#include "generator/tensor_elements.h"
 
 namespace attnforge {
 namespace {
@@ -106,12 +108,55 @@ void explain_gradients(const Problem& p, const Tensors& tensors) {
 
 }  // namespace
 
-extern const RunPart gradients_in_run;
-constinit const RunPart gradients_in_run{.in = [](const Problem& p) { return is_backward(p); },
-                                         .add_inputs = add_gradients_in,
-                                         .add_outputs = add_gradients_out,
-                                         .lay_out = lay_out_gradients,
-                                         .good = gradients_good,
-                                         .explain = explain_gradients};
+namespace {
+
+/// Of what backward reads beside q, k, v and o, and of what it writes.
+double gradient_bytes(const Problem& p) {
+  const auto moved = [&](double elements, DType input) {
+    return (p.accumulate ? 2.0 : 1.0) * elements * size_bytes(gradient_dtype(p, input));
+  };
+  const double rows = static_cast<double>(p.num_heads_q) * static_cast<double>(total_tokens(p).q);
+  return elements_o(p) * size_bytes(p.dtype_o) + rows * (p.dlse ? 8.0 : 4.0) +
+         moved(elements_q(p), p.dtype_q) + moved(elements_k(p), p.dtype_k) +
+         moved(elements_v(p), p.dtype_v);
+}
+
+}  // namespace
+
+std::string_view to_string(Op op) {
+  switch (op) {
+    case Op::kForward:
+      return "fwd";
+    case Op::kBackward:
+      return "bwd";
+  }
+  return "unknown";
+}
+
+Problem forward_of(const Problem& problem) {
+  if (!is_backward(problem)) return problem;
+  Problem forward = problem;
+  forward.op = Op::kForward;
+  forward.lse = true;
+  forward.deterministic = forward.accumulate = forward.dlse = forward.fp32_gradients = false;
+  forward.dargs.clear();
+  return forward;
+}
+
+bool has_wider_gradients(const Problem& p) {
+  return p.fp32_gradients &&
+         (p.dtype_q != DType::kFp32 || p.dtype_k != DType::kFp32 || p.dtype_v != DType::kFp32);
+}
+
+extern const ProblemPart gradients_of_problem;
+constinit const ProblemPart gradients_of_problem{
+    .in = [](const Problem& p) { return is_backward(p); },
+    .bytes = gradient_bytes,
+    .work = 2.5,  // five products in place of two
+    .add_inputs = add_gradients_in,
+    .add_outputs = add_gradients_out,
+    .lay_out = lay_out_gradients,
+    .good = gradients_good,
+    .explain = explain_gradients};
 
 }  // namespace attnforge

@@ -1,9 +1,14 @@
 // pages.cpp - the page table of a run, and how many pages its pools have.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "generator/operand_list.h"
-#include "generator/run_parts.h"
+#include "generator/problem_fields.h"
+#include "generator/problem_parts.h"
+#include "generator/shape.h"
 #include "generator/tensor_check.h"
+#include "generator/tensor_elements.h"
 
 namespace attnforge {
 namespace {
@@ -62,13 +67,65 @@ void explain_pages(const Problem& problem, const Tensors& t) {
 
 }  // namespace
 
-extern const RunPart pages_in_run;
-constinit const RunPart pages_in_run{.in = [](const Problem& p) { return has_pages(p); },
-                                     .add_inputs = add_page_table,
-                                     .complete = complete_pages,
-                                     .check_host = check_pools,
-                                     .lay_out = lay_out_pages,
-                                     .good = pages_good,
-                                     .explain = explain_pages};
+namespace {
+
+constexpr std::int64_t kMostPagesOfPool = std::int64_t{1} << 30;  // a page's number is an int
+
+void validate_pages(const Problem& p) {
+  if (!has_pages(p)) return;
+  if (has_fixed_lengths(p)) {
+    reject_problem(
+        fmt::format("page_size={} needs lengths=used, or lengths=packed for queries one after "
+                    "another: of a cache in pages only the GPU knows how many keys a sequence has",
+                    p.page_size));
+  }
+  if (p.tokens_kv != 0) {
+    reject_problem(
+        fmt::format("page_size={} does not go with tokens_kv={}: pages have the keys; say "
+                    "tokens_q= alone, and tokens_kv=0",
+                    p.page_size, p.tokens_kv));
+  }
+  if (p.layout == Layout::kPackedQkv) {
+    reject_problem(fmt::format(
+        "page_size={} does not go with layout=packed_qkv: q does not lie in pages", p.page_size));
+  }
+}
+
+std::string too_many_pages(const Problem& p) {
+  const auto pages = static_cast<double>(pages_of_pool(p));
+  const auto row = static_cast<double>(p.num_heads_kv * std::max(p.head_dim, p.head_dim_v));
+  if (pages <= static_cast<double>(kMostPagesOfPool) && pages * p.page_size * row <= kMostElements)
+    return "";
+  return fmt::format(
+      "batch={} sequences of seqlen_kv={} in pages of page_size={} rows are more than 2^30 pages "
+      "or "
+      "2^48 elements",
+      p.batch, p.seqlen_kv, p.page_size);
+}
+
+}  // namespace
+
+std::int64_t pages_of_sequence(const Problem& p) {
+  return has_pages(p) ? (p.seqlen_kv + p.page_size - 1) / p.page_size : 0;
+}
+
+std::int64_t pages_of_pool(const Problem& p) {
+  const std::int64_t needed = p.batch * pages_of_sequence(p);
+  return needed + (needed + 3) / 4;
+}
+
+extern const ProblemPart pages_of_problem;
+constinit const ProblemPart pages_of_problem{
+    .in = [](const Problem& p) { return has_pages(p); },
+    .validate = validate_pages,
+    .too_large = too_many_pages,
+    .make_typical = [](const Problem&,
+                       Problem& typical) { typical.page_size = 0; },  // as many bytes
+    .add_inputs = add_page_table,
+    .complete = complete_pages,
+    .check_host = check_pools,
+    .lay_out = lay_out_pages,
+    .good = pages_good,
+    .explain = explain_pages};
 
 }  // namespace attnforge
