@@ -211,6 +211,12 @@ DType npy_dtype(const NpyHeader& header, bool uint16_is_bf16, const std::string&
                            descr));
 }
 
+const char* npy_descr(DType dtype, bool uint16_is_bf16) {
+  if (dtype == DType::kFp32) return "<f4";
+  if (dtype == DType::kFp16) return "<f2";
+  return uint16_is_bf16 ? "<u2" : "<V2";
+}
+
 NpyArray read_npy(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);

@@ -28,6 +28,8 @@
 #include "cli/policies.h"
 #include "cli/problems.h"
 #include "cli/run_files.h"
+#include "cli/run_parts.h"
+#include "cli/sequence_files.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 
@@ -36,9 +38,7 @@ namespace {
 
 struct RunArguments {
   std::vector<std::string> words;
-  std::string q, k, v, o, lse, dout, dq, dk, dv, rope_cos, rope_sin, lengths_q, lengths_kv,
-      page_table, cache, config, family;
-  std::int64_t rope_offset = -1;  // -1: not given
+  std::string q, k, v, o, lse, cache, config, family;
   std::string policy = "estimate";
   int gpu = 0;
   std::uint64_t seed = 0;
@@ -48,21 +48,25 @@ struct RunArguments {
   double time_limit_s = 8;
   MaskArguments mask;
   CodeOptions code;
+  SequenceArguments sequences;
+  std::vector<std::unique_ptr<RunPart>> parts = run_parts();
+
+  RunFlags flags() const {
+    return {.uint16_is_bf16 = bf16, .random = random, .check = check || check_all};
+  }
 };
 
-constexpr const char* kRunFooter =
+constexpr const char* kFilesHelp =
     R"(Files hold [batch, seqlen, num_heads, head_dim], or [batch, num_heads, seqlen, head_dim] with the word layout=bhsd.
 float16 is fp16, float32 is fp32 or rounded to the dtype that is asked for, bfloat16 of ml_dtypes is bf16, and so is
-uint16 with --bf16. Tables of a rope are float32 [rows, rope_dim / 2]; without them they are those of base 10000, as many rows
-as the problem takes. With lengths=packed files hold [tokens, num_heads, head_dim], and --lengths-q and --lengths-kv int32
-[batch + 1], where each sequence begins; with lengths=used int32 [batch], how many rows of each count.
-With --page-table, int32 [batch, pages of a sequence], k and v hold [pages, page_size, num_heads, head_dim]; -1 is no page.
---bsr reads a block mask: int32 [rows, 2], a run of block columns (first, count) for each row of blocks; bool [rows, columns],
+uint16 with --bf16.
+)";
+constexpr const char* kRestHelp =
+    R"(--bsr reads a block mask: int32 [rows, 2], a run of block columns (first, count) for each row of blocks; bool [rows, columns],
 which blocks are present; bool [seqlen_q, seqlen_kv], which pairs are seen; or two files, row_begin.npy,columns.npy.
 With the word blocks and a mask text, but neither --bsr nor --mask-random, the blocks are found of the text on the GPU.
 --score and --mask are C++ of your own (docs/USER_CODE.md), --arg values for what they name. An array is an .npy file of float32,
 int32, float16, bfloat16 or bool, or random; its size and type are then the file's, and other arrays are declared by args=.
-Of a bwd, o and lse are computed by a forward run first, and may be written too; dout is random or a file.
 --check compares with attention, or its gradients, in fp64 on the CPU; of large problems it takes a sample of the rows.
 
 Examples:
@@ -83,60 +87,14 @@ struct Inputs {
   HostTensors host;
 };
 
-/// Arrays of lengths from files, in place of random ones.
-void take_lengths(LengthFiles files, const Problem& problem, HostTensors& host) {
-  const bool given = !files.q.empty() || !files.kv.empty();
-  if (!given) return;
-  if (problem.lengths == Lengths::kFixed)
-    usage("--lengths-q and --lengths-kv need a problem with lengths=packed or lengths=used");
-  host.lengths_q = files.q.empty()
-                       ? std::vector<int>(host.lengths_q.size(), static_cast<int>(problem.seqlen_q))
-                       : std::move(files.q);
-  host.lengths_kv = files.kv.empty() ? std::vector<int>(host.lengths_kv.size(),
-                                                        static_cast<int>(problem.seqlen_kv))
-                                     : std::move(files.kv);
-  set_random_pages(problem, host, 0);  // of these lengths
-}
-
-/// A table from a file in place of a random one, and with it the pages that the files have.
-void take_pages(const PageFile& file, const Problem& problem, HostTensors& host) {
-  if (!file.given()) return;
-  if (!has_pages(problem)) usage("--page-table needs a problem with page_size");
-  const auto bytes_of_page = static_cast<std::size_t>(
-      problem.page_size * problem.num_heads_kv * problem.head_dim * size_bytes(problem.dtype_k));
-  check_page_table(file, problem, host.lengths_kv,
-                   static_cast<std::int64_t>(host.k.size() / bytes_of_page));
-  // Rows of the file may be longer than the problem needs.
-  const auto columns = static_cast<std::size_t>(pages_of_sequence(problem));
-  for (std::size_t i = 0; i < host.page_table.size(); ++i) {
-    host.page_table[i] = file.table[i / columns * static_cast<std::size_t>(file.shape[1]) +
-                                    i % columns];
-  }
-}
-
-LengthFiles length_files(const RunArguments& a) {
-  LengthFiles files;
-  if (!a.lengths_q.empty()) files.q = read_lengths(a.lengths_q);
-  if (!a.lengths_kv.empty()) files.kv = read_lengths(a.lengths_kv);
-  return files;
-}
-
 /// The problem with the mask that is asked for.
 Problem with_mask(const Problem& problem, const std::optional<BlockMask>& mask) {
   return mask ? with_block_mask(problem, *mask) : problem;
 }
 
 /// Before anything is allocated.
-void check_rope_arguments(const RunArguments& a, const Problem& problem) {
-  if (a.rope_cos.empty() != a.rope_sin.empty())
-    usage("--rope-cos and --rope-sin belong together; give both or none");
-  const bool given = !a.rope_cos.empty() || a.rope_offset >= 0;
-  if (problem.rope == Rope::kNone && given) {
-    usage(
-        "--rope-cos, --rope-sin and --rope-offset need a problem with rope=half or "
-        "rope=interleaved");
-  }
-  if (a.rope_offset >= 0) check_rope_offset(problem, a.rope_offset);
+void check_parts(const RunArguments& a, const Problem& problem) {
+  for (const auto& part : a.parts) part->check(problem, a.flags());
 }
 
 /// Whether the blocks are those of the problem's mask text.
@@ -170,21 +128,19 @@ Inputs inputs_from_files(const RunArguments& a) {
     words.push_back("lse");
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
-  LengthFiles lengths = length_files(a);
-  const PageFile pages = a.page_table.empty() ? PageFile{} : read_page_table(a.page_table);
-  const Problem of_files = problem_of_files(headers, words, lengths, pages, a.code);
+  const SequenceFiles sequences = read_sequence_files(a.sequences);
+  const Problem of_files = problem_of_files(headers, words, sequences, a.code);
   const std::optional<BlockMask> mask = mask_of(a.mask, of_files, a.seed);
   if (has_block_mask(of_files) && !mask && !finds_blocks(a, of_files))
     usage("the problem has a block mask; say which with --bsr, --mask-random or a mask text");
   Inputs inputs{with_mask(of_files, mask), {}};
   const Problem& p = inputs.problem;
-  check_rope_arguments(a, p);
+  check_parts(a, p);
   require_host_memory(p);
   inputs.host = allocate_host_tensors(p);
   inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
   inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
-  take_lengths(std::move(lengths), p, inputs.host);
-  take_pages(pages, p, inputs.host);
+  take_sequences(sequences, p, inputs.host);
   if (mask) set_block_mask(p, inputs.host, *mask);
   set_code_arrays(p, a.code, inputs.host);
   inputs.host.v = converted(std::move(v), npy_dtype(headers.v.header, a.bf16, a.v), p.dtype_v);
@@ -198,91 +154,26 @@ Inputs random_inputs(const RunArguments& a) {
   if (!a.lse.empty() && !is_backward(problem)) problem.lse = true;
   const std::optional<BlockMask> mask = mask_of(a.mask, problem, a.seed);
   problem = with_mask(problem, mask);
-  check_rope_arguments(a, problem);
+  check_parts(a, problem);
   require_host_memory(problem);
   Inputs inputs{problem, random_host_tensors(problem, a.seed)};
-  take_lengths(length_files(a), problem, inputs.host);
-  if (!a.page_table.empty()) take_pages(read_page_table(a.page_table), problem, inputs.host);
+  take_sequences(read_sequence_files(a.sequences), problem, inputs.host);
   set_code_arrays(problem, a.code, inputs.host);
   if (mask) set_block_mask(problem, inputs.host, *mask);
   return inputs;
 }
 
-/// The tables of files or of another offset, in place of the usual ones that `host` has.
-void read_rope(const RunArguments& a, const Problem& problem, HostTensors& host) {
-  if (a.rope_cos.empty()) {
-    if (a.rope_offset >= 0) set_rope_tables(problem, host, 10000, a.rope_offset);
-    return;
-  }
-  if (a.rope_offset >= 0) host.rope_offset = a.rope_offset;
-  host.rope_cos = read_rope_table(a.rope_cos, problem);
-  host.rope_sin = read_rope_table(a.rope_sin, problem);
-}
-
-/// From its file, in place of a random one.
-void take_dout(const RunArguments& a, Inputs& inputs) {
-  if (!is_backward(inputs.problem)) return;
-  if (a.dout.empty() && !a.random) usage("--dout is missing: a bwd takes the gradient of o");
-  if (a.dout.empty()) return;
-  NpyArray file = read_npy(a.dout);
-  const DType dtype = npy_dtype(file.header, a.bf16, a.dout);
-  const std::size_t bytes = inputs.host.dout.size();
-  inputs.host.dout = converted(std::move(file), dtype, inputs.problem.dtype_o);
-  if (inputs.host.dout.size() != bytes)
-    usage(fmt::format("{} has another shape than o of this problem", a.dout));
-}
-
-/// In one dtype each: that of the problem.
-void write_gradients(const RunArguments& a, const Problem& p, const HostTensors& host) {
-  const auto write = [&](const std::string& path, const std::vector<std::byte>& values, DType input,
-                         std::int64_t heads, std::int64_t seqlen, std::int64_t tokens,
-                         std::int64_t head_dim) {
-    if (path.empty()) return;
-    std::vector<std::int64_t> shape = {p.batch, seqlen, heads, head_dim};
-    if (p.layout == Layout::kBhsd) std::swap(shape[1], shape[2]);
-    if (p.lengths == Lengths::kPacked) shape = {tokens, heads, head_dim};
-    const DType dtype = gradient_dtype(p, input);
-    write_npy(path,
-              dtype == DType::kFp32   ? "<f4"
-              : dtype == DType::kFp16 ? "<f2"
-              : a.bf16                ? "<u2"
-                                      : "<V2",
-              shape, values);
-  };
-  const Tokens tokens = total_tokens(p);
-  write(a.dq, host.dq, p.dtype_q, p.num_heads_q, p.seqlen_q, tokens.q, p.head_dim);
-  write(a.dk, host.dk, p.dtype_k, p.num_heads_kv, p.seqlen_kv, tokens.kv, p.head_dim);
-  write(a.dv, host.dv, p.dtype_v, p.num_heads_kv, p.seqlen_kv, tokens.kv, p.head_dim_v);
-}
-
-/// Files for gradients belong to bwd, and not to a tensor that has all three.
-void check_gradient_arguments(const RunArguments& a, const Problem& problem) {
-  const bool written = !a.dq.empty() || !a.dk.empty() || !a.dv.empty();
-  if (!is_backward(problem) && (written || !a.dout.empty()))
-    usage("--dout, --dq, --dk and --dv need a problem that begins with bwd");
-  if (is_backward(problem) && problem.accumulate && (a.check || a.check_all))
-    usage("--check does not go with the word accumulate, whose gradients are added to others");
-  if (is_backward(problem) && problem.layout == Layout::kPackedQkv && written)
-    usage("--dq, --dk and --dv do not go with layout=packed_qkv");
-}
-
 void write_outputs(const RunArguments& a, const Problem& problem, const HostTensors& host) {
-  if (is_backward(problem)) write_gradients(a, problem, host);
+  for (const auto& part : a.parts) part->write(problem, a.flags(), host);
   if (!a.o.empty()) {
     const bool widened = a.o_fp32 && problem.dtype_o != DType::kFp32;
     const DType dtype = widened ? DType::kFp32 : problem.dtype_o;
-    const char* descr = dtype == DType::kFp32   ? "<f4"
-                        : dtype == DType::kFp16 ? "<f2"
-                        : a.bf16                ? "<u2"
-                                                : "<V2";
     std::vector<std::byte> wide;
     if (widened) wide = converted({{}, host.o}, problem.dtype_o, DType::kFp32);
-    write_npy(a.o, descr, output_shape(problem), widened ? wide : host.o);
+    write_npy(a.o, npy_descr(dtype, a.bf16), output_shape(problem), widened ? wide : host.o);
   }
   if (!a.lse.empty()) {
-    std::vector<std::int64_t> shape = {problem.batch, problem.num_heads_q, problem.seqlen_q};
-    if (problem.lengths == Lengths::kPacked) shape = {problem.num_heads_q, total_tokens(problem).q};
-    write_npy(a.lse, "<f4", shape, std::as_bytes(std::span(host.lse)));
+    write_npy(a.lse, "<f4", lse_shape(problem), std::as_bytes(std::span(host.lse)));
   }
 }
 
@@ -318,7 +209,7 @@ Timing time_of(const RunArguments& a, const Plan& plan, Device& device, const Ho
                           {.min_samples = a.repeat, .max_samples = a.repeat}),
                   ""};
     const Problem& problem = plan.problem();
-    if (has_block_mask(problem) && problem.lengths == Lengths::kFixed) {
+    if (has_block_mask(problem) && typical_problem(problem) == problem) {
       timing.result.tflops_per_s = flops(problem, block_mask_of(problem, host)) /
                                    timing.result.time_us * 1e-6;
     }
@@ -474,9 +365,7 @@ int run_run(const RunArguments& a) {
   }
   const PlanOptions options = plan_options(a.policy, a.time_limit_s, a.family, a.config);
   Inputs inputs = a.random ? random_inputs(a) : inputs_from_files(a);
-  check_gradient_arguments(a, inputs.problem);
-  take_dout(a, inputs);
-  read_rope(a, inputs.problem, inputs.host);
+  for (const auto& part : a.parts) part->take(inputs.problem, a.flags(), inputs.host);
   if (a.cpu) return run_on_cpu(a, inputs);
 
   Device device(
@@ -519,29 +408,13 @@ Verb add_run(Command& program) {
   verb->add_option("--k", a.k, "Keys")->type_name("NPY");
   verb->add_option("--v", a.v, "Values")->type_name("NPY");
   verb->add_option("--o", a.o, "Where the output goes")->type_name("NPY");
-  verb->add_option("--rope-cos", a.rope_cos, "Cosines of a rope: float32 [rows, rope_dim / 2]")
-      ->type_name("NPY");
-  verb->add_option("--rope-sin", a.rope_sin, "Sines")->type_name("NPY");
-  verb->add_option("--rope-offset", a.rope_offset, "Row of the tables that the first key takes")
-      ->type_name("N")
-      ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()));
-  verb->add_option("--lengths-q", a.lengths_q,
-                   "Lengths of the sequences of queries: int32, packed [batch + 1], used [batch]")
-      ->type_name("NPY");
-  verb->add_option("--lengths-kv", a.lengths_kv, "Of keys and values")->type_name("NPY");
-  verb->add_option("--page-table", a.page_table,
-                   "Which pages of k and v each sequence has: int32 [batch, pages of a sequence]")
-      ->type_name("NPY");
+  add_sequence_options(*verb, a.sequences);
   add_mask_options(*verb, a.mask);
   add_code_options(*verb, a.code);
   verb->add_option("--lse", a.lse,
                    "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
       ->type_name("NPY");
-  verb->add_option("--dout", a.dout, "Of bwd: the gradient of o; else it is random")
-      ->type_name("NPY");
-  verb->add_option("--dq", a.dq, "Of bwd: where the gradient of q goes")->type_name("NPY");
-  verb->add_option("--dk", a.dk, "Of k")->type_name("NPY");
-  verb->add_option("--dv", a.dv, "Of v")->type_name("NPY");
+  for (const auto& part : a.parts) part->add_options(*verb);
   auto* random = verb->add_option("--random", a.seed, "Random tensors instead of files")
                      ->type_name("SEED")
                      ->transform(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
@@ -561,7 +434,9 @@ Verb add_run(Command& program) {
   add_cache_option(*verb, a.cache);
   verb->add_flag("--full", a.full, kFullHelp);
   verb->add_flag("--json", a.json, "As JSON");
-  verb->footer(kRunFooter);
+  std::string footer = std::string(kFilesHelp) + kSequenceHelp;
+  for (const auto& part : a.parts) footer += part->help();
+  verb->footer(footer + kRestHelp);
   return [arguments, random] {
     arguments->random = random->count() > 0;
     return run_run(*arguments);

@@ -10,6 +10,9 @@
 #include "tests/cli/temporary_folder.h"
 
 namespace attnforge::cli {
+
+std::vector<float> read_rope_table(const std::string& path, const Problem& problem);
+
 namespace {
 
 using testing::HasSubstr;
@@ -57,24 +60,25 @@ TEST(ProblemOfFiles, WordsMayRepeatWhatFilesSay) {
 }
 
 /// Two sequences of up to three pages of 16 keys.
-PageFile page_file(std::vector<int> table = {4, 0, 2, 3, -1, -1}) {
-  return {"table.npy", {2, static_cast<std::int64_t>(table.size()) / 2}, std::move(table)};
+SequenceFiles page_file(std::vector<int> table = {4, 0, 2, 3, -1, -1}) {
+  const auto columns = static_cast<std::int64_t>(table.size()) / 2;
+  return {{}, {}, "table.npy", {2, columns}, std::move(table)};
 }
 
 TEST(ProblemOfFiles, WithAPageTableKAndVArePools) {
   const Problem expected = parse_problem(
       "fwd fp16 batch=2 num_heads=8:2 seqlen=1:48 head_dim=64:96 lengths=used page_size=16");
   const Shape q = {2, 1, 8, 64};
-  EXPECT_EQ(problem_of_files(headers(q, {5, 16, 2, 64}, {5, 16, 2, 96}), {}, {}, page_file()),
+  EXPECT_EQ(problem_of_files(headers(q, {5, 16, 2, 64}, {5, 16, 2, 96}), {}, page_file()),
             expected);
   EXPECT_EQ(problem_of_files(headers({2, 8, 1, 64}, {5, 2, 16, 64}, {5, 2, 16, 96}),
-                             {"layout=bhsd", "seqlen_kv=40"}, {}, page_file()),
+                             {"layout=bhsd", "seqlen_kv=40"}, page_file()),
             parse_problem("fwd fp16 batch=2 num_heads=8:2 seqlen=1:40 head_dim=64:96 lengths=used "
                           "page_size=16 layout=bhsd"));
   const auto refused = [&](const Shape& k, const Shape& v, std::vector<std::string> words,
-                           const PageFile& pages) {
+                           const SequenceFiles& pages) {
     try {
-      problem_of_files(headers(q, k, v), words, {}, pages);
+      problem_of_files(headers(q, k, v), words, pages);
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -92,9 +96,9 @@ TEST(ProblemOfFiles, WithAPageTableKAndVArePools) {
 TEST(CheckPageTable, WantsAPageForEveryKey) {
   const Problem problem = parse_problem(
       "fwd fp16 batch=2 num_heads=8:2 seqlen=1:48 head_dim=64 lengths=used page_size=16");
-  const auto refused = [&](const PageFile& file, const std::vector<int>& lengths) {
+  const auto refused = [&](const SequenceFiles& file, const std::vector<int>& lengths) {
     try {
-      check_page_table(file, problem, lengths, 5);
+      check_table(file, problem, lengths, 5);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidProblem);
       return std::string(error.what());

@@ -1,0 +1,78 @@
+// gradient_files.cpp - the gradient of o from a file, and those of q, k and v to files.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "attnforge/error.h"
+#include "cli/npy.h"
+#include "cli/run_files.h"
+#include "cli/run_parts.h"
+
+namespace attnforge::cli {
+namespace {
+
+[[noreturn]] void refuse_gradients(const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, why);
+}
+
+class GradientFiles : public RunPart {
+ public:
+  void add_options(Command& verb) override {
+    verb.add_option("--dout", dout_, "Of bwd: the gradient of o; else it is random")
+        ->type_name("NPY");
+    verb.add_option("--dq", dq_, "Of bwd: where the gradient of q goes")->type_name("NPY");
+    verb.add_option("--dk", dk_, "Of k")->type_name("NPY");
+    verb.add_option("--dv", dv_, "Of v")->type_name("NPY");
+  }
+  const char* help() const override {
+    return "Of a bwd, o and lse are computed by a forward run first, and may be written too; dout "
+           "is random or a file.\n";
+  }
+  /// Files for gradients belong to bwd, and not to a tensor that has all three.
+  void check(const Problem& problem, const RunFlags& flags) const override {
+    const bool written = !dq_.empty() || !dk_.empty() || !dv_.empty();
+    if (!is_backward(problem)) {
+      if (written || !dout_.empty())
+        refuse_gradients("--dout, --dq, --dk and --dv need a problem that begins with bwd");
+      return;
+    }
+    if (problem.accumulate && flags.check)
+      refuse_gradients(
+          "--check does not go with the word accumulate, whose gradients are added to others");
+    if (problem.layout == Layout::kPackedQkv && written)
+      refuse_gradients("--dq, --dk and --dv do not go with layout=packed_qkv");
+    if (dout_.empty() && !flags.random)
+      refuse_gradients("--dout is missing: a bwd takes the gradient of o");
+  }
+  void take(const Problem& problem, const RunFlags& flags, HostTensors& host) const override {
+    if (dout_.empty()) return;
+    NpyArray file = read_npy(dout_);
+    const DType dtype = npy_dtype(file.header, flags.uint16_is_bf16, dout_);
+    const std::size_t bytes = host.dout.size();
+    host.dout = converted(std::move(file), dtype, problem.dtype_o);
+    if (host.dout.size() != bytes)
+      refuse_gradients(fmt::format("{} has another shape than o of this problem", dout_));
+  }
+  /// In one dtype each: that of the problem.
+  void write(const Problem& p, const RunFlags& flags, const HostTensors& host) const override {
+    const auto write = [&](const std::string& path, const std::vector<std::byte>& values,
+                           DType input, bool of_keys, std::int64_t heads, std::int64_t dim) {
+      if (path.empty()) return;
+      write_npy(path, npy_descr(gradient_dtype(p, input), flags.uint16_is_bf16),
+                file_shape(p, of_keys, heads, dim), values);
+    };
+    write(dq_, host.dq, p.dtype_q, false, p.num_heads_q, p.head_dim);
+    write(dk_, host.dk, p.dtype_k, true, p.num_heads_kv, p.head_dim);
+    write(dv_, host.dv, p.dtype_v, true, p.num_heads_kv, p.head_dim_v);
+  }
+
+ private:
+  std::string dout_, dq_, dk_, dv_;
+};
+
+}  // namespace
+
+std::unique_ptr<RunPart> gradient_files();
+std::unique_ptr<RunPart> gradient_files() { return std::make_unique<GradientFiles>(); }
+
+}  // namespace attnforge::cli
