@@ -63,10 +63,8 @@ def check_inputs(q, k, v, options):
         raise InvalidError(f"q, k and v are on GPUs {q.device}, {k.device} and {v.device}; they must be on one")
     batch, row, head = options.places_kv
     for name, array in (("k", k), ("v", v)):
-        if batch is not None and not options.parts.pages and array.shape[batch] != q.shape[batch]:
+        if options.shares_batch and array.shape[batch] != q.shape[batch]:
             raise InvalidError(f"{name} has batch {array.shape[batch]} and q has {q.shape[batch]}")
-    if options.parts.pages and k.shape[batch] != v.shape[batch]:
-        raise InvalidError(f"k has {k.shape[batch]} pages and v has {v.shape[batch]}; a table is of both")
     if k.shape[row] != v.shape[row] or k.shape[head] != v.shape[head]:
         raise InvalidError(f"k {tuple(k.shape)} and v {tuple(v.shape)} differ in sequence length or heads")
     if k.shape[-1] != q.shape[-1]:
@@ -141,7 +139,7 @@ def problem_of(q, k, v, **given):
     options = options_of(**plain, parts=_parts.words_of(parts, kind, arrays))
     check_inputs(q, k, v, options)
     check_devices(parts.code, q.device)
-    batch = _parts.check(arrays, options, q, k)
+    batch = _parts.check(arrays, options, q, k, v)
     strides = [used_strides(array) for array in (q, k, v)]
     bits = q.address | k.address | v.address | v.shape[-1] * ITEM_BYTES[q.code]  # and rows of o
     for each in strides:

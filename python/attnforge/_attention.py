@@ -8,7 +8,6 @@ from ._arrays import FP32, backend_of
 from ._call import Call
 from ._code import check_devices, code_of
 from ._graphs import outside
-from ._lengths import lengths_of
 from ._library import check, lib
 from ._options import options_of
 from ._plans import plan_cache
@@ -207,7 +206,7 @@ def attention(
                 elif rope_offset:
                     plain = False
                 if cu_seqlens is not None or used_kv is not None:
-                    kind, of_q, of_kv = lengths_of(cu_seqlens, used_kv, page_table is not None)
+                    kind, of_q, of_kv = _parts.lengths_beside(page_table, cu_seqlens, used_kv)
                     key += (kind, max_seqlen, of_q is None, of_kv is None, of_q is of_kv)
                     others += () if of_q is None else (of_q,)
                     others += () if of_kv is None or of_kv is of_q else (of_kv,)
@@ -347,7 +346,7 @@ def _attend(key, q, k, v, arguments, given, out, stream):
     if call is None:
         options = options or options_of(*arguments)
         check_inputs(*inputs, options)
-        batch = _parts.check(parts, options, *inputs[:2])
+        batch = _parts.check(parts, options, *inputs)
         if out is not None:
             check_outputs(*outputs, inputs[0], inputs[2], options.places)
     else:

@@ -119,7 +119,7 @@ def attention_backward(
     lse = backend_of(lse).view("lse", lse, stream)
     dlse = None if dlse is None else backend_of(dlse).view("dlse", dlse, stream)
     check_inputs(*inputs, options)
-    batch = _parts.check(parts, options, *inputs[:2])
+    batch = _parts.check(parts, options, *inputs)
     _check_outputs_of_forward(o, dout, (lse, dlse), inputs, options)
     device = inputs[0].device
     check_devices(code, device)
@@ -179,7 +179,7 @@ def why_not_served(q, k, v, options, parts, **words):
     key = tuple((x and (x.shape, x.code, x.device)) for x in (q, k, v, *parts)), options, tuple(words.items())
     reason = _served.get(key)
     if reason is None:
-        batch = _parts.check(parts, options, q, k)
+        batch = _parts.check(parts, options, q, k, v)
         words = {**_parts.words_of_arrays(parts, options, batch, q, k), **words}
         problem = _problem((q, k, v), q.code, options, batch, words, alignment_of_all((q, k, v)))
         reason = ""

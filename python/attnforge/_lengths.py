@@ -11,18 +11,8 @@ _MOST_ROWS = 2**27  # of a sequence
 PACKED_SHAPE = "[tokens, heads, head_dim] with cu_seqlens"
 
 
-def lengths_of(cu_seqlens, used_kv, paged=False):
-    """(kind, of q, of k and v): what the problem calls them, and an array or None of each. paged: k and v lie in pages, whose rows
-    used_kv counts, also beside packed queries.
-    """
-    if paged:
-        of_q, of_kv = used_kv if isinstance(used_kv, (tuple, list)) and len(used_kv) == 2 else (None, used_kv)
-        if of_kv is None:
-            raise InvalidError("page_table goes with used_kv, how many rows each sequence has in its pages")
-        if cu_seqlens is not None:
-            if of_q is not None or isinstance(cu_seqlens, (tuple, list)):
-                raise InvalidError("with page_table, cu_seqlens is of q alone and used_kv of k and v alone, one array each")
-            return "packed", cu_seqlens, of_kv
+def lengths_of(cu_seqlens, used_kv):
+    """(kind, of q, of k and v): what the problem calls them, and an array or None of each."""
     if cu_seqlens is None:
         if used_kv is None:
             return "fixed", None, None
@@ -55,32 +45,6 @@ def longest_of(kind, max_seqlen):
         max_seqlen = max_seqlen, max_seqlen
     of_q, of_kv = _checks.pair("max_seqlen", max_seqlen, "a number, or a pair (of q, of k)")
     return _checks.integer("max_seqlen", of_q, 0, _MOST_ROWS), _checks.integer("max_seqlen", of_kv, 0, _MOST_ROWS)
-
-
-def view_pages(page_table, stream):
-    """The array of a page table; None without."""
-    return None if page_table is None else backend_of(page_table).view("page_table", page_table, stream, integers=True)
-
-
-def columns_of(page_table):
-    """How many pages a row of the table has; 0 without a table."""
-    if page_table is None:
-        return 0
-    if len(page_table.shape) != 2:
-        raise InvalidError(f"page_table has shape {tuple(page_table.shape)}; it must be [batch, pages of a sequence]")
-    return page_table.shape[1]
-
-
-def check_pages(page_table, batch, device):
-    """Raises InvalidError unless a page table, or None, is of `batch` sequences."""
-    if page_table is None:
-        return
-    rows, columns = page_table.shape
-    if rows != batch or page_table.strides[1] != 1 and columns > 1 or page_table.device != device:
-        raise InvalidError(
-            f"page_table has shape {tuple(page_table.shape)} with strides {tuple(page_table.strides)} on GPU {page_table.device}; it "
-            f"must be int32 [batch, pages of a sequence], here of {batch} rows, contiguous in its last dimension, on GPU {device}"
-        )
 
 
 def view_lengths(kind, of_q, of_kv, stream, paged=False):

@@ -51,6 +51,11 @@ class Options(NamedTuple):
         """The same in k and v, whose batch is the page where they lie in pages."""
         return _PLACES[self.layout] if self.parts.pages else self.places
 
+    @property
+    def shares_batch(self):
+        """Whether k and v have the batch of q."""
+        return not self.parts.packed and not self.parts.pages
+
 
 def options_of(
     causal=False,

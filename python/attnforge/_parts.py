@@ -10,7 +10,7 @@ from ._arrays import FP32, backend_of
 from ._block_mask import BlockMaskListsStruct, BlockWords, block_words_of
 from ._code import NO_CODE, Code, code_of
 from ._errors import InvalidError
-from ._lengths import check_lengths, check_pages, columns_of, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths, view_pages
+from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from ._library import RowsStruct, TensorStruct
 from ._problem import DTYPES
 
@@ -138,7 +138,7 @@ def checked(given):
 
 def view(given, stream):
     """(what the problem calls the kind of its lengths, PartArrays). Raises InvalidError for what is no array, or not of this part."""
-    kind, of_q, of_kv = lengths_of(given.cu_seqlens, given.used_kv, given.page_table is not None)
+    kind, of_q, of_kv = lengths_beside(given.page_table, given.cu_seqlens, given.used_kv)
     page_table = view_pages(given.page_table, stream)
     tables = view_rope(given.rope, stream)
     lengths = view_lengths(kind, of_q, of_kv, stream, page_table is not None)
@@ -158,13 +158,13 @@ def words_of(given, kind, arrays):
     )
 
 
-def check(arrays, options, q, k):
-    """The number of sequences. Raises InvalidError unless PartArrays fit to the arrays of q and k."""
+def check(arrays, options, q, k, v):
+    """The number of sequences. Raises InvalidError unless PartArrays fit to the arrays of q, k and v."""
     check_block_mask(options.parts.blocks, options, q, k)
     check_rope(arrays.cos, arrays.sin, q.device)
     check_sinks(arrays.sinks, q, options.places)
     batch = check_sequences(arrays.of_q, arrays.of_kv, options, q, arrays.cos)
-    check_pages(arrays.page_table, batch, q.device)
+    check_pages(arrays.page_table, batch, k, v, options.places_kv)
     return batch
 
 
@@ -314,3 +314,46 @@ def check_sequences(of_q, of_kv, options, q, cos):
         raise InvalidError("rope does not go with cu_seqlens or used_kv; rotate q and k before the call")
     batch = None if options.parts.lengths == "packed" else q.shape[0]
     return check_lengths(options.parts.lengths, of_q, of_kv, batch, q.device, options.parts.pages > 0)
+
+
+def view_pages(page_table, stream):
+    """The array of a page table; None without."""
+    return None if page_table is None else backend_of(page_table).view("page_table", page_table, stream, integers=True)
+
+
+def columns_of(page_table):
+    """How many pages a row of the table has; 0 without a table."""
+    if page_table is None:
+        return 0
+    if len(page_table.shape) != 2:
+        raise InvalidError(f"page_table has shape {tuple(page_table.shape)}; it must be [batch, pages of a sequence]")
+    return page_table.shape[1]
+
+
+def check_pages(page_table, batch, k, v, places_kv):
+    """Raises InvalidError unless a page table, or None, is of `batch` sequences, and k and v are pools of as many pages."""
+    if page_table is None:
+        return
+    device, pages = k.device, [array.shape[places_kv[0]] for array in (k, v)]
+    if pages[0] != pages[1]:
+        raise InvalidError(f"k has {pages[0]} pages and v has {pages[1]}; a table is of both")
+    rows, columns = page_table.shape
+    if rows != batch or page_table.strides[1] != 1 and columns > 1 or page_table.device != device:
+        raise InvalidError(
+            f"page_table has shape {tuple(page_table.shape)} with strides {tuple(page_table.strides)} on GPU {page_table.device}; it "
+            f"must be int32 [batch, pages of a sequence], here of {batch} rows, contiguous in its last dimension, on GPU {device}"
+        )
+
+
+def lengths_beside(page_table, cu_seqlens, used_kv):
+    """lengths_of(); where k and v lie in pages used_kv counts their rows, also beside packed queries."""
+    if page_table is None:
+        return lengths_of(cu_seqlens, used_kv)
+    of_q, of_kv = used_kv if isinstance(used_kv, (tuple, list)) and len(used_kv) == 2 else (None, used_kv)
+    if of_kv is None:
+        raise InvalidError("page_table goes with used_kv, how many rows each sequence has in its pages")
+    if cu_seqlens is None:
+        return lengths_of(None, used_kv)
+    if of_q is not None or isinstance(cu_seqlens, (tuple, list)):
+        raise InvalidError("with page_table, cu_seqlens is of q alone and used_kv of k and v alone, one array each")
+    return "packed", cu_seqlens, of_kv
