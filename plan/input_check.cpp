@@ -114,11 +114,11 @@ void check_run_arrays(const Problem& problem, const Tensors& tensors, CUstream s
   const HostTable table = copied_table(tensors.pages, problem.batch, problem.seqlen_kv,
                                        problem.page_size, stream);
   check(driver().cuStreamSynchronize(stream), "wait for lengths and pages");
-  Sequences sequences{problem, tensors.lengths, {}, tensors.pages};
-  if (!q.empty()) sequences.lengths.q = q.data();
-  if (!kv.empty()) sequences.lengths.kv = kv.data();
-  sequences.pages.table = table.entries.data();
-  sequences.pages.stride_batch = table.columns;
+  Sequences sequences{problem, tensors};
+  if (!q.empty()) sequences.tables.lengths.q = q.data();
+  if (!kv.empty()) sequences.tables.lengths.kv = kv.data();
+  sequences.tables.pages.table = table.entries.data();
+  sequences.tables.pages.stride_batch = table.columns;
   check_sequences(sequences);
 }
 

@@ -10,10 +10,10 @@
 #include <tuple>
 
 #include "attnforge/error.h"
+#include "reference/factor_rows.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
-#include "reference/rope.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
@@ -70,7 +70,7 @@ void check_arguments(const Problem& problem, const Tensors& tensors,
   check_pointer(tensors.q.data, "q", true);
   check_pointer(tensors.k.data, "k", !no_keys);
   check_pointer(tensors.v.data, "v", !no_keys);
-  check_pointer(tensors.sinks, "sinks", problem.sinks);
+  check_sink(problem, tensors);
   for (const QueryRow& row : rows) {
     const bool inside = 0 <= row.batch && row.batch < problem.batch && 0 <= row.head &&
                         row.head < problem.num_heads_q && 0 <= row.query &&
@@ -115,8 +115,8 @@ CodePair pair_of(const Problem& problem, const QueryRow& row, std::int64_t key) 
 }
 
 /// Scores, scaled, changed and after code, -inf where that hides the key, of the block's rows with
-/// the keys from range.first on: [keys][kRows]. Fills score_magnitude, and product_magnitude with
-/// rope.
+/// the keys from range.first on: [keys][kRows]. Fills score_magnitude, and product_magnitude where
+/// rows are changed.
 std::vector<double> block_scores(const Problem& problem, const Tensors& tensors, RowBlock block,
                                  KeyRange range, std::span<const RowKeys> visible,
                                  const CodeFunctions& code, Reference& result) {
@@ -133,8 +133,7 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
     const std::int64_t at = row_offset(tensors.q, first.batch, first.head,
                                        result.rows[block.begin + r].query);
     load_elements(problem.dtype_q, tensors.q.data, at, problem.head_dim, row);
-    rotate(problem, tensors,
-           rope_row_of_query(problem, tensors, result.rows[block.begin + r].query), row);
+    change_query(problem, tensors, result.rows[block.begin + r].query, row);
     for (int d = 0; d < problem.head_dim; ++d) q[d][r] = row[d];
     q_square[r] = sum_of_finite_squares(row, problem.head_dim);
   }
@@ -145,7 +144,7 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
     if (!seen_by_any(visible, key)) continue;
     load_elements(problem.dtype_k, tensors.k.data, row_offset(tensors.k, first.batch, kv_head, key),
                   problem.head_dim, row);
-    rotate(problem, tensors, rope_row_of_key(tensors, key), row);
+    change_key(problem, tensors, key, row);
     double s[kRows] = {};
     for (int d = 0; d < problem.head_dim; ++d) {
       for (int r = 0; r < kRows; ++r) s[r] += q[d][r] * row[d];
@@ -161,7 +160,7 @@ std::vector<double> block_scores(const Problem& problem, const Tensors& tensors,
       if (!visible[r].contains(key)) continue;
       k_square[r] = std::max(k_square[r], square);
       if (code.score && std::isfinite(to[r])) coded[r] = std::max(coded[r], std::abs(to[r]));
-      if (problem.rope == Rope::kNone) continue;
+      if (!changes_rows(problem)) continue;
       double& largest = result.product_magnitude[block.begin + r];
       largest = std::max(largest, scale * product_norm(q, r, row, problem.head_dim));
     }
@@ -394,7 +393,7 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
     if (!problem.score.empty() && !lse.empty() && std::isfinite(lse[i]))
       result.score_magnitude[i] += std::abs(double{lse[i]});
     // A product of two standard normal numbers squared has the mean 1 and the variance 8.
-    if (problem.rope != Rope::kNone) {
+    if (changes_rows(problem)) {
       const double squares = problem.head_dim + 4 * std::sqrt(8.0 * problem.head_dim);
       result.product_magnitude[i] = scale * std::sqrt(squares);
     }

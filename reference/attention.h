@@ -34,7 +34,8 @@ struct Reference {
   std::vector<double> score_magnitude;  // [rows]
   // Of the products q_d k_d that a score adds up, after rotation: softmax_scale * the square root
   // of the sum of their squares, the largest of the keys that a row sees. What independent
-  // roundings of their factors are relative to. [rows], 0 without rope.
+  // roundings of their factors are relative to. [rows], 0 where
+  // rows of q and k are taken as they are.
   std::vector<double> product_magnitude;
   double max_abs_v = 0;  // over the whole of v
 };

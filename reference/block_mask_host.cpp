@@ -49,7 +49,7 @@ BlockMask block_mask_of(const Problem& problem, const HostTensors& host) {
 }
 
 double flops(const Problem& problem, const BlockMask& mask) {
-  return flops(Sequences{with_block_mask(problem, mask), {}, block_mask_ref(mask)});
+  return flops(Sequences{with_block_mask(problem, mask), {.block_mask = block_mask_ref(mask)}});
 }
 
 void set_random_block_mask(const Problem& problem, HostTensors& host, std::uint64_t seed) {

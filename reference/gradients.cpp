@@ -184,13 +184,12 @@ void check_gradient_arguments(const Problem& problem, const Tensors& tensors,
       {"dq", g.dq.data, problem.accumulate && !no_queries},
       {"dk", g.dk.data, problem.accumulate && !no_keys},
       {"dv", g.dv.data, problem.accumulate && !no_keys},
-      {"sinks", tensors.sinks, problem.sinks},
-      {"dsinks", g.dsinks, problem.sinks && problem.accumulate},
       {"block_mask.row_begin", tensors.block_mask.row_begin, has_block_mask(problem)},
   };
   for (const auto& [name, data, needed] : pointers) {
     if (needed && data == nullptr) refuse(fmt::format("{} is null; give a host pointer", name));
   }
+  check_sink(problem, tensors);
   check_sequences(sequences_of(problem, tensors));
   const auto check_row = [&](const char* what, std::int64_t batch, std::int64_t head,
                              std::int64_t heads) {
@@ -343,7 +342,7 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
                             .dv = empty_gradient(rows.keys.size(), problem.head_dim_v),
                             .dsinks = {},
                             .dargs = {}};
-  if (problem.sinks) result.dsinks = sink_gradients(problem, tensors);
+  result.dsinks = sink_gradients(problem, tensors);
   for (const CodeFunctions::Darg& darg : code.dargs) {
     ReferenceGradient& to = result.dargs.emplace_back(
         empty_gradient(static_cast<std::size_t>(darg.elements), 1));

@@ -47,7 +47,7 @@ struct ReferenceGradients {
   BackwardRows rows;
   ReferenceGradient dq, dk, dv;
   // A row for each query head, of one column: sums over all rows, whatever `rows` are, of -exp(sink
-  // - lse) times a difference. Without sinks there are no rows.
+  // - lse) times a difference. Without one there are no rows.
   ReferenceGradient dsinks{};
   // For each array of problem.dargs, a row for each element, of one column: sums over all rows too.
   std::vector<ReferenceGradient> dargs{};

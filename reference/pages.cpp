@@ -51,7 +51,7 @@ PageTable page_table_of(const Problem& problem, const HostTensors& host) {
 
 void check_page_table(const Sequences& sequences) {
   const Problem& p = sequences.problem;
-  const PageTable& pages = sequences.pages;
+  const PageTable& pages = sequences.tables.pages;
   for (std::int64_t i = 0; i < p.batch; ++i) {
     const std::int64_t keys = problem_of_sequence(sequences, i).seqlen_kv;
     if (keys == 0) continue;

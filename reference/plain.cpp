@@ -7,11 +7,11 @@
 #include <map>
 #include <vector>
 
+#include "reference/factor_rows.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"
 #include "reference/parallel.h"
 #include "reference/plain_product.h"
-#include "reference/rope.h"
 #include "reference/score.h"
 #include "reference/sequences.h"
 #include "reference/visible.h"
@@ -27,17 +27,6 @@ std::vector<float> load_row(DType dtype, const Tensor& tensor, std::int64_t batc
   for (int i = 0; i < count; ++i)
     values[static_cast<std::size_t>(i)] = load_element(dtype, tensor.data, at + i);
   return values;
-}
-
-/// The row of q or k, rotated by row `table_row` of the tables and rounded again if there is a
-/// rope.
-void rotate_and_round(const Problem& problem, const Tensors& tensors, DType dtype,
-                      std::int64_t table_row, std::vector<float>& row) {
-  if (problem.rope == Rope::kNone) return;
-  std::vector<double> exact(row.begin(), row.end());
-  rotate(problem, tensors, table_row, exact.data());
-  for (std::size_t d = 0; d < row.size(); ++d)
-    row[d] = round_to(dtype, static_cast<float>(exact[d]));
 }
 
 /// The keys that a row sees.
@@ -58,13 +47,13 @@ std::vector<float> plain_scores(const Problem& problem, const Tensors& tensors, 
   const std::int64_t kv_head = row.head / (problem.num_heads_q / problem.num_heads_kv);
   std::vector<float> q = load_row(dtype, tensors.q, row.batch, row.head, row.query,
                                   problem.head_dim);
-  rotate_and_round(problem, tensors, dtype, rope_row_of_query(problem, tensors, row.query), q);
+  change_query(problem, tensors, row.query, std::span(q));
   const float scale = effective_softmax_scale(problem);
   std::vector<float> scores;
   for (const std::int64_t key : keys) {
     std::vector<float> k = load_row(problem.dtype_k, tensors.k, row.batch, kv_head, key,
                                     problem.head_dim);
-    rotate_and_round(problem, tensors, problem.dtype_k, rope_row_of_key(tensors, key), k);
+    change_key(problem, tensors, key, std::span(k));
     float dot = 0;
     for (std::size_t d = 0; d < q.size(); ++d)
       dot += product_input(problem, q[d]) * product_input(problem, k[d]);

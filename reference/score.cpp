@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attnforge/error.h"
 #include "reference/half.h"
 
 namespace attnforge {
@@ -22,6 +23,11 @@ PlainScore plain_score(const Problem& problem, DType dtype, float scaled) {
 
 float sink_of(const Problem& problem, const Tensors& tensors, std::int64_t head) {
   return problem.sinks ? tensors.sinks[head] : -std::numeric_limits<float>::infinity();
+}
+
+void check_sink(const Problem& problem, const Tensors& tensors) {
+  if (problem.sinks && tensors.sinks == nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "reference: sinks is null; give a host pointer");
 }
 
 // tanh as a quotient of polynomials: 4e-7 of the capped score.

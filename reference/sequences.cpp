@@ -24,14 +24,14 @@ struct Side {
 };
 
 Side side_q(const Sequences& s) {
-  const std::int64_t tokens = s.lengths.tokens_q;
-  return {s.lengths.q, s.problem.seqlen_q, tokens != 0 ? tokens : total_tokens(s.problem).q, "q",
-          s.problem.lengths == Lengths::kPacked};
+  const std::int64_t tokens = s.tables.lengths.tokens_q;
+  return {s.tables.lengths.q, s.problem.seqlen_q, tokens != 0 ? tokens : total_tokens(s.problem).q,
+          "q", s.problem.lengths == Lengths::kPacked};
 }
 Side side_kv(const Sequences& s) {
-  const std::int64_t tokens = s.lengths.tokens_kv;
-  return {s.lengths.kv, s.problem.seqlen_kv, tokens != 0 ? tokens : total_tokens(s.problem).kv,
-          "kv", has_packed_keys(s.problem)};
+  const std::int64_t tokens = s.tables.lengths.tokens_kv;
+  return {s.tables.lengths.kv, s.problem.seqlen_kv,
+          tokens != 0 ? tokens : total_tokens(s.problem).kv, "kv", has_packed_keys(s.problem)};
 }
 
 /// Row at which a packed sequence begins; the one after the last is the end.
@@ -143,17 +143,17 @@ std::vector<int> used_lengths(std::int64_t count, std::int64_t seqlen, std::uint
 }  // namespace
 
 Sequences sequences_of(const Problem& problem, const Tensors& tensors) {
-  return {problem, tensors.lengths, tensors.block_mask, tensors.pages};
+  return {problem, tensors};
 }
 
 Sequences sequences_of(const Problem& problem, const HostTensors& host) {
   return {problem,
-          {.q = host.lengths_q.data(), .kv = host.lengths_kv.data()},
-          {.row_begin = host.mask_row_begin.data(),
-           .columns = host.mask_columns.data(),
-           .bits = host.mask_bits.data(),
-           .bit_blocks = host.mask_bit_blocks.data()},
-          page_table_of(problem, host)};
+          {.lengths = {.q = host.lengths_q.data(), .kv = host.lengths_kv.data()},
+           .block_mask = {.row_begin = host.mask_row_begin.data(),
+                          .columns = host.mask_columns.data(),
+                          .bits = host.mask_bits.data(),
+                          .bit_blocks = host.mask_bit_blocks.data()},
+           .pages = page_table_of(problem, host)}};
 }
 
 bool all_full(const Problem& problem) { return problem.lengths == Lengths::kFixed; }
@@ -171,7 +171,7 @@ Problem problem_of_sequence(const Sequences& sequences, std::int64_t index) {
 
 MaskRows mask_rows_of(const Sequences& sequences) {
   if (!has_block_mask(sequences.problem)) return {};
-  return {sequences.problem, sequences.block_mask};
+  return {sequences.problem, sequences.tables.block_mask};
 }
 
 Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index) {
@@ -261,8 +261,8 @@ Sequences transposed(const Sequences& sequences) {
   p.window_right = window.left;
   std::swap(p.seqlen_q, p.seqlen_kv);
   std::swap(p.tokens_q, p.tokens_kv);
-  std::swap(result.lengths.q, result.lengths.kv);
-  std::swap(result.lengths.tokens_q, result.lengths.tokens_kv);
+  std::swap(result.tables.lengths.q, result.tables.lengths.kv);
+  std::swap(result.tables.lengths.tokens_q, result.tables.lengths.tokens_kv);
   p.head_dim *= static_cast<int>(p.num_heads_q / p.num_heads_kv);
   p.num_heads_q = p.num_heads_kv;
   return result;

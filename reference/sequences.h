@@ -16,14 +16,11 @@
 
 namespace attnforge {
 
-/// The sequences of a problem in one run. Where the problem's lengths are not fixed, the arrays
-/// that say how long each is are needed, of a block mask its lists, and of a cache in pages its
-/// table: in host memory, borrowed.
+/// The sequences of a problem in one run. Of its tensors only the tables are read that say which
+/// rows and keys there are, where the problem has some: in host memory, borrowed.
 struct Sequences {
   Problem problem;
-  LengthArrays lengths{};
-  BlockMaskRef block_mask{};
-  PageTable pages{};
+  Tensors tables{};
 };
 /// Of tensors in host memory, or on the host as well.
 Sequences sequences_of(const Problem& problem, const Tensors& tensors);
@@ -72,8 +69,7 @@ Sequences transposed(const Sequences& sequences);
 /// the pairs that its lists let through.
 double flops(const Sequences& sequences);
 
-/// Throws Error(kInvalidArgument), naming the sequence, unless the arrays are as LengthArrays and
-/// PageTable say.
+/// Throws Error(kInvalidArgument), naming the sequence, unless the tables are as Tensors says.
 /// Lists of a block mask are checked by validate(BlockMask): here nobody knows their lengths.
 void check_sequences(const Sequences& sequences);
 /// The same of the host's tensors, and their block mask.

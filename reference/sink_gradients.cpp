@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "attnforge/error.h"
 #include "reference/dot.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
@@ -47,6 +48,9 @@ void add_row(const Problem& p, const Tensors& t, const QueryRow& row, ReferenceG
 }  // namespace
 
 ReferenceGradient sink_gradients(const Problem& problem, const Tensors& tensors) {
+  if (!problem.sinks) return {};
+  if (problem.accumulate && tensors.gradients.dsinks == nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "reference: dsinks is null; give a host pointer");
   const auto heads = static_cast<std::size_t>(problem.num_heads_q);
   ReferenceGradient dsinks{1, std::vector<double>(heads, 0.0), std::vector<TermSizes>(heads)};
   const Sequences sequences = sequences_of(problem, tensors);

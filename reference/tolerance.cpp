@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reference/factor_rows.h"
 #include "reference/half.h"
 #include "reference/score.h"
 
@@ -43,14 +44,6 @@ double tf32_product_error(int head_dim) {
 }
 double tf32_score_error(const Problem& problem) { return tf32_product_error(problem.head_dim); }
 
-// Rotated elements of q and k are rounded: each product of a score is off by up to 2 roundings,
-// independently, 0.8 of one in the root mean square. The score is then off by that times
-// product_magnitude; six times the mean is as good as never exceeded.
-double rope_error(const Problem& problem) {
-  if (problem.rope == Rope::kNone) return 0;
-  return 5 * std::max(unit_roundoff(problem.dtype_q), unit_roundoff(problem.dtype_k));
-}
-
 }  // namespace
 
 Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
@@ -77,7 +70,7 @@ Tolerance output_tolerance(const Problem& problem, double max_abs_v) {
   }
   // As probabilities that are off by their own roundings; twice, since they are relative to their
   // sum, and the row's keys share the errors of its q.
-  tolerance.product_spread_atol = 2 * rope_error(problem) * max_abs_v;
+  tolerance.product_spread_atol = 2 * row_change_error(problem) * max_abs_v;
   // Below the smallest normal number fp16 has an absolute step instead of a relative one.
   if (problem.dtype_o == DType::kFp16 || problem.dtype_v == DType::kFp16) tolerance.atol += 0x1p-24;
   return tolerance;
@@ -91,7 +84,7 @@ Tolerance lse_tolerance(const Problem& problem) {
   tolerance.atol = sum_error(problem) + 1e-5;
   tolerance.rtol = 0x1p-21;
   if (problem.tf32) tolerance.score_atol += tf32_score_error(problem);
-  tolerance.product_atol = rope_error(problem);
+  tolerance.product_atol = row_change_error(problem);
   return tolerance;
 }
 

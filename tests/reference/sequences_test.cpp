@@ -24,7 +24,7 @@ TEST(Sequences, ArePackedOneAfterAnother) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=3 num_heads=4:2 seqlen=8:16 tokens=10:20 head_dim=64 lengths=packed causal");
   const int q[] = {0, 3, 3, 10}, kv[] = {0, 16, 17, 20};
-  const Sequences sequences{problem, {.q = q, .kv = kv}};
+  const Sequences sequences{problem, {.lengths = {.q = q, .kv = kv}}};
   EXPECT_NO_THROW(check_sequences(sequences));
   const Problem last = problem_of_sequence(sequences, 2);
   EXPECT_EQ(to_string(last),
@@ -39,7 +39,7 @@ TEST(Sequences, UseTheFirstRowsOfPaddedTensors) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=2 num_heads=1 seqlen=8:16 head_dim=64 lengths=used");
   const int kv[] = {16, 5};
-  const Sequences sequences{problem, {.kv = kv}};
+  const Sequences sequences{problem, {.lengths = {.kv = kv}}};
   const Problem second = problem_of_sequence(sequences, 1);
   EXPECT_EQ(second.seqlen_q, 8);
   EXPECT_EQ(second.seqlen_kv, 5);
@@ -53,9 +53,8 @@ struct Paged {
   std::vector<int> q{2, 2, 2}, kv{21, 0, 9}, table{5, 0, 3, -1, -1, -1, 2, 4, -1};
   Sequences sequences() const {
     return {problem,
-            {.q = q.data(), .kv = kv.data()},
-            {},
-            {.table = table.data(), .stride_batch = 3, .num_pages = 6}};
+            {.lengths = {.q = q.data(), .kv = kv.data()},
+             .pages = {.table = table.data(), .stride_batch = 3, .num_pages = 6}}};
   }
 };
 
@@ -154,7 +153,8 @@ TEST(Sequences, OfWrongArraysAreRefusedByName) {
       "fwd bf16 batch=2 num_heads=1 seqlen=8 tokens=12 head_dim=64 lengths=packed");
   const auto refused = [&](std::vector<int> q, std::vector<int> kv) -> std::string {
     try {
-      check_sequences({problem, {.q = q.empty() ? nullptr : q.data(), .kv = kv.data()}});
+      check_sequences(
+          {problem, {.lengths = {.q = q.empty() ? nullptr : q.data(), .kv = kv.data()}}});
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       return error.what();

@@ -39,7 +39,7 @@ TEST(WorkList, HasRoomForTheTilesOfAnyLengths) {
   // The worst: each sequence's last tile has one row.
   std::vector<int> begins = {0};
   for (int i = 0; i < 16; ++i) begins.push_back(begins.back() + (i < 15 ? 1025 : 1));
-  EXPECT_LE(tiles_of({problem, {.q = begins.data(), .kv = begins.data()}}), room);
+  EXPECT_LE(tiles_of({problem, {.lengths = {.q = begins.data(), .kv = begins.data()}}}), room);
   const Problem used = parse_problem(
       "fwd bf16 batch=3 num_heads=8 seqlen=200 head_dim=128 lengths=used");
   EXPECT_EQ(query_tiles_of_head(used, 128, 1), 6);
