@@ -15,6 +15,8 @@ Shape shape_of(const Problem& problem);
 
 /// Whether a query's position says which keys it does not see.
 bool has_window(const Shape& shape);
+/// Whether keys are looked up in a table.
+bool looks_keys_up(const Shape& shape);
 /// Whether later queries see more keys than the first ones: heavy query tiles, which come first.
 bool later_see_more(const Shape& shape);
 /// Of a kernel that reads windows at run time: one for all of them.

@@ -10,7 +10,6 @@
 #include "generator/family.h"
 #include "generator/stored_rows.h"
 #include "generator/typed_family.h"
-#include "generator/user_code.h"
 #include "templates/bwd_mma_sm80/config.h"
 #include "templates/bwd_mma_sm80/estimate.h"
 #include "templates/host/bwd_params.h"
@@ -155,10 +154,10 @@ std::string tiles_name(const Typed& c) {
   return "bwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 std::string symbol(const Typed& c, const Problem& problem) {
-  return tiles_name(c) + code_suffix(problem);
+  return symbol_of_kernel(tiles_name(c), problem);
 }
 std::string dq_symbol(const Typed& c, const Problem& problem) {
-  return tiles_name(c) + "_dq" + code_suffix(problem);
+  return symbol_of_kernel(tiles_name(c) + "_dq", problem);
 }
 
 BwdSteps steps_of(const Typed& c) {

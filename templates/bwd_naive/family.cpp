@@ -7,7 +7,6 @@
 #include "attnforge/error.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
-#include "generator/user_code.h"
 #include "templates/bwd_naive/config.h"
 #include "templates/bwd_naive/oracle.h"
 #include "templates/host/bwd_params.h"
@@ -93,7 +92,7 @@ std::string symbol(const Typed& c) {
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
-  const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
+  const KernelNames names{.symbol = symbol_of_kernel(symbol(c), problem),
                           .folder = kName,
                           .type = "BwdNaive",
                           .params = "BwdNaiveParams",
@@ -105,7 +104,6 @@ Source render(const Typed& config, const Problem& problem) {
 }
 
 /// A block for each head.
-std::int64_t sink_blocks(const Problem& p) { return p.sinks ? p.num_heads_q : 0; }
 
 /// Of blocks for each of `sequences`; with lists of one, whatever sequences their rows are of.
 Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows& rows,
@@ -118,7 +116,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, const GradientRows&
   struct Rest {
     int num_queries, num_keys, query_blocks, row_blocks;
   };
-  LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads, 0);
+  LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads, 0);
   step.grid.x = static_cast<unsigned>(all);
   fill_argument<BwdNaiveParams>(step, problem, {}, [&](Argument& argument) {
     add_bwd(argument, problem).end_of_base<BwdParams>();

@@ -1,7 +1,7 @@
 // kernel.cuh - attention backward as it is written in textbooks, in fp32: a block has a few rows of
 // dq and walks over the keys, or a few of dk and dv and walks over the queries. Both are one code:
 // a row of its own side has two vectors, a (q or k) and b (dout or v), and so has one of the other;
-// s = a . a, dp = b . b. Gradients of sinks are a block a head. The oracle of other kernels on the
+// s = a . a, dp = b . b. That of a head's sink is a block's. The oracle of other kernels on the
 // GPU, so it stays simple.
 #pragma once
 
@@ -334,7 +334,7 @@ struct BwdNaive {
   ATTNFORGE_DEVICE static void gradient_of_sink(const Params& params, int head,
                                                 SharedMemory& smem) {
     const int thread = threadIdx.x;
-    const float sink = params.sinks.logits[head];
+    const float sink = exact_sink(params, head);
     float sum = 0.0f, size = 0.0f;
 #pragma unroll 1
     for (int sequence = 0; sequence < params.fwd.batch; ++sequence) {
@@ -360,7 +360,7 @@ struct BwdNaive {
     __shared__ __align__(16) SharedMemory smem;
     const FwdParams& p = params.fwd;
     if constexpr (C.dargs) {
-      const int of_arrays = params.row_blocks + (C.sinks ? p.num_heads_q : 0);
+      const int of_arrays = params.row_blocks + (kHasSink<C> ? p.num_heads_q : 0);
       if (int(blockIdx.x) >= of_arrays) {
         const Rows rows(params, nullptr, p.seqlen_q, int(blockIdx.x) - of_arrays, p.num_heads_q,
                         true);
@@ -368,7 +368,7 @@ struct BwdNaive {
         return;
       }
     }
-    if constexpr (C.sinks) {
+    if constexpr (kHasSink<C>) {
       if (int(blockIdx.x) >= params.row_blocks)
         return gradient_of_sink(params, int(blockIdx.x) - params.row_blocks, smem);
     }

@@ -11,7 +11,6 @@
 #include "generator/family.h"
 #include "generator/stored_rows.h"
 #include "generator/typed_family.h"
-#include "generator/user_code.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
 #include "templates/bwd_wgmma_sm90a/estimate.h"
 #include "templates/host/bwd_params.h"
@@ -212,9 +211,9 @@ std::string describe(const Typed& c) {
 }
 
 std::string symbol(const Typed& c, const Problem& problem) {
-  return "bwd_wgmma_sm90a_" +
-         shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n()) +
-         code_suffix(problem);
+  return symbol_of_kernel(
+      "bwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n()),
+      problem);
 }
 
 Source render(const Typed& c, const Problem& problem) {

@@ -9,7 +9,6 @@
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
-#include "generator/user_code.h"
 #include "templates/fwd_mma_sm80/config.h"
 #include "templates/fwd_mma_sm80/estimate.h"
 #include "templates/host/common_rejects.h"
@@ -242,7 +241,7 @@ Source render(const Typed& c, const Problem& problem) {
   const bool splits = c.num_splits > 1;
   const TileSource source = tile_source(problem, c.has_tile_lists(), tiling_of(c));
   const Config config = untyped(kName, c, kFields);
-  const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
+  const KernelNames names{.symbol = symbol_of_kernel(symbol(c), problem),
                           .folder = "fwd_mma_sm80",
                           .type = "FwdMmaSm80",
                           .params = splits ? fmt::format("WithPartials<{}>", kParams) : kParams,
@@ -265,7 +264,7 @@ Source render(const Typed& c, const Problem& problem) {
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const TileWork work = tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb,
                                   later_see_more(c));
-  LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes());
+  LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {
     step.grid.x = static_cast<unsigned>(work.all_tiles());
     return launch_of_splits<FwdMmaSm80Params>(

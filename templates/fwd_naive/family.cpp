@@ -8,7 +8,6 @@
 #include "attnforge/error.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
-#include "generator/user_code.h"
 #include "templates/fwd_naive/config.h"
 #include "templates/fwd_naive/oracle.h"
 #include "templates/host/common_rejects.h"
@@ -99,7 +98,7 @@ std::string symbol(const Typed& c) {
 Source render(const Typed& config, const Problem& problem) {
   Typed c = config;
   static_cast<Shape&>(c) = without_bounds(c);  // read at run time: one kernel for every window
-  const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
+  const KernelNames names{.symbol = symbol_of_kernel(symbol(c), problem),
                           .folder = kName,
                           .type = "FwdNaive",
                           .params = "FwdNaiveParams",
@@ -114,7 +113,7 @@ Source render(const Typed& config, const Problem& problem) {
 Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_blocks,
                      const ListedRow* rows, std::int64_t num_rows) {
   LaunchStep step;
-  step.kernel = symbol(c) + code_suffix(problem);
+  step.kernel = symbol_of_kernel(symbol(c), problem);
   step.grid.x = static_cast<unsigned>(num_blocks);
   step.block.x = static_cast<unsigned>(c.num_threads);
   fill_argument<FwdNaiveParams>(step, problem, {}, [&](Argument& argument) {

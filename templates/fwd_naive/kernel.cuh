@@ -304,10 +304,10 @@ struct FwdNaive {
         if (sees(r, key)) row_max[r] = fmaxf(row_max[r], s[r]);
     }
     reduce<Maximum>(row_max, smem);
-    if constexpr (C.sinks) {
+    if constexpr (kHasSink<C>) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
-        row_max[r] = fmaxf(row_max[r], params.sinks.logits[rows.head]);
+        row_max[r] = fmaxf(row_max[r], exact_sink(params, rows.head));
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
@@ -359,10 +359,10 @@ struct FwdNaive {
       __syncthreads();
     }
     reduce<Sum>(row_sum, smem);
-    if constexpr (C.sinks) {
+    if constexpr (kHasSink<C>) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
-        row_sum[r] += probability(params.sinks.logits[rows.head], smem.row_max[r]);
+        row_sum[r] += probability(exact_sink(params, rows.head), smem.row_max[r]);
     }
 
     // ---- 4. Sum over key groups, division, store ----

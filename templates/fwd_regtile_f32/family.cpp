@@ -7,7 +7,6 @@
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
-#include "generator/user_code.h"
 #include "templates/fwd_regtile_f32/config.h"
 #include "templates/fwd_regtile_f32/estimate.h"
 #include "templates/host/common_rejects.h"
@@ -45,7 +44,7 @@ constexpr Field<Typed> kFields[] = {
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
 constexpr int kRegisterSlack = 20;
-constexpr int kPagesSlack = 12;  // where keys lie
+constexpr int kLookUpSlack = 12;  // where keys lie
 constexpr int kSmallestBlockM = 8;
 
 /// Single tiles of K and V pay only where there is no room for two.
@@ -127,7 +126,7 @@ bool registers_are_tight(const Typed& c, const Arch& arch) {
   const int available = registers_available(c, arch);
   if (c.math != kMath3xTf32) return c.planned_registers() + 40 > available;
   // There 4 were missing where sm_86 and later had enough.
-  const int missing = (arch.sm < 86 ? 4 : 0) + (c.page_size != 0 ? kPagesSlack : 0);
+  const int missing = (arch.sm < 86 ? 4 : 0) + (looks_keys_up(c) ? kLookUpSlack : 0);
   return c.planned_registers() + missing + 0.55 * c.warp_columns() > 252 - 0.8 * (255 - available);
 }
 
@@ -162,7 +161,7 @@ std::string symbol(const Typed& c) {
 QueryTiling tiling_of(const Typed& c) { return {c.block_m(), c.pack_gqa, c.blocks_per_sm}; }
 
 Source render(const Typed& c, const Problem& problem) {
-  const KernelNames names{.symbol = symbol(c) + code_suffix(problem),
+  const KernelNames names{.symbol = symbol_of_kernel(symbol(c), problem),
                           .folder = "fwd_regtile_f32",
                           .type = "FwdRegtileF32",
                           .params = "FwdRegtileF32Params",
@@ -178,7 +177,7 @@ Source render(const Typed& c, const Problem& problem) {
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_tiles<FwdRegtileF32Params>(
       problem, tile_work(problem, tiling_of(c), 0, c.head_group_mb, later_see_more(c)), device.arch,
-      step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes()));
+      step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes()));
 }
 
 constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({

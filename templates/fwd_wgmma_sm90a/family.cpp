@@ -12,7 +12,6 @@
 #include "generator/family.h"
 #include "generator/stored_rows.h"
 #include "generator/typed_family.h"
-#include "generator/user_code.h"
 #include "templates/fwd_wgmma_sm90a/config.h"
 #include "templates/fwd_wgmma_sm90a/estimate.h"
 #include "templates/host/common_rejects.h"
@@ -295,7 +294,7 @@ Source render(const Typed& c, const Problem& problem) {
   constexpr const char* kParams = "FwdWgmmaSm90aParams";
   const bool splits = c.num_splits > 1;
   const KernelNames names{
-      .symbol = symbol(c) + code_suffix(problem),
+      .symbol = symbol_of_kernel(symbol(c), problem),
       .folder = "fwd_wgmma_sm90a",
       .type = "FwdWgmmaSm90a",
       .params = splits ? fmt::format("WithPartials<{}>", kParams) : kParams,
@@ -353,7 +352,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (tiles == 0) return {};
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");
 
-  LaunchStep step = step_of(symbol(c) + code_suffix(problem), c.num_threads(), c.smem_bytes());
+  LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
   const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
   step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
   step.args.reserve(6);

@@ -125,6 +125,8 @@ std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows
   return rows / rows_of_tile + problem.batch;
 }
 
+std::int64_t sink_blocks(const Problem& problem) { return problem.sinks ? problem.num_heads_q : 0; }
+
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   const std::int64_t rows = padded_rows(problem, steps.block_m);
   const std::size_t of_rows = scratch_aligned(static_cast<std::size_t>(all_heads(problem) * rows) *
@@ -237,7 +239,7 @@ Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work
     if (work.steps.dq_columns != 0)
       add_after(kDqKernel, all_heads(problem) * (work.rows_padded / work.steps.block_m));
   }
-  if (problem.sinks) add_after(kSinksKernel, problem.num_heads_q);
+  if (const std::int64_t blocks = sink_blocks(problem); blocks > 0) add_after(kSinksKernel, blocks);
   return launch;
 }
 

@@ -49,6 +49,9 @@ struct BwdWork {
 /// numbers that tile/packed_tiles.cuh gives them.
 std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows_of_tile);
 
+/// Blocks, one a head, that add up the gradient of its sink; 0 where heads have none.
+std::int64_t sink_blocks(const Problem& problem);
+
 BwdWork bwd_work(const Problem& problem, const BwdSteps& steps);
 
 /// BwdParams: sizes and scale now, pointers and strides by each run.

@@ -9,6 +9,14 @@
 #include "templates/host/work_list.h"
 
 namespace attnforge {
+
+const Part& lengths_part();     // templates/host/work_list
+const Part& block_mask_part();  // templates/host/block_mask
+const Part& code_part();        // templates/host/user_code
+const Part& tile_lists_part();  // templates/host/tile_lists
+const Part& sinks_part();       // templates/host/sinks
+const Part& pages_part();       // templates/host/pages
+
 namespace {
 
 std::array<const Part*, 6> parts() {
@@ -38,6 +46,13 @@ std::string argument_type(const Problem& problem, bool gathers, std::string_view
     if (part->in(problem, gathers)) type = part->type(problem, type);
   }
   return type;
+}
+
+std::string symbol_of_kernel(std::string symbol, const Problem& problem) {
+  for (const Part* part : parts()) {
+    if (part->suffix != nullptr) symbol += part->suffix(problem);
+  }
+  return symbol;
 }
 
 std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,

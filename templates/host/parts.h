@@ -19,24 +19,23 @@ struct TileWork;  // templates/host/work_list.h
 struct Part {
   /// gathers: KernelNames::gathers.
   bool (*in)(const Problem&, bool gathers);
-  /// The type of an argument with the member, made of that without it: "WithCode<Params, 2>".
+  /// The type of an argument with the member, made of that without it: "WithSizes<Params, 2>".
   std::string (*type)(const Problem&, std::string_view params);
   /// Of the member: aligned to kPartAlignment, its size a multiple of that.
   std::size_t (*bytes)(const Problem&);
   void (*add)(Argument&, const Problem&, const TileWork&);
   /// Pieces and declarations. names.params is the whole argument's type already.
   void (*extend)(KernelNames&, const Problem&);
+  /// The end of a kernel's symbol, of any problem; null: none.
+  std::string (*suffix)(const Problem&) = nullptr;
 };
 inline constexpr std::size_t kPartAlignment = 16;
 
 /// The type of an argument whose family's own is a `params`.
 std::string argument_type(const Problem& problem, bool gathers, std::string_view params);
-const Part& lengths_part();     // templates/host/work_list
-const Part& block_mask_part();  // templates/host/block_mask
-const Part& code_part();        // templates/host/user_code
-const Part& tile_lists_part();  // templates/host/tile_lists
-const Part& sinks_part();       // templates/host/sinks
-const Part& pages_part();       // templates/host/pages
+
+/// A kernel's symbol: that of the family's config, and what tells kernels of other problems apart.
+std::string symbol_of_kernel(std::string symbol, const Problem& problem);
 
 /// Of an argument whose family's own is of `size` and `alignment`.
 std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,

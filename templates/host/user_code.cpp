@@ -275,7 +275,8 @@ const Part& code_part() {
       .type = code_params_type,
       .bytes = [](const Problem& p) { return code_words(p) * sizeof(std::uint64_t); },
       .add = add_code_params,
-      .extend = extend_by_code};
+      .extend = extend_by_code,
+      .suffix = code_suffix};
   return kPart;
 }
 

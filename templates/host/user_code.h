@@ -1,5 +1,5 @@
 // user_code.h - the user's texts as lines of the generated entry, and their arguments as a part of
-// the kernel's (code_part() in templates/host/parts.h). docs/USER_CODE.md.
+// the kernel's. docs/USER_CODE.md.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,9 @@
 #include "generator/pair_terms.h"
 
 namespace attnforge {
+
+struct Part;  // templates/host/parts.h
+const Part& code_part();
 
 /// Words of CodeParams: one for each argument and each of dargs, made even, at least 2.
 std::size_t code_words(const Problem& problem);

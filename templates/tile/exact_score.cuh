@@ -23,6 +23,14 @@ ATTNFORGE_DEVICE ExactScore exact_score(const FwdParams& p, float product) {
   return {scaled, 1.0f};
 }
 
+/// The score of a head's rows that has no value, where there is one.
+template <auto C>
+inline constexpr bool kHasSink = C.sinks != 0;
+template <class Params>
+ATTNFORGE_DEVICE float exact_sink(const Params& params, int head) {
+  return params.sinks.logits[head];
+}
+
 /// Query i of a sequence sees keys from i + from to i + to, both included, as far as they exist:
 /// positions are aligned bottom-right.
 struct SeenRange {

@@ -18,6 +18,9 @@
 #include "templates/params_pages.h"
 
 namespace attnforge {
+
+const Part& pages_part();  // templates/host/pages
+
 namespace {
 
 void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }

@@ -17,6 +17,9 @@
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {
+
+const Part& sinks_part();  // templates/host/sinks
+
 namespace {
 
 struct SinkCase {
