@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "generator/code_terms.h"
+#include "generator/shape.h"
 
 namespace attnforge {
 namespace {
@@ -111,7 +112,7 @@ std::optional<Distance> distance(const Sum& sum, const Problem& p) {
   if (sum.k * sum.q != -1) return std::nullopt;
   // A position is q + seqlen_kv - seqlen_q.
   const std::int64_t per_q = sum.seqlen_q - sum.k, per_kv = sum.seqlen_kv + sum.k;
-  if (p.lengths != Lengths::kFixed && (per_q != 0 || per_kv != 0)) return std::nullopt;
+  if (!has_fixed_lengths(p) && (per_q != 0 || per_kv != 0)) return std::nullopt;
   return Distance{sum.k, -sum.k * (sum.number + per_q * p.seqlen_q + per_kv * p.seqlen_kv)};
 }
 

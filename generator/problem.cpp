@@ -49,10 +49,6 @@ void check_products(const Problem& p) {
 
 void check_layout(const Problem& p) {
   if (p.layout != Layout::kPackedQkv) return;
-  if (p.tokens_q != p.tokens_kv) {
-    reject(fmt::format("layout=packed_qkv needs tokens_q={} and tokens_kv={} to be equal",
-                       p.tokens_q, p.tokens_kv));
-  }
   if (p.seqlen_q != p.seqlen_kv) {
     reject(fmt::format("layout=packed_qkv needs seqlen_q={} and seqlen_kv={} to be equal",
                        p.seqlen_q, p.seqlen_kv));
@@ -135,10 +131,6 @@ int size_bytes(DType dtype) { return dtype == DType::kFp32 ? 4 : 2; }
 float effective_softmax_scale(const Problem& problem) {
   if (problem.softmax_scale != 0.0f) return problem.softmax_scale;
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
-}
-
-Window effective_window(const Problem& problem) {
-  return {.left = problem.window_left, .right = problem.causal ? 0 : problem.window_right};
 }
 
 std::int64_t visible_pairs(const Problem& problem) {

@@ -315,6 +315,9 @@ constexpr ProblemField kFields[] = {
      .other_names = "pages paged",
      .apart = kOtherPages,
      .not_backward = "k and v of one that is trained lie in one piece",
+     .needs = "lengths",
+     .why_needed = "lengths=used, or lengths=packed for queries one after another: of a cache in "
+                   "pages only the GPU knows how many keys a sequence has",
      .excludes = "blocks",
      .instead = "leave one of them out"},
     {.word = {"rope", "rope=KIND",
@@ -434,6 +437,8 @@ void check_exclusions(const Problem& p) {
     if (!field.not_backward.empty() && is_backward(p)) {
       reject_problem(fmt::format("{} does not go with bwd; {}", field.name(), field.not_backward));
     }
+    if (!field.needs.empty() && !find_field(field.needs)->value.is_set(p))
+      reject_problem(fmt::format("{} needs {}", word_text(field, p), field.why_needed));
     if (field.excludes.empty()) continue;
     const ProblemField& other = *find_field(field.excludes);
     if (other.value.is_set(p)) {

@@ -49,8 +49,10 @@ struct ProblemField {
   int apart = -1;
   /// What all problems of its bucket have. Null: what the problem has.
   void (*round)(Problem&) = nullptr;
-  bool of_backward = false;         // of bwd alone
-  std::string_view not_backward{};  // of a word that does not go with bwd: what to do instead
+  bool of_backward = false;         // of a backward alone
+  std::string_view not_backward{};  // of a word that does not go with it: what to do instead
+  std::string_view needs{};         // another word, without which it makes no sense,
+  std::string_view why_needed{};    // and what that may be: the end of a message
   std::string_view excludes{};      // another word that it does not go with,
   std::string_view instead{};       // and what to do instead
   /// Throws if its value, valid by itself, does not fit to others.

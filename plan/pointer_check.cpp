@@ -5,6 +5,7 @@
 
 #include <bit>
 
+#include "attnforge/error.h"
 #include "generator/problem_parts.h"
 #include "generator/stored_rows.h"
 #include "generator/tensor_check.h"
@@ -21,13 +22,14 @@ PointerCheck::PointerCheck(const Problem& problem)
   for (unsigned i = 0; i < problem_parts().size(); ++i) {
     const ProblemPart& part = *problem_parts()[i];
     if (!part.in(problem)) continue;
-    parts_ |= std::uint32_t{1} << i;
+    ATTNFORGE_ASSERT(i < 8, "a bit for each part");
+    parts_ = static_cast<std::uint8_t>(parts_ | 1u << i);
     if (part.known != nullptr) known_ = part.known(problem);
   }
 }
 
 bool PointerCheck::parts_good(const Problem& problem, const Tensors& tensors) const {
-  for (std::uint32_t rest = parts_; rest != 0; rest &= rest - 1) {
+  for (unsigned rest = parts_; rest != 0; rest &= rest - 1) {
     const ProblemPart& part = *problem_parts()[static_cast<std::size_t>(std::countr_zero(rest))];
     if (!part.good(problem, known_, tensors)) return false;
   }

@@ -57,7 +57,7 @@ class PointerCheck {
   std::uint8_t misaligned_ = 0;
   std::uint8_t bytes_q_ = 2, bytes_k_ = 2, bytes_v_ = 2, bytes_o_ = 2;
   bool needs_lse_ = false;
-  std::uint32_t parts_ = 0;  // bit i: the problem has problem_parts()[i]
+  std::uint8_t parts_ = 0;   // bit i: the problem has problem_parts()[i]
   std::uint64_t known_ = 0;  // ProblemPart::known
 };
 

@@ -78,7 +78,7 @@ class ChosenRanges {
   bool add(const Problem& one, const RowRange& range) {
     if (std::find(ranges_.begin(), ranges_.end(), range) != ranges_.end()) return true;
     elements_left_ -= elements(problem_, range);
-    flops_left_ -= flops(one, {0, 1, range.row_begin, range.row_end});
+    flops_left_ -= flops(one, RowRange{0, 1, range.row_begin, range.row_end});
     if (ranges_.size() >= kRangesLeast && (elements_left_ < 0 || flops_left_ < 0)) return false;
     ranges_.push_back(range);
     return true;

@@ -82,6 +82,16 @@ void validate_lengths(const Problem& p) {
                     p.tokens_q, p.tokens_kv));
   }
   if (p.lengths != Lengths::kPacked) return;
+  if (p.layout == Layout::kPackedQkv && p.tokens_q != p.tokens_kv) {
+    reject_problem(fmt::format("layout=packed_qkv needs tokens_q={} and tokens_kv={} to be equal",
+                               p.tokens_q, p.tokens_kv));
+  }
+  if (!has_packed_keys(p) && p.tokens_kv != 0) {
+    reject_problem(
+        fmt::format("tokens_kv={} does not go with keys in pages, which have their own; say "
+                    "tokens_q= alone, and tokens_kv=0",
+                    p.tokens_kv));
+  }
   const auto check = [&](char side, std::int64_t tokens, std::int64_t seqlen) {
     const std::int64_t most = p.batch * seqlen;
     if (tokens > most) {

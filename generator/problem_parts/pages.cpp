@@ -6,7 +6,6 @@
 #include "generator/operand_list.h"
 #include "generator/problem_fields.h"
 #include "generator/problem_parts.h"
-#include "generator/shape.h"
 #include "generator/tensor_check.h"
 #include "generator/tensor_elements.h"
 
@@ -73,18 +72,6 @@ constexpr std::int64_t kMostPagesOfPool = std::int64_t{1} << 30;  // a page's nu
 
 void validate_pages(const Problem& p) {
   if (!has_pages(p)) return;
-  if (has_fixed_lengths(p)) {
-    reject_problem(
-        fmt::format("page_size={} needs lengths=used, or lengths=packed for queries one after "
-                    "another: of a cache in pages only the GPU knows how many keys a sequence has",
-                    p.page_size));
-  }
-  if (p.tokens_kv != 0) {
-    reject_problem(
-        fmt::format("page_size={} does not go with tokens_kv={}: pages have the keys; say "
-                    "tokens_q= alone, and tokens_kv=0",
-                    p.page_size, p.tokens_kv));
-  }
   if (p.layout == Layout::kPackedQkv) {
     reject_problem(fmt::format(
         "page_size={} does not go with layout=packed_qkv: q does not lie in pages", p.page_size));
@@ -104,15 +91,6 @@ std::string too_many_pages(const Problem& p) {
 }
 
 }  // namespace
-
-std::int64_t pages_of_sequence(const Problem& p) {
-  return has_pages(p) ? (p.seqlen_kv + p.page_size - 1) / p.page_size : 0;
-}
-
-std::int64_t pages_of_pool(const Problem& p) {
-  const std::int64_t needed = p.batch * pages_of_sequence(p);
-  return needed + (needed + 3) / 4;
-}
 
 extern const ProblemPart pages_of_problem;
 constinit const ProblemPart pages_of_problem{

@@ -200,11 +200,16 @@ inline bool has_packed_keys(const Problem& problem) {
 }
 
 /// Pages of a sequence of seqlen_kv keys, and the columns of a page table. 0 without pages.
-std::int64_t pages_of_sequence(const Problem& problem);
+inline std::int64_t pages_of_sequence(const Problem& p) {
+  return has_pages(p) ? (p.seqlen_kv + p.page_size - 1) / p.page_size : 0;
+}
 
 /// Pages of a pool that attnforge makes itself, of k and of v: those of all sequences, and a
 /// quarter more that are free.
-std::int64_t pages_of_pool(const Problem& problem);
+inline std::int64_t pages_of_pool(const Problem& problem) {
+  const std::int64_t needed = problem.batch * pages_of_sequence(problem);
+  return needed + (needed + 3) / 4;
+}
 
 /// How many elements of a row of q or k rotate: rope_dim, or its default; 0 without rope.
 int effective_rope_dim(const Problem& problem);
@@ -225,7 +230,9 @@ struct Window {
   std::int64_t left;
   std::int64_t right;
 };
-Window effective_window(const Problem& problem);
+inline Window effective_window(const Problem& problem) {
+  return {.left = problem.window_left, .right = problem.causal ? 0 : problem.window_right};
+}
 
 /// A problem of fixed lengths that takes about as long: itself, or sequences of a usual length. For
 /// estimates.

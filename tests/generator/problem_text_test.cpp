@@ -99,7 +99,7 @@ TEST(ProblemText, PagesBelongToUsedLengths) {
       {"fwd lengths=used page_size=65544", "page_size=65544 must be"},
       {"fwd page_size=16", "page_size=16 needs lengths=used, or lengths=packed"},
       {"fwd lengths=packed page_size=16 seqlen=9 tokens=5",
-       "page_size=16 does not go with tokens_kv=5"},
+       "tokens_kv=5 does not go with keys in pages"},
       {"fwd lengths=used page_size=16 layout=packed_qkv", "does not go with layout=packed_qkv"},
       {"fwd lengths=used page_size=16 blocks=64", "page_size=16 does not go with blocks=64:64"},
       {"fwd lengths=used page_size=8 batch=1000000 seqlen=1:100000", "more than 2^30 pages"},

@@ -18,24 +18,24 @@ PARTS = {
         r"kFeatureLengths|LengthArrays|LengthsArgument|LengthsParams|WithLengths|(Packed|Used)Lengths|(packed|used)_lengths"
         r"|k(Fixed|Packed|Used)Lengths|Lengths::k(Fixed|Packed|Used)|lengths_(q|kv)|lengths\.(q|kv)\b(?!\()|lengths\.tokens|tokens_(q|kv)\b|cu_seqlens"
         r"|used_(q|kv)\b|lengths=|LengthFiles|with_lengths|attnforge_lengths|attnforge::Lengths",
-        37,
+        25,
     ),
     # Interfaces too: the masks of C++, C, Python and the command line, their generators, drawings and files.
     "block_mask": (
-        r"kFeatureBlockMask|[bB]lockMask|(?<!host/)block_mask(?!_part)|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockMaskArgument|\bdensity=", 88),
+        r"kFeatureBlockMask|[bB]lockMask|(?<!host/)block_mask(?!_part)|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockMaskArgument|\bdensity=", 80),
     "user_code": (
         r"kFeature(Score|Mask)Code|CodeArgument|code_arguments|code_suffix|has_score_code|user_(score|mask|code)|User(Code|Score|Mask|Rule|Row)"
-        r"|WithCode|CodeParams|has_code|check_code|problem\.(score|mask|args)|CodeTexts|add_code", 77),
-    "sinks": (r"kFeatureSinks|Sink(Params|Output)|WithSinks|(?<!host/)\bsinks\b|[a-z]_sinks", 34),
+        r"|WithCode|CodeParams|has_code|check_code|problem\.(score|mask|args)|CodeTexts|add_code", 66),
+    "sinks": (r"kFeatureSinks|Sink(Params|Output)|WithSinks|(?<!host/)\bsinks\b|[a-z]_sinks", 25),
     "pages": (
         r"kFeaturePages|Page(s(Params|Argument)|Table)|Paged(Tma)?Keys|paged_(tma_)?keys|WithPages|page_(size|table)|has_pages|num_pages"
-        r"|pages_(of_|part)|of_pages|tensors\.pages", 39),
-    "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 49),
+        r"|pages_(of_|part)|of_pages|tensors\.pages", 25),
+    "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 35),
     # Beside what is of backward alone by its name.
     "gradients": (
-        r"kFeature(Deterministic|Accumulate|Dlse|Fp32Gradients)|[gG]radients|is_backward|Op::kBackward|\bdlse\b|\bdout\b|\bd[qkv]\b|[bB]wd(?!_)", 44),
+        r"kFeature(Deterministic|Accumulate|Dlse|Fp32Gradients)|[gG]radients|is_backward|Op::kBackward|\bdlse\b|\bdout\b|\bd[qkv]\b|[bB]wd(?!_)", 39),
     "softcap": (r"[sS]oftcap", 23),
-    "window": (r"window_(left|right)|effective_window|(left|right)_bound", 26),
+    "window": (r"window_(left|right)|effective_window|(left|right)_bound", 25),
 }
 # Functions and classes beside problems, with lengths, pages and ropes of their own.
 BESIDE = re.compile(r"append|input_check|kv_cache")
