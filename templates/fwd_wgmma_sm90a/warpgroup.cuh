@@ -245,13 +245,6 @@ struct FwdWgmmaSm90aWarpgroup {
     });
     round_probabilities();
   }
-  /// o += P V of the last tile whose scores became probabilities.
-  ATTNFORGE_DEVICE void finish_outputs() {
-    issue_outputs();
-    wgmma_wait<0>();
-    pin(o);
-    release_v();
-  }
 };
 
 }  // namespace attnforge
