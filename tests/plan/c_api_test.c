@@ -749,6 +749,12 @@ static void test_gradients_of_a_run(void* library, int fake) {
   gradients.dk.data = device_array(library, fake, kElements, 0);
   gradients.dv.data = device_array(library, fake, kElements, 0);
   tensors.gradients = &gradients;
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "sinks is null");
+  tensors.sinks = (const float*)device_array(library, fake, 4, 0);
+  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
+               "dsinks is null, but the problem says sinks");
+  gradients.dsinks = (float*)device_array(library, fake, 4, 0);
   words[0] = (uint64_t)(uintptr_t)device_array(library, fake, 4, 0);
   tensors.code_arguments = words;
   EXPECT_ERROR(
@@ -758,12 +764,6 @@ static void test_gradients_of_a_run(void* library, int fake) {
   EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
                "a multiple of 4 bytes");
   words[1] -= 2;
-  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
-               "sinks is null");
-  tensors.sinks = (const float*)device_array(library, fake, 4, 0);
-  EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
-               "dsinks is null, but the problem says sinks");
-  gradients.dsinks = (float*)device_array(library, fake, 4, 0);
   EXPECT(attnforge_run(plan, &tensors, NULL, 0, NULL) == ATTNFORGE_OK);
   gradients.dsinks = (float*)((char*)gradients.dsinks + 2);
   EXPECT_ERROR(attnforge_run(plan, &tensors, NULL, 0, NULL), ATTNFORGE_ERR_INVALID,
