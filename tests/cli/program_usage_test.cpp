@@ -103,6 +103,28 @@ TEST_F(Program, AVerbsErrorPointsToItsOwnHelp) {
   EXPECT_THAT(run({"tune", "--no-such-option"}).err, HasSubstr("attnforge tune --help"));
 }
 
+TEST_F(Program, AMisspeltVerbOrOptionIsNamedWithWhatIsMeant) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* said;
+  } wrong[] = {
+      {{"tun"}, "unknown verb \"tun\"; did you mean \"tune\"? See attnforge --help"},
+      {{"install"}, "unknown verb \"install\"; see attnforge --help"},
+      {{"cache", "migrate"}, "unknown verb \"migrate\"; see attnforge cache --help"},
+      {{"cache", "stat"},
+       "unknown verb \"stat\"; did you mean \"stats\"? See attnforge cache --help"},
+      {{"inspect", "--sectoin", "all", "fwd"},
+       "unknown option \"--sectoin\"; did you mean \"--section\"? See attnforge inspect --help"},
+      {{"inspect", "--architecture=sm_86", "fwd"}, "unknown option \"--architecture\""},
+      {{"--verison"}, "unknown option \"--verison\"; did you mean \"--version\"?"},
+  };
+  for (const auto& each : wrong) {
+    const Outcome outcome = run(each.arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << each.said;
+    EXPECT_THAT(outcome.err, HasSubstr(each.said));
+  }
+}
+
 // ---- problems ----
 
 TEST_F(Program, ABadWordIsNamedWithWhatIsAllowed) {
@@ -115,7 +137,7 @@ TEST_F(Program, ABadWordIsNamedWithWhatIsAllowed) {
   }
   const Outcome outcome = run({"tune", "fwd", "headdim=64"});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("did you mean \"head_dim\""));
+  EXPECT_THAT(outcome.err, HasSubstr("did you mean \"head_dim=64\""));
 }
 
 TEST_F(Program, AnUnknownStrategyIsNamedWithTheKnownOnes) {

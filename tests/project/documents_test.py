@@ -98,6 +98,16 @@ class CommandsTest(unittest.TestCase):
                 self.assertIn(name, known, page.relative_to(ROOT))
 
 
+class ArchsTest(unittest.TestCase):
+    def test_archs_are_spelt_as_the_program_prints_them(self):
+        known = {f"sm_{name}" for name in re.findall(r'^    \{\d+, "(\w+)", ', (ROOT / "generator/arch.cpp").read_text(), flags=re.M)}
+        self.assertIn("sm_90a", known)
+        for page in [*documents(), ROOT / "dev", ROOT / "tools/demo.sh", *(ROOT / "cli").glob("*.cpp")]:
+            for names in re.findall(r"--arch[ =](sm_[\w,]+)", page.read_text()):
+                for name in names.split(","):
+                    self.assertIn(name, known, page.relative_to(ROOT))
+
+
 class LinksTest(unittest.TestCase):
     def test_every_link_leads_somewhere(self):
         for page in documents():
