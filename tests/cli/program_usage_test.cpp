@@ -14,6 +14,7 @@ namespace attnforge::cli {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 const std::vector<std::string> kVerbs = {"tune",  "run",    "bench",  "inspect", "list",
@@ -144,7 +145,10 @@ TEST_F(Program, AnUnknownStrategyIsNamedWithTheKnownOnes) {
   const Outcome outcome = run({"bench", "--strategy", "standard,split", "fwd", "head_dim=72"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("no strategy \"split\""));
-  EXPECT_THAT(outcome.err, HasSubstr("standard, variable_block, split_k, register_tiled"));
+  EXPECT_THAT(outcome.err, HasSubstr("standard, variable_block, split_head_dims, register_tiled"));
+  for (const char* name : {"split_head_dims", "split_k"})
+    EXPECT_THAT(run({"bench", "--strategy", name, "fwd", "head_dim=72"}).err,
+                Not(HasSubstr("no strategy")));
 }
 
 TEST_F(Program, ABadLineOfAFileIsNamed) {

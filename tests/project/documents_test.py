@@ -4,6 +4,7 @@
 usage: documents_test.py ROOT
 """
 
+import csv
 import pathlib
 import re
 import sys
@@ -123,6 +124,16 @@ class LinksTest(unittest.TestCase):
 
 
 class ReadmeTest(unittest.TestCase):
+    def test_set_up_takes_as_long_as_was_measured(self):
+        with (ROOT / "bench/results/setup.csv").open() as file:
+            rows = csv.DictReader(line for line in file if not line.startswith("#"))
+            rows = {(row["system"].split(" (")[0], row["state"]): float(row["wall_s"]) for row in rows if row["step"] == "all"}
+        readme = words((ROOT / "README.md").read_text())
+        for key, seconds in rows.items():
+            self.assertIn(f"{round(seconds) // 60} min {round(seconds) % 60} s", readme, key)
+        self.assertLessEqual(rows["Debian GNU/Linux 12", "bare"], 180)
+        self.assertLessEqual(rows["Debian GNU/Linux 12", "packages present"], 150)
+
     def test_it_stays_short_and_names_every_document(self):
         readme = (ROOT / "README.md").read_text()
         self.assertLess(len(readme.splitlines()), 300)
