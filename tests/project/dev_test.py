@@ -84,7 +84,7 @@ class Dev(unittest.TestCase):
 
     def test_demo_builds_the_tool_and_the_libraries_only(self):
         self.program("cmake", f'echo "$@" >> "{self.folder}/cmake"; mkdir -p build/release; [[ $1 == --preset ]]')
-        self.dev("demo")
+        self.assertIn("   about ", self.dev("demo")[1])
         configure, build = (self.folder / "cmake").read_text().splitlines()
         self.assertIn("-DATTNFORGE_TESTS=OFF", configure)
         self.assertIn("attnforge_shared attnforge_static attnforge_cli", build)
