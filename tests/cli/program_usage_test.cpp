@@ -70,6 +70,7 @@ TEST_F(Program, HelpExplainsTopics) {
 TEST_F(Program, DoctorIsOneScreen) {
   const Outcome outcome = run({"doctor"});
   EXPECT_LE(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 24) << outcome.out;
+  EXPECT_THAT(outcome.out, Not(HasSubstr("\\n"))) << "lines of a message are lines";
 }
 
 TEST_F(Program, Version) {
