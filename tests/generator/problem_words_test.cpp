@@ -67,8 +67,9 @@ TEST(ProblemWords, EveryWordIsRead) {
 
 TEST(ProblemWords, DefaultsAreThoseOfAProblem) {
   for (const ProblemField& field : problem_fields()) {
-    if (field.value.kind == FieldKind::kInteger && is_number(field.word.fallback))
+    if (field.value.kind == FieldKind::kInteger && is_number(field.word.fallback)) {
       EXPECT_EQ(field.word.fallback, std::to_string(field.value.get(Problem{}))) << field.name();
+    }
   }
   for (const ProblemWord& word : problem_words()) {
     // A default that is a value may be written out.
