@@ -77,7 +77,7 @@ class Dev(unittest.TestCase):
 
     def test_time_that_is_left_is_not_guessed_from_the_first_step(self):
         self.program("cmake", 'if [[ $1 == --preset ]]; then mkdir -p build/release; exit; fi\n'
-                     'for n in {1..50}; do echo "@$n/50 Building"; done; exit 1')
+                     'echo "@1/2 Re-checking"; for n in {1..50}; do echo "@$n/50 Building"; done; exit 1')
         said = self.dev("demo")[1]
         self.assertEqual([line.split(",")[0].strip() for line in said.splitlines() if line.endswith(" left")],
                          ["10 of 50", "20 of 50", "30 of 50", "40 of 50", "50 of 50"])
