@@ -81,7 +81,7 @@ struct FwdMmaSm80 {
   float scale_log2;
   u32 q[kRowFragments][C.q_in_regs ? kDepthSteps : 1][4];
   float o[kRowFragments][kOutFragments][4];
-  SoftmaxRows softmax[kRowFragments];
+  SoftmaxRows<> softmax[kRowFragments];
 
   ATTNFORGE_DEVICE FwdMmaSm80(const Params& kernel_params, u32 smem_base)
       : params(kernel_params),

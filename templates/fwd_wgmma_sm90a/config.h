@@ -65,9 +65,19 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int tiles_begin() const {
     return barriers_begin() + 8 * num_barriers();
   }
-  // Its number, or all of it.
+  /// Whether a query tile may be begun while the one before is stored. Not with Q in registers: the
+  /// next Q would be read between two products, and that is slower.
+  ATTNFORGE_HOST_DEVICE constexpr bool joins() const {
+    return grid != kGridPlain && q_stages > 1 && !q_in_regs && !has_tile_lists() && !k_job() &&
+           !v_job();
+  }
+  /// Whether all of a query tile is told to consumers, not its number alone: it may take loads from
+  /// global memory to know it, and takes a few divisions.
+  ATTNFORGE_HOST_DEVICE constexpr bool tells_all() const {
+    return has_tile_lists() || has_work_list() || joins();
+  }
   ATTNFORGE_HOST_DEVICE constexpr int tile_bytes() const {
-    return has_tile_lists() ? 48 : has_work_list() ? 32 : 4;
+    return has_tile_lists() ? 48 : has_work_list() ? 32 : tells_all() ? 16 : 4;
   }
   /// Gathered key tiles: the groups of each that is in K's ring.
   ATTNFORGE_HOST_DEVICE constexpr int key_groups() const { return key_groups_of(block_n); }

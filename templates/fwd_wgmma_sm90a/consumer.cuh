@@ -80,70 +80,165 @@ struct FwdWgmmaSm90aConsumer {
 
   // ---- A query tile ----
 
-  /// All tiles of a walk, by every warpgroup; under windows, those that its rows see.
-  ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
-    const int first_row = work.queries.first_row + wg.warpgroup * 64;
-    const int row = first_row + wg.lane_row();
-    const Walk walk = its_walk(work, first_row);
-    Groups groups;
-    bool sees;
-    int present = C.block_n;  // gathered: rows of the first tile
-    const auto clear_first = [&] {
-      if constexpr (Work::kListed)
-        wg.clear_tail(present);
-      else
-        wg.clear_tail(work.queries.lengths.kv() - walk.tile(0) * C.block_n);
-    };
-    wg.begin_rows();
-    if constexpr (kLeavesOut) leave_out(work.walk.before(walk));
+  Groups groups;  // gathered: of the tile whose scores are next
+  int present;    // rows of the first tile before those after the sequence's last key
 
-    const bool empty = kLeavesOut ? walk.count() == 0 : work.empty();
-    if (!empty) {
-      // 1. The scores of the first tile.
+  /// This warpgroup's rows of a query tile, and the tiles of keys that it attends to.
+  struct Part {
+    int first_row, row;
+    Walk walk;
+    bool empty;
+  };
+  ATTNFORGE_DEVICE Part part_of(const Work& work) const {
+    const int first_row = work.queries.first_row + wg.warpgroup * 64;
+    const Walk walk = its_walk(work, first_row);
+    return {first_row, first_row + wg.lane_row(), walk,
+            kLeavesOut ? walk.count() == 0 : work.empty()};
+  }
+  ATTNFORGE_DEVICE void clear_first(const Work& work, const Part& part) const {
+    if constexpr (Work::kListed)
+      wg.clear_tail(present);
+    else
+      wg.clear_tail(work.queries.lengths.kv() - part.walk.tile(0) * C.block_n);
+  }
+
+  /// 1. The scores of the first tile.
+  ATTNFORGE_DEVICE void first_scores(const Work& work) {
+    wg.await_k();
+    wg.await_turn();
+    wg.issue_scores();
+    wg.pass_turn();
+    if constexpr (Work::kListed) {
+      bool sees;
+      groups = load_groups(sees);
+      present = present_rows(work.queries, groups);
+    }
+    wgmma_wait<0>();
+    pin(wg.s);
+    wg.release_k();
+  }
+  /// All tiles of a walk but for the outputs of the last, whose probabilities are there.
+  ATTNFORGE_DEVICE void attend_keys(const Work& work, const Part& part) {
+#pragma unroll 1
+    for (int i = 0;; ++i) {
+      // 2. Probabilities, under the outputs of the tile before.
+      if constexpr (Work::kListed) {
+        attend_groups(work.queries, part.row, groups, i != 0, i != 0);
+      } else {
+        const FragmentScores<ScoreArray> view{wg.s, part.row, part.walk.tile(i) * C.block_n};
+        wg.attend(work.queries, view, i != 0, i != 0, part.walk.masked(i));
+      }
+      if (i + 1 == part.walk.count()) break;
+      // 3. The scores of the next tile with the outputs of this one.
       wg.await_k();
       wg.await_turn();
       wg.issue_scores();
+      wg.await_v();
+      if (i == 0) clear_first(work, part);
+      wg.issue_outputs();
       wg.pass_turn();
       if constexpr (Work::kListed) {
+        bool sees;
         groups = load_groups(sees);
-        present = present_rows(work.queries, groups);
       }
-      wgmma_wait<0>();
+      wgmma_wait<1>();
       pin(wg.s);
       wg.release_k();
-#pragma unroll 1
-      for (int i = 0;; ++i) {
-        // 2. Probabilities, under the outputs of the tile before.
-        if constexpr (Work::kListed) {
-          attend_groups(work.queries, row, groups, i != 0, i != 0);
-        } else {
-          const FragmentScores<ScoreArray> view{wg.s, row, walk.tile(i) * C.block_n};
-          wg.attend(work.queries, view, i != 0, i != 0, walk.masked(i));
-        }
-        if (i + 1 == walk.count()) break;
-        // 3. The scores of the next tile with the outputs of this one.
+    }
+  }
+  /// 4. The outputs of the last tile.
+  ATTNFORGE_DEVICE void issue_last_outputs(const Work& work, const Part& part) {
+    wg.await_v();
+    if (part.walk.count() == 1) clear_first(work, part);
+    wg.issue_outputs();
+  }
+  ATTNFORGE_DEVICE void await_last_outputs() {
+    wgmma_wait<0>();
+    pin(wg.o);
+    wg.release_v();
+  }
+  ATTNFORGE_DEVICE void release_q() const {
+    if constexpr (!C.q_in_regs) wg.release(wg.smem.q_empty(wg.q_ring.stage));
+  }
+
+  /// All tiles of a walk, by every warpgroup; under windows, those that its rows see.
+  ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
+    const Part part = part_of(work);
+    wg.begin_rows();
+    if constexpr (kLeavesOut) leave_out(work.walk.before(part.walk));
+    if (!part.empty) {
+      first_scores(work);
+      attend_keys(work, part);
+    }
+    release_q();
+    if (!part.empty) {
+      issue_last_outputs(work, part);
+      await_last_outputs();
+    }
+    if constexpr (kLeavesOut) leave_out(work.walk.after(part.walk));
+    wg.store_rows(work.queries, part.row);
+  }
+
+  // ---- Query tiles one after another ----
+
+  ATTNFORGE_DEVICE Work told_work() const {
+    return Work::load(wg.params, wg.smem.tile(wg.q_ring.stage) + 4);
+  }
+  /// Whether the tile after `work` may be begun while the rows of that one are stored: it has come,
+  /// and there are scores to begin with. The same in all of the warpgroup.
+  ATTNFORGE_DEVICE bool may_begin(const Work& work, const Part& part, Work& next) const {
+    const bool come = mbarrier_test(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
+    if (!named_barrier_all(4 + wg.warpgroup, 128, come)) return false;
+    if (from_lane_0(load_shared(wg.smem.tile(wg.q_ring.stage))) == Work::kNoTile) return false;
+    next = told_work();
+    const Part its = part_of(next);
+    if (part.empty || its.empty) return false;
+    return !kLeavesOut || (work.walk.after(part.walk) == 0 && next.walk.before(its.walk) == 0);
+  }
+
+  /// All query tiles. Where it may be, the first scores of one are computed while the rows of the
+  /// one before are stored.
+  ATTNFORGE_DEVICE void attend_joined() {
+    if (await_tile(-1) == Work::kNoTile) return;
+    Work work = told_work();
+    bool begun = false;  // the first scores are there
+    for (;;) {
+      const Part part = part_of(work);
+      wg.begin_rows();
+      if (!begun) {
+        if constexpr (kLeavesOut) leave_out(work.walk.before(part.walk));
+        if (!part.empty) first_scores(work);
+      }
+      if (!part.empty) attend_keys(work, part);
+      release_q();
+      wg.q_ring.advance();
+      Work next = work;
+      begun = may_begin(work, part, next);
+      if (begun) {
+        issue_last_outputs(work, part);
         wg.await_k();
         wg.await_turn();
         wg.issue_scores();
-        wg.await_v();
-        if (i == 0) clear_first();
-        wg.issue_outputs();
         wg.pass_turn();
-        if constexpr (Work::kListed) groups = load_groups(sees);
         wgmma_wait<1>();
+        pin(wg.o);
+        wg.release_v();
+        wg.store_rows(work.queries, part.row);
+        wgmma_wait<0>();
         pin(wg.s);
         wg.release_k();
+      } else {
+        if (!part.empty) {
+          issue_last_outputs(work, part);
+          await_last_outputs();
+        }
+        if constexpr (kLeavesOut) leave_out(work.walk.after(part.walk));
+        wg.store_rows(work.queries, part.row);
+        if (await_tile(-1) == Work::kNoTile) break;
+        next = told_work();
       }
+      work = next;
     }
-    if constexpr (!C.q_in_regs) wg.release(wg.smem.q_empty(wg.q_ring.stage));
-    if (!empty) {
-      // 4. The outputs of the last tile.
-      wg.await_v();
-      if (walk.count() == 1) clear_first();
-      wg.finish_outputs();
-    }
-    if constexpr (kLeavesOut) leave_out(work.walk.after(walk));
-    wg.store_rows(work.queries, row);
   }
 
   /// Of a list's tiles those that this warpgroup's rows see anything of. Warpgroups that take
@@ -152,17 +247,18 @@ struct FwdWgmmaSm90aConsumer {
     const int row = work.queries.first_row + wg.warpgroup * 64 + wg.lane_row();
     wg.begin_rows();
     bool pending = false;  // probabilities of a tile, whose V is next in the ring
-    int present = C.block_n;
+    present = C.block_n;
     const auto finish = [&] {
       wg.await_v();
       wg.clear_tail(present);
-      wg.finish_outputs();
+      wg.issue_outputs();
+      await_last_outputs();
     };
 #pragma unroll 1
     for (int i = 0; i < work.walk.count(); ++i) {
       wg.await_k();
       bool sees;
-      const Groups groups = load_groups(sees);
+      groups = load_groups(sees);
       if (!sees) {
         if (pending) finish();
         pending = false;
@@ -186,7 +282,7 @@ struct FwdWgmmaSm90aConsumer {
       present = i == 0 ? present_rows(work.queries, groups) : C.block_n;
       pending = true;
     }
-    if constexpr (!C.q_in_regs) wg.release(wg.smem.q_empty(wg.q_ring.stage));
+    release_q();
     if (pending) finish();
     wg.store_rows(work.queries, row);
   }
@@ -212,7 +308,9 @@ struct FwdWgmmaSm90aConsumer {
   ATTNFORGE_DEVICE void run() {
     // The first has the first turn.
     if (C.pingpong && wg.warpgroup == C.warpgroups - 1) wg.pass_turn();
-    if constexpr (Work::kTellsAll) {
+    if constexpr (C.joins()) {
+      attend_joined();
+    } else if constexpr (Work::kTellsAll) {
       while (await_tile(-1) != Work::kNoTile) {
         const Work work = Work::load(wg.params, wg.smem.tile(wg.q_ring.stage) + 4);
         wg.read_q();

@@ -34,12 +34,16 @@ struct FwdWgmmaSm90aWarpgroup {
   static constexpr int kScoreFragments = C.block_n / 8;  // of 8 keys
   static constexpr int kOutFragments = C.head_dim_v / 8;
   static constexpr int kDepthSteps = ceil_div(C.head_dim, 16);
+  /// Of two warpgroups one waits for the other's softmax: what counts is how soon it ends. More of
+  /// them, or more blocks, always have one that computes: what counts is how many instructions.
+  static constexpr bool kByRows = C.warpgroups == 2;
 
   const Params& params;
   const FwdParams& p;
   const Shared smem;
   const int warpgroup;
   const float scale_log2;
+  const bool leads;  // its warp, where one lane acts
   Ring<C.k_stages> k_ring;
   Ring<C.v_stages> v_ring;
   Ring<C.q_stages> q_ring;
@@ -47,14 +51,16 @@ struct FwdWgmmaSm90aWarpgroup {
   float s[kScoreFragments][4];
   u32 probs[kScoreFragments / 2][4];
   u32 q[C.q_in_regs ? kDepthSteps : 1][4];
-  SoftmaxRows softmax;
+  using Softmax = SoftmaxRows<!kByRows>;
+  Softmax softmax;
 
   ATTNFORGE_DEVICE FwdWgmmaSm90aWarpgroup(const Params& kernel_params, Shared shared, int index)
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(shared),
         warpgroup(index),
-        scale_log2((Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f) {}
+        scale_log2((Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f),
+        leads(lane() == 0) {}
 
   ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
   ATTNFORGE_DEVICE static int warp() { return thread_index() / 32 % 4; }
@@ -78,8 +84,8 @@ struct FwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE void await_v() const {
     mbarrier_wait(smem.v_ready(v_ring.stage), v_ring.parity);
   }
-  ATTNFORGE_DEVICE static void release(u32 empty) {
-    if (lane() == 0) mbarrier_arrive(empty);
+  ATTNFORGE_DEVICE void release(u32 empty) const {
+    if (leads) mbarrier_arrive(empty);
   }
   ATTNFORGE_DEVICE void release_k() {
     release(smem.k_empty(k_ring.stage));
@@ -117,7 +123,7 @@ struct FwdWgmmaSm90aWarpgroup {
     }
   }
   ATTNFORGE_DEVICE void begin_rows() {
-    softmax = SoftmaxRows();
+    softmax = Softmax();
 #pragma unroll
     for (int j = 0; j < kOutFragments; ++j)
 #pragma unroll
@@ -185,21 +191,28 @@ struct FwdWgmmaSm90aWarpgroup {
 
   // ---- Softmax ----
 
-  /// Scores to probabilities, still in fp32. True if older outputs are to be multiplied by
-  /// `rescale`. `view` is of `s`.
-  template <class View>
-  ATTNFORGE_DEVICE bool probabilities(const Tile& queries, const View& view, bool needs_mask,
-                                      float (&rescale)[2]) {
+  /// Scores to probabilities, still in fp32. `view` is of `s`. settle(raised, rescale) is called
+  /// when there is time for it; raised: older outputs are to be multiplied by `rescale`.
+  template <class View, class Settle>
+  ATTNFORGE_DEVICE void probabilities(const Tile& queries, const View& view, bool needs_mask,
+                                      const Settle& settle) {
     const auto replace = [&] {
       Pieces::Score::apply(view, queries);
       if (needs_mask) Pieces::Mask::apply(view, queries);
     };
+    float rescale[2];
     if constexpr (Pieces::Score::kSeries) {
       const typename Pieces::Score::Series series{typename Pieces::Score(p), scale_log2};
-      return softmax.probabilities_by_series(s, scale_log2, series, needs_mask, replace, rescale);
+      const bool raised = softmax.probabilities_by_series(s, scale_log2, series, needs_mask,
+                                                          replace, rescale);
+      settle(raised, rescale);
+    } else if constexpr (kByRows) {
+      replace();
+      softmax.probabilities_by_rows(s, scale_log2, settle);
     } else {
       replace();
-      return softmax.probabilities(s, scale_log2, rescale);
+      const bool raised = softmax.probabilities(s, scale_log2, rescale);
+      settle(raised, rescale);
     }
   }
   ATTNFORGE_DEVICE void rescale_outputs(const float (&rescale)[2]) {
@@ -223,21 +236,14 @@ struct FwdWgmmaSm90aWarpgroup {
   template <class View>
   ATTNFORGE_DEVICE void attend(const Tile& queries, const View& view, bool in_flight, bool begun,
                                bool needs_mask) {
-    float rescale[2];
-    const bool raised = probabilities(queries, view, needs_mask, rescale);
-    wgmma_wait<0>();
-    pin(o);
-    pin(probs);
-    if (in_flight) release_v();
-    if (raised && begun) rescale_outputs(rescale);
+    probabilities(queries, view, needs_mask, [&](bool raised, const float(&rescale)[2]) {
+      wgmma_wait<0>();
+      pin(o);
+      pin(probs);
+      if (in_flight) release_v();
+      if (raised && begun) rescale_outputs(rescale);
+    });
     round_probabilities();
-  }
-  /// o += P V of the last tile whose scores became probabilities.
-  ATTNFORGE_DEVICE void finish_outputs() {
-    issue_outputs();
-    wgmma_wait<0>();
-    pin(o);
-    release_v();
   }
 };
 

@@ -10,10 +10,17 @@ namespace attnforge {
 /// cost no register.
 struct FixedLengths {
   const FwdParams& p;
-  const int sequence;
+  int sequence;
 
+  FixedLengths(const FixedLengths&) = default;
   template <class Params>
   ATTNFORGE_DEVICE FixedLengths(const Params& params, int index) : p(params.fwd), sequence(index) {}
+
+  /// Of the same kernel.
+  ATTNFORGE_DEVICE FixedLengths& operator=(const FixedLengths& other) {
+    sequence = other.sequence;
+    return *this;
+  }
 
   /// Whether rows after the last of a sequence hold anything, NaN too, where TMA reads them.
   static constexpr bool kAnythingAfter = false;

@@ -78,7 +78,9 @@ struct RangeWalk {
   ATTNFORGE_DEVICE int count() const { return end - begin; }
   ATTNFORGE_DEVICE int tile(int i) const { return end - 1 - i; }
   /// Whether some row does not see all keys of the tile.
-  ATTNFORGE_DEVICE bool masked(int i) const { return !is_clear(tile(i)); }
+  ATTNFORGE_DEVICE bool masked(int i) const {
+    return i < end - clear_end || (kLeftBound && i >= end - clear_begin);
+  }
   ATTNFORGE_DEVICE bool is_clear(int n) const { return n < clear_end && n >= clear_begin; }
 
   // By place, which of a range is the tile's number: one loop keeps it and nothing else.

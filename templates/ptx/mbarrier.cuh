@@ -26,6 +26,19 @@ ATTNFORGE_DEVICE void mbarrier_arrive_expect(u32 barrier, int bytes) {
                : "memory");
 }
 
+/// Whether the phase with this parity is over, without waiting.
+ATTNFORGE_DEVICE bool mbarrier_test(u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, "
+      "p; "
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 /// Returns once the phase with this parity is over. The phase before the first counts as over with
 /// parity 1.
 ATTNFORGE_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {

@@ -21,6 +21,17 @@ ATTNFORGE_DEVICE void registers_shrink() {
 ATTNFORGE_DEVICE void named_barrier_wait(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+/// The same, and whether `what` is true in all of them.
+ATTNFORGE_DEVICE bool named_barrier_all(int id, int threads, bool what) {
+  u32 all;
+  asm volatile(
+      "{ .reg .pred p, q; setp.ne.u32 p, %3, 0; bar.red.and.pred q, %1, %2, p; "
+      "selp.u32 %0, 1, 0, q; }"
+      : "=r"(all)
+      : "r"(id), "r"(threads), "r"(static_cast<u32>(what))
+      : "memory");
+  return all != 0;
+}
 ATTNFORGE_DEVICE void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

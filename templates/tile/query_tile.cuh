@@ -36,7 +36,17 @@ struct QueryTile {
         first_row(place.m_block * block_m),
         lengths(params, batch) {}
 
-  // As words in shared memory, if Lengths has words.
+  QueryTile(const QueryTile&) = default;
+  /// Of the same kernel.
+  ATTNFORGE_DEVICE QueryTile& operator=(const QueryTile& other) {
+    batch = other.batch;
+    head = other.head;
+    first_row = other.first_row;
+    lengths = other.lengths;
+    return *this;
+  }
+
+  // As words in shared memory.
   static constexpr int kWords = 3 + Lengths::kWords;
   ATTNFORGE_DEVICE void store(u32 to) const {
     store_shared(to, batch);

@@ -21,33 +21,69 @@ ATTNFORGE_DEVICE float quad_sum(float x) {
 
 /// State of the two rows of an mma fragment. row_max is in log2 units, of scores times scale_log2;
 /// row_sum is this lane's share until finish().
+///
+/// Lazy: as long as no row of the warp grew by more than 2^8 the old maxima stay, since numbers up
+/// to 256 are as exact in 16-bit floats as numbers up to 1. What is asked of all lanes has the same
+/// answer in all.
+///
+/// kByBits: once no row's maximum is negative, the largest of three scores is found at a time, as
+/// whole numbers of the same bits (sm_90). Of negative scores alone that is some, and none grew.
+template <bool kByBits = false>
 struct SoftmaxRows {
   float row_max[2];
   float row_sum[2];
-  bool far;  // some row of the warp has a far maximum; the same in all lanes
+  float base[2];  // row_max, or -inf: the row is to be raised with every tile
+  bool positive;  // kByBits: no row of the warp has a negative maximum
 
   ATTNFORGE_DEVICE SoftmaxRows()
-      : row_max{kLowestFloat, kLowestFloat}, row_sum{0.0f, 0.0f}, far(false) {}
+      : row_max{kLowestFloat, kLowestFloat},
+        row_sum{0.0f, 0.0f},
+        base{negative_infinity(), negative_infinity()},
+        positive(false) {}
 
   /// Scores of kFragments accumulator fragments to probabilities relative to the maxima, which are
-  /// raised to them before. True if older outputs are to be multiplied with `rescale` (sums are
-  /// done). Lazy: as long as no row of the warp grew by more than 2^8 it keeps the old maxima,
-  /// since numbers up to 256 are as exact in 16-bit floats as numbers up to 1. The answer is the
-  /// same in all lanes.
+  /// raised to them before. True if older outputs are to be multiplied by `rescale` (sums are
+  /// done).
   template <int kFragments>
   ATTNFORGE_DEVICE bool probabilities(float (&s)[kFragments][4], float scale_log2,
                                       float (&rescale)[2]) {
+    float shift[2] = {base[0], base[1]};
     float top[2];
-    bool grew = far;
+    tops_of(s, top);
+    const bool raised = any_lane(grows(0, top[0], scale_log2) | grows(1, top[1], scale_log2));
+    if (raised) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) raise(s, r, top[r], scale_log2, shift[r], rescale[r]);
+      if constexpr (kByBits) positive = !any_lane(fminf(row_max[0], row_max[1]) < 0.0f);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      exponentiate(s, r, [=](float x) { return fmaf(x, scale_log2, -shift[r]); });
+    return raised;
+  }
+
+  /// The same, a row after the other: the exponentials of the first are computed while the maximum
+  /// of the second is found. settle(raised, rescale) is called before those of the second.
+  template <int kFragments, class Settle>
+  ATTNFORGE_DEVICE void probabilities_by_rows(float (&s)[kFragments][4], float scale_log2,
+                                              const Settle& settle) {
+    bool raised = false;
+    float rescale[2] = {1.0f, 1.0f};
+    float most = kMostGrowth;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      top[r] = top_of(s, r);
-      grew |= fmaf(top[r], scale_log2, -row_max[r]) > 8.0f;
+      const float top = top_of(s, r);
+      float shift = base[r];
+      if (any_lane(grows(r, top, scale_log2, most))) {
+        raised = true;
+        raise(s, r, top, scale_log2, shift, rescale[r]);
+      }
+      if (r == 1) settle(raised, rescale);
+      const float sum = exponentiate(s, r, [=](float x) { return fmaf(x, scale_log2, -shift); });
+      // kMostGrowth, which is there no sooner than the sum: else ptxas puts all of the second
+      // maximum before the exponentials, as a branch waits for it.
+      most = fmaf(sum, 0.0f, kMostGrowth);
     }
-    const bool raised = any_lane(grew);
-    if (raised) raise(s, top, scale_log2, rescale);
-    exponentiate(s, [scale_log2](float x, float shift) { return fmaf(x, scale_log2, -shift); });
-    return raised;
   }
 
   /// The same of scores that a series may raise to exponents together with a function of the
@@ -57,12 +93,12 @@ struct SoftmaxRows {
                                                 const Series& series, bool hidden,
                                                 const Replace& replace, float (&rescale)[2]) {
     float top[2];
-    bool leaves = far, grew = false;
+    bool leaves = false, grew = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       top[r] = top_of(s, r);
-      leaves |= series.leaves(top[r], row_max[r]);
-      grew |= series.exponent(top[r], row_max[r]) > 8.0f;
+      leaves |= base[r] != row_max[r] || series.leaves(top[r], row_max[r]);
+      grew |= series.exponent(top[r], row_max[r]) > kMostGrowth;
     }
     if (hidden || any_lane(leaves)) {
       replace();
@@ -71,9 +107,14 @@ struct SoftmaxRows {
     const bool raised = any_lane(grew);
     if (raised) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) raise_row(r, series.exponent(quad_max(top[r]), 0.0f), rescale);
+      for (int r = 0; r < 2; ++r) {
+        raise_to(r, series.exponent(quad_max(top[r]), 0.0f), rescale[r]);
+        base[r] = row_max[r];
+      }
     }
-    exponentiate(s, [&](float x, float shift) { return series.exponent(x, shift); });
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      exponentiate(s, r, [&](float x) { return series.exponent(x, row_max[r]); });
     return raised;
   }
 
@@ -91,56 +132,79 @@ struct SoftmaxRows {
   }
 
  private:
+  static constexpr float kMostGrowth = 8.0f;
+
   /// The largest of a lane's scores in row r. Some lane has the row's.
   template <int kFragments>
   ATTNFORGE_DEVICE static float top_of(const float (&s)[kFragments][4], int r) {
-    float top = s[0][2 * r];
+    float top[2] = {s[0][2 * r], s[0][2 * r + 1]};  // two, as each waits for the one before
 #pragma unroll
-    for (int j = 0; j < kFragments; ++j) top = fmaxf(top, fmaxf(s[j][2 * r], s[j][2 * r + 1]));
-    return top;
+    for (int j = 1; j < kFragments; ++j)
+      top[j % 2] = fmaxf(top[j % 2], fmaxf(s[j][2 * r], s[j][2 * r + 1]));
+    return fmaxf(top[0], top[1]);
   }
-
-  ATTNFORGE_DEVICE void raise_row(int r, float to, float (&rescale)[2]) {
-    const float old = row_max[r];
-    row_max[r] = fmaxf(to, old);
-    rescale[r] = exp2_approx(old - row_max[r]);
-    row_sum[r] *= rescale[r];
-  }
-
   template <int kFragments>
-  ATTNFORGE_DEVICE void raise(float (&s)[kFragments][4], const float (&top)[2], float scale_log2,
-                              float (&rescale)[2]) {
-    bool is_far_row = false;
+  ATTNFORGE_DEVICE static float top_by_bits(const float (&s)[kFragments][4], int r) {
+    int top[2] = {__float_as_int(s[0][2 * r]), __float_as_int(s[0][2 * r + 1])};
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      raise_row(r, quad_max(top[r]) * scale_log2, rescale);
-      is_far_row |= is_far(row_max[r]);
+    for (int j = 1; j < kFragments; ++j)
+      top[j % 2] = max(top[j % 2],
+                       max(__float_as_int(s[j][2 * r]), __float_as_int(s[j][2 * r + 1])));
+    return __int_as_float(max(top[0], top[1]));
+  }
+  template <int kFragments>
+  ATTNFORGE_DEVICE void tops_of(const float (&s)[kFragments][4], float (&top)[2]) const {
+    if (kByBits && positive) {
+      top[0] = top_by_bits(s, 0), top[1] = top_by_bits(s, 1);
+    } else {
+      top[0] = top_of(s, 0), top[1] = top_of(s, 1);
     }
-    far = any_lane(is_far_row);
-    if (far) {
+  }
+
+  /// Whether this lane's part of a row grew too much. NaN: -inf relative to -inf.
+  ATTNFORGE_DEVICE bool grows(int r, float top, float scale_log2, float most = kMostGrowth) const {
+    return !(fmaf(top, scale_log2, -base[r]) <= most);
+  }
+
+  ATTNFORGE_DEVICE void raise_to(int r, float maximum, float& rescale) {
+    const float old = row_max[r];
+    row_max[r] = fmaxf(maximum, old);
+    rescale = exp2_approx(old - row_max[r]);
+    row_sum[r] *= rescale;
+  }
+  /// Raises a row to its largest score in the tile. `shift` is then what goes from exponents.
+  template <int kFragments>
+  ATTNFORGE_DEVICE void raise(float (&s)[kFragments][4], int r, float top, float scale_log2,
+                              float& shift, float& rescale) {
+    raise_to(r, quad_max(top) * scale_log2, rescale);
+    shift = row_max[r];
+    base[r] = row_max[r];
+    if (any_lane(is_far(row_max[r]))) {
+      shift = 0.0f;
+      base[r] = negative_infinity();
 #pragma unroll
       for (int j = 0; j < kFragments; ++j)
 #pragma unroll
-        for (int c = 0; c < 4; ++c)
-          s[j][c] = relative_to_maximum(s[j][c], scale_log2, row_max[c / 2]);
+        for (int c = 2 * r; c < 2 * r + 2; ++c)
+          s[j][c] = relative_to_maximum(s[j][c], scale_log2, row_max[r]);
     }
   }
 
-  /// Probabilities, and their sums. exponent(score, maximum) is in log2 units.
+  /// Probabilities of a row, added up in row_sum. Returns what that was after two thirds of them.
+  /// exponent(score) is in log2 units.
   template <int kFragments, class Exponent>
-  ATTNFORGE_DEVICE void exponentiate(float (&s)[kFragments][4], const Exponent& exponent) {
+  ATTNFORGE_DEVICE float exponentiate(float (&s)[kFragments][4], int r, const Exponent& exponent) {
+    float most_of_sum = 0.0f;
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float shift = far ? 0.0f : row_max[r];
+    for (int j = 0; j < kFragments; ++j) {
 #pragma unroll
-      for (int j = 0; j < kFragments; ++j) {
-#pragma unroll
-        for (int c = 2 * r; c < 2 * r + 2; ++c) {
-          s[j][c] = exp2_approx(exponent(s[j][c], shift));
-          row_sum[r] += s[j][c];
-        }
+      for (int c = 2 * r; c < 2 * r + 2; ++c) {
+        s[j][c] = exp2_approx(exponent(s[j][c]));
+        row_sum[r] += s[j][c];
       }
+      if (j == kFragments * 5 / 8) most_of_sum = row_sum[r];
     }
+    return most_of_sum;
   }
 };
 
