@@ -51,7 +51,7 @@ TEST(InterruptDeathTest, WithoutAScopeOneEndsTheProgram) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
-        std::signal(SIGINT, SIG_DFL);  // a test run by nohup or in the background ignores it
+        signal(SIGINT, SIG_DFL);  // a test run by nohup or in the background ignores it
         { const InterruptScope scope; }
         raise(SIGINT);
       },
