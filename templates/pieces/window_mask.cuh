@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base.cuh"
+#include "tile/fragment_scores.cuh"
 #include "tile/visible_keys.cuh"
 
 namespace attnforge {
@@ -20,6 +21,14 @@ struct WindowMask {
       visible.first -= lane_key;
       visible.last -= lane_key;
       return [visible](float s, int offset) { return masked<kLeftBound>(s, offset, visible); };
+    });
+  }
+
+  template <int kFragments, class QueryTile>
+  ATTNFORGE_DEVICE static void apply(const FragmentScores<float[kFragments][4]>& scores,
+                                     const QueryTile& tile) {
+    hide_outside<kLeftBound>(scores, [&](int row) {
+      return VisibleKeys::of_row(tile.p, tile.lengths, tile.query_of(row));
     });
   }
 

@@ -8,6 +8,13 @@ namespace attnforge {
 
 ATTNFORGE_DEVICE float negative_infinity() { return -__int_as_float(0x7f800000); }
 
+/// The lowest `count` bits; all where there are no more (PTX ISA, "bmsk").
+ATTNFORGE_DEVICE u32 low_bits(int count) {
+  u32 bits;
+  asm("bmsk.clamp.b32 %0, 0, %1;" : "=r"(bits) : "r"(count));
+  return bits;
+}
+
 /// 2^x to 2 ulp; 0 for -inf and for results below 2^-126.
 ATTNFORGE_DEVICE float exp2_approx(float x) {
   float y;

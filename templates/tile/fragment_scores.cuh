@@ -4,6 +4,7 @@
 
 #include "base.cuh"
 #include "ptx/mma_sync.cuh"
+#include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
 
 namespace attnforge {
@@ -47,6 +48,39 @@ struct FragmentScores {
   ATTNFORGE_DEVICE void for_each(const OfRow& of_row) const {
     for_each_score(all, row, first_key, of_row);
   }
+
+  /// Of a row's scores those before key `end` as bits: a lane has two of eight keys.
+  template <int kWords>
+  struct Bits {
+    u32 words[kWords];
+
+    ATTNFORGE_DEVICE explicit Bits(int end) {
+      const int before = max(end, 0) / 8 * 2 + min(max(end, 0) % 8, 2);
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) words[w] = low_bits(max(before - 32 * w, 0));
+    }
+    ATTNFORGE_DEVICE bool has(int i) const { return (words[i / 32] >> (i % 32) & 1) != 0; }
+  };
 };
+
+/// -inf to the scores of keys outside of keys_of(row), which is VisibleKeys: bits go to predicates
+/// several at a time. kLeft: there is a left bound too.
+template <bool kLeft, int kFragments, class KeysOf>
+ATTNFORGE_DEVICE void hide_outside(const FragmentScores<float[kFragments][4]>& scores,
+                                   const KeysOf& keys_of) {
+  using Bits = typename FragmentScores<float[kFragments][4]>::template Bits<ceil_div(kFragments,
+                                                                                     16)>;
+  const int lane_key = scores.first_key + MmaFragment::column(thread_index() % 32);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const auto keys = keys_of(scores.row + 8 * r);
+    const Bits before_end(keys.last + 1 - lane_key),
+        before_first(kLeft ? keys.first - lane_key : 0);
+#pragma unroll
+    for (int i = 0; i < 2 * kFragments; ++i)
+      if (!before_end.has(i) || (kLeft && before_first.has(i)))
+        scores.all[i / 2][2 * r + i % 2] = negative_infinity();
+  }
+}
 
 }  // namespace attnforge
