@@ -19,13 +19,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs/pictures"
 RESULTS = ROOT / "bench/results/h200"
 
-# Picture: the numbers that it shows, and the figure of the command that it is.
+# Picture: the numbers that it shows, and the figure of the command that it is: its name, and where there are several, how the line
+# below its title begins.
 SWEEPS = {
     "latency": ("sweep.csv", "latency"),
     "throughput": ("sweep.csv", "throughput"),
     "memory": ("sweep.csv", "memory"),
     "padding_waste": ("head_dims.csv", "padding_waste"),
-    "peers": ("hopper.csv", "throughput_4"),  # 16 heads of 128, causal
+    "peers": ("hopper.csv", "throughput fwd bf16 num_heads=16 causal head_dim=128,"),
 }
 # Tries of a search as `attnforge cache export` writes them.
 LANDSCAPES = {"landscape": ("landscape.jsonl", "landscape_fwd_mma_sm80", "block_n,step_n")}
@@ -40,13 +41,21 @@ def run(program, arguments, database, draw):
         sys.exit(f"pictures.py: {' '.join(map(str, arguments))}: {done.stderr}")
 
 
+def figure_of(folder, wanted):
+    name, _, title = wanted.partition(" ")
+    scripts = [path for path in sorted(folder.glob(f"{name}*.gp")) if f'set label 2 "{title}' in path.read_text()]
+    if len(scripts) != 1:
+        sys.exit(f"pictures.py: {len(scripts)} figures are '{wanted}'")
+    return scripts[0].with_suffix("")
+
+
 def write_figures(program, folder, draw):
     """{picture: path without its ending of the figure}, of all whose numbers are there."""
     figures = {}
     for name in {numbers for numbers, _ in SWEEPS.values()}:
         run(program, ["bench", "--from", RESULTS / name, "--plot", folder / name], folder / "none.db", draw)
     for picture, (numbers, figure) in SWEEPS.items():
-        figures[picture] = folder / numbers / figure
+        figures[picture] = figure_of(folder / numbers, figure)
     for picture, (numbers, figure, axes) in LANDSCAPES.items():
         if (RESULTS / numbers).exists():
             database = folder / f"{picture}.db"
