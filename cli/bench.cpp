@@ -60,7 +60,7 @@ Examples:
   attnforge bench --score 's + slope[head] * (k - q)' --arg slope=random fwd bf16 num_heads=16 seqlen=2048,8192 head_dim=128 causal
   attnforge bench --from sweep.csv --plot pictures     (no GPU: draws a sweep of before)
   attnforge bench --file problems.txt --families fwd_mma_sm80,fwd_naive --csv > times.csv
-  attnforge bench fwd fp16 num_heads=16 seqlen=4096 head_dim=48,72,96,160 --strategy standard,variable_block,split_k --rigor quick
+  attnforge bench fwd fp16 num_heads=16 seqlen=4096 head_dim=48,72,96,160 --strategy standard,variable_block,split_head_dims --rigor quick
   attnforge bench "fwd bf16 seqlen=1024 head_dim=64" "fwd bf16 seqlen=2048 head_dim=64" --rigor quick --json)";
 
 /// Whether a small allocation still works: what failed then was one problem, too large as a rule,
@@ -288,8 +288,9 @@ Verb add_bench(Command& program) {
   verb->add_option("--config", a.config,
                    "Exactly this config, as tune --full and inspect --full print it")
       ->type_name("TEXT");
-  verb->add_option("--strategy", a.strategies,
-                   "A row for each of these: standard, variable_block, split_k, register_tiled")
+  verb->add_option(
+          "--strategy", a.strategies,
+          "A row for each of these: standard, variable_block, split_head_dims, register_tiled")
       ->type_name("NAMES")
       ->check(names())
       ->excludes(verb->get_option("--families"))

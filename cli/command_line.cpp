@@ -1,8 +1,12 @@
 #include "cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
+#include <string_view>
 #include <utility>
+
+#include "attnforge/problem_words.h"
 
 namespace attnforge::cli {
 
@@ -125,6 +129,45 @@ void Command::refuse_empty_values() {
   for (const auto& verb : subcommands_) verb->refuse_empty_values();
 }
 
+namespace {
+
+/// unknown verb "tun"; did you mean "tune"?
+std::string unknown(const std::string& kind, std::string_view word,
+                    const std::vector<std::string_view>& known) {
+  const std::string said = "unknown " + kind + " \"" + std::string(word) + '"';
+  const std::string_view meant = nearest_word(word, known);
+  return meant.empty() ? said : said + "; did you mean \"" + std::string(meant) + "\"?";
+}
+
+}  // namespace
+
+/// About the first option of the words that this command does not have; "" if it has all.
+std::string Command::unknown_option(int argc, const char* const* argv) const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : implementation_->app->get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  for (int i = 0; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    std::string_view word = argv[i];
+    word = word.substr(0, word.find('='));
+    if (word.starts_with("--") && std::find(known.begin(), known.end(), word) == known.end())
+      return unknown("option", word, known);
+  }
+  return "";
+}
+
+/// About the first verb or option of the words that is not known; "" if all are.
+std::string Command::unknown_word(int argc, const char* const* argv) const {
+  if (argc == 0 || subcommands_.empty() || argv[0][0] == '-') return unknown_option(argc, argv);
+  std::vector<std::string_view> verbs;
+  for (const auto& verb : subcommands_) {
+    if (verb->name() == argv[0]) return verb->unknown_word(argc - 1, argv + 1);
+    verbs.push_back(verb->name());
+  }
+  return unknown("verb", argv[0], verbs);
+}
+
 Command::Parsed Command::parse(int argc, const char* const* argv, std::string& error) {
   CLI::App& app = *implementation_->app;
   try {
@@ -136,6 +179,12 @@ Command::Parsed Command::parse(int argc, const char* const* argv, std::string& e
       return Parsed::kShown;
     }
     error = mistake.what();
+    // By code: the name of such an error may be that of its verb.
+    const int code = mistake.get_exit_code();
+    const bool of_words = code == static_cast<int>(CLI::ExitCodes::ExtrasError) ||
+                          code == static_cast<int>(CLI::ExitCodes::RequiredError);
+    if (const std::string word = of_words ? unknown_word(argc - 1, argv + 1) : ""; !word.empty())
+      error = word;
     return Parsed::kWrong;
   }
 }

@@ -74,6 +74,8 @@ class Command {
  private:
   struct Implementation;
   Command(std::unique_ptr<Implementation> implementation, const std::string& name);
+  std::string unknown_word(int argc, const char* const* argv) const;
+  std::string unknown_option(int argc, const char* const* argv) const;
 
   std::string name_;
   std::unique_ptr<Implementation> implementation_;

@@ -24,8 +24,9 @@ constexpr const char* kHelpFooter = R"(Examples:
 
 std::string problem_help() {
   std::string text =
-      "A problem is fwd and these words, in any order, quoted or not. What is left out has its "
-      "default.\n"
+      "A problem is its operation, such as fwd, and these words, in any order, quoted or not. What "
+      "is "
+      "left out has its default.\n"
       "  fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal\n\n";
   for (const ProblemWord& word : problem_words()) {
     text += fmt::format("  {}{}\n", bold(fmt::format("{:<20}", word.form)), word.meaning);

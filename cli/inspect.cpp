@@ -44,9 +44,9 @@ constexpr const char* kInspectFooter =
 Examples:
   attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64 causal
   attnforge inspect --section candidates,cuts --full fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128
-  attnforge inspect --mask-random 0.2 --arch sm_90 fwd bf16 num_heads=16 seqlen=4096 head_dim=128 blocks=64
+  attnforge inspect --mask-random 0.2 --arch sm_90a fwd bf16 num_heads=16 seqlen=4096 head_dim=128 blocks=64
   attnforge inspect --mask 'k <= q && q - k < 1024' --arch sm_90a fwd bf16 num_heads=16 seqlen=4096 head_dim=128
-  attnforge inspect --html kernel.html --arch sm_90 fwd bf16 seqlen=4096 head_dim=128 causal
+  attnforge inspect --html kernel.html --arch sm_90a fwd bf16 seqlen=4096 head_dim=128 causal
   attnforge inspect --source --arch sm_86 fwd bf16 seqlen=4096 head_dim=128 > kernel.cu
   nvcc -std=c++20 -arch=sm_86 -c kernel.cu                    (the first line of the file is this command)
   attnforge inspect --json --arch sm_89 fwd bf16 seqlen=4096 head_dim=128)";

@@ -63,6 +63,8 @@ std::string kept_table(const Inspection& i, int most, bool full, const char* mor
 
 std::string sees_text(const Problem& p) {
   const Window window = effective_window(p);
+  if (window.left < 0 && window.right < 0) return "every key";
+  if (window.left < 0 && window.right == 0) return "every key up to its own position";
   const auto bound = [](std::int64_t keys) {
     return keys < 0 ? std::string("all") : std::to_string(keys);
   };

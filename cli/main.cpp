@@ -89,7 +89,8 @@ int run_program(int argc, char** argv) {
       return with_flushed_output(kExitOk);
     case Command::Parsed::kWrong: {
       const Command* verb = app.parsed_subcommand();
-      print_error(fmt::format("{}; see attnforge {}--help", wrong,
+      print_error(fmt::format("{}{} attnforge {}--help", wrong,
+                              wrong.ends_with('?') ? " See" : "; see",
                               verb == nullptr ? "" : verb->name() + " "));
       return kExitUsage;
     }

@@ -162,22 +162,23 @@ Picture picture_of(const Figure& figure) {
     const Style& style = kStyles[measured % std::size(kStyles)];
     if (i > 0) plot += ", \\\n";
     if (!curve.errors.empty()) {
+      // Not `with yerrorbars`: that wipes out a disc around each point, bars and other lines too.
       plot += fmt::format(
-          "  \"{}.dat\" index {} using 1:2:3 with yerrorbars linecolor rgb \"{}\" linewidth 1 "
-          "pointsize 0 notitle, \\\n",
+          "  \"{}.dat\" index {} using 1:($2-$3):(0):(2*$3) with vectors heads size graph "
+          "0.004,90 linecolor rgb \"{}\" linewidth 1 notitle, \\\n",
           figure.file, i, style.colour);
     }
     plot += fmt::format("  \"{}.dat\" index {} using 1:2 ", figure.file, i);
     if (curve.look == Curve::Look::kComputed) {
       plot += "with lines linecolor rgb \"#404040\" dashtype (6,6) linewidth 1";
     } else if (curve.look == Curve::Look::kMarks) {
-      plot += fmt::format("with points linecolor rgb \"{}\" pointtype {} pointsize 2", style.colour,
-                          style.mark);
+      plot += fmt::format("with points linecolor rgb \"{}\" pointtype {} pointsize 1.2",
+                          style.colour, style.mark);
       ++measured;
     } else {
       plot += fmt::format(
           "with linespoints linecolor rgb \"{}\" dashtype {} linewidth 1.5 pointtype {} "
-          "pointsize 2",
+          "pointsize 1.2",
           style.colour, style.dash, style.mark);
       ++measured;
     }

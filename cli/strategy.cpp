@@ -18,10 +18,13 @@
 namespace attnforge::cli {
 namespace {
 
-constexpr std::string_view kNames[] = {"standard", "variable_block", "split_k", "register_tiled"};
+constexpr std::string_view kNames[] = {"standard", "variable_block", "split_head_dims",
+                                       "register_tiled"};
+// Other projects call it so, where "k" is the dimension that products sum over; here k are keys.
+constexpr std::string_view kOtherName = "split_k";
 constexpr const char* kTensorCores = "fwd_mma_sm80";
 constexpr const char* kFp32Tiles = "fwd_regtile_f32";
-constexpr std::size_t kMostSplit = 16;  // kernels that split_k chooses among
+constexpr std::size_t kMostSplit = 16;  // kernels that split_head_dims chooses among
 
 /// The text of a config: a family, then name=value words.
 int field(const std::string& config, const std::string& name) {
@@ -107,8 +110,9 @@ Plan split(const Problem& problem, Device& device, const TuneOptions* tuning) {
     }
   }
   if (plans.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("strategy split_k has no kernel for \"{}\" here", to_string(problem)));
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("strategy split_head_dims has no kernel for \"{}\" here", to_string(problem)));
   }
   const auto time_us = [&](const Plan& plan) {
     return measure(plan, device, {.min_samples = 5, .max_samples = 10, .time_limit_s = 0.1})
@@ -125,7 +129,8 @@ Plan split(const Problem& problem, Device& device, const TuneOptions* tuning) {
 
 std::vector<std::string> strategies_of(const std::string& list) {
   std::vector<std::string> names = names_of(list);
-  for (const std::string& name : names) {
+  for (std::string& name : names) {
+    if (name == kOtherName) name = "split_head_dims";
     if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
       throw Error(
           ErrorCode::kInvalidArgument,
@@ -151,7 +156,7 @@ Plan apply_strategy(const std::string& strategy, const Problem& problem, Device&
                             strategy));
   }
   if (strategy == "standard") return padded(problem, device, tuning);
-  if (strategy == "split_k") return split(problem, device, tuning);
+  if (strategy == "split_head_dims") return split(problem, device, tuning);
   const char* const family = strategy == "register_tiled" ? kFp32Tiles : kTensorCores;
   tune_first(problem, device, family, tuning);
   return make_plan(problem, device, {.family = family});

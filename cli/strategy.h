@@ -9,14 +9,15 @@
 
 namespace attnforge::cli {
 
-/// "standard,split_k" -> its names. Throws Error(kInvalidArgument) listing the known ones.
+/// "standard,split_k" -> its names, of which split_k is an older one. Throws
+/// Error(kInvalidArgument) listing the known ones.
 std::vector<std::string> strategies_of(const std::string& list);
 
 /// The plan that a strategy makes of `problem`:
 ///   standard        head dims padded to the next power of two in shared memory and in products:
 ///                   the config of fwd_mma_sm80 for the padded head dims
 ///   variable_block  exact head dims: fwd_mma_sm80 as it is
-///   split_k         two warps with half of the head dims each, whose sums are added
+///   split_head_dims two warps with half of the head dims each, whose sums are added
 ///   register_tiled  fp32 outer products in registers: fwd_regtile_f32, which takes fp32 only
 /// `tuning`: how to tune first what the strategy starts from (the padded head dims have a winner of
 /// their own), its family aside; nullptr: not at all. Throws Error(kUnsupported) where the strategy

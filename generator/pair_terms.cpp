@@ -14,7 +14,7 @@ namespace {
 
 using Relation = PairTerm::Relation;
 
-bool names_token(Code tokens, std::string_view name) {
+bool has_name(Code tokens, std::string_view name) {
   return std::ranges::any_of(tokens, [&](const CodeToken& token) { return token.text == name; });
 }
 
@@ -30,7 +30,7 @@ std::string text_of(std::string_view whole, Code tokens) {
 /// its own.
 bool is_plain(Code term) {
   for (const char* token : {"?", "|", "&", "^", "{", "}", "and", "or", "xor", "not", "sizeof"}) {
-    if (names_token(term, token)) return false;
+    if (has_name(term, token)) return false;
   }
   return true;
 }
@@ -110,14 +110,14 @@ std::optional<PairTerm> read_term(std::string_view text, Code term) {
   if (term.empty() || !is_plain(term)) return std::nullopt;
   if (const std::optional<Compared> compared = comparison_of(term)) {
     const auto& [left, right, relation] = *compared;
-    if (!names_token(left, "k") && !names_token(right, "q"))
+    if (!has_name(left, "k") && !has_name(right, "q"))
       return PairTerm{text_of(text, left), relation, text_of(text, right)};
-    if (!names_token(left, "q") && !names_token(right, "k"))
+    if (!has_name(left, "q") && !has_name(right, "k"))
       return PairTerm{text_of(text, right), mirrored(relation), text_of(text, left)};
   }
   const std::string truth = "bool(" + text_of(text, term) + ")";
-  if (!names_token(term, "k")) return PairTerm{truth, Relation::kEqual, "true"};
-  if (!names_token(term, "q")) return PairTerm{"true", Relation::kEqual, truth};
+  if (!has_name(term, "k")) return PairTerm{truth, Relation::kEqual, "true"};
+  if (!has_name(term, "q")) return PairTerm{"true", Relation::kEqual, truth};
   return std::nullopt;
 }
 

@@ -196,13 +196,14 @@ constexpr ProblemField kFields[] = {
     {.word = {"num_heads", "num_heads=Q:KV", "heads of q and of k and v; one number is both", "1",
               kHeads},
      .value = pair("num_heads_q", "num_heads_kv"),
-     .other_names = "heads nheads n_heads"},
+     .other_names = "heads nheads n_heads num_attention_heads"},
     {.word = {"num_heads_q", "num_heads_q=N", "query heads, a multiple of num_heads_kv", "1",
               kHeads},
-     .value = integer<&Problem::num_heads_q>(heads_ok, always)},
+     .value = integer<&Problem::num_heads_q>(heads_ok, always),
+     .other_names = "q_heads num_q_heads"},
     {.word = {"num_heads_kv", "num_heads_kv=N", "heads of k and v", "num_heads_q", kHeads},
      .value = integer<&Problem::num_heads_kv>(heads_ok, always),
-     .other_names = "kv_heads"},
+     .other_names = "kv_heads num_kv_heads num_key_value_heads"},
     {.word = {"seqlen", "seqlen=Q:KV", "queries and keys of a sequence; one number is both", "1",
               kSeqlen},
      .value = pair("seqlen_q", "seqlen_kv"),
@@ -242,7 +243,7 @@ constexpr ProblemField kFields[] = {
     {.word = {"softcap", "softcap=X", "s becomes X * tanh(s / X) after scaling; 0: not", "0",
               kFactor},
      .value = number(&Problem::softcap, factor_ok, differs<&Problem::softcap>),
-     .other_names = "logits_soft_cap",
+     .other_names = "logits_soft_cap soft_cap logit_cap softmax_cap",
      // A usual value: only whether there is one changes the kernel.
      .round =
          [](Problem& p) {

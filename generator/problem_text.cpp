@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attnforge/problem.h"
+#include "attnforge/problem_words.h"
 #include "generator/problem_fields.h"
 #include "generator/words.h"
 
@@ -56,42 +57,44 @@ std::string here_called(std::string_view name) {
   return "";
 }
 
-/// Edit distance where a letter too few or too many costs 2 and a wrong one 3: seqlen_k is nearer
-/// to seqlen_kv than to seqlen_q.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = 2 * j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = 2 * i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 3);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 2, row[j - 1] + 2});
-    }
-  }
-  return row[b.size()];
-}
-
-/// The word that is meant, or "" where that would be a guess: more than a third of it is otherwise.
-std::string meant_by(std::string_view name) {
+/// What is meant by a word whose name is not known, or "" where that would be a guess. A misspelt
+/// word keeps its value if that is short; that of another library's word may count otherwise.
+std::string meant_by(std::string_view name, std::string_view value) {
   if (std::string here = here_called(name); !here.empty()) return here;
-  const std::vector<std::string_view> words = known_words();
-  const auto nearest = *std::min_element(words.begin(), words.end(),
-                                         [&](std::string_view a, std::string_view b) {
-                                           return edit_distance(name, a) < edit_distance(name, b);
-                                         });
-  return std::string(edit_distance(name, nearest) <= name.size() ? nearest : "");
+  const std::string_view nearest = nearest_word(name, known_words());
+  if (nearest.empty() || find_field(nearest)->word.allowed.empty()) return std::string(nearest);
+  constexpr std::size_t kShort = 16;
+  const bool keeps = value.size() <= kShort && value.find('"') == value.npos;
+  return fmt::format("{}={}", nearest, keeps ? value : "");
 }
 
-[[noreturn]] void refuse_unknown(std::string_view word, std::string_view name) {
-  constexpr std::size_t kLongest = 64;  // more than any word has: the distance takes its square
-  const std::string meant = meant_by(name.substr(0, kLongest));
-  refuse(
-      fmt::format("unknown word \"{}{}\"{}. Known are {}; attnforge help problem says what each is",
-                  word.substr(0, kLongest), word.size() > kLongest ? "..." : "",
-                  meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant),
-                  fmt::join(known_words(), ", ")));
+/// The part before "=".
+std::string_view name_of(std::string_view word) { return word.substr(0, word.find('=')); }
+
+/// Refuses all words of `text` that are not known in one message, so that they are mended at once.
+void refuse_unknown_words(std::string_view text) {
+  constexpr std::size_t kLongest = 64;  // of a word that is shown: more than any known one has
+  constexpr std::size_t kMost = 8;      // that are shown
+  std::vector<std::string> shown;
+  std::size_t count = 0;
+  std::string meant;
+  for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
+    if (find_field(name_of(word)) != nullptr || ++count > kMost) continue;
+    const std::string_view start = word.substr(0, kLongest), name = name_of(word);
+    meant = meant_by(name.substr(0, kLongest), word.substr(std::min(name.size() + 1, word.size())));
+    shown.push_back(fmt::format("\"{}{}\"{}", start, word.size() > kLongest ? "..." : "",
+                                meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
+  }
+  if (count == 0) return;
+  if (count == 1 && meant.empty())
+    refuse(fmt::format("unknown word {}. Known are {}; attnforge help problem says what each is",
+                       shown[0], fmt::join(known_words(), ", ")));
+  if (count == 1)
+    refuse(fmt::format("unknown word {} attnforge help problem has every word", shown[0]));
+  std::string all;
+  for (const std::string& each : shown) all += fmt::format("\n{}", each);
+  if (count > kMost) all += fmt::format("\nand {} more", count - kMost);
+  refuse(fmt::format("{} unknown words; attnforge help problem has every word:{}", count, all));
 }
 
 // ---- parsing ----
@@ -190,7 +193,6 @@ std::string quoted(std::string_view content) {
 void parse_bare(Problem& problem, Given& given, std::optional<DType>& dtype,
                 std::string_view word) {
   const ProblemField* field = find_field(word);
-  if (field == nullptr) refuse_unknown(word, word);
   if (field->value.kind == FieldKind::kFlag) {
     given.add(word, word);
     field->value.set(problem, 1);
@@ -205,7 +207,6 @@ void parse_bare(Problem& problem, Given& given, std::optional<DType>& dtype,
 void parse_assignment(Problem& problem, Given& given, std::string_view word, std::size_t equals) {
   const std::string_view name = word.substr(0, equals), text = word.substr(equals + 1);
   const ProblemField* field = find_field(name);
-  if (field == nullptr) refuse_unknown(word, name);
   const FieldValue& value = field->value;
   if (is_pair(*field)) return parse_pair(problem, given, value, word, text);
   switch (value.kind) {
@@ -272,6 +273,7 @@ Problem parse_problem(std::string_view text) {
   if (op == std::end(kOps))
     refuse(fmt::format("op \"{}\" must be fwd or bwd; it is the first word", first));
 
+  refuse_unknown_words(text);
   Problem problem;
   problem.op = *op;
   Given given;

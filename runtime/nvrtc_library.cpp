@@ -20,12 +20,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 constexpr int kOldestMajor = 12, kOldestMinor = 4;
-// A folder of its own: Debian and Ubuntu refuse `pip install` outside of a virtual environment, and
-// the toolkits among their packages are too old.
+// A folder of its own, which the search knows: Debian and Ubuntu refuse `pip install` outside of a
+// virtual environment, and the toolkits among their packages are too old.
 constexpr const char* kAdvice =
     "Install it with: python3 -m venv ~/.local/share/attnforge/nvrtc && "
-    "~/.local/share/attnforge/nvrtc/bin/pip install nvidia-cuda-nvrtc && export ATTNFORGE_NVRTC="
-    "$(ls ~/.local/share/attnforge/nvrtc/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1?) "
+    "~/.local/share/attnforge/nvrtc/bin/pip install nvidia-cuda-nvrtc "
     "(nvidia-cuda-nvrtc-cu12 where the driver is of CUDA 12). Or install NVIDIA's CUDA toolkit, "
     "12.4 or later, or set ATTNFORGE_NVRTC to the full path of a libnvrtc.so that is elsewhere.";
 
@@ -214,8 +213,10 @@ NvrtcSearch nvrtc_search(const std::function<const char*(const char*)>& environm
   places.add_toolkit("/opt/cuda");
   if (const std::string venv = value("VIRTUAL_ENV"); !venv.empty()) places.add_python(venv);
   for (const fs::path& prefix : python_prefixes(value("PATH"))) places.add_python(prefix);
-  if (const std::string home = value("HOME"); !home.empty())
+  if (const std::string home = value("HOME"); !home.empty()) {
+    places.add_python(fs::path(home) / ".local/share/attnforge/nvrtc");  // as kAdvice says
     places.add_python(fs::path(home) / ".local");
+  }
   // A checkout has .venv beside its build folder.
   for (const fs::path& level : levels_above(own))
     if (is_trusted(level / ".venv")) places.add_python(level / ".venv");

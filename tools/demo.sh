@@ -37,17 +37,17 @@ demo_gpu() {
 }
 
 demo_cpu() {
-  heading "1. No GPU here: candidates for sm_86, sm_89 and sm_90 compiled by NVRTC, ranked by the model, stored as estimates"
-  show tune --arch sm_86,sm_89,sm_90 --candidates 8 $problem
+  heading "1. No GPU here: candidates for sm_86, sm_89 and sm_90a compiled by NVRTC, ranked by the model, stored as estimates"
+  show tune --arch sm_86,sm_89,sm_90a --candidates 8 $problem
   show cache ls
 
   heading "2. The CPU reference on a smaller problem"
   show run --cpu --random 1 --check fwd bf16 num_heads=8:2 seqlen=512 head_dim=128 causal lse
 
   heading "3. What the problem becomes on an H200, and the generated kernel"
-  show inspect --arch sm_90 --candidates 5 $problem
+  show inspect --arch sm_90a --candidates 5 $problem
   printf '(inspect --source prints the kernel with every header in place: %s lines that stock nvcc compiles alone)\n' \
-    "$("$attnforge" inspect --arch sm_90 --source $problem | wc -l)"
+    "$("$attnforge" inspect --arch sm_90a --source $problem | wc -l)"
 }
 
 "demo_$machine"

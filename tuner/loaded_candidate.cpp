@@ -14,7 +14,7 @@ LoadedCandidate::LoadedCandidate(const Candidate& candidate, const Problem& prob
   Launch launch = candidate.family->launch(candidate.config, problem, device);
   kernels_ = LoadedKernels(compiled_.cubin.bytes, compiled_.source, launch);
   workspace_.reserve(launch);
-  launch_ = LoadedLaunch(std::move(launch), kernels_);
+  launch_ = LoadedLaunch(launch, kernels_);
 }
 
 }  // namespace attnforge

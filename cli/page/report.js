@@ -31,7 +31,7 @@ function winners() {
     {name: "age", number: true, value: row => row.age, show: row => days(row.age)},
     {name: "code", value: row => row.state},
     {name: "GPU", value: row => row.gpu},
-    {name: "config", value: row => wordsOf(row.config), show: row => configElement(row.config)},
+    {name: "config", text: true, value: row => wordsOf(row.config), show: row => configElement(row.config)},
   ]}));
 }
 

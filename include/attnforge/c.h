@@ -634,7 +634,7 @@ attnforge_block_mask_documents(const attnforge_block_mask_shape* shape, const in
  * keeps beside the words of attnforge_block_mask_words; with the word mask_bits they have bits, and
  * a run needs no text. causal and windows are not looked at: runs apply them. `code_arguments` as
  * in attnforge_tensors, ready on `stream`, which is waited for. ATTNFORGE_NO_JIT of the context
- * forbids to compile the text. */
+ * forbids compiling the text. */
 ATTNFORGE_API attnforge_status attnforge_block_mask_from_text(attnforge_context* context,
                                                               const attnforge_problem* problem,
                                                               const uint64_t* code_arguments,

@@ -1,4 +1,5 @@
-// problem_words.h - every word of a problem's text (attnforge/problem.h), for people.
+// problem_words.h - every word of a problem's text (attnforge/problem.h), for people, and what a
+// misspelt one means.
 #pragma once
 
 #include <span>
@@ -20,5 +21,10 @@ struct ProblemWord {
 /// In the order of the help. Words that give one of two sizes ("seqlen_q") come after the one for
 /// both.
 std::span<const ProblemWord> problem_words();
+
+/// The one of `words` that is meant by the misspelt `name`, or "" where that would be a guess: more
+/// than a third of it is otherwise. Takes time by the square of its length. No allocation outlives
+/// the call.
+std::string_view nearest_word(std::string_view name, std::span<const std::string_view> words);
 
 }  // namespace attnforge

@@ -150,14 +150,14 @@ DeviceBlockMask made_of_text(Maker& maker, const Problem& text, const BlockMaskS
   return mask;
 }
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_mask(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
 void check_text(const Problem& problem) {
   validate(problem);
   if (problem.mask.empty() || !has_block_mask(problem)) {
-    refuse(
+    refuse_mask(
         fmt::format("\"{}\" has no {}; a block mask is made of a mask's text and of the sizes of "
                     "blocks, as blocks=128",
                     to_string(problem), problem.mask.empty() ? "mask text" : "blocks"));
@@ -165,7 +165,7 @@ void check_text(const Problem& problem) {
   if (has_fixed_lengths(problem)) return;
   for (const char* const name : {"seqlen_q", "seqlen_kv"}) {
     if (!mask_depends_on(problem, name)) continue;
-    refuse(
+    refuse_mask(
         fmt::format("the mask \"{}\" names {}, which only a run of \"{}\" knows; make its blocks "
                     "for sequences that are all of one length, or leave them to the run",
                     problem.mask, name, to_string(problem)));
@@ -200,7 +200,7 @@ DeviceBlockMask block_mask_from_dense(Device& device, const BlockMaskShape& shap
                                       const DeviceMaskOptions& options) {
   validate(shape);
   if (seen == nullptr && shape.rows() * shape.seqlen_kv > 0)
-    refuse("a dense mask is null; it is an address in device memory");
+    refuse_mask("a dense mask is null; it is an address in device memory");
   Problem text;
   text.batch = shape.batch;
   text.num_heads_q = text.num_heads_kv = static_cast<int>(shape.heads);

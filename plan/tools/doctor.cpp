@@ -38,8 +38,7 @@ Check check_driver() {
   const std::string& problem = driver_problem();
   if (!problem.empty()) {
     return {"driver", State::kFailed, problem,
-            "kernels can be inspected, compiled and ranked, but not run; install the NVIDIA driver "
-            "to run them"};
+            "until then kernels can be inspected, compiled and ranked, but not run"};
   }
   return {"driver", State::kOk, fmt::format("libcuda for CUDA {}", version_text(driver_version())),
           ""};

@@ -31,7 +31,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"ATTNFORGE_FAMILY", "experiments: only this kernel family serves problems, of any tier",
        "the products, else the ladder"},
       {"ATTNFORGE_BLOCK_N",
-       "experiments: only configs with this many keys a tile, also ones that no search tries",
+       "experiments: only configs with this many keys per tile, also ones that no search tries",
        "any"},
       {"ATTNFORGE_SMEM_BYTES",
        "experiments: shared memory that a block may take, as if the GPU had no more",

@@ -1,7 +1,7 @@
 // consumer.cuh - the role of fwd_wgmma_sm90a that computes: a warpgroup's way through the key tiles
 // of a query tile. The scores of the next tile are in flight with the outputs of this one, and the
 // softmax runs under that. Gathered tiles, and those that a warpgroup's rows see nothing of, are
-// told apart here.
+// told apart here. How query tiles follow one another is in query_tiles.cuh.
 #pragma once
 
 #include "base.cuh"
@@ -179,68 +179,6 @@ struct FwdWgmmaSm90aConsumer {
     wg.store_rows(work.queries, part.row);
   }
 
-  // ---- Query tiles one after another ----
-
-  ATTNFORGE_DEVICE Work told_work() const {
-    return Work::load(wg.params, wg.smem.tile(wg.q_ring.stage) + 4);
-  }
-  /// Whether the tile after `work` may be begun while the rows of that one are stored: it has come,
-  /// and there are scores to begin with. The same in all of the warpgroup.
-  ATTNFORGE_DEVICE bool may_begin(const Work& work, const Part& part, Work& next) const {
-    const bool come = mbarrier_test(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
-    if (!named_barrier_all(4 + wg.warpgroup, 128, come)) return false;
-    if (from_lane_0(load_shared(wg.smem.tile(wg.q_ring.stage))) == Work::kNoTile) return false;
-    next = told_work();
-    const Part its = part_of(next);
-    if (part.empty || its.empty) return false;
-    return !kLeavesOut || (work.walk.after(part.walk) == 0 && next.walk.before(its.walk) == 0);
-  }
-
-  /// All query tiles. Where it may be, the first scores of one are computed while the rows of the
-  /// one before are stored.
-  ATTNFORGE_DEVICE void attend_joined() {
-    if (await_tile(-1) == Work::kNoTile) return;
-    Work work = told_work();
-    bool begun = false;  // the first scores are there
-    for (;;) {
-      const Part part = part_of(work);
-      wg.begin_rows();
-      if (!begun) {
-        if constexpr (kLeavesOut) leave_out(work.walk.before(part.walk));
-        if (!part.empty) first_scores(work);
-      }
-      if (!part.empty) attend_keys(work, part);
-      release_q();
-      wg.q_ring.advance();
-      Work next = work;
-      begun = may_begin(work, part, next);
-      if (begun) {
-        issue_last_outputs(work, part);
-        wg.await_k();
-        wg.await_turn();
-        wg.issue_scores();
-        wg.pass_turn();
-        wgmma_wait<1>();
-        pin(wg.o);
-        wg.release_v();
-        wg.store_rows(work.queries, part.row);
-        wgmma_wait<0>();
-        pin(wg.s);
-        wg.release_k();
-      } else {
-        if (!part.empty) {
-          issue_last_outputs(work, part);
-          await_last_outputs();
-        }
-        if constexpr (kLeavesOut) leave_out(work.walk.after(part.walk));
-        wg.store_rows(work.queries, part.row);
-        if (await_tile(-1) == Work::kNoTile) break;
-        next = told_work();
-      }
-      work = next;
-    }
-  }
-
   /// Of a list's tiles those that this warpgroup's rows see anything of. Warpgroups that take
   /// turns take every tile.
   ATTNFORGE_DEVICE void attend_seen_tiles(const Work& work) {
@@ -285,49 +223,6 @@ struct FwdWgmmaSm90aConsumer {
     release_q();
     if (pending) finish();
     wg.store_rows(work.queries, row);
-  }
-
-  // ---- All query tiles of the block ----
-
-  /// The tile after `tile` (before the first: -1), with its Q in shared memory; num_tiles() or
-  /// more when there is none.
-  ATTNFORGE_DEVICE int await_tile(int tile) const {
-    if constexpr (!Work::kTells) {
-      const int next = Work::following(wg.params, tile);
-      if (next < Work::num_tiles(wg.params))
-        mbarrier_wait(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
-      return next;
-    } else {
-      mbarrier_wait(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
-      // The same in all lanes, and the compiler must know: descriptors then stay in uniform
-      // registers.
-      return from_lane_0(load_shared(wg.smem.tile(wg.q_ring.stage)));
-    }
-  }
-
-  ATTNFORGE_DEVICE void run() {
-    // The first has the first turn.
-    if (C.pingpong && wg.warpgroup == C.warpgroups - 1) wg.pass_turn();
-    if constexpr (C.joins()) {
-      attend_joined();
-    } else if constexpr (Work::kTellsAll) {
-      while (await_tile(-1) != Work::kNoTile) {
-        const Work work = Work::load(wg.params, wg.smem.tile(wg.q_ring.stage) + 4);
-        wg.read_q();
-        if constexpr (Work::kListed && C.warpgroups > 1 && !C.pingpong)
-          attend_seen_tiles(work);
-        else
-          attend_query_tile(work);
-        wg.q_ring.advance();
-      }
-    } else {
-      for (int tile = await_tile(-1); tile < Work::num_tiles(wg.params); tile = await_tile(tile)) {
-        if constexpr (!Pieces::QJob::kNone) wg.work_on_q(Work(wg.params, tile));
-        wg.read_q();
-        attend_query_tile(Work(wg.params, tile));
-        wg.q_ring.advance();
-      }
-    }
   }
 };
 

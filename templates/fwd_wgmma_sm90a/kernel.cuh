@@ -6,8 +6,8 @@
 
 #include "base.cuh"
 #include "fwd_wgmma_sm90a/config.h"
-#include "fwd_wgmma_sm90a/consumer.cuh"
 #include "fwd_wgmma_sm90a/producer.cuh"
+#include "fwd_wgmma_sm90a/query_tiles.cuh"
 #include "fwd_wgmma_sm90a/shared.cuh"
 #include "fwd_wgmma_sm90a/workers.cuh"
 #include "ptx/shared_memory.cuh"
@@ -27,8 +27,8 @@ struct FwdWgmmaSm90a {
   using Shared = FwdWgmmaSm90aShared<C>;
   using Producer = FwdWgmmaSm90aProducer<C, Pieces, Params>;
   using Worker = FwdWgmmaSm90aWorker<C, Pieces, Params>;
-  using Consumer = FwdWgmmaSm90aConsumer<C, Pieces, Params>;
-  using Warpgroup = typename Consumer::Warpgroup;
+  using QueryTiles = FwdWgmmaSm90aQueryTiles<C, Pieces, Params>;
+  using Warpgroup = typename QueryTiles::Warpgroup;
 
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(1024) u8 shared_memory[];
@@ -47,7 +47,7 @@ struct FwdWgmmaSm90a {
         if (threadIdx.x >= kFirst + 32) Worker(params, smem).run();
     } else {
       registers_grow<C.consumer_registers()>();
-      Consumer{Warpgroup(params, smem, warpgroup)}.run();
+      QueryTiles{{Warpgroup(params, smem, warpgroup)}}.run();
     }
   }
 };

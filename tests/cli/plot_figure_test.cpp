@@ -78,7 +78,7 @@ TEST(PlotFigure, PointsHaveErrorBarsWhereTheirSpreadIsKnown) {
   figure.curves[0].errors = {0.5, 1};
   const Picture picture = picture_of(figure);
   EXPECT_THAT(picture.data, HasSubstr("\"a\"\n1 10 0.5\n2 20 1\n"));
-  EXPECT_THAT(picture.script, HasSubstr("index 0 using 1:2:3 with yerrorbars"));
+  EXPECT_THAT(picture.script, HasSubstr("index 0 using 1:($2-$3):(0):(2*$3) with vectors heads"));
   EXPECT_THAT(picture.script, ::testing::Not(HasSubstr("index 1 using 1:2:3")));
 }
 

@@ -60,6 +60,20 @@ TEST_F(Program, InspectShowsSectionsInFull) {
   EXPECT_THAT(wrong.err, HasSubstr("problem, gpu, candidates"));
 }
 
+TEST_F(Program, WhatAQuerySeesIsSaidInWords) {
+  const struct {
+    const char *mask, *said;
+  } masks[] = {{"", "a query sees every key\n"},
+               {"causal", "a query sees every key up to its own position\n"},
+               {"causal window_left=127", "a query sees 127 keys before and 0 after its position"},
+               {"window_left=8", "a query sees 8 keys before and all after its position"}};
+  for (const auto& each : masks) {
+    const Outcome outcome = run(
+        {"inspect", "--arch", "sm_86", "--no-compile", std::string("fwd seqlen=512 ") + each.mask});
+    EXPECT_THAT(outcome.out, HasSubstr(each.said));
+  }
+}
+
 TEST_F(Program, ConfigsAreShownInWordsOrInFull) {
   const std::string config = Json::parse(run(inspect_with({"--json", "--no-compile"})).out)
                                  .at("config");

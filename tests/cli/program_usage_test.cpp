@@ -14,6 +14,7 @@ namespace attnforge::cli {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 const std::vector<std::string> kVerbs = {"tune",  "run",    "bench",  "inspect", "list",
@@ -69,6 +70,7 @@ TEST_F(Program, HelpExplainsTopics) {
 TEST_F(Program, DoctorIsOneScreen) {
   const Outcome outcome = run({"doctor"});
   EXPECT_LE(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 24) << outcome.out;
+  EXPECT_THAT(outcome.out, Not(HasSubstr("\\n"))) << "lines of a message are lines";
 }
 
 TEST_F(Program, Version) {
@@ -103,6 +105,28 @@ TEST_F(Program, AVerbsErrorPointsToItsOwnHelp) {
   EXPECT_THAT(run({"tune", "--no-such-option"}).err, HasSubstr("attnforge tune --help"));
 }
 
+TEST_F(Program, AMisspeltVerbOrOptionIsNamedWithWhatIsMeant) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* said;
+  } wrong[] = {
+      {{"tun"}, "unknown verb \"tun\"; did you mean \"tune\"? See attnforge --help"},
+      {{"install"}, "unknown verb \"install\"; see attnforge --help"},
+      {{"cache", "migrate"}, "unknown verb \"migrate\"; see attnforge cache --help"},
+      {{"cache", "stat"},
+       "unknown verb \"stat\"; did you mean \"stats\"? See attnforge cache --help"},
+      {{"inspect", "--sectoin", "all", "fwd"},
+       "unknown option \"--sectoin\"; did you mean \"--section\"? See attnforge inspect --help"},
+      {{"inspect", "--architecture=sm_86", "fwd"}, "unknown option \"--architecture\""},
+      {{"--verison"}, "unknown option \"--verison\"; did you mean \"--version\"?"},
+  };
+  for (const auto& each : wrong) {
+    const Outcome outcome = run(each.arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << each.said;
+    EXPECT_THAT(outcome.err, HasSubstr(each.said));
+  }
+}
+
 // ---- problems ----
 
 TEST_F(Program, ABadWordIsNamedWithWhatIsAllowed) {
@@ -115,14 +139,17 @@ TEST_F(Program, ABadWordIsNamedWithWhatIsAllowed) {
   }
   const Outcome outcome = run({"tune", "fwd", "headdim=64"});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("did you mean \"head_dim\""));
+  EXPECT_THAT(outcome.err, HasSubstr("did you mean \"head_dim=64\""));
 }
 
 TEST_F(Program, AnUnknownStrategyIsNamedWithTheKnownOnes) {
   const Outcome outcome = run({"bench", "--strategy", "standard,split", "fwd", "head_dim=72"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("no strategy \"split\""));
-  EXPECT_THAT(outcome.err, HasSubstr("standard, variable_block, split_k, register_tiled"));
+  EXPECT_THAT(outcome.err, HasSubstr("standard, variable_block, split_head_dims, register_tiled"));
+  for (const char* name : {"split_head_dims", "split_k"})
+    EXPECT_THAT(run({"bench", "--strategy", name, "fwd", "head_dim=72"}).err,
+                Not(HasSubstr("no strategy")));
 }
 
 TEST_F(Program, ABadLineOfAFileIsNamed) {

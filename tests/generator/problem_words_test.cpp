@@ -16,6 +16,8 @@
 namespace attnforge {
 namespace {
 
+using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -65,8 +67,9 @@ TEST(ProblemWords, EveryWordIsRead) {
 
 TEST(ProblemWords, DefaultsAreThoseOfAProblem) {
   for (const ProblemField& field : problem_fields()) {
-    if (field.value.kind == FieldKind::kInteger && is_number(field.word.fallback))
+    if (field.value.kind == FieldKind::kInteger && is_number(field.word.fallback)) {
       EXPECT_EQ(field.word.fallback, std::to_string(field.value.get(Problem{}))) << field.name();
+    }
   }
   for (const ProblemWord& word : problem_words()) {
     // A default that is a value may be written out.
@@ -86,10 +89,27 @@ TEST(ProblemWords, DidYouMeanHelpsOrIsSilent) {
   EXPECT_THAT(said("fwd heads=8"), HasSubstr("did you mean \"num_heads=\"?"));
   EXPECT_THAT(said("fwd is_causal"), HasSubstr("did you mean \"causal\"?"));
   EXPECT_THAT(said("fwd bfloat16"), HasSubstr("did you mean \"bf16\"?"));
+  EXPECT_THAT(said("fwd num_kv_heads=8"), HasSubstr("did you mean \"num_heads_kv=\"?"));
+  EXPECT_THAT(said("fwd softmax_cap=30"), HasSubstr("did you mean \"softcap=\"?"));
   for (const char* text : {"fwd dropout=0.1", "fwd x", "fwd alibi", "fwd dilation=2"}) {
     EXPECT_THAT(said(text), Not(HasSubstr("did you mean"))) << text;
     EXPECT_THAT(said(text), HasSubstr("attnforge help problem")) << text;
   }
+}
+
+TEST(ProblemWords, AllUnknownWordsAreNamedAtOnce) {
+  const auto said = [](const std::string& text) {
+    return error_message(ErrorCode::kInvalidProblem, [&] { parse_problem(text); });
+  };
+  EXPECT_THAT(said("fwd casual batch=two windw_left=5 hed_dim=72 zzz=1"),
+              EndsWith("4 unknown words; attnforge help problem has every word:\n"
+                       "\"casual\"; did you mean \"causal\"?\n"
+                       "\"windw_left=5\"; did you mean \"window_left=5\"?\n"
+                       "\"hed_dim=72\"; did you mean \"head_dim=72\"?\n"
+                       "\"zzz=1\""));
+  std::string many = "fwd";
+  for (int i = 0; i < 1000; ++i) many += fmt::format(" w{}", i);
+  EXPECT_THAT(said(many), AllOf(HasSubstr("1000 unknown words"), EndsWith("and 992 more")));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ TEST(CodeText, IsRefusedWhereItsQuotesAreWrong) {
   refused(R"(fwd score=a"s")", "quote inside");
   refused(R"(fwd score="s\t")", "backslash before 't'");
   refused(R"(fwd score="s" score="s")", "gives score again");
-  refused(R"(fwd scores="s")", "did you mean \"score\"");
+  refused(R"(fwd scores="s")", "did you mean \"score=\"?");
 }
 
 TEST(NextWord, EndsAtABlankOutsideOfQuotes) {

@@ -5,6 +5,7 @@ usage: dev_test.py ROOT
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -74,12 +75,26 @@ class Dev(unittest.TestCase):
         self.assertIn("the build failed", said)
         self.assertNotIn("Building a", said)
 
+    def test_time_that_is_left_is_not_guessed_from_the_first_step(self):
+        self.program("cmake", 'if [[ $1 == --preset ]]; then mkdir -p build/release; exit; fi\n'
+                     'echo "@1/2 Re-checking"; for n in {1..50}; do echo "@$n/50 Building"; done; exit 1')
+        said = self.dev("demo")[1]
+        self.assertEqual([line.split(",")[0].strip() for line in said.splitlines() if line.endswith(" left")],
+                         ["10 of 50", "20 of 50", "30 of 50", "40 of 50", "50 of 50"])
+
     def test_demo_builds_the_tool_and_the_libraries_only(self):
         self.program("cmake", f'echo "$@" >> "{self.folder}/cmake"; mkdir -p build/release; [[ $1 == --preset ]]')
-        self.dev("demo")
+        self.assertIn("   about ", self.dev("demo")[1])
         configure, build = (self.folder / "cmake").read_text().splitlines()
         self.assertIn("-DATTNFORGE_TESTS=OFF", configure)
         self.assertIn("attnforge_shared attnforge_static attnforge_cli", build)
+
+    def test_the_container_installs_what_dev_asks_for_and_builds_by_it(self):
+        text = (ROOT / "tools/Containerfile").read_text()
+        packages = re.search(r"^readonly packages=\(([^)]*)\)", (ROOT / "dev").read_text(), flags=re.M).group(1).split()
+        self.assertGreater(len(packages), 5)
+        self.assertEqual([package for package in packages if package not in text], [])
+        self.assertIn("./dev build tool", text)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 usage: documents_test.py ROOT
 """
 
+import csv
 import pathlib
 import re
 import sys
@@ -98,6 +99,16 @@ class CommandsTest(unittest.TestCase):
                 self.assertIn(name, known, page.relative_to(ROOT))
 
 
+class ArchsTest(unittest.TestCase):
+    def test_archs_are_spelt_as_the_program_prints_them(self):
+        known = {f"sm_{name}" for name in re.findall(r'^    \{\d+, "(\w+)", ', (ROOT / "generator/arch.cpp").read_text(), flags=re.M)}
+        self.assertIn("sm_90a", known)
+        for page in [*documents(), ROOT / "dev", ROOT / "tools/demo.sh", *(ROOT / "cli").glob("*.cpp")]:
+            for names in re.findall(r"--arch[ =](sm_[\w,]+)", page.read_text()):
+                for name in names.split(","):
+                    self.assertIn(name, known, page.relative_to(ROOT))
+
+
 class LinksTest(unittest.TestCase):
     def test_every_link_leads_somewhere(self):
         for page in documents():
@@ -113,6 +124,16 @@ class LinksTest(unittest.TestCase):
 
 
 class ReadmeTest(unittest.TestCase):
+    def test_set_up_takes_as_long_as_was_measured(self):
+        with (ROOT / "bench/results/setup.csv").open() as file:
+            rows = csv.DictReader(line for line in file if not line.startswith("#"))
+            rows = {(row["system"].split(" (")[0], row["state"]): float(row["wall_s"]) for row in rows if row["step"] == "all"}
+        readme = words((ROOT / "README.md").read_text())
+        for key, seconds in rows.items():
+            self.assertIn(f"{round(seconds) // 60} min {round(seconds) % 60} s", readme, key)
+        self.assertLessEqual(rows["Debian GNU/Linux 12", "bare"], 180)
+        self.assertLessEqual(rows["Debian GNU/Linux 12", "packages present"], 150)
+
     def test_it_stays_short_and_names_every_document(self):
         readme = (ROOT / "README.md").read_text()
         self.assertLess(len(readme.splitlines()), 300)

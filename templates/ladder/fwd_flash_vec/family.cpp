@@ -124,9 +124,9 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts&) {
 extern const Family fwd_flash_vec;
 constinit const Family fwd_flash_vec = typed_family<kFields, reject, estimate_us, render, launch>({
     .name = kName,
-    .summary =
-        "FlashAttention on CUDA cores, four elements a load and several rows a thread: fp32, fp16 "
-        "and bf16",
+    .summary = "FlashAttention on CUDA cores, four elements per load and several rows per thread: "
+               "fp32, fp16 "
+               "and bf16",
     .tier = Tier::kLadder,
     .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
                 kFeatureUnequalHeadDims | kFeatureUnaligned,

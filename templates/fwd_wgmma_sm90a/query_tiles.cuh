@@ -1,0 +1,129 @@
+// query_tiles.cuh - the query tiles of a block of fwd_wgmma_sm90a, one after another, as a
+// consumer goes through them. Where it may, it computes the first scores of one while it stores the
+// rows of the one before.
+#pragma once
+
+#include "base.cuh"
+#include "fwd_wgmma_sm90a/config.h"
+#include "fwd_wgmma_sm90a/consumer.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/shuffle.cuh"
+#include "ptx/warpgroup.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace attnforge {
+
+template <FwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
+  using Consumer = FwdWgmmaSm90aConsumer<C, Pieces, Params>;
+  using Warpgroup = typename Consumer::Warpgroup;
+  using Work = typename Consumer::Work;
+  using Part = typename Consumer::Part;
+
+  using Consumer::wg;
+
+  /// The tile after `tile` (before the first: -1), with its Q in shared memory; num_tiles() or
+  /// more when there is none.
+  ATTNFORGE_DEVICE int await_tile(int tile) const {
+    if constexpr (!Work::kTells) {
+      const int next = Work::following(wg.params, tile);
+      if (next < Work::num_tiles(wg.params))
+        mbarrier_wait(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
+      return next;
+    } else {
+      mbarrier_wait(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
+      // The same in all lanes, and the compiler must know: descriptors then stay in uniform
+      // registers.
+      return from_lane_0(load_shared(wg.smem.tile(wg.q_ring.stage)));
+    }
+  }
+
+  ATTNFORGE_DEVICE Work told_work() const {
+    return Work::load(wg.params, wg.smem.tile(wg.q_ring.stage) + 4);
+  }
+  /// Whether the tile after `work` may be begun while the rows of that one are stored: it has come,
+  /// and there are scores to begin with. The same in all of the warpgroup.
+  ATTNFORGE_DEVICE bool may_begin(const Work& work, const Part& part, Work& next) const {
+    const bool come = mbarrier_test(wg.smem.q_full(wg.q_ring.stage), wg.q_ring.parity);
+    if (!named_barrier_all(4 + wg.warpgroup, 128, come)) return false;
+    if (from_lane_0(load_shared(wg.smem.tile(wg.q_ring.stage))) == Work::kNoTile) return false;
+    next = told_work();
+    const Part its = Consumer::part_of(next);
+    if (part.empty || its.empty) return false;
+    return !Consumer::kLeavesOut ||
+           (work.walk.after(part.walk) == 0 && next.walk.before(its.walk) == 0);
+  }
+
+  /// All query tiles. Where it may be, the first scores of one are computed while the rows of the
+  /// one before are stored.
+  ATTNFORGE_DEVICE void attend_joined() {
+    if (await_tile(-1) == Work::kNoTile) return;
+    Work work = told_work();
+    bool begun = false;  // the first scores are there
+    for (;;) {
+      const Part part = Consumer::part_of(work);
+      wg.begin_rows();
+      if (!begun) {
+        if constexpr (Consumer::kLeavesOut) Consumer::leave_out(work.walk.before(part.walk));
+        if (!part.empty) Consumer::first_scores(work);
+      }
+      if (!part.empty) Consumer::attend_keys(work, part);
+      Consumer::release_q();
+      wg.q_ring.advance();
+      Work next = work;
+      begun = may_begin(work, part, next);
+      if (begun) {
+        Consumer::issue_last_outputs(work, part);
+        wg.await_k();
+        wg.await_turn();
+        wg.issue_scores();
+        wg.pass_turn();
+        wgmma_wait<1>();
+        pin(wg.o);
+        wg.release_v();
+        wg.store_rows(work.queries, part.row);
+        wgmma_wait<0>();
+        pin(wg.s);
+        wg.release_k();
+      } else {
+        if (!part.empty) {
+          Consumer::issue_last_outputs(work, part);
+          Consumer::await_last_outputs();
+        }
+        if constexpr (Consumer::kLeavesOut) Consumer::leave_out(work.walk.after(part.walk));
+        wg.store_rows(work.queries, part.row);
+        if (await_tile(-1) == Work::kNoTile) break;
+        next = told_work();
+      }
+      work = next;
+    }
+  }
+
+  ATTNFORGE_DEVICE void run() {
+    // The first has the first turn.
+    if (C.pingpong && wg.warpgroup == C.warpgroups - 1) wg.pass_turn();
+    if constexpr (C.joins()) {
+      attend_joined();
+    } else if constexpr (Work::kTellsAll) {
+      while (await_tile(-1) != Work::kNoTile) {
+        const Work work = told_work();
+        wg.read_q();
+        if constexpr (Work::kListed && C.warpgroups > 1 && !C.pingpong)
+          Consumer::attend_seen_tiles(work);
+        else
+          Consumer::attend_query_tile(work);
+        wg.q_ring.advance();
+      }
+    } else {
+      for (int tile = await_tile(-1); tile < Work::num_tiles(wg.params); tile = await_tile(tile)) {
+        if constexpr (!Pieces::QJob::kNone) wg.work_on_q(Work(wg.params, tile));
+        wg.read_q();
+        Consumer::attend_query_tile(Work(wg.params, tile));
+        wg.q_ring.advance();
+      }
+    }
+  }
+};
+
+}  // namespace attnforge
