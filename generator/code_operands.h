@@ -1,5 +1,5 @@
-// code_operands.h - the arguments of the user's texts in a run: made-up ones, the gradients of
-// arrays among them, and whether they are there.
+// code_operands.h - the arguments of the user's texts in a run: made-up ones, those of dargs among
+// them, and whether they are there.
 #pragma once
 
 #include <cstddef>

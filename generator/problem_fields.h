@@ -74,7 +74,7 @@ void check_exclusions(const Problem& problem);
 /// check() of all.
 void check_relations(const Problem& problem);
 
-/// "rope=half", or "causal".
+/// "layout=bhsd", or "causal".
 std::string word_text(const ProblemField& field, const Problem& problem);
 /// "layout", or "dtype k": for messages.
 std::string label(const ProblemField& field);

@@ -49,7 +49,7 @@ struct CodePair {
 struct CodeFunctions {
   std::function<double(double s, const CodePair&)> score;
   std::function<bool(const CodePair&)> mask;
-  // Of `score` by s; gradients alone ask for it.
+  // Of `score` by s; reference_attention() does not ask for it.
   std::function<double(double s, const CodePair&)> score_derivative{};
 
   // Of problem.dargs, each array in its order: how many elements it has, and what its gradient is

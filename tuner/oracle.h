@@ -18,7 +18,7 @@ class Oracle {
   virtual ~Oracle() = default;
 
   struct Verdict {
-    double max_error = 0;  // of o, or of the gradients
+    double max_error = 0;  // of the outputs, lse aside
     std::string mismatch;  // "" if all rows are within tolerance, else where and by how much
   };
   /// Compares some rows of the outputs; `stream` is waited for.

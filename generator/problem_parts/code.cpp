@@ -39,7 +39,7 @@ CodeArrayPlaces code_array_places(const Problem& problem) {
   return places;
 }
 
-/// Where gradients of arrays begin among all of them, in elements.
+/// Where each of the dargs begins among all of them, in elements.
 struct DargPlaces {
   std::vector<std::size_t> begins;
   std::size_t elements = 0;
@@ -135,7 +135,7 @@ void complete_code(const Problem& problem, const BoundOperands& run, Tensors& te
 
 /// Bit i of the lower half: word i is the address of an array; of the upper half: of fp32 numbers.
 std::uint64_t known_of_code(const Problem& problem) {
-  static_assert(kMostCodeArguments <= 32, "a bit for each word, gradients among them");
+  static_assert(kMostCodeArguments <= 32, "a bit for each word, those of dargs among them");
   std::uint64_t arrays = 0, floats = 0;
   int word = 0;
   for (const CodeArgument& argument : code_arguments(problem.args))

@@ -46,8 +46,8 @@ struct CheckReport {
 /// `tensors` as uploaded and as downloaded again. Sampled rows are the first, the last, those
 /// beside multiples of 64 and random ones, spread over all heads and sequences. Takes seconds at
 /// most with the default options, all cores. Throws Error(kInvalidArgument) if a vector's size is
-/// not the problem's, or rope's tables lack a row; Error(kUnsupported) for texts of score and mask,
-/// and for gradients that were added to others (accumulate).
+/// not the problem's, or a table lacks a row that the problem needs; Error(kUnsupported) for texts
+/// of score and mask, and for gradients that were added to others (accumulate).
 CheckReport check_output(const Problem& problem, const HostTensors& tensors,
                          const CheckOptions& options = {});
 

@@ -19,7 +19,7 @@ struct MeasureOptions {
 
 /// Device memory of a run in bytes.
 struct MemoryUse {
-  std::int64_t inputs = 0;     // q, k, v, and rope's tables
+  std::int64_t inputs = 0;     // q, k, v, and tables
   std::int64_t outputs = 0;    // o, lse
   std::int64_t workspace = 0;  // of the plan
   std::int64_t peak = 0;       // all of that: what is allocated while the kernel runs
