@@ -18,19 +18,19 @@ constexpr std::string_view kOperations[] = {"fwd", "bwd"};
 
 constexpr const char* kExample = "fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal";
 
-bool is_operation(std::string_view word) {
-  for (std::string_view operation : kOperations) {
-    if (word == operation) return true;
-  }
-  return false;
-}
-
 /// The problem of a text, or all that it sweeps over.
 void add_problems(std::string_view text, const CodeOptions& code, std::vector<Problem>& problems) {
   for (const std::string& one : expand_sweep(text)) problems.push_back(problem_of_text(one, code));
 }
 
 }  // namespace
+
+bool is_operation(std::string_view word) {
+  for (std::string_view operation : kOperations) {
+    if (word == operation) return true;
+  }
+  return false;
+}
 
 std::vector<std::string> words_of(const std::vector<std::string>& arguments) {
   return words_of_arguments(arguments);

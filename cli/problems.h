@@ -10,6 +10,9 @@
 
 namespace attnforge::cli {
 
+/// Whether a word says what to compute ("fwd"), as the first one of a problem does.
+bool is_operation(std::string_view word);
+
 /// Splits at blanks.
 std::vector<std::string> words_of(const std::vector<std::string>& arguments);
 

@@ -65,7 +65,7 @@ std::string complete_text(const std::vector<std::string>& words, const FileSizes
                           const std::array<DType, 3>& dtypes, const SequenceFiles& sequences) {
   const std::set<std::string> given = keys_of(words);
   const auto has = [&](const char* key) { return given.count(key) != 0; };
-  std::string text = has("fwd") || has("bwd") ? "" : "fwd";
+  std::string text = std::ranges::any_of(given, is_operation) ? "" : "fwd";
   for (const std::string& word : words) text += " " + word;
   const auto add = [&](const char* key, std::int64_t value) {
     text += fmt::format(" {}={}", key, value);
