@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "attnforge/error.h"
 #include "generator/operand_list.h"
 #include "generator/problem_parts.h"
@@ -79,6 +81,18 @@ std::vector<Operand> operands(const Problem& problem) {
     if (part->add_outputs != nullptr && part->in(problem)) part->add_outputs(list);
   }
   return list.take();
+}
+
+bool reads(const Problem& problem, std::string_view name) {
+  return std::ranges::any_of(operands(problem), [&](const Operand& operand) {
+    return operand.name == name && (operand.role != Role::kOutput || operand.added_to);
+  });
+}
+
+bool writes(const Problem& problem, std::string_view name) {
+  return std::ranges::any_of(operands(problem), [&](const Operand& operand) {
+    return operand.name == name && operand.role == Role::kOutput;
+  });
 }
 
 std::int64_t rows_in(const Operand& operand, const HostTensors& host) {

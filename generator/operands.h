@@ -50,6 +50,11 @@ struct Operand {
 /// Those that a valid problem has. Inputs first, then tables, then outputs.
 std::vector<Operand> operands(const Problem& problem);
 
+// Whether a run of the problem reads, or writes, the operand of that name: "o" and "lse" may be
+// either.
+bool reads(const Problem& problem, std::string_view name);
+bool writes(const Problem& problem, std::string_view name);
+
 /// contiguous_tensors(problem) at these addresses, one for each operand, with what is no pointer
 /// (how many pages a pool has, numbers among the arguments of code) as `host` has it. The result
 /// points to `code_words`.

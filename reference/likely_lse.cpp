@@ -9,7 +9,6 @@
 namespace attnforge {
 
 void set_likely_lse(const Problem& problem, HostTensors& host) {
-  if (!is_backward(problem)) return;
   host.lse.assign(static_cast<std::size_t>(problem.num_heads_q * total_tokens(problem).q),
                   std::numeric_limits<float>::quiet_NaN());
   const Sequences sequences = sequences_of(problem, host);

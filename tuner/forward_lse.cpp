@@ -5,6 +5,7 @@
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
+#include "generator/operands.h"
 #include "reference/sequences.h"
 #include "runtime/compiler.h"
 #include "runtime/loaded_launch.h"
@@ -16,7 +17,7 @@ namespace attnforge {
 
 void set_forward_lse(const Problem& problem, const DeviceFacts& device, const Tensors& tensors,
                      CUstream stream) {
-  if (!is_backward(problem) || problem.score.empty()) return;
+  if (problem.score.empty() || !reads(problem, "lse")) return;
   const Problem forward = forward_of(problem);
   const Family* const family = find_family("fwd_naive");
   ATTNFORGE_ASSERT(family != nullptr, "the registry lists fwd_naive: it is the oracle");

@@ -8,8 +8,8 @@
 
 namespace attnforge {
 
-/// Where a backward problem has a score text, of which nobody knows how large its scores are: puts
-/// lse of a forward pass of fwd_naive in the place of the likely ones (reference/likely_lse),
+/// Where a problem that reads lse has a score text, of which nobody knows how large its scores are:
+/// puts lse of a forward pass of fwd_naive in the place of the likely ones (reference/likely_lse),
 /// beside which probabilities might be infinite. Waits for it. Throws Error(kCuda),
 /// Error(kCompile).
 void set_forward_lse(const Problem& problem, const DeviceFacts& device, const Tensors& tensors,

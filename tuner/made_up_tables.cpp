@@ -2,6 +2,7 @@
 
 #include "attnforge/block_mask.h"
 #include "generator/code_operands.h"
+#include "generator/operands.h"
 #include "reference/likely_lse.h"
 #include "reference/sequences.h"
 
@@ -13,7 +14,7 @@ void set_made_up_tables(const Problem& problem, HostTensors& host, std::uint64_t
   set_random_pages(problem, host, seed);
   set_random_block_mask(problem, host, seed);
   set_code_arguments(problem, host, seed);
-  set_likely_lse(problem, host);
+  if (reads(problem, "lse")) set_likely_lse(problem, host);
 }
 
 }  // namespace attnforge

@@ -7,6 +7,7 @@
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
+#include "generator/operands.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
 #include "runtime/compiler.h"
@@ -130,7 +131,7 @@ Oracle::Verdict OutputOracle::compare(const Tensors& tensors, CUstream stream) {
 std::unique_ptr<Oracle> make_oracle(const Sequences& sequences, const DeviceFacts& device,
                                     const Tensors& tensors, unsigned seed,
                                     const Instruments& instruments, CUstream stream) {
-  if (is_backward(sequences.problem))
+  if (!writes(sequences.problem, "o"))
     return make_gradient_oracle(sequences, device, tensors, seed, instruments, stream);
   return std::make_unique<OutputOracle>(sequences, device, tensors, seed, instruments, stream);
 }
