@@ -12,6 +12,7 @@
 
 namespace attnforge {
 
+struct Tensor;     // attnforge/plan.h
 struct Tensors;    // attnforge/plan.h
 struct RunMemory;  // below
 
@@ -25,7 +26,17 @@ struct Dim3 {
 /// runtime/tensor_map.h encodes it, with the pointer and the strides of that run and with the
 /// TensorMapSizes that are in its place before.
 struct TensorMapSpec {
-  enum class Operand { kQ, kK, kV, kO, kDout, kDq, kDk, kDv } operand = Operand::kQ;
+  /// Which tensor. That of a part of a problem is a constant of the family that maps it.
+  struct Operand {
+    const char* name;  // for messages
+    bool of_keys;      // its rows are those of keys; else of queries
+    Tensor& (*in)(Tensors&);
+
+    static const Operand kQ, kK, kV;  // the ones of every problem
+
+    friend bool operator==(const Operand& a, const Operand& b) { return a.in == b.in; }
+  };
+  Operand operand = Operand::kQ;
   DType dtype = DType::kBf16;
   // Dimensions {column, row, head, batch}; with packed_heads > 0 {column, head % packed_heads, row,
   // head / packed_heads, batch}. Elements outside are read as zeros.

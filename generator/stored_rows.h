@@ -43,9 +43,9 @@ inline StoredRows stored_rows_of_run(const Problem& problem, const Tensors& run)
 }
 
 /// Of a map whose launch planned `sizes`, with what the run says.
-inline TensorMapSizes sizes_of_run(const TensorMapSpec& map, bool of_keys, TensorMapSizes sizes,
+inline TensorMapSizes sizes_of_run(const TensorMapSpec& map, TensorMapSizes sizes,
                                    const Tensors& run) {
-  const std::int64_t rows = of_keys ? run.lengths.tokens_kv : run.lengths.tokens_q;
+  const std::int64_t rows = map.operand.of_keys ? run.lengths.tokens_kv : run.lengths.tokens_q;
   if (map.rows_of_run && rows > 0) sizes.rows = rows;
   if (map.batch_of_run) sizes.batch = run.pages.num_pages;
   return sizes;

@@ -44,8 +44,7 @@ struct Binder {
   void operator()(const AddressArgument& address) const { put(tensors.*address.tensor); }
 
   void operator()(const TensorMapSpec& map) const {
-    const TensorMapSizes sizes = sizes_of_run(map, is_of_keys(map.operand), get<TensorMapSizes>(),
-                                              tensors);
+    const TensorMapSizes sizes = sizes_of_run(map, get<TensorMapSizes>(), tensors);
     encode_tensor_map(map, sizes, tensors, at(kTensorMapBytes));
   }
 
@@ -91,9 +90,8 @@ void bind_arguments(std::span<const ArgumentPart> args,
   if (from_workspace.empty()) return bind_parts(args, tensors, memory, params);
   Tensors seen = tensors;
   for (const ScratchTensor& tensor : from_workspace) {
-    const_cast<Tensor&>(tensor_of(seen, tensor.operand)) = {
-        static_cast<std::byte*>(memory.workspace) + tensor.begin, tensor.stride_batch,
-        tensor.stride_row, tensor.stride_head};
+    tensor.operand.in(seen) = {static_cast<std::byte*>(memory.workspace) + tensor.begin,
+                               tensor.stride_batch, tensor.stride_row, tensor.stride_head};
   }
   bind_parts(args, seen, memory, params);
 }

@@ -13,8 +13,6 @@
 namespace attnforge {
 namespace {
 
-using Operand = TensorMapSpec::Operand;
-
 CUtensorMapDataType data_type(DType dtype) {
   switch (dtype) {
     case DType::kFp32:
@@ -81,14 +79,13 @@ void encode(const TensorMapSpec& spec, const TensorMapSizes& sizes, const Tensor
       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(spec.swizzle_bytes),
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) [[unlikely]] {
-    constexpr const char* kNames[] = {"q", "k", "v", "o", "dout", "dq", "dk", "dv"};
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("TMA cannot address {} at {} with strides batch={} row={} head={} "
                             "elements: pointer and strides must be multiples of 16 bytes, strides "
                             "not negative and below 2^40 bytes. Make the plan for a problem with "
                             "alignment=8: its kernels do without TMA and take any strides",
-                            kNames[static_cast<int>(spec.operand)], tensor.data,
-                            tensor.stride_batch, tensor.stride_row, tensor.stride_head));
+                            spec.operand.name, tensor.data, tensor.stride_batch, tensor.stride_row,
+                            tensor.stride_head));
   }
   static_assert(sizeof(map) == kTensorMapBytes);
   std::memcpy(to, &map, sizeof(map));
@@ -96,36 +93,11 @@ void encode(const TensorMapSpec& spec, const TensorMapSizes& sizes, const Tensor
 
 }  // namespace
 
-const Tensor& tensor_of(const Tensors& tensors, Operand operand) {
-  switch (operand) {
-    case Operand::kQ:
-      return tensors.q;
-    case Operand::kK:
-      return tensors.k;
-    case Operand::kV:
-      return tensors.v;
-    case Operand::kO:
-      return tensors.o;
-    case Operand::kDout:
-      return tensors.gradients.dout;
-    case Operand::kDq:
-      return tensors.gradients.dq;
-    case Operand::kDk:
-      return tensors.gradients.dk;
-    case Operand::kDv:
-      return tensors.gradients.dv;
-  }
-  throw Error(ErrorCode::kInternal, "no such operand of a tensor map");
-}
-
-bool is_of_keys(Operand operand) {
-  return operand == Operand::kK || operand == Operand::kV || operand == Operand::kDk ||
-         operand == Operand::kDv;
-}
-
 void encode_tensor_map(const TensorMapSpec& spec, const TensorMapSizes& sizes,
                        const Tensors& tensors, std::byte* to) {
-  if (sizes.rows > 0) return encode(spec, sizes, tensor_of(tensors, spec.operand), to);
+  // What `in` finds is not written to.
+  if (sizes.rows > 0)
+    return encode(spec, sizes, spec.operand.in(const_cast<Tensors&>(tensors)), to);
   // No key, or no query: nothing is read, but the driver wants an address and sizes.
   encode(spec, {.rows = 1, .heads = 1, .batch = 1},
          tensors.q.data != nullptr ? tensors.q : tensors.k, to);

@@ -177,7 +177,8 @@ Source render(const Typed& c, const Problem& problem) {
                                                     .pieces_header = "pieces/dense.cuh",
                                                     .other_pieces = bwd_pieces(c),
                                                     .launch_fields = 1,
-                                                    .coarse = true},
+                                                    .coarse = true,
+                                                    .slopes = true},
                                                    problem);
   if (!c.makes_dq()) {
     names.parts.push_back("bwd_mma_sm80/dq_kernel.cuh");

@@ -99,7 +99,8 @@ Source render(const Typed& config, const Problem& problem) {
                           .threads = "num_threads",
                           .blocks_per_sm = "blocks_per_sm()",
                           .pieces = "DensePieces",
-                          .pieces_header = "pieces/dense.cuh"};
+                          .pieces_header = "pieces/dense.cuh",
+                          .slopes = true};
   return kernel_source(untyped(kName, c, kFields), c, with_parts<BwdNaiveParams>(names, problem));
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "attnforge/plan.h"
 #include "generator/arch.h"
 #include "generator/family.h"
 #include "generator/stored_rows.h"
@@ -238,11 +239,15 @@ Source render(const Typed& c, const Problem& problem) {
        .pieces_header = "pieces/dense.cuh",
        .other_pieces = bwd_pieces(c),
        .launch_fields = 1,
-       .coarse = true},
+       .coarse = true,
+       .slopes = true},
       problem);
   return kernel_source(untyped(kName, c, kFields), c,
                        with_bwd_steps(std::move(names), problem, steps_of(c)));
 }
+
+constexpr TensorMapSpec::Operand kDout{"dout", false,
+                                       [](Tensors& t) -> Tensor& { return t.gradients.dout; }};
 
 /// The maps of q, k, v and dout.
 void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem) {
@@ -264,7 +269,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   add(Operand::kQ, c.head_dim, c.block_m, true);
   add(Operand::kK, c.head_dim, c.block_n(), false);
   add(Operand::kV, c.head_dim_v, c.block_n(), false);
-  add(Operand::kDout, c.head_dim_v, c.block_m, true);
+  add(kDout, c.head_dim_v, c.block_m, true);
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {

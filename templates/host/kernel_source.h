@@ -45,6 +45,8 @@ struct KernelNames {
   bool gathers = false;  // where a mask decides which keys are walked over, lists say so
   // Probabilities are rounded to 16 bits: divisions and roots of the user's code to 2 ulp do.
   bool coarse = false;
+  // How a score changes with its product is asked for too, of a Slope.
+  bool slopes = false;
   std::vector<std::string> options{};  // of the compiler
   // Entry points of other steps, after the pieces.
   std::string other_kernels{};

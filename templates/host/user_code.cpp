@@ -68,13 +68,13 @@ std::string locals(const std::vector<CodeArgument>& arguments) {
   return lines;
 }
 
-/// In a score these stand for what the piece takes for them (pieces/user_code.cuh). In backward its
-/// argument may carry a derivative.
+/// In a score these stand for what the piece takes for them (pieces/user_code.cuh). Where
+/// slopes are asked for its argument may carry a derivative.
 constexpr const char* kTanhNames =
     "    [[maybe_unused]] const auto tanhf = [&](float x) { return attnforge_tanh(x); };\n"
     "    [[maybe_unused]] const auto& tanh = tanhf;\n";
-constexpr const char* kBackwardTanhNames =
-    "    [[maybe_unused]] const auto &tanhf = attnforge_tanh, &tanh = tanhf;\n";
+constexpr const char*
+    kSlopeTanhNames = "    [[maybe_unused]] const auto &tanhf = attnforge_tanh, &tanh = tanhf;\n";
 
 /// The text between `open` and `close`, on lines that messages number from 1 in a file named
 /// `name`; what is wrong with its value, or missing at its end, is said there too. It has no
@@ -127,7 +127,7 @@ std::string lines_of_terms(const PairTerms& found, const std::vector<CodeArgumen
 }  // namespace
 
 std::string struct_of_code(const Problem& problem, std::string_view mask, std::string_view params,
-                           const PairTerms* terms) {
+                           const PairTerms* terms, bool slopes) {
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   const std::string
       taken = "int batch, int head, int q, KeyPosition k, int seqlen_q, int seqlen_kv";
@@ -155,9 +155,9 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
         "{}"
         "  }}\n",
         taken, locals(arguments),
-        !has_tanh              ? ""
-        : is_backward(problem) ? kBackwardTanhNames
-                               : kTanhNames,
+        !has_tanh ? ""
+        : slopes  ? kSlopeTanhNames
+                  : kTanhNames,
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
   if (!problem.dargs.empty()) {
@@ -174,7 +174,7 @@ std::string struct_of_code(const Problem& problem, std::string_view mask, std::s
         "{}"
         "  }}\n",
         reads <= kMostAtOnce ? reads : 0, taken, locals_of_reads(problem, arguments),
-        has_tanh ? kBackwardTanhNames : "",
+        has_tanh ? kSlopeTanhNames : "",
         lines_of("score", "return value_of_score((", problem.score, "));"));
   }
   if (!mask.empty()) {
@@ -238,7 +238,7 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
   const bool lists_text = names.gathers && !has_block_mask(problem);
   const PairTerms terms = lists_text ? pair_terms(problem) : PairTerms();
   names.declarations += struct_of_code(problem, mask_code(problem), names.params,
-                                       lists_text ? &terms : nullptr);
+                                       lists_text ? &terms : nullptr, names.slopes);
   if (has_score_code(problem)) {
     Piece score{"pieces/user_score.cuh", "Score", "UserScore<UserCode>"};
     std::string before_score = "PlainScore";
@@ -250,7 +250,7 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
       names.other_pieces.erase(before);
     }
     names.other_pieces.push_back(score);
-    if (is_backward(problem)) add_slope(names, before_score);
+    if (names.slopes) add_slope(names, before_score);
     if (!problem.dargs.empty()) {
       names.parts.push_back("pieces/darg_reads.cuh");
       names.other_pieces.push_back(

@@ -23,8 +23,9 @@ OwnArgument code_argument(const Problem& problem);
 
 /// The struct UserCode of an entry, whose functions are the score's text and `mask`: what windows
 /// leave of the mask's text (mask_code()), or all of it. `params` is the whole argument's type.
-/// With `terms` they are functions, too, for pieces/user_terms.cuh.
+/// With `terms` they are functions, too, for pieces/user_terms.cuh. `slopes`:
+/// KernelNames::slopes.
 std::string struct_of_code(const Problem& problem, std::string_view mask, std::string_view params,
-                           const PairTerms* terms = nullptr);
+                           const PairTerms* terms = nullptr, bool slopes = false);
 
 }  // namespace attnforge
