@@ -20,6 +20,15 @@ struct QueryRow {
   friend bool operator==(const QueryRow&, const QueryRow&) = default;
 };
 
+/// A row of k and v.
+struct KeyRow {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;  // of k
+  std::int64_t key = 0;   // position in the sequence of keys
+
+  friend bool operator==(const KeyRow&, const KeyRow&) = default;
+};
+
 /// What the rows of an output should be, and what decides how far a correct kernel may be off.
 struct Reference {
   std::vector<QueryRow> rows;

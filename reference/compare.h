@@ -1,15 +1,12 @@
 // compare.h - outputs against the oracle: how far off, where, and whether that is within tolerance.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "reference/attention.h"
-#include "reference/gradients.h"
 #include "reference/tolerance.h"
 
 namespace attnforge {
@@ -17,7 +14,7 @@ namespace attnforge {
 /// Infinities must be met exactly, where an output that the dtype cannot hold counts as infinite;
 /// NaN in the output is never right, unless the oracle has it too.
 struct Comparison {
-  std::string tensor;    // "o", "lse", "dq", "dk", "dv", "dsinks" or "darg"
+  std::string tensor;    // its name: "o"
   bool of_keys = false;  // of k's heads and keys, not of queries
   std::int64_t elements = 0;
   std::int64_t wrong = 0;            // outside tolerance, or not finite as they should be
@@ -59,24 +56,5 @@ Verdict compare_rows(const Problem& problem, const void* o, const float* lse,
                      const Reference& expected);
 /// The line of o, and that of lse when there is one.
 std::string to_string(const Verdict& verdict);
-
-/// tensors.gradients.dq, dk and dv (host memory) in the rows of `expected`, with
-/// gradient_tolerance(). dsinks passes unseen when the problem has none.
-struct GradientVerdict {
-  Comparison dq, dk, dv, dsinks;
-  std::vector<Comparison> dargs{};  // compare_darg() of each; compare_gradients() has none
-  bool passed() const {
-    return dq.passed() && dk.passed() && dv.passed() && dsinks.passed() &&
-           std::ranges::all_of(dargs, &Comparison::passed);
-  }
-};
-GradientVerdict compare_gradients(const Problem& problem, const Tensors& tensors,
-                                  const ReferenceGradients& expected);
-/// The gradient of one array, in host memory, with one of ReferenceGradients::dargs. An element of
-/// it is the key of its row.
-Comparison compare_darg(const Problem& problem, const float* actual,
-                        const ReferenceGradient& expected);
-/// A line of each that there is.
-std::string to_string(const GradientVerdict& verdict);
 
 }  // namespace attnforge

@@ -1,6 +1,8 @@
 // compare_gradients.cpp - dq, dk, dv and dsinks against the oracle.
-#include "reference/compare.h"
+#include "reference/compare_gradients.h"
+
 #include "reference/comparer.h"
+#include "reference/gradient_tolerance.h"
 #include "reference/half.h"
 #include "reference/sequences.h"
 

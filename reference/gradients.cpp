@@ -332,6 +332,18 @@ struct OfSequence {
 
 }  // namespace
 
+BackwardRows all_backward_rows(const Sequences& sequences) {
+  const Problem& problem = sequences.problem;
+  BackwardRows rows{all_rows(sequences), {}};
+  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    const std::int64_t count = problem_of_sequence(sequences, batch).seqlen_kv;
+    for (std::int64_t head = 0; head < problem.num_heads_kv; ++head) {
+      for (std::int64_t key = 0; key < count; ++key) rows.keys.push_back({batch, head, key});
+    }
+  }
+  return rows;
+}
+
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
                                        const BackwardRows& rows, const CodeFunctions& code,
                                        int threads) {

@@ -11,20 +11,15 @@
 
 namespace attnforge {
 
-/// A row of k, v, dk and dv.
-struct KeyRow {
-  std::int64_t batch = 0;
-  std::int64_t head = 0;  // of k
-  std::int64_t key = 0;   // position in the sequence of keys
-
-  friend bool operator==(const KeyRow&, const KeyRow&) = default;
-};
-
 /// Rows of dq, and rows of dk and dv.
 struct BackwardRows {
   std::vector<QueryRow> queries;
   std::vector<KeyRow> keys;
 };
+
+struct Sequences;  // reference/sequences.h
+/// All there are: keys in the order [sequence, num_heads_kv, key].
+BackwardRows all_backward_rows(const Sequences& sequences);
 
 /// How large the products are that an element of a row adds up: what errors of a correct kernel are
 /// relative to. A term is p dout of dv, softmax_scale ds k of dq and softmax_scale ds q of dk; an

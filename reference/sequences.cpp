@@ -228,18 +228,6 @@ std::vector<QueryRow> all_rows(const Sequences& sequences) {
   return rows;
 }
 
-BackwardRows all_backward_rows(const Sequences& sequences) {
-  const Problem& problem = sequences.problem;
-  BackwardRows rows{all_rows(sequences), {}};
-  for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
-    const std::int64_t count = length_of(problem, side_kv(sequences), batch);
-    for (std::int64_t head = 0; head < problem.num_heads_kv; ++head) {
-      for (std::int64_t key = 0; key < count; ++key) rows.keys.push_back({batch, head, key});
-    }
-  }
-  return rows;
-}
-
 std::int64_t total_queries(const Sequences& sequences) {
   const Problem& problem = sequences.problem;
   if (all_full(problem)) return problem.batch * problem.seqlen_q;

@@ -11,7 +11,6 @@
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "reference/attention.h"
-#include "reference/gradients.h"
 #include "reference/mask_rows.h"
 
 namespace attnforge {
@@ -52,8 +51,6 @@ KeyRow place_of_key(const Sequences& sequences, const KeyRow& row);
 
 /// Every row, in the order [sequence, num_heads_q, query].
 std::vector<QueryRow> all_rows(const Sequences& sequences);
-/// Those of gradients: keys in the order [sequence, num_heads_kv, key].
-BackwardRows all_backward_rows(const Sequences& sequences);
 
 /// Queries of all sequences, of one head.
 std::int64_t total_queries(const Sequences& sequences);

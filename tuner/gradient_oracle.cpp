@@ -13,6 +13,7 @@
 #include "generator/candidates.h"
 #include "generator/code_operands.h"
 #include "generator/operands.h"
+#include "reference/compare_gradients.h"
 #include "reference/half.h"
 #include "reference/score.h"
 #include "runtime/compiler.h"

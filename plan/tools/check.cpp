@@ -13,6 +13,7 @@
 #include "generator/user_code.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
+#include "reference/compare_gradients.h"
 #include "reference/gradients.h"
 #include "reference/half.h"
 #include "reference/sequences.h"

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "reference/compare.h"
+#include "reference/compare_gradients.h"
 #include "reference/half.h"
 #include "tests/conformance/backward_proof.h"
 #include "tests/conformance/options.h"

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "reference/compare.h"
+#include "reference/compare_gradients.h"
+#include "reference/gradient_tolerance.h"
 #include "reference/sequences.h"
 #include "tests/conformance/proof.h"
 

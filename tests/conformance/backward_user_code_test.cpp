@@ -6,6 +6,7 @@
 #include "generator/operands.h"
 #include "generator/user_code.h"
 #include "reference/compare.h"
+#include "reference/compare_gradients.h"
 #include "tests/conformance/backward_proof.h"
 #include "tests/conformance/code_cases.h"
 #include "tests/conformance/options.h"

@@ -33,7 +33,7 @@ PARTS = {
     "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 32),
     # Beside what is of backward alone by its name.
     "gradients": (
-        r"kFeature(Deterministic|Accumulate|Dlse|Fp32Gradients)|[gG]radients|is_backward|Op::kBackward|\bdlse\b|\bdout\b|\bd[qkv]\b|[bB]wd(?!_)", 30),
+        r"kFeature(Deterministic|Accumulate|Dlse|Fp32Gradients)|[gG]radients|is_backward|Op::kBackward|\bdlse\b|\bdout\b|\bd[qkv]\b|[bB]wd(?!_)", 25),
     "softcap": (r"[sS]oftcap", 23),
     "window": (r"window_(left|right)|effective_window|(left|right)_bound", 25),
 }

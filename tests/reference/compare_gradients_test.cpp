@@ -8,6 +8,8 @@
 #include <string>
 
 #include "reference/compare.h"
+#include "reference/compare_gradients.h"
+#include "reference/gradient_tolerance.h"
 #include "reference/half.h"
 #include "reference/plain_gradients.h"
 #include "reference/sequences.h"

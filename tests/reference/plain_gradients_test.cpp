@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <string>
 
+#include "reference/gradient_tolerance.h"
 #include "reference/half.h"
-#include "reference/tolerance.h"
 #include "tests/support/arbitrary_problem.h"
 #include "tests/support/host_problem.h"
 
