@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "attnforge/error.h"
@@ -186,16 +187,15 @@ TEST_F(TensorMapTest, TensorsThatTmaCannotAddressAreNamed) {
                         // In bytes these are 128 modulo 2^64.
                         {good.data, (std::int64_t{1} << 63) + 64, good.stride_row, 72},
                         {good.data, good.stride_batch, (std::int64_t{1} << 63) + 64, 72}};
-  constexpr const char* kNames[] = {"q", "k", "v"};
-  for (const Operand operand : {Operand::kQ, Operand::kK, Operand::kV}) {
+  for (const auto& [name, operand] :
+       {std::pair("q", Operand::kQ), {"k", Operand::kK}, {"v", Operand::kV}}) {
     for (const Tensor& each : bad) {
       try {
         encode(spec(operand), each);
         ADD_FAILURE() << "no error was thrown";
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-        EXPECT_THAT(error.what(), HasSubstr(std::string("address ") +
-                                            kNames[static_cast<int>(operand)] + " at "));
+        EXPECT_THAT(error.what(), HasSubstr(std::string("address ") + name + " at "));
         EXPECT_THAT(error.what(), HasSubstr(std::to_string(each.stride_row)));
       }
     }
