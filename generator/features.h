@@ -56,6 +56,11 @@ inline constexpr Features kFeaturesOfGradientPieces = kFeatureLengths | kFeature
                                                       kFeatureSinks;
 /// The same for kernels that can gather their keys from lists.
 inline constexpr Features kFeaturesOfLists = kFeatureBlockMask;
+/// Of all forward problems, which their oracle serves by itself.
+inline constexpr Features kFeaturesOfForward = kFeaturesOfWindows | kFeaturesOfScores |
+                                               kFeatureLse | kFeatureGqa | kFeatureUnequalHeadDims |
+                                               kFeatureUnaligned | kFeatureMixedDtypes |
+                                               kFeatureRope | kFeatureBlockMask | kFeaturesOfPieces;
 
 struct FeatureRow {
   Feature bit;

@@ -16,6 +16,17 @@ struct RopeParams {
   int k_offset;
 };
 
+/// In the argument of a kernel that rotates by itself, after the family's own.
+struct alignas(16) RopeParamsOfPart : RopeParams {
+  int unused[2];
+};
+
+/// The argument of a kernel whose own is a Params.
+template <class Params>
+struct WithRope : Params {
+  RopeParamsOfPart rope;
+};
+
 /// How the step shares out its work. A thread rotates, or copies, two vectors in each of kHeads
 /// heads of a token, so that it reads its part of the tables once.
 struct RotationWork {

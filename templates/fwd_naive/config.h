@@ -3,7 +3,6 @@
 
 #include "base.cuh"
 #include "params_fwd.h"
-#include "params_rope.h"
 #include "shape.h"
 
 namespace attnforge {
@@ -30,14 +29,12 @@ struct FwdNaiveConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return head_dim % 8 == 0 && head_dim_v % 8 == 0 && (block_m == 1 || block_m % 4 == 0) &&
            num_threads >= 32 && num_threads <= 384 && num_threads % (32 * key_groups()) == 0 &&
-           alignment >= element_bytes(dtype_k) && rope_dim % 2 == 0 && rope_dim <= head_dim &&
-           (rope == kNoRope) == (rope_dim == 0);
+           alignment >= element_bytes(dtype_k);
   }
 };
 
 struct FwdNaiveParams {
   FwdParams fwd;
-  RopeParams rope;
   // With a list its rows alone are computed: those of entry i go to row i of sequence 0 in o and
   // lse. Entries block_m * j to block_m * j + block_m - 1 are of one sequence, in any order. Null:
   // every row goes to its own place.

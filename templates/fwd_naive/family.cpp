@@ -14,7 +14,6 @@
 #include "templates/host/field_values.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
-#include "templates/host/rotation.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {
@@ -117,7 +116,7 @@ Launch launch_blocks(const Typed& c, const Problem& problem, std::int64_t num_bl
   step.grid.x = static_cast<unsigned>(num_blocks);
   step.block.x = static_cast<unsigned>(c.num_threads);
   fill_argument<FwdNaiveParams>(step, problem, {}, [&](Argument& argument) {
-    add_rope(argument.fwd(problem), problem).value(rows).value(static_cast<int>(num_rows));
+    argument.fwd(problem).value(rows).value(static_cast<int>(num_rows));
   });
   return {.steps = {std::move(step)}};
 }
@@ -146,9 +145,7 @@ constinit const Family fwd_naive = typed_family<kFields, reject, estimate_us, re
         "one thread block for 8 query rows, two passes over the keys, all in fp32: the oracle on "
         "the GPU",
     .tier = Tier::kOracle,
-    .features = kFeaturesOfWindows | kFeaturesOfScores | kFeatureLse | kFeatureGqa |
-                kFeatureUnequalHeadDims | kFeatureUnaligned | kFeatureMixedDtypes | kFeatureRope |
-                kFeatureBlockMask | kFeaturesOfPieces,
+    .features = kFeaturesOfForward,
     .supports = supports,
     .axes = axes,
 });

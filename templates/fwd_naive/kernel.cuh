@@ -97,20 +97,6 @@ struct FwdNaive {
     }
   }
 
-  /// Element d of a row of q or k, whose value is x, after rotation by a row of the tables.
-  template <int kDtype>
-  ATTNFORGE_DEVICE static float rotated(const RopeParams& rope, int table_row, const char* row,
-                                        int d, float x) {
-    if (d >= C.rope_dim) return x;
-    constexpr int kPairs = C.rope_dim / 2;
-    const bool interleaved = C.rope == kRopeInterleaved;
-    const bool first = interleaved ? d % 2 == 0 : d < kPairs;
-    const int other = d + (first ? 1 : -1) * (interleaved ? 1 : kPairs);
-    const i64 at = i64(table_row) * kPairs + (interleaved ? d / 2 : first ? d : other);
-    const float y = load_1<kDtype>(row + other * element_bytes(kDtype));
-    return x * rope.cos[at] + (first ? -y : y) * rope.sin[at];
-  }
-
   /// Scores of the block's rows with one key: scaled, capped, and after the user's text.
   ATTNFORGE_DEVICE static void scores(const Params& params, const SharedMemory& smem,
                                       const Rows& rows, const char* key_row, int key,
@@ -122,11 +108,8 @@ struct FwdNaive {
     for (int d = 0; d < C.head_dim; d += 8) {
       float k[8];
       load_floats<C.dtype_k, C.alignment>(key_row + d * element_bytes(C.dtype_k), k);
-      if constexpr (C.rope != kNoRope) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
-          k[i] = rotated<C.dtype_k>(params.rope, params.rope.k_offset + key, key_row, d + i, k[i]);
-      }
+      for (int i = 0; i < 8; ++i) k[i] = exact_element_of_key<C>(params, key, key_row, d + i, k[i]);
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
 #pragma unroll
@@ -261,8 +244,7 @@ struct FwdNaive {
         float x = 0.0f;
         if (rows.present(r)) {
           x = load_1<C.dtype>(row + d * element_bytes(C.dtype));
-          if constexpr (C.rope != kNoRope)
-            x = rotated<C.dtype>(params.rope, params.rope.q_offset + rows.query[r], row, d, x);
+          x = exact_element_of_query<C>(params, rows.query[r], row, d, x);
         }
         smem.q[r][d] = x;
       }
@@ -306,8 +288,7 @@ struct FwdNaive {
     reduce<Maximum>(row_max, smem);
     if constexpr (kHasSink<C>) {
 #pragma unroll
-      for (int r = 0; r < kRows; ++r)
-        row_max[r] = fmaxf(row_max[r], exact_sink(params, rows.head));
+      for (int r = 0; r < kRows; ++r) row_max[r] = fmaxf(row_max[r], exact_sink(params, rows.head));
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r)

@@ -288,7 +288,9 @@ std::vector<Piece> pieces(const Typed& c) {
   return pieces;
 }
 
-Source render(const Typed& c, const Problem& problem) {
+/// The rope is a member of the argument and jobs of the kernel: the parts do not add it again.
+Source render(const Typed& c, const Problem& of_run) {
+  const Problem problem = without_rope(of_run);
   std::string products = wgmma_text(c.dtype, c.block_n);
   if (c.head_dim_v != c.block_n) products += wgmma_text(c.dtype, c.head_dim_v);
   constexpr const char* kParams = "FwdWgmmaSm90aParams";
@@ -346,7 +348,8 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   argument.tensor_map(q, q_sizes).tensor_map(k, kv_sizes).tensor_map(v, kv_sizes);
 }
 
-Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+Launch launch(const Typed& c, const Problem& of_run, const DeviceFacts& device) {
+  const Problem problem = without_rope(of_run);
   const TileWork work = work_of(problem, c);
   const std::int64_t tiles = work.all_tiles();
   if (tiles == 0) return {};
@@ -363,7 +366,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
     else
       argument.value<TileCounters*>(nullptr);
     add_tensor_maps(argument, c, problem);
-    return add_rope(argument, problem);
+    return add_rope(argument, of_run);
   };
   if (c.num_splits > 1)
     return launch_of_splits<FwdWgmmaSm90aParams>(problem, work, device.arch, std::move(step),

@@ -16,12 +16,13 @@ const Part& code_part();        // templates/host/user_code
 const Part& tile_lists_part();  // templates/host/tile_lists
 const Part& sinks_part();       // templates/host/sinks
 const Part& pages_part();       // templates/host/pages
+const Part& rotation_part();    // templates/host/rotation
 
 namespace {
 
-std::array<const Part*, 6> parts() {
-  return {&lengths_part(),    &block_mask_part(), &code_part(),
-          &tile_lists_part(), &sinks_part(),      &pages_part()};
+std::array<const Part*, 7> parts() {
+  return {&lengths_part(), &block_mask_part(), &code_part(),    &tile_lists_part(),
+          &sinks_part(),   &pages_part(),      &rotation_part()};
 }
 
 std::size_t round_up(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }

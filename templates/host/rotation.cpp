@@ -12,6 +12,7 @@
 #include "generator/shape.h"
 #include "templates/embedded.h"
 #include "templates/host/fwd_params.h"
+#include "templates/host/parts.h"
 
 namespace attnforge {
 namespace {
@@ -88,11 +89,34 @@ void bind_rope(RopeParams& rope, const Tensors& tensors, const RunMemory&) {
   rope.k_offset = static_cast<int>(tensors.rope.offset);
 }
 
+namespace {
+
+RopeParams rope_params(const Problem& problem) {
+  return {.cos = nullptr,
+          .sin = nullptr,
+          .q_offset = static_cast<int>(problem.seqlen_kv - problem.seqlen_q),
+          .k_offset = 0};
+}
+
+}  // namespace
+
 Argument& add_rope(Argument& argument, const Problem& problem) {
-  RopeParams params{};
-  if (plain(problem)) return argument.value(params);
-  params.q_offset = static_cast<int>(problem.seqlen_kv - problem.seqlen_q);
-  return argument.own<bind_rope>(params);
+  if (plain(problem)) return argument.value(RopeParams{});
+  return argument.own<bind_rope>(rope_params(problem));
+}
+
+const Part& rotation_part() {
+  static constexpr Part kPart{
+      .in = [](const Problem& p, bool) { return !plain(p); },
+      .type = [](const Problem&,
+                 std::string_view params) { return fmt::format("WithRope<{}>", params); },
+      .bytes = [](const Problem&) { return sizeof(RopeParamsOfPart); },
+      .add =
+          [](Argument& argument, const Problem& problem, const TileWork&) {
+            argument.part(RopeParamsOfPart{rope_params(problem), {}}, own_argument<bind_rope>());
+          },
+      .extend = [](KernelNames& names, const Problem&) { names.parts.push_back("params_rope.h"); }};
+  return kPart;
 }
 
 std::string too_much_to_rotate(const Problem& problem) {

@@ -22,7 +22,7 @@ PARTS = {
     ),
     # Interfaces too: the masks of C++, C, Python and the command line, their generators, drawings and files.
     "block_mask": (
-        r"kFeatureBlockMask|[bB]lockMask|(?<!host/)block_mask(?!_part)|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockMaskArgument|\bdensity=", 80),
+        r"kFeatureBlockMask|[bB]lockMask|(?<!host/)block_mask(?!_part)|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockMaskArgument|\bdensity=", 79),
     "user_code": (
         r"kFeature(Score|Mask)Code|CodeArgument|code_arguments|code_suffix|has_score_code|user_(score|mask|code)|User(Code|Score|Mask|Rule|Row)"
         r"|WithCode|CodeParams|has_code|check_code|problem\.(score|mask|args)|CodeTexts|add_code", 66),
@@ -30,7 +30,7 @@ PARTS = {
     "pages": (
         r"kFeaturePages|Page(s(Params|Argument)|Table)|Paged(Tma)?Keys|paged_(tma_)?keys|WithPages|page_(size|table)|has_pages|num_pages"
         r"|pages_(of_|part)|of_pages|tensors\.pages", 25),
-    "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 32),
+    "rope": (r"(?<![a-zA-Z])[rR]ope(?![a-z])|[a-z_]rope_|kFeatureRope|RopeParams|RopeTables|fused_rope", 30),
     # Beside what is of backward alone by its name.
     "gradients": (
         r"kFeature(Deterministic|Accumulate|Dlse|Fp32Gradients)|[gG]radients|is_backward|Op::kBackward|\bdlse\b|\bdout\b|\bd[qkv]\b|[bB]wd(?!_)", 25),

@@ -2,7 +2,7 @@
 #include "fwd_naive/kernel.cuh"
 #include "pieces/dense.cuh"
 using namespace attnforge;
-static_assert(sizeof(FwdNaiveParams) == 232);
+static_assert(sizeof(FwdNaiveParams) == 208);
 inline constexpr FwdNaiveConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0}, 1, 256};
 struct Pieces : DensePieces<kConfig> {};
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads, kConfig.blocks_per_sm())

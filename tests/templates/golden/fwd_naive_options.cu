@@ -2,7 +2,7 @@
 #include "fwd_naive/kernel.cuh"
 #include "pieces/dense.cuh"
 using namespace attnforge;
-static_assert(sizeof(FwdNaiveParams) == 232);
+static_assert(sizeof(FwdNaiveParams) == 208);
 inline constexpr FwdNaiveConfig kConfig{{.dtype = 1, .dtype_k = 1, .dtype_v = 1, .dtype_o = 1, .head_dim = 40, .head_dim_v = 72, .right_bound = 0, .left_bound = 0, .softcap = 1, .lse = 1, .alignment = 8, .rope = 0, .rope_dim = 0}, 8, 256};
 struct Pieces : DensePieces<kConfig> {};
 extern "C" __global__ void __launch_bounds__(kConfig.num_threads, kConfig.blocks_per_sm())
