@@ -306,8 +306,7 @@ struct FwdNaive {
     reduce<Maximum>(row_max, smem);
     if constexpr (kHasSink<C>) {
 #pragma unroll
-      for (int r = 0; r < kRows; ++r)
-        row_max[r] = fmaxf(row_max[r], exact_sink(params, rows.head));
+      for (int r = 0; r < kRows; ++r) row_max[r] = fmaxf(row_max[r], exact_sink(params, rows.head));
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
