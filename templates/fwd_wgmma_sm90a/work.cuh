@@ -21,6 +21,7 @@ struct FwdWgmmaSm90aWork {
   static constexpr bool kTellsAll = C.tells_all();
   static constexpr bool kTells = C.grid == kGridDynamic || kTellsAll;
   static_assert(kTellsAll || (Tile::Lengths::kWords == 0 && !kListed), "these take loads");
+  static_assert(!kTellsAll || 4 * (1 + Tile::kWords) <= C.tile_bytes(), "they have room");
   static_assert(kTellsAll || !Order::kMayBeEmpty, "only the producer leaves tiles out");
   static_assert(!kTellsAll || (!C.k_job() && !C.v_job()), "workers find a tile by its number");
   /// Told in place of a number after the last tile.
