@@ -2,6 +2,7 @@
 // and alignment, and the kernel that rotates by itself, without spills. Needs NVRTC, but neither a
 // GPU nor a driver.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,6 +13,7 @@
 #include "runtime/compiler.h"
 #include "templates/host/rotation.h"
 #include "templates/registry.h"
+#include "tests/support/argument_parts.h"
 #include "tests/templates/compile_together.h"
 
 namespace attnforge {
@@ -79,6 +81,32 @@ TEST(FusedRopeCompiles, WithoutSpills) {
         return reason.empty() ? fault_of(family.render(config, problem), device.arch) : reason;
       });
   for (std::size_t i = 0; i < std::size(kFused); ++i) EXPECT_EQ(faults[i], "") << kFused[i].problem;
+}
+
+/// The oracle, which rotates by itself: its member `rope` is where the launch puts it, after any
+/// other part.
+TEST(RopeOfTheOracle, LiesWhereTheLaunchPutsIt) {
+  const Family& family = *find_family("fwd_naive");
+  const DeviceFacts& device = typical_device("80");
+  for (const char* text : {"fwd bf16 num_heads=2 seqlen=8:20 head_dim=64 rope=half",
+                           "fwd fp16 num_heads=2 seqlen=1:20 head_dim=72 rope=interleaved sinks "
+                           "blocks=64 score=\"0.5f * s\""}) {
+    const Problem problem = parse_problem(text);
+    const Config config = candidates(family, problem, device).front().config;
+    const LaunchStep step = family.launch(config, problem, device).steps.back();
+    const auto places = test::places_of(own_argument<bind_rope>(), step);
+    ASSERT_EQ(places.size(), 1u);
+    Source source = family.render(config, problem);
+    const std::size_t begin = source.entry.find("const __grid_constant__ ");
+    ASSERT_NE(begin, std::string::npos) << source.entry;
+    const std::string type = source.entry.substr(begin, source.entry.find(" p)", begin) - begin);
+    source.text = source.text.substr(0, source.text.find("extern \"C\" __global__")) +
+                  "extern \"C\" __global__ void probe(" + type +
+                  " p, u64* to) { to[0] = u64(p.rope.cos); }\n";
+    EXPECT_THAT(compile_to_ptx(source, device.arch),
+                testing::HasSubstr(fmt::format("[probe_param_0+{}]", places[0])))
+        << type;
+  }
 }
 
 }  // namespace
