@@ -50,15 +50,15 @@ class OperandList {
     operand.element_bytes = size_bytes(dtype);
     operand.elements = rows * row_elements;
     operand.row_elements = row_elements;
-    return list_.emplace_back(std::move(operand));
+    return list_.emplace_back(operand);
   }
   /// Words of 32 bits, fp32 or integers: of those the dtype is only right about their size.
   Operand& add_words(Operand operand, std::int64_t rows, std::int64_t row_elements = 1) {
-    return add(std::move(operand), DType::kFp32, rows, row_elements);
+    return add(operand, DType::kFp32, rows, row_elements);
   }
   /// Rows of so many of them: one or more.
   void add_longer(Operand operand, std::int64_t row_elements) {
-    add_words(std::move(operand), 1, row_elements).may_be_longer = true;
+    add_words(operand, 1, row_elements).may_be_longer = true;
   }
 
   std::span<Operand> list() { return list_; }
