@@ -85,15 +85,14 @@ struct FwdWgmmaSm90aConsumer {
 
   /// This warpgroup's rows of a query tile, and the tiles of keys that it attends to.
   struct Part {
-    int first_row, row;
+    int row;
     Walk walk;
     bool empty;
   };
   ATTNFORGE_DEVICE Part part_of(const Work& work) const {
     const int first_row = work.queries.first_row + wg.warpgroup * 64;
     const Walk walk = its_walk(work, first_row);
-    return {first_row, first_row + wg.lane_row(), walk,
-            kLeavesOut ? walk.count() == 0 : work.empty()};
+    return {first_row + wg.lane_row(), walk, kLeavesOut ? walk.count() == 0 : work.empty()};
   }
   ATTNFORGE_DEVICE void clear_first(const Work& work, const Part& part) const {
     if constexpr (Work::kListed)
@@ -103,11 +102,14 @@ struct FwdWgmmaSm90aConsumer {
   }
 
   /// 1. The scores of the first tile.
-  ATTNFORGE_DEVICE void first_scores(const Work& work) {
+  ATTNFORGE_DEVICE void issue_first_scores() {
     wg.await_k();
     wg.await_turn();
     wg.issue_scores();
     wg.pass_turn();
+  }
+  ATTNFORGE_DEVICE void first_scores(const Work& work) {
+    issue_first_scores();
     if constexpr (Work::kListed) {
       bool sees;
       groups = load_groups(sees);
@@ -161,6 +163,16 @@ struct FwdWgmmaSm90aConsumer {
     if constexpr (!C.q_in_regs) wg.release(wg.smem.q_empty(wg.q_ring.stage));
   }
 
+  /// What follows the probabilities of the last tile.
+  ATTNFORGE_DEVICE void end_query_tile(const Work& work, const Part& part) {
+    if (!part.empty) {
+      issue_last_outputs(work, part);
+      await_last_outputs();
+    }
+    if constexpr (kLeavesOut) leave_out(work.walk.after(part.walk));
+    wg.store_rows(work.queries, part.row);
+  }
+
   /// All tiles of a walk, by every warpgroup; under windows, those that its rows see.
   ATTNFORGE_DEVICE void attend_query_tile(const Work& work) {
     const Part part = part_of(work);
@@ -171,12 +183,7 @@ struct FwdWgmmaSm90aConsumer {
       attend_keys(work, part);
     }
     release_q();
-    if (!part.empty) {
-      issue_last_outputs(work, part);
-      await_last_outputs();
-    }
-    if constexpr (kLeavesOut) leave_out(work.walk.after(part.walk));
-    wg.store_rows(work.queries, part.row);
+    end_query_tile(work, part);
   }
 
   /// Of a list's tiles those that this warpgroup's rows see anything of. Warpgroups that take

@@ -75,10 +75,7 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
       begun = may_begin(work, part, next);
       if (begun) {
         Consumer::issue_last_outputs(work, part);
-        wg.await_k();
-        wg.await_turn();
-        wg.issue_scores();
-        wg.pass_turn();
+        Consumer::issue_first_scores();
         wgmma_wait<1>();
         pin(wg.o);
         wg.release_v();
@@ -87,12 +84,7 @@ struct FwdWgmmaSm90aQueryTiles : FwdWgmmaSm90aConsumer<C, Pieces, Params> {
         pin(wg.s);
         wg.release_k();
       } else {
-        if (!part.empty) {
-          Consumer::issue_last_outputs(work, part);
-          Consumer::await_last_outputs();
-        }
-        if constexpr (Consumer::kLeavesOut) Consumer::leave_out(work.walk.after(part.walk));
-        wg.store_rows(work.queries, part.row);
+        Consumer::end_query_tile(work, part);
         if (await_tile(-1) == Work::kNoTile) break;
         next = told_work();
       }
