@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include "attnforge/error.h"
@@ -26,10 +28,7 @@ void add_problems(std::string_view text, const CodeOptions& code, std::vector<Pr
 }  // namespace
 
 bool is_operation(std::string_view word) {
-  for (std::string_view operation : kOperations) {
-    if (word == operation) return true;
-  }
-  return false;
+  return std::ranges::find(kOperations, word) != std::end(kOperations);
 }
 
 std::vector<std::string> words_of(const std::vector<std::string>& arguments) {

@@ -72,10 +72,6 @@ void explain_mask(const Problem& problem, const Tensors& t) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 constexpr double kUnknownDensity = 0.5;
 constexpr std::int64_t kMostRowsOfBlocks = std::int64_t{1}
                                            << 30;  // an index of row_begin is an int

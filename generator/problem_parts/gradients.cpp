@@ -106,10 +106,6 @@ void explain_gradients(const Problem& p, const Tensors& tensors) {
   check_tensor("dv", g.dv, gradient_dtype(p, p.dtype_v), p.num_heads_kv, batch, p.seqlen_kv, p);
 }
 
-}  // namespace
-
-namespace {
-
 /// Of what backward reads beside q, k, v and o, and of what it writes.
 double gradient_bytes(const Problem& p) {
   const auto moved = [&](double elements, DType input) {

@@ -64,10 +64,6 @@ void explain_lengths(const Problem& problem, const Tensors& t) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 30;  // a row's number is an int in kernels
 
 void validate_lengths(const Problem& p) {

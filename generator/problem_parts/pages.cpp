@@ -64,10 +64,6 @@ void explain_pages(const Problem& problem, const Tensors& t) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 constexpr std::int64_t kMostPagesOfPool = std::int64_t{1} << 30;  // a page's number is an int
 
 void validate_pages(const Problem& p) {

@@ -53,27 +53,26 @@ bool rope_good(const Problem& problem, std::uint64_t, const Tensors& t) {
 }
 
 void check_table_rows(const Problem& problem, const RopeTables& rope) {
-  if (problem.batch != 0 && problem.seqlen_q != 0) {
-    for (const auto& [name, table] : {std::pair("rope_cos", rope.cos), {"rope_sin", rope.sin}}) {
-      if (table != nullptr) continue;
-      refuse_tensors(
-          fmt::format("{} is null, but the problem says rope={}; give a table of [rows, "
-                      "{}] fp32, or make the plan without rope",
-                      name, to_string(problem.rope), effective_rope_dim(problem) / 2));
-    }
-    check_rope_offset(problem, rope.offset);  // no sum below overflows
-    const std::int64_t first_query = rope.offset + problem.seqlen_kv - problem.seqlen_q;
-    const std::int64_t first = problem.seqlen_kv == 0 ? first_query
-                                                      : std::min(first_query, rope.offset);
-    const std::int64_t last = std::max(first_query + problem.seqlen_q,
-                                       rope.offset + problem.seqlen_kv) -
-                              1;
-    if (last >= rope.rows || last >= kMostRowsOfTables) {
-      refuse_tensors(
-          fmt::format("rope_rows={} is too few: positions with rope_offset={} take rows {} to {} "
-                      "of rope's tables, which may have up to 2^30",
-                      rope.rows, rope.offset, first, last));
-    }
+  if (problem.batch == 0 || problem.seqlen_q == 0) return;
+  for (const auto& [name, table] : {std::pair("rope_cos", rope.cos), {"rope_sin", rope.sin}}) {
+    if (table != nullptr) continue;
+    refuse_tensors(
+        fmt::format("{} is null, but the problem says rope={}; give a table of [rows, "
+                    "{}] fp32, or make the plan without rope",
+                    name, to_string(problem.rope), effective_rope_dim(problem) / 2));
+  }
+  check_rope_offset(problem, rope.offset);  // no sum below overflows
+  const std::int64_t first_query = rope.offset + problem.seqlen_kv - problem.seqlen_q;
+  const std::int64_t first = problem.seqlen_kv == 0 ? first_query
+                                                    : std::min(first_query, rope.offset);
+  const std::int64_t last = std::max(first_query + problem.seqlen_q,
+                                     rope.offset + problem.seqlen_kv) -
+                            1;
+  if (last >= rope.rows || last >= kMostRowsOfTables) {
+    refuse_tensors(
+        fmt::format("rope_rows={} is too few: positions with rope_offset={} take rows {} to {} "
+                    "of rope's tables, which may have up to 2^30",
+                    rope.rows, rope.offset, first, last));
   }
 }
 
@@ -94,22 +93,6 @@ void check_host_tables(const Problem& problem, std::span<const Operand>, const H
   check_table_rows(problem, with_rows_of(tables, problem, host));
 }
 
-}  // namespace
-
-void check_rope_offset(const Problem& problem, std::int64_t offset) {
-  if (problem.rope == Rope::kNone) return;
-  const std::int64_t least = least_rope_offset(problem),
-                     most = kMostRowsOfTables - problem.seqlen_kv;
-  if (offset >= least && offset <= most) return;
-  refuse_tensors(
-      fmt::format("rope_offset={} must be at least {}, so that the first of seqlen_q={} queries "
-                  "before {} keys takes row 0 of rope's tables or a later one, and at most {}, so "
-                  "that these need no more than 2^30 rows",
-                  offset, least, problem.seqlen_q, problem.seqlen_kv, most));
-}
-
-namespace {
-
 void validate_rope(const Problem& p) {
   if (p.rope == Rope::kNone && p.rope_dim != 0) {
     reject_problem(fmt::format("rope_dim={} needs rope=interleaved or rope=half", p.rope_dim));
@@ -124,6 +107,18 @@ double bytes_of_tables(const Problem& p) {
 }
 
 }  // namespace
+
+void check_rope_offset(const Problem& problem, std::int64_t offset) {
+  if (problem.rope == Rope::kNone) return;
+  const std::int64_t least = least_rope_offset(problem),
+                     most = kMostRowsOfTables - problem.seqlen_kv;
+  if (offset >= least && offset <= most) return;
+  refuse_tensors(
+      fmt::format("rope_offset={} must be at least {}, so that the first of seqlen_q={} queries "
+                  "before {} keys takes row 0 of rope's tables or a later one, and at most {}, so "
+                  "that these need no more than 2^30 rows",
+                  offset, least, problem.seqlen_q, problem.seqlen_kv, most));
+}
 
 std::string_view to_string(Rope rope) {
   switch (rope) {

@@ -18,16 +18,11 @@ from ._library import check, lib, take_string
 from ._problem import Problem
 
 _INT64_MAX = 2**63 - 1
+_LISTS = [(name, c_void_p) for name in ("row_begin", "columns", "bits", "bit_blocks")]
 
 
 class BlockMaskListsStruct(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("row_begin", c_void_p),
-        ("columns", c_void_p),
-        ("bits", c_void_p),
-        ("bit_blocks", c_void_p),
-    ]
+    _fields_ = [("struct_size", c_uint32), *_LISTS]
 
 
 class BlockMaskShape(ctypes.Structure):
@@ -45,10 +40,7 @@ class BlockMaskShape(ctypes.Structure):
 class BlockMaskInfo(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32),
-        ("row_begin", c_void_p),
-        ("columns", c_void_p),
-        ("bits", c_void_p),
-        ("bit_blocks", c_void_p),
+        *_LISTS,
         ("row_begin_count", c_int64),
         ("columns_count", c_int64),
         ("bits_count", c_int64),
