@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <variant>
 
+#include "attnforge/problem_words.h"
 #include "attnforge/version.h"
 #include "cli/config_words.h"
 
@@ -27,13 +31,19 @@ double padding_waste(int head_dim) {
 
 /// A column and what stands in it; measured ones are empty where the row failed.
 struct Field {
-  const char* name;
+  std::string_view name;
   bool measured;
-  Json (*value)(const BenchRow&);
+  Json (*value)(const BenchRow&);  // null: what the problem has of the word of this name
+
+  Json of(const BenchRow& row) const {
+    if (value != nullptr) return value(row);
+    return std::visit([](const auto& held) { return Json(held); },
+                      value_of_word(row.problem, name));
+  }
 };
 
-// The order of docs/CLI.md.
-constexpr Field kFields[] = {
+// The order of docs/CLI.md: first columns, then words of problems, and the rest.
+constexpr Field kFirstFields[] = {
     {"status", false, [](const BenchRow& r) { return Json(r.ok() ? "ok" : to_string(r.code)); }},
     {"family", false, [](const BenchRow& r) { return Json(r.family()); }},
     {"asked", false, [](const BenchRow& r) { return Json(r.asked.empty() ? "any" : r.asked); }},
@@ -48,12 +58,8 @@ constexpr Field kFields[] = {
     {"head_dim_v", false, [](const BenchRow& r) { return Json(r.problem.head_dim_v); }},
     {"causal", false, [](const BenchRow& r) { return Json(r.problem.causal ? 1 : 0); }},
     {"lse", false, [](const BenchRow& r) { return Json(r.problem.lse ? 1 : 0); }},
-    {"window_left", false, [](const BenchRow& r) { return Json(r.problem.window_left); }},
-    {"window_right", false, [](const BenchRow& r) { return Json(r.problem.window_right); }},
-    {"softcap", false, [](const BenchRow& r) { return Json(r.problem.softcap); }},
-    {"tf32", false, [](const BenchRow& r) { return Json(r.problem.tf32 ? 1 : 0); }},
-    {"rope", false, [](const BenchRow& r) { return Json(to_string(r.problem.rope)); }},
-    {"rope_dim", false, [](const BenchRow& r) { return Json(effective_rope_dim(r.problem)); }},
+};
+constexpr Field kLastFields[] = {
     {"time_us", true, [](const BenchRow& r) { return Json(r.result.time_us); }},
     {"min_us", true, [](const BenchRow& r) { return Json(r.result.min_us); }},
     {"noise", true, [](const BenchRow& r) { return Json(r.result.noise); }},
@@ -76,6 +82,17 @@ constexpr Field kFields[] = {
     {"config", false, [](const BenchRow& r) { return Json(r.config); }},
     {"error", false, [](const BenchRow& r) { return Json(r.error); }},
 };
+
+const std::vector<Field>& fields() {
+  static const std::vector<Field> kFields = [] {
+    std::vector<Field> list(std::begin(kFirstFields), std::end(kFirstFields));
+    for (const ProblemWord& word : problem_words())
+      if (word.has_column) list.push_back({word.name, false, nullptr});
+    list.insert(list.end(), std::begin(kLastFields), std::end(kLastFields));
+    return list;
+  }();
+  return kFields;
+}
 
 /// As shortest text that is the same number again.
 std::string cell_of(const Json& value) {
@@ -132,13 +149,13 @@ Table readable_table(const std::vector<BenchRow>& rows, bool full) {
 
 Table full_table(const std::vector<BenchRow>& rows, const BenchOrigin& origin) {
   Table table;
-  for (const Field& field : kFields) table.columns.push_back({field.name});
+  for (const Field& field : fields()) table.columns.push_back({std::string(field.name)});
   table.columns.push_back({"gpu"});
   table.columns.push_back({"date"});
   for (const BenchRow& row : rows) {
     std::vector<std::string> cells;
-    for (const Field& field : kFields)
-      cells.push_back(field.measured && !row.ok() ? "" : cell_of(field.value(row)));
+    for (const Field& field : fields())
+      cells.push_back(field.measured && !row.ok() ? "" : cell_of(field.of(row)));
     cells.push_back(origin.device.name);
     cells.push_back(origin.date);
     table.rows.push_back(std::move(cells));
@@ -150,9 +167,9 @@ Json to_json(const std::vector<BenchRow>& rows, const BenchOrigin& origin, bool 
   Json results = Json::array();
   for (const BenchRow& row : rows) {
     Json entry = Json::object();
-    for (const Field& field : kFields) {
-      if (std::string_view(field.name) == "error" || (field.measured && !row.ok())) continue;
-      entry[field.name] = field.value(row);
+    for (const Field& field : fields()) {
+      if (field.name == "error" || (field.measured && !row.ok())) continue;
+      entry[std::string(field.name)] = field.of(row);
     }
     if (!row.ok()) {
       entry.erase("config");

@@ -51,7 +51,7 @@ set_target_properties(attnforge_static PROPERTIES EXPORT_NAME static)
 set_target_properties(attnforge_shared PROPERTIES EXPORT_NAME shared
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-# Only the public functions are visible; the version script is the list of them.
+# Only what ATTNFORGE_API marks is visible (CMakeLists.txt); the version script keeps templates of others inside as well.
 set(ATTNFORGE_EXPORTS ${PROJECT_SOURCE_DIR}/plan/exports.map)
 target_link_options(attnforge_shared PRIVATE LINKER:--exclude-libs,ALL LINKER:--gc-sections)
 if(NOT (ATTNFORGE_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang))  # clang links a sanitizer into programs alone

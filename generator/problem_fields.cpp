@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "attnforge/error.h"
+#include "attnforge/printable.h"
 
 namespace attnforge {
 namespace {
@@ -234,14 +235,14 @@ constexpr ProblemField kFields[] = {
      .value = flag<&Problem::causal>(),
      .other_names = "is_causal"},
     {.word = {"window_left", "window_left=N", "keys before its position that a query sees", "-1",
-              kWindow},
+              kWindow, true},
      .value = integer<&Problem::window_left>(window_ok),
      .other_names = "window sliding_window window_size"},
     {.word = {"window_right", "window_right=N", "keys after its position that a query sees", "-1",
-              kWindow},
+              kWindow, true},
      .value = integer<&Problem::window_right>(window_ok)},
     {.word = {"softcap", "softcap=X", "s becomes X * tanh(s / X) after scaling; 0: not", "0",
-              kFactor},
+              kFactor, true},
      .value = number(&Problem::softcap, factor_ok, differs<&Problem::softcap>),
      .other_names = "logits_soft_cap soft_cap logit_cap softmax_cap",
      // A usual value: only whether there is one changes the kernel.
@@ -255,7 +256,7 @@ constexpr ProblemField kFields[] = {
      .apart = kOtherOutputs,
      .not_backward = "it always comes in: leave it out"},
     {.word = {"tf32", "tf32", "with fp32: products may round their inputs to TF32", "fp32 accuracy",
-              ""},
+              "", true},
      .value = flag<&Problem::tf32>()},
     {.word = {"softmax_scale", "softmax_scale=X", "multiplier of Q K^T; 0: 1 / sqrt(head_dim)", "0",
               kFactor},
@@ -324,16 +325,17 @@ constexpr ProblemField kFields[] = {
     {.word = {"rope", "rope=KIND",
               "q and k are rotated first: half, elements i and i + rope_dim / 2; interleaved, 2 i "
               "and 2 i + 1",
-              "none", "none, interleaved or half"},
+              "none", "none, interleaved or half", true},
      .value = choice<&Problem::rope>(kRopes),
      .apart = 0,
      .not_backward = "rotate q and k before, and dq and dk back after it",
      .excludes = "lengths",
      .instead = "rotate q and k before the run"},
     {.word = {"rope_dim", "rope_dim=N", "the first elements of a row that rotate", "0",
-              "0 (all) or a multiple of 8 up to head_dim"},
+              "0 (all) or a multiple of 8 up to head_dim", true},
      .value = integer<&Problem::rope_dim>(rope_dim_ok),
      .apart = 0,
+     .meant = [](const Problem& p) -> std::int64_t { return effective_rope_dim(p); },
      .round = [](Problem& p) { p.rope_dim = p.rope_dim == p.head_dim ? 0 : p.rope_dim; }},
     {.word = {"blocks", "blocks=Q:KV",
               "a mask of blocks of so many queries and keys: a run's lists say which are seen; one "
@@ -466,6 +468,20 @@ std::span<const ProblemWord> problem_words() {
     return words;
   }();
   return kWords;
+}
+
+ProblemWordValue value_of_word(const Problem& p, std::string_view name) {
+  const ProblemField* field = find_field(name);
+  if (field != nullptr) {
+    const FieldValue& value = field->value;
+    if (field->meant != nullptr) return field->meant(p);
+    if (!value.choices.empty()) return value.choices[static_cast<std::size_t>(value.get(p))];
+    if (value.get != nullptr) return value.get(p);
+    if (value.number != nullptr) return static_cast<double>(p.*value.number);
+    if (value.text != nullptr) return std::string_view(p.*value.text);
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("\"{}\" is no word with a value of its own", printable(name)));
 }
 
 void reject_problem(const std::string& message) {

@@ -47,6 +47,8 @@ struct ProblemField {
   /// How far problems are apart that differ in it, the highest bit first: a winner of one is worth
   /// a try for the other. -1: it is not.
   int apart = -1;
+  /// What holds where its value stands for another. Null: the value.
+  std::int64_t (*meant)(const Problem&) = nullptr;
   /// What all problems of its bucket have. Null: what the problem has.
   void (*round)(Problem&) = nullptr;
   bool of_backward = false;         // of a backward alone

@@ -295,6 +295,12 @@ double flops(const Sequences& sequences) {
   return sum;
 }
 
+double flops(const Problem& problem, const HostTensors& host) {
+  return flops(sequences_of(problem, host));
+}
+
+bool work_is_known(const Problem& problem) { return all_full(problem) && !has_block_mask(problem); }
+
 void check_sequences(const Sequences& sequences) {
   if (all_full(sequences.problem)) return;
   check_side(sequences.problem, side_q(sequences));

@@ -66,8 +66,11 @@ Sequences transposed(const Sequences& sequences);
 /// the pairs that its lists let through.
 double flops(const Sequences& sequences);
 
+/// Whether all runs of the problem do the same work, whatever is in their tables.
+bool work_is_known(const Problem& problem);
+
 /// Throws Error(kInvalidArgument), naming the sequence, unless the tables are as Tensors says.
-/// Lists of a block mask are checked by validate(BlockMask): here nobody knows their lengths.
+/// Lists of masks are not looked at: nobody knows their lengths here.
 void check_sequences(const Sequences& sequences);
 /// The same of the host's tensors, and their block mask.
 void check_tables(const Problem& problem, const HostTensors& host);

@@ -169,8 +169,9 @@ def entries(lines):
 def shown(declaration):
     """A declaration as the page shows it: no export macro, no private part, no friends, no body of a free function."""
     aligned = re.compile(r"^" + " " * len("ATTNFORGE_API "))
-    exported = any(line.startswith("ATTNFORGE_API ") for line in declaration)
-    text = "\n".join(aligned.sub("", line.replace("ATTNFORGE_API ", "")) if exported else line for line in declaration)
+    exported = any("ATTNFORGE_API " in line and "class" not in line for line in declaration)
+    lines = [aligned.sub("", line) for line in declaration] if exported else declaration
+    text = "\n".join(lines).replace("ATTNFORGE_API ", "")
     text = re.sub(r"[ \t]+\\\n", r" \\\n", text)
     text = re.sub(r"\n private:\n.*?(?=\n};)", "", text, flags=re.S)
     text = re.sub(r"\n  friend [^\n]*(?=\n)", "", text)
@@ -180,7 +181,7 @@ def shown(declaration):
 
 def names_of(declaration):
     """What a heading calls a group of declarations."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", "\n".join(declaration), flags=re.S)
+    text = re.sub(r"//[^\n]*|/\*.*?\*/|ATTNFORGE_API ", "", "\n".join(declaration), flags=re.S)
     values = re.match(r"\s*enum \{(.*?)\}", text, flags=re.S)
     if values:
         return re.findall(r"(\w+) =", values[1])

@@ -63,7 +63,7 @@ struct AppendTensors {
 /// Error(kInvalidArgument) for sizes, strides and addresses that cannot be served (tensors are
 /// aligned to their elements, arrays to 4 bytes, tables to 16), Error(kNotReady) if the kernel is
 /// not there and `allow_compile` is false, Error(kCompile), Error(kCuda).
-void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& device,
-               void* stream = nullptr, bool allow_compile = true);
+ATTNFORGE_API void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& device,
+                             void* stream = nullptr, bool allow_compile = true);
 
 }  // namespace attnforge

@@ -47,38 +47,42 @@ struct BlockMask : BlockMaskShape {
 };
 
 /// The shape of a problem's mask. Throws Error(kInvalidArgument) if it has none.
-BlockMaskShape block_mask_shape(const Problem& problem);
+ATTNFORGE_API BlockMaskShape block_mask_shape(const Problem& problem);
 
 /// Throws Error(kInvalidArgument) for blocks of other sizes than 16, 32, 64 and 128, for lengths
 /// above 2^27, for more than 2^20 heads or sequences, none, and for more than 2^30 rows of blocks.
-void validate(const BlockMaskShape& shape);
+ATTNFORGE_API void validate(const BlockMaskShape& shape);
 
 /// Throws Error(kInvalidArgument) naming the first fault and its position: lists of the wrong
 /// length, row_begin that does not ascend, columns of a row that do not ascend, are there twice or
 /// are not columns, bits that are not there.
-void validate(const BlockMask& mask);
+ATTNFORGE_API void validate(const BlockMask& mask);
 
 /// Of block-sparse rows (BSR) as other libraries have them: row r has the block columns
 /// indices[row_begin[r]] to indices[row_begin[r + 1] - 1], ascending. `partial`, if not empty, says
 /// of each whether it is partial, `bits` and `bit_blocks` as in BlockMask. Throws as validate()
 /// does.
-BlockMask block_mask_from_bsr(const BlockMaskShape& shape, std::span<const int> row_begin,
-                              std::span<const int> indices,
-                              std::span<const std::uint8_t> partial = {},
-                              std::span<const std::uint32_t> bits = {},
-                              std::span<const int> bit_blocks = {});
+ATTNFORGE_API BlockMask block_mask_from_bsr(const BlockMaskShape& shape,
+                                            std::span<const int> row_begin,
+                                            std::span<const int> indices,
+                                            std::span<const std::uint8_t> partial = {},
+                                            std::span<const std::uint32_t> bits = {},
+                                            std::span<const int> bit_blocks = {});
 
 /// Row r has `runs[2 r + 1]` block columns one after another, from `runs[2 r]` on: the schedules of
 /// PiKAttention. Throws Error(kInvalidArgument) naming the first run that leaves the mask.
-BlockMask block_mask_from_runs(const BlockMaskShape& shape, std::span<const int> runs);
+ATTNFORGE_API BlockMask block_mask_from_runs(const BlockMaskShape& shape,
+                                             std::span<const int> runs);
 
 /// Of [batch, heads, q_blocks, kv_blocks] bytes: a block whose byte is not 0 is present and full.
-BlockMask block_mask_from_blocks(const BlockMaskShape& shape, std::span<const std::uint8_t> blocks);
+ATTNFORGE_API BlockMask block_mask_from_blocks(const BlockMaskShape& shape,
+                                               std::span<const std::uint8_t> blocks);
 
 /// Of [batch, heads, seqlen_q, seqlen_kv] bytes: a pair whose byte is not 0 is seen. Blocks with no
 /// pair are not present, those with all are full, others are partial and have bits; equal blocks of
 /// bits are stored once.
-BlockMask block_mask_from_dense(const BlockMaskShape& shape, std::span<const std::uint8_t> seen);
+ATTNFORGE_API BlockMask block_mask_from_dense(const BlockMaskShape& shape,
+                                              std::span<const std::uint8_t> seen);
 
 struct RandomBlocks {
   double density = 0.5;    // of each block, to be present
@@ -88,26 +92,29 @@ struct RandomBlocks {
   double partial = 0;      // of each present block, to be partial, with random bits
 };
 /// Each head and sequence has its own.
-BlockMask random_block_mask(const BlockMaskShape& shape, const RandomBlocks& random);
+ATTNFORGE_API BlockMask random_block_mask(const BlockMaskShape& shape, const RandomBlocks& random);
 
 /// A query at position i + seqlen_kv - seqlen_q sees the keys in [position - left, position +
 /// right]; -1: all on that side.
-BlockMask sliding_window_mask(const BlockMaskShape& shape, std::int64_t left, std::int64_t right);
+ATTNFORGE_API BlockMask sliding_window_mask(const BlockMaskShape& shape, std::int64_t left,
+                                            std::int64_t right);
 
 /// Whole blocks: those on the diagonal, `local` before them, and each `stride`th column.
-BlockMask strided_mask(const BlockMaskShape& shape, std::int64_t local, std::int64_t stride);
+ATTNFORGE_API BlockMask strided_mask(const BlockMaskShape& shape, std::int64_t local,
+                                     std::int64_t stride);
 
 /// sliding_window_mask(), and all queries see the first `global` keys, and the first `global`
 /// queries all keys.
-BlockMask global_window_mask(const BlockMaskShape& shape, std::int64_t global, std::int64_t left,
-                             std::int64_t right);
+ATTNFORGE_API BlockMask global_window_mask(const BlockMaskShape& shape, std::int64_t global,
+                                           std::int64_t left, std::int64_t right);
 
 /// Documents of these lengths one after another: a query sees the keys of its own. Their sum is
 /// seqlen_q and seqlen_kv, else Error(kInvalidArgument).
-BlockMask document_mask(const BlockMaskShape& shape, std::span<const std::int64_t> lengths);
+ATTNFORGE_API BlockMask document_mask(const BlockMaskShape& shape,
+                                      std::span<const std::int64_t> lengths);
 
 /// The same blocks by columns: queries and keys change places, and so do rows and columns of bits.
-BlockMask transposed(const BlockMask& mask);
+ATTNFORGE_API BlockMask transposed(const BlockMask& mask);
 
 struct BlockCounts {
   std::int64_t blocks = 0;  // of all masks
@@ -117,34 +124,34 @@ struct BlockCounts {
     return blocks == 0 ? 0.0 : static_cast<double>(full + partial) / static_cast<double>(blocks);
   }
 };
-BlockCounts count_blocks(const BlockMask& mask);
+ATTNFORGE_API BlockCounts count_blocks(const BlockMask& mask);
 
 /// How many blocks are computed, of all masks, where the rows of blocks below block_m queries are
 /// taken together: each of them computes what one of them has.
-std::int64_t merged_blocks(const BlockMask& mask, int block_m);
+ATTNFORGE_API std::int64_t merged_blocks(const BlockMask& mask, int block_m);
 
 /// Floating point operations of a problem's two products over the pairs that this mask and its
 /// window let through. Throws as with_block_mask() does.
-double flops(const Problem& problem, const BlockMask& mask);
+ATTNFORGE_API double flops(const Problem& problem, const BlockMask& mask);
 
 /// One head's mask in at most `most` rows and columns of characters: ' ' where no block is present,
 /// '#' where all are full, '+' else. Each line ends with a newline.
-std::string to_text(const BlockMask& mask, std::int64_t head = 0, std::int64_t sequence = 0,
-                    int most = 64);
+ATTNFORGE_API std::string to_text(const BlockMask& mask, std::int64_t head = 0,
+                                  std::int64_t sequence = 0, int most = 64);
 
 /// The same as an SVG picture of size_px: full blocks dark, partial ones light. Of large masks the
 /// shares of the blocks below a cell.
-std::string to_svg(const BlockMask& mask, std::int64_t head = 0, std::int64_t sequence = 0,
-                   int size_px = 512);
+ATTNFORGE_API std::string to_svg(const BlockMask& mask, std::int64_t head = 0,
+                                 std::int64_t sequence = 0, int size_px = 512);
 
 /// The problem with the words of this mask: blocks, mask_heads, mask_batch, mask_bits and density.
 /// Throws Error(kInvalidArgument) for other seqlens and for heads or a batch that are not the
 /// problem's.
-Problem with_block_mask(const Problem& problem, const BlockMask& mask);
+ATTNFORGE_API Problem with_block_mask(const Problem& problem, const BlockMask& mask);
 /// The same of a mask that lies elsewhere: the share of its blocks that is present, and whether
 /// partial ones have bits.
-Problem with_block_mask(const Problem& problem, const BlockMaskShape& shape, double density,
-                        bool bits);
+ATTNFORGE_API Problem with_block_mask(const Problem& problem, const BlockMaskShape& shape,
+                                      double density, bool bits);
 
 /// The blocks of a mask's text, for pictures and counts.
 struct TextBlocks {
@@ -159,20 +166,21 @@ struct TextBlocks {
 /// of each of the problem's arguments in their order, empty for numbers and for arrays that are not
 /// known. Throws Error(kInvalidArgument) without a mask text, and for a head or a sequence that is
 /// not there.
-TextBlocks text_blocks(const Problem& problem,
-                       std::span<const std::span<const std::byte>> arrays = {},
-                       std::int64_t head = 0, std::int64_t sequence = 0);
+ATTNFORGE_API TextBlocks text_blocks(const Problem& problem,
+                                     std::span<const std::span<const std::byte>> arrays = {},
+                                     std::int64_t head = 0, std::int64_t sequence = 0);
 
 /// The lists in host memory, borrowed.
-BlockMaskRef block_mask_ref(const BlockMask& mask);
+ATTNFORGE_API BlockMaskRef block_mask_ref(const BlockMask& mask);
 
 /// Into the host tensors of a problem with such a mask, or out of them. The first throws as
 /// with_block_mask() does if the mask's shape is not the problem's, the second as validate().
-void set_block_mask(const Problem& problem, HostTensors& host, const BlockMask& mask);
-BlockMask block_mask_of(const Problem& problem, const HostTensors& host);
+ATTNFORGE_API void set_block_mask(const Problem& problem, HostTensors& host, const BlockMask& mask);
+ATTNFORGE_API BlockMask block_mask_of(const Problem& problem, const HostTensors& host);
 
 /// random_block_mask() of the problem's shape and density, with an eighth of the blocks partial
 /// where it has bits: what allocate_host_tensors() and tuning take. Nothing without a block mask.
-void set_random_block_mask(const Problem& problem, HostTensors& host, std::uint64_t seed);
+ATTNFORGE_API void set_random_block_mask(const Problem& problem, HostTensors& host,
+                                         std::uint64_t seed);
 
 }  // namespace attnforge

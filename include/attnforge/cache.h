@@ -13,7 +13,7 @@ namespace attnforge {
 
 /// $ATTNFORGE_CACHE, else $XDG_CACHE_HOME/attnforge/attnforge.db, else
 /// ~/.cache/attnforge/attnforge.db.
-std::string default_cache_path();
+ATTNFORGE_API std::string default_cache_path();
 
 /// The best try of a problem on a GPU class.
 struct CacheEntry {
@@ -49,28 +49,32 @@ struct CacheStats {
 /// `path` "" is default_cache_path(). All throw Error(kCache) with what to do, and none creates a
 /// missing file but import. Filters are substrings of the problem's text; "" is all. Rows that
 /// cannot be read (damage) do not hide the others: `left_out` gets a sentence for each.
-std::vector<CacheEntry> cache_list(const std::string& path, const std::string& filter = "",
-                                   std::vector<std::string>* left_out = nullptr);
+ATTNFORGE_API std::vector<CacheEntry> cache_list(const std::string& path,
+                                                 const std::string& filter = "",
+                                                 std::vector<std::string>* left_out = nullptr);
 /// Every try of the problems that match, best first: one line of JSON each.
-std::vector<std::string> cache_show(const std::string& path, const std::string& filter,
-                                    std::vector<std::string>* left_out = nullptr);
-CacheStats cache_stats(const std::string& path);
+ATTNFORGE_API std::vector<std::string> cache_show(const std::string& path,
+                                                  const std::string& filter,
+                                                  std::vector<std::string>* left_out = nullptr);
+ATTNFORGE_API CacheStats cache_stats(const std::string& path);
 /// Everything that is wrong with the file, a sentence each: pages, indexes against their tables,
 /// rows that refer to nothing or cannot be read, checksums of cubins. Empty if all is well.
-std::vector<std::string> cache_verify(const std::string& path);
+ATTNFORGE_API std::vector<std::string> cache_verify(const std::string& path);
 /// "" if plans can use the file, or can make it; else why they go on without: it is not a database
 /// of this attnforge, or others could have written it. Damage and locks do not count: they pass.
 /// Never throws.
-std::string cache_objection(const std::string& path);
+ATTNFORGE_API std::string cache_objection(const std::string& path);
 /// One JSON object a line: measurements, not cubins (they are compiled again where they are
 /// imported). Returns how many lines were written or taken. Import is a merge: it never loses a
 /// try, and the same file twice is the same as once. A bad line throws with its number and nothing
 /// of the file is taken.
-int cache_export(const std::string& path, std::ostream& out, const std::string& filter = "",
-                 std::vector<std::string>* left_out = nullptr);
-int cache_import(const std::string& path, std::istream& in);
+ATTNFORGE_API int cache_export(const std::string& path, std::ostream& out,
+                               const std::string& filter = "",
+                               std::vector<std::string>* left_out = nullptr);
+ATTNFORGE_API int cache_import(const std::string& path, std::istream& in);
 /// Deletes tries (and what only they used) of the problems that match; returns how many. Works on a
 /// full disk too.
-int cache_clear(const std::string& path, const std::string& filter, bool cubins_only = false);
+ATTNFORGE_API int cache_clear(const std::string& path, const std::string& filter,
+                              bool cubins_only = false);
 
 }  // namespace attnforge

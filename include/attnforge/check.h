@@ -48,12 +48,12 @@ struct CheckReport {
 /// most with the default options, all cores. Throws Error(kInvalidArgument) if a vector's size is
 /// not the problem's, or a table lacks a row that the problem needs; Error(kUnsupported) for texts
 /// of score and mask, and for gradients that were added to others (accumulate).
-CheckReport check_output(const Problem& problem, const HostTensors& tensors,
-                         const CheckOptions& options = {});
+ATTNFORGE_API CheckReport check_output(const Problem& problem, const HostTensors& tensors,
+                                       const CheckOptions& options = {});
 
 /// Computes o, and lse if the problem has it, or dq, dk and dv, on the CPU in fp64, rounded once at
 /// the end: the reference itself, for machines without a GPU and for small problems. About 2
 /// GFLOP/s per core, all cores. Throws as check_output.
-void solve_on_cpu(const Problem& problem, HostTensors& tensors);
+ATTNFORGE_API void solve_on_cpu(const Problem& problem, HostTensors& tensors);
 
 }  // namespace attnforge

@@ -14,29 +14,29 @@ struct CodeTexts {
 };
 
 /// s + slope[head] * (k - q): linear biases (Press et al. 2021). args: float slope [num_heads_q].
-CodeTexts alibi();
+ATTNFORGE_API CodeTexts alibi();
 
 /// s plus an element of a table by the distance k - q, which is cut off at `reach` on both sides
 /// (Shaw et al. 2018, Raffel et al. 2020). args: float relative_bias
 /// [num_heads_q * (2 * reach + 1)].
-CodeTexts relative_bias(std::int64_t reach);
+ATTNFORGE_API CodeTexts relative_bias(std::int64_t reach);
 
 /// cap * tanh(s / cap), as the built-in soft cap.
-CodeTexts tanh_cap(float cap);
+ATTNFORGE_API CodeTexts tanh_cap(float cap);
 
 /// Queries see keys of their own document. args: int document_q [batch * seqlen_q] and document_kv
 /// [batch * seqlen_kv], any numbers.
-CodeTexts documents();
+ATTNFORGE_API CodeTexts documents();
 
 /// Causal, and all see the first keys of their sequence. args: int prefix [batch], how many.
-CodeTexts prefix_lm();
+ATTNFORGE_API CodeTexts prefix_lm();
 
 /// Every `step`-th key up to `reach` positions away, on both sides.
-CodeTexts dilated_window(std::int64_t reach, std::int64_t step);
+ATTNFORGE_API CodeTexts dilated_window(std::int64_t reach, std::int64_t step);
 
 /// Adds texts to those that the problem has: a mask must let a query see a key as well, a score
 /// takes what the one before it gives, arguments come after the others. Throws
 /// Error(kInvalidProblem) where the result is not valid: two arguments of one name, for one.
-void add_code(Problem& problem, const CodeTexts& texts);
+ATTNFORGE_API void add_code(Problem& problem, const CodeTexts& texts);
 
 }  // namespace attnforge

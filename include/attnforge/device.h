@@ -50,13 +50,13 @@ struct DeviceFacts {
 };
 
 /// GPUs of this machine, by CUDA ordinal. Empty without a driver; never throws for a missing one.
-std::vector<DeviceFacts> enumerate_devices();
+ATTNFORGE_API std::vector<DeviceFacts> enumerate_devices();
 
 /// A typical GPU of an arch ("86", "sm86", "sm_90a"), for planning without it. Throws
 /// Error(kInvalidArgument).
-const DeviceFacts& typical_device(std::string_view arch);
+ATTNFORGE_API const DeviceFacts& typical_device(std::string_view arch);
 /// All archs that attnforge knows, e.g. {"80", "86", "89", "90a", "100a", "120a"}.
-std::vector<std::string_view> known_archs();
+ATTNFORGE_API std::vector<std::string_view> known_archs();
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 using LogFunction = std::function<void(LogLevel, std::string_view message)>;
@@ -75,7 +75,7 @@ class DeviceState;  // plan/device_state.h
 /// One GPU opened for attnforge: its facts, its cache, the kernels loaded so far. Uses the caller's
 /// current CUDA context if it belongs to this GPU, else the primary context. Thread-safe. Plans
 /// made from it must not outlive it.
-class Device {
+class ATTNFORGE_API Device {
  public:
   /// Throws Error(kNoDriver) without a driver or GPU, Error(kInvalidArgument) for a bad ordinal. A
   /// database that cannot be opened is logged and replaced by one in memory.

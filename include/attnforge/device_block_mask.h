@@ -41,27 +41,28 @@ struct DeviceMaskOptions {
 /// Throws Error(kInvalidProblem), Error(kInvalidArgument) for a problem without a text or blocks
 /// and for null arguments, Error(kUnsupported) for more than 2^31 - 1 blocks, Error(kCompile) with
 /// line and column of the text, Error(kNotReady), Error(kNoDriver) without NVRTC, Error(kCuda).
-DeviceBlockMask block_mask_from_text(Device& device, const Problem& problem,
-                                     const std::uint64_t* code_arguments = nullptr,
-                                     const DeviceMaskOptions& options = {});
+ATTNFORGE_API DeviceBlockMask block_mask_from_text(Device& device, const Problem& problem,
+                                                   const std::uint64_t* code_arguments = nullptr,
+                                                   const DeviceMaskOptions& options = {});
 
 /// Of [batch, heads, seqlen_q, seqlen_kv] bytes on the GPU: a pair whose byte is not 0 is seen.
 /// Partial blocks have bits of their own. Throws as block_mask_from_text().
-DeviceBlockMask block_mask_from_dense(Device& device, const BlockMaskShape& shape, const void* seen,
-                                      const DeviceMaskOptions& options = {});
+ATTNFORGE_API DeviceBlockMask block_mask_from_dense(Device& device, const BlockMaskShape& shape,
+                                                    const void* seen,
+                                                    const DeviceMaskOptions& options = {});
 
 /// As transposed() of a BlockMask: the same blocks by columns, in the same order in every run.
-DeviceBlockMask transposed(Device& device, const DeviceBlockMask& mask,
-                           const DeviceMaskOptions& options = {});
+ATTNFORGE_API DeviceBlockMask transposed(Device& device, const DeviceBlockMask& mask,
+                                         const DeviceMaskOptions& options = {});
 
 /// Copies. The first throws as validate().
-DeviceBlockMask upload_block_mask(Device& device, const BlockMask& mask);
-BlockMask download_block_mask(const DeviceBlockMask& mask);
+ATTNFORGE_API DeviceBlockMask upload_block_mask(Device& device, const BlockMask& mask);
+ATTNFORGE_API BlockMask download_block_mask(const DeviceBlockMask& mask);
 
-BlockCounts count_blocks(const DeviceBlockMask& mask);
+ATTNFORGE_API BlockCounts count_blocks(const DeviceBlockMask& mask);
 /// The lists, borrowed, for Tensors::block_mask.
-BlockMaskRef block_mask_ref(const DeviceBlockMask& mask);
+ATTNFORGE_API BlockMaskRef block_mask_ref(const DeviceBlockMask& mask);
 /// As with_block_mask() of a BlockMask.
-Problem with_block_mask(const Problem& problem, const DeviceBlockMask& mask);
+ATTNFORGE_API Problem with_block_mask(const Problem& problem, const DeviceBlockMask& mask);
 
 }  // namespace attnforge

@@ -13,7 +13,7 @@ namespace attnforge {
 
 /// Owns memory of one GPU, aligned to at least 256 bytes. Move-only; must not outlive its Device.
 /// Copies and fills are synchronous.
-class DeviceBuffer {
+class ATTNFORGE_API DeviceBuffer {
  public:
   DeviceBuffer();
   /// Not initialised. 0 bytes still give a pointer. Throws Error(kCuda), saying how much was asked
@@ -47,9 +47,11 @@ struct DeviceTensors {
 
 /// Copies q, k, v and tables of `host` to the GPU and fills o and lse with NaN. Sizes are
 /// checked: Error(kInvalidArgument).
-DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors& host);
+ATTNFORGE_API DeviceTensors upload_tensors(Device& device, const Plan& plan,
+                                           const HostTensors& host);
 
 /// Copies o, and lse if the problem has it, back. Waits for the default stream.
-void download_outputs(const DeviceTensors& from, const Problem& problem, HostTensors& to);
+ATTNFORGE_API void download_outputs(const DeviceTensors& from, const Problem& problem,
+                                    HostTensors& to);
 
 }  // namespace attnforge

@@ -24,12 +24,12 @@ enum class ErrorCode {
 };
 
 /// Short fixed name, e.g. "invalid_problem"; used in JSON and logs.
-std::string_view to_string(ErrorCode code);
+ATTNFORGE_API std::string_view to_string(ErrorCode code);
 
 /// What failed, with which values, and what to do about it.
 /// what() is printable_lines() of the message, cut short below 8 KiB: values that it quotes may be
 /// anybody's.
-class Error : public std::runtime_error {
+class ATTNFORGE_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message);
   ErrorCode code() const { return code_; }
@@ -39,8 +39,8 @@ class Error : public std::runtime_error {
 };
 
 /// Throws Error(kInternal): a promise inside attnforge was broken. Active in every build.
-[[noreturn]] void assertion_failed(const char* condition, const char* why, const char* file,
-                                   int line);
+[[noreturn]] ATTNFORGE_API void assertion_failed(const char* condition, const char* why,
+                                                 const char* file, int line);
 
 }  // namespace attnforge
 

@@ -47,33 +47,38 @@ struct HostTensors {
 /// All vectors in their right sizes; rope's tables as by set_rope_tables(), lengths, page tables
 /// and block masks random ones of seed 0, other inputs zero, outputs NaN, so that an element that
 /// nobody wrote shows in a check.
-HostTensors allocate_host_tensors(const Problem& problem);
+ATTNFORGE_API HostTensors allocate_host_tensors(const Problem& problem);
 
 /// The same with a random block mask of the problem's density, with random lengths (packed: of so
 /// many tokens as the problem has, a few sequences far longer than most; used: between half and all
 /// rows) and random q, k, v, sinks of mean 0 and variance 1 (sums of four uniform numbers: nearly
 /// normal, at most 3.5). They depend on the seed and the problem only: the same numbers on every
 /// machine.
-HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);
+ATTNFORGE_API HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);
+
+/// flops() of a run on these tensors: with the lengths that they have, and with the pairs that
+/// their block mask lets through.
+ATTNFORGE_API double flops(const Problem& problem, const HostTensors& tensors);
 
 /// Sets page_table for the lengths that the tensors have: pages of each sequence in random places
 /// of a pool that has a quarter more of them than all sequences may need, and -1 after the lengths.
 /// k and v hold as many pages after allocate_host_tensors(). Nothing without pages.
-void set_random_pages(const Problem& problem, HostTensors& tensors, std::uint64_t seed);
+ATTNFORGE_API void set_random_pages(const Problem& problem, HostTensors& tensors,
+                                    std::uint64_t seed);
 
 /// Throws Error(kInvalidArgument), saying what is allowed, unless `offset` can be the rope_offset
 /// of a run: from least_rope_offset(problem) to 2^30 - seqlen_kv. Nothing to check without rope.
-void check_rope_offset(const Problem& problem, std::int64_t offset);
+ATTNFORGE_API void check_rope_offset(const Problem& problem, std::int64_t offset);
 
 /// Sets rope_offset, and the usual tables of that base: column i of row r is the cosine or sine of
 /// r / base^(2 i / rope_dim), with as many rows as the problem takes. `offset` -1: the least that
 /// the problem allows; others are checked as by check_rope_offset(). Nothing without rope.
-void set_rope_tables(const Problem& problem, HostTensors& tensors, double base = 10000,
-                     std::int64_t offset = -1);
+ATTNFORGE_API void set_rope_tables(const Problem& problem, HostTensors& tensors,
+                                   double base = 10000, std::int64_t offset = -1);
 
 /// `count` values from or to fp32. Narrowing rounds to nearest even and overflows to infinity; NaN
 /// stays NaN.
-void values_to_float(DType from, const void* values, std::size_t count, float* out);
-void values_from_float(DType to, const float* values, std::size_t count, void* out);
+ATTNFORGE_API void values_to_float(DType from, const void* values, std::size_t count, float* out);
+ATTNFORGE_API void values_from_float(DType to, const float* values, std::size_t count, void* out);
 
 }  // namespace attnforge

@@ -15,7 +15,7 @@ namespace attnforge {
 /// A config's text in words, for people: "fwd_wgmma_sm90a 2x64 x 128 keys, stages 2+2, ping-pong,
 /// dynamic". Different configs have different words, but none can be made from them. A text that no
 /// family knows is returned as it is.
-std::string describe_config(const std::string& config);
+ATTNFORGE_API std::string describe_config(const std::string& config);
 
 struct FamilyInfo {
   std::string name{};
@@ -24,7 +24,7 @@ struct FamilyInfo {
   std::vector<std::string> archs{};  // those it can serve: "sm_86"
   std::vector<std::string> features{};
 };
-std::vector<FamilyInfo> list_families();
+ATTNFORGE_API std::vector<FamilyInfo> list_families();
 
 /// A point of a family's search space and what became of it.
 struct CandidateInfo {
@@ -118,12 +118,12 @@ struct Inspection {
   Reach reach{};
 };
 /// Throws as make_plan does. Needs NVRTC only if options.compile. Works without a driver.
-Inspection inspect(const Problem& problem, const DeviceFacts& device,
-                   const InspectOptions& options = {});
+ATTNFORGE_API Inspection inspect(const Problem& problem, const DeviceFacts& device,
+                                 const InspectOptions& options = {});
 
 /// The digest that the kernel of `config` has today for the bucket's problem `problem`: another one
 /// in a database is of a template that was changed since. "" if either is not known today.
-std::string digest_today(std::string_view problem, std::string_view config);
+ATTNFORGE_API std::string digest_today(std::string_view problem, std::string_view config);
 
 /// Compiles the model's first `count` candidates, ranks them by the model and by what the compiler
 /// said, and stores them in the database as estimates. For machines without the GPU. `cancelled` is
@@ -133,10 +133,10 @@ struct RankedCandidate {
   double estimate_us = 0;
   CompileInfo compiled{};
 };
-std::vector<RankedCandidate> rank_untuned(const Problem& problem, const DeviceFacts& device,
-                                          int count, const std::string& cache_path = "",
-                                          const ProgressFunction& on_progress = {},
-                                          const std::function<bool()>& cancelled = {});
+ATTNFORGE_API std::vector<RankedCandidate> rank_untuned(
+    const Problem& problem, const DeviceFacts& device, int count,
+    const std::string& cache_path = "", const ProgressFunction& on_progress = {},
+    const std::function<bool()>& cancelled = {});
 
 /// One line of the report on this machine: what was looked at, how it stands, what to do.
 struct Check {
@@ -146,7 +146,7 @@ struct Check {
   std::string detail{};
   std::string advice{};  // "" when nothing is to be done
 };
-std::vector<Check> doctor(const std::string& cache_path = "");
+ATTNFORGE_API std::vector<Check> doctor(const std::string& cache_path = "");
 
 /// Every environment variable that attnforge reads.
 struct EnvironmentVariable {
@@ -154,6 +154,6 @@ struct EnvironmentVariable {
   std::string meaning{};
   std::string fallback{};  // when unset
 };
-const std::vector<EnvironmentVariable>& environment_variables();
+ATTNFORGE_API const std::vector<EnvironmentVariable>& environment_variables();
 
 }  // namespace attnforge

@@ -9,13 +9,14 @@
 namespace attnforge {
 
 /// Indented by two; text that is not UTF-8 (a compiler's log may hold some) is replaced.
-std::string to_json(const DeviceFacts& device);
-std::string to_json(const Trial& trial);
-std::string to_json(const CompileInfo& compiled);
-std::string to_json(const LaunchInfo& launch);
-std::string to_json(const TileInfo& tiles);
-std::string to_json(const Inspection& inspection);
+ATTNFORGE_API std::string to_json(const DeviceFacts& device);
+ATTNFORGE_API std::string to_json(const Trial& trial);
+ATTNFORGE_API std::string to_json(const CompileInfo& compiled);
+ATTNFORGE_API std::string to_json(const LaunchInfo& launch);
+ATTNFORGE_API std::string to_json(const TileInfo& tiles);
+ATTNFORGE_API std::string to_json(const Inspection& inspection);
 /// `asked`: the problem that tune() was given; result.problem is that of its bucket.
-std::string to_json(const TuneResult& result, const Problem& asked, const DeviceFacts& device);
+ATTNFORGE_API std::string to_json(const TuneResult& result, const Problem& asked,
+                                  const DeviceFacts& device);
 
 }  // namespace attnforge

@@ -45,10 +45,11 @@ struct BenchResult {
 /// by the same timer as tune(); waits for the end. Warms the GPU up first. Measurements on one GPU
 /// disturb each other: one at a time. Throws as Plan::run, Error(kNoDriver) without NVRTC (the
 /// timer has small kernels of its own), Error(kCuda).
-BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, void* workspace,
-                    const MeasureOptions& options = {});
+ATTNFORGE_API BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors,
+                                  void* workspace, const MeasureOptions& options = {});
 
 /// The same on random inputs in GPU memory of its own, which is measured too.
-BenchResult measure(const Plan& plan, Device& device, const MeasureOptions& options = {});
+ATTNFORGE_API BenchResult measure(const Plan& plan, Device& device,
+                                  const MeasureOptions& options = {});
 
 }  // namespace attnforge

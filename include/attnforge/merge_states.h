@@ -42,8 +42,8 @@ inline constexpr int kMostMergedStates = 32;
 /// sizes, dtypes and addresses that cannot be served (o aligned to its elements, lse to 4 bytes),
 /// Error(kNotReady) if the kernel is not there and `allow_compile` is false, Error(kCompile),
 /// Error(kCuda).
-void merge_states(const StateSizes& sizes, std::span<const AttentionState> parts,
-                  const AttentionState& result, Device& device, void* stream = nullptr,
-                  bool allow_compile = true);
+ATTNFORGE_API void merge_states(const StateSizes& sizes, std::span<const AttentionState> parts,
+                                const AttentionState& result, Device& device,
+                                void* stream = nullptr, bool allow_compile = true);
 
 }  // namespace attnforge

@@ -116,7 +116,7 @@ struct Tensors {
 /// num_heads_q, head_dim_v] unless the layout is kBhsd. lse is [batch, num_heads_q, seqlen_q]. For
 /// Lengths::kPacked as of one sequence of all tokens; with pages k and v as of sequences of
 /// page_size keys, and pages.stride_batch that of a table without gaps.
-Tensors contiguous_tensors(const Problem& problem);
+ATTNFORGE_API Tensors contiguous_tensors(const Problem& problem);
 
 /// How much work may be spent on the choice of a kernel.
 enum class Policy {
@@ -126,7 +126,7 @@ enum class Policy {
   kCachedOnly,  // cached winner with its cubin, else Error(kNotReady)
 };
 
-std::string_view to_string(Policy policy);
+ATTNFORGE_API std::string_view to_string(Policy policy);
 
 /// A step of a tuning run, for progress displays.
 struct Progress {
@@ -161,7 +161,7 @@ class PlanState;  // plan/plan_state.h
 /// from its Device: once that is gone a Plan may only be assigned and destroyed. Its own memory
 /// (about half a KiB a problem) is freed with the last copy, after the Device has met 4096 other
 /// problems.
-class Plan {
+class ATTNFORGE_API Plan {
  public:
   /// Enqueues the problem on `stream` (a CUstream; nullptr: the default stream). Packs arguments
   /// and launches: no allocation, no synchronisation; may be captured into a CUDA graph. (Kernels
@@ -196,7 +196,8 @@ class Plan {
 /// is made by Device(), before the time limit begins. Throws Error(kInvalidProblem),
 /// Error(kUnsupported) with every family's reason, Error(kNotReady) with the problem's text,
 /// Error(kCompile), Error(kCuda).
-Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options = {});
+ATTNFORGE_API Plan make_plan(const Problem& problem, Device& device,
+                             const PlanOptions& options = {});
 
 /// Whether a problem can be served on a device, and by which family first; cheap: no compile, no
 /// GPU work.
@@ -205,6 +206,6 @@ struct Support {
   std::string family{};
   std::string reason{};  // when not supported: one line per family
 };
-Support supported(const Problem& problem, const DeviceFacts& device);
+ATTNFORGE_API Support supported(const Problem& problem, const DeviceFacts& device);
 
 }  // namespace attnforge

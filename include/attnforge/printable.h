@@ -11,10 +11,10 @@ namespace attnforge {
 
 /// `text` as one line of UTF-8: control characters (ESC, newlines, C1), characters that turn the
 /// direction of writing, and bytes that are not UTF-8 become \n, \t or \x1b and the like.
-std::string printable(std::string_view text);
+ATTNFORGE_API std::string printable(std::string_view text);
 
 /// The same, but newlines stay and tabs are blanks: for compilers' logs and messages of several
 /// lines.
-std::string printable_lines(std::string_view text);
+ATTNFORGE_API std::string printable_lines(std::string_view text);
 
 }  // namespace attnforge

@@ -149,29 +149,29 @@ struct Problem {
 /// and the end of a line: mask="k <= q". Defaults are those of the struct; head_dim_v follows
 /// head_dim, num_heads_kv follows num_heads_q and seqlen_kv follows seqlen_q. Validates. Throws
 /// Error(kInvalidProblem) naming the word, its value and what is allowed.
-Problem parse_problem(std::string_view text);
+ATTNFORGE_API Problem parse_problem(std::string_view text);
 
 /// Canonical text: parse_problem(to_string(p)) == p. Default options are left out, sizes never.
-std::string to_string(const Problem& problem);
+ATTNFORGE_API std::string to_string(const Problem& problem);
 
 /// Throws Error(kInvalidProblem) naming the field, its value and what is allowed.
-void validate(const Problem& problem);
+ATTNFORGE_API void validate(const Problem& problem);
 
-std::string_view to_string(Op op);            // "fwd", "bwd"
-std::string_view to_string(DType dtype);      // "fp32", "fp16", "bf16"
-std::string_view to_string(Layout layout);    // "bshd", "bhsd", "packed_qkv"
-std::string_view to_string(Rope rope);        // "none", "interleaved", "half"
-std::string_view to_string(Lengths lengths);  // "fixed", "packed", "used"
-int size_bytes(DType dtype);
+ATTNFORGE_API std::string_view to_string(Op op);            // "fwd", "bwd"
+ATTNFORGE_API std::string_view to_string(DType dtype);      // "fp32", "fp16", "bf16"
+ATTNFORGE_API std::string_view to_string(Layout layout);    // "bshd", "bhsd", "packed_qkv"
+ATTNFORGE_API std::string_view to_string(Rope rope);        // "none", "interleaved", "half"
+ATTNFORGE_API std::string_view to_string(Lengths lengths);  // "fixed", "packed", "used"
+ATTNFORGE_API int size_bytes(DType dtype);
 
 /// The multiplier of QK^T that is used: softmax_scale, or its default.
-float effective_softmax_scale(const Problem& problem);
+ATTNFORGE_API float effective_softmax_scale(const Problem& problem);
 
 /// Whether gradients are computed.
 inline bool is_backward(const Problem& problem) { return problem.op == Op::kBackward; }
 
 /// The forward problem, with lse, whose o and lse a backward one takes. Of others: the same.
-Problem forward_of(const Problem& problem);
+ATTNFORGE_API Problem forward_of(const Problem& problem);
 
 /// Of dq, dk or dv, when that of q, k or v is `input`.
 inline DType gradient_dtype(const Problem& problem, DType input) {
@@ -182,14 +182,14 @@ inline DType gradient_dtype(const Problem& problem, DType input) {
 inline bool has_block_mask(const Problem& problem) { return problem.mask_block_q != 0; }
 
 /// The share of its blocks that are present: 1 without a block mask, density, or its default.
-double effective_density(const Problem& problem);
+ATTNFORGE_API double effective_density(const Problem& problem);
 
 /// Rows and columns of blocks that a sequence has: the last of each may be cut short. 0 without a
 /// block mask.
 struct MaskBlocks {
   std::int64_t q, kv;
 };
-MaskBlocks mask_blocks(const Problem& problem);
+ATTNFORGE_API MaskBlocks mask_blocks(const Problem& problem);
 
 /// Whether k and v lie in pages.
 inline bool has_pages(const Problem& problem) { return problem.page_size != 0; }
@@ -212,17 +212,17 @@ inline std::int64_t pages_of_pool(const Problem& problem) {
 }
 
 /// How many elements of a row of q or k rotate: rope_dim, or its default; 0 without rope.
-int effective_rope_dim(const Problem& problem);
+ATTNFORGE_API int effective_rope_dim(const Problem& problem);
 
 /// Rows of q and o, and of k and v, of all sequences: with kPacked the most that there may be.
 struct Tokens {
   std::int64_t q, kv;
 };
-Tokens total_tokens(const Problem& problem);
+ATTNFORGE_API Tokens total_tokens(const Problem& problem);
 
 /// The rope_offset below which the first query would stand before row 0 of the tables: 0, or
 /// seqlen_q - seqlen_kv when there are more queries than keys.
-std::int64_t least_rope_offset(const Problem& problem);
+ATTNFORGE_API std::int64_t least_rope_offset(const Problem& problem);
 
 /// The window as two bounds relative to the query's position, with causal folded in; -1 means open
 /// on that side.
@@ -236,20 +236,20 @@ inline Window effective_window(const Problem& problem) {
 
 /// A problem of fixed lengths that takes about as long: itself, or sequences of a usual length. For
 /// estimates.
-Problem typical_problem(const Problem& problem);
+ATTNFORGE_API Problem typical_problem(const Problem& problem);
 
 /// How many (query, key) pairs of one head of one sequence are not masked. Exact, O(1); with a
 /// block mask about as many as its density says.
-std::int64_t visible_pairs(const Problem& problem);
+ATTNFORGE_API std::int64_t visible_pairs(const Problem& problem);
 
 /// Floating point operations of the two products over the visible pairs: 2 * pairs * (head_dim +
 /// head_dim_v) per head. Backward 2.5 times that, for five products in place of two. Of
 /// typical_problem(): flops() of tuner and bench know the lengths.
-double flops(const Problem& problem);
+ATTNFORGE_API double flops(const Problem& problem);
 
 /// Bytes of q, k, v, the rows of rope's tables and the lists of a block mask read once and o, lse
 /// written once. Backward: of o, lse and their gradients read once too, and those of q, k and v
 /// written once.
-double minimum_bytes(const Problem& problem);
+ATTNFORGE_API double minimum_bytes(const Problem& problem);
 
 }  // namespace attnforge

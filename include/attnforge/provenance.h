@@ -22,7 +22,7 @@ enum class Provenance {
 };
 
 /// "measured", "compatible", "stale", "near_device", "near_problem", "estimated", "forced".
-std::string_view to_string(Provenance provenance);
+ATTNFORGE_API std::string_view to_string(Provenance provenance);
 
 /// Whether the code of today was measured on this bucket and this GPU class.
 constexpr bool is_measured(Provenance provenance) {

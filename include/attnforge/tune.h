@@ -14,12 +14,12 @@ enum class Rigor {
   kFull,
   kExhaustive
 };  // the model's best few; until converged; every config
-std::string_view to_string(Rigor rigor);
-Rigor parse_rigor(std::string_view text);
+ATTNFORGE_API std::string_view to_string(Rigor rigor);
+ATTNFORGE_API Rigor parse_rigor(std::string_view text);
 
 enum class Status { kOk, kCompileError, kLaunchError, kWrongResult, kTimedOut };
-std::string_view to_string(Status status);
-Status parse_status(std::string_view text);
+ATTNFORGE_API std::string_view to_string(Status status);
+ATTNFORGE_API Status parse_status(std::string_view text);
 
 /// What one config did. Stored, good or bad.
 struct Measurement {
@@ -79,6 +79,7 @@ inline double speed_up(const TuneResult& result) {
 /// Thread-safe, but two tunings on one GPU disturb each other's times and are therefore run one
 /// after the other. Throws Error(kInvalidProblem), Error(kUnsupported), Error(kCuda) if the GPU is
 /// lost.
-TuneResult tune(const Problem& problem, Device& device, const TuneOptions& options = {});
+ATTNFORGE_API TuneResult tune(const Problem& problem, Device& device,
+                              const TuneOptions& options = {});
 
 }  // namespace attnforge

@@ -67,7 +67,7 @@ class ApiPagesTest(unittest.TestCase):
         headings = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^#### .*$", page, flags=re.M)))
         for path in (ROOT / "include/attnforge").glob("*.h"):
             if path.name != "c.h":
-                for name in re.findall(r"^(?:struct|class|enum class) (\w+) [^;]*\{$", path.read_text(), flags=re.M):
+                for name in re.findall(r"^(?:struct|class|enum class) (?:ATTNFORGE_API )?(\w+) [^;]*\{$", path.read_text(), flags=re.M):
                     self.assertIn(name, headings, path.name)
         self.assertNotRegex(page, r"(?m)^#+ *$")
 

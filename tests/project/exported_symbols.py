@@ -22,7 +22,7 @@ def declared(root):
         for match in re.finditer(r"^(?!namespace|using|#|class|struct|enum|inline|template|typedef|\})[\w\[].*?\b(\w+)\(.*?\)\s*;",
                                  text, flags=re.M | re.S):
             functions.add(match.group(1))
-        for match in re.finditer(r"^class (\w+)[^;]*?\{(.*?)^\};", text, flags=re.M | re.S):
+        for match in re.finditer(r"^class (?:ATTNFORGE_API )?(\w+)[^;]*?\{(.*?)^\};", text, flags=re.M | re.S):
             classes.add(match.group(1))
     return c_functions, functions, classes
 
