@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -15,7 +15,6 @@
 #include "attnforge/tune.h"
 #include "cli/bench_files.h"
 #include "cli/bench_rows.h"
-#include "cli/code_options.h"
 #include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/display.h"
@@ -27,6 +26,7 @@
 #include "cli/plot_files.h"
 #include "cli/plot_sweep.h"
 #include "cli/problems.h"
+#include "cli/run_parts.h"
 #include "cli/strategy.h"
 #include "cli/today.h"
 #include "cli/verbs.h"
@@ -37,13 +37,13 @@ namespace {
 struct BenchArguments {
   std::vector<std::string> words, out;
   std::string file, cache, config, rigor;
-  std::string families, strategies, plot, from, densities, blocks;
+  std::string families, strategies, plot, from;
   int gpu = 0;
   int min_samples = 20, max_samples = 200;
   double seconds = 1.0;
   unsigned seed = 1;
   bool csv = false, json = false, quiet = false, full = false;
-  CodeOptions code;
+  RunParts parts = run_parts();
 };
 
 constexpr const char* kBenchFooter =
@@ -206,34 +206,15 @@ int draw_stored(const BenchArguments& a) {
   return kExitOk;
 }
 
-double density_of(const std::string& text) {
-  char* end = nullptr;
-  const double density = std::strtod(text.c_str(), &end);
-  if (end != text.c_str() && *end == '\0' && density >= 0 && density <= 1) return density;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("--density {} must be shares from 0 to 1, as in 0,0.5,0.9", text));
-}
-
-/// Each problem as it is, then with random blocks of each size and density.
-std::vector<Problem> with_block_masks(const std::vector<Problem>& problems,
-                                      const std::string& blocks, const std::string& densities) {
-  if (blocks.empty() && densities.empty()) return problems;
-  std::vector<Problem> all;
-  for (const Problem& problem : problems) {
-    all.push_back(problem);
-    for (const std::string& block : names_of(blocks.empty() ? "128" : blocks)) {
-      const std::string words = to_string(problem) + " blocks=" + block;
-      for (const std::string& density : names_of(densities.empty() ? "0.5" : densities)) {
-        Problem masked = parse_problem(words);
-        // A density of 0 is that of the diagonal alone.
-        constexpr double kLeast = 1e-6;
-        masked.density = static_cast<float>(std::max(kLeast, density_of(density)));
-        validate(masked);
-        all.push_back(masked);
-      }
-    }
+/// Each problem with what options of the parts make of it.
+std::vector<Problem> swept(std::vector<Problem> problems, const RunParts& parts) {
+  for (const auto& part : parts) {
+    std::vector<Problem> all;
+    for (const Problem& problem : problems)
+      std::ranges::move(part->swept(problem), std::back_inserter(all));
+    problems = std::move(all);
   }
-  return all;
+  return problems;
 }
 
 /// Throws Error(kInvalidArgument) for options that contradict each other.
@@ -247,8 +228,8 @@ void check_samples(BenchArguments& a, bool most_given) {
 
 int run_bench(const BenchArguments& a) {
   if (!a.from.empty()) return draw_stored(a);
-  const std::vector<Problem> given = read_problems(a.words, a.file, "bench", a.code);
-  const std::vector<Problem> problems = with_block_masks(given, a.blocks, a.densities);
+  const std::vector<Problem> problems = swept(
+      read_problems(a.words, a.file, "bench", reader_of(a.parts)), a.parts);
   const InterruptScope scope;
   Sweep sweep(a);
   sweep.run(problems, a.strategies.empty() ? families_of(a.families) : strategies_of(a.strategies));
@@ -295,14 +276,10 @@ Verb add_bench(Command& program) {
       ->check(names())
       ->excludes(verb->get_option("--families"))
       ->excludes(verb->get_option("--config"));
-  verb->add_option("--density", a.densities,
-                   "Also with random block masks in which these shares of the blocks are present")
-      ->type_name("SHARES")
-      ->check(names());
-  verb->add_option("--block", a.blocks, "Sizes of their blocks: 16, 32, 64, 128 or 128:64")
-      ->type_name("SIZES")
-      ->check(names());
-  add_code_options(*verb, a.code);
+  for (const auto& part : a.parts) {
+    part->add_sweep_options(*verb);
+    part->add_problem_options(*verb);
+  }
   verb->add_option("--rigor", a.rigor, "Tune first: quick, full or exhaustive")
       ->one_of({"quick", "full", "exhaustive"});
   verb->add_option("--samples", a.min_samples, "Take at least this many")

@@ -107,7 +107,7 @@ std::string declaration(const Given& given) {
                   printable(given.name), printable(given.value)));
 }
 
-/// Adds an option's text as a word: a problem is read with all that its args may belong to.
+/// As a word: a problem is read with all that its args may belong to.
 void add_text(std::string& problem, std::string_view name, const std::string& given) {
   if (given.empty()) return;
   const std::string begin = fmt::format("{}=", name);
@@ -121,23 +121,12 @@ void add_text(std::string& problem, std::string_view name, const std::string& gi
 
 }  // namespace
 
-void add_code_options(Command& verb, CodeOptions& options) {
-  verb.add_option("--score", options.score, "C++ that says what becomes of a score s")
-      ->type_name("TEXT");
-  verb.add_option("--mask", options.mask, "C++ that says whether query q sees key k")
-      ->type_name("TEXT");
-  verb.add_option("--arg", options.args,
-                  "What the texts name: a number, an .npy file, or random for an array of floats; "
-                  "may be repeated")
-      ->type_name("NAME=VALUE")
-      ->may_repeat();
+void add_texts(std::string& problem, const CodeOptions& options) {
+  add_text(problem, "score", options.score);
+  add_text(problem, "mask", options.mask);
 }
 
-Problem problem_of_text(const std::string& text, const CodeOptions& options) {
-  std::string with_texts = text;
-  add_text(with_texts, "score", options.score);
-  add_text(with_texts, "mask", options.mask);
-  Problem problem = parse_problem(with_texts);
+Problem with_arguments(Problem problem, const CodeOptions& options) {
   const std::vector<Declared> declared = declared_in(problem.args);
   for (const std::string& arg : options.args) {
     const Given given = given_of(arg);
@@ -163,7 +152,7 @@ std::vector<std::optional<NpyArray>> code_files(const Problem& problem,
     const Given given = given_of(text);
     if (!given.is_file()) continue;
     const auto found = std::ranges::find(declared, given.name, &Declared::name);
-    ATTNFORGE_ASSERT(found != declared.end(), "problem_of_text() added what was not there");
+    ATTNFORGE_ASSERT(found != declared.end(), "with_arguments() added what was not there");
     NpyArray array = read_npy(given.value);
     if (const std::string type = type_of(array, given.value); type != found->type) {
       refuse_code_option(fmt::format("{}: it has elements of type {}, and args=\"{}\" says {}* {}",

@@ -28,6 +28,11 @@ class GradientFiles : public RunPart {
     return "Of a bwd, o and lse are computed by a forward run first, and may be written too; dout "
            "is random or a file.\n";
   }
+  std::string examples(std::string_view verb) const override {
+    if (verb != "run") return "";
+    return "  attnforge run --random 1 --dq dq.npy bwd bf16 num_heads=16 seqlen=1024 head_dim=128 "
+           "causal\n";
+  }
   /// Files for gradients belong to bwd, and not to a tensor that has all three.
   void check(const Problem& problem, const RunFlags& flags) const override {
     const bool written = !dq_.empty() || !dk_.empty() || !dv_.empty();

@@ -11,15 +11,15 @@
 
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
-#include "cli/code_options.h"
 #include "cli/command_line.h"
 #include "cli/config_words.h"
+#include "cli/drawing.h"
 #include "cli/gpus.h"
 #include "cli/inspect_report.h"
-#include "cli/mask_files.h"
 #include "cli/option_values.h"
 #include "cli/page_inspect.h"
 #include "cli/problems.h"
+#include "cli/run_parts.h"
 #include "cli/today.h"
 #include "cli/verbs.h"
 #include "cli/write_text.h"
@@ -34,22 +34,21 @@ struct InspectArguments {
   bool source = false, entry = false, ptx = false, sass = false, cuts = false, json = false;
   bool no_compile = false, full = false;
   int candidates = -1;
-  MaskArguments mask;
-  CodeOptions code;
+  RunParts parts = run_parts();
 };
 
-constexpr const char* kInspectFooter =
-    R"(Works without a GPU with --arch, and without NVRTC but for what the compiler says.
+std::string footer_of(const RunParts& parts) {
+  return R"(Works without a GPU with --arch, and without NVRTC but for what the compiler says.
 
 Examples:
   attnforge inspect --arch sm_86 fwd fp16 seqlen=1024 head_dim=64 causal
   attnforge inspect --section candidates,cuts --full fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128
-  attnforge inspect --mask-random 0.2 --arch sm_90a fwd bf16 num_heads=16 seqlen=4096 head_dim=128 blocks=64
-  attnforge inspect --mask 'k <= q && q - k < 1024' --arch sm_90a fwd bf16 num_heads=16 seqlen=4096 head_dim=128
-  attnforge inspect --html kernel.html --arch sm_90a fwd bf16 seqlen=4096 head_dim=128 causal
+)" + examples_of(parts, "inspect") +
+         R"(  attnforge inspect --html kernel.html --arch sm_90a fwd bf16 seqlen=4096 head_dim=128 causal
   attnforge inspect --source --arch sm_86 fwd bf16 seqlen=4096 head_dim=128 > kernel.cu
   nvcc -std=c++20 -arch=sm_86 -c kernel.cu                    (the first line of the file is this command)
   attnforge inspect --json --arch sm_89 fwd bf16 seqlen=4096 head_dim=128)";
+}
 
 DeviceFacts device_of(const InspectArguments& arguments) {
   if (!arguments.arch.empty()) return typical_device(arguments.arch);
@@ -103,40 +102,13 @@ InspectView view_of(const InspectArguments& a) {
   return view;
 }
 
-/// The block mask of options, else what the problem's text leaves of the blocks; with why there is
-/// nothing to be seen of a text.
-struct MaskToShow {
-  std::optional<ShownMask> mask{};
-  std::string unknown{};
-};
-MaskToShow mask_to_show(const std::optional<BlockMask>& given, const Problem& problem,
-                        const CodeOptions& code) {
-  if (given) return {ShownMask{*given}, ""};
-  if (problem.mask.empty()) return {};
-  TextBlocks blocks = text_blocks_of(problem, code);
-  if (!blocks.unknown.empty()) return {std::nullopt, std::move(blocks.unknown)};
-  return {ShownMask{std::move(blocks.mask), blocks.sampled}, ""};
-}
-
-void print_mask(const char* name, const MaskToShow& shown, const TileInfo& tiles) {
-  if (!shown.unknown.empty())
-    fmt::print("\n{}: not drawn, for {}\n", name, printable(shown.unknown));
-  if (!shown.mask) return;
-  fmt::print("\n{}: {}\n", name, mask_text(*shown.mask));
-  const std::string merged = merge_text(shown.mask->blocks, tiles.block_m);
-  if (!merged.empty()) fmt::print("  {}\n", merged);
-  fmt::print("{}", framed_drawing(shown.mask->blocks));
-}
-
 void print_raw(const std::string& text) {
   fmt::print("{}{}", text, text.empty() || text.back() == '\n' ? "" : "\n");
 }
 
 int run_inspect(const InspectArguments& a) {
-  Problem problem = read_problem(a.words, "inspect", a.code);
-  const std::optional<BlockMask> mask = mask_of(a.mask, problem, 0);
-  if (mask) problem = with_block_mask(problem, *mask);
-  const MaskToShow shown = mask_to_show(mask, problem, a.code);
+  const Problem problem = read_problem(a.words, "inspect", reader_of(a.parts));
+  const Drawing drawing = drawing_of(a.parts, problem);
   const bool source_only = a.source || a.entry;
   InspectOptions options;
   options.config = a.config;
@@ -151,11 +123,11 @@ int run_inspect(const InspectArguments& a) {
   const Inspection inspection = inspect_what_can_be(problem, device_of(a), options);
 
   if (!a.html.empty()) {
-    write_text(a.html, inspect_page(inspection, shown.mask, utc_now()));
+    write_text(a.html, inspect_page(inspection, drawing, utc_now()));
     if (a.html != "-") fmt::print("{}\n", printable(a.html));
   } else if (a.json) {
     Json json = to_json(inspection, view);
-    if (shown.mask) json["block_mask"] = mask_json(*shown.mask, inspection.tiles);
+    add_drawing(json, drawing, inspection.tiles);
     print_json(json);
   } else if (source_only) {
     print_raw(a.source ? inspection.source : inspection.source_entry);
@@ -167,8 +139,7 @@ int run_inspect(const InspectArguments& a) {
       throw Error(ErrorCode::kIo, "no SASS, " + inspection.sass.substr(6));
     print_raw(inspection.sass);
   } else {
-    fmt::print("{}", report(inspection, view));
-    print_mask(mask ? "Block mask" : "Mask", shown, inspection.tiles);
+    fmt::print("{}{}", report(inspection, view), drawing_text(drawing, inspection.tiles));
   }
   const bool compiled = inspection.not_compiled.empty();
   return compiled && !inspection.compiled.ok ? kExitFailed : kExitOk;
@@ -191,8 +162,10 @@ Verb add_inspect(Command& program) {
       ->type_name("TEXT");
   verb->add_option("--family", a.family, "Only this kernel family (see attnforge list)")
       ->type_name("NAME");
-  add_mask_options(*verb, a.mask);
-  add_code_options(*verb, a.code);
+  for (const auto& part : a.parts) {
+    part->add_table_options(*verb);
+    part->add_problem_options(*verb);
+  }
   verb->add_option("--candidates", a.candidates, "How many candidates to list; 0: all")
       ->type_name("N")
       ->transform(whole_number(0, kMostInt));
@@ -219,7 +192,7 @@ Verb add_inspect(Command& program) {
   add_cache_option(*verb, a.cache);
   verb->add_flag("--json", a.json, "Everything as JSON (with --ptx or --sass: those too)")
       ->excludes(html);
-  verb->footer(kInspectFooter);
+  verb->footer(footer_of(a.parts));
   return [arguments] { return run_inspect(*arguments); };
 }
 

@@ -8,8 +8,6 @@
 
 #include "attnforge/error.h"
 #include "cli/npy.h"
-#include "cli/option_values.h"
-#include "cli/problems.h"
 
 namespace attnforge::cli {
 namespace {
@@ -147,28 +145,7 @@ BlockMask mask_of_one_file(const Problem& p, const MaskFile& file) {
                   file.path, file.what()));
 }
 
-/// --mask-random's word: a share.
-ValueRule share() {
-  return [](std::string& value) -> std::string {
-    char* end = nullptr;
-    const double number = std::strtod(value.c_str(), &end);
-    const bool ok = !value.empty() && *end == '\0' && number >= 0 && number <= 1;
-    return ok ? "" : fmt::format("must be a number from 0 to 1, not \"{}\"", value);
-  };
-}
-
 }  // namespace
-
-void add_mask_options(Command& verb, MaskArguments& arguments) {
-  auto* files = verb.add_option("--bsr", arguments.bsr,
-                                "The block mask: runs, blocks or pairs, or row_begin,columns")
-                    ->type_name("NPY[,NPY]");
-  verb.add_option("--mask-random", arguments.random,
-                  "A random block mask in which this share of the blocks is present")
-      ->type_name("DENSITY")
-      ->check(share())
-      ->excludes(files);
-}
 
 BlockMask mask_from_files(const Problem& problem, const std::vector<std::string>& paths) {
   std::vector<MaskFile> files;
@@ -190,49 +167,12 @@ BlockMask mask_from_files(const Problem& problem, const std::vector<std::string>
                              files.size() == 3 ? files[2].bytes() : std::vector<std::uint8_t>());
 }
 
-std::optional<BlockMask> mask_of(const MaskArguments& arguments, const Problem& problem,
-                                 std::uint64_t seed) {
-  if (!arguments.bsr.empty()) return mask_from_files(problem, names_of(arguments.bsr));
-  if (arguments.random < 0) return std::nullopt;
+BlockMask mask_of_density(const Problem& problem, double density, std::uint64_t seed) {
   BlockMaskShape shape{.seqlen_q = problem.seqlen_q, .seqlen_kv = problem.seqlen_kv};
   if (has_block_mask(problem)) shape = block_mask_shape(problem);
   constexpr double kPartial = 0.125;
   return random_block_mask(
-      shape,
-      {.density = arguments.random, .seed = seed, .partial = problem.mask_bits ? kPartial : 0.0});
-}
-
-std::string mask_text(const ShownMask& mask) {
-  const BlockCounts counts = count_blocks(mask.blocks);
-  return fmt::format("{:.3g}% of {} blocks of {} x {} are present: {} full, {} partial, {} empty{}",
-                     100 * counts.density(), counts.blocks, mask.blocks.block_q,
-                     mask.blocks.block_kv, counts.full, counts.partial, counts.empty(),
-                     mask.sampled ? ", as far as some pairs of each say" : "");
-}
-
-TextBlocks text_blocks_of(const Problem& problem, const CodeOptions& code) {
-  const std::vector<std::optional<NpyArray>> files = code_files(problem, code);
-  std::vector<std::span<const std::byte>> arrays(files.size());
-  for (std::size_t i = 0; i < files.size(); ++i)
-    if (files[i]) arrays[i] = files[i]->data;
-  return text_blocks(problem, arrays);
-}
-
-std::string merge_text(const BlockMask& mask, int block_m) {
-  if (block_m <= mask.block_q || mask.columns.empty()) return "";
-  return fmt::format(
-      "merged to tiles of {} queries: {:.2f} blocks for each of them", block_m,
-      static_cast<double>(merged_blocks(mask, block_m)) / static_cast<double>(mask.columns.size()));
-}
-
-std::string framed_drawing(const BlockMask& mask) {
-  std::string drawing = to_text(mask), framed;
-  for (std::size_t begin = 0; begin < drawing.size();) {
-    const std::size_t end = drawing.find('\n', begin);
-    framed += "  |" + drawing.substr(begin, end - begin) + "|\n";
-    begin = end + 1;
-  }
-  return framed;
+      shape, {.density = density, .seed = seed, .partial = problem.mask_bits ? kPartial : 0.0});
 }
 
 }  // namespace attnforge::cli

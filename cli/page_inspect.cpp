@@ -6,9 +6,9 @@
 
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
+#include "cli/drawing.h"
 #include "cli/inspect_report.h"
 #include "cli/listing.h"
-#include "cli/mask_files.h"
 #include "cli/page.h"
 #include "cli/roofs.h"
 
@@ -73,57 +73,39 @@ InspectOptions page_options(InspectOptions options) {
   return options;
 }
 
-Json mask_json(const ShownMask& mask, const TileInfo& tiles) {
-  const BlockCounts counts = count_blocks(mask.blocks);
-  return {{"block_q", mask.blocks.block_q},
-          {"block_kv", mask.blocks.block_kv},
-          {"blocks", counts.blocks},
-          {"full", counts.full},
-          {"partial", counts.partial},
-          {"empty", counts.empty()},
-          {"merged", merged_blocks(mask.blocks, tiles.block_m)},
-          {"sampled", mask.sampled},
-          {"text", mask_text(mask)}};
-}
-
-Json inspect_page_data(const Inspection& inspection, const std::optional<ShownMask>& mask,
+Json inspect_page_data(const Inspection& inspection, const Drawing& drawing,
                        const std::string& made) {
   Inspection shown = inspection;  // the code is in listings
   shown.ptx.clear();
   shown.sass.clear();
   Json inspect = cli::to_json(shown, {.candidates = 0});
-  Json block_mask = nullptr;
-  if (mask) {
-    block_mask = mask_json(*mask, inspection.tiles);
-    block_mask["merge"] = merge_text(mask->blocks, inspection.tiles.block_m);
-    block_mask["svg"] = to_svg(mask->blocks);
-  }
   constexpr std::string_view kNone = "none: ";
   const bool disassembled = !inspection.sass.starts_with(kNone);
   const DeviceFacts& device = inspection.device;
-  return {{"attnforge", kVersion},
-          {"made", made},
-          {"inspect", std::move(inspect)},
-          {"cut_kinds", to_json(inspection.cuts)},
-          {"words", in_words(inspection)},
-          {"sass", listing_or_null(disassembled ? sass_listing(inspection.sass) : Listing{})},
-          {"no_sass", disassembled ? "" : inspection.sass.substr(kNone.size())},
-          {"ptx", listing_or_null(ptx_listing(inspection.ptx))},
-          {"limits", arch_limits(device.arch)},
-          {"roofs", to_json(roofs(device, inspection.problem.dtype_q))},
-          {"memory_gb_per_s", memory_gb_per_s(device)},
-          {"window",
-           {{"left", effective_window(inspection.problem).left},
-            {"right", effective_window(inspection.problem).right}}},
-          {"block_mask", std::move(block_mask)},
-          {"measured_flops", flops(inspection.measured_as)},
-          {"measured_bytes", minimum_bytes(inspection.measured_as)}};
+  Json data{{"attnforge", kVersion},
+            {"made", made},
+            {"inspect", std::move(inspect)},
+            {"cut_kinds", to_json(inspection.cuts)},
+            {"words", in_words(inspection)},
+            {"sass", listing_or_null(disassembled ? sass_listing(inspection.sass) : Listing{})},
+            {"no_sass", disassembled ? "" : inspection.sass.substr(kNone.size())},
+            {"ptx", listing_or_null(ptx_listing(inspection.ptx))},
+            {"limits", arch_limits(device.arch)},
+            {"roofs", to_json(roofs(device, inspection.problem.dtype_q))},
+            {"memory_gb_per_s", memory_gb_per_s(device)},
+            {"window",
+             {{"left", effective_window(inspection.problem).left},
+              {"right", effective_window(inspection.problem).right}}},
+            {"measured_flops", flops(inspection.measured_as)},
+            {"measured_bytes", minimum_bytes(inspection.measured_as)}};
+  add_picture(data, drawing, inspection.tiles);
+  return data;
 }
 
-std::string inspect_page(const Inspection& inspection, const std::optional<ShownMask>& mask,
+std::string inspect_page(const Inspection& inspection, const Drawing& drawing,
                          const std::string& made) {
   return page("inspect.html", to_string(inspection.problem) + " - attnforge",
-              inspect_page_data(inspection, mask, made));
+              inspect_page_data(inspection, drawing, made));
 }
 
 }  // namespace attnforge::cli

@@ -21,8 +21,8 @@ constexpr std::string_view kOperations[] = {"fwd", "bwd"};
 constexpr const char* kExample = "fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal";
 
 /// The problem of a text, or all that it sweeps over.
-void add_problems(std::string_view text, const CodeOptions& code, std::vector<Problem>& problems) {
-  for (const std::string& one : expand_sweep(text)) problems.push_back(problem_of_text(one, code));
+void add_problems(std::string_view text, const ReadText& read, std::vector<Problem>& problems) {
+  for (const std::string& one : expand_sweep(text)) problems.push_back(read(one));
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ std::vector<std::string> names_of(const std::string& list) {
 }
 
 std::vector<Problem> problems_from_words(const std::vector<std::string>& arguments,
-                                         const CodeOptions& code) {
+                                         const ReadText& read) {
   std::vector<std::string> texts;
   for (const std::string& word : words_of(arguments)) {
     if (texts.empty() || is_operation(word)) {
@@ -55,12 +55,12 @@ std::vector<Problem> problems_from_words(const std::vector<std::string>& argumen
     }
   }
   std::vector<Problem> problems;
-  for (const std::string& text : texts) add_problems(text, code, problems);
+  for (const std::string& text : texts) add_problems(text, read, problems);
   return problems;
 }
 
 std::vector<Problem> problems_from_text(std::string_view text, const std::string& name,
-                                        const CodeOptions& code) {
+                                        const ReadText& read) {
   std::vector<Problem> problems;
   int number = 0;
   while (!text.empty()) {
@@ -71,7 +71,7 @@ std::vector<Problem> problems_from_text(std::string_view text, const std::string
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     if (line.back() == '\r') line.remove_suffix(1);
     try {
-      add_problems(line, code, problems);
+      add_problems(line, read, problems);
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}:{}: {}", name, number, error.what()));
     }
@@ -81,13 +81,13 @@ std::vector<Problem> problems_from_text(std::string_view text, const std::string
 
 std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
                                    const std::string& path, const std::string& verb,
-                                   const CodeOptions& code) {
+                                   const ReadText& read) {
   if (!arguments.empty() && !path.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("a problem (\"{}\") and --file {} were both given; give one of them",
                             fmt::join(arguments, " "), path));
   }
-  if (!arguments.empty()) return problems_from_words(arguments, code);
+  if (!arguments.empty()) return problems_from_words(arguments, read);
   if (path.empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -95,7 +95,7 @@ std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
                     verb, kExample));
   }
   const std::string name = path == "-" ? "standard input" : path;
-  std::vector<Problem> problems = problems_from_text(read_text(path, "problem file"), name, code);
+  std::vector<Problem> problems = problems_from_text(read_text(path, "problem file"), name, read);
   if (problems.empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -105,8 +105,8 @@ std::vector<Problem> read_problems(const std::vector<std::string>& arguments,
 }
 
 Problem read_problem(const std::vector<std::string>& arguments, const std::string& verb,
-                     const CodeOptions& code) {
-  const std::vector<Problem> problems = problems_from_words(arguments, code);
+                     const ReadText& read) {
+  const std::vector<Problem> problems = problems_from_words(arguments, read);
   if (problems.size() == 1) return problems.front();
   throw Error(ErrorCode::kInvalidArgument,
               problems.empty() ? fmt::format("no problem was given; for example: attnforge {} {}",

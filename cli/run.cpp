@@ -8,20 +8,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "attnforge/block_mask.h"
 #include "attnforge/check.h"
-#include "attnforge/device_block_mask.h"
 #include "attnforge/device_memory.h"
 #include "attnforge/measure.h"
 #include "attnforge/printable.h"
 #include "attnforge/version.h"
-#include "cli/code_options.h"
 #include "cli/command_line.h"
 #include "cli/config_words.h"
 #include "cli/gpus.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
-#include "cli/mask_files.h"
 #include "cli/memory_check.h"
 #include "cli/messages.h"
 #include "cli/option_values.h"
@@ -46,13 +42,11 @@ struct RunArguments {
   bool cpu = false, full = false;
   int repeat = 10;
   double time_limit_s = 8;
-  MaskArguments mask;
-  CodeOptions code;
   SequenceArguments sequences;
-  std::vector<std::unique_ptr<RunPart>> parts = run_parts();
+  RunParts parts = run_parts();
 
   RunFlags flags() const {
-    return {.uint16_is_bf16 = bf16, .random = random, .check = check || check_all};
+    return {.uint16_is_bf16 = bf16, .random = random, .check = check || check_all, .on_gpu = !cpu};
   }
 };
 
@@ -62,22 +56,13 @@ float16 is fp16, float32 is fp32 or rounded to the dtype that is asked for, bflo
 uint16 with --bf16.
 )";
 constexpr const char* kRestHelp =
-    R"(--bsr reads a block mask: int32 [rows, 2], a run of block columns (first, count) for each row of blocks; bool [rows, columns],
-which blocks are present; bool [seqlen_q, seqlen_kv], which pairs are seen; or two files, row_begin.npy,columns.npy.
-With the word blocks and a mask text, but neither --bsr nor --mask-random, the blocks are found of the text on the GPU.
---score and --mask are C++ of your own (docs/USER_CODE.md), --arg values for what they name. An array is an .npy file of float32,
-int32, float16, bfloat16 or bool, or random; its size and type are then the file's, and other arrays are declared by args=.
---check compares with attention, or its gradients, in fp64 on the CPU; of large problems it takes a sample of the rows.
+    R"(--check compares with attention, or its gradients, in fp64 on the CPU; of large problems it takes a sample of the rows.
 
 Examples:
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy causal --check
   attnforge run --q q.npy --k k.npy --v v.npy --o o.npy --lse lse.npy bf16 layout=bhsd window_left=1023
   attnforge run --random 1 --check fwd bf16 num_heads=32:8 seqlen=4096 head_dim=128 causal
-  attnforge run --random 1 --dq dq.npy bwd bf16 num_heads=16 seqlen=1024 head_dim=128 causal
-  attnforge run --random 1 --bsr schedule.npy fwd fp16 num_heads=8 seqlen=1024 head_dim=128 blocks=16
-  attnforge run --random 1 --mask-random 0.25 fwd bf16 num_heads=16 seqlen=8192 head_dim=128 blocks=64 causal
-  attnforge run --random 1 --score 's + slope[head] * (k - q)' --arg slope=slope.npy fwd bf16 num_heads=16 seqlen=8192 head_dim=128 causal
-  attnforge run --random 1 --mask 'k <= q && q - k < window' --arg window=1024 fwd bf16 num_heads=16 seqlen=8192 head_dim=128 blocks=128)";
+)";
 
 [[noreturn]] void usage(const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); }
 
@@ -87,32 +72,9 @@ struct Inputs {
   HostTensors host;
 };
 
-/// The problem with the mask that is asked for.
-Problem with_mask(const Problem& problem, const std::optional<BlockMask>& mask) {
-  return mask ? with_block_mask(problem, *mask) : problem;
-}
-
 /// Before anything is allocated.
 void check_parts(const RunArguments& a, const Problem& problem) {
   for (const auto& part : a.parts) part->check(problem, a.flags());
-}
-
-/// Whether the blocks are those of the problem's mask text.
-bool finds_blocks(const RunArguments& a, const Problem& problem) {
-  return has_block_mask(problem) && !problem.mask.empty() && a.mask.bsr.empty() &&
-         a.mask.random < 0 && !a.cpu;
-}
-
-/// In place of made-up ones: they are found on the GPU.
-void find_blocks(Device& device, Inputs& inputs) {
-  HostTensors& host = inputs.host;
-  DeviceBuffer arrays(device, host.code_arrays.size());
-  arrays.upload(host.code_arrays.data(), host.code_arrays.size());
-  const std::vector<std::uint64_t> words = code_words_at(inputs.problem, host, arrays.data());
-  const BlockMask mask = download_block_mask(
-      block_mask_from_text(device, inputs.problem, words.data()));
-  inputs.problem = with_block_mask(inputs.problem, mask);
-  set_block_mask(inputs.problem, host, mask);
 }
 
 Inputs inputs_from_files(const RunArguments& a) {
@@ -129,11 +91,7 @@ Inputs inputs_from_files(const RunArguments& a) {
   NpyArray q = read_npy(a.q), k = read_npy(a.k), v = read_npy(a.v);
   const InputHeaders headers{{a.q, q.header}, {a.k, k.header}, {a.v, v.header}, a.bf16};
   const SequenceFiles sequences = read_sequence_files(a.sequences);
-  const Problem of_files = problem_of_files(headers, words, sequences, a.code);
-  const std::optional<BlockMask> mask = mask_of(a.mask, of_files, a.seed);
-  if (has_block_mask(of_files) && !mask && !finds_blocks(a, of_files))
-    usage("the problem has a block mask; say which with --bsr, --mask-random or a mask text");
-  Inputs inputs{with_mask(of_files, mask), {}};
+  Inputs inputs{problem_of_files(headers, words, sequences, reader_of(a.parts, a.seed)), {}};
   const Problem& p = inputs.problem;
   check_parts(a, p);
   require_host_memory(p);
@@ -141,8 +99,6 @@ Inputs inputs_from_files(const RunArguments& a) {
   inputs.host.q = converted(std::move(q), npy_dtype(headers.q.header, a.bf16, a.q), p.dtype_q);
   inputs.host.k = converted(std::move(k), npy_dtype(headers.k.header, a.bf16, a.k), p.dtype_k);
   take_sequences(sequences, p, inputs.host);
-  if (mask) set_block_mask(p, inputs.host, *mask);
-  set_code_arrays(p, a.code, inputs.host);
   inputs.host.v = converted(std::move(v), npy_dtype(headers.v.header, a.bf16, a.v), p.dtype_v);
   return inputs;
 }
@@ -150,16 +106,12 @@ Inputs inputs_from_files(const RunArguments& a) {
 Inputs random_inputs(const RunArguments& a) {
   if (!a.q.empty() || !a.k.empty() || !a.v.empty())
     usage("--random and files for q, k, v exclude each other");
-  Problem problem = read_problem(a.words, "run --random 1", a.code);
+  Problem problem = read_problem(a.words, "run --random 1", reader_of(a.parts, a.seed));
   if (!a.lse.empty() && !is_backward(problem)) problem.lse = true;
-  const std::optional<BlockMask> mask = mask_of(a.mask, problem, a.seed);
-  problem = with_mask(problem, mask);
   check_parts(a, problem);
   require_host_memory(problem);
   Inputs inputs{problem, random_host_tensors(problem, a.seed)};
   take_sequences(read_sequence_files(a.sequences), problem, inputs.host);
-  set_code_arrays(problem, a.code, inputs.host);
-  if (mask) set_block_mask(problem, inputs.host, *mask);
   return inputs;
 }
 
@@ -209,10 +161,9 @@ Timing time_of(const RunArguments& a, const Plan& plan, Device& device, const Ho
                           {.min_samples = a.repeat, .max_samples = a.repeat}),
                   ""};
     const Problem& problem = plan.problem();
-    if (has_block_mask(problem) && typical_problem(problem) == problem) {
-      timing.result.tflops_per_s = flops(problem, block_mask_of(problem, host)) /
-                                   timing.result.time_us * 1e-6;
-    }
+    // Where sizes are those of the run, its tables say what else there is to compute.
+    if (typical_problem(problem) == problem)
+      timing.result.tflops_per_s = flops(problem, host) / timing.result.time_us * 1e-6;
     return timing;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNoDriver) throw;
@@ -289,15 +240,14 @@ void print_check(const CheckReport& c, bool lse) {
   if (lse) print_element("lse", c.worst_lse);
 }
 
-void print_problem(const Problem& problem, const HostTensors& host) {
+void print_problem(const RunArguments& a, const Problem& problem, const HostTensors& host) {
   fmt::print("problem       {}\n", to_string(problem));
-  if (has_block_mask(problem))
-    fmt::print("block mask    {}\n", mask_text({block_mask_of(problem, host)}));
+  for (const auto& part : a.parts) fmt::print("{}", part->report(problem, host));
 }
 
 void print_report(const RunArguments& a, const Plan& plan, const Device& device,
                   const HostTensors& host, const Timing& timing) {
-  print_problem(plan.problem(), host);
+  print_problem(a, plan.problem(), host);
   fmt::print("GPU           {}\n", describe(device.facts()));
   fmt::print("config        {}\n", printable(config_text(plan.config(), a.full)));
   fmt::print("provenance    {}\n", to_string(plan.provenance()));
@@ -338,7 +288,7 @@ int run_on_cpu(const RunArguments& a, Inputs& inputs) {
     if (check) add_check(json, report, inputs.problem.lse);
     print_json(json);
   } else {
-    print_problem(inputs.problem, inputs.host);
+    print_problem(a, inputs.problem, inputs.host);
     fmt::print("computed      on the CPU in fp64 in {:.2f} s\n", elapsed.count());
     if (!a.o.empty()) fmt::print("o             {}\n", printable(a.o));
     if (!a.lse.empty()) fmt::print("lse           {}\n", printable(a.lse));
@@ -371,7 +321,7 @@ int run_run(const RunArguments& a) {
   Device device(
       {.ordinal = a.gpu, .cache_path = a.cache, .log = log_to_stderr(), .read_only_cache = false});
   require_gpu_memory(inputs.problem, device.facts());
-  if (finds_blocks(a, inputs.problem)) find_blocks(device, inputs);
+  for (const auto& part : a.parts) part->find(device, inputs.problem, inputs.host);
   if (is_backward(inputs.problem)) run_forward(a, device, inputs);
   const std::optional<Plan> made = plan_unless_interrupted(inputs.problem, device, options);
   if (!made) return kExitInterrupted;
@@ -409,8 +359,10 @@ Verb add_run(Command& program) {
   verb->add_option("--v", a.v, "Values")->type_name("NPY");
   verb->add_option("--o", a.o, "Where the output goes")->type_name("NPY");
   add_sequence_options(*verb, a.sequences);
-  add_mask_options(*verb, a.mask);
-  add_code_options(*verb, a.code);
+  for (const auto& part : a.parts) {
+    part->add_table_options(*verb);
+    part->add_problem_options(*verb);
+  }
   verb->add_option("--lse", a.lse,
                    "Where the log-sum-exp goes: float32 [batch, num_heads_q, seqlen_q]")
       ->type_name("NPY");
@@ -436,7 +388,9 @@ Verb add_run(Command& program) {
   verb->add_flag("--json", a.json, "As JSON");
   std::string footer = std::string(kFilesHelp) + kSequenceHelp;
   for (const auto& part : a.parts) footer += part->help();
-  verb->footer(footer + kRestHelp);
+  footer += kRestHelp + examples_of(a.parts, "run");
+  footer.pop_back();  // the end of its last line
+  verb->footer(footer);
   return [arguments, random] {
     arguments->random = random->count() > 0;
     return run_run(*arguments);

@@ -110,7 +110,7 @@ void check_dtype(const NamedHeader& file, DType in_file, DType in_problem) {
 }  // namespace
 
 Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>& arguments,
-                         const SequenceFiles& sequences, const CodeOptions& code) {
+                         const SequenceFiles& sequences, const ReadText& read) {
   const std::vector<std::string> words = words_of(arguments);
   const Layout layout = layout_of(words);
   const bool packed = files_are_packed(words);
@@ -120,7 +120,7 @@ Problem problem_of_files(const InputHeaders& in, const std::vector<std::string>&
   const std::array<DType, 3> dtypes = {npy_dtype(in.q.header, in.uint16_is_bf16, in.q.name),
                                        npy_dtype(in.k.header, in.uint16_is_bf16, in.k.name),
                                        npy_dtype(in.v.header, in.uint16_is_bf16, in.v.name)};
-  const Problem p = problem_of_text(complete_text(words, q, k, v, dtypes, sequences), code);
+  const Problem p = read(complete_text(words, q, k, v, dtypes, sequences));
   const auto check_rows = [&](const NamedHeader& file, const FileSizes& sizes, bool of_keys) {
     const FileRows rows = rows_of_files(p, of_keys);
     if (rows.batch) check_size(file, "batch", sizes.batch, *rows.batch);

@@ -7,8 +7,8 @@
 
 #include "attnforge/host_tensors.h"
 #include "attnforge/problem.h"
-#include "cli/code_options.h"
 #include "cli/npy.h"
+#include "cli/problems.h"
 #include "cli/sequence_files.h"
 
 namespace attnforge::cli {
@@ -26,9 +26,9 @@ struct InputHeaders {
 
 /// Words may leave out the operation and everything that the files say. fp32 files go with any
 /// dtype (their values are rounded), others with their own or fp32. Throws Error(kInvalidProblem)
-/// naming file, shape and word where they contradict, else as problem_of_text().
+/// naming file, shape and word where they contradict, else as `read`.
 Problem problem_of_files(const InputHeaders& inputs, const std::vector<std::string>& words,
-                         const SequenceFiles& sequences = {}, const CodeOptions& code = {});
+                         const SequenceFiles& sequences = {}, const ReadText& read = parse_problem);
 
 /// The values of a file as the dtype that the problem wants.
 std::vector<std::byte> converted(NpyArray&& array, DType from, DType to);

@@ -1,12 +1,24 @@
-// run_parts.h - what parts of a problem add to attnforge run: options, and what their files hold.
+// run_parts.h - what parts of a problem add to the verbs that read problems: options, what these
+// say of a problem, what their files hold, and what is told of it.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "attnforge/host_tensors.h"
 #include "attnforge/problem.h"
 #include "cli/command_line.h"
+#include "cli/drawing.h"
+#include "cli/problems.h"
+
+namespace attnforge {
+class Device;
+}
 
 namespace attnforge::cli {
 
@@ -15,24 +27,61 @@ struct RunFlags {
   bool uint16_is_bf16 = false;
   bool random = false;  // inputs are made up where no file is named
   bool check = false;
+  bool on_gpu = true;
 };
 
+/// A part does nothing that it does not say.
 class RunPart {
  public:
   virtual ~RunPart() = default;
-  virtual void add_options(Command& verb) = 0;
-  /// Of the help's end: whole lines.
-  virtual const char* help() const = 0;
+
+  // ---- Options, and whole lines of the help's end ----
+  virtual void add_options(Command&) {}          // of run alone: files
+  virtual void add_table_options(Command&) {}    // of run and inspect
+  virtual void add_problem_options(Command&) {}  // of run, inspect and bench
+  virtual void add_sweep_options(Command&) {}    // of bench alone
+  virtual const char* help() const { return ""; }
+  /// Of "run" or "inspect".
+  virtual std::string examples(std::string_view) const { return ""; }
+
+  // ---- What they say of problems ----
+  /// More words of a problem's text.
+  virtual void add_words(std::string&) const {}
+  /// What words cannot say, of the problem of that text. Random choices depend on the seed.
+  virtual Problem completed(const Problem& problem, std::uint64_t) { return problem; }
+  /// A sweep's problems of one.
+  virtual std::vector<Problem> swept(const Problem& problem) const { return {problem}; }
+
+  // ---- A run ----
   /// Before anything is allocated. Throws Error(kInvalidArgument) for options that do not go with
   /// the problem, or with others.
-  virtual void check(const Problem& problem, const RunFlags& flags) const = 0;
+  virtual void check(const Problem&, const RunFlags&) const {}
   /// From files, in place of what `host` has.
-  virtual void take(const Problem& problem, const RunFlags& flags, HostTensors& host) const = 0;
+  virtual void take(const Problem&, const RunFlags&, HostTensors&) const {}
+  /// What the GPU finds, in place of what problem and `host` have.
+  virtual void find(Device&, Problem&, HostTensors&) const {}
   /// Outputs of the part to files.
-  virtual void write(const Problem& problem, const RunFlags& flags, const HostTensors& host) const;
+  virtual void write(const Problem&, const RunFlags&, const HostTensors&) const {}
+  /// Lines of the report.
+  virtual std::string report(const Problem&, const HostTensors&) const { return ""; }
+
+  // ---- inspect ----
+  /// What of a completed problem can be drawn, if anything.
+  virtual std::optional<Drawing> drawing(const Problem&) const { return std::nullopt; }
 };
 
+using RunParts = std::vector<std::unique_ptr<RunPart>>;
+
 /// All of them. cli/run_parts.cpp names each.
-std::vector<std::unique_ptr<RunPart>> run_parts();
+RunParts run_parts();
+
+/// Reads problems with what the parts' options say, while these live.
+ReadText reader_of(const RunParts& parts, std::uint64_t seed = 0);
+
+/// The first drawing of a part; an empty one where none has any.
+Drawing drawing_of(const RunParts& parts, const Problem& problem);
+
+/// Examples of all.
+std::string examples_of(const RunParts& parts, std::string_view verb);
 
 }  // namespace attnforge::cli

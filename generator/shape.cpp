@@ -119,10 +119,6 @@ float effective_softcap(const Problem& problem) {
   return problem.softcap != 0.0f || problem.score.empty() ? problem.softcap : cap_of(problem.score);
 }
 
-bool has_score_code(const Problem& problem) {
-  return !problem.score.empty() && (problem.softcap != 0.0f || cap_of(problem.score) == 0.0f);
-}
-
 bool operator==(const Shape& a, const Shape& b) {
   return std::ranges::all_of(
       kMembers, [&](const ShapeField& field) { return a.*field.member == b.*field.member; });

@@ -27,9 +27,6 @@ bool has_fixed_lengths(const Problem& problem);
 /// The soft cap that kernels apply: softcap, or X where `score` is "X * tanhf(s / X)" and nothing
 /// else; 0: none.
 float effective_softcap(const Problem& problem);
-/// Whether kernels have code for the problem's score text: not for one that is a cap and nothing
-/// else (cap_of() in generator/user_code.h), which is built in.
-bool has_score_code(const Problem& problem);
 
 bool operator==(const Shape& a, const Shape& b);
 

@@ -443,6 +443,10 @@ void check_dargs(const Problem& p) {
 
 }  // namespace
 
+bool has_score_code(const Problem& p) {
+  return !p.score.empty() && (p.softcap != 0.0f || cap_of(p.score) == 0.0f);
+}
+
 void check_code(const Problem& p) {
   check_expression("score", p.score);
   check_expression("mask", p.mask);

@@ -61,6 +61,10 @@ inline bool has_code(const Problem& problem) {
 /// X) * X", a number. 0: it is another text.
 float cap_of(std::string_view score);
 
+/// Whether kernels have code for the problem's score text: not for one that is a cap and nothing
+/// else, which is built in.
+bool has_score_code(const Problem& problem);
+
 /// Throws Error(kInvalidProblem) for texts that cannot be expressions by themselves, whatever a
 /// compiler thinks of what is in them: brackets that are not balanced, quotes, comments,
 /// backslashes, directives, and all but printable ASCII and ends of lines.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+
 #include "attnforge/error.h"
 #include "plan/c_struct.h"
 
@@ -23,6 +25,8 @@ Part part(const Part* given, std::string_view name) {
 }
 
 }  // namespace
+
+const std::size_t kFirstTensorsBytes = offsetof(attnforge_tensors, block_mask);
 
 Tensors from_c(const attnforge_tensors* given) {
   static constexpr attnforge_tensors kDefaults = ATTNFORGE_TENSORS_INIT;

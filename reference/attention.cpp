@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
 
 #include "attnforge/error.h"
 #include "reference/factor_rows.h"
@@ -19,18 +18,6 @@
 #include "reference/visible.h"
 
 namespace attnforge {
-
-void check_code_functions(const Problem& problem, const CodeFunctions& code) {
-  for (const auto& [name, has_text, has_function] :
-       {std::tuple("score", !problem.score.empty(), code.score != nullptr),
-        std::tuple("mask", !problem.mask.empty(), code.mask != nullptr)}) {
-    if (has_text == has_function) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("reference attention: the problem has {} text for {}, and there is {} "
-                            "function that computes it",
-                            has_text ? "a" : "no", name, has_function ? "a" : "no"));
-  }
-}
 
 namespace {
 
@@ -354,10 +341,6 @@ Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               int threads) {
   check_code_functions(problem, code);
   validate(problem);
-  if (has_block_mask(problem) && tensors.block_mask.row_begin == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "reference attention: block_mask.row_begin is null; give the lists in host memory");
-  }
   if (!all_full(problem)) return reference_of_sequences(problem, tensors, rows, code, threads);
   return reference_of_full(problem, tensors, mask_rows_of(sequences_of(problem, tensors)), rows,
                            code, threads);
@@ -390,7 +373,7 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
         mask.row(rows[i].batch, rows[i].head, rows[i].query).count(visible));
     const double scale = effective_softmax_scale(problem);
     result.score_magnitude[i] = scale * norm;
-    if (!problem.score.empty() && !lse.empty() && std::isfinite(lse[i]))
+    if (!knows_score_sizes(problem) && !lse.empty() && std::isfinite(lse[i]))
       result.score_magnitude[i] += std::abs(double{lse[i]});
     // A product of two standard normal numbers squared has the mean 1 and the variance 8.
     if (changes_rows(problem)) {
@@ -400,8 +383,8 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
     // The scores have the standard deviation scale * sqrt(head_dim): E[p^2] / E[p]^2 =
     // exp(variance).
     const double variance = scale * scale * problem.head_dim;
-    // What code does to scores is not known: one key may have all the weight.
-    const bool any_spread = !problem.score.empty() || !problem.mask.empty();
+    // Where nobody knows the weights, one key may have it all.
+    const bool any_spread = !knows_weights(problem);
     result.spread[i] = keys == 0 ? 0.0
                        : any_spread
                            ? 1.0

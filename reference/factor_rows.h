@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "attnforge/host_tensors.h"
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 
@@ -12,6 +13,9 @@ namespace attnforge {
 
 /// Whether anything is made of them. Kernels then round the rows once more.
 bool changes_rows(const Problem& problem);
+
+/// Sets the usual tables for that.
+void set_usual_factor_tables(const Problem& problem, HostTensors& host);
 
 /// Changes a row of q or k (head_dim elements) in place, exactly. Tables of the run are in host
 /// memory.

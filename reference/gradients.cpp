@@ -184,13 +184,14 @@ void check_gradient_arguments(const Problem& problem, const Tensors& tensors,
       {"dq", g.dq.data, problem.accumulate && !no_queries},
       {"dk", g.dk.data, problem.accumulate && !no_keys},
       {"dv", g.dv.data, problem.accumulate && !no_keys},
-      {"block_mask.row_begin", tensors.block_mask.row_begin, has_block_mask(problem)},
   };
   for (const auto& [name, data, needed] : pointers) {
     if (needed && data == nullptr) refuse(fmt::format("{} is null; give a host pointer", name));
   }
   check_sink(problem, tensors);
-  check_sequences(sequences_of(problem, tensors));
+  const Sequences sequences = sequences_of(problem, tensors);
+  check_sequences(sequences);
+  mask_rows_of(sequences);  // throws if it lacks its lists
   const auto check_row = [&](const char* what, std::int64_t batch, std::int64_t head,
                              std::int64_t heads) {
     if (batch < 0 || batch >= problem.batch || head < 0 || head >= heads) {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "attnforge/host_tensors.h"
 #include "reference/factor_rows.h"
 #include "reference/half.h"
 
@@ -74,6 +73,10 @@ void rotate_and_round(const Problem& problem, const Tensors& tensors, DType dtyp
 }  // namespace
 
 bool changes_rows(const Problem& problem) { return problem.rope != Rope::kNone; }
+
+void set_usual_factor_tables(const Problem& problem, HostTensors& host) {
+  set_rope_tables(problem, host);
+}
 
 void change_query(const Problem& problem, const Tensors& tensors, std::int64_t query, double* row) {
   rotate(problem, tensors, rope_row_of_query(problem, tensors, query), row);

@@ -37,4 +37,14 @@ bool changes_scores(const Problem& problem) {
   return problem.softcap != 0 || !problem.score.empty();
 }
 
+bool knows_score_sizes(const Problem& problem) { return problem.score.empty(); }
+bool knows_weights(const Problem& problem) { return problem.score.empty() && problem.mask.empty(); }
+
+void check_computable(const Problem& problem) {
+  if (problem.score.empty() && problem.mask.empty()) return;
+  throw Error(ErrorCode::kUnsupported,
+              "the CPU cannot compute the texts of score and mask; compare with the family "
+              "fwd_naive, which compiles them for the GPU");
+}
+
 }  // namespace attnforge

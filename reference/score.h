@@ -34,4 +34,12 @@ double change_error(const Problem& problem);
 /// Whether there is anything of this, or a text of the user's.
 bool changes_scores(const Problem& problem);
 
+/// Whether the size of scores follows from that of q and k. Otherwise lse says most of it.
+bool knows_score_sizes(const Problem& problem);
+/// Whether how a row's weight is shared among its keys follows from random q and k.
+bool knows_weights(const Problem& problem);
+
+/// Throws Error(kUnsupported) for a problem that no function here can compute by itself.
+void check_computable(const Problem& problem);
+
 }  // namespace attnforge

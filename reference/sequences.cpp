@@ -170,8 +170,11 @@ Problem problem_of_sequence(const Sequences& sequences, std::int64_t index) {
 }
 
 MaskRows mask_rows_of(const Sequences& sequences) {
+  const BlockMaskRef& lists = sequences.tables.block_mask;
   if (!has_block_mask(sequences.problem)) return {};
-  return {sequences.problem, sequences.tables.block_mask};
+  if (lists.row_begin == nullptr)
+    refuse_arrays("reference: block_mask.row_begin is null; give the lists in host memory");
+  return {sequences.problem, lists};
 }
 
 Sequence sequence_of(const Problem& problem, const Tensors& tensors, std::int64_t index) {
@@ -326,6 +329,12 @@ void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64
   host.lengths_q = beginnings(packed_lengths(weights, p.seqlen_q, tokens.q));
   host.lengths_kv = has_packed_keys(p) ? beginnings(packed_lengths(weights, p.seqlen_kv, tokens.kv))
                                        : used_lengths(p.batch, p.seqlen_kv, 2 * seed + 1);
+}
+
+void set_random_tables(const Problem& problem, HostTensors& host, std::uint64_t seed) {
+  set_random_sequences(problem, host, seed);
+  set_random_pages(problem, host, seed);
+  set_random_block_mask(problem, host, seed);
 }
 
 }  // namespace attnforge

@@ -88,4 +88,7 @@ Reference reference_from_outputs(const Sequences& sequences, std::span<const Que
 /// ones and one of the longest there may be. Nothing for fixed lengths.
 void set_random_sequences(const Problem& problem, HostTensors& host, std::uint64_t seed);
 
+/// The same of all tables that say which rows and keys there are.
+void set_random_tables(const Problem& problem, HostTensors& host, std::uint64_t seed);
+
 }  // namespace attnforge

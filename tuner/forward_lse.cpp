@@ -6,7 +6,7 @@
 #include "attnforge/error.h"
 #include "generator/candidates.h"
 #include "generator/operands.h"
-#include "reference/sequences.h"
+#include "reference/score.h"
 #include "runtime/compiler.h"
 #include "runtime/loaded_launch.h"
 #include "runtime/memory.h"
@@ -17,7 +17,7 @@ namespace attnforge {
 
 void set_forward_lse(const Problem& problem, const DeviceFacts& device, const Tensors& tensors,
                      CUstream stream) {
-  if (problem.score.empty() || !reads(problem, "lse")) return;
+  if (knows_score_sizes(problem) || !reads(problem, "lse")) return;
   const Problem forward = forward_of(problem);
   const Family* const family = find_family("fwd_naive");
   ATTNFORGE_ASSERT(family != nullptr, "the registry lists fwd_naive: it is the oracle");

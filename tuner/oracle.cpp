@@ -10,6 +10,7 @@
 #include "generator/operands.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
+#include "reference/score.h"
 #include "runtime/compiler.h"
 #include "runtime/loaded_launch.h"
 #include "runtime/memory.h"
@@ -26,8 +27,8 @@ namespace {
 Problem with_fp32_output(Problem problem) {
   problem.layout = Layout::kBshd;
   problem.dtype_o = DType::kFp32;
-  // How large scores are that code has changed shows in lse alone, and fp32's error grows with it.
-  problem.lse |= !problem.score.empty();
+  // How large scores are may show in lse alone, and fp32's error grows with it.
+  problem.lse |= !knows_score_sizes(problem);
   // No less than an element, or the problem is not valid.
   problem.alignment_bytes = std::max(problem.alignment_bytes, size_bytes(problem.dtype_o));
   return problem;

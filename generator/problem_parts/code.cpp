@@ -254,6 +254,7 @@ constinit const ProblemPart code_of_problem{
     .add_inputs = add_code_arrays,
     .add_outputs = add_dargs,
     .complete = complete_code,
+    .make_up = set_code_arguments,
     .check_host = check_count,
     .known = known_of_code,
     .good = code_words_good,

@@ -7,15 +7,14 @@
 #include <set>
 #include <vector>
 
-#include "attnforge/block_mask.h"
 #include "attnforge/error.h"
 #include "generator/operands.h"
-#include "generator/user_code.h"
 #include "reference/attention.h"
 #include "reference/compare.h"
 #include "reference/compare_gradients.h"
 #include "reference/gradients.h"
 #include "reference/half.h"
+#include "reference/score.h"
 #include "reference/sequences.h"
 
 namespace attnforge {
@@ -25,19 +24,14 @@ namespace {
 /// not const.
 Tensors tensors_of(const Problem& problem, const HostTensors& host) {
   validate(problem);
-  if (has_code(problem)) {
-    throw Error(ErrorCode::kUnsupported,
-                "the CPU cannot compute the texts of score and mask; compare with the family "
-                "fwd_naive, which compiles them for the GPU");
-  }
+  check_computable(problem);
   const std::vector<Operand> list = operands(problem);
   check_sizes(problem, list, host);
   std::vector<void*> addresses;
   for (const Operand& operand : list)
     addresses.push_back(const_cast<std::byte*>(operand.content(host).data()));
-  std::vector<std::uint64_t> code_words;
-  Tensors tensors = bound_tensors(problem, list, addresses, host, code_words);
-  tensors.code_arguments = nullptr;  // nothing here reads them
+  std::vector<std::uint64_t> no_words;  // what is computable has none
+  Tensors tensors = bound_tensors(problem, list, addresses, host, no_words);
   check_tables(problem, host);
   return tensors;
 }

@@ -46,8 +46,7 @@ BenchResult result_of(const std::vector<double>& samples, const Problem& problem
   result.noise = relative_iqr(samples);
   if (!(result.time_us > 0)) return result;
   // Of sequences and blocks that only the GPU knows, nobody knows the work.
-  if (work_is_known(problem))
-    result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
+  if (work_is_known(problem)) result.tflops_per_s = flops(problem) / result.time_us * 1e-6;
   if (all_full(problem)) result.cache_tb_per_s = cache_bytes(problem) / result.time_us * 1e-6;
   result.gbytes_per_s = minimum_bytes(problem) / result.time_us * 1e-3;
   const double token_heads = static_cast<double>(total_tokens(problem).q * problem.num_heads_q);

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from . import _parts
 from ._arrays import FP32, ITEM_BYTES, backend_of
-from ._code import check_devices
 from ._errors import InvalidError
 from ._lengths import PACKED_SHAPE
 from ._options import PLAIN, options_of
@@ -138,7 +137,7 @@ def problem_of(q, k, v, **given):
     kind, arrays = _parts.view(parts, None)
     options = options_of(**plain, parts=_parts.words_of(parts, kind, arrays))
     check_inputs(q, k, v, options)
-    check_devices(parts.code, q.device)
+    _parts.check_device(parts, q.device)
     batch = _parts.check(arrays, options, q, k, v)
     strides = [used_strides(array) for array in (q, k, v)]
     bits = q.address | k.address | v.address | v.shape[-1] * ITEM_BYTES[q.code]  # and rows of o

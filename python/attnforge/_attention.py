@@ -6,7 +6,7 @@ from . import _autograd, _checks, _parts
 from ._arguments import check_inputs, check_outputs, shape_of_lse, shape_of_o, view_inputs, view_outputs
 from ._arrays import FP32, backend_of
 from ._call import Call
-from ._code import check_devices, code_of
+from ._code import code_of
 from ._graphs import outside
 from ._library import check, lib
 from ._options import options_of
@@ -354,7 +354,7 @@ def _attend(key, q, k, v, arguments, given, out, stream):
 
     # ---- 3. Outputs and plan ----
     device = inputs[0].device
-    check_devices(given.code, device)
+    _parts.check_device(given, device)
     queue = backend.stream(device) if stream is None else stream
     if out is None:
         o = backend.empty(shape_of_o(inputs[0], inputs[2]), inputs[0].code, device, queue)
@@ -378,8 +378,7 @@ def _attend(key, q, k, v, arguments, given, out, stream):
         _know_torch(backend)
 
     # ---- 4. The run ----
-    blocks = None if given.block_mask is None else given.block_mask.on_gpu(backend, device, queue)
-    tensors, kept = call.argument(*addresses[:5], addresses[5:], given.rope_offset, blocks, given.code.argument())
+    tensors, kept = call.argument(*addresses[:5], addresses[5:], **_parts.of_run(given, backend, device, queue))
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, tensors, None, 0, queue))
     else:

@@ -6,7 +6,6 @@ from . import _checks, _parts
 from ._arguments import check_inputs, shape_of_lse, shape_of_o, view_inputs
 from ._arrays import FP32, backend_of
 from ._backward import attention_backward, why_not_served
-from ._code import check_devices
 from ._errors import InvalidError, UnsupportedError
 from ._options import PLAIN, options_of
 
@@ -115,7 +114,7 @@ def attend(attention, name, q, k, v, given, out, stream, without):
     plain = {each: given[each] for each in PLAIN if each not in _OF_FORWARD}
     options = options_of(**plain, parts=_parts.words_of(parts, kind, arrays))
     check_inputs(*inputs, options)
-    check_devices(parts.code, inputs[0].device)
+    _parts.check_device(parts, inputs[0].device)
     if stream is not None and stream != backend.stream(inputs[0].device):
         raise InvalidError(
             f"{name} requires grad, and gradients run on torch's current stream: use torch.cuda.stream() instead of stream=, or {instead}"

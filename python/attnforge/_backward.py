@@ -16,7 +16,7 @@ from ._arguments import (
     view_inputs,
 )
 from ._arrays import FP32, ITEM_BYTES, backend_of
-from ._code import check_devices, code_of
+from ._code import code_of
 from ._context import context
 from ._dargs import check_dargs_apart, dargs_of
 from ._errors import InvalidError, PerformanceWarning, UnsupportedError
@@ -122,7 +122,7 @@ def attention_backward(
     batch = _parts.check(parts, options, *inputs)
     _check_outputs_of_forward(o, dout, (lse, dlse), inputs, options)
     device = inputs[0].device
-    check_devices(code, device)
+    _parts.check_device(given, device)
     dargs = dargs_of(dargs, args, device, stream)
     check_dargs_apart(dargs, (*inputs, o, dout, lse, dlse, *parts, *code.arrays))
     words["dargs"] = dargs.word
@@ -156,9 +156,9 @@ def attention_backward(
     words = {**_parts.words_of_arrays(parts, options, batch, *inputs[:2]), **words}
     problem = _problem(inputs, o.code, options, batch, words, alignment_of_all(tensors))
     plan = _plan(problem, device, epoch)
-    masks = None if block_mask is None else block_mask.on_gpu(backend, device, queue)
+    of_run = _parts.of_run(given, backend, device, queue, dargs.addresses())
     tail = _parts.Tail(parts, options, batch, *inputs[:2])
-    argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, masks, code.argument(dargs.addresses()))
+    argument = _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run)
     if plan.workspace_bytes == 0:
         check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), None, 0, queue))
     else:
@@ -166,7 +166,7 @@ def attention_backward(
             workspace = -(-address // 256) * 256
             check(lib().attnforge_run(plan.handle, ctypes.byref(argument[0]), workspace, plan.workspace_bytes, queue))
     # Owners kept memory alive until here; frameworks free it in the stream's order.
-    del inputs, o, dout, lse, dlse, sinks, dsinks, parts, given, gradients, tensors, argument, masks, code, dargs
+    del inputs, o, dout, lse, dlse, sinks, dsinks, parts, given, gradients, tensors, argument, of_run, code, dargs
     return out
 
 
@@ -325,8 +325,8 @@ def _plan(problem, device, epoch):
     return plan
 
 
-def _argument(tensors, lse, dlse, dsinks, parts, tail, options, masks, words):
-    """(TensorsStruct, what it points to). masks: BlockMask.on_gpu(), or None. words: of code, or None."""
+def _argument(tensors, lse, dlse, dsinks, parts, tail, options, of_run):
+    """(TensorsStruct, what it points to). of_run: _parts.of_run()."""
 
     def of(array):
         return TensorStruct(array.address, *(0 if i is None else array.strides[i] for i in options.places))
@@ -339,6 +339,6 @@ def _argument(tensors, lse, dlse, dsinks, parts, tail, options, masks, words):
     if dsinks is not None:
         gradients.dsinks = dsinks.address
     addresses = [0 if array is None else array.address for array in parts]
-    end, kept = tail.pack(addresses, 0, masks, words, ctypes.addressof(gradients))
+    end, kept = tail.pack(addresses, gradients=ctypes.addressof(gradients), **of_run)
     argument = TensorsStruct(ctypes.sizeof(TensorsStruct), of(q), of(k), of(v), of(o), rows(lse), *end)
     return argument, (gradients, kept)

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import threading
-from ctypes import c_int32, c_int64, c_uint32, c_void_p
+from ctypes import c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import NamedTuple
 
 from . import _checks
@@ -14,8 +14,31 @@ from ._arrays import backend_of
 from ._code import check_devices, code_of
 from ._context import context
 from ._errors import InvalidError
-from ._library import check, lib, take_string
+from ._library import check, declare, lib, take_string
 from ._problem import Problem
+
+declare(
+    (
+        "attnforge_block_mask_from_bsr",
+        c_int,
+        (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
+    ),
+    ("attnforge_block_mask_from_dense", c_int, (c_void_p, c_void_p, c_size_t, c_void_p)),
+    ("attnforge_block_mask_random", c_int, (c_void_p, c_double, c_uint64, c_void_p)),
+    ("attnforge_block_mask_window", c_int, (c_void_p, c_int64, c_int64, c_int64, c_void_p)),
+    ("attnforge_block_mask_strided", c_int, (c_void_p, c_int64, c_int64, c_void_p)),
+    ("attnforge_block_mask_documents", c_int, (c_void_p, c_void_p, c_size_t, c_void_p)),
+    ("attnforge_block_mask_from_text", c_int, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)),
+    ("attnforge_block_mask_from_dense_on_gpu", c_int, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)),
+    ("attnforge_block_mask_to_host", c_int, (c_void_p, c_void_p)),
+    ("attnforge_block_mask_transpose", c_int, (c_void_p, c_void_p, c_void_p)),
+    ("attnforge_block_mask_destroy", None, (c_void_p,)),
+    ("attnforge_block_mask_on_gpu", c_int, (c_void_p, c_void_p)),
+    ("attnforge_block_mask_get_shape", c_int, (c_void_p, c_void_p)),
+    ("attnforge_block_mask_get", c_int, (c_void_p, c_void_p)),
+    ("attnforge_block_mask_words", c_int, (c_void_p, c_void_p)),
+    ("attnforge_block_mask_draw", c_int, (c_void_p, c_int64, c_int64, c_int32, c_void_p)),
+)
 
 _INT64_MAX = 2**63 - 1
 _LISTS = [(name, c_void_p) for name in ("row_begin", "columns", "bits", "bit_blocks")]

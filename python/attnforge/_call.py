@@ -75,12 +75,12 @@ class Call:
             self.new_o = allocator.allocator(o.shape, o.code, o.device)
             self.new_lse = lse and allocator.allocator(lse.shape, lse.code, lse.device)
 
-    def argument(self, q, k, v, o, lse, parts, offset=0, block_mask=None, code=None):
+    def argument(self, q, k, v, o, lse, parts, offset=0, **of_run):
         """The bytes of a TensorsStruct with these addresses, those of parts as PartArrays, and what they point to, to be kept until the
         run is enqueued. The rest: Tail.pack().
         """
         of_q, of_k, of_v, of_o, of_lse = self._fixed
-        tail, kept = self._tail.pack(parts, offset, block_mask, code)
+        tail, kept = self._tail.pack(parts, offset, **of_run)
         return _pack(_HEAD, q, of_q, k, of_k, v, of_v, o, of_o, lse, of_lse, *tail), kept
 
     def launch(self, q, k, v, o, lse, parts=None, offset=0):

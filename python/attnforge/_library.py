@@ -109,7 +109,7 @@ class InspectOptions(ctypes.Structure):
 
 
 # Name, result, arguments. Handles and structs are passed as addresses.
-_FUNCTIONS = (
+_functions = [
     ("attnforge_abi_version", c_uint32, ()),
     ("attnforge_version", c_char_p, ()),
     ("attnforge_last_error", c_char_p, ()),
@@ -128,29 +128,14 @@ _FUNCTIONS = (
     ("attnforge_run", c_int, (c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)),
     ("attnforge_merge_states", c_int, (c_void_p, c_void_p, c_void_p)),
     ("attnforge_append_kv", c_int, (c_void_p, c_void_p, c_void_p)),
-    (
-        "attnforge_block_mask_from_bsr",
-        c_int,
-        (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
-    ),
-    ("attnforge_block_mask_from_dense", c_int, (c_void_p, c_void_p, c_size_t, c_void_p)),
-    ("attnforge_block_mask_random", c_int, (c_void_p, c_double, c_uint64, c_void_p)),
-    ("attnforge_block_mask_window", c_int, (c_void_p, c_int64, c_int64, c_int64, c_void_p)),
-    ("attnforge_block_mask_strided", c_int, (c_void_p, c_int64, c_int64, c_void_p)),
-    ("attnforge_block_mask_documents", c_int, (c_void_p, c_void_p, c_size_t, c_void_p)),
-    ("attnforge_block_mask_from_text", c_int, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)),
-    ("attnforge_block_mask_from_dense_on_gpu", c_int, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)),
-    ("attnforge_block_mask_to_host", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_transpose", c_int, (c_void_p, c_void_p, c_void_p)),
-    ("attnforge_block_mask_destroy", None, (c_void_p,)),
-    ("attnforge_block_mask_on_gpu", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_get_shape", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_get", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_words", c_int, (c_void_p, c_void_p)),
-    ("attnforge_block_mask_draw", c_int, (c_void_p, c_int64, c_int64, c_int32, c_void_p)),
     ("attnforge_tune", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
     ("attnforge_inspect", c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
-)
+]
+
+
+def declare(*functions):
+    """More functions, as modules have them that are imported before the library is opened."""
+    _functions.extend(functions)
 
 
 def _in_prefix(package):
@@ -196,7 +181,7 @@ def _open():
         if not hasattr(library, "attnforge_abi_version") or library.attnforge_abi_version() != ABI_VERSION:
             tried.append(f"  {path}: is not libattnforge.so of ABI version {ABI_VERSION}")
             continue
-        for name, result, arguments in _FUNCTIONS:
+        for name, result, arguments in _functions:
             function = getattr(library, name)
             function.restype = result
             function.argtypes = arguments

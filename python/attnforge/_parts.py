@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 from . import _checks
 from ._arrays import FP32, backend_of
 from ._block_mask import BlockMaskListsStruct, BlockWords, block_words_of
-from ._code import NO_CODE, Code, code_of
+from ._code import NO_CODE, Code, check_devices, code_of
 from ._errors import InvalidError
 from ._lengths import check_lengths, lengths_of, longest_of, packed_bounds, packed_rows, view_lengths
 from ._library import RowsStruct, TensorStruct
@@ -166,6 +166,18 @@ def check(arrays, options, q, k, v):
     batch = check_sequences(arrays.of_q, arrays.of_kv, options, q, arrays.cos)
     check_pages(arrays.page_table, batch, k, v, options.places_kv)
     return batch
+
+
+def check_device(given, device):
+    """Raises InvalidError unless arrays of a part that are no PartArrays are on the GPU."""
+    check_devices(given.code, device)
+
+
+def of_run(given, backend, device, queue, more_words=()):
+    """What Tail.pack() takes of a call's parts beside PartArrays, on the GPU in the order of the queue. more_words: of arrays that get
+    a gradient."""
+    blocks = None if given.block_mask is None else given.block_mask.on_gpu(backend, device, queue)
+    return {"offset": given.rope_offset, "block_mask": blocks, "code": given.code.argument(more_words)}
 
 
 def words_of_arrays(arrays, options, batch, q, k):

@@ -11,8 +11,8 @@
 #include "params_fwd.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
+#include "tile/exact_mask.cuh"
 #include "tile/exact_score.cuh"
-#include "tile/mask_row.cuh"
 
 namespace attnforge {
 
@@ -110,20 +110,6 @@ struct BwdNaive {
   ATTNFORGE_DEVICE static void store(char* to, float x) {
     if constexpr (C.accumulate) x += load_1<kDtype>(to);
     store_1<kDtype>(to, x);
-  }
-
-  /// Whether the block mask and the mask's text let a query of a head see a key.
-  ATTNFORGE_DEVICE static bool mask_lets_see(const Params& params, const Rows& rows, int head,
-                                             int query, int key) {
-    if constexpr (C.has_block_mask()) {
-      const MaskRow<C.mask_block_q, C.mask_block_kv, C.mask_bits != 0> row(
-          params.mask, rows.sequence, head, params.fwd.num_heads_q, query);
-      const BlockSight sight = row(key);
-      if (sight != BlockSight::kPartial) return sight == BlockSight::kFull;
-    }
-    if constexpr (C.user_mask)
-      return Pieces::Mask::Rule::of_pair(params.fwd, rows.lengths, rows.sequence, head, query, key);
-    return true;
   }
 
   /// A read that the score's text makes of an array whose gradient is wanted adds x to that. With
@@ -230,7 +216,8 @@ struct BwdNaive {
             const int key = kOfQueries ? other : rows.at[r];
             const bool sees = key >= query + seen.from && key <= query + seen.to &&
                               lse != negative_infinity() && rows.present(r) &&
-                              mask_lets_see(params, rows, query_head, query, key);
+                              exact_mask<C, Pieces>(params, lengths, rows.sequence, query_head,
+                                                    query, key);
             auto [score, slope] = exact_score<C>(p, s[r]);
             if constexpr (kOfArrays) {
               if (sees) {
@@ -246,13 +233,11 @@ struct BwdNaive {
               }
               continue;
             }
-            if constexpr (C.user_score) {
-              if (sees) {
-                slope *= Pieces::Slope::of_pair(p, lengths, rows.sequence, query_head, query, key,
-                                                score);
-                score = Pieces::Score::of_pair(p, lengths, rows.sequence, query_head, query, key,
-                                               score);
-              }
+            if (sees) {
+              slope *= exact_text_slope<C, Pieces>(params, lengths, rows.sequence, query_head,
+                                                   query, key, score);
+              score = exact_text<C, Pieces>(params, lengths, rows.sequence, query_head, query, key,
+                                            score);
             }
             const float probability = sees ? expf(score - lse) : 0.0f;
             const float ds = sees ? probability * (dp[r] - delta) * slope : 0.0f;

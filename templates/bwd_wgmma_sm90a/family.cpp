@@ -21,6 +21,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/parts.h"
+#include "templates/host/query_tiles.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/wgmma_text.h"
 #include "templates/host/work_list.h"
@@ -60,7 +61,7 @@ constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 
 int register_slack(const Typed& c, const Problem& problem) {
   int slack = (c.late_dq ? kLateSlack : kRegisterSlack) + (c.softcap ? kSoftcapSlack : 0);
-  if (c.user_score || c.user_mask || c.has_block_mask())
+  if (c.user_score || c.user_mask || lists_query_tiles(problem))
     slack += c.late_dq ? kLateCodeSlack : kCodeSlack;
   return slack + slope_registers(problem, c.block_m / 2);
 }
@@ -72,7 +73,7 @@ std::string supports(const Problem& problem, const Arch& arch) {
   if (problem.alignment_bytes < 16)
     return fmt::format("TMA needs pointers and strides aligned to 16 bytes; alignment={}",
                        problem.alignment_bytes);
-  if (problem.deterministic && has_block_mask(problem))
+  if (problem.deterministic && lists_query_tiles(problem))
     return "adds dQ in the order of key tiles, of which a block mask leaves some out";
   constexpr double kSmallestBlock = 64;
   const double tiles = double(problem.seqlen_q + problem.seqlen_kv) / kSmallestBlock + 2;
@@ -138,7 +139,7 @@ Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& de
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (problem.deterministic && c.dq != kDqInOrder)
     return "sums of dQ that are added up in any order differ from run to run";
-  if (c.dq == kDqInOrder && c.has_block_mask())
+  if (c.dq == kDqInOrder && lists_query_tiles(problem))
     return "a key tile would wait for one that the block mask leaves out";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = wrong_split(c)) return wrong;

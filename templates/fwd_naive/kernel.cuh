@@ -5,17 +5,17 @@
 
 #include "base.cuh"
 #include "fwd_naive/config.h"
-#include "params_block_mask.h"
 #include "params_fwd.h"
 #include "params_pages.h"
 #include "ptx/special.cuh"
 #include "tile/elements.cuh"
+#include "tile/exact_mask.cuh"
 #include "tile/exact_score.cuh"
 #include "tile/maximum.cuh"
 
 namespace attnforge {
 
-/// Of Pieces only Lengths is used, and Score and Mask where they are the user's. ParamsType is the
+/// Of Pieces only Lengths is used, and what tile/exact_mask.cuh asks. ParamsType is the
 /// kernel's argument: FwdNaiveParams, or what an entry derives from it.
 template <FwdNaiveConfig C, class Pieces, class ParamsType = FwdNaiveParams>
 struct FwdNaive {
@@ -117,11 +117,8 @@ struct FwdNaive {
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      s[r] = exact_score<C>(p, s[r]).value;
-      if constexpr (C.user_score) {
-        s[r] = Pieces::Score::of_pair(p, rows.lengths, rows.sequence, rows.head, rows.query[r], key,
-                                      s[r]);
-      }
+      s[r] = exact_text<C, Pieces>(params, rows.lengths, rows.sequence, rows.head, rows.query[r],
+                                   key, exact_score<C>(p, s[r]).value);
     }
   }
 
@@ -155,67 +152,19 @@ struct FwdNaive {
     }
   }
 
-  /// Of a key in a row's block: hidden by the mask's blocks or bits, seen, or the text's to decide.
-  enum BlockSight { kHidden, kFull, kPartial };
-
-  /// Which keys the block mask lets the rows see.
-  struct SeenBlocks {
-    const BlockMaskParams& mask;
-    int begin[kRows], end[kRows];  // entries of each row's blocks
-    int in_block[kRows];           // the row's place in them
-
-    ATTNFORGE_DEVICE SeenBlocks(const Params& params, const Rows& rows) : mask(params.mask) {
+  /// Whether blocks let one of the rows see a key.
+  ATTNFORGE_DEVICE static bool any_sees(const Params& params, const Rows& rows, int key) {
+    bool seen = false;
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const int query = min(rows.query[r], params.fwd.seqlen_q - 1);
-        const int row = mask.row(rows.sequence, rows.head, params.fwd.num_heads_q,
-                                 query / C.mask_block_q);
-        begin[r] = mask.row_begin[row];
-        end[r] = mask.row_begin[row + 1];
-        in_block[r] = query % C.mask_block_q;
-      }
-    }
-    ATTNFORGE_DEVICE BlockSight operator()(int r, int key) const {
-      const int column = key / C.mask_block_kv;
-      int entry = begin[r], last = end[r];
-      while (entry < last) {
-        const int middle = (entry + last) / 2;
-        if (mask.columns[middle] / 2 < column) {
-          entry = middle + 1;
-        } else {
-          last = middle;
-        }
-      }
-      if (entry == end[r] || mask.columns[entry] / 2 != column) return kHidden;
-      if (mask.columns[entry] % 2 == 0) return kFull;
-      if (!C.mask_bits || mask.bit_blocks[entry] < 0) return kPartial;
-      constexpr int kWords = mask_words_per_row(C.mask_block_kv);
-      const int bit = key % C.mask_block_kv;
-      const i64 row = i64(mask.bit_blocks[entry]) * C.mask_block_q + in_block[r];
-      return (mask.bits[row * kWords + bit / 32] >> (bit % 32) & 1) != 0 ? kPartial : kHidden;
-    }
-    /// Whether one of the rows sees it.
-    ATTNFORGE_DEVICE bool any(int key) const {
-      bool seen = false;
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) seen = seen || (*this)(r, key) != kHidden;
-      return seen;
-    }
-  };
-  struct AllBlocks {
-    ATTNFORGE_DEVICE AllBlocks(const Params&, const Rows&) {}
-    // Without blocks the text is asked about every pair.
-    ATTNFORGE_DEVICE BlockSight operator()(int, int) const { return kPartial; }
-    ATTNFORGE_DEVICE bool any(int) const { return true; }
-  };
-  template <bool kMasked, class Masked>
-  struct BlocksOf {
-    using type = Masked;
-  };
-  template <class Masked>
-  struct BlocksOf<false, Masked> {
-    using type = AllBlocks;
-  };
+    for (int r = 0; r < kRows; ++r)
+      seen = seen || exact_sight<C>(params, rows.sequence, rows.head,
+                                    present_query(params, rows, r), key) != BlockSight::kHidden;
+    return seen;
+  }
+  /// That of a row, or where it is past the end the last one.
+  ATTNFORGE_DEVICE static int present_query(const Params& params, const Rows& rows, int r) {
+    return min(rows.query[r], params.fwd.seqlen_q - 1);
+  }
 
   ATTNFORGE_DEVICE static void run(const Params& params) {
     const FwdParams& p = params.fwd;
@@ -260,17 +209,10 @@ struct FwdNaive {
     }
     const int keys_begin = max(lowest + seen.from, 0);
     const int keys_end = min(highest + seen.to + 1, lengths.kv());
-    const typename BlocksOf<C.has_block_mask(), SeenBlocks>::type present(params, rows);
     const auto sees = [&](int r, int key) {
       if (key < rows.query[r] + seen.from || key > rows.query[r] + seen.to) return false;
-      const BlockSight sight = present(r, key);
-      if (sight == kHidden) return false;
-      if constexpr (C.user_mask) {
-        if (sight == kPartial)
-          return Pieces::Mask::Rule::of_pair(p, lengths, rows.sequence, rows.head, rows.query[r],
-                                             key);
-      }
-      return true;
+      return exact_mask<C, Pieces>(params, lengths, rows.sequence, rows.head,
+                                   present_query(params, rows, r), key);
     };
 
     // ---- 2. Maxima ----
@@ -278,7 +220,7 @@ struct FwdNaive {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) row_max[r] = negative_infinity();
     for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
-      if (!present.any(key)) continue;
+      if (!any_sees(params, rows, key)) continue;
       float s[kRows];
       scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
 #pragma unroll
@@ -309,7 +251,7 @@ struct FwdNaive {
       const int key = tile + thread;
       if (key < keys_end) {
         float s[kRows] = {};
-        if (present.any(key)) {
+        if (any_sees(params, rows, key)) {
           scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
         }
 #pragma unroll

@@ -74,8 +74,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
                        double(c.pack_gqa > 1 ? problem.num_heads_kv : problem.num_heads_q);
   const double blocks = double(query_tiles(problem, c.block_m(), c.pack_gqa));
   KeyTiles tiles = key_tiles(problem, c.block_m(), c.pack_gqa, c.block_n);
-  tiles.all *= listed_share(problem, c.block_m());
-  if (c.has_block_mask() && c.mask_block_q < c.block_m()) tiles.masked = tiles.all;
+  keep_listed(tiles, problem, c.block_m());
   const double clocks = heads *
                             (tiles.all * clocks_per_tile + tiles.masked * kMask * cost.softmax) +
                         blocks * start;

@@ -26,6 +26,7 @@
 #include "templates/host/splits.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/wgmma_text.h"
+#include "templates/host/tile_lists.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {

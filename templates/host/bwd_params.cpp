@@ -9,21 +9,17 @@
 #include "attnforge/plan.h"
 #include "generator/shape.h"
 #include "generator/stored_rows.h"
-#include "generator/user_code.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/parts.h"
+#include "templates/host/query_tiles.h"
 #include "templates/host/score_pieces.h"
 #include "templates/host/work_list.h"
-#include "templates/params_query_tiles.h"
 
 namespace attnforge {
 namespace {
 
 constexpr const char *kRowsKernel = "bwd_rows", *kDqKernel = "bwd_dq", *kSinksKernel = "bwd_sinks",
                      *kTilesKernel = "bwd_tiles";
-constexpr const char* kQueryWalk = "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0>";
-constexpr const char*
-    kMaskedQueryWalk = "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0, true>";
 constexpr int kStepThreads = 256;  // kThreads of BwdRows, BwdDq, BwdSinks and BwdTiles
 
 /// Query heads whose rows lie in one piece each: of every sequence, or of all packed ones.
@@ -50,16 +46,6 @@ std::size_t sums_bytes(const Problem& problem, const BwdSteps& steps, std::int64
 std::size_t zero_sums_bytes(const Problem& problem, const BwdSteps& steps) {
   if (steps.turns != 0) return 0;
   return sums_bytes(problem, steps, steps.zero_heads != 0 ? steps.zero_heads : all_heads(problem));
-}
-
-/// Of the block mask; zeros without one.
-QueryTileBits query_tile_bits(const Problem& problem, const BwdWork& work) {
-  if (!has_block_mask(problem)) return {};
-  ATTNFORGE_ASSERT(work.steps.block_n > 0, "families with blocks say how many keys one has");
-  return QueryTileBits::of(static_cast<int>(problem.mask_heads),
-                           static_cast<int>(problem.mask_batch),
-                           static_cast<int>(problem.seqlen_kv), work.steps.block_n,
-                           static_cast<int>(problem.seqlen_q), work.steps.block_m);
 }
 
 LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork& work,
@@ -91,33 +77,6 @@ std::string step_kernel(const char* name, const std::string& body, const KernelN
       kStepThreads, name, step.params, body);
 }
 
-/// Queries, Walk and Mask of a kernel whose tiles are told by the bits of a step before it.
-void add_block_mask(KernelNames& names, const Problem& problem, const BwdSteps& steps,
-                    const KernelNames& of_step) {
-  const auto replace = [&](std::string_view name, std::string_view header, std::string type) {
-    std::erase_if(names.other_pieces, [&](const Piece& piece) { return piece.name == name; });
-    names.other_pieces.push_back({header, name, std::move(type)});
-  };
-  const std::string tiles = fmt::format("{}, {}", steps.block_m, steps.block_n);
-  const std::string of_dense = fmt::format("{}<kConfig>", names.pieces);
-  std::string text = "NoBlockText";
-  if (shape_of(problem).user_mask != 0) {
-    names.parts.push_back("pieces/block_text.cuh");
-    text = "BlockText<UserCode>";
-  }
-  replace("Queries", "pieces/listed_queries.cuh",
-          fmt::format("ListedQueries<{}, {}>", kQueryWalk, tiles));
-  replace("Walk", "pieces/masked_walk.cuh", fmt::format("MaskedWalk<{}::Walk>", of_dense));
-  replace("Mask", "pieces/block_mask.cuh",
-          fmt::format("BlockMask<{}, kConfig.mask_block_q, kConfig.mask_block_kv, "
-                      "kConfig.mask_bits != 0, {}::Mask, {}>",
-                      names.params, of_dense, text));
-  names.parts.push_back("steps/bwd_tiles/kernel.cuh");
-  names.other_kernels += step_kernel(
-      kTilesKernel, fmt::format("BwdTiles<{}, kConfig.mask_block_q, kConfig.mask_block_kv>", tiles),
-      of_step);
-}
-
 }  // namespace
 
 std::int64_t tiles_of_stored(const Problem& problem, std::int64_t rows, int rows_of_tile) {
@@ -134,7 +93,8 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   BwdWork work{.steps = steps};
   work.rows_padded = static_cast<int>(rows);
   // Before the rest: a kernel finds it by that (tile/query_tile_bits.cuh).
-  work.lse_log2 = scratch_aligned(static_cast<std::size_t>(query_tile_bits(problem, work).bytes()));
+  work.lse_log2 = scratch_aligned(
+      static_cast<std::size_t>(query_tile_bits(problem, steps.block_m, steps.block_n).bytes()));
   work.delta = work.lse_log2 + of_rows;
   work.counters = work.delta + of_rows;
   work.dq_sums = work.counters +
@@ -196,7 +156,9 @@ KernelNames with_bwd_steps(KernelNames names, const Problem& problem, const BwdS
     names.parts.push_back("steps/bwd_sinks/kernel.cuh");
     names.other_kernels += step_kernel(kSinksKernel, "BwdSinks<kConfig, Pieces::Lengths>", of_step);
   }
-  if (has_block_mask(problem)) add_block_mask(names, problem, steps, of_step);
+  if (const std::string step = listed_queries(names, problem, steps.block_m, steps.block_n);
+      !step.empty())
+    names.other_kernels += step_kernel(kTilesKernel, step, of_step);
   if (steps.dq_columns == 0) return names;
   names.parts.push_back("steps/bwd_dq/kernel.cuh");
   std::string tile = steps.dq_tile;
@@ -229,7 +191,7 @@ Launch with_bwd_steps(Launch launch, const Problem& problem, const BwdWork& work
     launch.steps.insert(launch.steps.begin(),
                         step_around(kRowsKernel, problem, work,
                                     all_heads(problem) * ((work.rows_padded + rows - 1) / rows)));
-    const QueryTileBits bits = query_tile_bits(problem, work);
+    const QueryTileBits bits = query_tile_bits(problem, work.steps.block_m, work.steps.block_n);
     if (const std::int64_t words = bits.lists() * bits.words; words > 0) {
       constexpr int kWordsOfBlock = kStepThreads / 32;
       launch.steps.insert(
@@ -258,13 +220,8 @@ TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb)
 std::vector<Piece> bwd_pieces(const Shape& shape) {
   std::vector<Piece> pieces = pieces_of(shape);
   pieces.push_back(slope_of(shape));
-  pieces.push_back(
-      {"tile/query_walk.cuh", "Queries", shape.user_mask != 0 ? kMaskedQueryWalk : kQueryWalk});
+  pieces.push_back({"tile/query_walk.cuh", "Queries", kQueryWalk});
   return pieces;
-}
-
-int slope_registers(const Problem& problem, int scores) {
-  return has_score_code(problem) && !adds_to_score(problem.score) ? scores : 0;
 }
 
 double bwd_steps_us(const Problem& problem, const BwdSteps& steps, const DeviceFacts& device) {

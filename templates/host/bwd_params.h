@@ -82,8 +82,8 @@ TileOrder key_tile_order(const Problem& problem, int block_n, int head_group_mb)
 /// Score. Under a block mask Mask and Walk are its, too (with_bwd_steps).
 std::vector<Piece> bwd_pieces(const Shape& shape);
 
-/// Registers that a kernel needs for derivatives of `scores`, where a score's text does not have
-/// one that is 1 for all.
+/// Registers that a kernel needs for derivatives of `scores` beside those of slope_of(). Defined
+/// with the part that has some.
 int slope_registers(const Problem& problem, int scores);
 
 /// What the steps take.

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "templates/host/tile_lists.h"
-#include "templates/params_tile_lists.h"
-
 namespace attnforge {
 
 Reason below_sm80(const Arch& arch) {
@@ -38,23 +35,6 @@ Reason too_many_blocks(double blocks) {
 
 Reason too_many_query_tiles(const Problem& problem, int block_m) {
   return too_many_blocks(double(query_tiles(problem, block_m)));
-}
-
-Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int block_n,
-                   int pack_gqa) {
-  if (!shape.has_tile_lists()) return "";
-  if (pack_gqa > 1) return "heads that share a tile cannot have masks of their own";
-  if (block_m > 16 * KeyGroup::kMostFragments) return "lists know tiles of up to 256 rows";
-  if (!shape.blocks_fit(block_n))
-    return Reason("tiles of {} keys and blocks of {} do not divide one another", block_n,
-                  shape.mask_block_kv);
-  if (too_many_lists(problem, shape, block_m, block_n)) return "the lists of keys do not fit 16 GB";
-  return "";
-}
-
-std::vector<int> fitting(const Shape& shape, std::vector<int> sizes) {
-  std::erase_if(sizes, [&](int block_n) { return !shape.blocks_fit(block_n); });
-  return sizes;
 }
 
 }  // namespace attnforge

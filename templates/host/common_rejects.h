@@ -117,10 +117,4 @@ inline Reason needless_pack(const Problem& problem, int pack_gqa) {
              : "";
 }
 
-/// Of a config whose query tiles have lists of keys.
-Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int block_n,
-                   int pack_gqa);
-/// Those of `sizes` of key tiles that blocks of the problem's mask divide, or that divide them.
-std::vector<int> fitting(const Shape& shape, std::vector<int> sizes);
-
 }  // namespace attnforge

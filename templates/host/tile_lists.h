@@ -8,8 +8,10 @@
 
 #include "attnforge/problem.h"
 #include "generator/launch.h"
+#include "generator/reason.h"
 #include "generator/shape.h"
 #include "templates/host/kernel_source.h"
+#include "templates/host/key_tiles.h"
 #include "templates/params_tile_lists.h"
 
 namespace attnforge {
@@ -41,8 +43,17 @@ void bind_tile_lists(TileListParams& lists, const Tensors& tensors, const RunMem
 /// rows of several blocks. 1 without a block mask.
 double listed_share(const Problem& problem, int block_m);
 
+/// Leaves of a query tile's key tiles those that lists have for it, on the average.
+void keep_listed(KeyTiles& tiles, const Problem& problem, int block_m);
+
 /// Whether a launch cannot write the lists of a kernel.
 bool too_many_lists(const Problem& problem, const Shape& shape, int block_m, int block_n);
+
+/// Of a config whose query tiles have lists of keys.
+Reason wrong_lists(const Shape& shape, const Problem& problem, int block_m, int block_n,
+                   int pack_gqa);
+/// Those of `sizes` of key tiles that blocks of the problem's mask divide, or that divide them.
+std::vector<int> fitting(const Shape& shape, std::vector<int> sizes);
 
 /// Names of the steps' kernels; their argument is a `params`. `block_m` and `block_n` are how the
 /// config names them.

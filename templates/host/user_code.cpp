@@ -16,8 +16,10 @@
 #include "generator/shape.h"
 #include "generator/user_code.h"
 #include "templates/host/argument.h"
+#include "templates/host/bwd_params.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/parts.h"
+#include "templates/host/query_tiles.h"
 #include "templates/params_code.h"
 
 namespace attnforge {
@@ -258,7 +260,10 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
            fmt::format("DargsOfRows<UserCode, UserRow<UserCode>, {}>", before_score)});
     }
   }
-  if (shape_of(problem).user_mask != 0 && !names.gathers) {
+  if (shape_of(problem).user_mask == 0) return;
+  const auto queries = std::ranges::find(names.other_pieces, "Queries", &Piece::name);
+  if (queries != names.other_pieces.end()) queries->type = kMaskedQueryWalk;
+  if (!names.gathers) {
     names.other_pieces.push_back(
         {"pieces/user_mask.cuh", "Mask",
          fmt::format("UserMask<UserCode, {}<kConfig>::Mask>", names.pieces)});
@@ -268,6 +273,10 @@ void extend_by_code(KernelNames& names, const Problem& problem) {
 }
 
 }  // namespace
+
+int slope_registers(const Problem& problem, int scores) {
+  return has_score_code(problem) && !adds_to_score(problem.score) ? scores : 0;
+}
 
 const Part& code_part() {
   static constexpr Part kPart{

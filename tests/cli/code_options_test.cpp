@@ -25,7 +25,9 @@ class CodeOptionsTest : public testing::Test {
     return folder_.file(name);
   }
   static Problem made(const char* more, const CodeOptions& options) {
-    return problem_of_text(std::string("fwd bf16 num_heads=4 seqlen=64 ") + more, options);
+    std::string text = std::string("fwd bf16 num_heads=4 seqlen=64 ") + more;
+    add_texts(text, options);
+    return with_arguments(parse_problem(text), options);
   }
   static std::string refusal(const char* more, const CodeOptions& options) {
     try {

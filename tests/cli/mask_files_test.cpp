@@ -7,6 +7,7 @@
 #include <span>
 
 #include "attnforge/error.h"
+#include "cli/drawing.h"
 #include "cli/npy.h"
 #include "tests/cli/temporary_folder.h"
 
@@ -94,20 +95,30 @@ TEST_F(MaskFiles, BytesAreBlocksOrPairs) {
 
 TEST_F(MaskFiles, ARandomMaskHasItsBlocksOrThoseOfTheProblem) {
   const auto random = [](const char* problem, double density) {
-    return *mask_of({.bsr = "", .random = density}, parse_problem(problem), 3);
+    return mask_of_density(parse_problem(problem), density, 3);
   };
   EXPECT_EQ(random("fwd seqlen=1000", 0.5).block_q, 128);
   const BlockMask mask = random("fwd num_heads=2 seqlen=1000 blocks=16:32 mask_heads=2 mask_bits",
                                 0.5);
   EXPECT_EQ(mask.heads, 2);
   EXPECT_FALSE(mask.bits.empty());
-  EXPECT_FALSE(mask_of({}, parse_problem("fwd seqlen=1000 blocks=64"), 3).has_value());
-  EXPECT_THAT(mask_text({random("fwd seqlen=64 blocks=16", 1)}),
-              "100% of 16 blocks of 16 x 16 are present: 16 full, 0 partial, 0 empty");
-  EXPECT_EQ(merge_text(random("fwd seqlen=64 blocks=16", 0), 32),
-            "merged to tiles of 32 queries: 2.00 blocks for each of them");
-  EXPECT_EQ(merge_text(random("fwd seqlen=64 blocks=16", 0), 16), "");
-  EXPECT_EQ(framed_drawing(random("fwd seqlen=32 blocks=16", 0)), "  |# |\n  | #|\n");
+}
+
+TEST_F(MaskFiles, ADrawingSaysWhatIsPresentAndWhatTilesMerge) {
+  const auto drawn = [](const char* problem, double density, int block_m) {
+    const Drawing drawing{"Mask", mask_of_density(parse_problem(problem), density, 3), false, ""};
+    return drawing_text(drawing, {.block_m = block_m});
+  };
+  EXPECT_EQ(counts_text(mask_of_density(parse_problem("fwd seqlen=64 blocks=16"), 1, 3)),
+            "100% of 16 blocks of 16 x 16 are present: 16 full, 0 partial, 0 empty");
+  EXPECT_THAT(drawn("fwd seqlen=64 blocks=16", 0, 32),
+              HasSubstr("\n  merged to tiles of 32 queries: 2.00 blocks for each of them\n"));
+  const std::string small = drawn("fwd seqlen=32 blocks=16", 0, 16);
+  EXPECT_THAT(small, testing::StartsWith("\nMask: 50% of 4 blocks"));
+  EXPECT_THAT(small, testing::EndsWith("empty\n  |# |\n  | #|\n")) << "nothing is merged";
+  EXPECT_EQ(drawing_text({}, {}), "");
+  EXPECT_EQ(drawing_text({"Mask", std::nullopt, false, "a loop"}, {}),
+            "\nMask: not drawn, for a loop\n");
 }
 
 }  // namespace
