@@ -1,7 +1,6 @@
 // code_part.cpp - the user's texts as options of commands.
 #include <span>
 
-#include "attnforge/block_mask.h"
 #include "cli/code_options.h"
 #include "cli/run_parts.h"
 
@@ -42,26 +41,20 @@ int32, float16, bfloat16 or bool, or random; its size and type are then the file
   void take(const Problem& problem, const RunFlags&, HostTensors& host) const override {
     set_code_arrays(problem, options_, host);
   }
-  /// The blocks of the problem's mask text, with the arrays that --arg has files for.
   std::optional<Drawing> drawing(const Problem& problem) const override {
-    if (problem.mask.empty()) return std::nullopt;
     const std::vector<std::optional<NpyArray>> files = code_files(problem, options_);
     std::vector<std::span<const std::byte>> arrays(files.size());
     for (std::size_t i = 0; i < files.size(); ++i)
       if (files[i]) arrays[i] = files[i]->data;
-    TextBlocks found = text_blocks(problem, arrays);
-    Drawing drawing{"Mask", std::nullopt, found.sampled, found.unknown};
-    if (found.unknown.empty()) drawing.blocks = std::move(found.mask);
-    return drawing;
+    return text_drawing(problem, arrays);
   }
 
  private:
   CodeOptions options_;
 };
 
-}  // namespace
+const ListedRunPart kListedCodePart(RunPartPlace::kTexts, make_run_part<CodePart>);
 
-std::unique_ptr<RunPart> code_part();
-std::unique_ptr<RunPart> code_part() { return std::make_unique<CodePart>(); }
+}  // namespace
 
 }  // namespace attnforge::cli

@@ -75,9 +75,8 @@ class GradientFiles : public RunPart {
   std::string dout_, dq_, dk_, dv_;
 };
 
-}  // namespace
+const ListedRunPart kListedGradientFiles(RunPartPlace::kOutputs, make_run_part<GradientFiles>);
 
-std::unique_ptr<RunPart> gradient_files();
-std::unique_ptr<RunPart> gradient_files() { return std::make_unique<GradientFiles>(); }
+}  // namespace
 
 }  // namespace attnforge::cli

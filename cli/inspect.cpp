@@ -13,7 +13,7 @@
 #include "attnforge/version.h"
 #include "cli/command_line.h"
 #include "cli/config_words.h"
-#include "cli/drawing.h"
+#include "cli/mask_drawing.h"
 #include "cli/gpus.h"
 #include "cli/inspect_report.h"
 #include "cli/option_values.h"

@@ -139,9 +139,8 @@ With the word blocks and a mask text, but neither --bsr nor --mask-random, the b
   std::optional<BlockMask> mask_{};       // what the first two say
 };
 
-}  // namespace
+const ListedRunPart kListedMaskPart(RunPartPlace::kLists, make_run_part<MaskPart>);
 
-std::unique_ptr<RunPart> mask_part();
-std::unique_ptr<RunPart> mask_part() { return std::make_unique<MaskPart>(); }
+}  // namespace
 
 }  // namespace attnforge::cli

@@ -6,7 +6,7 @@
 
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
-#include "cli/drawing.h"
+#include "cli/mask_drawing.h"
 #include "cli/inspect_report.h"
 #include "cli/listing.h"
 #include "cli/page.h"

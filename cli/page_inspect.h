@@ -4,7 +4,7 @@
 #include <string>
 
 #include "attnforge/inspect.h"
-#include "cli/drawing.h"
+#include "cli/mask_drawing.h"
 #include "cli/json.h"
 
 namespace attnforge::cli {

@@ -78,9 +78,8 @@ class RopeFiles : public RunPart {
   std::int64_t offset_ = -1;  // -1: not given
 };
 
-}  // namespace
+const ListedRunPart kListedRopeFiles(RunPartPlace::kTables, make_run_part<RopeFiles>);
 
-std::unique_ptr<RunPart> rope_files();
-std::unique_ptr<RunPart> rope_files() { return std::make_unique<RopeFiles>(); }
+}  // namespace
 
 }  // namespace attnforge::cli

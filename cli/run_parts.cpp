@@ -1,17 +1,33 @@
 #include "cli/run_parts.h"
 
-namespace attnforge::cli {
+#include <algorithm>
+#include <utility>
 
-// In the order in which files are taken: a mask may be found by what a text reads.
-std::unique_ptr<RunPart> rope_files();      // cli/rope_files
-std::unique_ptr<RunPart> gradient_files();  // cli/gradient_files
-std::unique_ptr<RunPart> code_part();       // cli/code_part
-std::unique_ptr<RunPart> mask_part();       // cli/mask_part
+namespace attnforge::cli {
+namespace {
+
+struct Listed {
+  RunPartPlace place;
+  std::unique_ptr<RunPart> (*make)();
+};
+
+/// Filled before main() begins, by the files of the parts.
+std::vector<Listed>& listed() {
+  static std::vector<Listed> list;
+  return list;
+}
+
+}  // namespace
+
+ListedRunPart::ListedRunPart(RunPartPlace place, std::unique_ptr<RunPart> (*make)()) {
+  listed().push_back({place, make});
+}
 
 RunParts run_parts() {
+  std::vector<Listed> in_order = listed();
+  std::ranges::sort(in_order, {}, &Listed::place);
   RunParts parts;
-  for (const auto make : {rope_files, gradient_files, code_part, mask_part})
-    parts.push_back(make());
+  for (const Listed& part : in_order) parts.push_back(part.make());
   return parts;
 }
 

@@ -13,7 +13,7 @@
 #include "attnforge/host_tensors.h"
 #include "attnforge/problem.h"
 #include "cli/command_line.h"
-#include "cli/drawing.h"
+#include "cli/mask_drawing.h"
 #include "cli/problems.h"
 
 namespace attnforge {
@@ -72,7 +72,20 @@ class RunPart {
 
 using RunParts = std::vector<std::unique_ptr<RunPart>>;
 
-/// All of them. cli/run_parts.cpp names each.
+/// When a part's turn is: files give inputs, then texts what these mean, then lists are found of
+/// both.
+enum class RunPartPlace { kTables, kOutputs, kTexts, kLists };
+
+/// A part's file has one of these, as a global: nothing else names the part.
+struct ListedRunPart {
+  ListedRunPart(RunPartPlace place, std::unique_ptr<RunPart> (*make)());
+};
+template <class Part>
+std::unique_ptr<RunPart> make_run_part() {
+  return std::make_unique<Part>();
+}
+
+/// All of them, in the order of their places.
 RunParts run_parts();
 
 /// Reads problems with what the parts' options say, while these live.

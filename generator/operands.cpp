@@ -104,13 +104,13 @@ std::int64_t rows_in(const Operand& operand, const HostTensors& host) {
 
 Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
                       std::span<void* const> addresses, const HostTensors& host,
-                      std::vector<std::uint64_t>& code_words) {
+                      std::vector<std::uint64_t>& words) {
   ATTNFORGE_ASSERT(list.size() == addresses.size(), "an address for each operand");
   Tensors tensors = contiguous_tensors(problem);
   for (std::size_t i = 0; i < list.size(); ++i) list[i].bind(problem, addresses[i], tensors);
   for (const ProblemPart* part : problem_parts()) {
     if (part->complete != nullptr && part->in(problem))
-      part->complete(problem, {list, addresses, host, code_words}, tensors);
+      part->complete(problem, {list, addresses, host, words}, tensors);
   }
   return tensors;
 }

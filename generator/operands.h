@@ -57,10 +57,10 @@ bool writes(const Problem& problem, std::string_view name);
 
 /// contiguous_tensors(problem) at these addresses, one for each operand, with what is no pointer
 /// (how many pages a pool has, numbers among the arguments of code) as `host` has it. The result
-/// points to `code_words`.
+/// points to `words`.
 Tensors bound_tensors(const Problem& problem, std::span<const Operand> list,
                       std::span<void* const> addresses, const HostTensors& host,
-                      std::vector<std::uint64_t>& code_words);
+                      std::vector<std::uint64_t>& words);
 
 /// Rows that the host's tensor has; those of a tensor that is not on the host are made up.
 std::int64_t rows_in(const Operand& operand, const HostTensors& host);

@@ -22,7 +22,7 @@ struct BoundOperands {
   std::span<const Operand> list;
   std::span<void* const> addresses;
   const HostTensors& host;
-  std::vector<std::uint64_t>& code_words;  // what the run's tensors may point to
+  std::vector<std::uint64_t>& words;  // what the run's tensors may point to
 };
 
 /// Null: nothing. All are of problems that have the part.

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "attnforge/error.h"
+#include "reference/score.h"
 
 namespace attnforge {
 
@@ -18,6 +19,16 @@ void check_code_functions(const Problem& problem, const CodeFunctions& code) {
                             "function that computes it",
                             has_text ? "a" : "no", name, has_function ? "a" : "no"));
   }
+}
+
+bool knows_score_sizes(const Problem& problem) { return problem.score.empty(); }
+bool knows_weights(const Problem& problem) { return problem.score.empty() && problem.mask.empty(); }
+
+void check_computable(const Problem& problem) {
+  if (problem.score.empty() && problem.mask.empty()) return;
+  throw Error(ErrorCode::kUnsupported,
+              "the CPU cannot compute the texts of score and mask; compare with the family "
+              "fwd_naive, which compiles them for the GPU");
 }
 
 }  // namespace attnforge

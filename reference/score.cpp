@@ -34,17 +34,7 @@ void check_sink(const Problem& problem, const Tensors& tensors) {
 double change_error(const Problem& problem) { return problem.softcap != 0 ? 0x1p-21 : 0; }
 
 bool changes_scores(const Problem& problem) {
-  return problem.softcap != 0 || !problem.score.empty();
-}
-
-bool knows_score_sizes(const Problem& problem) { return problem.score.empty(); }
-bool knows_weights(const Problem& problem) { return problem.score.empty() && problem.mask.empty(); }
-
-void check_computable(const Problem& problem) {
-  if (problem.score.empty() && problem.mask.empty()) return;
-  throw Error(ErrorCode::kUnsupported,
-              "the CPU cannot compute the texts of score and mask; compare with the family "
-              "fwd_naive, which compiles them for the GPU");
+  return problem.softcap != 0 || !knows_score_sizes(problem);
 }
 
 }  // namespace attnforge

@@ -11,18 +11,6 @@
 namespace attnforge {
 namespace {
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    lines.push_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -52,13 +40,6 @@ bool is_serialized_wgmma(std::string_view line) {
   return contains(line, "wgmma") && contains(line, "serialized");
 }
 
-/// NVRTC writes "file(3): error: ...", "file(3): error #20: ..." and "nvrtc: error: ..."; ptxas
-/// "..., line 3; error   : ..." and "ptxas fatal   : ...".
-bool is_error(std::string_view line) {
-  return contains(line, "error:") || contains(line, "): error #") || contains(line, "error   :") ||
-         contains(line, "fatal   :");
-}
-
 bool is_other_diagnostic(std::string_view line) {
   return contains(line, ": warning") || contains(line, "warning :") || contains(line, "Remark:") ||
          contains(line, "info    :") || contains(line, "detected in the compilation");
@@ -66,9 +47,26 @@ bool is_other_diagnostic(std::string_view line) {
 
 }  // namespace
 
+std::vector<std::string_view> log_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+bool is_error_line(std::string_view line) {
+  return contains(line, "error:") || contains(line, "): error #") || contains(line, "error   :") ||
+         contains(line, "fatal   :");
+}
+
 CompileLog read_compile_log(std::string_view text) {
   CompileLog log;
-  for (std::string_view line : lines_of(text)) {
+  for (std::string_view line : log_lines(text)) {
     if (is_chatter(line)) continue;
     const auto stack = number_before(line, " bytes stack frame");
     const auto stores = number_before(line, " bytes spill stores");
@@ -96,8 +94,8 @@ CompileLog read_compile_log(std::string_view text) {
 std::string first_errors(std::string_view log, std::size_t max_bytes) {
   std::string errors;
   bool inside_error = false;
-  for (std::string_view line : lines_of(log)) {
-    if (is_error(line))
+  for (std::string_view line : log_lines(log)) {
+    if (is_error_line(line))
       inside_error = true;
     else if (is_other_diagnostic(line) || line.empty())
       inside_error = false;
@@ -110,80 +108,6 @@ std::string first_errors(std::string_view log, std::size_t max_bytes) {
   }
   if (errors.empty()) errors = log.substr(log.size() - std::min(log.size(), max_bytes));
   while (!errors.empty() && errors.back() == '\n') errors.pop_back();
-  return errors;
-}
-
-namespace {
-
-/// "score(12): error: ..." or "mask(1): error #20: ...".
-struct CodeError {
-  std::string_view field, message;
-  int line = 0;
-};
-
-std::optional<CodeError> code_error(std::string_view line) {
-  for (const std::string_view field : {"score", "mask"}) {
-    if (!line.starts_with(field) || line.substr(field.size(), 1) != "(") continue;
-    const std::string_view rest = line.substr(field.size() + 1);
-    CodeError error{field, {}, 0};
-    const auto [end, failed] = std::from_chars(rest.data(), rest.data() + rest.size(), error.line);
-    const std::string_view after = rest.substr(static_cast<std::size_t>(end - rest.data()));
-    const std::size_t colon = after.find(": ", 3);
-    if (failed != std::errc() || !after.starts_with("): error") || colon == after.npos)
-      return std::nullopt;
-    error.message = after.substr(colon + 2);
-    return error;
-  }
-  return std::nullopt;
-}
-
-/// NVRTC shows lines indented by two blanks, and under them a caret.
-std::size_t caret_of(std::string_view line) {
-  const std::size_t at = line.find_first_not_of(' ');
-  return at != line.npos && at >= 2 && line.substr(at) == "^" ? at : line.npos;
-}
-
-// What stands before and after a text (templates/host/user_code): not the user's to see.
-constexpr std::string_view kBeforeText = "  return value_of_", kAfterText = " ));";
-
-std::string_view without_brackets(std::string_view shown) {
-  if (shown.ends_with(kAfterText)) shown.remove_suffix(kAfterText.size());
-  return shown;
-}
-
-}  // namespace
-
-std::string errors_in_code(std::string_view log, std::size_t max_bytes) {
-  std::string errors;
-  const std::vector<std::string_view> lines = lines_of(log);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::optional<CodeError> error = code_error(lines[i]);
-    if (!error) continue;
-    std::string more(error->field);
-    more += ", line " + std::to_string(error->line);
-    std::string shown;
-    std::string_view message = error->message;
-    bool is_of_value = false;
-    for (std::size_t j = i + 1; j < lines.size() && j < i + 8 && !is_error(lines[j]); ++j) {
-      const std::size_t caret = caret_of(lines[j]);
-      if (caret == lines[j].npos) continue;
-      is_of_value = lines[j - 1].starts_with(kBeforeText);
-      if (is_of_value) {
-        more += ", column 1";
-        if (message.starts_with("no instance")) message = "the text's value is not a number";
-        break;
-      }
-      more += ", column " + std::to_string(caret - 1);
-      shown.append("\n").append(without_brackets(lines[j - 1]));
-      shown.append("\n").append(lines[j]);
-      break;
-    }
-    if (is_of_value && !errors.empty()) break;  // follows from the others
-    more.append(": ").append(message).append(shown);
-    if (errors.find(more) != errors.npos) continue;  // a template is read more than once
-    if (errors.size() + more.size() + 1 > max_bytes) break;
-    errors.append(errors.empty() ? "" : "\n").append(more);
-  }
   return errors;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attnforge {
 
@@ -25,12 +26,12 @@ CompileLog read_compile_log(std::string_view log);
 /// without its warnings; the end of the log when no error is found in it. At most `max_bytes`.
 std::string first_errors(std::string_view log, std::size_t max_bytes);
 
-/// Of a failed compile, the errors in the user's texts of score and mask, each with its line and
-/// column there and the line with a caret below: "" if there are none.
-///   score, line 1, column 5: identifier "slop" is undefined
-///     s + slop * 2.0f
-///         ^
-std::string errors_in_code(std::string_view log, std::size_t max_bytes);
+/// The lines, without their ends.
+std::vector<std::string_view> log_lines(std::string_view log);
+
+/// NVRTC writes "file(3): error: ...", "file(3): error #20: ..." and "nvrtc: error: ..."; ptxas
+/// "..., line 3; error   : ..." and "ptxas fatal   : ...".
+bool is_error_line(std::string_view line);
 
 /// "cl-36424714" from the opening comment of PTX that NVRTC wrote; "" if there is none.
 std::string build_id_of_ptx(std::string_view ptx);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "runtime/code_errors.h"
 #include "runtime/compile_log.h"
 #include "runtime/nvrtc_library.h"
 #include "runtime/nvtx.h"

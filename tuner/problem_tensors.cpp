@@ -80,7 +80,7 @@ ProblemTensors::ProblemTensors(const Problem& problem, unsigned seed,
     }
     addresses.push_back(placed.region.data());
   }
-  tensors_ = bound_tensors(problem, list, addresses, tables_, code_words_);
+  tensors_ = bound_tensors(problem, list, addresses, tables_, words_);
   fill_inputs(stream);
   poison_outputs(stream);
 }

@@ -67,7 +67,7 @@ class ProblemTensors {
   const Instruments& instruments_;
   const HostTensors tables_;  // of a problem without anything but tables
   std::vector<Placed> placed_;
-  std::vector<std::uint64_t> code_words_;  // tensors_ points to them
+  std::vector<std::uint64_t> words_;  // tensors_ points to them
   Tensors tensors_;
   Buffer counters_;
 };

@@ -41,7 +41,7 @@ class ATTNFORGE_API DeviceBuffer {
 struct DeviceTensors {
   std::vector<DeviceBuffer> buffers;  // inputs, tables, outputs
   DeviceBuffer workspace;
-  std::vector<std::uint64_t> code_words{};  // Tensors::code_arguments
+  std::vector<std::uint64_t> words{};  // that tensors points to
   Tensors tensors;                          // points into all of them
 };
 

@@ -157,8 +157,8 @@ struct FwdNaive {
     bool seen = false;
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
-      seen = seen || exact_sight<C>(params, rows.sequence, rows.head,
-                                    present_query(params, rows, r), key) != BlockSight::kHidden;
+      seen = seen || !exact_hidden<C>(params, rows.sequence, rows.head,
+                                      present_query(params, rows, r), key);
     return seen;
   }
   /// That of a row, or where it is past the end the last one.

@@ -9,9 +9,9 @@
 #include "attnforge/plan.h"
 #include "generator/shape.h"
 #include "generator/stored_rows.h"
+#include "templates/host/bwd_tiles.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/parts.h"
-#include "templates/host/query_tiles.h"
 #include "templates/host/score_pieces.h"
 #include "templates/host/work_list.h"
 

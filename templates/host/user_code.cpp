@@ -17,9 +17,9 @@
 #include "generator/user_code.h"
 #include "templates/host/argument.h"
 #include "templates/host/bwd_params.h"
+#include "templates/host/bwd_tiles.h"
 #include "templates/host/kernel_source.h"
 #include "templates/host/parts.h"
-#include "templates/host/query_tiles.h"
 #include "templates/params_code.h"
 
 namespace attnforge {

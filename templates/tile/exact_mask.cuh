@@ -20,6 +20,13 @@ ATTNFORGE_DEVICE BlockSight exact_sight(const Params& params, int sequence, int 
   return BlockSight::kPartial;
 }
 
+/// Whether blocks hide the key, whatever the text says.
+template <auto C, class Params>
+ATTNFORGE_DEVICE bool exact_hidden(const Params& params, int sequence, int head, int query,
+                                   int key) {
+  return exact_sight<C>(params, sequence, head, query, key) == BlockSight::kHidden;
+}
+
 /// Whether blocks and text let the query see the key.
 template <auto C, class Pieces, class Params, class Lengths>
 ATTNFORGE_DEVICE bool exact_mask(const Params& params, const Lengths& lengths, int sequence,

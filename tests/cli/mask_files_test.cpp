@@ -7,7 +7,7 @@
 #include <span>
 
 #include "attnforge/error.h"
-#include "cli/drawing.h"
+#include "cli/mask_drawing.h"
 #include "cli/npy.h"
 #include "tests/cli/temporary_folder.h"
 

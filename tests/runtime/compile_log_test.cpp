@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/code_errors.h"
+
 namespace attnforge {
 namespace {
 

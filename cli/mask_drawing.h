@@ -1,7 +1,9 @@
-// drawing.h - what attnforge inspect draws of a problem: which blocks of queries and keys are seen.
+// mask_drawing.h - what attnforge inspect draws of a problem: which blocks of queries and keys are seen.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "attnforge/block_mask.h"
@@ -16,6 +18,11 @@ struct Drawing {
   bool sampled = false;               // TextBlocks::sampled
   std::string unknown{};              // why there is nothing; "": nothing is wanted
 };
+
+/// The blocks of the problem's mask text, whose arrays are these as far as they are known; no
+/// drawing without a text.
+std::optional<Drawing> text_drawing(const Problem& problem,
+                                    std::span<const std::span<const std::byte>> arrays);
 
 /// "12.5% of 4096 blocks of 64 x 64 are present: 400 full, 112 partial, 3584 empty".
 std::string counts_text(const BlockMask& blocks, bool sampled = false);

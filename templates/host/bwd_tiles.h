@@ -1,5 +1,5 @@
-// query_tiles.h - which query tiles the key tiles of a backward kernel go through: those that
-// windows let see them, or of these the ones that a step before the kernel tells by bits
+// bwd_tiles.h - which query tiles the key tiles of a backward kernel go through: those that windows
+// let see them, or of these the ones that a step before the kernel, bwd_tiles, tells by bits
 // (templates/params_query_tiles.h).
 #pragma once
 
@@ -17,8 +17,7 @@ inline constexpr const char*
 inline constexpr const char*
     kMaskedQueryWalk = "QueryWalk<kConfig.left_bound != 0, kConfig.right_bound != 0, true>";
 
-/// Whether there is such a step: key tiles leave some query tiles out. Defined with the part that
-/// has one, as are the next two (templates/host/block_mask).
+/// Whether there is such a step: a block mask leaves query tiles out.
 bool lists_query_tiles(const Problem& problem);
 
 /// Of tiles of block_m queries and block_n keys; zeros without the step.

@@ -1,8 +1,9 @@
-#include "cli/drawing.h"
+#include "cli/mask_drawing.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "attnforge/printable.h"
 
@@ -45,6 +46,15 @@ Json json_of(const BlockMask& blocks, bool sampled, const TileInfo& tiles) {
 constexpr const char* kKey = "block_mask";
 
 }  // namespace
+
+std::optional<Drawing> text_drawing(const Problem& problem,
+                                    std::span<const std::span<const std::byte>> arrays) {
+  if (problem.mask.empty()) return std::nullopt;
+  TextBlocks found = text_blocks(problem, arrays);
+  Drawing drawing{"Mask", std::nullopt, found.sampled, found.unknown};
+  if (found.unknown.empty()) drawing.blocks = std::move(found.mask);
+  return drawing;
+}
 
 std::string counts_text(const BlockMask& blocks, bool sampled) {
   const BlockCounts counts = count_blocks(blocks);
