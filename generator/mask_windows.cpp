@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/code_terms.h"
 #include "generator/shape.h"
+#include "generator/user_code/code_terms.h"
 
 namespace attnforge {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "generator/mask_windows.h"
 #include "generator/problem_fields.h"
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 #include "generator/words.h"
 
 namespace attnforge {
@@ -117,6 +117,10 @@ bool has_fixed_lengths(const Problem& problem) { return problem.lengths == Lengt
 
 float effective_softcap(const Problem& problem) {
   return problem.softcap != 0.0f || problem.score.empty() ? problem.softcap : cap_of(problem.score);
+}
+
+bool has_score_code(const Problem& problem) {
+  return !problem.score.empty() && (problem.softcap != 0.0f || cap_of(problem.score) == 0.0f);
 }
 
 bool operator==(const Shape& a, const Shape& b) {

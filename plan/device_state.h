@@ -53,7 +53,7 @@ class DeviceState {
   RecentMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans{kPlansKept};
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
-      block_kernels;  // plan/block_kernels.h
+      block_kernels;  // plan/block_mask/kernels.h
   OnceMap<MergeCode, MergeKernel, MergeCodeHash> merges;
   OnceMap<AppendCode, AppendKernel, AppendCodeHash> appends;
   CounterPool counters;

@@ -7,7 +7,6 @@
 
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
-#include "reference/code_functions.h"
 
 namespace attnforge {
 
@@ -55,18 +54,11 @@ struct Reference {
 /// cheapest. Infinite and NaN inputs have their IEEE consequences, but keys that a row does not see
 /// have none. A row whose scores are all -inf counts as one that sees no key. Cost: about 2 GFLOP/s
 /// a core. `threads` 0: one a core. Throws Error(kInvalidProblem), Error(kInvalidArgument) for null
-/// pointers, rows outside the problem and positions outside the tables, and sequences
-/// that check_sequences() refuses.
+/// pointers, rows outside the problem and positions outside the tables, sequences that
+/// check_sequences() refuses, and texts (reference/code_functions.h has functions for these).
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads = 0);
 /// All rows.
 Reference reference_attention(const Problem& problem, const Tensors& tensors, int threads = 0);
-
-/// The same of a problem with code, whose texts are not read: `code` computes instead of them. Its
-/// functions are called from several threads. Error(kInvalidArgument) for a text without a function
-/// or a function without a text; the two above refuse every text.
-Reference reference_attention(const Problem& problem, const Tensors& tensors,
-                              std::span<const QueryRow> rows, const CodeFunctions& code,
-                              int threads = 0);
 
 }  // namespace attnforge

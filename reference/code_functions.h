@@ -4,9 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
+#include "attnforge/plan.h"
 #include "attnforge/problem.h"
+#include "reference/attention.h"
+#include "reference/gradients.h"
 
 namespace attnforge {
 
@@ -37,5 +41,15 @@ struct CodeFunctions {
 
 /// Throws Error(kInvalidArgument) for a text without a function or a function without a text.
 void check_code_functions(const Problem& problem, const CodeFunctions& code);
+
+/// reference_attention() of a problem with code, whose texts are not read: `code` computes instead
+/// of them. Its functions are called from several threads. Throws as check_code_functions().
+Reference reference_attention(const Problem& problem, const Tensors& tensors,
+                              std::span<const QueryRow> rows, const CodeFunctions& code,
+                              int threads = 0);
+/// The same of gradients, by its score_derivative too, and with dargs its score_reads.
+ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
+                                       const BackwardRows& rows, const CodeFunctions& code,
+                                       int threads = 0);
 
 }  // namespace attnforge

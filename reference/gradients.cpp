@@ -11,6 +11,7 @@
 #include <string>
 
 #include "attnforge/error.h"
+#include "reference/code_functions.h"
 #include "reference/dot.h"
 #include "reference/half.h"
 #include "reference/mask_rows.h"

@@ -61,11 +61,4 @@ ReferenceGradients reference_gradients(const Problem& problem, const Tensors& te
 ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
                                        int threads = 0);
 
-/// The same of a problem with code, whose texts are not read: `code` computes instead of them, its
-/// score_derivative, and with dargs score_reads. Its functions are called from several threads.
-/// Error(kInvalidArgument) for a text without a function or a function without a text.
-ReferenceGradients reference_gradients(const Problem& problem, const Tensors& tensors,
-                                       const BackwardRows& rows, const CodeFunctions& code,
-                                       int threads = 0);
-
 }  // namespace attnforge

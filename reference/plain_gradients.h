@@ -4,6 +4,7 @@
 
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
+#include "reference/code_functions.h"
 #include "reference/gradients.h"
 
 namespace attnforge {

@@ -11,8 +11,8 @@
 
 #include "attnforge/error.h"
 #include "generator/candidates.h"
-#include "generator/code_operands.h"
 #include "generator/operands.h"
+#include "generator/user_code/code_operands.h"
 #include "reference/compare_gradients.h"
 #include "reference/half.h"
 #include "reference/score.h"

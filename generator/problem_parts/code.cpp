@@ -8,12 +8,12 @@
 
 #include "attnforge/error.h"
 #include "attnforge/printable.h"
-#include "generator/code_operands.h"
 #include "generator/operand_list.h"
-#include "generator/pair_terms.h"
 #include "generator/problem_parts.h"
 #include "generator/tensor_check.h"
-#include "generator/user_code.h"
+#include "generator/user_code/code_operands.h"
+#include "generator/user_code/pair_terms.h"
+#include "generator/user_code/user_code.h"
 
 namespace attnforge {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 #include "templates/embedded.h"
 #include "templates/host/argument.h"
 #include "templates/host/fwd_params.h"

@@ -1,13 +1,13 @@
 // bwd_tiles.h - which query tiles the key tiles of a backward kernel go through: those that windows
 // let see them, or of these the ones that a step before the kernel, bwd_tiles, tells by bits
-// (templates/params_query_tiles.h).
+// (templates/params_bwd_tiles.h).
 #pragma once
 
 #include <string>
 
 #include "attnforge/problem.h"
 #include "templates/host/kernel_source.h"
-#include "templates/params_query_tiles.h"
+#include "templates/params_bwd_tiles.h"
 
 namespace attnforge {
 

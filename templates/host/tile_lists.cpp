@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "generator/shape.h"
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 #include "templates/host/fwd_params.h"
 #include "templates/host/parts.h"
 #include "templates/host/work_list.h"

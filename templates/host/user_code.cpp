@@ -12,9 +12,9 @@
 
 #include "attnforge/plan.h"
 #include "generator/mask_windows.h"
-#include "generator/pair_terms.h"
 #include "generator/shape.h"
-#include "generator/user_code.h"
+#include "generator/user_code/pair_terms.h"
+#include "generator/user_code/user_code.h"
 #include "templates/host/argument.h"
 #include "templates/host/bwd_params.h"
 #include "templates/host/bwd_tiles.h"
@@ -80,8 +80,8 @@ constexpr const char*
 
 /// The text between `open` and `close`, on lines that messages number from 1 in a file named
 /// `name`; what is wrong with its value, or missing at its end, is said there too. It has no
-/// quotes, comments, directives or backslashes, and closes what it opens (generator/user_code), so
-/// it cannot leave them.
+/// quotes, comments, directives or backslashes, and closes what it opens
+/// (generator/user_code/user_code), so it cannot leave them.
 std::string lines_of(std::string_view name, std::string_view open, std::string_view text,
                      std::string_view close) {
   return fmt::format("#line 1 \"{0}\"\n{1}\n#line 1 \"{0}\"\n{2} {3}\n#line 1 \"entry\"\n", name,

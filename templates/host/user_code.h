@@ -8,7 +8,7 @@
 
 #include "attnforge/problem.h"
 #include "generator/launch.h"
-#include "generator/pair_terms.h"
+#include "generator/user_code/pair_terms.h"
 
 namespace attnforge {
 

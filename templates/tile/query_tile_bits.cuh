@@ -1,8 +1,8 @@
-// query_tile_bits.cuh - where a kernel finds the bits of params_query_tiles.h.
+// query_tile_bits.cuh - where a kernel finds the bits of params_bwd_tiles.h.
 #pragma once
 
 #include "base.cuh"
-#include "params_query_tiles.h"
+#include "params_bwd_tiles.h"
 
 namespace attnforge {
 

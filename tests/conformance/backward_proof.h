@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "reference/code_functions.h"
 #include "reference/gradients.h"
 #include "reference/plain_gradients.h"
 #include "tests/conformance/cases.h"

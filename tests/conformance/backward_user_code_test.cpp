@@ -2,9 +2,9 @@
 // same in C++ on the CPU.
 #include <gtest/gtest.h>
 
-#include "generator/code_operands.h"
 #include "generator/operands.h"
-#include "generator/user_code.h"
+#include "generator/user_code/code_operands.h"
+#include "generator/user_code/user_code.h"
 #include "reference/compare.h"
 #include "reference/compare_gradients.h"
 #include "tests/conformance/backward_proof.h"

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 
 namespace attnforge::test {
 namespace {

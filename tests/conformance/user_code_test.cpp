@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 #include "reference/compare.h"
 #include "reference/sequences.h"
 #include "templates/registry.h"

@@ -15,7 +15,7 @@
 #include "generator/candidates.h"
 #include "generator/mask_windows.h"
 #include "generator/shape.h"
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 #include "runtime/compiler.h"
 #include "templates/registry.h"
 #include "tests/fuzz/code_inputs.h"

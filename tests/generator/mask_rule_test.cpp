@@ -1,6 +1,6 @@
 // mask_rule_test.cpp - mask texts asked on the CPU answer as C++ does, and what is not known is
 // named instead of guessed.
-#include "generator/mask_rule.h"
+#include "generator/user_code/mask_rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // pair_terms_test.cpp - terms of a mask's text that are told of many pairs at once: nothing is
 // taken for one that may read what the text does not.
-#include "generator/pair_terms.h"
+#include "generator/user_code/pair_terms.h"
 
 #include <gtest/gtest.h>
 

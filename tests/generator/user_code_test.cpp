@@ -1,5 +1,5 @@
 // user_code_test.cpp - the texts of a problem: what comes back, what is refused, what is known.
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 
 #include "attnforge/error.h"
 #include "generator/bucket.h"
-#include "generator/code_operands.h"
 #include "generator/features.h"
 #include "generator/operands.h"
+#include "generator/user_code/code_operands.h"
 #include "generator/words.h"
 #include "tests/generator/expect_error.h"
 

@@ -34,7 +34,7 @@ TABLE = {
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan": (
-        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/\w+\.h|templates/(registry|embedded|host/append_kv|host/block_lists|host/merge_states)\.h",
+        r"(attnforge|generator|runtime|reference|cache|tuner)/.*|plan/(block_mask/)?\w+\.h|templates/(registry|embedded|host/append_kv|host/block_lists|host/merge_states)\.h",
         rf"{POSIX}|{HOST}|cuda\.h",
     ),
     "plan/tools": (

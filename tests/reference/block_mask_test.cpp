@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "reference/mask_builder.h"
+#include "reference/block_mask/builder.h"
 #include "reference/mask_rows.h"
 
 namespace attnforge {

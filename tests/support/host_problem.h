@@ -12,6 +12,7 @@
 #include "attnforge/plan.h"
 #include "attnforge/problem.h"
 #include "reference/attention.h"
+#include "reference/code_functions.h"
 
 namespace attnforge::test {
 

@@ -12,7 +12,7 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "generator/candidates.h"
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
 

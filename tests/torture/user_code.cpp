@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "attnforge/error.h"
-#include "generator/code_operands.h"
 #include "generator/operands.h"
-#include "generator/user_code.h"
+#include "generator/user_code/code_operands.h"
+#include "generator/user_code/user_code.h"
 #include "reference/half.h"
 #include "reference/parallel.h"
 #include "runtime/memory.h"

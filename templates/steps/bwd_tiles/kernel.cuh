@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base.cuh"
-#include "params_query_tiles.h"
+#include "params_bwd_tiles.h"
 #include "ptx/grid_dependency.cuh"
 #include "tile/mask_row.cuh"
 #include "tile/query_tile_bits.cuh"

@@ -1,4 +1,4 @@
-// params_query_tiles.h - which query tiles a key tile has something to do with under a block mask:
+// params_bwd_tiles.h - which query tiles a key tile has something to do with under a block mask:
 // bits that a step writes and a backward kernel after it reads. Compiled by g++ (launch) and NVRTC
 // (kernels).
 #pragma once

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 
 namespace attnforge {
 

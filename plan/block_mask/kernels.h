@@ -1,4 +1,4 @@
-// block_kernels.h - the kernels that make lists of block masks, compiled and loaded once for a GPU.
+// kernels.h - the kernels that make lists of block masks, compiled and loaded once for a GPU.
 #pragma once
 
 #include "attnforge/block_mask.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attnforge/problem.h"
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 
 namespace attnforge {
 

@@ -1,4 +1,4 @@
-#include "plan/block_kernels.h"
+#include "plan/block_mask/kernels.h"
 
 #include <fmt/format.h>
 

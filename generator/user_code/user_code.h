@@ -62,7 +62,7 @@ inline bool has_code(const Problem& problem) {
 float cap_of(std::string_view score);
 
 /// Whether kernels have code for the problem's score text: not for one that is a cap and nothing
-/// else, which is built in.
+/// else, which is built in. Defined beside what is (generator/shape.cpp).
 bool has_score_code(const Problem& problem);
 
 /// Throws Error(kInvalidProblem) for texts that cannot be expressions by themselves, whatever a

@@ -1,4 +1,4 @@
-// block_mask_generators.cpp - masks of usual kinds. What a query sees is ranges of keys, so full
+// generators.cpp - masks of usual kinds. What a query sees is ranges of keys, so full
 // blocks are found without a look at their pairs.
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "attnforge/block_mask.h"
 #include "attnforge/error.h"
-#include "reference/mask_builder.h"
+#include "reference/block_mask/builder.h"
 #include "reference/split_mix.h"
 #include "reference/visible.h"
 

@@ -1,4 +1,4 @@
-// c_block_mask.cpp - block masks of the C API.
+// c_api.cpp - block masks of the C API.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

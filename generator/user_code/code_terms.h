@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/code_tokens.h"
+#include "generator/user_code/code_tokens.h"
 
 namespace attnforge {
 

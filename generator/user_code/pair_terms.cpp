@@ -1,13 +1,13 @@
-#include "generator/pair_terms.h"
+#include "generator/user_code/pair_terms.h"
 
 #include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "generator/code_terms.h"
 #include "generator/mask_windows.h"
-#include "generator/user_code.h"
+#include "generator/user_code/code_terms.h"
+#include "generator/user_code/user_code.h"
 
 namespace attnforge {
 namespace {

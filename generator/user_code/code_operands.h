@@ -31,9 +31,9 @@ Tensors with_dargs_at(const Tensors& tensors, std::span<const Darg> dargs,
                       std::span<float* const> addresses, std::vector<std::uint64_t>& words);
 
 /// Sets code_arrays and code_words for a run on made-up inputs: floats random of a few small
-/// values, integers that are labels (generator/pair_terms) numbers of documents, others zeros (any
-/// of them may be a place in another array), bools true, numbers as the problem's args say. Nothing
-/// without args.
+/// values, integers that are labels (generator/user_code/pair_terms) numbers of documents, others
+/// zeros (any of them may be a place in another array), bools true, numbers as the problem's args
+/// say. Nothing without args.
 void set_code_arguments(const Problem& problem, HostTensors& host, std::uint64_t seed);
 
 /// Throws Error(kInvalidArgument) unless the words of problem.args, which are some, are there, and

@@ -1,4 +1,4 @@
-#include "generator/code_terms.h"
+#include "generator/user_code/code_terms.h"
 
 namespace attnforge {
 namespace {

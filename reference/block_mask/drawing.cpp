@@ -1,4 +1,4 @@
-// block_mask_drawing.cpp - a block mask as text and as an SVG picture.
+// drawing.cpp - a block mask as text and as an SVG picture.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// block_mask_host.cpp - block masks among the tensors of a problem in host memory.
+// host.cpp - block masks among the tensors of a problem in host memory.
 #include <fmt/format.h>
 
 #include <algorithm>

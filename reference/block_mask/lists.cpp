@@ -1,4 +1,4 @@
-// block_mask.cpp - the lists of a block mask: from arrays of callers, checked, turned over and
+// lists.cpp - the lists of a block mask: from arrays of callers, checked, turned over and
 // counted.
 #include "attnforge/block_mask.h"
 
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "reference/mask_builder.h"
+#include "reference/block_mask/builder.h"
 #include "reference/mask_rows.h"
 
 namespace attnforge {

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "attnforge/error.h"
-#include "generator/code_operands.h"
 #include "generator/shape.h"
-#include "generator/user_code.h"
-#include "plan/block_kernels.h"
+#include "generator/user_code/code_operands.h"
+#include "generator/user_code/user_code.h"
+#include "plan/block_mask/kernels.h"
 #include "plan/context_scope.h"
 #include "plan/device_state.h"
 #include "runtime/bind_arguments.h"

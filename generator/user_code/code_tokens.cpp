@@ -1,4 +1,4 @@
-#include "generator/code_tokens.h"
+#include "generator/user_code/code_tokens.h"
 
 namespace attnforge {
 namespace {

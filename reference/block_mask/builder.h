@@ -1,4 +1,4 @@
-// mask_builder.h - a block mask put together row by row, equal blocks of bits stored once.
+// builder.h - a block mask put together row by row, equal blocks of bits stored once.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // user_code.cpp - checks of texts that are put into a kernel's source between brackets of ours, so
 // that they must not be able to leave those.
 #define XXH_INLINE_ALL
-#include "generator/user_code.h"
+#include "generator/user_code/user_code.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "attnforge/error.h"
-#include "generator/code_tokens.h"
+#include "generator/user_code/code_tokens.h"
 
 namespace attnforge {
 namespace {
@@ -442,10 +442,6 @@ void check_dargs(const Problem& p) {
 }
 
 }  // namespace
-
-bool has_score_code(const Problem& p) {
-  return !p.score.empty() && (p.softcap != 0.0f || cap_of(p.score) == 0.0f);
-}
 
 void check_code(const Problem& p) {
   check_expression("score", p.score);

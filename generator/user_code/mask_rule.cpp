@@ -1,4 +1,4 @@
-#include "generator/mask_rule.h"
+#include "generator/user_code/mask_rule.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "generator/code_tokens.h"
+#include "generator/user_code/code_tokens.h"
 
 namespace attnforge {
 
