@@ -152,20 +152,6 @@ struct FwdNaive {
     }
   }
 
-  /// Whether blocks let one of the rows see a key.
-  ATTNFORGE_DEVICE static bool any_sees(const Params& params, const Rows& rows, int key) {
-    bool seen = false;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-      seen = seen || !exact_hidden<C>(params, rows.sequence, rows.head,
-                                      present_query(params, rows, r), key);
-    return seen;
-  }
-  /// That of a row, or where it is past the end the last one.
-  ATTNFORGE_DEVICE static int present_query(const Params& params, const Rows& rows, int r) {
-    return min(rows.query[r], params.fwd.seqlen_q - 1);
-  }
-
   ATTNFORGE_DEVICE static void run(const Params& params) {
     const FwdParams& p = params.fwd;
     __shared__ __align__(16) SharedMemory smem;
@@ -209,10 +195,11 @@ struct FwdNaive {
     }
     const int keys_begin = max(lowest + seen.from, 0);
     const int keys_end = min(highest + seen.to + 1, lengths.kv());
+    const ExactBlocks<C, kRows> present(params, rows.sequence, rows.head, rows.query);
     const auto sees = [&](int r, int key) {
       if (key < rows.query[r] + seen.from || key > rows.query[r] + seen.to) return false;
-      return exact_mask<C, Pieces>(params, lengths, rows.sequence, rows.head,
-                                   present_query(params, rows, r), key);
+      return exact_mask<C, Pieces>(present(r, key), p, lengths, rows.sequence, rows.head,
+                                   rows.query[r], key);
     };
 
     // ---- 2. Maxima ----
@@ -220,7 +207,7 @@ struct FwdNaive {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) row_max[r] = negative_infinity();
     for (int key = keys_begin + thread; key < keys_end; key += C.num_threads) {
-      if (!any_sees(params, rows, key)) continue;
+      if (!present.any(key)) continue;
       float s[kRows];
       scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
 #pragma unroll
@@ -251,7 +238,7 @@ struct FwdNaive {
       const int key = tile + thread;
       if (key < keys_end) {
         float s[kRows] = {};
-        if (any_sees(params, rows, key)) {
+        if (present.any(key)) {
           scores(params, smem, rows, key_row<C.dtype_k>(params, p.k, rows, k_head, key), key, s);
         }
 #pragma unroll

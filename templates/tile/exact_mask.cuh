@@ -3,12 +3,58 @@
 #pragma once
 
 #include "base.cuh"
+#include "params_fwd.h"
 #include "tile/mask_row.cuh"
 
 namespace attnforge {
 
-/// Of a query and a key of a sequence and a head of q. Without blocks the text decides about every
-/// pair.
+template <int... kIndices>
+struct RowIndices {};
+template <int kCount, int... kIndices>
+struct CountedRows : CountedRows<kCount - 1, kCount - 1, kIndices...> {};
+template <int... kIndices>
+struct CountedRows<0, kIndices...> {
+  using type = RowIndices<kIndices...>;
+};
+
+/// What blocks say of queries of a sequence and a head of q, and any key. Without blocks the text
+/// decides about every pair.
+template <bool kMasked, class Row, int kRows>
+struct SeenBlocks {
+  template <class Params>
+  ATTNFORGE_DEVICE SeenBlocks(const Params&, int, int, const int (&)[kRows]) {}
+  ATTNFORGE_DEVICE BlockSight operator()(int, int) const { return BlockSight::kPartial; }
+  ATTNFORGE_DEVICE bool any(int) const { return true; }
+};
+template <class Row, int kRows>
+struct SeenBlocks<true, Row, kRows> {
+  Row rows[kRows];
+
+  template <class Params>
+  ATTNFORGE_DEVICE SeenBlocks(const Params& params, int sequence, int head,
+                              const int (&queries)[kRows])
+      : SeenBlocks(params, sequence, head, queries, typename CountedRows<kRows>::type()) {}
+  ATTNFORGE_DEVICE BlockSight operator()(int r, int key) const { return rows[r](key); }
+  /// Whether one of the queries sees it.
+  ATTNFORGE_DEVICE bool any(int key) const {
+    bool seen = false;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) seen = seen || (*this)(r, key) != BlockSight::kHidden;
+    return seen;
+  }
+
+ private:
+  template <class Params, int... kIndices>
+  ATTNFORGE_DEVICE SeenBlocks(const Params& params, int sequence, int head,
+                              const int (&queries)[kRows], RowIndices<kIndices...>)
+      : rows{Row(params.mask, sequence, head, params.fwd.num_heads_q,
+                 min(queries[kIndices], params.fwd.seqlen_q - 1))...} {}  // or past the end
+};
+template <auto C, int kRows>
+using ExactBlocks = SeenBlocks<C.has_block_mask(),
+                               MaskRow<C.mask_block_q, C.mask_block_kv, C.mask_bits != 0>, kRows>;
+
+/// The same of one query and one key.
 template <auto C, class Params>
 ATTNFORGE_DEVICE BlockSight exact_sight(const Params& params, int sequence, int head, int query,
                                         int key) {
@@ -20,21 +66,15 @@ ATTNFORGE_DEVICE BlockSight exact_sight(const Params& params, int sequence, int 
   return BlockSight::kPartial;
 }
 
-/// Whether blocks hide the key, whatever the text says.
-template <auto C, class Params>
-ATTNFORGE_DEVICE bool exact_hidden(const Params& params, int sequence, int head, int query,
-                                   int key) {
-  return exact_sight<C>(params, sequence, head, query, key) == BlockSight::kHidden;
-}
-
-/// Whether blocks and text let the query see the key.
-template <auto C, class Pieces, class Params, class Lengths>
-ATTNFORGE_DEVICE bool exact_mask(const Params& params, const Lengths& lengths, int sequence,
-                                 int head, int query, int key) {
-  const BlockSight sight = exact_sight<C>(params, sequence, head, query, key);
-  if (sight != BlockSight::kPartial) return sight == BlockSight::kFull;
-  if constexpr (C.user_mask)
-    return Pieces::Mask::Rule::of_pair(params.fwd, lengths, sequence, head, query, key);
+/// Whether a query sees a key of which blocks say `sight`.
+template <auto C, class Pieces, class Lengths>
+ATTNFORGE_DEVICE bool exact_mask(BlockSight sight, const FwdParams& p, const Lengths& lengths,
+                                 int sequence, int head, int query, int key) {
+  if (sight == BlockSight::kHidden) return false;
+  if constexpr (C.user_mask) {
+    if (sight == BlockSight::kPartial)
+      return Pieces::Mask::Rule::of_pair(p, lengths, sequence, head, query, key);
+  }
   return true;
 }
 

@@ -92,7 +92,7 @@ class FastPathTest(CallTest):
         options = _options.options_of(False, None, None, None, True, "bshd", parts=words)
         call = _call.Call(arrays, options, 2, _arrays._protocols)  # not None: with outputs of its own, which lie apart
         words = (ctypes.c_uint64 * 2)(31, 32)
-        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, 18, 19, 25, 27), -5, (21, 22, 23, 24, "owners"), words)
+        argument, parts = call.argument(11, 12, 13, 14, 15, (16, 17, 18, 19, 25, 27), -5, block_mask=(21, 22, 23, 24, "owners"), code=words)
         struct = _parts.TensorsStruct.from_buffer_copy(argument)
         self.assertEqual(struct.struct_size, len(argument))
         for i, name in enumerate("qkvo"):
@@ -255,8 +255,8 @@ class BlockMaskTest(CallTest):
         seen, torch.uploads = [], []
         real = _call.Call.argument
 
-        def recorded(call, *arguments):
-            argument, parts = real(call, *arguments)
+        def recorded(call, *arguments, **of_run):
+            argument, parts = real(call, *arguments, **of_run)
             struct = _parts.TensorsStruct.from_buffer_copy(argument)
             lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
             seen.append((lists.row_begin, lists.columns, lists.bits, lists.bit_blocks))
@@ -297,8 +297,8 @@ class BlockMaskWithCodeTest(CallTest):
         seen, torch.uploads = [], []
         real = _call.Call.argument
 
-        def recorded(call, *arguments):
-            argument, parts = real(call, *arguments)
+        def recorded(call, *arguments, **of_run):
+            argument, parts = real(call, *arguments, **of_run)
             struct = _parts.TensorsStruct.from_buffer_copy(argument)
             lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
             words = (ctypes.c_uint64 * 3).from_address(struct.code_arguments)[:]
@@ -353,8 +353,8 @@ class BlockMaskFromTextTest(CallTest):
         """Notes the addresses of a run's lists and arguments."""
         real = _call.Call.argument
 
-        def argument(call, *arguments):
-            packed, parts = real(call, *arguments)
+        def argument(call, *arguments, **of_run):
+            packed, parts = real(call, *arguments, **of_run)
             struct = _parts.TensorsStruct.from_buffer_copy(packed)
             lists = _block_mask.BlockMaskListsStruct.from_address(struct.block_mask)
             words = struct.code_arguments and (ctypes.c_uint64 * 2).from_address(struct.code_arguments)[:]
