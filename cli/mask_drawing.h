@@ -1,4 +1,5 @@
-// mask_drawing.h - what attnforge inspect draws of a problem: which blocks of queries and keys are seen.
+// mask_drawing.h - what attnforge inspect draws of a problem: which blocks of queries and keys are
+// seen.
 #pragma once
 
 #include <cstddef>

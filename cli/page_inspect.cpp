@@ -6,9 +6,9 @@
 
 #include "attnforge/inspect.h"
 #include "attnforge/version.h"
-#include "cli/mask_drawing.h"
 #include "cli/inspect_report.h"
 #include "cli/listing.h"
+#include "cli/mask_drawing.h"
 #include "cli/page.h"
 #include "cli/roofs.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "attnforge/inspect.h"
-#include "cli/mask_drawing.h"
 #include "cli/json.h"
+#include "cli/mask_drawing.h"
 
 namespace attnforge::cli {
 

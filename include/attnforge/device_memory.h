@@ -42,7 +42,7 @@ struct DeviceTensors {
   std::vector<DeviceBuffer> buffers;  // inputs, tables, outputs
   DeviceBuffer workspace;
   std::vector<std::uint64_t> words{};  // that tensors points to
-  Tensors tensors;                          // points into all of them
+  Tensors tensors;                     // points into all of them
 };
 
 /// Copies q, k, v and tables of `host` to the GPU and fills o and lse with NaN. Sizes are

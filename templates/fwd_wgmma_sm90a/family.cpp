@@ -24,9 +24,9 @@
 #include "templates/host/score_pieces.h"
 #include "templates/host/sm_room.h"
 #include "templates/host/splits.h"
+#include "templates/host/tile_lists.h"
 #include "templates/host/tile_order.h"
 #include "templates/host/wgmma_text.h"
-#include "templates/host/tile_lists.h"
 #include "templates/host/work_list.h"
 
 namespace attnforge {

@@ -49,6 +49,25 @@ TEST(ProblemWords, OtherNamesMeanOneWordAndValuesHaveARange) {
   }
 }
 
+TEST(ProblemWords, AValueIsWhatHoldsInTheProblem) {
+  const Problem p = parse_problem(
+      "fwd bf16 seqlen=64 head_dim=96 causal window_left=7 softcap=2.5 rope=half score=\"s + 1\"");
+  const auto value = [&](std::string_view name) { return value_of_word(p, name); };
+  EXPECT_EQ(value("window_left"), ProblemWordValue(std::int64_t{7}));
+  EXPECT_EQ(value("window_right"), ProblemWordValue(std::int64_t{-1}));
+  EXPECT_EQ(value("causal"), ProblemWordValue(std::int64_t{1}));
+  EXPECT_EQ(value("softcap"), ProblemWordValue(2.5));
+  EXPECT_EQ(value("rope"), ProblemWordValue("half"));
+  EXPECT_EQ(value("rope_dim"), ProblemWordValue(std::int64_t{96})) << "0 in the problem: all";
+  EXPECT_EQ(value("score"), ProblemWordValue("s + 1"));
+  for (const ProblemWord& word : problem_words())
+    if (word.has_column) EXPECT_NO_THROW(value(word.name)) << word.name;
+  for (const char* const name : {"seqlen", "bf16", "ropes", ""}) {
+    EXPECT_THAT(error_message(ErrorCode::kInvalidArgument, [&] { value(name); }),
+                HasSubstr("is no word with a value of its own"));
+  }
+}
+
 TEST(ProblemWords, EveryWordIsRead) {
   for (const ProblemWord& word : problem_words()) {
     const bool has_value = word.form.find('=') != word.form.npos;

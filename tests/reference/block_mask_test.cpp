@@ -350,6 +350,7 @@ RC_GTEST_PROP(BlockMask, GoesThroughHostTensorsAsItIs, ()) {
   RC_ASSERT(!host.mask_columns.empty());
   RC_ASSERT(host.mask_bits.empty() != p.mask_bits);
   RC_ASSERT(block_mask_of(p, host) == mask);
+  RC_ASSERT(flops(p, host) == flops(p, mask));
 }
 
 TEST(BlockMask, OfAnotherShapeIsNotTheProblems) {
