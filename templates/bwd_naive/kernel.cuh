@@ -216,9 +216,8 @@ struct BwdNaive {
             const int key = kOfQueries ? other : rows.at[r];
             const bool sees = key >= query + seen.from && key <= query + seen.to &&
                               lse != negative_infinity() && rows.present(r) &&
-                              exact_mask<C, Pieces>(
-                                  exact_sight<C>(params, rows.sequence, query_head, query, key), p,
-                                  lengths, rows.sequence, query_head, query, key);
+                              exact_mask<C, Pieces>(params, lengths, rows.sequence, query_head,
+                                                    query, key);
             auto [score, slope] = exact_score<C>(p, s[r]);
             if constexpr (kOfArrays) {
               if (sees) {

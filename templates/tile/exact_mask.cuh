@@ -8,63 +8,71 @@
 
 namespace attnforge {
 
-template <int... kIndices>
-struct RowIndices {};
-template <int kCount, int... kIndices>
-struct CountedRows : CountedRows<kCount - 1, kCount - 1, kIndices...> {};
-template <int... kIndices>
-struct CountedRows<0, kIndices...> {
-  using type = RowIndices<kIndices...>;
-};
-
-/// What blocks say of queries of a sequence and a head of q, and any key. Without blocks the text
-/// decides about every pair.
-template <bool kMasked, class Row, int kRows>
+/// What blocks say of queries of a sequence and a head of q, and any key.
+template <auto C, int kRows>
 struct SeenBlocks {
-  template <class Params>
-  ATTNFORGE_DEVICE SeenBlocks(const Params&, int, int, const int (&)[kRows]) {}
-  ATTNFORGE_DEVICE BlockSight operator()(int, int) const { return BlockSight::kPartial; }
-  ATTNFORGE_DEVICE bool any(int) const { return true; }
-};
-template <class Row, int kRows>
-struct SeenBlocks<true, Row, kRows> {
-  Row rows[kRows];
+  const BlockMaskParams& mask;
+  int begin[kRows], end[kRows];  // entries of each row's blocks
+  int in_block[kRows];           // the row's place in them
 
   template <class Params>
   ATTNFORGE_DEVICE SeenBlocks(const Params& params, int sequence, int head,
                               const int (&queries)[kRows])
-      : SeenBlocks(params, sequence, head, queries, typename CountedRows<kRows>::type()) {}
-  ATTNFORGE_DEVICE BlockSight operator()(int r, int key) const { return rows[r](key); }
-  /// Whether one of the queries sees it.
+      : mask(params.mask) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int query = min(queries[r], params.fwd.seqlen_q - 1);
+      const int row = mask.row(sequence, head, params.fwd.num_heads_q, query / C.mask_block_q);
+      begin[r] = mask.row_begin[row];
+      end[r] = mask.row_begin[row + 1];
+      in_block[r] = query % C.mask_block_q;
+    }
+  }
+  ATTNFORGE_DEVICE BlockSight operator()(int r, int key) const {
+    const int column = key / C.mask_block_kv;
+    int entry = begin[r], last = end[r];
+    while (entry < last) {
+      const int middle = (entry + last) / 2;
+      if (mask.columns[middle] / 2 < column) {
+        entry = middle + 1;
+      } else {
+        last = middle;
+      }
+    }
+    if (entry == end[r] || mask.columns[entry] / 2 != column) return BlockSight::kHidden;
+    if (mask.columns[entry] % 2 == 0) return BlockSight::kFull;
+    if (!C.mask_bits || mask.bit_blocks[entry] < 0) return BlockSight::kPartial;
+    constexpr int kWords = mask_words_per_row(C.mask_block_kv);
+    const int bit = key % C.mask_block_kv;
+    const i64 row = i64(mask.bit_blocks[entry]) * C.mask_block_q + in_block[r];
+    return (mask.bits[row * kWords + bit / 32] >> (bit % 32) & 1) != 0 ? BlockSight::kPartial
+                                                                       : BlockSight::kHidden;
+  }
+  /// Whether one of the rows sees it.
   ATTNFORGE_DEVICE bool any(int key) const {
     bool seen = false;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) seen = seen || (*this)(r, key) != BlockSight::kHidden;
     return seen;
   }
-
- private:
-  template <class Params, int... kIndices>
-  ATTNFORGE_DEVICE SeenBlocks(const Params& params, int sequence, int head,
-                              const int (&queries)[kRows], RowIndices<kIndices...>)
-      : rows{Row(params.mask, sequence, head, params.fwd.num_heads_q,
-                 min(queries[kIndices], params.fwd.seqlen_q - 1))...} {}  // or past the end
+};
+/// Without blocks the text decides about every pair.
+struct AllBlocks {
+  template <class Params, int kRows>
+  ATTNFORGE_DEVICE AllBlocks(const Params&, int, int, const int (&)[kRows]) {}
+  ATTNFORGE_DEVICE BlockSight operator()(int, int) const { return BlockSight::kPartial; }
+  ATTNFORGE_DEVICE bool any(int) const { return true; }
+};
+template <bool kMasked, class Masked>
+struct BlocksOf {
+  using type = Masked;
+};
+template <class Masked>
+struct BlocksOf<false, Masked> {
+  using type = AllBlocks;
 };
 template <auto C, int kRows>
-using ExactBlocks = SeenBlocks<C.has_block_mask(),
-                               MaskRow<C.mask_block_q, C.mask_block_kv, C.mask_bits != 0>, kRows>;
-
-/// The same of one query and one key.
-template <auto C, class Params>
-ATTNFORGE_DEVICE BlockSight exact_sight(const Params& params, int sequence, int head, int query,
-                                        int key) {
-  if constexpr (C.has_block_mask()) {
-    const MaskRow<C.mask_block_q, C.mask_block_kv, C.mask_bits != 0> row(
-        params.mask, sequence, head, params.fwd.num_heads_q, query);
-    return row(key);
-  }
-  return BlockSight::kPartial;
-}
+using ExactBlocks = typename BlocksOf<C.has_block_mask(), SeenBlocks<C, kRows>>::type;
 
 /// Whether a query sees a key of which blocks say `sight`.
 template <auto C, class Pieces, class Lengths>
@@ -75,6 +83,21 @@ ATTNFORGE_DEVICE bool exact_mask(BlockSight sight, const FwdParams& p, const Len
     if (sight == BlockSight::kPartial)
       return Pieces::Mask::Rule::of_pair(p, lengths, sequence, head, query, key);
   }
+  return true;
+}
+
+/// The same of one pair, blocks and all.
+template <auto C, class Pieces, class Params, class Lengths>
+ATTNFORGE_DEVICE bool exact_mask(const Params& params, const Lengths& lengths, int sequence,
+                                 int head, int query, int key) {
+  if constexpr (C.has_block_mask()) {
+    const MaskRow<C.mask_block_q, C.mask_block_kv, C.mask_bits != 0> row(
+        params.mask, sequence, head, params.fwd.num_heads_q, query);
+    const BlockSight sight = row(key);
+    if (sight != BlockSight::kPartial) return sight == BlockSight::kFull;
+  }
+  if constexpr (C.user_mask)
+    return Pieces::Mask::Rule::of_pair(params.fwd, lengths, sequence, head, query, key);
   return true;
 }
 
