@@ -96,7 +96,7 @@ def run(command):
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )
         error = ""
-        for signal_after, seconds in ((signal.SIGINT, 2 if 130 in allowed(command) else 60), (signal.SIGKILL, 60), (None, None)):
+        for signal_after, seconds in ((signal.SIGINT, 1 if 130 in allowed(command) else 60), (signal.SIGKILL, 60), (None, None)):
             try:
                 error += process.communicate(timeout=seconds)[1]
                 break
