@@ -161,6 +161,9 @@ struct Case {
   BlockMaskShape shape;
   BlockMask (*make)(const BlockMaskShape&, bool with_bits);
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.shape.seqlen_q << " x " << c.shape.seqlen_kv;
+}
 
 template <int kBlockQ, int kBlockKv>
 Case case_of(std::int64_t seqlen_q, std::int64_t seqlen_kv, std::int64_t heads,
