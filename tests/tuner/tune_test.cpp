@@ -11,6 +11,7 @@
 
 #include "attnforge/error.h"
 #include "tests/tuner/tune_fixture.h"
+#include "tuner/search/choices.h"
 
 namespace attnforge {
 namespace {
@@ -322,7 +323,7 @@ TEST_F(TuneTest, IncumbentWinsTies) {
   // As fast as `first`, and slightly faster than all others, but the model's least favourite of the
   // twelve.
   std::string last;
-  for (std::size_t i = 0; i < 12; ++i) {
+  for (std::size_t i : seeds(candidates, Rigor::kQuick)) {
     if (candidates[i].config.get("block_m") == 128) last = to_string(candidates[i].config);
   }
   ASSERT_NE(last, first);

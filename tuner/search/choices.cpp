@@ -13,9 +13,12 @@
 namespace attnforge {
 namespace {
 
+// Half of the seeds are the model's best, half the best of each value: the model's first dozen are
+// often one tile with other details. On an H200, over 46 dense problems, the best of twelve quick
+// seeds is 0.2% slower than what a full search finds (2.4% at most); of the model's first twelve
+// it is 0.6% (8.7%).
 constexpr std::size_t kQuickSeeds = 12;
 constexpr std::size_t kFullSeeds = 48;
-constexpr std::size_t kFullBest = 24;  // of kFullSeeds, by estimate alone
 constexpr std::size_t kTwoAxisMoves = 4;
 constexpr std::size_t kFinalistsAlways = 4;
 constexpr std::size_t kFinalistsMost = 8;
@@ -95,7 +98,7 @@ std::vector<std::size_t> seeds(std::span<const Candidate> candidates, Rigor rigo
   const std::size_t most = rigor == Rigor::kQuick  ? kQuickSeeds
                            : rigor == Rigor::kFull ? kFullSeeds
                                                    : order.size();
-  const std::size_t best = rigor == Rigor::kFull ? kFullBest : most;
+  const std::size_t best = rigor == Rigor::kExhaustive ? most : most / 2;
 
   std::vector<std::size_t> result;
   std::set<std::size_t> taken;
@@ -106,7 +109,7 @@ std::vector<std::size_t> seeds(std::span<const Candidate> candidates, Rigor rigo
     }
   };
   take(order, best);
-  if (rigor == Rigor::kFull) take(best_of_each_value(candidates, order), most);
+  take(best_of_each_value(candidates, order), most);
   take(order, most);
   return result;
 }

@@ -15,9 +15,9 @@ namespace attnforge {
 /// Indices of `candidates` in the order in which they are compiled. The first is
 /// candidates.front(), which is the config used when nothing is measured, so that a search cut
 /// short has something to compare with.
-///   kQuick       the model's 12 best of all families
-///   kFull        48: the model's 24 best, then for each value of each axis the best config that
-///                has it (the model may be wrong about a whole axis), then the model's next
+///   kQuick       12: the model's 6 best of all families, then for each value of each axis the best
+///                config that has it (the model may be wrong about a whole axis), then its next
+///   kFull        48: its 24 best, and so on
 ///   kExhaustive  all
 std::vector<std::size_t> seeds(std::span<const Candidate> candidates, Rigor rigor);
 
