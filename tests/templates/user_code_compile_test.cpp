@@ -59,6 +59,9 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
   for (const CodeTexts& text : texts) {
     Problem problem = parse_problem(kProblem);
     add_code(problem, text);
+    // Two of the scores where kernels compile in half the time. A head dim of 64 has documents()
+    // and dilated_window() spill on sm_90a.
+    if (cases.size() / 2 == 1 || cases.size() / 2 == 2) problem.head_dim = problem.head_dim_v = 64;
     cases.push_back({"fwd_wgmma_sm90a", "90a", problem});
     // What a text becomes is the same on all of these; their limits are not.
     constexpr const char* kOlder[] = {"80", "86", "89"};
