@@ -23,6 +23,8 @@ def benchmarks(program, *arguments):
     done = subprocess.run(
         [program, "--benchmark_format=json", *arguments], stdout=subprocess.PIPE, text=True, check=True
     )
+    if not done.stdout.strip():
+        raise SystemExit(f"{program} has no benchmark for {' '.join(arguments)} (winners are read from bench/results of the checkout that built it)")
     found = {}
     for row in json.loads(done.stdout)["benchmarks"]:
         if row.get("error_occurred"):

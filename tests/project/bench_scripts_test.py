@@ -135,6 +135,10 @@ class BenchScripts(unittest.TestCase):
         for row in ("plan found in the same process,<= 1 us,200 ns", '"plan from SQLite in a fresh process, machine code included, '
                     'beyond driver start",<= 5 ms,3.00 ms', "Plan::run over a bare cuLaunchKernelEx,<= 1 us,0.50 us"):
             self.assertRegex(text, re.escape(row))
+        self.add_program("bench_compile", "echo 'Failed to match any benchmarks' >&2")
+        done = self.run_script("host.py", "--bin", str(self.folder), "--out", "host.csv")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.splitlines()[-1], "bench_compile has no benchmark for --benchmark_filter=")
 
 
 if __name__ == "__main__":
