@@ -89,6 +89,7 @@ def without_gpu(missing):
     found = attnforge.inspect(
         f"fwd fp16 batch=3 num_heads={HEADS}:{HEADS_KV} seqlen=1:{MAX_LEN} head_dim={HEAD_DIM} causal lengths=used page_size=16",
         arch="sm_90a",
+        max_candidates=1,
     )
     print(found["config"])
     return 0

@@ -7,6 +7,7 @@
 
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
+#include "bwd_mma_sm80/work.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/grid_dependency.cuh"
@@ -17,10 +18,7 @@
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/warpgroup.cuh"
-#include "tile/bwd_scratch.cuh"
-#include "tile/key_tile.cuh"
 #include "tile/load_tile.cuh"
-#include "tile/query_walk.cuh"
 #include "tile/score_slopes.cuh"
 #include "tile/store_gradient.cuh"
 #include "tile/transposed_scores.cuh"
@@ -50,8 +48,8 @@ struct BwdMmaSm80 {
   using QLoader = Loader<C.block_m, C.head_dim, C.qk_chunks()>;
   using DoutLoader = Loader<C.block_m, C.head_dim_v, C.v_chunks()>;
 
-  using Tile = KeyTile<typename Pieces::Lengths>;
-  using Walk = typename Pieces::Queries;
+  using Work = BwdMmaSm80Work<C, Pieces, Params>;
+  using Tile = typename Work::Tile;
   using Slope = typename Pieces::Slope;
 
   // Of a step, in fragments of 16 keys by 8 queries: scores or dP; and rounded to 16 bits, two
@@ -65,10 +63,8 @@ struct BwdMmaSm80 {
   const Params& params;
   const FwdParams& p;
   const u32 smem;
-  const Tile tile;
-  const Walk walk;
   const Slope slope;
-  const int end_head;
+  const Work work;
   float scale_log2;
   u32 own[C.keys_in_regs ? kOwnDepth : 1][kKeyFragments][4];  // operands of multiply()
   Sums sums[C.roles == 1 ? 2 : 1];  // dV, dK; with two roles the warp's own
@@ -77,15 +73,9 @@ struct BwdMmaSm80 {
       : params(kernel_params),
         p(kernel_params.fwd),
         smem(smem_base),
-        tile(keys),
-        walk(Walk::of_tile(kernel_params, keys, C.block_m, C.block_n)),
         slope(keys.p),
-        end_head(keys.first_query_head() + keys.group()) {
+        work(kernel_params, keys) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
-  }
-
-  ATTNFORGE_DEVICE static Tile this_tile(const Params& params) {
-    return Tile(params, place_tile(params.order, block_index()), C.block_n);
   }
 
   ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
@@ -118,10 +108,10 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void load_keys(u32 to, const TensorRef& tensor) const {
     const KeyLoader loader(thread_index());
     const auto source = [&](int pass) {
-      const i64 at = tile.key_offset(tensor, tile.first_key + loader.row_of(pass));
+      const i64 at = work.keys.key_offset(tensor, work.keys.first_key + loader.row_of(pass));
       return static_cast<const char*>(tensor.data) + at * 2 + loader.chunk * 16;
     };
-    loader.template load<true>(to, source, tile.lengths.kv() - tile.first_key);
+    loader.template load<true>(to, source, work.keys.lengths.kv() - work.keys.first_key);
     KeyLoader::clear_padding(to, thread_index());
   }
 
@@ -131,63 +121,27 @@ struct BwdMmaSm80 {
     const QueryLoader loader(thread_index());
     const int first_row = place.m * C.block_m;
     const char* first = static_cast<const char*>(tensor.data) +
-                        tile.query_offset(tensor, place.head, first_row + loader.row) * 2 +
+                        work.keys.query_offset(tensor, place.head, first_row + loader.row) * 2 +
                         loader.chunk * 16;
     const i64 bytes_apart = QueryLoader::kRowsPerPass * 2 * tensor.stride_row;
     loader.template load<true>(
-        to, [&](int pass) { return first + pass * bytes_apart; }, tile.lengths.q() - first_row);
-  }
-
-  /// In the scratch, among the rows of all heads.
-  ATTNFORGE_DEVICE i64 scratch_row(const Place& place) const {
-    return scratch_row_of_head(p, params.scratch, tile.lengths, place.head) +
-           scratch_row_in_head<C.block_m>(tile.lengths, tile.sequence) + place.m * C.block_m;
+        to, [&](int pass) { return first + pass * bytes_apart; },
+        work.keys.lengths.q() - first_row);
   }
 
   /// A tile of Q and dO, and what is known of its rows; one group of copies in any case.
   ATTNFORGE_DEVICE void load(const Place& place, int stage) const {
-    if (place.head < end_head) {
+    if (work.has(place)) {
       load_queries<QLoader>(q_tile(stage), p.q, place);
       load_queries<DoutLoader>(dout_tile(stage), params.dout, place);
       constexpr int kCopies = C.block_m / 4;  // of four rows
       for (int i = thread_index(); i < 2 * kCopies; i += C.num_threads()) {
         const float* from = i < kCopies ? params.scratch.lse_log2 : params.scratch.delta;
-        cp_async<16>(rows(stage) + i * 16, from + scratch_row(place) + i % kCopies * 4);
+        cp_async<16>(rows(stage) + i * 16,
+                     from + work.scratch_row(params.scratch, place) + i % kCopies * 4);
       }
     }
     cp_async_commit();
-  }
-
-  // Tiles of a head come in ascending order, then those of the next.
-  ATTNFORGE_DEVICE Place first() const {
-    if constexpr (Walk::kListed) return walk.first();
-    return {walk.count() == 0 ? end_head : tile.first_query_head(), walk.begin};
-  }
-  ATTNFORGE_DEVICE Place last() const {
-    if constexpr (Walk::kListed) return walk.last();
-    return {end_head - 1, walk.end - 1};
-  }
-  ATTNFORGE_DEVICE Place after(Place place) const {
-    if constexpr (Walk::kListed) return walk.after(place);
-    if (++place.m == walk.end) place = {place.head + 1, walk.begin};
-    return place;
-  }
-  ATTNFORGE_DEVICE Place before(const Place& place) const {
-    if constexpr (Walk::kListed) return walk.before(place);
-    return place.m == walk.begin ? Place{place.head - 1, walk.end - 1}
-                                 : Place{place.head, place.m - 1};
-  }
-  ATTNFORGE_DEVICE bool is_masked(const Place& place) const {
-    if constexpr (Walk::kListed)
-      return walk.masked(place);
-    else
-      return walk.masked(place.m);
-  }
-  /// `tiles` tiles after this one, which is known to the compiler.
-  ATTNFORGE_DEVICE Place later(Place place, int tiles) const {
-#pragma unroll
-    for (int i = 0; i < tiles; ++i) place = after(place);
-    return place;
   }
 
   // ---- 2. Products ----
@@ -337,8 +291,8 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void to_probabilities(Scores& s, const Place& place, int stage, bool masked,
                                          int step, Rounded& rounded, Rounded& sloped) const {
     const int row = step * C.step_m;
-    const auto queries = tile.queries_of(place.head);
-    const int first_row = place.m * C.block_m + row, first_key = tile.first_key + lane_key();
+    const auto queries = work.keys.queries_of(place.head);
+    const int first_row = place.m * C.block_m + row, first_key = work.keys.first_key + lane_key();
     const auto view_of = [&](Scores& x) {
       return TransposedScores<Scores>{x, first_row, first_key};
     };
@@ -424,7 +378,7 @@ struct BwdMmaSm80 {
   // ---- 4. One tile of queries ----
 
   ATTNFORGE_DEVICE void attend(const Place& place, int stage, int ds_stage) {
-    const bool masked = is_masked(place);
+    const bool masked = work.masked(place);
 #pragma unroll 1
     for (int step = 0; step < C.block_m / C.step_m; ++step) {
       if constexpr (C.roles == 1)
@@ -467,7 +421,8 @@ struct BwdMmaSm80 {
       }
     }
     using Layout = BwdMmaSm80DqTile<C>;
-    float* const sums_of_tile = params.scratch.dq_sums + scratch_row(place) * Layout::kColumns +
+    float* const sums_of_tile = params.scratch.dq_sums +
+                                work.scratch_row(params.scratch, place) * Layout::kColumns +
                                 lane() * Layout::kLaneFloats;
 #pragma unroll
     for (int f = 0; f < kRows; ++f)
@@ -504,11 +459,11 @@ struct BwdMmaSm80 {
       DoutLoader::clear_padding(dout_tile(s), thread_index());
     }
     Place begin;
-    if constexpr (!Walk::kListed) begin = first();
+    if constexpr (!Work::kListed) begin = work.first();
     await_previous_grid();
-    if constexpr (Walk::kListed) begin = first();
+    if constexpr (Work::kListed) begin = work.first();
 #pragma unroll
-    for (int s = 0; s < kTilesAhead; ++s) load(later(begin, s), s);
+    for (int s = 0; s < kTilesAhead; ++s) load(work.later(begin, s), s);
     clear_sums();
     int stage = 0, tile_parity = 0;
     bool is_late = false;  // the dQ of a tile is not made yet
@@ -518,26 +473,26 @@ struct BwdMmaSm80 {
       read_own_keys();
     }
 #pragma unroll 1
-    for (Place place = begin; place.head < end_head; place = after(place)) {
+    for (Place place = begin; work.has(place); place = work.after(place)) {
       // With as many tiles of dS as of Q they turn together.
       const int ds_stage = !kLate ? 0 : C.stages == 2 ? stage : tile_parity;
       cp_async_wait<kTilesAhead - 1>();
       __syncthreads();
-      if constexpr (C.stages > 1) load(later(place, kTilesAhead), stage_before(stage));
+      if constexpr (C.stages > 1) load(work.later(place, kTilesAhead), stage_before(stage));
       if constexpr (kLate) {
-        if (is_late) add_to_dq(before(place), ds_stage ^ 1);
+        if (is_late) add_to_dq(work.before(place), ds_stage ^ 1);
         is_late = true;
       }
       attend(place, stage, ds_stage);
       if constexpr (!kLate && (C.makes_dq() || C.stages == 1)) __syncthreads();
-      if constexpr (C.stages == 1) load(after(place), 0);
+      if constexpr (C.stages == 1) load(work.after(place), 0);
       if constexpr (!kLate && C.makes_dq()) add_to_dq(place, 0);
       stage = stage_after(stage);
       if constexpr (kLate) tile_parity ^= 1;
     }
     if constexpr (kLate) {
       __syncthreads();
-      if (is_late) add_to_dq(last(), (C.stages == 2 ? stage : tile_parity) ^ 1);
+      if (is_late) add_to_dq(work.last(), (C.stages == 2 ? stage : tile_parity) ^ 1);
     }
     start_next_grid();
     cp_async_wait<0>();
@@ -603,7 +558,7 @@ struct BwdMmaSm80 {
   }
 
   ATTNFORGE_DEVICE void store() const {
-    const Tile stored = this_tile(params);
+    const Tile stored = Work::this_tile(params);
     const TensorRef &dk = params.dk, &dv = params.dv;
     if (has_dv()) store_sums<C.gradient_dtype(C.dtype_v), kVColumns>(stored, dv, sums[0], 1.0f);
     if (C.roles == 1 || !has_dv())
@@ -613,7 +568,7 @@ struct BwdMmaSm80 {
 
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
-    const Tile tile = this_tile(params);
+    const Tile tile = Work::this_tile(params);
     if (tile.first_key >= tile.lengths.kv()) {
       await_previous_grid();  // what the end of this one says of it
       return;

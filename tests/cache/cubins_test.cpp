@@ -96,6 +96,7 @@ struct Damage {
   const char* name;
   const char* sql;
 };
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
 class DamagedCubinTest : public CubinsTest, public ::testing::WithParamInterface<Damage> {};
 
 TEST_P(DamagedCubinTest, IsAMissIsDroppedAndSaid) {

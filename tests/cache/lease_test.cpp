@@ -100,6 +100,7 @@ struct Elsewhere {
   const char* name;
   const char* sql;
 };
+void PrintTo(const Elsewhere& where, std::ostream* out) { *out << where.name; }
 class ElsewhereTest : public LeaseTest, public ::testing::WithParamInterface<Elsewhere> {};
 
 TEST_P(ElsewhereTest, NothingIsKnownOfItsOwner) {

@@ -130,6 +130,7 @@ struct BadLine {
   std::function<std::string(nlohmann::json)> spoil;
   const char* says;
 };
+void PrintTo(const BadLine& line, std::ostream* out) { *out << line.name; }
 class BadLineTest : public PortableTest, public ::testing::WithParamInterface<BadLine> {};
 
 TEST_P(BadLineTest, ThrowsWithItsNumberAndTakesNothing) {

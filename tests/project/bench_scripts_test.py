@@ -8,9 +8,12 @@ import json
 import os
 import pathlib
 import re
+import runpy
+import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1])
@@ -29,10 +32,45 @@ class BenchScripts(unittest.TestCase):
         (self.folder / "torch.py").write_text("raise ImportError('not here')\n")
 
     def run_script(self, name, *arguments):
-        """On a machine without nvidia-smi and torch, but for what is in self.folder."""
-        environment = {**os.environ, "PATH": str(self.folder), "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run([sys.executable, ROOT / "bench" / name, *arguments], cwd=self.folder, env=environment, capture_output=True,
-                              text=True, timeout=60)
+        """On a machine without nvidia-smi and torch, but for what is in self.folder. In a fork of this process: a new Python would
+        take longer to start than most scripts do."""
+        script, outputs = ROOT / "bench" / name, [tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")]
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            for number, output in zip((1, 2), outputs):
+                os.dup2(output.fileno(), number)
+            os._exit(self.exit_code_of(script, [name, *arguments]))
+        status = os.waitpid(child, 0)[1]
+        said = []
+        for output in outputs:
+            output.seek(0)
+            said.append(output.read())
+            output.close()
+        return subprocess.CompletedProcess(name, os.waitstatus_to_exitcode(status), *said)
+
+    def exit_code_of(self, script, arguments):
+        """Of the script, which becomes this process's main program."""
+        signal.alarm(60)
+        os.chdir(self.folder)
+        os.environ.update(PATH=str(self.folder), PYTHONPATH=str(self.folder), PYTHONDONTWRITEBYTECODE="1")
+        sys.argv, sys.path[:1], sys.dont_write_bytecode = arguments, [str(script.parent), str(self.folder)], True
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+            if not isinstance(code, int):
+                print(code, file=sys.stderr)
+                code = 1
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return code
 
     def add_program(self, name, text):
         (self.folder / name).write_text(f"#!/bin/sh\n{text}\n")

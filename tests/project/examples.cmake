@@ -6,5 +6,5 @@ set(EXAMPLES_COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/examples_te
   --fake-nvrtc $<TARGET_FILE:attnforge_fake_nvrtc>)
 add_test(NAME project.examples_on_fake_driver COMMAND ${EXAMPLES_COMMAND})
 add_test(NAME project.examples COMMAND ${EXAMPLES_COMMAND} --gpu)
-set_tests_properties(project.examples_on_fake_driver project.examples PROPERTIES TIMEOUT 300)
+set_tests_properties(project.examples_on_fake_driver project.examples PROPERTIES TIMEOUT 300 COST 900)
 set_tests_properties(project.examples PROPERTIES LABELS gpu RESOURCE_LOCK gpu SKIP_RETURN_CODE 77)

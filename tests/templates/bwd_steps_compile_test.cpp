@@ -30,7 +30,7 @@ constexpr StepsCase kStepsCases[] = {
     {"90a", "bwd fp32 num_heads=4 seqlen=100 head_dim=8:256 lengths=used dlse accumulate sinks"},
 };
 
-/// The steps beside bwd_naive's kernel, which has no use for them.
+/// The steps without the kernel, which comes last: bwd_naive's, which has no use for them.
 Source source_of(const Problem& problem, const BwdSteps& steps) {
   Shape shape = shape_of(problem);
   const KernelNames names{.symbol = "beside",
@@ -41,8 +41,11 @@ Source source_of(const Problem& problem, const BwdSteps& steps) {
                           .blocks_per_sm = "blocks_per_sm()",
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh"};
-  return kernel_source(parse_config("bwd_naive num_threads=128"), shape,
-                       with_bwd_steps(with_parts<BwdNaiveParams>(names, problem), problem, steps));
+  Source source = kernel_source(
+      parse_config("bwd_naive num_threads=128"), shape,
+      with_bwd_steps(with_parts<BwdNaiveParams>(names, problem), problem, steps));
+  source.text.erase(source.text.rfind("extern \"C\" __global__"));
+  return source;
 }
 
 TEST(BwdSteps, CompileWithoutSpillsForRowsOfAnyKind) {

@@ -20,6 +20,7 @@
 #include "templates/registry.h"
 #include "tests/support/hostile_configs.h"
 #include "tests/templates/compile_together.h"
+#include "tests/templates/fwd_wgmma_sm90a_configs.h"
 #include "tests/templates/problems.h"
 
 namespace attnforge {
@@ -72,10 +73,17 @@ std::string head_dims_of(const Problem& problem) {
   return fmt::format("head_dim = {}:{}", problem.head_dim, problem.head_dim_v);
 }
 
-/// "block_n=128".
+/// "block_n=128". Of numbers that launches alone read, whether they are more than the least. And
+/// what decides together how an SM's registers are shared out.
 Words values_of(const Config& config) {
   Words values;
-  for (const auto& [name, value] : config.fields) values.insert(fmt::format("{}={}", name, value));
+  if (config.family == "fwd_wgmma_sm90a")
+    values.insert(fmt::format("{} warpgroups in {} blocks", config.get("warpgroups"),
+                              config.get("blocks_per_sm")));
+  for (const auto& [name, value] : config.fields) {
+    const bool of_launch = name == "head_group_mb" || name == "num_splits";
+    values.insert(fmt::format("{}={}", name, of_launch ? value > (name == "num_splits") : value));
+  }
   return values;
 }
 
@@ -109,28 +117,29 @@ void add_defaults(const Family& family, const Arch& arch, std::size_t most, Word
   }
 }
 
-/// Adds candidates, always the one of a problem with the most values of axes that no job has, until
-/// every value that a search of the problems tries is there. Small head dims come first: their
-/// kernels compile in half the time of large ones.
+/// Adds candidates, always the one with the most values of axes that no job has, until every value
+/// that a search of the problems tries is there. Of equals the one with the smallest head dim: its
+/// kernel compiles in half the time of large ones.
 void add_values(const Family& family, const Arch& arch, std::vector<Job>& jobs) {
-  Words values;
-  for (const Job& job : jobs) values.merge(values_of(job.candidate.config));
-  std::vector<Problem> problems = test::problems_on(family, arch);
-  std::ranges::stable_sort(problems, {},
-                           [](const Problem& p) { return p.head_dim + p.head_dim_v; });
-  for (const Problem& problem : problems) {
-    const std::vector<Candidate> all = candidates(family, problem, typical_device(arch.name));
-    for (;;) {
-      const Candidate* best = nullptr;
-      std::size_t best_new = 0;
-      for (const Candidate& each : all) {
-        const std::size_t found = count_new(values_of(each.config), values);
-        if (found > best_new) best_new = found, best = &each;
-      }
-      if (best == nullptr) break;
-      values.merge(values_of(best->config));
-      jobs.push_back({&arch, problem, *best, false});
-    }
+  Words known;
+  for (const Job& job : jobs) known.merge(values_of(job.candidate.config));
+  std::vector<std::pair<Job, Words>> unknown;  // candidates, and what of their values no job has
+  for (const Problem& problem : test::problems_on(family, arch)) {
+    for (const Candidate& each : candidates(family, problem, typical_device(arch.name)))
+      unknown.push_back({{&arch, problem, each, false}, values_of(each.config)});
+  }
+  std::ranges::stable_sort(unknown, {}, [](const auto& each) {
+    return each.first.problem.head_dim + each.first.problem.head_dim_v;
+  });
+  for (;;) {
+    for (auto& [job, values] : unknown)
+      std::erase_if(values, [&](const std::string& value) { return known.contains(value); });
+    std::erase_if(unknown, [](const auto& each) { return each.second.empty(); });
+    if (unknown.empty()) return;
+    auto& [job, values] = *std::ranges::max_element(
+        unknown, {}, [](const auto& each) { return each.second.size(); });
+    jobs.push_back(job);
+    known.merge(values);
   }
 }
 
@@ -197,6 +206,8 @@ std::string complaint(const Job& job, const Cubin& cubin) {
                        cubin.spill_load_bytes);
   }
   if (job.is_default && cubin.wgmma_serialized) return "wgmma serialized";
+  if (job.candidate.config.family == "fwd_wgmma_sm90a")
+    return test::register_fault(job.candidate.config, job.problem, cubin.registers);
   return "";
 }
 

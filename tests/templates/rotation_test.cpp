@@ -25,6 +25,7 @@ struct Served {
   const char* arch;
   const char* problem;
 };
+void PrintTo(const Served& served, std::ostream* out) { *out << served.problem; }
 constexpr Served kServed[] = {
     {"fwd_wgmma_sm90a", "90a",
      "fwd bf16 batch=3 num_heads=32:8 seqlen=100:4096 head_dim=128 causal rope=half"},

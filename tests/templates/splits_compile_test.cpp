@@ -24,6 +24,7 @@ struct SplitCase {
 };
 
 // Each part once for a family, on one of its archs; the plain kernels are those of the first two.
+// Sinks are in sinks_compile_test.cpp, pages in pages_compile_test.cpp.
 constexpr SplitCase kCases[] = {
     {"fwd_mma_sm80", "80", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 lse", 32},
     {"fwd_mma_sm80", "86", "fwd fp16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128", 16},
@@ -34,12 +35,10 @@ constexpr SplitCase kCases[] = {
     {"fwd_mma_sm80", "90a",
      "fwd fp16 batch=4 num_heads=8:2 seqlen=4:8192 head_dim=72 lengths=packed causal", 32},
     {"fwd_mma_sm80", "90a",
-     "fwd bf16 batch=1 num_heads=16 seqlen=64:8192 head_dim=128 blocks=64 mask_bits", 64},
+     "fwd bf16 batch=1 num_heads=16 seqlen=64:8192 head_dim=64 blocks=64 mask_bits", 64},
     {"fwd_mma_sm80", "90a",
      "fwd bf16 batch=1 num_heads=16:4 seqlen=2:8192 head_dim=128 softcap=30 args=\"float* slope\" "
      "score=\"s + slope[head] * (k - q)\" rope=half",
-     32},
-    {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=32:8 seqlen=1:8192 head_dim=128 sinks lse",
      32},
     {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=8 seqlen=256:32768 head_dim=128 causal",
      128},
@@ -50,8 +49,6 @@ constexpr SplitCase kCases[] = {
      "fwd bf16 batch=4 num_heads=16 seqlen=2:8192 head_dim=128 lengths=used window_left=4096", 64},
     {"fwd_wgmma_sm90a", "90a",
      "fwd bf16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=192:128 rope=half", 64},
-    {"fwd_wgmma_sm90a", "90a",
-     "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 sinks lse", 64},
 };
 
 std::string fault_of(const SplitCase& c) {

@@ -35,9 +35,8 @@ Source rendered(const char* family, const char* arch, const Problem& problem) {
 Cubin compiled(const char* family, const char* arch, const Problem& problem) {
   return compile(rendered(family, arch, problem), typical_device(arch).arch);
 }
-/// What C++ thinks of a text, in a tenth of the time of a whole compile.
-std::string ptx_of(const char* family, const char* arch, const Problem& problem) {
-  return compile_to_ptx(rendered(family, arch, problem), typical_device(arch).arch);
+void check_cpp_of(const char* family, const char* arch, const Problem& problem) {
+  test::check_cpp(rendered(family, arch, problem), typical_device(arch).arch);
 }
 
 Problem with_code(const char* score, const char* mask = "", const char* args = "") {
@@ -60,6 +59,9 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
   for (const CodeTexts& text : texts) {
     Problem problem = parse_problem(kProblem);
     add_code(problem, text);
+    // Two of the scores where kernels compile in half the time. A head dim of 64 has documents()
+    // and dilated_window() spill on sm_90a.
+    if (cases.size() / 2 == 1 || cases.size() / 2 == 2) problem.head_dim = problem.head_dim_v = 64;
     cases.push_back({"fwd_wgmma_sm90a", "90a", problem});
     // What a text becomes is the same on all of these; their limits are not.
     constexpr const char* kOlder[] = {"80", "86", "89"};
@@ -72,6 +74,7 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
   add_code(all, prefix_lm());
   cases.push_back({"fwd_wgmma_sm90a", "90a", all});
   cases.push_back({"fwd_mma_sm80", "80", all});
+  const std::size_t only_cpp = cases.size();
   cases.push_back({"fwd_naive", "80", all});
   all.dtype_q = all.dtype_k = all.dtype_v = all.dtype_o = DType::kFp32;
   cases.push_back({"fwd_regtile_f32", "80", all});
@@ -80,6 +83,10 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
   const bool fitted = nvrtc_facts().major == 13 && nvrtc_facts().minor == 0;
   const int most_spills = fitted ? 0 : 16;
   const std::vector<std::string> said = test::compile_together(cases.size(), [&](std::size_t i) {
+    if (i >= only_cpp) {
+      check_cpp_of(cases[i].family, cases[i].arch, cases[i].problem);
+      return std::string();
+    }
     const Cubin cubin = compiled(cases[i].family, cases[i].arch, cases[i].problem);
     const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
     return spills <= most_spills || i >= may_spill
@@ -120,8 +127,8 @@ TEST(BackwardTexts, CompileWithTheirDerivativesInAllFamilies) {
                {"bwd_wgmma_sm90a", "90a", wide}};
   const std::vector<std::string> said = test::compile_together(
       std::size(cases), [&](std::size_t i) -> std::string {
-        const std::string ptx = ptx_of(cases[i].family, cases[i].arch, cases[i].problem);
-        return ptx.find(".entry") != ptx.npos ? "" : "no kernel";
+        check_cpp_of(cases[i].family, cases[i].arch, cases[i].problem);
+        return "";
       });
   for (std::size_t i = 0; i < said.size(); ++i)
     EXPECT_EQ(said[i], "") << cases[i].family << " " << to_string(cases[i].problem);
@@ -161,9 +168,10 @@ TEST(Dargs, CompileInTheKernelOfDqAndInTheOracle) {
   const std::vector<std::string> said = test::compile_together(
       std::size(cases), [&](std::size_t i) -> std::string {
         const auto& [family, arch, problem, whole] = cases[i];
-        if (!whole)
-          return ptx_of(family, arch, problem).find(".entry") != std::string::npos ? ""
-                                                                                   : "no kernel";
+        if (!whole) {
+          check_cpp_of(family, arch, problem);
+          return "";
+        }
         const Cubin cubin = compiled(family, arch, problem);
         return cubin.spill_store_bytes == 0 ? "" : "it spills";
       });
@@ -174,7 +182,7 @@ TEST(Dargs, CompileInTheKernelOfDqAndInTheOracle) {
 /// The compiler refuses the text, and says where.
 void expect_wrong_score(const Problem& problem) {
   try {
-    ptx_of("bwd_naive", "80", problem);
+    check_cpp_of("bwd_naive", "80", problem);
     ADD_FAILURE() << problem.score << " compiled";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCompile);
@@ -209,8 +217,8 @@ TEST(Positions, TakePartInAllThatIntsDo) {
       "(k - q) / 3.0f + (2 - k) * 0.25 + (k + q) * 0.5f + table[k] + a[min(k, 3)] + (k << 1) + -k",
       "k < min(q, 4) && max(k, q) > 2 && abs(k - q) < 5 && k % 2 == 0 && !(k & 4) && b[k]",
       "float* table[seqlen_kv], fp16* a, bool* b");
-  EXPECT_THAT(ptx_of("fwd_mma_sm80", "80", problem), testing::HasSubstr(".entry"));
-  EXPECT_THAT(ptx_of("fwd_naive", "80", problem), testing::HasSubstr(".entry"));
+  EXPECT_NO_THROW(check_cpp_of("fwd_mma_sm80", "80", problem));
+  EXPECT_NO_THROW(check_cpp_of("fwd_naive", "80", problem));
 }
 
 /// The offset of the member `code` is where the launch puts it, after any other part.
@@ -243,7 +251,7 @@ TEST(CodeParams, LieWhereTheLaunchPutsThem) {
 TEST(CodeThatDoesNotCompile, IsShownWithLineAndColumn) {
   const auto message = [](const Problem& problem) -> std::string {
     try {
-      ptx_of("fwd_mma_sm80", "80", problem);
+      check_cpp_of("fwd_mma_sm80", "80", problem);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kCompile);
       return error.what();
@@ -291,8 +299,8 @@ TEST(AnyText, IsAnErrorOrCode) {
   }
   const std::vector<std::string> said = test::compile_together(
       problems.size(), [&](std::size_t i) -> std::string {
-        const std::string ptx = ptx_of("fwd_naive", "80", problems[i]);
-        return ptx.find(".entry") != ptx.npos ? "" : "no kernel";
+        check_cpp_of("fwd_naive", "80", problems[i]);
+        return "";
       });
   int compiled_ones = 0;
   for (std::size_t i = 0; i < problems.size(); ++i) {
