@@ -41,8 +41,8 @@ class ATTNFORGE_API DeviceBuffer {
 struct DeviceTensors {
   std::vector<DeviceBuffer> buffers;  // inputs, tables, outputs
   DeviceBuffer workspace;
-  std::vector<std::uint64_t> words{};  // that tensors points to
-  Tensors tensors;                     // points into all of them
+  std::vector<std::uint64_t> host_words{};  // in host memory; tensors points to them too
+  Tensors tensors;                          // points into all of them
 };
 
 /// Copies q, k, v and tables of `host` to the GPU and fills o and lse with NaN. Sizes are
