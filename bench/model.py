@@ -4,7 +4,7 @@
     python3 bench/model.py --cache all.db --family fwd_wgmma_sm90a --arch sm_90a --out bench/results/h200/model.csv
 
 For each problem: how much slower than the best of all configs the model's first choice is (what a user gets who never tunes),
-and the best of its first twelve (what a quick search tries). Needs no GPU.
+and the best of its first twelve (half of them are what a quick search tries first). Needs no GPU.
 """
 
 import argparse

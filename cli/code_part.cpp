@@ -1,5 +1,10 @@
 // code_part.cpp - the user's texts as options of commands.
+#include <cstddef>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/code_options.h"
 #include "cli/run_parts.h"
@@ -42,6 +47,7 @@ int32, float16, bfloat16 or bool, or random; its size and type are then the file
     set_code_arrays(problem, options_, host);
   }
   std::optional<Drawing> drawing(const Problem& problem) const override {
+    if (problem.mask.empty()) return std::nullopt;
     const std::vector<std::optional<NpyArray>> files = code_files(problem, options_);
     std::vector<std::span<const std::byte>> arrays(files.size());
     for (std::size_t i = 0; i < files.size(); ++i)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "attnforge/error.h"
+
 namespace attnforge::cli {
 namespace {
 
@@ -26,6 +28,8 @@ ListedRunPart::ListedRunPart(RunPartPlace place, std::unique_ptr<RunPart> (*make
 RunParts run_parts() {
   std::vector<Listed> in_order = listed();
   std::ranges::sort(in_order, {}, &Listed::place);
+  ATTNFORGE_ASSERT(std::ranges::adjacent_find(in_order, {}, &Listed::place) == in_order.end(),
+                   "each part has a place of its own");
   RunParts parts;
   for (const Listed& part : in_order) parts.push_back(part.make());
   return parts;

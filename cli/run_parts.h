@@ -30,7 +30,7 @@ struct RunFlags {
   bool on_gpu = true;
 };
 
-/// A part does nothing that it does not say.
+/// What a part does not override does nothing.
 class RunPart {
  public:
   virtual ~RunPart() = default;
@@ -47,7 +47,8 @@ class RunPart {
   // ---- What they say of problems ----
   /// More words of a problem's text.
   virtual void add_words(std::string&) const {}
-  /// What words cannot say, of the problem of that text. Random choices depend on the seed.
+  /// What words cannot say, of the problem of that text. Random choices depend on the seed. What a
+  /// part keeps of it, for check() and what comes after, is of the problem that was completed last.
   virtual Problem completed(const Problem& problem, std::uint64_t) { return problem; }
   /// A sweep's problems of one.
   virtual std::vector<Problem> swept(const Problem& problem) const { return {problem}; }
@@ -72,9 +73,13 @@ class RunPart {
 
 using RunParts = std::vector<std::unique_ptr<RunPart>>;
 
-/// When a part's turn is: files give inputs, then texts what these mean, then lists are found of
-/// both.
-enum class RunPartPlace { kTables, kOutputs, kTexts, kLists };
+/// When a part's turn is. No two parts have the same.
+enum class RunPartPlace {
+  kTables,   // inputs of files
+  kOutputs,  // files beside o and lse
+  kTexts,    // the user's code, with its arrays
+  kLists,    // block masks: of files, or found of the texts
+};
 
 /// A part's file has one of these, as a global: nothing else names the part.
 struct ListedRunPart {
@@ -91,7 +96,8 @@ RunParts run_parts();
 /// Reads problems with what the parts' options say, while these live.
 ReadText reader_of(const RunParts& parts, std::uint64_t seed = 0);
 
-/// The first drawing of a part; an empty one where none has any.
+/// Of the parts that draw the last in their order (a given block mask before a text's); an empty
+/// one where none does.
 Drawing drawing_of(const RunParts& parts, const Problem& problem);
 
 /// Examples of all.

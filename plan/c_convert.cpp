@@ -26,8 +26,6 @@ Part part(const Part* given, std::string_view name) {
 
 }  // namespace
 
-const std::size_t kFirstTensorsBytes = offsetof(attnforge_tensors, block_mask);
-
 Tensors from_c(const attnforge_tensors* given) {
   static constexpr attnforge_tensors kDefaults = ATTNFORGE_TENSORS_INIT;
   const attnforge_tensors c = read_struct(given, kDefaults, "tensors", kFirstTensorsBytes);

@@ -11,7 +11,7 @@
 namespace attnforge {
 
 /// What callers have who were compiled when sequences' lengths were the last part there was.
-extern const std::size_t kFirstTensorsBytes;
+inline constexpr std::size_t kFirstTensorsBytes = offsetof(attnforge_tensors, block_mask);
 
 /// Throws Error(kInvalidArgument). Cheap: it is part of every run.
 Tensors from_c(const attnforge_tensors* tensors);

@@ -299,6 +299,7 @@ double flops(const Sequences& sequences) {
 }
 
 double flops(const Problem& problem, const HostTensors& host) {
+  check_tables(problem, host);
   return flops(sequences_of(problem, host));
 }
 

@@ -169,7 +169,7 @@ def entries(lines):
 def shown(declaration):
     """A declaration as the page shows it: no export macro, no private part, no friends, no body of a free function."""
     aligned = re.compile(r"^" + " " * len("ATTNFORGE_API "))
-    exported = any("ATTNFORGE_API " in line and "class" not in line for line in declaration)
+    exported = any("ATTNFORGE_API " in line and not line.startswith("class ") for line in declaration)
     lines = [aligned.sub("", line) for line in declaration] if exported else declaration
     text = "\n".join(lines).replace("ATTNFORGE_API ", "")
     text = re.sub(r"[ \t]+\\\n", r" \\\n", text)

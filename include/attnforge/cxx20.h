@@ -7,5 +7,9 @@
 #include "attnforge/no_more_errors_without_cxx20.h"  // does not exist: ends the compile here
 #endif
 
-// Before each function and class of the library; all others are hidden. c.h has the same line.
+// Before each function and class of the library; all others are hidden. c.h has the same lines.
+#if defined(__GNUC__)
 #define ATTNFORGE_API __attribute__((visibility("default")))
+#else
+#define ATTNFORGE_API
+#endif

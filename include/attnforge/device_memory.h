@@ -41,7 +41,7 @@ class ATTNFORGE_API DeviceBuffer {
 struct DeviceTensors {
   std::vector<DeviceBuffer> buffers;  // inputs, tables, outputs
   DeviceBuffer workspace;
-  std::vector<std::uint64_t> host_words{};  // in host memory; tensors points to them too
+  std::vector<std::uint64_t> code_words{};  // in host memory: tensors.code_arguments
   Tensors tensors;                          // points into all of them
 };
 

@@ -57,7 +57,8 @@ ATTNFORGE_API HostTensors allocate_host_tensors(const Problem& problem);
 ATTNFORGE_API HostTensors random_host_tensors(const Problem& problem, std::uint64_t seed);
 
 /// flops() of a run on these tensors: with the lengths that they have, and with the pairs that
-/// their block mask lets through.
+/// their block mask lets through. Their sizes are those of allocate_host_tensors(). Throws
+/// Error(kInvalidArgument) for lengths and lists that are none of the problem's.
 ATTNFORGE_API double flops(const Problem& problem, const HostTensors& tensors);
 
 /// Sets page_table for the lengths that the tensors have: pages of each sequence in random places

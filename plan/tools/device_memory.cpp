@@ -75,7 +75,7 @@ DeviceTensors upload_tensors(Device& device, const Plan& plan, const HostTensors
     addresses.push_back(buffer.data());
   }
   to.workspace = DeviceBuffer(device, plan.workspace_bytes());
-  to.tensors = bound_tensors(problem, list, addresses, host, to.host_words);
+  to.tensors = bound_tensors(problem, list, addresses, host, to.code_words);
   return to;
 }
 

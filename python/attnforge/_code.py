@@ -28,14 +28,14 @@ class Code:
 NO_CODE = Code(("", "", ""), (), ())
 
 
-def code_of(score, mask, args, stream, beside=None):
-    """The Code of attention()'s arguments. Where there is no mask among them it is the text that `beside` was made of, its `mask`, with
-    its `args`, if it has one. Raises InvalidError, which names the argument."""
-    text = getattr(beside, "mask", None)
+def code_of(score, mask, args, stream, block_mask=None):
+    """The Code of attention()'s arguments. Where there is no mask among them it is the text that the block mask was made of, with its
+    args, if it was. Raises InvalidError, which names the argument."""
+    text = getattr(block_mask, "mask", None)
     if mask is None and isinstance(text, str):
         mask = text
-        if beside.args and (args is None or isinstance(args, dict)):
-            args = {**beside.args, **(args or {})}
+        if block_mask.args and (args is None or isinstance(args, dict)):
+            args = {**block_mask.args, **(args or {})}
     if score is None and mask is None and args is None:
         return NO_CODE
     score = "" if score is None else _checks.text("score", score)

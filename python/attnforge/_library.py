@@ -4,7 +4,7 @@ import ctypes
 import glob
 import os
 import threading
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 from ._checks import text
 from ._errors import error_of

@@ -12,7 +12,7 @@ import sys
 
 def declared(root):
     """Names in the public headers: C functions, C++ free functions, C++ classes with members out of line."""
-    c_functions, functions, classes = set(), set(), set()
+    c_functions, functions, classes, unmarked = set(), set(), set(), []
     for header in sorted((root / "include" / "attnforge").glob("*.h")):
         text = re.sub(r"//.*|/\*.*?\*/", "", header.read_text(), flags=re.S if header.name == "c.h" else 0)
         if header.name == "c.h":
@@ -22,9 +22,13 @@ def declared(root):
         for match in re.finditer(r"^(?!namespace|using|#|class|struct|enum|inline|template|typedef|\})[\w\[].*?\b(\w+)\(.*?\)\s*;",
                                  text, flags=re.M | re.S):
             functions.add(match.group(1))
+            if "ATTNFORGE_API" not in match.group(0):
+                unmarked.append(f"{header.name}: {match.group(1)}()")
         for match in re.finditer(r"^class (?:ATTNFORGE_API )?(\w+)[^;]*?\{(.*?)^\};", text, flags=re.M | re.S):
             classes.add(match.group(1))
-    return c_functions, functions, classes
+            if not match.group(0).startswith("class ATTNFORGE_API"):
+                unmarked.append(f"{header.name}: class {match.group(1)}")
+    return c_functions, functions, classes, unmarked
 
 
 def exported(library):
@@ -46,7 +50,7 @@ def name_of(symbol):
 
 
 def main(root, library, static=None):
-    c_functions, functions, classes = declared(root)
+    c_functions, functions, classes, unmarked = declared(root)
     symbols = exported(library)
     names = {name_of(symbol) for symbol in symbols}
     problems = [f"exported but not public: {symbol}" for symbol in symbols
@@ -54,6 +58,7 @@ def main(root, library, static=None):
                         or name_of(symbol) in {("cpp", n) for n in functions | classes})]
     problems += [f"declared in c.h but not exported: {n}" for n in sorted(c_functions) if ("c", n) not in names]
     problems += [f"declared but not exported: attnforge::{n}" for n in sorted(functions) if ("cpp", n) not in names]
+    problems += [f"without ATTNFORGE_API: {n}" for n in unmarked]
     if static:
         differ = raw_symbols(library, "-D") ^ raw_symbols(static, "-g")
         problems += [f"visible in one of both libraries only: {symbol}" for symbol in sorted(differ)]

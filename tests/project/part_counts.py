@@ -26,13 +26,13 @@ PARTS = {
     # Interfaces too: the masks of C++, C, Python and the command line, their generators, drawings and files.
     "block_mask": (
         r"kFeatureBlockMask|[bB]lockMask|block_mask|mask_block|mask_(heads|batch|bits)\b|bit_blocks|blocks=|BlockSight|\bdensity=",
-        22,
+        23,
     ),
     "user_code": (
         r"kFeature(Score|Mask)Code|Code(Argument|Params|Functions|Pair|Texts|Options)|code_(arguments|suffix|functions)|\bcode_of\(|(has|check|add)_(score_)?code"
         r"|user_(score|mask|code)|User(Code|Score|Mask|Rule|Row|Slope|Terms)|WithCode|\b(problem|p|text)\.(score|mask|args)\b"
         r"|Problem::(score|mask|args)\b|(given|parts)\.code|code_part|errors_in_code|score: str",
-        25,
+        26,
     ),
     "sinks": (r"kFeatureSinks|Sink(Params|Output)|WithSinks|(?<!host/)\bsinks\b|[a-z]_sinks", 25),
     "pages": (
@@ -47,7 +47,7 @@ PARTS = {
 }
 # By their paths: (files that are about the part and nothing else, how many; of those that are about another part here, how many).
 OWN = {
-    "block_mask": (r"block_(mask|lists|bits|text|source)|mask_(row|files|part|drawing)|(bwd|query)_tiles|query_tile_bits|listed_queries|exact_mask", 40, 2),
+    "block_mask": (r"block_(mask|lists|bits|text|source)|mask_(row|files|part|drawing)|(bwd|query)_tiles|query_tile_bits|listed_queries|exact_mask", 40, 3),
     "user_code": (
         r"user_(code|mask|score|slope|terms)|(^|/)_?code_?(texts|functions|errors|options|part)?\.(h|cpp|py)|mask_windows|params_code|score_with_slope"
         r"|block_text|text_blocks|exact_mask|dargs?[._]",

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "attnforge/error.h"
+#include "attnforge/host_tensors.h"
 #include "reference/likely_lse.h"
 #include "reference/visible.h"
 #include "tests/support/host_problem.h"
@@ -254,6 +255,19 @@ TEST(Sequences, ALikelyLseIsThatOfTheKeysThatARowSees) {
     EXPECT_EQ(host.lse[6 * head + 1], -INFINITY);
     EXPECT_FLOAT_EQ(host.lse[6 * head + 2], 0.5f);
     EXPECT_FLOAT_EQ(host.lse[6 * head + 5], std::log(4.0f) + 0.5f);
+  }
+}
+
+TEST(FlopsOfARun, RefuseLengthsThatAreNotThere) {
+  const Problem problem = parse_problem("fwd batch=2 seqlen=10 head_dim=64 lengths=packed");
+  HostTensors host = allocate_host_tensors(problem);
+  EXPECT_GT(flops(problem, host), 0);
+  host.lengths_kv = {};
+  try {
+    flops(problem, host);
+    FAIL() << "took them";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
   }
 }
 

@@ -36,7 +36,10 @@ Cubin compiled(const char* family, const char* arch, const Problem& problem) {
   return compile(rendered(family, arch, problem), typical_device(arch).arch);
 }
 void check_cpp_of(const char* family, const char* arch, const Problem& problem) {
-  test::check_cpp(rendered(family, arch, problem), typical_device(arch).arch);
+  const Source source = rendered(family, arch, problem);
+  EXPECT_THAT(source.text, ::testing::HasSubstr("__global__"))
+      << "a kernel, not its functions alone";
+  test::check_cpp(source, typical_device(arch).arch);
 }
 
 Problem with_code(const char* score, const char* mask = "", const char* args = "") {
@@ -74,10 +77,12 @@ TEST(ReadyMadeTexts, CompileWithoutSpillsInBothFamilies) {
   add_code(all, prefix_lm());
   cases.push_back({"fwd_wgmma_sm90a", "90a", all});
   cases.push_back({"fwd_mma_sm80", "80", all});
+  Problem fp32 = all;
+  fp32.head_dim = fp32.head_dim_v = 64;
+  fp32.dtype_q = fp32.dtype_k = fp32.dtype_v = fp32.dtype_o = DType::kFp32;
+  cases.push_back({"fwd_regtile_f32", "80", fp32});
   const std::size_t only_cpp = cases.size();
   cases.push_back({"fwd_naive", "80", all});
-  all.dtype_q = all.dtype_k = all.dtype_v = all.dtype_o = DType::kFp32;
-  cases.push_back({"fwd_regtile_f32", "80", all});
 
   // The registers are fitted to NVRTC 13.0. 13.5 keeps one of prefix_lm() in memory: 8 bytes.
   const bool fitted = nvrtc_facts().major == 13 && nvrtc_facts().minor == 0;
@@ -282,8 +287,8 @@ TEST(CodeThatDoesNotCompile, IsShownWithLineAndColumn) {
   EXPECT_THAT(message(with_code("s */ 2 /")), HasSubstr("score, line 1"));
 }
 
-/// Texts that validate() lets through, to the compiler: an error, or code.
-TEST(AnyText, IsAnErrorOrCode) {
+/// Texts that validate() lets through, to the compiler: an error, or C++.
+TEST(AnyText, IsAnErrorOrValidCpp) {
   const std::vector<std::string> pieces = {
       "s",        "k",          "q",    "head", "+ 1",     "(s)", "tanhf(s)",
       "slope",    "[k]",        "* 2.", "- q",  "? s : k", ", 1", "[&] { return s; }()",
