@@ -313,6 +313,15 @@ void check_sequences(const Sequences& sequences) {
 }
 
 void check_tables(const Problem& problem, const HostTensors& host) {
+  const auto check_size = [&](const char* name, std::size_t size, bool packed) {
+    const std::size_t wanted = static_cast<std::size_t>(problem.batch) + (packed ? 1 : 0);
+    if (size == wanted || (size == 0 && !packed)) return;
+    refuse_arrays(fmt::format("lengths.{} has {} numbers in place of {}", name, size, wanted));
+  };
+  if (problem.lengths != Lengths::kFixed) {
+    check_size("q", host.lengths_q.size(), problem.lengths == Lengths::kPacked);
+    check_size("kv", host.lengths_kv.size(), has_packed_keys(problem));
+  }
   check_sequences(sequences_of(problem, host));
   if (has_block_mask(problem)) block_mask_of(problem, host);  // checks it
 }
