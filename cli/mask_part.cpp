@@ -18,20 +18,24 @@
 namespace attnforge::cli {
 namespace {
 
-/// --mask-random's word: a share.
+/// A number from 0 to 1; none: the text is another.
+std::optional<double> share_of(const std::string& text) {
+  char* end = nullptr;
+  const double share = std::strtod(text.c_str(), &end);
+  const bool ok = end != text.c_str() && *end == '\0' && share >= 0 && share <= 1;
+  return ok ? std::optional(share) : std::nullopt;
+}
+
+/// --mask-random's word.
 ValueRule share() {
   return [](std::string& value) -> std::string {
-    char* end = nullptr;
-    const double number = std::strtod(value.c_str(), &end);
-    const bool ok = !value.empty() && *end == '\0' && number >= 0 && number <= 1;
-    return ok ? "" : fmt::format("must be a number from 0 to 1, not \"{}\"", value);
+    return share_of(value) ? "" : fmt::format("must be a number from 0 to 1, not \"{}\"", value);
   };
 }
 
+/// One of --density.
 double density_of(const std::string& text) {
-  char* end = nullptr;
-  const double density = std::strtod(text.c_str(), &end);
-  if (end != text.c_str() && *end == '\0' && density >= 0 && density <= 1) return density;
+  if (const std::optional<double> density = share_of(text)) return *density;
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("--density {} must be shares from 0 to 1, as in 0,0.5,0.9", text));
 }

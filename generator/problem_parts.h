@@ -22,7 +22,7 @@ struct BoundOperands {
   std::span<const Operand> list;
   std::span<void* const> addresses;
   const HostTensors& host;
-  std::vector<std::uint64_t>& words;  // what the run's tensors may point to
+  std::vector<std::uint64_t>& code_words;  // what the run's tensors may point to
 };
 
 /// Null: nothing. All are of problems that have the part.
@@ -47,7 +47,7 @@ struct ProblemPart {
   void (*add_outputs)(OperandList&) = nullptr;  // after those of all parts, and a forward's own
   /// Sets what the operands' addresses do not say.
   void (*complete)(const Problem&, const BoundOperands&, Tensors&) = nullptr;
-  /// Of runs on made-up inputs: sets the tables of the host that no reference has to do with.
+  /// Of runs on made-up inputs: sets the tables of the host that reference/ does not set.
   void (*make_up)(const Problem&, HostTensors&, std::uint64_t seed) = nullptr;
   /// Throws Error(kInvalidArgument) for tensors of the host that do not fit together.
   void (*check_host)(const Problem&, std::span<const Operand>, const HostTensors&) = nullptr;

@@ -22,10 +22,12 @@ void check_code_functions(const Problem& problem, const CodeFunctions& code) {
 }
 
 bool knows_score_sizes(const Problem& problem) { return problem.score.empty(); }
-bool knows_weights(const Problem& problem) { return problem.score.empty() && problem.mask.empty(); }
+bool knows_weights(const Problem& problem) {
+  return knows_score_sizes(problem) && problem.mask.empty();
+}
 
 void check_computable(const Problem& problem) {
-  if (problem.score.empty() && problem.mask.empty()) return;
+  if (knows_weights(problem)) return;  // there is no text
   throw Error(ErrorCode::kUnsupported,
               "the CPU cannot compute the texts of score and mask; compare with the family "
               "fwd_naive, which compiles them for the GPU");

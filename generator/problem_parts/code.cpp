@@ -116,7 +116,7 @@ void add_dargs(OperandList& list) {
 }
 
 void complete_code(const Problem& problem, const BoundOperands& run, Tensors& tensors) {
-  run.words = run.host.code_words;
+  run.code_words = run.host.code_words;
   const std::vector<CodeArgument> arguments = code_arguments(problem.args);
   const auto address_of_operand = [&](std::string_view name) {
     const auto found = std::ranges::find(run.list, name, &Operand::name);
@@ -126,11 +126,11 @@ void complete_code(const Problem& problem, const BoundOperands& run, Tensors& te
   };
   const std::uintptr_t arrays = address_of_operand(kCodeArrays), dargs = address_of_operand(kDargs);
   for (std::size_t a = 0; a < arguments.size(); ++a) {
-    if (arguments[a].is_array) run.words[a] += arrays;
+    if (arguments[a].is_array) run.code_words[a] += arrays;
   }
   for (const std::size_t begin : darg_places(problem).begins)
-    run.words.push_back(dargs + begin * sizeof(float));
-  tensors.code_arguments = run.words.data();
+    run.code_words.push_back(dargs + begin * sizeof(float));
+  tensors.code_arguments = run.code_words.data();
 }
 
 /// Bit i of the lower half: word i is the address of an array; of the upper half: of fp32 numbers.
