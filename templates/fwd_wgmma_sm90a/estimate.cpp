@@ -27,7 +27,7 @@ constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kTail = 0
 // Of causal masks and windows, in query tiles that a block would have got through; from 46 full
 // searches on an H200. A dynamic grid's block asks for its next tile when it begins one: it then
 // waits for that, and where a group of heads has few tiles for a block they are of all lengths.
-constexpr double kWindowTail = 0.12, kAskedAhead = 0.33, kMostAhead = 1.3;
+constexpr double kWindowTail = 0.12, kAskedAhead = 0.03, kMostAhead = 1.3;
 // Short sequences in groups that the L2 does not hold together with their queries.
 constexpr double kLargeGroup = 1.07;
 

@@ -83,19 +83,25 @@ struct FwdWgmmaSm90aProducer {
 
   /// In the order in which consumers want them: K of a tile before V of the one before it. Where Q
   /// has one buffer the first keys go before it, as consumers may still read the last one's.
-  ATTNFORGE_DEVICE void load_in_order(const Keys& keys, const Work& work, int tile) {
+  template <class AskForNext>
+  ATTNFORGE_DEVICE void load_in_order(const Keys& keys, const Work& work, int tile,
+                                      const AskForNext& ask_for_next) {
     load_k(keys, work.walk.tile(0));
     if constexpr (C.q_stages == 1) load_q(work, tile);
     const int last = work.walk.count() - 1;
     for (int i = 0; i < last; ++i) {
+      if (i == last - 1) ask_for_next();
       load_k(keys, work.walk.tile(i + 1));
       load_v(keys, work.walk.tile(i));
     }
+    if (last == 0) ask_for_next();
     load_v(keys, work.walk.tile(last));
   }
   /// The same of gathered tiles. Their groups, or pages, come from global memory: asked for two
   /// tiles ahead.
-  ATTNFORGE_DEVICE void load_ahead(const Keys& keys, const Work& work, int tile) {
+  template <class AskForNext>
+  ATTNFORGE_DEVICE void load_ahead(const Keys& keys, const Work& work, int tile,
+                                   const AskForNext& ask_for_next) {
     auto now = keys.of_tile(work.walk, 0), next = keys.of_tile(work.walk, 1);
     load_k(keys, now);
     if constexpr (C.q_stages == 1) load_q(work, tile);
@@ -106,16 +112,20 @@ struct FwdWgmmaSm90aProducer {
       now = next;
       next = later;
     }
+    ask_for_next();
     load_v(keys, now);
   }
-  ATTNFORGE_DEVICE void load(const Work& work, int tile) {
+  /// ask_for_next() is called once, before the last keys are loaded.
+  template <class AskForNext>
+  ATTNFORGE_DEVICE void load(const Work& work, int tile, const AskForNext& ask_for_next) {
     const Keys keys(work.queries);
     if (C.q_stages > 1 || work.empty()) load_q(work, tile);
-    if (work.empty()) return;
-    if constexpr (Keys::kAhead)
-      load_ahead(keys, work, tile);
+    if (work.empty())
+      ask_for_next();
+    else if constexpr (Keys::kAhead)
+      load_ahead(keys, work, tile, ask_for_next);
     else
-      load_in_order(keys, work, tile);
+      load_in_order(keys, work, tile, ask_for_next);
   }
 
   // ---- All query tiles of the block ----
@@ -149,11 +159,17 @@ struct FwdWgmmaSm90aProducer {
     Work::Order::begin();
     int tile = Work::first_tile();
     while (tile < Work::num_tiles(params)) {
-      const int upcoming = tile_after(tile);  // asked for a tile ahead: hides the latency
       const Work work(params, tile);
       const bool none = Work::Order::kMayBeEmpty &&
                         work.queries.first_row >= work.queries.end_row();
-      if (!none) load(work, tile);
+      // Asked for when its answer comes just in time: a tile that is taken sooner waits for this
+      // one's end while other blocks go without.
+      int upcoming;
+      const auto ask_for_next = [&] { upcoming = tile_after(tile); };
+      if (none)
+        ask_for_next();
+      else
+        load(work, tile, ask_for_next);
       tile = upcoming;
     }
     if constexpr (Work::kTells) tell_end(tile);
