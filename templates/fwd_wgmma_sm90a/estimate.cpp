@@ -9,7 +9,6 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/tile_lists.h"
-#include "templates/host/tile_order.h"
 
 namespace attnforge {
 namespace {
@@ -25,9 +24,8 @@ constexpr double kTileStart = 784, kStorePerColumn = 4.32, kNewBlock = 1722, kQW
 constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kTail = 0.205;
 
 // Of causal masks and windows, in query tiles that a block would have got through; from 46 full
-// searches on an H200. A dynamic grid's block asks for its next tile when it begins one: it then
-// waits for that, and where a group of heads has few tiles for a block they are of all lengths.
-constexpr double kWindowTail = 0.12, kAskedAhead = 0.03, kMostAhead = 1.3;
+// searches on an H200.
+constexpr double kWindowTail = 0.12;
 // Short sequences in groups that the L2 does not hold together with their queries.
 constexpr double kLargeGroup = 1.07;
 
@@ -57,16 +55,6 @@ TileCost tile_cost(const FwdWgmmaSm90aConfig& c) {
                                    std::pow(issue, 4) + std::pow(lines, 4) + std::pow(operands, 4),
                                0.25);
   return {tensor, std::max(exponentials, issue), busy};
-}
-
-/// The end of the kernel, when some blocks have no tile left, in tiles of a block.
-double tail_tiles(const FwdWgmmaSm90aConfig& c, const Problem& problem, double blocks_at_a_time) {
-  if (c.has_tile_lists()) return kTail;
-  if (c.grid != kGridDynamic) return kWindowTail;
-  const TileOrder order = tile_order(problem, c.block_m(), c.pack_gqa, c.head_group_mb, true);
-  const double tiles_of_group = double(order.heads_per_group) * order.m_blocks;
-  return kWindowTail +
-         kAskedAhead * std::min(blocks_at_a_time / std::max(tiles_of_group, 1.0), kMostAhead);
 }
 
 }  // namespace
@@ -108,8 +96,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
     const bool all = c.head_group_mb > int(device.l2_bytes >> 21);
     return clocks * tail * (all ? 1.0 : kGroup) / device.num_sms / device.sm_clock_mhz;
   }
-  double idle = masked ? 1 + tail_tiles(c, problem, blocks_at_a_time) / rounds
-                       : std::ceil(rounds - 1e-9) / rounds;
+  const double tail = c.has_tile_lists() ? kTail : kWindowTail;
+  double idle = masked ? 1 + tail / rounds : std::ceil(rounds - 1e-9) / rounds;
   // Heads at a time: short ones in small groups, long ones in large; one by one without a mask.
   const bool many = masked ? c.head_group_mb > 16 : c.head_group_mb > 0;
   if (many != (masked && problem.seqlen_kv > 1024)) idle *= kGroup;

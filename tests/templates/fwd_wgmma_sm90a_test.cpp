@@ -138,24 +138,18 @@ TEST(FwdWgmmaSm90a, OnlyDynamicGridsNeedCounters) {
   EXPECT_TRUE(dynamic && other) << "the lists have both";
 }
 
-TEST(FwdWgmmaSm90a, ModelWantsManyHeadsAtATimeWhereADynamicGridHasFewTiles) {
-  // As an H200 measured them: 911 and 814 us of a dynamic grid, 807 and 815 of a plain one; 94 and
-  // 113 us of short sequences.
-  const auto estimate_us = [](const std::string& problem, int grid, int head_group_mb) {
-    for (const Candidate& candidate : candidates(family(), parse_problem(problem), h200())) {
-      const Config& c = candidate.config;
-      if (c.get("block_n") == 64 && c.get("pingpong") == 1 && c.get("k_stages") == 2 &&
-          c.get("v_stages") == 2 && c.get("q_stages") == 1 && c.get("grid") == grid &&
-          c.get("head_group_mb") == head_group_mb)
+TEST(FwdWgmmaSm90a, ModelWantsFewHeadsAtATimeOfShortSequences) {
+  // As an H200 measured them: 94 and 113 us.
+  const auto estimate_us = [](int head_group_mb) {
+    const Problem problem = parse_problem(
+        "fwd bf16 batch=32 num_heads=8 seqlen=512 head_dim=256 causal lse");
+    for (const Candidate& candidate : candidates(family(), problem, h200()))
+      if (candidate.config.get("grid") == kGridDynamic &&
+          candidate.config.get("head_group_mb") == head_group_mb)
         return candidate.estimate_us;
-    }
     throw std::logic_error("no such candidate");
   };
-  const std::string at_8192 = "fwd bf16 batch=2 num_heads=8 seqlen=8192 head_dim=256 causal lse";
-  EXPECT_GT(estimate_us(at_8192, kGridDynamic, 16), 1.02 * estimate_us(at_8192, kGridDynamic, 64));
-  EXPECT_LT(estimate_us(at_8192, kGridPlain, 16), 1.02 * estimate_us(at_8192, kGridPlain, 64));
-  const std::string at_512 = "fwd bf16 batch=32 num_heads=8 seqlen=512 head_dim=256 causal lse";
-  EXPECT_GT(estimate_us(at_512, kGridDynamic, 48), 1.02 * estimate_us(at_512, kGridDynamic, 32));
+  EXPECT_GT(estimate_us(48), 1.02 * estimate_us(32));
 }
 
 }  // namespace
