@@ -406,9 +406,10 @@ def masks():
         [
             "Masks and code of the user's, bf16, batch 2, 16 heads of 128, 8192 tokens (documents: 16384 of one sequence): TFLOP/s of the"
             " pairs that the mask keeps, and the speed relative to compiled FlexAttention in the same run: geometric mean"
-            f" {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x. The last column is the same problem said otherwise, and"
-            " in brackets how fast what this row says is beside it: below 1, the other form is the one to use.",
-            markdown(["mask or score", "said by", "kept", "attnforge", "FlexAttention", "faster", "later run", "in another form"], table),
+            f" {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x. \"Later run\" is attnforge without FlexAttention,"
+            " timed again with later code. The last column has the same problem written in another way. Its brackets are this row's speed"
+            " relative to that: where they are below 1, the other way is the one to use.",
+            markdown(["mask or score", "written as", "pairs kept", "attnforge", "FlexAttention", "speed-up", "later run", "written otherwise"], table),
             small_masks(small_name),
             f"{source(comments, name)} {source(later_comments, later_name)}",
         ]

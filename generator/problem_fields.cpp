@@ -241,7 +241,7 @@ constexpr ProblemField kFields[] = {
     {.word = {"window_right", "window_right=N", "keys after its position that a query sees", "-1",
               kWindow, true},
      .value = integer<&Problem::window_right>(window_ok)},
-    {.word = {"softcap", "softcap=X", "s becomes X * tanh(s / X) after scaling; 0: not", "0",
+    {.word = {"softcap", "softcap=X", "s becomes X * tanh(s / X) after scaling; 0: no cap", "0",
               kFactor, true},
      .value = number(&Problem::softcap, factor_ok, differs<&Problem::softcap>),
      .other_names = "logits_soft_cap soft_cap logit_cap softmax_cap",
