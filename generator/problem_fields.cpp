@@ -314,7 +314,7 @@ constexpr ProblemField kFields[] = {
               "many rows; a run's table on the GPU says which pages a sequence has",
               "0", "0 (no pages) or a multiple of 8 from 8 to 65536"},
      .value = integer<&Problem::page_size>(page_size_ok),
-     .other_names = "pages paged",
+     .other_names = "page pages paged",
      .apart = kOtherPages,
      .not_backward = "k and v of one that is trained lie in one piece",
      .needs = "lengths",
