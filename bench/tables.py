@@ -172,6 +172,9 @@ def backward_ratios(rows, select):
     return peers, figures.all_ratios([row for row in chosen if row["impl"] in own])
 
 
+LISTS = {"sm80": "bwd_mma_sm80, forced"}  # names for readers, where a list's own says too little
+
+
 def backward():
     """The grid by head dim, mask and length; means of every list of bench/backward.py."""
     name = "backward.csv"
@@ -199,7 +202,7 @@ def backward():
             best = list(figures.best_ratios(ratios).values())
             untuned = [1 / each["attnforge-untuned"] for each in own.values() if "attnforge-untuned" in each]
             texts = [f"{statistics.geometric_mean(each):.3f}x, least {min(each):.3f}x" if each else "" for each in (best, untuned)]
-            means.append([of_list.replace("_", " "), ", ".join(map(str, some)), len(ratios), *texts])
+            means.append([LISTS.get(of_list, of_list.replace("_", " ")), ", ".join(map(str, some)), len(ratios), *texts])
     commands = [line for line in dict.fromkeys(comments) if line.startswith("python3 bench/backward.py")]
     more = f" (and {len(commands) - 1} more runs)" if len(commands) > 1 else ""
     known = dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
