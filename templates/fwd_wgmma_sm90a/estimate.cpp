@@ -19,13 +19,13 @@ constexpr double kTensor = 1.159, kExponential = 0.886, kIssue = 1.571, kLine = 
                  kUnalignedLine = 2.249, kOperand = 0.287;
 // ... and of a warpgroup that waits for itself.
 constexpr double kOwnTensor = 0.558, kOwnSoftmax = 0.3925, kOwnWait = 454, kUnoverlapped = 0.6676;
-constexpr double kTileStart = 784, kStorePerColumn = 4.32, kNewBlock = 1722, kQWait = 257,
+constexpr double kTileStart = 2000, kStorePerColumn = 4.32, kNewBlock = 1722, kQWait = 257,
                  kMask = 0.227;
 constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kTail = 0.205;
 
-// Of causal masks and windows, in query tiles that a block would have got through; from 46 full
-// searches on an H200.
-constexpr double kWindowTail = 0.12;
+// Of 49 full searches on an H200: the end of causal masks and windows, in query tiles that a block
+// would have got through; blocks of one SM that get into each other's way.
+constexpr double kWindowTail = 0.03, kSharedSm = 1.23;
 // Short sequences in groups that the L2 does not hold together with their queries.
 constexpr double kLargeGroup = 1.07;
 
@@ -71,6 +71,7 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   double clocks_per_tile = std::max(cost.busy, own) + kUnoverlapped * std::min(cost.busy, own);
   if (c.pingpong) clocks_per_tile *= kPingpong;
   if (c.q_in_regs) clocks_per_tile *= kQInRegs;
+  if (c.blocks_per_sm > 1) clocks_per_tile *= kSharedSm;
 
   const double start = (kTileStart + kStorePerColumn * c.head_dim_v + kOwnTensor * cost.tensor +
                         cost.softmax + (c.grid == kGridPlain ? kNewBlock : 0.0) +
@@ -97,7 +98,8 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
     return clocks * tail * (all ? 1.0 : kGroup) / device.num_sms / device.sm_clock_mhz;
   }
   const double tail = c.has_tile_lists() ? kTail : kWindowTail;
-  double idle = masked ? 1 + tail / rounds : std::ceil(rounds - 1e-9) / rounds;
+  double idle = masked ? std::max(1 + tail / rounds, 1 / rounds)
+                       : std::ceil(rounds - 1e-9) / rounds;
   // Heads at a time: short ones in small groups, long ones in large; one by one without a mask.
   const bool many = masked ? c.head_group_mb > 16 : c.head_group_mb > 0;
   if (many != (masked && problem.seqlen_kv > 1024)) idle *= kGroup;

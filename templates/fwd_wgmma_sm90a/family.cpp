@@ -164,8 +164,9 @@ bool memory_fits(const Typed& c, const Arch& arch) {
 }
 
 int needed_registers(const Typed& c) {
-  return c.planned_registers() + kRegisterSlack + (c.softcap ? kSoftcapSlack : 0) +
-         (c.user_score ? kScoreCodeSlack : 0) +
+  // Each cap of a wide tile's scores has its own.
+  const int softcap = c.softcap ? std::max(kSoftcapSlack, c.block_n / 16) : 0;
+  return c.planned_registers() + kRegisterSlack + softcap + (c.user_score ? kScoreCodeSlack : 0) +
          (c.user_mask == 0   ? 0
           : c.text_bits      ? kTextBitsSlack
           : c.user_mask == 1 ? kMaskCodeSlack
