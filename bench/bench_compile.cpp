@@ -22,7 +22,7 @@ using namespace attnforge;
 
 void time_compile(benchmark::State& state, const Source& source, const Arch& arch) {
   Cubin cubin;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     cubin = compile(source, arch);
     state.SetIterationTime(cubin.compile_ms / 1e3);
   }
@@ -66,7 +66,7 @@ void time_candidates(benchmark::State& state) {
       "fwd bf16 batch=1 num_heads=32:8 seqlen=1024 head_dim=64 causal");
   const DeviceFacts& device = typical_device("90a");
   std::size_t count = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     count = 0;
     for (const Family* family : registry()) {
       if (rejection(*family, problem, device.arch).empty())

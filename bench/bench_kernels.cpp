@@ -19,7 +19,7 @@ using namespace attnforge;
 void run_kernel(benchmark::State& state, Device& device, const Problem& problem) {
   const Plan plan = make_plan(problem, device);
   BenchResult result;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     result = measure(plan, device);
     state.SetIterationTime(result.time_us / 1e6);
   }

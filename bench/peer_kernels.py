@@ -125,6 +125,36 @@ def flex():
     return f"torch {torch.__version__}, triton {triton}, max-autotune", prepare
 
 
+def untuned():
+    """attnforge itself with its model's first choice, to see what tuning gains. A problem has one config at a time, so this one's
+    run is replayed as a CUDA graph."""
+    import attnforge
+    import peer_runs
+    import torch
+
+    def prepare(problem, q, k, v):
+        of_ours = next(plan.config for plan in attnforge.plan_cache)
+        first = attnforge.inspect(problem, compile=False, max_candidates=1)["candidates"][0]["config"]
+        attnforge.configure(config=first)
+        try:
+            run = peer_runs.attnforge_run(problem, q, k, v)
+            run()
+            plans = list(attnforge.plan_cache)  # they own the kernels that the graph launches
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                o = run()
+        finally:
+            attnforge.configure(config=of_ours)
+
+        def replay(_plans=plans):
+            graph.replay()
+            return o
+
+        return [replay]
+
+    return f"attnforge {attnforge.version()}, the model's first choice", prepare
+
+
 # Also the order in which their outputs are taken to compare with.
 LOADERS = {
     "torch-cudnn": torch_backend("CUDNN_ATTENTION"),
@@ -135,8 +165,9 @@ LOADERS = {
     "fa4": flash_attention_4,
     "flashinfer": flashinfer,
     "flex": flex,
+    "untuned": untuned,
 }
-DEFAULT = [name for name in LOADERS if name != "torch-math"]  # which materializes all scores
+DEFAULT = [name for name in LOADERS if name not in ("torch-math", "untuned")]  # one materializes all scores, one is attnforge
 
 
 def first_line(error):

@@ -172,6 +172,9 @@ def backward_ratios(rows, select):
     return peers, figures.all_ratios([row for row in chosen if row["impl"] in own])
 
 
+LISTS = {"sm80": "bwd_mma_sm80, forced"}  # names for readers, where a list's own says too little
+
+
 def backward():
     """The grid by head dim, mask and length; means of every list of bench/backward.py."""
     name = "backward.csv"
@@ -199,7 +202,7 @@ def backward():
             best = list(figures.best_ratios(ratios).values())
             untuned = [1 / each["attnforge-untuned"] for each in own.values() if "attnforge-untuned" in each]
             texts = [f"{statistics.geometric_mean(each):.3f}x, least {min(each):.3f}x" if each else "" for each in (best, untuned)]
-            means.append([of_list.replace("_", " "), ", ".join(map(str, some)), len(ratios), *texts])
+            means.append([LISTS.get(of_list, of_list.replace("_", " ")), ", ".join(map(str, some)), len(ratios), *texts])
     commands = [line for line in dict.fromkeys(comments) if line.startswith("python3 bench/backward.py")]
     more = f" (and {len(commands) - 1} more runs)" if len(commands) > 1 else ""
     known = dict(line.removeprefix("peer ").split(": ", 1) for line in comments if line.startswith("peer "))
@@ -406,9 +409,10 @@ def masks():
         [
             "Masks and code of the user's, bf16, batch 2, 16 heads of 128, 8192 tokens (documents: 16384 of one sequence): TFLOP/s of the"
             " pairs that the mask keeps, and the speed relative to compiled FlexAttention in the same run: geometric mean"
-            f" {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x. The last column is the same problem said otherwise, and"
-            " in brackets how fast what this row says is beside it: below 1, the other form is the one to use.",
-            markdown(["mask or score", "said by", "kept", "attnforge", "FlexAttention", "faster", "later run", "in another form"], table),
+            f" {statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x. \"Later run\" is attnforge without FlexAttention,"
+            " timed again with later code. The last column has the same problem written in another way. Its brackets are this row's speed"
+            " relative to that: where they are below 1, the other way is the one to use.",
+            markdown(["mask or score", "written as", "pairs kept", "attnforge", "FlexAttention", "speed-up", "later run", "written otherwise"], table),
             small_masks(small_name),
             f"{source(comments, name)} {source(later_comments, later_name)}",
         ]

@@ -35,7 +35,14 @@ Option* Option::transform(ValueRule rule) {
 }
 
 Option* Option::one_of(const std::vector<std::string>& words) {
-  implementation_->option->check(CLI::IsMember(words));
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+  const auto rule = [words, list](std::string& text) {
+    return std::find(words.begin(), words.end(), text) != words.end()
+               ? std::string()
+               : '"' + text + "\" is not one of " + list;
+  };
+  implementation_->option->check(CLI::Validator(rule, '{' + list + '}'));
   return this;
 }
 

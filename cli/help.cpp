@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "attnforge/inspect.h"
 #include "attnforge/printable.h"
@@ -73,11 +75,14 @@ Verb add_help(Command& program) {
     } else if (verb != verbs.end()) {
       fmt::print("{}", (*verb)->help());
     } else {
+      std::vector<std::string_view> topics = {"problem", "environment"};
+      for (const auto& other : verbs) topics.push_back(other->name());
+      const std::string_view meant = nearest_word(*topic, topics);
       throw Error(
           ErrorCode::kInvalidArgument,
-          fmt::format("help has no topic \"{}\"; it has problem, environment and every verb: "
+          fmt::format("help has no topic \"{}\"{}; it has problem, environment and every verb: "
                       "see attnforge --help",
-                      *topic));
+                      *topic, meant.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", meant)));
     }
     return int{kExitOk};
   };

@@ -43,6 +43,17 @@ std::vector<std::string_view> known_words() {
   return words;
 }
 
+/// Other libraries' names of the words, without what they may set.
+std::vector<std::string_view> other_names() {
+  std::vector<std::string_view> names;
+  for (const ProblemField& field : problem_fields()) {
+    std::string_view others = field.other_names;
+    for (std::string_view other = next_word(others); !other.empty(); other = next_word(others))
+      names.push_back(other.substr(0, other.find('=')));
+  }
+  return names;
+}
+
 /// The word that other libraries call so, with "=" if it takes a value; "": none.
 std::string here_called(std::string_view name) {
   for (const ProblemField& field : problem_fields()) {
@@ -62,7 +73,8 @@ std::string here_called(std::string_view name) {
 std::string meant_by(std::string_view name, std::string_view value) {
   if (std::string here = here_called(name); !here.empty()) return here;
   const std::string_view nearest = nearest_word(name, known_words());
-  if (nearest.empty() || find_field(nearest)->word.allowed.empty()) return std::string(nearest);
+  if (nearest.empty()) return here_called(nearest_word(name, other_names()));
+  if (find_field(nearest)->word.allowed.empty()) return std::string(nearest);
   constexpr std::size_t kShort = 16;
   const bool keeps = value.size() <= kShort && value.find('"') == value.npos;
   return fmt::format("{}={}", nearest, keeps ? value : "");

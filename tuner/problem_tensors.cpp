@@ -166,7 +166,7 @@ std::string ProblemTensors::findings(CUstream stream) {
   int output = 0;
   for (const Placed& placed : placed_) {
     if (!is(placed, Operand::Role::kOutput)) continue;
-    const std::uint64_t* of = &counts[static_cast<std::size_t>(kOfOutputs + output++ * kPerOutput)];
+    const std::uint64_t* of = counts.data() + kOfOutputs + output++ * kPerOutput;
     const std::string name(placed.operand.name);
     const std::uint64_t alone = left_alone(placed.operand);
     if (placed.operand.added_to) {

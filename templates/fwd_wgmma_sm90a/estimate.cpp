@@ -19,13 +19,14 @@ constexpr double kTensor = 1.159, kExponential = 0.886, kIssue = 1.571, kLine = 
                  kUnalignedLine = 2.249, kOperand = 0.287;
 // ... and of a warpgroup that waits for itself.
 constexpr double kOwnTensor = 0.558, kOwnSoftmax = 0.3925, kOwnWait = 454, kUnoverlapped = 0.6676;
-constexpr double kTileStart = 2000, kStorePerColumn = 4.32, kNewBlock = 1722, kQWait = 257,
+constexpr double kTileStart = 2100, kStorePerColumn = 4.32, kNewBlock = 1722, kQWait = 257,
                  kMask = 0.227;
 constexpr double kPingpong = 0.961, kQInRegs = 1.004, kGroup = 1.0075, kTail = 0.205;
 
 // Of 49 full searches on an H200: the end of causal masks and windows, in query tiles that a block
-// would have got through; blocks of one SM that get into each other's way.
-constexpr double kWindowTail = 0.03, kSharedSm = 1.23;
+// would have got through; blocks of one SM that get into each other's way; two stages of tiles that
+// take less time than a load; two warpgroups with tiles that three could not hold.
+constexpr double kWindowTail = 0.03, kSharedSm = 1.23, kShortTile = 1.05, kWideTile = 1.02;
 // Short sequences in groups that the L2 does not hold together with their queries.
 constexpr double kLargeGroup = 1.07;
 
@@ -72,6 +73,9 @@ double estimate_fwd_wgmma_sm90a_us(const FwdWgmmaSm90aConfig& c, const Problem& 
   if (c.pingpong) clocks_per_tile *= kPingpong;
   if (c.q_in_regs) clocks_per_tile *= kQInRegs;
   if (c.blocks_per_sm > 1) clocks_per_tile *= kSharedSm;
+  const int elements = c.block_n * (c.head_dim + c.head_dim_v);
+  if (c.k_stages == 2 && c.block_n < 128 && elements <= 64 * 256) clocks_per_tile *= kShortTile;
+  if (c.warpgroups == 2 && c.block_n >= 128) clocks_per_tile *= kWideTile;
 
   const double start = (kTileStart + kStorePerColumn * c.head_dim_v + kOwnTensor * cost.tensor +
                         cost.softmax + (c.grid == kGridPlain ? kNewBlock : 0.0) +

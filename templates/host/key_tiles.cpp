@@ -54,7 +54,8 @@ struct Head {
 /// to tile, or stands still.
 void add(const Head& head, std::int64_t first, std::int64_t last, KeyTiles& sum) {
   if (first >= last) return;
-  const std::int64_t period = head.block_n / std::gcd(head.block_m, head.block_n);
+  // Query tiles until their rows begin at the same place of a key tile again.
+  const std::int64_t period = std::lcm(head.block_m, head.block_n) / head.block_m;
   const std::int64_t seen = std::min(period, last - first);
   for (std::int64_t tile = first; tile < first + seen; ++tile) {
     const std::int64_t count = (last - tile + period - 1) / period;

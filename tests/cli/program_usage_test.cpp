@@ -119,6 +119,9 @@ TEST_F(Program, AMisspeltVerbOrOptionIsNamedWithWhatIsMeant) {
        "unknown option \"--sectoin\"; did you mean \"--section\"? See attnforge inspect --help"},
       {{"inspect", "--architecture=sm_86", "fwd"}, "unknown option \"--architecture\""},
       {{"--verison"}, "unknown option \"--verison\"; did you mean \"--version\"?"},
+      {{"help", "inspec"}, "help has no topic \"inspec\" (did you mean \"inspect\"?)"},
+      {{"tune", "--rigor", "fast", "fwd"}, "\"fast\" is not one of quick, full, exhaustive"},
+      {{"list", "gpus"}, "\"gpus\" is not one of families, devices, archs, all"},
   };
   for (const auto& each : wrong) {
     const Outcome outcome = run(each.arguments);

@@ -27,7 +27,7 @@ import os, sys
 import attnforge
 assert not {"torch", "cupy", "numpy"} & set(sys.modules), "import attnforge imports a framework"
 print(attnforge.library_path(), attnforge.version())
-attnforge.inspect("fwd bf16 seqlen=256 head_dim=64", arch="86")
+attnforge.inspect("fwd bf16 seqlen=256 head_dim=64", arch="sm_86")
 """
 
 PROJECT = """cmake_minimum_required(VERSION 3.22)
