@@ -327,8 +327,9 @@ RC_GTEST_PROP(MergeLaws, AnyOrder, ()) {
   const std::string a = text_of(*any_contents());
   const std::string b = text_of(*any_contents());
   const std::string c = text_of(*any_contents());
-  RC_ASSERT(merged({a, b, c}) == merged({c, b, a}));
-  RC_ASSERT(merged({a, b, c}) == merged({a, merged({b, c})}));
+  const std::string all = merged({a, b, c});
+  RC_ASSERT(all == merged({c, b, a}));
+  RC_ASSERT(all == merged({a, merged({b, c})}));
 }
 
 }  // namespace

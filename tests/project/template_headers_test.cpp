@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
@@ -98,13 +99,25 @@ class EmittedSource : public testing::TestWithParam<std::string> {
     const auto [problem, device] = served_by(*find_family(GetParam()));
     ASSERT_NE(device, nullptr) << "no arch serves a long causal prefill";
     fs::create_directories(folder_);
-    const Inspection inspection = inspect(
-        problem, *device,
-        {.config = "", .family = GetParam(), .cache_path = ":memory:", .compile = false});
+    const Inspection inspection = inspect(problem, *device,
+                                          {.config = smallest_config(problem, *device),
+                                           .family = GetParam(),
+                                           .cache_path = ":memory:",
+                                           .compile = false});
     source_ = inspection.source;
     std::ofstream(folder_ / "kernel.cu") << source_;
   }
   void TearDown() override { fs::remove_all(folder_); }
+
+  /// The one whose kernel compiles fastest.
+  static std::string smallest_config(const Problem& problem, const DeviceFacts& device) {
+    const Family& family = *find_family(GetParam());
+    const auto area = [&](const Candidate& each) {
+      const TileShape tile = family.tile_shape(each.config, problem);
+      return tile.block_m * tile.block_n;
+    };
+    return to_string(std::ranges::min(candidates(family, problem, device), {}, area).config);
+  }
 
   /// The command of the file's first line, as a user would paste it.
   std::string command() const {

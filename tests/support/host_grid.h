@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <barrier>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
 #include <vector>
+
+#include "tests/support/host_threads.h"
 
 #define __CUDACC__
 #define __host__
@@ -30,19 +30,27 @@ inline thread_local Index thread_index, block_index, grid_size;
 
 /// What the lanes of a warp lay down for one another.
 struct HostWarp {
-  std::barrier<> barrier{32};
+  HostBarrier barrier{32};
   std::array<std::uint64_t, 32> values{};
 };
 inline thread_local HostWarp* own_warp = nullptr;
-inline thread_local std::barrier<>* own_block = nullptr;
+inline thread_local HostBarrier* own_block = nullptr;
+
+/// Threads that take turns share what is thread_local: whoever waited finds its own again.
+inline void wait_at(HostBarrier& barrier) {
+  const Index thread = thread_index, block = block_index;
+  HostWarp* const warp = own_warp;
+  barrier.arrive_and_wait();
+  thread_index = thread, block_index = block, own_warp = warp;
+}
 
 /// All lanes' values of x, seen by all: every lane of the warp must come.
 template <class Value>
 std::array<std::uint64_t, 32> of_all_lanes(Value x) {
   own_warp->values[thread_index.x % 32] = static_cast<std::uint64_t>(x);
-  own_warp->barrier.arrive_and_wait();
+  wait_at(own_warp->barrier);
   const std::array<std::uint64_t, 32> all = own_warp->values;
-  own_warp->barrier.arrive_and_wait();
+  wait_at(own_warp->barrier);
   return all;
 }
 
@@ -50,21 +58,17 @@ std::array<std::uint64_t, 32> of_all_lanes(Value x) {
 template <class Kernel>
 void run_on_host(unsigned blocks, unsigned threads, const Kernel& kernel) {
   std::vector<HostWarp> warps(threads / 32);
-  std::barrier<> block(threads), between(threads);
-  std::vector<std::thread> all;
-  for (unsigned thread = 0; thread < threads; ++thread) {
-    all.emplace_back([&, thread] {
-      thread_index.x = thread;
-      grid_size.x = blocks;
-      own_warp = &warps[thread / 32];
-      own_block = &block;
-      for (block_index.x = 0; block_index.x < blocks; ++block_index.x) {
-        kernel();
-        between.arrive_and_wait();
-      }
-    });
-  }
-  for (std::thread& thread : all) thread.join();
+  HostBarrier block(threads), between(threads);
+  run_threads(threads, [&](unsigned thread) {
+    thread_index.x = thread;
+    grid_size.x = blocks;
+    own_warp = &warps[thread / 32];
+    own_block = &block;
+    for (block_index.x = 0; block_index.x < blocks; ++block_index.x) {
+      kernel();
+      wait_at(between);
+    }
+  });
 }
 
 }  // namespace attnforge::test
@@ -101,7 +105,7 @@ inline unsigned atomicAdd(unsigned* to, unsigned x) {
 
 inline float atomicAdd(float* to, float x) { return std::atomic_ref<float>(*to).fetch_add(x); }
 
-inline void __syncthreads() { attnforge::test::own_block->arrive_and_wait(); }
+inline void __syncthreads() { attnforge::test::wait_at(*attnforge::test::own_block); }
 inline unsigned __ballot_sync(unsigned, bool predicate) {
   const auto all = attnforge::test::of_all_lanes(predicate);
   unsigned bits = 0;

@@ -39,7 +39,11 @@ std::vector<std::string> compile_together(std::size_t count, CompileOne&& compil
 /// optimises and assembles is not asked. (--Ofast-compile would ask it for half the price, but
 /// NVRTC 13.0 remembers a part of that option in later compiles of the process.)
 inline void check_cpp(Source source, const Arch& arch) {
-  if (nvrtc_facts().major >= 13) source.options.emplace_back("-fdevice-syntax-only");
+  if (nvrtc_facts().major >= 13) {
+    source.options.emplace_back("-fdevice-syntax-only");
+    source.options.emplace_back(
+        "--minimal");  // without textures and all else of CUDA's own headers
+  }
   compile_to_ptx(source, arch);
 }
 

@@ -41,7 +41,7 @@ const std::vector<PagesCase> kCases = {
      "fwd bf16 batch=1 num_heads=32:8 seqlen=1:65536 head_dim=128 page_size=16 sinks lse", 32},
     {"fwd_mma_sm80", "90a",
      "fwd bf16 batch=8 num_heads=16:4 seqlen=12:8192 head_dim=128 page_size=16", 64},
-    {"fwd_mma_sm80", "90a",
+    {"fwd_mma_sm80", "86",
      "fwd fp16 batch=4 num_heads=8:2 seqlen=4:8192 head_dim=72 page_size=32 softcap=20", 32},
     {"fwd_mma_sm80", "90a",
      "fwd bf16 batch=4 num_heads=8 seqlen=512:8192 head_dim=64 page_size=16 alignment=8 "

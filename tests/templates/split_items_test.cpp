@@ -93,7 +93,7 @@ Found found(const std::vector<int>& tiles, int splits) {
     const SplitItems<TilesOf> all(tiles_of, batch, most);
     const auto keep = [&](SplitItem& to, const SplitItem& item) {
       if (threadIdx.x == 0) to = item;
-      test::own_warp->barrier.arrive_and_wait();
+      test::wait_at(test::own_warp->barrier);
       if (!same(to, item)) ++differing;
     };
     if (threadIdx.x == 0) result.item_tiles = all.item_tiles;

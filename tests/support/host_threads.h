@@ -1,0 +1,128 @@
+// host_threads.h - threads of a block of device code, on the host: they take turns on the thread
+// that calls, each until it waits for others. With a sanitizer they are threads of the system, so
+// that a race is seen; those take most of a test's time to wake one another.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "attnforge/error.h"
+
+#ifdef __has_feature
+#define ATTNFORGE_HAS_FEATURE(name) __has_feature(name)
+#else
+#define ATTNFORGE_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || \
+    ATTNFORGE_HAS_FEATURE(thread_sanitizer) || ATTNFORGE_HAS_FEATURE(address_sanitizer)
+#define ATTNFORGE_THREADS_OF_SYSTEM
+#include <barrier>
+#include <thread>
+#else
+#include <ucontext.h>
+#endif
+
+namespace attnforge::test {
+
+#ifdef ATTNFORGE_THREADS_OF_SYSTEM
+
+using HostBarrier = std::barrier<>;
+
+template <class Run>
+void run_threads(unsigned count, const Run& run) {
+  std::vector<std::thread> all;
+  for (unsigned i = 0; i < count; ++i) all.emplace_back([&run, i] { run(i); });
+  for (std::thread& thread : all) thread.join();
+}
+
+#else
+
+class HostBarrier;
+
+/// A thread of the device: where it is, and what it waits for.
+struct HostThread {
+  static constexpr std::size_t kStackBytes = 256 * 1024;  // of which pages that are touched count
+  ucontext_t context;
+  std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
+  const HostBarrier* barrier = nullptr;
+  unsigned round = 0;  // of the barrier's, when it came
+  bool ended = false;
+};
+
+/// The threads of one call of run_threads, whose own place is `context`.
+struct HostTurns {
+  ucontext_t context;
+  HostThread* running = nullptr;
+  const void* run = nullptr;
+  unsigned number = 0;  // of the thread that runs
+};
+inline HostTurns host_turns;
+
+/// As std::barrier: whoever comes waits until all are there.
+class HostBarrier {
+ public:
+  explicit HostBarrier(unsigned threads) : threads_(threads) {}
+  void arrive_and_wait() {
+    if (++there_ == threads_) {
+      there_ = 0;
+      ++round_;
+      return;
+    }
+    HostThread& thread = *host_turns.running;
+    thread.barrier = this;
+    thread.round = round_;
+    swapcontext(&thread.context, &host_turns.context);
+  }
+  unsigned round() const { return round_; }
+
+ private:
+  unsigned threads_, there_ = 0, round_ = 0;
+};
+
+/// Has the thread begin with begin(), when it is its turn. Not inlined: a function that asks for a
+/// context may return twice, and keeps nothing in registers.
+[[gnu::noinline]] inline void prepare(HostThread& thread, void (*begin)()) {
+  getcontext(&thread.context);
+  thread.context.uc_stack.ss_sp = thread.stack.get();
+  thread.context.uc_stack.ss_size = HostThread::kStackBytes;
+  thread.context.uc_link = &host_turns.context;
+  makecontext(&thread.context, begin, 0);
+}
+
+/// Calls run(i) for i below `count`, each with a stack of its own. They go on by turns, upwards and
+/// downwards: who reads what another has yet to write finds it missing in one of the two. Not
+/// thread-safe. Throws Error(kInternal) when all that are left wait.
+template <class Run>
+void run_threads(unsigned count, const Run& run) {
+  std::vector<HostThread> threads(count);
+  host_turns.run = &run;
+  for (HostThread& thread : threads) {
+    prepare(thread, [] {
+      HostThread& own = *host_turns.running;
+      (*static_cast<const Run*>(host_turns.run))(host_turns.number);
+      own.ended = true;
+    });
+  }
+  bool upwards = true;
+  for (unsigned ended = 0; ended < count; upwards = !upwards) {
+    bool any = false;
+    for (unsigned i = 0; i < count; ++i) {
+      const unsigned number = upwards ? i : count - 1 - i;
+      HostThread& thread = threads[number];
+      if (thread.ended || (thread.barrier != nullptr && thread.round == thread.barrier->round()))
+        continue;
+      any = true;
+      thread.barrier = nullptr;
+      host_turns.running = &thread;
+      host_turns.number = number;
+      swapcontext(&host_turns.context, &thread.context);
+      if (thread.ended) ++ended;
+    }
+    ATTNFORGE_ASSERT(any, "threads wait for one that does not come");
+  }
+}
+
+#endif
+
+}  // namespace attnforge::test
