@@ -55,7 +55,7 @@ struct Reference {
 /// have none. A row whose scores are all -inf counts as one that sees no key. Cost: about 2 GFLOP/s
 /// a core. `threads` 0: one a core. Throws Error(kInvalidProblem), Error(kInvalidArgument) for null
 /// pointers, rows outside the problem and positions outside the tables, sequences that
-/// check_sequences() refuses, and texts (reference/code_functions.h has functions for these).
+/// check_sequences() refuses, and texts, which need functions of their own.
 Reference reference_attention(const Problem& problem, const Tensors& tensors,
                               std::span<const QueryRow> rows, int threads = 0);
 /// All rows.
