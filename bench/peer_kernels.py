@@ -57,9 +57,21 @@ def torch_backend(name):
     return load
 
 
+def fa3_package():
+    """(module, version) of FlashAttention-3: a whole build of it, or the wheel fa3-fwd, which has bf16 alone and no pages."""
+    name = "flash_attn_interface"
+    try:
+        package = importlib.import_module(name)
+        distribution = importlib.metadata.packages_distributions().get(name, ["flash-attn-3"])[0]  # several build it
+    except ModuleNotFoundError:
+        package, distribution = importlib.import_module("fa3_fwd_interface"), "fa3-fwd"
+    return package, f"{distribution} {importlib.metadata.version(distribution)}"
+
+
 def flash_attention_3():
-    """FlashAttention-3 from the wheel fa3-fwd, bf16 alone. It writes lse in any case. Keys are split as it thinks best, too."""
-    function = importlib.import_module("fa3_fwd_interface").flash_attn_func
+    """It writes lse in any case. Keys are split as it thinks best, too."""
+    package, version = fa3_package()
+    function = package.flash_attn_func
 
     def prepare(problem, q, k, v):
         runs = [lambda: function(q, k, v, causal=problem.causal)]
@@ -67,7 +79,7 @@ def flash_attention_3():
             runs.append(lambda: function(q, k, v, causal=problem.causal, num_splits=0))
         return runs
 
-    return f"fa3-fwd {importlib.metadata.version('fa3-fwd')}", prepare
+    return version, prepare
 
 
 def flash_attention_4():
@@ -81,11 +93,17 @@ def flash_attention_4():
     return f"flash-attn-4 {importlib.metadata.version('flash-attn-4')}, nvidia-cutlass-dsl {dsl}", prepare
 
 
+def flashinfer_package():
+    """(module, version)."""
+    return importlib.import_module("flashinfer"), f"flashinfer {importlib.metadata.version('flashinfer-python')}"
+
+
 def flashinfer():
     """FlashInfer's batched prefill of ragged sequences, planned beforehand."""
     import torch
 
-    wrapper_type = importlib.import_module("flashinfer").BatchPrefillWithRaggedKVCacheWrapper
+    package, version = flashinfer_package()
+    wrapper_type = package.BatchPrefillWithRaggedKVCacheWrapper
 
     def prepare(problem, q, k, v):
         wrapper = wrapper_type(torch.empty(256 << 20, dtype=torch.uint8, device=q.device), "NHD")
@@ -100,7 +118,7 @@ def flashinfer():
         rows = [x.flatten(0, 1) for x in (q, k, v)]
         return [lambda: wrapper.run(*rows).unflatten(0, (problem.batch, problem.seqlen_q))]
 
-    return f"flashinfer {importlib.metadata.version('flashinfer-python')}", prepare
+    return version, prepare
 
 
 def flex():
@@ -175,20 +193,27 @@ def first_line(error):
     return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__
 
 
-def find(names):
+def find(names, loaders=LOADERS):
     """(the peers of `names` that can be imported, {name: why not} of the others)."""
-    unknown = [name for name in names if name not in LOADERS]
+    unknown = [name for name in names if name not in loaders]
     if unknown:
-        raise SystemExit(f"no peer is named {', '.join(unknown)}; there are {', '.join(LOADERS)}")
+        raise SystemExit(f"no peer is named {', '.join(unknown)}; there are {', '.join(loaders)}")
     peers, missing = [], {}
     for name in names:
         try:
-            version, prepare = LOADERS[name]()
+            version, prepare = loaders[name]()
         except Exception as error:  # what a package raises while it is imported is its own
             missing[name] = first_line(error)
             continue
         peers.append(Peer(name, version, prepare))
     return peers, missing
+
+
+def who(peers, missing, asked, usual):
+    """Lines for a file's header: the versions of those in the run, and why others of `usual` are not."""
+    lines = [f"peer {peer.name}: {peer.version}" for peer in peers]
+    lines += [f"not in the run: {name}: {why}" for name, why in missing.items()]
+    return lines + [f"not in the run: {name}: not asked for" for name in usual if name not in asked]
 
 
 # ---- Which outputs are right ----

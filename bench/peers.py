@@ -140,10 +140,7 @@ def output_path(args, gpu):
 
 def header(args, peers, missing):
     """What the first lines say of the peers and of attnforge's configs, after machine and command."""
-    lines = [f"peer {peer.name}: {peer.version}" for peer in peers]
-    lines += [f"not in the run: {name}: {why}" for name, why in missing.items()]
-    asked = asked_peers(args.peers)
-    lines += [f"not in the run: {name}: not asked for" for name in peer_kernels.DEFAULT if name not in asked]
+    lines = peer_kernels.who(peers, missing, asked_peers(args.peers), peer_kernels.DEFAULT)
     tuned = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
     lines.append(f"configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{tuned}")
     return lines

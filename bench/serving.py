@@ -1,34 +1,40 @@
-"""Times caches in pages beside caches in one piece and FlashAttention-3: decode, sequences of unequal lengths, a chunk of a prompt.
+"""Times caches in pages beside caches in one piece and the kernels of others: decode, sequences of unequal lengths, a chunk of a prompt.
 
     python3 bench/serving.py --tune full --name serving
-    python3 bench/serving.py --only ragged --seeds 1,2,3,4,5 --rounds 21 --out times.csv
+    python3 bench/serving.py --only decode,prefill --configs bench/results/h200/serving.csv --out times.csv
+    python3 bench/serving.py --only ragged --seeds 1,2,3,4,5 --rounds 21 --peers none --out times.csv
 
-"attnforge" is pages, "one piece" a padded cache with lengths on the GPU, "dense" one whose lengths the host knows. bf16, head_dim
-128, pages in random order of a pool a quarter larger. Cold L2, all implementations in shuffled rounds on a heated card, medians.
+"attnforge" is pages, "one piece" a padded cache with lengths on the GPU, "dense" one whose lengths the host knows; "fa3" and
+"flashinfer" are pages, "fa3, one piece" the faster of the other two (serving_peers.py says how they are called). bf16, head_dim 128,
+pages in random order of a pool a quarter larger. Cold L2, all implementations in shuffled rounds on a heated card, medians. Outputs
+are compared with attnforge's before anything is timed.
 "ragged" has 64 sequences whose lengths are log-normal, in caches for the longest that there may be, for each of --seeds; beside it stand
 64 equal ones of as many bytes, and at the end it says how much faster these are. TB/s are of K and V read once.
 """
 
 import argparse
+import collections
 import csv
 import functools
-import importlib
-import importlib.metadata
 import math
 import pathlib
 import random
 import statistics
 import sys
+import time
 import warnings
 
 import figures
 import machine
 import peer_kernels
+import serving_peers
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEAD_DIM = 128
-COLUMNS = ["case", "batch", "num_heads_q", "num_heads_kv", "seqlen_q", "keys", "longest", "page_size", "impl", "ms", "tb_per_s", "ratio", "error"]
-COLUMNS += ["rounds", "spread", "late", "note"]
+NAMED_BY = ["case", "batch", "num_heads_q", "num_heads_kv", "seqlen_q", "keys", "longest", "page_size", "impl"]  # a row, in any run
+COLUMNS = [*NAMED_BY, "ms", "tb_per_s", "ratio", "error", "rounds", "spread", "late", "note"]
+# ratio: the time over that of attnforge. note: attnforge's config, the option of a peer that was fastest, or why there is no time.
+OURS = ("attnforge", "one piece", "dense")
 LONGEST = 32768  # of ragged sequences
 RAGGED, EQUAL = "ragged, seed ", ", equal lengths of as many bytes"  # names of cases
 DECODE = [(1, 2048), (1, 8192), (1, 65536), (8, 8192), (64, 8192), (128, 4096)]
@@ -53,8 +59,11 @@ class Case:
         self.table = self.table.cuda()
         self.used = torch.tensor(lengths, dtype=torch.int32, device="cuda")
         self.longest = longest
+        self.causal = seqlen_q > 1
 
-    def in_one_piece(self):
+    @functools.cached_property
+    def one_piece(self):
+        """K and V as [batch, longest, heads, head_dim]."""
         rows = self.table.clamp(min=0).long()
         return [pool[rows].flatten(1, 2) for pool in self.pools]
 
@@ -70,15 +79,27 @@ def log_normal(count, least, most, seed):
 
 
 def cases(torch, seeds):
+    """(name that --only has, title, function that makes it) of each."""
+
+    def case(group, name, heads, seqlen_q, lengths, page_size, bound=0):
+        title = f"{name} {len(lengths)} x {max(bound, *lengths)}, {heads[0]}:{heads[1]}"
+        return group, title, functools.partial(Case, name, heads, seqlen_q, lengths, page_size, torch, bound)
+
     for heads in ((32, 8), (16, 1)):
         for batch, keys in DECODE:
-            yield "decode", functools.partial(Case, "decode", heads, 1, [keys] * batch, 16, torch)
+            yield case("decode", "decode", heads, 1, [keys] * batch, 16)
     for seed in seeds:
         lengths = log_normal(64, 256, LONGEST, seed)
         mean = round(statistics.mean(lengths))
-        yield "ragged", functools.partial(Case, f"{RAGGED}{seed}", (32, 8), 1, lengths, 64, torch, LONGEST)
-        yield "ragged", functools.partial(Case, f"{RAGGED}{seed}{EQUAL}", (32, 8), 1, [mean] * 64, 64, torch)
-    yield "prefill", functools.partial(Case, "prefill", (32, 8), 512, [32768], 64, torch)
+        yield case("ragged", f"{RAGGED}{seed}", (32, 8), 1, lengths, 64, LONGEST)
+        yield case("ragged", f"{RAGGED}{seed}{EQUAL}", (32, 8), 1, [mean] * 64, 64)
+    yield case("prefill", "prefill", (32, 8), 512, [32768], 64)
+
+
+def asked(only, group, title):
+    """Whether --only has a case: "decode@64 x,prefill" is the prefill and the decodes with "64 x" in their titles."""
+    words = [each.partition("@") for each in only.split(",") if each]
+    return not words or any(group == name and part in title for name, _, part in words)
 
 
 def said_of_ragged(times):
@@ -93,74 +114,136 @@ def said_of_ragged(times):
         yield f"{impl}: ragged lengths run at {statistics.geometric_mean(found):.3f}x the speed of equal ones ({each})"
 
 
-def runs_of(case, fa3, attnforge):
-    """{name: function}, each with the same result."""
-    causal = case.seqlen_q > 1
-    ours = functools.partial(attnforge.attention, case.q, causal=causal, used_kv=case.used)
-    k, v = case.in_one_piece()
+def said_of_peers(rows):
+    """Lines: how fast attnforge's pages are beside peers in pages, and beside each way of one piece."""
+    ratios = collections.defaultdict(list)
+    for point, of_point in serving_peers.points_of(rows).items():
+        if "attnforge" not in of_point:
+            continue
+        case, heads, heads_kv, *_ = point
+        group = "equal lengths" if case.endswith(EQUAL) else case.partition(",")[0]
+        ours = float(of_point["attnforge"]["ms"])
+        others = {name: float(of_point[name]["ms"]) / ours for name in ("fa3, one piece", "one piece", "dense") if name in of_point}
+        best, ratio = serving_peers.best_in_pages(of_point)
+        for other, found in [("the fastest peer in pages", ratio)] * bool(best) + list(others.items()):
+            ratios[f"{group} {heads}:{heads_kv}", other].append(found)
+    for (group, other), found in ratios.items():
+        mean, least = statistics.geometric_mean(found), min(found)
+        yield f"{group}: attnforge in pages at {mean:.3f}x the speed of {other}, least {least:.3f}x, {len(found)} points"
+
+
+def key_of(row):
+    return tuple(str(row[column]) for column in NAMED_BY)
+
+
+def stored_configs(path):
+    """{key_of(row): config} of attnforge's rows in a file that this program wrote."""
+    rows = figures.read_csv(path)[1] if path else []
+    return {key_of(row): row["note"] for row in rows if row["impl"] in OURS and row["note"].startswith("fwd_")}
+
+
+def runs_of(case, attnforge):
+    """{name: function} of OURS, each with the same result."""
+    ours = functools.partial(attnforge.attention, case.q, causal=case.causal, used_kv=case.used)
+    k, v = case.one_piece
     runs = {"attnforge": functools.partial(ours, *case.pools, page_table=case.table), "one piece": functools.partial(ours, k, v)}
     if len(set(case.lengths)) == 1:
         keys = case.lengths[0]
-        runs["dense"] = functools.partial(attnforge.attention, case.q, k[:, :keys], v[:, :keys], causal=causal)
-    if fa3 is not None:
-        paged = functools.partial(fa3.flash_attn_with_kvcache, case.q, *case.pools, cache_seqlens=case.used, page_table=case.table, causal=causal)
-        runs["fa3"] = paged
-        if causal:
-            runs["fa3, one piece"] = functools.partial(fa3.flash_attn_func, case.q, k, v, causal=True)
+        runs["dense"] = functools.partial(attnforge.attention, case.q, k[:, :keys], v[:, :keys], causal=case.causal)
     return runs
 
 
-def output_of(result):
-    return (result[0] if isinstance(result, (tuple, list)) else result).float()
+def settle(run, config, tune, attnforge):
+    """(plan, output) of a run with this config, or where there is none or it is refused, with a tuned one."""
+    if config:
+        attnforge.configure(config=config)
+        try:
+            output = run()
+            return list(attnforge.plan_cache)[-1], output
+        except attnforge.AttnforgeError as error:
+            print(f"tunes, for the config of --configs is refused: {peer_kernels.first_line(error)}", file=sys.stderr)
+        finally:
+            attnforge.configure(config="")
+    output = run()
+    if tune != "none":
+        attnforge.tune(str(list(attnforge.plan_cache)[-1].problem), rigor=tune)
+        output = run()
+    return list(attnforge.plan_cache)[-1], output
 
 
-def rows_of(case, args, fa3, flush, heat, torch, attnforge):
+def rows_of(case, args, stored, peers, flush, heat, attnforge):
     import peer_runs
 
-    runs, notes, errors = runs_of(case, fa3, attnforge), {}, {}
+    runs, notes, errors, plans = {}, {}, {}, []
     reference = None
-    for name, run in list(runs.items()):
+
+    def error_of(output):
+        return ((output.float() - reference).norm() / reference.norm()).item()
+
+    named = {"case": case.name, "batch": len(case.lengths), "num_heads_q": case.heads[0], "num_heads_kv": case.heads[1]}
+    named |= {"seqlen_q": case.seqlen_q, "keys": sum(case.lengths), "longest": case.longest, "page_size": case.page_size}
+    for name, run in runs_of(case, attnforge).items():
         try:
-            output = output_of(run())
-        except Exception as error:  # a package raises what it likes where it does not serve a problem
+            plan, output = settle(run, stored.get(key_of(named | {"impl": name})), args.tune, attnforge)
+        except attnforge.AttnforgeError as error:
             notes[name] = peer_kernels.first_line(error)
-            del runs[name]
             continue
-        if name in ("attnforge", "one piece", "dense"):
-            if args.tune != "none":
-                attnforge.tune(str(list(attnforge.plan_cache)[-1].problem), rigor=args.tune)
-                output = output_of(run())
-            notes[name] = list(attnforge.plan_cache)[-1].config
-        reference = output if reference is None else reference
-        errors[name] = ((output - reference).norm() / reference.norm()).item()
-        if not errors[name] < peer_kernels.WRONG:
+        reference = output.float() if reference is None else reference
+        errors[name] = error_of(output)
+        if errors[name] < peer_kernels.WRONG:
+            runs[name], notes[name] = run, plan.config
+            plans.append(plan)
+        else:
             notes[name] = "differs"
-            del runs[name]
+    for peer in peers if reference is not None else []:
+        found, without = serving_peers.rows_of(peer, case)
+        notes |= without
+        for name, options in found.items():
+            run, notes[name], error = serving_peers.choose(options, lambda result: error_of(output_of(result)), peer_runs.fastest)
+            if run:
+                runs[name], errors[name] = run, error
+    for plan in plans:  # what was configured and tuned for one made the others' be forgotten
+        attnforge.plan_cache.put((case.q.device.index, plan.problem), plan)
     times = peer_runs.time_ms(runs, args.rounds, heat, flush)
-    for name in [*times, *(name for name in notes if name not in times)]:
-        row = {"case": case.name, "batch": len(case.lengths), "num_heads_q": case.heads[0], "num_heads_kv": case.heads[1]}
-        row |= {"seqlen_q": case.seqlen_q, "keys": sum(case.lengths), "longest": case.longest, "page_size": case.page_size, "impl": name}
-        row["note"] = notes.get(name, "")
+    return table_of(case, named, times, notes, errors, args.rounds)
+
+
+def table_of(case, named, times, notes, errors, rounds):
+    """Rows of COLUMNS, those with a time first: of {name: Time}, {name: note} and {name: relative error}."""
+    rows = []
+    for name in dict.fromkeys([*times, *notes]):
+        row = named | {"impl": name, "note": notes.get(name, "")}
         if name in errors:
             row["error"] = f"{errors[name]:.1e}"
         if name in times:
             ms = times[name].ms
-            row |= {"ms": f"{ms:.4f}", "tb_per_s": f"{case.bytes() / ms / 1e9:.2f}", "ratio": f"{ms / times['attnforge'].ms:.3f}"}
-            row |= {"rounds": args.rounds, "spread": f"{times[name].spread:.3f}", "late": times[name].late}
-        yield {column: row.get(column, "") for column in COLUMNS}
+            row |= {"ms": f"{ms:.4f}", "tb_per_s": f"{case.bytes() / ms / 1e9:.2f}"}
+            row |= {"rounds": rounds, "spread": f"{times[name].spread:.3f}", "late": times[name].late}
+            if "attnforge" in times:
+                row["ratio"] = f"{ms / times['attnforge'].ms:.3f}"
+        rows.append({column: row.get(column, "") for column in COLUMNS})
+    return rows
+
+
+def output_of(result):
+    """FlashAttention-3 returns more beside it in some builds."""
+    return result[0] if isinstance(result, (tuple, list)) else result
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="of decode, ragged, prefill")
+    parser.add_argument("--only", default="", help="of decode, ragged, prefill; NAME@WORDS: those with WORDS in their titles, as 64 x 8192, 32:8")
+    parser.add_argument("--peers", default=",".join(serving_peers.LOADERS), help="none, or of the default, %(default)s")
     parser.add_argument("--tune", default="full", choices=("none", "quick", "full", "exhaustive"))
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
+    parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--heat-ms", type=float, default=50)
     parser.add_argument("--seed", type=int, default=1, help="of tensors")
     parser.add_argument("--seeds", default="1,2,3", help="of ragged lengths (default: %(default)s)")
     parser.add_argument("--out", help="CSV file; default: standard output")
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     args = parser.parse_args()
+    wanted = [name for name in args.peers.split(",") if name not in ("", "none")]
     sys.path.insert(0, str(HERE.parent / "python"))
     torch = machine.torch()
     import attnforge
@@ -168,37 +251,43 @@ def main():
 
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)
-    try:
-        fa3 = importlib.import_module("fa3_fwd_interface")
-        peer = f"peer fa3: fa3-fwd {importlib.metadata.version('fa3-fwd')}, keys split as it thinks best"
-    except ImportError as error:
-        fa3, peer = None, f"not in the run: fa3: {error}"
+    stored = stored_configs(args.configs)  # before --out opens what may be the same file
+    peers, missing = peer_kernels.find(wanted, serving_peers.LOADERS)
     flush, heat = peer_runs.ColdL2(), peer_runs.Heat(args.heat_ms)
     gpu, driver = peer_runs.machine()
     path = figures.result_path(gpu, args.name) if args.name else args.out
     file = open(path, "w", newline="") if path else sys.stdout
-    file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-    file.write(f"# python3 bench/serving.py {' '.join(sys.argv[1:])}\n# {peer}\n")
-    file.write(f"# a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together\n")
+
+    def say(line):
+        file.write(f"# {line}\n")
+        print(line, file=sys.stderr)
+
+    say(f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}")
+    say(f"python3 bench/serving.py {' '.join(sys.argv[1:])}")
+    for line in peer_kernels.who(peers, missing, wanted, serving_peers.LOADERS):
+        say(line)
+    say(f"a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together")
     out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     out.writeheader()
-    ms_of = {}
-    for name, make in cases(torch, [int(seed) for seed in args.seeds.split(",")]):
-        if args.only and args.only != name:
+    rows = []
+    start = time.monotonic()
+    for group, title, make in cases(torch, [int(seed) for seed in args.seeds.split(",")]):
+        if not asked(args.only, group, title):
             continue
         attnforge.plan_cache.clear()
         case = make()
-        rows = list(rows_of(case, args, fa3, flush, heat, torch, attnforge))
-        out.writerows(rows)
+        of_case = rows_of(case, args, stored, peers, flush, heat, attnforge)
+        out.writerows(of_case)
         file.flush()
-        ms_of |= {(case.name, row["impl"]): float(row["ms"]) for row in rows if row["ms"]}
-        times = ", ".join(f"{row['impl']} {row['ms'] or row['note']}" for row in rows)
-        print(f"{case.name} {len(case.lengths)} x {case.longest}, {case.heads[0]}:{case.heads[1]}: {times}", file=sys.stderr)
+        rows += of_case
+        times = ", ".join(f"{row['impl']} {row['ms'] or row['note']}" for row in of_case)
+        print(f"{time.monotonic() - start:.0f} s, {title}: {times}", file=sys.stderr)
         del case
         torch.cuda.empty_cache()
-    for line in said_of_ragged(ms_of):
-        file.write(f"# {line}\n")
-        print(line, file=sys.stderr)
+    for line in said_of_peers(rows):
+        say(line)
+    for line in said_of_ragged({(row["case"], row["impl"]): float(row["ms"]) for row in rows if row["ms"]}):
+        say(line)
 
 
 if __name__ == "__main__":

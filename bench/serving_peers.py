@@ -1,0 +1,144 @@
+"""The kernels of others that bench/serving.py times on caches in pages, and on the same caches in one piece.
+
+A peer is prepared for a case: {row: {option: make}}, make() a function without arguments that plans or copies what is in no time and
+returns what runs it. An option is a way to ask the peer for the same result, and the fastest that gives it is the row's time: a user
+of it would choose so, too. peer_kernels.py finds the packages. Importing this file imports no torch.
+"""
+
+import collections
+import functools
+import itertools
+
+import figures
+import peer_kernels
+
+
+def pages_taken(lengths, page_size):
+    """How many pages each sequence has."""
+    return [-(-length // page_size) for length in lengths]
+
+
+def flash_attention_3():
+    """FlashAttention-3: lengths on the GPU, keys split as it thinks best, its tiles shared out in the call or ahead of it."""
+    package, version = peer_kernels.fa3_package()
+
+    def of_lengths(case, caches, planned, **pages):
+        """make() of a call for caches with case.used keys; `planned`: what it finds out of the lengths first is in no time."""
+
+        def make():
+            options = {"cache_seqlens": case.used, "causal": case.causal}
+            if planned:
+                sizes = len(case.lengths), case.seqlen_q, case.longest, *case.heads, case.q.shape[-1]
+                of_pages = {"page_size": case.page_size} if pages else {}
+                options["scheduler_metadata"] = package.get_scheduler_metadata(
+                    *sizes, case.used, qkv_dtype=case.q.dtype, causal=case.causal, **of_pages
+                )
+            return functools.partial(package.flash_attn_with_kvcache, case.q, *caches, **options, **pages)
+
+        return make
+
+    def prepare(case):
+        table = case.table.clamp(min=0)  # it knows no -1
+        k, v = case.one_piece
+        rows = {
+            "fa3": {
+                "planned ahead": of_lengths(case, case.pools, True, page_table=table),
+                "one call": of_lengths(case, case.pools, False, page_table=table),
+            },
+            "fa3, one piece": {
+                "planned ahead": of_lengths(case, (k, v), True),
+                "one call": of_lengths(case, (k, v), False),
+            },
+        }
+        if len(set(case.lengths)) == 1:
+            keys = case.lengths[0]
+            dense = functools.partial(package.flash_attn_func, case.q, k[:, :keys], v[:, :keys], causal=case.causal)
+            rows["fa3, one piece"]["lengths on the host"] = lambda: dense
+            rows["fa3, one piece"]["lengths on the host, splits"] = lambda: functools.partial(dense, num_splits=0)
+        return rows
+
+    return version, prepare
+
+
+def flashinfer():
+    """FlashInfer's batched decode, planned beforehand, on CUDA cores and on tensor cores."""
+    import torch
+
+    package, version = peer_kernels.flashinfer_package()
+
+    def prepare(case):
+        if case.seqlen_q != 1:
+            raise ValueError("only called for one query of each sequence")
+        taken = pages_taken(case.lengths, case.page_size)
+        starts = torch.tensor([0, *itertools.accumulate(taken)], dtype=torch.int32)
+        pages = torch.cat([row[:count] for row, count in zip(case.table, taken)])
+        in_last = [length - (count - 1) * case.page_size for length, count in zip(case.lengths, taken)]
+        q, caches = case.q[:, 0], tuple(case.pools)
+
+        def make(use_tensor_cores):
+            workspace = torch.zeros(256 << 20, dtype=torch.uint8, device=q.device)
+            wrapper = package.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD", use_tensor_cores=use_tensor_cores)
+            sizes = *case.heads, q.shape[-1], case.page_size
+            last = torch.tensor(in_last, dtype=torch.int32)
+            wrapper.plan(starts, pages, last, *sizes, q_data_type=q.dtype, kv_data_type=caches[0].dtype)
+            return lambda: wrapper.run(q, caches)[:, None]
+
+        return {"flashinfer": {"tensor cores": lambda: make(True), "CUDA cores": lambda: make(False)}}
+
+    return version, prepare
+
+
+LOADERS = {"fa3": flash_attention_3, "flashinfer": flashinfer}  # the names are those of their rows of caches in pages
+
+
+def rows_of(peer, case):
+    """({row: {option: make}}, {row: why it has none})."""
+    try:
+        return peer.prepare(case), {}
+    except Exception as error:  # a package raises what it likes where it does not serve a problem
+        return {}, {peer.name: peer_kernels.first_line(error)}
+
+
+def choose(options, error_of, fastest):
+    """(function, what to say of it, its relative error) of the fastest of {option: make} whose output is right.
+
+    error_of(output): relative error. fastest(functions): one of them. None and None with the reason where no option works.
+    """
+    runs, errors, refused = {}, {}, {}
+    for option, make in options.items():
+        try:
+            run = make()
+            errors[option] = error_of(run())
+        except Exception as error:
+            refused[option] = peer_kernels.first_line(error)
+            continue
+        if errors[option] < peer_kernels.WRONG:
+            runs[option] = run
+        else:
+            refused[option] = f"wrong: differs from attnforge by {errors[option]:.1e}"
+    without = [f"not {option}: {why}" for option, why in refused.items()]
+    if not runs:
+        return None, "; ".join(without), None
+    best = fastest(list(runs.values()))
+    option = next(name for name, run in runs.items() if run is best)
+    return best, "; ".join([option, *without]), errors[option]
+
+
+# ---- What was measured ----
+
+POINT = ("case", "num_heads_q", "num_heads_kv", "batch", "seqlen_q", "keys", "page_size")
+
+
+def points_of(rows):
+    """{values of POINT: {implementation: row}} of the rows that have a time."""
+    points = collections.defaultdict(dict)
+    for row in rows:
+        if row["ms"]:
+            points[tuple(str(row[column]) for column in POINT)][row["impl"]] = row
+    return points
+
+
+def best_in_pages(of_point):
+    """(the fastest peer on pages at a point, attnforge's speed relative to it); (None, None) where there is none."""
+    ours = float(of_point["attnforge"]["ms"])
+    return figures.best_peer({name: float(of_point[name]["ms"]) / ours for name in LOADERS if name in of_point})
