@@ -244,6 +244,9 @@ def main():
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     args = parser.parse_args()
     wanted = [name for name in args.peers.split(",") if name not in ("", "none")]
+    unknown = {each.partition("@")[0] for each in args.only.split(",") if each} - {"decode", "ragged", "prefill"}
+    if unknown:
+        parser.error(f"--only {', '.join(sorted(unknown))}: there are decode, ragged, prefill")
     sys.path.insert(0, str(HERE.parent / "python"))
     torch = machine.torch()
     import attnforge

@@ -11,6 +11,7 @@ import statistics
 
 import figures
 import peer_kernels
+import serving_peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results/h200"
@@ -466,21 +467,39 @@ def decode():
     return "\n\n".join([f"Of the fastest peer at each point, {means}.", markdown(header, table), source(comments, name)])
 
 
+SERVING_COLUMNS = {
+    "attnforge": "pages, us",
+    "one piece": "one piece, us",
+    "dense": "dense, us",
+    "fa3": "FA3, pages, us",
+    "flashinfer": "FlashInfer, pages, us",
+    "fa3, one piece": "FA3, one piece, us",
+}
+
+
 def serving():
-    """Caches in pages beside those in one piece."""
+    """Caches in pages beside those in one piece, and beside whoever else was in the run."""
     comments, rows = read("serving.csv")
-    points = collections.defaultdict(dict)
-    for row in rows:
-        if row["ms"]:
-            columns = ("case", "num_heads_q", "num_heads_kv", "batch", "seqlen_q", "keys", "page_size")
-            points[tuple(row[column] for column in columns)][row["impl"]] = row
-    names = ["attnforge", "one piece", "dense", "fa3, one piece"]
-    table = []
-    for (case, heads, heads_kv, batch, queries, keys, page_size), of_point in points.items():
+    points = serving_peers.points_of(rows)
+    names = [name for name in SERVING_COLUMNS if any(name in of_point for of_point in points.values())]
+    table, ratios = [], collections.defaultdict(list)
+    for point, of_point in points.items():
+        case, heads, heads_kv, batch, queries, keys, page_size = point
         times = [f"{1e3 * float(of_point[name]['ms']):.1f}" if name in of_point else "" for name in names]
-        table.append([case, f"{heads}:{heads_kv}", batch, queries, keys, page_size, *times])
-    header = ["case", "heads", "sequences", "queries of each", "keys of all", "page_size", "pages, us", "one piece, us", "dense, us", "FA3, one piece, us"]
-    return "\n\n".join([markdown(header, table), source(comments, "serving.csv")])
+        best, ratio = serving_peers.best_in_pages(of_point)
+        if best:
+            ratios[f"{case} {heads}:{heads_kv}" if case == "decode" else case].append(ratio)
+        table.append([case, f"{heads}:{heads_kv}", batch, queries, keys, page_size, *times, f"{ratio:.2f}x" if best else ""])
+    header = ["case", "heads", "sequences", "queries of each", "keys of all", "page_size", *(SERVING_COLUMNS[name] for name in names)]
+    header.append("fastest peer in pages / pages")
+    parts = []
+    if ratios:
+        means = [f"{group}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.3f}x" for group, each in ratios.items()]
+        parts.append(f"Of the fastest peer in pages, {'; '.join(means)}.")
+        parts.append(f"{'; '.join(line for line in comments if line.startswith('peer '))}.")
+    else:  # no column without a number
+        header, table = header[:-1], [row[:-1] for row in table]
+    return "\n\n".join([*parts, markdown(header, table), source(comments, "serving.csv")])
 
 
 STRATEGIES = ("standard", "variable_block", "split_head_dims")
