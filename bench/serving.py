@@ -142,12 +142,12 @@ def stored_configs(path):
     return {key_of(row): row["note"] for row in rows if row["impl"] in OURS and row["note"].startswith("fwd_")}
 
 
-def runs_of(case, attnforge):
+def runs_of(case, dense, attnforge):
     """{name: function} of OURS, each with the same result."""
     ours = functools.partial(attnforge.attention, case.q, causal=case.causal, used_kv=case.used)
     k, v = case.one_piece
     runs = {"attnforge": functools.partial(ours, *case.pools, page_table=case.table), "one piece": functools.partial(ours, k, v)}
-    if len(set(case.lengths)) == 1:
+    if dense and len(set(case.lengths)) == 1:
         keys = case.lengths[0]
         runs["dense"] = functools.partial(attnforge.attention, case.q, k[:, :keys], v[:, :keys], causal=case.causal)
     return runs
@@ -182,7 +182,7 @@ def rows_of(case, args, stored, peers, flush, heat, attnforge):
 
     named = {"case": case.name, "batch": len(case.lengths), "num_heads_q": case.heads[0], "num_heads_kv": case.heads[1]}
     named |= {"seqlen_q": case.seqlen_q, "keys": sum(case.lengths), "longest": case.longest, "page_size": case.page_size}
-    for name, run in runs_of(case, attnforge).items():
+    for name, run in runs_of(case, not args.no_dense, attnforge).items():
         try:
             plan, output = settle(run, stored.get(key_of(named | {"impl": name})), args.tune, attnforge)
         except attnforge.AttnforgeError as error:
@@ -234,6 +234,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="of decode, ragged, prefill; NAME@WORDS: those with WORDS in their titles, as 64 x 8192, 32:8")
     parser.add_argument("--peers", default=",".join(serving_peers.LOADERS), help="none, or of the default, %(default)s")
+    parser.add_argument("--no-dense", action="store_true", help="a shorter run: without attnforge on lengths that the host knows")
     parser.add_argument("--tune", default="full", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
     parser.add_argument("--rounds", type=int, default=11)

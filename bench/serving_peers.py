@@ -108,7 +108,8 @@ def choose(options, error_of, fastest):
     for option, make in options.items():
         try:
             run = make()
-            errors[option] = error_of(run())
+            run()
+            errors[option] = error_of(run())  # the second one: what was planned ahead must serve again
         except Exception as error:
             refused[option] = peer_kernels.first_line(error)
             continue

@@ -169,6 +169,12 @@ class ChooseTest(unittest.TestCase):
         self.assertEqual(note, "not a: wrong: differs from attnforge by nan; not b: RuntimeError: no pages")
 
 
+    def test_what_serves_once_alone_is_refused(self):
+        errors = iter((1e-3, 0.7))
+        run, note, _ = serving_peers.choose({"planned ahead": lambda: lambda: next(errors)}, lambda error: error, lambda runs: runs[0])
+        self.assertEqual((run, note), (None, "not planned ahead: wrong: differs from attnforge by 7.0e-01"))
+
+
 class SettleTest(unittest.TestCase):
     def settle(self, config, refused=()):
         """(config that runs, what was tuned, what stays configured)"""
