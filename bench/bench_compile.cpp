@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
         const Problem problem = parse_problem(text);
         const DeviceFacts& device = typical_device(arch);
         if (!rejection(*family, problem, device.arch).empty()) continue;
-        const std::string name = std::string(family->name) + "/sm" + arch + "/" +
+        const std::string name = std::string(family->name) + "/sm_" + arch + "/" +
                                  to_string(problem);
         benchmark::RegisterBenchmark(
             name.c_str(),

@@ -55,7 +55,7 @@ def main():
     folder = pathlib.Path(args.bin).resolve()
     bench_plan, bench_compile = (machine.program(folder / name) for name in ("bench_plan", "bench_compile"))
     plan = benchmarks(bench_plan, "--benchmark_repetitions=3")
-    compiles = benchmarks(bench_compile, "--benchmark_filter=fwd_mma_sm80/sm90a", "--benchmark_min_time=1")
+    compiles = benchmarks(bench_compile, "--benchmark_filter=fwd_mma_sm80/sm_90a", "--benchmark_min_time=1")
     winners = benchmarks(bench_compile, "--benchmark_filter=winner/.*fwd_wgmma_sm90a").values()
     overhead = plan["launch/plan_run"] - plan["launch/bare"]
     rows = [

@@ -35,6 +35,13 @@ void sm_of_device_class_function(sqlite3_context* context, int, sqlite3_value** 
   sqlite3_result_int(context, text ? sm_of_device_class(text) : 0);
 }
 
+void with_todays_arch_function(sqlite3_context* context, int, sqlite3_value** values) {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
+  const std::string device_class = with_todays_arch(text ? text : "");
+  sqlite3_result_text(context, device_class.data(), static_cast<int>(device_class.size()),
+                      SQLITE_TRANSIENT);
+}
+
 void without_shape_words_function(sqlite3_context* context, int, sqlite3_value** values) {
   const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
   const std::string config = without_shape_words(text ? text : "");
@@ -55,6 +62,7 @@ void stamp(Database& database) {
 
 void migrate(Database& database) {
   add_function(database, "sm_of_device_class", sm_of_device_class_function);
+  add_function(database, "with_todays_arch", with_todays_arch_function);
   add_function(database, "without_shape_words", without_shape_words_function);
   const std::int64_t version = database.integer("PRAGMA user_version");
   if (version < 3) {
@@ -62,7 +70,8 @@ void migrate(Database& database) {
     database.execute(kSchemaSql);
     database.execute(version == 1 ? kFrom1AfterSql : kFrom2AfterSql);
   }
-  database.execute(kFrom3Sql);
+  if (version < 4) database.execute(kFrom3Sql);
+  database.execute(kFrom4Sql);
   stamp(database);
 }
 

@@ -10,7 +10,7 @@
 namespace attnforge {
 
 inline constexpr int kApplicationId = 0x41744667;  // "AtFg" in the file's header
-inline constexpr int kSchemaVersion = 4;           // user_version of schema.sql
+inline constexpr int kSchemaVersion = 5;           // user_version of schema.sql
 inline constexpr const char* kDefaultFileName = "attnforge.db";
 
 /// How long a statement waits for another process. A look-up then misses; a write then fails.

@@ -54,7 +54,8 @@ std::int64_t problem_row(Database& database, std::string_view text) {
   return id;
 }
 
-std::int64_t device_class_row(Database& database, std::string_view text) {
+std::int64_t device_class_row(Database& database, std::string_view named) {
+  const std::string text = with_todays_arch(named);
   if (const auto id = device_class_id(database, text)) return *id;
   Query insert = database.query(
       "INSERT INTO device_classes (text, sm) VALUES (?1, ?2) RETURNING id");
@@ -145,23 +146,44 @@ std::string wrong_with(const Try& attempt) {
   return "";
 }
 
+constexpr std::string_view kArchPrefix = "sm";
+
+struct ArchWord {
+  std::size_t at = 0;  // in the text
+  bool has_underscore = false;
+  int sm = 0;  // 0: there is no such word
+};
+
+// The first word such as sm_90a, or sm90a, of a text.
+ArchWord arch_word(std::string_view text) {
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find(' ', at), text.size());
+    std::string_view name = text.substr(at, end - at);
+    if (!name.starts_with(kArchPrefix)) continue;
+    name.remove_prefix(kArchPrefix.size());
+    const bool has_underscore = name.starts_with('_');
+    if (has_underscore) name.remove_prefix(1);
+    if (name.size() < 2 || name.size() > 4) continue;
+    int sm = 0;
+    std::size_t digits = 0;
+    while (digits < name.size() && name[digits] >= '0' && name[digits] <= '9')
+      sm = 10 * sm + (name[digits++] - '0');
+    const bool feature_letter = digits + 1 == name.size() && name[digits] >= 'a' &&
+                                name[digits] <= 'z';
+    if (digits >= 2 && (digits == name.size() || feature_letter)) return {at, has_underscore, sm};
+  }
+  return {};
+}
+
 }  // namespace
 
-int sm_of_device_class(std::string_view device_class) {
-  for (std::size_t at = 0; at < device_class.size();) {
-    const std::size_t end = std::min(device_class.find(' ', at), device_class.size());
-    const std::string_view word = device_class.substr(at, end - at);
-    at = end + 1;
-    if (word.size() < 4 || word.size() > 6 || word.substr(0, 2) != "sm") continue;
-    int sm = 0;
-    std::size_t digits = 2;
-    while (digits < word.size() && word[digits] >= '0' && word[digits] <= '9')
-      sm = 10 * sm + (word[digits++] - '0');
-    const bool feature_letter = digits + 1 == word.size() && word[digits] >= 'a' &&
-                                word[digits] <= 'z';
-    if (digits >= 4 && (digits == word.size() || feature_letter)) return sm;
-  }
-  return 0;
+int sm_of_device_class(std::string_view device_class) { return arch_word(device_class).sm; }
+
+std::string with_todays_arch(std::string_view device_class) {
+  std::string text(device_class);
+  if (const ArchWord word = arch_word(device_class); word.sm != 0 && !word.has_underscore)
+    text.insert(word.at + kArchPrefix.size(), 1, '_');
+  return text;
 }
 
 std::optional<std::int64_t> problem_id(Database& database, std::string_view text) {

@@ -11,8 +11,13 @@
 
 namespace attnforge {
 
-/// 90 for "NVIDIA H200 sm90a sms=132 ...", 0 if the text names none.
+/// 90 for "NVIDIA H200 sm_90a sms=132 ...", 0 if the text names none. Also of "sm90a", as an older
+/// attnforge spelt it.
 int sm_of_device_class(std::string_view device_class);
+
+/// The text with its arch spelt as today: "sm90a" becomes "sm_90a". One without an arch, or of
+/// today, stays as it is.
+std::string with_todays_arch(std::string_view device_class);
 
 /// The ids of texts. An index finds the row and the table must confirm it: throws SqliteError,
 /// corrupt() if it does not. Nothing if the text is not there.
@@ -34,10 +39,11 @@ enum class Conflict {
              // estimate
   kMerge,    // the greater one in a total order stays: measured, rigor, date, then everything else
 };
-/// Inside a transaction. A config is stored without the words that repeat its problem, which those
-/// of an older attnforge have (without_shape_words()). Fills in an empty version, and an empty date
-/// when replacing; keeps `detail` to 4 KiB of valid UTF-8. Throws Error(kInternal) for a try that
-/// cannot be one: no config, or ok without a time.
+/// Inside a transaction. What an older attnforge spelt otherwise is stored as today: a config
+/// without the words that repeat its problem (without_shape_words()), a GPU class
+/// with_todays_arch(). Fills in an empty version, and an empty date when replacing; keeps `detail`
+/// to 4 KiB of valid UTF-8. Throws Error(kInternal) for a try that cannot be one: no config, or ok
+/// without a time.
 void put_try(Database& database, const Try& attempt, Conflict conflict);
 
 struct Search {
@@ -46,8 +52,8 @@ struct Search {
   std::string winner;  // "": nothing worked
   std::string finished_at;
 };
-/// kReplace: the new one stays. kMerge: the later one, then the greater text. The winner is stored
-/// as a try's config is.
+/// kReplace: the new one stays. kMerge: the later one, then the greater text. The winner and
+/// the GPU class are stored as those of a try are.
 void put_search(Database& database, const Search& search, Conflict conflict);
 
 }  // namespace attnforge

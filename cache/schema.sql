@@ -1,4 +1,4 @@
--- schema.sql - version 4 of the database, the only DDL. docs/CACHE_FORMAT.md explains the meaning for people.
+-- schema.sql - version 5 of the database, the only DDL. docs/CACHE_FORMAT.md explains the meaning for people.
 --
 -- Everything is a row that a person can read with the sqlite3 shell; start with:  SELECT * FROM readable_tries;
 -- The caller runs this inside one transaction and then sets application_id and user_version.
@@ -10,7 +10,7 @@ CREATE TABLE problems (
 ) STRICT;
 
 -- GPUs that share winners: name, arch, SMs, memory clock, L2, MIG profile as one text. sm is read out of it (90 for
--- "sm90a"), so that a GPU of the same sm finds its neighbours; 0 when the text names none.
+-- "sm_90a"), so that a GPU of the same sm finds its neighbours; 0 when the text names none.
 CREATE TABLE device_classes (
   id   INTEGER PRIMARY KEY,
   text TEXT NOT NULL UNIQUE CHECK (text <> ''),

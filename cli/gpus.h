@@ -15,7 +15,7 @@ std::vector<int> gpu_ordinals(const std::string& text);
 /// "GPU 0, NVIDIA H200" or "NVIDIA GeForce RTX 3090 (sm_86, not present)".
 std::string describe(const DeviceFacts& device);
 
-/// "NVIDIA H200" of the database's "NVIDIA H200 sm90a sms=132 ...".
+/// "NVIDIA H200" of the database's "NVIDIA H200 sm_90a sms=132 ...".
 std::string gpu_of_class(const std::string& device_class);
 
 /// A line a message on standard error: "attnforge: warning: ...".

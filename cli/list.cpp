@@ -17,7 +17,7 @@ namespace attnforge::cli {
 namespace {
 
 struct ListArguments {
-  std::string what = "all";
+  std::string section = "all";
   bool json = false;
 };
 
@@ -85,7 +85,9 @@ std::string devices_text(const std::vector<DeviceFacts>& devices) {
 }
 
 int run_list(const ListArguments& a) {
-  const auto wanted = [&](const char* what) { return a.what == "all" || a.what == what; };
+  const auto wanted = [&](const char* section) {
+    return a.section == "all" || a.section == section;
+  };
   if (a.json) {
     Json json{{"attnforge", kVersion}};
     if (wanted("families")) json["families"] = families_json();
@@ -110,7 +112,7 @@ int run_list(const ListArguments& a) {
 Verb add_list(Command& program) {
   auto arguments = std::make_shared<ListArguments>();
   Command* verb = program.add_subcommand("list", "List kernel families, GPUs and archs");
-  verb->add_option("what", arguments->what, "families, devices, archs or all")
+  verb->add_option("section", arguments->section, "families, devices, archs or all")
       ->one_of({"families", "devices", "archs", "all"});
   verb->add_flag("--json", arguments->json, "As JSON");
   verb->footer(kListFooter);

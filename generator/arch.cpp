@@ -27,7 +27,7 @@ constexpr Arch kArchs[] = {
     {89, "89", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, 128, true, false, false},
     // mma.sync reaches about 62 percent of the 2048 that wgmma has.
     {90, "90a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1270, 128, true, true, true},
-    // The full rate needs tcgen05; mma.sync has that of sm80.
+    // The full rate needs tcgen05; mma.sync has that of sm_80.
     {100, "100a", 227 * kKiB, 228 * kKiB, kRegisters, 2048, 32, 1024, 128, true, true, false},
     // GeForce: an RTX 5090 has 209 TFLOP/s with 170 SMs at 2.41 GHz. RTX PRO 6000 has 512.
     {120, "120a", 99 * kKiB, 100 * kKiB, kRegisters, 1536, 24, 256, 128, true, true, false},
@@ -129,7 +129,7 @@ int blocks_per_sm(const Arch& arch, int registers, int threads, int smem_bytes) 
 }
 
 std::string device_class(const DeviceFacts& facts) {
-  std::string text = fmt::format("{} sm{} sms={} memory_clock_mhz={} l2_bytes={}", facts.name,
+  std::string text = fmt::format("{} sm_{} sms={} memory_clock_mhz={} l2_bytes={}", facts.name,
                                  facts.arch.name, facts.num_sms, facts.memory_clock_mhz,
                                  facts.l2_bytes);
   if (!facts.mig_profile.empty()) text += " mig=" + facts.mig_profile;

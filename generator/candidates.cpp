@@ -135,6 +135,15 @@ std::vector<Candidate> candidates(const Family& family, const Problem& problem,
   return kept;
 }
 
+namespace {
+
+/// What a family of a tier after the products is.
+std::string_view role_of(Tier tier) {
+  return tier == Tier::kLadder ? "a teaching kernel" : "the kernel that checks all others";
+}
+
+}  // namespace
+
 std::vector<Candidate> candidates(std::span<const Family* const> families, const Problem& problem,
                                   const DeviceFacts& device, const Overrides& overrides,
                                   LeftOut* left_out) {
@@ -145,7 +154,7 @@ std::vector<Candidate> candidates(std::span<const Family* const> families, const
     if (left_out != nullptr) {
       std::string reason = rejection(*family, problem, device.arch);
       if (reason.empty() && of_later_tier)
-        reason = fmt::format("is of the tier {}, which is for those who name it",
+        reason = fmt::format("is {} (tier {}): name it to use it", role_of(family->tier),
                              to_string(family->tier));
       if (!reason.empty()) left_out->families.emplace_back(family, std::move(reason));
     }

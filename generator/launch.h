@@ -122,7 +122,7 @@ struct LaunchStep {
   Dim3 grid, block;
   Dim3 cluster;        // {1, 1, 1}: no cluster attribute
   int smem_bytes = 0;  // dynamic
-  // Programmatic dependent launch, from sm90 on: blocks may start before the step ahead has ended,
+  // Programmatic dependent launch, from sm_90 on: blocks may start before the step ahead has ended,
   // and must wait (griddepcontrol.wait) before they read what it wrote. Never the first step: it
   // would overlap with whatever the caller's stream holds, such as a run that still reads the same
   // workspace.

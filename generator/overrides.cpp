@@ -22,8 +22,8 @@ std::string_view word_at(std::string_view text, std::size_t at) {
   return text.substr(at, end - at);
 }
 
-/// Position behind the bracket that closes the one at `open`.
-std::size_t behind_brackets(std::string_view text, std::size_t open) {
+/// Position after the bracket that closes the one at `open`.
+std::size_t after_brackets(std::string_view text, std::size_t open) {
   int depth = 0;
   for (std::size_t at = open; at < text.size(); ++at) {
     if (text[at] == '(') ++depth;
@@ -32,7 +32,7 @@ std::size_t behind_brackets(std::string_view text, std::size_t open) {
   return text.size();
 }
 
-/// Where the name of a kernel begins whose `__global__` ends at `at`: behind void and
+/// Where the name of a kernel begins whose `__global__` ends at `at`: after void and
 /// __launch_bounds__(...), in any order.
 std::size_t kernel_name_at(std::string_view text, std::size_t at) {
   for (;;) {
@@ -41,7 +41,7 @@ std::size_t kernel_name_at(std::string_view text, std::size_t at) {
     if (word == "void") {
       at += word.size();
     } else if (word == "__launch_bounds__") {
-      at = behind_brackets(text, at + word.size());
+      at = after_brackets(text, at + word.size());
     } else {
       return at;
     }

@@ -98,11 +98,9 @@ void refuse_unknown_words(std::string_view text) {
                                 meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
   }
   if (count == 0) return;
-  if (count == 1 && meant.empty())
-    refuse(fmt::format("unknown word {}. Known are {}; attnforge help problem says what each is",
-                       shown[0], fmt::join(known_words(), ", ")));
   if (count == 1)
-    refuse(fmt::format("unknown word {} attnforge help problem has every word", shown[0]));
+    refuse(fmt::format("unknown word {}{} attnforge help problem has every word", shown[0],
+                       meant.empty() ? ";" : ""));
   std::string all;
   for (const std::string& each : shown) all += fmt::format("\n{}", each);
   if (count > kMost) all += fmt::format("\nand {} more", count - kMost);

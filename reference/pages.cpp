@@ -18,7 +18,7 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, what);
 }
 
-/// Copies the rows of one of k and v behind what `to` has, and says how they lie from there on.
+/// Copies the rows of one of k and v after what `to` has, and says how they lie from there on.
 Tensor append_rows(const Problem& p, const Tensor& pool, DType dtype, int head_dim,
                    const int* pages, std::int64_t keys, std::vector<std::byte>& to) {
   const std::int64_t head_bytes = std::int64_t{head_dim} * size_bytes(dtype);

@@ -62,7 +62,7 @@ class Program {
     if (nvrtc_.nvrtcGetProgramLogSize(program_, &size) != NVRTC_SUCCESS || size <= 1) return "";
     std::string text(size, '\0');
     if (nvrtc_.nvrtcGetProgramLog(program_, text.data()) != NVRTC_SUCCESS) return "";
-    // Each part of the log ends in a zero: one assembler error may stand behind the first of them.
+    // Each part of the log ends in a zero: one assembler error may stand after the first of them.
     std::erase(text, '\0');
     return text;
   }

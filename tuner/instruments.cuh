@@ -1,5 +1,5 @@
 // instruments.cuh - the tuner's own small kernels: random inputs, poison and canaries, a gate that
-// holds a stream while work is put behind it, clocks. They are compiled as one text after
+// holds a stream while work is put after it, clocks. They are compiled as one text after
 // instruments_params.h.
 
 namespace attnforge {

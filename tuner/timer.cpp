@@ -12,7 +12,7 @@ namespace attnforge {
 namespace {
 
 constexpr std::size_t
-    kGateItems = 32;  // items behind one gate; far from the depth of a stream's queue
+    kGateItems = 32;  // items after one gate; far from the depth of a stream's queue
 constexpr std::size_t kFlushLeast = 64 << 20;
 constexpr unsigned long long kGateNs = 50'000'000;
 constexpr int kGateTries = 3;

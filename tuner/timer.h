@@ -1,4 +1,4 @@
-// timer.h - cold-L2 times of work on a stream. The work of a whole batch is put behind a gate
+// timer.h - cold-L2 times of work on a stream. The work of a whole batch is put after a gate
 // before any of it runs, so the host's launch latency is in no sample, however short the kernel and
 // however busy the host.
 #pragma once

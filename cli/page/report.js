@@ -13,7 +13,7 @@ function glance() {
     ["Tries", whole(data.tries), rows.reduce((sum, row) => sum + row.failures, 0) + " failed"],
     ["Gain over untuned", data.mean_gain > 0 ? data.mean_gain.toFixed(2) + "x" : "-", "geometric mean"],
     ["Age", ages.length ? days(ages[Math.floor(ages.length / 2)]) : "-", ages.length ? "oldest " + days(ages[ages.length - 1]) : ""],
-    ["Stale", String(data.stale), "the template was changed since"],
+    ["Stale", String(data.stale), data.stale === 1 ? "winner measured before its template was changed" : "winners measured before their template was changed"],
     ["File", bytes(data.file_bytes), data.cubins + " cubins, health: " + data.health],
   ]);
 }

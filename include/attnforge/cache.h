@@ -18,7 +18,7 @@ ATTNFORGE_API std::string default_cache_path();
 /// The best try of a problem on a GPU class.
 struct CacheEntry {
   std::string problem{};       // text form of the bucket's problem
-  std::string device_class{};  // text form, e.g. "NVIDIA H200 sm90a sms=132 ..."
+  std::string device_class{};  // text form, e.g. "NVIDIA H200 sm_90a sms=132 ..."
   std::string config{};
   std::string digest{};  // of the kernel's self-contained source and options
   double time_us = 0;

@@ -52,7 +52,7 @@ struct DeviceFacts {
 /// GPUs of this machine, by CUDA ordinal. Empty without a driver; never throws for a missing one.
 ATTNFORGE_API std::vector<DeviceFacts> enumerate_devices();
 
-/// A typical GPU of an arch ("86", "sm86", "sm_90a"), for planning without it. Throws
+/// A typical GPU of an arch ("86", "sm_86", "90a"), for planning without it. Throws
 /// Error(kInvalidArgument).
 ATTNFORGE_API const DeviceFacts& typical_device(std::string_view arch);
 /// All archs that attnforge knows, e.g. {"80", "86", "89", "90a", "100a", "120a"}.

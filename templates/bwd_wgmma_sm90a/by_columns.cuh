@@ -82,7 +82,7 @@ struct BwdWgmmaSm90aByColumns {
       wg.issue_dp(own);
     }
   }
-  /// P, and dS in shared memory and registers. dV of the tile is in flight behind it.
+  /// P, and dS in shared memory and registers. dV of the tile is in flight after it.
   ATTNFORGE_DEVICE void gradients(const Work& work, const QueryPlace& place, Scores& own,
                                   Rounded& p16, Rounded& ds16) {
     if constexpr (kIndex == 0) {

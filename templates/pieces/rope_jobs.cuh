@@ -15,7 +15,7 @@
 
 namespace attnforge {
 
-/// Which row of the tables a row of a tile takes; -1 behind the sequence's end. The tile begins
+/// Which row of the tables a row of a tile takes; -1 after the sequence's end. The tile begins
 /// with key first_key.
 struct KeyTurns {
   int first_key, seqlen_kv, offset;
@@ -81,7 +81,7 @@ struct RopeTile : RopeRows {
     for (int r = first_row; r < end_row; r += row_step) prefetch_rows(p, table_row(r + lane_row()));
   }
 
-  /// Rotates rows `first_row` + i * `row_step`, i = 0, 1, ..., up to `end_row`, and the 7 behind
+  /// Rotates rows `first_row` + i * `row_step`, i = 0, 1, ..., up to `end_row`, and the 7 after
   /// each; all three are multiples of 8. By one warp; the caller sees to barriers before and after.
   /// table_row(row) is the row of the tables that a row takes, negative for none.
   template <class TableRow>

@@ -63,7 +63,7 @@ struct TileLoader {
     }
   }
 
-  /// Zeros in the chunks behind the data, once before the first use of a tile's memory. Visible
+  /// Zeros in the chunks after the data, once before the first use of a tile's memory. Visible
   /// after a block barrier.
   ATTNFORGE_DEVICE static void clear_padding(u32 tile, int thread) {
     if constexpr (kChunks > kDataChunks) {

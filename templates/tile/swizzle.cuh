@@ -51,7 +51,7 @@ struct SwizzledRows {
 };
 
 /// Rows as TMA lays them out with a swizzle of kSwizzle bytes (128, 64 or 32): column chunks that
-/// wide, one behind the other kChunkBytes apart, in each the rows. The tile is aligned to 1024.
+/// wide, one after the other, kChunkBytes apart, in each the rows. The tile is aligned to 1024.
 template <int kSwizzle, int kChunkBytes>
 struct TmaRows {
   static constexpr int kRowBytes = kSwizzle;

@@ -192,7 +192,7 @@ TEST_F(BestTest, AnotherGpuOfTheSameSmIsAHint) {
   EXPECT_EQ(winner->best.config, config(1));
   EXPECT_EQ(winner->best.device_class, kH100);
   EXPECT_EQ(winner->provenance, Provenance::kNearDevice);
-  EXPECT_FALSE(cache_.best(kProblem, current("NVIDIA RTX 4090 sm89 sms=128", 89), digest_of));
+  EXPECT_FALSE(cache_.best(kProblem, current("NVIDIA RTX 4090 sm_89 sms=128", 89), digest_of));
 }
 
 TEST_F(BestTest, OwnGpuComesBeforeOthersEvenIfStale) {

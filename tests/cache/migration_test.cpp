@@ -1,4 +1,8 @@
 // migration_test.cpp - files of every past version are brought up to date.
+#include <fmt/format.h>
+
+#include <sstream>
+
 #include "attnforge/cache.h"
 #include "cache/open.h"
 #include "support.h"
@@ -9,6 +13,11 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+// Classes as all versions before 5 spelt them.
+constexpr const char*
+    kOldH200 = "NVIDIA H200 sm90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560";
+constexpr const char* kOldA10 = "NVIDIA A10 sm86 sms=72 memory_clock_mhz=6251 l2_bytes=6291456";
 
 // As attnforge wrote it then; never to be changed.
 constexpr const char* kVersion1 = R"sql(
@@ -152,8 +161,9 @@ class MigrationTest : public CacheTest {
 TEST_F(MigrationTest, TheStampIsTheOneThatFilesHave) { EXPECT_EQ(kApplicationId, 1098139239); }
 
 TEST_F(MigrationTest, Version1KeepsItsTries) {
-  make_version_1(row(kH200, 1, "full", "ok", 10) + row(kH200, 2, "quick", "ok", 8) +
-                 row(kA10, 1, "full", "ok", 50) + row(kH200, 3, "exhaustive", "compile_error", 0) +
+  make_version_1(row(kOldH200, 1, "full", "ok", 10) + row(kOldH200, 2, "quick", "ok", 8) +
+                 row(kOldA10, 1, "full", "ok", 50) +
+                 row(kOldH200, 3, "exhaustive", "compile_error", 0) +
                  "INSERT INTO cubins VALUES ('d', '90a', '12.4', 'f', x'00', 'source');");
   Cache cache(path(), false, log());
   EXPECT_THAT(messages_, IsEmpty());
@@ -177,7 +187,7 @@ TEST_F(MigrationTest, Version1KeepsItsTries) {
   EXPECT_EQ(tries[2].measurement.status, Status::kCompileError);
 
   EXPECT_EQ(cache.best(kProblem, current(), digest_of)->provenance, Provenance::kCompatible);
-  EXPECT_EQ(cache.best(kProblem, current("NVIDIA RTX A6000 sm86 sms=84", 86), digest_of)
+  EXPECT_EQ(cache.best(kProblem, current("NVIDIA RTX A6000 sm_86 sms=84", 86), digest_of)
                 ->best.device_class,
             kA10)
       << "sm was read out of the text";
@@ -185,7 +195,7 @@ TEST_F(MigrationTest, Version1KeepsItsTries) {
 }
 
 TEST_F(MigrationTest, TheSameTablesAsInANewFile) {
-  make_version_1(row(kH200, 1, "full", "ok", 10));
+  make_version_1(row(kOldH200, 1, "full", "ok", 10));
   Cache migrated(path());
   const std::string fresh_path = folder_.path("fresh.db");
   Cache fresh(fresh_path);
@@ -195,8 +205,8 @@ TEST_F(MigrationTest, TheSameTablesAsInANewFile) {
 }
 
 TEST_F(MigrationTest, RowsThatAreRefusedTodayStayBehind) {
-  make_version_1(row(kH200, 1, "full", "ok", 10) + row(kH200, 2, "full", "ok", 0) +
-                 row(kH200, 3, "full", "odd", 1) + row(kH200, 4, "odd", "ok", 1));
+  make_version_1(row(kOldH200, 1, "full", "ok", 10) + row(kOldH200, 2, "full", "ok", 0) +
+                 row(kOldH200, 3, "full", "odd", 1) + row(kOldH200, 4, "odd", "ok", 1));
   Cache cache(path(), false, log());
   EXPECT_THAT(cache.tries(kProblem, kH200), SizeIs(1));
   EXPECT_THAT(messages_, IsEmpty());
@@ -208,7 +218,7 @@ class MigrationFrom2Test : public MigrationTest {
     Database database = raw(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     database.execute(kVersion2);
     database.execute(std::string("INSERT INTO problems VALUES (3, '") + kProblem +
-                     "'); INSERT INTO device_classes VALUES (5, '" + kH200 +
+                     "'); INSERT INTO device_classes VALUES (5, '" + kOldH200 +
                      "', 90); INSERT INTO tries VALUES (7, 3, 5, '" + config(1) + "', '" +
                      digest_of(config(1)) +
                      "', 'fwd_test', 'full', 9.0, 0, 'ok', 10.0, 0.01, 27, 0.001, 1755.0, '', "
@@ -287,6 +297,7 @@ class MigrationFrom3Test : public MigrationTest {
     const std::string old = std::string("'") + kOldConfig + "' WHERE ";
     database.execute("UPDATE tries SET config = " + old + "config = '" + config(1) +
                      "'; UPDATE searches SET winner = " + old + "winner = '" + config(1) +
+                     "'; UPDATE device_classes SET text = '" + kOldH200 +
                      "'; PRAGMA user_version = 3;");
   }
 };
@@ -322,8 +333,131 @@ TEST_F(MigrationFrom3Test, TwoRowsThatBecomeOneKeepTheFirst) {
   EXPECT_EQ(tries[0].config, "fwd_test block_m=1 block_n=2");
 }
 
+// The tables of version 4 are today's; its GPU classes spelt their archs without an underscore.
+class MigrationFrom4Test : public MigrationTest {
+ protected:
+  void make_version_4() {
+    {
+      Cache cache(path());
+      Try neighbour = good_try(3, 30);
+      neighbour.device_class = kA10;
+      cache.put({good_try(1, 10), good_try(2, 20), neighbour});
+      cache.finish(kProblem, kH200, Rigor::kQuick, config(1));
+      cache.finish(kProblem, kH200, Rigor::kFull, config(2));
+      cache.put_cubin(cubin("d", 100), "source", "kernel");
+    }
+    raw().execute(
+        "UPDATE device_classes SET text = replace(text, 'sm_', 'sm');"
+        "INSERT INTO leases SELECT 'p', text, 'o', 'h', 'b', 'n', 1, 1, 1e12 "
+        "FROM device_classes; PRAGMA user_version = 4;");
+  }
+  static std::string exported(const std::string& path) {
+    std::ostringstream lines;
+    cache_export(path, lines);
+    return lines.str();
+  }
+  static void import_text(const std::string& path, const std::string& text) {
+    std::istringstream lines(text);
+    cache_import(path, lines);
+  }
+};
+
+TEST_F(MigrationFrom4Test, ArchsGetTheirUnderscoreAndNothingElseChanges) {
+  make_version_4();
+  EXPECT_EQ(raw().text("SELECT text FROM device_classes WHERE sm = 90"), kOldH200);
+  Cache cache(path(), false, log());
+  EXPECT_THAT(messages_, IsEmpty());
+  EXPECT_EQ(raw().integer("PRAGMA user_version"), kSchemaVersion);
+  EXPECT_THAT(cache_verify(path()), IsEmpty());
+  EXPECT_EQ(raw().integer("SELECT count(*) FROM device_classes NOT INDEXED"), 2);
+  EXPECT_THAT(cache.tries(kProblem, kH200), SizeIs(2));
+  EXPECT_THAT(cache.tries(kProblem, kA10), SizeIs(1));
+  const auto winner = cache.best(kProblem, current(), digest_of);
+  ASSERT_TRUE(winner);
+  EXPECT_EQ(winner->best.config, config(2));
+  EXPECT_EQ(winner->rigor, Rigor::kFull);
+  EXPECT_EQ(winner->provenance, Provenance::kMeasured);
+  EXPECT_TRUE(cache.get_cubin("d", "90a", kNvrtc)) << "its key names no class";
+  EXPECT_EQ(raw().integer("SELECT count(*) FROM leases"), 0)
+      << "who holds them cannot store what it finds";
+}
+
+TEST_F(MigrationFrom4Test, AClassInBothSpellingsBecomesOneAsInAnImport) {
+  make_version_4();
+  const std::string lines = [&] {
+    const std::string newer = folder_.path("newer.db");
+    Try estimate = good_try(1, 1, Rigor::kExhaustive);
+    estimate.estimated = true, estimate.measurement = {};
+    Try later = good_try(2, 15);
+    later.measured_at = "2026-01-01T00:00:00Z";
+    Cache cache(newer);
+    cache.put({estimate, later, good_try(4, 40)});
+    cache.finish(kProblem, kH200, Rigor::kQuick, config(4));
+    cache.finish(kProblem, kH200, Rigor::kFull, config(4));
+    Database(newer, SQLITE_OPEN_READWRITE)
+        .execute(
+            "UPDATE searches SET finished_at = iif(rigor = 'full', '2001', '2999') || "
+            "'-01-01T00:00:00Z'");
+    return exported(newer);
+  }();
+  const std::string migrated_first = folder_.path("migrated_first.db");
+  write_file(migrated_first, read_file(path()));
+  Cache(migrated_first, false, log());
+  import_text(migrated_first, lines);
+
+  // The attnforge of version 4 took such lines as they are.
+  raw().execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion));
+  import_text(path(), lines);
+  raw().execute("PRAGMA user_version = 4");
+  EXPECT_EQ(raw().integer("SELECT count(*) FROM device_classes NOT INDEXED"), 3);
+  Cache cache(path(), false, log());
+  EXPECT_THAT(messages_, IsEmpty());
+  EXPECT_THAT(cache_verify(path()), IsEmpty());
+  EXPECT_EQ(raw().integer("SELECT count(*) FROM device_classes NOT INDEXED"), 2);
+  EXPECT_EQ(exported(path()), exported(migrated_first));
+
+  const auto tries = cache.tries(kProblem, kH200);
+  ASSERT_THAT(tries, SizeIs(3));
+  EXPECT_EQ(tries[0].config, config(1));
+  EXPECT_FALSE(tries[0].estimated) << "a measurement stays before an estimate";
+  EXPECT_EQ(tries[1].config, config(2));
+  EXPECT_EQ(tries[1].measurement.time_us, 15) << "the later one";
+  EXPECT_EQ(tries[2].config, config(4));
+  EXPECT_EQ(raw().text("SELECT winner FROM searches WHERE rigor = 'full'"), config(2));
+  EXPECT_EQ(raw().text("SELECT winner FROM searches WHERE rigor = 'quick'"), config(4));
+}
+
+// The index that the migration must change is lost: the file is set aside, and its rows are read
+// from the tables.
+TEST_F(MigrationFrom4Test, ADamagedOneIsSetAsideAndItsRowsAreSpeltAsToday) {
+  make_version_4();
+  const auto page = static_cast<std::size_t>(
+      raw().integer("SELECT rootpage FROM sqlite_master WHERE type = 'index' AND tbl_name = "
+                    "'device_classes'"));
+  std::string file = read_file(path());
+  constexpr std::size_t kPage = 4096;
+  file.replace((page - 1) * kPage, kPage, kPage, '\xA5');
+  write_file(path(), file);
+  Cache cache(path(), false, log());
+  EXPECT_EQ(cache.path(), path());
+  EXPECT_THAT(messages_,
+              ::testing::ElementsAre(HasSubstr("3 tries, 2 searches and 1 cubin could be")));
+  EXPECT_THAT(cache_verify(path()), IsEmpty());
+  EXPECT_THAT(cache.tries(kProblem, kH200), SizeIs(2));
+  EXPECT_EQ(cache.best(kProblem, current(), digest_of)->best.config, config(2));
+}
+
+TEST_F(MigrationFrom4Test, ReadingOnlyDoesNotMigrate) {
+  make_version_4();
+  const std::string before = read_file(path());
+  Cache cache(path(), true, log());
+  EXPECT_EQ(cache.path(), ":memory:");
+  EXPECT_THAT(messages_, ::testing::ElementsAre(HasSubstr("older schema version 4")));
+  EXPECT_EQ(read_file(path()), before);
+}
+
 TEST_F(MigrationTest, Version1LosesThoseWordsToo) {
-  make_version_1(row(kH200, 1, "full", "ok", 10));
+  make_version_1(row(kOldH200, 1, "full", "ok", 10));
   raw().execute("UPDATE tries SET config = 'fwd_test head_dim=128 block_m=1'");
   EXPECT_EQ(Cache(path(), false, log()).tries(kProblem, kH200).at(0).config, config(1));
   EXPECT_THAT(messages_, IsEmpty());
@@ -338,7 +472,7 @@ TEST_F(MigrationTest, AnEmptyVersion1) {
 }
 
 TEST_F(MigrationTest, AFailedMigrationLeavesTheFileAsItWas) {
-  make_version_1(row(kH200, 1, "full", "ok", 10) + "CREATE TABLE leases (in_the_way TEXT);");
+  make_version_1(row(kOldH200, 1, "full", "ok", 10) + "CREATE TABLE leases (in_the_way TEXT);");
   const std::string before = read_file(path());
   Cache cache(path(), false, log());
   EXPECT_EQ(cache.path(), ":memory:");
@@ -348,7 +482,7 @@ TEST_F(MigrationTest, AFailedMigrationLeavesTheFileAsItWas) {
 
 TEST_F(MigrationTest, SeveralProcessesMigrateOnce) {
   std::string rows;
-  for (int i = 0; i < 200; ++i) rows += row(kH200, i, "full", "ok", 10 + i);
+  for (int i = 0; i < 200; ++i) rows += row(kOldH200, i, "full", "ok", 10 + i);
   make_version_1(rows);
   std::vector<pid_t> children;
   for (int i = 0; i < 5; ++i)
@@ -363,7 +497,7 @@ TEST_F(MigrationTest, SeveralProcessesMigrateOnce) {
 }
 
 TEST_F(MigrationTest, ReadingOnlyDoesNotMigrate) {
-  make_version_1(row(kH200, 1, "full", "ok", 10));
+  make_version_1(row(kOldH200, 1, "full", "ok", 10));
   Cache cache(path(), true, log());
   EXPECT_EQ(cache.path(), ":memory:");
   EXPECT_THAT(messages_, ::testing::ElementsAre(HasSubstr("older schema version 1")));
@@ -371,7 +505,7 @@ TEST_F(MigrationTest, ReadingOnlyDoesNotMigrate) {
 }
 
 TEST_F(MigrationTest, TheFunctionsForPeopleMigrateToo) {
-  make_version_1(row(kH200, 1, "full", "ok", 10));
+  make_version_1(row(kOldH200, 1, "full", "ok", 10));
   EXPECT_EQ(cache_list(path()).at(0).config, config(1));
   EXPECT_EQ(cache_stats(path()).schema_version, kSchemaVersion);
 }

@@ -87,6 +87,23 @@ TEST_F(PortableTest, OldExportsLoseTheWordsThatRepeatTheProblem) {
   EXPECT_EQ(imported.best(kProblem, current(), digest_of)->rigor, Rigor::kFull);
 }
 
+TEST_F(PortableTest, OldExportsGetTheArchOfToday) {
+  {
+    Cache cache(path());
+    cache.put({good_try(1, 10)});
+    cache.finish(kProblem, kH200, Rigor::kFull, config(1));
+  }
+  const std::string today = exported(path());
+  std::string old = today;
+  for (std::size_t at = old.find(" sm_"); at != old.npos; at = old.find(" sm_", at))
+    old.erase(at + 3, 1);
+  EXPECT_NE(old, today);
+  EXPECT_EQ(import_text(other(), old), 2);
+  EXPECT_EQ(exported(other()), today);
+  EXPECT_EQ(import_text(other(), today), 2);
+  EXPECT_EQ(exported(other()), today) << "they are the same rows";
+}
+
 TEST_F(PortableTest, FilterTakesAPartOfTheProblem) {
   Cache cache(path());
   Try t = good_try(1, 10);

@@ -14,20 +14,20 @@ namespace {
 using testing::HasSubstr;
 
 const char* const kLines =
-    R"({"kind":"try","problem":"p","device_class":"NVIDIA H200 sm90a sms=132","config":"f a=1","estimate_us":20,"estimated":false,"status":"ok","time_us":30}
-{"kind":"try","problem":"p","device_class":"NVIDIA H200 sm90a sms=132","config":"f a=2","estimate_us":10,"estimated":false,"status":"ok","time_us":24}
-{"kind":"try","problem":"p","device_class":"NVIDIA H200 sm90a sms=132","config":"f a=3","estimate_us":5,"estimated":false,"status":"compile_error","time_us":0}
-{"kind":"try","problem":"p","device_class":"NVIDIA H200 sm90a sms=132","config":"f a=4","estimate_us":4,"estimated":true,"status":"ok","time_us":0}
-{"kind":"try","problem":"p","device_class":"NVIDIA H200 sm90a sms=132","config":"f a=5","estimate_us":12,"estimated":false,"status":"ok","time_us":20}
-{"kind":"search","problem":"p","device_class":"NVIDIA H200 sm90a sms=132","rigor":"full","winner":"f a=5"}
-{"kind":"search","problem":"p","device_class":"NVIDIA H200 sm90a sms=132","rigor":"quick","winner":"f a=2"}
+    R"({"kind":"try","problem":"p","device_class":"NVIDIA H200 sm_90a sms=132","config":"f a=1","estimate_us":20,"estimated":false,"status":"ok","time_us":30}
+{"kind":"try","problem":"p","device_class":"NVIDIA H200 sm_90a sms=132","config":"f a=2","estimate_us":10,"estimated":false,"status":"ok","time_us":24}
+{"kind":"try","problem":"p","device_class":"NVIDIA H200 sm_90a sms=132","config":"f a=3","estimate_us":5,"estimated":false,"status":"compile_error","time_us":0}
+{"kind":"try","problem":"p","device_class":"NVIDIA H200 sm_90a sms=132","config":"f a=4","estimate_us":4,"estimated":true,"status":"ok","time_us":0}
+{"kind":"try","problem":"p","device_class":"NVIDIA H200 sm_90a sms=132","config":"f a=5","estimate_us":12,"estimated":false,"status":"ok","time_us":20}
+{"kind":"search","problem":"p","device_class":"NVIDIA H200 sm_90a sms=132","rigor":"full","winner":"f a=5"}
+{"kind":"search","problem":"p","device_class":"NVIDIA H200 sm_90a sms=132","rigor":"quick","winner":"f a=2"}
 {"kind":"try","problem":"of another GPU","device_class":"x","config":"f a=1","estimate_us":1,"estimated":false,"status":"ok","time_us":1}
 )";
 
 Report small_report() {
   CacheEntry entry;
   entry.problem = "p";
-  entry.device_class = "NVIDIA H200 sm90a sms=132";
+  entry.device_class = "NVIDIA H200 sm_90a sms=132";
   entry.config = "f a=5";
   entry.time_us = 20;
   entry.tries = 5;

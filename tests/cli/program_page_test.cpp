@@ -147,7 +147,7 @@ std::string lines_of(const std::string& problem, const std::string& config,
             {"format", 1},
             {"problem", problem},
             {"device_class",
-             "NVIDIA GeForce RTX 3090 sm86 sms=82 memory_clock_mhz=9751 "
+             "NVIDIA GeForce RTX 3090 sm_86 sms=82 memory_clock_mhz=9751 "
              "l2_bytes=6291456"},
             {"config", config},
             {"digest", digest},

@@ -60,7 +60,7 @@ TEST_F(Program, TheLandscapeOfStoredTriesIsDrawn) {
     lines += Json{{"kind", "try"},
                   {"format", 1},
                   {"problem", "fwd fp16 seqlen_q=512"},
-                  {"device_class", "NVIDIA H200 sm90a sms=132"},
+                  {"device_class", "NVIDIA H200 sm_90a sms=132"},
                   {"config", std::string("fwd_a ") + configs[i]},
                   {"digest", "d"},
                   {"family", "fwd_a"},

@@ -121,7 +121,7 @@ TEST_F(Program, AMisspeltVerbOrOptionIsNamedWithWhatIsMeant) {
       {{"--verison"}, "unknown option \"--verison\"; did you mean \"--version\"?"},
       {{"help", "inspec"}, "help has no topic \"inspec\" (did you mean \"inspect\"?)"},
       {{"tune", "--rigor", "fast", "fwd"}, "\"fast\" is not one of quick, full, exhaustive"},
-      {{"list", "gpus"}, "\"gpus\" is not one of families, devices, archs, all"},
+      {{"list", "gpus"}, "section: \"gpus\" is not one of families, devices, archs, all"},
   };
   for (const auto& each : wrong) {
     const Outcome outcome = run(each.arguments);

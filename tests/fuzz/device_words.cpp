@@ -16,7 +16,8 @@ void check_class(const DeviceFacts& facts) {
   require(sm >= 0 && sm < 10000, "sm of " + text);
   // A name may hold a word that looks like an arch; most do not.
   if (facts.name.find("sm") == std::string::npos)
-    require(sm == facts.arch.sm, "sm " + std::to_string(sm) + " of " + text);
+    require(sm == facts.arch.sm && with_todays_arch(text) == text,
+            "sm " + std::to_string(sm) + " of " + text);
 }
 
 void check_log(const std::string& text) {
@@ -33,6 +34,9 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
   const std::string text = text_of(data, size);
   const int sm = sm_of_device_class(text);
   require(sm >= 0 && sm < 10000, "sm " + std::to_string(sm));
+  const std::string today = with_todays_arch(text);
+  require(sm_of_device_class(today) == sm, "sm of " + today);
+  require(with_todays_arch(today) == today, "spelt twice: " + today);
   check_log(text);
   Bytes bytes(data, size);
   DeviceFacts facts = typical_device(bytes.among(known_archs()));
@@ -58,8 +62,8 @@ int fuzz_one(const std::uint8_t* data, std::size_t size) {
 
 std::vector<std::string> corpus() {
   return {
-      "NVIDIA H200 sm90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560",
-      "NVIDIA A100-SXM4-80GB sm80 sms=108 mig=1g.10gb",
+      "NVIDIA H200 sm_90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560",
+      "NVIDIA A100-SXM4-80GB sm_80 sms=108 mig=1g.10gb",
       "ptxas info    : Compiling entry function 'f' for 'sm_90a'\n"
       "    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads\n"
       "ptxas info    : Used 168 registers, used 2 barriers, 16 bytes smem\n",
@@ -68,9 +72,9 @@ std::vector<std::string> corpus() {
 }
 
 std::vector<std::string> words() {
-  return {"sm90a",
-          "sm80",
-          "sm_90",
+  return {"sm_90a",
+          "sm_80",
+          "sm90a",
           "sms=132",
           "sm",
           "Used",

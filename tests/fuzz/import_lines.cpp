@@ -12,11 +12,11 @@ namespace attnforge::fuzz {
 namespace {
 
 constexpr const char* kTry =
-    R"({"kind":"try","format":1,"problem":"fwd bf16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=64 seqlen_kv=64 head_dim=64 head_dim_v=64","device_class":"NVIDIA H200 sm90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560","config":"fwd_naive num_threads=128","digest":"d","family":"fwd_naive","rigor":"full","estimate_us":12.5,"estimated":false,"status":"ok","time_us":12.25,"noise":0.01,"samples":9,"max_error":0.001,"clock_mhz":1755.0,"detail":"","driver":"13000","nvrtc":"13.0","uuid":"GPU-1","attnforge_version":"0.1.0","measured_at":"2025-03-14T09:26:53Z"})";
+    R"({"kind":"try","format":1,"problem":"fwd bf16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=64 seqlen_kv=64 head_dim=64 head_dim_v=64","device_class":"NVIDIA H200 sm_90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560","config":"fwd_naive num_threads=128","digest":"d","family":"fwd_naive","rigor":"full","estimate_us":12.5,"estimated":false,"status":"ok","time_us":12.25,"noise":0.01,"samples":9,"max_error":0.001,"clock_mhz":1755.0,"detail":"","driver":"13000","nvrtc":"13.0","uuid":"GPU-1","attnforge_version":"0.1.0","measured_at":"2025-03-14T09:26:53Z"})";
 constexpr const char* kFailed =
     R"({"kind":"try","format":1,"problem":"fwd fp16","device_class":"x sm80","config":"c","digest":"","family":"","rigor":"quick","estimate_us":0,"estimated":false,"status":"wrong_result","time_us":0,"noise":0,"samples":0,"max_error":null,"clock_mhz":0,"detail":"off by 1","driver":"","nvrtc":"","uuid":"","attnforge_version":"","measured_at":""})";
 constexpr const char* kSearch =
-    R"({"kind":"search","format":1,"problem":"fwd bf16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=64 seqlen_kv=64 head_dim=64 head_dim_v=64","device_class":"NVIDIA H200 sm90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560","rigor":"full","winner":"fwd_naive num_threads=128","finished_at":"2025-03-14T09:27:53Z"})";
+    R"({"kind":"search","format":1,"problem":"fwd bf16 batch=1 num_heads_q=1 num_heads_kv=1 seqlen_q=64 seqlen_kv=64 head_dim=64 head_dim_v=64","device_class":"NVIDIA H200 sm_90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560","rigor":"full","winner":"fwd_naive num_threads=128","finished_at":"2025-03-14T09:27:53Z"})";
 
 std::string exported(const std::string& path) {
   std::ostringstream out;

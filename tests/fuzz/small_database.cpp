@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kTries = 12, kCubins = 6;
 constexpr const char*
-    kOtherClass = "NVIDIA A100-SXM4-80GB sm80 sms=108 memory_clock_mhz=1593 l2_bytes=41943040";
+    kOtherClass = "NVIDIA A100-SXM4-80GB sm_80 sms=108 memory_clock_mhz=1593 l2_bytes=41943040";
 
 const std::vector<Problem>& problems() {
   static const std::vector<Problem> all = {

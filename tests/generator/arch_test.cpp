@@ -127,7 +127,7 @@ TEST(BlocksPerSm, WhatCannotRunHasNone) {
 
 TEST(DeviceClass, IsReadableAndFreeOfTheSingleCard) {
   DeviceFacts facts = typical_device("90a");
-  const std::string text = "NVIDIA H200 sm90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560";
+  const std::string text = "NVIDIA H200 sm_90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560";
   EXPECT_EQ(device_class(facts), text);
   facts.uuid = "GPU-1234";
   facts.ordinal = 3;

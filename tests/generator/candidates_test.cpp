@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 std::string serves_sm86_and_up_to_128(const Problem& problem, const Arch& arch) {
-  if (arch.sm < 86) return "needs sm86 or later";
+  if (arch.sm < 86) return "needs sm_86 or later";
   return problem.head_dim > 128 ? "head_dim is more than 128" : "";
 }
 
@@ -217,7 +217,7 @@ TEST(Candidates, OfSeveralFamiliesAreThoseOfTheFirstTierThatHasAny) {
   EXPECT_EQ(left_out.families[0].first, &first);
   EXPECT_EQ(left_out.families[0].second, "does not have softcap");
   EXPECT_EQ(left_out.families[1].first, &oracle);
-  EXPECT_EQ(left_out.families[1].second, "is of the tier oracle, which is for those who name it");
+  EXPECT_EQ(left_out.families[1].second, "is the kernel that checks all others (tier oracle): name it to use it");
 }
 
 TEST(Candidates, AFamilyIsAskedAboutProblemsOfItsOpAlone) {
@@ -269,7 +269,7 @@ TEST(Rejection, MissingFeaturesAreNamedBeforeTheFamilyIsAsked) {
   EXPECT_EQ(rejection(kTile, p, arch_named("86")), "does not have softcap, unequal_head_dims");
   EXPECT_EQ(rejection(kTile, Problem{.head_dim = 192, .head_dim_v = 192}, arch_named("86")),
             "head_dim is more than 128");
-  EXPECT_EQ(rejection(kTile, Problem{.causal = true}, arch_named("80")), "needs sm86 or later");
+  EXPECT_EQ(rejection(kTile, Problem{.causal = true}, arch_named("80")), "needs sm_86 or later");
   EXPECT_EQ(rejection(kTile, Problem{.causal = true}, arch_named("86")), "");
   EXPECT_THAT(candidates(kTile, p, typical_device("86")), IsEmpty());
 }

@@ -277,7 +277,7 @@ TEST(ProblemText, ErrorsNameTheWordTheValueAndWhatIsAllowed) {
       {"fwd seqlen_k=8", {"unknown word \"seqlen_k=8\"", "did you mean \"seqlen_kv=8\"?"}},
       {"fwd hed_dim=8", {"did you mean \"head_dim=8\"?"}},
       {"fwd hed_dim", {"did you mean \"head_dim=\"?"}},
-      {"fwd zzz=8", {"unknown word \"zzz=8\". Known are bf16", "window_left"}},
+      {"fwd zzz=8", {"unknown word \"zzz=8\"; attnforge help problem has every word"}},
       {"fwd =3", {"unknown word \"=3\""}},
       {"fwd batch", {"\"batch\" needs a value"}},
       {"fwd layout", {"\"layout\" needs a value"}},
@@ -330,7 +330,7 @@ TEST(ProblemText, AnUnknownWordOfMegabytesIsRefusedAsAShortOneIs) {
   const std::string message = error_message(ErrorCode::kInvalidProblem,
                                             [&] { parse_problem(text); });
   EXPECT_LT(message.size(), 1000u);
-  EXPECT_THAT(message, HasSubstr("xxx...\". Known are"));
+  EXPECT_THAT(message, HasSubstr("xxx...\"; attnforge help problem"));
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ std::string with_value(const std::string& config, const std::string& field, int 
   return to_string(changed);
 }
 
-/// What divided by 0, overflowed or wrote behind the output: fields that families know by one name.
+/// What divided by 0, overflowed or wrote past the output: fields that families know by one name.
 constexpr std::pair<const char*, int> kHostileValues[] = {
     {"num_warps", 0},      {"num_warps", 255},   {"block_m", 0},
     {"block_n", 0},        {"block_n", 1 << 30}, {"blocks_per_sm", 1 << 30},

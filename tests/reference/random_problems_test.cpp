@@ -72,7 +72,7 @@ bool blocks_let_see(const Problem& p, const BlockMaskRef& mask, const QueryRow& 
   return false;
 }
 
-/// One row of o, and its lse behind it, from the words of attnforge/problem.h.
+/// One row of o, and its lse after it, from the words of attnforge/problem.h.
 std::vector<double> by_definition(const Problem& whole, const Tensors& tensors, QueryRow at) {
   const Sequence sequence = sequence_of(whole, tensors, at.batch);
   const Problem& p = sequence.problem;

@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, HostileConfigs,
                          [](const auto& info) { return std::string(info.param->name); });
 
 TEST(HostileConfigsOf, PackedHeadsAreThoseOfAKvHead) {
-  // 8 packed heads of groups of 3 were accepted and wrote behind the output.
+  // 8 packed heads of groups of 3 were accepted and wrote past the output.
   const Problem problem = parse_problem("fwd bf16 batch=1 num_heads=6:2 seqlen=64:300 head_dim=64");
   for (const char* name : {"fwd_mma_sm80", "fwd_wgmma_sm90a", "fwd_regtile_f32"}) {
     const Family& family = *find_family(name);

@@ -53,7 +53,7 @@ TEST(WgmmaText, NamesTheShapeAndTheTypes) {
 TEST(WgmmaText, EveryOperandIsNamedOnceAndInOrder) {
   struct Form {
     const char* name;
-    int inputs;  // behind the registers of d: descriptors, registers of a, accumulate
+    int inputs;  // after the registers of d: descriptors, registers of a, accumulate
   };
   for (int n = 8; n <= 256; n += 8) {
     const std::string text = wgmma_text(kBf16, n);

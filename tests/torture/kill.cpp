@@ -26,7 +26,7 @@ constexpr int kBatch = 3;         // tries in one transaction
 constexpr int kKillsAFile = 100;  // then a new one: look-ups stay fast
 constexpr int kMostKillDelayUs = 20'000;
 constexpr const char* kProblem = "fwd bf16 torture";
-constexpr const char* kClass = "NVIDIA H200 sm90a sms=132";
+constexpr const char* kClass = "NVIDIA H200 sm_90a sms=132";
 
 struct Counts {
   int kills = 0, files = 0, lost = 0, halves = 0, unsound = 0, failed = 0;

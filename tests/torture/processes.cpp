@@ -22,7 +22,7 @@ namespace attnforge::torture {
 namespace {
 
 constexpr const char* kProblem = "fwd bf16 torture";
-constexpr const char* kClass = "NVIDIA H200 sm90a sms=132";
+constexpr const char* kClass = "NVIDIA H200 sm_90a sms=132";
 constexpr useconds_t kTuningUs = 30'000;
 constexpr double kLeaseSeconds = 30;  // only a dead owner's lease is taken over in a round
 constexpr double kMostSeconds = 20;   // a process that takes longer waits for ever

@@ -21,7 +21,7 @@ struct FwdFlashVecConfig : Shape {
   }
   /// Keys between two looks at the maximum.
   ATTNFORGE_HOST_DEVICE constexpr int step_n() const { return lanes_per_row * keys_per_lane; }
-  /// Chunks of four elements that a lane has of a row; the last may lie behind the head dim, where
+  /// Chunks of four elements that a lane has of a row; the last may lie after the head dim, where
   /// shared memory has zeros.
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
     return ceil_div(head_dim / 4, lanes_per_row);

@@ -72,7 +72,7 @@ struct FwdFlashVec {
     }
   }
 
-  /// Zeros behind the head dim, which no tile's load touches.
+  /// Zeros after the head dim, which no tile's load touches.
   template <int kColumns, int kPitch>
   ATTNFORGE_DEVICE static void clear_padding(float (&tile)[C.block_n][kPitch]) {
     constexpr int kPadding = kPitch - kColumns;

@@ -147,7 +147,7 @@ struct FwdWmma {
     cp_async_commit();
   }
 
-  /// Zeros behind a head dim that is not a multiple of 16.
+  /// Zeros after a head dim that is not a multiple of 16.
   template <class Loader>
   ATTNFORGE_DEVICE static void clear_depth_padding(u32 tile) {
     if constexpr (C.head_dim % 16 != 0) Loader::clear_padding(tile, thread_index());

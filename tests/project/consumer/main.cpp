@@ -9,7 +9,7 @@
 int main() {
   const auto problem = attnforge::parse_problem(
       "fwd bf16 batch=1 num_heads=32:8 seqlen=4096 head_dim=128 causal");
-  const auto support = attnforge::supported(problem, attnforge::typical_device("sm90"));
+  const auto support = attnforge::supported(problem, attnforge::typical_device("sm_90"));
   std::printf("%s: %s\n", to_string(problem).c_str(),
               support.supported ? support.family.c_str() : support.reason.c_str());
   try {
