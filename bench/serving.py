@@ -202,9 +202,12 @@ def rows_of(case, args, stored, peers, flush, heat, attnforge):
             run, notes[name], error = serving_peers.choose(options, lambda result: error_of(output_of(result)), peer_runs.fastest)
             if run:
                 runs[name], errors[name] = run, error
+    attnforge.plan_cache.clear()
     for plan in plans:  # what was configured and tuned for one made the others' be forgotten
         attnforge.plan_cache.put((case.q.device.index, plan.problem), plan)
     times = peer_runs.time_ms(runs, args.rounds, heat, flush)
+    if len(attnforge.plan_cache) != len(plans):
+        raise SystemExit("a run made a plan of its own while it was timed: its row's config is not its")
     return table_of(case, named, times, notes, errors, args.rounds)
 
 
