@@ -22,7 +22,8 @@ inline constexpr const char*
     kH200 = "NVIDIA H200 sm_90a sms=132 memory_clock_mhz=3201 l2_bytes=62914560";
 inline constexpr const char*
     kH100 = "NVIDIA H100 PCIe sm_90a sms=114 memory_clock_mhz=1593 l2_bytes=52428800";
-inline constexpr const char* kA10 = "NVIDIA A10 sm_86 sms=72 memory_clock_mhz=6251 l2_bytes=6291456";
+inline constexpr const char*
+    kA10 = "NVIDIA A10 sm_86 sms=72 memory_clock_mhz=6251 l2_bytes=6291456";
 inline constexpr const char* kDriver = "13000";
 inline constexpr const char* kNvrtc = "13.0 cl-36424714";
 

@@ -217,7 +217,8 @@ TEST(Candidates, OfSeveralFamiliesAreThoseOfTheFirstTierThatHasAny) {
   EXPECT_EQ(left_out.families[0].first, &first);
   EXPECT_EQ(left_out.families[0].second, "does not have softcap");
   EXPECT_EQ(left_out.families[1].first, &oracle);
-  EXPECT_EQ(left_out.families[1].second, "is the kernel that checks all others (tier oracle): name it to use it");
+  EXPECT_EQ(left_out.families[1].second,
+            "is the kernel that checks all others (tier oracle): name it to use it");
 }
 
 TEST(Candidates, AFamilyIsAskedAboutProblemsOfItsOpAlone) {

@@ -231,7 +231,8 @@ TEST_F(InspectTest, LooksAtProductsUnlessAFamilyIsNamedOrNoProductServes) {
   };
   const Inspection usual = look("", "");
   EXPECT_THAT(families(usual), UnorderedElementsAre("fwd_wgmma_sm90a", "fwd_mma_sm80"));
-  EXPECT_THAT(usual.rejected_families, Contains(StartsWith("fwd_wmma: is a teaching kernel (tier ladder)")));
+  EXPECT_THAT(usual.rejected_families,
+              Contains(StartsWith("fwd_wmma: is a teaching kernel (tier ladder)")));
   EXPECT_THAT(families(look("", "fwd_wmma")), UnorderedElementsAre("fwd_wmma"));
   EXPECT_THAT(families(look("", "fwd_materialized")), UnorderedElementsAre("fwd_materialized"));
   EXPECT_THAT(families(look("alignment=2", "")),
