@@ -21,9 +21,9 @@ import peer_kernels
 import peers
 
 WARM_SECONDS, ROUNDS, RUNS_AT_ONCE, MATRIX = 0.3, 2, 20, 8192
-COLUMNS = "problem,impl,us,joules,watts,sm_mhz,throttle_reasons"
 
 Cost = collections.namedtuple("Cost", "us joules watts sm_mhz throttle_reasons")
+COLUMNS = ["problem", "impl", *Cost._fields]
 
 
 class Meter:
@@ -97,14 +97,15 @@ def main():
     args = parser.parse_args()
     torch, gpu, meter = machine.torch(), machine.gpu(), Meter()
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-    found, missing = peer_kernels.find(args.peers.split(","))
+    asked = args.peers.split(",")
+    found, missing = peer_kernels.find(asked)
     stored = peers.stored_configs(args.configs)
     file = open(args.out, "w", newline="", buffering=1) if args.out else sys.stdout
     file.write(f"# {gpu}\n# python3 bench/power.py {' '.join(sys.argv[1:])}\n")
-    for line in [f"peer {peer.name}: {peer.version}" for peer in found] + [f"not in the run: {n}: {w}" for n, w in missing.items()]:
+    for line in peer_kernels.who(found, missing, asked, asked):
         file.write(f"# {line}\n")
     out = csv.writer(file, lineterminator="\n")
-    out.writerow(COLUMNS.split(","))
+    out.writerow(COLUMNS)
     left, right = (torch.randn(MATRIX, MATRIX, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     product = {f"bf16 product of {MATRIX} x {MATRIX} x {MATRIX}": {"cublas": lambda: left @ right}}
     for text in [*args.problem, *product]:
