@@ -1,6 +1,8 @@
 #include "cli/command_line.h"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
@@ -35,14 +37,13 @@ Option* Option::transform(ValueRule rule) {
 }
 
 Option* Option::one_of(const std::vector<std::string>& words) {
-  std::string list;
-  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+  const std::string list = fmt::format("{}", fmt::join(words, ", "));
   const auto rule = [words, list](std::string& text) {
-    return std::find(words.begin(), words.end(), text) != words.end()
-               ? std::string()
-               : '"' + text + "\" is not one of " + list;
+    return std::ranges::count(words, text) != 0
+               ? ""
+               : fmt::format("\"{}\" is not one of {}", text, list);
   };
-  implementation_->option->check(CLI::Validator(rule, '{' + list + '}'));
+  implementation_->option->check(CLI::Validator(rule, fmt::format("{{{}}}", list)));
   return this;
 }
 
