@@ -18,6 +18,15 @@ namespace {
 using namespace test;
 using ::testing::HasSubstr;
 
+/// What a run says of these tensors with a change that it must refuse.
+template <class Change>
+std::string refusal(const Plan& plan, Tensors tensors, const Change& change) {
+  change(tensors);
+  const Error error = error_of([&] { plan.run(tensors); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  return error.what();
+}
+
 TEST_F(PlanTest, RunBindsTheTensorsAndUsesTheStream) {
   Device device = open();
   const Plan plan = make_plan(kProblem, device);
@@ -93,13 +102,7 @@ TEST_F(PlanTest, WrongTensorsAreNamedAndNothingIsLaunched) {
   const Plan plan = make_plan(problem, device);
   Tensors good = tensors_of(problem);
   good.lse.data = reinterpret_cast<float*>(std::uintptr_t{0x50000});
-  const auto refused = [&](auto change) {
-    Tensors tensors = good;
-    change(tensors);
-    const Error error = error_of([&] { plan.run(tensors); });
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return std::string(error.what());
-  };
+  const auto refused = [&](auto change) { return refusal(plan, good, change); };
   EXPECT_THAT(refused([](Tensors& t) { t.v.data = nullptr; }), HasSubstr("tensor v is null"));
   EXPECT_THAT(
       refused([](Tensors& t) { t.q.data = reinterpret_cast<void*>(std::uintptr_t{0x10002}); }),
@@ -144,13 +147,7 @@ TEST_F(PlanTest, ABackwardRunHasLseAndGradientsOfTheRightAlignment) {
   good.gradients.dk.data = at(0x90000);
   good.gradients.dv.data = at(0xa0000);
   good.gradients.dlse.data = static_cast<float*>(at(0xb0004));
-  const auto refused = [&](auto change) {
-    Tensors tensors = good;
-    change(tensors);
-    const Error error = error_of([&] { plan.run(tensors); });
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return std::string(error.what());
-  };
+  const auto refused = [&](auto change) { return refusal(plan, good, change); };
   EXPECT_THAT(refused([](Tensors& t) { t.lse.data = nullptr; }),
               HasSubstr("lse is null, but a bwd reads it"));
   EXPECT_THAT(refused([](Tensors& t) { t.gradients.dlse.data = nullptr; }),
