@@ -5,12 +5,14 @@
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 #include "templates/fwd_mma_sm80/config.h"
+#include "templates/host/splits.h"
 
 namespace attnforge {
 
 /// Microseconds. `resident_blocks` is how many blocks an SM holds at once; the keys of a query tile
-/// are split among `splits`.
+/// are split among `splits`, which `merge` merges.
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& config, const Problem& problem,
-                                const DeviceFacts& device, int resident_blocks, int splits);
+                                const DeviceFacts& device, int resident_blocks, int splits,
+                                SplitMerge merge);
 
 }  // namespace attnforge

@@ -30,6 +30,7 @@ namespace {
 
 /// What is compiled in, and what the launch alone decides.
 struct Typed : FwdMmaSm80Config {
+  int merge;       // of split keys, a SplitMerge: pieces know it
   int num_splits;  // blocks of a query tile, each with a part of its keys
 };
 constexpr std::string_view kName = "fwd_mma_sm80";
@@ -46,9 +47,14 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
     {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
+    {"merge", &Typed::merge, from_to(0, 1)},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
-constexpr FormerField kAdded[] = {{"num_splits", 1}};
+constexpr FormerField kAdded[] = {{"num_splits", 1}, {"merge", 0}};
+
+constexpr int kLaunchFields = 2;  // the last ones
+
+SplitMerge merge_of(const Typed& c) { return static_cast<SplitMerge>(c.merge); }
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
@@ -137,6 +143,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       groups,
       head_dim_warps(problem),
       pad_head_dim(problem),
+      {"merge", {0}, {1}},
       splits,
   };
 }
@@ -154,9 +161,17 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
       double(device.num_sms) * c.blocks_per_sm, has_unequal_sequences(c, problem));
 }
 
+QueryTiling tiling_of(const Typed& c) {
+  return {c.block_m, c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
+}
+
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
+  if (Reason wrong = wrong_split_merge(merge_of(c), c.num_splits,
+                                       tile_source(problem, c.has_tile_lists(), tiling_of(c)),
+                                       double(query_tiles(problem, c.block_m, c.pack_gqa))))
+    return wrong;
   if (Reason wrong = wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa)) return wrong;
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
   if (c.pad_head_dim == 2 && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
@@ -202,21 +217,22 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     (c.softcap ? kSoftcapSlack : 0) +
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
-  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
+  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits, merge_of(c)) *
          (tight ? kSpillRisk : 1.0) * unequal_factor(c, problem, c.num_splits);
 }
 
 std::string describe(const Typed& c) {
   const char* const queries[] = {"", "Q in registers", "Q in registers and its memory reused"};
   const char* const pads[] = {"", "head dims padded", "head dims padded to 16"};
-  return phrases(
-      {fmt::format("{} x {} keys{}", c.block_m, c.block_n,
-                   c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
-       fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
-       queries[c.q_in_regs], blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
-       head_group_words(c.head_group_mb), if_so(c.head_dim_warps == 2, "head dims over 2 warps"),
-       pads[c.pad_head_dim],
-       if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str())});
+  const char* const merges[] = {"", "merged by the last one"};
+  return phrases({fmt::format("{} x {} keys{}", c.block_m, c.block_n,
+                              c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
+                  fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
+                  queries[c.q_in_regs], blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
+                  head_group_words(c.head_group_mb),
+                  if_so(c.head_dim_warps == 2, "head dims over 2 warps"), pads[c.pad_head_dim],
+                  if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str()),
+                  merges[c.merge]});
 }
 
 std::string symbol(const Typed& c) {
@@ -233,10 +249,6 @@ std::vector<Piece> pieces(const Typed& c) {
   return pieces;
 }
 
-QueryTiling tiling_of(const Typed& c) {
-  return {c.block_m, c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
-}
-
 Source render(const Typed& c, const Problem& problem) {
   constexpr const char* kParams = "FwdMmaSm80Params";
   const bool splits = c.num_splits > 1;
@@ -249,13 +261,22 @@ Source render(const Typed& c, const Problem& problem) {
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces(c),
-                          .launch_fields = 1,
+                          .launch_fields = kLaunchFields,
                           .gathers = true,
                           .coarse = true};
   if (!splits)
     return kernel_source(
         config, c,
         with_tile_source<FwdMmaSm80Params>(names, problem, c, source, "block_m", "block_n"));
+  if (merge_of(c) == SplitMerge::kLastBlock) {
+    KernelNames merging = names;
+    merging.params = fmt::format("WithMergeCounters<{}>", names.params);
+    return kernel_source(
+        config, c,
+        with_splits(with_tile_source<WithMergeCounters<WithPartials<FwdMmaSm80Params>>>(
+                        merging, problem, c, source, "block_m", "block_n"),
+                    problem, source, kParams, "block_n", merge_of(c)));
+  }
   return kernel_source(config, c,
                        with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(
                                        names, problem, c, source, "block_m", "block_n"),
@@ -268,9 +289,14 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {
     step.grid.x = static_cast<unsigned>(work.all_tiles());
-    return launch_of_splits<FwdMmaSm80Params>(
-        problem, work, device.arch, std::move(step), c.num_splits,
-        [&](Argument& argument) { argument.fwd(problem).value(work.order); });
+    const auto fill = [&](Argument& argument) { argument.fwd(problem).value(work.order); };
+    if (merge_of(c) == SplitMerge::kLastBlock) {
+      step.smem_bytes = std::max(step.smem_bytes, LastBlockMemory::bytes(c.num_threads()));
+      return launch_of_counted_splits<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
+                                                        c.num_splits, fill);
+    }
+    return launch_of_splits<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
+                                              c.num_splits, fill);
   }
   return launch_of_tiles<FwdMmaSm80Params>(problem, work, device.arch, std::move(step));
 }

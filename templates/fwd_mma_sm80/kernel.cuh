@@ -42,6 +42,9 @@ struct FwdMmaSm80 {
   using Walk = typename Pieces::Walk;
   using Output = typename Pieces::template Output<C.dtype, C.alignment, C.lse != 0>;
 
+  /// Its blocks merge the parts of rows that they have stored (pieces/last_block_output.cuh).
+  static constexpr bool kMerges = requires { Output::kMerges; };
+
   using Scores = float[kRowFragments][C.step_n / 8][4];  // of one step, in fragments of 8 keys
 
   /// Scores as the pieces take them. A lane's row is computed again for each, and only where they
@@ -304,6 +307,7 @@ struct FwdMmaSm80 {
     constexpr int kStored = C.pad_head_dim ? C.head_dim_v / 8 : kOutFragments;
     const Tile stored = this_tile(params);
     const int column = first_out_chunk() * 8;
+    if constexpr (kMerges) Output::await_room();
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f) {
       const int row = stored.first_row + lane_row() + f * 16;
@@ -312,11 +316,13 @@ struct FwdMmaSm80 {
       Output::template store<0, kStored>(stored, row, column, o[f], inverse[0], lse[0]);
       Output::template store<1, kStored>(stored, row + 8, column, o[f], inverse[1], lse[1]);
     }
+    if constexpr (kMerges) Output::merge(params, stored);
   }
 
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(128) u8 shared_memory[];
     Pieces::Order::begin();
+    if constexpr (kMerges) Output::begin();
     if constexpr (Pieces::Order::kFinds) {
       if (thread_index() < 32) Pieces::Order::find(params);
       __syncthreads();
@@ -324,8 +330,12 @@ struct FwdMmaSm80 {
     if constexpr (Pieces::Order::kMayRunOut)
       if (block_index() >= Pieces::Order::tiles(params)) return;
     FwdMmaSm80 block(params, smem_address(shared_memory));
-    if constexpr (Pieces::Order::kMayBeEmpty)
-      if (block.tile.first_row >= block.tile.end_row()) return;
+    if constexpr (Pieces::Order::kMayBeEmpty) {
+      if (block.tile.first_row >= block.tile.end_row()) {
+        if constexpr (kMerges) Output::leave(params);
+        return;
+      }
+    }
     block.run();
   }
 };

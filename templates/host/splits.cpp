@@ -12,6 +12,11 @@
 #include "templates/host/tile_order.h"
 
 namespace attnforge {
+
+static_assert(sizeof(MergeCounters) == kCounterBytes &&
+              offsetof(MergeCounters, runs) == kRunsCounter * sizeof(u32) &&
+              LastBlockMemory::kWeights == kMostSplits);
+
 namespace {
 
 constexpr const char* kCombineKernel = "combine_splits";
@@ -103,15 +108,29 @@ double unequal_factor(const Shape& shape, const Problem& typical, int splits) {
   return has_unequal_sequences(shape, typical) ? 1 + kIdle / splits : 1.0;
 }
 
-double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {
-  constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
+double combine_us(const Problem& problem, int splits, const DeviceFacts& device, SplitMerge merge) {
+  // The step's launch overlaps; it waits for the last block, then reads. Others: not fitted yet.
+  constexpr double kOwnStepUs = 2.5, kLastBlockUs = 1.5;
+  const double kStepUs = merge == SplitMerge::kStep ? kOwnStepUs : kLastBlockUs;
   if (splits == 1) return 0;
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
   return kStepUs + 2.0 * double(partial_bytes(problem, splits)) / std::max(bytes_per_us, 1.0);
 }
 
+Reason wrong_split_merge(SplitMerge merge, int splits, TileSource source, double query_tiles) {
+  if (merge == SplitMerge::kStep) return "";
+  if (splits == 1) return "nothing is split: there is nothing to merge";
+  if (source == TileSource::kLengths)
+    return "splits that follow the lengths are merged by a step: no block comes for a sequence "
+           "without keys";
+  if (source == TileSource::kList) return "splits of listed tiles are merged by a step";
+  if (query_tiles > kCountedTiles)
+    return Reason("more than {} query tiles, whose blocks are counted", kCountedTiles);
+  return "";
+}
+
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
-                        std::string_view own_params, std::string_view block_n) {
+                        std::string_view own_params, std::string_view block_n, SplitMerge merge) {
   constexpr const char* kHeader = "pieces/split_walk.cuh";
   const std::string walk = take_piece(names, "Walk"), order = take_piece(names, "Order");
   if (source == TileSource::kLengths) {
@@ -124,11 +143,21 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
     names.other_pieces.push_back({kOfLengths, "Order", "LengthSplitOrder<Splits>"});
   } else {
     names.other_pieces.push_back({kHeader, "Splits", "EvenSplits"});
-    names.other_pieces.push_back({kHeader, "Order", fmt::format("SplitOrder<{}>", order)});
+    // Nothing follows a kernel that merges by itself.
+    names.other_pieces.push_back(
+        {kHeader, "Order",
+         merge == SplitMerge::kStep ? fmt::format("SplitOrder<{}>", order) : order});
   }
   names.other_pieces.push_back({kHeader, "Walk", fmt::format("SplitWalk<{}, Splits>", walk)});
   // What stores whole rows has no place here: the step does.
   std::erase_if(names.other_pieces, [](const Piece& piece) { return piece.name == "Output"; });
+  if (merge == SplitMerge::kLastBlock) {
+    names.other_pieces.push_back(
+        {"pieces/last_block_output.cuh", "Output",
+         fmt::format("LastBlockOutput<kConfig, WithPartials<{}>, Splits>", own_params),
+         "template <int kDtype, int kAlignment, bool kLse> "});
+    return names;
+  }
   names.other_pieces.push_back(
       {kHeader, "Output",
        fmt::format("PartialOutput<WithPartials<{}>, kConfig.head_dim_v, Splits>", own_params),
@@ -161,6 +190,11 @@ PartialParams partial_params(const Problem& problem, const TileWork& work, int s
   return params;
 }
 
+std::size_t bytes_with_partials(const Problem& problem, const TileWork& work, int splits) {
+  return begin_of(work) + o_bytes(problem, splits) +
+         static_cast<std::size_t>(all_rows(problem)) * splits * sizeof(float);
+}
+
 void add_partials(Argument& argument, const PartialParams& partials) {
   struct Rest {
     int splits, rows_of_head, row_warps, tensors, unused[8];
@@ -185,9 +219,7 @@ Launch with_combine(Launch launch, const Problem& problem, const TileWork& work,
   step.overlaps_previous = arch.sm >= 90;
   launch.steps.push_back(std::move(step));
   launch.steps_after = 1;
-  launch.workspace_bytes = begin_of(work) + o_bytes(problem, partials.splits) +
-                           static_cast<std::size_t>(all_rows(problem)) * partials.splits *
-                               sizeof(float);
+  launch.workspace_bytes = bytes_with_partials(problem, work, partials.splits);
   return launch;
 }
 

@@ -18,11 +18,18 @@
 #include "templates/host/parts.h"
 #include "templates/host/work_list.h"
 #include "templates/params_partials.h"
+#include "templates/params_split_merge.h"
 
 namespace attnforge {
 
 inline constexpr int kMostSplits = 256;
 inline constexpr int kSplitSmemBytes = 16;  // beside a config's own: which split a block has
+
+/// What merges the partial results of a query tile's splits.
+enum class SplitMerge {
+  kStep,       // after the kernel
+  kLastBlock,  // of the tile to finish
+};
 
 /// Of all rows, in the workspace.
 std::int64_t partial_bytes(const Problem& problem, int splits);
@@ -34,6 +41,10 @@ Reason wrong_splits(const Problem& problem, int splits);
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
                        double places, bool unequal);
 
+/// Reasons against merging in the kernel, whose tiles come from `source`; query_tiles: of all
+/// heads.
+Reason wrong_split_merge(SplitMerge merge, int splits, TileSource source, double query_tiles);
+
 /// Powers of two, and what fills the GPU with one, two or four blocks per SM, from what makes half
 /// of the SMs busy on, or leaves a split 256 keys; only where query tiles leave SMs idle and keys
 /// are many, or sequences are unequal.
@@ -43,19 +54,24 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device);
 /// end.
 double unequal_factor(const Shape& shape, const Problem& typical, int splits);
 
-/// What the step takes.
-double combine_us(const Problem& problem, int splits, const DeviceFacts& device);
+/// What the step takes, or what merges in its place.
+double combine_us(const Problem& problem, int splits, const DeviceFacts& device,
+                  SplitMerge merge = SplitMerge::kStep);
 
 /// `names` of a kernel that takes the pieces of DensePieces, with all else that it has already:
 /// "Params" of a family is now "WithPartials<Params>". own_params is the family's own, block_n how
 /// the config names it.
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
-                        std::string_view own_params, std::string_view block_n);
+                        std::string_view own_params, std::string_view block_n,
+                        SplitMerge merge = SplitMerge::kStep);
 
 /// The partial results of a launch whose workspace holds the lists of `work`, too.
 PartialParams partial_params(const Problem& problem, const TileWork& work, int splits);
 /// As the last member of an argument.
 void add_partials(Argument& argument, const PartialParams& partials);
+
+/// Bytes of the workspace that holds them, too.
+std::size_t bytes_with_partials(const Problem& problem, const TileWork& work, int splits);
 
 /// `launch`, of a kernel with a second dimension of the grid, and then the step that merges.
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
@@ -74,6 +90,22 @@ Launch launch_of_splits(const Problem& problem, const TileWork& work, const Arch
   step.grid.y = static_cast<unsigned>(splits);
   return with_combine(launch_of_work(problem, work, arch, std::move(step)), problem, work, arch,
                       partials);
+}
+
+/// The same of one whose last block of a tile merges, in the memory of `step`: no step follows.
+template <class Params, class Fill>
+Launch launch_of_counted_splits(const Problem& problem, const TileWork& work, const Arch& arch,
+                                LaunchStep step, int splits, const Fill& fill) {
+  using Partials = WithPartials<Params>;
+  fill_argument<WithMergeCounters<Partials>>(step, problem, work, [&](Argument& argument) {
+    fill(argument);
+    add_partials(argument.template end_of_base<Params>(), partial_params(problem, work, splits));
+    argument.template end_of_base<Partials>().counters().value(i64{0});
+  });
+  step.grid.y = static_cast<unsigned>(splits);
+  Launch launch = launch_of_work(problem, work, arch, std::move(step));
+  if (!launch.steps.empty()) launch.workspace_bytes = bytes_with_partials(problem, work, splits);
+  return launch;
 }
 
 }  // namespace attnforge
