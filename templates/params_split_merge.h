@@ -24,6 +24,24 @@ struct LastBlockMemory {
   }
 };
 
+/// How the blocks of a cluster share the rows of a query tile that they merge: by quads of columns,
+/// which are numbered row after row. A row of kColumns has kPitch numbers.
+template <int kColumns>
+struct ClusterShare {
+  static constexpr int kQuads = kColumns / 4, kPitch = next_power_of_two(kQuads);
+  /// Rows that a block has, in whole or in part.
+  ATTNFORGE_HOST_DEVICE static constexpr int rows(int share_log2) {
+    return kPitch >> share_log2 > 0 ? 1 : (1 << share_log2) / kPitch;
+  }
+};
+
+/// The argument of a kernel whose tiles have a cluster each, or several.
+template <class Params>
+struct WithClusterShare : Params {
+  int share_log2;  // of the quads of columns that a block merges
+  int unused[3];
+};
+
 /// The argument of a kernel whose last block of a tile merges.
 template <class Params>
 struct WithMergeCounters : Params {

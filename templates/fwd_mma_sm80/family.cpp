@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "generator/arch.h"
+#include "generator/bucket.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
 #include "templates/fwd_mma_sm80/config.h"
@@ -47,7 +48,7 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
     {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
-    {"merge", &Typed::merge, from_to(0, 1)},
+    {"merge", &Typed::merge, from_to(0, 3)},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 constexpr FormerField kAdded[] = {{"num_splits", 1}, {"merge", 0}};
@@ -143,7 +144,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       groups,
       head_dim_warps(problem),
       pad_head_dim(problem),
-      {"merge", {0}, {1}},
+      {"merge", {0}, {1, 2, 3}},
       splits,
   };
 }
@@ -165,13 +166,28 @@ QueryTiling tiling_of(const Typed& c) {
   return {c.block_m, c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
 }
 
+/// Of its rows, how many may be there, in all problems of a bucket.
+int rows_of_tile(const Typed& c, const Problem& problem) {
+  return static_cast<int>(
+      std::min<std::int64_t>(c.block_m, bucket_seqlen(problem.seqlen_q) * c.pack_gqa));
+}
+
+Reason wrong_merge(const Typed& c, const Problem& problem, const Arch& arch) {
+  if (c.merge == 0) return "";
+  const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa));
+  const std::int64_t rows = bucket_seqlen(problem.seqlen_q) * c.pack_gqa;
+  if (Reason wrong = wrong_split_merge(merge_of(c), c, problem, c.num_splits, tiles,
+                                       (rows + c.block_m - 1) / c.block_m, arch))
+    return wrong;
+  return too_much_smem(c.smem_bytes() + merge_smem_bytes(merge_of(c), problem,
+                                                         rows_of_tile(c, problem), c.num_splits),
+                       arch);
+}
+
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
-  if (Reason wrong = wrong_split_merge(merge_of(c), c.num_splits,
-                                       tile_source(problem, c.has_tile_lists(), tiling_of(c)),
-                                       double(query_tiles(problem, c.block_m, c.pack_gqa))))
-    return wrong;
+  if (Reason wrong = wrong_merge(c, problem, device.arch)) return wrong;
   if (Reason wrong = wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa)) return wrong;
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
   if (c.pad_head_dim == 2 && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
@@ -224,7 +240,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 std::string describe(const Typed& c) {
   const char* const queries[] = {"", "Q in registers", "Q in registers and its memory reused"};
   const char* const pads[] = {"", "head dims padded", "head dims padded to 16"};
-  const char* const merges[] = {"", "merged by the last one"};
+  const char* const merges[] = {"", "merged by the last one", "merged in a cluster",
+                                "merged in clusters first"};
   return phrases({fmt::format("{} x {} keys{}", c.block_m, c.block_n,
                               c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
                   fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
@@ -249,6 +266,22 @@ std::vector<Piece> pieces(const Typed& c) {
   return pieces;
 }
 
+/// Of a kernel that merges what it splits. `names` has the argument with PartialParams.
+Source merging_source(const Config& config, const Typed& c, const Problem& problem,
+                      TileSource source, KernelNames names) {
+  using Params = WithPartials<FwdMmaSm80Params>;
+  const bool counts = merge_of(c) == SplitMerge::kLastBlock;
+  names.params = fmt::format("{}<{}>", counts ? "WithMergeCounters" : "WithClusterShare",
+                             names.params);
+  names = counts ? with_tile_source<WithMergeCounters<Params>>(names, problem, c, source, "block_m",
+                                                               "block_n")
+                 : with_tile_source<WithClusterShare<Params>>(names, problem, c, source, "block_m",
+                                                              "block_n");
+  return kernel_source(
+      config, c,
+      with_splits(std::move(names), problem, source, "FwdMmaSm80Params", "block_n", merge_of(c)));
+}
+
 Source render(const Typed& c, const Problem& problem) {
   constexpr const char* kParams = "FwdMmaSm80Params";
   const bool splits = c.num_splits > 1;
@@ -268,15 +301,7 @@ Source render(const Typed& c, const Problem& problem) {
     return kernel_source(
         config, c,
         with_tile_source<FwdMmaSm80Params>(names, problem, c, source, "block_m", "block_n"));
-  if (merge_of(c) == SplitMerge::kLastBlock) {
-    KernelNames merging = names;
-    merging.params = fmt::format("WithMergeCounters<{}>", names.params);
-    return kernel_source(
-        config, c,
-        with_splits(with_tile_source<WithMergeCounters<WithPartials<FwdMmaSm80Params>>>(
-                        merging, problem, c, source, "block_m", "block_n"),
-                    problem, source, kParams, "block_n", merge_of(c)));
-  }
+  if (c.merge != 0) return merging_source(config, c, problem, source, names);
   return kernel_source(config, c,
                        with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(
                                        names, problem, c, source, "block_m", "block_n"),
@@ -295,6 +320,10 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       return launch_of_counted_splits<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
                                                         c.num_splits, fill);
     }
+    if (c.merge != 0)
+      return launch_of_clusters<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
+                                                  merge_of(c), rows_of_tile(c, problem),
+                                                  c.num_splits, fill);
     return launch_of_splits<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
                                               c.num_splits, fill);
   }

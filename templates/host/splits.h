@@ -29,7 +29,14 @@ inline constexpr int kSplitSmemBytes = 16;  // beside a config's own: which spli
 enum class SplitMerge {
   kStep,       // after the kernel
   kLastBlock,  // of the tile to finish
+  kCluster,    // that has all blocks of the tile
+  kClusters,   // that have some of them each, and then the step
 };
+
+/// Blocks of a cluster; 0: none has so many splits.
+int cluster_blocks(SplitMerge merge, int splits);
+/// Shared memory that a block needs beside its config's own.
+int merge_smem_bytes(SplitMerge merge, const Problem& problem, int rows, int splits);
 
 /// Of all rows, in the workspace.
 std::int64_t partial_bytes(const Problem& problem, int splits);
@@ -41,9 +48,10 @@ Reason wrong_splits(const Problem& problem, int splits);
 Reason needless_splits(const Problem& problem, int splits, int block_n, double query_tiles,
                        double places, bool unequal);
 
-/// Reasons against merging in the kernel, whose tiles come from `source`; query_tiles: of all
-/// heads.
-Reason wrong_split_merge(SplitMerge merge, int splits, TileSource source, double query_tiles);
+/// Reasons against merging in the kernel; query_tiles: of all heads; tiles_of_sequence: of a head
+/// of one sequence.
+Reason wrong_split_merge(SplitMerge merge, const Shape& shape, const Problem& typical, int splits,
+                         double query_tiles, std::int64_t tiles_of_sequence, const Arch& arch);
 
 /// Powers of two, and what fills the GPU with one, two or four blocks per SM, from what makes half
 /// of the SMs busy on, or leaves a split 256 keys; only where query tiles leave SMs idle and keys
@@ -106,6 +114,34 @@ Launch launch_of_counted_splits(const Problem& problem, const TileWork& work, co
   Launch launch = launch_of_work(problem, work, arch, std::move(step));
   if (!launch.steps.empty()) launch.workspace_bytes = bytes_with_partials(problem, work, splits);
   return launch;
+}
+
+/// log2 of the quads of columns that a block of a cluster merges, of tiles of `rows` rows.
+int cluster_share_log2(const Problem& problem, int rows, int blocks);
+
+/// The same of one whose query tiles, of up to `rows` rows, have clusters.
+template <class Params, class Fill>
+Launch launch_of_clusters(const Problem& problem, const TileWork& work, const Arch& arch,
+                          LaunchStep step, SplitMerge merge, int rows, int splits,
+                          const Fill& fill) {
+  using Partials = WithPartials<Params>;
+  struct Share {
+    int share_log2, unused[3];
+  };
+  const int blocks = cluster_blocks(merge, splits), parts = splits / blocks;
+  const PartialParams partials = partial_params(problem, work, parts);
+  fill_argument<WithClusterShare<Partials>>(step, problem, work, [&](Argument& argument) {
+    fill(argument);
+    add_partials(argument.template end_of_base<Params>(), partials);
+    argument.template end_of_base<Partials>().value(
+        Share{cluster_share_log2(problem, rows, blocks), {}});
+  });
+  step.grid.y = static_cast<unsigned>(splits);
+  step.cluster.y = static_cast<unsigned>(blocks);
+  step.smem_bytes += merge_smem_bytes(merge, problem, rows, splits);
+  Launch launch = launch_of_work(problem, work, arch, std::move(step));
+  if (merge == SplitMerge::kCluster) return launch;
+  return with_combine(std::move(launch), problem, work, arch, partials);
 }
 
 }  // namespace attnforge
