@@ -31,7 +31,8 @@ namespace {
 
 /// What is compiled in, and what the launch alone decides.
 struct Typed : FwdMmaSm80Config {
-  int merge;       // of split keys, a SplitMerge: pieces know it
+  int grid_order;  // 1: heads with one query tile are a dimension of the grid. Pieces know it
+  int merge;       // of split keys, a SplitMerge. Pieces know it
   int num_splits;  // blocks of a query tile, each with a part of its keys
 };
 constexpr std::string_view kName = "fwd_mma_sm80";
@@ -48,12 +49,13 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
     {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
+    {"grid_order", &Typed::grid_order, from_to(0, 1)},
     {"merge", &Typed::merge, from_to(0, 3)},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
-constexpr FormerField kAdded[] = {{"num_splits", 1}, {"merge", 0}};
+constexpr FormerField kAdded[] = {{"num_splits", 1}, {"grid_order", 0}, {"merge", 0}};
 
-constexpr int kLaunchFields = 2;  // the last ones
+constexpr int kLaunchFields = 3;  // the last ones
 
 SplitMerge merge_of(const Typed& c) { return static_cast<SplitMerge>(c.merge); }
 
@@ -144,6 +146,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       groups,
       head_dim_warps(problem),
       pad_head_dim(problem),
+      {"grid_order", {0}, {1}},
       {"merge", {0}, {1, 2, 3}},
       splits,
   };
@@ -172,6 +175,17 @@ int rows_of_tile(const Typed& c, const Problem& problem) {
       std::min<std::int64_t>(c.block_m, bucket_seqlen(problem.seqlen_q) * c.pack_gqa));
 }
 
+Reason wrong_grid_order(const Typed& c, const Problem& problem) {
+  constexpr std::int64_t kMostSequences = 65535;
+  if (c.grid_order == 0) return "";
+  if (c.num_splits == 1 || c.has_tile_lists() || c.lengths != kFixedLengths)
+    return "grids of heads and sequences are for split keys of sequences of one length";
+  if (bucket_seqlen(problem.seqlen_q) * c.pack_gqa > c.block_m)
+    return "a head has more than one query tile";
+  if (problem.batch > kMostSequences) return "a grid has 65535 sequences at most";
+  return "";
+}
+
 Reason wrong_merge(const Typed& c, const Problem& problem, const Arch& arch) {
   if (c.merge == 0) return "";
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa));
@@ -187,6 +201,7 @@ Reason wrong_merge(const Typed& c, const Problem& problem, const Arch& arch) {
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
+  if (Reason wrong = wrong_grid_order(c, problem)) return wrong;
   if (Reason wrong = wrong_merge(c, problem, device.arch)) return wrong;
   if (Reason wrong = wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa)) return wrong;
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
@@ -249,7 +264,7 @@ std::string describe(const Typed& c) {
                   head_group_words(c.head_group_mb),
                   if_so(c.head_dim_warps == 2, "head dims over 2 warps"), pads[c.pad_head_dim],
                   if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str()),
-                  merges[c.merge]});
+                  merges[c.merge], if_so(c.grid_order == 1, "heads in the grid")});
 }
 
 std::string symbol(const Typed& c) {
@@ -277,9 +292,9 @@ Source merging_source(const Config& config, const Typed& c, const Problem& probl
                                                                "block_n")
                  : with_tile_source<WithClusterShare<Params>>(names, problem, c, source, "block_m",
                                                               "block_n");
-  return kernel_source(
-      config, c,
-      with_splits(std::move(names), problem, source, "FwdMmaSm80Params", "block_n", merge_of(c)));
+  return kernel_source(config, c,
+                       with_splits(std::move(names), problem, source, "FwdMmaSm80Params", "block_n",
+                                   merge_of(c), c.grid_order != 0));
 }
 
 Source render(const Typed& c, const Problem& problem) {
@@ -302,10 +317,11 @@ Source render(const Typed& c, const Problem& problem) {
         config, c,
         with_tile_source<FwdMmaSm80Params>(names, problem, c, source, "block_m", "block_n"));
   if (c.merge != 0) return merging_source(config, c, problem, source, names);
-  return kernel_source(config, c,
-                       with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(
-                                       names, problem, c, source, "block_m", "block_n"),
-                                   problem, source, kParams, "block_n"));
+  return kernel_source(
+      config, c,
+      with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(names, problem, c, source,
+                                                                   "block_m", "block_n"),
+                  problem, source, kParams, "block_n", SplitMerge::kStep, c.grid_order != 0));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -314,6 +330,10 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {
     step.grid.x = static_cast<unsigned>(work.all_tiles());
+    if (c.grid_order != 0) {
+      step.grid.z = static_cast<unsigned>(problem.batch);
+      step.grid.x /= std::max(step.grid.z, 1u);
+    }
     const auto fill = [&](Argument& argument) { argument.fwd(problem).value(work.order); };
     if (merge_of(c) == SplitMerge::kLastBlock) {
       step.smem_bytes = std::max(step.smem_bytes, LastBlockMemory::bytes(c.num_threads()));

@@ -100,7 +100,10 @@ struct FwdMmaSm80 {
 
   /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
   ATTNFORGE_DEVICE static Tile this_tile(const Params& params) {
-    return Tile(params, Pieces::Order::place(params, block_index()), C.block_m);
+    if constexpr (requires { Pieces::Order::template tile<Tile>(params); })
+      return Pieces::Order::template tile<Tile>(params);
+    else
+      return Tile(params, Pieces::Order::place(params, block_index()), C.block_m);
   }
 
   ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }

@@ -172,7 +172,8 @@ Reason wrong_split_merge(SplitMerge merge, const Shape& shape, const Problem& ty
 }
 
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
-                        std::string_view own_params, std::string_view block_n, SplitMerge merge) {
+                        std::string_view own_params, std::string_view block_n, SplitMerge merge,
+                        bool grid_order) {
   constexpr const char* kHeader = "pieces/split_walk.cuh";
   constexpr const char* kOfClusters = "pieces/cluster_output.cuh";
   const bool clusters = merge == SplitMerge::kCluster || merge == SplitMerge::kClusters,
@@ -187,12 +188,15 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
                                               lengths->type, walk, block_n)});
     names.other_pieces.push_back({kOfLengths, "Order", "LengthSplitOrder<Splits>"});
   } else {
-    if (clusters)
-      names.other_pieces.push_back({kOfClusters, "Splits", "ClusterSplits"});
-    else
-      names.other_pieces.push_back({kHeader, "Splits", "EvenSplits"});
-    names.other_pieces.push_back(
-        {kHeader, "Order", has_step ? fmt::format("SplitOrder<{}>", order) : order});
+    std::string splits = clusters ? "ClusterSplits" : "EvenSplits", its_order = order;
+    if (grid_order) {
+      names.parts.push_back("pieces/grid_order.cuh");
+      splits = fmt::format("GridSplits<{}>", splits);
+      its_order = "GridOrder";
+    }
+    if (has_step) its_order = fmt::format("SplitOrder<{}>", its_order);
+    names.other_pieces.push_back({clusters ? kOfClusters : kHeader, "Splits", splits});
+    names.other_pieces.push_back({kHeader, "Order", its_order});
   }
   names.other_pieces.push_back({kHeader, "Walk", fmt::format("SplitWalk<{}, Splits>", walk)});
   // What stores whole rows has no place here: the step does.
@@ -228,12 +232,18 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
   return names;
 }
 
+u32 splits_inverse(int splits) {
+  return static_cast<u32>(((u64{1} << 32) + static_cast<u64>(splits) - 1) /
+                          static_cast<u64>(splits));
+}
+
 PartialParams partial_params(const Problem& problem, const TileWork& work, int splits) {
   PartialParams params{};
   const std::size_t begin = begin_of(work);
   params.o = reinterpret_cast<float*>(begin);
   params.lse = reinterpret_cast<float*>(begin + o_bytes(problem, splits));
   params.splits = splits;
+  params.splits_inverse = splits_inverse(splits);
   // A long sequence may have many more than its share.
   const bool unequal = work.source == TileSource::kLengths && problem.batch > 1;
   params.row_warps = MergeShape::of(unequal ? std::max(splits, kUnequalSplits) : splits).warps;
@@ -250,13 +260,19 @@ std::size_t bytes_with_partials(const Problem& problem, const TileWork& work, in
 
 void add_partials(Argument& argument, const PartialParams& partials) {
   struct Rest {
-    int splits, rows_of_head, row_warps, tensors, unused[8];
+    int splits, rows_of_head, row_warps, tensors;
+    u32 splits_inverse;
+    int unused[7];
   };
   static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
   argument.scratch(reinterpret_cast<std::size_t>(partials.o));
   argument.scratch(reinterpret_cast<std::size_t>(partials.lse));
-  argument.value(
-      Rest{partials.splits, partials.rows_of_head, partials.row_warps, partials.tensors, {}});
+  argument.value(Rest{partials.splits,
+                      partials.rows_of_head,
+                      partials.row_warps,
+                      partials.tensors,
+                      partials.splits_inverse,
+                      {}});
 }
 
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,

@@ -68,10 +68,14 @@ double combine_us(const Problem& problem, int splits, const DeviceFacts& device,
 
 /// `names` of a kernel that takes the pieces of DensePieces, with all else that it has already:
 /// "Params" of a family is now "WithPartials<Params>". own_params is the family's own, block_n how
-/// the config names it.
+/// the config names it. grid_order: heads and sequences are the first and the third dimension of
+/// the grid, and each has one query tile.
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
                         std::string_view own_params, std::string_view block_n,
-                        SplitMerge merge = SplitMerge::kStep);
+                        SplitMerge merge = SplitMerge::kStep, bool grid_order = false);
+
+/// PartialParams::splits_inverse.
+u32 splits_inverse(int splits);
 
 /// The partial results of a launch whose workspace holds the lists of `work`, too.
 PartialParams partial_params(const Problem& problem, const TileWork& work, int splits);
@@ -129,7 +133,9 @@ Launch launch_of_clusters(const Problem& problem, const TileWork& work, const Ar
     int share_log2, unused[3];
   };
   const int blocks = cluster_blocks(merge, splits), parts = splits / blocks;
-  const PartialParams partials = partial_params(problem, work, parts);
+  PartialParams partials = partial_params(problem, work, parts);
+  if (merge == SplitMerge::kCluster) partials = {.splits = 1};  // nothing is in the workspace
+  partials.splits_inverse = splits_inverse(splits);
   fill_argument<WithClusterShare<Partials>>(step, problem, work, [&](Argument& argument) {
     fill(argument);
     add_partials(argument.template end_of_base<Params>(), partials);

@@ -30,12 +30,14 @@ struct LastBlockOutput : PartialOutput<Argument, C.head_dim_v, Splits> {
     extern __shared__ __align__(128) u8 shared_memory[];
     int* const is_last = reinterpret_cast<int*>(shared_memory);
     MergeCounters& counters = *params.counters;
-    const u32 tiles = gridDim.x;
+    const u32 tiles = gridDim.x * gridDim.z;
     u32 ended = 0;
     __syncthreads();
     if (threadIdx.x == 0) {
       const u32 last = u32(params.partials.splits) - 1;
-      const bool came_last = arrive_and_share(&counters.arrived[blockIdx.x], last) == last;
+      const bool came_last = arrive_and_share(
+                                 &counters.arrived[blockIdx.x + gridDim.x * blockIdx.z], last) ==
+                             last;
       *is_last = came_last;
       // Read when the rows are merged: nothing waits for it here.
       if (came_last) ended = arrive(&counters.tiles, tiles - 1);
@@ -50,8 +52,8 @@ struct LastBlockOutput : PartialOutput<Argument, C.head_dim_v, Splits> {
   template <class Params>
   ATTNFORGE_DEVICE static void leave(const Params& params) {
     MergeCounters& counters = *params.counters;
-    if (threadIdx.x == 0 && Splits::index() == 0 &&
-        arrive(&counters.tiles, gridDim.x - 1) == gridDim.x - 1)
+    const u32 tiles = gridDim.x * gridDim.z;
+    if (threadIdx.x == 0 && Splits::index() == 0 && arrive(&counters.tiles, tiles - 1) == tiles - 1)
       atomicAdd(&counters.runs, 1u);
   }
 

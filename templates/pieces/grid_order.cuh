@@ -1,0 +1,38 @@
+// grid_order.cuh - Order and Splits of heads with one query tile each: the dimensions of the grid
+// say which, and nothing is divided before the first loads.
+#pragma once
+
+#include "base.cuh"
+#include "tile/split_items.cuh"
+
+namespace attnforge {
+
+/// Grids of heads, splits and sequences. Heads are K/V heads when heads are packed.
+struct GridOrder {
+  static constexpr bool kMayRunOut = false, kMayBeEmpty = false, kFinds = false;
+  ATTNFORGE_DEVICE static void begin() {}
+
+  /// In place of place() and what a kernel computes from it.
+  template <class QueryTile, class Params>
+  ATTNFORGE_DEVICE static QueryTile tile(const Params& params) {
+    int head, sequence;  // read again where needed, as block_index() is
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(head));
+    asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(sequence));
+    return {params.fwd, sequence, head, 0, typename QueryTile::Lengths(params, sequence)};
+  }
+};
+
+/// As Splits has them, and the slice of a split by a product: its inverse is the launch's.
+template <class Splits>
+struct GridSplits : Splits {
+  template <class Params>
+  ATTNFORGE_DEVICE static TileSlice slice(const Params& params, int tiles) {
+    const int split = Splits::index();
+    const int each = int(__umulhi(u32(tiles), params.partials.splits_inverse));
+    const int more = tiles - each * Splits::count(params);
+    const int first = split * each + min(split, more);
+    return {first, first + each + (split < more ? 1 : 0)};
+  }
+};
+
+}  // namespace attnforge
