@@ -31,7 +31,8 @@ namespace {
 
 /// What is compiled in, and what the launch alone decides.
 struct Typed : FwdMmaSm80Config {
-  int grid_order;  // 1: heads with one query tile are a dimension of the grid. Pieces know it
+  int grid_order;  // 1: heads with one query tile are a dimension of the grid; 2: and keys are
+                   // loaded before queries. Pieces know it
   int merge;       // of split keys, a SplitMerge. Pieces know it
   int num_splits;  // blocks of a query tile, each with a part of its keys
 };
@@ -49,13 +50,19 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
     {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
-    {"grid_order", &Typed::grid_order, from_to(0, 1)},
+    {"grid_order", &Typed::grid_order, from_to(0, 2)},
     {"merge", &Typed::merge, from_to(0, 3)},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 constexpr FormerField kAdded[] = {{"num_splits", 1}, {"grid_order", 0}, {"merge", 0}};
 
 constexpr int kLaunchFields = 3;  // the last ones
+
+/// "" or its name (pieces/grid_order.cuh).
+std::string_view grid_order_of(const Typed& c) {
+  constexpr std::string_view kNames[] = {"", "GridOrder", "KeysFirstGridOrder"};
+  return kNames[c.grid_order];
+}
 
 SplitMerge merge_of(const Typed& c) { return static_cast<SplitMerge>(c.merge); }
 
@@ -146,7 +153,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       groups,
       head_dim_warps(problem),
       pad_head_dim(problem),
-      {"grid_order", {0}, {1}},
+      {"grid_order", {0}, {1, 2}},
       {"merge", {0}, {1, 2, 3}},
       splits,
   };
@@ -182,6 +189,8 @@ Reason wrong_grid_order(const Typed& c, const Problem& problem) {
     return "grids of heads and sequences are for split keys of sequences of one length";
   if (bucket_seqlen(problem.seqlen_q) * c.pack_gqa > c.block_m)
     return "a head has more than one query tile";
+  if (c.grid_order == 2 && (c.q_in_regs != 0 || c.stages == 1))
+    return "keys are loaded before queries with two stages or more, and Q in shared memory";
   if (problem.batch > kMostSequences) return "a grid has 65535 sequences at most";
   return "";
 }
@@ -264,7 +273,8 @@ std::string describe(const Typed& c) {
                   head_group_words(c.head_group_mb),
                   if_so(c.head_dim_warps == 2, "head dims over 2 warps"), pads[c.pad_head_dim],
                   if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str()),
-                  merges[c.merge], if_so(c.grid_order == 1, "heads in the grid")});
+                  merges[c.merge], if_so(c.grid_order != 0, "heads in the grid"),
+                  if_so(c.grid_order == 2, "keys first")});
 }
 
 std::string symbol(const Typed& c) {
@@ -294,7 +304,7 @@ Source merging_source(const Config& config, const Typed& c, const Problem& probl
                                                               "block_n");
   return kernel_source(config, c,
                        with_splits(std::move(names), problem, source, "FwdMmaSm80Params", "block_n",
-                                   merge_of(c), c.grid_order != 0));
+                                   merge_of(c), grid_order_of(c)));
 }
 
 Source render(const Typed& c, const Problem& problem) {
@@ -321,7 +331,7 @@ Source render(const Typed& c, const Problem& problem) {
       config, c,
       with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(names, problem, c, source,
                                                                    "block_m", "block_n"),
-                  problem, source, kParams, "block_n", SplitMerge::kStep, c.grid_order != 0));
+                  problem, source, kParams, "block_n", SplitMerge::kStep, grid_order_of(c)));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {

@@ -45,6 +45,11 @@ struct FwdMmaSm80 {
   /// Its blocks merge the parts of rows that they have stored (pieces/last_block_output.cuh).
   static constexpr bool kMerges = requires { Output::kMerges; };
 
+  /// The first tile of K is asked for before Q. walk() waits for both together.
+  static constexpr bool kKeysFirst = C.stages > 1 && C.q_in_regs == 0 && requires {
+    Pieces::Order::kKeysFirst;
+  };
+
   using Scores = float[kRowFragments][C.step_n / 8][4];  // of one step, in fragments of 8 keys
 
   /// Scores as the pieces take them. A lane's row is computed again for each, and only where they
@@ -280,7 +285,7 @@ struct FwdMmaSm80 {
   // ---- 4. The whole query tile ----
 
   ATTNFORGE_DEVICE void run() {
-    load_q();
+    if constexpr (!kKeysFirst) load_q();
     if constexpr (C.q_in_regs == 2) {
       cp_async_wait<0>();
       __syncthreads();
@@ -293,6 +298,8 @@ struct FwdMmaSm80 {
       if constexpr (C.pad_head_dim) VLoader::clear_padding(ring.v_tile(s), thread_index());
       if (s == ring.kTilesAhead) break;
       ring.load_first(s, tile.lengths.kv());
+      if constexpr (kKeysFirst)
+        if (s == 0) load_q();
     }
 #pragma unroll
     for (int f = 0; f < kRowFragments; ++f)

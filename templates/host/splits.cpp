@@ -173,7 +173,7 @@ Reason wrong_split_merge(SplitMerge merge, const Shape& shape, const Problem& ty
 
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
                         std::string_view own_params, std::string_view block_n, SplitMerge merge,
-                        bool grid_order) {
+                        std::string_view grid_order) {
   constexpr const char* kHeader = "pieces/split_walk.cuh";
   constexpr const char* kOfClusters = "pieces/cluster_output.cuh";
   const bool clusters = merge == SplitMerge::kCluster || merge == SplitMerge::kClusters,
@@ -189,10 +189,10 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
     names.other_pieces.push_back({kOfLengths, "Order", "LengthSplitOrder<Splits>"});
   } else {
     std::string splits = clusters ? "ClusterSplits" : "EvenSplits", its_order = order;
-    if (grid_order) {
+    if (!grid_order.empty()) {
       names.parts.push_back("pieces/grid_order.cuh");
       splits = fmt::format("GridSplits<{}>", splits);
-      its_order = "GridOrder";
+      its_order = grid_order;
     }
     if (has_step) its_order = fmt::format("SplitOrder<{}>", its_order);
     names.other_pieces.push_back({clusters ? kOfClusters : kHeader, "Splits", splits});

@@ -68,11 +68,10 @@ double combine_us(const Problem& problem, int splits, const DeviceFacts& device,
 
 /// `names` of a kernel that takes the pieces of DensePieces, with all else that it has already:
 /// "Params" of a family is now "WithPartials<Params>". own_params is the family's own, block_n how
-/// the config names it. grid_order: heads and sequences are the first and the third dimension of
-/// the grid, and each has one query tile.
+/// the config names it. grid_order: empty, or an Order of pieces/grid_order.cuh.
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
                         std::string_view own_params, std::string_view block_n,
-                        SplitMerge merge = SplitMerge::kStep, bool grid_order = false);
+                        SplitMerge merge = SplitMerge::kStep, std::string_view grid_order = {});
 
 /// PartialParams::splits_inverse.
 u32 splits_inverse(int splits);

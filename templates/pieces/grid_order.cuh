@@ -22,6 +22,11 @@ struct GridOrder {
   }
 };
 
+/// The same of kernels that have few rows of Q and begin with K: the longer way is first.
+struct KeysFirstGridOrder : GridOrder {
+  static constexpr bool kKeysFirst = true;
+};
+
 /// As Splits has them, and the slice of a split by a product: its inverse is the launch's.
 template <class Splits>
 struct GridSplits : Splits {
