@@ -50,7 +50,7 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
     {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
-    {"grid_order", &Typed::grid_order, from_to(0, 2)},
+    {"grid_order", &Typed::grid_order, from_to(0, 1)},
     {"merge", &Typed::merge, from_to(0, 3)},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
@@ -58,10 +58,16 @@ constexpr FormerField kAdded[] = {{"num_splits", 1}, {"grid_order", 0}, {"merge"
 
 constexpr int kLaunchFields = 3;  // the last ones
 
+/// Of its rows, how many may be there, in all problems of a bucket.
+int rows_of_tile(const Typed& c, const Problem& problem) {
+  return static_cast<int>(
+      std::min<std::int64_t>(c.block_m, bucket_seqlen(problem.seqlen_q) * c.pack_gqa));
+}
+
 /// "" or its name (pieces/grid_order.cuh).
-std::string_view grid_order_of(const Typed& c) {
-  constexpr std::string_view kNames[] = {"", "GridOrder", "KeysFirstGridOrder"};
-  return kNames[c.grid_order];
+std::string grid_order_of(const Typed& c, const Problem& problem) {
+  if (c.grid_order == 0) return "";
+  return fmt::format("GridOrder<{}>", rows_of_tile(c, problem));
 }
 
 SplitMerge merge_of(const Typed& c) { return static_cast<SplitMerge>(c.merge); }
@@ -153,7 +159,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       groups,
       head_dim_warps(problem),
       pad_head_dim(problem),
-      {"grid_order", {0}, {1, 2}},
+      {"grid_order", {0}, {1}},
       {"merge", {0}, {1, 2, 3}},
       splits,
   };
@@ -176,12 +182,6 @@ QueryTiling tiling_of(const Typed& c) {
   return {c.block_m, c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
 }
 
-/// Of its rows, how many may be there, in all problems of a bucket.
-int rows_of_tile(const Typed& c, const Problem& problem) {
-  return static_cast<int>(
-      std::min<std::int64_t>(c.block_m, bucket_seqlen(problem.seqlen_q) * c.pack_gqa));
-}
-
 Reason wrong_grid_order(const Typed& c, const Problem& problem) {
   constexpr std::int64_t kMostSequences = 65535;
   if (c.grid_order == 0) return "";
@@ -189,8 +189,6 @@ Reason wrong_grid_order(const Typed& c, const Problem& problem) {
     return "grids of heads and sequences are for split keys of sequences of one length";
   if (bucket_seqlen(problem.seqlen_q) * c.pack_gqa > c.block_m)
     return "a head has more than one query tile";
-  if (c.grid_order == 2 && (c.q_in_regs != 0 || c.stages == 1))
-    return "keys are loaded before queries with two stages or more, and Q in shared memory";
   if (problem.batch > kMostSequences) return "a grid has 65535 sequences at most";
   return "";
 }
@@ -273,8 +271,7 @@ std::string describe(const Typed& c) {
                   head_group_words(c.head_group_mb),
                   if_so(c.head_dim_warps == 2, "head dims over 2 warps"), pads[c.pad_head_dim],
                   if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str()),
-                  merges[c.merge], if_so(c.grid_order != 0, "heads in the grid"),
-                  if_so(c.grid_order == 2, "keys first")});
+                  merges[c.merge], if_so(c.grid_order != 0, "heads in the grid")});
 }
 
 std::string symbol(const Typed& c) {
@@ -304,7 +301,7 @@ Source merging_source(const Config& config, const Typed& c, const Problem& probl
                                                               "block_n");
   return kernel_source(config, c,
                        with_splits(std::move(names), problem, source, "FwdMmaSm80Params", "block_n",
-                                   merge_of(c), grid_order_of(c)));
+                                   merge_of(c), grid_order_of(c, problem)));
 }
 
 Source render(const Typed& c, const Problem& problem) {
@@ -327,11 +324,11 @@ Source render(const Typed& c, const Problem& problem) {
         config, c,
         with_tile_source<FwdMmaSm80Params>(names, problem, c, source, "block_m", "block_n"));
   if (c.merge != 0) return merging_source(config, c, problem, source, names);
-  return kernel_source(
-      config, c,
-      with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(names, problem, c, source,
-                                                                   "block_m", "block_n"),
-                  problem, source, kParams, "block_n", SplitMerge::kStep, grid_order_of(c)));
+  return kernel_source(config, c,
+                       with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(
+                                       names, problem, c, source, "block_m", "block_n"),
+                                   problem, source, kParams, "block_n", SplitMerge::kStep,
+                                   grid_order_of(c, problem)));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {

@@ -7,8 +7,11 @@
 
 namespace attnforge {
 
-/// Grids of heads, splits and sequences. Heads are K/V heads when heads are packed.
+/// Grids of heads, splits and sequences. Heads are K/V heads when heads are packed. kRows: as many
+/// rows as a query tile can have.
+template <int kRows>
 struct GridOrder {
+  static constexpr int kMostRows = kRows;
   static constexpr bool kMayRunOut = false, kMayBeEmpty = false, kFinds = false;
   ATTNFORGE_DEVICE static void begin() {}
 
@@ -20,11 +23,6 @@ struct GridOrder {
     asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(sequence));
     return {params.fwd, sequence, head, 0, typename QueryTile::Lengths(params, sequence)};
   }
-};
-
-/// The same of kernels that have few rows of Q and begin with K: the longer way is first.
-struct KeysFirstGridOrder : GridOrder {
-  static constexpr bool kKeysFirst = true;
 };
 
 /// As Splits has them, and the slice of a split by a product: its inverse is the launch's.
