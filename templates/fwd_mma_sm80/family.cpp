@@ -31,8 +31,7 @@ namespace {
 
 /// What is compiled in, and what the launch alone decides.
 struct Typed : FwdMmaSm80Config {
-  int grid_order;  // 1: heads with one query tile are a dimension of the grid; 2: and keys are
-                   // loaded before queries. Pieces know it
+  int grid_order;  // 1: heads with one query tile are a dimension of the grid. Pieces know it
   int merge;       // of split keys, a SplitMerge. Pieces know it
   int num_splits;  // blocks of a query tile, each with a part of its keys
 };
