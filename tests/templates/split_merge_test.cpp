@@ -1,5 +1,6 @@
-// split_merge_test.cpp - the last block of a query tile merges its parts, on threads of the host:
-// the bits of the step that would merge them, whoever is last, and counters as they were before.
+// split_merge_test.cpp - the last block of a query tile, and the blocks of a cluster, merge its
+// parts, on threads of the host: the bits of the step that would merge them, whoever is last, and
+// counters as they were before.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +27,33 @@
 #include "templates/ptx/arrive.cuh"
 #undef arrive
 #undef arrive_and_share
+#define thread_index thread_index_of_device
+#include "templates/ptx/special_registers.cuh"
+#undef thread_index
+#define cluster_rank cluster_rank_of_device
+#define cluster_blocks cluster_blocks_of_device
+#define in_block in_block_of_device
+#define store_in_cluster store_in_cluster_of_device
+#include "templates/ptx/cluster.cuh"
+#undef cluster_rank
+#undef cluster_blocks
+#undef in_block
+#undef store_in_cluster
 namespace attnforge {
+inline int thread_index() { return int(threadIdx.x); }
+// A cluster is one tile's blocks, one after another: its memory is kept for each.
+constexpr u32 kBlockBytes = 1 << 16;
+inline std::vector<u8> cluster_memory;
+inline int cluster_rank() { return int(blockIdx.y); }
+inline int cluster_blocks() { return int(gridDim.y); }
+inline u32 in_block(u32 address, int rank) { return address + u32(rank) * kBlockBytes; }
+inline void store_in_cluster(u32 address, float x) {
+  std::memcpy(&cluster_memory.at(address), &x, sizeof(x));
+}
+inline void store_in_cluster(u32 address, float x, float y) {
+  store_in_cluster(address, x);
+  store_in_cluster(address + 4, y);
+}
 template <int kMask>
 float shuffle_xor(float x) { return __shfl_xor_sync(~0u, x, kMask); }
 inline float exp2_approx(float x) { return std::exp2(x); }
@@ -41,6 +68,7 @@ inline u32 arrive_and_share(u32* counter, u32 last) { return arrive(counter, las
 // Dynamic shared memory is one array.
 #undef __shared__
 #define __shared__
+#include "templates/pieces/cluster_output.cuh"
 #include "templates/pieces/fixed_lengths.cuh"
 #include "templates/pieces/last_block_output.cuh"
 #include "templates/tile/query_tile.cuh"
@@ -58,6 +86,7 @@ struct HostConfig {
   int head_dim_v;
   int block_m = 32, dtype_o = kFp32, alignment = 16, sinks = 0, lse = 1;
   constexpr int num_threads() const { return 64; }
+  constexpr int smem_bytes() const { return 48; }  // of tiles, before what a cluster needs
 };
 
 /// Of the host's grid, whose tiles are x and whose splits are y.
@@ -65,18 +94,20 @@ struct HostSplits : EvenSplits {
   static int index() { return static_cast<int>(test::block_index.y); }
 };
 
-struct Params : WithMergeCounters<WithPartials<FwdTiledParams>> {};
+using Params = WithMergeCounters<WithPartials<FwdTiledParams>>;
+using ClusterParams = WithClusterShare<WithPartials<FwdTiledParams>>;
 
 struct World {
-  int splits, columns;
+  int splits, columns, queries;
   std::vector<float> part_o, part_lse, o, lse;
   MergeCounters counters{};
 
-  World(int its_splits, int its_columns) : splits(its_splits), columns(its_columns) {
+  World(int its_splits, int its_columns, int its_queries = 1)
+      : splits(its_splits), columns(its_columns), queries(its_queries) {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
     std::mt19937 random(5);
     std::uniform_real_distribution<float> uniform(-3, 3);
-    const auto rows = std::size_t{kBatch * kHeads};
+    const auto rows = static_cast<std::size_t>(all_rows());
     o.assign(rows * static_cast<std::size_t>(columns), -777);
     lse.assign(rows, -777);
     for (std::size_t part = 0; part < rows * static_cast<std::size_t>(splits); ++part) {
@@ -87,21 +118,30 @@ struct World {
     }
   }
 
+  int all_rows() const { return kBatch * kHeads * queries; }
+
   Params params() {
-    Params p{};
+    Params p = argument<Params>();
+    p.counters = &counters;
+    return p;
+  }
+
+  /// o and lse are [batch, heads, queries].
+  template <class Argument>
+  Argument argument() {
+    Argument p{};
     p.fwd.batch = kBatch;
     p.fwd.num_heads_q = kHeads;
     p.fwd.num_heads_kv = kHeads / kPack;
-    p.fwd.seqlen_q = 1;
-    p.fwd.o = {o.data(), i64{kHeads} * columns, i64{kHeads} * columns, columns};
+    p.fwd.seqlen_q = queries;
+    p.fwd.o = {o.data(), i64{kHeads} * queries * columns, columns, i64{queries} * columns};
     p.fwd.lse = lse.data();
-    p.fwd.lse_stride_batch = kHeads;
-    p.fwd.lse_stride_head = 1;
+    p.fwd.lse_stride_batch = i64{kHeads} * queries;
+    p.fwd.lse_stride_head = queries;
     p.partials.o = part_o.data();
     p.partials.lse = part_lse.data();
     p.partials.splits = splits;
-    p.partials.rows_of_head = 1;
-    p.counters = &counters;
+    p.partials.rows_of_head = queries;
     return p;
   }
 };
@@ -109,7 +149,7 @@ struct World {
 /// What the step makes of the parts.
 template <int kColumns>
 void merge_by_step(World& world) {
-  for (int row = 0; row < kBatch * kHeads; ++row) {
+  for (int row = 0; row < world.all_rows(); ++row) {
     const auto first = static_cast<std::size_t>(row * world.splits);
     const StridedParts<kFp32> parts{&world.part_o[first * kColumns], &world.part_lse[first],
                                     kColumns, 1, world.splits};
@@ -161,6 +201,72 @@ void expect_the_bits_of_the_step(int splits) {
     expected.runs = run;
     EXPECT_EQ(std::memcmp(&world.counters, &expected, sizeof(expected)), 0) << "zeros but for runs";
   }
+}
+
+/// Rows of a tile as its warps have them: eight rows of four lanes each, and eight more.
+template <int kColumns, class Output, class Tile>
+void store_parts(const World& world, const Tile& tile) {
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  float o[kColumns / 8][4], lse[2];
+  const int first = warp * 16 + lane / 4;
+  for (int half = 0; half < 2; ++half) {
+    const int row = first + 8 * half, query = row / kPack;
+    lse[half] = -5;
+    for (auto& fragment : o) fragment[2 * half] = fragment[2 * half + 1] = -5;
+    if (query >= world.queries) continue;
+    const int head = tile.head * kPack + row % kPack;
+    const auto part = static_cast<std::size_t>(
+        ((tile.batch * kHeads + head) * world.queries + query) * world.splits + cluster_rank());
+    lse[half] = world.part_lse[part];
+    for (int j = 0; j < kColumns / 8; ++j)
+      for (int c = 0; c < 2; ++c)
+        o[j][2 * half + c] = world.part_o[part * kColumns +
+                                          static_cast<std::size_t>(j * 8 + lane % 4 * 2 + c)];
+  }
+  Output::template store<0, kColumns / 8>(tile, first, 0, o, 1.0f, lse[0]);
+  Output::template store<1, kColumns / 8>(tile, first + 8, 0, o, 1.0f, lse[1]);
+}
+
+template <int kColumns>
+void expect_a_cluster_to_make_them(int splits, int queries) {
+  SCOPED_TRACE(testing::Message() << splits << " blocks, " << queries << " queries");
+  using Output = ClusterOutput<HostConfig{kColumns}, ClusterParams, false>;
+  World step(splits, kColumns, queries), world(splits, kColumns, queries);
+  merge_by_step<kColumns>(step);
+  ClusterParams params = world.argument<ClusterParams>();
+  const int rows = std::min(queries * kPack, 32);
+  const int share = ceil_div(rows * ClusterShare<kColumns>::kPitch, splits);
+  while (1 << params.share_log2 < share) ++params.share_log2;
+  const auto blocks = static_cast<unsigned>(splits);
+  const auto as_block = [&](unsigned tile_number, unsigned rank, const auto& kernel) {
+    test::grid_size = {kTiles, blocks, 1};
+    const test::Index number = test::block_index;
+    test::block_index = {tile_number, rank, 0};
+    kernel(QueryTile<kPack, FixedLengths>(params, TilePlace{0, int(tile_number)}, 32));
+    test::block_index = number;
+  };
+  for (unsigned tile_number = 0; tile_number < kTiles; ++tile_number) {
+    cluster_memory.assign(blocks * kBlockBytes, 0xff);  // NaN
+    for (unsigned rank = 0; rank < blocks; ++rank)
+      test::run_on_host(1, 64, [&] {
+        as_block(tile_number, rank,
+                 [&](const auto& tile) { store_parts<kColumns, Output>(world, tile); });
+      });
+    for (unsigned rank = 0; rank < blocks; ++rank) {
+      std::memcpy(shared_memory, &cluster_memory[rank * kBlockBytes], kBlockBytes);
+      test::run_on_host(1, 64, [&] {
+        as_block(tile_number, rank, [&](const auto& tile) { Output::merge(params, tile); });
+      });
+    }
+  }
+  EXPECT_EQ(std::memcmp(world.o.data(), step.o.data(), step.o.size() * sizeof(float)), 0);
+  EXPECT_EQ(world.lse, step.lse);
+}
+
+TEST(Cluster, MakesTheBitsOfTheStep) {
+  expect_a_cluster_to_make_them<128>(16, 1);  // a quarter of a row each
+  expect_a_cluster_to_make_them<128>(3, 5);   // several rows
+  expect_a_cluster_to_make_them<72>(6, 2);    // rows of 18 quads, and blocks without any
 }
 
 TEST(LastBlock, MakesTheBitsOfTheStepAndLeavesCountersAsTheyWere) {
