@@ -136,7 +136,7 @@ struct LaunchStep {
 /// kRunsCounter are zeros when a kernel starts and when it has ended. To that one a kernel adds 1
 /// when it is done with the others: kernels that ended, modulo 2^32. Two kernels with the same set
 /// must not run at the same time. runtime/counter_pool.h has them for the streams of a GPU.
-inline constexpr std::size_t kCounterBytes = 512;
+inline constexpr std::size_t kCounterBytes = 32;
 inline constexpr std::size_t kRunsCounter = 2;
 
 /// All steps of a run, in stream order. No steps: nothing to do (seqlen_q or batch is 0).

@@ -96,12 +96,6 @@ Kernel& Kernel::operator=(Kernel&& other) noexcept {
   return *this;
 }
 
-void Kernel::allow_large_clusters() const {
-  check(driver().cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
-                                    1),
-        "allow clusters of more than 8 blocks");
-}
-
 Kernel::Attributes Kernel::attributes() const {
   return {.registers = attribute(function_, CU_FUNC_ATTRIBUTE_NUM_REGS),
           .local_bytes = attribute(function_, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),

@@ -31,8 +31,6 @@ class Kernel {
     int max_threads = 0;        // per block, as limited by registers and __launch_bounds__
   };
   Attributes attributes() const;
-  /// More than 8 blocks in a cluster, which not every GPU of an arch can hold. Throws Error(kCuda).
-  void allow_large_clusters() const;
   /// Blocks of `threads` with `smem_bytes` of dynamic shared memory that one SM holds at once.
   /// Throws Error(kCuda).
   int occupancy(int threads, int smem_bytes) const;

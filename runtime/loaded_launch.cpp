@@ -28,7 +28,6 @@ bool alike(const LaunchStep& a, const LaunchStep& b) {
 
 using Word = LoadedLaunch::Word;
 constexpr std::size_t kWordBytes = sizeof(Word::value);
-constexpr unsigned kPortableClusterBlocks = 8;
 
 /// Adds the words of `params` that `others` has not. Both are as large.
 void add_words_that_differ(std::span<const std::byte> params, std::span<const std::byte> others,
@@ -63,8 +62,6 @@ LoadedKernels::LoadedKernels(std::span<const std::byte> image, const Source& sou
     }
     kernels_.emplace_back(step.kernel,
                           Kernel::load(image, symbol_of(step.kernel, source), smem_bytes));
-    if (step.cluster.x * step.cluster.y * step.cluster.z > kPortableClusterBlocks)
-      kernels_.back().second.allow_large_clusters();
   }
   for (const LaunchStep& step : launch.steps)
     steps_.push_back(std::make_shared<const LoadedStep>(LoadedStep{&at(step.kernel), step}));

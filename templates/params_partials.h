@@ -14,11 +14,10 @@ struct PartialParams {
   float* lse;  // [rows, splits], natural log
   int splits;  // of every row; where they follow the lengths, as many for each sequence as all have
                // together, and o is [items, num_heads_q, rows_of_head, head_dim_v]
-  int rows_of_head;    // in a tensor: seqlen_q, or the tokens of all sequences
-  int row_warps;       // of the step that merges
-  int tensors;         // one after another: of each sequence, or one of all
-  u32 splits_inverse;  // 2^32 / splits, rounded up, of all splits of a grid; for tiles below 2^24
-  int unused[7];       // to a multiple of what any argument is aligned to: no part lies in padding
+  int rows_of_head;  // in a tensor: seqlen_q, or the tokens of all sequences
+  int row_warps;     // of the step that merges
+  int tensors;       // one after another: of each sequence, or one of all
+  int unused[8];     // to a multiple of what any argument is aligned to: no part lies in padding
 };
 
 /// The argument of a kernel whose own is a Params, and which writes or merges partial results.

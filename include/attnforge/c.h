@@ -77,7 +77,7 @@
  * CUDA contexts. A context opens one GPU: the CUDA context current in the creating thread if it
  * belongs to that GPU, else the primary one. Runs work from threads where another context, or
  * none, is current, and leave it as it was. No device memory is allocated but for code, while
- * tuning, and for counters from which blocks take their work: 512 bytes for each stream, known by
+ * tuning, and for counters from which blocks take their work: 32 bytes for each stream, known by
  * its id whatever its handle, and for each captured launch. Streams that are idle or destroyed give
  * theirs back. Of a captured graph only one executable may run at a time.
  *

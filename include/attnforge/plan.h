@@ -165,11 +165,11 @@ class ATTNFORGE_API Plan {
  public:
   /// Enqueues the problem on `stream` (a CUstream; nullptr: the default stream). Packs arguments
   /// and launches: no allocation, no synchronisation; may be captured into a CUDA graph. (Kernels
-  /// that count their tiles have counters in memory of the Device, 512 bytes for each stream and
-  /// for each captured launch. They are there when the plan is made; a run adds to them when more
-  /// than a few thousand are in use. Of a graph with such a launch, only one executable may run at
-  /// a time.) `workspace`: workspace_bytes() of device memory aligned to 256, of any content, that
-  /// no other run uses meanwhile; ignored when 0, as it is for problems of fixed lengths without a
+  /// that count their tiles have counters in memory of the Device, 32 bytes for each stream and for
+  /// each captured launch. They are there when the plan is made; a run adds to them when more than
+  /// a few thousand are in use. Of a graph with such a launch, only one executable may run at a
+  /// time.) `workspace`: workspace_bytes() of device memory aligned to 256, of any content, that no
+  /// other run uses meanwhile; ignored when 0, as it is for problems of fixed lengths without a
   /// rope whose queries fill the GPU. Throws Error(kInvalidArgument) for null pointers, misaligned
   /// pointers or strides, and for strides that TMA cannot take (negative, 2^40 bytes and more):
   /// those want a plan for a problem with alignment=8. Throws Error(kCuda) if a launch fails. Only

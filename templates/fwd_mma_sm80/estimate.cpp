@@ -71,8 +71,7 @@ constexpr double kSustainedClock = 0.85;                     // of the maximum
 /// A block goes through its key tiles one after another: each takes its own chain of waits, or its
 /// share of an SM, and all of them the memory.
 double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const DeviceFacts& device,
-                   const TileCost& cost, double own_clocks, int resident_blocks, int splits,
-                   SplitMerge merge) {
+                   const TileCost& cost, double own_clocks, int resident_blocks, int splits) {
   const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa)), blocks = tiles * splits;
   const double per_sm = std::min<double>(resident_blocks, std::ceil(blocks / device.num_sms));
   const double latency = kMemoryLatency / std::max(c.stages - 1.0, 0.6);
@@ -85,14 +84,13 @@ double few_rows_us(const FwdMmaSm80Config& c, const Problem& problem, const Devi
   const double rounds = std::ceil(blocks / (double(device.num_sms) * resident_blocks));
   const double chain = rounds * (kBlockStart + key_tiles_of_block * clocks_per_tile) /
                        (device.sm_clock_mhz * kSustainedClock);
-  return with_memory_time(chain, problem, device) + combine_us(problem, splits, device, merge);
+  return with_memory_time(chain, problem, device) + combine_us(problem, splits, device);
 }
 
 }  // namespace
 
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& problem,
-                                const DeviceFacts& device, int resident_blocks, int splits,
-                                SplitMerge merge) {
+                                const DeviceFacts& device, int resident_blocks, int splits) {
   const TileCost cost = tile_cost(c, device.arch);
 
   // Either a unit of the SM is busy all the time, or its blocks wait for themselves: products,
@@ -106,7 +104,7 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
                             kWait * (c.stages == 1 ? 2 : 1) +
                             (c.head_dim_warps > 1 ? kExchange : 0) + cost.query * kQueryWait;
   if (has_few_rows(problem) && problem.batch > 0 && problem.seqlen_q > 0)
-    return few_rows_us(c, problem, device, cost, own_clocks, resident_blocks, splits, merge);
+    return few_rows_us(c, problem, device, cost, own_clocks, resident_blocks, splits);
   const double serial = own_clocks / resident_blocks;
   const double clocks_per_tile = std::max(busy, serial) + kUnoverlapped * std::min(busy, serial);
 
@@ -125,7 +123,7 @@ double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& c, const Problem& proble
   if (!later_see_more(c) && c.head_group_mb != 0)
     idle *= 1.05;  // groups only spread the reads of L2
   return clocks * idle / device.num_sms / device.sm_clock_mhz / kBias +
-         combine_us(problem, splits, device, merge);
+         combine_us(problem, splits, device);
 }
 
 }  // namespace attnforge

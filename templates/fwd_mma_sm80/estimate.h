@@ -5,14 +5,12 @@
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
 #include "templates/fwd_mma_sm80/config.h"
-#include "templates/host/splits.h"
 
 namespace attnforge {
 
 /// Microseconds. `resident_blocks` is how many blocks an SM holds at once; the keys of a query tile
-/// are split among `splits`, which `merge` merges.
+/// are split among `splits`.
 double estimate_fwd_mma_sm80_us(const FwdMmaSm80Config& config, const Problem& problem,
-                                const DeviceFacts& device, int resident_blocks, int splits,
-                                SplitMerge merge);
+                                const DeviceFacts& device, int resident_blocks, int splits);
 
 }  // namespace attnforge

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "generator/arch.h"
-#include "generator/bucket.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
 #include "templates/fwd_mma_sm80/config.h"
@@ -31,8 +30,6 @@ namespace {
 
 /// What is compiled in, and what the launch alone decides.
 struct Typed : FwdMmaSm80Config {
-  int grid_order;  // 1: heads with one query tile are a dimension of the grid. Pieces know it
-  int merge;       // of split keys, a SplitMerge. Pieces know it
   int num_splits;  // blocks of a query tile, each with a part of its keys
 };
 constexpr std::string_view kName = "fwd_mma_sm80";
@@ -49,27 +46,9 @@ constexpr Field<Typed> kFields[] = {
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
     {"head_dim_warps", &Typed::head_dim_warps, from_to(1, 2)},
     {"pad_head_dim", &Typed::pad_head_dim, from_to(0, 2)},
-    {"grid_order", &Typed::grid_order, from_to(0, 1)},
-    {"merge", &Typed::merge, from_to(0, 3)},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
-constexpr FormerField kAdded[] = {{"num_splits", 1}, {"grid_order", 0}, {"merge", 0}};
-
-constexpr int kLaunchFields = 3;  // the last ones
-
-/// Of its rows, how many may be there, in all problems of a bucket.
-int rows_of_tile(const Typed& c, const Problem& problem) {
-  return static_cast<int>(
-      std::min<std::int64_t>(c.block_m, bucket_seqlen(problem.seqlen_q) * c.pack_gqa));
-}
-
-/// "" or its name (pieces/grid_order.cuh).
-std::string grid_order_of(const Typed& c, const Problem& problem) {
-  if (c.grid_order == 0) return "";
-  return fmt::format("GridOrder<{}>", rows_of_tile(c, problem));
-}
-
-SplitMerge merge_of(const Typed& c) { return static_cast<SplitMerge>(c.merge); }
+constexpr FormerField kAdded[] = {{"num_splits", 1}};
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. Fewer, and it
 /// spills.
@@ -158,8 +137,6 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       groups,
       head_dim_warps(problem),
       pad_head_dim(problem),
-      {"grid_order", {0}, {1}},
-      {"merge", {0}, {1, 2, 3}},
       splits,
   };
 }
@@ -177,38 +154,9 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
       double(device.num_sms) * c.blocks_per_sm, has_unequal_sequences(c, problem));
 }
 
-QueryTiling tiling_of(const Typed& c) {
-  return {c.block_m, c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
-}
-
-Reason wrong_grid_order(const Typed& c, const Problem& problem) {
-  constexpr std::int64_t kMostSequences = 65535;
-  if (c.grid_order == 0) return "";
-  if (c.num_splits == 1 || c.has_tile_lists() || c.lengths != kFixedLengths)
-    return "grids of heads and sequences are for split keys of sequences of one length";
-  if (bucket_seqlen(problem.seqlen_q) * c.pack_gqa > c.block_m)
-    return "a head has more than one query tile";
-  if (problem.batch > kMostSequences) return "a grid has 65535 sequences at most";
-  return "";
-}
-
-Reason wrong_merge(const Typed& c, const Problem& problem, const Arch& arch) {
-  if (c.merge == 0) return "";
-  const double tiles = double(query_tiles(problem, c.block_m, c.pack_gqa));
-  const std::int64_t rows = bucket_seqlen(problem.seqlen_q) * c.pack_gqa;
-  if (Reason wrong = wrong_split_merge(merge_of(c), c, problem, c.num_splits, tiles,
-                                       (rows + c.block_m - 1) / c.block_m, arch))
-    return wrong;
-  return too_much_smem(c.smem_bytes() + merge_smem_bytes(merge_of(c), problem,
-                                                         rows_of_tile(c, problem), c.num_splits),
-                       arch);
-}
-
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
-  if (Reason wrong = wrong_grid_order(c, problem)) return wrong;
-  if (Reason wrong = wrong_merge(c, problem, device.arch)) return wrong;
   if (Reason wrong = wrong_lists(c, problem, c.block_m, c.block_n, c.pack_gqa)) return wrong;
   // What little it changes shows in the tiles that win; elsewhere it only doubles the search.
   if (c.pad_head_dim == 2 && (c.block_m < 128 || c.stages != 2 || c.q_in_regs == 2))
@@ -254,7 +202,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
                     (c.softcap ? kSoftcapSlack : 0) +
                     (c.user_score || c.user_mask ? kCodeSlack : 0);
   const bool tight = c.planned_registers() + slack > registers_available(c, device.arch);
-  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits, merge_of(c)) *
+  return estimate_fwd_mma_sm80_us(c, problem, device, c.blocks_per_sm, c.num_splits) *
              (tight ? kSpillRisk : 1.0) * unequal_factor(c, problem, c.num_splits) +
          list_steps_us(c, problem, device);
 }
@@ -262,16 +210,14 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 std::string describe(const Typed& c) {
   const char* const queries[] = {"", "Q in registers", "Q in registers and its memory reused"};
   const char* const pads[] = {"", "head dims padded", "head dims padded to 16"};
-  const char* const merges[] = {"", "merged by the last one", "merged in a cluster",
-                                "merged in clusters first"};
-  return phrases({fmt::format("{} x {} keys{}", c.block_m, c.block_n,
-                              c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
-                  fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
-                  queries[c.q_in_regs], blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
-                  head_group_words(c.head_group_mb),
-                  if_so(c.head_dim_warps == 2, "head dims over 2 warps"), pads[c.pad_head_dim],
-                  if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str()),
-                  merges[c.merge], if_so(c.grid_order != 0, "heads in the grid")});
+  return phrases(
+      {fmt::format("{} x {} keys{}", c.block_m, c.block_n,
+                   c.step_n == c.block_n ? "" : fmt::format(" by {}", c.step_n)),
+       fmt::format("{} warps", c.num_warps), fmt::format("stages {}", c.stages),
+       queries[c.q_in_regs], blocks_words(c.blocks_per_sm), pack_words(c.pack_gqa),
+       head_group_words(c.head_group_mb), if_so(c.head_dim_warps == 2, "head dims over 2 warps"),
+       pads[c.pad_head_dim],
+       if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str())});
 }
 
 std::string symbol(const Typed& c) {
@@ -288,20 +234,8 @@ std::vector<Piece> pieces(const Typed& c) {
   return pieces;
 }
 
-/// Of a kernel that merges what it splits. `names` has the argument with PartialParams.
-Source merging_source(const Config& config, const Typed& c, const Problem& problem,
-                      TileSource source, KernelNames names) {
-  using Params = WithPartials<FwdMmaSm80Params>;
-  const bool counts = merge_of(c) == SplitMerge::kLastBlock;
-  names.params = fmt::format("{}<{}>", counts ? "WithMergeCounters" : "WithClusterShare",
-                             names.params);
-  names = counts ? with_tile_source<WithMergeCounters<Params>>(names, problem, c, source, "block_m",
-                                                               "block_n")
-                 : with_tile_source<WithClusterShare<Params>>(names, problem, c, source, "block_m",
-                                                              "block_n");
-  return kernel_source(config, c,
-                       with_splits(std::move(names), problem, source, "FwdMmaSm80Params", "block_n",
-                                   merge_of(c), grid_order_of(c, problem)));
+QueryTiling tiling_of(const Typed& c) {
+  return {c.block_m, c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
 }
 
 Source render(const Typed& c, const Problem& problem) {
@@ -316,19 +250,17 @@ Source render(const Typed& c, const Problem& problem) {
                           .pieces = "DensePieces",
                           .pieces_header = "pieces/dense.cuh",
                           .other_pieces = pieces(c),
-                          .launch_fields = kLaunchFields,
+                          .launch_fields = 1,
                           .gathers = true,
                           .coarse = true};
   if (!splits)
     return kernel_source(
         config, c,
         with_tile_source<FwdMmaSm80Params>(names, problem, c, source, "block_m", "block_n"));
-  if (c.merge != 0) return merging_source(config, c, problem, source, names);
   return kernel_source(config, c,
                        with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(
                                        names, problem, c, source, "block_m", "block_n"),
-                                   problem, source, kParams, "block_n", SplitMerge::kStep,
-                                   grid_order_of(c, problem)));
+                                   problem, source, kParams, "block_n"));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -337,22 +269,9 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {
     step.grid.x = static_cast<unsigned>(work.all_tiles());
-    if (c.grid_order != 0) {
-      step.grid.z = static_cast<unsigned>(problem.batch);
-      step.grid.x /= std::max(step.grid.z, 1u);
-    }
-    const auto fill = [&](Argument& argument) { argument.fwd(problem).value(work.order); };
-    if (merge_of(c) == SplitMerge::kLastBlock) {
-      step.smem_bytes = std::max(step.smem_bytes, LastBlockMemory::bytes(c.num_threads()));
-      return launch_of_counted_splits<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
-                                                        c.num_splits, fill);
-    }
-    if (c.merge != 0)
-      return launch_of_clusters<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
-                                                  merge_of(c), rows_of_tile(c, problem),
-                                                  c.num_splits, fill);
-    return launch_of_splits<FwdMmaSm80Params>(problem, work, device.arch, std::move(step),
-                                              c.num_splits, fill);
+    return launch_of_splits<FwdMmaSm80Params>(
+        problem, work, device.arch, std::move(step), c.num_splits,
+        [&](Argument& argument) { argument.fwd(problem).value(work.order); });
   }
   return launch_of_tiles<FwdMmaSm80Params>(problem, work, device.arch, std::move(step));
 }

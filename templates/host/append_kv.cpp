@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kAppendKernel = "append_kv";
 
-static_assert(sizeof(AppendCounters) <= kCounterBytes &&
+static_assert(sizeof(AppendCounters) == kCounterBytes &&
               offsetof(AppendCounters, runs) == kRunsCounter * sizeof(u32));
 
 }  // namespace

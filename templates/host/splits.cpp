@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "attnforge/error.h"
@@ -13,11 +12,6 @@
 #include "templates/host/tile_order.h"
 
 namespace attnforge {
-
-static_assert(sizeof(MergeCounters) == kCounterBytes &&
-              offsetof(MergeCounters, runs) == kRunsCounter * sizeof(u32) &&
-              LastBlockMemory::kWeights == kMostSplits);
-
 namespace {
 
 constexpr const char* kCombineKernel = "combine_splits";
@@ -36,11 +30,6 @@ std::size_t begin_of(const TileWork& work) {
 std::size_t o_bytes(const Problem& problem, int splits) {
   return scratch_aligned(static_cast<std::size_t>(all_rows(problem)) * splits * problem.head_dim_v *
                          sizeof(float));
-}
-
-/// ClusterShare::kPitch of the problem's columns.
-int quad_pitch(const Problem& problem) {
-  return next_power_of_two(static_cast<int>(problem.head_dim_v) / 4);
 }
 
 /// The type of the piece of this name, which makes room for another.
@@ -114,70 +103,16 @@ double unequal_factor(const Shape& shape, const Problem& typical, int splits) {
   return has_unequal_sequences(shape, typical) ? 1 + kIdle / splits : 1.0;
 }
 
-int cluster_blocks(SplitMerge merge, int splits) {
-  constexpr int kMostBlocks = 16, kMostPortable = 8;
-  if (merge == SplitMerge::kCluster) return splits <= kMostBlocks ? splits : 0;
-  for (int blocks = kMostPortable; blocks > 1; --blocks)
-    if (splits % blocks == 0 && splits > blocks) return blocks;
-  return 0;
-}
-
-int cluster_share_log2(const Problem& problem, int rows, int blocks) {
-  const int share = next_power_of_two(ceil_div(rows * quad_pitch(problem), blocks));
-  return std::countr_zero(static_cast<unsigned>(share));
-}
-
-int merge_smem_bytes(SplitMerge merge, const Problem& problem, int rows, int splits) {
-  if (merge != SplitMerge::kCluster && merge != SplitMerge::kClusters) return 0;
-  const int blocks = cluster_blocks(merge, splits);
-  if (blocks == 0) return 0;
-  const int share = 1 << cluster_share_log2(problem, rows, blocks),
-            its_rows = std::max(share / quad_pitch(problem), 1);
-  return blocks * share * 16 + its_rows * (blocks + 1) * static_cast<int>(sizeof(float));
-}
-
-double combine_us(const Problem& problem, int splits, const DeviceFacts& device, SplitMerge merge) {
-  // The step's launch overlaps; it waits for the last block, then reads. Others: not fitted yet.
-  constexpr double kOwnStepUs = 2.5, kInKernelUs = 1.5;
-  const bool step = merge == SplitMerge::kStep || merge == SplitMerge::kClusters;
-  const double kStepUs = step ? kOwnStepUs : kInKernelUs;
+double combine_us(const Problem& problem, int splits, const DeviceFacts& device) {
+  constexpr double kStepUs = 2.5;  // its launch overlaps; it waits for the last block, then reads
   if (splits == 1) return 0;
-  if (merge == SplitMerge::kCluster) return kStepUs;
   const double bytes_per_us = 2.0 * device.memory_clock_mhz * device.memory_bus_bits / 8;
   return kStepUs + 2.0 * double(partial_bytes(problem, splits)) / std::max(bytes_per_us, 1.0);
 }
 
-Reason wrong_split_merge(SplitMerge merge, const Shape& shape, const Problem& typical, int splits,
-                         double query_tiles, std::int64_t tiles_of_sequence, const Arch& arch) {
-  if (merge == SplitMerge::kStep) return "";
-  if (splits == 1) return "nothing is split: there is nothing to merge";
-  if (shape.has_tile_lists()) return "splits of listed tiles are merged by a step";
-  if (shape.lengths == kPackedLengths) return "splits of packed sequences are merged by a step";
-  // tile_source() says kBound of these.
-  const bool by_bound = typical.batch_invariant && tiles_of_sequence <= 1;
-  if (shape.lengths == kUsedLengths && !by_bound)
-    return "splits that follow the lengths are merged by a step: no block comes for a sequence "
-           "without keys";
-  if (merge != SplitMerge::kLastBlock) {
-    if (arch.sm < 90) return "there are clusters from sm_90 on";
-    if (cluster_blocks(merge, splits) == 0)
-      return merge == SplitMerge::kCluster
-                 ? "a cluster has 16 blocks at most"
-                 : "no cluster of 2 to 8 blocks divides the splits, and is not all of them";
-    return "";
-  }
-  if (query_tiles > kCountedTiles)
-    return Reason("more than {} query tiles, whose blocks are counted", kCountedTiles);
-  return "";
-}
-
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
-                        std::string_view own_params, std::string_view block_n, SplitMerge merge,
-                        std::string_view grid_order) {
+                        std::string_view own_params, std::string_view block_n) {
   constexpr const char* kHeader = "pieces/split_walk.cuh";
-  constexpr const char* kOfClusters = "pieces/cluster_output.cuh";
-  const bool clusters = merge == SplitMerge::kCluster || merge == SplitMerge::kClusters,
-             has_step = merge == SplitMerge::kStep || merge == SplitMerge::kClusters;
   const std::string walk = take_piece(names, "Walk"), order = take_piece(names, "Order");
   if (source == TileSource::kLengths) {
     constexpr const char* kOfLengths = "pieces/length_splits.cuh";
@@ -188,37 +123,16 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
                                               lengths->type, walk, block_n)});
     names.other_pieces.push_back({kOfLengths, "Order", "LengthSplitOrder<Splits>"});
   } else {
-    std::string splits = clusters ? "ClusterSplits" : "EvenSplits", its_order = order;
-    if (!grid_order.empty()) {
-      names.parts.push_back("pieces/grid_order.cuh");
-      splits = fmt::format("GridSplits<{}>", splits);
-      its_order = grid_order;
-    }
-    if (has_step) its_order = fmt::format("SplitOrder<{}>", its_order);
-    names.other_pieces.push_back({clusters ? kOfClusters : kHeader, "Splits", splits});
-    names.other_pieces.push_back({kHeader, "Order", its_order});
+    names.other_pieces.push_back({kHeader, "Splits", "EvenSplits"});
+    names.other_pieces.push_back({kHeader, "Order", fmt::format("SplitOrder<{}>", order)});
   }
   names.other_pieces.push_back({kHeader, "Walk", fmt::format("SplitWalk<{}, Splits>", walk)});
   // What stores whole rows has no place here: the step does.
   std::erase_if(names.other_pieces, [](const Piece& piece) { return piece.name == "Output"; });
-  if (merge == SplitMerge::kLastBlock) {
-    names.other_pieces.push_back(
-        {"pieces/last_block_output.cuh", "Output",
-         fmt::format("LastBlockOutput<kConfig, WithPartials<{}>, Splits>", own_params),
-         "template <int kDtype, int kAlignment, bool kLse> "});
-  } else if (clusters) {
-    names.other_pieces.push_back(
-        {kOfClusters, "Output",
-         fmt::format("ClusterOutput<kConfig, WithClusterShare<WithPartials<{}>>, {}>", own_params,
-                     has_step),
-         "template <int kDtype, int kAlignment, bool kLse> "});
-  } else {
-    names.other_pieces.push_back(
-        {kHeader, "Output",
-         fmt::format("PartialOutput<WithPartials<{}>, kConfig.head_dim_v, Splits>", own_params),
-         "template <int kDtype, int kAlignment, bool kLse> "});
-  }
-  if (!has_step) return names;
+  names.other_pieces.push_back(
+      {kHeader, "Output",
+       fmt::format("PartialOutput<WithPartials<{}>, kConfig.head_dim_v, Splits>", own_params),
+       "template <int kDtype, int kAlignment, bool kLse> "});
   names.parts.push_back("steps/combine/kernel.cuh");
   const KernelNames step = with_parts<WithPartials<StepParams>>(
       {.params = "WithPartials<StepParams>", .gathers = names.gathers}, problem);
@@ -232,18 +146,12 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
   return names;
 }
 
-u32 splits_inverse(int splits) {
-  return static_cast<u32>(((u64{1} << 32) + static_cast<u64>(splits) - 1) /
-                          static_cast<u64>(splits));
-}
-
 PartialParams partial_params(const Problem& problem, const TileWork& work, int splits) {
   PartialParams params{};
   const std::size_t begin = begin_of(work);
   params.o = reinterpret_cast<float*>(begin);
   params.lse = reinterpret_cast<float*>(begin + o_bytes(problem, splits));
   params.splits = splits;
-  params.splits_inverse = splits_inverse(splits);
   // A long sequence may have many more than its share.
   const bool unequal = work.source == TileSource::kLengths && problem.batch > 1;
   params.row_warps = MergeShape::of(unequal ? std::max(splits, kUnequalSplits) : splits).warps;
@@ -253,26 +161,15 @@ PartialParams partial_params(const Problem& problem, const TileWork& work, int s
   return params;
 }
 
-std::size_t bytes_with_partials(const Problem& problem, const TileWork& work, int splits) {
-  return begin_of(work) + o_bytes(problem, splits) +
-         static_cast<std::size_t>(all_rows(problem)) * splits * sizeof(float);
-}
-
 void add_partials(Argument& argument, const PartialParams& partials) {
   struct Rest {
-    int splits, rows_of_head, row_warps, tensors;
-    u32 splits_inverse;
-    int unused[7];
+    int splits, rows_of_head, row_warps, tensors, unused[8];
   };
   static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
   argument.scratch(reinterpret_cast<std::size_t>(partials.o));
   argument.scratch(reinterpret_cast<std::size_t>(partials.lse));
-  argument.value(Rest{partials.splits,
-                      partials.rows_of_head,
-                      partials.row_warps,
-                      partials.tensors,
-                      partials.splits_inverse,
-                      {}});
+  argument.value(
+      Rest{partials.splits, partials.rows_of_head, partials.row_warps, partials.tensors, {}});
 }
 
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
@@ -288,7 +185,9 @@ Launch with_combine(Launch launch, const Problem& problem, const TileWork& work,
   step.overlaps_previous = arch.sm >= 90;
   launch.steps.push_back(std::move(step));
   launch.steps_after = 1;
-  launch.workspace_bytes = bytes_with_partials(problem, work, partials.splits);
+  launch.workspace_bytes = begin_of(work) + o_bytes(problem, partials.splits) +
+                           static_cast<std::size_t>(all_rows(problem)) * partials.splits *
+                               sizeof(float);
   return launch;
 }
 

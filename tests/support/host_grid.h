@@ -24,7 +24,7 @@
 namespace attnforge::test {
 
 struct Index {
-  unsigned x = 0, y = 0, z = 0;
+  unsigned x = 0;
 };
 inline thread_local Index thread_index, block_index, grid_size;
 
@@ -61,7 +61,7 @@ void run_on_host(unsigned blocks, unsigned threads, const Kernel& kernel) {
   HostBarrier block(threads), between(threads);
   run_threads(threads, [&](unsigned thread) {
     thread_index.x = thread;
-    grid_size = {blocks, 1, 1};
+    grid_size.x = blocks;
     own_warp = &warps[thread / 32];
     own_block = &block;
     for (block_index.x = 0; block_index.x < blocks; ++block_index.x) {
@@ -105,7 +105,6 @@ inline unsigned atomicAdd(unsigned* to, unsigned x) {
 
 inline float atomicAdd(float* to, float x) { return std::atomic_ref<float>(*to).fetch_add(x); }
 
-inline void __syncwarp() { attnforge::test::wait_at(attnforge::test::own_warp->barrier); }
 inline void __syncthreads() { attnforge::test::wait_at(*attnforge::test::own_block); }
 /// Whether any thread of the block has it.
 inline int __syncthreads_or(int predicate) {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "generator/arch.h"
@@ -21,9 +20,7 @@ struct SplitCase {
   const char* family;
   const char* arch;
   const char* problem;
-  int block_m;                                 // the first candidate that has it
-  std::pair<const char*, int> forced[2] = {};  // fields with other values than a search has
-  int num_splits = 0;                          // 0: that of the candidate
+  int block_m;  // the first candidate that has it
 };
 
 // Each part once for a family, on one of its archs: tiles are small, and compiles short, where
@@ -46,24 +43,6 @@ constexpr SplitCase kCases[] = {
      32},
     {"fwd_mma_sm80", "90a", "fwd bf16 batch=1 num_heads=8 seqlen=256:32768 head_dim=128 causal",
      128},
-    {"fwd_mma_sm80",
-     "80",
-     "fwd bf16 batch=1 num_heads=8:2 seqlen=1:8192 head_dim=72 lse sinks",
-     32,
-     {{"merge", 1}, {"grid_order", 1}}},
-    {"fwd_mma_sm80",
-     "90a",
-     "fwd bf16 batch=4 num_heads=32:8 seqlen=1:8192 head_dim=128 lengths=used batch_invariant lse "
-     "sinks",
-     32,
-     {{"merge", 2}},
-     12},
-    {"fwd_mma_sm80",
-     "90a",
-     "fwd fp16 batch=1 num_heads=16:1 seqlen=1:8192 head_dim=128",
-     32,
-     {{"merge", 3}, {"grid_order", 1}},
-     64},
     {"fwd_wgmma_sm90a", "90a",
      "fwd fp16 batch=4 num_heads=8:2 seqlen=4:8192 head_dim=64 lengths=packed causal softcap=20",
      64},
@@ -81,16 +60,10 @@ std::string fault_of(const SplitCase& c) {
     if (family.tile_shape(candidate.config, problem).block_m != c.block_m ||
         candidate.config.get("num_splits") == 1)
       continue;
-    Config config = candidate.config;
-    for (auto& [name, value] : config.fields) {
-      for (const auto& [its_name, its_value] : c.forced)
-        if (its_name != nullptr && name == its_name) value = its_value;
-      if (name == "num_splits" && c.num_splits != 0) value = c.num_splits;
-    }
-    if (const std::string no = family.reject(config, problem, device); !no.empty()) return no;
-    const Cubin cubin = compile(family.render(config, problem), device.arch);
+    const Cubin cubin = compile(family.render(candidate.config, problem), device.arch);
     const int spills = cubin.spill_store_bytes + cubin.spill_load_bytes;
-    return spills == 0 ? "" : fmt::format("{} bytes of spills: {}", spills, to_string(config));
+    return spills == 0 ? ""
+                       : fmt::format("{} bytes of spills: {}", spills, to_string(candidate.config));
   }
   return "no candidate";
 }

@@ -7,11 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "generator/arch.h"
@@ -169,99 +166,6 @@ TEST(SplitKeys, AreRefusedWhereTheyCannotPay) {
               testing::HasSubstr("twice"));
   EXPECT_THAT(reason("fwd bf16 batch=1 num_heads=64 seqlen=65536 head_dim=256", 256),
               testing::HasSubstr("1 GB"));
-}
-
-// ---- Merged in the kernel ----
-
-/// A config with the values of `forced`, of which each is a field.
-Config forced_config(const Problem& problem, int splits,
-                     const std::vector<std::pair<std::string, int>>& forced,
-                     std::string_view arch = "90a") {
-  Config config = split_config(problem, splits, arch);
-  for (auto& [name, value] : config.fields)
-    for (const auto& [its_name, its_value] : forced)
-      if (name == its_name) value = its_value;
-  return config;
-}
-
-std::size_t counters_of(const LaunchStep& step) {
-  return static_cast<std::size_t>(std::ranges::count_if(step.args, [](const ArgumentPart& part) {
-    return std::holds_alternative<CountersArgument>(part.value);
-  }));
-}
-
-TEST(MergedSplits, OfTheLastBlockHaveCountersAndNoStep) {
-  const Problem problem = parse_problem(kDecode);
-  const DeviceFacts& device = typical_device("90a");
-  const Launch launch = mma().launch(forced_config(problem, 7, {{"merge", 1}}), problem, device);
-  ASSERT_EQ(launch.steps.size(), 1u);
-  EXPECT_EQ(launch.steps_after, 0u);
-  EXPECT_EQ(launch.steps[0].grid.y, 7u);
-  EXPECT_EQ(counters_of(launch.steps[0]), 1u);
-  EXPECT_EQ(counted_steps(launch), 1);
-  EXPECT_GE(launch.workspace_bytes, static_cast<std::size_t>(partial_bytes(problem, 7)));
-}
-
-TEST(MergedSplits, OfAClusterNeedNeitherWorkspaceNorStep) {
-  const Problem problem = parse_problem(kDecode);
-  const DeviceFacts& device = typical_device("90a");
-  const int plain = mma().launch(split_config(problem, 12), problem, device).steps[0].smem_bytes;
-  const Launch launch = mma().launch(forced_config(problem, 12, {{"merge", 2}}), problem, device);
-  ASSERT_EQ(launch.steps.size(), 1u);
-  EXPECT_EQ(launch.steps[0].cluster.y, 12u);
-  EXPECT_EQ(launch.workspace_bytes, 0u);
-  // 4 rows of 32 quads: 16 each for 8 blocks of the 12, and lse of one row.
-  EXPECT_EQ(launch.steps[0].smem_bytes - plain, 12 * 16 * 16 + (12 + 1) * 4);
-}
-
-TEST(MergedSplits, OfManyClustersLeaveTheStepLess) {
-  const Problem problem = parse_problem(kDecode);
-  const Launch launch = mma().launch(forced_config(problem, 36, {{"merge", 3}}), problem,
-                                     typical_device("90a"));
-  ASSERT_EQ(launch.steps.size(), 2u);
-  EXPECT_EQ(launch.steps[0].grid.y, 36u);
-  EXPECT_EQ(launch.steps[0].cluster.y, 6u);
-  PartialParams partials;
-  std::memcpy(&partials, launch.steps[1].params.data() + sizeof(StepParams), sizeof(partials));
-  EXPECT_EQ(partials.splits, 6);
-}
-
-TEST(MergedSplits, AreRefusedWhereABlockOrAClusterCannot) {
-  const auto reason = [](const char* text, int splits, int merge, const char* arch = "90a") {
-    const Problem problem = parse_problem(text);
-    return mma().reject(forced_config(problem, splits, {{"merge", merge}}, arch), problem,
-                        typical_device(arch));
-  };
-  const std::string sizes = "fwd bf16 batch=2 num_heads=32:8 seqlen=1:8192 head_dim=128 ";
-  EXPECT_EQ(reason(sizes.c_str(), 16, 1), "");
-  EXPECT_EQ(reason(sizes.c_str(), 16, 2), "");
-  EXPECT_EQ(reason(sizes.c_str(), 32, 3), "");
-  EXPECT_EQ(reason(sizes.c_str(), 16, 1, "80"), "");
-  EXPECT_THAT(reason(sizes.c_str(), 1, 1), testing::HasSubstr("nothing to merge"));
-  EXPECT_THAT(reason(sizes.c_str(), 17, 2), testing::HasSubstr("16 blocks"));
-  EXPECT_THAT(reason(sizes.c_str(), 17, 3), testing::HasSubstr("divides"));
-  EXPECT_THAT(reason(sizes.c_str(), 16, 2, "80"), testing::HasSubstr("sm_90"));
-  for (const char* lengths : {"lengths=used", "lengths=packed", "blocks=64"})
-    EXPECT_THAT(reason((sizes + lengths).c_str(), 16, 1), testing::HasSubstr("by a step"));
-}
-
-TEST(GridOrder, HasHeadsSplitsAndSequencesAsDimensions) {
-  const Problem problem = parse_problem(kDecode);
-  const Launch launch = mma().launch(forced_config(problem, 7, {{"grid_order", 1}}), problem,
-                                     typical_device("90a"));
-  EXPECT_EQ(launch.steps[0].grid.x, 8u);
-  EXPECT_EQ(launch.steps[0].grid.y, 7u);
-  EXPECT_EQ(launch.steps[0].grid.z, 2u);
-}
-
-TEST(GridOrder, SlicesByTheInverseAsByTheQuotient) {
-  for (int splits = 2; splits <= kMostSplits; ++splits) {
-    const std::uint64_t inverse = splits_inverse(splits);
-    for (const int tiles : {0, 1, splits - 1, splits, splits + 1, 1000, 4095, (1 << 24) - 1})
-      ASSERT_EQ(static_cast<std::uint64_t>(tiles) * inverse >> 32,
-                static_cast<std::uint64_t>(tiles / splits))
-          << tiles << " / " << splits;
-  }
 }
 
 TEST(SplitKeys, OfTheHopperFamilyAreThoseOfBlocksWithOneQueryTile) {

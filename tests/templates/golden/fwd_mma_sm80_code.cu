@@ -1,4 +1,4 @@
-// generated: fwd_mma_sm80 block_m=64 num_warps=2 block_n=32 step_n=16 stages=2 q_in_regs=0 blocks_per_sm=3 pack_gqa=1 head_group_mb=33 head_dim_warps=1 pad_head_dim=0 grid_order=0 merge=0 num_splits=1
+// generated: fwd_mma_sm80 block_m=64 num_warps=2 block_n=32 step_n=16 stages=2 q_in_regs=0 blocks_per_sm=3 pack_gqa=1 head_group_mb=33 head_dim_warps=1 pad_head_dim=0 num_splits=1
 #include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/user_code.cuh"
 #include "pieces/softcap.cuh"

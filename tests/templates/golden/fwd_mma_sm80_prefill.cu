@@ -1,4 +1,4 @@
-// generated: fwd_mma_sm80 block_m=64 num_warps=2 block_n=64 step_n=64 stages=1 q_in_regs=0 blocks_per_sm=3 pack_gqa=1 head_group_mb=10 head_dim_warps=1 pad_head_dim=0 grid_order=0 merge=0 num_splits=1
+// generated: fwd_mma_sm80 block_m=64 num_warps=2 block_n=64 step_n=64 stages=1 q_in_regs=0 blocks_per_sm=3 pack_gqa=1 head_group_mb=10 head_dim_warps=1 pad_head_dim=0 num_splits=1
 #include "fwd_mma_sm80/kernel.cuh"
 #include "pieces/dense.cuh"
 using namespace attnforge;
