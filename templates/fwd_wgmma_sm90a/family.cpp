@@ -406,7 +406,7 @@ Launch launch(const Typed& c, const Problem& of_run, const DeviceFacts& device) 
   };
   if (c.num_splits > 1)
     return launch_of_splits<FwdWgmmaSm90aParams>(problem, work, device.arch, std::move(step),
-                                                 c.num_splits, fill);
+                                                 c.num_splits, resident, fill);
   fill_argument<FwdWgmmaSm90aParams>(step, problem, work, fill);
   return launch_of_work(problem, work, device.arch, std::move(step));
 }
