@@ -247,8 +247,9 @@ void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& d
                                   .rope_dim = append_rope_dim(sizes)},
                         .alignment = alignment};
   AppendParams params = append_params(sizes, tensors, packed);
+  if (!moves) params.tokens = 0;
   DeviceState& state = state_of(device);
-  params.work = append_work(code.shape, tokens, params.num_heads_kv, params.num_heads_q,
+  params.work = append_work(code.shape, params.tokens, params.num_heads_kv, params.num_heads_q,
                             state.facts.num_sms);
   const auto queue = static_cast<CUstream>(stream);
   const NvtxRange range("attnforge append");

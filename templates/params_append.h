@@ -33,6 +33,8 @@ struct AppendShape {
   int rope;  // kNoRope, or which elements are rotated together
   int rope_dim;
 
+  /// Blocks that an SM holds at once: what limits the registers of a thread.
+  ATTNFORGE_HOST_DEVICE constexpr int blocks_of_sm() const { return rope == kNoRope ? 4 : 3; }
   /// Four vectors of a thread are under way at once.
   ATTNFORGE_HOST_DEVICE constexpr int most_depth_log2() const { return rope == kNoRope ? 2 : 1; }
   ATTNFORGE_HOST_DEVICE constexpr int pairs() const { return rope_dim / 2; }

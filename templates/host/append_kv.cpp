@@ -27,13 +27,13 @@ Source append_source(const AppendCode& code) {
       "#include \"steps/append_kv/kernel.cuh\"\n"
       "using namespace attnforge;\n"
       "static_assert(sizeof(AppendParams) == {});\n"
-      "extern \"C\" __global__ void __launch_bounds__({})\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, {})\n"
       "{}(const __grid_constant__ AppendParams p) {{\n"
       "  AppendKv<AppendShape{{.dtype = {}, .head_dim = {}, .head_dim_v = {}, .rope = {}, "
       ".rope_dim = {}}}, {}>::run(p);\n"
       "}}\n",
-      s.head_dim, s.head_dim_v, sizeof(AppendParams), AppendShape::kThreads, kAppendKernel, s.dtype,
-      s.head_dim, s.head_dim_v, s.rope, s.rope_dim, code.alignment);
+      s.head_dim, s.head_dim_v, sizeof(AppendParams), AppendShape::kThreads, s.blocks_of_sm(),
+      kAppendKernel, s.dtype, s.head_dim, s.head_dim_v, s.rope, s.rope_dim, code.alignment);
   flatten(source, embedded_headers());
   return source;
 }
@@ -46,9 +46,8 @@ LaunchStep append_step() {
 
 AppendWork append_work(const AppendShape& shape, std::int64_t tokens, int heads_kv, int heads_q,
                        int num_sms) {
-  // As many as an SM holds at once with up to 64 registers a thread.
-  constexpr std::int64_t kWarpsOfSm = 32;
-  const std::int64_t warps_at_once = kWarpsOfSm * std::max(num_sms, 1);
+  const std::int64_t warps_at_once = std::int64_t{std::max(num_sms, 1)} * shape.blocks_of_sm()
+                                     << AppendShape::kWarpsLog2;
   AppendWork work{};
   for (;; ++work.depth_log2) {
     int end = 0;
@@ -70,9 +69,8 @@ AppendWork append_work(const AppendShape& shape, std::int64_t tokens, int heads_
 
 bool counts_blocks(const AppendParams& p) {
   const bool reads_what_it_writes = p.used == p.used_after;
-  const bool has_all_of_a_sequence = p.seqlen_new > 0 &&
-                                     p.work.tokens_of_block() % p.seqlen_new == 0;
-  return p.used_after != nullptr && (p.cu_seqlens != nullptr || p.seqlen_new <= 0 ||
+  const bool has_all_of_a_sequence = p.tokens > 0 && p.work.tokens_of_block() % p.seqlen_new == 0;
+  return p.used_after != nullptr && (p.cu_seqlens != nullptr || p.tokens == 0 ||
                                      (reads_what_it_writes && !has_all_of_a_sequence));
 }
 

@@ -98,9 +98,14 @@ TEST_F(AppendKvTest, WithoutRowsOnlyLengthsAreWritten) {
   append_kv(none, tensors, device);
   EXPECT_EQ(fake_cuda().launches(), 1);
   EXPECT_EQ(fake_cuda().last_grid_x(), 1u);
+  AppendSizes nowhere = kSizes;
+  nowhere.seqlen_kv = 0;
+  append_kv(nowhere, tensors, device);
+  EXPECT_EQ(fake_cuda().launches(), 2);
+  EXPECT_EQ(fake_cuda().last_grid_x(), 1u) << "rows that have nowhere to go are not even read";
   none.batch = 0;
   append_kv(none, {}, device);
-  EXPECT_EQ(fake_cuda().launches(), 1);
+  EXPECT_EQ(fake_cuda().launches(), 2);
 }
 
 TEST_F(AppendKvTest, SaysWhatIsWrongBeforeALaunch) {
