@@ -58,9 +58,13 @@ AppendWork append_work(const AppendShape& shape, std::int64_t tokens, int heads_
     const bool at_once = end <= 1 << AppendShape::kWarpsLog2 && tokens * end <= warps_at_once;
     if (at_once || work.depth_log2 == shape.most_depth_log2()) break;
   }
+  // A GPU that is filled once and a bit would be nearly empty at the end: it had better be filled
+  // several times, with less work each.
+  const auto more_help = [&](std::int64_t warps) {
+    return 2 * warps <= warps_at_once || (warps > warps_at_once && warps < 4 * warps_at_once);
+  };
   while (work.warps_log2 < AppendShape::kWarpsLog2 &&
-         1 << work.warps_log2 < work.strips_end[kMovedQ] &&
-         tokens << (work.warps_log2 + 1) <= warps_at_once)
+         1 << work.warps_log2 < work.strips_end[kMovedQ] && more_help(tokens << work.warps_log2))
     ++work.warps_log2;
   work.blocks = static_cast<u32>(
       std::max<std::int64_t>(1, (tokens + work.tokens_of_block() - 1) / work.tokens_of_block()));

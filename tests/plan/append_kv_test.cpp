@@ -174,9 +174,11 @@ TEST(AppendWork, FillsAGpuOnceWithAsLittleAThreadAsThatTakes) {
   EXPECT_EQ(work(4096).blocks, 512u) << "a warp each, which moves k and v";
   EXPECT_EQ(work(0).blocks, 1u) << "lengths are written all the same";
   EXPECT_EQ(work(std::int64_t{1} << 30).blocks, 1u << 27);
-  const AppendWork rotated = append_work({kBf16, 128, 128, kRopeHalf, 128}, 64, 8, 32, 132);
-  EXPECT_EQ(rotated.strips_end[kMovedQ], 7) << "a block has 8 warps";
-  EXPECT_EQ(rotated.blocks, 64u);
+  EXPECT_EQ(work(6000).blocks, 1500u) << "2 warps each: 750 blocks are a GPU and a bit";
+  const AppendShape rotated{kBf16, 128, 128, kRopeHalf, 128};
+  EXPECT_EQ(append_work(rotated, 64, 8, 32, 132).strips_end[kMovedQ], 7) << "a block has 8 warps";
+  EXPECT_EQ(append_work(rotated, 64, 8, 32, 132).blocks, 64u);
+  EXPECT_EQ(append_work(rotated, 4096, 8, 32, 132).blocks, 2048u);
   EXPECT_EQ(append_grid(128), 128u);
   EXPECT_EQ(append_grid(200'000), 8192u);
 }
