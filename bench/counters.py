@@ -1,16 +1,19 @@
-"""What bounds each kernel family on one problem, by the GPU's own counters (Nsight Compute).
+"""What bounds each kernel family on one problem, by the GPU's own counters (Nsight Compute), and kernels of others beside them.
 
     python3 bench/counters.py --out bench/results/h200/counters.csv "fwd fp16 batch=4 num_heads=16 seqlen=4096 head_dim=128"
+    python3 bench/counters.py --configs bench/results/h200/hopper.csv --peers fa3 "fwd bf16 num_heads=8 seqlen=16384 head_dim=256 causal"
 
-Every family that serves the problem is run with its choice from the database. A row is a kernel launch; all but the times are
-per cent of what the GPU can do, unless the column says otherwise. Clocks are fixed while profiling: times are longer than
-those of `attnforge bench`.
+Every family that serves the problem is run with its choice from the database; with --configs only attnforge's config of that
+file. A row is a kernel launch; all but the times are per cent of what the GPU can do, unless the column says otherwise. Clocks
+are fixed while profiling: times are longer than those of `attnforge bench`.
 """
 
 import argparse
 import csv
 import json
+import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -33,18 +36,58 @@ METRICS = {
 UNITS = {"time_us": 1e-3, "instructions_1e6": 1e-6, "bank_conflicts_1e6": 1e-6, "l2_bytes_1e9": 1e-9, "dram_bytes_1e9": 1e-9}
 
 
-def profiled(program, problem, family, cache):
+def of_family(program, problem, choice, cache):
+    """Options of ncu, and the command whose kernels it counts. choice: options of `attnforge run`."""
+    family = choice[1].split()[0]
+    count = "3" if family == "fwd_materialized" else "1"
+    return ["-k", f"regex:^{family}", "-c", count], [program, "run", "--random", "1", *choice, *(["--cache", cache] if cache else []), problem]
+
+
+def of_peer(name, problem):
+    return ["--profile-from-start", "off"], [sys.executable, __file__, "--run-peer", name, problem]
+
+
+def run_peer(name, text):
+    """Once for what it compiles, and once to be counted."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+    import attnforge
+    import peer_kernels
+    import peer_runs
+    import torch
+
+    (peer,), _ = peer_kernels.find([name])
+    problem = attnforge.Problem.parse(text)
+    run = peer.prepare(problem, *peer_runs.tensors(problem))[0]
+    run()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    run()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+def stored_config(path, text):
+    """attnforge's config for this problem in a file of peers.py."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+    import attnforge
+    import peers
+
+    config = peers.stored_configs(path).get(peers.point_of(attnforge.Problem.parse(text)))
+    if not config:
+        raise SystemExit(f"{path} has no config of attnforge for {text}")
+    return config
+
+
+def profiled(label, options, command):
     """[{column: value}], one of each launch of a run."""
-    command = ["ncu", "--csv", "--print-units", "base", "--metrics", ",".join(METRICS.values())]
-    command += ["-k", f"regex:^{family}", "-c", "3" if family == "fwd_materialized" else "1"]
-    command += [program, "run", "--random", "1", "--family", family, *(["--cache", cache] if cache else []), problem]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    ncu = ["ncu", "--csv", "--print-units", "base", "--metrics", ",".join(METRICS.values()), *options]
+    done = subprocess.run([*ncu, *command], stdout=subprocess.PIPE, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     names = {metric: column for column, metric in METRICS.items()}
     launches = {}
     for row in csv.DictReader(lines):
         kernel = re.sub(r"\(.*", "", row["Kernel Name"])
-        found = launches.setdefault(row["ID"], {"family": family, "kernel": kernel})
+        found = launches.setdefault(row["ID"], {"family": label, "kernel": kernel})
         column = names.get(row["Metric Name"])
         if column:
             try:
@@ -53,31 +96,43 @@ def profiled(program, problem, family, cache):
                 continue
             found[column] = f"{value * UNITS.get(column, 1):.6g}"
     if not launches:
-        print(f"{family}: no profile; ncu said: {done.stdout.strip()[-300:]}", file=sys.stderr)
+        print(f"{label}: no profile; ncu said: {done.stdout.strip()[-300:]}", file=sys.stderr)
     return list(launches.values())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("problem")
+    parser.add_argument("problem", nargs="+")
     parser.add_argument("--attnforge", default="build/release/bin/attnforge")
     parser.add_argument("--families", help="comma-separated; default: all that the program lists")
+    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's config of this file of peers.py, in place of families")
+    parser.add_argument("--peers", help="comma-separated, of those that peers.py has")
     parser.add_argument("--cache", help="database with the winners of the families")
     parser.add_argument("--out", help="CSV file; default: standard output")
+    parser.add_argument("--run-peer", metavar="NAME", help=argparse.SUPPRESS)  # what ncu runs
     args = parser.parse_args()
+    if args.run_peer:
+        return run_peer(args.run_peer, args.problem[0])
     program = machine.program(args.attnforge)
     gpu = machine.gpu()
     listed = json.loads(subprocess.run([program, "list", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout)
     families = args.families.split(",") if args.families else [family["name"] for family in listed["families"]]
     rows = []
-    for family in families:
-        print(f"{family} ...", file=sys.stderr, flush=True)
-        rows += profiled(program, args.problem, family, args.cache)
+    for problem in args.problem:
+        choices = [["--family", family] for family in families]
+        if args.configs:
+            choices = [["--config", stored_config(args.configs, problem)]]
+        runs = [(choice[1].split()[0], *of_family(program, problem, choice, args.cache)) for choice in choices]
+        runs += [(peer, *of_peer(peer, problem)) for peer in (args.peers.split(",") if args.peers else [])]
+        for label, options, command in runs:
+            print(f"{problem}: {label} ...", file=sys.stderr, flush=True)
+            rows += [{"problem": problem, **row} for row in profiled(label, options, command)]
     file = open(args.out, "w", newline="") if args.out else sys.stdout
-    file.write(f"# {gpu}\n# python3 bench/counters.py {' '.join(sys.argv[1:])}\n")
-    writer = csv.DictWriter(file, ["family", "kernel", *METRICS], lineterminator="\n", restval="")
+    file.write(f"# {gpu}\n# python3 bench/counters.py {shlex.join(sys.argv[1:])}\n")
+    writer = csv.DictWriter(file, ["problem", "family", "kernel", *METRICS], lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows(rows)
+    return None
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
     python3 bench/masks.py --tune full --name masks
     python3 bench/masks.py --only causal --rounds 9 --out times.csv
+    python3 bench/masks.py --runs --tune none --without-flex --name mask_runs
 
 Cold L2, random normal inputs, shuffled rounds on a heated card, medians, on the GPU's own clock. TFLOP/s are of the pairs that
 the mask leaves. Pairs of attnforge alone, such as a text beside the built-in form, are in the same rounds. Masks of blocks below 128
-reach FlexAttention as a function, with the block mask that it makes of that.
+reach FlexAttention as a function, with the block mask that it makes of that. --runs has small problems in place of these: schedules
+as PiKAttention makes them, where each row of blocks keeps one run of them, beside the same problem without a mask.
 """
 
 import argparse
@@ -26,18 +28,19 @@ COLUMNS = "case,batch,heads,seqlen,head_dim,density,impl,ms,tflops,ratio,error,r
 # ratio: of the implementation's time to attnforge's.
 BATCH, HEADS, SEQLEN, HEAD_DIM = 2, 16, 8192, 128
 WINDOW = 1024
+RUN_HEADS, RUN_SHAPES, RUN_BLOCKS, SPARSITIES = 8, ((1024, 128), (1024, 256), (2048, 128), (2048, 256)), (16, 64, 128), (0.5, 0.6, 0.9)
 
 
 class Case:
     """One mask or score. ours: {name: keywords of attention()}, the first of which is the case; flex: functions of torch."""
 
-    def __init__(self, name, density, ours, flex_mask=None, flex_score=None, batch=BATCH, seqlen=SEQLEN):
+    def __init__(self, name, density, ours, flex_mask=None, flex_score=None, batch=BATCH, heads=HEADS, seqlen=SEQLEN, head_dim=HEAD_DIM):
         self.name, self.density, self.ours = name, density, ours
         self.flex_mask, self.flex_score = flex_mask, flex_score
-        self.batch, self.seqlen = batch, seqlen
+        self.batch, self.heads, self.seqlen, self.head_dim = batch, heads, seqlen, head_dim
 
     def flops(self):
-        return 4.0 * self.batch * HEADS * self.seqlen**2 * HEAD_DIM * self.density
+        return 4.0 * self.batch * self.heads * self.seqlen**2 * self.head_dim * self.density
 
 
 def causal_density(seqlen):
@@ -57,6 +60,31 @@ def blocks_case(size, density, torch, attnforge, seed):
     share = len(columns) / count**2
     flex = lambda b, h, q, k: on_gpu[q // size, k // size]  # noqa: E731
     return Case(f"blocks of {size}, density {density}", share, {"attnforge": {"block_mask": mask}}, flex)
+
+
+def runs_case(size, sparsity, seqlen, head_dim, torch, attnforge, seed):
+    rng, count = random.Random(seed), seqlen // size
+    kept = max(1, round((1 - sparsity) * count))
+    first = [rng.randrange(count - kept + 1) for _ in range(count)]
+    columns = [j for i in first for j in range(i, i + kept)]
+    mask = attnforge.BlockMask.from_bsr(list(range(0, len(columns) + 1, kept)), columns, size, seqlen)
+    begin = torch.tensor(first, device="cuda")
+    return Case(
+        f"runs of blocks of {size}, sparsity {sparsity}",
+        kept / count,
+        {"attnforge": {"block_mask": mask}, "dense": {}},
+        lambda b, h, q, k: (k // size >= begin[q // size]) & (k // size < begin[q // size] + kept),
+        batch=1,
+        heads=RUN_HEADS,
+        seqlen=seqlen,
+        head_dim=head_dim,
+    )
+
+
+def cases_of_runs(torch, attnforge, seed):
+    return [
+        runs_case(size, sparsity, *shape, torch, attnforge, seed) for shape in RUN_SHAPES for size in RUN_BLOCKS for sparsity in SPARSITIES
+    ]
 
 
 def cases(torch, attnforge, seed):
@@ -131,7 +159,7 @@ def flex_run(case, q, k, v, torch):
 def point(case, args, flush, heat, torch, attnforge):
     import peer_runs
 
-    shape = case.batch, case.seqlen, HEADS, HEAD_DIM
+    shape = case.batch, case.seqlen, case.heads, case.head_dim
     q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     runs, outputs, notes = {}, {}, {}
     for name, keywords in case.ours.items():
@@ -161,7 +189,7 @@ def point(case, args, flush, heat, torch, attnforge):
     times = peer_runs.time_ms(runs, args.rounds, heat, flush)
     rows = []
     for name in [*case.ours, *([] if args.without_flex else ["flex"])]:
-        row = {"case": case.name, "batch": case.batch, "heads": HEADS, "seqlen": case.seqlen, "head_dim": HEAD_DIM, "impl": name}
+        row = {"case": case.name, "batch": case.batch, "heads": case.heads, "seqlen": case.seqlen, "head_dim": case.head_dim, "impl": name}
         row |= {"density": f"{case.density:.4f}", "note": notes.get(name, "")}
         if name in errors:
             row["error"] = f"{errors[name]:.1e}"
@@ -174,6 +202,7 @@ def point(case, args, flush, heat, torch, attnforge):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", action="store_true", help="small problems with a run of blocks a row")
     parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--only", default="", help="cases whose names have this")
     parser.add_argument("--without-flex", action="store_true", help="attnforge alone")
@@ -199,7 +228,7 @@ def main():
     file.write(f"# python3 bench/masks.py {' '.join(sys.argv[1:])}\n")
     out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     out.writeheader()
-    for case in cases(torch, attnforge, args.seed):
+    for case in (cases_of_runs if args.runs else cases)(torch, attnforge, args.seed):
         if args.only not in case.name:
             continue
         rows = point(case, args, flush, heat, torch, attnforge)

@@ -4,12 +4,14 @@
         "fwd bf16 batch=2 num_heads=8 seqlen=8192 head_dim=256 causal lse"
 
 Each is run without a pause for --seconds, in turn, twice, with warm L2: times are those of a card as hot as it gets, and at the
-limit they are in proportion to the joules. The last rows are cuBLAS's product of two matrices, what tensor cores alone take.
+limit they are in proportion to the joules. "products" are as many operations as the problem has, in the tiles of attnforge's
+config, by a kernel that does nothing else (products.cuh): a bound from below. The last rows are cuBLAS's product of two matrices.
 """
 
 import argparse
 import collections
 import csv
+import math
 import pathlib
 import statistics
 import sys
@@ -74,17 +76,45 @@ def cost_of(run, meter, seconds):
     return Cost(took / runs * 1e6, joules / runs, joules / took, statistics.mean(clocks), said)
 
 
+def products_of(problem, config):
+    """A function that multiplies as the problem's kernel of fwd_wgmma_sm90a does, and does nothing else."""
+    import attnforge
+    import torch
+
+    kernel = attnforge.inspect(problem, config=config or None, family="fwd_wgmma_sm90a", max_candidates=1)
+    tiles, launch = kernel["tiles"], kernel["launches"][0]
+    threads, sms = launch["block"][0] - 128, launch["grid"][0]  # the producer's warpgroup has no products
+    products = pathlib.Path(__file__).with_name("products.cuh").read_text()
+    source = f"""{kernel["source"].split("struct Pieces")[0]}
+{products}
+extern "C" __global__ void __launch_bounds__({threads}, 1)
+products(const u32* numbers, const u32* probabilities, float* out, int tiles) {{
+  Products<kConfig>::run(numbers, probabilities, out, tiles);
+}}
+"""
+    run = torch.cuda._compile_kernel(source, "products", compute_capability="90a", nvcc_options=["--std=c++20", "-default-device"])
+    run.set_shared_memory_config(launch["smem_bytes"])
+    numbers = torch.randn(launch["smem_bytes"] // 2, device="cuda", dtype=torch.bfloat16)
+    scores = torch.randn(tiles["block_n"] // 2 * threads, device="cuda")
+    probabilities = torch.exp(scores - scores.max()).to(torch.bfloat16)
+    out = torch.empty(sms * threads, device="cuda")
+    of_tile = 2 * tiles["block_m"] * tiles["block_n"] * (problem.head_dim + problem.head_dim_v)
+    share = math.ceil(kernel["flops"] / of_tile / sms)
+    return lambda: run((sms, 1, 1), (threads, 1, 1), [numbers, probabilities, out, share], launch["smem_bytes"])
+
+
 def runs_of(text, stored, found):
-    """{name: a function that runs it} of attnforge, with its config of --configs, and the peers that serve the problem."""
+    """{name: a function that runs it} of attnforge, with its config of --configs, the peers that serve the problem, and products."""
     import attnforge
     import peer_runs
 
     problem = attnforge.Problem.parse(text)
-    attnforge.configure(config=stored.get(peers.point_of(problem), ""))
+    config = stored.get(peers.point_of(problem), "")
+    attnforge.configure(config=config)
     runs, notes = peer_runs.implementations(problem, *peer_runs.tensors(problem), found)
     for name, note in notes.items():
         print(f"{text}: {name}: {note}", file=sys.stderr)
-    return runs
+    return {**runs, "products": products_of(problem, config)}
 
 
 def main():

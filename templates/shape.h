@@ -64,6 +64,11 @@ struct Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool has_work_list() const {
     return lengths != kFixedLengths || has_tile_lists();
   }
+  /// Whether a block can make the list of keys of its query tile by itself: blocks of the mask say
+  /// all, and query tiles need no list.
+  ATTNFORGE_HOST_DEVICE constexpr bool may_list_alone() const {
+    return has_block_mask() && lengths == kFixedLengths;
+  }
   /// Groups of neighbouring keys in a gathered key tile: one, or as many as there are blocks in it.
   ATTNFORGE_HOST_DEVICE constexpr int key_groups_of(int block_n) const {
     return mask_block_kv == 0 || mask_block_kv >= block_n ? 1 : block_n / mask_block_kv;

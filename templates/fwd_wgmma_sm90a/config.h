@@ -4,6 +4,7 @@
 #include "base.cuh"
 #include "params_fwd.h"
 #include "params_rope.h"
+#include "params_tile_lists.h"
 #include "shape.h"
 
 namespace attnforge {
@@ -28,6 +29,7 @@ struct FwdWgmmaSm90aConfig : Shape {
   int swizzle;        // bytes: a row lies in column chunks this wide
   int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none
   int head_group_mb;  // heads are walked in groups of this many MB of K and V; 0: one after another
+  int own_lists;  // 1: blocks make the list of keys of their query tile themselves; 0: a step does
   // Not searched.
   int fused_rope;  // 1: K and Q are rotated in shared memory; 0: there is no rope, or a step before
                    // has applied it
@@ -84,8 +86,16 @@ struct FwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int groups_begin() const {
     return round_up(tiles_begin() + tile_bytes() * q_stages, has_tile_lists() ? 8 : 1);
   }
+  /// The block's own list, and what it is made of (OwnList, pieces/own_list.cuh).
+  ATTNFORGE_HOST_DEVICE constexpr int own_list_begin() const {
+    return round_up(groups_begin() + (has_tile_lists() ? 8 * key_groups() * k_stages : 0),
+                    own_lists ? 16 : 1);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int own_list_bytes() const {
+    return 8 * kOwnListGroups + 16 * (block_m() / 16) + 4 * (num_threads() / 32) + 16;
+  }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
-    return groups_begin() + (has_tile_lists() ? 8 * key_groups() * k_stages : 0);
+    return own_list_begin() + (own_lists ? own_list_bytes() : 0);
   }
 
   // Registers a thread at launch, and after the producer has given its own to the consumers. What
@@ -118,7 +128,8 @@ struct FwdWgmmaSm90aConfig : Shape {
            64 % pack_gqa == 0 && (!pingpong || warpgroups > 1) && blocks_per_sm >= 1 &&
            rope_dim % 8 == 0 && rope_dim <= head_dim && (rope == kNoRope) == (rope_dim == 0) &&
            (fused_rope != 0) == (rope != kNoRope) && consumer_registers() >= launch_registers() &&
-           (!has_tile_lists() || (pack_gqa == 1 && fused_rope == 0 && blocks_fit(block_n)));
+           (!has_tile_lists() || (pack_gqa == 1 && fused_rope == 0 && blocks_fit(block_n))) &&
+           (!own_lists || (may_list_alone() && grid == kGridPlain));
   }
 };
 

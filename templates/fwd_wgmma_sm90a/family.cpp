@@ -51,12 +51,13 @@ constexpr Field<Typed> kFields[] = {
     {"swizzle", &Typed::swizzle, doubled(64, 128)},
     {"pack_gqa", &Typed::pack_gqa, doubled(1, 64)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
+    {"own_lists", &Typed::own_lists, kFlag},
     {"fused_rope", &Typed::fused_rope, kFlag},
     {"num_splits", &Typed::num_splits, from_to(1, kMostSplits)},
 };
 
 constexpr FormerField kFormer[] = {{"cluster", 1}};  // blocks that share the loads of K and V
-constexpr FormerField kAdded[] = {{"fused_rope", 0}, {"num_splits", 1}};
+constexpr FormerField kAdded[] = {{"own_lists", 0}, {"fused_rope", 0}, {"num_splits", 1}};
 
 /// Registers beside the planned ones that the main loop of a consumer needs. With fewer, ptxas
 /// spills, and then serializes the products.
@@ -66,13 +67,18 @@ constexpr int kRegisterSlack = 28, kSoftcapSlack = 8, kScoreCodeSlack = 8, kMask
 // from which tiles of few keys are all that fits.
 constexpr int kLargeHeadDims = 320, kLargestHeadDims = 384;
 constexpr int kMostColumns = 256;            // of a wgmma's result
+constexpr int kListedGroupMb = 32;           // first of those tried with lists of keys
 constexpr std::int64_t kMaxTiles = 1 << 30;  // and as many again do not overflow a tile's number
 
 static_assert(sizeof(TileCounters) <= kCounterBytes);
 static_assert(offsetof(TileCounters, runs) == kRunsCounter * sizeof(unsigned));
 
 QueryTiling tiling_of(const Typed& c) {
-  return {c.block_m(), c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
+  return {.block_m = c.block_m(),
+          .pack_gqa = c.pack_gqa,
+          .blocks_per_sm = c.blocks_per_sm,
+          .splits = c.num_splits > 1,
+          .own_lists = c.own_lists != 0};
 }
 
 TileWork work_of(const Problem& problem, const Typed& c) {
@@ -120,7 +126,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
   std::vector<int> not_tried;
   std::vector<int> groups = masked ? std::vector<int>{32, 16, 64} : std::vector<int>{0, 32};
   if (shape.has_tile_lists()) {
-    groups = {32, 16, 64};
+    groups = {kListedGroupMb, 16, 64};
     // All heads as one: the longest query tiles of a list come first among all.
     const int all = head_groups_mb(problem, device).front();
     if (std::ranges::find(groups, all) == groups.end()) groups.push_back(all);
@@ -154,6 +160,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"swizzle", either(128, narrow, 64)},
       {"pack_gqa", either(1, packs, group)},
       {"head_group_mb", groups, not_tried},
+      {"own_lists", either(0, may_have_own_lists(shape, typical_problem(problem), device), 1)},
       {"fused_rope", {0}, shape.rope == kNoRope ? std::vector<int>{} : std::vector<int>{1}},
       has_few_rows(problem) ? splits_axis(problem, device) : Axis{"num_splits", {1}},
   };
@@ -197,6 +204,27 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
                          has_unequal_sequences(c, problem));
 }
 
+bool every_tile_at_once(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  return work_of(problem, c).all_tiles() <= std::int64_t{device.num_sms} * c.blocks_per_sm;
+}
+
+/// Reasons against lists of keys that blocks make themselves.
+Reason wrong_own_lists(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  if (!c.own_lists) return "";
+  if (!c.may_list_alone()) return "blocks make lists of masks of blocks alone, for fixed lengths";
+  if (c.grid != kGridPlain) return "blocks that take several query tiles make no lists";
+  const TileLists lists = tile_lists(problem, c, c.block_m(), c.block_n);
+  if (!own_list_fits(lists)) {
+    return Reason("{} groups of keys do not fit the {} of a block's own list", lists.capacity(),
+                  kOwnListGroups);
+  }
+  // Not worth a try.
+  if (c.head_group_mb != kListedGroupMb) return "all heads are under way at once";
+  if (!every_tile_at_once(c, problem, device))
+    return "tiles that wait for others want an order: the longest first";
+  return "";
+}
+
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (Reason wrong = wrong_pack(problem, c.pack_gqa)) return wrong;
   if (Reason wrong = wrong_number_of_splits(c, problem, device)) return wrong;
@@ -204,6 +232,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   // Illegal.
   if (c.fused_rope && c.rope == kNoRope) return "the problem has no rope";
   if (Reason wrong = wrong_lists(c, problem, c.block_m(), c.block_n, c.pack_gqa)) return wrong;
+  if (Reason wrong = wrong_own_lists(c, problem, device)) return wrong;
   if (c.pack_gqa > 1 && (c.pack_gqa > 64 || 64 % c.pack_gqa != 0))
     return "the packed heads do not divide the 64 rows of a warpgroup";
   if (c.pingpong && c.warpgroups == 1) return "one warpgroup takes no turns";
@@ -238,10 +267,9 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
       registers_fit(more))
     return "there is room for more keys";
   if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
-  const bool every_tile_at_once = work_of(problem, c).all_tiles() <=
-                                  std::int64_t{device.num_sms} * c.blocks_per_sm;
-  if (c.grid != kGridPlain && every_tile_at_once) return "every tile has an SM of its own";
-  if (c.blocks_per_sm * c.warpgroups < 2 && !every_tile_at_once && rows > 64)
+  const bool at_once = every_tile_at_once(c, problem, device);
+  if (c.grid != kGridPlain && at_once) return "every tile has an SM of its own";
+  if (c.blocks_per_sm * c.warpgroups < 2 && !at_once && rows > 64)
     return "one warpgroup leaves the SM idle";
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
   return "";
@@ -251,7 +279,8 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
   // What waits for the longest sequence at the end waits for more than the memory.
   const double unequal = unequal_factor(c, problem, c.num_splits);
   if (c.num_splits == 1) {
-    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device);
+    const double us = estimate_fwd_wgmma_sm90a_us(c, problem, device) +
+                      (c.own_lists ? 0 : list_steps_us(c, problem, device));
     return has_few_rows(problem) ? with_memory_time(us, problem, device) * unequal : us;
   }
   // As sequences of their own.
@@ -271,7 +300,8 @@ std::string describe(const Typed& c) {
        if_so(c.q_stages == 2, "two tiles of Q"), if_so(c.pingpong, "ping-pong"), grids[c.grid],
        c.blocks_per_sm == 1 ? "" : blocks_words(c.blocks_per_sm),
        c.swizzle == 128 ? "" : fmt::format("swizzle {}", c.swizzle), pack_words(c.pack_gqa),
-       head_group_words(c.head_group_mb), if_so(c.fused_rope, "rope fused"),
+       head_group_words(c.head_group_mb), if_so(c.own_lists, "lists by blocks"),
+       if_so(c.fused_rope, "rope fused"),
        if_so(c.num_splits > 1, fmt::format("keys over {} blocks", c.num_splits).c_str())});
 }
 
@@ -309,12 +339,14 @@ Source render(const Typed& c, const Problem& of_run) {
       .launch_fields = 1,
       .gathers = true,
       .coarse = true};
-  const TileSource source = tile_source(problem, c.has_tile_lists(), tiling_of(c));
+  const TileSource source = tile_source(problem, c.has_tile_lists() && !c.own_lists, tiling_of(c));
   const Config config = untyped(kName, c, kFields);
-  if (!splits)
-    return kernel_source(
-        config, c,
-        with_tile_source<FwdWgmmaSm90aParams>(names, problem, c, source, "block_m()", "block_n"));
+  if (!splits) {
+    KernelNames whole = with_tile_source<FwdWgmmaSm90aParams>(names, problem, c, source,
+                                                              "block_m()", "block_n");
+    if (c.own_lists) whole = with_own_lists(std::move(whole), c);
+    return kernel_source(config, c, whole);
+  }
   return kernel_source(config, c,
                        with_splits(with_tile_source<WithPartials<FwdWgmmaSm90aParams>>(
                                        names, problem, c, source, "block_m()", "block_n"),
@@ -353,6 +385,8 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 Launch launch(const Typed& c, const Problem& of_run, const DeviceFacts& device) {
   const Problem problem = without_rope(of_run);
   const TileWork work = work_of(problem, c);
+  ATTNFORGE_ASSERT(!c.own_lists || own_list_fits(work.lists),
+                   "reject() lets no longer list through");
   const std::int64_t tiles = work.all_tiles();
   if (tiles == 0) return {};
   ATTNFORGE_ASSERT(tiles <= kMaxTiles, "supports() lets no more tiles through");

@@ -36,6 +36,7 @@ struct FwdWgmmaSm90a {
     if (threadIdx.x == 0) smem.init_barriers();
     if constexpr (Pieces::Order::kFinds)
       if (threadIdx.x / 32 == 1) Pieces::Order::find(params);
+    if constexpr (C.own_lists != 0) Pieces::Lists::template make<Pieces>(params);
     __syncthreads();
     const int warpgroup = from_lane_0(threadIdx.x / 128);
     if (warpgroup == C.warpgroups) {

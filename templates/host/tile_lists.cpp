@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "generator/shape.h"
 #include "generator/user_code/user_code.h"
@@ -138,13 +139,32 @@ std::vector<LaunchStep> tile_list_steps(const TileLists& lists) {
   return steps;
 }
 
-KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
-                            std::string_view block_m, std::string_view block_n) {
-  const std::string window = fmt::format("{}<kConfig>::Mask", names.pieces);
-  const std::string tiles = fmt::format(
-      "kConfig.{}, kConfig.key_groups(), kConfig.{} / kConfig.key_groups(), {}", block_m, block_n,
-      window);
-  names.other_pieces.push_back({"pieces/list_walk.cuh", "Walk", "ListWalk<kConfig.key_groups()>"});
+bool may_have_own_lists(const Shape& shape, const Problem& problem, const DeviceFacts& device) {
+  constexpr int kMostRows = 192, kMostBlocksPerSm = 3;  // of a tile, of what is searched
+  return device.arch.wgmma && shape.may_list_alone() &&
+         query_tiles(problem, kMostRows) <= std::int64_t{device.num_sms} * kMostBlocksPerSm;
+}
+
+double list_steps_us(const Shape& shape, const Problem& problem, const DeviceFacts& device) {
+  constexpr double kSavedUs = 6;  // on an H200, 8 heads of 1024 and 2048 queries: 5 to 9
+  return may_have_own_lists(shape, problem, device) ? kSavedUs : 0;
+}
+
+bool own_list_fits(const TileLists& lists) { return lists.capacity() <= kOwnListGroups; }
+
+namespace {
+
+constexpr const char* kBlockSource = "steps/tile_lists/block_source.cuh";
+
+std::string window_of(const KernelNames& names) {
+  return fmt::format("{}<kConfig>::Mask", names.pieces);
+}
+
+/// The pieces of a kernel that walks over a list as `walk` does.
+KernelNames with_list_pieces(KernelNames names, const Shape& shape, std::string walk,
+                             std::string_view block_m, std::string_view block_n) {
+  const std::string window = window_of(names);
+  names.other_pieces.push_back({"pieces/list_walk.cuh", "Walk", std::move(walk)});
   names.other_pieces.push_back(
       {"pieces/list_mask.cuh", "Mask", list_mask(shape, window, block_m, block_n)});
   if (shape.mask_bits || shape.text_bits) {
@@ -153,10 +173,37 @@ KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_v
         "namespace attnforge {{\nusing Argument = {};\n}}  // namespace attnforge\n", names.params);
   }
   if (shape.user_mask) names.parts.push_back("pieces/user_mask.cuh");
+  return names;
+}
+
+}  // namespace
+
+KernelNames with_own_lists(KernelNames names, const Shape& shape) {
+  names = with_list_pieces(std::move(names), shape,
+                           "ListWalk<kConfig.key_groups(), OwnList<kConfig>>", "block_m()",
+                           "block_n");
+  names.parts.push_back(kBlockSource);
+  names.parts.push_back("params_lengths.h");  // a part of the argument, which nothing reads
+  names.other_pieces.push_back(
+      {"pieces/own_list.cuh", "Lists",
+       fmt::format("OwnLists<kConfig, BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv, "
+                   "true>, {}>",
+                   window_of(names))});
+  return names;
+}
+
+KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
+                            std::string_view block_m, std::string_view block_n) {
+  const std::string window = window_of(names);
+  const std::string tiles = fmt::format(
+      "kConfig.{}, kConfig.key_groups(), kConfig.{} / kConfig.key_groups(), {}", block_m, block_n,
+      window);
+  names = with_list_pieces(std::move(names), shape, "ListWalk<kConfig.key_groups()>", block_m,
+                           block_n);
   names.parts.push_back("steps/tile_lists/kernel.cuh");
   std::string source = "TextSource";
   if (shape.has_block_mask()) {
-    names.parts.push_back("steps/tile_lists/block_source.cuh");
+    names.parts.push_back(kBlockSource);
     source = "BlockSource<kConfig.mask_block_q, kConfig.mask_block_kv>";
   } else {
     names.parts.push_back("steps/tile_lists/text_source.cuh");
@@ -200,7 +247,16 @@ const Part& tile_lists_part() {
       .bytes = [](const Problem&) { return sizeof(TileListParams); },
       .add =
           [](Argument& argument, const Problem&, const TileWork& work) {
-            argument.own<bind_tile_lists>(tile_list_params(work.lists, work.lists_begin()));
+            TileListParams params = tile_list_params(work.lists, work.lists_begin());
+            if (work.listed()) {
+              argument.own<bind_tile_lists>(params);
+              return;
+            }
+            // Blocks that make their own lists read the sizes alone.
+            params.groups = nullptr;
+            params.counts = nullptr;
+            params.states = params.bits = nullptr;
+            argument.value(params);
           },
       .extend = [](KernelNames&, const Problem&) {}};
   return kPart;

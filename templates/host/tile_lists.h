@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attnforge/problem.h"
+#include "generator/arch.h"
 #include "generator/launch.h"
 #include "generator/reason.h"
 #include "generator/shape.h"
@@ -59,6 +60,20 @@ std::vector<int> fitting(const Shape& shape, std::vector<int> sizes);
 /// config names them.
 KernelNames with_tile_lists(KernelNames names, const Shape& shape, std::string_view params,
                             std::string_view block_m, std::string_view block_n);
+
+/// The same of a kernel whose blocks make their lists themselves, with no step before it: of a
+/// block mask, with the config of fwd_wgmma_sm90a.
+KernelNames with_own_lists(KernelNames names, const Shape& shape);
+
+/// Whether a list of `lists` has room in what such a block has for it.
+bool own_list_fits(const TileLists& lists);
+
+/// Whether such kernels may be worth a try: the GPU has room for all query tiles at once, if not
+/// for small ones.
+bool may_have_own_lists(const Shape& shape, const Problem& problem, const DeviceFacts& device);
+/// What the steps of other kernels then take, less what blocks with their own lists do in their
+/// stead: about. 0 where every kernel has the steps.
+double list_steps_us(const Shape& shape, const Problem& problem, const DeviceFacts& device);
 
 /// Blocks and threads of the steps, which write the lists before the kernel runs; without their
 /// arguments.

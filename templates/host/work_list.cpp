@@ -68,7 +68,7 @@ TileWork tile_work(const Problem& problem, const QueryTiling& tiling, int block_
   const int block_m = tiling.block_m, pack_gqa = tiling.pack_gqa;
   TileWork work;
   if (block_n > 0) work.lists = tile_lists(problem, shape_of(problem), block_m, block_n);
-  work.source = tile_source(problem, work.lists.groups > 0, tiling);
+  work.source = tile_source(problem, work.lists.groups > 0 && !tiling.own_lists, tiling);
   if (!work.listed()) {
     work.order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
     work.tiles = work.order.m_blocks;

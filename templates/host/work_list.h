@@ -26,7 +26,8 @@ struct QueryTiling {
   int block_m;
   int pack_gqa = 1;
   int blocks_per_sm = 1;
-  bool splits = false;  // several blocks a tile, each with a part of the keys
+  bool splits = false;     // several blocks a tile, each with a part of the keys
+  bool own_lists = false;  // of keys: each block makes its tile's, and no step orders the tiles
 };
 
 /// How blocks come by their query tiles. It is compiled in, and a cubin serves all problems of a

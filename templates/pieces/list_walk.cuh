@@ -18,9 +18,14 @@ ATTNFORGE_DEVICE int list_index(const FwdParams& p, const TileListParams& lists,
   return ((lists.batch > 1 ? sequence : 0) * lists.heads + mask_head) * lists.m_blocks + m_block;
 }
 
+/// Blocks read lists that a step has written.
+struct NoOwnList {
+  static constexpr bool kNone = true;
+};
+
 /// A key tile is kGroups groups of neighbouring keys, gathered. The argument has a TileListParams
-/// `lists`. The last keys come first.
-template <int kGroups>
+/// `lists`. The last keys come first. Own: a list that the block has made (pieces/own_list.cuh).
+template <int kGroups, class Own = NoOwnList>
 struct ListWalk {
   static constexpr bool kListed = true;
 
@@ -31,7 +36,12 @@ struct ListWalk {
   template <class Params, class QueryTile>
   ATTNFORGE_DEVICE static ListWalk of_rows(const Params& params, const QueryTile& tile, int,
                                            int row, int rows) {
-    return of_tile(params.fwd, params.lists, tile.batch, tile.head, row / rows);
+    if constexpr (Own::kNone) {
+      return of_tile(params.fwd, params.lists, tile.batch, tile.head, row / rows);
+    } else {
+      const auto& list = Own::memory();
+      return {list.groups, list.tiles};
+    }
   }
   ATTNFORGE_DEVICE static ListWalk of_tile(const FwdParams& p, const TileListParams& lists,
                                            int sequence, int head, int m_block) {

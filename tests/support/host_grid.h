@@ -114,6 +114,17 @@ inline unsigned atomicInc(unsigned* to, unsigned most) {
 inline float atomicAdd(float* to, float x) { return std::atomic_ref<float>(*to).fetch_add(x); }
 
 inline void __syncthreads() { attnforge::test::wait_at(*attnforge::test::own_block); }
+/// Whether any thread of the block has it.
+inline int __syncthreads_or(int predicate) {
+  static std::atomic<int> any = 0;
+  if (predicate != 0) any = 1;
+  __syncthreads();
+  const int found = any;
+  __syncthreads();
+  any = 0;
+  __syncthreads();
+  return found;
+}
 inline unsigned __ballot_sync(unsigned, bool predicate) {
   const auto all = attnforge::test::of_all_lanes(predicate);
   unsigned bits = 0;

@@ -44,6 +44,8 @@ constexpr BlockMaskCase kCases[] = {
      "fwd fp16 batch=2 num_heads=16 seqlen=8192 head_dim=64 blocks=16 density=0.1 lengths=used"},
     {"fwd_wgmma_sm90a", "90a",
      "fwd bf16 batch=2 num_heads=16 seqlen=8192 head_dim=256 blocks=32 softcap=30"},
+    {"fwd_wgmma_sm90a", "90a",  // whose blocks make their own lists
+     "fwd bf16 batch=1 num_heads=8 seqlen=1024 head_dim=256 blocks=16 causal lse mask_bits"},
     {"fwd_mma_sm80", "86",
      "fwd bf16 batch=2 num_heads=16 seqlen=4096 head_dim=128 blocks=64 causal lse"},
     {"fwd_mma_sm80", "89",

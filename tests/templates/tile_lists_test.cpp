@@ -100,6 +100,56 @@ TEST(LaunchOfMasks, WritesStatesThenListsThenTheOrder) {
   }
 }
 
+const char* const kOwnListsConfig =
+    "fwd_wgmma_sm90a warpgroups=1 block_n=64 k_stages=2 v_stages=2 q_in_regs=1 q_stages=1 "
+    "pingpong=0 grid=0 blocks_per_sm=1 swizzle=128 pack_gqa=1 head_group_mb=32 own_lists=1";
+
+TEST(OwnLists, LeaveNothingBeforeTheKernelAndNoWorkspace) {
+  const Family& family = *find_family("fwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  const Problem problem = parse_problem(
+      "fwd bf16 num_heads=8 seqlen=1024 head_dim=128 blocks=16 density=0.5 causal");
+  Config config = parse_config(kOwnListsConfig);
+  ASSERT_EQ(update_words(family, config), "");
+  ASSERT_EQ(illegal(family, config, problem, device), "");
+  const Launch launch = family.launch(config, problem, device);
+  ASSERT_EQ(launch.steps.size(), 1u);
+  EXPECT_EQ(launch.steps[0].grid.x, 8u * 16);
+  EXPECT_EQ(launch.workspace_bytes, 0u);
+  const std::string entry = family.render(config, problem).entry;
+  EXPECT_THAT(entry, testing::Not(testing::HasSubstr("tile_lists(")));
+  EXPECT_THAT(entry, testing::Not(testing::HasSubstr("work_list(")));
+  // The same without: its steps are in the estimate.
+  Config steps = config;
+  std::ranges::find(steps.fields, "own_lists", &std::pair<std::string, int>::first)->second = 0;
+  EXPECT_GT(family.launch(steps, problem, device).steps.size(), 1u);
+  EXPECT_GT(family.estimate_us(steps, problem, device),
+            family.estimate_us(config, problem, device) + 5);
+}
+
+TEST(OwnLists, AreOfBlockMasksWhoseTilesAllHaveAnSm) {
+  const Family& family = *find_family("fwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  const auto why_not = [&](const std::string& words, const std::string& from = "",
+                           const std::string& to = "") {
+    std::string text = kOwnListsConfig;
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    Config config = parse_config(text);
+    EXPECT_EQ(update_words(family, config), "");
+    const Problem problem = parse_problem("fwd bf16 num_heads=8 head_dim=128 " + words);
+    return illegal(family, config, problem, device);
+  };
+  using testing::HasSubstr;
+  EXPECT_EQ(why_not("seqlen=1024 blocks=64"), "");
+  EXPECT_THAT(why_not("seqlen=1024 mask=\"k != q\""), HasSubstr("own_lists=1 must be 0"));
+  EXPECT_THAT(why_not("seqlen=1024 blocks=64 lengths=used"), HasSubstr("own_lists=1 must be 0"));
+  EXPECT_THAT(why_not("seqlen=16384 blocks=64"), HasSubstr("own_lists=1 must be 0"));
+  EXPECT_THAT(why_not("seqlen=2048 blocks=64"), HasSubstr("tiles that wait for others"));
+  EXPECT_THAT(why_not("seqlen=1024:8192 blocks=16"), HasSubstr("512 groups of keys do not fit"));
+  EXPECT_THAT(why_not("seqlen=1024 blocks=64", "grid=0", "grid=2"), HasSubstr("several query"));
+  EXPECT_THAT(why_not("seqlen=1024 blocks=64", "mb=32", "mb=16"), HasSubstr("all heads"));
+}
+
 TEST(MasksInFamilies, HaveTilesThatBlocksDivideOrThatDivideThem) {
   const DeviceFacts& device = typical_device("90a");
   for (const char* name : {"fwd_wgmma_sm90a", "fwd_mma_sm80"}) {

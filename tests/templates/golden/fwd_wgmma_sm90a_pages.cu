@@ -1,4 +1,4 @@
-// generated: fwd_wgmma_sm90a warpgroups=1 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=2 blocks_per_sm=2 swizzle=128 pack_gqa=4 head_group_mb=2049 fused_rope=0 num_splits=1
+// generated: fwd_wgmma_sm90a warpgroups=1 block_n=96 k_stages=2 v_stages=2 q_in_regs=0 q_stages=1 pingpong=0 grid=2 blocks_per_sm=2 swizzle=128 pack_gqa=4 head_group_mb=2049 own_lists=0 fused_rope=0 num_splits=1
 #include "fwd_wgmma_sm90a/kernel.cuh"
 #include "params_pages.h"
 #include "steps/work_list/kernel.cuh"
@@ -151,7 +151,7 @@ struct Wgmma<kBf16, 128> {
 }  // namespace attnforge
 using namespace attnforge;
 static_assert(sizeof(WithPages<WithLengths<FwdWgmmaSm90aParams>>) == 768);
-inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .lengths = 2, .page_size = 16}, 1, 96, 2, 2, 0, 1, 0, 2, 2, 128, 4, 2049, 0};
+inline constexpr FwdWgmmaSm90aConfig kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 0, .alignment = 16, .rope = 0, .rope_dim = 0, .lengths = 2, .page_size = 16}, 1, 96, 2, 2, 0, 1, 0, 2, 2, 128, 4, 2049, 0, 0};
 struct Pieces : DenseTmaPieces<kConfig> {
   using Lengths = UsedLengths;
   using Keys = PagedTmaKeys<kConfig, WithPages<WithLengths<FwdWgmmaSm90aParams>>>;
