@@ -14,12 +14,19 @@ struct PartialParams {
   float* lse;  // [rows, splits], natural log
   int splits;  // of every row; where they follow the lengths, as many for each sequence as all have
                // together, and o is [items, num_heads_q, rows_of_head, head_dim_v]
-  int rows_of_head;  // in a tensor: seqlen_q, or the tokens of all sequences
-  int row_warps;     // of the step that merges
-  int tensors;       // one after another: of each sequence, or one of all
-  int at_once;       // splits of a head that have a place on the GPU
-  int unused[7];     // to a multiple of what any argument is aligned to: no part lies in padding
+  int rows_of_head;    // in a tensor: seqlen_q, or the tokens of all sequences
+  int row_warps;       // of the step that merges
+  int tensors;         // one after another: of each sequence, or one of all
+  int at_once;         // splits of a head that have a place on the GPU
+  u32 splits_inverse;  // splits_inverse_of(splits)
+  int unused[6];       // to a multiple of what any argument is aligned to: no part lies in padding
 };
+
+/// 2^32 / splits, rounded up, for 2 to 256 splits: the upper half of its product with up to 2^24
+/// tiles is tiles / splits. No problem has more tiles.
+ATTNFORGE_HOST_DEVICE constexpr u32 splits_inverse_of(int splits) {
+  return u32(((u64{1} << 32) + u64(splits) - 1) / u64(splits));
+}
 
 /// The argument of a kernel whose own is a Params, and which writes or merges partial results.
 template <class Params>

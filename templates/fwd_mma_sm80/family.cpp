@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "generator/arch.h"
+#include "generator/bucket.h"
 #include "generator/family.h"
 #include "generator/typed_family.h"
 #include "templates/fwd_mma_sm80/config.h"
@@ -238,6 +239,22 @@ QueryTiling tiling_of(const Typed& c) {
   return {c.block_m, c.pack_gqa, c.blocks_per_sm, c.num_splits > 1};
 }
 
+/// Whether heads, splits and sequences are the dimensions of its grid: where sequences of one
+/// length have one query tile a head. Nothing decides in which the problems of a bucket differ, and
+/// those of batch_invariant ones differ in their batch.
+bool has_grid_order(const Typed& c, const Problem& problem) {
+  constexpr std::int64_t kMostSequences = 65535;
+  return c.num_splits > 1 && !c.has_tile_lists() && c.lengths == kFixedLengths &&
+         !problem.batch_invariant && bucket_batch(problem.batch) <= kMostSequences &&
+         bucket_seqlen(problem.seqlen_q) * c.pack_gqa <= c.block_m;
+}
+
+/// Its name for pieces, with the rows that a tile has in any problem of the bucket, or "".
+std::string grid_order(const Typed& c, const Problem& problem) {
+  if (!has_grid_order(c, problem)) return "";
+  return fmt::format("GridOrder<{}>", bucket_seqlen(problem.seqlen_q) * c.pack_gqa);
+}
+
 Source render(const Typed& c, const Problem& problem) {
   constexpr const char* kParams = "FwdMmaSm80Params";
   const bool splits = c.num_splits > 1;
@@ -260,7 +277,7 @@ Source render(const Typed& c, const Problem& problem) {
   return kernel_source(config, c,
                        with_splits(with_tile_source<WithPartials<FwdMmaSm80Params>>(
                                        names, problem, c, source, "block_m", "block_n"),
-                                   problem, source, kParams, "block_n"));
+                                   problem, source, kParams, "block_n", grid_order(c, problem)));
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
@@ -269,6 +286,10 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {
     step.grid.x = static_cast<unsigned>(work.all_tiles());
+    if (has_grid_order(c, problem)) {
+      step.grid.z = static_cast<unsigned>(problem.batch);
+      step.grid.x /= std::max(step.grid.z, 1u);
+    }
     const std::int64_t places = std::int64_t{device.num_sms} * c.blocks_per_sm;
     return launch_of_splits<FwdMmaSm80Params>(
         problem, work, device.arch, std::move(step), c.num_splits, places,

@@ -21,6 +21,29 @@
 
 namespace attnforge {
 
+/// What compilers do not know of a thread's number, which costs each division of it three
+/// instructions.
+template <int kThreads>
+ATTNFORGE_DEVICE void assume_thread(int thread) {
+  __builtin_assume(thread >= 0 && thread < kThreads);
+}
+
+/// A Loader that knows it, if kKnown.
+template <class Loader, bool kKnown, int kThreads>
+struct LoaderOf {
+  using Type = Loader;
+};
+template <class Loader, int kThreads>
+struct LoaderOf<Loader, true, kThreads> {
+  struct Type : Loader {
+    ATTNFORGE_DEVICE explicit Type(int thread) : Loader(known(thread)) {}
+    ATTNFORGE_DEVICE static int known(int thread) {
+      assume_thread<kThreads>(thread);
+      return thread;
+    }
+  };
+};
+
 /// Pieces: DensePieces<C> (pieces/dense.cuh) or what an entry makes of it. Params is the kernel's
 /// argument: FwdMmaSm80Params, or what an entry derives from it for its pieces.
 template <FwdMmaSm80Config C, class Pieces, class Params = FwdMmaSm80Params>
@@ -33,10 +56,18 @@ struct FwdMmaSm80 {
 
   using QkRows = SwizzledRows<C.qk_pitch()>;
   using VRows = SwizzledRows<C.v_pitch()>;
-  using QLoader = TileLoader<C.block_m, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
-  using KLoader = TileLoader<C.block_n, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>;
-  using VLoader = TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(),
-                             C.alignment>;
+  /// Tiles of few rows whose blocks are short: what comes before the first loads counts
+  /// (pieces/grid_order.cuh).
+  static constexpr bool kShort = requires { Pieces::Order::kMostRows; };
+
+  template <class Loader>
+  using OfThread = typename LoaderOf<Loader, kShort, C.num_threads()>::Type;
+  using QLoader = OfThread<
+      TileLoader<C.block_m, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>>;
+  using KLoader = OfThread<
+      TileLoader<C.block_n, C.head_dim / 8, C.qk_pitch(), C.num_threads(), C.alignment>>;
+  using VLoader = OfThread<
+      TileLoader<C.block_n, C.head_dim_v / 8, C.v_pitch(), C.num_threads(), C.alignment>>;
 
   using Tile = QueryTile<C.pack_gqa, typename Pieces::Lengths>;
   using Walk = typename Pieces::Walk;
@@ -97,18 +128,26 @@ struct FwdMmaSm80 {
 
   /// The query tile of this block. Computed again for the stores: see special_registers.cuh.
   ATTNFORGE_DEVICE static Tile this_tile(const Params& params) {
-    return Tile(params, Pieces::Order::place(params, block_index()), C.block_m);
+    if constexpr (requires { Pieces::Order::template tile<Tile>(params); })
+      return Pieces::Order::template tile<Tile>(params);
+    else
+      return Tile(params, Pieces::Order::place(params, block_index()), C.block_m);
   }
 
-  ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
+  ATTNFORGE_DEVICE static int this_thread() {
+    const int thread = thread_index();
+    if constexpr (kShort) assume_thread<C.num_threads()>(thread);
+    return thread;
+  }
+  ATTNFORGE_DEVICE static int lane() { return this_thread() % 32; }
   /// Which part of the head dims is this warp's; warps row_warps() apart have the same rows.
   ATTNFORGE_DEVICE static int part() {
-    return C.head_dim_warps > 1 ? thread_index() / (32 * C.row_warps()) : 0;
+    return C.head_dim_warps > 1 ? this_thread() / (32 * C.row_warps()) : 0;
   }
   ATTNFORGE_DEVICE static int first_out_chunk() { return part() * (C.v_chunks() - kOutFragments); }
   /// First row of this warp in the tile, and the row of this lane's accumulator c[0] in it.
   ATTNFORGE_DEVICE static int warp_row() {
-    const int warp = thread_index() / 32;
+    const int warp = this_thread() / 32;
     return (C.head_dim_warps > 1 ? warp % C.row_warps() : warp) * C.warp_m();
   }
   ATTNFORGE_DEVICE static int lane_row() { return warp_row() + MmaFragment::row(lane()); }
@@ -118,6 +157,9 @@ struct FwdMmaSm80 {
   ATTNFORGE_DEVICE void load_q() {
     const QLoader loader(thread_index());
     const auto source = [&](int pass) {
+      if constexpr (kShort)  // no row of the pass is there
+        if (pass * QLoader::kRowsPerPass >= Pieces::Order::kMostRows)
+          return static_cast<const char*>(p.q.data);
       const i64 at = tile.offset_of(p.q, tile.first_row + loader.row_of(pass));
       return static_cast<const char*>(p.q.data) + at * 2 + loader.chunk * 16;
     };

@@ -111,7 +111,8 @@ double combine_us(const Problem& problem, int splits, const DeviceFacts& device)
 }
 
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
-                        std::string_view own_params, std::string_view block_n) {
+                        std::string_view own_params, std::string_view block_n,
+                        std::string_view grid_order) {
   constexpr const char* kHeader = "pieces/split_walk.cuh";
   const std::string walk = take_piece(names, "Walk"), order = take_piece(names, "Order");
   if (source == TileSource::kLengths) {
@@ -122,9 +123,12 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
                                   fmt::format("LengthSplits<{}, {}, kConfig.{}, kConfig.pack_gqa>",
                                               lengths->type, walk, block_n)});
     names.other_pieces.push_back({kOfLengths, "Order", "LengthSplitOrder<Splits>"});
-  } else {
+  } else if (grid_order.empty()) {
     names.other_pieces.push_back({kHeader, "Splits", "EvenSplits"});
     names.other_pieces.push_back({kHeader, "Order", fmt::format("SplitOrder<{}>", order)});
+  } else {
+    names.other_pieces.push_back({"pieces/grid_order.cuh", "Splits", "GridSplits"});
+    names.other_pieces.push_back({kHeader, "Order", fmt::format("SplitOrder<{}>", grid_order)});
   }
   names.other_pieces.push_back({kHeader, "Walk", fmt::format("SplitWalk<{}, Splits>", walk)});
   // What stores whole rows has no place here: the step does.
@@ -160,12 +164,15 @@ PartialParams partial_params(const Problem& problem, const TileWork& work, int s
   params.rows_of_head = static_cast<int>(stored.q);
   params.tensors = static_cast<int>(stored.batch);
   params.at_once = at_once;
+  params.splits_inverse = splits_inverse_of(splits);
   return params;
 }
 
 void add_partials(Argument& argument, const PartialParams& partials) {
   struct Rest {
-    int splits, rows_of_head, row_warps, tensors, at_once, unused[7];
+    int splits, rows_of_head, row_warps, tensors, at_once;
+    u32 splits_inverse;
+    int unused[6];
   };
   static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
   argument.scratch(reinterpret_cast<std::size_t>(partials.o));
@@ -175,6 +182,7 @@ void add_partials(Argument& argument, const PartialParams& partials) {
                       partials.row_warps,
                       partials.tensors,
                       partials.at_once,
+                      partials.splits_inverse,
                       {}});
 }
 

@@ -49,9 +49,10 @@ double combine_us(const Problem& problem, int splits, const DeviceFacts& device)
 
 /// `names` of a kernel that takes the pieces of DensePieces, with all else that it has already:
 /// "Params" of a family is now "WithPartials<Params>". own_params is the family's own, block_n how
-/// the config names it.
+/// the config names it. grid_order: empty, or an Order of pieces/grid_order.cuh.
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
-                        std::string_view own_params, std::string_view block_n);
+                        std::string_view own_params, std::string_view block_n,
+                        std::string_view grid_order = {});
 
 /// The partial results of a launch whose workspace holds the lists of `work`, too. at_once: splits
 /// of a head that have a place on the GPU.
@@ -68,7 +69,7 @@ Launch with_combine(Launch launch, const Problem& problem, const TileWork& work,
 template <class Params, class Fill>
 Launch launch_of_splits(const Problem& problem, const TileWork& work, const Arch& arch,
                         LaunchStep step, int splits, std::int64_t places, const Fill& fill) {
-  const std::int64_t tiles = std::max<std::int64_t>(step.grid.x, 1);
+  const std::int64_t tiles = std::max<std::int64_t>(std::int64_t{step.grid.x} * step.grid.z, 1);
   const PartialParams partials = partial_params(problem, work, splits,
                                                 static_cast<int>(places * problem.batch / tiles));
   fill_argument<WithPartials<Params>>(step, problem, work, [&](Argument& argument) {

@@ -55,7 +55,10 @@ struct SplitWalk : Walk {
   ATTNFORGE_DEVICE static SplitWalk of_rows(const Params& params, const QueryTile& tile,
                                             int block_n, int row, int rows) {
     SplitWalk walk{Walk::of_rows(params, tile, block_n, row, rows)};
-    walk.take(TileSlice::of(walk.count(), Its::index(), Its::count(params)));
+    if constexpr (requires { Its::slice(params, 0); })
+      walk.take(Its::slice(params, walk.count()));
+    else
+      walk.take(TileSlice::of(walk.count(), Its::index(), Its::count(params)));
     return walk;
   }
   template <class QueryTile>

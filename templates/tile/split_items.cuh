@@ -14,7 +14,11 @@ struct TileSlice {
   int first, last;
 
   ATTNFORGE_DEVICE static TileSlice of(int tiles, int split, int splits) {
-    const int each = tiles / splits, more = tiles - each * splits;
+    return of(tiles, tiles / splits, split, splits);
+  }
+  /// each: tiles / splits.
+  ATTNFORGE_DEVICE static TileSlice of(int tiles, int each, int split, int splits) {
+    const int more = tiles - each * splits;
     const int first = split * each + min(split, more);
     return {first, first + each + (split < more ? 1 : 0)};
   }

@@ -71,7 +71,8 @@ void expect_tiles_cover_queries(const Config& c, const Problem& problem, const L
     EXPECT_GE(params.order.heads_per_group, 1);
     EXPECT_LE(params.order.heads_per_group, std::max<std::int64_t>(heads, 1));
     const bool persistent = field_or(c, "grid", 0) != 0;
-    EXPECT_TRUE(last.grid.x == tiles || (persistent && last.grid.x < tiles)) << last.grid.x;
+    EXPECT_TRUE(last.grid.x * last.grid.z == tiles || (persistent && last.grid.x < tiles))
+        << last.grid.x;
   }
 }
 
@@ -100,7 +101,9 @@ void expect_launchable(const Family& family, const Config& config, const Problem
     EXPECT_GE(step.block.x, 32u);
     EXPECT_LE(step.block.x, 1024u);
     EXPECT_EQ(step.block.x % 32, 0u);
-    EXPECT_EQ(step.block.y * step.block.z * step.grid.z, 1u);
+    EXPECT_EQ(step.block.y * step.block.z, 1u);
+    EXPECT_GE(step.grid.z, 1u);
+    EXPECT_LE(step.grid.z, 65535u);
     EXPECT_GE(step.grid.y, 1u);
     EXPECT_LE(step.grid.y, 65535u);
     EXPECT_GE(step.grid.x, 1u);

@@ -7,11 +7,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "generator/arch.h"
+#include "generator/bucket.h"
 #include "generator/candidates.h"
 #include "templates/registry.h"
 
@@ -166,6 +169,37 @@ TEST(SplitKeys, AreRefusedWhereTheyCannotPay) {
               testing::HasSubstr("twice"));
   EXPECT_THAT(reason("fwd bf16 batch=1 num_heads=64 seqlen=65536 head_dim=256", 256),
               testing::HasSubstr("1 GB"));
+}
+
+TEST(SplitKeys, OfHeadsWithOneQueryTileHaveHeadsAndSequencesAsDimensions) {
+  const auto grid = [](const std::string& text) {
+    const Problem problem = parse_problem(text);
+    const Config config = split_config(problem, 7);
+    const LaunchStep step = mma().launch(config, problem, typical_device("90a")).steps[0];
+    // The plan of a bucket's other problem takes the code, too.
+    EXPECT_EQ(mma().render(config, bucket(problem)).text.find("GridOrder<") != std::string::npos,
+              step.grid.z > 1)
+        << text;
+    return std::array{step.grid.x, step.grid.y, step.grid.z};
+  };
+  const std::string sizes = "fwd bf16 batch=3 num_heads=32:8 head_dim=128 lse seqlen=";
+  EXPECT_EQ(grid(sizes + "1:8192"), (std::array{8u, 7u, 3u}));
+  EXPECT_EQ(grid(sizes + "3:5000 rope=half"), (std::array{8u, 7u, 3u}));
+  for (const char* rest :
+       {"1:8192 batch_invariant", "1:8192 lengths=used", "300:8192", "1:8192 blocks=64"}) {
+    EXPECT_EQ(grid(sizes + rest)[2], 1u) << rest;
+  }
+  EXPECT_EQ(grid("fwd bf16 batch=40000 num_heads=1 head_dim=8 seqlen=1:512")[2], 1u);
+}
+
+TEST(SplitKeys, AreSlicedByTheInverseOfTheirNumberAsByTheNumber) {
+  for (int splits = 2; splits <= kMostSplits; ++splits) {
+    for (const int tiles : {0, 1, splits - 1, splits, splits + 1, 4095, (1 << 24) / splits * splits,
+                            (1 << 24) / splits * splits - 1})
+      ASSERT_EQ(std::uint64_t{splits_inverse_of(splits)} * static_cast<unsigned>(tiles) >> 32,
+                static_cast<unsigned>(tiles / splits))
+          << tiles << " / " << splits;
+  }
 }
 
 TEST(SplitKeys, OfTheHopperFamilyAreThoseOfBlocksWithOneQueryTile) {
