@@ -64,7 +64,7 @@ TEST(SplitKeys, AreASecondDimensionOfTheGridAndAStepThatMerges) {
       ASSERT_EQ(split.steps.size(), plain.steps.size() + 1);
       EXPECT_EQ(own_step(split), own_step(plain));
       const LaunchStep& kernel = split.steps[own_step(split)];
-      EXPECT_EQ(kernel.grid.x, plain.steps[own_step(plain)].grid.x);
+      EXPECT_EQ(kernel.grid.x * kernel.grid.z, plain.steps[own_step(plain)].grid.x);
       EXPECT_EQ(kernel.grid.y, 7u);
       EXPECT_EQ(split.steps.back().kernel, "combine_splits");
       EXPECT_FALSE(split.steps.front().overlaps_previous);
@@ -120,7 +120,7 @@ TEST(SplitKeys, FollowTheLengthsOfSequencesWithOneTileAHead) {
   const std::string sizes = "fwd bf16 batch=64 num_heads=32:8 seqlen=1:8192 head_dim=128 ";
   EXPECT_EQ(splits_of((sizes + "lengths=used").c_str(), 2), "LengthSplits");
   EXPECT_EQ(splits_of((sizes + "lengths=used page_size=16").c_str(), 2), "LengthSplits");
-  EXPECT_EQ(splits_of(sizes.c_str(), 2), "EvenSplits") << "the host knows that all are equal";
+  EXPECT_EQ(splits_of(sizes.c_str(), 2), "GridSplits") << "the host knows that all are equal";
   EXPECT_EQ(splits_of((sizes + "lengths=used batch_invariant").c_str(), 2), "EvenSplits")
       << "by the sequence's own length";
   EXPECT_EQ(splits_of((sizes + "lengths=packed").c_str(), 2), "EvenSplits");
@@ -175,7 +175,8 @@ TEST(SplitKeys, OfHeadsWithOneQueryTileHaveHeadsAndSequencesAsDimensions) {
   const auto grid = [](const std::string& text) {
     const Problem problem = parse_problem(text);
     const Config config = split_config(problem, 7);
-    const LaunchStep step = mma().launch(config, problem, typical_device("90a")).steps[0];
+    const Launch launch = mma().launch(config, problem, typical_device("90a"));
+    const LaunchStep& step = launch.steps[own_step(launch)];
     // The plan of a bucket's other problem takes the code, too.
     EXPECT_EQ(mma().render(config, bucket(problem)).text.find("GridOrder<") != std::string::npos,
               step.grid.z > 1)
@@ -184,7 +185,7 @@ TEST(SplitKeys, OfHeadsWithOneQueryTileHaveHeadsAndSequencesAsDimensions) {
   };
   const std::string sizes = "fwd bf16 batch=3 num_heads=32:8 head_dim=128 lse seqlen=";
   EXPECT_EQ(grid(sizes + "1:8192"), (std::array{8u, 7u, 3u}));
-  EXPECT_EQ(grid(sizes + "3:5000 rope=half"), (std::array{8u, 7u, 3u}));
+  EXPECT_EQ(grid(sizes + "1:5000 rope=half"), (std::array{8u, 7u, 3u}));
   for (const char* rest :
        {"1:8192 batch_invariant", "1:8192 lengths=used", "300:8192", "1:8192 blocks=64"}) {
     EXPECT_EQ(grid(sizes + rest)[2], 1u) << rest;

@@ -2,13 +2,14 @@
 #include "fwd_mma_sm80/kernel.cuh"
 #include "steps/combine/kernel.cuh"
 #include "pieces/dense.cuh"
+#include "pieces/grid_order.cuh"
 #include "pieces/split_walk.cuh"
 using namespace attnforge;
 static_assert(sizeof(WithPartials<FwdMmaSm80Params>) == 272);
 inline constexpr FwdMmaSm80Config kConfig{{.dtype = 2, .dtype_k = 2, .dtype_v = 2, .dtype_o = 2, .head_dim = 128, .head_dim_v = 128, .right_bound = 0, .left_bound = 0, .softcap = 0, .lse = 1, .alignment = 16, .rope = 0, .rope_dim = 0}, 32, 2, 64, 64, 2, 0, 2, 4, 0, 1, 0};
 struct Pieces : DensePieces<kConfig> {
-  using Splits = EvenSplits;
-  using Order = SplitOrder<DensePieces<kConfig>::Order>;
+  using Splits = GridSplits;
+  using Order = SplitOrder<GridOrder<4>>;
   using Walk = SplitWalk<DensePieces<kConfig>::Walk, Splits>;
   template <int kDtype, int kAlignment, bool kLse> using Output = PartialOutput<WithPartials<FwdMmaSm80Params>, kConfig.head_dim_v, Splits>;
 };
