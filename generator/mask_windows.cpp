@@ -157,7 +157,7 @@ std::optional<KeyBounds> bounds_of_term(Code term, const Problem& p) {
 /// is all terms.
 template <class Found>
 bool for_each_window(const Problem& p, const Found& found) {
-  if (has_block_mask(p)) return p.mask.empty();
+  if (has_block_mask(p) || p.mask.empty()) return p.mask.empty();
   const std::vector<CodeToken> tokens = code_tokens(p.mask);
   if (tokens.empty()) return true;
   if (may_assign(tokens)) return false;

@@ -182,13 +182,13 @@ AppendParams append_params(const AppendSizes& sizes, const AppendTensors& t, boo
     return rows;
   };
   AppendParams p{};
-  p.k = of_rows(t.k);
-  p.v = of_rows(t.v);
-  p.k_cache = reference(t.k_cache);
-  p.v_cache = reference(t.v_cache);
+  p.from[kMovedK] = of_rows(t.k);
+  p.from[kMovedV] = of_rows(t.v);
+  p.to[kMovedK] = reference(t.k_cache);
+  p.to[kMovedV] = reference(t.v_cache);
   if (sizes.num_heads_q > 0) {
-    p.q = of_rows(t.q);
-    p.rotated_q = of_rows(t.rotated_q);
+    p.from[kMovedQ] = of_rows(t.q);
+    p.to[kMovedQ] = of_rows(t.rotated_q);
   }
   p.cu_seqlens = t.cu_seqlens;
   p.used = t.used_kv;
@@ -247,12 +247,10 @@ void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& d
                                   .rope_dim = append_rope_dim(sizes)},
                         .alignment = alignment};
   AppendParams params = append_params(sizes, tensors, packed);
-  params.blocks = append_blocks(code.shape, tokens, sizes.num_heads_kv, sizes.num_heads_q);
-  if (params.blocks == 0)
-    refuse_append(fmt::format("{} rows of {} and {} heads are more than one launch moves", tokens,
-                              sizes.num_heads_kv, sizes.num_heads_q));
-
+  if (!moves) params.tokens = 0;
   DeviceState& state = state_of(device);
+  params.work = append_work(code.shape, params.tokens, params.num_heads_kv, params.num_heads_q,
+                            state.facts.num_sms);
   const auto queue = static_cast<CUstream>(stream);
   const NvtxRange range("attnforge append");
   const ContextScope scope(state.context);
@@ -267,10 +265,10 @@ void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& d
           return load_append(code, state, allow_compile);
         });
   }
-  if (tensors.used_kv_after != nullptr)
+  if (counts_blocks(params))
     params.counters = static_cast<AppendCounters*>(state.counters.of(queue, 1));
   Dim3 grid;
-  grid.x = append_grid(params.blocks);
+  grid.x = append_grid(params.work.blocks);
   kernel->kernels->at(kernel->step.kernel)
       .launch(kernel->step, grid, std::as_bytes(std::span(&params, 1)), queue);
 }

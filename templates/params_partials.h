@@ -17,7 +17,8 @@ struct PartialParams {
   int rows_of_head;  // in a tensor: seqlen_q, or the tokens of all sequences
   int row_warps;     // of the step that merges
   int tensors;       // one after another: of each sequence, or one of all
-  int unused[8];     // to a multiple of what any argument is aligned to: no part lies in padding
+  int at_once;       // splits of a head that have a place on the GPU
+  int unused[7];     // to a multiple of what any argument is aligned to: no part lies in padding
 };
 
 /// The argument of a kernel whose own is a Params, and which writes or merges partial results.

@@ -269,8 +269,9 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {
     step.grid.x = static_cast<unsigned>(work.all_tiles());
+    const std::int64_t places = std::int64_t{device.num_sms} * c.blocks_per_sm;
     return launch_of_splits<FwdMmaSm80Params>(
-        problem, work, device.arch, std::move(step), c.num_splits,
+        problem, work, device.arch, std::move(step), c.num_splits, places,
         [&](Argument& argument) { argument.fwd(problem).value(work.order); });
   }
   return launch_of_tiles<FwdMmaSm80Params>(problem, work, device.arch, std::move(step));

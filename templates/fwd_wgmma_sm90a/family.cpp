@@ -394,7 +394,6 @@ Launch launch(const Typed& c, const Problem& of_run, const DeviceFacts& device) 
   LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
   const std::int64_t resident = std::max(1, device.num_sms * c.blocks_per_sm);
   step.grid.x = static_cast<unsigned>(c.grid == kGridPlain ? tiles : std::min(tiles, resident));
-  step.args.reserve(6);
   const auto fill = [&](Argument& argument) -> Argument& {
     argument.fwd(problem).value(work.order).value(static_cast<int>(tiles));
     if (c.grid == kGridDynamic)
@@ -406,7 +405,7 @@ Launch launch(const Typed& c, const Problem& of_run, const DeviceFacts& device) 
   };
   if (c.num_splits > 1)
     return launch_of_splits<FwdWgmmaSm90aParams>(problem, work, device.arch, std::move(step),
-                                                 c.num_splits, fill);
+                                                 c.num_splits, resident, fill);
   fill_argument<FwdWgmmaSm90aParams>(step, problem, work, fill);
   return launch_of_work(problem, work, device.arch, std::move(step));
 }

@@ -27,13 +27,13 @@ Source append_source(const AppendCode& code) {
       "#include \"steps/append_kv/kernel.cuh\"\n"
       "using namespace attnforge;\n"
       "static_assert(sizeof(AppendParams) == {});\n"
-      "extern \"C\" __global__ void __launch_bounds__({})\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, {})\n"
       "{}(const __grid_constant__ AppendParams p) {{\n"
       "  AppendKv<AppendShape{{.dtype = {}, .head_dim = {}, .head_dim_v = {}, .rope = {}, "
       ".rope_dim = {}}}, {}>::run(p);\n"
       "}}\n",
-      s.head_dim, s.head_dim_v, sizeof(AppendParams), AppendShape::kThreads, kAppendKernel, s.dtype,
-      s.head_dim, s.head_dim_v, s.rope, s.rope_dim, code.alignment);
+      s.head_dim, s.head_dim_v, sizeof(AppendParams), AppendShape::kThreads, s.blocks_of_sm(),
+      kAppendKernel, s.dtype, s.head_dim, s.head_dim_v, s.rope, s.rope_dim, code.alignment);
   flatten(source, embedded_headers());
   return source;
 }
@@ -44,15 +44,38 @@ LaunchStep append_step() {
   return step;
 }
 
-std::uint32_t append_blocks(const AppendShape& shape, std::int64_t tokens, std::int64_t heads_kv,
-                            std::int64_t heads_q) {
-  constexpr std::int64_t kMostHeads = 1 << 16, kMostWarps = std::int64_t{1} << 31;
-  if (heads_kv > kMostHeads || heads_q > kMostHeads || tokens > kMostWarps) return 0;
-  const int warps = shape.warps_of_token(static_cast<int>(heads_kv), static_cast<int>(heads_q));
-  if (tokens * warps > kMostWarps) return 0;
-  constexpr int kWarps = AppendShape::kThreads / 32;
-  return static_cast<std::uint32_t>(
-      std::max<std::int64_t>(1, (tokens * warps + kWarps - 1) / kWarps));
+AppendWork append_work(const AppendShape& shape, std::int64_t tokens, int heads_kv, int heads_q,
+                       int num_sms) {
+  const std::int64_t warps_at_once = std::int64_t{std::max(num_sms, 1)} * shape.blocks_of_sm()
+                                     << AppendShape::kWarpsLog2;
+  AppendWork work{};
+  for (;; ++work.depth_log2) {
+    int end = 0;
+    for (const int moved : {kMovedK, kMovedV, kMovedQ}) {
+      end += shape.strips(moved, moved == kMovedQ ? heads_q : heads_kv, work.depth_log2);
+      work.strips_end[moved] = end;
+    }
+    const bool at_once = end <= 1 << AppendShape::kWarpsLog2 && tokens * end <= warps_at_once;
+    if (at_once || work.depth_log2 == shape.most_depth_log2()) break;
+  }
+  // A GPU that is filled once and a bit would be nearly empty at the end: it had better be filled
+  // several times, with less work each.
+  const auto more_help = [&](std::int64_t warps) {
+    return 2 * warps <= warps_at_once || (warps > warps_at_once && warps < 4 * warps_at_once);
+  };
+  while (work.warps_log2 < AppendShape::kWarpsLog2 &&
+         1 << work.warps_log2 < work.strips_end[kMovedQ] && more_help(tokens << work.warps_log2))
+    ++work.warps_log2;
+  work.blocks = static_cast<u32>(
+      std::max<std::int64_t>(1, (tokens + work.tokens_of_block() - 1) / work.tokens_of_block()));
+  return work;
+}
+
+bool counts_blocks(const AppendParams& p) {
+  if (p.used_after == nullptr) return false;
+  if (p.cu_seqlens != nullptr || p.tokens == 0) return true;  // packed rows have no seqlen_new
+  const bool reads_what_it_writes = p.used == p.used_after;
+  return reads_what_it_writes && p.work.tokens_of_block() % p.seqlen_new != 0;
 }
 
 unsigned append_grid(std::uint32_t blocks) { return std::min(blocks, 8192u); }

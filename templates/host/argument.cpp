@@ -10,12 +10,15 @@
 namespace attnforge {
 namespace {
 
+constexpr std::size_t kMostParts = 12;  // of nearly all arguments
+
 std::size_t multiple(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }
 
 }  // namespace
 
 Argument::Argument(LaunchStep& step, std::size_t size) : step_(step) {
   step.params.assign(size, std::byte{0});
+  step.args.reserve(kMostParts);
 }
 
 Argument Argument::of_size(LaunchStep& step, std::size_t size) {

@@ -146,7 +146,8 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
   return names;
 }
 
-PartialParams partial_params(const Problem& problem, const TileWork& work, int splits) {
+PartialParams partial_params(const Problem& problem, const TileWork& work, int splits,
+                             int at_once) {
   PartialParams params{};
   const std::size_t begin = begin_of(work);
   params.o = reinterpret_cast<float*>(begin);
@@ -158,18 +159,23 @@ PartialParams partial_params(const Problem& problem, const TileWork& work, int s
   const StoredRows stored = stored_rows(problem);
   params.rows_of_head = static_cast<int>(stored.q);
   params.tensors = static_cast<int>(stored.batch);
+  params.at_once = at_once;
   return params;
 }
 
 void add_partials(Argument& argument, const PartialParams& partials) {
   struct Rest {
-    int splits, rows_of_head, row_warps, tensors, unused[8];
+    int splits, rows_of_head, row_warps, tensors, at_once, unused[7];
   };
   static_assert(sizeof(PartialParams) == 2 * sizeof(void*) + sizeof(Rest));
   argument.scratch(reinterpret_cast<std::size_t>(partials.o));
   argument.scratch(reinterpret_cast<std::size_t>(partials.lse));
-  argument.value(
-      Rest{partials.splits, partials.rows_of_head, partials.row_warps, partials.tensors, {}});
+  argument.value(Rest{partials.splits,
+                      partials.rows_of_head,
+                      partials.row_warps,
+                      partials.tensors,
+                      partials.at_once,
+                      {}});
 }
 
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,

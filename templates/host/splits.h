@@ -2,6 +2,7 @@
 // that write partial results, a step after it that merges them, and what both cost.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -52,8 +53,9 @@ double combine_us(const Problem& problem, int splits, const DeviceFacts& device)
 KernelNames with_splits(KernelNames names, const Problem& problem, TileSource source,
                         std::string_view own_params, std::string_view block_n);
 
-/// The partial results of a launch whose workspace holds the lists of `work`, too.
-PartialParams partial_params(const Problem& problem, const TileWork& work, int splits);
+/// The partial results of a launch whose workspace holds the lists of `work`, too. at_once: splits
+/// of a head that have a place on the GPU.
+PartialParams partial_params(const Problem& problem, const TileWork& work, int splits, int at_once);
 /// As the last member of an argument.
 void add_partials(Argument& argument, const PartialParams& partials);
 
@@ -61,12 +63,14 @@ void add_partials(Argument& argument, const PartialParams& partials);
 Launch with_combine(Launch launch, const Problem& problem, const TileWork& work, const Arch& arch,
                     const PartialParams& partials);
 
-/// The launch of a kernel that splits keys: `step` has its other dimensions of the grid, and
-/// fill(Argument&) adds the members of Params.
+/// The launch of a kernel that splits keys: `step` has its other dimensions of the grid, of whose
+/// blocks the GPU has `places`, and fill(Argument&) adds the members of Params.
 template <class Params, class Fill>
 Launch launch_of_splits(const Problem& problem, const TileWork& work, const Arch& arch,
-                        LaunchStep step, int splits, const Fill& fill) {
-  const PartialParams partials = partial_params(problem, work, splits);
+                        LaunchStep step, int splits, std::int64_t places, const Fill& fill) {
+  const std::int64_t tiles = std::max<std::int64_t>(step.grid.x, 1);
+  const PartialParams partials = partial_params(problem, work, splits,
+                                                static_cast<int>(places * problem.batch / tiles));
   fill_argument<WithPartials<Params>>(step, problem, work, [&](Argument& argument) {
     fill(argument);
     add_partials(argument.template end_of_base<Params>(), partials);

@@ -280,7 +280,10 @@ int slope_registers(const Problem& problem, int scores) {
 
 const Part& code_part() {
   static constexpr Part kPart{
-      .in = [](const Problem& p, bool) { return has_score_code(p) || shape_of(p).user_mask != 0; },
+      .in =
+          [](const Problem& p, bool) {
+            return has_score_code(p) || (!p.mask.empty() && shape_of(p).user_mask != 0);
+          },
       .type = code_params_type,
       .bytes = [](const Problem& p) { return code_words(p) * sizeof(std::uint64_t); },
       .add = add_code_params,

@@ -118,6 +118,7 @@ Launch launch_of_work(const Problem& problem, const TileWork& work, const Arch& 
   Launch result;
   if (work.all_tiles() == 0) return result;
   ATTNFORGE_ASSERT(work.all_tiles() <= kMaxGridX, "supports() lets no larger grid through");
+  result.steps.reserve(4);  // with those that list tiles, or combine
   if (work.listed()) {
     result.workspace_bytes = work.lists_begin() + work.lists.bytes();
     if (work.lists.lists() > 0) {

@@ -31,7 +31,8 @@ struct LengthSplits {
   template <class Params>
   ATTNFORGE_DEVICE static SplitItems<TilesOf<Params>> items(const TilesOf<Params>& tiles_of) {
     const int batch = tiles_of.params.fwd.batch;
-    return {tiles_of, batch, batch * tiles_of.params.partials.splits};
+    const PartialParams& partials = tiles_of.params.partials;
+    return {tiles_of, batch, batch * partials.splits, partials.at_once};
   }
 
   /// Of this block, once it has been found.

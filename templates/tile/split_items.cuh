@@ -29,20 +29,30 @@ struct SplitItem {
   int number;    // of the item
 };
 
-/// Splits of all sequences of a batch, `most` together, which are at least twice the sequences:
-/// each sequence has as many as its key tiles need for none to be longer than item_tiles. So all
-/// splits take about as long, however the lengths differ. TilesOf gives the key tiles of a
-/// sequence. Nothing but these decides, so every warp that asks finds the same. All lanes of a warp
-/// must call each function, with the same arguments.
+/// Splits of all sequences of a batch, at most `most` together, which are at least twice the
+/// sequences: each sequence has as many as its key tiles need for none to be longer than
+/// item_tiles. So all splits take about as long, however the lengths differ. `at_once` of them have
+/// a place on the GPU: more take turns, which is worth it only where sequences themselves are more
+/// than that, and unequal. TilesOf gives the key tiles of a sequence. Nothing but these decides, so
+/// every warp that asks finds the same. All lanes of a warp must call each function, with the same
+/// arguments.
 template <class TilesOf>
 struct SplitItems {
   const TilesOf& tiles_of;
   int batch, most;
   int item_tiles;
 
-  ATTNFORGE_DEVICE SplitItems(const TilesOf& key_tiles, int sequences, int most_items)
+  ATTNFORGE_DEVICE SplitItems(const TilesOf& key_tiles, int sequences, int most_items, int at_once)
       : tiles_of(key_tiles), batch(sequences), most(most_items) {
-    item_tiles = batch == 1 ? max(ceil_div(tiles_of(0), most), 1) : fewest_tiles();
+    if (batch == 1) {
+      item_tiles = max(ceil_div(tiles_of(0), most), 1);
+    } else if (at_once >= 2 * batch) {
+      item_tiles = fewest_tiles(min(most, at_once));
+    } else {
+      const int longest = longest_sequence(), all = total(tiles_of);
+      const bool about_equal = 4 * i64(longest) * batch <= 5 * i64(all);
+      item_tiles = about_equal ? max(longest, 1) : fewest_tiles(most);
+    }
   }
 
   /// That with this number.
@@ -73,23 +83,29 @@ struct SplitItems {
     for (int i = lane(); i < batch; i += 32) sum += of_sequence(i);
     return int(__reduce_add_sync(~0u, u32(sum)));
   }
+  ATTNFORGE_DEVICE int longest_sequence() const {
+    int longest = 0;
+    for (int i = lane(); i < batch; i += 32) longest = max(longest, tiles_of(i));
+    return __reduce_max_sync(~0u, longest);
+  }
   /// Items if none is longer than `tiles`.
   ATTNFORGE_DEVICE int items(int tiles) const {
     return total([&](int i) { return ceil_div(tiles_of(i), tiles); });
   }
 
-  /// Equal lengths have their answer at once. Else it lies between that and what is enough whatever
-  /// the lengths are, since rounding adds less than one item a sequence; a few halvings come near.
-  ATTNFORGE_DEVICE int fewest_tiles() const {
+  /// Of an item, for no more than `all_items` of them. Equal lengths have their answer at once.
+  /// Else it lies between that and what is enough whatever the lengths are, since rounding adds
+  /// less than one item a sequence; a few halvings come near.
+  ATTNFORGE_DEVICE int fewest_tiles(int all_items) const {
     constexpr int kHalvings = 5;
-    const int all = total([&](int i) { return tiles_of(i); });
-    int too_few = max(ceil_div(all, most), 1);
-    if (items(too_few) <= most) return too_few;
-    int enough = ceil_div(all, most - batch);
+    const int all = total(tiles_of);
+    int too_few = max(ceil_div(all, all_items), 1);
+    if (items(too_few) <= all_items) return too_few;
+    int enough = ceil_div(all, all_items - batch);
 #pragma unroll 1
     for (int i = 0; i < kHalvings && enough - too_few > 1; ++i) {
       const int middle = (too_few + enough) / 2;
-      if (items(middle) <= most)
+      if (items(middle) <= all_items)
         enough = middle;
       else
         too_few = middle;

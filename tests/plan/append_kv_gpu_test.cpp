@@ -257,7 +257,9 @@ TEST_F(AppendKvGpu, WritesWhatAPlainLoopWrites) {
       {sizes(kFp16, 4, 5, 100, 16, 2, 72, 40, kHalf, 72, 2), {}, false, 1},  // 2-byte rows
       {sizes(kBf16, 4, 5, 100, 128, 1, 8, 8), {}, true, 2},
       {sizes(kBf16, 1, 3000, 3100, 128, 8, 128, 128, kHalf, 0, 32)},  // a prompt
-      {sizes(kFp16, 2, 9000, 9001, 16, 8, 256, 256)},                 // more work than blocks
+      {sizes(kFp16, 2, 900, 901, 16, 8, 256, 256)},
+      {sizes(kFp16, 2, 33000, 33001, 16, 1, 8, 8)},  // more work than blocks
+      {sizes(kBf16, 300, 2, 64, 16, 2, 128, 128)},   // a block has two sequences
       {sizes(kFp32, 70, 0, 40, 8, 1, 16, 16), std::vector<int>(70, 1)},
   };
   unsigned seed = 1;

@@ -54,7 +54,7 @@ TEST_F(AppendKvTest, LaunchesOneKernelThatIsLoadedOnce) {
   for (int i = 0; i < 3; ++i) append_kv(kSizes, tensors, device);
   EXPECT_EQ(fake_cuda().loads(), 1);
   EXPECT_EQ(fake_cuda().launches(), 3);
-  EXPECT_EQ(fake_cuda().last_grid_x(), 128u) << "64 tokens of 256 vectors, one a thread";
+  EXPECT_EQ(fake_cuda().last_grid_x(), 64u) << "64 tokens of 256 vectors, one a thread";
   tensors.used_kv_after = at<int>(0x8000);
   AppendSizes longer = kSizes;
   longer.seqlen_new = 17;
@@ -66,15 +66,25 @@ TEST_F(AppendKvTest, LaunchesOneKernelThatIsLoadedOnce) {
   EXPECT_EQ(fake_cuda().loads(), 2) << "rows on multiples of 8 bytes";
 }
 
-TEST_F(AppendKvTest, CountersAreThoseOfTheStreamWhereLengthsAreWritten) {
+TEST_F(AppendKvTest, CountersAreThoseOfTheStreamWhereTheLastBlockWritesLengths) {
   Device device = open();
   AppendTensors tensors = tensors_at(0x100000);
+  AppendSizes sizes = kSizes;
   fake_cuda().watch(offsetof(AppendParams, counters));
-  append_kv(kSizes, tensors, device);
-  EXPECT_EQ(fake_cuda().last_argument(), nullptr);
+  const auto counts = [&] {
+    append_kv(sizes, tensors, device);
+    return fake_cuda().last_argument() != nullptr;
+  };
+  EXPECT_FALSE(counts()) << "no lengths";
+  tensors.used_kv_after = at<int>(0x8000);  // where they are read
+  EXPECT_FALSE(counts()) << "a block has all of a sequence";
+  sizes.seqlen_new = 17;
+  EXPECT_TRUE(counts());
   tensors.used_kv_after = at<int>(0x9000);
-  append_kv(kSizes, tensors, device);
-  EXPECT_NE(fake_cuda().last_argument(), nullptr);
+  EXPECT_FALSE(counts()) << "nobody reads these";
+  tensors.cu_seqlens = at<int>(0xa000);
+  sizes.tokens = 64;
+  EXPECT_TRUE(counts()) << "a sequence may have no rows";
 }
 
 TEST_F(AppendKvTest, WithoutRowsOnlyLengthsAreWritten) {
@@ -88,9 +98,14 @@ TEST_F(AppendKvTest, WithoutRowsOnlyLengthsAreWritten) {
   append_kv(none, tensors, device);
   EXPECT_EQ(fake_cuda().launches(), 1);
   EXPECT_EQ(fake_cuda().last_grid_x(), 1u);
+  AppendSizes nowhere = kSizes;
+  nowhere.seqlen_kv = 0;
+  append_kv(nowhere, tensors, device);
+  EXPECT_EQ(fake_cuda().launches(), 2);
+  EXPECT_EQ(fake_cuda().last_grid_x(), 1u) << "rows that have nowhere to go are not even read";
   none.batch = 0;
   append_kv(none, {}, device);
-  EXPECT_EQ(fake_cuda().launches(), 1);
+  EXPECT_EQ(fake_cuda().launches(), 2);
 }
 
 TEST_F(AppendKvTest, SaysWhatIsWrongBeforeALaunch) {
@@ -111,7 +126,6 @@ TEST_F(AppendKvTest, SaysWhatIsWrongBeforeALaunch) {
   EXPECT_THAT(refused([](S s, T) { s.batch = -1; }), HasSubstr("batch=-1"));
   EXPECT_THAT(refused([](S s, T) { s.seqlen_kv = -2; }), HasSubstr("seqlen_kv=-2"));
   EXPECT_THAT(refused([](S s, T) { s.batch = s.seqlen_new = 1 << 20; }), HasSubstr("rows"));
-  EXPECT_THAT(refused([](S s, T) { s.seqlen_new = 1 << 23; }), HasSubstr("one launch"));
   EXPECT_THAT(refused([](S s, T) { s.num_heads_q = 8; }), HasSubstr("num_heads_q=8"));
   EXPECT_THAT(refused([](S s, T) { s.rope_dim = 8; }), HasSubstr("rope_dim=8"));
   EXPECT_THAT(refused([](S, T t) { t.k.data = nullptr; }), HasSubstr("k is null"));
@@ -148,14 +162,40 @@ TEST_F(AppendKvTest, IsNotReadyWhereCompilingIsForbidden) {
   EXPECT_EQ(fake_cuda().launches(), 2);
 }
 
-TEST(AppendGrid, HasABlockForFourWarpsUpToAMost) {
+TEST(AppendWork, FillsAGpuOnceWithAsLittleAThreadAsThatTakes) {
   const AppendShape llama{kBf16, 128, 128, kNoRope, 0};
-  EXPECT_EQ(append_blocks(llama, 64, 8, 0), 128u) << "64 tokens of 256 vectors";
+  const auto work = [&](std::int64_t tokens) { return append_work(llama, tokens, 8, 0, 132); };
+  EXPECT_EQ(work(64).depth_log2, 0);
+  EXPECT_EQ(work(64).strips_end[kMovedQ], 8);
+  EXPECT_EQ(work(64).blocks, 64u) << "64 tokens of 8 warps, a vector a thread";
+  EXPECT_EQ(work(1024).depth_log2, 1);
+  EXPECT_EQ(work(1024).blocks, 512u) << "4 warps each";
+  EXPECT_EQ(work(4096).depth_log2, 2);
+  EXPECT_EQ(work(4096).blocks, 512u) << "a warp each, which moves k and v";
+  EXPECT_EQ(work(0).blocks, 1u) << "lengths are written all the same";
+  EXPECT_EQ(work(std::int64_t{1} << 30).blocks, 1u << 27);
+  EXPECT_EQ(work(6000).blocks, 1500u) << "2 warps each: 750 blocks are a GPU and a bit";
+  const AppendShape rotated{kBf16, 128, 128, kRopeHalf, 128};
+  EXPECT_EQ(append_work(rotated, 64, 8, 32, 132).strips_end[kMovedQ], 7) << "a block has 8 warps";
+  EXPECT_EQ(append_work(rotated, 64, 8, 32, 132).blocks, 64u);
+  EXPECT_EQ(append_work(rotated, 4096, 8, 32, 132).blocks, 2048u);
   EXPECT_EQ(append_grid(128), 128u);
-  EXPECT_EQ(append_blocks(llama, 0, 8, 0), 1u) << "lengths are written all the same";
-  EXPECT_EQ(append_blocks(llama, 100'000, 8, 0), 200'000u);
   EXPECT_EQ(append_grid(200'000), 8192u);
-  EXPECT_EQ(append_blocks(llama, std::int64_t{1} << 30, 8, 0), 0u) << "too many";
+}
+
+TEST(AppendWork, CountsBlocksWhereOneWritesLengthsThatAnotherReads) {
+  int ends = 0, used = 0, after = 0;
+  AppendParams p{.used = &used, .tokens = 64, .seqlen_new = 1, .work = {.warps_log2 = 3}};
+  EXPECT_FALSE(counts_blocks(p)) << "no lengths are written";
+  p.used_after = &used;
+  EXPECT_FALSE(counts_blocks(p)) << "a block has all of a sequence";
+  p.seqlen_new = 2;
+  EXPECT_TRUE(counts_blocks(p));
+  p.used_after = &after;
+  EXPECT_FALSE(counts_blocks(p)) << "nobody reads them";
+  p.cu_seqlens = &ends;
+  p.seqlen_new = 0;
+  EXPECT_TRUE(counts_blocks(p)) << "packed rows, which have no seqlen_new";
 }
 
 // ---- ATTNFORGE_CHECK_INPUTS ----

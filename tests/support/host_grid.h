@@ -102,6 +102,14 @@ inline void __threadfence() {}
 inline unsigned atomicAdd(unsigned* to, unsigned x) {
   return std::atomic_ref<unsigned>(*to).fetch_add(x);
 }
+/// 0 after `most`.
+inline unsigned atomicInc(unsigned* to, unsigned most) {
+  const std::atomic_ref<unsigned> word(*to);
+  unsigned old = word.load();
+  while (!word.compare_exchange_weak(old, old >= most ? 0 : old + 1)) {
+  }
+  return old;
+}
 
 inline float atomicAdd(float* to, float x) { return std::atomic_ref<float>(*to).fetch_add(x); }
 

@@ -25,7 +25,7 @@ TEST(AppendShape, PartsOfARowCoverEachElementOnce) {
           const AppendShape shape{dtype, head_dim, head_dim, rope, rope == kNoRope ? 0 : rope_dim};
           std::vector<int> seen(static_cast<std::size_t>(head_dim));
           std::vector<int> turned(static_cast<std::size_t>(shape.pairs()));
-          for (int i = 0; i < shape.parts(); ++i) {
+          for (int i = 0; i < shape.parts(kMovedK); ++i) {
             const RowPart part = shape.part(i);
             for (const int begin : {part.first, part.second}) {
               if (begin < 0) continue;
@@ -46,10 +46,17 @@ TEST(AppendShape, PartsOfARowCoverEachElementOnce) {
 
 // ---- the kernel ----
 
+/// Of strips of 1 << depth_log2 rows a lane.
 template <AppendShape kShape>
-u32 blocks_of(const AppendParams& p) {
-  const int warps = p.tokens * kShape.warps_of_token(p.num_heads_kv, p.num_heads_q);
-  return static_cast<u32>(ceil_div(warps, AppendShape::kThreads / 32));
+AppendWork work_of(const AppendParams& p, int depth_log2, int warps_log2) {
+  AppendWork work{.depth_log2 = depth_log2, .warps_log2 = warps_log2};
+  int end = 0;
+  for (const int moved : {kMovedK, kMovedV, kMovedQ}) {
+    end += kShape.strips(moved, moved == kMovedQ ? p.num_heads_q : p.num_heads_kv, depth_log2);
+    work.strips_end[moved] = end;
+  }
+  work.blocks = static_cast<u32>(ceil_div(p.tokens, work.tokens_of_block()));
+  return work;
 }
 
 constexpr int kBatch = 5, kHeads = 2, kHeadsQ = 4, kHeadDim = 24, kHeadDimV = 8, kRopeDim = 16;
@@ -94,12 +101,12 @@ struct World {
       return TensorRef{x.data(), i64{rows} * heads * dim, i64{heads} * dim, dim};
     };
     AppendParams p{};
-    p.k = tensor(k, kHeads, kHeadDim, 0);
-    p.v = tensor(v, kHeads, kHeadDimV, 0);
-    p.q = tensor(q, kHeadsQ, kHeadDim, 0);
-    p.rotated_q = tensor(rotated_q, kHeadsQ, kHeadDim, 0);
-    p.k_cache = tensor(k_cache, kHeads, kHeadDim, kPageSize);
-    p.v_cache = tensor(v_cache, kHeads, kHeadDimV, kPageSize);
+    p.from[kMovedK] = tensor(k, kHeads, kHeadDim, 0);
+    p.from[kMovedV] = tensor(v, kHeads, kHeadDimV, 0);
+    p.from[kMovedQ] = tensor(q, kHeadsQ, kHeadDim, 0);
+    p.to[kMovedQ] = tensor(rotated_q, kHeadsQ, kHeadDim, 0);
+    p.to[kMovedK] = tensor(k_cache, kHeads, kHeadDim, kPageSize);
+    p.to[kMovedV] = tensor(v_cache, kHeads, kHeadDimV, kPageSize);
     p.cu_seqlens = ends.data();
     p.used = used.data();
     p.used_after = after.data();
@@ -140,18 +147,14 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& wanted
 template <int kRope>
 void expect_appended(bool in_place) {
   constexpr AppendShape kShape{kFp32, kHeadDim, kHeadDimV, kRope, kRope == kNoRope ? 0 : kRopeDim};
-  World world;
-  AppendParams p = world.params();
-  if (in_place) p.used_after = world.used.data();
-  if (kRope == kNoRope) p.num_heads_q = 0;
-  p.blocks = blocks_of<kShape>(p);
+  const int heads_q = kRope == kNoRope ? 0 : kHeadsQ;
   World wanted;
   for (int b = 0; b < kBatch; ++b) {
     const auto sequence = static_cast<std::size_t>(b);
     for (int token = wanted.ends[sequence]; token < wanted.ends[sequence + 1]; ++token) {
       const int position = wanted.used[sequence] + token - wanted.ends[sequence];
       if (position >= kBound) continue;
-      for (int h = 0; h < p.num_heads_q; ++h) {
+      for (int h = 0; h < heads_q; ++h) {
         const int at = (token * kHeadsQ + h) * kHeadDim;
         std::ranges::copy(rotated(wanted, &wanted.q[static_cast<std::size_t>(at)], kRope, position),
                           wanted.rotated_q.begin() + at);
@@ -170,19 +173,18 @@ void expect_appended(bool in_place) {
     wanted.after[sequence] = std::min(
         kBound, wanted.used[sequence] + wanted.ends[sequence + 1] - wanted.ends[sequence]);
   }
-  // Fewer blocks than there is work: each comes again.
-  for (const unsigned grid : {p.blocks, 3u}) {
-    World fresh;
-    World& now = grid == p.blocks ? world : fresh;
-    if (grid != p.blocks) {
-      const u32 blocks = p.blocks;
-      const int heads_q = p.num_heads_q;
-      p = fresh.params();
-      p.blocks = blocks;
-      p.num_heads_q = heads_q;
-      if (in_place) p.used_after = fresh.used.data();
-    }
-    test::run_on_host(grid, AppendShape::kThreads, [&] { AppendKv<kShape, 16>::run(p); });
+  struct Sharing {
+    int depth_log2, warps_log2;
+    unsigned most_blocks;  // fewer than there is work for: each comes again
+  };
+  for (const Sharing& sharing : {Sharing{0, 3, 99}, {0, 0, 99}, {1, 1, 3}}) {
+    World now;
+    AppendParams p = now.params();
+    p.num_heads_q = heads_q;
+    if (in_place) p.used_after = now.used.data();
+    p.work = work_of<kShape>(p, sharing.depth_log2, sharing.warps_log2);
+    test::run_on_host(std::min(p.work.blocks, sharing.most_blocks), AppendShape::kThreads,
+                      [&] { AppendKv<kShape, 16>::run(p); });
     expect_near(now.k_cache, wanted.k_cache, "k_cache");
     expect_near(now.v_cache, wanted.v_cache, "v_cache");
     expect_near(now.rotated_q, wanted.rotated_q, "rotated_q");
@@ -196,40 +198,53 @@ TEST(AppendKvOnTheHost, RotatesHalvesOfKAndQAndWritesPages) { expect_appended<kR
 TEST(AppendKvOnTheHost, RotatesNeighbours) { expect_appended<kRopeInterleaved>(false); }
 TEST(AppendKvOnTheHost, CopiesWithoutARope) { expect_appended<kNoRope>(true); }
 
-TEST(AppendKvOnTheHost, PaddedRowsGoToAStridedCacheAtAnyAlignment) {
+/// Each block writes lengths itself: apart from those that others read, or its own sequences'.
+void expect_padded_rows_appended(int rows, bool in_place) {
   constexpr AppendShape kShape{kBf16, 16, 8, kNoRope, 0};
-  constexpr int kRows = 3, kCapacity = 7;
-  std::vector<u16> k(2 * kRows * 16 + 1), v(2 * kRows * 8 + 1);
+  constexpr int kSequences = 5, kCapacity = 7;
+  const auto count = static_cast<std::size_t>(kSequences * rows);
+  std::vector<u16> k(count * 16 + 1), v(count * 8 + 1);
   std::iota(k.begin(), k.end(), u16{1});
   std::iota(v.begin(), v.end(), u16{1000});
-  std::vector<u16> k_cache(2 * kCapacity * 16 + 1), v_cache(2 * kCapacity * 8 + 1);
-  const std::vector<int> used = {5, 0};  // the third row of the first one does not fit
+  std::vector<u16> k_cache(kSequences * kCapacity * 16 + 1),
+      v_cache(kSequences * kCapacity * 8 + 1);
+  const std::vector<int> used = {6, 0, 3, 7, 1};  // of the first one only one row fits
+  std::vector<int> now = used, after(kSequences), wanted_after;
   AppendParams p{};
-  p.k = {k.data() + 1, kRows * 16, 16, 16};
-  p.v = {v.data() + 1, kRows * 8, 8, 8};
-  p.k_cache = {k_cache.data() + 1, kCapacity * 16, 16, 16};
-  p.v_cache = {v_cache.data() + 1, kCapacity * 8, 8, 8};
-  p.used = used.data();
-  p.batch = 2;
-  p.tokens = 2 * kRows;
-  p.seqlen_new = kRows;
+  p.from[kMovedK] = {k.data() + 1, rows * 16, 16, 16};
+  p.from[kMovedV] = {v.data() + 1, rows * 8, 8, 8};
+  p.to[kMovedK] = {k_cache.data() + 1, kCapacity * 16, 16, 16};
+  p.to[kMovedV] = {v_cache.data() + 1, kCapacity * 8, 8, 8};
+  p.used = now.data();
+  p.used_after = in_place ? now.data() : after.data();
+  p.batch = kSequences;
+  p.tokens = kSequences * rows;
+  p.seqlen_new = rows;
   p.seqlen_kv = kCapacity;
   p.num_heads_kv = 1;
-  p.blocks = blocks_of<kShape>(p);
-  test::run_on_host(p.blocks, AppendShape::kThreads, [&] { AppendKv<kShape, 2>::run(p); });
+  p.work = work_of<kShape>(p, 0, 1);
+  test::run_on_host(p.work.blocks, AppendShape::kThreads, [&] { AppendKv<kShape, 2>::run(p); });
   std::vector<u16> wanted_k(k_cache.size()), wanted_v(v_cache.size());
-  for (int b = 0; b < 2; ++b) {
-    for (int i = 0; i < kRows; ++i) {
-      const int row = used[static_cast<std::size_t>(b)] + i;
-      if (row >= kCapacity) continue;
-      std::copy_n(k.begin() + 1 + (b * kRows + i) * 16, 16,
-                  wanted_k.begin() + 1 + (b * kCapacity + row) * 16);
-      std::copy_n(v.begin() + 1 + (b * kRows + i) * 8, 8,
-                  wanted_v.begin() + 1 + (b * kCapacity + row) * 8);
+  for (int b = 0; b < kSequences; ++b) {
+    const int before = used[static_cast<std::size_t>(b)];
+    for (int i = 0; i < rows && before + i < kCapacity; ++i) {
+      std::copy_n(k.begin() + 1 + (b * rows + i) * 16, 16,
+                  wanted_k.begin() + 1 + (b * kCapacity + before + i) * 16);
+      std::copy_n(v.begin() + 1 + (b * rows + i) * 8, 8,
+                  wanted_v.begin() + 1 + (b * kCapacity + before + i) * 8);
     }
+    wanted_after.push_back(std::min(kCapacity, before + rows));
   }
   EXPECT_EQ(k_cache, wanted_k);
   EXPECT_EQ(v_cache, wanted_v);
+  EXPECT_EQ(in_place ? now : after, wanted_after);
+}
+
+TEST(AppendKvOnTheHost, PaddedRowsGoToAStridedCacheAtAnyAlignment) {
+  expect_padded_rows_appended(3, false);
+}
+TEST(AppendKvOnTheHost, ABlockMovesTheLengthsOfItsSequencesOn) {
+  for (const int rows : {1, 2, 4}) expect_padded_rows_appended(rows, true);
 }
 
 }  // namespace

@@ -71,12 +71,14 @@ bool same(const SplitItem& a, const SplitItem& b) {
          a.number == b.number;
 }
 
-int item_tiles_of(const std::vector<int>& tiles, int splits) {
+constexpr int kAnyNumber = 1 << 30;  // of splits has a place
+
+int item_tiles_of(const std::vector<int>& tiles, int splits, int at_once = kAnyNumber) {
   const int batch = static_cast<int>(tiles.size());
   int item_tiles = 0;
   test::run_on_host(1, 32, [&] {
     const TilesOf tiles_of{tiles};
-    const SplitItems<TilesOf> all(tiles_of, batch, batch * splits);
+    const SplitItems<TilesOf> all(tiles_of, batch, batch * splits, at_once);
     if (threadIdx.x == 0) item_tiles = all.item_tiles;
   });
   return item_tiles;
@@ -90,7 +92,7 @@ Found found(const std::vector<int>& tiles, int splits) {
   std::atomic<int> differing = 0;
   test::run_on_host(1, 32, [&] {
     const TilesOf tiles_of{tiles};
-    const SplitItems<TilesOf> all(tiles_of, batch, most);
+    const SplitItems<TilesOf> all(tiles_of, batch, most, kAnyNumber);
     const auto keep = [&](SplitItem& to, const SplitItem& item) {
       if (threadIdx.x == 0) to = item;
       test::wait_at(test::own_warp->barrier);
@@ -159,6 +161,25 @@ TEST(SplitItems, AreCountedOverMoreSequencesThanAWarpHasLanes) {
       EXPECT_LE(item_tiles, best + 1 + best / 16);
     }
   }
+}
+
+TEST(SplitItems, AreNoMoreThanHaveAPlace) {
+  const std::vector<int> equal(8, 128), unequal = {128, 70, 100, 64, 90, 128, 77, 110};
+  EXPECT_EQ(items_of(equal, item_tiles_of(equal, 8, 33)), 32);
+  const int items = items_of(unequal, item_tiles_of(unequal, 8, 33));
+  EXPECT_LE(items, 33);
+  EXPECT_GE(items, 28);
+  EXPECT_EQ(item_tiles_of(equal, 2, 33), 64) << "nor than were asked for";
+}
+
+TEST(SplitItems, TakeTurnsOnlyWhereManySequencesAreUnequal) {
+  const std::vector<int> equal(64, 128);
+  EXPECT_EQ(item_tiles_of(equal, 4, 33), 128) << "whole sequences fill the GPU";
+  EXPECT_EQ(item_tiles_of(std::vector<int>(64, 0), 4, 33), 1);
+  std::vector<int> unequal = equal;
+  for (std::size_t i = 0; i < unequal.size(); ++i) unequal[i] -= static_cast<int>(i);
+  EXPECT_EQ(item_tiles_of(unequal, 4, 33), item_tiles_of(unequal, 4));
+  EXPECT_LT(item_tiles_of(unequal, 4, 33), 64);
 }
 
 TEST(SplitItems, OfEqualSequencesAreThoseOfSequencesByThemselves) {

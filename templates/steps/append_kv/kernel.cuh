@@ -20,73 +20,6 @@ struct AppendKv {
   using Vector = u32[kWords];
   using Row = float[kVector];  // of a table
 
-  /// A new token: which sequence's, which of the new rows, and where it belongs in the cache.
-  struct Token {
-    int sequence;
-    int row;  // of the tensors with the new rows
-    u32 position;
-    bool written;  // whether the cache has that position
-
-    ATTNFORGE_DEVICE Token(const AppendParams& p, u32 token) {
-      int of_sequence;  // which of its new rows it is
-      if (p.cu_seqlens != nullptr) {
-        sequence = sequence_of(p, int(token));
-        of_sequence = int(token) - p.cu_seqlens[sequence];
-        row = int(token);
-      } else {
-        const u32 rows = u32(p.seqlen_new > 0 ? p.seqlen_new : 1);
-        sequence = int(token / rows);
-        row = of_sequence = int(token - u32(sequence) * rows);
-      }
-      const int used = p.used == nullptr || sequence >= p.batch ? 0 : p.used[sequence];
-      position = u32(used) + u32(of_sequence);
-      written = sequence < p.batch && used >= 0 && position < u32(p.seqlen_kv);
-    }
-
-    /// As many as end before the token. By a whole warp, whose reads do not wait for one another.
-    ATTNFORGE_DEVICE static int sequence_of(const AppendParams& p, int token) {
-      int ended = 0;
-#pragma unroll 4
-      for (int first = 0; first < p.batch; first += 32) {
-        const int i = first + int(threadIdx.x) % 32;
-        ended += __popc(__ballot_sync(~0u, i < p.batch && p.cu_seqlens[i + 1] <= token));
-      }
-      return ended;
-    }
-  };
-
-  /// What a thread moves: a part of a row, and where its row lies.
-  struct Move {
-    TensorRef from, to;
-    int head;
-    RowPart part;
-    bool to_cache;
-
-    /// Parts of a token are ordered k, v, q, and in each of them by heads. False: there are fewer.
-    ATTNFORGE_DEVICE bool set(const AppendParams& p, int i) {
-      const int of_k = p.num_heads_kv * S.parts(), of_v = p.num_heads_kv * S.parts_v();
-      const bool is_v = i >= of_k && i < of_k + of_v, is_q = i >= of_k + of_v;
-      if (is_v) {
-        i -= of_k;
-        head = i / S.parts_v();
-        part = {(i - head * S.parts_v()) * kVector, -1, -1};
-      } else {
-        if (is_q) i -= of_k + of_v;
-        head = i / S.parts();
-        part = S.part(i - head * S.parts());
-      }
-      from = is_q ? p.q : is_v ? p.v : p.k;
-      to = is_q ? p.rotated_q : is_v ? p.v_cache : p.k_cache;
-      to_cache = !is_q;
-      return !is_q || head < p.num_heads_q;
-    }
-    ATTNFORGE_DEVICE char* row(const TensorRef& tensor, i64 outer, i64 row) const {
-      return static_cast<char*>(tensor.data) +
-             (outer * tensor.stride_batch + row * tensor.stride_row + head * tensor.stride_head) *
-                 kBytes;
-    }
-  };
-
   /// Elements i of both vectors with each other.
   ATTNFORGE_DEVICE static void rotate_apart(Vector& a, Vector& b, const Row& cos, const Row& sin) {
 #pragma unroll
@@ -132,80 +65,217 @@ struct AppendKv {
     }
   }
 
-  /// One part of a token's rows. What it reads is asked for before the page is.
-  ATTNFORGE_DEVICE static void move(const AppendParams& p, const Token& token, int i) {
-    Move move;
-    if (!move.set(p, i)) return;
-    const RowPart part = move.part;
-    const char* const from = move.row(move.from, token.sequence, token.row);
-    Vector a, b;
-    Row cos, sin;
-    load_words<kAlignment>(from + part.first * kBytes, a);
-    if (S.rope != kNoRope && part.second >= 0)
-      load_words<kAlignment>(from + part.second * kBytes, b);
-    if (S.rope != kNoRope && part.table >= 0) {
+  /// A new token: which of the new rows it is, and where it belongs in the cache.
+  struct Token {
+    int sequence;     // of packed rows unknown before locate()
+    int of_sequence;  // which of its new rows
+    int row;          // of the tensors with the new rows
+    int used;         // rows that its sequence has
+    u32 position;
+    bool written;  // whether the cache has that position
+    int cache_batch, cache_row;
+    bool in_cache;  // and a page for it
+
+    /// Its length is asked for at once, if the sequence can be told without a look at others.
+    ATTNFORGE_DEVICE Token(const AppendParams& p, u32 token) {
+      if (p.cu_seqlens != nullptr) {
+        sequence = 0, row = int(token);
+        return;
+      }
+      const u32 rows = u32(p.seqlen_new > 0 ? p.seqlen_new : 1);
+      sequence = int(token / rows);
+      row = of_sequence = int(token - u32(sequence) * rows);
+      used = length(p);
+    }
+    /// Of packed rows finds the sequence; finds the page. By a whole warp.
+    ATTNFORGE_DEVICE void locate(const AppendParams& p) {
+      if (p.cu_seqlens != nullptr) {
+        sequence = sequence_of(p, row);
+        of_sequence = row - p.cu_seqlens[sequence];
+        used = length(p);
+      }
+      position = u32(used) + u32(of_sequence);
+      written = sequence < p.batch && used >= 0 && position < u32(p.seqlen_kv);
+      cache_batch = sequence, cache_row = int(position);
+      in_cache = written;
+      if (p.table == nullptr || !written) return;
+      const u32 page = position / u32(p.page_size);
+      cache_row = int(position - page * u32(p.page_size));
+      cache_batch = p.table[sequence * p.table_stride + page];
+      in_cache = cache_batch >= 0 && cache_batch < p.num_pages;
+    }
+    ATTNFORGE_DEVICE int length(const AppendParams& p) const {
+      return p.used == nullptr || sequence >= p.batch ? 0 : p.used[sequence];
+    }
+
+    /// As many as end before the token. By a whole warp, whose reads do not wait for one another.
+    ATTNFORGE_DEVICE static int sequence_of(const AppendParams& p, int token) {
+      int ended = 0;
+#pragma unroll 4
+      for (int first = 0; first < p.batch; first += 32) {
+        const int i = first + int(threadIdx.x) % 32;
+        ended += __popc(__ballot_sync(~0u, i < p.batch && p.cu_seqlens[i + 1] <= token));
+      }
+      return ended;
+    }
+  };
+
+  /// What a warp moves at once: of a lane one part of the rows of `rows` heads.
+  struct Strip {
+    static constexpr int kDepth = 1 << S.most_depth_log2();
+
+    int moved;  // kMovedK, kMovedV or kMovedQ
+    int head;   // of the first row
+    int rows;   // 0 to kDepth
+    RowPart part;
+    Vector a[kDepth], b[kDepth];
+
+    /// The i-th of a token's. False: it has fewer.
+    ATTNFORGE_DEVICE bool set(const AppendParams& p, int i) {
+      const int* const ends = p.work.strips_end;
+      moved = i < ends[kMovedK] ? kMovedK : i < ends[kMovedV] ? kMovedV : kMovedQ;
+      const int of_tensor = moved == kMovedK ? i : i - ends[moved - 1];
+      const int group = of_v_or_k(of_tensor / S.columns(kMovedV), of_tensor / S.columns(kMovedK));
+      const int column = of_tensor - group * of_v_or_k(S.columns(kMovedV), S.columns(kMovedK));
+
+      const int lane = int(threadIdx.x) % 32;
+      const int beside = of_v_or_k(lane / S.lanes(kMovedV), lane / S.lanes(kMovedK));
+      const int of_row = column * 32 + lane -
+                         beside * of_v_or_k(S.lanes(kMovedV), S.lanes(kMovedK));
+      const int heads = moved == kMovedQ ? p.num_heads_q : p.num_heads_kv;
+      head = (group << p.work.depth_log2) * heads_at_once() + beside;
+      const bool idle = beside >= heads_at_once() ||
+                        of_row >= of_v_or_k(S.parts(kMovedV), S.parts(kMovedK));
+      const int left = of_v_or_k(ceil_div(heads - head, S.heads_at_once(kMovedV)),
+                                 ceil_div(heads - head, S.heads_at_once(kMovedK)));
+      rows = idle ? 0 : min(left, 1 << p.work.depth_log2);
+      part = moved == kMovedV ? RowPart{of_row * kVector, -1, -1} : S.part(of_row);
+      return i < ends[kMovedQ];
+    }
+    /// Q is as K.
+    ATTNFORGE_DEVICE int of_v_or_k(int of_v, int of_k) const {
+      return moved == kMovedV ? of_v : of_k;
+    }
+    ATTNFORGE_DEVICE int heads_at_once() const {
+      return of_v_or_k(S.heads_at_once(kMovedV), S.heads_at_once(kMovedK));
+    }
+
+    ATTNFORGE_DEVICE char* first_part(const TensorRef& tensor, int outer, int row) const {
+      return static_cast<char*>(tensor.data) +
+             (outer * tensor.stride_batch + row * tensor.stride_row + head * tensor.stride_head +
+              part.first) *
+                 kBytes;
+    }
+    ATTNFORGE_DEVICE i64 bytes_apart(const TensorRef& tensor) const {
+      return tensor.stride_head * (heads_at_once() * kBytes);
+    }
+    ATTNFORGE_DEVICE int second_part() const { return (part.second - part.first) * kBytes; }
+
+    ATTNFORGE_DEVICE void load(const AppendParams& p, const Token& token) {
+      const TensorRef& tensor = p.from[moved];
+      const char* from = first_part(tensor, token.sequence, token.row);
+      const i64 apart = bytes_apart(tensor);
+#pragma unroll
+      for (int i = 0; i < kDepth; ++i, from += apart) {
+        if (i >= rows) continue;
+        load_words<kAlignment>(from, a[i]);
+        if (S.rope != kNoRope && part.second >= 0)
+          load_words<kAlignment>(from + second_part(), b[i]);
+      }
+    }
+    /// All heads turn by the same angles.
+    ATTNFORGE_DEVICE void turn(const AppendParams& p, const Token& token) {
+      if (S.rope == kNoRope || part.table < 0 || rows <= 0) return;
+      Row cos, sin;
       const i64 at = i64(token.position) * S.pairs() + part.table;
       load_table(p.cos + at, cos);
       load_table(p.sin + at, sin);
+#pragma unroll
+      for (int i = 0; i < kDepth; ++i) {
+        if (S.rope == kRopeHalf) rotate_apart(a[i], b[i], cos, sin);
+        if (S.rope == kRopeInterleaved) rotate_neighbours(a[i], b[i], cos, sin);
+      }
     }
-
-    i64 outer = token.sequence, row = move.to_cache ? i64(token.position) : token.row;
-    if (move.to_cache && p.table != nullptr) {
-      const u32 page = token.position / u32(p.page_size);
-      row = token.position - page * u32(p.page_size);
-      outer = p.table[token.sequence * p.table_stride + page];
-      if (outer < 0 || outer >= p.num_pages) return;
+    ATTNFORGE_DEVICE void store(const AppendParams& p, const Token& token) const {
+      const bool to_cache = moved != kMovedQ;
+      if (to_cache && !token.in_cache) return;
+      const TensorRef& tensor = p.to[moved];
+      char* to = first_part(tensor, to_cache ? token.cache_batch : token.sequence,
+                            to_cache ? token.cache_row : token.row);
+      const i64 apart = bytes_apart(tensor);
+#pragma unroll
+      for (int i = 0; i < kDepth; ++i, to += apart) {
+        if (i >= rows) continue;
+        store_words<kAlignment>(to, a[i]);
+        if (S.rope != kNoRope && part.second >= 0)
+          store_words<kAlignment>(to + second_part(), b[i]);
+      }
     }
+  };
 
-    if (S.rope == kRopeHalf && part.table >= 0) rotate_apart(a, b, cos, sin);
-    if (S.rope == kRopeInterleaved && part.table >= 0) rotate_neighbours(a, b, cos, sin);
-    char* const to = move.row(move.to, outer, row);
-    store_words<kAlignment>(to + part.first * kBytes, a);
-    if (S.rope != kNoRope && part.second >= 0)
-      store_words<kAlignment>(to + part.second * kBytes, b);
+  // ---- lengths afterwards ----
+
+  ATTNFORGE_DEVICE static int length_after(const AppendParams& p, int used, int added) {
+    const i64 after = i64(used) + added;
+    return int(after < p.seqlen_kv ? after : i64(p.seqlen_kv));
   }
-
   /// Whether all other blocks have read their lengths already: the answer is thread 0's. By all
   /// threads of a block, once each has read all that it needs.
   ATTNFORGE_DEVICE static bool arrives_last(const AppendParams& p) {
     __syncthreads();
     if (threadIdx.x != 0) return false;
     __threadfence();
-    return atomicAdd(&p.counters->arrived, 1u) == gridDim.x - 1;
+    return atomicInc(&p.counters->arrived, gridDim.x - 1) == gridDim.x - 1;  // then 0 again
   }
   /// By the first warp of the block that arrived last: no one reads the old lengths any more.
-  ATTNFORGE_DEVICE static void write_lengths(const AppendParams& p) {
+  ATTNFORGE_DEVICE static void write_all_lengths(const AppendParams& p) {
     __threadfence();
     for (int i = int(threadIdx.x); i < p.batch; i += 32) {
       const int used = p.used == nullptr ? 0 : p.used[i];
       const int added = p.cu_seqlens == nullptr ? p.seqlen_new
                                                 : p.cu_seqlens[i + 1] - p.cu_seqlens[i];
-      const i64 after = i64(used) + added;
-      p.used_after[i] = int(after < p.seqlen_kv ? after : i64(p.seqlen_kv));
+      p.used_after[i] = length_after(p, used, added);
     }
-    if (threadIdx.x != 0) return;
-    p.counters->arrived = 0;
-    __threadfence();
-    atomicAdd(&p.counters->runs, 1u);
+    if (threadIdx.x == 0) atomicAdd(&p.counters->runs, 1u);
   }
 
-  /// A warp takes 32 parts of a token. The grid has a block for each kThreads / 32 of these, unless
-  /// that were very many.
+  /// The grid has a block for each of the work, unless that were very many.
   ATTNFORGE_DEVICE static void run(const AppendParams& p) {
-    const u32 warps_of_token = u32(S.warps_of_token(p.num_heads_kv, p.num_heads_q));
-    const u32 thread = threadIdx.x;
+    const int thread = int(threadIdx.x), warp = thread / 32;
+    const int warps = 1 << p.work.warps_log2, warp_of_token = warp & (warps - 1);
+    const bool moves_lengths = p.used_after != nullptr, counts = p.counters != nullptr;
     bool last = false;
-    for (u32 block = blockIdx.x; block < p.blocks; block += gridDim.x) {
-      const u32 warp = block * (S.kThreads / 32) + thread / 32;
-      const u32 number = warp / warps_of_token;
-      const int part = int(warp - number * warps_of_token) * 32 + int(thread % 32);
+    for (u32 block = blockIdx.x; block < p.work.blocks; block += gridDim.x) {
+      // ---- 1. New rows are asked for before it is known where they go ----
+      const u32 number = block * u32(p.work.tokens_of_block()) + (u32(warp) >> p.work.warps_log2);
       const bool there = number < u32(p.tokens);
-      const Token token(p, number);
-      if (p.used_after != nullptr && block + gridDim.x >= p.blocks) last = arrives_last(p);
-      if (there && token.written) move(p, token, part);
+      Token token(p, number);
+      Strip strip;
+      int i = warp_of_token;
+      bool more = there && strip.set(p, i);
+      if (more) strip.load(p, token);
+
+      // ---- 2. Lengths and page ----
+      token.written = false;
+      if (there) token.locate(p);
+      if (moves_lengths && counts && block + gridDim.x >= p.work.blocks) last = arrives_last(p);
+      if (moves_lengths && !counts) {
+        __syncthreads();
+        if (there && thread % 32 == 0 && warp_of_token == 0 && token.of_sequence == 0)
+          p.used_after[token.sequence] = length_after(p, token.used, p.seqlen_new);
+      }
+
+      // ---- 3. Rows go there, and those of the warp's other strips after them ----
+      for (more = more && token.written; more;) {
+        strip.turn(p, token);
+        strip.store(p, token);
+        i += warps;
+        more = strip.set(p, i);
+        if (more) strip.load(p, token);
+      }
     }
-    if (p.used_after == nullptr || thread >= 32) return;
-    if (__shfl_sync(~0u, int(last), 0) != 0) write_lengths(p);
+    if (!moves_lengths || !counts || thread >= 32) return;
+    if (__shfl_sync(~0u, int(last), 0) != 0) write_all_lengths(p);
   }
 };
 

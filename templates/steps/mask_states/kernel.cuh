@@ -43,13 +43,9 @@ struct MaskStates {
     // 2. What is told of many pairs at once.
     u32 left = some;
     if constexpr (Terms::kCount > 0) {
-      // Under causal masks half of the blocks have groups that no row's window reaches.
-      if (__syncthreads_or(some != 0) == 0) {
-        if (lane == 0 && first_group + warp < groups)
-          params.lists.states[i64(list) * groups + first_group + warp] = 0;
-        return;
-      }
-      if (lengths.q() > 0 && lengths.kv() > 0) {  // of all threads or of none
+      // By all threads or none. Under causal masks half of the blocks have groups that no row's
+      // window reaches.
+      if (__syncthreads_or(some != 0)) {
         const Verdicts verdicts = decide<0>(params, place, lengths, first);
         some &= ~verdicts.none;
         left = Terms::kAll ? some & ~verdicts.all : some;
