@@ -28,6 +28,7 @@ COLUMNS = "case,batch,heads,seqlen,head_dim,density,impl,ms,tflops,ratio,error,r
 # ratio: of the implementation's time to attnforge's.
 BATCH, HEADS, SEQLEN, HEAD_DIM = 2, 16, 8192, 128
 WINDOW = 1024
+UNMASKED = "dense"  # beside a mask, in --runs
 RUN_HEADS, RUN_SHAPES, RUN_BLOCKS, SPARSITIES = 8, ((1024, 128), (1024, 256), (2048, 128), (2048, 256)), (16, 64, 128), (0.5, 0.6, 0.9)
 
 
@@ -72,7 +73,7 @@ def runs_case(size, sparsity, seqlen, head_dim, torch, attnforge, seed):
     return Case(
         f"runs of blocks of {size}, sparsity {sparsity}",
         kept / count,
-        {"attnforge": {"block_mask": mask}, "dense": {}},
+        {"attnforge": {"block_mask": mask}, UNMASKED: {}},
         lambda b, h, q, k: (k // size >= begin[q // size]) & (k // size < begin[q // size] + kept),
         batch=1,
         heads=RUN_HEADS,
@@ -184,7 +185,9 @@ def point(case, args, flush, heat, torch, attnforge):
         errors[name] = ((output().float() - reference).norm() / reference.norm()).item()
         if name == "attnforge" or "score" in case.ours.get(name, {}):
             notes[name] = list(attnforge.plan_cache)[-1].config
-        if not errors[name] < peer_kernels.WRONG:
+        if name == UNMASKED:
+            del errors[name]  # another problem
+        elif not errors[name] < peer_kernels.WRONG:
             notes[name] = "differs"
     times = peer_runs.time_ms(runs, args.rounds, heat, flush)
     rows = []

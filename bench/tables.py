@@ -7,6 +7,7 @@
 import argparse
 import collections
 import pathlib
+import re
 import statistics
 
 import figures
@@ -429,18 +430,55 @@ def small_masks(name):
         size = words["seqlen_q"], words["head_dim"]
         if "blocks" in words:
             masked.append((size, words["blocks"].split(":")[0], float(words["density"]), float(row["time_us"])))
-        elif row["provenance"] == "measured":
+        else:
             dense[size] = float(row["time_us"])
-    sparse = [each for each in masked if each[2] < 1]
-    slower = [each for each in sparse if each[3] >= dense[each[0]]]
-    sparsest = min(each[2] for each in sparse)
-    of_sparsest = [each for each in sparse if each[2] == sparsest]
-    still = sum(each in slower for each in of_sparsest)
+    slower = [each for each in masked if each[3] >= dense[each[0]]]
+    words = [f"{int(count)} tokens, head_dim {dim}, blocks of {block}, density {density:g}: {us:.1f} for {dense[(count, dim)]:.1f} us"
+             for (count, dim), block, density, us in slower if block != "16"]
+    of_16 = [each for each in slower if each[1] == "16"]
     return (
         f"Small problems (8 heads, {' and '.join(sorted({size[0] for size in dense}, key=int))} tokens, head dims"
-        f" {' and '.join(sorted({size[1] for size in dense}, key=int))}; blocks of 16, 64 and 128) gain little: the steps"
-        f" that list the keys of each query tile take as long as they save. {len(slower)} of {len(sparse)} with a density below 1 take longer than the same problem without a mask, and"
-        f" of the {len(of_sparsest)} with density {sparsest:g} {still} do. All numbers in bench/results/h200/{name}."
+        f" {' and '.join(sorted({size[1] for size in dense}, key=int))}; random blocks of 16, 64 and 128 with densities"
+        f" {', '.join(f'{x:g}' for x in sorted({each[2] for each in masked}, reverse=True))}; untuned): {len(masked) - len(slower)} of"
+        f" {len(masked)} are faster than the same problem without a mask. Not so {len(of_16)} with blocks of 16, all denser than"
+        f" {min(each[2] for each in masked):g}, as rows of a tile see different ones, and, since a row of few blocks may have nearly all, {len(words)}:"
+        f" {'; '.join(words)}. All numbers in bench/results/h200/{name}."
+    )
+
+
+def mask_runs():
+    """Small problems where each row of blocks keeps a run of them, beside all families without a mask."""
+    comments, rows = read("mask_runs.csv")
+    family_comments, families = read("dense_families.csv")
+    times, dense = {}, collections.defaultdict(list)
+    for row in rows:
+        size = row["seqlen"], row["head_dim"]
+        if row["impl"] == "dense":
+            dense[size].append(float(row["ms"]) * 1e3)
+            continue
+        block, sparsity = re.search(r"of (\d+), sparsity ([\d.]+)", row["case"]).groups()
+        times[(*size, block, sparsity)] = float(row["ms"]) * 1e3
+    blocks, sparsities = (list(dict.fromkeys(key[i] for key in times)) for i in (2, 3))
+    table, unmasked = [], []
+    for size, of_size in dense.items():
+        us = statistics.median(of_size)
+        rows_and_heads = int(size[0]) * int(rows[0]["heads"])
+        table.append([*size, "none", f"{us:.1f} ({us * 1e3 / rows_and_heads:.2f})", "", ""])
+        for block in blocks:
+            cells = [times[(*size, block, sparsity)] for sparsity in sparsities]
+            table.append([*size, block, *(f"{cell:.1f} ({cell * 1e3 / rows_and_heads:.2f}){' slower' if cell >= us else ''}" for cell in cells)])
+        of_families = [(row["family"], float(row["time_us"])) for row in families if (row["seqlen"], row["head_dim"]) == size]
+        unmasked.append([*size, *(f"{us:.1f}" for _, us in of_families)])
+    names = list(dict.fromkeys(row["family"] for row in families))
+    return "\n\n".join(
+        [
+            "Schedules as PiKAttention makes them, where each row of blocks keeps one run of them: us, in brackets ns per token and head;"
+            " 8 heads, bf16, untuned, in the same rounds as the problem without a mask.",
+            markdown(["tokens", "head_dim", "blocks of", *(f"sparsity {sparsity}" for sparsity in sparsities)], table),
+            "Without a mask, by each family, us:",
+            markdown(["tokens", "head_dim", *(f"`{name}`" for name in names)], unmasked),
+            f"{source(comments, 'mask_runs.csv')} {source(family_comments, 'dense_families.csv')}",
+        ]
     )
 
 
@@ -549,7 +587,7 @@ README_TABLES = {
 PAGES = {
     "README.md": README_TABLES,
     "docs/HOPPER.md": {"hopper_groups": hopper_groups},
-    "docs/MEASURING.md": {"hopper_peers": hopper_peers, "decode": decode, "serving": serving},
+    "docs/MEASURING.md": {"hopper_peers": hopper_peers, "mask_runs": mask_runs, "decode": decode, "serving": serving},
     "docs/TRAINING.md": {"backward": backward},
     "docs/LADDER.md": {"ladder": ladder, "lineage": lineage},
     "docs/HEAD_DIMS.md": {"strategies": strategies, "head_dims": head_dims, "peers_odd": peers_odd},

@@ -72,10 +72,10 @@ AppendWork append_work(const AppendShape& shape, std::int64_t tokens, int heads_
 }
 
 bool counts_blocks(const AppendParams& p) {
+  if (p.used_after == nullptr) return false;
+  if (p.cu_seqlens != nullptr || p.tokens == 0) return true;  // packed rows have no seqlen_new
   const bool reads_what_it_writes = p.used == p.used_after;
-  const bool has_all_of_a_sequence = p.tokens > 0 && p.work.tokens_of_block() % p.seqlen_new == 0;
-  return p.used_after != nullptr && (p.cu_seqlens != nullptr || p.tokens == 0 ||
-                                     (reads_what_it_writes && !has_all_of_a_sequence));
+  return reads_what_it_writes && p.work.tokens_of_block() % p.seqlen_new != 0;
 }
 
 unsigned append_grid(std::uint32_t blocks) { return std::min(blocks, 8192u); }

@@ -183,6 +183,21 @@ TEST(AppendWork, FillsAGpuOnceWithAsLittleAThreadAsThatTakes) {
   EXPECT_EQ(append_grid(200'000), 8192u);
 }
 
+TEST(AppendWork, CountsBlocksWhereOneWritesLengthsThatAnotherReads) {
+  int ends = 0, used = 0, after = 0;
+  AppendParams p{.used = &used, .tokens = 64, .seqlen_new = 1, .work = {.warps_log2 = 3}};
+  EXPECT_FALSE(counts_blocks(p)) << "no lengths are written";
+  p.used_after = &used;
+  EXPECT_FALSE(counts_blocks(p)) << "a block has all of a sequence";
+  p.seqlen_new = 2;
+  EXPECT_TRUE(counts_blocks(p));
+  p.used_after = &after;
+  EXPECT_FALSE(counts_blocks(p)) << "nobody reads them";
+  p.cu_seqlens = &ends;
+  p.seqlen_new = 0;
+  EXPECT_TRUE(counts_blocks(p)) << "packed rows, which have no seqlen_new";
+}
+
 // ---- ATTNFORGE_CHECK_INPUTS ----
 
 constexpr AppendSizes kSmall{.batch = 3, .tokens = 20, .seqlen_kv = 64, .page_size = 16};
