@@ -244,7 +244,8 @@ QueryTiling tiling_of(const Typed& c) {
 /// those of batch_invariant ones differ in their batch.
 bool has_grid_order(const Typed& c, const Problem& problem) {
   constexpr std::int64_t kMostSequences = 65535;
-  return c.num_splits > 1 && !c.has_tile_lists() && c.lengths == kFixedLengths &&
+  return c.num_splits > 1 &&
+         tile_source(problem, c.has_tile_lists(), tiling_of(c)) == TileSource::kSizes &&
          !problem.batch_invariant && bucket_batch(problem.batch) <= kMostSequences &&
          bucket_seqlen(problem.seqlen_q) * c.pack_gqa <= c.block_m;
 }

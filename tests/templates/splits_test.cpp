@@ -243,12 +243,15 @@ TEST_P(ServingShapes, AreSplitAsFarAsTheGpuHasRoom) {
   const Dim3 grid = launch.steps[own_step(launch)].grid;
   SCOPED_TRACE(to_string(first.config));
   EXPECT_EQ(first.config.get("pack_gqa"), problem.num_heads_q / problem.num_heads_kv);
-  EXPECT_EQ(grid.x, problem.batch * problem.num_heads_kv) << "all heads of a query in one tile";
+  const unsigned query_tiles = grid.x * grid.z;
+  EXPECT_EQ(query_tiles, problem.batch * problem.num_heads_kv)
+      << "all heads of a query in one tile";
   if (GetParam().full) {
     EXPECT_EQ(grid.y, 1u);
   } else {
     const int tiles = static_cast<int>(problem.seqlen_kv) / first.config.get("block_n");
-    EXPECT_GE(grid.x * grid.y, std::min<unsigned>(device.num_sms * 9 / 10, grid.x * tiles / 2));
+    EXPECT_GE(query_tiles * grid.y,
+              std::min<unsigned>(device.num_sms * 9 / 10, query_tiles * tiles / 2));
   }
 }
 
