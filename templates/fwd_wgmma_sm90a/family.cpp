@@ -339,7 +339,7 @@ Source render(const Typed& c, const Problem& of_run) {
       .launch_fields = 1,
       .gathers = true,
       .coarse = true};
-  const TileSource source = tile_source(problem, c.has_tile_lists() && !c.own_lists, tiling_of(c));
+  const TileSource source = tile_source(problem, c.has_tile_lists(), tiling_of(c));
   const Config config = untyped(kName, c, kFields);
   if (!splits) {
     KernelNames whole = with_tile_source<FwdWgmmaSm90aParams>(names, problem, c, source,

@@ -39,7 +39,7 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
   constexpr std::int64_t kMostSequences = 256;  // of which each block reads the lengths
   constexpr std::int64_t kMostKeys = 1 << 30;   // of all: key tiles are counted in 32 bits
   constexpr std::int64_t kSms = 128;            // of a large GPU
-  if (key_lists) return TileSource::kList;
+  if (key_lists && !tiling.own_lists) return TileSource::kList;
   if (problem.lengths == Lengths::kFixed) return TileSource::kSizes;
   const std::int64_t rows = bucket_seqlen(problem.seqlen_q) * tiling.pack_gqa,
                      tiles_of_sequence = (rows + tiling.block_m - 1) / tiling.block_m;
@@ -68,7 +68,7 @@ TileWork tile_work(const Problem& problem, const QueryTiling& tiling, int block_
   const int block_m = tiling.block_m, pack_gqa = tiling.pack_gqa;
   TileWork work;
   if (block_n > 0) work.lists = tile_lists(problem, shape_of(problem), block_m, block_n);
-  work.source = tile_source(problem, work.lists.groups > 0 && !tiling.own_lists, tiling);
+  work.source = tile_source(problem, work.lists.groups > 0, tiling);
   if (!work.listed()) {
     work.order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);
     work.tiles = work.order.m_blocks;

@@ -47,10 +47,9 @@ struct LengthSplits {
     own() = items(tiles_of).item(block_number() / heads(params));
   }
 
-  ATTNFORGE_DEVICE static int index() { return own().split; }
   template <class Params>
-  ATTNFORGE_DEVICE static int count(const Params&) {
-    return own().splits;
+  ATTNFORGE_DEVICE static TileSlice slice(const Params&, int tiles) {
+    return TileSlice::of(tiles, own().split, own().splits);
   }
   /// By all lanes of a warp.
   template <class Params>

@@ -33,6 +33,11 @@ struct EvenSplits {
   ATTNFORGE_DEVICE static int count(const Params& params) {
     return params.partials.splits;
   }
+  /// Of a walk of so many tiles.
+  template <class Params>
+  ATTNFORGE_DEVICE static TileSlice slice(const Params& params, int tiles) {
+    return TileSlice::of(tiles, index(), count(params));
+  }
   /// Of row `row` of head `head` of tensor `tensor`.
   template <class Params>
   ATTNFORGE_DEVICE static PartsOfRow of_row(const Params& params, int tensor, int head, int row) {
@@ -55,10 +60,7 @@ struct SplitWalk : Walk {
   ATTNFORGE_DEVICE static SplitWalk of_rows(const Params& params, const QueryTile& tile,
                                             int block_n, int row, int rows) {
     SplitWalk walk{Walk::of_rows(params, tile, block_n, row, rows)};
-    if constexpr (requires { Its::slice(params, 0); })
-      walk.take(Its::slice(params, walk.count()));
-    else
-      walk.take(TileSlice::of(walk.count(), Its::index(), Its::count(params)));
+    walk.take(Its::slice(params, walk.count()));
     return walk;
   }
   template <class QueryTile>
