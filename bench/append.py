@@ -58,7 +58,7 @@ def main():
     bf16, heads, dim = {"dtype": torch.bfloat16, "device": "cuda"}, args.heads_kv, args.head_dim
     file = open(args.out, "w", newline="") if args.out else sys.stdout
     file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-    file.write(f"# python3 bench/append.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {machine.command()}\n")
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(["sequences", "tokens", "cache", "rope", "lengths", "append_us", "copy_us", "append_over_copy"])
     for batch, tokens in itertools.product(map(int, args.sequences.split(",")), map(int, args.tokens.split(","))):

@@ -18,7 +18,6 @@ import math
 import os
 import pathlib
 import re
-import shlex
 import statistics
 import sys
 import time
@@ -286,7 +285,7 @@ def summary(rows):
 
 
 def write_header(file, args, peers, missing, about):
-    for line in [about, f"python3 bench/backward.py {shlex.join(sys.argv[1:])}"]:
+    for line in [about, machine.command()]:
         file.write(f"# {line}\n")
     for peer in peers:
         file.write(f"# peer {peer.name}: {peer.version}\n")

@@ -13,7 +13,6 @@ import csv
 import json
 import pathlib
 import re
-import shlex
 import subprocess
 import sys
 
@@ -49,7 +48,6 @@ def of_peer(name, problem):
 
 def run_peer(name, text):
     """Once for what it compiles, and once to be counted."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
     import attnforge
     import peer_kernels
     import peer_runs
@@ -68,7 +66,6 @@ def run_peer(name, text):
 
 def stored_config(path, text):
     """attnforge's config for this problem in a file of peers.py."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
     import attnforge
     import peers
 
@@ -111,8 +108,10 @@ def main():
     parser.add_argument("--out", help="CSV file; default: standard output")
     parser.add_argument("--run-peer", metavar="NAME", help=argparse.SUPPRESS)  # what ncu runs
     args = parser.parse_args()
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
     if args.run_peer:
-        return run_peer(args.run_peer, args.problem[0])
+        run_peer(args.run_peer, args.problem[0])
+        return
     program = machine.program(args.attnforge)
     gpu = machine.gpu()
     listed = json.loads(subprocess.run([program, "list", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout)
@@ -128,11 +127,10 @@ def main():
             print(f"{problem}: {label} ...", file=sys.stderr, flush=True)
             rows += [{"problem": problem, **row} for row in profiled(label, options, command)]
     file = open(args.out, "w", newline="") if args.out else sys.stdout
-    file.write(f"# {gpu}\n# python3 bench/counters.py {shlex.join(sys.argv[1:])}\n")
+    file.write(f"# {gpu}\n# {machine.command()}\n")
     writer = csv.DictWriter(file, ["problem", "family", "kernel", *METRICS], lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows(rows)
-    return None
 
 
 if __name__ == "__main__":

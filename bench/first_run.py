@@ -50,7 +50,7 @@ def main():
     program = machine.program(args.attnforge)
     gpu = machine.gpu()
     file = open(args.out, "w", newline="") if args.out else sys.stdout
-    file.write(f"# {gpu}\n# python3 bench/first_run.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {gpu}\n# {machine.command()}\n")
     out = csv.writer(file)
     columns = "problem,space,first_run_s,first_run_tried,exhaustive_s,first_run_us,best_us,untuned_us,loss,gain"
     out.writerow((columns + ",first_run_config,best_config").split(","))

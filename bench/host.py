@@ -77,7 +77,7 @@ def main():
     rows += rows_of_python(folder)
     file = open(args.out, "w", newline="") if args.out else sys.stdout
     cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
-    file.write(f"# {gpu}, {cpu}\n# python3 bench/host.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {gpu}, {cpu}\n# {machine.command()}\n")
     out = csv.writer(file)
     out.writerow(["what", "limit", "measured"])
     out.writerows(rows)

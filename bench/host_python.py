@@ -71,7 +71,7 @@ def main():
 
         with open(arguments.out, "w", newline="") as file:
             file.write(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-            file.write(f"# python3 bench/host_python.py {' '.join(sys.argv[1:])}\n")
+            file.write(f"# {machine.command()}\n")
             rows = csv.writer(file, lineterminator="\n")
             rows.writerows([("what", "limit", "measured"), *measured_rows])
 

@@ -125,7 +125,7 @@ def run(args):
     path = output_path(args, gpu)
     file = open(path, "w", newline="") if path else sys.stdout
     file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-    file.write(f"# python3 bench/lineage.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {machine.command()}\n")
     def measure_at(point):
         try:
             return measure(point, args, flush, heat)

@@ -1,6 +1,7 @@
 """What the scripts of this folder need of a machine. What is missing ends them with one line."""
 
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,11 @@ def gpu():
     if done.returncode:
         sys.exit(f"nvidia-smi failed: {(done.stdout + done.stderr).strip()}")
     return done.stdout.split("\n")[0]
+
+
+def command():
+    """"python3 bench/NAME.py ...": what runs, as it can be typed again."""
+    return f"python3 bench/{shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}"
 
 
 def program(path):

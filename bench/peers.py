@@ -163,7 +163,7 @@ def run(args):
     file = open(path, "w", newline="") if path else sys.stdout
     about = f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}"
     copies = f"a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together"
-    for line in [about, f"python3 bench/peers.py {' '.join(sys.argv[1:])}", *header(args, peers, missing), copies]:
+    for line in [about, machine.command(), *header(args, peers, missing), copies]:
         file.write(f"# {line}\n")
         print(line, file=sys.stderr)
     out = csv.DictWriter(file, COLUMNS, lineterminator="\n")

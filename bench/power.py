@@ -131,7 +131,7 @@ def main():
     found, missing = peer_kernels.find(asked)
     stored = peers.stored_configs(args.configs)
     file = open(args.out, "w", newline="", buffering=1) if args.out else sys.stdout
-    file.write(f"# {gpu}\n# python3 bench/power.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {gpu}\n# {machine.command()}\n")
     for line in peer_kernels.who(found, missing, asked, asked):
         file.write(f"# {line}\n")
     out = csv.writer(file, lineterminator="\n")

@@ -270,7 +270,7 @@ def main():
         print(line, file=sys.stderr)
 
     say(f"{gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}")
-    say(f"python3 bench/serving.py {' '.join(sys.argv[1:])}")
+    say(machine.command())
     for line in peer_kernels.who(peers, missing, wanted, serving_peers.LOADERS):
         say(line)
     say(f"a copy of 1 GiB: {peer_runs.copy_tb_per_s():.2f} TB/s, read and written bytes together")

@@ -43,7 +43,7 @@ def main():
     file = open(args.out, "w", newline="") if args.out else sys.stdout
     gpu = torch.cuda.get_device_name()
     file.write(f"# {gpu}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-    file.write(f"# python3 bench/softcap.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {machine.command()}\n")
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(["softcap", "attnforge_max", "attnforge_mean", "torch_max", "torch_mean"])
     for cap in CAPS:

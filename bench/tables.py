@@ -436,12 +436,13 @@ def small_masks(name):
     words = [f"{int(count)} tokens, head_dim {dim}, blocks of {block}, density {density:g}: {us:.1f} for {dense[(count, dim)]:.1f} us"
              for (count, dim), block, density, us in slower if block != "16"]
     of_16 = [each for each in slower if each[1] == "16"]
+    densities = ", ".join(f"{x:g}" for x in sorted({each[2] for each in of_16}, reverse=True))
     return (
         f"Small problems (8 heads, {' and '.join(sorted({size[0] for size in dense}, key=int))} tokens, head dims"
         f" {' and '.join(sorted({size[1] for size in dense}, key=int))}; random blocks of 16, 64 and 128 with densities"
         f" {', '.join(f'{x:g}' for x in sorted({each[2] for each in masked}, reverse=True))}; untuned): {len(masked) - len(slower)} of"
-        f" {len(masked)} are faster than the same problem without a mask. Not so {len(of_16)} with blocks of 16, all denser than"
-        f" {min(each[2] for each in masked):g}, as rows of a tile see different ones, and, since a row of few blocks may have nearly all, {len(words)}:"
+        f" {len(masked)} are faster than the same problem without a mask. Not so {len(of_16)} with blocks of 16 (densities {densities}),"
+        f" as rows of a tile see different ones, and, since a row of few blocks may have nearly all, {len(words)}:"
         f" {'; '.join(words)}. All numbers in bench/results/h200/{name}."
     )
 

@@ -181,7 +181,7 @@ def main():
     path = figures.result_path(gpu, args.name) if args.name else args.out
     file = open(path, "w", newline="") if path else sys.stdout
     file.write(f"# {gpu}, driver {driver}, torch {torch.__version__}, attnforge {attnforge.version()}\n")
-    file.write(f"# python3 bench/varlen.py {' '.join(sys.argv[1:])}\n")
+    file.write(f"# {machine.command()}\n")
     for name, (version, _) in peers.items():
         file.write(f"# peer {name}: {version}\n")
     for name, why in missing.items():
