@@ -208,6 +208,14 @@ bool every_tile_at_once(const Typed& c, const Problem& problem, const DeviceFact
   return work_of(problem, c).all_tiles() <= std::int64_t{device.num_sms} * c.blocks_per_sm;
 }
 
+/// Whether one warpgroup on an SM, with tiles in two rounds, may beat two that share their keys: of
+/// a mask whose blocks are no higher than its tile, which sees half of what twice the rows may see.
+bool stays_narrow(const Typed& c, const Problem& problem, const DeviceFacts& device) {
+  return c.warpgroups == 1 && c.head_dim + c.head_dim_v >= kLargestHeadDims &&
+         c.has_block_mask() && problem.mask_block_q <= c.block_m() &&
+         work_of(problem, c).all_tiles() <= std::int64_t{2} * device.num_sms * c.blocks_per_sm;
+}
+
 /// Reasons against lists of keys that blocks make themselves.
 Reason wrong_own_lists(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (!c.own_lists) return "";
@@ -220,7 +228,7 @@ Reason wrong_own_lists(const Typed& c, const Problem& problem, const DeviceFacts
   }
   // Not worth a try.
   if (c.head_group_mb != kListedGroupMb) return "all heads are under way at once";
-  if (!every_tile_at_once(c, problem, device))
+  if (!every_tile_at_once(c, problem, device) && !stays_narrow(c, problem, device))
     return "tiles that wait for others want an order: the longest first";
   return "";
 }
@@ -269,7 +277,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (Reason waste = needless_pack(problem, c.pack_gqa)) return waste;
   const bool at_once = every_tile_at_once(c, problem, device);
   if (c.grid != kGridPlain && at_once) return "every tile has an SM of its own";
-  if (c.blocks_per_sm * c.warpgroups < 2 && !at_once && rows > 64)
+  if (c.blocks_per_sm * c.warpgroups < 2 && !at_once && rows > 64 &&
+      !stays_narrow(c, problem, device))
     return "one warpgroup leaves the SM idle";
   if (c.blocks_per_sm > 1 && c.pingpong) return "blocks take turns by themselves";
   return "";
