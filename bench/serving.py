@@ -1,6 +1,7 @@
 """Times caches in pages beside caches in one piece and the kernels of others: decode, sequences of unequal lengths, a chunk of a prompt.
 
     python3 bench/serving.py --tune full --name serving
+    python3 bench/serving.py --only decode --choose 32 --out times.csv
     python3 bench/serving.py --only decode,prefill --configs bench/results/h200/serving.csv --out times.csv
     python3 bench/serving.py --only ragged --seeds 1,2,3,4,5 --rounds 21 --peers none --out times.csv
 
@@ -153,6 +154,44 @@ def runs_of(case, dense, attnforge):
     return runs
 
 
+def choices(candidates, count):
+    """Configs: the model's first of each family, block_n and num_splits, at most `count`."""
+    first = {}
+    for config in (candidate["config"] for candidate in candidates):
+        family, *fields = config.split()
+        values = dict(field.split("=") for field in fields)
+        first.setdefault((family, values["block_n"], values["num_splits"]), config)
+    return list(first.values())[:count]
+
+
+def chosen(run, device, args, flush, heat, attnforge):
+    """The fastest of args.choose configs on these very lengths: a search of used lengths takes unequal ones."""
+    import peer_runs
+
+    run()
+    problem = list(attnforge.plan_cache)[-1].problem
+    runs = {}
+    for config in choices(attnforge.inspect(str(problem), compile=False)["candidates"], args.choose):
+        attnforge.configure(config=config)
+        try:
+            run()
+        except attnforge.AttnforgeError:
+            continue
+        plan = list(attnforge.plan_cache)[-1]
+
+        def again(plan=plan):
+            attnforge.plan_cache.clear()
+            attnforge.plan_cache.put((device, plan.problem), plan)
+            run()
+
+        runs[config] = again
+    attnforge.configure(config="")
+    times = peer_runs.time_ms(runs, args.rounds, heat, flush)
+    best = min(times, key=lambda config: times[config].ms)
+    print(f"  of {len(runs)} configs {times[best].ms:.4f} to {max(time.ms for time in times.values()):.4f} ms: {best}", file=sys.stderr)
+    return best
+
+
 def settle(run, config, tune, attnforge):
     """(plan, output) of a run with this config, or where there is none or it is refused, with a tuned one."""
     if config:
@@ -184,7 +223,10 @@ def rows_of(case, args, stored, peers, flush, heat, attnforge):
     named |= {"seqlen_q": case.seqlen_q, "keys": sum(case.lengths), "longest": case.longest, "page_size": case.page_size}
     for name, run in runs_of(case, not args.no_dense, attnforge).items():
         try:
-            plan, output = settle(run, stored.get(key_of(named | {"impl": name})), args.tune, attnforge)
+            config = stored.get(key_of(named | {"impl": name}))
+            if config is None and args.choose:
+                config = chosen(run, case.q.device.index, args, flush, heat, attnforge)
+            plan, output = settle(run, config, args.tune, attnforge)
         except attnforge.AttnforgeError as error:
             notes[name] = peer_kernels.first_line(error)
             continue
@@ -240,6 +282,7 @@ def main():
     parser.add_argument("--no-dense", action="store_true", help="a shorter run: without attnforge on lengths that the host knows")
     parser.add_argument("--tune", default="full", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
+    parser.add_argument("--choose", type=int, default=0, metavar="N", help="instead of tuning: the fastest of N configs on a case's own lengths")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--heat-ms", type=float, default=50)
     parser.add_argument("--seed", type=int, default=1, help="of tensors")

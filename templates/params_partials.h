@@ -22,6 +22,9 @@ struct PartialParams {
   int unused[6];       // to a multiple of what any argument is aligned to: no part lies in padding
 };
 
+/// Sequences whose splits the blocks of a grid share out by themselves.
+inline constexpr int kMostSharingSequences = 256;
+
 /// 2^32 / splits, rounded up, for 2 to 256 splits: the upper half of its product with up to 2^24
 /// tiles is tiles / splits. No problem has more tiles.
 ATTNFORGE_HOST_DEVICE constexpr u32 splits_inverse_of(int splits) {
@@ -38,6 +41,7 @@ struct WithPartials : Params {
 /// about four splits.
 struct MergeShape {
   static constexpr int kWarps = 8, kThreads = 32 * kWarps;
+  static constexpr int kBlocksPerSm = 3;  // that registers leave room for
   int warps;  // of a row
 
   ATTNFORGE_HOST_DEVICE static constexpr MergeShape of(int splits) {

@@ -360,7 +360,7 @@ struct FwdMmaSm80 {
     extern __shared__ __align__(128) u8 shared_memory[];
     Pieces::Order::begin();
     if constexpr (Pieces::Order::kFinds) {
-      if (thread_index() < 32) Pieces::Order::find(params);
+      Pieces::Order::find(params);
       __syncthreads();
     }
     if constexpr (Pieces::Order::kMayRunOut)

@@ -208,11 +208,11 @@ bool every_tile_at_once(const Typed& c, const Problem& problem, const DeviceFact
   return work_of(problem, c).all_tiles() <= std::int64_t{device.num_sms} * c.blocks_per_sm;
 }
 
-/// Whether one warpgroup on an SM, with tiles in two rounds, may beat two that share their keys: of
-/// a mask whose blocks are no higher than its tile, which sees half of what twice the rows may see.
+/// Whether one warpgroup on an SM, with tiles in two rounds, may beat two that share their keys:
+/// where twice the rows see up to twice the keys, and an SM has no room for two such blocks.
 bool stays_narrow(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return c.warpgroups == 1 && c.head_dim + c.head_dim_v >= kLargestHeadDims &&
-         c.has_block_mask() && problem.mask_block_q <= c.block_m() &&
+         rows_see_alike(problem, c.block_m()) &&
          work_of(problem, c).all_tiles() <= std::int64_t{2} * device.num_sms * c.blocks_per_sm;
 }
 

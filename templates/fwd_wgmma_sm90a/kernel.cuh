@@ -34,8 +34,7 @@ struct FwdWgmmaSm90a {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const Shared smem{smem_address(shared_memory)};
     if (threadIdx.x == 0) smem.init_barriers();
-    if constexpr (Pieces::Order::kFinds)
-      if (threadIdx.x / 32 == 1) Pieces::Order::find(params);
+    if constexpr (Pieces::Order::kFinds) Pieces::Order::find(params);
     if constexpr (C.own_lists != 0) Pieces::Lists::template make<Pieces>(params);
     __syncthreads();
     const int warpgroup = from_lane_0(threadIdx.x / 128);

@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kCombineKernel = "combine_splits";
 constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where others are unequal
 constexpr int kUnequalSplits = 16;    // what the step that merges expects of a long sequence
+constexpr std::int64_t kMostMergeBlocks = 128 * MergeShape::kBlocksPerSm;  // that run at once
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results
 
 std::int64_t all_rows(const Problem& problem) {
@@ -69,6 +70,7 @@ Reason needless_splits(const Problem& problem, int splits, int block_n, double q
 Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfManyRows = 2048,
                 kMostRounds = 16;  // of blocks, after which the longest sequence hardly shows
+  constexpr double kLeastBusy = 0.45;  // of the SMs: 64 of 132, too
   Axis axis{"num_splits", {1}, {2, 4, 8}};
   const Problem typical = typical_problem(problem);
   const bool few = has_few_rows(typical);
@@ -94,7 +96,7 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   const double enough = std::min(fill, double(typical.seqlen_kv) / (kLeastKeys / 2));
   for (int blocks = 1; blocks <= most; blocks *= 2) add(std::floor(blocks * fill));
   for (int splits = 2; splits <= 128; splits *= 2)
-    if (splits > enough / 2 && splits <= 2 * most * fill) add(splits);
+    if (splits > kLeastBusy * enough && splits <= 2 * most * fill) add(splits);
   return axis;
 }
 
@@ -142,11 +144,12 @@ KernelNames with_splits(KernelNames names, const Problem& problem, TileSource so
       {.params = "WithPartials<StepParams>", .gathers = names.gathers}, problem);
   names.other_kernels += fmt::format(
       "static_assert(sizeof({0}) == {1});\n"
-      "extern \"C\" __global__ void __launch_bounds__({2})\n"
+      "extern \"C\" __global__ void __launch_bounds__({2}, {4})\n"
       "{3}(const __grid_constant__ {0} p) {{\n"
       "  Combine<kConfig, Pieces::Lengths, Pieces::Splits>::run(p);\n"
       "}}\n",
-      step.params, step.params_bytes, MergeShape::kThreads, kCombineKernel);
+      step.params, step.params_bytes, MergeShape::kThreads, kCombineKernel,
+      MergeShape::kBlocksPerSm);
   return names;
 }
 
@@ -157,9 +160,14 @@ PartialParams partial_params(const Problem& problem, const TileWork& work, int s
   params.o = reinterpret_cast<float*>(begin);
   params.lse = reinterpret_cast<float*>(begin + o_bytes(problem, splits));
   params.splits = splits;
-  // A long sequence may have many more than its share.
-  const bool unequal = work.source == TileSource::kLengths && problem.batch > 1;
-  params.row_warps = MergeShape::of(unequal ? std::max(splits, kUnequalSplits) : splits).warps;
+  params.row_warps = MergeShape::of(splits).warps;
+  // A long sequence may have many more than its share, and rows may be so many that blocks take
+  // turns: those whose turn comes late find out late how many splits their rows have.
+  if (work.source == TileSource::kLengths && problem.batch > 1) {
+    while (params.row_warps < MergeShape::of(kUnequalSplits).warps &&
+           2 * params.row_warps * all_rows(problem) <= kMostMergeBlocks * MergeShape::kWarps)
+      params.row_warps *= 2;
+  }
   const StoredRows stored = stored_rows(problem);
   params.rows_of_head = static_cast<int>(stored.q);
   params.tensors = static_cast<int>(stored.batch);

@@ -23,7 +23,8 @@
 namespace attnforge {
 
 inline constexpr int kMostSplits = 256;
-inline constexpr int kSplitSmemBytes = 16;  // beside a config's own: which split a block has
+// Beside a config's own: which split a block has, and the key tiles of each sequence.
+inline constexpr int kSplitSmemBytes = 16 + 4 * kMostSharingSequences;
 
 /// Of all rows, in the workspace.
 std::int64_t partial_bytes(const Problem& problem, int splits);

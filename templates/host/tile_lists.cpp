@@ -139,6 +139,10 @@ std::vector<LaunchStep> tile_list_steps(const TileLists& lists) {
   return steps;
 }
 
+bool rows_see_alike(const Problem& problem, int block_m) {
+  return has_block_mask(problem) && problem.mask_block_q <= block_m;
+}
+
 bool may_have_own_lists(const Shape& shape, const Problem& problem, const DeviceFacts& device) {
   constexpr int kMostRows = 192, kMostBlocksPerSm = 3;  // of a tile, of what is searched
   return device.arch.wgmma && shape.may_list_alone() &&

@@ -68,6 +68,9 @@ KernelNames with_own_lists(KernelNames names, const Shape& shape);
 /// Whether a list of `lists` has room in what such a block has for it.
 bool own_list_fits(const TileLists& lists);
 
+/// Whether a block mask has blocks no higher than a query tile of so many rows.
+bool rows_see_alike(const Problem& problem, int block_m);
+
 /// Whether such kernels may be worth a try: the GPU has room for all query tiles at once, if not
 /// for small ones.
 bool may_have_own_lists(const Shape& shape, const Problem& problem, const DeviceFacts& device);

@@ -12,6 +12,7 @@
 #include "templates/host/fwd_params.h"
 #include "templates/host/memory_time.h"
 #include "templates/host/tile_order.h"
+#include "templates/params_partials.h"
 
 namespace attnforge {
 namespace {
@@ -36,7 +37,6 @@ std::size_t TileWork::lists_begin() const {
 }
 
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling) {
-  constexpr std::int64_t kMostSequences = 256;  // of which each block reads the lengths
   constexpr std::int64_t kMostKeys = 1 << 30;   // of all: key tiles are counted in 32 bits
   constexpr std::int64_t kSms = 128;            // of a large GPU
   if (key_lists && !tiling.own_lists) return TileSource::kList;
@@ -48,7 +48,7 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
     return tiles_of_sequence <= 1 ? TileSource::kBound : TileSource::kList;
   const std::int64_t batch = bucket_batch(problem.batch);
   if (tiling.splits && tiles_of_sequence <= 1 && problem.lengths == Lengths::kUsed &&
-      batch <= kMostSequences && batch * bucket_seqlen(problem.seqlen_kv) <= kMostKeys)
+      batch <= kMostSharingSequences && batch * bucket_seqlen(problem.seqlen_kv) <= kMostKeys)
     return TileSource::kLengths;
   const std::int64_t tiles = batch * (problem.num_heads_q / tiling.pack_gqa) * tiles_of_sequence;
   return tiles <= kSms * tiling.blocks_per_sm ? TileSource::kBound : TileSource::kList;

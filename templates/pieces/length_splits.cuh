@@ -8,6 +8,7 @@
 #include "params_partials.h"
 #include "pieces/split_walk.cuh"
 #include "ptx/grid_dependency.cuh"
+#include "ptx/special_registers.cuh"
 #include "tile/split_items.cuh"
 #include "tile/tile_order.cuh"
 
@@ -19,20 +20,31 @@ namespace attnforge {
 /// rows_of_head].
 template <class Lengths, class Walk, int kBlockN, int kPackGqa>
 struct LengthSplits {
-  template <class Params>
+  /// Key tiles of a sequence, once count_all() has been called.
   struct TilesOf {
-    const Params& params;
-    ATTNFORGE_DEVICE int operator()(int sequence) const {
-      const Lengths lengths(params, sequence);
-      if (lengths.q() <= 0) return 0;
-      return max(Walk::count_of(params, lengths, kBlockN, sequence, 0, 0, lengths.q() - 1), 0);
+    ATTNFORGE_DEVICE static int* all() {
+      __shared__ int of_sequence[kMostSharingSequences];
+      return of_sequence;
     }
+    ATTNFORGE_DEVICE int operator()(int sequence) const { return all()[sequence]; }
   };
+  /// By all threads of a block: each has a sequence, for loads that wait for one another would take
+  /// most of the time here.
   template <class Params>
-  ATTNFORGE_DEVICE static SplitItems<TilesOf<Params>> items(const TilesOf<Params>& tiles_of) {
-    const int batch = tiles_of.params.fwd.batch;
-    const PartialParams& partials = tiles_of.params.partials;
-    return {tiles_of, batch, batch * partials.splits, partials.at_once};
+  ATTNFORGE_DEVICE static void count_all(const Params& params) {
+#pragma unroll 1
+    for (int i = thread_index(); i < params.fwd.batch; i += int(blockDim.x)) {
+      const Lengths lengths(params, i);
+      const int last = lengths.q() - 1;
+      TilesOf::all()[i] =
+          last < 0 ? 0 : max(Walk::count_of(params, lengths, kBlockN, i, 0, 0, last), 0);
+    }
+    __syncthreads();
+  }
+  template <class Params>
+  ATTNFORGE_DEVICE static SplitItems<TilesOf> items(const Params& params) {
+    const int batch = params.fwd.batch;
+    return {TilesOf(), batch, batch * params.partials.splits, params.partials.at_once};
   }
 
   /// Of this block, once it has been found.
@@ -40,22 +52,21 @@ struct LengthSplits {
     __shared__ SplitItem item;
     return item;
   }
-  /// By a warp, before a barrier of the block.
+  /// By all threads of a block, before a barrier.
   template <class Params>
   ATTNFORGE_DEVICE static void find(const Params& params) {
-    const TilesOf<Params> tiles_of{params};
-    own() = items(tiles_of).item(block_number() / heads(params));
+    count_all(params);
+    if (thread_index() < 32) own() = items(params).item(block_number() / heads(params));
   }
 
   template <class Params>
   ATTNFORGE_DEVICE static TileSlice slice(const Params&, int tiles) {
     return TileSlice::of(tiles, own().split, own().splits);
   }
-  /// By all lanes of a warp.
+  /// By all lanes of a warp, after count_all().
   template <class Params>
   ATTNFORGE_DEVICE static PartsOfRow of_row(const Params& params, int sequence, int head, int row) {
-    const TilesOf<Params> tiles_of{params};
-    const SplitItems<TilesOf<Params>> all = items(tiles_of);
+    const SplitItems<TilesOf> all = items(params);
     const SplitItem item = all.first_of(sequence);
     const int rows = params.partials.rows_of_head;
     return {(i64(item.number) * params.fwd.num_heads_q + head) * rows + row,

@@ -29,6 +29,9 @@ struct PartsOfRow {
 /// of the grid. The argument has a PartialParams `partials`.
 struct EvenSplits {
   ATTNFORGE_DEVICE static int index() { return split_index(); }
+  /// By all threads of a block that is to call of_row().
+  template <class Params>
+  ATTNFORGE_DEVICE static void count_all(const Params&) {}
   template <class Params>
   ATTNFORGE_DEVICE static int count(const Params& params) {
     return params.partials.splits;

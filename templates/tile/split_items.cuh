@@ -42,7 +42,7 @@ struct SplitItem {
 /// arguments.
 template <class TilesOf>
 struct SplitItems {
-  const TilesOf& tiles_of;
+  TilesOf tiles_of;
   int batch, most;
   int item_tiles;
 
@@ -50,13 +50,14 @@ struct SplitItems {
       : tiles_of(key_tiles), batch(sequences), most(most_items) {
     if (batch == 1) {
       item_tiles = max(ceil_div(tiles_of(0), most), 1);
-    } else if (at_once >= 2 * batch) {
-      item_tiles = fewest_tiles(min(most, at_once));
-    } else {
-      const int longest = longest_sequence(), all = total(tiles_of);
-      const bool about_equal = 4 * i64(longest) * batch <= 5 * i64(all);
-      item_tiles = about_equal ? max(longest, 1) : fewest_tiles(most);
+      return;
     }
+    const int all = total(tiles_of), longest = longest_sequence();
+    const bool take_turns = at_once < 2 * batch;
+    const bool about_equal = 4 * i64(longest) * batch <= 5 * i64(all);
+    item_tiles = take_turns && about_equal
+                     ? max(longest, 1)
+                     : fewest_tiles(all, take_turns ? most : min(most, at_once));
   }
 
   /// That with this number.
@@ -84,11 +85,13 @@ struct SplitItems {
   template <class OfSequence>
   ATTNFORGE_DEVICE int total(const OfSequence& of_sequence) const {
     int sum = 0;
+#pragma unroll 1
     for (int i = lane(); i < batch; i += 32) sum += of_sequence(i);
     return int(__reduce_add_sync(~0u, u32(sum)));
   }
   ATTNFORGE_DEVICE int longest_sequence() const {
     int longest = 0;
+#pragma unroll 1
     for (int i = lane(); i < batch; i += 32) longest = max(longest, tiles_of(i));
     return __reduce_max_sync(~0u, longest);
   }
@@ -97,22 +100,20 @@ struct SplitItems {
     return total([&](int i) { return ceil_div(tiles_of(i), tiles); });
   }
 
-  /// Of an item, for no more than `all_items` of them. Equal lengths have their answer at once.
-  /// Else it lies between that and what is enough whatever the lengths are, since rounding adds
-  /// less than one item a sequence; a few halvings come near.
-  ATTNFORGE_DEVICE int fewest_tiles(int all_items) const {
-    constexpr int kHalvings = 5;
-    const int all = total(tiles_of);
-    int too_few = max(ceil_div(all, all_items), 1);
-    if (items(too_few) <= all_items) return too_few;
-    int enough = ceil_div(all, all_items - batch);
+  /// Of an item, for no more than `all_items` of them; there are `all` tiles. Equal lengths have
+  /// their answer at once. Else it lies between that and what is enough whatever the lengths are,
+  /// since rounding adds less than one item a sequence; a few halvings come near.
+  ATTNFORGE_DEVICE int fewest_tiles(int all, int all_items) const {
+    constexpr int kTries = 6;
+    int tried = max(ceil_div(all, all_items), 1), too_few = tried - 1;
+    int enough = max(ceil_div(all, all_items - batch), tried);
 #pragma unroll 1
-    for (int i = 0; i < kHalvings && enough - too_few > 1; ++i) {
-      const int middle = (too_few + enough) / 2;
-      if (items(middle) <= all_items)
-        enough = middle;
+    for (int i = 0; i < kTries && enough - too_few > 1; ++i) {
+      if (items(tried) <= all_items)
+        enough = tried;
       else
-        too_few = middle;
+        too_few = tried;
+      tried = (too_few + enough) / 2;
     }
     return enough;
   }

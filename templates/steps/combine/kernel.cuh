@@ -23,14 +23,15 @@ struct Combine {
     const FwdParams& p = params.fwd;
     const PartialParams& partials = params.partials;
     const int warps = partials.row_warps;
+    Splits::count_all(params);
     const i64 row = i64(blockIdx.x) * (MergeShape::kWarps / warps) + int(threadIdx.x) / 32 / warps;
     const i64 of_all_heads = row / partials.rows_of_head;
     const int at = int(row - of_all_heads * partials.rows_of_head);
     const int sequence = int(of_all_heads / p.num_heads_q);
     const int head = int(of_all_heads - i64(sequence) * p.num_heads_q);
     // Lengths are there before the kernel starts: what they decide is found while it runs.
-    const bool present = at < rows_of(params, sequence);
     const PartsOfRow its = Splits::of_row(params, sequence, head, at);
+    const bool present = at < rows_of(params, sequence);
     const StridedParts<kFp32> parts{partials.o + its.first * C.head_dim_v, partials.lse + its.first,
                                     its.apart * C.head_dim_v, its.apart, its.count};
     await_previous_grid();
