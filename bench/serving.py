@@ -155,9 +155,9 @@ def runs_of(case, dense, attnforge):
 
 
 def choices(candidates, count):
-    """Configs: the model's first of each family, block_n and num_splits, at most `count`."""
+    """Configs: the model's first of each family, block_n and num_splits, at most `count`, none twice as slow as the very first."""
     first = {}
-    for config in (candidate["config"] for candidate in candidates):
+    for config in (candidate["config"] for candidate in candidates if candidate["estimate_us"] <= 2 * candidates[0]["estimate_us"]):
         family, *fields = config.split()
         values = dict(field.split("=") for field in fields)
         first.setdefault((family, values["block_n"], values["num_splits"]), config)
