@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kCombineKernel = "combine_splits";
 constexpr int kSplitsOfFullGrid = 4;  // of a sequence of mean length, where others are unequal
 constexpr int kUnequalSplits = 16;    // what the step that merges expects of a long sequence
-constexpr std::int64_t kMostMergeBlocks = 128 * MergeShape::kBlocksPerSm;  // that run at once
+constexpr std::int64_t kMostMergeBlocks = 512;  // of that step, for rows to have more warps
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of partial results
 
 std::int64_t all_rows(const Problem& problem) {
