@@ -42,7 +42,7 @@ struct WithPartials : Params {
 struct MergeShape {
   static constexpr int kWarps = 8, kThreads = 32 * kWarps;
   static constexpr int kBlocksPerSm = 3;  // that registers leave room for
-  int warps;  // of a row
+  int warps;                              // of a row
 
   ATTNFORGE_HOST_DEVICE static constexpr MergeShape of(int splits) {
     return {splits > 16 ? 8 : splits > 8 ? 4 : splits > 4 ? 2 : 1};

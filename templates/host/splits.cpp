@@ -69,7 +69,7 @@ Reason needless_splits(const Problem& problem, int splits, int block_n, double q
 
 Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
   constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfManyRows = 2048,
-                kMostRounds = 16;  // of blocks, after which the longest sequence hardly shows
+                kMostRounds = 16;      // of blocks, after which the longest sequence hardly shows
   constexpr double kLeastBusy = 0.45;  // of the SMs: 64 of 132, too
   Axis axis{"num_splits", {1}, {2, 4, 8}};
   const Problem typical = typical_problem(problem);

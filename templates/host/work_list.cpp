@@ -37,8 +37,8 @@ std::size_t TileWork::lists_begin() const {
 }
 
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling) {
-  constexpr std::int64_t kMostKeys = 1 << 30;   // of all: key tiles are counted in 32 bits
-  constexpr std::int64_t kSms = 128;            // of a large GPU
+  constexpr std::int64_t kMostKeys = 1 << 30;  // of all: key tiles are counted in 32 bits
+  constexpr std::int64_t kSms = 128;           // of a large GPU
   if (key_lists && !tiling.own_lists) return TileSource::kList;
   if (problem.lengths == Lengths::kFixed) return TileSource::kSizes;
   const std::int64_t rows = bucket_seqlen(problem.seqlen_q) * tiling.pack_gqa,

@@ -36,8 +36,9 @@ struct LengthSplits {
     for (int i = thread_index(); i < params.fwd.batch; i += int(blockDim.x)) {
       const Lengths lengths(params, i);
       const int last = lengths.q() - 1;
-      TilesOf::all()[i] =
-          last < 0 ? 0 : max(Walk::count_of(params, lengths, kBlockN, i, 0, 0, last), 0);
+      TilesOf::all()[i] = last < 0
+                              ? 0
+                              : max(Walk::count_of(params, lengths, kBlockN, i, 0, 0, last), 0);
     }
     __syncthreads();
   }

@@ -204,6 +204,18 @@ class SettleTest(unittest.TestCase):
         self.assertEqual(self.settle("fwd_x", refused=["fwd_x"]), ("tuned 1", [("a problem", "quick")], ""))
 
 
+class ChoicesTest(unittest.TestCase):
+    def test_of_each_family_tile_and_number_of_splits_the_models_first(self):
+        def candidate(us, family, block_n, num_splits, stages):
+            return {"estimate_us": us, "config": f"{family} block_n={block_n} stages={stages} num_splits={num_splits}"}
+
+        listed = [candidate(10, "a", 64, 2, 3), candidate(11, "a", 64, 2, 2), candidate(12, "a", 64, 4, 2), candidate(13, "b", 64, 2, 2),
+                  candidate(19, "a", 96, 2, 2), candidate(21, "b", 96, 1, 2)]
+        found = [listed[i]["config"] for i in (0, 2, 3, 4)]  # the last is twice as slow as the first
+        self.assertEqual(serving.choices(listed, 9), found)
+        self.assertEqual(serving.choices(listed, 2), found[:2])
+
+
 class CasesTest(unittest.TestCase):
     def test_only(self):
         titles = [(group, title) for group, title, _ in serving.cases(None, [1, 2])]

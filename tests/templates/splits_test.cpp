@@ -140,6 +140,30 @@ TEST(SplitKeys, AreTriedOfAFullGridWhereSequencesMayBeUnequal) {
   EXPECT_EQ(values("batch=4096 lengths=used"), std::vector<int>{1}) << "many rounds end evenly";
 }
 
+TEST(SplitKeys, OfASequenceAreTriedFromWhatKeepsAboutHalfOfTheSmsBusy) {
+  const Problem problem = parse_problem("fwd bf16 num_heads=16:1 seqlen=1:65536 head_dim=128");
+  const std::vector<int> values = splits_axis(problem, typical_device("90a")).values;
+  EXPECT_THAT(values, testing::IsSupersetOf({64, 128, 132}));
+  EXPECT_THAT(values, testing::Not(testing::Contains(32)));
+}
+
+TEST(SplitKeys, OfManyUnequalRowsAreMergedByFewerWarpsThanLongOnesWant) {
+  const auto row_warps = [](int batch, const char* lengths) {
+    const Problem problem = parse_problem(fmt::format(
+        "fwd bf16 batch={} num_heads=32:8 seqlen=1:8192 head_dim=128{}", batch, lengths));
+    const Config config = split_config(problem, 4);
+    const Launch launch = mma().launch(config, problem, typical_device("90a"));
+    PartialParams partials;
+    std::memcpy(&partials, launch.steps.back().params.data() + sizeof(StepParams),
+                sizeof(partials));
+    return partials.row_warps;
+  };
+  EXPECT_EQ(row_warps(8, ""), 1);
+  EXPECT_EQ(row_warps(8, " lengths=used"), 4) << "a long sequence may have 16 splits";
+  EXPECT_EQ(row_warps(64, " lengths=used"), 2);
+  EXPECT_EQ(row_warps(128, " lengths=used"), 1) << "512 blocks that have 8 rows each";
+}
+
 TEST(SplitKeys, OfPackedSequencesNumberTheRowsOfAllTokens) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=4 num_heads=8 seqlen=10:4096 tokens=20:9000 head_dim=64 lengths=packed");

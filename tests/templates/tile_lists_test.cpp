@@ -150,6 +150,22 @@ TEST(OwnLists, AreOfBlockMasksWhoseTilesAllHaveAnSm) {
   EXPECT_THAT(why_not("seqlen=1024 blocks=64", "mb=32", "mb=16"), HasSubstr("all heads"));
 }
 
+TEST(OwnLists, AreOfNarrowTilesInTwoRoundsWhereNeighboursSeeOtherKeys) {
+  const Family& family = *find_family("fwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  const auto first = [&](const std::string& words) {
+    const Problem problem = parse_problem("fwd bf16 num_heads=8 density=0.5 " + words);
+    return candidates(family, problem, device).front().config;
+  };
+  const Config narrow = first("seqlen=2048 head_dim=256 blocks=64");
+  EXPECT_EQ(narrow.get("warpgroups"), 1);
+  EXPECT_EQ(narrow.get("own_lists"), 1);
+  EXPECT_EQ(narrow.get("blocks_per_sm"), 1);
+  EXPECT_EQ(first("seqlen=2048 head_dim=256 blocks=128").get("warpgroups"), 2) << "one row of them";
+  EXPECT_EQ(first("seqlen=4096 head_dim=256 blocks=64").get("warpgroups"), 2) << "many rounds";
+  EXPECT_EQ(first("seqlen=2048 head_dim=128 blocks=64").get("blocks_per_sm"), 2) << "two fit";
+}
+
 TEST(MasksInFamilies, HaveTilesThatBlocksDivideOrThatDivideThem) {
   const DeviceFacts& device = typical_device("90a");
   for (const char* name : {"fwd_wgmma_sm90a", "fwd_mma_sm80"}) {
