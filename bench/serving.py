@@ -166,7 +166,7 @@ def choices(candidates, count):
 
 
 def chosen(run, device, args, flush, heat, attnforge):
-    """The fastest of args.choose configs on these very lengths: a search of used lengths takes unequal ones."""
+    """The fastest of args.choose configs on these very lengths, or None: a search of used lengths takes unequal ones."""
     import peer_runs
 
     run()
@@ -187,6 +187,8 @@ def chosen(run, device, args, flush, heat, attnforge):
 
         runs[config] = again
     attnforge.configure(config="")
+    if not runs:
+        return None
     times = peer_runs.time_ms(runs, CHOICE_ROUNDS, heat, flush)
     best = min(times, key=lambda config: times[config].ms)
     print(f"  of {len(runs)} configs {times[best].ms:.4f} to {max(time.ms for time in times.values()):.4f} ms: {best}", file=sys.stderr)
