@@ -10,6 +10,8 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -426,12 +428,31 @@ std::uint64_t hash_of(const Problem& p, std::index_sequence<kIndexes...>) {
   return hash;
 }
 
+// The fields that others name, by index: a plan for a new length checks its problem, too.
+struct Partners {
+  std::size_t needed = 0, excluded = 0;
+};
+constexpr std::size_t index_of(std::string_view name) {
+  std::size_t i = 0;
+  while (kFields[i].word.name != name) ++i;
+  return i;
+}
+constexpr auto kPartners = [] {
+  std::array<Partners, std::size(kFields)> partners{};
+  for (std::size_t i = 0; i < std::size(kFields); ++i) {
+    if (!kFields[i].needs.empty()) partners[i].needed = index_of(kFields[i].needs);
+    if (!kFields[i].excludes.empty()) partners[i].excluded = index_of(kFields[i].excludes);
+  }
+  return partners;
+}();
+
 }  // namespace
 
 void check_exclusions(const Problem& p) {
   if (p.op != Op::kForward && p.op != Op::kBackward)
     reject_problem(fmt::format("op={} must be fwd or bwd", static_cast<int>(p.op)));
-  for (const ProblemField& field : kFields) {
+  for (std::size_t i = 0; i < std::size(kFields); ++i) {
+    const ProblemField& field = kFields[i];
     if (!field.value.is_set(p)) continue;
     if (field.of_backward && !is_backward(p)) {
       reject_problem(fmt::format("{} is of bwd alone; leave it out of {}", word_text(field, p),
@@ -440,10 +461,10 @@ void check_exclusions(const Problem& p) {
     if (!field.not_backward.empty() && is_backward(p)) {
       reject_problem(fmt::format("{} does not go with bwd; {}", field.name(), field.not_backward));
     }
-    if (!field.needs.empty() && !find_field(field.needs)->value.is_set(p))
+    if (!field.needs.empty() && !kFields[kPartners[i].needed].value.is_set(p))
       reject_problem(fmt::format("{} needs {}", word_text(field, p), field.why_needed));
     if (field.excludes.empty()) continue;
-    const ProblemField& other = *find_field(field.excludes);
+    const ProblemField& other = kFields[kPartners[i].excluded];
     if (other.value.is_set(p)) {
       reject_problem(fmt::format("{} does not go with {}; {}", word_text(field, p),
                                  word_text(other, p), field.instead));
