@@ -146,7 +146,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
 Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.num_splits == 1) return "";
   if (Reason wrong = wrong_splits(problem, c.num_splits)) return wrong;
-  if (Reason wrong = too_much_smem(c.smem_bytes() + kSplitSmemBytes, device.arch)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes() + split_smem_bytes(c), device.arch)) return wrong;
   if (!has_few_rows(problem) &&
       (c.block_m < 64 || c.block_n < 64 || c.stages != 2 || c.q_in_regs == 2 || c.pad_head_dim))
     return "many rows whose keys are split are tried in tiles of 64 or more, with two stages";

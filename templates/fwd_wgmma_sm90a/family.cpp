@@ -193,7 +193,7 @@ Reason wrong_number_of_splits(const Typed& c, const Problem& problem, const Devi
   if (c.has_tile_lists()) return "the tiles of a list are not split";
   if (c.grid != kGridPlain) return "blocks that take several query tiles do not split keys";
   if (Reason wrong = wrong_splits(problem, c.num_splits)) return wrong;
-  if (Reason wrong = too_much_smem(c.smem_bytes() + kSplitSmemBytes, device.arch)) return wrong;
+  if (Reason wrong = too_much_smem(c.smem_bytes() + split_smem_bytes(c), device.arch)) return wrong;
   if (c.warpgroups > 1 || c.block_n % 32 != 0 || c.block_n < 64 || c.k_stages != c.v_stages)
     return "keys are split in tiles of 64 rows and as many stages of K as of V";
   if (c.pack_gqa == 1 && gqa_group(problem) > 1 && 64 % gqa_group(problem) == 0)

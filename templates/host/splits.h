@@ -23,8 +23,6 @@
 namespace attnforge {
 
 inline constexpr int kMostSplits = 256;
-// Beside a config's own: which split a block has, and the key tiles of each sequence.
-inline constexpr int kSplitSmemBytes = 16 + 4 * kMostSharingSequences;
 
 /// Of all rows, in the workspace.
 std::int64_t partial_bytes(const Problem& problem, int splits);

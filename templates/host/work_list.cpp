@@ -54,6 +54,11 @@ TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling
   return tiles <= kSms * tiling.blocks_per_sm ? TileSource::kBound : TileSource::kList;
 }
 
+int split_smem_bytes(const Shape& shape) {
+  constexpr int kWhichSplit = 16;
+  return kWhichSplit + (shape.lengths == kUsedLengths ? 4 * kMostSharingSequences : 0);
+}
+
 bool has_unequal_sequences(const Problem& problem) {
   return problem.lengths == Lengths::kUsed && problem.batch > 1 && !problem.batch_invariant &&
          has_few_rows(problem);

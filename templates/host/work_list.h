@@ -42,6 +42,10 @@ enum class TileSource {
 /// key_lists: a mask decides which keys each tile has.
 TileSource tile_source(const Problem& problem, bool key_lists, const QueryTiling& tiling);
 
+/// Of shared memory, at most, that blocks take for splits beside a config's own: which one a block
+/// has, and of sequences whose lengths only the device knows the key tiles of each.
+int split_smem_bytes(const Shape& shape);
+
 /// Whether sequences of few rows may differ in length, so that splits that follow the lengths pay
 /// where equal ones need none.
 bool has_unequal_sequences(const Problem& problem);

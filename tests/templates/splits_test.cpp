@@ -147,6 +147,24 @@ TEST(SplitKeys, OfASequenceAreTriedFromWhatKeepsAboutHalfOfTheSmsBusy) {
   EXPECT_THAT(values, testing::Not(testing::Contains(32)));
 }
 
+TEST(SplitKeys, TakeNoSharedMemoryForLengthsThatTheHostKnows) {
+  const DeviceFacts& device = typical_device("86");
+  const auto most_smem_bytes = [&](const std::string& words) {
+    const Problem problem = parse_problem(
+        "fwd bf16 batch=2 num_heads=8 seqlen=1:8192 head_dim=256" + words);
+    int most = 0;
+    for (const Candidate& each : candidates(mma(), problem, device)) {
+      if (each.config.get("num_splits") > 1)
+        most = std::max(most, mma().launch(each.config, problem, device).steps[0].smem_bytes);
+    }
+    return most;
+  };
+  const int block = device.arch.smem_per_block_bytes,
+            lengths = kMostSharingSequences * static_cast<int>(sizeof(int));
+  EXPECT_GT(most_smem_bytes(""), block - lengths);
+  EXPECT_LE(most_smem_bytes(" lengths=used"), block - lengths) << "each block has those of all";
+}
+
 TEST(SplitKeys, OfManyUnequalRowsAreMergedByFewerWarpsThanLongOnesWant) {
   const auto row_warps = [](int batch, const char* lengths) {
     const Problem problem = parse_problem(fmt::format(
