@@ -165,6 +165,16 @@ def choices(candidates, count):
     return list(first.values())[:count]
 
 
+def with_config(run, config, attnforge):
+    """(plan, output) of a run with this config, which does not stay; AttnforgeError where it is refused."""
+    attnforge.configure(config=config)
+    try:
+        output = run()
+        return list(attnforge.plan_cache)[-1], output
+    finally:
+        attnforge.configure(config="")
+
+
 def chosen(run, device, args, flush, heat, attnforge):
     """The fastest of args.choose configs on these very lengths, or None: a search of used lengths takes unequal ones."""
     import peer_runs
@@ -173,12 +183,10 @@ def chosen(run, device, args, flush, heat, attnforge):
     problem = list(attnforge.plan_cache)[-1].problem
     runs = {}
     for config in choices(attnforge.inspect(str(problem), compile=False)["candidates"], args.choose):
-        attnforge.configure(config=config)
         try:
-            run()
+            plan, _ = with_config(run, config, attnforge)
         except attnforge.AttnforgeError:
             continue
-        plan = list(attnforge.plan_cache)[-1]
 
         def again(plan=plan):
             attnforge.plan_cache.clear()
@@ -186,26 +194,22 @@ def chosen(run, device, args, flush, heat, attnforge):
             run()
 
         runs[config] = again
-    attnforge.configure(config="")
     if not runs:
         return None
     times = peer_runs.time_ms(runs, CHOICE_ROUNDS, heat, flush)
     best = min(times, key=lambda config: times[config].ms)
-    print(f"  of {len(runs)} configs {times[best].ms:.4f} to {max(time.ms for time in times.values()):.4f} ms: {best}", file=sys.stderr)
+    slowest = max(each.ms for each in times.values())
+    print(f"  of {len(runs)} configs {times[best].ms:.4f} to {slowest:.4f} ms: {best}", file=sys.stderr)
     return best
 
 
 def settle(run, config, tune, attnforge):
     """(plan, output) of a run with this config, or where there is none or it is refused, with a tuned one."""
     if config:
-        attnforge.configure(config=config)
         try:
-            output = run()
-            return list(attnforge.plan_cache)[-1], output
+            return with_config(run, config, attnforge)
         except attnforge.AttnforgeError as error:
             print(f"tunes, for the config of --configs is refused: {peer_kernels.first_line(error)}", file=sys.stderr)
-        finally:
-            attnforge.configure(config="")
     output = run()
     if tune != "none":
         attnforge.tune(str(list(attnforge.plan_cache)[-1].problem), rigor=tune)
