@@ -43,6 +43,21 @@ std::string take_piece(KernelNames& names, std::string_view name) {
   return type;
 }
 
+std::int64_t kv_bytes(const Problem& problem) {
+  const std::int64_t of_key = problem.head_dim * size_bytes(problem.dtype_k) +
+                              problem.head_dim_v * size_bytes(problem.dtype_v);
+  return problem.batch * problem.num_heads_kv * problem.seqlen_kv * of_key;
+}
+
+/// What a batch_invariant config gives each sequence: splits for half of the SMs where it is
+/// alone, or fewer where merging so many took more than a sixteenth of the time to read its keys,
+/// which is what counts in a large batch.
+double least_of_every_batch(const Problem& typical, double busy_alone) {
+  constexpr double kMostMerged = 1.0 / 16;
+  const double bytes_of_split = 2.0 * double(partial_bytes(typical, 1));  // written and read
+  return std::min(busy_alone, kMostMerged * double(kv_bytes(typical)) / bytes_of_split);
+}
+
 }  // namespace
 
 std::int64_t partial_bytes(const Problem& problem, int splits) {
@@ -68,7 +83,8 @@ Reason needless_splits(const Problem& problem, int splits, int block_n, double q
 }
 
 Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
-  constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfManyRows = 2048,
+  constexpr int kMostBlocksPerSm = 4, kLeastKeys = 256, kLeastKeysOfSplit = 128,
+                kLeastKeysOfManyRows = 2048,
                 kMostRounds = 16;      // of blocks, after which the longest sequence hardly shows
   constexpr double kLeastBusy = 0.45;  // of the SMs: 64 of 132, too
   Axis axis{"num_splits", {1}, {2, 4, 8}};
@@ -87,16 +103,19 @@ Axis splits_axis(const Problem& problem, const DeviceFacts& device) {
     return axis;
   }
   axis.only_forced.clear();
+  const double fill = device.num_sms / tiles,
+               useful = double(typical.seqlen_kv) / kLeastKeysOfSplit;
+  const auto busy = [&](double all) { return kLeastBusy * std::min(all, useful); };
+  const double least = problem.batch_invariant
+                           ? least_of_every_batch(typical, busy(fill * double(typical.batch)))
+                           : busy(fill);
   const auto add = [&](double splits) {
     const int whole = static_cast<int>(std::min<double>(splits, kMostSplits));
-    if (whole > 1 && std::ranges::find(axis.values, whole) == axis.values.end())
+    if (whole > 1 && whole > least && std::ranges::find(axis.values, whole) == axis.values.end())
       axis.values.push_back(whole);
   };
-  const double fill = device.num_sms / tiles;
-  const double enough = std::min(fill, double(typical.seqlen_kv) / (kLeastKeys / 2));
   for (int blocks = 1; blocks <= most; blocks *= 2) add(std::floor(blocks * fill));
-  for (int splits = 2; splits <= 128; splits *= 2)
-    if (splits > kLeastBusy * enough && splits <= 2 * most * fill) add(splits);
+  for (int splits = 2; splits <= 128 && splits <= 2 * most * fill; splits *= 2) add(splits);
   return axis;
 }
 

@@ -36,7 +36,8 @@ Reason needless_splits(const Problem& problem, int splits, int block_n, double q
 
 /// Powers of two, and what fills the GPU with one, two or four blocks per SM, from what makes half
 /// of the SMs busy on, or leaves a split 256 keys; only where query tiles leave SMs idle and keys
-/// are many, or sequences are unequal.
+/// are many, or sequences are unequal. Of batch_invariant problems no fewer than a sequence that is
+/// alone wants, within what merging may cost in a large batch.
 Axis splits_axis(const Problem& problem, const DeviceFacts& device);
 
 /// How many times as long unequal sequences take as equal ones, for what they leave idle at the

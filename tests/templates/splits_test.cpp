@@ -147,6 +147,17 @@ TEST(SplitKeys, OfASequenceAreTriedFromWhatKeepsAboutHalfOfTheSmsBusy) {
   EXPECT_THAT(values, testing::Not(testing::Contains(32)));
 }
 
+TEST(SplitKeys, OfEveryBatchAreEnoughForASequenceAloneUnlessMergingCostsTooMuch) {
+  const auto least = [](const std::string& words) {
+    const Problem problem = bucket(
+        parse_problem("fwd bf16 batch=64 seqlen=1:8192 head_dim=128 " + words));
+    const std::vector<int> values = splits_axis(problem, typical_device("90a")).values;
+    return *std::min_element(values.begin() + 1, values.end());
+  };
+  EXPECT_EQ(least("num_heads=32:8 batch_invariant"), 8) << "half of 132 SMs for one sequence";
+  EXPECT_EQ(least("num_heads=16:1 batch_invariant"), 16) << "64 would merge a quarter of the bytes";
+}
+
 TEST(SplitKeys, TakeNoSharedMemoryForLengthsThatTheHostKnows) {
   const DeviceFacts& device = typical_device("86");
   const auto most_smem_bytes = [&](const std::string& words) {
