@@ -64,6 +64,16 @@ struct BwdMmaSm80Config : Shape {
   // 16-byte chunks of a row that take part in products.
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const { return round_up(head_dim, 16) / 8; }
   ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return round_up(head_dim_v, 16) / 8; }
+  ATTNFORGE_HOST_DEVICE constexpr int steps() const { return block_m / step_m; }
+  // Two warps with the same keys meet at named barriers, 1 to 15, where the one with dV arrives and
+  // goes on. A barrier counts arrivals and not who arrives: before it is arrived at again the other
+  // must have left it. So steps take turns at two barriers where there are as many, and the
+  // first warp waits for the other before it comes round. Tiles have a barrier of all between them.
+  ATTNFORGE_HOST_DEVICE constexpr int hand_overs() const { return 2 * key_warps() <= 15 ? 2 : 1; }
+  ATTNFORGE_HOST_DEVICE constexpr int hand_over(int step) const { return step % hand_overs(); }
+  ATTNFORGE_HOST_DEVICE constexpr bool waits_for_other(int step) const {
+    return step + 1 < steps() && hand_over(step) + 1 == hand_overs();
+  }
   ATTNFORGE_HOST_DEVICE constexpr bool makes_dq() const { return dq != kDqOwnKernel; }
   /// Whether a tile of dS, or of P on its way to it, passes through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool has_ds() const { return makes_dq() || roles == 2; }

@@ -351,6 +351,7 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void attend_in_pairs(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
     const bool of_dv = has_dv();
+    const int hand_over = 1 + key_warp() + C.hand_over(step) * C.key_warps();
     const u32 q = q_tile(stage) + step * C.step_m * QkRows::kRowBytes,
               dout = dout_tile(stage) + step * C.step_m * VRows::kRowBytes;
     Scores x;  // scores, or dP
@@ -363,11 +364,14 @@ struct BwdMmaSm80 {
       Rounded sloped;
       to_probabilities(x, place, stage, masked, step, p, sloped);
       Words(ds, step).store(Slope::kOne ? p : sloped);
-      named_barrier_arrive(1 + key_warp(), 64);
+      if (C.waits_for_other(step))
+        named_barrier_wait(hand_over, 64);
+      else
+        named_barrier_arrive(hand_over, 64);
       if constexpr (!kAlike) add_to_dv(p, stage, step);
     } else {
       if constexpr (!kAlike) step_of_dp(x, stage, step);
-      named_barrier_wait(1 + key_warp(), 64);
+      named_barrier_wait(hand_over, 64);
       differences_of_step(x, stage, masked, step, Words(ds, step), p);
       if constexpr (!kAlike) add_to_dk(p, stage, step);
     }
@@ -380,7 +384,7 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void attend(const Place& place, int stage, int ds_stage) {
     const bool masked = work.masked(place);
 #pragma unroll 1
-    for (int step = 0; step < C.block_m / C.step_m; ++step) {
+    for (int step = 0; step < C.steps(); ++step) {
       if constexpr (C.roles == 1)
         attend_alone(place, stage, ds_tile(ds_stage), masked, step);
       else

@@ -50,6 +50,25 @@ TEST(BwdMmaSm80, EverySumOfDqHasItsOwnPlace) {
   expect_own_places<config_of(8, 64, 1)>();
 }
 
+/// With the warp that has dV as far ahead of the other as barriers let it, in every tile. A barrier
+/// that one warp has come to twice would let the other pass too late, or never.
+TEST(BwdMmaSm80, NoBarrierIsArrivedAtAgainBeforeItWasLeft) {
+  for (const int num_warps : {2, 4, 8, 16})
+    for (const int steps : {1, 2, 3, 4, 8}) {
+      BwdMmaSm80Config c = config_of(64, 16 * steps, 4);
+      c.num_warps = num_warps, c.step_m = 16;
+      EXPECT_LE(1 + c.key_warps() * c.hand_overs(), 16) << "barriers";
+      std::vector<bool> arrived(c.hand_overs());
+      int left = 0;  // steps whose barrier the other warp has left
+      for (int step = 0; step < steps; ++step) {
+        ASSERT_FALSE(arrived[c.hand_over(step)]) << num_warps << " warps, step " << step;
+        arrived[c.hand_over(step)] = true;
+        if (!c.waits_for_other(step)) continue;
+        for (; left <= step; ++left) arrived[c.hand_over(left)] = false;
+      }
+    }
+}
+
 /// Warps take every n-th fragment of a tile of dQ, as the kernel does.
 TEST(BwdMmaSm80, WarpsShareATileOfDqCompletely) {
   for (const int head_dim : {8, 40, 64, 72, 96, 112, 128, 192, 200, 256})
