@@ -6,6 +6,7 @@
 #include "attnforge/error.h"
 #include "generator/arch.h"
 #include "runtime/driver.h"
+#include "runtime/release.h"
 
 namespace attnforge {
 namespace {
@@ -103,8 +104,8 @@ std::vector<DeviceFacts> enumerate_devices() {
 PrimaryContext::PrimaryContext(int ordinal) : ordinal_(ordinal), device_(device_at(ordinal)) {}
 
 PrimaryContext::~PrimaryContext() {
-  // At the end of a process the driver may be gone already; it says so and nothing is lost.
-  if (context_ != nullptr) driver().cuDevicePrimaryCtxRelease(device_);
+  if (context_ != nullptr)
+    release([&](const Driver& cuda) { cuda.cuDevicePrimaryCtxRelease(device_); });
 }
 
 CUcontext PrimaryContext::get() {

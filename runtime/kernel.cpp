@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attnforge/error.h"
+#include "runtime/release.h"
 
 namespace attnforge {
 namespace {
@@ -58,6 +59,7 @@ void raise_smem_limit(CUfunction function, const std::string& symbol, int smem_b
 
 Kernel Kernel::load(std::span<const std::byte> image, const std::string& symbol, int smem_bytes) {
   ATTNFORGE_ASSERT(!image.empty(), "there is no code to load");
+  require_kernels_to_end();
   const Driver& cuda = driver();
   Kernel kernel;
   check(cuda.cuLibraryLoadData(&kernel.library_, image.data(), nullptr, nullptr, 0, nullptr,
@@ -80,8 +82,7 @@ Kernel Kernel::load(std::span<const std::byte> image, const std::string& symbol,
 }
 
 Kernel::~Kernel() {
-  // A driver that is shutting down refuses; nothing is lost then.
-  if (library_ != nullptr) driver().cuLibraryUnload(library_);
+  if (library_ != nullptr) release([&](const Driver& cuda) { cuda.cuLibraryUnload(library_); });
 }
 
 Kernel::Kernel(Kernel&& other) noexcept

@@ -5,6 +5,7 @@
 
 #include "attnforge/error.h"
 #include "runtime/driver.h"
+#include "runtime/release.h"
 
 namespace attnforge {
 namespace {
@@ -16,15 +17,15 @@ CUcontext current_context() {
   return context;
 }
 
-/// Runs `release` with `context` current; for destructors. Failures (a lost context, a driver that
-/// is shutting down) cannot be helped and are dropped.
-template <class Release>
-void release_in(CUcontext context, Release release) {
-  const Driver& cuda = driver();
-  if (cuda.cuCtxPushCurrent(context) != CUDA_SUCCESS) return;
-  release(cuda);
-  CUcontext popped = nullptr;
-  cuda.cuCtxPopCurrent(&popped);
+/// release() with `context` current.
+template <class GiveBack>
+void release_in(CUcontext context, const GiveBack& give_back) {
+  release([&](const Driver& cuda) {
+    if (cuda.cuCtxPushCurrent(context) != CUDA_SUCCESS) return;
+    give_back(cuda);
+    CUcontext popped = nullptr;
+    cuda.cuCtxPopCurrent(&popped);
+  });
 }
 
 /// " (1024 of 81559 MiB are free)", or "" if the driver does not say.
@@ -38,6 +39,7 @@ std::string how_much_is_free() {
 
 Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
+  require_kernels_to_end();
   context_ = current_context();
   const CUresult result = driver().cuMemAlloc(&handle_, bytes);
   if (result == CUDA_SUCCESS) return;

@@ -13,6 +13,7 @@
 
 #include "attnforge/error.h"
 #include "runtime/compiler.h"
+#include "runtime/release.h"
 #include "tuner/compile_pool.h"
 #include "tuner/forward_lse.h"
 #include "tuner/loaded_candidate.h"
@@ -60,13 +61,7 @@ class InProcessEvaluator : public Evaluator {
         cache_(cache),
         seed_(seed),
         overrides_(overrides),
-        gpu_(std::make_unique<Gpu>()),
         pool_(compile_threads) {}
-
-  ~InProcessEvaluator() override {
-    // Memory and code that a kernel without end uses cannot be freed: the driver would wait for it.
-    if (loss_ && loss_->measurement.status == Status::kTimedOut) static_cast<void>(gpu_.release());
-  }
 
   std::string digest_of(const Candidate& candidate) override {
     return digest(render(*candidate.family, candidate.config, problem_, overrides_));
@@ -86,6 +81,7 @@ class InProcessEvaluator : public Evaluator {
         },
         [&](std::size_t index, Compiled&& compiled) {
           if (compiled.trouble) std::rethrow_exception(compiled.trouble);
+          if (loss_) return;  // a load, too, would wait for a kernel without end
           on_done(index, load(batch[index], std::move(compiled)));
         });
   }
@@ -96,7 +92,7 @@ class InProcessEvaluator : public Evaluator {
     const CUstream stream = bench.timer.stream();
     Measurement result;
     try {
-      gpu_->workspace.clear_counters(stream);
+      gpu_.workspace.clear_counters(stream);
       // Twice: counters that a kernel must put back are wrong in the second run at the earliest.
       bench.tensors.poison_outputs(stream);
       candidate.run(bench.tensors.tensors(), stream);
@@ -140,7 +136,7 @@ class InProcessEvaluator : public Evaluator {
     const std::vector<double> nothing(order.size(), std::numeric_limits<double>::quiet_NaN());
     LoadedCandidate* const only = order.size() == 1 ? items.front() : nullptr;
     try {
-      gpu_->workspace.clear_counters(bench.timer.stream());
+      gpu_.workspace.clear_counters(bench.timer.stream());
       const Timer::Samples samples = bench.timer.sample(
           items.size(), [&](std::size_t item) { return try_run(*items[item], bench); }, limit_s);
       if (samples.timed_out) {
@@ -164,7 +160,7 @@ class InProcessEvaluator : public Evaluator {
     };
     LoadedCandidate* last = nullptr;
     try {
-      gpu_->workspace.clear_counters(bench.timer.stream());
+      gpu_.workspace.clear_counters(bench.timer.stream());
       for (std::size_t next = 0; elapsed_s() < kHeatSeconds;) {
         double run_us = 0, limit_s = 0;
         do {
@@ -193,7 +189,7 @@ class InProcessEvaluator : public Evaluator {
   }
 
   void release(const Config& config) override {
-    if (!loss_) gpu_->loaded.erase(to_string(config));
+    if (!loss_) gpu_.loaded.erase(to_string(config));
   }
 
   const Loss* lost() const override { return loss_ ? &*loss_ : nullptr; }
@@ -224,8 +220,8 @@ class InProcessEvaluator : public Evaluator {
     if (compiled.failure.status != Status::kOk) return compiled.failure;
     try {
       auto loaded = std::make_unique<LoadedCandidate>(candidate, problem_, device_,
-                                                      std::move(compiled), gpu_->workspace);
-      gpu_->loaded[loaded->config()] = std::move(loaded);
+                                                      std::move(compiled), gpu_.workspace);
+      gpu_.loaded[loaded->config()] = std::move(loaded);
       return {};
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCuda) throw;
@@ -234,15 +230,15 @@ class InProcessEvaluator : public Evaluator {
   }
 
   LoadedCandidate& loaded(const Config& config) {
-    const auto it = gpu_->loaded.find(to_string(config));
-    ATTNFORGE_ASSERT(it != gpu_->loaded.end(),
+    const auto it = gpu_.loaded.find(to_string(config));
+    ATTNFORGE_ASSERT(it != gpu_.loaded.end(),
                      "only a prepared candidate can be proved, timed or kept");
     return *it->second;
   }
 
   Bench& bench() {
-    if (!gpu_->bench) gpu_->bench = std::make_unique<Bench>(problem_, device_, seed_);
-    return *gpu_->bench;
+    if (!gpu_.bench) gpu_.bench = std::make_unique<Bench>(problem_, device_, seed_);
+    return *gpu_.bench;
   }
 
   double hang_limit_s(const LoadedCandidate& candidate) const {
@@ -268,6 +264,7 @@ class InProcessEvaluator : public Evaluator {
   /// `candidate` null: one of several.
   Measurement hung(const LoadedCandidate* candidate, double limit_s) {
     const std::string name = candidate ? candidate->config() : "one of several kernels";
+    leave_to_end_of_process();
     const Measurement result = failed(Status::kTimedOut,
                                       fmt::format("no end after {:.1f} s", limit_s));
     loss_ = Loss{
@@ -306,7 +303,7 @@ class InProcessEvaluator : public Evaluator {
   Cache& cache_;
   const unsigned seed_;
   const Overrides overrides_;
-  std::unique_ptr<Gpu> gpu_;
+  Gpu gpu_;
   double best_us_ = 0;
   double clock_mhz_ = 0;
   std::optional<Loss> loss_;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "runtime/driver.h"
+#include "runtime/release.h"
 
 namespace attnforge {
 namespace {
@@ -41,7 +42,9 @@ SharedWord::SharedWord() {
   store(0);
 }
 
-SharedWord::~SharedWord() { driver().cuMemFreeHost(word_); }
+SharedWord::~SharedWord() {
+  release([&](const Driver& cuda) { cuda.cuMemFreeHost(word_); });
+}
 
 unsigned SharedWord::load() const {
   return std::atomic_ref<unsigned>(*word_).load(std::memory_order_acquire);

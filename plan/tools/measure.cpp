@@ -12,6 +12,7 @@
 #include "plan/option_checks.h"
 #include "reference/sequences.h"
 #include "runtime/driver.h"
+#include "runtime/release.h"
 #include "tuner/search/stopping.h"
 #include "tuner/timer.h"
 
@@ -95,6 +96,7 @@ BenchResult measure(const Plan& plan, Device& device, const Tensors& tensors, vo
     const Timer::Samples taken = timer.sample(static_cast<std::size_t>(count), enqueue,
                                               kHangsSeconds);
     if (taken.timed_out) {
+      leave_to_end_of_process();
       throw Error(ErrorCode::kCuda, plan.config() + " did not finish; the GPU hangs in it");
     }
     samples.insert(samples.end(), taken.time_us.begin(), taken.time_us.end());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/program.h"
@@ -125,6 +126,23 @@ TEST_F(ProgramOnFakeDriver, AnAllocationThatFailsSaysHowMuch) {
       {"run", "--random", "1", "fwd fp16 num_heads=2 seqlen=16384 head_dim=32"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("allocate 2097152 bytes"));
+}
+
+/// The driver waits for a kernel before it frees memory, loads code or lets go of a context. The
+/// fake one ends the program where it would, with a code of its own.
+TEST_F(ProgramOnFakeDriver, AKernelWithoutEndDoesNotKeepTheProgram) {
+  for (const auto& [verb, launch] : {std::pair("tune", "20"), std::pair("bench", "200")}) {
+    const Outcome outcome = run_program(
+        {verb, "--rigor", "quick", "fwd bf16 num_heads=8 seqlen=1024 head_dim=128"},
+        {{"LD_LIBRARY_PATH", ATTNFORGE_FAKE_DRIVER_DIR},
+         {"ATTNFORGE_NVRTC", ATTNFORGE_FAKE_NVRTC},
+         {"ATTNFORGE_CACHE", database()},
+         {"ATTNFORGE_LOG", "off"},
+         {"FAKE_GPU_LAUNCH_US", "1"},
+         {"FAKE_GPU_HANGS_AT", launch}});
+    EXPECT_THAT(outcome.exit_code, testing::AnyOf(1, 3)) << verb << ": " << outcome.err;
+    EXPECT_THAT(outcome.out + outcome.err, HasSubstr("did not end within")) << verb;
+  }
 }
 
 }  // namespace

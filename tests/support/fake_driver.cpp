@@ -122,7 +122,10 @@ CUresult primary_retain(CUcontext* context, CUdevice device) {
   *context = handle(&primary[device]);
   return CUDA_SUCCESS;
 }
-CUresult primary_release(CUdevice) { return CUDA_SUCCESS; }
+CUresult primary_release(CUdevice) {
+  attnforge::test::fake_gpu_wait();
+  return CUDA_SUCCESS;
+}
 CUresult context_current(CUcontext* context) {
   *context = handle(current());
   return CUDA_SUCCESS;
@@ -150,6 +153,7 @@ CUresult context_pop(CUcontext* context) {
 CUresult library_load(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
                       CUlibraryOption*, void**, unsigned) {
   if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  attnforge::test::fake_gpu_wait();
   if (loads_to_fail.load() > 0) {
     --loads_to_fail;
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -163,6 +167,7 @@ CUresult library_load(CUlibrary* library, const void* code, CUjit_option*, void*
   return CUDA_SUCCESS;
 }
 CUresult library_unload(CUlibrary) {
+  attnforge::test::fake_gpu_wait();
   ++unloads;
   return CUDA_SUCCESS;
 }

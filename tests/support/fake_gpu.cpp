@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -22,6 +23,18 @@ int launch_us() {
 
 std::mutex clock_mutex;
 double now_us;
+int launches;
+bool hangs;
+
+CUresult wait_for_all() {
+  fake_gpu_wait();
+  return CUDA_SUCCESS;
+}
+CUresult event_query(CUevent event) {
+  const std::lock_guard lock(clock_mutex);
+  const bool before = *reinterpret_cast<double*>(event) < now_us;
+  return hangs && !before ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
 
 constexpr std::size_t kAlignment = 512;
 std::mutex memory_mutex;
@@ -36,6 +49,7 @@ CUresult allocate(CUdeviceptr* pointer, std::size_t bytes) {
   return CUDA_SUCCESS;
 }
 CUresult release(CUdeviceptr pointer) {
+  fake_gpu_wait();
   const std::lock_guard lock(memory_mutex);
   const auto found = blocks.find(pointer);
   if (found == blocks.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -52,18 +66,21 @@ CUresult allocate_host(void** pointer, std::size_t bytes, unsigned) {
   return *pointer == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 CUresult release_host(void* pointer) {
+  fake_gpu_wait();
   std::free(pointer);
   return CUDA_SUCCESS;
 }
 CUresult to_device(CUdeviceptr to, const void* from, std::size_t bytes) {
+  fake_gpu_wait();
   std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   return CUDA_SUCCESS;
 }
 CUresult to_host(void* to, CUdeviceptr from, std::size_t bytes) {
+  fake_gpu_wait();
   std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return CUDA_SUCCESS;
 }
-CUresult nothing() { return CUDA_SUCCESS; }  // fills, synchronisation: whatever its arguments are
+CUresult nothing() { return CUDA_SUCCESS; }  // fills: whatever its arguments are
 CUresult stream_create(CUstream* stream, unsigned) {
   *stream = reinterpret_cast<CUstream>(new char);
   return CUDA_SUCCESS;
@@ -105,15 +122,15 @@ void* fake_gpu_function(std::string_view name) {
       fake_entry("cuMemcpyDtoH", to_host),
       fake_entry("cuMemsetD8Async", nothing),
       fake_entry("cuMemsetD32Async", nothing),
-      fake_entry("cuCtxSynchronize", nothing),
-      fake_entry("cuStreamSynchronize", nothing),
+      fake_entry("cuCtxSynchronize", wait_for_all),
+      fake_entry("cuStreamSynchronize", wait_for_all),
       fake_entry("cuStreamCreate", stream_create),
       fake_entry("cuStreamDestroy", stream_destroy),
       fake_entry("cuEventCreate", event_create),
       fake_entry("cuEventDestroy", event_destroy),
       fake_entry("cuEventRecord", event_record),
-      fake_entry("cuEventQuery", nothing),
-      fake_entry("cuEventSynchronize", nothing),
+      fake_entry("cuEventQuery", event_query),
+      fake_entry("cuEventSynchronize", wait_for_all),
       fake_entry("cuEventElapsedTime", event_elapsed),
   };
   for (const FakeEntry& each : kEntries) {
@@ -130,8 +147,17 @@ double fake_gpu_duration_us(std::string_view code) {
 void fake_gpu_launch(double duration_us) {
   if (launch_us() < 0) return;
   std::this_thread::sleep_for(std::chrono::microseconds(launch_us()));
+  static const char* const hangs_at = std::getenv("FAKE_GPU_HANGS_AT");
   const std::lock_guard lock(clock_mutex);
-  now_us += duration_us;
+  hangs = hangs || (hangs_at != nullptr && ++launches == std::atoi(hangs_at));
+  if (!hangs) now_us += duration_us;
+}
+
+void fake_gpu_wait() {
+  const std::lock_guard lock(clock_mutex);
+  if (!hangs) return;
+  std::fputs("the fake driver would wait for ever\n", stderr);
+  std::_Exit(kFakeGpuWaits);
 }
 
 }  // namespace attnforge::test

@@ -22,6 +22,11 @@ void* fake_gpu_function(std::string_view name);
 /// zero) alone, so that every process finds the same config to be the fastest.
 double fake_gpu_duration_us(std::string_view code);
 
+/// For calls that wait for kernels: ends the process with kFakeGpuWaits if one of them has no end,
+/// as launch number $FAKE_GPU_HANGS_AT has none.
+void fake_gpu_wait();
+inline constexpr int kFakeGpuWaits = 97;
+
 /// A launch: sleeps, and moves the GPU's clock by `duration_us`. Does nothing unless
 /// $FAKE_GPU_LAUNCH_US is set.
 void fake_gpu_launch(double duration_us);

@@ -1,0 +1,24 @@
+// release.h - giving back what the driver has made, and when that is left to the end of the
+// process.
+#pragma once
+
+#include "runtime/driver.h"
+
+namespace attnforge {
+
+/// From here on release() does nothing, in the whole process: a kernel has no end, and the driver
+/// waits for it before it frees memory or code. Any thread.
+void leave_to_end_of_process();
+bool left_to_end_of_process();
+
+/// Before what would wait for the kernel, too. Throws Error(kCuda).
+void require_kernels_to_end();
+
+/// For destructors: runs `give_back`(driver). Failures (a lost context, a driver that is shutting
+/// down) cannot be helped, nor does it throw.
+template <class GiveBack>
+void release(const GiveBack& give_back) {
+  if (!left_to_end_of_process()) give_back(driver());
+}
+
+}  // namespace attnforge
