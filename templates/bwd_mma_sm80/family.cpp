@@ -53,7 +53,7 @@ constexpr Field<Typed> kFields[] = {
 
 /// Registers beside the planned ones that ptxas needs for addresses and operands. With fewer it
 /// spills.
-constexpr int kRegisterSlack = 36;
+constexpr int kRegisterSlack = 28;
 int register_slack(const Typed& c, const Problem& problem) {
   return kRegisterSlack + slope_registers(problem, c.key_fragments() * c.step_m / 2);
 }

@@ -78,8 +78,9 @@ struct BwdMmaSm80 {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
   }
 
-  ATTNFORGE_DEVICE static int lane() { return thread_index() % 32; }
-  ATTNFORGE_DEVICE static int warp() { return thread_index() / 32; }
+  // Of what cannot be negative: else each division corrects the sign first.
+  ATTNFORGE_DEVICE static int lane() { return thread_index() & 31; }
+  ATTNFORGE_DEVICE static int warp() { return static_cast<u32>(thread_index()) / 32; }
   /// With two roles the first half of the warps has dV, the second dK.
   ATTNFORGE_DEVICE static int key_warp() { return C.roles == 2 ? warp() % C.key_warps() : warp(); }
   ATTNFORGE_DEVICE static bool has_dv() { return C.roles == 1 || warp() < C.key_warps(); }
@@ -135,7 +136,10 @@ struct BwdMmaSm80 {
       load_queries<QLoader>(q_tile(stage), p.q, place);
       load_queries<DoutLoader>(dout_tile(stage), params.dout, place);
       constexpr int kCopies = C.block_m / 4;  // of four rows
-      for (int i = thread_index(); i < 2 * kCopies; i += C.num_threads()) {
+#pragma unroll
+      for (int first = 0; first < 2 * kCopies; first += C.num_threads()) {
+        const int i = first + thread_index();
+        if (i >= 2 * kCopies) break;
         const float* from = i < kCopies ? params.scratch.lse_log2 : params.scratch.delta;
         cp_async<16>(rows(stage) + i * 16,
                      from + work.scratch_row(params.scratch, place) + i % kCopies * 4);
@@ -241,31 +245,37 @@ struct BwdMmaSm80 {
     }
   }
 
-  /// This warp's keys and a step's queries in a tile of dS: two queries a word, each lane its own.
+  /// This warp's keys and a step's queries in a tile of dS: two queries a word.
   struct Words {
-    u32 first;
+    u32 own;   // the first of this lane
+    u32 rows;  // what this lane says to ldmatrix
 
     ATTNFORGE_DEVICE Words(u32 ds, int step)
-        : first(DsRows::further(ds + DsRows::offset(lane_key(), 0), step * kStepFragments) +
-                lane() % 4 * 4) {}
-    ATTNFORGE_DEVICE u32 at(int f, int j, int r) const {
-      return DsRows::further(first, j) + (f * 16 + r * 8) * DsRows::kRowBytes;
+        : own(DsRows::further(ds + DsRows::offset(lane_key(), 0), step * kStepFragments) +
+              lane() % 4 * 4),
+          rows(DsRows::further(own_rows<DsRows>(ds), step * kStepFragments)) {}
+    /// Of the queries of fragments j and j + 1.
+    ATTNFORGE_DEVICE void store(const Rounded& x, int j) const {
+#pragma unroll
+      for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          store_shared(DsRows::further(own, j + i / 2) + (f * 16 + i % 2 * 8) * DsRows::kRowBytes,
+                       int(x[f][j + i / 2][i % 2]));
     }
-    ATTNFORGE_DEVICE void store(const Rounded& x) const {
+    ATTNFORGE_DEVICE void load(Rounded& x, int j) const {
 #pragma unroll
-      for (int j = 0; j < kStepFragments; ++j)
+      for (int f = 0; f < kKeyFragments; ++f) {
+        u32 words[4];
+        ldmatrix_x4(words, DsRows::further(rows, j) + f * 16 * DsRows::kRowBytes);
 #pragma unroll
-        for (int f = 0; f < kKeyFragments; ++f)
-#pragma unroll
-          for (int r = 0; r < 2; ++r) store_shared(at(f, j, r), int(x[f][j][r]));
+        for (int i = 0; i < 4; ++i) x[f][j + i / 2][i % 2] = words[i];
+      }
     }
   };
 
-  /// dS = P (dP - delta), P to dS in place, and to shared memory where dQ is made of it. With two
-  /// roles P comes from there, word by word: all at once they would be too many registers. Where P
-  /// is 0 in a masked tile dS is 0 whatever dP is.
-  ATTNFORGE_DEVICE static void differences(const Scores& dp, u32 delta, bool masked,
-                                           const Words& words, Rounded& p) {
+  /// dP to dP - delta.
+  ATTNFORGE_DEVICE static void subtract(Scores& dp, u32 delta) {
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
       float shift[2];
@@ -273,17 +283,32 @@ struct BwdMmaSm80 {
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          u32& word = p[f][j][r];
-          if constexpr (C.roles == 2) word = load_shared(words.at(f, j, r));
+        for (int i = 0; i < 4; ++i) dp[f][j][i] -= shift[i % 2];
+    }
+  }
+
+  /// dS = P (dP - delta), P to dS in place, and to shared memory where dQ is made of it. With two
+  /// roles P comes from there, that of the next queries while this one is used: all at once would
+  /// be too many registers. Where P is 0 in a masked tile dS is 0 whatever dP is.
+  template <bool kMasked>
+  ATTNFORGE_DEVICE static void differences(const Scores& dp, const Words& words, Rounded& p) {
+    if constexpr (C.roles == 2) words.load(p, 0);
+#pragma unroll
+    for (int j = 0; j < kStepFragments; j += 2) {
+      if constexpr (C.roles == 2)
+        if (j + 2 < kStepFragments) words.load(p, j + 2);
+#pragma unroll
+      for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          u32& word = p[f][j + i / 2][i % 2];
+          const float* const differences = &dp[f][j + i / 2][i % 2 * 2];
           float x[2];
           unpack2<C.dtype>(word, x[0], x[1]);
-          const float low = x[0] * (dp[f][j][2 * r] - shift[0]),
-                      high = x[1] * (dp[f][j][2 * r + 1] - shift[1]);
-          word = pack2<C.dtype>(masked && x[0] == 0.0f ? 0.0f : low,
-                                masked && x[1] == 0.0f ? 0.0f : high);
-          if constexpr (C.makes_dq()) store_shared(words.at(f, j, r), int(word));
+          word = pack2<C.dtype>(kMasked && x[0] == 0.0f ? 0.0f : x[0] * differences[0],
+                                kMasked && x[1] == 0.0f ? 0.0f : x[1] * differences[1]);
         }
+      if constexpr (C.makes_dq()) words.store(p, j);
     }
   }
 
@@ -324,9 +349,15 @@ struct BwdMmaSm80 {
         query_columns<QkRows>(q_tile(stage)) + step * C.step_m * QkRows::kRowBytes);
   }
 
-  ATTNFORGE_DEVICE void differences_of_step(const Scores& dp, int stage, bool masked, int step,
-                                            const Words& words, Rounded& p) const {
-    differences(dp, rows(stage) + C.block_m * 4 + step * C.step_m * 4, masked, words, p);
+  ATTNFORGE_DEVICE u32 delta_of(int stage, int step) const {
+    return rows(stage) + C.block_m * 4 + step * C.step_m * 4;
+  }
+  ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Words& words,
+                                              Rounded& p) {
+    if (masked)
+      differences<true>(dp, words, p);
+    else
+      differences<false>(dp, words, p);
   }
 
   /// By one warp with both roles.
@@ -337,8 +368,9 @@ struct BwdMmaSm80 {
     to_probabilities(s, place, stage, masked, step, p, sloped);
     add_to_dv(p, stage, step);
     step_of_dp(dp, stage, step);
+    subtract(dp, delta_of(stage, step));
     Rounded& difference = Slope::kOne ? p : sloped;
-    differences_of_step(dp, stage, masked, step, Words(ds, step), difference);
+    to_differences(dp, masked, Words(ds, step), difference);
     add_to_dk(difference, stage, step);
   }
 
@@ -363,7 +395,9 @@ struct BwdMmaSm80 {
       if constexpr (!kAlike) step_of_scores(x, stage, step);
       Rounded sloped;
       to_probabilities(x, place, stage, masked, step, p, sloped);
-      Words(ds, step).store(Slope::kOne ? p : sloped);
+      const Words words(ds, step);
+#pragma unroll
+      for (int j = 0; j < kStepFragments; j += 2) words.store(Slope::kOne ? p : sloped, j);
       if (C.waits_for_other(step))
         named_barrier_wait(hand_over, 64);
       else
@@ -371,8 +405,9 @@ struct BwdMmaSm80 {
       if constexpr (!kAlike) add_to_dv(p, stage, step);
     } else {
       if constexpr (!kAlike) step_of_dp(x, stage, step);
+      subtract(x, delta_of(stage, step));  // while the other makes its exponentials
       named_barrier_wait(hand_over, 64);
-      differences_of_step(x, stage, masked, step, Words(ds, step), p);
+      to_differences(x, masked, Words(ds, step), p);
       if constexpr (!kAlike) add_to_dk(p, stage, step);
     }
     if constexpr (kAlike)
@@ -405,22 +440,36 @@ struct BwdMmaSm80 {
     const u32 ds = DsRows::further(query_rows<DsRows>(ds_tile(ds_stage)), row_warp * 2);
     const u32 k = QkRows::further(query_columns<QkRows>(k_tile()), column_warp * 2);
     float x[kRows][2 * kColumns][4] = {};
-#pragma unroll 2  // all of them take longer to compile, and registers
-    for (int n = 0; n < C.block_n / 16; ++n) {
-      u32 a[kRows][4];
+    // Operands of the next 16 keys are read while these are used, where registers allow it.
+    constexpr int kTurns = kRows + kColumns <= 4 ? 2 : 1, kAll = C.block_n / 16;
+    static_assert(kAll % kTurns == 0, "the last turn of a round is the last of all");
+    u32 a[kTurns][kRows][4], b[kTurns][kColumns][4];
+    const auto read = [&](int n, int turn) {
 #pragma unroll
       for (int f = 0; f < kRows; ++f)
-        ldmatrix_x4_trans(a[f],
+        ldmatrix_x4_trans(a[turn][f],
                           DsRows::further(ds, 2 * f * kRowWarps) + n * 16 * DsRows::kRowBytes);
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        if (!has_column(c)) continue;
-        u32 b[4];
-        ldmatrix_x4_trans(b, QkRows::further(k, 2 * c * kColumnWarps) + n * 16 * QkRows::kRowBytes);
+      for (int c = 0; c < kColumns; ++c)
+        if (has_column(c))
+          ldmatrix_x4_trans(b[turn][c],
+                            QkRows::further(k, 2 * c * kColumnWarps) + n * 16 * QkRows::kRowBytes);
+    };
+    if constexpr (kTurns == 2) read(0, 0);
+#pragma unroll(kTurns == 2 ? 1 : 2)
+    for (int first = 0; first < kAll; first += kTurns) {
 #pragma unroll
-        for (int f = 0; f < kRows; ++f) {
-          mma_m16n8k16<C.dtype>(x[f][2 * c], a[f], b[0], b[1]);
-          mma_m16n8k16<C.dtype>(x[f][2 * c + 1], a[f], b[2], b[3]);
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const int next = first + turn + kTurns - 1;
+        if (next < kAll) read(next, (turn + 1) % kTurns);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          if (!has_column(c)) continue;
+#pragma unroll
+          for (int f = 0; f < kRows; ++f) {
+            mma_m16n8k16<C.dtype>(x[f][2 * c], a[turn][f], b[turn][c][0], b[turn][c][1]);
+            mma_m16n8k16<C.dtype>(x[f][2 * c + 1], a[turn][f], b[turn][c][2], b[turn][c][3]);
+          }
         }
       }
     }
@@ -483,11 +532,15 @@ struct BwdMmaSm80 {
       cp_async_wait<kTilesAhead - 1>();
       __syncthreads();
       if constexpr (C.stages > 1) load(work.later(place, kTilesAhead), stage_before(stage));
+      // Of two roles one has it before its other products and one after them: so each multiplies
+      // while the other does not.
+      if constexpr (kLate)
+        if (is_late && (C.roles == 1 || !has_dv())) add_to_dq(work.before(place), ds_stage ^ 1);
+      attend(place, stage, ds_stage);
       if constexpr (kLate) {
-        if (is_late) add_to_dq(work.before(place), ds_stage ^ 1);
+        if (is_late && C.roles == 2 && has_dv()) add_to_dq(work.before(place), ds_stage ^ 1);
         is_late = true;
       }
-      attend(place, stage, ds_stage);
       if constexpr (!kLate && (C.makes_dq() || C.stages == 1)) __syncthreads();
       if constexpr (C.stages == 1) load(work.after(place), 0);
       if constexpr (!kLate && C.makes_dq()) add_to_dq(place, 0);
