@@ -126,8 +126,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   // Near the limit ptxas may spill, which costs time, or may not: measure it, but do not start with
   // it.
-  constexpr int kSafeSlack = 46, kKeysSlack = 32;
-  constexpr int kWithoutUniform = 8;  // sm_90 has uniform registers for more
+  constexpr int kSafeSlack = 42, kKeysSlack = 32;
+  constexpr int kWithoutUniform = 12;  // sm_90 has uniform registers for more
   constexpr double kSpillRisk = 1.5;
   constexpr int kBothRoles = 8, kStages = 12;
   const int slack = kSafeSlack + c.keys_in_regs * kKeysSlack + (c.roles == 1 ? kBothRoles : 0) -
