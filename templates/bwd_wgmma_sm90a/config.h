@@ -13,6 +13,7 @@ namespace attnforge {
 inline constexpr int kDqAnyOrder = 0;
 inline constexpr int kDqInOrder = 1;        // of the key tiles: the same bits in every run
 inline constexpr int kDqFromRegs = 2;       // in any order, straight from registers
+inline constexpr int kDqFromDiagonal = 3;   // in order, from the last key tile that a query sees
 inline constexpr int kMostRegisters = 240;  // of a thread that computes
 
 /// Of a tensor: `begin` on, a multiple of 64.
@@ -32,7 +33,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int ds_stages;      // tiles of dS: with 2, one barrier a tile
   int late_dq;        // 1: dQ of a tile is computed during the next
   int dq_rounds;      // 1 or 2, in which dQ of a tile is computed
-  int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs
+  int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs, kDqFromDiagonal
   int zeros_ahead;    // 1: blocks set sums of dQ of later heads to zeros; 0: bwd_rows sets all
 
   static constexpr int blocks_per_sm = 1;
@@ -78,13 +79,16 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int dq_rows() const { return block_m / dq_sharers(); }
   /// Blocks of a warpgroup.
   ATTNFORGE_HOST_DEVICE constexpr int dq_own() const { return dq_parts() / warpgroups; }
+  ATTNFORGE_HOST_DEVICE constexpr bool adds_in_order() const {
+    return dq == kDqInOrder || dq == kDqFromDiagonal;
+  }
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
   // zeros_ahead: bulk copies take them from here.
   static constexpr int kZeroBytes = 4096;
   ATTNFORGE_HOST_DEVICE constexpr int zero_bytes() const { return zeros_ahead ? kZeroBytes : 0; }
   /// Counters of a tile, of those that have added to it.
-  ATTNFORGE_HOST_DEVICE constexpr int dq_turns() const { return dq == kDqInOrder ? warpgroups : 0; }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_turns() const { return adds_in_order() ? warpgroups : 0; }
   ATTNFORGE_HOST_DEVICE constexpr int dq_part_bytes() const { return 64 * dq_rows() * 4; }
   /// Parts of a warpgroup in a round, and in shared memory those of all.
   ATTNFORGE_HOST_DEVICE constexpr int dq_held() const { return ceil_div(dq_own(), dq_rounds); }
@@ -170,7 +174,7 @@ struct BwdWgmmaSm90aConfig : Shape {
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
            (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= 2 &&
-           (zeros_ahead == 0 || dq != kDqInOrder) && dq_parts_of(dq_rounds - 1) > 0 &&
+           (zeros_ahead == 0 || !adds_in_order()) && dq_parts_of(dq_rounds - 1) > 0 &&
            (split_columns || dq_rounds == 1) &&
            (split_columns == 0 ||
             (warpgroups == 2 && late_dq == 0 && ds_stages == 1 && q_stages >= 2));

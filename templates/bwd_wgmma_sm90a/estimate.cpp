@@ -72,7 +72,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double blocks = double(order.m_blocks) * order.heads;
   const double tiles = key_tiles(problem, c.block_m, 1, c.block_n()).all * heads;
-  const double of_tile = c.dq == kDqInOrder ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
+  const double of_tile = c.adds_in_order() ? std::max(tile_clocks(c), kTurn) : tile_clocks(c);
   double clocks = tiles * of_tile + blocks * (c.split_columns ? kBlockStartColumns : kBlockStart);
   TileOrder heaviest_first = order;
   heaviest_first.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end

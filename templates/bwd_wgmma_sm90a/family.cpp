@@ -10,6 +10,7 @@
 #include "attnforge/plan.h"
 #include "generator/arch.h"
 #include "generator/family.h"
+#include "generator/shape.h"
 #include "generator/stored_rows.h"
 #include "generator/typed_family.h"
 #include "templates/bwd_wgmma_sm90a/config.h"
@@ -48,7 +49,7 @@ constexpr Field<Typed> kFields[] = {
     {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
     {"late_dq", &Typed::late_dq, kFlag},
     {"dq_rounds", &Typed::dq_rounds, from_to(1, 2)},
-    {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromRegs)},
+    {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromDiagonal)},
     {"zeros_ahead", &Typed::zeros_ahead, from_to(0, 1)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
@@ -84,7 +85,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   const std::vector<int> groups = problem.deterministic ? std::vector<int>{32, 16, 64, 0}
                                                         : std::vector<int>{0, 32, 16, 64};
   Axis dq{"dq", {kDqFromRegs, kDqInOrder, kDqAnyOrder}};
-  if (problem.deterministic) dq = {"dq", {kDqInOrder}};
+  if (problem.deterministic) dq = {"dq", {kDqInOrder, kDqFromDiagonal}};
   return {
       {"warpgroups", {2, 3}},
       {"split_columns", {0, 1}},
@@ -122,9 +123,15 @@ int zeros_lag(const Typed& c, const TileOrder& order, const DeviceFacts& device)
   return std::min(order.heads_per_group * ceil_div(device.num_sms, blocks_of_group), order.heads);
 }
 
+TileOrder order_of(const Typed& c, const Problem& problem) {
+  TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  order.heavy_last = c.dq == kDqFromDiagonal;  // the last keys, which others wait for, come first
+  return order;
+}
+
 Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.zeros_ahead == 0) return "";
-  const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  const TileOrder order = order_of(c, problem);
   const int lag = zeros_lag(c, order, device);
   if (lag == order.heads) return "no head is so far ahead of the first";
   // Zeros should be in the L2 cache yet when the first adds come.
@@ -137,10 +144,12 @@ Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& de
 }
 
 Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  if (problem.deterministic && c.dq != kDqInOrder)
+  if (problem.deterministic && !c.adds_in_order())
     return "sums of dQ that are added up in any order differ from run to run";
-  if (c.dq == kDqInOrder && lists_query_tiles(problem))
+  if (c.adds_in_order() && lists_query_tiles(problem))
     return "a key tile would wait for one that the block mask leaves out";
+  if (c.dq == kDqFromDiagonal && !later_see_more(c))
+    return "rows that see all keys have no diagonal";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = wrong_split(c)) return wrong;
   if (Reason no = wrong_zeros(c, problem, device)) return no;
@@ -154,11 +163,11 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
                   c.consumer_registers());
   if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
     return "adds from registers hold up products that wait for them";
-  if (c.dq == kDqInOrder && c.split_columns && !problem.deterministic)
+  if (c.adds_in_order() && c.split_columns && !problem.deterministic)
     return "blocks that wait for turns hold up products";
   // Of few key tiles the wait is short, and there are no zeros to set.
   constexpr int kFewKeys = 512;
-  if (c.dq == kDqInOrder && !c.split_columns && !c.late_dq && problem.seqlen_kv > kFewKeys)
+  if (c.adds_in_order() && !c.split_columns && !c.late_dq && problem.seqlen_kv > kFewKeys)
     return "blocks that wait for turns hold up products of the same tile";
   constexpr int kSmallestTile = 32;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
@@ -196,7 +205,7 @@ BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order
 }
 
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  const TileOrder order = order_of(c, problem);
   return estimate_bwd_wgmma_sm90a_us(c, problem, device, order) +
          bwd_steps_us(problem, steps_of(c, problem, order, device), device);
 }
@@ -208,6 +217,7 @@ std::string describe(const Typed& c) {
                   if_so(c.split_columns, "half of the columns a warpgroup"),
                   if_so(c.late_dq, "dQ a tile later"),
                   if_so(c.dq == kDqInOrder, "dQ added in order"),
+                  if_so(c.dq == kDqFromDiagonal, "dQ added in order from the diagonal"),
                   if_so(c.dq == kDqFromRegs, "dQ added from registers"),
                   if_so(c.zeros_ahead, "zeros ahead"), head_group_words(c.head_group_mb)});
 }
@@ -274,7 +284,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  const TileOrder order = order_of(c, problem);
   const BwdWork work = bwd_work(problem, steps_of(c, problem, order, device));
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
@@ -284,7 +294,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       add_bwd(argument, problem).end_of_base<BwdParams>();
       add_scratch(argument, work);
       argument.value(order);
-      if (c.dq == kDqInOrder)
+      if (c.adds_in_order())
         argument.scratch(work.turns);
       else
         argument.value<int*>(nullptr);

@@ -103,14 +103,14 @@ struct BwdWgmmaSm90aFeed {
                           w * C.dq_own() * (C.dq_part_bytes() / 4);
       int* const turns = params.dq_turns + work.tile_number(params.scratch, place) * C.warpgroups +
                          w;
-      const int turn = C.dq == kDqInOrder ? work.turn(place) : 0;
+      const int turn = C.adds_in_order() ? work.turn(place) : 0;
 #pragma unroll
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
         float* const to = sums + round * C.dq_held() * (C.dq_part_bytes() / 4);
         const int bytes = C.dq_parts_of(round) * C.dq_part_bytes();
+        if (C.adds_in_order() && round == 0) await_turn(turns, turn);  // before there is a tile
         mbarrier_wait(smem.dq_full(w), parity);
-        if (C.dq == kDqInOrder && round == 0) await_turn(turns, turn);
-        if (C.dq == kDqInOrder && turn == 0) {
+        if (C.adds_in_order() && turn == 0) {
           bulk_store(to, smem.dq(w, 0), bytes);
         } else {
           bulk_add(to, smem.dq(w, 0), bytes);
@@ -119,7 +119,7 @@ struct BwdWgmmaSm90aFeed {
         bulk_wait_read<0>();
         mbarrier_arrive(smem.dq_empty(w));
       }
-      if constexpr (C.dq == kDqInOrder) {
+      if constexpr (C.adds_in_order()) {
         bulk_wait<0>();
         pass_turn(turns);
       }

@@ -25,7 +25,9 @@ struct BwdWgmmaSm90aWork {
   int first_row;  // of the sequence, among a head's in the scratch
 
   ATTNFORGE_DEVICE explicit BwdWgmmaSm90aWork(const Params& params)
-      : place(place_tile(params.order, block_index())),
+      : BwdWgmmaSm90aWork(params, place_tile(params.order, block_index())) {}
+  ATTNFORGE_DEVICE BwdWgmmaSm90aWork(const Params& params, const TilePlace& tile)
+      : place(tile),
         keys(params, place, C.block_n()),
         walk(Walk::of_tile(params, keys, C.block_m, C.block_n())),
         first_row(scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence)) {}
@@ -34,8 +36,9 @@ struct BwdWgmmaSm90aWork {
     if constexpr (Walk::kListed) return walk.count();
     return walk.count() * keys.group();
   }
-  // In order, from the last query tile to the first: then all blocks of a head begin at the same
-  // one, and those that wait for others start after them.
+  // In the order of key tiles, from the last query tile to the first: then all blocks of a head
+  // begin at the same one, and those that wait for others start after them. From the diagonal on,
+  // blocks that begin together are at different query tiles, and come to each in its order.
   ATTNFORGE_DEVICE int first_m() const { return C.dq == kDqInOrder ? walk.end - 1 : walk.begin; }
   ATTNFORGE_DEVICE QueryPlace first() const {
     if constexpr (Walk::kListed) return walk.first();
@@ -88,11 +91,15 @@ struct BwdWgmmaSm90aWork {
   ATTNFORGE_DEVICE i64 tile_number(const BwdScratch& scratch, const QueryPlace& place) const {
     return scratch_row(scratch, place) / C.block_m;
   }
-  /// How many key tiles before this one see a query tile.
+  /// How many key tiles that see a query tile come before this one.
   ATTNFORGE_DEVICE int turn(const QueryPlace& place) const {
     const int own = keys.first_key / C.block_n();
-    if constexpr (!C.left_bound) return own;
     const int position = place.m * C.block_m + keys.lengths.kv() - keys.lengths.q();
+    if constexpr (C.dq == kDqFromDiagonal) {
+      const int last_key = position + C.block_m - 1 + keys.p.window_right;
+      return min(last_key, keys.lengths.kv() - 1) / C.block_n() - own;
+    }
+    if constexpr (!C.left_bound) return own;
     return own - max(position - keys.p.window_left, 0) / C.block_n();
   }
 };

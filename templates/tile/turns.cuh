@@ -9,6 +9,7 @@ namespace attnforge {
 /// that this one waits for must have started before it.
 ATTNFORGE_DEVICE void await_turn(const int* counter, int turn) {
   int passed;
+  // NOLINTNEXTLINE(bugprone-infinite-loop): the assembly writes `passed`; on the host there is none
   do {
     asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(passed) : "l"(counter) : "memory");
   } while (passed != turn);

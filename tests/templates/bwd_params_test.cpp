@@ -208,6 +208,24 @@ TEST(ZerosAhead, AreThoseOfAllHeadsBeforeTheKernelWhereNoHeadIsFarEnough) {
   }
 }
 
+/// Blocks wait for those with later keys: started after these, they could keep them from starting.
+TEST(OrderOfKeyTiles, HasTheLastKeysFirstWhereTurnsBeginAtTheDiagonal) {
+  const Problem p = parse_problem(
+      "bwd bf16 num_heads=4 seqlen=1024 head_dim=64 causal "
+      "deterministic");
+  for (const int dq : {kDqInOrder, kDqFromDiagonal}) {
+    const Config config = parse_config(
+        "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=128 q_stages=2 do_stages=2 "
+        "ds_stages=2 late_dq=1 dq_rounds=1 dq=" +
+        std::to_string(dq) + " zeros_ahead=0 head_group_mb=0");
+    const Family& family = *find_family("bwd_wgmma_sm90a");
+    ASSERT_EQ(illegal(family, config, p, typical_device("90a")), "");
+    const Launch launch = family.launch(config, p, typical_device("90a"));
+    const auto params = test::planned_at<BwdWgmmaSm90aParams>(launch.steps[own_step(launch)], 0);
+    EXPECT_EQ(params.order.heavy_last, dq == kDqFromDiagonal);
+  }
+}
+
 TEST(ZerosAhead, AreSearchedWhereTheL2HoldsThem) {
   const Family& family = *find_family("bwd_wgmma_sm90a");
   const DeviceFacts& device = typical_device("90a");
