@@ -312,7 +312,7 @@ def run(args):
     if args.peers is not None:
         asked = [name for name in args.peers.split(",") if name]
         names = [name for name in asked if name in names or name not in backward_peers.LOADERS]
-    peers, missing = backward_peers.find(names)
+    peers, missing = backward_peers.find(names, needed=args.peers is not None)
     flush = peer_runs.ColdL2()
     heat = peer_runs.Heat(args.heat_ms)
     new = done_in(path) is None

@@ -9,7 +9,7 @@ import importlib
 import importlib.metadata
 import inspect
 
-from peer_kernels import Peer, first_line
+import peer_kernels
 
 
 def of_autograd(torch, leaves, o, dout):
@@ -117,17 +117,6 @@ LOADERS = {
 }
 
 
-def find(names):
-    """(the peers of `names` that can be imported, {name: why not} of the others)."""
-    unknown = [name for name in names if name not in LOADERS]
-    if unknown:
-        raise SystemExit(f"no peer is named {', '.join(unknown)}; there are {', '.join(LOADERS)}")
-    peers, missing = [], {}
-    for name in names:
-        try:
-            peers.append(Peer(name, *LOADERS[name]()))
-        except BaseException as error:  # what a package raises while it is imported is its own
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            missing[name] = first_line(error)
-    return peers, missing
+def find(names, needed=False):
+    """As peer_kernels.find()."""
+    return peer_kernels.find(names, LOADERS, needed)

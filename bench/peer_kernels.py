@@ -193,8 +193,10 @@ def first_line(error):
     return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__
 
 
-def find(names, loaders=LOADERS):
-    """(the peers of `names` that can be imported, {name: why not} of the others)."""
+def find(names, loaders=LOADERS, needed=False):
+    """(the peers of `names` that can be imported, {name: why not} of the others). needed: --peers names them, and one that
+    cannot be imported ends the run before it costs time on a GPU.
+    """
     unknown = [name for name in names if name not in loaders]
     if unknown:
         raise SystemExit(f"no peer is named {', '.join(unknown)}; there are {', '.join(loaders)}")
@@ -206,6 +208,9 @@ def find(names, loaders=LOADERS):
             missing[name] = first_line(error)
             continue
         peers.append(Peer(name, version, prepare))
+    if needed and missing:
+        reasons = "; ".join(f"{name} cannot be imported: {why}" for name, why in missing.items())
+        raise SystemExit(f"{reasons}. Install what --peers names, or leave it out there")
     return peers, missing
 
 

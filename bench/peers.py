@@ -102,8 +102,9 @@ def choose(problem, args, stored, plan):
 
 
 def asked_peers(text):
-    """{name: words that a line of a list must have} of "fa3,flex@seqlen=4096"."""
-    return {name: words for name, _, words in (each.partition("@") for each in text.split(","))}
+    """{name: words that a line of a list must have} of "fa3,flex@seqlen=4096"; of None: the usual ones, everywhere."""
+    names = peer_kernels.DEFAULT if text is None else text.split(",")
+    return {name: words for name, _, words in (each.partition("@") for each in names)}
 
 
 def measure(text, args, stored, peers, flush, heat):
@@ -155,7 +156,7 @@ def run(args):
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)
     stored = stored_configs(args.configs)  # before --out opens what may be the same file
-    peers, missing = peer_kernels.find(list(asked_peers(args.peers)))
+    peers, missing = peer_kernels.find(list(asked_peers(args.peers)), needed=args.peers is not None)
     flush = peer_runs.ColdL2(args.clean_l2)
     heat = peer_runs.Heat(args.heat_ms)
     gpu, driver = peer_runs.machine()
@@ -194,8 +195,8 @@ def main():
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"), help="in place of the lists' bf16")
     parser.add_argument(
         "--peers",
-        default=",".join(peer_kernels.DEFAULT),
-        help=f"of {', '.join(peer_kernels.LOADERS)}; NAME@WORDS: only at lines of the lists that have WORDS; default: %(default)s",
+        help=f"these and no others, of {', '.join(peer_kernels.LOADERS)}; NAME@WORDS: only at lines of the lists that have WORDS; "
+        f"default: {', '.join(peer_kernels.DEFAULT)}, those that can be imported",
     )
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
     parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))

@@ -128,7 +128,7 @@ def main():
     torch, gpu, meter = machine.torch(), machine.gpu(), Meter()
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
     asked = args.peers.split(",")
-    found, missing = peer_kernels.find(asked)
+    found, missing = peer_kernels.find(asked, needed=True)
     stored = peers.stored_configs(args.configs)
     file = open(args.out, "w", newline="", buffering=1) if args.out else sys.stdout
     file.write(f"# {gpu}\n# {machine.command()}\n")

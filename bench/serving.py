@@ -285,7 +285,9 @@ def output_of(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="of decode, ragged, prefill; NAME@WORDS: those with WORDS in their titles, as 64 x 8192, 32:8")
-    parser.add_argument("--peers", default=",".join(serving_peers.LOADERS), help="none, or of the default, %(default)s")
+    parser.add_argument(
+        "--peers", help=f"none, or these and no others, of {', '.join(serving_peers.LOADERS)}; default: those that can be imported"
+    )
     parser.add_argument("--no-dense", action="store_true", help="a shorter run: without attnforge on lengths that the host knows")
     parser.add_argument("--tune", default="full", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
@@ -297,7 +299,8 @@ def main():
     parser.add_argument("--out", help="CSV file; default: standard output")
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     args = parser.parse_args()
-    wanted = [name for name in args.peers.split(",") if name not in ("", "none")]
+    asked = list(serving_peers.LOADERS) if args.peers is None else args.peers.split(",")
+    wanted = [name for name in asked if name not in ("", "none")]
     unknown = {each.partition("@")[0] for each in args.only.split(",") if each} - {"decode", "ragged", "prefill"}
     if unknown:
         parser.error(f"--only {', '.join(sorted(unknown))}: there are decode, ragged, prefill")
@@ -309,7 +312,7 @@ def main():
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)
     stored = stored_configs(args.configs)  # before --out opens what may be the same file
-    peers, missing = peer_kernels.find(wanted, serving_peers.LOADERS)
+    peers, missing = peer_kernels.find(wanted, serving_peers.LOADERS, needed=args.peers is not None)
     flush, heat = peer_runs.ColdL2(), peer_runs.Heat(args.heat_ms)
     gpu, driver = peer_runs.machine()
     path = figures.result_path(gpu, args.name) if args.name else args.out

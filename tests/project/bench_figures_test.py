@@ -149,6 +149,15 @@ class PeersTest(unittest.TestCase):
         with self.assertRaisesRegex(SystemExit, "no peer is named fa5; there are torch-cudnn"):
             peer_kernels.find(["fa3", "fa5"])
 
+    def test_a_peer_that_the_command_names_and_that_is_not_there_ends_the_run(self):
+        def broken():
+            raise ModuleNotFoundError("No module named 'cutlass.cute'")
+
+        with mock.patch.dict(peer_kernels.LOADERS, {"fa3": lambda: ("3.0", None), "fa4": broken}):
+            with self.assertRaisesRegex(SystemExit, "fa4 cannot be imported: ModuleNotFoundError.*leave it out"):
+                peer_kernels.find(["fa3", "fa4"], needed=True)
+            self.assertEqual([peer.name for peer in peer_kernels.find(["fa3"], needed=True)[0]], ["fa3"])
+
     def test_flash_attention_is_called_as_its_interface_says(self):
         problem = attnforge.Problem.parse("fwd bf16 seqlen=64 head_dim=64 causal lse")
         versions = mock.patch("importlib.metadata.version", lambda name: {"fa3-fwd": "0.0.3"}.get(name, "4"))
