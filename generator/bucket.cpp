@@ -48,7 +48,8 @@ Problem bucket(const Problem& problem) {
   }
   // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
   // valid.
-  return products_within_limits(rounded) ? rounded : result;
+  if (products_within_limits(rounded)) return rounded;
+  return result;
 }
 
 std::size_t ProblemHash::operator()(const Problem& p) const noexcept { return hash_of_fields(p); }

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -428,48 +429,89 @@ std::uint64_t hash_of(const Problem& p, std::index_sequence<kIndexes...>) {
   return hash;
 }
 
-// The fields that others name, by index: a plan for a new length checks its problem, too.
-struct Partners {
-  std::size_t needed = 0, excluded = 0;
-};
-constexpr std::size_t index_of(std::string_view name) {
+// ---- 6. Checks: unrolled too, since a plan for a new length checks its problem ----
+
+constexpr const ProblemField& named(std::string_view name) {
   std::size_t i = 0;
   while (kFields[i].word.name != name) ++i;
-  return i;
+  return kFields[i];
 }
-constexpr auto kPartners = [] {
-  std::array<Partners, std::size(kFields)> partners{};
-  for (std::size_t i = 0; i < std::size(kFields); ++i) {
-    if (!kFields[i].needs.empty()) partners[i].needed = index_of(kFields[i].needs);
-    if (!kFields[i].excludes.empty()) partners[i].excluded = index_of(kFields[i].excludes);
+
+[[noreturn]] void refuse_in_forward(const ProblemField& field, const Problem& p) {
+  reject_problem(
+      fmt::format("{} is of bwd alone; leave it out of {}", word_text(field, p), to_string(p.op)));
+}
+[[noreturn]] void refuse_in_backward(const ProblemField& field) {
+  reject_problem(fmt::format("{} does not go with bwd; {}", field.name(), field.not_backward));
+}
+[[noreturn]] void refuse_alone(const ProblemField& field, const Problem& p) {
+  reject_problem(fmt::format("{} needs {}", word_text(field, p), field.why_needed));
+}
+[[noreturn]] void refuse_together(const ProblemField& field, const ProblemField& other,
+                                  const Problem& p) {
+  reject_problem(fmt::format("{} does not go with {}; {}", word_text(field, p), word_text(other, p),
+                             field.instead));
+}
+[[noreturn]] void refuse_integer(const ProblemField& field, std::int64_t value) {
+  reject_problem(fmt::format("{}={} must be {}", field.name(), value, field.word.allowed));
+}
+[[noreturn]] void refuse_choice(const ProblemField& field, std::int64_t value) {
+  reject_problem(fmt::format("{}={} must be {}", label(field), value, field.word.allowed));
+}
+[[noreturn]] void refuse_number(const ProblemField& field, float value) {
+  reject_problem(fmt::format("{}={} must be {}", field.name(), value, field.word.allowed));
+}
+
+/// Whether it goes with the op and with other words.
+template <std::size_t kIndex>
+void check_word(const Problem& p) {
+  constexpr const ProblemField& kField = kFields[kIndex];
+  if (!kField.value.is_set(p)) return;
+  if (kField.of_backward && !is_backward(p)) refuse_in_forward(kField, p);
+  if (!kField.not_backward.empty() && is_backward(p)) refuse_in_backward(kField);
+  if constexpr (!kField.needs.empty()) {
+    if (!named(kField.needs).value.is_set(p)) refuse_alone(kField, p);
   }
-  return partners;
-}();
+  if constexpr (!kField.excludes.empty()) {
+    constexpr const ProblemField& kOther = named(kField.excludes);
+    if (kOther.value.is_set(p)) refuse_together(kField, kOther, p);
+  }
+}
+template <std::size_t kIndex>
+void check_value(const Problem& p) {
+  constexpr const ProblemField& kField = kFields[kIndex];
+  constexpr FieldValue kValue = kField.value;
+  if constexpr (kValue.ok != nullptr) {
+    if (!kValue.ok(kValue.get(p))) refuse_integer(kField, kValue.get(p));
+  }
+  if constexpr (kValue.kind == FieldKind::kChoice) {
+    if (!between(kValue.get(p), 0, std::ssize(kValue.choices) - 1))
+      refuse_choice(kField, kValue.get(p));
+  }
+  if constexpr (kValue.number != nullptr) {
+    if (!kValue.number_ok(p.*kValue.number)) refuse_number(kField, p.*kValue.number);
+  }
+}
+template <std::size_t kIndex>
+void check_relation(const Problem& p) {
+  if constexpr (kFields[kIndex].check != nullptr) kFields[kIndex].check(p);
+}
+
+/// check(index) of every field, in order.
+template <class Check>
+void for_each_field(const Check& check) {
+  [&]<std::size_t... kIndexes>(std::index_sequence<kIndexes...>) {
+    (check(std::integral_constant<std::size_t, kIndexes>()), ...);
+  }
+  (std::make_index_sequence<std::size(kFields)>());
+}
 
 }  // namespace
 
 void check_exclusions(const Problem& p) {
   if (p.op != Op::kForward && p.op != Op::kBackward)
     reject_problem(fmt::format("op={} must be fwd or bwd", static_cast<int>(p.op)));
-  for (std::size_t i = 0; i < std::size(kFields); ++i) {
-    const ProblemField& field = kFields[i];
-    if (!field.value.is_set(p)) continue;
-    if (field.of_backward && !is_backward(p)) {
-      reject_problem(fmt::format("{} is of bwd alone; leave it out of {}", word_text(field, p),
-                                 to_string(p.op)));
-    }
-    if (!field.not_backward.empty() && is_backward(p)) {
-      reject_problem(fmt::format("{} does not go with bwd; {}", field.name(), field.not_backward));
-    }
-    if (!field.needs.empty() && !kFields[kPartners[i].needed].value.is_set(p))
-      reject_problem(fmt::format("{} needs {}", word_text(field, p), field.why_needed));
-    if (field.excludes.empty()) continue;
-    const ProblemField& other = kFields[kPartners[i].excluded];
-    if (other.value.is_set(p)) {
-      reject_problem(fmt::format("{} does not go with {}; {}", word_text(field, p),
-                                 word_text(other, p), field.instead));
-    }
-  }
+  for_each_field([&](auto index) { check_word<index>(p); });
   if (p.fp32_gradients && p.alignment_bytes < size_bytes(DType::kFp32))
     reject_problem(
         fmt::format("gradients=fp32 needs alignment={} to be 4 or more", p.alignment_bytes));
@@ -515,29 +557,15 @@ std::string label(const ProblemField& field) {
 }
 
 void check_integer(const ProblemField& field, std::int64_t value) {
-  if (!field.value.ok(value))
-    reject_problem(fmt::format("{}={} must be {}", field.name(), value, field.word.allowed));
+  if (!field.value.ok(value)) refuse_integer(field, value);
 }
 
 void check_fields(const Problem& p) {
-  for (const ProblemField& field : kFields) {
-    const FieldValue& value = field.value;
-    if (value.ok != nullptr) check_integer(field, value.get(p));
-    const bool bad_choice = value.kind == FieldKind::kChoice &&
-                            !between(value.get(p), 0, std::ssize(value.choices) - 1);
-    if (bad_choice)
-      reject_problem(
-          fmt::format("{}={} must be {}", label(field), value.get(p), field.word.allowed));
-    if (value.number != nullptr && !value.number_ok(p.*value.number))
-      reject_problem(
-          fmt::format("{}={} must be {}", field.name(), p.*value.number, field.word.allowed));
-  }
+  for_each_field([&](auto index) { check_value<index>(p); });
 }
 
 void check_relations(const Problem& p) {
-  for (const ProblemField& field : kFields) {
-    if (field.check != nullptr) field.check(p);
-  }
+  for_each_field([&](auto index) { check_relation<index>(p); });
 }
 
 std::uint64_t hash_of_fields(const Problem& p) {
