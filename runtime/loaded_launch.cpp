@@ -34,17 +34,20 @@ void add_words_that_differ(std::span<const std::byte> params, std::span<const st
                            std::vector<Word>& to) {
   std::array<Word, kMaxParamsBytes / kWordBytes> found;
   std::size_t count = 0;
-  constexpr std::size_t kLineBytes = 8 * kWordBytes;  // nearly all of which are the same
-  for (std::size_t line = 0; line < params.size(); line += kLineBytes) {
-    const std::size_t end = std::min(line + kLineBytes, params.size());
-    if (std::memcmp(params.data() + line, others.data() + line, end - line) == 0) continue;
-    for (std::size_t offset = line; offset < end; offset += kWordBytes) {
+  const auto compare = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t offset = begin; offset < end; offset += kWordBytes) {
       std::uint32_t value = 0, other = 0;
       std::memcpy(&value, params.data() + offset, kWordBytes);
       std::memcpy(&other, others.data() + offset, kWordBytes);
       if (value != other) found[count++] = {static_cast<std::uint32_t>(offset), value};
     }
-  }
+  };
+  constexpr std::size_t kLineBytes = 32;  // nearly all of which are the same: compared in place
+  std::size_t line = 0;
+  for (; line + kLineBytes <= params.size(); line += kLineBytes)
+    if (std::memcmp(params.data() + line, others.data() + line, kLineBytes) != 0)
+      compare(line, line + kLineBytes);
+  compare(line, params.size());
   to.insert(to.end(), found.begin(), found.begin() + count);
 }
 

@@ -151,7 +151,7 @@ std::string describe(const Typed& c) {
 }
 
 std::string tiles_name(const Typed& c) {
-  return "bwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
+  return shape_name("bwd_mma_sm80", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 std::string symbol(const Typed& c, const Problem& problem) {
   return symbol_of_kernel(tiles_name(c), problem);

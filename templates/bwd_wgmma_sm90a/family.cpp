@@ -224,7 +224,7 @@ std::string describe(const Typed& c) {
 
 std::string symbol(const Typed& c, const Problem& problem) {
   return symbol_of_kernel(
-      "bwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n()),
+      shape_name("bwd_wgmma_sm90a", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n()),
       problem);
 }
 

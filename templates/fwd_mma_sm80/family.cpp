@@ -222,7 +222,7 @@ std::string describe(const Typed& c) {
 }
 
 std::string symbol(const Typed& c) {
-  return "fwd_mma_sm80_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
+  return shape_name("fwd_mma_sm80", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
 std::vector<Piece> pieces(const Typed& c) {

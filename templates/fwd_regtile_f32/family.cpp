@@ -155,7 +155,7 @@ std::string describe(const Typed& c) {
 }
 
 std::string symbol(const Typed& c) {
-  return "fwd_regtile_f32_" + shape_name(kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
+  return shape_name("fwd_regtile_f32", kFp32, c.head_dim, c.head_dim_v, c.block_m(), c.block_n());
 }
 
 QueryTiling tiling_of(const Typed& c) { return {c.block_m(), c.pack_gqa, c.blocks_per_sm}; }

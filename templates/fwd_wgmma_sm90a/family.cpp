@@ -315,7 +315,7 @@ std::string describe(const Typed& c) {
 }
 
 std::string symbol(const Typed& c) {
-  return "fwd_wgmma_sm90a_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
+  return shape_name("fwd_wgmma_sm90a", c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
 std::vector<Piece> pieces(const Typed& c) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "attnforge/problem.h"
@@ -20,8 +21,10 @@ FwdParams fwd_params(const Problem& problem);
 /// Query heads of a K/V head.
 int gqa_group(const Problem& problem);
 
-/// "bf16_d128_128x64", "fp16_d192v128_64x80": the part of a kernel's symbol that says what it does.
-std::string shape_name(int dtype, int head_dim, int head_dim_v, int block_m, int block_n);
+/// "fwd_wmma_bf16_d128_128x64", "bwd_mma_sm80_fp16_d192v128_64x80": what a kernel's symbol begins
+/// with.
+std::string shape_name(std::string_view family, int dtype, int head_dim, int head_dim_v,
+                       int block_m, int block_n);
 
 /// `step` with one thread block per query tile of `order`; no step if there are no tiles.
 Launch launch_of_tiles(const TileOrder& order, LaunchStep step);

@@ -79,8 +79,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 }
 
 std::string symbol(const Typed& c) {
-  return "fwd_flash_scalar_" +
-         shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
+  return shape_name("fwd_flash_scalar", c.dtype, c.head_dim, c.head_dim_v, c.block_m(), c.block_n);
 }
 
 Source render(const Typed& c, const Problem&) {

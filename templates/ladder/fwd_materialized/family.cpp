@@ -122,7 +122,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 }
 
 std::string shape(const Typed& c) {
-  return "fwd_materialized_" + shape_name(c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
+  return shape_name("fwd_materialized", c.dtype, c.head_dim, c.head_dim_v, c.block_m, c.block_n);
 }
 
 // The steps: the name that ends a kernel's symbol is that of the function it calls.
