@@ -35,9 +35,7 @@ constexpr std::int64_t kBatchOfAll = 4;
 
 Problem bucket(const Problem& problem) {
   Problem result = problem;
-  for (const ProblemField& field : problem_fields()) {
-    if (field.round != nullptr) field.round(result);
-  }
+  round_fields(result);
   Problem rounded = result;
   rounded.batch = problem.batch_invariant && problem.batch > 0 ? kBatchOfAll
                                                                : bucket_batch(problem.batch);

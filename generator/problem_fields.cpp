@@ -72,7 +72,8 @@ constexpr std::string_view kGradients[] = {"same", "fp32"};
 
 // ---- 2. Members by their kinds ----
 
-const Problem& defaults() {
+// Const: whoever asks about many fields calls it once.
+[[gnu::const]] const Problem& defaults() {
   static const Problem kDefaults;
   return kDefaults;
 }
@@ -566,6 +567,12 @@ void check_fields(const Problem& p) {
 
 void check_relations(const Problem& p) {
   for_each_field([&](auto index) { check_relation<index>(p); });
+}
+
+void round_fields(Problem& p) {
+  for_each_field([&](auto index) {
+    if constexpr (kFields[index].round != nullptr) kFields[index].round(p);
+  });
 }
 
 std::uint64_t hash_of_fields(const Problem& p) {

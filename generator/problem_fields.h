@@ -75,6 +75,8 @@ void check_integer(const ProblemField& field, std::int64_t value);
 void check_exclusions(const Problem& problem);
 /// check() of all.
 void check_relations(const Problem& problem);
+/// round() of all.
+void round_fields(Problem& problem);
 
 /// "layout=bhsd", or "causal".
 std::string word_text(const ProblemField& field, const Problem& problem);
