@@ -11,17 +11,14 @@ not timed. Ends after the round in which --limit-s has passed.
 import argparse
 import concurrent.futures
 import csv
-import json
-import os
 import pathlib
 import shlex
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
+import by_turns
 import figures
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -50,40 +47,13 @@ def points(path, most):
     return dict(list(found.items())[:most])
 
 
-def timed(program, problem, config, folder, *options):
-    """What `attnforge bench --json` says of one point: a time, and the GPU that it is of."""
-    cache = pathlib.Path(folder) / (str(abs(hash(program))) + ".db")
-    command = [program, "bench", problem, "--config", config, "--json", "-q", *options]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "ATTNFORGE_CACHE": str(cache)})
-    if done.returncode:
-        said = done.stderr.strip()
-        if done.stdout:  # a row says why it failed
-            said = json.loads(done.stdout)["results"][0].get("error", {}).get("message", said)
-        sys.exit(f"{shlex.join(command)}\nfailed with exit code {done.returncode}: {said}")
-    return json.loads(done.stdout)
-
-
-def positive(text):
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
-    return int(text)
-
-
-def program_named(text):
-    """Its absolute path: the two are told apart by it."""
-    path = shutil.which(text)
-    if path is None:
-        raise argparse.ArgumentTypeError(f"{text} is not a program; give the path of a built attnforge, e.g. build/release/bin/attnforge")
-    return str(pathlib.Path(path).absolute())
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old", type=program_named)
-    parser.add_argument("new", type=program_named)
+    parser.add_argument("old", type=by_turns.program_named)
+    parser.add_argument("new", type=by_turns.program_named)
     parser.add_argument("--points", type=pathlib.Path, default=HERE / "results/h200/hopper.csv", help="rows with configs")
-    parser.add_argument("--most", type=positive, default=36, help="points taken, from the first on")
-    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--most", type=by_turns.positive, default=36, help="points taken, from the first on")
+    parser.add_argument("--rounds", type=by_turns.positive, default=5)
     parser.add_argument("--limit-s", type=float, default=600)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
@@ -92,16 +62,23 @@ def main():
     chosen = points(arguments.points, arguments.most)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
+
+        def timed(program, problem, config, *options):
+            try:
+                return by_turns.bench(program, problem, config, pathlib.Path(folder) / f"{abs(hash(program))}.db", *options)
+            except by_turns.Failed as error:
+                sys.exit(str(error))
+
         jobs = [(program, *point) for point in chosen.items() for program in (arguments.old, arguments.new)]
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            first = list(pool.map(lambda job: timed(*job, folder, "--samples", "3", "--max-samples", "3"), jobs))[0]
+            first = list(pool.map(lambda job: timed(*job, "--samples", "3", "--max-samples", "3"), jobs))[0]
         print(f"compiled {len(chosen)} points in {time.monotonic() - began:.0f} s", flush=True)
         samples = {point: {arguments.old: [], arguments.new: []} for point in chosen}
         for turn in range(arguments.rounds):
             for at, (problem, config) in enumerate(chosen.items()):
                 order = (arguments.old, arguments.new) if (at + turn) % 2 else (arguments.new, arguments.old)
                 for program in order:
-                    said = timed(program, problem, config, folder, "--seconds", "0.2", "--samples", "15", "--max-samples", "40")
+                    said = timed(program, problem, config, "--seconds", "0.2", "--samples", "15", "--max-samples", "40")
                     samples[problem][program].append(said["results"][0]["time_us"])
             print(f"round {turn + 1} of {arguments.rounds}, {time.monotonic() - began:.0f} s", flush=True)
             if time.monotonic() - began > arguments.limit_s:
