@@ -3,6 +3,7 @@
     python3 bench/backward.py --name backward                       # all lists; what the file has already is left out
     python3 bench/backward.py --list grid --only "d128 causal" --tune quick --out backward.csv
     python3 bench/backward.py --list deterministic,gqa --points 0:6 --out backward.csv
+    python3 bench/backward.py --configs bench/results/h200/backward.csv --tune none --out again.csv   # no searches: a third of the time
     python3 bench/backward.py --dry-run                              # the points, by number; needs no GPU
     python3 bench/backward.py --summary backward.csv                 # the means, of times taken earlier
 
@@ -185,25 +186,37 @@ class Ours:
         self.run = run
 
 
-def choose(attnforge, p, which, args):
-    """({impl: config, "" for that of a plan}, {impl: how it came about})."""
+def stored_configs(path):
+    """{(list, point): config} of the rows of attnforge in a file that this program wrote; of a point measured again the last."""
+    rows = figures.read_csv(path)[1] if path else []
+    return {(row["list"], figures.point_of(row)): row["config"] for row in rows if row["impl"] == "attnforge" and row["config"]}
+
+
+def choose(attnforge, p, which, args, stored=""):
+    """({impl: config, "" for that of a plan}, {impl: how it came about}). stored: the config of --configs; "": it has none."""
     text = text_of(p, which.deterministic)
-    configs, notes = {"attnforge": ""}, {}
+    configs, notes, why = {"attnforge": stored}, {"attnforge": "the config of --configs"}, ""
     guess = attnforge.inspect(text, family=which.family, compile=False, max_candidates=1)["candidates"]
-    if args.tune == "none":
-        configs["attnforge"] = guess[0]["config"] if guess else ""
-        notes["attnforge"] = "not tuned"
-        return configs, notes
+    if stored:
+        try:
+            attnforge.inspect(text, config=stored, compile=False, max_candidates=1)
+        except attnforge.AttnforgeError as error:
+            why, stored = f"; that of --configs is refused: {first_line(error)}", ""
+    elif args.configs:
+        why = "; --configs does not have the point"
+    if args.tune == "none" and not stored:
+        return {"attnforge": guess[0]["config"] if guess else ""}, {"attnforge": f"not tuned{why}"}
     if guess:
         configs[UNTUNED] = guess[0]["config"]
         notes[UNTUNED] = "the model's choice"
-    start = time.monotonic()
-    attnforge.tune(text, rigor=args.tune, family=which.family, time_limit_s=args.tune_seconds)
-    notes["attnforge"] = f"tuned ({args.tune}, {time.monotonic() - start:.0f} s)"
+    if not stored:
+        start = time.monotonic()
+        attnforge.tune(text, rigor=args.tune, family=which.family, time_limit_s=args.tune_seconds)
+        configs["attnforge"], notes["attnforge"] = "", f"tuned ({args.tune}, {time.monotonic() - start:.0f} s){why}"
     return configs, notes
 
 
-def measure(name, p, args, peers, flush, heat):
+def measure(name, p, args, stored, peers, flush, heat):
     """The rows of a point."""
     import attnforge
     import peer_runs
@@ -214,7 +227,7 @@ def measure(name, p, args, peers, flush, heat):
     dtype = peer_runs.DTYPES[p.dtype]
     q, k, v, dout = (torch.randn(p.batch, *shape, device="cuda", dtype=dtype) for shape in (*shapes, shapes[0]))
     wanted = exact(torch, q, k, v, dout, p.causal)
-    configs, notes = choose(attnforge, p, which, args)
+    configs, notes = choose(attnforge, p, which, args, stored.get((name, p), ""))
     runs, taken = {}, {}
     for impl, config in configs.items():
         try:
@@ -291,7 +304,8 @@ def write_header(file, args, peers, missing, about):
         file.write(f"# peer {peer.name}: {peer.version}\n")
     for name, why in missing.items():
         file.write(f"# not in the run: {name}: {why}\n")
-    file.write(f"# configs of attnforge: {'not tuned' if args.tune == 'none' else f'tuned ({args.tune})'}\n")
+    tuned = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
+    file.write(f"# configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{tuned}\n")
 
 
 def run(args):
@@ -306,6 +320,7 @@ def run(args):
     gpu, driver = peer_runs.machine()
     path = figures.result_path(gpu, args.name) if args.name else args.out
     already = None if args.again else done_in(path)
+    stored = stored_configs(args.configs)  # before --out opens what may be the same file
     points = [each for each in chosen(args) if each not in (already or ())]
     known = lists(args.dtype)
     names = list(dict.fromkeys(peer for name, _ in points for peer in known[name].peers))
@@ -326,7 +341,7 @@ def run(args):
     rows, start = [], time.monotonic()
     for i, (name, p) in enumerate(points):
         try:
-            of_point = measure(name, p, args, peers, flush, heat)
+            of_point = measure(name, p, args, stored, peers, flush, heat)
         except RuntimeError as error:  # of attnforge, or memory ran out
             torch.cuda.synchronize()  # ends this where the GPU's context is broken: nothing after it would be true
             of_point = rows_of(name, p, {}, {}, {"attnforge": first_line(error)}, args.rounds, {})
@@ -352,6 +367,7 @@ def main():
     parser.add_argument("--points", metavar="BEGIN:END", help="only these of what is left, by the numbers of --dry-run")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
     parser.add_argument("--peers", help=f"only these, of {', '.join(backward_peers.LOADERS)}; \"\": none")
+    parser.add_argument("--configs", metavar="FILE.csv", help="attnforge's configs are those of this earlier run; tune what it lacks")
     parser.add_argument("--tune", default="quick", choices=("none", "quick", "full", "exhaustive"))
     parser.add_argument("--tune-seconds", type=float, default=0, help="the most for a point; 0: no limit")
     parser.add_argument("--rounds", type=int, default=15)

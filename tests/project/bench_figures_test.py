@@ -17,6 +17,7 @@ ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 
 import attnforge  # noqa: E402
+import backward  # noqa: E402
 import figures  # noqa: E402
 import lineage  # noqa: E402
 import lineage_points  # noqa: E402
@@ -244,6 +245,47 @@ class ConfigsTest(unittest.TestCase):
         self.assertIn("not in the run: fa4: not asked for", lines)
         self.assertEqual(lines[-1], "configs of attnforge: those in a.csv, else tuned (quick)")
         self.assertEqual(peers.asked_peers(args.peers)["flex"], "seqlen=4096")
+
+
+class BackwardConfigsTest(unittest.TestCase):
+    POINT = backward.point(4096, 128, False)
+
+    def choose(self, stored, tune="quick", refused=()):
+        """(configs, notes, what was tuned) where the model chooses "guess"."""
+        tuned = []
+
+        def inspect(text, family=None, config="", **options):
+            if config in refused:
+                raise attnforge.InvalidError(f"{config} cannot be used")
+            return {"candidates": [{"config": "guess"}]}
+
+        fake = types.SimpleNamespace(inspect=inspect, tune=lambda text, **options: tuned.append(text), AttnforgeError=attnforge.AttnforgeError)
+        args = types.SimpleNamespace(tune=tune, tune_seconds=0, configs="a.csv")
+        return *backward.choose(fake, self.POINT, backward.lists("bf16")["grid"], args, stored), len(tuned)
+
+    def test_a_stored_config_is_timed_beside_the_models_without_a_search(self):
+        for tune in ("quick", "none"):
+            configs, notes, tuned = self.choose("stored", tune)
+            self.assertEqual((configs, tuned), ({"attnforge": "stored", backward.UNTUNED: "guess"}, 0))
+            self.assertEqual(notes["attnforge"], "the config of --configs")
+
+    def test_one_that_is_refused_or_not_there_is_tuned(self):
+        configs, notes, tuned = self.choose("old", refused=("old",))
+        self.assertEqual((configs["attnforge"], tuned), ("", 1))
+        self.assertRegex(notes["attnforge"], r"^tuned \(quick, 0 s\); that of --configs is refused: InvalidError: old cannot be used$")
+        self.assertRegex(self.choose("")[1]["attnforge"], r"^tuned \(quick, 0 s\); --configs does not have the point$")
+        configs, notes, tuned = self.choose("old", "none", ("old",))
+        self.assertEqual((configs, tuned), ({"attnforge": "guess"}, 0))
+        self.assertIn("not tuned; that of --configs is refused", notes["attnforge"])
+
+    def test_the_results_are_configs_of_their_last_row(self):
+        path = ROOT / "bench/results/h200/backward.csv"
+        stored = backward.stored_configs(path)
+        rows = [row for row in figures.read_csv(path)[1] if row["impl"] == "attnforge" and row["config"]]
+        self.assertEqual(set(stored), {(row["list"], figures.point_of(row)) for row in rows})
+        self.assertEqual(stored[rows[-1]["list"], figures.point_of(rows[-1])], rows[-1]["config"])
+        known = {(name, p) for name, of in backward.lists("bf16").items() for p in of.points}
+        self.assertLessEqual(set(stored), known)
 
 
 class TablesTest(unittest.TestCase):
