@@ -1,13 +1,13 @@
 // bench_compile.cpp - NVRTC time of one kernel, cold and on one core, for every family and arch,
-// and for the winners that peers.py found on an H200. Needs no GPU.
+// and for the winners that peers.py and backward.py found on an H200. Needs no GPU.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "attnforge/device.h"
 #include "attnforge/problem.h"
@@ -36,25 +36,50 @@ struct Winner {
   Source source;
 };
 
-/// The kernels that a file of peers.py names: its first columns are a problem, which asks for lse,
-/// and the last is a config. Each once, by digest. Empty without the file.
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream rest(line);
+  for (std::string cell; std::getline(rest, cell, ',');) cells.push_back(cell);
+  return cells;
+}
+
+/// The problem of a row: forward ones are asked for with lse, and backward ones have a list.
+Problem problem_of(std::map<std::string, std::string> row) {
+  const bool backward = row.contains("list");
+  std::string text = fmt::format("{} {} batch={} num_heads={}:{} seqlen={}:{} head_dim={}:{}",
+                                 backward ? "bwd" : "fwd", row["dtype"], row["batch"],
+                                 row["num_heads_q"], row["num_heads_kv"], row["seqlen_q"],
+                                 row["seqlen_kv"], row["head_dim"], row["head_dim_v"]);
+  if (!backward) text += " lse";
+  if (row["causal"] == "1") text += " causal";
+  if (row["list"] == "deterministic") text += " deterministic";
+  return parse_problem(text);
+}
+
+/// The kernels that a file of peers.py or backward.py names, but for configs that are no longer
+/// legal: its first columns are a problem, and the last is a config. Each once, by digest. Empty
+/// without the file.
 std::map<std::string, Winner> winners(const std::string& path) {
   std::map<std::string, Winner> kernels;
+  std::vector<std::string> columns;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("attnforge,")) continue;
-    std::istringstream cells(line);
-    std::array<std::string, 10> cell;  // implementation, dtype, sizes, causal
-    for (std::string& each : cell) std::getline(cells, each, ',');
-    const std::string last = line.substr(line.rfind(',') + 1);
-    const std::string text = last.substr(0, last.find('\r'));
-    if (text.empty()) continue;
-    const Problem problem = parse_problem(fmt::format(
-        "fwd {} batch={} num_heads={}:{} seqlen={}:{} head_dim={}:{} lse{}", cell[1], cell[2],
-        cell[3], cell[4], cell[5], cell[6], cell[7], cell[8], cell[9] == "1" ? " causal" : ""));
+    if (line.starts_with('#')) continue;
+    const std::vector<std::string> cells = cells_of(line.substr(0, line.find('\r')));
+    if (columns.empty()) {
+      columns = cells;
+      continue;
+    }
+    std::map<std::string, std::string> row;  // as far as no cell has commas: the notes are last
+    for (std::size_t i = 0; i < columns.size() && i < cells.size(); ++i) row[columns[i]] = cells[i];
+    const std::string text = line.ends_with(',') ? "" : cells.back();
+    if (row["impl"] != "attnforge" || text.empty()) continue;
+    const Problem problem = problem_of(row);
     Config config = read_config(text);
     drop_shape_words(config, shape_of(problem));
-    const Source source = find_family(config.family)->render(config, problem);
+    const Family& family = *find_family(config.family);
+    if (!illegal(family, config, problem, typical_device("90a")).empty()) continue;
+    const Source source = family.render(config, problem);
     kernels.emplace(digest(source), Winner{to_string(problem) + " " + to_string(config), source});
   }
   return kernels;
@@ -104,14 +129,16 @@ int main(int argc, char** argv) {
       }
     }
   }
-  for (const auto& [digest, winner] : winners(ATTNFORGE_RESULTS "/hopper.csv")) {
-    benchmark::RegisterBenchmark(("winner/" + winner.name).c_str(),
-                                 [source = winner.source](benchmark::State& state) {
-                                   time_compile(state, source, typical_device("90a").arch);
-                                 })
-        ->UseManualTime()
-        ->Iterations(1)
-        ->Unit(benchmark::kMillisecond);
+  for (const char* file : {ATTNFORGE_RESULTS "/hopper.csv", ATTNFORGE_RESULTS "/backward.csv"}) {
+    for (const auto& [digest, winner] : winners(file)) {
+      benchmark::RegisterBenchmark(("winner/" + winner.name).c_str(),
+                                   [source = winner.source](benchmark::State& state) {
+                                     time_compile(state, source, typical_device("90a").arch);
+                                   })
+          ->UseManualTime()
+          ->Iterations(1)
+          ->Unit(benchmark::kMillisecond);
+    }
   }
   benchmark::RegisterBenchmark("candidates/all_families", time_candidates)
       ->Unit(benchmark::kMillisecond);

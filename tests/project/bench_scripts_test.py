@@ -133,7 +133,8 @@ class BenchScripts(unittest.TestCase):
         text = (self.folder / "host.csv").read_text().replace("\r\n", "\n")
         self.assertTrue(text.startswith("# NVIDIA H200, 580.1, "), text)
         for row in ("plan found in the same process,<= 1 us,200 ns", '"plan from SQLite in a fresh process, machine code included, '
-                    'beyond driver start",<= 5 ms,3.00 ms', "Plan::run over a bare cuLaunchKernelEx,<= 1 us,0.50 us"):
+                    'beyond driver start",<= 5 ms,3.00 ms', "Plan::run over a bare cuLaunchKernelEx,<= 1 us,0.50 us",
+                    '"NVRTC compile of bwd_mma_sm80, 1 winners, worst",<= 1200 ms,250 ms'):
             self.assertRegex(text, re.escape(row))
         self.add_program("bench_compile", "echo 'Failed to match any benchmarks' >&2")
         done = self.run_script("host.py", "--bin", str(self.folder), "--out", "host.csv")
