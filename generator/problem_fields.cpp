@@ -393,7 +393,17 @@ constexpr ProblemField kFields[] = {
      .of_backward = true},
 };
 
-// ---- 5. The hash: unrolled, since plans are looked up by it ----
+// ---- 5. The hash, and checks: unrolled, since plans are looked up by the one, and a plan for a
+// new length checks its problem ----
+
+/// visit(index) of every field, in order.
+template <class Visit>
+void for_each_field(const Visit& visit) {
+  [&]<std::size_t... kIndexes>(std::index_sequence<kIndexes...>) {
+    (visit(std::integral_constant<std::size_t, kIndexes>()), ...);
+  }
+  (std::make_index_sequence<std::size(kFields)>());
+}
 
 constexpr std::size_t kHashWords = 8;  // hashed in half the time of fourteen
 using HashWords = std::array<std::uint64_t, kHashWords>;
@@ -420,17 +430,6 @@ void mix_text(const Problem& p, std::uint64_t& hash) {
     if (!text.empty()) hash = XXH3_64bits_withSeed(text.data(), text.size(), hash + kIndex);
   }
 }
-
-template <std::size_t... kIndexes>
-std::uint64_t hash_of(const Problem& p, std::index_sequence<kIndexes...>) {
-  HashWords words{static_cast<std::uint64_t>(p.op)};
-  (mix<kIndexes>(p, words), ...);
-  std::uint64_t hash = XXH3_64bits(words.data(), sizeof(words));
-  (mix_text<kIndexes>(p, hash), ...);
-  return hash;
-}
-
-// ---- 6. Checks: unrolled too, since a plan for a new length checks its problem ----
 
 constexpr const ProblemField& named(std::string_view name) {
   std::size_t i = 0;
@@ -496,15 +495,6 @@ void check_value(const Problem& p) {
 template <std::size_t kIndex>
 void check_relation(const Problem& p) {
   if constexpr (kFields[kIndex].check != nullptr) kFields[kIndex].check(p);
-}
-
-/// check(index) of every field, in order.
-template <class Check>
-void for_each_field(const Check& check) {
-  [&]<std::size_t... kIndexes>(std::index_sequence<kIndexes...>) {
-    (check(std::integral_constant<std::size_t, kIndexes>()), ...);
-  }
-  (std::make_index_sequence<std::size(kFields)>());
 }
 
 }  // namespace
@@ -576,7 +566,11 @@ void round_fields(Problem& p) {
 }
 
 std::uint64_t hash_of_fields(const Problem& p) {
-  return hash_of(p, std::make_index_sequence<std::size(kFields)>());
+  HashWords words{static_cast<std::uint64_t>(p.op)};
+  for_each_field([&](auto index) { mix<index>(p, words); });
+  std::uint64_t hash = XXH3_64bits(words.data(), sizeof(words));
+  for_each_field([&](auto index) { mix_text<index>(p, hash); });
+  return hash;
 }
 
 }  // namespace attnforge
