@@ -3,7 +3,7 @@
     python3 bench/backward.py --name backward                       # all lists; what the file has already is left out
     python3 bench/backward.py --list grid --only "d128 causal" --tune quick --out backward.csv
     python3 bench/backward.py --list deterministic,gqa --points 0:6 --out backward.csv
-    python3 bench/backward.py --configs bench/results/h200/backward.csv --tune none --out again.csv   # no searches: a third of the time
+    python3 bench/backward.py --configs bench/results/h200/backward.csv --tune none --out again.csv   # no searches
     python3 bench/backward.py --dry-run                              # the points, by number; needs no GPU
     python3 bench/backward.py --summary backward.csv                 # the means, of times taken earlier
 
@@ -27,6 +27,7 @@ import warnings
 import backward_peers
 import figures
 import machine
+import peer_kernels
 from peer_kernels import first_line
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -186,12 +187,6 @@ class Ours:
         self.run = run
 
 
-def stored_configs(path):
-    """{(list, point): config} of the rows of attnforge in a file that this program wrote; of a point measured again the last."""
-    rows = figures.read_csv(path)[1] if path else []
-    return {(row["list"], figures.point_of(row)): row["config"] for row in rows if row["impl"] == "attnforge" and row["config"]}
-
-
 def choose(attnforge, p, which, args, stored=""):
     """({impl: config, "" for that of a plan}, {impl: how it came about}). stored: the config of --configs; "": it has none."""
     text = text_of(p, which.deterministic)
@@ -262,6 +257,11 @@ def measure(name, p, args, stored, peers, flush, heat):
 # ---- The file ----
 
 
+def key_of(row):
+    """Of a list and a point, as chosen() has them."""
+    return row["list"], figures.point_of(row)
+
+
 def done_in(path):
     """{(list, point)} that a file has times of attnforge for. Raises SystemExit if it is another kind of file."""
     if not path or not pathlib.Path(path).exists() or not pathlib.Path(path).stat().st_size:
@@ -269,7 +269,7 @@ def done_in(path):
     rows = figures.read_csv(path)[1]
     if rows and list(rows[0]) != COLUMNS:
         raise SystemExit(f"{path} has other columns than this writes; give another --out")
-    return {(row["list"], figures.point_of(row)) for row in rows if row["impl"] == "attnforge" and row["ms"]}
+    return {key_of(row) for row in rows if row["impl"] == "attnforge" and row["ms"]}
 
 
 def line_of(rows):
@@ -298,14 +298,8 @@ def summary(rows):
 
 
 def write_header(file, args, peers, missing, about):
-    for line in [about, machine.command()]:
+    for line in [about, machine.command(), *peer_kernels.who(peers, missing, (), ()), figures.configs_line(args)]:
         file.write(f"# {line}\n")
-    for peer in peers:
-        file.write(f"# peer {peer.name}: {peer.version}\n")
-    for name, why in missing.items():
-        file.write(f"# not in the run: {name}: {why}\n")
-    tuned = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
-    file.write(f"# configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{tuned}\n")
 
 
 def run(args):
@@ -320,7 +314,7 @@ def run(args):
     gpu, driver = peer_runs.machine()
     path = figures.result_path(gpu, args.name) if args.name else args.out
     already = None if args.again else done_in(path)
-    stored = stored_configs(args.configs)  # before --out opens what may be the same file
+    stored = figures.stored_configs(args.configs, key_of)  # before --out opens what may be the same file
     points = [each for each in chosen(args) if each not in (already or ())]
     known = lists(args.dtype)
     names = list(dict.fromkeys(peer for name, _ in points for peer in known[name].peers))

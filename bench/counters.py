@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 
+import figures
 import machine
 
 METRICS = {
@@ -69,7 +70,7 @@ def stored_config(path, text):
     import attnforge
     import peers
 
-    config = peers.stored_configs(path).get(peers.point_of(attnforge.Problem.parse(text)))
+    config = figures.stored_configs(path, figures.point_of).get(peers.point_of(attnforge.Problem.parse(text)))
     if not config:
         raise SystemExit(f"{path} has no config of attnforge for {text}")
     return config

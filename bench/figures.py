@@ -28,6 +28,18 @@ def result_path(gpu, name):
     return folder / f"{name}.csv"
 
 
+def stored_configs(path, key):
+    """{key(row): config} of the rows of attnforge in a file of peers.py or backward.py: of a key that comes again the last. No path: none."""
+    rows = read_csv(path)[1] if path else []
+    return {key(row): row["config"] for row in rows if row["impl"] == "attnforge" and row["config"]}
+
+
+def configs_line(args):
+    """What a file's header says of attnforge's configs."""
+    tuned = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
+    return f"configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{tuned}"
+
+
 def point_of(row):
     return Point(row["dtype"], *(int(row[name]) for name in Point._fields[1:]))
 

@@ -73,12 +73,6 @@ def rows_of(problem, times, errors, notes, rounds, config=""):
     return rows
 
 
-def stored_configs(path):
-    """{point: config} of the rows of attnforge in a file that this program wrote."""
-    rows = figures.read_csv(path)[1] if path else []
-    return {figures.point_of(row): row["config"] for row in rows if row["impl"] == "attnforge" and row["config"]}
-
-
 def choose(problem, args, stored, plan):
     """Decides which config runs; plan() makes a plan, as the first run of a problem does. Says how it came about."""
     import attnforge
@@ -142,9 +136,7 @@ def output_path(args, gpu):
 def header(args, peers, missing):
     """What the first lines say of the peers and of attnforge's configs, after machine and command."""
     lines = peer_kernels.who(peers, missing, asked_peers(args.peers), peer_kernels.DEFAULT)
-    tuned = "not tuned" if args.tune == "none" else f"tuned ({args.tune})"
-    lines.append(f"configs of attnforge: {f'those in {args.configs}, else ' if args.configs else ''}{tuned}")
-    return lines
+    return [*lines, figures.configs_line(args)]
 
 
 def run(args):
@@ -155,7 +147,7 @@ def run(args):
 
     warnings.filterwarnings("ignore")
     peer_runs.seed(args.seed)
-    stored = stored_configs(args.configs)  # before --out opens what may be the same file
+    stored = figures.stored_configs(args.configs, figures.point_of)  # before --out opens what may be the same file
     peers, missing = peer_kernels.find(list(asked_peers(args.peers)), needed=args.peers is not None)
     flush = peer_runs.ColdL2(args.clean_l2)
     heat = peer_runs.Heat(args.heat_ms)

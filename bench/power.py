@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 
+import figures
 import machine
 import peer_kernels
 import peers
@@ -129,7 +130,7 @@ def main():
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
     asked = args.peers.split(",")
     found, missing = peer_kernels.find(asked, needed=True)
-    stored = peers.stored_configs(args.configs)
+    stored = figures.stored_configs(args.configs, figures.point_of)
     file = open(args.out, "w", newline="", buffering=1) if args.out else sys.stdout
     file.write(f"# {gpu}\n# {machine.command()}\n")
     for line in peer_kernels.who(found, missing, asked, asked):

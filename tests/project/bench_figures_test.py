@@ -234,7 +234,7 @@ class ConfigsTest(unittest.TestCase):
         self.assertEqual(self.choose({"another": "x"}, None)[0], "tuned (quick); --configs does not have the point")
 
     def test_the_results_are_configs(self):
-        stored = peers.stored_configs(ROOT / "bench/results/h200/hopper.csv")
+        stored = figures.stored_configs(ROOT / "bench/results/h200/hopper.csv", figures.point_of)
         self.assertEqual(set(stored), {peers.point_of(problem) for problem in problems()})
 
     def test_the_header_says_who_is_missing_and_where_configs_come_from(self):
@@ -280,7 +280,7 @@ class BackwardConfigsTest(unittest.TestCase):
 
     def test_the_results_are_configs_of_their_last_row(self):
         path = ROOT / "bench/results/h200/backward.csv"
-        stored = backward.stored_configs(path)
+        stored = figures.stored_configs(path, backward.key_of)
         rows = [row for row in figures.read_csv(path)[1] if row["impl"] == "attnforge" and row["config"]]
         self.assertEqual(set(stored), {(row["list"], figures.point_of(row)) for row in rows})
         self.assertEqual(stored[rows[-1]["list"], figures.point_of(rows[-1])], rows[-1]["config"])
