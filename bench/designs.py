@@ -46,7 +46,7 @@ def parse(text):
         if not words[0].isspace():
             problems = words
             continue
-        name, equals, config = (part.strip() for part in words.partition("="))
+        name, equals, config = (part.strip() for part in words.partition(" = "))
         name, _, templates = (part.strip() for part in name.partition("@"))
         if problems is None or not equals or not name or " " not in config:
             raise SystemExit(f"line {number} is none of \"PROBLEM WORDS\", \"  NAME = CONFIG\", \"  NAME @ FOLDER = CONFIG\": {line.strip()}")
@@ -64,19 +64,21 @@ class Bench:
     def __init__(self, program, folder):
         self.program, self.folder = program, pathlib.Path(folder)
 
-    def environment(self, design):
-        return {"ATTNFORGE_TEMPLATES": str(pathlib.Path(design.templates).absolute())} if design.templates else {}
+    def place(self, design):
+        """The database, which keeps what was compiled, and the environment."""
+        environment = {"ATTNFORGE_TEMPLATES": str(pathlib.Path(design.templates).absolute())} if design.templates else {}
+        return self.folder / f"{design.templates.replace('/', '_')}.db", environment
 
     def times(self, design, *options):
         """({problem: us}, all that is said)."""
-        database = self.folder / f"{design.templates.replace('/', '_')}.db"
-        said = by_turns.bench(self.program, design.problems, design.config, database, *options, environment=self.environment(design))
+        database, environment = self.place(design)
+        said = by_turns.bench(self.program, design.problems, design.config, database, *options, environment=environment)
         return {row["problem"]: row["time_us"] for row in said["results"]}, said
 
     def prove(self, design, problem):
         """Raises Failed unless the design's results are right."""
         command = [self.program, "run", "--random", "1", "--check", "--config", design.config, problem]
-        by_turns.answer(command, ":memory:", self.environment(design))
+        by_turns.answer(command, *self.place(design))
 
 
 def in_parallel(work, items):

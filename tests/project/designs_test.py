@@ -38,12 +38,12 @@ class Designs(unittest.TestCase):
         (self.folder / "own/fwd_naive/kernel.cuh").write_text((ROOT / "templates/fwd_naive/kernel.cuh").read_text() + "// another\n")
         done = self.run_script(
             "# two problems\nfwd fp16 num_heads=1 seqlen=64,96 head_dim=64  # small\n"
-            f"  as it is = {CONFIG}\n  others @ own = {CONFIG}\n  half = {CONFIG.replace('128', '64')}\n",
+            f"  as it is = {CONFIG}\n  others @ own = {CONFIG}\n  num_threads=64 = {CONFIG.replace('128', '64')}\n",
             "--no-check",
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = self.rows()
-        self.assertEqual([row["design"] for row in rows], ["as it is", "others", "half"] * 2)
+        self.assertEqual([row["design"] for row in rows], ["as it is", "others", "num_threads=64"] * 2)
         self.assertEqual([row["problem"].split("seqlen_q=")[1].split()[0] for row in rows], ["64"] * 3 + ["96"] * 3)
         self.assertEqual([row["templates"] for row in rows], ["", "own", ""] * 2)
         for row in rows:
