@@ -7,13 +7,14 @@
 
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
+#include "bwd_mma_sm80/dq_product.cuh"
+#include "bwd_mma_sm80/shared.cuh"
 #include "bwd_mma_sm80/work.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/grid_dependency.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
-#include "ptx/reduction.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/special.cuh"
 #include "ptx/special_registers.cuh"
@@ -38,9 +39,10 @@ struct BwdMmaSm80 {
   static constexpr int kKDepth = C.qk_chunks() / 2, kVDepth = C.v_chunks() / 2;  // of 16 elements
   static constexpr int kOwnDepth = C.roles == 2 && kVDepth > kKDepth ? kVDepth : kKDepth;
 
-  using QkRows = SwizzledRows<C.qk_chunks()>;
-  using VRows = SwizzledRows<C.v_chunks()>;
-  using DsRows = SwizzledRows<C.block_m / 8>;  // a row is a key
+  using Shared = BwdMmaSm80Shared<C>;
+  using QkRows = typename Shared::QkRows;
+  using VRows = typename Shared::VRows;
+  using DsRows = typename Shared::DsRows;
   template <int kRows, int kDim, int kChunks>
   using Loader = TileLoader<kRows, kDim / 8, kChunks, C.num_threads(), C.alignment>;
   using KLoader = Loader<C.block_n, C.head_dim, C.qk_chunks()>;
@@ -58,11 +60,12 @@ struct BwdMmaSm80 {
   using Rounded = u32[kKeyFragments][kStepFragments][2];
   using Sums = float[kKeyFragments][kMostColumns][4];
 
+  using Dq = BwdMmaSm80DqProduct<C>;
   using Place = QueryPlace;
 
   const Params& params;
   const FwdParams& p;
-  const u32 smem;
+  const Shared smem;
   const Slope slope;
   const Work work;
   float scale_log2;
@@ -72,35 +75,20 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE BwdMmaSm80(const Params& kernel_params, const Tile& keys, u32 smem_base)
       : params(kernel_params),
         p(kernel_params.fwd),
-        smem(smem_base),
+        smem{smem_base},
         slope(keys.p),
         work(kernel_params, keys) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
   }
 
-  // Of what cannot be negative: else each division corrects the sign first.
-  ATTNFORGE_DEVICE static int lane() { return thread_index() & 31; }
-  ATTNFORGE_DEVICE static int warp() { return static_cast<u32>(thread_index()) / 32; }
+  ATTNFORGE_DEVICE static int lane() { return Shared::lane(); }
+  ATTNFORGE_DEVICE static int warp() { return Shared::warp(); }
   /// With two roles the first half of the warps has dV, the second dK.
   ATTNFORGE_DEVICE static int key_warp() { return C.roles == 2 ? warp() % C.key_warps() : warp(); }
   ATTNFORGE_DEVICE static bool has_dv() { return C.roles == 1 || warp() < C.key_warps(); }
   /// First key of this warp in the block's, and that of this lane's accumulator c[0].
   ATTNFORGE_DEVICE static int warp_key() { return key_warp() * C.warp_n(); }
   ATTNFORGE_DEVICE static int lane_key() { return warp_key() + MmaFragment::row(lane()); }
-
-  ATTNFORGE_DEVICE u32 k_tile() const { return smem; }
-  ATTNFORGE_DEVICE u32 v_tile() const { return smem + C.v_begin(); }
-  ATTNFORGE_DEVICE u32 q_tile(int stage) const { return smem + C.q_begin() + stage * C.q_bytes(); }
-  ATTNFORGE_DEVICE u32 dout_tile(int stage) const {
-    return smem + C.dout_begin() + stage * C.dout_bytes();
-  }
-  ATTNFORGE_DEVICE u32 ds_tile(int stage) const {
-    return smem + C.ds_begin() + stage * C.ds_bytes();
-  }
-  /// lse_log2 of the rows of a tile; delta follows.
-  ATTNFORGE_DEVICE u32 rows(int stage) const {
-    return smem + C.rows_begin() + stage * C.rows_bytes();
-  }
 
   // ---- 1. Loads ----
 
@@ -133,15 +121,15 @@ struct BwdMmaSm80 {
   /// A tile of Q and dO, and what is known of its rows; one group of copies in any case.
   ATTNFORGE_DEVICE void load(const Place& place, int stage) const {
     if (work.has(place)) {
-      load_queries<QLoader>(q_tile(stage), p.q, place);
-      load_queries<DoutLoader>(dout_tile(stage), params.dout, place);
+      load_queries<QLoader>(smem.q(stage), p.q, place);
+      load_queries<DoutLoader>(smem.dout(stage), params.dout, place);
       constexpr int kCopies = C.block_m / 4;  // of four rows
 #pragma unroll
       for (int first = 0; first < 2 * kCopies; first += C.num_threads()) {
         const int i = first + thread_index();
         if (i >= 2 * kCopies) break;
         const float* from = i < kCopies ? params.scratch.lse_log2 : params.scratch.delta;
-        cp_async<16>(rows(stage) + i * 16,
+        cp_async<16>(smem.rows(stage) + i * 16,
                      from + work.scratch_row(params.scratch, place) + i % kCopies * 4);
       }
     }
@@ -203,21 +191,11 @@ struct BwdMmaSm80 {
     }
   }
 
-  // This lane's part of operand fragments in a tile: with rows of keys or queries as they lie ...
+  /// This lane's part of the first operand fragments of this warp's keys.
   template <class Rows>
   ATTNFORGE_DEVICE static u32 own_rows(u32 tile) {
     return tile + Rows::offset(warp_key() + lane() % 16, lane() / 16);
   }
-  template <class Rows>
-  ATTNFORGE_DEVICE static u32 query_rows(u32 tile) {
-    return tile + Rows::offset(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
-  }
-  // ... and transposed.
-  template <class Rows>
-  ATTNFORGE_DEVICE static u32 query_columns(u32 tile) {
-    return tile + Rows::offset(lane() % 16, lane() / 16);
-  }
-
   // ---- 3. One step of step_m queries ----
 
   /// s to probabilities in `rounded`; where the slope is not 1, `sloped` are they times it, which
@@ -325,32 +303,33 @@ struct BwdMmaSm80 {
     make_slopes<Slope>(s, slopes, view_of, queries);
     Pieces::Score::apply(view_of(s), queries);
     if (masked) Pieces::Mask::apply(view_of(s), queries);
-    probabilities(s, slopes, rows(stage) + row * 4, rounded, sloped);
+    probabilities(s, slopes, smem.rows(stage) + row * 4, rounded, sloped);
   }
 
   ATTNFORGE_DEVICE void step_of_scores(Scores& s, int stage, int step) {
     multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
-        s, own_rows<QkRows>(k_tile()),
-        query_rows<QkRows>(q_tile(stage)) + step * C.step_m * QkRows::kRowBytes);
+        s, own_rows<QkRows>(smem.k()),
+        Shared::template query_rows<QkRows>(smem.q(stage)) + step * C.step_m * QkRows::kRowBytes);
   }
   ATTNFORGE_DEVICE void step_of_dp(Scores& dp, int stage, int step) {
     multiply<VRows, kVDepth, C.keys_in_regs != 0 && C.roles == 2>(
-        dp, own_rows<VRows>(v_tile()),
-        query_rows<VRows>(dout_tile(stage)) + step * C.step_m * VRows::kRowBytes);
+        dp, own_rows<VRows>(smem.v()),
+        Shared::template query_rows<VRows>(smem.dout(stage)) + step * C.step_m * VRows::kRowBytes);
   }
 
   ATTNFORGE_DEVICE void add_to_dv(const Rounded& p, int stage, int step) {
-    accumulate<VRows, kVColumns>(
-        sums[0], p, query_columns<VRows>(dout_tile(stage)) + step * C.step_m * VRows::kRowBytes);
+    accumulate<VRows, kVColumns>(sums[0], p,
+                                 Shared::template query_columns<VRows>(smem.dout(stage)) +
+                                     step * C.step_m * VRows::kRowBytes);
   }
   ATTNFORGE_DEVICE void add_to_dk(const Rounded& ds, int stage, int step) {
-    accumulate<QkRows, kKColumns>(
-        sums[C.roles == 1 ? 1 : 0], ds,
-        query_columns<QkRows>(q_tile(stage)) + step * C.step_m * QkRows::kRowBytes);
+    accumulate<QkRows, kKColumns>(sums[C.roles == 1 ? 1 : 0], ds,
+                                  Shared::template query_columns<QkRows>(smem.q(stage)) +
+                                      step * C.step_m * QkRows::kRowBytes);
   }
 
   ATTNFORGE_DEVICE u32 delta_of(int stage, int step) const {
-    return rows(stage) + C.block_m * 4 + step * C.step_m * 4;
+    return smem.rows(stage) + C.block_m * 4 + step * C.step_m * 4;
   }
   ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Words& words,
                                               Rounded& p) {
@@ -384,12 +363,13 @@ struct BwdMmaSm80 {
                                         int step) {
     const bool of_dv = has_dv();
     const int hand_over = 1 + key_warp() + C.hand_over(step) * C.key_warps();
-    const u32 q = q_tile(stage) + step * C.step_m * QkRows::kRowBytes,
-              dout = dout_tile(stage) + step * C.step_m * VRows::kRowBytes;
+    const u32 q = smem.q(stage) + step * C.step_m * QkRows::kRowBytes,
+              dout = smem.dout(stage) + step * C.step_m * VRows::kRowBytes;
     Scores x;  // scores, or dP
     if constexpr (kAlike)
       multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
-          x, own_rows<QkRows>(of_dv ? k_tile() : v_tile()), query_rows<QkRows>(of_dv ? q : dout));
+          x, own_rows<QkRows>(of_dv ? smem.k() : smem.v()),
+          Shared::template query_rows<QkRows>(of_dv ? q : dout));
     Rounded p;
     if (of_dv) {
       if constexpr (!kAlike) step_of_scores(x, stage, step);
@@ -411,7 +391,8 @@ struct BwdMmaSm80 {
       if constexpr (!kAlike) add_to_dk(p, stage, step);
     }
     if constexpr (kAlike)
-      accumulate<QkRows, kKColumns>(sums[0], p, query_columns<QkRows>(of_dv ? dout : q));
+      accumulate<QkRows, kKColumns>(sums[0], p,
+                                    Shared::template query_columns<QkRows>(of_dv ? dout : q));
   }
 
   // ---- 4. One tile of queries ----
@@ -421,80 +402,10 @@ struct BwdMmaSm80 {
 #pragma unroll 1
     for (int step = 0; step < C.steps(); ++step) {
       if constexpr (C.roles == 1)
-        attend_alone(place, stage, ds_tile(ds_stage), masked, step);
+        attend_alone(place, stage, smem.ds(ds_stage), masked, step);
       else
-        attend_in_pairs(place, stage, ds_tile(ds_stage), masked, step);
+        attend_in_pairs(place, stage, smem.ds(ds_stage), masked, step);
     }
-  }
-
-  /// dQ of a tile's rows += dS K, in units of softmax_scale. Warps share its rows and columns: each
-  /// has every kRowWarps-th fragment of rows, and of columns every kColumnWarps-th of 16.
-  ATTNFORGE_DEVICE void add_to_dq(const Place& place, int ds_stage) const {
-    constexpr int kRowWarps = C.dq_row_warps(), kColumnWarps = C.num_warps / kRowWarps;
-    constexpr int kRows = C.dq_rows(), kColumns = C.dq_columns();
-    const int row_warp = warp() / kColumnWarps, column_warp = warp() % kColumnWarps;
-    const auto has_column = [&](int c) {  // the same in all lanes
-      constexpr int kAll = C.qk_chunks() / 2;
-      return (c + 1) * kColumnWarps <= kAll || column_warp + c * kColumnWarps < kAll;
-    };
-    const u32 ds = DsRows::further(query_rows<DsRows>(ds_tile(ds_stage)), row_warp * 2);
-    const u32 k = QkRows::further(query_columns<QkRows>(k_tile()), column_warp * 2);
-    float x[kRows][2 * kColumns][4] = {};
-    // Operands of the next 16 keys are read while these are used, where registers allow it.
-    constexpr int kTurns = kRows + kColumns <= 4 ? 2 : 1, kAll = C.block_n / 16;
-    static_assert(kAll % kTurns == 0, "the last turn of a round is the last of all");
-    u32 a[kTurns][kRows][4], b[kTurns][kColumns][4];
-    const auto read = [&](int n, int turn) {
-#pragma unroll
-      for (int f = 0; f < kRows; ++f)
-        ldmatrix_x4_trans(a[turn][f],
-                          DsRows::further(ds, 2 * f * kRowWarps) + n * 16 * DsRows::kRowBytes);
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c)
-        if (has_column(c))
-          ldmatrix_x4_trans(b[turn][c],
-                            QkRows::further(k, 2 * c * kColumnWarps) + n * 16 * QkRows::kRowBytes);
-    };
-    if constexpr (kTurns == 2) read(0, 0);
-#pragma unroll(kTurns == 2 ? 1 : 2)
-    for (int first = 0; first < kAll; first += kTurns) {
-#pragma unroll
-      for (int turn = 0; turn < kTurns; ++turn) {
-        const int next = first + turn + kTurns - 1;
-        if (next < kAll) read(next, (turn + 1) % kTurns);
-#pragma unroll
-        for (int c = 0; c < kColumns; ++c) {
-          if (!has_column(c)) continue;
-#pragma unroll
-          for (int f = 0; f < kRows; ++f) {
-            mma_m16n8k16<C.dtype>(x[f][2 * c], a[turn][f], b[turn][c][0], b[turn][c][1]);
-            mma_m16n8k16<C.dtype>(x[f][2 * c + 1], a[turn][f], b[turn][c][2], b[turn][c][3]);
-          }
-        }
-      }
-    }
-    using Layout = BwdMmaSm80DqTile<C>;
-    float* const sums_of_tile = params.scratch.dq_sums +
-                                work.scratch_row(params.scratch, place) * Layout::kColumns +
-                                lane() * Layout::kLaneFloats;
-#pragma unroll
-    for (int f = 0; f < kRows; ++f)
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        if (!has_column(c)) continue;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int unit = column_warp + c * kColumnWarps;
-          float* const to = sums_of_tile +
-                            Layout::fragment(row_warp + f * kRowWarps, 2 * unit + half);
-          if constexpr (Layout::kLaneFloats == 4) {
-            reduce_add_4(to, x[f][2 * c + half]);
-          } else {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) reduce_add(to + i * 32, x[f][2 * c + half][i]);
-          }
-        }
-      }
   }
 
   // ---- 5. All query tiles of the keys ----
@@ -504,12 +415,12 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void run() {
     constexpr bool kLate = C.ds_stages == 2;  // dQ of a tile comes in the next one's turn
     constexpr int kTilesAhead = C.stages > 1 ? C.stages - 1 : 1;
-    load_keys<KLoader>(k_tile(), p.k);
-    load_keys<VLoader>(v_tile(), p.v);
+    load_keys<KLoader>(smem.k(), p.k);
+    load_keys<VLoader>(smem.v(), p.v);
 #pragma unroll
     for (int s = 0; s < C.stages; ++s) {
-      QLoader::clear_padding(q_tile(s), thread_index());
-      DoutLoader::clear_padding(dout_tile(s), thread_index());
+      QLoader::clear_padding(smem.q(s), thread_index());
+      DoutLoader::clear_padding(smem.dout(s), thread_index());
     }
     Place begin;
     if constexpr (!Work::kListed) begin = work.first();
@@ -535,21 +446,24 @@ struct BwdMmaSm80 {
       // Of two roles one has it before its other products and one after them: so each multiplies
       // while the other does not.
       if constexpr (kLate)
-        if (is_late && (C.roles == 1 || !has_dv())) add_to_dq(work.before(place), ds_stage ^ 1);
+        if (is_late && (C.roles == 1 || !has_dv()))
+          Dq::add(params, work, smem, work.before(place), ds_stage ^ 1);
       attend(place, stage, ds_stage);
       if constexpr (kLate) {
-        if (is_late && C.roles == 2 && has_dv()) add_to_dq(work.before(place), ds_stage ^ 1);
+        if (is_late && C.roles == 2 && has_dv())
+          Dq::add(params, work, smem, work.before(place), ds_stage ^ 1);
         is_late = true;
       }
       if constexpr (!kLate && (C.makes_dq() || C.stages == 1)) __syncthreads();
       if constexpr (C.stages == 1) load(work.after(place), 0);
-      if constexpr (!kLate && C.makes_dq()) add_to_dq(place, 0);
+      if constexpr (!kLate && C.makes_dq()) Dq::add(params, work, smem, place, 0);
       stage = stage_after(stage);
       if constexpr (kLate) tile_parity ^= 1;
     }
     if constexpr (kLate) {
       __syncthreads();
-      if (is_late) add_to_dq(work.last(), (C.stages == 2 ? stage : tile_parity) ^ 1);
+      if (is_late)
+        Dq::add(params, work, smem, work.last(), (C.stages == 2 ? stage : tile_parity) ^ 1);
     }
     start_next_grid();
     cp_async_wait<0>();
@@ -583,10 +497,10 @@ struct BwdMmaSm80 {
       for (int f = 0; f < kKeyFragments; ++f) {
         if (of_v) {
           if (d < kVDepth)
-            ldmatrix_x4(own[d][f], VRows::further(own_rows<VRows>(v_tile()), 2 * d) +
+            ldmatrix_x4(own[d][f], VRows::further(own_rows<VRows>(smem.v()), 2 * d) +
                                        f * 16 * VRows::kRowBytes);
         } else if (d < kKDepth) {
-          ldmatrix_x4(own[d][f], QkRows::further(own_rows<QkRows>(k_tile()), 2 * d) +
+          ldmatrix_x4(own[d][f], QkRows::further(own_rows<QkRows>(smem.k()), 2 * d) +
                                      f * 16 * QkRows::kRowBytes);
         }
       }
