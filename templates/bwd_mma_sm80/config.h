@@ -48,7 +48,8 @@ struct BwdMmaSm80Config : Shape {
   int block_n;    // keys of a block
   int num_warps;  // they share the keys, each has a multiple of 16
   int roles;      // 1: a warp has dK and dV of its keys; 2: two warps have the same keys, one has
-                  // the scores and dV, the other dK
+                  // the scores and dV, the other dK; 4: two warps have each of these, with half of
+                  // a step's scores and half of the columns
   int step_m;     // query rows in one step of scores; divides block_m
   int stages;     // tiles of Q, and of dO, in shared memory
   int ds_stages;  // tiles of dS: with 2 the products of dQ come a tile later, without a barrier
@@ -61,6 +62,10 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int key_warps() const { return num_warps / roles; }
   ATTNFORGE_HOST_DEVICE constexpr int warp_n() const { return block_n / key_warps(); }
   ATTNFORGE_HOST_DEVICE constexpr int key_fragments() const { return warp_n() / 16; }
+  /// Warps that share one gradient of the same keys.
+  ATTNFORGE_HOST_DEVICE constexpr int halves() const { return roles == 4 ? 2 : 1; }
+  /// Query rows that a warp has scores of in a step.
+  ATTNFORGE_HOST_DEVICE constexpr int warp_m() const { return step_m / halves(); }
   // 16-byte chunks of a row that take part in products.
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const { return round_up(head_dim, 16) / 8; }
   ATTNFORGE_HOST_DEVICE constexpr int v_chunks() const { return round_up(head_dim_v, 16) / 8; }
@@ -74,9 +79,14 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool waits_for_other(int step) const {
     return step + 1 < steps() && hand_over(step) + 1 == hand_overs();
   }
+  // Four warps with the same keys have a barrier for each half of P, one for each of dS, and one at
+  // a step's end: named_barrier of the 5 of a group.
+  ATTNFORGE_HOST_DEVICE constexpr int named_barriers() const {
+    return roles == 4 ? 5 * key_warps() : roles == 2 ? hand_overs() * key_warps() : 0;
+  }
   ATTNFORGE_HOST_DEVICE constexpr bool makes_dq() const { return dq != kDqOwnKernel; }
   /// Whether a tile of dS, or of P on its way to it, passes through shared memory.
-  ATTNFORGE_HOST_DEVICE constexpr bool has_ds() const { return makes_dq() || roles == 2; }
+  ATTNFORGE_HOST_DEVICE constexpr bool has_ds() const { return makes_dq() || roles != 1; }
   ATTNFORGE_HOST_DEVICE constexpr BwdMmaSm80DqConfig own_dq() const { return {Shape(*this)}; }
 
   /// Warps along the rows of a dQ tile: of those that divide it the number that has the least to
@@ -104,18 +114,21 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int ds_bytes() const {
     return has_ds() ? block_n * block_m * 2 : 0;
   }
+  /// Two roles pass P on where dS will lie, lane by lane; four have a tile for it.
+  ATTNFORGE_HOST_DEVICE constexpr int p_bytes() const { return roles == 4 ? ds_bytes() : 0; }
   /// lse_log2 and delta of a tile's rows.
   ATTNFORGE_HOST_DEVICE constexpr int rows_bytes() const { return block_m * 8; }
-  // K, V, the tiles of Q, of dO, of dS, and of what is known of rows; each a multiple of 128 bytes.
+  // K, V, the tiles of Q, of dO, of dS, P, and what is known of rows; each a multiple of 128 bytes.
   ATTNFORGE_HOST_DEVICE constexpr int v_begin() const { return k_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int q_begin() const { return v_begin() + v_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int dout_begin() const { return q_begin() + stages * q_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int ds_begin() const {
     return dout_begin() + stages * dout_bytes();
   }
-  ATTNFORGE_HOST_DEVICE constexpr int rows_begin() const {
+  ATTNFORGE_HOST_DEVICE constexpr int p_begin() const {
     return ds_begin() + ds_stages * ds_bytes();
   }
+  ATTNFORGE_HOST_DEVICE constexpr int rows_begin() const { return p_begin() + p_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
     return rows_begin() + stages * rows_bytes();
   }
@@ -124,15 +137,20 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int planned_registers() const {
     const int columns = roles == 1 ? head_dim + head_dim_v
                                    : (head_dim > head_dim_v ? head_dim : head_dim_v);
-    const int sums = key_fragments() * columns / 2;
-    const int step = key_fragments() * step_m / 2 * (roles == 1 ? 2 : 1);
+    const int sums = key_fragments() * columns / 2 / halves();
+    const int step = key_fragments() * warp_m() / 2 * (roles == 1 ? 2 : 1);
     const int operands = key_fragments() * (keys_in_regs ? qk_chunks() * 2 : 4);
     const int query = makes_dq() ? dq_rows() * (dq_columns() * 8 + 4) : 0;
     return sums + (step > query ? step : query) + operands + 8;
   }
+  /// Whether four roles can share them: 32 columns in turn, and 16 queries.
+  ATTNFORGE_HOST_DEVICE constexpr bool in_halves() const {
+    return head_dim % 64 == 0 && head_dim_v % 64 == 0 && step_m % 32 == 0;
+  }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
-    return (dtype == kFp16 || dtype == kBf16) && (roles == 1 || roles == 2) &&
-           next_power_of_two(num_warps) == num_warps && num_warps >= 2 && num_warps <= 16 &&
+    return (dtype == kFp16 || dtype == kBf16) && (roles == 1 || roles == 2 || roles == 4) &&
+           next_power_of_two(num_warps) == num_warps && num_warps >= roles && num_warps >= 2 &&
+           num_warps <= 16 && named_barriers() <= 15 && (roles != 4 || in_halves()) &&
            block_n % (16 * key_warps()) == 0 && block_m % step_m == 0 && step_m % 16 == 0 &&
            (step_m == block_m || next_power_of_two(step_m) == step_m) && stages >= 1 &&
            stages <= 4 && (ds_stages == 1 || (ds_stages == 2 && stages >= 2 && makes_dq())) &&

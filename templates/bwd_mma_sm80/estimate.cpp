@@ -28,15 +28,16 @@ struct TileCost {
 TileCost tile_cost(const BwdMmaSm80Config& c, const Arch& arch) {
   const double pairs = double(c.block_m) * c.block_n;
   const int qk = c.qk_chunks() * 8, v = c.v_chunks() * 8, steps = c.block_m / c.step_m;
-  // ldmatrix of the warps that share the keys' work, once with two roles: 512 bytes each.
+  // ldmatrix of the warps that share the keys' work, once with several roles: 512 bytes each.
   const int fragments = c.key_fragments(), own = c.keys_in_regs ? 0 : fragments;
-  const double scores = steps * (qk / 16.0) * (own + c.step_m / 16.0);
-  const double dp = steps * (v / 16.0) * ((c.roles == 2 ? own : fragments) + c.step_m / 16.0);
-  const double keys = c.block_m / 16.0 * (qk + v) / 16.0;
+  const double scores = steps * (qk / 16.0) * (own + c.warp_m() / 16.0);
+  const double dp = steps * (v / 16.0) * ((c.roles != 1 ? own : fragments) + c.warp_m() / 16.0);
+  const double keys = c.block_m / 16.0 * (qk + v) / 16.0 / c.halves();
   const double queries = c.makes_dq() ? c.block_n / 16.0 * (c.dq_rows() + c.dq_columns()) : 0;
-  const double reads = c.key_warps() * (scores + dp + keys) + c.num_warps * queries;
+  const double reads = c.key_warps() * c.halves() * (scores + dp + keys) + c.num_warps * queries;
   const double tile_bytes = c.q_bytes() + c.dout_bytes();
-  const double words = c.has_ds() ? pairs * 2 * (c.roles == 2 ? 3 : 1) : 0;  // bytes of P and dS
+  // Bytes of P and dS, written and read.
+  const double words = c.has_ds() ? pairs * 2 * (c.roles == 4 ? 5 : c.roles == 2 ? 3 : 1) : 0;
   const double sums_bytes = c.makes_dq() ? double(c.block_m) * qk * 4 : 0;
   const double products = pairs * (2.0 * qk + 2.0 * v + (c.makes_dq() ? qk : 0)) / 2048;
 
@@ -50,7 +51,7 @@ TileCost tile_cost(const BwdMmaSm80Config& c, const Arch& arch) {
   cost.l2 = (tile_bytes + kReduction * sums_bytes) * kL2ClocksPerByte;
   const bool late = c.ds_stages == 2;
   cost.waits = kBarrier * (late ? 1 : 2) + (c.stages == 1 ? 2 * kBarrier : 0) +
-               (c.roles == 2 ? kHandOver * steps : 0);
+               kHandOver * steps * (c.roles / 2);
   return cost;
 }
 

@@ -40,7 +40,7 @@ constexpr Field<Typed> kFields[] = {
     {"block_m", &Typed::block_m, doubled(32, 256)},
     {"block_n", &Typed::block_n, from_to(32, 256, 32)},
     {"num_warps", &Typed::num_warps, doubled(2, 16)},
-    {"roles", &Typed::roles, from_to(1, 2)},
+    {"roles", &Typed::roles, doubled(1, 4)},
     {"step_m", &Typed::step_m, doubled(16, 128)},
     {"stages", &Typed::stages, from_to(1, 3)},
     {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
@@ -55,7 +55,7 @@ constexpr Field<Typed> kFields[] = {
 /// spills.
 constexpr int kRegisterSlack = 28;
 int register_slack(const Typed& c, const Problem& problem) {
-  return kRegisterSlack + slope_registers(problem, c.key_fragments() * c.step_m / 2);
+  return kRegisterSlack + slope_registers(problem, c.key_fragments() * c.warp_m() / 2);
 }
 constexpr int kSmallestBlock = 32;
 
@@ -81,7 +81,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts& device) {
       {"block_m", {64, 128, 32}},
       {"block_n", {128, 64, 96, 32, 192}},
       {"num_warps", {8, 4}},
-      {"roles", {2, 1}},
+      {"roles", {2, 4, 1}},
       {"step_m", {64, 32}, {16, 128}},
       {"stages", {2, 1, 3}},
       {"ds_stages", {2, 1}},
@@ -99,6 +99,13 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
     return "sums of dQ that are added up in any order differ from run to run";
   if (c.dargs && c.dq == kDqAdded)
     return "gradients of arrays that the score reads are made by the kernel of dQ alone";
+  if (c.roles == 4) {
+    if (slope_registers(problem, 1) != 0) return "four warps have no memory for P times a slope";
+    if (!c.in_halves())
+      return "four warps share columns 64 at a time and queries 32 at a time";
+    if (c.num_warps < c.roles) return "there are not four warps";
+    if (c.named_barriers() > 15) return "groups of four warps need more barriers than there are";
+  }
   if (c.block_n % (16 * c.key_warps()) != 0) return "block_n is not a multiple of 16 keys per warp";
   if (c.block_m % c.step_m != 0) return "step_m does not divide block_m";
   if (c.ds_stages == 2 && !c.makes_dq()) return "there is no dS whose products could come later";
@@ -142,7 +149,7 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 std::string describe(const Typed& c) {
   return phrases({fmt::format("{} x {} keys{}", c.block_m, c.block_n,
                               c.step_m == c.block_m ? "" : fmt::format(" by {}", c.step_m)),
-                  fmt::format("{} warps{}", c.num_warps, c.roles == 2 ? " in pairs" : ""),
+                  fmt::format("{} warps{}", c.num_warps, c.roles == 4 ? " in fours" : c.roles == 2 ? " in pairs" : ""),
                   fmt::format("stages {}", c.stages), if_so(c.ds_stages == 2, "dQ a tile later"),
                   if_so(c.keys_in_regs != 0, "K in registers"),
                   if_so(c.dq == kDqOwnKernel, "dQ by its own kernel"),

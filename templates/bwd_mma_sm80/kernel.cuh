@@ -2,7 +2,7 @@
 // and dO of all query heads that share them pass through a cp.async ring, and dK and dV are summed
 // in registers (FlashAttention-2, Dao 2023). Scores are computed transposed, so that P and dS are
 // operands of the products for dV and dK as they are; optionally one warp has the one and a second
-// the other, which reads each tile of Q and dO fewer times.
+// the other, which reads each tile of Q and dO fewer times, or two and two, with larger tiles each.
 #pragma once
 
 #include "base.cuh"
@@ -31,13 +31,15 @@ namespace attnforge {
 template <BwdMmaSm80Config C, class Pieces, class Params = BwdMmaSm80Params>
 struct BwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
+  static_assert(C.roles != 4 || Pieces::Slope::kOne, "there is one tile for P on its way");
 
   static constexpr int kKeyFragments = C.key_fragments();  // of 16 keys, a warp
-  static constexpr int kStepFragments = C.step_m / 8;      // of 8 queries, a step
+  static constexpr int kStepFragments = C.warp_m() / 8;    // of 8 queries, a step
   static constexpr int kKColumns = C.head_dim / 8, kVColumns = C.head_dim_v / 8;  // fragments
-  static constexpr int kMostColumns = kKColumns > kVColumns ? kKColumns : kVColumns;
+  static constexpr int kOwnK = kKColumns / C.halves(), kOwnV = kVColumns / C.halves();  // a warp
+  static constexpr int kMostColumns = kOwnK > kOwnV ? kOwnK : kOwnV;
   static constexpr int kKDepth = C.qk_chunks() / 2, kVDepth = C.v_chunks() / 2;  // of 16 elements
-  static constexpr int kOwnDepth = C.roles == 2 && kVDepth > kKDepth ? kVDepth : kKDepth;
+  static constexpr int kOwnDepth = C.roles != 1 && kVDepth > kKDepth ? kVDepth : kKDepth;
 
   using Shared = BwdMmaSm80Shared<C>;
   using QkRows = typename Shared::QkRows;
@@ -83,9 +85,18 @@ struct BwdMmaSm80 {
 
   ATTNFORGE_DEVICE static int lane() { return Shared::lane(); }
   ATTNFORGE_DEVICE static int warp() { return Shared::warp(); }
-  /// With two roles the first half of the warps has dV, the second dK.
-  ATTNFORGE_DEVICE static int key_warp() { return C.roles == 2 ? warp() % C.key_warps() : warp(); }
-  ATTNFORGE_DEVICE static bool has_dv() { return C.roles == 1 || warp() < C.key_warps(); }
+  /// With several roles the first half of the warps has dV, the second dK.
+  ATTNFORGE_DEVICE static int key_warp() { return C.roles == 1 ? warp() : warp() % C.key_warps(); }
+  ATTNFORGE_DEVICE static bool has_dv() { return C.roles == 1 || warp() < C.num_warps / 2; }
+  /// Which half of a step's scores, and of each 64 columns, this warp has.
+  ATTNFORGE_DEVICE static int half() {
+    return C.halves() == 1 ? 0 : warp() / C.key_warps() % C.halves();
+  }
+  /// Its first query in a tile, in a step; and the first fragment of its columns from c on.
+  ATTNFORGE_DEVICE static int first_query(int step) { return step * C.step_m + half() * C.warp_m(); }
+  ATTNFORGE_DEVICE static constexpr int column_fragment(int c) {
+    return C.halves() == 1 ? c : c / 4 * 8 + c % 4;
+  }
   /// First key of this warp in the block's, and that of this lane's accumulator c[0].
   ATTNFORGE_DEVICE static int warp_key() { return key_warp() * C.warp_n(); }
   ATTNFORGE_DEVICE static int lane_key() { return warp_key() + MmaFragment::row(lane()); }
@@ -169,7 +180,8 @@ struct BwdMmaSm80 {
     }
   }
 
-  /// sum += A B: keys by a step's queries, times queries by kColumns fragments of columns.
+  /// sum += A B: keys by a step's queries, times queries by kColumns fragments of this warp's
+  /// columns, of which `queries` has the first.
   template <class Rows, int kColumns>
   ATTNFORGE_DEVICE static void accumulate(Sums& sum, const Rounded& a, u32 queries) {
 #pragma unroll
@@ -178,9 +190,11 @@ struct BwdMmaSm80 {
       for (int c = 0; c < kColumns; c += 2) {
         u32 b[4];
         if (c + 1 < kColumns)
-          ldmatrix_x4_trans(b, Rows::further(queries, c) + j * 8 * Rows::kRowBytes);
+          ldmatrix_x4_trans(
+              b, Rows::further(queries, column_fragment(c)) + j * 8 * Rows::kRowBytes);
         else
-          ldmatrix_x2_trans(b[0], b[1], Rows::further(queries, c) + j * 8 * Rows::kRowBytes);
+          ldmatrix_x2_trans(
+              b[0], b[1], Rows::further(queries, column_fragment(c)) + j * 8 * Rows::kRowBytes);
 #pragma unroll
         for (int f = 0; f < kKeyFragments; ++f) {
           const u32 operand[4] = {a[f][j][0], a[f][j][1], a[f][j + 1][0], a[f][j + 1][1]};
@@ -223,15 +237,24 @@ struct BwdMmaSm80 {
     }
   }
 
-  /// This warp's keys and a step's queries in a tile of dS: two queries a word.
+  /// Operands of this warp's columns in rows of queries.
+  template <class Rows>
+  ATTNFORGE_DEVICE static u32 own_columns(u32 rows) {
+    return Rows::further(Shared::template query_columns<Rows>(rows), half() * 4);
+  }
+  /// This warp's keys and a step's queries, or half of them, in a tile of dS or P: two queries a
+  /// word.
   struct Words {
     u32 own;   // the first of this lane
     u32 rows;  // what this lane says to ldmatrix
 
-    ATTNFORGE_DEVICE Words(u32 ds, int step)
-        : own(DsRows::further(ds + DsRows::offset(lane_key(), 0), step * kStepFragments) +
+    ATTNFORGE_DEVICE Words(u32 tile, int step, int half = 0)
+        : own(DsRows::further(tile + DsRows::offset(lane_key(), 0), fragment(step, half)) +
               lane() % 4 * 4),
-          rows(DsRows::further(own_rows<DsRows>(ds), step * kStepFragments)) {}
+          rows(DsRows::further(own_rows<DsRows>(tile), fragment(step, half))) {}
+    ATTNFORGE_DEVICE static int fragment(int step, int half) {
+      return (step * C.halves() + half) * kStepFragments;
+    }
     /// Of the queries of fragments j and j + 1.
     ATTNFORGE_DEVICE void store(const Rounded& x, int j) const {
 #pragma unroll
@@ -240,6 +263,14 @@ struct BwdMmaSm80 {
         for (int i = 0; i < 4; ++i)
           store_shared(DsRows::further(own, j + i / 2) + (f * 16 + i % 2 * 8) * DsRows::kRowBytes,
                        int(x[f][j + i / 2][i % 2]));
+    }
+    ATTNFORGE_DEVICE void store(const Rounded& x) const {
+#pragma unroll
+      for (int j = 0; j < kStepFragments; j += 2) store(x, j);
+    }
+    ATTNFORGE_DEVICE void load(Rounded& x) const {
+#pragma unroll
+      for (int j = 0; j < kStepFragments; j += 2) load(x, j);
     }
     ATTNFORGE_DEVICE void load(Rounded& x, int j) const {
 #pragma unroll
@@ -265,16 +296,17 @@ struct BwdMmaSm80 {
     }
   }
 
-  /// dS = P (dP - delta), P to dS in place, and to shared memory where dQ is made of it. With two
+  /// dS = P (dP - delta), P to dS in place, and to shared memory where others need it. With several
   /// roles P comes from there, that of the next queries while this one is used: all at once would
   /// be too many registers. Where P is 0 in a masked tile dS is 0 whatever dP is.
   template <bool kMasked>
-  ATTNFORGE_DEVICE static void differences(const Scores& dp, const Words& words, Rounded& p) {
-    if constexpr (C.roles == 2) words.load(p, 0);
+  ATTNFORGE_DEVICE static void differences(const Scores& dp, const Words& from, const Words& to,
+                                           Rounded& p) {
+    if constexpr (C.roles != 1) from.load(p, 0);
 #pragma unroll
     for (int j = 0; j < kStepFragments; j += 2) {
-      if constexpr (C.roles == 2)
-        if (j + 2 < kStepFragments) words.load(p, j + 2);
+      if constexpr (C.roles != 1)
+        if (j + 2 < kStepFragments) from.load(p, j + 2);
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
@@ -286,14 +318,14 @@ struct BwdMmaSm80 {
           word = pack2<C.dtype>(kMasked && x[0] == 0.0f ? 0.0f : x[0] * differences[0],
                                 kMasked && x[1] == 0.0f ? 0.0f : x[1] * differences[1]);
         }
-      if constexpr (C.makes_dq()) words.store(p, j);
+      if constexpr (C.makes_dq() || C.halves() != 1) to.store(p, j);
     }
   }
 
   /// s to P of a step, and P times the slope of the scores.
   ATTNFORGE_DEVICE void to_probabilities(Scores& s, const Place& place, int stage, bool masked,
                                          int step, Rounded& rounded, Rounded& sloped) const {
-    const int row = step * C.step_m;
+    const int row = first_query(step);
     const auto queries = work.keys.queries_of(place.head);
     const int first_row = place.m * C.block_m + row, first_key = work.keys.first_key + lane_key();
     const auto view_of = [&](Scores& x) {
@@ -309,34 +341,33 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void step_of_scores(Scores& s, int stage, int step) {
     multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
         s, own_rows<QkRows>(smem.k()),
-        Shared::template query_rows<QkRows>(smem.q(stage)) + step * C.step_m * QkRows::kRowBytes);
+        Shared::template query_rows<QkRows>(smem.q(stage)) + first_query(step) * QkRows::kRowBytes);
   }
   ATTNFORGE_DEVICE void step_of_dp(Scores& dp, int stage, int step) {
-    multiply<VRows, kVDepth, C.keys_in_regs != 0 && C.roles == 2>(
+    multiply<VRows, kVDepth, C.keys_in_regs != 0 && C.roles != 1>(
         dp, own_rows<VRows>(smem.v()),
-        Shared::template query_rows<VRows>(smem.dout(stage)) + step * C.step_m * VRows::kRowBytes);
+        Shared::template query_rows<VRows>(smem.dout(stage)) + first_query(step) * VRows::kRowBytes);
   }
 
-  ATTNFORGE_DEVICE void add_to_dv(const Rounded& p, int stage, int step) {
-    accumulate<VRows, kVColumns>(sums[0], p,
-                                 Shared::template query_columns<VRows>(smem.dout(stage)) +
-                                     step * C.step_m * VRows::kRowBytes);
+  /// p and ds: of the queries from `row` of the tile on.
+  ATTNFORGE_DEVICE void add_to_dv(const Rounded& p, int stage, int row) {
+    accumulate<VRows, kOwnV>(sums[0], p,
+                             own_columns<VRows>(smem.dout(stage)) + row * VRows::kRowBytes);
   }
-  ATTNFORGE_DEVICE void add_to_dk(const Rounded& ds, int stage, int step) {
-    accumulate<QkRows, kKColumns>(sums[C.roles == 1 ? 1 : 0], ds,
-                                  Shared::template query_columns<QkRows>(smem.q(stage)) +
-                                      step * C.step_m * QkRows::kRowBytes);
+  ATTNFORGE_DEVICE void add_to_dk(const Rounded& ds, int stage, int row) {
+    accumulate<QkRows, kOwnK>(sums[C.roles == 1 ? 1 : 0], ds,
+                              own_columns<QkRows>(smem.q(stage)) + row * QkRows::kRowBytes);
   }
 
   ATTNFORGE_DEVICE u32 delta_of(int stage, int step) const {
-    return smem.rows(stage) + C.block_m * 4 + step * C.step_m * 4;
+    return smem.rows(stage) + C.block_m * 4 + first_query(step) * 4;
   }
-  ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Words& words,
-                                              Rounded& p) {
+  ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Words& from,
+                                              const Words& to, Rounded& p) {
     if (masked)
-      differences<true>(dp, words, p);
+      differences<true>(dp, from, to, p);
     else
-      differences<false>(dp, words, p);
+      differences<false>(dp, from, to, p);
   }
 
   /// By one warp with both roles.
@@ -345,17 +376,43 @@ struct BwdMmaSm80 {
     Scores s, dp;
     step_of_scores(s, stage, step);
     to_probabilities(s, place, stage, masked, step, p, sloped);
-    add_to_dv(p, stage, step);
+    add_to_dv(p, stage, first_query(step));
     step_of_dp(dp, stage, step);
     subtract(dp, delta_of(stage, step));
     Rounded& difference = Slope::kOne ? p : sloped;
-    to_differences(dp, masked, Words(ds, step), difference);
-    add_to_dk(difference, stage, step);
+    const Words words(ds, step);
+    to_differences(dp, masked, words, words, difference);
+    add_to_dk(difference, stage, first_query(step));
   }
 
   /// The products of both roles are the same code where the head dims are the same: the one has K,
   /// Q and dO, where the other has V, dO and Q.
   static constexpr bool kAlike = C.head_dim == C.head_dim_v;
+
+  /// Scores, or dP.
+  ATTNFORGE_DEVICE void first_product(Scores& x, bool of_dv, int stage, int step) {
+    const int row = first_query(step);
+    if constexpr (kAlike)
+      multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
+          x, own_rows<QkRows>(of_dv ? smem.k() : smem.v()),
+          Shared::template query_rows<QkRows>(of_dv ? smem.q(stage) : smem.dout(stage)) +
+              row * QkRows::kRowBytes);
+    else if (of_dv)
+      step_of_scores(x, stage, step);
+    else
+      step_of_dp(x, stage, step);
+  }
+  /// dV += P dO, or dK += dS Q, of the queries from `row` of the tile on.
+  ATTNFORGE_DEVICE void second_product(const Rounded& operand, bool of_dv, int stage, int row) {
+    if constexpr (kAlike)
+      accumulate<QkRows, kOwnK>(
+          sums[0], operand,
+          own_columns<QkRows>(of_dv ? smem.dout(stage) : smem.q(stage)) + row * QkRows::kRowBytes);
+    else if (of_dv)
+      add_to_dv(operand, stage, row);
+    else
+      add_to_dk(operand, stage, row);
+  }
 
   /// By two warps: P goes from one to the other through the memory that dS takes then, from lane to
   /// lane.
@@ -363,36 +420,58 @@ struct BwdMmaSm80 {
                                         int step) {
     const bool of_dv = has_dv();
     const int hand_over = 1 + key_warp() + C.hand_over(step) * C.key_warps();
-    const u32 q = smem.q(stage) + step * C.step_m * QkRows::kRowBytes,
-              dout = smem.dout(stage) + step * C.step_m * VRows::kRowBytes;
-    Scores x;  // scores, or dP
-    if constexpr (kAlike)
-      multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
-          x, own_rows<QkRows>(of_dv ? smem.k() : smem.v()),
-          Shared::template query_rows<QkRows>(of_dv ? q : dout));
-    Rounded p;
+    const Words words(ds, step);
+    Scores x;
+    first_product(x, of_dv, stage, step);
+    Rounded p;  // or dS
     if (of_dv) {
-      if constexpr (!kAlike) step_of_scores(x, stage, step);
       Rounded sloped;
       to_probabilities(x, place, stage, masked, step, p, sloped);
-      const Words words(ds, step);
-#pragma unroll
-      for (int j = 0; j < kStepFragments; j += 2) words.store(Slope::kOne ? p : sloped, j);
+      words.store(Slope::kOne ? p : sloped);
       if (C.waits_for_other(step))
         named_barrier_wait(hand_over, 64);
       else
         named_barrier_arrive(hand_over, 64);
-      if constexpr (!kAlike) add_to_dv(p, stage, step);
     } else {
-      if constexpr (!kAlike) step_of_dp(x, stage, step);
       subtract(x, delta_of(stage, step));  // while the other makes its exponentials
       named_barrier_wait(hand_over, 64);
-      to_differences(x, masked, Words(ds, step), p);
-      if constexpr (!kAlike) add_to_dk(p, stage, step);
+      to_differences(x, masked, words, words, p);
     }
-    if constexpr (kAlike)
-      accumulate<QkRows, kKColumns>(sums[0], p,
-                                    Shared::template query_columns<QkRows>(of_dv ? dout : q));
+    second_product(p, of_dv, stage, first_query(step));
+  }
+
+  /// By four warps: each half of P goes to the warp with dP of the same queries and to the one with
+  /// the other columns of dV, and each half of dS to that with the other columns of dK. Products of
+  /// the own half need not wait for the other.
+  ATTNFORGE_DEVICE void attend_in_fours(const Place& place, int stage, u32 ds, bool masked,
+                                        int step) {
+    const bool of_dv = has_dv();
+    const int first_barrier = 1 + key_warp() * 5, other = half() ^ 1;
+    const int of_p = first_barrier, of_ds = first_barrier + 2, at_end = first_barrier + 4;
+    const Words to_p(smem.p(), step, half()), to_ds(ds, step, half());
+    Scores x;
+    first_product(x, of_dv, stage, step);
+    Rounded operand;  // P, or dS
+    if (of_dv) {
+      Rounded sloped;
+      to_probabilities(x, place, stage, masked, step, operand, sloped);
+      to_p.store(operand);
+      named_barrier_arrive(of_p + half(), 96);
+    } else {
+      subtract(x, delta_of(stage, step));  // while the others make their exponentials
+      named_barrier_wait(of_p + half(), 96);
+      to_differences(x, masked, to_p, to_ds, operand);
+      named_barrier_arrive(of_ds + half(), 64);
+    }
+    second_product(operand, of_dv, stage, first_query(step));
+    if (of_dv)
+      named_barrier_wait(of_p + other, 96);
+    else
+      named_barrier_wait(of_ds + other, 64);
+    Words(of_dv ? smem.p() : ds, step, other).load(operand);
+    second_product(operand, of_dv, stage, step * C.step_m + other * C.warp_m());
+    // A barrier counts arrivals: all have left those of this step before one comes to them again.
+    if (C.steps() > 1) named_barrier_wait(at_end, 128);
   }
 
   // ---- 4. One tile of queries ----
@@ -403,8 +482,10 @@ struct BwdMmaSm80 {
     for (int step = 0; step < C.steps(); ++step) {
       if constexpr (C.roles == 1)
         attend_alone(place, stage, smem.ds(ds_stage), masked, step);
-      else
+      else if constexpr (C.roles == 2)
         attend_in_pairs(place, stage, smem.ds(ds_stage), masked, step);
+      else
+        attend_in_fours(place, stage, smem.ds(ds_stage), masked, step);
     }
   }
 
@@ -443,14 +524,14 @@ struct BwdMmaSm80 {
       cp_async_wait<kTilesAhead - 1>();
       __syncthreads();
       if constexpr (C.stages > 1) load(work.later(place, kTilesAhead), stage_before(stage));
-      // Of two roles one has it before its other products and one after them: so each multiplies
+      // Of several roles one has it before its other products and one after them: so each multiplies
       // while the other does not.
       if constexpr (kLate)
         if (is_late && (C.roles == 1 || !has_dv()))
           Dq::add(params, work, smem, work.before(place), ds_stage ^ 1);
       attend(place, stage, ds_stage);
       if constexpr (kLate) {
-        if (is_late && C.roles == 2 && has_dv())
+        if (is_late && C.roles != 1 && has_dv())
           Dq::add(params, work, smem, work.before(place), ds_stage ^ 1);
         is_late = true;
       }
@@ -490,7 +571,7 @@ struct BwdMmaSm80 {
 
   /// The rows of K, or of V for the warps that have dK, as operands.
   ATTNFORGE_DEVICE void read_own_keys() {
-    const bool of_v = C.roles == 2 && !has_dv();
+    const bool of_v = C.roles != 1 && !has_dv();
 #pragma unroll
     for (int d = 0; d < kOwnDepth; ++d)
 #pragma unroll
@@ -511,29 +592,34 @@ struct BwdMmaSm80 {
   template <int kDtype, int kColumns>
   ATTNFORGE_DEVICE static void store_sums(const Tile& stored, const TensorRef& tensor,
                                           const Sums& sum, float factor) {
+    constexpr int kTogether = C.halves() == 1 ? kColumns : 4;  // fragments of neighbours
 #pragma unroll
-    for (int f = 0; f < kKeyFragments; ++f) {
-      const int key = stored.first_key + lane_key() + f * 16;
-      store_key<kDtype, kColumns, 0>(stored, tensor, sum[f], factor, key);
-      store_key<kDtype, kColumns, 1>(stored, tensor, sum[f], factor, key + 8);
-    }
+    for (int f = 0; f < kKeyFragments; ++f)
+#pragma unroll
+      for (int c = 0; c < kColumns; c += kTogether) {
+        const int key = stored.first_key + lane_key() + f * 16;
+        const auto& of_key = reinterpret_cast<const float(&)[kTogether][4]>(sum[f][c]);
+        store_key<kDtype, 0>(stored, tensor, of_key, column_fragment(c), factor, key);
+        store_key<kDtype, 1>(stored, tensor, of_key, column_fragment(c), factor, key + 8);
+      }
   }
-  template <int kDtype, int kColumns, int kHalf>
+  template <int kDtype, int kRowHalf, int kFragments>
   ATTNFORGE_DEVICE static void store_key(const Tile& stored, const TensorRef& tensor,
-                                         const float (&sum)[kMostColumns][4], float factor,
-                                         int key) {
-    char* const row = static_cast<char*>(tensor.data) +
-                      stored.key_offset(tensor, key) * element_bytes(kDtype);
-    store_gradient_row<kDtype, C.accumulate != 0, kHalf, C.alignment, kColumns>(
-        sum, factor, row, key < stored.lengths.kv(), lane() % 4);
+                                         const float (&sum)[kFragments][4], int fragment,
+                                         float factor, int key) {
+    char* const to =
+        static_cast<char*>(tensor.data) +
+        (stored.key_offset(tensor, key) + fragment * 8 + half() * 32) * element_bytes(kDtype);
+    store_gradient_row<kDtype, C.accumulate != 0, kRowHalf, C.alignment, kFragments>(
+        sum, factor, to, key < stored.lengths.kv(), lane() % 4);
   }
 
   ATTNFORGE_DEVICE void store() const {
     const Tile stored = Work::this_tile(params);
     const TensorRef &dk = params.dk, &dv = params.dv;
-    if (has_dv()) store_sums<C.gradient_dtype(C.dtype_v), kVColumns>(stored, dv, sums[0], 1.0f);
+    if (has_dv()) store_sums<C.gradient_dtype(C.dtype_v), kOwnV>(stored, dv, sums[0], 1.0f);
     if (C.roles == 1 || !has_dv())
-      store_sums<C.gradient_dtype(C.dtype_k), kKColumns>(stored, dk, sums[C.roles == 1 ? 1 : 0],
+      store_sums<C.gradient_dtype(C.dtype_k), kOwnK>(stored, dk, sums[C.roles == 1 ? 1 : 0],
                                                          p.softmax_scale);
   }
 
