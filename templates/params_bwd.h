@@ -38,7 +38,7 @@ struct BwdScratch {
 /// The argument of the steps.
 struct BwdStepParams : BwdParams {
   BwdScratch scratch;
-  void* zeros_begin;  // dq_sums, or the turns of its tiles (templates/host/bwd_params.h)
+  void* zeros_begin;  // the turns of tiles of dq_sums, if it has some (templates/host/bwd_params.h)
   u64 zeros;          // how many times 16 bytes are set to zeros from there on
 };
 

@@ -69,18 +69,20 @@ struct BwdWgmmaSm90aByColumns {
 
   // -- A query tile --
 
-  /// Scores, or dP, which the other warpgroup does not compute.
-  ATTNFORGE_DEVICE void issue_own(const Work& work, int m, Scores& own) {
-    if constexpr (kIndex == 0) {
-      wg.await_q();
+  /// Scores, or dP, which the other warpgroup does not compute. Without a tile (`has` is false)
+  /// they are of whatever lies in its place, and nobody reads them: a product in a branch would
+  /// make ptxas wait for each, and a copy of the code without it takes a third longer to compile.
+  ATTNFORGE_DEVICE void issue_own(const Work& work, bool has, int m, Scores& own) {
+    if (has) {
+      constexpr bool kBoth = Work::Tile::Lengths::kAnythingAfter;
+      if constexpr (kIndex == 0 || kBoth) wg.await_q();
+      if constexpr (kIndex == 1 || kBoth) wg.await_do();
       wg.clear_queries(work, m);
-      wg.issue_scores(own);
-    } else {
-      wg.await_do();
-      if constexpr (Work::Tile::Lengths::kAnythingAfter) wg.await_q();
-      wg.clear_queries(work, m);
-      wg.issue_dp(own);
     }
+    if constexpr (kIndex == 0)
+      wg.issue_scores(own);
+    else
+      wg.issue_dp(own);
   }
   /// P, and dS in shared memory and registers. dV of the tile is in flight after it.
   ATTNFORGE_DEVICE void gradients(const Work& work, const QueryPlace& place, Scores& own,
@@ -130,9 +132,8 @@ struct BwdWgmmaSm90aByColumns {
 
   /// What dS gives, and `own` of the next tile, if there is one: in two rounds of dQ there are
   /// registers for it beside the second.
-  template <bool kLast>
-  ATTNFORGE_DEVICE void attend(const Work& work, const QueryPlace& place, const QueryPlace& next,
-                               Scores& own) {
+  ATTNFORGE_DEVICE void attend(const Work& work, const QueryPlace& place, bool has_next,
+                               const QueryPlace& next, Scores& own) {
     constexpr int kDk = kDkColumns.count > 0;
     Rounded p16, ds16;
     DqParts dq;
@@ -148,21 +149,22 @@ struct BwdWgmmaSm90aByColumns {
     wg.template store_dq<0>(work, place, dq, wg.count);
     if constexpr (C.dq_rounds == 2) wg.template issue_dq<1>(dq, 0);
     ++wg.count;
-    if constexpr (!kLast) issue_own(work, next.m, own);
+    issue_own(work, has_next, next.m, own);
     if constexpr (C.dq_rounds == 2) {
-      wgmma_wait<!kLast>();
+      wgmma_wait<1>();
       wg.pin_dq(dq);
       wg.template store_dq<1>(work, place, dq, wg.count - 1);
     }
     wgmma_wait<0>();
     pin(dk);
     pin(ds16);
-    if constexpr (!kLast) pin(own);
+    pin(own);
     wg.release_q(wg.count - 1);
   }
 
   ATTNFORGE_DEVICE void run() {
-    const Work work(wg.params);
+    static_assert(!C.persistent());
+    const Work work(wg.params, block_index());
     wg.await_zeros(work);
     wg.clear(dk);
     wg.clear(dv);
@@ -171,16 +173,15 @@ struct BwdWgmmaSm90aByColumns {
       wg.clear_keys(work);
       QueryPlace place = work.first(), next = place;
       Scores own;
-      issue_own(work, place.m, own);
+      issue_own(work, true, place.m, own);
       wgmma_wait<0>();
       pin(own);
 #pragma unroll 1
-      for (int left = work.tiles() - 1; left > 0; --left) {
+      for (int left = work.tiles(); left > 0; --left) {
         work.advance(next);
-        attend<false>(work, place, next, own);
+        attend(work, place, left > 1, next, own);
         place = next;
       }
-      attend<true>(work, place, next, own);
     }
     if constexpr (kDkColumns.count > 0) wg.store_dk(work, kDkColumns.begin, dk);
     if constexpr (kDvColumns.count > 0) wg.store_dv(work, kDvColumns.begin, dv);

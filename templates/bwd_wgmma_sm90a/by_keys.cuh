@@ -3,6 +3,7 @@
 
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/proxy.cuh"
@@ -117,13 +118,17 @@ struct BwdWgmmaSm90aByKeys {
     finish_late_dq(work, before, dq);
   }
 
+  // -- A key tile --
+
   ATTNFORGE_DEVICE void run() {
-    const Work work(wg.params);
+    for_each_tile<true, Work>(wg.params, wg.smem, [&](const Work& work) { run(work); });
+  }
+  ATTNFORGE_DEVICE void run(const Work& work) {
     wg.await_zeros(work);
     wg.clear(dk);
     wg.clear(dv);
     if (work.tiles() > 0) {
-      mbarrier_wait(wg.smem.kv_full(), 0);
+      if constexpr (!C.persistent()) mbarrier_wait(wg.smem.kv_full(), 0);
       wg.clear_keys(work);
       if constexpr (!C.late_dq) {
         work.for_each([&](const QueryPlace& place) { attend(work, place); });
@@ -139,6 +144,7 @@ struct BwdWgmmaSm90aByKeys {
         finish_late(work, place);
       }
     }
+    if constexpr (C.persistent()) wg.release(wg.smem.kv_empty());
     wg.store_dk(work, 0, dk);
     wg.store_dv(work, 0, dv);
   }

@@ -6,6 +6,7 @@
 #include "params_fwd.h"
 #include "shape.h"
 #include "tile/dq_tile.cuh"
+#include "tile/grid.cuh"
 
 namespace attnforge {
 
@@ -35,6 +36,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int dq_rounds;      // 1 or 2, in which dQ of a tile is computed
   int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs, kDqFromDiagonal
   int zeros_ahead;    // 1: blocks set sums of dQ of later heads to zeros; 0: bwd_rows sets all
+  int grid;           // kGridPlain or kGridDynamic, of key tiles
 
   static constexpr int blocks_per_sm = 1;
   static constexpr int kSwizzle = 128;      // bytes: a row lies in column chunks this wide
@@ -43,6 +45,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   ATTNFORGE_HOST_DEVICE constexpr int block_n() const {
     return 64 * (split_columns ? 1 : warpgroups);
   }
+  /// Whether a block has one key tile after another.
+  ATTNFORGE_HOST_DEVICE constexpr bool persistent() const { return grid == kGridDynamic; }
   ATTNFORGE_HOST_DEVICE constexpr int num_threads() const { return 128 * (warpgroups + 1); }
   ATTNFORGE_HOST_DEVICE constexpr int qk_chunks() const {
     return ceil_div(head_dim, kChunkColumns);
@@ -84,6 +88,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   }
   /// Whether a warp's bulk copies add them, which takes them through shared memory.
   ATTNFORGE_HOST_DEVICE constexpr bool adds_by_tma() const { return dq != kDqFromRegs; }
+  /// Threads that do so, each of a warp of its own after the producer's.
+  ATTNFORGE_HOST_DEVICE constexpr int adders() const { return adds_by_tma() ? warpgroups : 0; }
   // zeros_ahead: bulk copies take them from here.
   static constexpr int kZeroBytes = 4096;
   ATTNFORGE_HOST_DEVICE constexpr int zero_bytes() const { return zeros_ahead ? kZeroBytes : 0; }
@@ -101,7 +107,8 @@ struct BwdWgmmaSm90aConfig : Shape {
   }
   ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
 
-  // Shared memory: K, V, rings of Q and dO, dS, P, dQ, zeros, rings of lse and delta, barriers.
+  // Shared memory: K, V, rings of Q and dO, dS, P, dQ, zeros, rings of lse and delta, barriers,
+  // and the number of a key tile.
   ATTNFORGE_HOST_DEVICE constexpr int k_bytes() const { return qk_chunks() * key_chunk_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int v_bytes() const { return v_chunks() * key_chunk_bytes(); }
   ATTNFORGE_HOST_DEVICE constexpr int q_bytes() const { return qk_chunks() * row_chunk_bytes(); }
@@ -137,18 +144,26 @@ struct BwdWgmmaSm90aConfig : Shape {
     return round_up(delta_begin() + do_stages * stats_bytes(), 8);
   }
   ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
-    return 1 + 2 * (q_stages + do_stages + warpgroups + (late_dq ? ds_stages : 0));
+    return 1 + 2 * (q_stages + do_stages + warpgroups + (late_dq ? ds_stages : 0)) + persistent();
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int told_begin() const {
+    return barriers_begin() + 8 * num_barriers();
   }
   ATTNFORGE_HOST_DEVICE constexpr int smem_bytes() const {
-    return barriers_begin() + 8 * num_barriers();
+    return told_begin() + (persistent() ? 8 : 0);
   }
 
   // As in fwd_wgmma_sm90a: what the producer gives is what the others take.
   ATTNFORGE_HOST_DEVICE constexpr int launch_registers() const {
     return 65536 / num_threads() / 8 * 8;
   }
+  /// A producer that asks for tiles wants more, which consumers with as many sums as they can hold
+  /// do not give: there it spills.
+  ATTNFORGE_HOST_DEVICE constexpr bool spares_registers() const {
+    return persistent() && own_columns() < 256;
+  }
   ATTNFORGE_HOST_DEVICE constexpr int producer_registers() const {
-    return warpgroups == 3 ? 32 : 24;
+    return spares_registers() ? 40 : warpgroups == 3 ? 32 : 24;
   }
   ATTNFORGE_HOST_DEVICE constexpr int consumer_registers() const {
     const int registers = (launch_registers() * (warpgroups + 1) - producer_registers()) /
@@ -175,7 +190,8 @@ struct BwdWgmmaSm90aConfig : Shape {
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
            (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= 2 &&
            (zeros_ahead == 0 || !adds_in_order()) && dq_parts_of(dq_rounds - 1) > 0 &&
-           (split_columns || dq_rounds == 1) &&
+           (split_columns || dq_rounds == 1) && (grid == kGridPlain || persistent()) &&
+           (!persistent() || (!split_columns && adders() + zeros_ahead <= 3)) &&
            (split_columns == 0 ||
             (warpgroups == 2 && late_dq == 0 && ds_stages == 1 && q_stages >= 2));
   }
@@ -213,6 +229,7 @@ struct BwdWgmmaSm90aParams : BwdParams {
   TileOrder order;  // of key tiles, a head is a K/V head
   int* dq_turns;    // of query tiles, dq_turns() each, zeros; 0: unread
   ZerosAhead zeros;
+  int* given;  // persistent: how many key tiles blocks have asked for, from 0 on; or nullptr
   TensorMap q, k, v, dout;  // {column, row, head, batch}
 };
 

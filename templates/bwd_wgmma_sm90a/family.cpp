@@ -51,12 +51,14 @@ constexpr Field<Typed> kFields[] = {
     {"dq_rounds", &Typed::dq_rounds, from_to(1, 2)},
     {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromDiagonal)},
     {"zeros_ahead", &Typed::zeros_ahead, from_to(0, 1)},
+    {"grid", &Typed::grid, from_to(kGridPlain, kGridDynamic, kGridDynamic)},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
 /// Registers beside the planned ones that the main loop needs. With fewer, ptxas spills, and then
 /// makes products wait for each other.
-constexpr int kAddressRegisters = 8, kRegisterSlack = 12, kLateSlack = 16, kSoftcapSlack = 16;
+constexpr int kAddressRegisters = 8, kSpared = 8, kRegisterSlack = 12, kLateSlack = 16,
+              kSoftcapSlack = 16;
 /// The same of texts and block masks.
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 
@@ -64,6 +66,7 @@ int register_slack(const Typed& c, const Problem& problem) {
   int slack = (c.late_dq ? kLateSlack : kRegisterSlack) + (c.softcap ? kSoftcapSlack : 0);
   if (c.user_score || c.user_mask || lists_query_tiles(problem))
     slack += c.late_dq ? kLateCodeSlack : kCodeSlack;
+  if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
   return slack + slope_registers(problem, c.block_m / 2);
 }
 
@@ -84,8 +87,12 @@ std::string supports(const Problem& problem, const Arch& arch) {
 std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
   const std::vector<int> groups = problem.deterministic ? std::vector<int>{32, 16, 64, 0}
                                                         : std::vector<int>{0, 32, 16, 64};
-  Axis dq{"dq", {kDqFromRegs, kDqInOrder, kDqAnyOrder}};
-  if (problem.deterministic) dq = {"dq", {kDqInOrder, kDqFromDiagonal}};
+  Axis dq{"dq", {kDqFromRegs, kDqInOrder, kDqAnyOrder, kDqFromDiagonal}};
+  Axis grid{"grid", {kGridPlain, kGridDynamic}};
+  if (problem.deterministic) {
+    dq = {"dq", {kDqInOrder, kDqFromDiagonal}};
+    grid = {"grid", {kGridDynamic, kGridPlain}};
+  }
   return {
       {"warpgroups", {2, 3}},
       {"split_columns", {0, 1}},
@@ -97,6 +104,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
       {"dq_rounds", {1, 2}},
       dq,
       {"zeros_ahead", {1, 0}},
+      grid,
       {"head_group_mb", groups},
   };
 }
@@ -163,12 +171,18 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
                   c.consumer_registers());
   if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
     return "adds from registers hold up products that wait for them";
+  constexpr int kSomeKeys = 1024;
+  if (c.persistent() && !c.adds_in_order() && (!c.zeros_ahead || problem.seqlen_kv > kSomeKeys))
+    return "blocks that end cost nothing unless they set zeros often, or others wait for turns";
   if (c.adds_in_order() && c.split_columns && !problem.deterministic)
     return "blocks that wait for turns hold up products";
   // Of few key tiles the wait is short, and there are no zeros to set.
   constexpr int kFewKeys = 512;
   if (c.adds_in_order() && !c.split_columns && !c.late_dq && problem.seqlen_kv > kFewKeys)
     return "blocks that wait for turns hold up products of the same tile";
+  if (c.adds_in_order() && !problem.deterministic &&
+      (!c.persistent() || problem.seqlen_kv > kSomeKeys))
+    return "blocks that wait for turns lose more than zeros take";
   constexpr int kSmallestTile = 32;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
   if (c.warpgroups == 3 && problem.seqlen_kv <= 128) return "a warpgroup would have no keys";
@@ -200,7 +214,7 @@ BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order
                   const DeviceFacts& device) {
   BwdSteps steps = steps_of(c);
   steps.zero_heads = zeros_lag(c, order, device) * gqa_group(problem);
-  steps.counters = c.zeros_ahead ? order.heads : 0;
+  steps.counters = (c.zeros_ahead ? order.heads : 0) + c.persistent();
   return steps;
 }
 
@@ -211,15 +225,15 @@ double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& de
 }
 
 std::string describe(const Typed& c) {
-  return phrases({fmt::format("{} x {} keys", c.block_m, c.block_n()),
-                  fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
-                  if_so(c.dq_rounds == 2, "dQ in two rounds"),
-                  if_so(c.split_columns, "half of the columns a warpgroup"),
-                  if_so(c.late_dq, "dQ a tile later"),
-                  if_so(c.dq == kDqInOrder, "dQ added in order"),
-                  if_so(c.dq == kDqFromDiagonal, "dQ added in order from the diagonal"),
-                  if_so(c.dq == kDqFromRegs, "dQ added from registers"),
-                  if_so(c.zeros_ahead, "zeros ahead"), head_group_words(c.head_group_mb)});
+  return phrases(
+      {fmt::format("{} x {} keys", c.block_m, c.block_n()),
+       fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
+       if_so(c.dq_rounds == 2, "dQ in two rounds"),
+       if_so(c.split_columns, "half of the columns a warpgroup"),
+       if_so(c.late_dq, "dQ a tile later"), if_so(c.dq == kDqInOrder, "dQ added in order"),
+       if_so(c.dq == kDqFromDiagonal, "dQ added in order from the diagonal"),
+       if_so(c.dq == kDqFromRegs, "dQ added from registers"), if_so(c.zeros_ahead, "zeros ahead"),
+       if_so(c.persistent(), "persistent"), head_group_words(c.head_group_mb)});
 }
 
 std::string symbol(const Typed& c, const Problem& problem) {
@@ -289,7 +303,10 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
     LaunchStep step = step_of(symbol(c, problem), c.num_threads(), c.smem_bytes());
-    step.grid.x = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
+    const auto blocks = static_cast<unsigned>(order.m_blocks) * static_cast<unsigned>(order.heads);
+    const bool asks = c.persistent() && problem.seqlen_q != 0;  // bwd_rows sets the count to 0
+    step.grid.x = asks ? std::min(blocks, static_cast<unsigned>(std::max(1, device.num_sms)))
+                       : blocks;
     fill_argument<BwdWgmmaSm90aParams>(step, problem, {}, [&](Argument& argument) {
       add_bwd(argument, problem).end_of_base<BwdParams>();
       add_scratch(argument, work);
@@ -301,6 +318,10 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       argument.value(zeros_lag(c, order, device));
       if (c.zeros_ahead != 0)
         argument.scratch(work.counters);
+      else
+        argument.value<int*>(nullptr);
+      if (asks)
+        argument.scratch(work.counters + work.steps.counters * sizeof(int) - sizeof(int));
       else
         argument.value<int*>(nullptr);
       add_tensor_maps(argument, c, problem);

@@ -3,10 +3,12 @@
 
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/work.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/shuffle.cuh"
 #include "ptx/tma.cuh"
 #include "tile/ring.cuh"
 #include "tile/turns.cuh"
@@ -20,19 +22,59 @@ struct BwdWgmmaSm90aFeed {
 
   // ---- 1. Producer: one thread, which keeps the rings full ----
 
-  ATTNFORGE_DEVICE static void load(const Params& params, const Shared& smem) {
-    const Work work(params);
-    const auto& keys = work.keys;
-    Ring<C.q_stages> q_ring;
-    Ring<C.do_stages> do_ring;
-    if (work.tiles() <= 0) return set_zeros(params, smem, work);
+  struct Rings {
+    Ring<C.q_stages> q;
+    Ring<C.do_stages> dout;
+  };
 
-    mbarrier_arrive_expect(smem.kv_full(), C.k_bytes() + C.v_bytes());
+  ATTNFORGE_DEVICE static void load(const Params& params, const Shared& smem) {
+    Rings rings;
+    if constexpr (!C.persistent()) {
+      const Work work(params, block_index());
+      load_tile(params, smem, work, rings, 0);
+      set_zeros(params, smem, work);
+    } else {
+      const int tiles = params.order.m_blocks * params.order.heads;
+      // Without queries nothing has set the count to 0, and there are as many blocks as tiles.
+      const auto ask = [&](int uncounted) {
+        return from_lone_lane_0(params.given != nullptr ? atomicAdd(params.given, 1) : uncounted);
+      };
+      // A tile is asked for when the one before is all loaded, not sooner: others wait for its
+      // turns.
+      u32 number = 0;
+#pragma unroll 1
+      for (int tile = ask(block_index()); tile < tiles; tile = ask(tiles))
+        load_tile(params, smem, Work(params, tile), rings, number++);
+      tell(smem, number, tiles, 0);
+    }
+  }
+  /// That K and V of a key tile are `bytes` on their way, once nobody needs those before.
+  ATTNFORGE_DEVICE static void tell(const Shared& smem, u32 number, int tile, int bytes) {
+    if constexpr (C.persistent()) {
+      if (number > 0) mbarrier_wait(smem.kv_empty(), (number - 1) % 2);
+      store_shared(smem.told(), tile);
+    }
+    mbarrier_arrive_expect(smem.kv_full(), bytes);
+  }
+
+  /// Number `number` of this block.
+  ATTNFORGE_DEVICE static void load_tile(const Params& params, const Shared& smem, const Work& work,
+                                         Rings& rings, u32 number) {
+    const auto& keys = work.keys;
+    Ring<C.q_stages>& q_ring = rings.q;
+    Ring<C.do_stages>& do_ring = rings.dout;
+    if (work.tiles() <= 0) {
+      if constexpr (C.persistent()) tell(smem, number, work.tile, 0);
+      return;
+    }
+    const auto load_k = [&] {
+      tell(smem, number, work.tile, C.k_bytes() + C.v_bytes());
 #pragma unroll
-    for (int c = 0; c < C.qk_chunks(); ++c)
-      tma_load_4d(smem.k() + c * C.key_chunk_bytes(), params.k, smem.kv_full(), kEvictFirst,
-                  c * C.kChunkColumns, keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
-                  keys.lengths.batch());
+      for (int c = 0; c < C.qk_chunks(); ++c)
+        tma_load_4d(smem.k() + c * C.key_chunk_bytes(), params.k, smem.kv_full(), kEvictFirst,
+                    c * C.kChunkColumns, keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
+                    keys.lengths.batch());
+    };
     const auto load_v = [&] {
 #pragma unroll
       for (int c = 0; c < C.v_chunks(); ++c)
@@ -40,6 +82,9 @@ struct BwdWgmmaSm90aFeed {
                     c * C.kChunkColumns, keys.lengths.kv_begin() + keys.first_key, keys.kv_head,
                     keys.lengths.batch());
     };
+    // A later tile's first Q and dO come before its K and V, whose memory is still in use.
+    const bool later = number > 0;
+    if (!later) load_k();
     bool first = true;
     work.for_each([&](const QueryPlace& place) {
       const i64 row = work.scratch_row(params.scratch, place);
@@ -54,8 +99,7 @@ struct BwdWgmmaSm90aFeed {
       bulk_load(smem.lse(q_stage), params.scratch.lse_log2 + row, C.stats_bytes(),
                 smem.q_full(q_stage));
       q_ring.advance();
-      if (first) load_v();
-      first = false;
+      if (first && !later) load_v();
       mbarrier_wait(smem.do_empty(do_stage), do_ring.parity ^ 1);
       mbarrier_arrive_expect(smem.do_full(do_stage), C.do_bytes() + C.stats_bytes());
 #pragma unroll
@@ -66,8 +110,19 @@ struct BwdWgmmaSm90aFeed {
       bulk_load(smem.delta(do_stage), params.scratch.delta + row, C.stats_bytes(),
                 smem.do_full(do_stage));
       do_ring.advance();
+      if (first && later) {
+        load_k();
+        load_v();
+      }
+      first = false;
     });
-    set_zeros(params, smem, work);
+  }
+  /// By a warp of its own, which the next tile's loads need not wait for.
+  ATTNFORGE_DEVICE static void set_all_zeros(const Params& params, const Shared& smem) {
+    for_each_tile<false, Work>(params, smem, [&](const Work& work) {
+      mbarrier_arrive(smem.kv_empty());  // the number is known
+      set_zeros(params, smem, work);
+    });
   }
   /// While the last tiles are computed: this block's share of the sums of a head that comes later.
   ATTNFORGE_DEVICE static void set_zeros(const Params& params, const Shared& smem,
@@ -95,9 +150,17 @@ struct BwdWgmmaSm90aFeed {
   /// Adds the warpgroup's parts of each tile's dQ to the sums in global memory. In order, the first
   /// of a tile stores them: nobody sets these sums to zeros.
   ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int w) {
-    const Work work(params);
-    work.await_zeros(params);
     u32 parity = 0;
+    for_each_tile<false, Work>(params, smem, [&](const Work& work) {
+      if constexpr (C.persistent()) mbarrier_arrive(smem.kv_empty());  // the number is known
+      add_dq_of(params, smem, work, w, parity);
+    });
+    bulk_wait<0>();
+  }
+  /// Of a key tile.
+  ATTNFORGE_DEVICE static void add_dq_of(const Params& params, const Shared& smem, const Work& work,
+                                         int w, u32& parity) {
+    work.await_zeros(params);
     work.for_each([&](const QueryPlace& place) {
       float* const sums = work.dq_sums(params.scratch, place) +
                           w * C.dq_own() * (C.dq_part_bytes() / 4);
@@ -124,7 +187,6 @@ struct BwdWgmmaSm90aFeed {
         pass_turn(turns);
       }
     });
-    bulk_wait<0>();
   }
 };
 

@@ -43,8 +43,9 @@ struct BwdWgmmaSm90a {
       const int warp = (threadIdx.x - Warpgroup::kConsumers) / 32;
       if (threadIdx.x % 32 != 0) return;
       if (warp == 0) Feed::load(params, smem);
-      if (C.adds_by_tma() && warp >= 1 && warp <= C.warpgroups)
-        Feed::add_dq(params, smem, warp - 1);
+      if (warp >= 1 && warp <= C.adders()) Feed::add_dq(params, smem, warp - 1);
+      if constexpr (C.persistent() && C.zeros_ahead)
+        if (warp == C.adders() + 1) Feed::set_all_zeros(params, smem);
     } else {
       registers_grow<C.consumer_registers()>();
       if constexpr (!C.split_columns) {

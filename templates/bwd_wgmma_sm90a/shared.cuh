@@ -55,6 +55,11 @@ struct BwdWgmmaSm90aShared {
   }
   ATTNFORGE_DEVICE u32 ds_empty(int stage) const { return ds_full(C.ds_stages + stage); }
 
+  // Persistent blocks. Full is kv_full(). Empty: nobody needs K, V or the number any more.
+  ATTNFORGE_DEVICE u32 kv_empty() const { return barrier(C.num_barriers() - 1); }
+  /// The key tile that comes with K and V.
+  ATTNFORGE_DEVICE u32 told() const { return base + C.told_begin(); }
+
   ATTNFORGE_DEVICE u32 barrier(int index) const { return base + C.barriers_begin() + 8 * index; }
 
   /// By all threads of the block; a block barrier must follow.
@@ -84,6 +89,8 @@ struct BwdWgmmaSm90aShared {
       mbarrier_init(ds_full(i), kConsumerWarps);
       mbarrier_init(ds_empty(i), kConsumerWarps);
     }
+    if constexpr (C.persistent())
+      mbarrier_init(kv_empty(), kConsumerWarps + C.adders() + C.zeros_ahead);
     mbarrier_init_fence();
   }
 };

@@ -19,18 +19,22 @@ struct BwdWgmmaSm90aWork {
   using Tile = KeyTile<typename Pieces::Lengths>;
   using Walk = typename Pieces::Queries;
 
+  int tile;  // its number
   TilePlace place;
   Tile keys;
   Walk walk;
   int first_row;  // of the sequence, among a head's in the scratch
+  int first_head, end_head;
 
-  ATTNFORGE_DEVICE explicit BwdWgmmaSm90aWork(const Params& params)
-      : BwdWgmmaSm90aWork(params, place_tile(params.order, block_index())) {}
-  ATTNFORGE_DEVICE BwdWgmmaSm90aWork(const Params& params, const TilePlace& tile)
-      : place(tile),
+  /// Of a key tile by its number.
+  ATTNFORGE_DEVICE BwdWgmmaSm90aWork(const Params& params, int number)
+      : tile(number),
+        place(place_tile(params.order, number)),
         keys(params, place, C.block_n()),
         walk(Walk::of_tile(params, keys, C.block_m, C.block_n())),
-        first_row(scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence)) {}
+        first_row(scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence)),
+        first_head(keys.first_query_head()),
+        end_head(first_head + keys.group()) {}
 
   ATTNFORGE_DEVICE int tiles() const {
     if constexpr (Walk::kListed) return walk.count();
@@ -39,17 +43,26 @@ struct BwdWgmmaSm90aWork {
   // In the order of key tiles, from the last query tile to the first: then all blocks of a head
   // begin at the same one, and those that wait for others start after them. From the diagonal on,
   // blocks that begin together are at different query tiles, and come to each in its order.
-  ATTNFORGE_DEVICE int first_m() const { return C.dq == kDqInOrder ? walk.end - 1 : walk.begin; }
+  // In any order under a mask, heads that share keys are visited together, from the last query tile
+  // on: then blocks with more and with fewer tiles are at the same ones, which the L2 holds.
+  static constexpr bool kTogether = C.right_bound && !C.adds_in_order();
+  ATTNFORGE_DEVICE bool from_end() const {
+    return kTogether ? end_head - first_head > 1 : C.dq == kDqInOrder;
+  }
+  ATTNFORGE_DEVICE int first_m() const { return from_end() ? walk.end - 1 : walk.begin; }
   ATTNFORGE_DEVICE QueryPlace first() const {
     if constexpr (Walk::kListed) return walk.first();
-    return {keys.first_query_head(), first_m()};
+    return {first_head, first_m()};
   }
   ATTNFORGE_DEVICE void advance(QueryPlace& place) const {
     if constexpr (Walk::kListed) {
       place = walk.after(place);
+    } else if constexpr (kTogether) {
+      const bool wraps = ++place.head == end_head;
+      if (wraps) place.head = first_head, place.m += from_end() ? -1 : 1;
     } else {
-      const int next = C.dq == kDqInOrder ? place.m - 1 : place.m + 1;
-      const bool wraps = C.dq == kDqInOrder ? next < walk.begin : next == walk.end;
+      const int next = from_end() ? place.m - 1 : place.m + 1;
+      const bool wraps = from_end() ? next < walk.begin : next == walk.end;
       place.m = wraps ? first_m() : next;
       place.head += wraps;
     }

@@ -6,15 +6,9 @@
 #include "params_rope.h"
 #include "params_tile_lists.h"
 #include "shape.h"
+#include "tile/grid.cuh"
 
 namespace attnforge {
-
-/// How blocks come by their query tiles. Persistent blocks load the next tile's Q, K and V while
-/// they finish a tile.
-inline constexpr int kGridPlain = 0;    // a block has one tile
-inline constexpr int kGridStatic = 1;   // persistent, every gridDim-th tile
-inline constexpr int kGridDynamic = 2;  // persistent, the next tile that nobody has: for masks,
-                                        // where tiles differ in work
 
 struct FwdWgmmaSm90aConfig : Shape {
   int warpgroups;  // that compute; each has 64 query rows
@@ -24,7 +18,8 @@ struct FwdWgmmaSm90aConfig : Shape {
   int q_in_regs;   // 1: Q is read into registers once, and its shared memory is free for the next
   int q_stages;    // query tiles in shared memory: with 2, the next comes during this one
   int pingpong;    // 1: warpgroups issue their products in turn
-  int grid;        // kGridPlain, kGridStatic, kGridDynamic
+  int grid;        // kGridPlain, kGridStatic, kGridDynamic. Persistent blocks load the next tile's
+                   // Q, K and V while they finish a tile; dynamic: for masks, where tiles differ
   int blocks_per_sm;  // resident blocks that registers are to leave room for
   int swizzle;        // bytes: a row lies in column chunks this wide
   int pack_gqa;       // query heads of a K/V head in one query tile, next to each other; 1: none

@@ -56,13 +56,8 @@ LaunchStep step_around(const char* kernel, const Problem& problem, const BwdWork
   fill_argument<BwdStepParams>(step, problem, {}, [&](Argument& argument) {
     add_bwd(argument, problem).end_of_base<BwdParams>();
     add_scratch(argument, work);
-    // The turns of tiles, or counters and the sums after them.
-    const bool of_sums = work.steps.turns == 0;
-    const std::size_t begin = of_sums ? work.counters : work.turns;
-    const std::size_t end = of_sums ? work.dq_sums + zero_sums_bytes(problem, work.steps)
-                                    : work.bytes;
-    argument.scratch(begin);
-    argument.value<u64>((end - begin) / 16);
+    argument.scratch(work.turns);
+    argument.value<u64>((work.dq_sums + zero_sums_bytes(problem, work.steps) - work.turns) / 16);
   });
   return step;
 }
@@ -96,12 +91,13 @@ BwdWork bwd_work(const Problem& problem, const BwdSteps& steps) {
   work.lse_log2 = scratch_aligned(
       static_cast<std::size_t>(query_tile_bits(problem, steps.block_m, steps.block_n).bytes()));
   work.delta = work.lse_log2 + of_rows;
-  work.counters = work.delta + of_rows;
+  work.turns = work.delta + of_rows;
+  // What is zeros before the kernel: turns, counters, and of the sums the first or all.
+  const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
+  work.counters = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
   work.dq_sums = work.counters +
                  scratch_aligned(static_cast<std::size_t>(steps.counters) * sizeof(int));
-  work.turns = work.dq_sums + scratch_aligned(sums_bytes(problem, steps, all_heads(problem)));
-  const auto tiles = static_cast<std::size_t>(all_heads(problem) * (rows / steps.block_m));
-  work.bytes = work.turns + scratch_aligned(tiles * steps.turns * sizeof(int));
+  work.bytes = work.dq_sums + scratch_aligned(sums_bytes(problem, steps, all_heads(problem)));
   return work;
 }
 

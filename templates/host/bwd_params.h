@@ -40,8 +40,7 @@ struct BwdSteps {
 /// Where the parts of the scratch begin, in bytes from the start of the workspace.
 struct BwdWork {
   BwdSteps steps{};
-  std::size_t lse_log2 = 0, delta = 0, counters = 0, dq_sums = 0;
-  std::size_t turns = 0;
+  std::size_t lse_log2 = 0, delta = 0, turns = 0, counters = 0, dq_sums = 0;
   std::size_t bytes = 0;  // of all; a family that needs more puts it after these
   int rows_padded = 0;    // of a head
 };

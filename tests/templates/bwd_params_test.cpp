@@ -1,6 +1,7 @@
 // bwd_params_test.cpp - the steps around a backward kernel, as launches: sizes, places, order.
 #include "templates/host/bwd_params.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,9 +45,9 @@ TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
   const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80, .turns = 3});
   EXPECT_EQ(work.rows_padded, 128);
   EXPECT_EQ(work.delta, 2 * 4 * 128 * 4u);
-  EXPECT_EQ(work.dq_sums, 2 * work.delta);
-  EXPECT_EQ(work.turns, work.dq_sums + 2 * 4 * 128 * 80 * 4);
-  EXPECT_EQ(work.bytes, work.turns + 256) << "2 x 4 x 2 tiles of 3, aligned";
+  EXPECT_EQ(work.turns, 2 * work.delta);
+  EXPECT_EQ(work.dq_sums, work.turns + 256) << "2 x 4 x 2 tiles of 3, aligned";
+  EXPECT_EQ(work.bytes, work.dq_sums + 2 * 4 * 128 * 80 * 4);
   for (const bool hopper : {true, false}) {
     const Launch launch = launch_of(p, work, hopper ? "90a" : "86");
     ASSERT_EQ(launch.steps.size(), 3u);
@@ -76,7 +77,7 @@ TEST(BwdSteps, StandAroundTheFamilysOwnAndOverlapOnHopper) {
 TEST(BwdSteps, SetTheSumsToZerosWhereTheKernelOnlyAdds) {
   const Problem p = parse_problem("bwd bf16 batch=2 num_heads=4:2 seqlen=100:70 head_dim=72:40");
   const BwdWork work = bwd_work(p, {.block_m = 64, .dq_columns = 80});
-  EXPECT_EQ(work.bytes, work.turns);
+  EXPECT_EQ(work.turns, work.dq_sums) << "there are none";
   EXPECT_EQ(zeros_of(launch_of(p, work, "90a")), 2 * 4 * 128 * 80 * 4 / 16u);
 }
 
@@ -185,7 +186,7 @@ TEST(BwdSteps, OfNoKeysDqIsWrittenAllTheSame) {
 std::string zeros_ahead(const char* head_group_mb) {
   return std::string(
              "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 "
-             "ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=1 head_group_mb=") +
+             "ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=1 grid=0 head_group_mb=") +
          head_group_mb;
 }
 
@@ -217,13 +218,47 @@ TEST(OrderOfKeyTiles, HasTheLastKeysFirstWhereTurnsBeginAtTheDiagonal) {
     const Config config = parse_config(
         "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=128 q_stages=2 do_stages=2 "
         "ds_stages=2 late_dq=1 dq_rounds=1 dq=" +
-        std::to_string(dq) + " zeros_ahead=0 head_group_mb=0");
+        std::to_string(dq) + " zeros_ahead=0 grid=0 head_group_mb=0");
     const Family& family = *find_family("bwd_wgmma_sm90a");
     ASSERT_EQ(illegal(family, config, p, typical_device("90a")), "");
     const Launch launch = family.launch(config, p, typical_device("90a"));
     const auto params = test::planned_at<BwdWgmmaSm90aParams>(launch.steps[own_step(launch)], 0);
     EXPECT_EQ(params.order.heavy_last, dq == kDqFromDiagonal);
   }
+}
+
+/// Their count is among what bwd_rows sets to zeros. Without queries there is no bwd_rows, and each
+/// block has its tile by its own number.
+TEST(PersistentBlocks, AreAsManyAsSmsAndAskByACountThatIsSetToZero) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  const auto launch_of_problem = [&](const char* dq, const std::string& text) {
+    const Config config = parse_config(
+        std::string("bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=128 q_stages=2 "
+                    "do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 ") +
+        dq + " grid=2 head_group_mb=0");
+    const Problem p = parse_problem(text);
+    if (p.seqlen_q != 0) EXPECT_EQ(illegal(family, config, p, device), "") << text;
+    return family.launch(config, p, device);
+  };
+  for (const char* dq : {"dq=1 zeros_ahead=0", "dq=2 zeros_ahead=1"})
+    for (const int heads : {12, 40}) {
+      const Launch launch = launch_of_problem(
+          dq, fmt::format("bwd bf16 batch=4 num_heads={} seqlen=512 head_dim=64", heads));
+      const LaunchStep& own = launch.steps[own_step(launch)];
+      EXPECT_EQ(int(own.grid.x), std::min(device.num_sms, 4 * heads * 4)) << dq;
+      const auto at = [](const void* planned) { return reinterpret_cast<std::size_t>(planned); };
+      const auto begin = at(
+          test::planned_at<void*>(launch.steps[0], sizeof(BwdParams) + sizeof(BwdScratch)));
+      const auto given = at(test::planned_at<BwdWgmmaSm90aParams>(own, 0).given);
+      EXPECT_GE(given, begin);
+      EXPECT_LT(given, begin + zeros_of(launch) * 16);
+    }
+  const Launch none = launch_of_problem("dq=1 zeros_ahead=0",
+                                        "bwd bf16 batch=4 num_heads=40 seqlen=0:512 head_dim=64");
+  EXPECT_EQ(none.steps[own_step(none)].grid.x, 4u * 40 * 4);
+  const auto params = test::planned_at<BwdWgmmaSm90aParams>(none.steps[own_step(none)], 0);
+  EXPECT_EQ(params.given, nullptr);
 }
 
 TEST(ZerosAhead, AreSearchedWhereTheL2HoldsThem) {

@@ -46,8 +46,7 @@ template <BwdWgmmaSm90aConfig C, class Pieces>
 std::map<std::pair<int, int>, std::vector<int>> turns_of(const BwdWgmmaSm90aParams& params) {
   std::map<std::pair<int, int>, std::vector<int>> turns;
   for (int block = 0; block < params.order.m_blocks * params.order.heads; ++block) {
-    const BwdWgmmaSm90aWork<C, Pieces, BwdWgmmaSm90aParams> work(params,
-                                                                 place_tile(params.order, block));
+    const BwdWgmmaSm90aWork<C, Pieces, BwdWgmmaSm90aParams> work(params, block);
     work.for_each([&](const QueryPlace& place) {
       turns[{work.keys.sequence * params.fwd.num_heads_q + place.head, place.m}].push_back(
           work.turn(place));
@@ -119,10 +118,35 @@ TEST(BwdTurns, FromTheDiagonalNobodyWaitsForABlockOfTheSameStep) {
   params.fwd.window_left = kOpenWindow;
   params.order = {.m_blocks = 8, .heads = 1, .heads_per_group = 1, .heavy_last = 1};
   for (int block = 0; block < 8; ++block) {
-    const BwdWgmmaSm90aWork<kConfig, TurnPieces<false, true>, BwdWgmmaSm90aParams> work(
-        params, place_tile(params.order, block));
+    const BwdWgmmaSm90aWork<kConfig, TurnPieces<false, true>, BwdWgmmaSm90aParams> work(params,
+                                                                                        block);
     int step = 0;
     work.for_each([&](const QueryPlace& place) { EXPECT_EQ(work.turn(place), step++); });
+  }
+}
+
+/// Of heads that share keys, in any order under a mask: all heads at the last query tile, then all
+/// at the one before, so that every block of a K/V head begins with the same tiles.
+TEST(BwdWalk, UnderAMaskHeadsThatShareKeysAreVisitedTogetherFromTheLastTileOn) {
+  constexpr BwdWgmmaSm90aConfig kConfig = config_of<false, true>(kDqFromRegs, 64);
+  BwdWgmmaSm90aParams params{};
+  params.fwd.batch = 1, params.fwd.num_heads_kv = 2;
+  params.fwd.seqlen_q = params.fwd.seqlen_kv = 600;
+  params.fwd.window_left = kOpenWindow;
+  for (const int group : {1, 3}) {
+    params.fwd.num_heads_q = 2 * group;
+    params.order = {.m_blocks = 5, .heads = 2, .heads_per_group = 1, .heavy_last = 0};
+    for (int block = 0; block < 10; ++block) {
+      const BwdWgmmaSm90aWork<kConfig, TurnPieces<false, true>, BwdWgmmaSm90aParams> work(params,
+                                                                                          block);
+      const int kv_head = block / 5, first_m = block % 5 * 2;
+      std::vector<std::pair<int, int>> seen, wanted;
+      work.for_each([&](const QueryPlace& place) { seen.emplace_back(place.m, place.head); });
+      for (int m = first_m; m < 10; ++m)
+        for (int head = 0; head < group; ++head)
+          wanted.emplace_back(group == 1 ? m : 9 + first_m - m, kv_head * group + head);
+      EXPECT_EQ(seen, wanted) << "block " << block << ", " << group << " heads";
+    }
   }
 }
 
