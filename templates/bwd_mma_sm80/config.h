@@ -138,10 +138,16 @@ struct BwdMmaSm80Config : Shape {
     const int columns = roles == 1 ? head_dim + head_dim_v
                                    : (head_dim > head_dim_v ? head_dim : head_dim_v);
     const int sums = key_fragments() * columns / 2 / halves();
-    const int step = key_fragments() * warp_m() / 2 * (roles == 1 ? 2 : 1);
     const int operands = key_fragments() * (keys_in_regs ? qk_chunks() * 2 : 4);
-    const int query = makes_dq() ? dq_rows() * (dq_columns() * 8 + 4) : 0;
-    return sums + (step > query ? step : query) + operands + 8;
+    return sums + (step_registers() > dq_registers() ? step_registers() : dq_registers()) +
+           operands + 8;
+  }
+  /// Of these, for a step of scores and for a product of dQ, which take turns.
+  ATTNFORGE_HOST_DEVICE constexpr int step_registers() const {
+    return key_fragments() * warp_m() / 2 * (roles == 1 ? 2 : 1);
+  }
+  ATTNFORGE_HOST_DEVICE constexpr int dq_registers() const {
+    return makes_dq() ? dq_rows() * (dq_columns() * 8 + 4) : 0;
   }
   /// Whether four roles can share them: 32 columns in turn, and 16 queries.
   ATTNFORGE_HOST_DEVICE constexpr bool in_halves() const {

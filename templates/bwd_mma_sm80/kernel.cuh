@@ -8,7 +8,10 @@
 #include "base.cuh"
 #include "bwd_mma_sm80/config.h"
 #include "bwd_mma_sm80/dq_product.cuh"
+#include "bwd_mma_sm80/products.cuh"
+#include "bwd_mma_sm80/share.cuh"
 #include "bwd_mma_sm80/shared.cuh"
+#include "bwd_mma_sm80/words.cuh"
 #include "bwd_mma_sm80/work.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/cp_async.cuh"
@@ -33,14 +36,6 @@ struct BwdMmaSm80 {
   static_assert(C.valid(), "the generator renders only configs that pass reject()");
   static_assert(C.roles != 4 || Pieces::Slope::kOne, "there is one tile for P on its way");
 
-  static constexpr int kKeyFragments = C.key_fragments();  // of 16 keys, a warp
-  static constexpr int kStepFragments = C.warp_m() / 8;    // of 8 queries, a step
-  static constexpr int kKColumns = C.head_dim / 8, kVColumns = C.head_dim_v / 8;  // fragments
-  static constexpr int kOwnK = kKColumns / C.halves(), kOwnV = kVColumns / C.halves();  // a warp
-  static constexpr int kMostColumns = kOwnK > kOwnV ? kOwnK : kOwnV;
-  static constexpr int kKDepth = C.qk_chunks() / 2, kVDepth = C.v_chunks() / 2;  // of 16 elements
-  static constexpr int kOwnDepth = C.roles != 1 && kVDepth > kKDepth ? kVDepth : kKDepth;
-
   using Shared = BwdMmaSm80Shared<C>;
   using QkRows = typename Shared::QkRows;
   using VRows = typename Shared::VRows;
@@ -56,14 +51,15 @@ struct BwdMmaSm80 {
   using Tile = typename Work::Tile;
   using Slope = typename Pieces::Slope;
 
-  // Of a step, in fragments of 16 keys by 8 queries: scores or dP; and rounded to 16 bits, two
-  // queries a word, which are operands of the next product as they are.
-  using Scores = float[kKeyFragments][kStepFragments][4];
-  using Rounded = u32[kKeyFragments][kStepFragments][2];
-  using Sums = float[kKeyFragments][kMostColumns][4];
-
+  using Share = BwdMmaSm80Share<C>;
+  using Scores = typename Share::Scores;
+  using Rounded = typename Share::Rounded;
+  using Sums = typename Share::Sums;
+  using Words = BwdMmaSm80Words<C>;
+  using Products = BwdMmaSm80Products<C>;
   using Dq = BwdMmaSm80DqProduct<C>;
   using Place = QueryPlace;
+  static constexpr int kKeyFragments = Share::kKeyFragments, kStepFragments = Share::kStepFragments;
 
   const Params& params;
   const FwdParams& p;
@@ -71,7 +67,7 @@ struct BwdMmaSm80 {
   const Slope slope;
   const Work work;
   float scale_log2;
-  u32 own[C.keys_in_regs ? kOwnDepth : 1][kKeyFragments][4];  // operands of multiply()
+  typename Share::Own own;
   Sums sums[C.roles == 1 ? 2 : 1];  // dV, dK; with two roles the warp's own
 
   ATTNFORGE_DEVICE BwdMmaSm80(const Params& kernel_params, const Tile& keys, u32 smem_base)
@@ -82,24 +78,6 @@ struct BwdMmaSm80 {
         work(kernel_params, keys) {
     scale_log2 = (Pieces::Score::kScaled ? 1.0f : p.softmax_scale) * 1.4426950408889634f;
   }
-
-  ATTNFORGE_DEVICE static int lane() { return Shared::lane(); }
-  ATTNFORGE_DEVICE static int warp() { return Shared::warp(); }
-  /// With several roles the first half of the warps has dV, the second dK.
-  ATTNFORGE_DEVICE static int key_warp() { return C.roles == 1 ? warp() : warp() % C.key_warps(); }
-  ATTNFORGE_DEVICE static bool has_dv() { return C.roles == 1 || warp() < C.num_warps / 2; }
-  /// Which half of a step's scores, and of each 64 columns, this warp has.
-  ATTNFORGE_DEVICE static int half() {
-    return C.halves() == 1 ? 0 : warp() / C.key_warps() % C.halves();
-  }
-  /// Its first query in a tile, in a step; and the first fragment of its columns from c on.
-  ATTNFORGE_DEVICE static int first_query(int step) { return step * C.step_m + half() * C.warp_m(); }
-  ATTNFORGE_DEVICE static constexpr int column_fragment(int c) {
-    return C.halves() == 1 ? c : c / 4 * 8 + c % 4;
-  }
-  /// First key of this warp in the block's, and that of this lane's accumulator c[0].
-  ATTNFORGE_DEVICE static int warp_key() { return key_warp() * C.warp_n(); }
-  ATTNFORGE_DEVICE static int lane_key() { return warp_key() + MmaFragment::row(lane()); }
 
   // ---- 1. Loads ----
 
@@ -147,70 +125,7 @@ struct BwdMmaSm80 {
     cp_async_commit();
   }
 
-  // ---- 2. Products ----
-
-  /// x = A B^T over kDepth steps of 16: rows of keys by rows of queries. `keys` and `queries` are
-  /// addresses of this lane's part of the first operand fragments in tiles of Rows.
-  template <class Rows, int kDepth, bool kInRegs>
-  ATTNFORGE_DEVICE void multiply(Scores& x, u32 keys, u32 queries) {
-#pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
-      u32 from_smem[kKeyFragments][4];
-      if constexpr (!kInRegs) {
-#pragma unroll
-        for (int f = 0; f < kKeyFragments; ++f)
-          ldmatrix_x4(from_smem[f], Rows::further(keys, 2 * d) + f * 16 * Rows::kRowBytes);
-      }
-#pragma unroll
-      for (int j = 0; j < kStepFragments; j += 2) {
-        u32 b[4];
-        ldmatrix_x4(b, Rows::further(queries, 2 * d) + j * 8 * Rows::kRowBytes);
-#pragma unroll
-        for (int f = 0; f < kKeyFragments; ++f) {
-          const auto& a = kInRegs ? own[kInRegs ? d : 0][f] : from_smem[f];
-          if (d == 0) {
-            mma_m16n8k16_zero<C.dtype>(x[f][j], a, b[0], b[1]);
-            mma_m16n8k16_zero<C.dtype>(x[f][j + 1], a, b[2], b[3]);
-          } else {
-            mma_m16n8k16<C.dtype>(x[f][j], a, b[0], b[1]);
-            mma_m16n8k16<C.dtype>(x[f][j + 1], a, b[2], b[3]);
-          }
-        }
-      }
-    }
-  }
-
-  /// sum += A B: keys by a step's queries, times queries by kColumns fragments of this warp's
-  /// columns, of which `queries` has the first.
-  template <class Rows, int kColumns>
-  ATTNFORGE_DEVICE static void accumulate(Sums& sum, const Rounded& a, u32 queries) {
-#pragma unroll
-    for (int j = 0; j < kStepFragments; j += 2) {
-#pragma unroll
-      for (int c = 0; c < kColumns; c += 2) {
-        u32 b[4];
-        if (c + 1 < kColumns)
-          ldmatrix_x4_trans(
-              b, Rows::further(queries, column_fragment(c)) + j * 8 * Rows::kRowBytes);
-        else
-          ldmatrix_x2_trans(
-              b[0], b[1], Rows::further(queries, column_fragment(c)) + j * 8 * Rows::kRowBytes);
-#pragma unroll
-        for (int f = 0; f < kKeyFragments; ++f) {
-          const u32 operand[4] = {a[f][j][0], a[f][j][1], a[f][j + 1][0], a[f][j + 1][1]};
-          mma_m16n8k16<C.dtype>(sum[f][c], operand, b[0], b[1]);
-          if (c + 1 < kColumns) mma_m16n8k16<C.dtype>(sum[f][c + 1], operand, b[2], b[3]);
-        }
-      }
-    }
-  }
-
-  /// This lane's part of the first operand fragments of this warp's keys.
-  template <class Rows>
-  ATTNFORGE_DEVICE static u32 own_rows(u32 tile) {
-    return tile + Rows::offset(warp_key() + lane() % 16, lane() / 16);
-  }
-  // ---- 3. One step of step_m queries ----
+  // ---- 2. One step of step_m queries ----
 
   /// s to probabilities in `rounded`; where the slope is not 1, `sloped` are they times it, which
   /// is in `slopes` where the score does not tell.
@@ -219,7 +134,7 @@ struct BwdMmaSm80 {
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
       float shift[2];
-      load_shared_floats(shift, lse + (j * 8 + MmaFragment::column(lane())) * 4);
+      load_shared_floats(shift, lse + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
@@ -237,58 +152,12 @@ struct BwdMmaSm80 {
     }
   }
 
-  /// Operands of this warp's columns in rows of queries.
-  template <class Rows>
-  ATTNFORGE_DEVICE static u32 own_columns(u32 rows) {
-    return Rows::further(Shared::template query_columns<Rows>(rows), half() * 4);
-  }
-  /// This warp's keys and a step's queries, or half of them, in a tile of dS or P: two queries a
-  /// word.
-  struct Words {
-    u32 own;   // the first of this lane
-    u32 rows;  // what this lane says to ldmatrix
-
-    ATTNFORGE_DEVICE Words(u32 tile, int step, int half = 0)
-        : own(DsRows::further(tile + DsRows::offset(lane_key(), 0), fragment(step, half)) +
-              lane() % 4 * 4),
-          rows(DsRows::further(own_rows<DsRows>(tile), fragment(step, half))) {}
-    ATTNFORGE_DEVICE static int fragment(int step, int half) {
-      return (step * C.halves() + half) * kStepFragments;
-    }
-    /// Of the queries of fragments j and j + 1.
-    ATTNFORGE_DEVICE void store(const Rounded& x, int j) const {
-#pragma unroll
-      for (int f = 0; f < kKeyFragments; ++f)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          store_shared(DsRows::further(own, j + i / 2) + (f * 16 + i % 2 * 8) * DsRows::kRowBytes,
-                       int(x[f][j + i / 2][i % 2]));
-    }
-    ATTNFORGE_DEVICE void store(const Rounded& x) const {
-#pragma unroll
-      for (int j = 0; j < kStepFragments; j += 2) store(x, j);
-    }
-    ATTNFORGE_DEVICE void load(Rounded& x) const {
-#pragma unroll
-      for (int j = 0; j < kStepFragments; j += 2) load(x, j);
-    }
-    ATTNFORGE_DEVICE void load(Rounded& x, int j) const {
-#pragma unroll
-      for (int f = 0; f < kKeyFragments; ++f) {
-        u32 words[4];
-        ldmatrix_x4(words, DsRows::further(rows, j) + f * 16 * DsRows::kRowBytes);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x[f][j + i / 2][i % 2] = words[i];
-      }
-    }
-  };
-
   /// dP to dP - delta.
   ATTNFORGE_DEVICE static void subtract(Scores& dp, u32 delta) {
 #pragma unroll
     for (int j = 0; j < kStepFragments; ++j) {
       float shift[2];
-      load_shared_floats(shift, delta + (j * 8 + MmaFragment::column(lane())) * 4);
+      load_shared_floats(shift, delta + (j * 8 + MmaFragment::column(Share::lane())) * 4);
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
@@ -325,9 +194,10 @@ struct BwdMmaSm80 {
   /// s to P of a step, and P times the slope of the scores.
   ATTNFORGE_DEVICE void to_probabilities(Scores& s, const Place& place, int stage, bool masked,
                                          int step, Rounded& rounded, Rounded& sloped) const {
-    const int row = first_query(step);
+    const int row = Share::first_query(step);
     const auto queries = work.keys.queries_of(place.head);
-    const int first_row = place.m * C.block_m + row, first_key = work.keys.first_key + lane_key();
+    const int first_row = place.m * C.block_m + row,
+              first_key = work.keys.first_key + Share::lane_key();
     const auto view_of = [&](Scores& x) {
       return TransposedScores<Scores>{x, first_row, first_key};
     };
@@ -339,28 +209,31 @@ struct BwdMmaSm80 {
   }
 
   ATTNFORGE_DEVICE void step_of_scores(Scores& s, int stage, int step) {
-    multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
-        s, own_rows<QkRows>(smem.k()),
-        Shared::template query_rows<QkRows>(smem.q(stage)) + first_query(step) * QkRows::kRowBytes);
+    Products::template multiply<QkRows, Share::kKDepth, C.keys_in_regs != 0>(
+        s, own, Share::template own_rows<QkRows>(smem.k()),
+        Shared::template query_rows<QkRows>(smem.q(stage)) +
+            Share::first_query(step) * QkRows::kRowBytes);
   }
   ATTNFORGE_DEVICE void step_of_dp(Scores& dp, int stage, int step) {
-    multiply<VRows, kVDepth, C.keys_in_regs != 0 && C.roles != 1>(
-        dp, own_rows<VRows>(smem.v()),
-        Shared::template query_rows<VRows>(smem.dout(stage)) + first_query(step) * VRows::kRowBytes);
+    Products::template multiply<VRows, Share::kVDepth, C.keys_in_regs != 0 && C.roles != 1>(
+        dp, own, Share::template own_rows<VRows>(smem.v()),
+        Shared::template query_rows<VRows>(smem.dout(stage)) +
+            Share::first_query(step) * VRows::kRowBytes);
   }
 
   /// p and ds: of the queries from `row` of the tile on.
   ATTNFORGE_DEVICE void add_to_dv(const Rounded& p, int stage, int row) {
-    accumulate<VRows, kOwnV>(sums[0], p,
-                             own_columns<VRows>(smem.dout(stage)) + row * VRows::kRowBytes);
+    Products::template accumulate<VRows, Share::kOwnV>(
+        sums[0], p, Share::template own_columns<VRows>(smem.dout(stage)) + row * VRows::kRowBytes);
   }
   ATTNFORGE_DEVICE void add_to_dk(const Rounded& ds, int stage, int row) {
-    accumulate<QkRows, kOwnK>(sums[C.roles == 1 ? 1 : 0], ds,
-                              own_columns<QkRows>(smem.q(stage)) + row * QkRows::kRowBytes);
+    Products::template accumulate<QkRows, Share::kOwnK>(
+        sums[C.roles == 1 ? 1 : 0], ds,
+        Share::template own_columns<QkRows>(smem.q(stage)) + row * QkRows::kRowBytes);
   }
 
   ATTNFORGE_DEVICE u32 delta_of(int stage, int step) const {
-    return smem.rows(stage) + C.block_m * 4 + first_query(step) * 4;
+    return smem.rows(stage) + C.block_m * 4 + Share::first_query(step) * 4;
   }
   ATTNFORGE_DEVICE static void to_differences(const Scores& dp, bool masked, const Words& from,
                                               const Words& to, Rounded& p) {
@@ -376,13 +249,13 @@ struct BwdMmaSm80 {
     Scores s, dp;
     step_of_scores(s, stage, step);
     to_probabilities(s, place, stage, masked, step, p, sloped);
-    add_to_dv(p, stage, first_query(step));
+    add_to_dv(p, stage, Share::first_query(step));
     step_of_dp(dp, stage, step);
     subtract(dp, delta_of(stage, step));
     Rounded& difference = Slope::kOne ? p : sloped;
     const Words words(ds, step);
     to_differences(dp, masked, words, words, difference);
-    add_to_dk(difference, stage, first_query(step));
+    add_to_dk(difference, stage, Share::first_query(step));
   }
 
   /// The products of both roles are the same code where the head dims are the same: the one has K,
@@ -391,10 +264,10 @@ struct BwdMmaSm80 {
 
   /// Scores, or dP.
   ATTNFORGE_DEVICE void first_product(Scores& x, bool of_dv, int stage, int step) {
-    const int row = first_query(step);
+    const int row = Share::first_query(step);
     if constexpr (kAlike)
-      multiply<QkRows, kKDepth, C.keys_in_regs != 0>(
-          x, own_rows<QkRows>(of_dv ? smem.k() : smem.v()),
+      Products::template multiply<QkRows, Share::kKDepth, C.keys_in_regs != 0>(
+          x, own, Share::template own_rows<QkRows>(of_dv ? smem.k() : smem.v()),
           Shared::template query_rows<QkRows>(of_dv ? smem.q(stage) : smem.dout(stage)) +
               row * QkRows::kRowBytes);
     else if (of_dv)
@@ -405,9 +278,10 @@ struct BwdMmaSm80 {
   /// dV += P dO, or dK += dS Q, of the queries from `row` of the tile on.
   ATTNFORGE_DEVICE void second_product(const Rounded& operand, bool of_dv, int stage, int row) {
     if constexpr (kAlike)
-      accumulate<QkRows, kOwnK>(
+      Products::template accumulate<QkRows, Share::kOwnK>(
           sums[0], operand,
-          own_columns<QkRows>(of_dv ? smem.dout(stage) : smem.q(stage)) + row * QkRows::kRowBytes);
+          Share::template own_columns<QkRows>(of_dv ? smem.dout(stage) : smem.q(stage)) +
+              row * QkRows::kRowBytes);
     else if (of_dv)
       add_to_dv(operand, stage, row);
     else
@@ -418,8 +292,8 @@ struct BwdMmaSm80 {
   /// lane.
   ATTNFORGE_DEVICE void attend_in_pairs(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
-    const bool of_dv = has_dv();
-    const int hand_over = 1 + key_warp() + C.hand_over(step) * C.key_warps();
+    const bool of_dv = Share::has_dv();
+    const int hand_over = 1 + Share::key_warp() + C.hand_over(step) * C.key_warps();
     const Words words(ds, step);
     Scores x;
     first_product(x, of_dv, stage, step);
@@ -437,7 +311,7 @@ struct BwdMmaSm80 {
       named_barrier_wait(hand_over, 64);
       to_differences(x, masked, words, words, p);
     }
-    second_product(p, of_dv, stage, first_query(step));
+    second_product(p, of_dv, stage, Share::first_query(step));
   }
 
   /// By four warps: each half of P goes to the warp with dP of the same queries and to the one with
@@ -445,10 +319,10 @@ struct BwdMmaSm80 {
   /// the own half need not wait for the other.
   ATTNFORGE_DEVICE void attend_in_fours(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
-    const bool of_dv = has_dv();
-    const int first_barrier = 1 + key_warp() * 5, other = half() ^ 1;
+    const bool of_dv = Share::has_dv();
+    const int first_barrier = 1 + Share::key_warp() * 5, other = Share::half() ^ 1;
     const int of_p = first_barrier, of_ds = first_barrier + 2, at_end = first_barrier + 4;
-    const Words to_p(smem.p(), step, half()), to_ds(ds, step, half());
+    const Words to_p(smem.p(), step, Share::half()), to_ds(ds, step, Share::half());
     Scores x;
     first_product(x, of_dv, stage, step);
     Rounded operand;  // P, or dS
@@ -456,25 +330,22 @@ struct BwdMmaSm80 {
       Rounded sloped;
       to_probabilities(x, place, stage, masked, step, operand, sloped);
       to_p.store(operand);
-      named_barrier_arrive(of_p + half(), 96);
+      named_barrier_arrive(of_p + Share::half(), 96);
     } else {
       subtract(x, delta_of(stage, step));  // while the others make their exponentials
-      named_barrier_wait(of_p + half(), 96);
+      named_barrier_wait(of_p + Share::half(), 96);
       to_differences(x, masked, to_p, to_ds, operand);
-      named_barrier_arrive(of_ds + half(), 64);
+      named_barrier_arrive(of_ds + Share::half(), 64);
     }
-    second_product(operand, of_dv, stage, first_query(step));
-    if (of_dv)
-      named_barrier_wait(of_p + other, 96);
-    else
-      named_barrier_wait(of_ds + other, 64);
+    second_product(operand, of_dv, stage, Share::first_query(step));
+    named_barrier_wait((of_dv ? of_p : of_ds) + other, of_dv ? 96 : 64);
     Words(of_dv ? smem.p() : ds, step, other).load(operand);
     second_product(operand, of_dv, stage, step * C.step_m + other * C.warp_m());
     // A barrier counts arrivals: all have left those of this step before one comes to them again.
     if (C.steps() > 1) named_barrier_wait(at_end, 128);
   }
 
-  // ---- 4. One tile of queries ----
+  // ---- 3. One tile of queries ----
 
   ATTNFORGE_DEVICE void attend(const Place& place, int stage, int ds_stage) {
     const bool masked = work.masked(place);
@@ -489,7 +360,7 @@ struct BwdMmaSm80 {
     }
   }
 
-  // ---- 5. All query tiles of the keys ----
+  // ---- 4. All query tiles of the keys ----
 
   /// One barrier a tile, which says that the tile has come, and that everybody is done with the one
   /// before; a second where dS has one buffer, or Q and dO have.
@@ -524,14 +395,14 @@ struct BwdMmaSm80 {
       cp_async_wait<kTilesAhead - 1>();
       __syncthreads();
       if constexpr (C.stages > 1) load(work.later(place, kTilesAhead), stage_before(stage));
-      // Of several roles one has it before its other products and one after them: so each multiplies
-      // while the other does not.
+      // Of several roles one has it before its other products and one after them: so each
+      // multiplies while the other does not.
       if constexpr (kLate)
-        if (is_late && (C.roles == 1 || !has_dv()))
+        if (is_late && (C.roles == 1 || !Share::has_dv()))
           Dq::add(params, work, smem, work.before(place), ds_stage ^ 1);
       attend(place, stage, ds_stage);
       if constexpr (kLate) {
-        if (is_late && C.roles != 1 && has_dv())
+        if (is_late && C.roles != 1 && Share::has_dv())
           Dq::add(params, work, smem, work.before(place), ds_stage ^ 1);
         is_late = true;
       }
@@ -564,30 +435,32 @@ struct BwdMmaSm80 {
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
-        for (int c = 0; c < kMostColumns; ++c)
+        for (int c = 0; c < Share::kMostColumns; ++c)
 #pragma unroll
           for (int e = 0; e < 4; ++e) sums[i][f][c][e] = 0.0f;
   }
 
   /// The rows of K, or of V for the warps that have dK, as operands.
   ATTNFORGE_DEVICE void read_own_keys() {
-    const bool of_v = C.roles != 1 && !has_dv();
+    const bool of_v = C.roles != 1 && !Share::has_dv();
 #pragma unroll
-    for (int d = 0; d < kOwnDepth; ++d)
+    for (int d = 0; d < Share::kOwnDepth; ++d)
 #pragma unroll
       for (int f = 0; f < kKeyFragments; ++f) {
         if (of_v) {
-          if (d < kVDepth)
-            ldmatrix_x4(own[d][f], VRows::further(own_rows<VRows>(smem.v()), 2 * d) +
-                                       f * 16 * VRows::kRowBytes);
-        } else if (d < kKDepth) {
-          ldmatrix_x4(own[d][f], QkRows::further(own_rows<QkRows>(smem.k()), 2 * d) +
-                                     f * 16 * QkRows::kRowBytes);
+          if (d < Share::kVDepth)
+            ldmatrix_x4(own[d][f],
+                        VRows::further(Share::template own_rows<VRows>(smem.v()), 2 * d) +
+                            f * 16 * VRows::kRowBytes);
+        } else if (d < Share::kKDepth) {
+          ldmatrix_x4(own[d][f],
+                      QkRows::further(Share::template own_rows<QkRows>(smem.k()), 2 * d) +
+                          f * 16 * QkRows::kRowBytes);
         }
       }
   }
 
-  // ---- 6. The gradients of the keys ----
+  // ---- 5. The gradients of the keys ----
 
   template <int kDtype, int kColumns>
   ATTNFORGE_DEVICE static void store_sums(const Tile& stored, const TensorRef& tensor,
@@ -597,30 +470,31 @@ struct BwdMmaSm80 {
     for (int f = 0; f < kKeyFragments; ++f)
 #pragma unroll
       for (int c = 0; c < kColumns; c += kTogether) {
-        const int key = stored.first_key + lane_key() + f * 16;
+        const int key = stored.first_key + Share::lane_key() + f * 16;
         const auto& of_key = reinterpret_cast<const float(&)[kTogether][4]>(sum[f][c]);
-        store_key<kDtype, 0>(stored, tensor, of_key, column_fragment(c), factor, key);
-        store_key<kDtype, 1>(stored, tensor, of_key, column_fragment(c), factor, key + 8);
+        store_key<kDtype, 0>(stored, tensor, of_key, Share::column_fragment(c), factor, key);
+        store_key<kDtype, 1>(stored, tensor, of_key, Share::column_fragment(c), factor, key + 8);
       }
   }
   template <int kDtype, int kRowHalf, int kFragments>
   ATTNFORGE_DEVICE static void store_key(const Tile& stored, const TensorRef& tensor,
                                          const float (&sum)[kFragments][4], int fragment,
                                          float factor, int key) {
-    char* const to =
-        static_cast<char*>(tensor.data) +
-        (stored.key_offset(tensor, key) + fragment * 8 + half() * 32) * element_bytes(kDtype);
+    char* const to = static_cast<char*>(tensor.data) +
+                     (stored.key_offset(tensor, key) + fragment * 8 + Share::half() * 32) *
+                         element_bytes(kDtype);
     store_gradient_row<kDtype, C.accumulate != 0, kRowHalf, C.alignment, kFragments>(
-        sum, factor, to, key < stored.lengths.kv(), lane() % 4);
+        sum, factor, to, key < stored.lengths.kv(), Share::lane() % 4);
   }
 
   ATTNFORGE_DEVICE void store() const {
     const Tile stored = Work::this_tile(params);
     const TensorRef &dk = params.dk, &dv = params.dv;
-    if (has_dv()) store_sums<C.gradient_dtype(C.dtype_v), kOwnV>(stored, dv, sums[0], 1.0f);
-    if (C.roles == 1 || !has_dv())
-      store_sums<C.gradient_dtype(C.dtype_k), kOwnK>(stored, dk, sums[C.roles == 1 ? 1 : 0],
-                                                         p.softmax_scale);
+    if (Share::has_dv())
+      store_sums<C.gradient_dtype(C.dtype_v), Share::kOwnV>(stored, dv, sums[0], 1.0f);
+    if (C.roles == 1 || !Share::has_dv())
+      store_sums<C.gradient_dtype(C.dtype_k), Share::kOwnK>(stored, dk, sums[C.roles == 1 ? 1 : 0],
+                                                            p.softmax_scale);
   }
 
   ATTNFORGE_DEVICE static void run(const Params& params) {

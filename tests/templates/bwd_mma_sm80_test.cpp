@@ -69,6 +69,25 @@ TEST(BwdMmaSm80, NoBarrierIsArrivedAtAgainBeforeItWasLeft) {
     }
 }
 
+/// Four warps with the same keys: a tile of P beside dS, barriers for each half of both, and scores
+/// and sums half as large as those of pairs with as many keys.
+TEST(BwdMmaSm80, FourWarpsShareKeysByHalves) {
+  BwdMmaSm80Config pairs = config_of(256, 64, 4);
+  pairs.num_warps = 8, pairs.step_m = 64;
+  BwdMmaSm80Config fours = pairs;
+  fours.roles = 4;
+  EXPECT_TRUE(pairs.valid() && fours.valid());
+  EXPECT_EQ(fours.warp_n(), 2 * pairs.warp_n());
+  EXPECT_EQ(fours.warp_m() * fours.warp_n(), pairs.warp_m() * pairs.warp_n());
+  EXPECT_EQ(fours.smem_bytes(), pairs.smem_bytes() + 64 * 64 * 2);
+  EXPECT_EQ(fours.rows_begin(), fours.p_begin() + 64 * 64 * 2);
+  EXPECT_EQ(fours.named_barriers(), 10);
+  fours.num_warps = 16, fours.block_n = 64;
+  EXPECT_FALSE(fours.valid()) << "20 barriers";
+  fours = pairs, fours.roles = 4, fours.head_dim = 200;
+  EXPECT_FALSE(fours.valid()) << "columns are shared 32 by 32";
+}
+
 /// Warps take every n-th fragment of a tile of dQ, as the kernel does.
 TEST(BwdMmaSm80, WarpsShareATileOfDqCompletely) {
   for (const int head_dim : {8, 40, 64, 72, 96, 112, 128, 192, 200, 256})
