@@ -40,8 +40,9 @@ inline thread_local HostBarrier* own_block = nullptr;
 inline void wait_at(HostBarrier& barrier) {
   const Index thread = thread_index, block = block_index;
   HostWarp* const warp = own_warp;
+  HostBarrier* const threads = own_block;
   barrier.arrive_and_wait();
-  thread_index = thread, block_index = block, own_warp = warp;
+  thread_index = thread, block_index = block, own_warp = warp, own_block = threads;
 }
 
 /// All lanes' values of x, seen by all: every lane of the warp must come.

@@ -105,6 +105,7 @@ void run_threads(unsigned count, const Run& run) {
     });
   }
   bool upwards = true;
+  unsigned left = count;
   for (unsigned ended = 0; ended < count; upwards = !upwards) {
     bool any = false;
     for (unsigned i = 0; i < count; ++i) {
@@ -119,8 +120,11 @@ void run_threads(unsigned count, const Run& run) {
       swapcontext(&host_turns.context, &thread.context);
       if (thread.ended) ++ended;
     }
-    ATTNFORGE_ASSERT(any, "threads wait for one that does not come");
+    if (!any) break;
+    left = count - ended;
   }
+  host_turns.run = nullptr;
+  ATTNFORGE_ASSERT(left == 0, "threads wait for one that does not come");
 }
 
 #endif

@@ -1,0 +1,111 @@
+// bwd_mma_sm80_test.cpp - the whole kernel on the host beside gradients by their definition in
+// fp64: warps alone, in pairs and in fours.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attnforge/error.h"
+
+// clang-format off
+#include "tests/kernels/machine.h"
+#include "base.cuh"
+#include "params_bwd.h"
+#include "bwd_mma_sm80/kernel.cuh"
+#include "pieces/fixed_lengths.cuh"
+#include "pieces/plain_score.cuh"
+#include "pieces/plain_slope.cuh"
+#include "pieces/window_mask.cuh"
+#include "tile/query_walk.cuh"
+#include "tests/kernels/backward_on_host.h"
+// clang-format on
+
+namespace attnforge {
+namespace {
+
+struct PlainPieces {
+  using Lengths = FixedLengths;
+  using Score = PlainScore;
+  using Slope = PlainSlope;
+  using Mask = WindowMask<false>;
+  using Queries = QueryWalk<false, true>;
+};
+
+constexpr BwdMmaSm80Config config_of(int head_dim, int head_dim_v, int block_n, int num_warps,
+                                     int roles, int step_m, int stages, int ds_stages,
+                                     int keys_in_regs) {
+  BwdMmaSm80Config c{};
+  c.dtype = c.dtype_k = c.dtype_v = c.dtype_o = kBf16;
+  c.head_dim = head_dim, c.head_dim_v = head_dim_v;
+  c.right_bound = 1;
+  c.alignment = 16;
+  c.fp32_gradients = 1;
+  c.block_m = 64, c.block_n = block_n;
+  c.num_warps = num_warps, c.roles = roles, c.step_m = step_m;
+  c.stages = stages, c.ds_stages = ds_stages, c.keys_in_regs = keys_in_regs;
+  c.dq = kDqAdded, c.dq_vector = 4, c.blocks_per_sm = 1;
+  return c;
+}
+
+template <BwdMmaSm80Config C>
+void expect_gradients(int queries, int keys) {
+  static_assert(C.valid());
+#ifdef ATTNFORGE_THREADS_OF_SYSTEM
+  GTEST_SKIP() << "warps that wait for one another want threads that take turns";
+#endif
+  test::BackwardOnHost world({1, 2, 1, queries, keys, C.head_dim, C.head_dim_v, true, C.block_m});
+  BwdMmaSm80Params params{};
+  world.fill(params.fwd);
+  params.fwd.q = world.q.ref(), params.fwd.k = world.k.ref(), params.fwd.v = world.v.ref();
+  params.dout = world.dout.ref();
+  params.order = {
+      .m_blocks = ceil_div(keys, C.block_n), .heads = 1, .heads_per_group = 1, .heavy_last = 0};
+  for (const test::Pace& pace : test::kPaces) {
+    constexpr int kColumns = C.qk_chunks() * 8;
+    std::vector<float> lse = world.lse_log2, delta = world.delta, sums(world.of_rows(kColumns));
+    std::vector<float> dk(world.dk.size()), dv(world.dv.size());
+    params.scratch = {lse.data(), delta.data(), sums.data(), world.rows(), kColumns};
+    params.dk = world.k.ref(dk.data()), params.dv = world.v.ref(dv.data());
+    test::Machine machine{.late = pace.late, .slow_warp = pace.slow_warp};
+    const std::string failure = test::run_together(
+        machine, static_cast<unsigned>(params.order.m_blocks), C.num_threads(),
+        static_cast<std::size_t>(C.smem_bytes()), [&] { BwdMmaSm80<C, PlainPieces>::run(params); });
+    ASSERT_EQ(failure, "") << pace.name;
+    world.expect(
+        pace.name,
+        [&](int head, int row, int column) {
+          const auto tile = test::index_of(head * (world.rows() / C.block_m) + row / C.block_m);
+          return sums[tile * C.block_m * kColumns +
+                      test::index_of(BwdMmaSm80DqTile<C>::offset(row % C.block_m, column))];
+        },
+        dk, dv);
+  }
+}
+
+TEST(BwdMmaOnTheHost, WarpsAlone) {
+  expect_gradients<config_of(64, 64, 64, 4, 1, 32, 2, 2, 0)>(100, 70);
+}
+TEST(BwdMmaOnTheHost, WarpsInPairs) {
+  expect_gradients<config_of(64, 64, 64, 4, 2, 32, 1, 1, 1)>(100, 70);
+  expect_gradients<config_of(64, 128, 64, 8, 2, 64, 2, 2, 0)>(130, 60);
+}
+TEST(BwdMmaOnTheHost, WarpsInFours) {
+  expect_gradients<config_of(64, 64, 64, 8, 4, 64, 2, 2, 0)>(200, 60);
+  expect_gradients<config_of(128, 64, 64, 8, 4, 32, 2, 1, 0)>(100, 60);
+  expect_gradients<config_of(64, 64, 32, 8, 4, 32, 1, 1, 1)>(100, 60);
+}
+
+}  // namespace
+}  // namespace attnforge

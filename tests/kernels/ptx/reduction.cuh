@@ -1,0 +1,12 @@
+// reduction.cuh - templates/ptx/reduction.cuh on the host.
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+inline void reduce_add_4(float* to, const float (&x)[4]) {
+  for (int i = 0; i < 4; ++i) to[i] += x[i];
+}
+
+}  // namespace attnforge

@@ -1,0 +1,31 @@
+// shared_memory.cuh - templates/ptx/shared_memory.cuh on the host: an address is an offset in the
+// block's.
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+inline u32 smem_address(const void*) { return 0; }
+inline void store_shared(u32 address, int value) { test::own_sm().store(address, value); }
+inline int load_shared(u32 address) { return test::own_sm().load<int>(address); }
+template <class T, int kCount>
+void store_shared_array(u32 address, const T (&x)[kCount]) {
+  for (int i = 0; i < kCount; ++i) test::own_sm().store(address + static_cast<u32>(i) * 4, x[i]);
+}
+template <class T, int kCount>
+void load_shared_array(T (&x)[kCount], u32 address) {
+  for (int i = 0; i < kCount; ++i) x[i] = test::own_sm().load<T>(address + static_cast<u32>(i) * 4);
+}
+inline void store_shared(u32 address, const float (&x)[4]) { store_shared_array(address, x); }
+inline void load_shared(float (&x)[4], u32 address) { load_shared_array(x, address); }
+template <int kFloats>
+void load_shared_floats(float (&x)[kFloats], u32 address) {
+  load_shared_array(x, address);
+}
+inline void store_shared_16(u32 address, const u32 (&words)[4]) {
+  store_shared_array(address, words);
+}
+inline void load_shared_16(u32 (&words)[4], u32 address) { load_shared_array(words, address); }
+
+}  // namespace attnforge

@@ -1,0 +1,11 @@
+// special_registers.cuh - templates/ptx/special_registers.cuh on the host.
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+inline int thread_index() { return static_cast<int>(threadIdx.x); }
+inline int block_index() { return static_cast<int>(blockIdx.x); }
+
+}  // namespace attnforge

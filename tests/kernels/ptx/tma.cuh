@@ -1,0 +1,32 @@
+// tma.cuh - templates/ptx/tma.cuh on the host: of maps whose words are a HostMap, with boxes 64
+// columns wide and a swizzle of 128 bytes.
+#pragma once
+
+#include <cstring>
+
+#include "base.cuh"
+#include "params_fwd.h"
+#include "ptx/mbarrier.cuh"
+
+namespace attnforge {
+
+inline constexpr u64 kEvictFirst = 0, kEvictLast = 1;
+
+inline void tma_load_4d(u32 smem_dst, const TensorMap& map, u32 barrier, u64, int column, int row,
+                        int head, int batch) {
+  test::HostMap from;
+  std::memcpy(&from, &map, sizeof(from));
+  test::copy_to_smem([=, &sm = test::own_sm()] {
+    const u16* const tensor = from.data + batch * from.stride_batch + head * from.stride_head;
+    for (int r = 0; r < from.box_rows; ++r)
+      for (int c = 0; c < 64; ++c) {
+        const bool inside = row + r < from.rows && column + c < from.columns;
+        const u16 x = inside ? tensor[(row + r) * from.stride_row + column + c] : u16{0};
+        sm.store(test::swizzled(smem_dst + static_cast<u32>(r * 128 + c * 2)), x);
+      }
+    sm.mbarriers[barrier].bytes -= from.box_rows * 128;
+    sm.mbarriers[barrier].end_if_complete();
+  });
+}
+
+}  // namespace attnforge

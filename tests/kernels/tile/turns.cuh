@@ -1,0 +1,13 @@
+// turns.cuh - templates/tile/turns.cuh on the host.
+#pragma once
+
+#include "base.cuh"
+
+namespace attnforge {
+
+inline void await_turn(const int* counter, int turn) {
+  test::wait_until([&] { return *counter == turn; });
+}
+inline void pass_turn(int* counter) { ++*counter; }
+
+}  // namespace attnforge
