@@ -173,8 +173,6 @@ struct Pace {
   unsigned slow_warp;
 };
 inline constexpr Pace kPaces[] = {
-    {"at once", false, 32},
-    {"late", true, 32},
     {"at once, the third warp slow", false, 2},
     {"late, the sixth warp slow", true, 5},
 };
