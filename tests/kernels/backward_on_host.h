@@ -45,6 +45,7 @@ struct BackwardSizes {
   int dim, dim_v;
   bool causal;
   int block_m;  // rows of the scratch are padded to whole ones
+  int window_left = kOpenWindow;
 };
 
 /// `dq` is in units of softmax_scale, [batch, heads, padded rows, columns]; dk and dv are as k and
@@ -81,7 +82,7 @@ struct BackwardOnHost {
   void fill(FwdParams& p) const {
     p.batch = sizes.batch, p.num_heads_q = sizes.heads_q, p.num_heads_kv = sizes.heads_kv;
     p.seqlen_q = sizes.queries, p.seqlen_kv = sizes.keys;
-    p.window_left = kOpenWindow, p.window_right = sizes.causal ? 0 : kOpenWindow;
+    p.window_left = sizes.window_left, p.window_right = sizes.causal ? 0 : kOpenWindow;
     p.softmax_scale = scale();
   }
   /// Expects what a kernel made. dq_sum(head, row, column) is a sum of dQ.
@@ -121,14 +122,16 @@ struct BackwardOnHost {
   }
   void add_row(int b, int h, int i) {
     const int keys = sizes.keys, kv = h / (sizes.heads_q / sizes.heads_kv);
-    const int seen = sizes.causal ? std::clamp(i + keys - sizes.queries + 1, 0, keys) : keys;
-    if (seen == 0) return;
+    const int position = i + keys - sizes.queries;
+    const int first = std::max(0, position - sizes.window_left);
+    const int end = sizes.causal ? std::min(position + 1, keys) : keys;
+    if (first >= end) return;
     const auto row = static_cast<std::size_t>((b * sizes.heads_q + h) * rows() + i);
-    std::vector<double> p(static_cast<std::size_t>(seen)), dp(p.size());
+    std::vector<double> p(static_cast<std::size_t>(end - first)), dp(p.size());
     double sum = 0, of_row = 0;
     for (std::size_t j = 0; j < p.size(); ++j) {
-      p[j] = std::exp(double{scale()} * dot(b, q, i, h, k, static_cast<int>(j), kv));
-      dp[j] = dot(b, dout, i, h, v, static_cast<int>(j), kv);
+      p[j] = std::exp(double{scale()} * dot(b, q, i, h, k, first + static_cast<int>(j), kv));
+      dp[j] = dot(b, dout, i, h, v, first + static_cast<int>(j), kv);
       sum += p[j];
     }
     for (double& x : p) x /= sum;
@@ -137,7 +140,7 @@ struct BackwardOnHost {
     delta[row] = static_cast<float>(of_row);
     for (std::size_t j = 0; j < p.size(); ++j) {
       const double ds = p[j] * (dp[j] - of_row);
-      const int key = static_cast<int>(j);
+      const int key = first + static_cast<int>(j);
       for (int c = 0; c < sizes.dim; ++c) {
         dq[row * static_cast<std::size_t>(sizes.dim) + static_cast<std::size_t>(c)] += ds *
                                                                                        k.value(

@@ -62,8 +62,8 @@ struct Pieces {
   using Lengths = FixedLengths;
   using Score = PlainScore;
   using Slope = PlainSlope;
-  using Mask = WindowMask<false>;
-  using Queries = QueryWalk<false, C.right_bound != 0>;
+  using Mask = WindowMask<C.left_bound != 0>;
+  using Queries = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
 };
 
 /// Of a tensor, in boxes of so many rows.
@@ -77,8 +77,15 @@ TensorMap map_of(const test::Tensor16& tensor, int box_rows) {
   return map;
 }
 
+/// The same where rows see `window_left` keys before theirs.
+constexpr BwdWgmmaSm90aConfig with_window(BwdWgmmaSm90aConfig c) {
+  c.left_bound = 1;
+  return c;
+}
+
 struct Sizes {
   int batch, heads_q, heads_kv, queries, keys;
+  int window_left = kOpenWindow;
 };
 
 /// Runs the kernel on `blocks` blocks at a time; 0: all.
@@ -89,7 +96,8 @@ void expect_gradients(const Sizes& of, int blocks) {
   GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
 #endif
   const test::BackwardOnHost world({of.batch, of.heads_q, of.heads_kv, of.queries, of.keys,
-                                    C.head_dim, C.head_dim_v, C.right_bound != 0, C.block_m});
+                                    C.head_dim, C.head_dim_v, C.right_bound != 0, C.block_m,
+                                    of.window_left});
   BwdWgmmaSm90aParams params{};
   world.fill(params.fwd);
   params.order = {.m_blocks = ceil_div(of.keys, C.block_n()),
@@ -152,6 +160,12 @@ TEST(BwdWgmmaOnTheHost, PersistentWithZerosAhead) {
 TEST(BwdWgmmaOnTheHost, PersistentWithKeysThatNoQuerySees) {
   expect_gradients<config_of(64, true, kDqFromDiagonal, 0, kGridDynamic)>({1, 2, 1, 200, 90}, 1);
   expect_gradients<config_of(64, true, kDqInOrder, 0, kGridDynamic)>({1, 1, 1, 20, 400}, 2);
+}
+TEST(BwdWgmmaOnTheHost, PersistentWithWindowsAndColumnsThatFillNoChunk) {
+  expect_gradients<with_window(config_of(72, true, kDqFromDiagonal, 0, kGridDynamic))>(
+      {1, 1, 1, 200, 300, 90}, 2);
+  expect_gradients<with_window(config_of(72, true, kDqInOrder, 0, kGridDynamic))>(
+      {1, 1, 1, 200, 300, 90}, 2);
 }
 TEST(BwdWgmmaOnTheHost, HeadsThatShareKeysTogether) {
   expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>({1, 3, 1, 200, 260}, 0);
