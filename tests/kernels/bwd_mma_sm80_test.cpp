@@ -18,6 +18,11 @@
 #include <vector>
 
 #include "attnforge/error.h"
+#include "attnforge/problem.h"
+#include "generator/mask_windows.h"
+#include "reference/gradients.h"
+#include "reference/half.h"
+#include "tests/support/host_problem.h"
 
 // clang-format off
 #include "tests/kernels/machine.h"
@@ -65,32 +70,28 @@ void expect_gradients(int queries, int keys) {
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
   GTEST_SKIP() << "warps that wait for one another want threads that take turns";
 #endif
-  test::BackwardOnHost world({1, 2, 1, queries, keys, C.head_dim, C.head_dim_v, true, C.block_m});
+  test::BackwardOnHost world("bwd bf16 num_heads=2:1 causal seqlen=" + std::to_string(queries) +
+                                 ":" + std::to_string(keys) + " head_dim=" +
+                                 std::to_string(C.head_dim) + ":" + std::to_string(C.head_dim_v),
+                             C.block_m);
   BwdMmaSm80Params params{};
-  world.fill(params.fwd);
-  params.fwd.q = world.q.ref(), params.fwd.k = world.k.ref(), params.fwd.v = world.v.ref();
-  params.dout = world.dout.ref();
+  world.fill(params);
   params.order = {
       .m_blocks = ceil_div(keys, C.block_n), .heads = 1, .heads_per_group = 1, .heavy_last = 0};
   for (const test::Pace& pace : test::kPaces) {
     constexpr int kColumns = C.qk_chunks() * 8;
     std::vector<float> lse = world.lse_log2, delta = world.delta, sums(world.of_rows(kColumns));
-    std::vector<float> dk(world.dk.size()), dv(world.dv.size());
     params.scratch = {lse.data(), delta.data(), sums.data(), world.rows(), kColumns};
-    params.dk = world.k.ref(dk.data()), params.dv = world.v.ref(dv.data());
     test::Machine machine{.late = pace.late, .slow_warp = pace.slow_warp};
     const std::string failure = test::run_together(
         machine, static_cast<unsigned>(params.order.m_blocks), C.num_threads(),
         static_cast<std::size_t>(C.smem_bytes()), [&] { BwdMmaSm80<C, PlainPieces>::run(params); });
     ASSERT_EQ(failure, "") << pace.name;
-    world.expect(
-        pace.name,
-        [&](int head, int row, int column) {
-          const auto tile = test::index_of(head * (world.rows() / C.block_m) + row / C.block_m);
-          return sums[tile * C.block_m * kColumns +
-                      test::index_of(BwdMmaSm80DqTile<C>::offset(row % C.block_m, column))];
-        },
-        dk, dv);
+    world.expect(pace.name, [&](int head, int row, int column) {
+      const auto tile = test::index_of(head * (world.rows() / C.block_m) + row / C.block_m);
+      return sums[tile * C.block_m * kColumns +
+                  test::index_of(BwdMmaSm80DqTile<C>::offset(row % C.block_m, column))];
+    });
   }
 }
 

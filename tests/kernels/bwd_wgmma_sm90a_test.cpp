@@ -1,5 +1,5 @@
 // bwd_wgmma_sm90a_test.cpp - the whole kernel on the host, several blocks at a time, beside
-// gradients by their definition in fp64: dK, dV and the sums of dQ.
+// the gradients of the oracle: dK, dV and the sums of dQ.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,6 +18,11 @@
 #include <vector>
 
 #include "attnforge/error.h"
+#include "attnforge/problem.h"
+#include "generator/mask_windows.h"
+#include "reference/gradients.h"
+#include "reference/half.h"
+#include "tests/support/host_problem.h"
 
 // clang-format off
 #include "tests/kernels/machine.h"
@@ -66,11 +71,17 @@ struct Pieces {
   using Queries = QueryWalk<C.left_bound != 0, C.right_bound != 0>;
 };
 
-/// Of a tensor, in boxes of so many rows.
-TensorMap map_of(const test::Tensor16& tensor, int box_rows) {
-  const i64 row = i64{tensor.heads} * tensor.columns;
-  const test::HostMap host{tensor.bits.data(), row,         tensor.columns, row * tensor.rows,
-                           tensor.columns,     tensor.rows, tensor.heads,   box_rows};
+/// Of a tensor with so many rows and heads, in boxes of box_rows.
+TensorMap map_of(const Tensor& tensor, int columns, std::int64_t rows, std::int64_t heads,
+                 int box_rows) {
+  const test::HostMap host{static_cast<const u16*>(tensor.data),
+                           tensor.stride_row,
+                           tensor.stride_head,
+                           tensor.stride_batch,
+                           columns,
+                           static_cast<int>(rows),
+                           static_cast<int>(heads),
+                           box_rows};
   static_assert(sizeof(host) <= sizeof(TensorMap));
   TensorMap map{};
   std::memcpy(&map, &host, sizeof(host));
@@ -83,29 +94,30 @@ constexpr BwdWgmmaSm90aConfig with_window(BwdWgmmaSm90aConfig c) {
   return c;
 }
 
-struct Sizes {
-  int batch, heads_q, heads_kv, queries, keys;
-  int window_left = kOpenWindow;
-};
-
 /// Runs the kernel on `blocks` blocks at a time; 0: all.
 template <BwdWgmmaSm90aConfig C>
-void expect_gradients(const Sizes& of, int blocks) {
+void expect_gradients(const std::string& sizes, int blocks) {
   static_assert(C.valid());
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
   GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
 #endif
-  const test::BackwardOnHost world({of.batch, of.heads_q, of.heads_kv, of.queries, of.keys,
-                                    C.head_dim, C.head_dim_v, C.right_bound != 0, C.block_m,
-                                    of.window_left});
+  const std::string words = "bwd bf16 head_dim=" + std::to_string(C.head_dim) + " " + sizes;
+  test::BackwardOnHost world(C.right_bound ? words + " causal" : words, C.block_m);
+  const Problem& problem = world.problem;
   BwdWgmmaSm90aParams params{};
-  world.fill(params.fwd);
-  params.order = {.m_blocks = ceil_div(of.keys, C.block_n()),
-                  .heads = of.batch * of.heads_kv,
+  world.fill(params);
+  params.order = {.m_blocks = ceil_div(params.fwd.seqlen_kv, C.block_n()),
+                  .heads = world.kv_heads(),
                   .heads_per_group = 2,
                   .heavy_last = C.dq == kDqFromDiagonal};
-  params.q = map_of(world.q, C.block_m), params.dout = map_of(world.dout, C.block_m);
-  params.k = map_of(world.k, C.block_n()), params.v = map_of(world.v, C.block_n());
+  const auto of_queries = [&](const Tensor& tensor) {
+    return map_of(tensor, C.head_dim, problem.seqlen_q, problem.num_heads_q, C.block_m);
+  };
+  const auto of_keys = [&](const Tensor& tensor) {
+    return map_of(tensor, C.head_dim, problem.seqlen_kv, problem.num_heads_kv, C.block_n());
+  };
+  params.q = of_queries(world.tensors.q), params.dout = of_queries(world.tensors.gradients.dout);
+  params.k = of_keys(world.tensors.k), params.v = of_keys(world.tensors.v);
   const int tiles = params.order.m_blocks * params.order.heads;
   for (const test::Pace& pace : test::kPaces) {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -113,17 +125,13 @@ void expect_gradients(const Sizes& of, int blocks) {
     // What nobody sets to zeros must be stored before it is added to.
     std::vector<float> lse = world.lse_log2, delta = world.delta,
                        sums(world.of_rows(kColumns), kNan);
-    const int heads_q = of.batch * of.heads_q;
-    const int zero_heads = C.adds_in_order() ? 0
-                           : C.zeros_ahead   ? kLag * (of.heads_q / of.heads_kv)
-                                             : heads_q;
+    const int group = params.fwd.num_heads_q / params.fwd.num_heads_kv;
+    const int zero_heads = C.adds_in_order() ? 0 : C.zeros_ahead ? kLag * group : world.heads();
     std::fill_n(sums.begin(), zero_heads * world.rows() * kColumns, 0.0f);
-    std::vector<float> dk(world.dk.size(), kNan), dv(world.dv.size(), kNan);
     std::vector<int> turns(world.of_rows(1) / C.block_m * C.warpgroups),
         cleared(static_cast<std::size_t>(params.order.heads));
     int given = 0;
     params.scratch = {lse.data(), delta.data(), sums.data(), world.rows(), kColumns};
-    params.dk = world.k.ref(dk.data()), params.dv = world.v.ref(dv.data());
     params.dq_turns = turns.data();
     params.zeros = {kLag, cleared.data()};
     params.given = &given;
@@ -133,46 +141,52 @@ void expect_gradients(const Sizes& of, int blocks) {
         static_cast<std::size_t>(C.smem_bytes()),
         [&] { BwdWgmmaSm90a<C, Pieces<C>>::run(params); });
     ASSERT_EQ(failure, "") << pace.name;
-    world.expect(
-        pace.name,
-        [&](int head, int row, int column) {
-          const auto tile = test::index_of(head * (world.rows() / C.block_m) + row / C.block_m);
-          // A turn that never came: the step after takes the tile's sums as zeros.
-          if (C.adds_in_order() && turns[tile * C.warpgroups] == 0) return 0.0f;
-          return sums[tile * C.block_m * kColumns +
-                      test::index_of(BwdWgmmaSm90aDqTile<C>::offset(row % C.block_m, column))];
-        },
-        dk, dv);
+    world.expect(pace.name, [&](int head, int row, int column) {
+      const auto tile = test::index_of(head * (world.rows() / C.block_m) + row / C.block_m);
+      // A turn that never came: the step after takes the tile's sums as zeros.
+      if (C.adds_in_order() && turns[tile * C.warpgroups] == 0) return 0.0f;
+      return sums[tile * C.block_m * kColumns +
+                  test::index_of(BwdWgmmaSm90aDqTile<C>::offset(row % C.block_m, column))];
+    });
     if (C.persistent()) EXPECT_EQ(given, tiles + blocks) << "each block asks until there is none";
   }
 }
 
 TEST(BwdWgmmaOnTheHost, PersistentInOrderFromTheDiagonal) {
-  expect_gradients<config_of(64, true, kDqFromDiagonal, 0, kGridDynamic)>({1, 2, 2, 300, 300}, 2);
+  expect_gradients<config_of(64, true, kDqFromDiagonal, 0, kGridDynamic)>(
+      "batch=1 num_heads=2:2 seqlen=300:300", 2);
 }
 TEST(BwdWgmmaOnTheHost, PersistentInOrderOfKeyTiles) {
-  expect_gradients<config_of(64, false, kDqInOrder, 0, kGridDynamic)>({2, 2, 1, 70, 300}, 3);
+  expect_gradients<config_of(64, false, kDqInOrder, 0, kGridDynamic)>(
+      "batch=2 num_heads=2:1 seqlen=70:300", 3);
 }
 TEST(BwdWgmmaOnTheHost, PersistentWithZerosAhead) {
-  expect_gradients<config_of(64, false, kDqFromRegs, 1, kGridDynamic)>({2, 2, 2, 130, 200}, 2);
-  expect_gradients<config_of(64, true, kDqAnyOrder, 1, kGridDynamic)>({2, 2, 2, 130, 200}, 3);
+  expect_gradients<config_of(64, false, kDqFromRegs, 1, kGridDynamic)>(
+      "batch=2 num_heads=2:2 seqlen=130:200", 2);
+  expect_gradients<config_of(64, true, kDqAnyOrder, 1, kGridDynamic)>(
+      "batch=2 num_heads=2:2 seqlen=130:200", 3);
 }
 TEST(BwdWgmmaOnTheHost, PersistentWithKeysThatNoQuerySees) {
-  expect_gradients<config_of(64, true, kDqFromDiagonal, 0, kGridDynamic)>({1, 2, 1, 200, 90}, 1);
-  expect_gradients<config_of(64, true, kDqInOrder, 0, kGridDynamic)>({1, 1, 1, 20, 400}, 2);
+  expect_gradients<config_of(64, true, kDqFromDiagonal, 0, kGridDynamic)>(
+      "batch=1 num_heads=2:1 seqlen=200:90", 1);
+  expect_gradients<config_of(64, true, kDqInOrder, 0, kGridDynamic)>(
+      "batch=1 num_heads=1:1 seqlen=20:400", 2);
 }
 TEST(BwdWgmmaOnTheHost, PersistentWithWindowsAndColumnsThatFillNoChunk) {
   expect_gradients<with_window(config_of(72, true, kDqFromDiagonal, 0, kGridDynamic))>(
-      {1, 1, 1, 200, 300, 90}, 2);
+      "batch=1 num_heads=1:1 seqlen=200:300 window_left=90", 2);
   expect_gradients<with_window(config_of(72, true, kDqInOrder, 0, kGridDynamic))>(
-      {1, 1, 1, 200, 300, 90}, 2);
+      "batch=1 num_heads=1:1 seqlen=200:300 window_left=90", 2);
 }
 TEST(BwdWgmmaOnTheHost, HeadsThatShareKeysTogether) {
-  expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>({1, 3, 1, 200, 260}, 0);
+  expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>(
+      "batch=1 num_heads=3:1 seqlen=200:260", 0);
 }
 TEST(BwdWgmmaOnTheHost, ByColumnsWithNothingAfterTheLastTile) {
-  expect_gradients<config_of(192, true, kDqAnyOrder, 0, kGridPlain)>({1, 2, 1, 150, 130}, 0);
-  expect_gradients<config_of(192, false, kDqAnyOrder, 1, kGridPlain)>({3, 1, 1, 50, 64}, 0);
+  expect_gradients<config_of(192, true, kDqAnyOrder, 0, kGridPlain)>(
+      "batch=1 num_heads=2:1 seqlen=150:130", 0);
+  expect_gradients<config_of(192, false, kDqAnyOrder, 1, kGridPlain)>(
+      "batch=3 num_heads=1:1 seqlen=50:64", 0);
 }
 
 }  // namespace
