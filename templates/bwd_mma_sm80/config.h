@@ -79,10 +79,11 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool waits_for_other(int step) const {
     return step + 1 < steps() && hand_over(step) + 1 == hand_overs();
   }
-  // Four warps with the same keys have a barrier for each half of P, one for each of dS, and one at
-  // a step's end: named_barrier of the 5 of a group.
+  // Four warps with the same keys have a barrier for each half of P, for each of dS, and at a
+  // step's end.
+  static constexpr int kBarriersOfFour = 5;
   ATTNFORGE_HOST_DEVICE constexpr int named_barriers() const {
-    return roles == 4 ? 5 * key_warps() : roles == 2 ? hand_overs() * key_warps() : 0;
+    return roles == 4 ? kBarriersOfFour * key_warps() : roles == 2 ? hand_overs() * key_warps() : 0;
   }
   ATTNFORGE_HOST_DEVICE constexpr bool makes_dq() const { return dq != kDqOwnKernel; }
   /// Whether a tile of dS, or of P on its way to it, passes through shared memory.

@@ -320,7 +320,7 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE void attend_in_fours(const Place& place, int stage, u32 ds, bool masked,
                                         int step) {
     const bool of_dv = Share::has_dv();
-    const int first_barrier = 1 + Share::key_warp() * 5, other = Share::half() ^ 1;
+    const int first_barrier = 1 + Share::key_warp() * C.kBarriersOfFour, other = Share::half() ^ 1;
     const int of_p = first_barrier, of_ds = first_barrier + 2, at_end = first_barrier + 4;
     const Words to_p(smem.p(), step, Share::half()), to_ds(ds, step, Share::half());
     Scores x;

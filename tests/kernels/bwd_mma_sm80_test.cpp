@@ -1,5 +1,5 @@
-// bwd_mma_sm80_test.cpp - the whole kernel on the host beside gradients by their definition in
-// fp64: warps alone, in pairs and in fours.
+// bwd_mma_sm80_test.cpp - the whole kernel on the host beside the gradients of the oracle: warps
+// alone, in pairs and in fours.
 #include <gtest/gtest.h>
 
 #include <algorithm>
