@@ -13,7 +13,7 @@ namespace attnforge {
 
 struct AppendKernel {
   std::unique_ptr<LoadedKernels> kernels;  // one
-  LaunchStep step;                         // without a grid
+  LaunchStep steps[2];  // append_step(): without and with blocks that are counted
 };
 
 struct AppendCodeHash {

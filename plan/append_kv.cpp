@@ -215,13 +215,13 @@ AppendParams append_params(const AppendSizes& sizes, const AppendTensors& t, boo
 
 std::unique_ptr<AppendKernel> load_append(const AppendCode& code, DeviceState& state,
                                           bool allow_compile) {
-  LaunchStep step = append_step();
   std::unique_ptr<LoadedKernels> kernels = load_side_kernels(
-      append_source(code), {.steps = {step}},
+      append_source(code), {.steps = {append_step(true)}},
       fmt::format("appends rows of head dims {} and {}", code.shape.head_dim,
                   code.shape.head_dim_v),
       allow_compile, state);
-  return std::make_unique<AppendKernel>(AppendKernel{std::move(kernels), std::move(step)});
+  return std::make_unique<AppendKernel>(
+      AppendKernel{std::move(kernels), {append_step(false), append_step(true)}});
 }
 
 }  // namespace
@@ -265,12 +265,12 @@ void append_kv(const AppendSizes& sizes, const AppendTensors& tensors, Device& d
           return load_append(code, state, allow_compile);
         });
   }
-  if (counts_blocks(params))
-    params.counters = static_cast<AppendCounters*>(state.counters.of(queue, 1));
+  const bool counts = counts_blocks(params);
+  if (counts) params.counters = static_cast<AppendCounters*>(state.counters.of(queue, 1));
   Dim3 grid;
   grid.x = append_grid(params.work.blocks);
-  kernel->kernels->at(kernel->step.kernel)
-      .launch(kernel->step, grid, std::as_bytes(std::span(&params, 1)), queue);
+  const LaunchStep& step = kernel->steps[counts];
+  kernel->kernels->at(step.kernel).launch(step, grid, std::as_bytes(std::span(&params, 1)), queue);
 }
 
 }  // namespace attnforge

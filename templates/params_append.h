@@ -24,7 +24,8 @@ inline constexpr int kMovedQ = 2;
 /// where rows are rotated. The strip of a warp is what its lanes move together: 1 << depth_log2
 /// times as many heads as fit side by side, or of long rows one head and 32 parts.
 struct AppendShape {
-  static constexpr int kThreads = 256;  // of a block
+  static constexpr int kThreads = 256;                // of a block, that move rows
+  static constexpr int kMostThreads = kThreads + 32;  // with a warp that keeps lengths
   static constexpr int kWarpsLog2 = 3;
 
   int dtype;

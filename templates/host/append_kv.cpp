@@ -32,14 +32,15 @@ Source append_source(const AppendCode& code) {
       "  AppendKv<AppendShape{{.dtype = {}, .head_dim = {}, .head_dim_v = {}, .rope = {}, "
       ".rope_dim = {}}}, {}>::run(p);\n"
       "}}\n",
-      s.head_dim, s.head_dim_v, sizeof(AppendParams), AppendShape::kThreads, s.blocks_of_sm(),
+      s.head_dim, s.head_dim_v, sizeof(AppendParams), AppendShape::kMostThreads, s.blocks_of_sm(),
       kAppendKernel, s.dtype, s.head_dim, s.head_dim_v, s.rope, s.rope_dim, code.alignment);
   flatten(source, embedded_headers());
   return source;
 }
 
-LaunchStep append_step() {
-  LaunchStep step = step_of(kAppendKernel, AppendShape::kThreads, 0);
+LaunchStep append_step(bool counts) {
+  LaunchStep step = step_of(kAppendKernel,
+                            counts ? AppendShape::kMostThreads : AppendShape::kThreads, 0);
   step.params.assign(sizeof(AppendParams), std::byte{0});
   return step;
 }

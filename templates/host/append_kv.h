@@ -23,14 +23,14 @@ struct AppendCode {
 
 Source append_source(const AppendCode& code);
 
-/// Without a grid, and with an argument that each run brings.
-LaunchStep append_step();
+/// Without a grid, and with an argument that each run brings, which counts_blocks() or does not.
+LaunchStep append_step(bool counts);
 /// How so many tokens are shared out on a GPU of num_sms: among as many warps as it holds at once
 /// if there is work for these, each moving little, else each moving more.
 AppendWork append_work(const AppendShape& shape, std::int64_t tokens, int heads_kv, int heads_q,
                        int num_sms);
-/// Whether lengths are written by the block that arrives last, by AppendParams::counters: else each
-/// block writes those of its own sequences.
+/// Whether lengths are written by the block that arrives last, by AppendParams::counters, in a warp
+/// of their own: else each block writes those of its own sequences.
 bool counts_blocks(const AppendParams& p);
 /// Of the grid that does so much work: more blocks than a GPU holds at once would only keep the
 /// counter busy at which all of them arrive.

@@ -183,7 +183,7 @@ void expect_appended(bool in_place) {
     p.num_heads_q = heads_q;
     if (in_place) p.used_after = now.used.data();
     p.work = work_of<kShape>(p, sharing.depth_log2, sharing.warps_log2);
-    test::run_on_host(std::min(p.work.blocks, sharing.most_blocks), AppendShape::kThreads,
+    test::run_on_host(std::min(p.work.blocks, sharing.most_blocks), AppendShape::kMostThreads,
                       [&] { AppendKv<kShape, 16>::run(p); });
     expect_near(now.k_cache, wanted.k_cache, "k_cache");
     expect_near(now.v_cache, wanted.v_cache, "v_cache");

@@ -219,32 +219,33 @@ struct AppendKv {
     const i64 after = i64(used) + added;
     return int(after < p.seqlen_kv ? after : i64(p.seqlen_kv));
   }
-  /// Whether all other blocks have read their lengths already: the answer is thread 0's. By all
-  /// threads of a block, once each has read all that it needs.
-  ATTNFORGE_DEVICE static bool arrives_last(const AppendParams& p) {
-    __syncthreads();
-    if (threadIdx.x != 0) return false;
-    __threadfence();
-    return atomicInc(&p.counters->arrived, gridDim.x - 1) == gridDim.x - 1;  // then 0 again
-  }
-  /// By the first warp of the block that arrived last: no one reads the old lengths any more.
-  ATTNFORGE_DEVICE static void write_all_lengths(const AppendParams& p) {
-    __threadfence();
-    for (int i = int(threadIdx.x); i < p.batch; i += 32) {
+  /// By the warp after those that move rows, which do not wait for it: where all other blocks have
+  /// read their lengths already, nobody reads the old ones any more.
+  ATTNFORGE_DEVICE static void keep_lengths(const AppendParams& p) {
+    __syncthreads();  // this block has read all that it needs
+    const int lane = int(threadIdx.x) % 32;
+    int last = 0;
+    if (lane == 0) {
+      __threadfence();
+      last = atomicInc(&p.counters->arrived, gridDim.x - 1) == gridDim.x - 1;  // then 0 again
+      __threadfence();
+    }
+    if (__shfl_sync(~0u, last, 0) == 0) return;
+    for (int i = lane; i < p.batch; i += 32) {
       const int used = p.used == nullptr ? 0 : p.used[i];
       const int added = p.cu_seqlens == nullptr ? p.seqlen_new
                                                 : p.cu_seqlens[i + 1] - p.cu_seqlens[i];
       p.used_after[i] = length_after(p, used, added);
     }
-    if (threadIdx.x == 0) atomicAdd(&p.counters->runs, 1u);
+    if (lane == 0) atomicAdd(&p.counters->runs, 1u);
   }
 
   /// The grid has a block for each of the work, unless that were very many.
   ATTNFORGE_DEVICE static void run(const AppendParams& p) {
     const int thread = int(threadIdx.x), warp = thread / 32;
+    if (thread >= AppendShape::kThreads) return keep_lengths(p);
     const int warps = 1 << p.work.warps_log2, warp_of_token = warp & (warps - 1);
     const bool moves_lengths = p.used_after != nullptr, counts = p.counters != nullptr;
-    bool last = false;
     for (u32 block = blockIdx.x; block < p.work.blocks; block += gridDim.x) {
       // ---- 1. New rows are asked for before it is known where they go ----
       const u32 number = block * u32(p.work.tokens_of_block()) + (u32(warp) >> p.work.warps_log2);
@@ -258,7 +259,7 @@ struct AppendKv {
       // ---- 2. Lengths and page ----
       token.written = false;
       if (there) token.locate(p);
-      if (moves_lengths && counts && block + gridDim.x >= p.work.blocks) last = arrives_last(p);
+      if (moves_lengths && counts && block + gridDim.x >= p.work.blocks) __syncthreads();
       if (moves_lengths && !counts) {
         __syncthreads();
         if (there && thread % 32 == 0 && warp_of_token == 0 && token.of_sequence == 0)
@@ -274,8 +275,6 @@ struct AppendKv {
         if (more) strip.load(p, token);
       }
     }
-    if (!moves_lengths || !counts || thread >= 32) return;
-    if (__shfl_sync(~0u, int(last), 0) != 0) write_all_lengths(p);
   }
 };
 
