@@ -107,6 +107,7 @@ Shape shape_of(const Problem& problem) {
 bool has_window(const Shape& shape) { return shape.right_bound || shape.left_bound; }
 bool looks_keys_up(const Shape& shape) { return shape.page_size != 0; }
 bool later_see_more(const Shape& shape) { return shape.right_bound != 0; }
+bool see_ever_more(const Shape& shape) { return later_see_more(shape) && shape.left_bound == 0; }
 
 Shape without_bounds(Shape shape) {
   shape.right_bound = shape.left_bound = 0;

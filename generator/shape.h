@@ -19,6 +19,8 @@ bool has_window(const Shape& shape);
 bool looks_keys_up(const Shape& shape);
 /// Whether later queries see more keys than the first ones: heavy query tiles, which come first.
 bool later_see_more(const Shape& shape);
+/// Whether these see all that earlier ones see as well: no window.
+bool see_ever_more(const Shape& shape);
 /// Of a kernel that reads windows at run time: one for all of them.
 Shape without_bounds(Shape shape);
 

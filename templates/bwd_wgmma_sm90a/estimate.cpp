@@ -29,8 +29,9 @@ constexpr double kNextTile = 0.3, kNextTileInAnyOrder = 0.8;
 constexpr double kSpills = 1.05;
 constexpr double kTurn = 3300;  // from one block's turn at a tile to the next one's
 // What waiting for turns takes, of all: with several heads at a time, and where all blocks are of
-// one.
-constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1;
+// one; under a mask, and there in persistent blocks, which are faster than their parts.
+constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
+                 kInOrderPersistent = 0.94;
 
 /// Of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -89,7 +90,8 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   TileOrder heaviest_first = order;
   heaviest_first.heavy_last = later_see_more(c);  // in name: under such masks the light tiles end
   clocks *= idle_factor(heaviest_first, device.num_sms);
-  if (c.adds_in_order() && later_see_more(c)) clocks *= kInOrderMasked;
+  if (c.adds_in_order() && later_see_more(c))
+    clocks *= c.persistent() ? kInOrderPersistent : kInOrderMasked;
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;
   return clocks / device.num_sms / device.sm_clock_mhz;
 }

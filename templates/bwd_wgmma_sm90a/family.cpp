@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -35,6 +36,8 @@ namespace {
 
 /// What is compiled in, and what the launch alone decides.
 struct Typed : BwdWgmmaSm90aConfig {
+  int alternate;      // 1: as many K/V heads as fill the GPU are a group; blocks of every second
+                      // group walk from the last query tile on, others from the diagonal on
   int head_group_mb;  // K/V heads are walked in groups of this many MB of what their blocks share:
                       // Q, dO and the sums of dQ; 0: one head after another
 };
@@ -52,6 +55,7 @@ constexpr Field<Typed> kFields[] = {
     {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromDiagonal)},
     {"zeros_ahead", &Typed::zeros_ahead, from_to(0, 1)},
     {"grid", &Typed::grid, from_to(kGridPlain, kGridDynamic, kGridDynamic)},
+    {"alternate", &Typed::alternate, kFlag},
     {"head_group_mb", &Typed::head_group_mb, kHeadGroupsMb},
 };
 
@@ -105,6 +109,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
       dq,
       {"zeros_ahead", {1, 0}},
       grid,
+      {"alternate", {0, 1}},
       {"head_group_mb", groups},
   };
 }
@@ -131,15 +136,20 @@ int zeros_lag(const Typed& c, const TileOrder& order, const DeviceFacts& device)
   return std::min(order.heads_per_group * ceil_div(device.num_sms, blocks_of_group), order.heads);
 }
 
-TileOrder order_of(const Typed& c, const Problem& problem) {
+TileOrder order_of(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   TileOrder order = key_tile_order(problem, c.block_n(), c.head_group_mb);
+  if (c.alternate) {
+    const double heads = double(device.num_sms) / std::max(order.m_blocks, 1);
+    order.heads_per_group = std::clamp(static_cast<int>(std::lround(heads)), 1,
+                                       std::max(order.heads, 1));
+  }
   order.heavy_last = c.dq == kDqFromDiagonal;  // the last keys, which others wait for, come first
   return order;
 }
 
 Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   if (c.zeros_ahead == 0) return "";
-  const TileOrder order = order_of(c, problem);
+  const TileOrder order = order_of(c, problem, device);
   const int lag = zeros_lag(c, order, device);
   if (lag == order.heads) return "no head is so far ahead of the first";
   // Zeros should be in the L2 cache yet when the first adds come.
@@ -148,6 +158,28 @@ Reason wrong_zeros(const Typed& c, const Problem& problem, const DeviceFacts& de
   if (bytes > 0.5 * double(device.l2_bytes))
     return Reason("zeros of {} heads are {} MB: half of the L2 cache would not hold them", lag,
                   static_cast<int>(bytes / 1e6));
+  return "";
+}
+
+/// Of the groups of heads, blocks of one in so many walk from the last query tile on
+/// (BwdWgmmaSm90aParams).
+int from_end_every(const Typed& c, const Problem& problem) {
+  if (c.alternate) return 2;
+  return gqa_group(problem) > 1 ? 1 : 0;
+}
+
+/// Whether a head has so few key tiles that its blocks are soon done.
+bool ends_soon(const Typed& c, const Problem& problem) {
+  constexpr int kFewTiles = 16;
+  return ceil_div(problem.seqlen_kv, c.block_n()) < kFewTiles;
+}
+
+Reason wrong_alternate(const Typed& c, const Problem& problem) {
+  if (!c.alternate) return "";
+  if (!see_ever_more(c)) return "blocks of a head end together";
+  if (c.adds_in_order()) return "sums of dQ are added in an order of their own";
+  if (c.head_group_mb != 0) return "groups of heads are those that fill the GPU";
+  if (ends_soon(c, problem)) return "heads have few key tiles";
   return "";
 }
 
@@ -160,6 +192,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
     return "rows that see all keys have no diagonal";
   if (Reason wrong = invalid(c)) return wrong;
   if (Reason wrong = wrong_split(c)) return wrong;
+  if (Reason wrong = wrong_alternate(c, problem)) return wrong;
   if (Reason no = wrong_zeros(c, problem, device)) return no;
   if (Reason wrong = too_much_smem(c.smem_bytes(), device.arch)) return wrong;
   const int slack = register_slack(c, problem);
@@ -171,7 +204,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
                   c.consumer_registers());
   if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
     return "adds from registers hold up products that wait for them";
-  constexpr int kSomeKeys = 1024;
+  constexpr int kSomeKeys = 1024, kSomeKeysFromDiagonal = 2048;
   if (c.persistent() && !c.adds_in_order() && (!c.zeros_ahead || problem.seqlen_kv > kSomeKeys))
     return "blocks that end cost nothing unless they set zeros often, or others wait for turns";
   if (c.adds_in_order() && c.split_columns && !problem.deterministic)
@@ -180,8 +213,9 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   constexpr int kFewKeys = 512;
   if (c.adds_in_order() && !c.split_columns && !c.late_dq && problem.seqlen_kv > kFewKeys)
     return "blocks that wait for turns hold up products of the same tile";
-  if (c.adds_in_order() && !problem.deterministic &&
-      (!c.persistent() || problem.seqlen_kv > kSomeKeys))
+  const bool from_diagonal = c.dq == kDqFromDiagonal && c.spares_registers();
+  const int few = from_diagonal ? kSomeKeysFromDiagonal : kSomeKeys;
+  if (c.adds_in_order() && !problem.deterministic && (!c.persistent() || problem.seqlen_kv > few))
     return "blocks that wait for turns lose more than zeros take";
   constexpr int kSmallestTile = 32;
   if (Reason waste = half_empty_queries(c.block_m, kSmallestTile, problem.seqlen_q)) return waste;
@@ -218,9 +252,19 @@ BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order
   return steps;
 }
 
+/// What blocks lose that are at different query tiles, by which the L2 has more to hold: with heads
+/// that share keys much more.
+double apart_factor(const Typed& c, const Problem& problem) {
+  constexpr double kApart = 1.02, kGroupApart = 1.07, kHeadsBesides = 1.05;
+  if (!see_ever_more(c)) return 1;
+  if (c.adds_in_order()) return c.head_group_mb != 0 && ends_soon(c, problem) ? kHeadsBesides : 1;
+  if (c.alternate || ends_soon(c, problem)) return 1;
+  return gqa_group(problem) > 1 ? kGroupApart : kApart;
+}
+
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileOrder order = order_of(c, problem);
-  return estimate_bwd_wgmma_sm90a_us(c, problem, device, order) +
+  const TileOrder order = order_of(c, problem, device);
+  return estimate_bwd_wgmma_sm90a_us(c, problem, device, order) * apart_factor(c, problem) +
          bwd_steps_us(problem, steps_of(c, problem, order, device), device);
 }
 
@@ -233,7 +277,8 @@ std::string describe(const Typed& c) {
        if_so(c.late_dq, "dQ a tile later"), if_so(c.dq == kDqInOrder, "dQ added in order"),
        if_so(c.dq == kDqFromDiagonal, "dQ added in order from the diagonal"),
        if_so(c.dq == kDqFromRegs, "dQ added from registers"), if_so(c.zeros_ahead, "zeros ahead"),
-       if_so(c.persistent(), "persistent"), head_group_words(c.head_group_mb)});
+       if_so(c.persistent(), "persistent"), if_so(c.alternate, "from both ends by turns"),
+       head_group_words(c.head_group_mb)});
 }
 
 std::string symbol(const Typed& c, const Problem& problem) {
@@ -263,7 +308,7 @@ Source render(const Typed& c, const Problem& problem) {
        .pieces = "DensePieces",
        .pieces_header = "pieces/dense.cuh",
        .other_pieces = bwd_pieces(c),
-       .launch_fields = 1,
+       .launch_fields = 2,
        .coarse = true,
        .slopes = true},
       problem);
@@ -298,7 +343,7 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileOrder order = order_of(c, problem);
+  const TileOrder order = order_of(c, problem, device);
   const BwdWork work = bwd_work(problem, steps_of(c, problem, order, device));
   Launch launch;
   if (order.m_blocks != 0 && order.heads != 0) {
@@ -311,6 +356,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device)
       add_bwd(argument, problem).end_of_base<BwdParams>();
       add_scratch(argument, work);
       argument.value(order);
+      argument.value(from_end_every(c, problem));
       if (c.adds_in_order())
         argument.scratch(work.turns);
       else

@@ -25,6 +25,7 @@ struct BwdWgmmaSm90aWork {
   Walk walk;
   int first_row;  // of the sequence, among a head's in the scratch
   int first_head, end_head;
+  int m_step;  // 1, or -1: from the last query tile on
 
   /// Of a key tile by its number.
   ATTNFORGE_DEVICE BwdWgmmaSm90aWork(const Params& params, int number)
@@ -34,7 +35,8 @@ struct BwdWgmmaSm90aWork {
         walk(Walk::of_tile(params, keys, C.block_m, C.block_n())),
         first_row(scratch_row_in_head<C.block_m>(keys.lengths, keys.sequence)),
         first_head(keys.first_query_head()),
-        end_head(first_head + keys.group()) {}
+        end_head(first_head + keys.group()),
+        m_step(from_end(params) ? -1 : 1) {}
 
   ATTNFORGE_DEVICE int tiles() const {
     if constexpr (Walk::kListed) return walk.count();
@@ -43,13 +45,16 @@ struct BwdWgmmaSm90aWork {
   // In the order of key tiles, from the last query tile to the first: then all blocks of a head
   // begin at the same one, and those that wait for others start after them. From the diagonal on,
   // blocks that begin together are at different query tiles, and come to each in its order.
-  // In any order under a mask, heads that share keys are visited together, from the last query tile
-  // on: then blocks with more and with fewer tiles are at the same ones, which the L2 holds.
+  // In any order under a mask, heads that share keys are visited together. Blocks that begin
+  // together, with more and with fewer tiles, are at the same ones from the last query tile on;
+  // those that begin when these end, a tile later each, from the diagonal on: the L2 holds them.
   static constexpr bool kTogether = C.right_bound && !C.adds_in_order();
-  ATTNFORGE_DEVICE bool from_end() const {
-    return kTogether ? end_head - first_head > 1 : C.dq == kDqInOrder;
+  ATTNFORGE_DEVICE bool from_end(const Params& params) const {
+    if constexpr (!kTogether) return C.dq == kDqInOrder;
+    const int group = place.head / params.order.heads_per_group;
+    return params.from_end_every != 0 && group % params.from_end_every == 0;
   }
-  ATTNFORGE_DEVICE int first_m() const { return from_end() ? walk.end - 1 : walk.begin; }
+  ATTNFORGE_DEVICE int first_m() const { return m_step < 0 ? walk.end - 1 : walk.begin; }
   ATTNFORGE_DEVICE QueryPlace first() const {
     if constexpr (Walk::kListed) return walk.first();
     return {first_head, first_m()};
@@ -59,10 +64,10 @@ struct BwdWgmmaSm90aWork {
       place = walk.after(place);
     } else if constexpr (kTogether) {
       const bool wraps = ++place.head == end_head;
-      if (wraps) place.head = first_head, place.m += from_end() ? -1 : 1;
+      if (wraps) place.head = first_head, place.m += m_step;
     } else {
-      const int next = from_end() ? place.m - 1 : place.m + 1;
-      const bool wraps = from_end() ? next < walk.begin : next == walk.end;
+      const int next = place.m + m_step;
+      const bool wraps = m_step < 0 ? next < walk.begin : next == walk.end;
       place.m = wraps ? first_m() : next;
       place.head += wraps;
     }

@@ -96,7 +96,7 @@ constexpr BwdWgmmaSm90aConfig with_window(BwdWgmmaSm90aConfig c) {
 
 /// Runs the kernel on `blocks` blocks at a time; 0: all.
 template <BwdWgmmaSm90aConfig C>
-void expect_gradients(const std::string& sizes, int blocks) {
+void expect_gradients(const std::string& sizes, int blocks, int from_end_every = 1) {
   static_assert(C.valid());
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
   GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
@@ -110,6 +110,7 @@ void expect_gradients(const std::string& sizes, int blocks) {
                   .heads = world.kv_heads(),
                   .heads_per_group = 2,
                   .heavy_last = C.dq == kDqFromDiagonal};
+  params.from_end_every = from_end_every;
   const auto of_queries = [&](const Tensor& tensor) {
     return map_of(tensor, C.head_dim, problem.seqlen_q, problem.num_heads_q, C.block_m);
   };
@@ -181,6 +182,12 @@ TEST(BwdWgmmaOnTheHost, PersistentWithWindowsAndColumnsThatFillNoChunk) {
 TEST(BwdWgmmaOnTheHost, HeadsThatShareKeysTogether) {
   expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>(
       "batch=1 num_heads=3:1 seqlen=200:260", 0);
+}
+TEST(BwdWgmmaOnTheHost, GroupsOfHeadsFromBothEnds) {
+  expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>(
+      "batch=1 num_heads=8:4 seqlen=200:260", 0, 2);
+  expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>(
+      "batch=1 num_heads=2:2 seqlen=200:200", 0, 0);
 }
 TEST(BwdWgmmaOnTheHost, ByColumnsWithNothingAfterTheLastTile) {
   expect_gradients<config_of(192, true, kDqAnyOrder, 0, kGridPlain)>(

@@ -186,7 +186,8 @@ TEST(BwdSteps, OfNoKeysDqIsWrittenAllTheSame) {
 std::string zeros_ahead(const char* head_group_mb) {
   return std::string(
              "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 "
-             "ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=1 grid=0 head_group_mb=") +
+             "ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=1 grid=0 alternate=0 "
+             "head_group_mb=") +
          head_group_mb;
 }
 
@@ -218,7 +219,7 @@ TEST(OrderOfKeyTiles, HasTheLastKeysFirstWhereTurnsBeginAtTheDiagonal) {
     const Config config = parse_config(
         "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=128 q_stages=2 do_stages=2 "
         "ds_stages=2 late_dq=1 dq_rounds=1 dq=" +
-        std::to_string(dq) + " zeros_ahead=0 grid=0 head_group_mb=0");
+        std::to_string(dq) + " zeros_ahead=0 grid=0 alternate=0 head_group_mb=0");
     const Family& family = *find_family("bwd_wgmma_sm90a");
     ASSERT_EQ(illegal(family, config, p, typical_device("90a")), "");
     const Launch launch = family.launch(config, p, typical_device("90a"));
@@ -236,7 +237,7 @@ TEST(PersistentBlocks, AreAsManyAsSmsAndAskByACountThatIsSetToZero) {
     const Config config = parse_config(
         std::string("bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=128 q_stages=2 "
                     "do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 ") +
-        dq + " grid=2 head_group_mb=0");
+        dq + " grid=2 alternate=0 head_group_mb=0");
     const Problem p = parse_problem(text);
     if (p.seqlen_q != 0) EXPECT_EQ(illegal(family, config, p, device), "") << text;
     return family.launch(config, p, device);
@@ -259,6 +260,37 @@ TEST(PersistentBlocks, AreAsManyAsSmsAndAskByACountThatIsSetToZero) {
   EXPECT_EQ(none.steps[own_step(none)].grid.x, 4u * 40 * 4);
   const auto params = test::planned_at<BwdWgmmaSm90aParams>(none.steps[own_step(none)], 0);
   EXPECT_EQ(params.given, nullptr);
+}
+
+/// Of a group are as many heads as fill the GPU, so that blocks of the next one begin as these end.
+TEST(GroupsFromBothEnds, AreAsManyHeadsAsFillTheGpuWhereTheirBlocksDiffer) {
+  const Family& family = *find_family("bwd_wgmma_sm90a");
+  const DeviceFacts& device = typical_device("90a");
+  const auto config_of = [](bool alternate) {
+    return parse_config(
+        "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 "
+        "ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=0 grid=0 alternate=" +
+        std::to_string(alternate) + " head_group_mb=0");
+  };
+  const auto params_of = [&](const char* sizes, bool alternate) {
+    const Problem p = parse_problem(std::string("bwd bf16 head_dim=128 causal ") + sizes);
+    EXPECT_EQ(illegal(family, config_of(alternate), p, device), "") << sizes;
+    const Launch launch = family.launch(config_of(alternate), p, device);
+    return test::planned_at<BwdWgmmaSm90aParams>(launch.steps[own_step(launch)], 0);
+  };
+  ASSERT_EQ(device.num_sms, 132);
+  EXPECT_EQ(params_of("num_heads=64:8 seqlen=16384", true).order.heads_per_group, 1);
+  EXPECT_EQ(params_of("num_heads=64:8 seqlen=2048", true).order.heads_per_group, 8);
+  EXPECT_EQ(params_of("num_heads=4 seqlen=2048", true).order.heads_per_group, 4) << "all";
+  EXPECT_EQ(params_of("num_heads=4 seqlen=40000", true).order.heads_per_group, 1);
+  EXPECT_EQ(params_of("num_heads=64:8 seqlen=2048", true).from_end_every, 2);
+  EXPECT_EQ(params_of("num_heads=64:8 seqlen=2048", false).from_end_every, 1);
+  EXPECT_EQ(params_of("num_heads=8 seqlen=2048", false).from_end_every, 0);
+  for (const char* same : {"", "causal window_left=300"}) {
+    const Problem p = parse_problem(std::string("bwd bf16 num_heads=8 head_dim=128 seqlen=4096 ") +
+                                    same);
+    EXPECT_NE(illegal(family, config_of(true), p, device), "") << same;
+  }
 }
 
 TEST(ZerosAhead, AreSearchedWhereTheL2HoldsThem) {

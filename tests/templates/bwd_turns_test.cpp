@@ -126,25 +126,31 @@ TEST(BwdTurns, FromTheDiagonalNobodyWaitsForABlockOfTheSameStep) {
 }
 
 /// Of heads that share keys, in any order under a mask: all heads at the last query tile, then all
-/// at the one before, so that every block of a K/V head begins with the same tiles.
-TEST(BwdWalk, UnderAMaskHeadsThatShareKeysAreVisitedTogetherFromTheLastTileOn) {
+/// at the one before, so that every block of a K/V head begins with the same tiles; or of every
+/// second K/V head from the diagonal on.
+TEST(BwdWalk, UnderAMaskHeadsThatShareKeysAreVisitedTogether) {
   constexpr BwdWgmmaSm90aConfig kConfig = config_of<false, true>(kDqFromRegs, 64);
   BwdWgmmaSm90aParams params{};
   params.fwd.batch = 1, params.fwd.num_heads_kv = 2;
   params.fwd.seqlen_q = params.fwd.seqlen_kv = 600;
   params.fwd.window_left = kOpenWindow;
-  for (const int group : {1, 3}) {
+  struct {
+    int group, from_end_every;
+  } cases[] = {{1, 0}, {3, 0}, {3, 1}, {1, 2}, {3, 2}};
+  for (const auto [group, from_end_every] : cases) {
     params.fwd.num_heads_q = 2 * group;
+    params.from_end_every = from_end_every;
     params.order = {.m_blocks = 5, .heads = 2, .heads_per_group = 1, .heavy_last = 0};
     for (int block = 0; block < 10; ++block) {
       const BwdWgmmaSm90aWork<kConfig, TurnPieces<false, true>, BwdWgmmaSm90aParams> work(params,
                                                                                           block);
       const int kv_head = block / 5, first_m = block % 5 * 2;
+      const bool from_end = from_end_every == 1 || (from_end_every == 2 && kv_head == 0);
       std::vector<std::pair<int, int>> seen, wanted;
       work.for_each([&](const QueryPlace& place) { seen.emplace_back(place.m, place.head); });
       for (int m = first_m; m < 10; ++m)
         for (int head = 0; head < group; ++head)
-          wanted.emplace_back(group == 1 ? m : 9 + first_m - m, kv_head * group + head);
+          wanted.emplace_back(from_end ? 9 + first_m - m : m, kv_head * group + head);
       EXPECT_EQ(seen, wanted) << "block " << block << ", " << group << " heads";
     }
   }

@@ -1,4 +1,4 @@
-// generated: bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=0 grid=0 head_group_mb=64
+// generated: bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=0 grid=0 alternate=1 head_group_mb=0
 #include "bwd_wgmma_sm90a/kernel.cuh"
 #include "steps/bwd_rows/kernel.cuh"
 #include "steps/bwd_dq/kernel.cuh"
