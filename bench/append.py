@@ -4,8 +4,9 @@
     python3 bench/append.py --sequences 64 --tokens 1,64
 
 New rows of bf16 go to pages of 16 and of 64 rows, and to a cache in one piece; with a rope k and q of 32 heads are rotated; with
-lengths these move on. A row of the table is the median of rounds, each of a CUDA graph of many launches one after another, so that a
-launch has its gap to the next one, and appends and copies take turns. Needs a GPU and torch.
+lengths these move on, so that each launch writes rows of the cache that were not in the L2, and so does each copy then. A row of the table
+is the median of rounds, each of a CUDA graph of many launches one after another, so that a launch has its gap to the next one, and appends
+and copies take turns. Needs a GPU and torch.
 """
 
 import argparse
@@ -85,8 +86,14 @@ def main():
                         attnforge.append_kv(k, v, *pools, lengths, table, **options)
 
                     moved = torch.cat([x.flatten() for x in ((k, v, q) if rope else (k, v))])
-                    to = torch.empty_like(moved)
-                    graphs = graph_of(torch, append), graph_of(torch, lambda: to.copy_(moved))
+                    begins = itertools.count(step=k.numel() + v.numel() if moves else 0)
+                    room = moved.new_empty(moved.numel() + LAUNCHES * (k.numel() + v.numel()))
+
+                    def copy():
+                        begin = next(begins)
+                        room[begin : begin + moved.numel()].copy_(moved)
+
+                    graphs = graph_of(torch, append), graph_of(torch, copy)
                     samples = [[], []]
                     for _ in range(args.rounds):
                         lengths.copy_(used)

@@ -36,7 +36,7 @@ NAMED_BY = ["case", "batch", "num_heads_q", "num_heads_kv", "seqlen_q", "keys", 
 COLUMNS = [*NAMED_BY, "ms", "tb_per_s", "ratio", "error", "rounds", "spread", "late", "note"]
 # ratio: the time over that of attnforge. note: attnforge's config, the option of a peer that was fastest, or why there is no time.
 OURS = ("attnforge", "one piece", "dense")
-CHOICE_ROUNDS = 31  # of --choose: the fastest of many is as often the luckiest
+CHOICE_ROUNDS, FINAL_ROUNDS, FINALISTS = 31, 61, 4  # of --choose: the fastest of many is as often the luckiest
 LONGEST = 32768  # of ragged sequences
 RAGGED, EQUAL = "ragged, seed ", ", equal lengths of as many bytes"  # names of cases
 DECODE = [(1, 2048), (1, 8192), (1, 65536), (8, 8192), (64, 8192), (128, 4096)]
@@ -197,8 +197,10 @@ def chosen(run, device, args, flush, heat, attnforge):
     if not runs:
         return None
     times = peer_runs.time_ms(runs, CHOICE_ROUNDS, heat, flush)
-    best = min(times, key=lambda config: times[config].ms)
     slowest = max(each.ms for each in times.values())
+    finalists = sorted(times, key=lambda config: times[config].ms)[:FINALISTS]
+    times = peer_runs.time_ms({config: runs[config] for config in finalists}, FINAL_ROUNDS, heat, flush)
+    best = min(times, key=lambda config: times[config].ms)
     print(f"  of {len(runs)} configs {times[best].ms:.4f} to {slowest:.4f} ms: {best}", file=sys.stderr)
     return best
 
