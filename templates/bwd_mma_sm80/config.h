@@ -79,9 +79,9 @@ struct BwdMmaSm80Config : Shape {
   ATTNFORGE_HOST_DEVICE constexpr bool waits_for_other(int step) const {
     return step + 1 < steps() && hand_over(step) + 1 == hand_overs();
   }
-  // Four warps with the same keys have a barrier for each half of P, for each of dS, and at a
-  // step's end.
-  static constexpr int kBarriersOfFour = 5;
+  // Four warps with the same keys have two barriers for each half of P, which two others want, one
+  // for each of dS, and one at a step's end.
+  static constexpr int kBarriersOfFour = 7;
   ATTNFORGE_HOST_DEVICE constexpr int named_barriers() const {
     return roles == 4 ? kBarriersOfFour * key_warps() : roles == 2 ? hand_overs() * key_warps() : 0;
   }

@@ -321,7 +321,8 @@ struct BwdMmaSm80 {
                                         int step) {
     const bool of_dv = Share::has_dv();
     const int first_barrier = 1 + Share::key_warp() * C.kBarriersOfFour, other = Share::half() ^ 1;
-    const int of_p = first_barrier, of_ds = first_barrier + 2, at_end = first_barrier + 4;
+    const int p_to_dk = first_barrier, p_to_dv = first_barrier + 2, of_ds = first_barrier + 4,
+              at_end = first_barrier + 6;
     const Words to_p(smem.p(), step, Share::half()), to_ds(ds, step, Share::half());
     Scores x;
     first_product(x, of_dv, stage, step);
@@ -330,15 +331,16 @@ struct BwdMmaSm80 {
       Rounded sloped;
       to_probabilities(x, place, stage, masked, step, operand, sloped);
       to_p.store(operand);
-      named_barrier_arrive(of_p + Share::half(), 96);
+      named_barrier_arrive(p_to_dk + Share::half(), 64);
+      named_barrier_arrive(p_to_dv + Share::half(), 64);
     } else {
       subtract(x, delta_of(stage, step));  // while the others make their exponentials
-      named_barrier_wait(of_p + Share::half(), 96);
+      named_barrier_wait(p_to_dk + Share::half(), 64);
       to_differences(x, masked, to_p, to_ds, operand);
       named_barrier_arrive(of_ds + Share::half(), 64);
     }
     second_product(operand, of_dv, stage, Share::first_query(step));
-    named_barrier_wait((of_dv ? of_p : of_ds) + other, of_dv ? 96 : 64);
+    named_barrier_wait((of_dv ? p_to_dv : of_ds) + other, 64);
     Words(of_dv ? smem.p() : ds, step, other).load(operand);
     second_product(operand, of_dv, stage, step * C.step_m + other * C.warp_m());
     // A barrier counts arrivals: all have left those of this step before one comes to them again.

@@ -81,9 +81,9 @@ TEST(BwdMmaSm80, FourWarpsShareKeysByHalves) {
   EXPECT_EQ(fours.warp_m() * fours.warp_n(), pairs.warp_m() * pairs.warp_n());
   EXPECT_EQ(fours.smem_bytes(), pairs.smem_bytes() + 64 * 64 * 2);
   EXPECT_EQ(fours.rows_begin(), fours.p_begin() + 64 * 64 * 2);
-  EXPECT_EQ(fours.named_barriers(), 10);
+  EXPECT_EQ(fours.named_barriers(), 14);
   fours.num_warps = 16, fours.block_n = 64;
-  EXPECT_FALSE(fours.valid()) << "20 barriers";
+  EXPECT_FALSE(fours.valid()) << "28 barriers";
   fours = pairs, fours.roles = 4, fours.head_dim = 200;
   EXPECT_FALSE(fours.valid()) << "columns are shared 32 by 32";
 }
