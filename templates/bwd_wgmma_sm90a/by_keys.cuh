@@ -83,6 +83,7 @@ struct BwdWgmmaSm90aByKeys {
     mbarrier_wait(wg.smem.ds_empty(stage), wg.ds_parity(wg.count) ^ 1);
     wg.store_ds(ds16);
     fence_proxy_async();
+    __syncwarp();
     wg.release(wg.smem.ds_full(stage));
     if constexpr (!kFirst) issue_late_dq(dq);
     wg.template issue_sums<Dv>(dv, p16, wg.do_tile());

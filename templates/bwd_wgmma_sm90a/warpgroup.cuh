@@ -85,9 +85,7 @@ struct BwdWgmmaSm90aWarpgroup {
   ATTNFORGE_DEVICE static u32 ds_parity(u32 tile) { return parity_of<C.ds_stages>(tile); }
   ATTNFORGE_DEVICE u32 q_tile() const { return smem.q(stage_of<C.q_stages>(count)); }
   ATTNFORGE_DEVICE u32 do_tile() const { return smem.dout(stage_of<C.do_stages>(count)); }
-  /// All lanes have read what is given back.
   ATTNFORGE_DEVICE static void release(u32 empty) {
-    __syncwarp();
     if (lane() == 0) mbarrier_arrive(empty);
   }
 
@@ -248,6 +246,7 @@ struct BwdWgmmaSm90aWarpgroup {
         for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
       }
       fence_proxy_async();
+      __syncwarp();
       release(smem.dq_full(warpgroup));
     }
   }
