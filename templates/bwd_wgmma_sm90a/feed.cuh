@@ -161,22 +161,17 @@ struct BwdWgmmaSm90aFeed {
   ATTNFORGE_DEVICE static void add_dq_of(const Params& params, const Shared& smem, const Work& work,
                                          int w, u32& parity) {
     work.await_zeros(params);
-    QueryPlace place = work.first();
-    const auto counter = [&] {
-      return params.dq_turns + work.tile_number(params.scratch, place) * C.warpgroups + w;
-    };
-    int *turns = nullptr, turn = 0;
-    if constexpr (C.adds_in_order()) turns = counter(), turn = work.turn(place);
-    bool has_come = false;
-#pragma unroll 1
-    for (int left = work.tiles(); left > 0; --left) {
+    work.for_each([&](const QueryPlace& place) {
       float* const sums = work.dq_sums(params.scratch, place) +
                           w * C.dq_own() * (C.dq_part_bytes() / 4);
+      int* const turns = params.dq_turns + work.tile_number(params.scratch, place) * C.warpgroups +
+                         w;
+      const int turn = C.adds_in_order() ? work.turn(place) : 0;
 #pragma unroll
       for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
         float* const to = sums + round * C.dq_held() * (C.dq_part_bytes() / 4);
         const int bytes = C.dq_parts_of(round) * C.dq_part_bytes();
-        if (C.adds_in_order() && round == 0 && !has_come) await_turn(turns, turn);
+        if (C.adds_in_order() && round == 0) await_turn(turns, turn);  // before there is a tile
         mbarrier_wait(smem.dq_full(w), parity);
         if (C.adds_in_order() && turn == 0) {
           bulk_store(to, smem.dq(w, 0), bytes);
@@ -187,17 +182,11 @@ struct BwdWgmmaSm90aFeed {
         bulk_wait_read<0>();
         mbarrier_arrive(smem.dq_empty(w));
       }
-      work.advance(place);
       if constexpr (C.adds_in_order()) {
-        // Whether it is this block's turn at the next tile, too: the answer takes as long as the
-        // sums do to be there.
-        int* const own = turns;
-        turns = counter(), turn = work.turn(place);
-        has_come = left > 1 && turn_has_come(turns, turn);
         bulk_wait<0>();
-        pass_turn(own);
+        pass_turn(turns);
       }
-    }
+    });
   }
 };
 

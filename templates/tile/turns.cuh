@@ -5,15 +5,14 @@
 
 namespace attnforge {
 
-/// Whether `turn` others have passed theirs. What they wrote before is visible then.
-ATTNFORGE_DEVICE bool turn_has_come(const int* counter, int turn) {
-  int passed;
-  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(passed) : "l"(counter) : "memory");
-  return passed == turn;
-}
-/// Waits until they have. Blocks that this one waits for must have started before it.
+/// Waits until `turn` others have passed theirs. What they wrote before is visible then. Blocks
+/// that this one waits for must have started before it.
 ATTNFORGE_DEVICE void await_turn(const int* counter, int turn) {
-  while (!turn_has_come(counter, turn)) continue;
+  int passed;
+  // NOLINTNEXTLINE(bugprone-infinite-loop): the assembly writes `passed`; on the host there is none
+  do {
+    asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(passed) : "l"(counter) : "memory");
+  } while (passed != turn);
 }
 
 /// What this thread wrote, and what bulk_wait() waited for, is there for the next.

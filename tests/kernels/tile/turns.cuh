@@ -5,9 +5,8 @@
 
 namespace attnforge {
 
-inline bool turn_has_come(const int* counter, int turn) { return *counter == turn; }
 inline void await_turn(const int* counter, int turn) {
-  test::wait_until([&] { return turn_has_come(counter, turn); });
+  test::wait_until([&] { return *counter == turn; });
 }
 inline void pass_turn(int* counter) { ++*counter; }
 
