@@ -301,8 +301,8 @@ def main():
     parser.add_argument("--out", help="CSV file; default: standard output")
     parser.add_argument("--name", help="instead of --out: bench/results/<gpu>/NAME.csv")
     args = parser.parse_args()
-    asked = list(serving_peers.LOADERS) if args.peers is None else args.peers.split(",")
-    wanted = [name for name in asked if name not in ("", "none")]
+    named = list(serving_peers.LOADERS) if args.peers is None else args.peers.split(",")
+    wanted = [name for name in named if name not in ("", "none")]
     unknown = {each.partition("@")[0] for each in args.only.split(",") if each} - {"decode", "ragged", "prefill"}
     if unknown:
         parser.error(f"--only {', '.join(sorted(unknown))}: there are decode, ragged, prefill")
