@@ -230,7 +230,7 @@ struct BwdWgmmaSm90aParams : BwdParams {
   // In any order under a mask: blocks of one in so many groups of heads walk from the last query
   // tile on, others from the diagonal on. 0: all of those.
   int from_end_every;
-  int* dq_turns;    // of query tiles, dq_turns() each, zeros; 0: unread
+  int* dq_turns;  // of query tiles, dq_turns() each, zeros; 0: unread
   ZerosAhead zeros;
   int* given;  // persistent: how many key tiles blocks have asked for, from 0 on; or nullptr
   TensorMap q, k, v, dout;  // {column, row, head, batch}
