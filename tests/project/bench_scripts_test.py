@@ -4,6 +4,7 @@ of what the benchmark programs print.
 
 usage: bench_scripts_test.py ROOT
 """
+import ast
 import json
 import os
 import pathlib
@@ -85,6 +86,17 @@ class BenchScripts(unittest.TestCase):
             done = self.run_script(script.name, "--no-such-option")
             self.assertEqual(done.returncode, 2, script.name)
             self.assertNotIn("Traceback", done.stderr)
+
+    def test_no_local_variable_hides_a_function_that_is_called(self):
+        """What comes after the first use of a GPU is run by no test: there, this stopped bench/serving.py."""
+        for script in sorted((ROOT / "bench").glob("*.py")):
+            tree = ast.parse(script.read_text())
+            functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+            for outer in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+                names = [node for node in ast.walk(outer) if isinstance(node, ast.Name)]
+                local = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+                called = {node.func.id for node in ast.walk(outer) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+                self.assertEqual(local & called & functions, set(), f"{script.name}: {outer.name}()")
 
     def test_each_says_in_one_line_what_it_lacks(self):
         for name, arguments in ASKED.items():
