@@ -86,8 +86,9 @@ def main():
                         attnforge.append_kv(k, v, *pools, lengths, table, **options)
 
                     moved = torch.cat([x.flatten() for x in ((k, v, q) if rope else (k, v))])
-                    begins = itertools.count(step=k.numel() + v.numel() if moves else 0)
-                    room = moved.new_empty(moved.numel() + LAUNCHES * (k.numel() + v.numel()))
+                    step = k.numel() + v.numel() if moves else 0
+                    begins = itertools.count(step=step)
+                    room = moved.new_empty(moved.numel() + LAUNCHES * step)
 
                     def copy():
                         begin = next(begins)
