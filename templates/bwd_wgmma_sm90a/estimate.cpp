@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "generator/shape.h"
+#include "templates/host/fwd_params.h"
 #include "templates/host/key_tiles.h"
 #include "templates/host/tile_order.h"
 
@@ -71,10 +72,23 @@ double tile_clocks(const BwdWgmmaSm90aConfig& c) {
   return busy + (c.late_dq ? kBareLate : kBare) * (exponentials + issue) + 250 * single;
 }
 
+/// What blocks lose that are at different query tiles, by which the L2 has more to hold: with heads
+/// that share keys much more.
+double apart_factor(const BwdWgmmaSm90aConfig& c, const Problem& problem, const TileOrder& order,
+                    bool alternate) {
+  constexpr double kApart = 1.02, kGroupApart = 1.07, kHeadsBesides = 1.05;
+  if (!see_ever_more(c)) return 1;
+  const bool few = order.m_blocks < kFewKeyTiles;
+  if (c.adds_in_order()) return few && order.heads_per_group > 1 ? kHeadsBesides : 1;
+  if (alternate || few) return 1;
+  return gqa_group(problem) > 1 ? kGroupApart : kApart;
+}
+
 }  // namespace
 
 double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& problem,
-                                   const DeviceFacts& device, const TileOrder& order) {
+                                   const DeviceFacts& device, const TileOrder& order,
+                                   bool alternate) {
   const double heads = double(problem.batch) * double(problem.num_heads_q);
   const double blocks = double(order.m_blocks) * order.heads;
   const double tiles = key_tiles(problem, c.block_m, 1, c.block_n()).all * heads;
@@ -93,6 +107,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   if (c.adds_in_order() && later_see_more(c))
     clocks *= c.persistent() ? kInOrderPersistent : kInOrderMasked;
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;
+  clocks *= apart_factor(c, problem, order, alternate);
   return clocks / device.num_sms / device.sm_clock_mhz;
 }
 

@@ -8,8 +8,13 @@
 
 namespace attnforge {
 
-/// Predicted microseconds of the main kernel. `order` is that of its key tiles.
+/// Of a head with fewer key tiles all blocks are soon done.
+inline constexpr int kFewKeyTiles = 16;
+
+/// Predicted microseconds of the main kernel. `order` is that of its key tiles; alternate: groups
+/// of heads are walked from both ends by turns.
 double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& config, const Problem& problem,
-                                   const DeviceFacts& device, const TileOrder& order);
+                                   const DeviceFacts& device, const TileOrder& order,
+                                   bool alternate);
 
 }  // namespace attnforge

@@ -168,18 +168,12 @@ int from_end_every(const Typed& c, const Problem& problem) {
   return gqa_group(problem) > 1 ? 1 : 0;
 }
 
-/// Whether a head has so few key tiles that its blocks are soon done.
-bool ends_soon(const Typed& c, const Problem& problem) {
-  constexpr int kFewTiles = 16;
-  return ceil_div(problem.seqlen_kv, c.block_n()) < kFewTiles;
-}
-
 Reason wrong_alternate(const Typed& c, const Problem& problem) {
   if (!c.alternate) return "";
   if (!see_ever_more(c)) return "blocks of a head end together";
   if (c.adds_in_order()) return "sums of dQ are added in an order of their own";
   if (c.head_group_mb != 0) return "groups of heads are those that fill the GPU";
-  if (ends_soon(c, problem)) return "heads have few key tiles";
+  if (ceil_div(problem.seqlen_kv, c.block_n()) < kFewKeyTiles) return "heads have few key tiles";
   return "";
 }
 
@@ -252,19 +246,9 @@ BwdSteps steps_of(const Typed& c, const Problem& problem, const TileOrder& order
   return steps;
 }
 
-/// What blocks lose that are at different query tiles, by which the L2 has more to hold: with heads
-/// that share keys much more.
-double apart_factor(const Typed& c, const Problem& problem) {
-  constexpr double kApart = 1.02, kGroupApart = 1.07, kHeadsBesides = 1.05;
-  if (!see_ever_more(c)) return 1;
-  if (c.adds_in_order()) return c.head_group_mb != 0 && ends_soon(c, problem) ? kHeadsBesides : 1;
-  if (c.alternate || ends_soon(c, problem)) return 1;
-  return gqa_group(problem) > 1 ? kGroupApart : kApart;
-}
-
 double estimate_us(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   const TileOrder order = order_of(c, problem, device);
-  return estimate_bwd_wgmma_sm90a_us(c, problem, device, order) * apart_factor(c, problem) +
+  return estimate_bwd_wgmma_sm90a_us(c, problem, device, order, c.alternate != 0) +
          bwd_steps_us(problem, steps_of(c, problem, order, device), device);
 }
 
