@@ -98,7 +98,10 @@ inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline float __fmul_rn(float x, float y) { return x * y; }
-inline std::size_t __cvta_generic_to_shared(const void*) { return 0; }  // for assembly alone
+/// Its low half is enough for ptx/cp_async.cuh beside this file, and assembly is left out.
+inline std::size_t __cvta_generic_to_shared(const void* pointer) {
+  return reinterpret_cast<std::size_t>(pointer);
+}
 inline void __threadfence() {}
 inline unsigned atomicAdd(unsigned* to, unsigned x) {
   return std::atomic_ref<unsigned>(*to).fetch_add(x);

@@ -6,6 +6,8 @@
 #include "params_append.h"
 #include "params_fwd.h"
 #include "ptx/convert.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/shared_memory.cuh"
 #include "shape.h"
 #include "tile/rotate_pair.cuh"
 #include "tile/words.cuh"
@@ -19,6 +21,11 @@ struct AppendKv {
   static constexpr int kVector = S.vector(), kWords = kVector * kBytes / 4;
   using Vector = u32[kWords];
   using Row = float[kVector];  // of a table
+
+  // A warp's next strip comes by way of shared memory, where it takes no registers. A lane reads
+  // what it asked for itself.
+  static constexpr bool kAhead = kAlignment >= 4 * kWords;
+  using Lanes = Vector[AppendShape::kThreads];
 
   /// Elements i of both vectors with each other.
   ATTNFORGE_DEVICE static void rotate_apart(Vector& a, Vector& b, const Row& cos, const Row& sin) {
@@ -123,6 +130,7 @@ struct AppendKv {
   /// What a warp moves at once: of a lane one part of the rows of `rows` heads.
   struct Strip {
     static constexpr int kDepth = 1 << S.most_depth_log2();
+    static constexpr int kVectors = kDepth * (S.rope == kNoRope ? 1 : 2);
 
     int moved;  // kMovedK, kMovedV or kMovedQ
     int head;   // of the first row
@@ -171,17 +179,40 @@ struct AppendKv {
     }
     ATTNFORGE_DEVICE int second_part() const { return (part.second - part.first) * kBytes; }
 
-    ATTNFORGE_DEVICE void load(const AppendParams& p, const Token& token) {
-      const TensorRef& tensor = p.from[moved];
-      const char* from = first_part(tensor, token.sequence, token.row);
-      const i64 apart = bytes_apart(tensor);
+    /// Calls visit(place, i, second) for the i-th row's part, and its second vector.
+    template <class Visit>
+    ATTNFORGE_DEVICE void for_each_vector(char* at, i64 apart, const Visit& visit) const {
 #pragma unroll
-      for (int i = 0; i < kDepth; ++i, from += apart) {
+      for (int i = 0; i < kDepth; ++i, at += apart) {
         if (i >= rows) continue;
-        load_words<kAlignment>(from, a[i]);
-        if (S.rope != kNoRope && part.second >= 0)
-          load_words<kAlignment>(from + second_part(), b[i]);
+        visit(at, i, false);
+        if (S.rope != kNoRope && part.second >= 0) visit(at + second_part(), i, true);
       }
+    }
+    template <class Visit>
+    ATTNFORGE_DEVICE void for_each_new(const AppendParams& p, const Token& token,
+                                       const Visit& visit) const {
+      const TensorRef& tensor = p.from[moved];
+      for_each_vector(first_part(tensor, token.sequence, token.row), bytes_apart(tensor), visit);
+    }
+    ATTNFORGE_DEVICE void load(const AppendParams& p, const Token& token) {
+      for_each_new(p, token, [&](const char* from, int i, bool second) {
+        load_words<kAlignment>(from, second ? b[i] : a[i]);
+      });
+    }
+    ATTNFORGE_DEVICE void ask(const AppendParams& p, const Token& token, Lanes* ahead) const {
+      for_each_new(p, token, [&](const char* from, int i, bool second) {
+        cp_async<4 * kWords>(smem_address(ahead[i + second * kDepth][threadIdx.x]), from);
+      });
+      cp_async_commit();
+    }
+    /// What was asked for.
+    ATTNFORGE_DEVICE void take(const Lanes* ahead) {
+      cp_async_wait<0>();
+      for_each_vector(nullptr, 0, [&](const char*, int i, bool second) {
+        const Vector& from = ahead[i + second * kDepth][threadIdx.x];
+        load_words<4 * kWords>(reinterpret_cast<const char*>(from), second ? b[i] : a[i]);
+      });
     }
     /// All heads turn by the same angles.
     ATTNFORGE_DEVICE void turn(const AppendParams& p, const Token& token) {
@@ -202,16 +233,28 @@ struct AppendKv {
       const TensorRef& tensor = p.to[moved];
       char* to = first_part(tensor, to_cache ? token.cache_batch : token.sequence,
                             to_cache ? token.cache_row : token.row);
-      const i64 apart = bytes_apart(tensor);
-#pragma unroll
-      for (int i = 0; i < kDepth; ++i, to += apart) {
-        if (i >= rows) continue;
-        store_words<kAlignment>(to, a[i]);
-        if (S.rope != kNoRope && part.second >= 0)
-          store_words<kAlignment>(to + second_part(), b[i]);
-      }
+      for_each_vector(to, bytes_apart(tensor), [&](char* at, int i, bool second) {
+        store_words<kAlignment>(at, second ? b[i] : a[i]);
+      });
     }
   };
+
+  /// The i-th strip, if the token has so many.
+  ATTNFORGE_DEVICE static void ask_for(const AppendParams& p, const Token& token, int i,
+                                       Lanes* ahead) {
+    if constexpr (kAhead) {
+      cp_async_wait<0>();  // of a token that was not written nobody took what was asked for
+      Strip strip;
+      if (strip.set(p, i)) strip.ask(p, token, ahead);
+    }
+  }
+  ATTNFORGE_DEVICE static void come_by(const AppendParams& p, const Token& token, Strip& strip,
+                                       const Lanes* ahead) {
+    if constexpr (kAhead)
+      strip.take(ahead);
+    else
+      strip.load(p, token);
+  }
 
   // ---- lengths afterwards ----
 
@@ -246,20 +289,24 @@ struct AppendKv {
     if (thread >= AppendShape::kThreads) return keep_lengths(p);
     const int warps = 1 << p.work.warps_log2, warp_of_token = warp & (warps - 1);
     const bool moves_lengths = p.used_after != nullptr, counts = p.counters != nullptr;
+    __shared__ __align__(16) Lanes ahead[kAhead ? Strip::kVectors : 1];
     for (u32 block = blockIdx.x; block < p.work.blocks; block += gridDim.x) {
-      // ---- 1. New rows are asked for before it is known where they go ----
+      // ---- 1. Two strips of new rows are asked for before it is known where they go ----
       const u32 number = block * u32(p.work.tokens_of_block()) + (u32(warp) >> p.work.warps_log2);
       const bool there = number < u32(p.tokens);
       Token token(p, number);
       Strip strip;
       int i = warp_of_token;
-      bool more = there && strip.set(p, i);
-      if (more) strip.load(p, token);
+      const bool more = there && strip.set(p, i);
+      if (more) {
+        strip.load(p, token);
+        ask_for(p, token, i + warps, ahead);
+      }
 
       // ---- 2. Lengths and page ----
       token.written = false;
       if (there) token.locate(p);
-      if (moves_lengths && counts && block + gridDim.x >= p.work.blocks) __syncthreads();
+      if (counts && block + gridDim.x >= p.work.blocks) __syncthreads();
       if (moves_lengths && !counts) {
         __syncthreads();
         if (there && thread % 32 == 0 && warp_of_token == 0 && token.of_sequence == 0)
@@ -267,12 +314,13 @@ struct AppendKv {
       }
 
       // ---- 3. Rows go there, and those of the warp's other strips after them ----
-      for (more = more && token.written; more;) {
+      if (!more || !token.written) continue;
+      for (;;) {
         strip.turn(p, token);
         strip.store(p, token);
-        i += warps;
-        more = strip.set(p, i);
-        if (more) strip.load(p, token);
+        if (!strip.set(p, i += warps)) break;
+        come_by(p, token, strip, ahead);
+        ask_for(p, token, i + warps, ahead);
       }
     }
   }
