@@ -34,6 +34,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int ds_stages;      // tiles of dS: with 2, one barrier a tile
   int late_dq;        // 1: dQ of a tile is computed during the next
   int dq_rounds;      // 1 or 2, in which dQ of a tile is computed
+  int dq_stages;      // rounds of dQ in shared memory, on their way to the sums
   int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs, kDqFromDiagonal
   int zeros_ahead;    // 1: blocks set sums of dQ of later heads to zeros; 0: bwd_rows sets all
   int grid;           // kGridPlain or kGridDynamic, of key tiles
@@ -103,7 +104,7 @@ struct BwdWgmmaSm90aConfig : Shape {
     return left < dq_held() ? left : dq_held();
   }
   ATTNFORGE_HOST_DEVICE constexpr int dq_buffers() const {
-    return adds_by_tma() ? warpgroups * dq_held() : 0;
+    return adds_by_tma() ? warpgroups * dq_stages * dq_held() : 0;
   }
   ATTNFORGE_HOST_DEVICE constexpr int dq_columns() const { return dq_blocks() * 64; }
 
@@ -144,7 +145,8 @@ struct BwdWgmmaSm90aConfig : Shape {
     return round_up(delta_begin() + do_stages * stats_bytes(), 8);
   }
   ATTNFORGE_HOST_DEVICE constexpr int num_barriers() const {
-    return 1 + 2 * (q_stages + do_stages + warpgroups + (late_dq ? ds_stages : 0)) + persistent();
+    return 1 + 2 * (q_stages + do_stages + warpgroups * dq_stages + (late_dq ? ds_stages : 0)) +
+           persistent();
   }
   ATTNFORGE_HOST_DEVICE constexpr int told_begin() const {
     return barriers_begin() + 8 * num_barriers();
@@ -189,6 +191,7 @@ struct BwdWgmmaSm90aConfig : Shape {
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
            (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= 2 &&
+           dq_stages >= 1 && dq_stages <= 2 && (adds_by_tma() || dq_stages == 1) &&
            (zeros_ahead == 0 || !adds_in_order()) && dq_parts_of(dq_rounds - 1) > 0 &&
            (split_columns || dq_rounds == 1) && (grid == kGridPlain || persistent()) &&
            (!persistent() || (!split_columns && adders() + zeros_ahead <= 3)) &&

@@ -52,6 +52,7 @@ constexpr Field<Typed> kFields[] = {
     {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
     {"late_dq", &Typed::late_dq, kFlag},
     {"dq_rounds", &Typed::dq_rounds, from_to(1, 2)},
+    {"dq_stages", &Typed::dq_stages, from_to(1, 2)},
     {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromDiagonal)},
     {"zeros_ahead", &Typed::zeros_ahead, from_to(0, 1)},
     {"grid", &Typed::grid, from_to(kGridPlain, kGridDynamic, kGridDynamic)},
@@ -106,6 +107,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
       {"ds_stages", {2, 1}},
       {"late_dq", {0, 1}},
       {"dq_rounds", {1, 2}},
+      {"dq_stages", {1, 2}},
       dq,
       {"zeros_ahead", {1, 0}},
       grid,
@@ -201,6 +203,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   constexpr int kSomeKeys = 1024, kSomeKeysFromDiagonal = 2048;
   if (c.persistent() && !c.adds_in_order() && (!c.zeros_ahead || problem.seqlen_kv > kSomeKeys))
     return "blocks that end cost nothing unless they set zeros often, or others wait for turns";
+  if (c.dq_stages > 1 && !c.adds_in_order()) return "adds in any order wait for no turn";
   if (c.adds_in_order() && c.split_columns && !problem.deterministic)
     return "blocks that wait for turns hold up products";
   // Of few key tiles the wait is short, and there are no zeros to set.
@@ -257,6 +260,7 @@ std::string describe(const Typed& c) {
       {fmt::format("{} x {} keys", c.block_m, c.block_n()),
        fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
        if_so(c.dq_rounds == 2, "dQ in two rounds"),
+       if_so(c.dq_stages == 2, "two stages of dQ"),
        if_so(c.split_columns, "half of the columns a warpgroup"),
        if_so(c.late_dq, "dQ a tile later"), if_so(c.dq == kDqInOrder, "dQ added in order"),
        if_so(c.dq == kDqFromDiagonal, "dQ added in order from the diagonal"),

@@ -150,16 +150,16 @@ struct BwdWgmmaSm90aFeed {
   /// Adds the warpgroup's parts of each tile's dQ to the sums in global memory. In order, the first
   /// of a tile stores them: nobody sets these sums to zeros.
   ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int w) {
-    u32 parity = 0;
+    Ring<C.dq_stages> ring;
     for_each_tile<false, Work>(params, smem, [&](const Work& work) {
       if constexpr (C.persistent()) mbarrier_arrive(smem.kv_empty());  // the number is known
-      add_dq_of(params, smem, work, w, parity);
+      add_dq_of(params, smem, work, w, ring);
     });
     bulk_wait<0>();
   }
   /// Of a key tile.
   ATTNFORGE_DEVICE static void add_dq_of(const Params& params, const Shared& smem, const Work& work,
-                                         int w, u32& parity) {
+                                         int w, Ring<C.dq_stages>& ring) {
     work.await_zeros(params);
     work.for_each([&](const QueryPlace& place) {
       float* const sums = work.dq_sums(params.scratch, place) +
@@ -168,19 +168,20 @@ struct BwdWgmmaSm90aFeed {
                          w;
       const int turn = C.adds_in_order() ? work.turn(place) : 0;
 #pragma unroll
-      for (int round = 0; round < C.dq_rounds; ++round, parity ^= 1) {
+      for (int round = 0; round < C.dq_rounds; ++round, ring.advance()) {
         float* const to = sums + round * C.dq_held() * (C.dq_part_bytes() / 4);
         const int bytes = C.dq_parts_of(round) * C.dq_part_bytes();
         if (C.adds_in_order() && round == 0) await_turn(turns, turn);  // before there is a tile
-        mbarrier_wait(smem.dq_full(w), parity);
+        mbarrier_wait(smem.dq_full(w, ring.stage), ring.parity);
+        const u32 from = smem.dq(w, ring.stage, 0);
         if (C.adds_in_order() && turn == 0) {
-          bulk_store(to, smem.dq(w, 0), bytes);
+          bulk_store(to, from, bytes);
         } else {
-          bulk_add(to, smem.dq(w, 0), bytes);
+          bulk_add(to, from, bytes);
         }
         bulk_commit();
         bulk_wait_read<0>();
-        mbarrier_arrive(smem.dq_empty(w));
+        mbarrier_arrive(smem.dq_empty(w, ring.stage));
       }
       if constexpr (C.adds_in_order()) {
         bulk_wait<0>();

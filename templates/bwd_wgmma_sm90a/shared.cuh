@@ -23,8 +23,9 @@ struct BwdWgmmaSm90aShared {
   /// split_columns: of the probabilities, or of what dP - delta is multiplied with.
   ATTNFORGE_DEVICE u32 p(int array) const { return base + C.p_begin() + array * C.ds_bytes(); }
   /// Of the parts of dQ that a warpgroup has written in a round.
-  ATTNFORGE_DEVICE u32 dq(int warpgroup, int i) const {
-    return base + C.dq_begin() + (warpgroup * C.dq_held() + i) * C.dq_part_bytes();
+  ATTNFORGE_DEVICE u32 dq(int warpgroup, int stage, int i) const {
+    const int buffer = (warpgroup * C.dq_stages + stage) * C.dq_held() + i;
+    return base + C.dq_begin() + buffer * C.dq_part_bytes();
   }
   ATTNFORGE_DEVICE u32 zeros() const { return base + C.zeros_begin(); }
   ATTNFORGE_DEVICE u32 lse(int stage) const {
@@ -42,16 +43,16 @@ struct BwdWgmmaSm90aShared {
     return barrier(1 + 2 * C.q_stages + C.do_stages + stage);
   }
   // Full: a warpgroup has written its parts of dQ. Empty: they are on their way.
-  ATTNFORGE_DEVICE u32 dq_full(int warpgroup) const {
-    return barrier(1 + 2 * (C.q_stages + C.do_stages) + warpgroup);
+  ATTNFORGE_DEVICE u32 dq_full(int warpgroup, int stage) const {
+    return barrier(1 + 2 * (C.q_stages + C.do_stages) + warpgroup * C.dq_stages + stage);
   }
-  ATTNFORGE_DEVICE u32 dq_empty(int warpgroup) const {
-    return barrier(1 + 2 * (C.q_stages + C.do_stages) + C.warpgroups + warpgroup);
+  ATTNFORGE_DEVICE u32 dq_empty(int warpgroup, int stage) const {
+    return dq_full(C.warpgroups + warpgroup, stage);
   }
 
   // late_dq. Full: all consumer warps have written dS. Empty: all have read it.
   ATTNFORGE_DEVICE u32 ds_full(int stage) const {
-    return barrier(1 + 2 * (C.q_stages + C.do_stages + C.warpgroups) + stage);
+    return dq_full(2 * C.warpgroups, stage);
   }
   ATTNFORGE_DEVICE u32 ds_empty(int stage) const { return ds_full(C.ds_stages + stage); }
 
@@ -81,9 +82,9 @@ struct BwdWgmmaSm90aShared {
       mbarrier_init(do_full(i), 1);
       mbarrier_init(do_empty(i), kConsumerWarps);
     }
-    for (int i = 0; i < C.warpgroups; ++i) {
-      mbarrier_init(dq_full(i), 4);
-      mbarrier_init(dq_empty(i), 1);
+    for (int i = 0; i < C.warpgroups * C.dq_stages; ++i) {
+      mbarrier_init(dq_full(0, i), 4);
+      mbarrier_init(dq_empty(0, i), 1);
     }
     for (int i = 0; i < (C.late_dq ? C.ds_stages : 0); ++i) {
       mbarrier_init(ds_full(i), kConsumerWarps);

@@ -238,16 +238,18 @@ struct BwdWgmmaSm90aWarpgroup {
         for (int j = 0; j < kDqFragments; ++j) reduce_add_4(to + j * 512, dq[i][j]);
       }
     } else {
-      mbarrier_wait(smem.dq_empty(warpgroup), parity_of<1>(tile * C.dq_rounds + kRound) ^ 1);
+      const u32 number = tile * C.dq_rounds + kRound;
+      const u32 stage = stage_of<C.dq_stages>(number);
+      mbarrier_wait(smem.dq_empty(warpgroup, stage), parity_of<C.dq_stages>(number) ^ 1);
 #pragma unroll
       for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
-        const u32 to = smem.dq(warpgroup, i) + thread * 16;
+        const u32 to = smem.dq(warpgroup, stage, i) + thread * 16;
 #pragma unroll
         for (int j = 0; j < kDqFragments; ++j) store_shared(to + j * 2048, dq[i][j]);
       }
       fence_proxy_async();
       __syncwarp();
-      release(smem.dq_full(warpgroup));
+      release(smem.dq_full(warpgroup, stage));
     }
   }
 

@@ -57,7 +57,7 @@ constexpr BwdWgmmaSm90aConfig config_of(int head_dim, bool causal, int dq, int z
   c.q_stages = 2, c.do_stages = c.split_columns ? 1 : 2;
   c.ds_stages = c.late_dq = c.split_columns ? 1 : 2;
   c.late_dq = c.split_columns ? 0 : 1;
-  c.dq_rounds = c.split_columns ? 2 : 1;
+  c.dq_rounds = c.split_columns ? 2 : 1, c.dq_stages = 1;
   c.dq = dq, c.zeros_ahead = zeros_ahead, c.grid = grid;
   return c;
 }
@@ -91,6 +91,11 @@ TensorMap map_of(const Tensor& tensor, int columns, std::int64_t rows, std::int6
 /// The same where rows see `window_left` keys before theirs.
 constexpr BwdWgmmaSm90aConfig with_window(BwdWgmmaSm90aConfig c) {
   c.left_bound = 1;
+  return c;
+}
+
+constexpr BwdWgmmaSm90aConfig with_dq_stages(BwdWgmmaSm90aConfig c) {
+  c.dq_stages = 2;
   return c;
 }
 
@@ -178,6 +183,14 @@ TEST(BwdWgmmaOnTheHost, PersistentWithWindowsAndColumnsThatFillNoChunk) {
       "batch=1 num_heads=1:1 seqlen=200:300 window_left=90", 2);
   expect_gradients<with_window(config_of(72, true, kDqInOrder, 0, kGridDynamic))>(
       "batch=1 num_heads=1:1 seqlen=200:300 window_left=90", 2);
+}
+TEST(BwdWgmmaOnTheHost, InOrderWithTwoStagesOfDq) {
+  expect_gradients<with_dq_stages(config_of(64, true, kDqFromDiagonal, 0, kGridDynamic))>(
+      "batch=1 num_heads=2:2 seqlen=300:300", 2);
+  expect_gradients<with_dq_stages(config_of(64, false, kDqInOrder, 0, kGridPlain))>(
+      "batch=1 num_heads=2:1 seqlen=200:300", 0);
+  expect_gradients<with_dq_stages(config_of(192, true, kDqInOrder, 0, kGridPlain))>(
+      "batch=1 num_heads=2:1 seqlen=150:130", 0);
 }
 TEST(BwdWgmmaOnTheHost, HeadsThatShareKeysTogether) {
   expect_gradients<config_of(64, true, kDqFromRegs, 0, kGridPlain)>(

@@ -186,7 +186,7 @@ TEST(BwdSteps, OfNoKeysDqIsWrittenAllTheSame) {
 std::string zeros_ahead(const char* head_group_mb) {
   return std::string(
              "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 "
-             "ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=1 grid=0 alternate=0 "
+             "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=1 grid=0 alternate=0 "
              "head_group_mb=") +
          head_group_mb;
 }
@@ -218,7 +218,7 @@ TEST(OrderOfKeyTiles, HasTheLastKeysFirstWhereTurnsBeginAtTheDiagonal) {
   for (const int dq : {kDqInOrder, kDqFromDiagonal}) {
     const Config config = parse_config(
         "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=128 q_stages=2 do_stages=2 "
-        "ds_stages=2 late_dq=1 dq_rounds=1 dq=" +
+        "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=" +
         std::to_string(dq) + " zeros_ahead=0 grid=0 alternate=0 head_group_mb=0");
     const Family& family = *find_family("bwd_wgmma_sm90a");
     ASSERT_EQ(illegal(family, config, p, typical_device("90a")), "");
@@ -236,7 +236,7 @@ TEST(PersistentBlocks, AreAsManyAsSmsAndAskByACountThatIsSetToZero) {
   const auto launch_of_problem = [&](const char* dq, const std::string& text) {
     const Config config = parse_config(
         std::string("bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=128 q_stages=2 "
-                    "do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 ") +
+                    "do_stages=2 ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 ") +
         dq + " grid=2 alternate=0 head_group_mb=0");
     const Problem p = parse_problem(text);
     if (p.seqlen_q != 0) EXPECT_EQ(illegal(family, config, p, device), "") << text;
@@ -269,7 +269,7 @@ TEST(GroupsFromBothEnds, AreAsManyHeadsAsFillTheGpuWhereTheirBlocksDiffer) {
   const auto config_of = [](bool alternate) {
     return parse_config(
         "bwd_wgmma_sm90a warpgroups=2 split_columns=0 block_m=64 q_stages=2 do_stages=2 "
-        "ds_stages=2 late_dq=1 dq_rounds=1 dq=2 zeros_ahead=0 grid=0 alternate=" +
+        "ds_stages=2 late_dq=1 dq_rounds=1 dq_stages=1 dq=2 zeros_ahead=0 grid=0 alternate=" +
         std::to_string(alternate) + " head_group_mb=0");
   };
   const auto params_of = [&](const char* sizes, bool alternate) {
