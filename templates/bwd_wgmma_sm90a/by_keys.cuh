@@ -18,8 +18,6 @@ struct BwdWgmmaSm90aByKeys {
   using Scores = typename Warpgroup::Scores;
   using Rounded = typename Warpgroup::Rounded;
   using DqParts = typename Warpgroup::DqParts;
-  using Dk = Wgmma<C.dtype, C.head_dim>;
-  using Dv = Wgmma<C.dtype, C.head_dim_v>;
 
   Warpgroup wg;
   float dk[C.head_dim / 8][4];
@@ -52,10 +50,10 @@ struct BwdWgmmaSm90aByKeys {
     if constexpr (C.ds_stages == 1) wg.await_consumers();  // all have read the dS before
     wg.store_ds(ds16);
     fence_proxy_async();
-    wg.template issue_sums<Dv>(dv, p16, wg.do_tile());
+    wg.issue_sums(dv, p16, wg.do_tile());
     wg.await_consumers();
     wg.issue_dq(dq, wg.ds_stage(wg.count));
-    wg.template issue_sums<Dk>(dk, ds16, wg.q_tile());
+    wg.issue_sums(dk, ds16, wg.q_tile());
     wgmma_wait<1>();  // all but dK
     wg.pin_dq(dq);
     pin(dv);
@@ -86,8 +84,8 @@ struct BwdWgmmaSm90aByKeys {
     __syncwarp();
     wg.release(wg.smem.ds_full(stage));
     if constexpr (!kFirst) issue_late_dq(dq);
-    wg.template issue_sums<Dv>(dv, p16, wg.do_tile());
-    wg.template issue_sums<Dk>(dk, ds16, wg.q_tile());
+    wg.issue_sums(dv, p16, wg.do_tile());
+    wg.issue_sums(dk, ds16, wg.q_tile());
     if constexpr (!kFirst) {
       wgmma_wait<2>();
       finish_late_dq(work, before, dq);

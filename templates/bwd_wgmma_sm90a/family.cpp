@@ -276,23 +276,25 @@ std::string symbol(const Typed& c, const Problem& problem) {
 }
 
 Source render(const Typed& c, const Problem& problem) {
-  std::string products;
-  std::set<int> columns{c.block_m, c.dq_rows(), c.head_dim, c.head_dim_v};
-  if (c.split_columns)
-    columns = {c.block_m,
-               c.dq_rows(),
-               c.half_of_columns(c.head_dim, 0).count,
-               c.half_of_columns(c.head_dim, 1).count,
-               c.half_of_columns(c.head_dim_v, 0).count,
-               c.half_of_columns(c.head_dim_v, 1).count};
-  for (const int n : columns)
-    if (n > 0) products += wgmma_text(c.dtype, n, WgmmaForms::kTransposedA);
+  using Product = WgmmaProduct;
+  const int rows = c.block_m / 16;
+  std::set<Product> products{{Product::kKK, c.block_m, ceil_div(c.head_dim, 16)},
+                             {Product::kKK, c.block_m, ceil_div(c.head_dim_v, 16)},
+                             {Product::kMnK, c.dq_rows(), c.block_n() / 16}};
+  for (const int columns : {c.head_dim, c.head_dim_v}) {
+    if (!c.split_columns) products.insert({Product::kRegsMn, columns, rows});
+    for (const int half : {0, 1})
+      if (const int count = c.half_of_columns(columns, half).count; c.split_columns && count > 0)
+        products.insert({Product::kRegsMn, count, rows});
+  }
+  std::string declarations;
+  for (const Product& each : products) declarations += wgmma_product_text(c.dtype, each);
   KernelNames names = with_parts<BwdWgmmaSm90aParams>(
       {.symbol = symbol(c, problem),
        .folder = kName,
        .type = "BwdWgmmaSm90a",
        .params = "BwdWgmmaSm90aParams",
-       .declarations = "namespace attnforge {\n" + products + "}  // namespace attnforge\n",
+       .declarations = "namespace attnforge {\n" + declarations + "}  // namespace attnforge\n",
        .pieces = "DensePieces",
        .pieces_header = "pieces/dense.cuh",
        .other_pieces = bwd_pieces(c),

@@ -32,8 +32,11 @@ struct BwdWgmmaSm90aWarpgroup {
   using Shared = BwdWgmmaSm90aShared<C>;
   using Work = BwdWgmmaSm90aWork<C, Pieces, Params>;
   using Slope = typename Pieces::Slope;
-  using Products = Wgmma<C.dtype, C.block_m>;
-  using Dq = Wgmma<C.dtype, C.dq_rows()>;
+  template <int kDim>
+  using Transposed = WgmmaKK<C.dtype, C.block_m, ceil_div(kDim, 16)>;
+  using Dq = WgmmaMnK<C.dtype, C.dq_rows(), C.block_n() / 16>;
+  template <int kColumns>
+  using Sums = WgmmaRegsMn<C.dtype, kColumns, C.block_m / 16>;
 
   static constexpr int kScoreFragments = C.block_m / 8;  // of 8 queries
   static constexpr int kDqFragments = C.dq_rows() / 8;
@@ -98,14 +101,7 @@ struct BwdWgmmaSm90aWarpgroup {
     keep_in_loop(rows);
     const u64 a = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(keys + own_keys() * C.kSwizzle);
     const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(rows);
-    pin(d);
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < ceil_div(kDim, 16); ++k) {
-      const int chunk = k / 4, inside = k % 4 * 32;
-      Products::smem_smem(d, a + (chunk * C.key_chunk_bytes() + inside) / 16,
-                          b + (chunk * C.row_chunk_bytes() + inside) / 16, k > 0);
-    }
+    Transposed<kDim>::template set<C.key_chunk_bytes() / 16, C.row_chunk_bytes() / 16>(d, a, b);
     wgmma_commit();
   }
   ATTNFORGE_DEVICE void issue_scores(Scores& s) {
@@ -115,15 +111,10 @@ struct BwdWgmmaSm90aWarpgroup {
     issue_transposed<C.head_dim_v>(dp, smem.v(), do_tile());
   }
   /// sums += a (64 keys x query rows, in registers) x (query rows of `rows`).
-  template <class Product, int kFragments>
-  ATTNFORGE_DEVICE void issue_sums(float (&sums)[kFragments][4], Rounded& a, u32 rows) {
+  template <int kFragments>
+  ATTNFORGE_DEVICE void issue_sums(float (&sums)[kFragments][4], const Rounded& a, u32 rows) {
     const u64 b = smem_descriptor<C.kSwizzle, C.row_chunk_bytes(), 8 * C.kSwizzle>(rows);
-    pin(sums);
-    pin(a);
-    wgmma_fence();
-#pragma unroll
-    for (int j = 0; j < C.block_m / 16; ++j)
-      Product::regs_smem_mn(sums, a[j][0], a[j][1], a[j][2], a[j][3], b + j * 16 * C.kSwizzle / 16);
+    Sums<8 * kFragments>::template add<C.kSwizzle>(sums, a, b);
     wgmma_commit();
   }
   /// dQ, transposed: (64 columns of K) x (query rows of dS), of this warpgroup's parts of a round.
@@ -137,12 +128,7 @@ struct BwdWgmmaSm90aWarpgroup {
           smem.k() + block * C.key_chunk_bytes());
       const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(
           smem.ds(ds_stage) + share * C.dq_rows() * C.kSwizzle);
-      pin(dq[i]);
-      wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < C.block_n() / 16; ++k)
-        Dq::smem_mn_smem(dq[i], a + k * 16 * C.kSwizzle / 16,
-                         b + (k / 4 * C.row_chunk_bytes() + k % 4 * 32) / 16, k > 0);
+      Dq::template set<C.kSwizzle, C.row_chunk_bytes() / 16>(dq[i], a, b);
     }
     wgmma_commit();
   }

@@ -10,7 +10,41 @@
 namespace attnforge {
 namespace {
 
-/// One function of the struct.
+const char* name_of(int dtype) { return dtype == kBf16 ? "kBf16" : "kFp16"; }
+
+/// An instruction of a shape, and what a statement says of its registers.
+struct Instruction {
+  int n;
+  int registers;        // of d; other operands are numbered from here
+  std::string text;     // as far as d
+  std::string outputs;  // d, as the statement takes it
+
+  Instruction(int dtype, int columns) : n(columns), registers(columns / 2) {
+    ATTNFORGE_ASSERT(n % 8 == 0 && n >= 8 && n <= 256, "wgmma has n = 8, 16, ... 256");
+    const char* const type = dtype == kBf16 ? "bf16" : "f16";
+    std::string d;
+    for (int i = 0; i < registers; ++i) {
+      // Lines of the source as people read it: 16 registers of the string, 4 of the operands.
+      d += fmt::format("{}{}%{}", i == 0 ? "" : ", ", i % 16 == 0 ? "\"\n        \"" : "", i);
+      outputs += fmt::format("{}\"+f\"(d[{}][{}])",
+                             i == 0       ? ""
+                             : i % 4 == 0 ? ",\n          "
+                                          : ", ",
+                             i / 4, i % 4);
+    }
+    text = fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}\"\n        \"", n,
+                       type, type, d);
+  }
+  /// The i-th operand after d.
+  std::string input(int i) const { return fmt::format("%{}", registers + i); }
+  std::string four(int first) const {
+    return fmt::format("{{{}, {}, {}, {}}}", input(first), input(first + 1), input(first + 2),
+                       input(first + 3));
+  }
+  std::string d_parameter() const { return fmt::format("float (&d)[{}][4]", n / 8); }
+};
+
+/// A function of a struct.
 std::string function(std::string_view head, std::string_view body, std::string_view outputs,
                      std::string_view inputs) {
   return fmt::format(
@@ -21,50 +55,78 @@ std::string function(std::string_view head, std::string_view body, std::string_v
 
 }  // namespace
 
-std::string wgmma_text(int dtype, int n, WgmmaForms forms) {
-  ATTNFORGE_ASSERT(n % 8 == 0 && n >= 8 && n <= 256, "wgmma has n = 8, 16, ... 256");
-  const char* const type = dtype == kBf16 ? "bf16" : "f16";
-  const int registers = n / 2;  // of d; the inputs are numbered from here
-  std::string d, outputs;
-  for (int i = 0; i < registers; ++i) {
-    // Lines of the source as people read it: 16 registers of the string, 4 of the operands.
-    d += fmt::format("{}{}%{}", i == 0 ? "" : ", ", i % 16 == 0 ? "\"\n        \"" : "", i);
-    outputs += fmt::format("{}\"+f\"(d[{}][{}])",
-                           i == 0       ? ""
-                           : i % 4 == 0 ? ",\n          "
-                                        : ", ",
-                           i / 4, i % 4);
-  }
-  const std::string instruction = fmt::format(
-      "wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}\"\n        \"", n, type, type, d);
-  const auto input = [&](int i) { return fmt::format("%{}", registers + i); };
-  const std::string a_regs = fmt::format("{{{}, {}, {}, {}}}", input(0), input(1), input(2),
-                                         input(3));
+std::string wgmma_text(int dtype, int n) {
+  const Instruction of(dtype, n);
   const auto predicated = [&](int accumulate, const std::string& operands) {
-    return fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; {}, {}; }}", input(accumulate),
-                       instruction, operands);
+    return fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; {}, {}; }}", of.input(accumulate),
+                       of.text, operands);
   };
   // Behind the operands: accumulate, signs of a and b, and which of the shared ones are MN-major.
-  const std::string fragment = fmt::format("float (&d)[{}][4], ", n / 8);
+  const std::string fragment = of.d_parameter() + ", ";
   const std::string four = "u32 a0, u32 a1, u32 a2, u32 a3, u64 b";
   const std::string four_inputs = R"("r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b))";
-  return fmt::format("template <>\nstruct Wgmma<{}, {}> {{\n", dtype == kBf16 ? "kBf16" : "kFp16",
-                     n) +
+  return fmt::format("template <>\nstruct Wgmma<{}, {}> {{\n", name_of(dtype), n) +
          function("smem_smem(" + fragment + "u64 a, u64 b, int accumulate)",
-                  predicated(2, fmt::format("{}, {}, p, 1, 1, 0, 0", input(0), input(1))), outputs,
-                  R"("l"(a), "l"(b), "r"(accumulate))") +
+                  predicated(2, fmt::format("{}, {}, p, 1, 1, 0, 0", of.input(0), of.input(1))),
+                  of.outputs, R"("l"(a), "l"(b), "r"(accumulate))") +
          function("regs_smem(" + fragment + four + ", int accumulate)",
-                  predicated(5, fmt::format("{}, {}, p, 1, 1, 0", a_regs, input(4))), outputs,
-                  four_inputs + R"(, "r"(accumulate))") +
+                  predicated(5, fmt::format("{}, {}, p, 1, 1, 0", of.four(0), of.input(4))),
+                  of.outputs, four_inputs + R"(, "r"(accumulate))") +
          function("regs_smem_mn(" + fragment + four + ")",
-                  fmt::format("{}, {}, {}, 1, 1, 1, 1;", instruction, a_regs, input(4)), outputs,
-                  four_inputs) +
-         (forms == WgmmaForms::kTransposedA
-              ? function("smem_mn_smem(" + fragment + "u64 a, u64 b, int accumulate)",
-                         predicated(2, fmt::format("{}, {}, p, 1, 1, 1, 0", input(0), input(1))),
-                         outputs, R"("l"(a), "l"(b), "r"(accumulate))")
-              : "") +
+                  fmt::format("{}, {}, {}, 1, 1, 1, 1;", of.text, of.four(0), of.input(4)),
+                  of.outputs, four_inputs) +
          "};\n";
+}
+
+std::string wgmma_product_text(int dtype, const WgmmaProduct& product) {
+  const Instruction of(dtype, product.n);
+  const bool from_regs = product.form == WgmmaProduct::kRegsMn;
+  // Operands after d: of a in registers all, then b; of a in shared memory both descriptors. Then
+  // distances.
+  const int registers = from_regs ? 4 * product.steps : 0;
+  const int descriptors = from_regs ? 1 : 2, distances = registers + descriptors;
+  constexpr int kChunkSteps = 4;  // of 64 columns
+  const auto in_chunks = [&](int k, int distance) {
+    return fmt::format("{} * {} + {}", of.input(distance), k / kChunkSteps, k % kChunkSteps * 2);
+  };
+  const auto in_rows = [&](int k, int distance) {
+    return fmt::format("{} * {}", of.input(distance), k);
+  };
+  std::string body = from_regs ? "{ .reg .b64 b; " : "{ .reg .b64 a, b; ";
+  body += "wgmma.fence.sync.aligned; ";
+  for (int k = 0; k < product.steps; ++k) {
+    const std::string at = "\"\n        \"";
+    if (from_regs) {
+      body += fmt::format("{}add.s64 b, {}, {}; {}, {}, b, 1, 1, 1, 1; ", at, of.input(registers),
+                          in_rows(k, distances), of.text, of.four(4 * k));
+    } else {
+      const bool a_mn = product.form == WgmmaProduct::kMnK;
+      body += fmt::format("{}add.s64 a, {}, {}; add.s64 b, {}, {}; {}, a, b, {}, 1, 1, {}, 0; ", at,
+                          of.input(0), a_mn ? in_rows(k, distances) : in_chunks(k, distances),
+                          of.input(1), in_chunks(k, distances + 1), of.text, k > 0 ? 1 : 0,
+                          a_mn ? 1 : 0);
+    }
+  }
+  std::string inputs;
+  for (int i = 0; i < registers; ++i)
+    inputs += fmt::format("\"r\"(a[{}][{}]),{}", i / 4, i % 4, i % 4 == 3 ? "\n          " : " ");
+  inputs += from_regs ? R"("l"(b), "n"(kBStep))"
+            : product.form == WgmmaProduct::kMnK
+                ? R"("l"(a), "l"(b), "n"(kAStep), "n"(kBChunk))"
+                : R"("l"(a), "l"(b), "n"(kAChunk), "n"(kBChunk))";
+  const char* const form = from_regs                              ? "RegsMn"
+                           : product.form == WgmmaProduct::kMnK ? "MnK"
+                                                                  : "KK";
+  const char* const parameters = from_regs                              ? "int kBStep"
+                                 : product.form == WgmmaProduct::kMnK ? "int kAStep, int kBChunk"
+                                                                        : "int kAChunk, int kBChunk";
+  const std::string head =
+      from_regs ? fmt::format("add({}, const u32 (&a)[{}][4], u64 b)", of.d_parameter(),
+                              product.steps)
+                : fmt::format("set({}, u64 a, u64 b)", of.d_parameter());
+  return fmt::format("template <>\nstruct Wgmma{}<{}, {}, {}> {{\n  template <{}>\n", form,
+                     name_of(dtype), product.n, product.steps, parameters) +
+         function(head, body + "}", of.outputs, inputs + "\n        : \"memory\"") + "};\n";
 }
 
 }  // namespace attnforge

@@ -5,12 +5,19 @@
 
 namespace attnforge {
 
-/// The forms of a product that a kernel uses; the text of one that does not know the last is as it
-/// was before that.
-enum class WgmmaForms { kForward, kTransposedA };
-
 /// The definition of Wgmma<dtype, n> (templates/ptx/wgmma.cuh says what it does). `dtype`: kFp16 or
 /// kBf16; `n`: a multiple of 8 up to 256.
-std::string wgmma_text(int dtype, int n, WgmmaForms forms = WgmmaForms::kForward);
+std::string wgmma_text(int dtype, int n);
+
+/// A product of 16 * steps elements each: which of the structs of templates/ptx/wgmma.cuh.
+struct WgmmaProduct {
+  enum Form { kKK, kMnK, kRegsMn } form;
+  int n, steps;
+
+  auto operator<=>(const WgmmaProduct&) const = default;
+};
+
+/// Its definition.
+std::string wgmma_product_text(int dtype, const WgmmaProduct& product);
 
 }  // namespace attnforge

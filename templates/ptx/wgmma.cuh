@@ -13,9 +13,28 @@ namespace attnforge {
 ///   smem_smem(d, a, b, accumulate)         both K-major: scores, Q in shared memory
 ///   regs_smem(d, a0..a3, b, accumulate)    b K-major: scores, Q in registers
 ///   regs_smem_mn(d, a0..a3, b)             b MN-major, always accumulates: outputs
-///   smem_mn_smem(d, a, b, accumulate)      a MN-major, b K-major: gradients of q
 template <int kDtype, int kN>
 struct Wgmma;
+
+// Whole products of 16 * kSteps elements each, in one statement with their fence: the compiler
+// takes time for each register of each statement, a tenth less of all than with one a step. Rows of
+// what is K-major lie in chunks of 64 columns, kAChunk and kBChunk apart; steps of what is MN-major
+// are kAStep and kBStep apart. All in units of descriptors, 16 bytes.
+
+/// d = a * b, both K-major: scores.
+///   set<kAChunk, kBChunk>(d, a, b)
+template <int kDtype, int kN, int kSteps>
+struct WgmmaKK;
+
+/// d = a * b, a MN-major, b K-major: gradients of q.
+///   set<kAStep, kBChunk>(d, a, b)
+template <int kDtype, int kN, int kSteps>
+struct WgmmaMnK;
+
+/// d += a * b, a in registers, b MN-major: gradients of k and v.
+///   add<kBStep>(d, a, b)
+template <int kDtype, int kN, int kSteps>
+struct WgmmaRegsMn;
 
 /// Descriptor of a matrix in shared memory whose rows are in column chunks of kSwizzle bytes (128,
 /// 64 or 32), swizzled as TMA does. K-major: kGroup is the distance of groups of 8 rows, kChunk is

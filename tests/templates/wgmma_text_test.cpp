@@ -84,9 +84,43 @@ TEST(WgmmaText, ScoresMayStartFromZeroAndOutputsAlwaysAccumulate) {
   EXPECT_THAT(function(text, "regs_smem_mn"), HasSubstr("{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"));
 }
 
+TEST(WgmmaText, AProductNamesTheRegistersOfEachStep) {
+  for (const int n : {8, 64, 192}) {
+    const std::string text = wgmma_product_text(kBf16, {WgmmaProduct::kRegsMn, n, 3});
+    EXPECT_THAT(text, HasSubstr(fmt::format("struct WgmmaRegsMn<kBf16, {}, 3> {{", n)));
+    const std::string body = function(text, "add");
+    EXPECT_EQ(count(body, "\"r\"(a["), 12u);
+    EXPECT_EQ(count(body, "wgmma.mma_async"), 3u);
+    EXPECT_EQ(count(body, "wgmma.fence"), 1u);
+    const std::set<int> named = operands(body);
+    EXPECT_EQ(named.size(), static_cast<std::size_t>(n / 2 + 12 + 2));
+    EXPECT_EQ(*named.rbegin(), n / 2 + 13);
+    for (int k = 0; k < 3; ++k) {
+      const int a = n / 2 + 4 * k;
+      EXPECT_THAT(body, HasSubstr(fmt::format("add.s64 b, %{}, %{} * {};", n / 2 + 12, n / 2 + 13,
+                                              k)));
+      EXPECT_THAT(body, HasSubstr(fmt::format("{{%{}, %{}, %{}, %{}}}, b, 1, 1, 1, 1;", a, a + 1,
+                                              a + 2, a + 3)));
+    }
+  }
+}
+
+TEST(WgmmaText, AProductFromSharedMemoryBeginsAtZeroAndCountsChunksOfFourSteps) {
+  const std::string scores = function(wgmma_product_text(kFp16, {WgmmaProduct::kKK, 64, 6}), "set");
+  EXPECT_EQ(count(scores, "a, b, 0, 1, 1, 0, 0;"), 1u);
+  EXPECT_EQ(count(scores, "a, b, 1, 1, 1, 0, 0;"), 5u);
+  EXPECT_LT(scores.find("a, b, 0,"), scores.find("a, b, 1,"));
+  EXPECT_THAT(scores, HasSubstr("add.s64 a, %32, %34 * 0 + 6; add.s64 b, %33, %35 * 0 + 6;"));
+  EXPECT_THAT(scores, HasSubstr("add.s64 a, %32, %34 * 1 + 2; add.s64 b, %33, %35 * 1 + 2;"));
+  const std::string dq = function(wgmma_product_text(kFp16, {WgmmaProduct::kMnK, 64, 6}), "set");
+  EXPECT_THAT(dq, HasSubstr("add.s64 a, %32, %34 * 5; add.s64 b, %33, %35 * 1 + 2;"));
+  EXPECT_EQ(count(dq, "a, b, 1, 1, 1, 1, 0;"), 5u);
+}
+
 TEST(WgmmaText, RefusesShapesThatTheInstructionDoesNotHave) {
   for (const int n : {-8, 0, 4, 12, 100, 257, 264, 512})
     EXPECT_THROW(wgmma_text(kBf16, n), Error) << n;
+  EXPECT_THROW(wgmma_product_text(kBf16, {WgmmaProduct::kKK, 12, 4}), Error);
   EXPECT_NO_THROW(wgmma_text(kBf16, 8));
   EXPECT_NO_THROW(wgmma_text(kBf16, 256));
 }

@@ -47,10 +47,9 @@ void wgmma_wait() {
   test::await_groups(test::machine->products, kPending);
 }
 
-/// bf16. d is 64 x kN: a thread has two rows of it.
-template <int kDtype, int kN>
-struct Wgmma {
-  static_assert(kDtype == kBf16);
+/// bf16, 16 elements of each operand. d is 64 x kN: a thread has two rows of it.
+template <int kN>
+struct HostProduct {
   using D = float[kN / 8][4];
 
   static int row(int element) {
@@ -76,27 +75,66 @@ struct Wgmma {
                     }
                 });
   }
-  static void smem_smem(D& d, u64 a, u64 b, int accumulate) {
-    issue(
-        d, accumulate != 0,
-        [a = HostOperand(a)](const test::Sm& sm, int m, int k) { return a.k_major(sm, m, k); },
-        [b = HostOperand(b)](const test::Sm& sm, int n, int k) { return b.k_major(sm, n, k); });
-  }
-  static void smem_mn_smem(D& d, u64 a, u64 b, int accumulate) {
-    issue(
-        d, accumulate != 0,
-        [a = HostOperand(a)](const test::Sm& sm, int m, int k) { return a.mn_major(sm, m, k); },
-        [b = HostOperand(b)](const test::Sm& sm, int n, int k) { return b.k_major(sm, n, k); });
-  }
-  static void regs_smem_mn(D& d, u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
-    const auto lanes = test::words_of_lanes(std::array<unsigned, 4>{a0, a1, a2, a3});
-    const auto a = [lanes](const test::Sm&, int m, int k) {
-      const u32 lane = static_cast<u32>(m % 8 * 4 + k % 8 / 2);
-      const u32 word = lanes[lane][static_cast<u32>(m % 16 / 8 + k / 8 * 2)];
-      return __uint_as_float(k % 2 == 0 ? word << 16 : word & 0xffff0000u);
+  static auto k_major(u64 descriptor) {
+    return [of = HostOperand(descriptor)](const test::Sm& sm, int row_of_it, int k) {
+      return of.k_major(sm, row_of_it, k);
     };
-    issue(d, true, a,
-          [b = HostOperand(b)](const test::Sm& sm, int n, int k) { return b.mn_major(sm, n, k); });
+  }
+  static auto mn_major(u64 descriptor) {
+    return [of = HostOperand(descriptor)](const test::Sm& sm, int row_of_it, int k) {
+      return of.mn_major(sm, row_of_it, k);
+    };
+  }
+};
+/// Of step k, of what lies in chunks of 64 columns.
+inline u64 in_chunks(u64 descriptor, int k, int chunk) {
+  return descriptor + static_cast<u64>(k / 4 * chunk + k % 4 * 2);
+}
+
+template <int kDtype, int kN, int kSteps>
+struct WgmmaKK {
+  static_assert(kDtype == kBf16);
+  using Product = HostProduct<kN>;
+
+  template <int kAChunk, int kBChunk>
+  static void set(typename Product::D& d, u64 a, u64 b) {
+    wgmma_fence();
+    for (int k = 0; k < kSteps; ++k)
+      Product::issue(d, k > 0, Product::k_major(in_chunks(a, k, kAChunk)),
+                     Product::k_major(in_chunks(b, k, kBChunk)));
+  }
+};
+template <int kDtype, int kN, int kSteps>
+struct WgmmaMnK {
+  static_assert(kDtype == kBf16);
+  using Product = HostProduct<kN>;
+
+  template <int kAStep, int kBChunk>
+  static void set(typename Product::D& d, u64 a, u64 b) {
+    wgmma_fence();
+    for (int k = 0; k < kSteps; ++k)
+      Product::issue(d, k > 0, Product::mn_major(a + static_cast<u64>(k * kAStep)),
+                     Product::k_major(in_chunks(b, k, kBChunk)));
+  }
+};
+template <int kDtype, int kN, int kSteps>
+struct WgmmaRegsMn {
+  static_assert(kDtype == kBf16);
+  using Product = HostProduct<kN>;
+
+  template <int kBStep>
+  static void add(typename Product::D& d, const u32 (&a)[kSteps][4], u64 b) {
+    wgmma_fence();
+    for (int k = 0; k < kSteps; ++k) {
+      const auto lanes = test::words_of_lanes(
+          std::array<unsigned, 4>{a[k][0], a[k][1], a[k][2], a[k][3]});
+      const auto of_lanes = [lanes](const test::Sm&, int m, int depth) {
+        const u32 lane = static_cast<u32>(m % 8 * 4 + depth % 8 / 2);
+        const u32 word = lanes[lane][static_cast<u32>(m % 16 / 8 + depth / 8 * 2)];
+        return __uint_as_float(depth % 2 == 0 ? word << 16 : word & 0xffff0000u);
+      };
+      Product::issue(d, true, of_lanes, Product::mn_major(b + static_cast<u64>(k * kBStep)));
+    }
   }
 };
 
