@@ -190,8 +190,8 @@ struct BwdWgmmaSm90aConfig : Shape {
            block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
-           (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= 2 &&
-           dq_stages >= 1 && dq_stages <= 2 && (adds_by_tma() || dq_stages == 1) &&
+           (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= 2 && dq_stages >= 1 &&
+           dq_stages <= 2 && (adds_by_tma() || dq_stages == 1) &&
            (zeros_ahead == 0 || !adds_in_order()) && dq_parts_of(dq_rounds - 1) > 0 &&
            (split_columns || dq_rounds == 1) && (grid == kGridPlain || persistent()) &&
            (!persistent() || (!split_columns && adders() + zeros_ahead <= 3)) &&

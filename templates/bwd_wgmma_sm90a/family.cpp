@@ -261,8 +261,7 @@ std::string describe(const Typed& c) {
   return phrases(
       {fmt::format("{} x {} keys", c.block_m, c.block_n()),
        fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
-       if_so(c.dq_rounds == 2, "dQ in two rounds"),
-       if_so(c.dq_stages == 2, "two stages of dQ"),
+       if_so(c.dq_rounds == 2, "dQ in two rounds"), if_so(c.dq_stages == 2, "two stages of dQ"),
        if_so(c.split_columns, "half of the columns a warpgroup"),
        if_so(c.late_dq, "dQ a tile later"), if_so(c.dq == kDqInOrder, "dQ added in order"),
        if_so(c.dq == kDqFromDiagonal, "dQ added in order from the diagonal"),
@@ -278,25 +277,26 @@ std::string symbol(const Typed& c, const Problem& problem) {
 }
 
 Source render(const Typed& c, const Problem& problem) {
-  using Product = WgmmaProduct;
-  const int rows = c.block_m / 16;
-  std::set<Product> products{{Product::kKK, c.block_m, ceil_div(c.head_dim, 16)},
-                             {Product::kKK, c.block_m, ceil_div(c.head_dim_v, 16)},
-                             {Product::kMnK, c.dq_rows(), c.block_n() / 16}};
+  std::set<std::string> products;
+  const auto add = [&](WgmmaProduct::Form form, int columns, int depth) {
+    if (columns > 0) products.insert(wgmma_product_text(c.dtype, {form, columns, depth / 16}));
+  };
+  add(WgmmaProduct::kKK, c.block_m, round_up(c.head_dim, 16));
+  add(WgmmaProduct::kKK, c.block_m, round_up(c.head_dim_v, 16));
+  add(WgmmaProduct::kMnK, c.dq_rows(), c.block_n());
   for (const int columns : {c.head_dim, c.head_dim_v}) {
-    if (!c.split_columns) products.insert({Product::kRegsMn, columns, rows});
+    if (!c.split_columns) add(WgmmaProduct::kRegsMn, columns, c.block_m);
     for (const int half : {0, 1})
-      if (const int count = c.half_of_columns(columns, half).count; c.split_columns && count > 0)
-        products.insert({Product::kRegsMn, count, rows});
+      if (c.split_columns)
+        add(WgmmaProduct::kRegsMn, c.half_of_columns(columns, half).count, c.block_m);
   }
-  std::string declarations;
-  for (const Product& each : products) declarations += wgmma_product_text(c.dtype, each);
   KernelNames names = with_parts<BwdWgmmaSm90aParams>(
       {.symbol = symbol(c, problem),
        .folder = kName,
        .type = "BwdWgmmaSm90a",
        .params = "BwdWgmmaSm90aParams",
-       .declarations = "namespace attnforge {\n" + declarations + "}  // namespace attnforge\n",
+       .declarations = "namespace attnforge {\n" + fmt::format("{}", fmt::join(products, "")) +
+                       "}  // namespace attnforge\n",
        .pieces = "DensePieces",
        .pieces_header = "pieces/dense.cuh",
        .other_pieces = bwd_pieces(c),

@@ -51,9 +51,7 @@ struct BwdWgmmaSm90aShared {
   }
 
   // late_dq. Full: all consumer warps have written dS. Empty: all have read it.
-  ATTNFORGE_DEVICE u32 ds_full(int stage) const {
-    return dq_full(2 * C.warpgroups, stage);
-  }
+  ATTNFORGE_DEVICE u32 ds_full(int stage) const { return dq_full(2 * C.warpgroups, stage); }
   ATTNFORGE_DEVICE u32 ds_empty(int stage) const { return ds_full(C.ds_stages + stage); }
 
   // Persistent blocks. Full is kv_full(). Empty: nobody needs K, V or the number any more.

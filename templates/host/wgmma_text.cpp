@@ -10,6 +10,8 @@
 namespace attnforge {
 namespace {
 
+constexpr const char* kNextLine = "\"\n        \"";  // of a string in the source
+
 const char* name_of(int dtype) { return dtype == kBf16 ? "kBf16" : "kFp16"; }
 
 /// An instruction of a shape, and what a statement says of its registers.
@@ -25,7 +27,7 @@ struct Instruction {
     std::string d;
     for (int i = 0; i < registers; ++i) {
       // Lines of the source as people read it: 16 registers of the string, 4 of the operands.
-      d += fmt::format("{}{}%{}", i == 0 ? "" : ", ", i % 16 == 0 ? "\"\n        \"" : "", i);
+      d += fmt::format("{}{}%{}", i == 0 ? "" : ", ", i % 16 == 0 ? kNextLine : "", i);
       outputs += fmt::format("{}\"+f\"(d[{}][{}])",
                              i == 0       ? ""
                              : i % 4 == 0 ? ",\n          "
@@ -51,6 +53,57 @@ std::string function(std::string_view head, std::string_view body, std::string_v
       "  ATTNFORGE_DEVICE static void {} {{\n    asm volatile(\"{}\"\n        : {}\n        : "
       "{});\n  }}\n",
       head, body, outputs, inputs);
+}
+
+/// In descriptors' units, the distance of step k from the first. Distances are operands.
+std::string in_chunks(const std::string& chunk, int k) {
+  constexpr int kChunkSteps = 4;  // of 64 columns
+  return fmt::format("{} * {} + {}", chunk, k / kChunkSteps, k % kChunkSteps * 2);
+}
+std::string in_rows(const std::string& step, int k) { return fmt::format("{} * {}", step, k); }
+
+std::string product_struct(std::string_view form, int dtype, const WgmmaProduct& product,
+                           std::string_view distances, std::string_view member) {
+  return fmt::format("template <>\nstruct Wgmma{}<{}, {}, {}> {{\n  template <{}>\n{}}};\n", form,
+                     name_of(dtype), product.n, product.steps, distances, member);
+}
+
+/// Operands after d: a's registers, b, the distance.
+std::string regs_mn_text(int dtype, const WgmmaProduct& product) {
+  const Instruction of(dtype, product.n);
+  const int b = 4 * product.steps;
+  std::string steps, registers;
+  for (int k = 0; k < product.steps; ++k) {
+    steps += fmt::format("{}add.s64 b, {}, {}; {}, {}, b, 1, 1, 1, 1; ", kNextLine, of.input(b),
+                         in_rows(of.input(b + 1), k), of.text, of.four(4 * k));
+    registers += fmt::format(
+        "\"r\"(a[{0}][0]), \"r\"(a[{0}][1]), \"r\"(a[{0}][2]), \"r\"(a[{0}][3]),\n          ", k);
+  }
+  return product_struct(
+      "RegsMn", dtype, product, "int kBStep",
+      function(
+          fmt::format("add({}, const u32 (&a)[{}][4], u64 b)", of.d_parameter(), product.steps),
+          "{ .reg .b64 b; wgmma.fence.sync.aligned; " + steps + "}", of.outputs,
+          registers + "\"l\"(b), \"n\"(kBStep)\n        : \"memory\""));
+}
+
+/// Operands after d: a, b, their distances.
+std::string smem_text(int dtype, const WgmmaProduct& product) {
+  const Instruction of(dtype, product.n);
+  const bool a_mn = product.form == WgmmaProduct::kMnK;
+  const std::string a_distance = a_mn ? "kAStep" : "kAChunk";
+  std::string steps;
+  for (int k = 0; k < product.steps; ++k)
+    steps += fmt::format("{}add.s64 a, {}, {}; add.s64 b, {}, {}; {}, a, b, {}, 1, 1, {}, 0; ",
+                         kNextLine, of.input(0),
+                         a_mn ? in_rows(of.input(2), k) : in_chunks(of.input(2), k), of.input(1),
+                         in_chunks(of.input(3), k), of.text, k > 0 ? 1 : 0, a_mn ? 1 : 0);
+  return product_struct(
+      a_mn ? "MnK" : "KK", dtype, product, "int " + a_distance + ", int kBChunk",
+      function(fmt::format("set({}, u64 a, u64 b)", of.d_parameter()),
+               "{ .reg .b64 a, b; wgmma.fence.sync.aligned; " + steps + "}", of.outputs,
+               fmt::format("\"l\"(a), \"l\"(b), \"n\"({}), \"n\"(kBChunk)\n        : \"memory\"",
+                           a_distance)));
 }
 
 }  // namespace
@@ -79,54 +132,8 @@ std::string wgmma_text(int dtype, int n) {
 }
 
 std::string wgmma_product_text(int dtype, const WgmmaProduct& product) {
-  const Instruction of(dtype, product.n);
-  const bool from_regs = product.form == WgmmaProduct::kRegsMn;
-  // Operands after d: of a in registers all, then b; of a in shared memory both descriptors. Then
-  // distances.
-  const int registers = from_regs ? 4 * product.steps : 0;
-  const int descriptors = from_regs ? 1 : 2, distances = registers + descriptors;
-  constexpr int kChunkSteps = 4;  // of 64 columns
-  const auto in_chunks = [&](int k, int distance) {
-    return fmt::format("{} * {} + {}", of.input(distance), k / kChunkSteps, k % kChunkSteps * 2);
-  };
-  const auto in_rows = [&](int k, int distance) {
-    return fmt::format("{} * {}", of.input(distance), k);
-  };
-  std::string body = from_regs ? "{ .reg .b64 b; " : "{ .reg .b64 a, b; ";
-  body += "wgmma.fence.sync.aligned; ";
-  for (int k = 0; k < product.steps; ++k) {
-    const std::string at = "\"\n        \"";
-    if (from_regs) {
-      body += fmt::format("{}add.s64 b, {}, {}; {}, {}, b, 1, 1, 1, 1; ", at, of.input(registers),
-                          in_rows(k, distances), of.text, of.four(4 * k));
-    } else {
-      const bool a_mn = product.form == WgmmaProduct::kMnK;
-      body += fmt::format("{}add.s64 a, {}, {}; add.s64 b, {}, {}; {}, a, b, {}, 1, 1, {}, 0; ", at,
-                          of.input(0), a_mn ? in_rows(k, distances) : in_chunks(k, distances),
-                          of.input(1), in_chunks(k, distances + 1), of.text, k > 0 ? 1 : 0,
-                          a_mn ? 1 : 0);
-    }
-  }
-  std::string inputs;
-  for (int i = 0; i < registers; ++i)
-    inputs += fmt::format("\"r\"(a[{}][{}]),{}", i / 4, i % 4, i % 4 == 3 ? "\n          " : " ");
-  inputs += from_regs ? R"("l"(b), "n"(kBStep))"
-            : product.form == WgmmaProduct::kMnK
-                ? R"("l"(a), "l"(b), "n"(kAStep), "n"(kBChunk))"
-                : R"("l"(a), "l"(b), "n"(kAChunk), "n"(kBChunk))";
-  const char* const form = from_regs                              ? "RegsMn"
-                           : product.form == WgmmaProduct::kMnK ? "MnK"
-                                                                  : "KK";
-  const char* const parameters = from_regs                              ? "int kBStep"
-                                 : product.form == WgmmaProduct::kMnK ? "int kAStep, int kBChunk"
-                                                                        : "int kAChunk, int kBChunk";
-  const std::string head =
-      from_regs ? fmt::format("add({}, const u32 (&a)[{}][4], u64 b)", of.d_parameter(),
-                              product.steps)
-                : fmt::format("set({}, u64 a, u64 b)", of.d_parameter());
-  return fmt::format("template <>\nstruct Wgmma{}<{}, {}, {}> {{\n  template <{}>\n", form,
-                     name_of(dtype), product.n, product.steps, parameters) +
-         function(head, body + "}", of.outputs, inputs + "\n        : \"memory\"") + "};\n";
+  return product.form == WgmmaProduct::kRegsMn ? regs_mn_text(dtype, product)
+                                               : smem_text(dtype, product);
 }
 
 }  // namespace attnforge

@@ -13,8 +13,6 @@ std::string wgmma_text(int dtype, int n);
 struct WgmmaProduct {
   enum Form { kKK, kMnK, kRegsMn } form;
   int n, steps;
-
-  auto operator<=>(const WgmmaProduct&) const = default;
 };
 
 /// Its definition.

@@ -97,8 +97,8 @@ TEST(WgmmaText, AProductNamesTheRegistersOfEachStep) {
     EXPECT_EQ(*named.rbegin(), n / 2 + 13);
     for (int k = 0; k < 3; ++k) {
       const int a = n / 2 + 4 * k;
-      EXPECT_THAT(body, HasSubstr(fmt::format("add.s64 b, %{}, %{} * {};", n / 2 + 12, n / 2 + 13,
-                                              k)));
+      EXPECT_THAT(body,
+                  HasSubstr(fmt::format("add.s64 b, %{}, %{} * {};", n / 2 + 12, n / 2 + 13, k)));
       EXPECT_THAT(body, HasSubstr(fmt::format("{{%{}, %{}, %{}, %{}}}, b, 1, 1, 1, 1;", a, a + 1,
                                               a + 2, a + 3)));
     }

@@ -91,6 +91,13 @@ inline u64 in_chunks(u64 descriptor, int k, int chunk) {
   return descriptor + static_cast<u64>(k / 4 * chunk + k % 4 * 2);
 }
 
+/// d = a * b, of which a(k) and b(k) give the operands of step k.
+template <int kSteps, class Product, class A, class B>
+void set_product(typename Product::D& d, const A& a, const B& b) {
+  wgmma_fence();
+  for (int k = 0; k < kSteps; ++k) Product::issue(d, k > 0, a(k), b(k));
+}
+
 template <int kDtype, int kN, int kSteps>
 struct WgmmaKK {
   static_assert(kDtype == kBf16);
@@ -98,10 +105,9 @@ struct WgmmaKK {
 
   template <int kAChunk, int kBChunk>
   static void set(typename Product::D& d, u64 a, u64 b) {
-    wgmma_fence();
-    for (int k = 0; k < kSteps; ++k)
-      Product::issue(d, k > 0, Product::k_major(in_chunks(a, k, kAChunk)),
-                     Product::k_major(in_chunks(b, k, kBChunk)));
+    set_product<kSteps, Product>(
+        d, [&](int k) { return Product::k_major(in_chunks(a, k, kAChunk)); },
+        [&](int k) { return Product::k_major(in_chunks(b, k, kBChunk)); });
   }
 };
 template <int kDtype, int kN, int kSteps>
@@ -111,10 +117,9 @@ struct WgmmaMnK {
 
   template <int kAStep, int kBChunk>
   static void set(typename Product::D& d, u64 a, u64 b) {
-    wgmma_fence();
-    for (int k = 0; k < kSteps; ++k)
-      Product::issue(d, k > 0, Product::mn_major(a + static_cast<u64>(k * kAStep)),
-                     Product::k_major(in_chunks(b, k, kBChunk)));
+    set_product<kSteps, Product>(
+        d, [&](int k) { return Product::mn_major(a + static_cast<u64>(k * kAStep)); },
+        [&](int k) { return Product::k_major(in_chunks(b, k, kBChunk)); });
   }
 };
 template <int kDtype, int kN, int kSteps>
