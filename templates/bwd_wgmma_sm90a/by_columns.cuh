@@ -119,12 +119,12 @@ struct BwdWgmmaSm90aByColumns {
       wg.await_q();
     }
   }
-  ATTNFORGE_DEVICE void issue_dv(Rounded& p16) {
+  ATTNFORGE_DEVICE void issue_dv(const Rounded& p16) {
     if constexpr (kDvColumns.count > 0)
       wg.issue_sums(dv, p16,
                     wg.do_tile() + kDvColumns.begin / C.kChunkColumns * C.row_chunk_bytes());
   }
-  ATTNFORGE_DEVICE void issue_dk(Rounded& ds16) {
+  ATTNFORGE_DEVICE void issue_dk(const Rounded& ds16) {
     if constexpr (kDkColumns.count > 0)
       wg.issue_sums(dk, ds16,
                     wg.q_tile() + kDkColumns.begin / C.kChunkColumns * C.row_chunk_bytes());

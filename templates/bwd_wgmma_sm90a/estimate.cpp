@@ -33,7 +33,9 @@ constexpr double kTurn = 3300;  // from one block's turn at a tile to the next o
 // one; under a mask, and there in persistent blocks, which are faster than their parts.
 constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
                  kInOrderPersistent = 0.94;
+// What it is worth that a block may be a tile behind its turn; nothing where tiles take longer.
 constexpr double kTwoDqStages = 0.99;
+constexpr int kWideColumns = 256;
 
 /// Of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -87,11 +89,6 @@ double apart_factor(const BwdWgmmaSm90aConfig& c, const Problem& problem, const 
 
 }  // namespace
 
-bool gains_by_dq_stages(const BwdWgmmaSm90aConfig& config, const Problem& problem) {
-  constexpr int kManyKeys = 2048, kWideColumns = 256;
-  return config.own_columns() < kWideColumns || problem.seqlen_kv <= kManyKeys;
-}
-
 double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& problem,
                                    const DeviceFacts& device, const TileOrder& order,
                                    bool alternate) {
@@ -113,7 +110,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
   if (c.adds_in_order() && later_see_more(c))
     clocks *= c.persistent() ? kInOrderPersistent : kInOrderMasked;
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;
-  if (c.dq_stages > 1 && gains_by_dq_stages(c, problem)) clocks *= kTwoDqStages;
+  if (c.dq_stages > 1 && c.own_columns() < kWideColumns) clocks *= kTwoDqStages;
   clocks *= apart_factor(c, problem, order, alternate);
   return clocks / device.num_sms / device.sm_clock_mhz;
 }

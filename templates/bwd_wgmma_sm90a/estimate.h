@@ -11,10 +11,6 @@ namespace attnforge {
 /// Of a head with fewer key tiles all blocks are soon done.
 inline constexpr int kFewKeyTiles = 16;
 
-/// Whether it pays that a block may be a tile behind its turn to add: of narrow rows, whose tiles
-/// are soon computed, and of short sequences, where many heads are under way.
-bool gains_by_dq_stages(const BwdWgmmaSm90aConfig& config, const Problem& problem);
-
 /// Predicted microseconds of the main kernel. `order` is that of its key tiles; alternate: groups
 /// of heads are walked from both ends by turns.
 double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& config, const Problem& problem,

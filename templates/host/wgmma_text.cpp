@@ -70,38 +70,41 @@ std::string product_struct(std::string_view form, int dtype, const WgmmaProduct&
 
 /// Operands after d: a's registers, b, the distance.
 std::string regs_mn_text(int dtype, const WgmmaProduct& product) {
-  const Instruction of(dtype, product.n);
+  const Instruction instruction(dtype, product.n);
   const int b = 4 * product.steps;
   std::string steps, registers;
   for (int k = 0; k < product.steps; ++k) {
-    steps += fmt::format("{}add.s64 b, {}, {}; {}, {}, b, 1, 1, 1, 1; ", kNextLine, of.input(b),
-                         in_rows(of.input(b + 1), k), of.text, of.four(4 * k));
+    steps += fmt::format("{}add.s64 b, {}, {}; {}, {}, b, 1, 1, 1, 1; ", kNextLine,
+                         instruction.input(b), in_rows(instruction.input(b + 1), k),
+                         instruction.text, instruction.four(4 * k));
     registers += fmt::format(
         "\"r\"(a[{0}][0]), \"r\"(a[{0}][1]), \"r\"(a[{0}][2]), \"r\"(a[{0}][3]),\n          ", k);
   }
   return product_struct(
       "RegsMn", dtype, product, "int kBStep",
-      function(
-          fmt::format("add({}, const u32 (&a)[{}][4], u64 b)", of.d_parameter(), product.steps),
-          "{ .reg .b64 b; wgmma.fence.sync.aligned; " + steps + "}", of.outputs,
-          registers + "\"l\"(b), \"n\"(kBStep)\n        : \"memory\""));
+      function(fmt::format("add({}, const u32 (&a)[{}][4], u64 b)", instruction.d_parameter(),
+                           product.steps),
+               "{ .reg .b64 b; wgmma.fence.sync.aligned; " + steps + "}", instruction.outputs,
+               registers + "\"l\"(b), \"n\"(kBStep)\n        : \"memory\""));
 }
 
 /// Operands after d: a, b, their distances.
 std::string smem_text(int dtype, const WgmmaProduct& product) {
-  const Instruction of(dtype, product.n);
+  const Instruction instruction(dtype, product.n);
   const bool a_mn = product.form == WgmmaProduct::kMnK;
   const std::string a_distance = a_mn ? "kAStep" : "kAChunk";
   std::string steps;
   for (int k = 0; k < product.steps; ++k)
-    steps += fmt::format("{}add.s64 a, {}, {}; add.s64 b, {}, {}; {}, a, b, {}, 1, 1, {}, 0; ",
-                         kNextLine, of.input(0),
-                         a_mn ? in_rows(of.input(2), k) : in_chunks(of.input(2), k), of.input(1),
-                         in_chunks(of.input(3), k), of.text, k > 0 ? 1 : 0, a_mn ? 1 : 0);
+    steps += fmt::format(
+        "{}add.s64 a, {}, {}; add.s64 b, {}, {}; {}, a, b, {}, 1, 1, {}, 0; ", kNextLine,
+        instruction.input(0),
+        a_mn ? in_rows(instruction.input(2), k) : in_chunks(instruction.input(2), k),
+        instruction.input(1), in_chunks(instruction.input(3), k), instruction.text, k > 0 ? 1 : 0,
+        a_mn ? 1 : 0);
   return product_struct(
       a_mn ? "MnK" : "KK", dtype, product, "int " + a_distance + ", int kBChunk",
-      function(fmt::format("set({}, u64 a, u64 b)", of.d_parameter()),
-               "{ .reg .b64 a, b; wgmma.fence.sync.aligned; " + steps + "}", of.outputs,
+      function(fmt::format("set({}, u64 a, u64 b)", instruction.d_parameter()),
+               "{ .reg .b64 a, b; wgmma.fence.sync.aligned; " + steps + "}", instruction.outputs,
                fmt::format("\"l\"(a), \"l\"(b), \"n\"({}), \"n\"(kBChunk)\n        : \"memory\"",
                            a_distance)));
 }
@@ -109,25 +112,28 @@ std::string smem_text(int dtype, const WgmmaProduct& product) {
 }  // namespace
 
 std::string wgmma_text(int dtype, int n) {
-  const Instruction of(dtype, n);
+  const Instruction instruction(dtype, n);
   const auto predicated = [&](int accumulate, const std::string& operands) {
-    return fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; {}, {}; }}", of.input(accumulate),
-                       of.text, operands);
+    return fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; {}, {}; }}",
+                       instruction.input(accumulate), instruction.text, operands);
   };
   // Behind the operands: accumulate, signs of a and b, and which of the shared ones are MN-major.
-  const std::string fragment = of.d_parameter() + ", ";
+  const std::string fragment = instruction.d_parameter() + ", ";
   const std::string four = "u32 a0, u32 a1, u32 a2, u32 a3, u64 b";
   const std::string four_inputs = R"("r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b))";
   return fmt::format("template <>\nstruct Wgmma<{}, {}> {{\n", name_of(dtype), n) +
          function("smem_smem(" + fragment + "u64 a, u64 b, int accumulate)",
-                  predicated(2, fmt::format("{}, {}, p, 1, 1, 0, 0", of.input(0), of.input(1))),
-                  of.outputs, R"("l"(a), "l"(b), "r"(accumulate))") +
+                  predicated(2, fmt::format("{}, {}, p, 1, 1, 0, 0", instruction.input(0),
+                                            instruction.input(1))),
+                  instruction.outputs, R"("l"(a), "l"(b), "r"(accumulate))") +
          function("regs_smem(" + fragment + four + ", int accumulate)",
-                  predicated(5, fmt::format("{}, {}, p, 1, 1, 0", of.four(0), of.input(4))),
-                  of.outputs, four_inputs + R"(, "r"(accumulate))") +
+                  predicated(5, fmt::format("{}, {}, p, 1, 1, 0", instruction.four(0),
+                                            instruction.input(4))),
+                  instruction.outputs, four_inputs + R"(, "r"(accumulate))") +
          function("regs_smem_mn(" + fragment + four + ")",
-                  fmt::format("{}, {}, {}, 1, 1, 1, 1;", of.text, of.four(0), of.input(4)),
-                  of.outputs, four_inputs) +
+                  fmt::format("{}, {}, {}, 1, 1, 1, 1;", instruction.text, instruction.four(0),
+                              instruction.input(4)),
+                  instruction.outputs, four_inputs) +
          "};\n";
 }
 

@@ -17,9 +17,9 @@ template <int kDtype, int kN>
 struct Wgmma;
 
 // Whole products of 16 * kSteps elements each, in one statement with their fence: the compiler
-// takes time for each register of each statement, a tenth less of all than with one a step. Rows of
-// what is K-major lie in chunks of 64 columns, kAChunk and kBChunk apart; steps of what is MN-major
-// are kAStep and kBStep apart. All in units of descriptors, 16 bytes.
+// takes time for each register of each statement, and one a product compiles a tenth faster than
+// one a step. Rows of what is K-major lie in chunks of 64 columns, kAChunk and kBChunk apart; steps
+// of what is MN-major are kAStep and kBStep apart. All in units of descriptors, 16 bytes.
 
 /// d = a * b, both K-major: scores.
 ///   set<kAChunk, kBChunk>(d, a, b)

@@ -191,6 +191,7 @@ void expect_appended(bool in_place) {
     EXPECT_EQ(in_place ? now.used : now.after, wanted.after);
     EXPECT_EQ(now.counters.arrived, 0u) << "as they were";
     EXPECT_EQ(now.counters.runs, 1u);
+    EXPECT_EQ(test::copies_left(), 0u) << "a block ends when all that it asked for has come";
   }
 }
 
@@ -199,7 +200,7 @@ TEST(AppendKvOnTheHost, RotatesNeighbours) { expect_appended<kRopeInterleaved>(f
 TEST(AppendKvOnTheHost, CopiesWithoutARope) { expect_appended<kNoRope>(true); }
 
 /// Each block writes lengths itself: apart from those that others read, or its own sequences'.
-void expect_padded_rows_appended(int rows, bool in_place) {
+void expect_padded_rows_appended(int rows, bool in_place, int warps_log2) {
   constexpr AppendShape kShape{kBf16, 16, 8, kNoRope, 0};
   constexpr int kSequences = 5, kCapacity = 7;
   const auto count = static_cast<std::size_t>(kSequences * rows);
@@ -222,7 +223,7 @@ void expect_padded_rows_appended(int rows, bool in_place) {
   p.seqlen_new = rows;
   p.seqlen_kv = kCapacity;
   p.num_heads_kv = 1;
-  p.work = work_of<kShape>(p, 0, 1);
+  p.work = work_of<kShape>(p, 0, warps_log2);
   test::run_on_host(p.work.blocks, AppendShape::kThreads, [&] { AppendKv<kShape, 2>::run(p); });
   std::vector<u16> wanted_k(k_cache.size()), wanted_v(v_cache.size());
   for (int b = 0; b < kSequences; ++b) {
@@ -241,10 +242,10 @@ void expect_padded_rows_appended(int rows, bool in_place) {
 }
 
 TEST(AppendKvOnTheHost, PaddedRowsGoToAStridedCacheAtAnyAlignment) {
-  expect_padded_rows_appended(3, false);
+  for (const int warps_log2 : {0, 1}) expect_padded_rows_appended(3, false, warps_log2);
 }
 TEST(AppendKvOnTheHost, ABlockMovesTheLengthsOfItsSequencesOn) {
-  for (const int rows : {1, 2, 4}) expect_padded_rows_appended(rows, true);
+  for (const int rows : {1, 2, 4}) expect_padded_rows_appended(rows, true, 1);
 }
 
 }  // namespace

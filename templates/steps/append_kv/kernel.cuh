@@ -179,21 +179,28 @@ struct AppendKv {
     }
     ATTNFORGE_DEVICE int second_part() const { return (part.second - part.first) * kBytes; }
 
-    /// Calls visit(place, i, second) for the i-th row's part, and its second vector.
+    /// Calls visit(i, second) for the i-th row's part, and its second vector.
     template <class Visit>
-    ATTNFORGE_DEVICE void for_each_vector(char* at, i64 apart, const Visit& visit) const {
+    ATTNFORGE_DEVICE void for_each_vector(const Visit& visit) const {
 #pragma unroll
-      for (int i = 0; i < kDepth; ++i, at += apart) {
+      for (int i = 0; i < kDepth; ++i) {
         if (i >= rows) continue;
-        visit(at, i, false);
-        if (S.rope != kNoRope && part.second >= 0) visit(at + second_part(), i, true);
+        visit(i, false);
+        if (S.rope != kNoRope && part.second >= 0) visit(i, true);
       }
+    }
+    /// The same with where each lies, of the first part and rows so far apart.
+    template <class Visit>
+    ATTNFORGE_DEVICE void for_each_place(char* first, i64 apart, const Visit& visit) const {
+      for_each_vector([&](int i, bool second) {
+        visit(first + i * apart + (second ? second_part() : 0), i, second);
+      });
     }
     template <class Visit>
     ATTNFORGE_DEVICE void for_each_new(const AppendParams& p, const Token& token,
                                        const Visit& visit) const {
       const TensorRef& tensor = p.from[moved];
-      for_each_vector(first_part(tensor, token.sequence, token.row), bytes_apart(tensor), visit);
+      for_each_place(first_part(tensor, token.sequence, token.row), bytes_apart(tensor), visit);
     }
     ATTNFORGE_DEVICE void load(const AppendParams& p, const Token& token) {
       for_each_new(p, token, [&](const char* from, int i, bool second) {
@@ -209,7 +216,7 @@ struct AppendKv {
     /// What was asked for.
     ATTNFORGE_DEVICE void take(const Lanes* ahead) {
       cp_async_wait<0>();
-      for_each_vector(nullptr, 0, [&](const char*, int i, bool second) {
+      for_each_vector([&](int i, bool second) {
         const Vector& from = ahead[i + second * kDepth][threadIdx.x];
         load_words<4 * kWords>(reinterpret_cast<const char*>(from), second ? b[i] : a[i]);
       });
@@ -233,7 +240,7 @@ struct AppendKv {
       const TensorRef& tensor = p.to[moved];
       char* to = first_part(tensor, to_cache ? token.cache_batch : token.sequence,
                             to_cache ? token.cache_row : token.row);
-      for_each_vector(to, bytes_apart(tensor), [&](char* at, int i, bool second) {
+      for_each_place(to, bytes_apart(tensor), [&](char* at, int i, bool second) {
         store_words<kAlignment>(at, second ? b[i] : a[i]);
       });
     }
@@ -243,7 +250,6 @@ struct AppendKv {
   ATTNFORGE_DEVICE static void ask_for(const AppendParams& p, const Token& token, int i,
                                        Lanes* ahead) {
     if constexpr (kAhead) {
-      cp_async_wait<0>();  // of a token that was not written nobody took what was asked for
       Strip strip;
       if (strip.set(p, i)) strip.ask(p, token, ahead);
     }
@@ -314,7 +320,11 @@ struct AppendKv {
       }
 
       // ---- 3. Rows go there, and those of the warp's other strips after them ----
-      if (!more || !token.written) continue;
+      if (!more) continue;
+      if (!token.written) {  // nobody takes what was asked for
+        if constexpr (kAhead) cp_async_wait<0>();
+        continue;
+      }
       for (;;) {
         strip.turn(p, token);
         strip.store(p, token);

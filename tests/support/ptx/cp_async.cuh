@@ -1,9 +1,11 @@
 // cp_async.cuh - templates/ptx/cp_async.cuh with host_grid.h: a thread's copies come when it waits
-// for them, and not before.
+// for them, and not before. Until then nothing else may be copied there.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -24,9 +26,31 @@ struct HostCopies {
   std::deque<std::vector<HostCopy>> groups;
   std::vector<HostCopy> open;
 };
-inline HostCopies& own_copies() {
+inline std::vector<HostCopies>& copies_of_threads() {
   static std::vector<HostCopies> of_threads(1024);
-  return of_threads[thread_index.x];
+  return of_threads;
+}
+inline HostCopies& own_copies() { return copies_of_threads()[thread_index.x]; }
+/// Of all threads, that nobody waited for.
+inline std::size_t copies_left() {
+  std::size_t left = 0;
+  for (const HostCopies& copies : copies_of_threads()) {
+    left += copies.open.size();
+    for (const std::vector<HostCopy>& group : copies.groups) left += group.size();
+  }
+  return left;
+}
+inline void add_copy(HostCopies& copies, const HostCopy& copy) {
+  const auto expect_no_other = [&](const std::vector<HostCopy>& group) {
+    for (const HostCopy& each : group) {
+      if (each.to != copy.to) continue;
+      std::fputs("a copy goes where one is under way\n", stderr);
+      std::abort();
+    }
+  };
+  expect_no_other(copies.open);
+  for (const std::vector<HostCopy>& group : copies.groups) expect_no_other(group);
+  copies.open.push_back(copy);
 }
 /// What smem_address() was asked about: of its address it says the low half, and all that is shared
 /// is static.
@@ -40,8 +64,8 @@ inline void* at_smem_address(u32 address) {
 
 template <int kBytes>
 void cp_async_or_zero(u32 smem_dst, const void* gmem_src, bool in_bounds) {
-  test::own_copies().open.push_back(
-      {test::at_smem_address(smem_dst), in_bounds ? gmem_src : nullptr, kBytes});
+  test::add_copy(test::own_copies(),
+                 {test::at_smem_address(smem_dst), in_bounds ? gmem_src : nullptr, kBytes});
 }
 template <int kBytes>
 void cp_async(u32 smem_dst, const void* gmem_src) {
