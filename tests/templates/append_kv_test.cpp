@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <random>
@@ -16,6 +17,8 @@
 
 namespace attnforge {
 namespace {
+
+constexpr std::size_t index_of(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 TEST(AppendShape, PartsOfARowCoverEachElementOnce) {
   for (const int dtype : {kFp32, kBf16}) {
@@ -30,11 +33,10 @@ TEST(AppendShape, PartsOfARowCoverEachElementOnce) {
             for (const int begin : {part.first, part.second}) {
               if (begin < 0) continue;
               EXPECT_EQ(begin % shape.vector(), 0);
-              for (int j = 0; j < shape.vector(); ++j)
-                ++seen.at(static_cast<std::size_t>(begin + j));
+              for (int j = 0; j < shape.vector(); ++j) ++seen.at(index_of(begin + j));
             }
             for (int j = 0; part.table >= 0 && j < shape.vector(); ++j)
-              ++turned.at(static_cast<std::size_t>(part.table + j));
+              ++turned.at(index_of(part.table + j));
           }
           EXPECT_EQ(seen, std::vector<int>(seen.size(), 1)) << head_dim << " " << rope_dim;
           EXPECT_EQ(turned, std::vector<int>(turned.size(), 1)) << head_dim << " " << rope_dim;
@@ -131,7 +133,7 @@ std::vector<float> rotated(const World& world, const float* row, int rope, int p
   std::vector<float> out(row, row + kHeadDim);
   for (int i = 0; rope != kNoRope && i < kRopeDim / 2; ++i) {
     const int x = rope == kRopeHalf ? i : 2 * i, y = rope == kRopeHalf ? i + kRopeDim / 2 : x + 1;
-    const auto at = static_cast<std::size_t>(position * kRopeDim / 2 + i);
+    const auto at = index_of(position * kRopeDim / 2 + i);
     out[static_cast<std::size_t>(x)] = row[x] * world.cos[at] - row[y] * world.sin[at];
     out[static_cast<std::size_t>(y)] = row[y] * world.cos[at] + row[x] * world.sin[at];
   }
@@ -159,11 +161,11 @@ void expect_appended(bool in_place) {
         std::ranges::copy(rotated(wanted, &wanted.q[static_cast<std::size_t>(at)], kRope, position),
                           wanted.rotated_q.begin() + at);
       }
-      const int page = wanted.table[static_cast<std::size_t>(b * kColumns + position / kPageSize)];
+      const int page = wanted.table[index_of(b * kColumns + position / kPageSize)];
       if (page < 0 || page >= kPages) continue;
       for (int h = 0; h < kHeads; ++h) {
         const int row = (page * kPageSize + position % kPageSize) * kHeads + h;
-        const auto at = static_cast<std::size_t>(token * kHeads + h);
+        const auto at = index_of(token * kHeads + h);
         std::ranges::copy(rotated(wanted, &wanted.k[at * kHeadDim], kRope, position),
                           wanted.k_cache.begin() + row * kHeadDim);
         std::copy_n(wanted.v.begin() + static_cast<std::ptrdiff_t>(at) * kHeadDimV, kHeadDimV,
@@ -203,7 +205,7 @@ TEST(AppendKvOnTheHost, CopiesWithoutARope) { expect_appended<kNoRope>(true); }
 void expect_padded_rows_appended(int rows, bool in_place, int warps_log2) {
   constexpr AppendShape kShape{kBf16, 16, 8, kNoRope, 0};
   constexpr int kSequences = 5, kCapacity = 7;
-  const auto count = static_cast<std::size_t>(kSequences * rows);
+  const auto count = index_of(kSequences * rows);
   std::vector<u16> k(count * 16 + 1), v(count * 8 + 1);
   std::iota(k.begin(), k.end(), u16{1});
   std::iota(v.begin(), v.end(), u16{1000});

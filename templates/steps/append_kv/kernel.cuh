@@ -74,19 +74,19 @@ struct AppendKv {
 
   /// A new token: which of the new rows it is, and where it belongs in the cache.
   struct Token {
-    int sequence;     // of packed rows unknown before locate()
-    int of_sequence;  // which of its new rows
-    int row;          // of the tensors with the new rows
-    int used;         // rows that its sequence has
-    u32 position;
-    bool written;  // whether the cache has that position
-    int cache_batch, cache_row;
-    bool in_cache;  // and a page for it
+    int sequence = 0;     // of packed rows unknown before locate()
+    int of_sequence = 0;  // which of its new rows
+    int row = 0;          // of the tensors with the new rows
+    int used = 0;         // rows that its sequence has
+    u32 position = 0;
+    bool written = false;  // whether the cache has that position
+    int cache_batch = 0, cache_row = 0;
+    bool in_cache = false;  // and a page for it
 
     /// Its length is asked for at once, if the sequence can be told without a look at others.
     ATTNFORGE_DEVICE Token(const AppendParams& p, u32 token) {
       if (p.cu_seqlens != nullptr) {
-        sequence = 0, row = int(token);
+        row = int(token);
         return;
       }
       const u32 rows = u32(p.seqlen_new > 0 ? p.seqlen_new : 1);
@@ -310,7 +310,6 @@ struct AppendKv {
       }
 
       // ---- 2. Lengths and page ----
-      token.written = false;
       if (there) token.locate(p);
       if (counts && block + gridDim.x >= p.work.blocks) __syncthreads();
       if (moves_lengths && !counts) {
