@@ -151,13 +151,18 @@ inline std::size_t own_step(const Launch& launch) {
   return launch.steps.size() - 1 - launch.steps_after;
 }
 
+/// 1 if it needs counters, else 0.
+inline int counted(const LaunchStep& step) {
+  int count = 0;
+  for (const ArgumentPart& part : step.args)
+    count += std::holds_alternative<CountersArgument>(part.value) ? 1 : 0;
+  return count;
+}
+
 /// How many steps need counters.
 inline int counted_steps(const Launch& launch) {
   int count = 0;
-  for (const LaunchStep& step : launch.steps) {
-    for (const ArgumentPart& part : step.args)
-      count += std::holds_alternative<CountersArgument>(part.value) ? 1 : 0;
-  }
+  for (const LaunchStep& step : launch.steps) count += counted(step);
   return count;
 }
 

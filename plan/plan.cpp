@@ -34,6 +34,15 @@ void require_legal(const LoadedKernel& loaded, const Problem& problem, const Dev
                           loaded.config_text, to_string(problem), wrong));
 }
 
+/// So that no run of the kernel's plans need do it: one may be captured.
+void reserve_counters(const LoadedKernel& loaded, DeviceState& state) {
+  for (const auto& step : loaded.kernels.steps()) {
+    if (counted(step->launch) == 0) continue;
+    const ContextScope scope(state.context);
+    return state.counters.reserve();
+  }
+}
+
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
 /// launch is computed.
 std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, DeviceState& state,
@@ -54,7 +63,9 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
         key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
         [&] {
           warn_of_slow_path(key, state);
-          return choose_and_load(key, options, state, called);
+          std::unique_ptr<LoadedKernel> made = choose_and_load(key, options, state, called);
+          reserve_counters(*made, state);
+          return made;
         });
   }
   if (problem.batch_invariant) require_legal(*loaded, problem, state);
@@ -71,10 +82,6 @@ PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, Devic
     : problem(problem_), loaded(&loaded_), device(&device_) {
   launch = LoadedLaunch(loaded->family->launch(loaded->config, problem, device->facts),
                         loaded->kernels);
-  if (launch.counted_steps() > 0) {
-    const ContextScope scope(device->context);
-    device->counters.reserve();
-  }
   check = PointerCheck(problem);
 }
 

@@ -15,7 +15,6 @@ class DeviceState;
 /// must outlive every run.
 class PlanState {
  public:
-  /// Allocates counters if this is the first plan of `device` that needs some. Throws Error(kCuda).
   PlanState(const Problem& problem, const LoadedKernel& loaded, DeviceState& device);
 
   Problem problem;
