@@ -47,7 +47,6 @@ void reserve_counters(const LoadedKernel& loaded, DeviceState& state) {
 /// launch is computed.
 std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, DeviceState& state,
                                                     const PlanOptions& options, bool forced) {
-  const auto called = std::chrono::steady_clock::now();
   validate(problem);
   require_seconds("time_limit_s", options.time_limit_s);
   if (state.facts.arch.name.empty()) {
@@ -57,8 +56,9 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
   }
   const ChoiceKey key{bucket(problem), options.family, options.config};
   const LoadedKernel* loaded = state.kernels.find(key);
-  if (loaded != nullptr && time_to_look_again(*loaded, options)) look_again(key, state);
-  if (loaded == nullptr || !good_enough(*loaded, options)) {
+  if (loaded == nullptr || time_to_look_again(*loaded, options) || !good_enough(*loaded, options)) {
+    const auto called = std::chrono::steady_clock::now();
+    if (loaded != nullptr && time_to_look_again(*loaded, options)) look_again(key, state);
     loaded = &state.kernels.find_or_make(
         key, [&](const LoadedKernel& kernel) { return good_enough(kernel, options); },
         [&] {
