@@ -30,7 +30,7 @@ namespace attnforge {
 /// sees a million different lengths keeps a few MiB of them.
 class DeviceState {
  public:
-  static constexpr std::size_t kPlansKept = 4096;  // of each map
+  static constexpr std::size_t kPlansKept = 4096;
 
   /// Throws as Device().
   explicit DeviceState(const DeviceOptions& options);
@@ -47,10 +47,7 @@ class DeviceState {
       context = nullptr;  // the caller's, if it was current and of this GPU, else the primary one
   Cache cache;
 
-  // What the caller insists on (family, config) is empty for nearly all plans: those are found by
-  // the problem alone.
-  RecentMap<Problem, PlanState, ProblemHash> plans{kPlansKept};
-  RecentMap<ChoiceKey, PlanState, ChoiceKeyHash> forced_plans{kPlansKept};
+  RecentMap<PlanState, KeyOfPlan> plans{kPlansKept};
   OnceMap<ChoiceKey, LoadedKernel, ChoiceKeyHash> kernels;  // by the bucket's problem
   OnceMap<std::string, LoadedKernels, std::hash<std::string>>
       block_kernels;  // plan/block_mask/kernels.h

@@ -56,6 +56,8 @@ bool may_compile(const PlanOptions& options) {
 std::unique_ptr<LoadedKernel> load(const Choice& choice, const ChoiceKey& key,
                                    const PlanOptions& options, DeviceState& state) {
   auto loaded = std::make_unique<LoadedKernel>();
+  loaded->asked_family = key.family;
+  loaded->asked_config = key.config;
   loaded->family = choice.family;
   loaded->config = choice.config;
   loaded->config_text = to_string(choice.config);

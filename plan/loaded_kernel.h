@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "attnforge/plan.h"
 #include "generator/bucket.h"
@@ -23,14 +24,33 @@ struct ChoiceKey {
   friend bool operator==(const ChoiceKey&, const ChoiceKey&) = default;
 };
 
+/// What a plan was asked for by: the same with the problem itself. Borrows all three.
+struct PlanKey {
+  const Problem& problem;
+  std::string_view family;
+  std::string_view config;
+
+  friend bool operator==(const PlanKey& a, const PlanKey& b) {
+    return a.problem == b.problem && a.family == b.family && a.config == b.config;
+  }
+};
+
+inline std::size_t hash_of(const PlanKey& key) noexcept {
+  const std::size_t hash = ProblemHash{}(key.problem);
+  if (key.family.empty() && key.config.empty()) return hash;  // nearly all
+  const std::hash<std::string_view> text;
+  return hash ^ (text(key.family) * 31) ^ (text(key.config) * 1009);
+}
 struct ChoiceKeyHash {
   std::size_t operator()(const ChoiceKey& key) const noexcept {
-    const std::hash<std::string> text;
-    return ProblemHash{}(key.problem) ^ (text(key.family) * 31) ^ (text(key.config) * 1009);
+    return hash_of({key.problem, key.family, key.config});
   }
 };
 
 struct LoadedKernel {
+  // What the caller insists on, as in its ChoiceKey.
+  std::string asked_family;
+  std::string asked_config;
   const Family* family = nullptr;
   Config config;
   std::string config_text;

@@ -44,9 +44,9 @@ void reserve_counters(const LoadedKernel& loaded, DeviceState& state) {
 }
 
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the
-/// launch is computed.
+/// launch is computed. `hash`: of its PlanKey.
 std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, DeviceState& state,
-                                                    const PlanOptions& options, bool forced) {
+                                                    const PlanOptions& options, std::size_t hash) {
   validate(problem);
   require_seconds("time_limit_s", options.time_limit_s);
   if (state.facts.arch.name.empty()) {
@@ -71,9 +71,7 @@ std::shared_ptr<const PlanState> plan_for_new_sizes(const Problem& problem, Devi
   if (problem.batch_invariant) require_legal(*loaded, problem, state);
   auto made = std::make_shared<const PlanState>(problem, *loaded, state);
   if (state.overrides.print_launch) state.launches.print(*made, state.log);
-  if (forced)
-    return state.forced_plans.put({problem, options.family, options.config}, std::move(made));
-  return state.plans.put(problem, std::move(made));
+  return state.plans.put(std::move(made), hash);
 }
 
 }  // namespace
@@ -87,17 +85,16 @@ PlanState::PlanState(const Problem& problem_, const LoadedKernel& loaded_, Devic
 
 Plan make_plan(const Problem& problem, Device& device, const PlanOptions& options) {
   DeviceState& state = state_of(device);
-  const bool forced = !options.family.empty() || !options.config.empty();
-  std::shared_ptr<const PlanState> known = forced ? state.forced_plans.find(
-                                                        {problem, options.family, options.config})
-                                                  : state.plans.find(problem);
+  const PlanKey asked{problem, options.family, options.config};
+  const std::size_t hash = hash_of(asked);
+  std::shared_ptr<const PlanState> known = state.plans.find(asked, hash);
   if (known != nullptr && good_enough(*known->loaded, options)) {
     if (time_to_look_again(*known->loaded, options))
       look_again({bucket(problem), options.family, options.config}, state);
     if (good_enough(*known->loaded, options)) return Plan(std::move(known));
   }
   const NvtxRange range("attnforge plan");
-  return Plan(plan_for_new_sizes(problem, state, options, forced));
+  return Plan(plan_for_new_sizes(problem, state, options, hash));
 }
 
 void Plan::run(const Tensors& tensors, void* workspace, void* stream) const {

@@ -17,11 +17,17 @@ class PlanState {
  public:
   PlanState(const Problem& problem, const LoadedKernel& loaded, DeviceState& device);
 
+  PlanKey key() const { return {problem, loaded->asked_family, loaded->asked_config}; }
+
   Problem problem;
   const LoadedKernel* loaded = nullptr;
   DeviceState* device = nullptr;
   PointerCheck check;
   LoadedLaunch launch;
+};
+
+struct KeyOfPlan {
+  PlanKey operator()(const PlanState& plan) const { return plan.key(); }
 };
 
 }  // namespace attnforge

@@ -28,6 +28,7 @@ TEST_F(PlanTest, ForcedConfigIsUsedOrRefusedWithItsReason) {
   EXPECT_EQ(plan.provenance(), Provenance::kForced);
   EXPECT_EQ(make_plan(kProblem, device).provenance(), Provenance::kEstimated)
       << "forced plans are kept apart";
+  EXPECT_EQ(make_plan(kProblem, device, with_config(chosen)).provenance(), Provenance::kForced);
 
   const Error error = error_of([&] { make_plan(kProblem, device, with_config("fwd_naive")); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
