@@ -36,8 +36,8 @@ void require_legal(const LoadedKernel& loaded, const Problem& problem, const Dev
 
 /// So that no run of the kernel's plans need do it: one may be captured.
 void reserve_counters(const LoadedKernel& loaded, DeviceState& state) {
-  for (const auto& step : loaded.kernels.steps()) {
-    if (counted(step->launch) == 0) continue;
+  for (const LoadedStep& step : loaded.kernels.steps()) {
+    if (counted(step.launch) == 0) continue;
     const ContextScope scope(state.context);
     return state.counters.reserve();
   }

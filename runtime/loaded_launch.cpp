@@ -71,8 +71,7 @@ LoadedKernels::LoadedKernels(std::span<const std::byte> image, const Source& sou
     kernels_.emplace_back(step.kernel,
                           Kernel::load(image, symbol_of(step.kernel, source), smem_bytes));
   }
-  for (const LaunchStep& step : launch.steps)
-    steps_.push_back(std::make_shared<const LoadedStep>(LoadedStep{&at(step.kernel), step}));
+  for (const LaunchStep& step : launch.steps) steps_.push_back({&at(step.kernel), step});
 }
 
 const Kernel& LoadedKernels::at(const std::string& name) const {
@@ -92,15 +91,15 @@ LoadedLaunch::LoadedLaunch(const Launch& launch, const LoadedKernels& kernels)
     ATTNFORGE_ASSERT(!step.overlaps_previous || !steps_.empty(),
                      "the first step overlaps with nothing: the run before may still read what it "
                      "writes");
-    if (i < kernels.steps().size() && alike(step, kernels.steps()[i]->launch)) {
-      const std::shared_ptr<const LoadedStep>& loaded = kernels.steps()[i];
-      add_words_that_differ(step.params, loaded->launch.params, words_);
+    if (i < kernels.steps().size() && alike(step, kernels.steps()[i].launch)) {
+      const LoadedStep& loaded = kernels.steps()[i];
+      add_words_that_differ(step.params, loaded.launch.params, words_);
       steps_.push_back(
-          {loaded, step.grid, static_cast<std::uint32_t>(words_.size()), scratch_of(step)});
+          {&loaded, step.grid, static_cast<std::uint32_t>(words_.size()), scratch_of(step), {}});
     } else {
-      steps_.push_back(
-          {std::make_shared<const LoadedStep>(LoadedStep{&kernels.at(step.kernel), step}),
-           step.grid, static_cast<std::uint32_t>(words_.size()), scratch_of(step)});
+      auto own = std::make_unique<const LoadedStep>(LoadedStep{&kernels.at(step.kernel), step});
+      steps_.push_back({own.get(), step.grid, static_cast<std::uint32_t>(words_.size()),
+                        scratch_of(step), std::move(own)});
     }
   }
   words_.shrink_to_fit();

@@ -24,7 +24,7 @@ struct LoadedStep {
 };
 
 /// The code of a source on the GPU, by the names that launches call its kernels, and the launch
-/// that it was loaded for. Moving keeps the kernels where they are.
+/// that it was loaded for. Moving keeps kernels and steps where they are.
 class LoadedKernels {
  public:
   /// None.
@@ -37,11 +37,11 @@ class LoadedKernels {
   /// Throws Error(kInternal) for a kernel that was not loaded.
   const Kernel& at(const std::string& name) const;
   /// Of that launch.
-  const std::vector<std::shared_ptr<const LoadedStep>>& steps() const { return steps_; }
+  const std::vector<LoadedStep>& steps() const { return steps_; }
 
  private:
   std::vector<std::pair<std::string, Kernel>> kernels_;
-  std::vector<std::shared_ptr<const LoadedStep>> steps_;
+  std::vector<LoadedStep> steps_;
 };
 
 /// Immutable; may be run from several threads, each with memory of its own. Small, since a server
@@ -54,13 +54,14 @@ class LoadedLaunch {
     std::uint32_t value;
   };
   struct Step {
-    std::shared_ptr<const LoadedStep> loaded;  // its own if no other is like it
+    const LoadedStep* loaded = nullptr;  // of the LoadedKernels, or own
     Dim3 grid;
     // Its words, what differs from loaded->launch.params, end there among those of all steps, and
     // begin where those of the step before end.
     std::uint32_t words_end = 0;
     // Sizes decide where they lie. Null: none, as for nearly all.
     std::unique_ptr<const std::vector<ScratchTensor>> from_workspace;
+    std::unique_ptr<const LoadedStep> own;  // where none that was loaded is like it
   };
 
   /// No steps.

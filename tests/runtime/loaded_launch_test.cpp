@@ -72,9 +72,9 @@ TEST_F(LoadedLaunchTest, LaunchOfOtherSizesSharesAllButItsGridAndTheWordsThatDif
   launch.steps[1].grid.x = 5;
   launch.steps[1].from_workspace = {{TensorMapSpec::Operand::kQ, 256, 1, 1, 1}};
   const LoadedLaunch loaded(launch, kernels);
-  EXPECT_EQ(loaded.steps()[0].loaded, kernels.steps()[0]);
+  EXPECT_EQ(loaded.steps()[0].loaded, &kernels.steps()[0]);
   EXPECT_EQ(loaded.steps()[0].words_end, 0u);
-  EXPECT_EQ(loaded.steps()[1].loaded, kernels.steps()[1]);
+  EXPECT_EQ(loaded.steps()[1].loaded, &kernels.steps()[1]);
   EXPECT_EQ(loaded.steps()[1].words_end, 2u);
   EXPECT_EQ(*loaded.steps()[1].from_workspace, launch.steps[1].from_workspace);
   std::byte workspace[64];
@@ -94,7 +94,7 @@ TEST_F(LoadedLaunchTest, StepThatIsNotLikeTheLoadedOneIsItsOwn) {
     Launch other{.steps = {step("first", 16)}};
     change(other.steps[0]);
     const LoadedLaunch loaded(other, kernels);
-    EXPECT_NE(loaded.steps()[0].loaded, kernels.steps()[0]);
+    EXPECT_NE(loaded.steps()[0].loaded, &kernels.steps()[0]);
     loaded.run({}, {.workspace = workspace, .counters = counters}, nullptr);
   };
   expect_own([](LaunchStep& step) { step.block.y = 2; });
