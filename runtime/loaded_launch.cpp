@@ -28,27 +28,33 @@ bool alike(const LaunchStep& a, const LaunchStep& b) {
 
 using Word = LoadedLaunch::Word;
 constexpr std::size_t kWordBytes = sizeof(Word::value);
+constexpr std::size_t kUsualWords = 8;  // that sizes decide of a launch, at most
 
-/// Adds the words of `params` that `others` has not. Both are as large.
+constexpr std::size_t kLineBytes = 32;
+bool same_line(const std::byte* a, const std::byte* b) {
+  const auto same = [&](std::size_t offset) {
+    std::uint64_t one = 0, other = 0;
+    std::memcpy(&one, a + offset, sizeof(one));
+    std::memcpy(&other, b + offset, sizeof(other));
+    return one == other;
+  };
+  return same(0) && same(8) && same(16) && same(24);
+}
+
+/// Adds the words of `params` that `others` has not. Both are as large, and nearly all of their
+/// lines are the same.
 void add_words_that_differ(std::span<const std::byte> params, std::span<const std::byte> others,
                            std::vector<Word>& to) {
-  std::array<Word, kMaxParamsBytes / kWordBytes> found;
-  std::size_t count = 0;
-  const auto compare = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t offset = begin; offset < end; offset += kWordBytes) {
-      std::uint32_t value = 0, other = 0;
-      std::memcpy(&value, params.data() + offset, kWordBytes);
-      std::memcpy(&other, others.data() + offset, kWordBytes);
-      if (value != other) found[count++] = {static_cast<std::uint32_t>(offset), value};
-    }
-  };
-  constexpr std::size_t kLineBytes = 32;  // nearly all of which are the same: compared in place
-  std::size_t line = 0;
-  for (; line + kLineBytes <= params.size(); line += kLineBytes)
-    if (std::memcmp(params.data() + line, others.data() + line, kLineBytes) != 0)
-      compare(line, line + kLineBytes);
-  compare(line, params.size());
-  to.insert(to.end(), found.begin(), found.begin() + count);
+  for (std::size_t offset = 0; offset < params.size(); offset += kWordBytes) {
+    while (offset + kLineBytes <= params.size() &&
+           same_line(params.data() + offset, others.data() + offset))
+      offset += kLineBytes;
+    if (offset == params.size()) return;
+    std::uint32_t value = 0, other = 0;
+    std::memcpy(&value, params.data() + offset, kWordBytes);
+    std::memcpy(&other, others.data() + offset, kWordBytes);
+    if (value != other) to.push_back({static_cast<std::uint32_t>(offset), value});
+  }
 }
 
 const std::vector<ScratchTensor> kNoScratch;
@@ -84,6 +90,7 @@ const Kernel& LoadedKernels::at(const std::string& name) const {
 LoadedLaunch::LoadedLaunch(const Launch& launch, const LoadedKernels& kernels)
     : workspace_bytes_(launch.workspace_bytes), counted_steps_(attnforge::counted_steps(launch)) {
   steps_.reserve(launch.steps.size());
+  words_.reserve(kUsualWords);
   for (std::size_t i = 0; i < launch.steps.size(); ++i) {
     const LaunchStep& step = launch.steps[i];
     ATTNFORGE_ASSERT(step.params.size() <= kMaxParamsBytes && step.params.size() % kWordBytes == 0,
@@ -102,7 +109,7 @@ LoadedLaunch::LoadedLaunch(const Launch& launch, const LoadedKernels& kernels)
                         scratch_of(step), std::move(own)});
     }
   }
-  words_.shrink_to_fit();
+  if (words_.size() > kUsualWords) words_.shrink_to_fit();
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): it loses sight of scratch_of()'s
 
 void LoadedLaunch::run(const Tensors& tensors, const RunMemory& memory, CUstream stream) const {

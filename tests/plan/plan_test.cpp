@@ -281,6 +281,21 @@ TEST_F(PlanTest, PlanInMemoryIsFoundWithoutAnAllocation) {
   EXPECT_EQ(allocations(), before);
 }
 
+TEST_F(PlanTest, NewLengthInABucketAllocatesLittle) {
+  Device device = open();
+  Problem longer = kProblem;
+  make_plan(longer, device);
+  constexpr int kPlans = 100, kGrowth = 20;  // of the map
+  const long before = allocations();
+  for (int i = 0; i < kPlans; ++i) {
+    longer.seqlen_kv += 1;
+    make_plan(longer, device);
+  }
+  // The plan, two lists that it keeps, a place in the map; of the launch a name and three lists.
+  EXPECT_LE(allocations() - before, kPlans * 8 + kGrowth);
+  ASSERT_EQ(bucket(longer), bucket(kProblem));
+}
+
 TEST_F(PlanTest, DeviceUsesTheCallersContextOfItsGpu) {
   CUcontext popped = nullptr;
   driver().cuCtxPushCurrent(fake_cuda().other_context());
