@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <string>
@@ -89,20 +90,33 @@ Config untyped(std::string_view family, const Typed& typed, const Field<Typed> (
 void throw_unknown_field(const Config& config, std::size_t expected_count);
 void throw_wrong_value(const Config& config, const FieldRule& rule, int value);
 
-/// The only way from a Config to a family's arithmetic. Throws Error(kInvalidArgument) for a field
-/// that is missing or too many, and for a value that is not allowed.
+/// Sets the member of field kIndex in its family's order.
+template <const auto& kFields, std::size_t kIndex, class Typed>
+void set_field(const Config& config, Typed& result) {
+  constexpr Field<Typed> kField = kFields[kIndex];
+  // As a rule in the same order: a search converts thousands.
+  const auto& [name, given] = config.fields[kIndex];
+  const int value = name == kField.name ? given : config.get(kField.name);
+  if (!kField.allowed.has(value)) throw_wrong_value(config, {kField.name, kField.allowed}, value);
+  result.*kField.member = value;
+}
+
 template <class Typed, std::size_t N>
-Typed typed(const Config& config, const Field<Typed> (&fields)[N]) {
-  Typed result{};
-  if (config.fields.size() != N) throw_unknown_field(config, N);
-  for (std::size_t i = 0; i < N; ++i) {
-    // As a rule in the same order: a search converts thousands.
-    const Field<Typed>& field = fields[i];
-    const auto& [name, given] = config.fields[i];
-    const int value = name == field.name ? given : config.get(field.name);
-    if (!field.allowed.has(value)) throw_wrong_value(config, {field.name, field.allowed}, value);
-    result.*field.member = value;
+Typed type_of(const Field<Typed> (&)[N]);  // for TypedOf; never called
+template <const auto& kFields>
+using TypedOf = decltype(type_of(kFields));
+
+/// The only way from a Config to a family's arithmetic. Throws Error(kInvalidArgument) for a field
+/// that is missing or too many, and for a value that is not allowed. Unrolled, so that names and
+/// limits are constants: each plan for a new length converts its config.
+template <const auto& kFields>
+TypedOf<kFields> typed(const Config& config) {
+  TypedOf<kFields> result{};
+  if (config.fields.size() != std::size(kFields)) throw_unknown_field(config, std::size(kFields));
+  [&]<std::size_t... kIndexes>(std::index_sequence<kIndexes...>) {
+    (set_field<kFields, kIndexes>(config, result), ...);
   }
+  (std::make_index_sequence<std::size(kFields)>());
   return result;
 }
 

@@ -34,9 +34,9 @@ constexpr bool lists_every_member(const Field<Typed> (&fields)[N]) {
 }
 
 /// The typed config of `config` for `problem`. Throws as typed() does.
-template <class Typed, std::size_t N>
-Typed typed(const Config& config, const Problem& problem, const Field<Typed> (&fields)[N]) {
-  Typed result = typed(config, fields);
+template <const auto& kFields>
+TypedOf<kFields> typed(const Config& config, const Problem& problem) {
+  TypedOf<kFields> result = typed<kFields>(config);
   static_cast<Shape&>(result) = shape_of(problem);
   return result;
 }
@@ -117,10 +117,10 @@ constexpr Family typed_family(Family family) {
   static_assert(lists_every_member(kFields));
   family.fields = kRulesOf<kFields>;
   family.reject = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
-    return kReject(typed(config, problem, kFields), typical_problem(problem), device).text();
+    return kReject(typed<kFields>(config, problem), typical_problem(problem), device).text();
   };
   family.estimate_us = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
-    return kEstimate(typed(config, problem, kFields), typical_problem(problem), device);
+    return kEstimate(typed<kFields>(config, problem), typical_problem(problem), device);
   };
   family.for_each_point = [](std::span<const Axis> axes, const Problem& problem,
                              const DeviceFacts& device,
@@ -138,15 +138,15 @@ constexpr Family typed_family(Family family) {
     });
   };
   family.tile_shape = [](const Config& config, const Problem& problem) {
-    return tile_shape_of(typed(config, problem, kFields));
+    return tile_shape_of(typed<kFields>(config, problem));
   };
   if constexpr (!std::is_null_pointer_v<decltype(kDescribe)>)
-    family.describe = [](const Config& config) { return kDescribe(typed(config, kFields)); };
+    family.describe = [](const Config& config) { return kDescribe(typed<kFields>(config)); };
   family.render = [](const Config& config, const Problem& problem) {
-    return kRender(typed(config, problem, kFields), problem);
+    return kRender(typed<kFields>(config, problem), problem);
   };
   family.launch = [](const Config& config, const Problem& problem, const DeviceFacts& device) {
-    return kLaunch(typed(config, problem, kFields), problem, device);
+    return kLaunch(typed<kFields>(config, problem), problem, device);
   };
   return family;
 }

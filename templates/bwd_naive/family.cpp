@@ -138,7 +138,7 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& /*devic
 }  // namespace
 
 Launch launch_gradients(const Config& config, const Problem& problem, const GradientRows& rows) {
-  return launch_blocks(typed(config, problem, kFields), problem, rows, 1);
+  return launch_blocks(typed<kFields>(config, problem), problem, rows, 1);
 }
 
 constinit const Family bwd_naive = typed_family<kFields, reject, estimate_us, render, launch>({

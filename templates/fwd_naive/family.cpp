@@ -128,12 +128,12 @@ Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& /*devic
 
 }  // namespace
 
-int rows_per_block(const Config& config) { return typed(config, kFields).block_m; }
+int rows_per_block(const Config& config) { return typed<kFields>(config).block_m; }
 
 Launch launch_rows(const Config& config, const Problem& problem, const ListedRow* rows,
                    std::int64_t num_rows) {
   if (num_rows == 0) return {};
-  const Typed c = typed(config, problem, kFields);
+  const Typed c = typed<kFields>(config, problem);
   const std::int64_t num_blocks = problem.num_heads_q * ((num_rows + c.block_m - 1) / c.block_m);
   ATTNFORGE_ASSERT(rows != nullptr && num_blocks <= kMaxGridX, "a list is short");
   return launch_blocks(c, problem, num_blocks, rows, num_rows);

@@ -78,7 +78,7 @@ constexpr Field<Mine> kMineFields[] = {{"block_m", &Mine::block_m}, {"block_n", 
 TEST(Config, TypedAndUntypedAreInverse) {
   const Config config = untyped("fwd_mine", Mine{.block_m = 128, .block_n = 64}, kMineFields);
   EXPECT_EQ(to_string(config), "fwd_mine block_m=128 block_n=64");
-  const Mine mine = typed(parse_config("fwd_mine block_n=64 block_m=128"), kMineFields);
+  const Mine mine = typed<kMineFields>(parse_config("fwd_mine block_n=64 block_m=128"));
   EXPECT_EQ(mine.block_m, 128);
   EXPECT_EQ(mine.block_n, 64);
 }
@@ -86,7 +86,7 @@ TEST(Config, TypedAndUntypedAreInverse) {
 TEST(Config, TypedRefusesMissingAndExtraFields) {
   const auto message = [](std::string_view text) {
     return error_message(ErrorCode::kInvalidArgument,
-                         [&] { typed(parse_config(text), kMineFields); });
+                         [&] { typed<kMineFields>(parse_config(text)); });
   };
   EXPECT_THAT(message("fwd_mine block_m=1"), HasSubstr("has 1 fields where fwd_mine has 2"));
   EXPECT_THAT(message("fwd_mine block_m=1 block_n=1 stages=2"), HasSubstr("has 3 fields"));
@@ -117,12 +117,12 @@ TEST(Config, AllowedValuesAreThoseOfTheirText) {
 }
 
 TEST(Config, TypedTakesOnlyAllowedValues) {
-  constexpr Field<Mine> kRanged[] = {{"block_m", &Mine::block_m, from_to(16, 64, 16)},
-                                     {"block_n", &Mine::block_n, doubled(1, 4)}};
+  static constexpr Field<Mine> kRanged[] = {{"block_m", &Mine::block_m, from_to(16, 64, 16)},
+                                            {"block_n", &Mine::block_n, doubled(1, 4)}};
   const auto message = [&](std::string_view text) {
-    return error_message(ErrorCode::kInvalidArgument, [&] { typed(parse_config(text), kRanged); });
+    return error_message(ErrorCode::kInvalidArgument, [&] { typed<kRanged>(parse_config(text)); });
   };
-  EXPECT_EQ(typed(parse_config("fwd_mine block_m=48 block_n=4"), kRanged).block_m, 48);
+  EXPECT_EQ(typed<kRanged>(parse_config("fwd_mine block_m=48 block_n=4")).block_m, 48);
   EXPECT_THAT(message("fwd_mine block_m=0 block_n=4"),
               HasSubstr("block_m=0 must be 16, 32, 48 or 64"));
   EXPECT_THAT(message("fwd_mine block_n=3 block_m=16"), HasSubstr("block_n=3 must be 1, 2 or 4"));

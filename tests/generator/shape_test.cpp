@@ -99,9 +99,10 @@ struct Mine : Shape {
 };
 
 TEST(TypedConfig, IsTheShapeOfTheProblemAndTheFieldsOfTheConfig) {
-  constexpr Field<Mine> kFields[] = {{"block_m", &Mine::block_m}, {"block_n", &Mine::block_n}};
+  static constexpr Field<Mine> kFields[] = {{"block_m", &Mine::block_m},
+                                            {"block_n", &Mine::block_n}};
   const Problem problem = parse_problem("fwd bf16 seqlen=64 head_dim=128 causal");
-  const Mine mine = typed(parse_config("fwd_mine block_m=64 block_n=32"), problem, kFields);
+  const Mine mine = typed<kFields>(parse_config("fwd_mine block_m=64 block_n=32"), problem);
   EXPECT_EQ(initializer(mine), initializer(shape_of(problem)));
   EXPECT_EQ(mine.block_m, 64);
   EXPECT_EQ(mine.block_n, 32);
