@@ -34,9 +34,8 @@ constexpr std::int64_t kBatchOfAll = 4;
 }  // namespace
 
 Problem bucket(const Problem& problem) {
-  Problem result = problem;
-  round_fields(result);
-  Problem rounded = result;
+  Problem rounded = problem;
+  round_fields(rounded);
   rounded.batch = problem.batch_invariant && problem.batch > 0 ? kBatchOfAll
                                                                : bucket_batch(problem.batch);
   rounded.seqlen_q = bucket_seqlen(problem.seqlen_q);
@@ -46,8 +45,11 @@ Problem bucket(const Problem& problem) {
   }
   // Each limit is on the grid, but their products are not: such giants keep their sizes and stay
   // valid.
-  if (products_within_limits(rounded)) return rounded;
-  return result;
+  if (!products_within_limits(rounded)) {
+    rounded = problem;
+    round_fields(rounded);
+  }
+  return rounded;
 }
 
 std::size_t ProblemHash::operator()(const Problem& p) const noexcept { return hash_of_fields(p); }
