@@ -170,13 +170,18 @@ bool for_each_window(const Problem& p, const Found& found) {
   return all;
 }
 
+KeyBounds bounds_without_text(const Problem& problem) {
+  const Window window = effective_window(problem);
+  KeyBounds bounds;
+  if (window.left >= 0) bounds.left = window.left;
+  if (window.right >= 0) bounds.right = window.right;
+  return bounds;
+}
+
 }  // namespace
 
 MaskTerms mask_terms(const Problem& problem) {
-  const Window window = effective_window(problem);
-  MaskTerms terms{.bounds = {}, .code = problem.mask};
-  if (window.left >= 0) terms.bounds.left = window.left;
-  if (window.right >= 0) terms.bounds.right = window.right;
+  MaskTerms terms{.bounds = bounds_without_text(problem), .code = problem.mask};
   const bool nothing_left = for_each_window(problem, [&](Code term, const KeyBounds& bounds) {
     if (bounds.left) narrow(terms.bounds.left, *bounds.left);
     if (bounds.right) narrow(terms.bounds.right, *bounds.right);
@@ -190,7 +195,9 @@ MaskTerms mask_terms(const Problem& problem) {
   return terms;
 }
 
-KeyBounds key_bounds(const Problem& problem) { return mask_terms(problem).bounds; }
+KeyBounds key_bounds(const Problem& problem) {
+  return problem.mask.empty() ? bounds_without_text(problem) : mask_terms(problem).bounds;
+}
 
 std::string mask_code(const Problem& problem) { return mask_terms(problem).code; }
 
