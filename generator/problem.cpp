@@ -27,8 +27,11 @@ void check_dtype(std::string_view name, DType dtype, int alignment_bytes) {
 
 /// Of one tensor; a part's own limits are its own.
 bool tensors_within_limits(const Problem& p) {
+  const Tokens tokens = total_tokens(p);
+  const int head_dim = std::max(p.head_dim, p.head_dim_v);
   return p.batch * p.num_heads_q <= kMaxHeadsTotal &&
-         std::max({elements_q(p), elements_k(p), elements_v(p), elements_o(p)}) <= kMostElements;
+         elements(tokens.q, p.num_heads_q, head_dim) <= kMostElements &&
+         elements(tokens.kv, p.num_heads_kv, head_dim) <= kMostElements;
 }
 
 void check_products(const Problem& p) {
@@ -78,10 +81,12 @@ bool products_within_limits(const Problem& p) {
 void validate(const Problem& p) {
   check_exclusions(p);
   check_fields(p);
-  check_dtype("q", p.dtype_q, p.alignment_bytes);
-  check_dtype("k", p.dtype_k, p.alignment_bytes);
-  check_dtype("v", p.dtype_v, p.alignment_bytes);
-  check_dtype("o", p.dtype_o, p.alignment_bytes);
+  if (p.alignment_bytes < size_bytes(DType::kFp32)) {  // the largest element
+    check_dtype("q", p.dtype_q, p.alignment_bytes);
+    check_dtype("k", p.dtype_k, p.alignment_bytes);
+    check_dtype("v", p.dtype_v, p.alignment_bytes);
+    check_dtype("o", p.dtype_o, p.alignment_bytes);
+  }
   if (p.num_heads_q % p.num_heads_kv != 0) {
     reject(fmt::format("num_heads_q={} must be a multiple of num_heads_kv={}", p.num_heads_q,
                        p.num_heads_kv));
