@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::size_t kMostParts = 12;  // of nearly all arguments
 
-std::size_t multiple(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }
-
 }  // namespace
 
 Argument::Argument(LaunchStep& step, std::size_t size) : step_(step) {
@@ -26,22 +24,13 @@ Argument Argument::of_size(LaunchStep& step, std::size_t size) {
   return Argument(step, size);
 }
 
-std::size_t Argument::add(const void* value, std::size_t size, std::size_t alignment) {
-  const std::size_t offset = multiple(end_, alignment);
-  end_ = offset + size;
-  alignment_ = std::max(alignment_, alignment);
-  ATTNFORGE_ASSERT(end_ <= step_.params.size(), "the parts of an argument fit its struct");
-  if (value != nullptr) std::memcpy(step_.params.data() + offset, value, size);
-  return offset;
-}
-
 void Argument::done() const {
-  ATTNFORGE_ASSERT(multiple(end_, alignment_) == step_.params.size(),
+  ATTNFORGE_ASSERT(aligned(end_, alignment_) == step_.params.size(),
                    "the parts of an argument are all members of its struct");
 }
 
 void Argument::end_base(std::size_t size, std::size_t alignment) {
-  ATTNFORGE_ASSERT(multiple(end_, alignment_) == size,
+  ATTNFORGE_ASSERT(aligned(end_, alignment_) == size,
                    "the parts of an argument are all members of its base");
   end_ = size;
   alignment_ = std::max(alignment_, alignment);
@@ -50,10 +39,11 @@ void Argument::end_base(std::size_t size, std::size_t alignment) {
 Argument& Argument::fwd(const Problem& problem) { return part(fwd_params(problem), FwdArgument{}); }
 
 Argument& Argument::tensor_map(const TensorMapSpec& map, const TensorMapSizes& sizes) {
-  TensorMap place{};
-  static_assert(sizeof(sizes) <= sizeof(place));
-  std::memcpy(&place, &sizes, sizeof(sizes));
-  return part(place, map);
+  static_assert(sizeof(sizes) <= sizeof(TensorMap));
+  const std::size_t offset = next(sizeof(TensorMap), alignof(TensorMap));
+  std::memcpy(step_.params.data() + offset, &sizes, sizeof(sizes));
+  step_.args.push_back({offset, map});
+  return *this;
 }
 
 Argument& Argument::scratch(std::size_t begin) {

@@ -2,6 +2,7 @@
 // in its struct.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "attnforge/error.h"
 #include "attnforge/problem.h"
 #include "generator/launch.h"
 
@@ -62,14 +64,14 @@ class Argument {
   template <class Value>
   Argument& value(const Value& value) {
     static_assert(std::is_trivially_copyable_v<Value>);
-    add(&value, sizeof(value), alignof(Value));  // NOLINT(bugprone-sizeof-expression)
+    put(value);
     return *this;
   }
   /// What each run fills in, and how.
   template <class Value, class Part>
   Argument& part(const Value& value, Part part) {
     static_assert(std::is_trivially_copyable_v<Value>);
-    step_.args.push_back({add(&value, sizeof(value), alignof(Value)), std::move(part)});
+    step_.args.push_back({put(value), std::move(part)});
     return *this;
   }
   /// A struct of the launch's numbers that each run fills in by kBind, a function
@@ -81,7 +83,7 @@ class Argument {
   /// `bytes` that each run fills in, zeros before.
   template <class Part>
   Argument& zeros(std::size_t bytes, std::size_t alignment, Part part) {
-    step_.args.push_back({add(nullptr, bytes, alignment), std::move(part)});
+    step_.args.push_back({next(bytes, alignment), std::move(part)});
     return *this;
   }
   /// What follows lies after a base class Params, which ends here, and in whose alignment it
@@ -97,8 +99,28 @@ class Argument {
  private:
   Argument(LaunchStep& step, std::size_t size);
   void end_base(std::size_t size, std::size_t alignment);
-  /// Returns its offset. `value` null: zeros.
-  std::size_t add(const void* value, std::size_t size, std::size_t alignment);
+  /// Where the next member lies, which is zeros so far. In line, as put() is: of a plan for a new
+  /// length an argument of twenty members is a good part, and here their sizes are known.
+  std::size_t next(std::size_t size, std::size_t alignment) {
+    const std::size_t offset = aligned(end_, alignment);
+    end_ = offset + size;
+    alignment_ = std::max(alignment_, alignment);
+    ATTNFORGE_ASSERT(end_ <= step_.params.size(), "the parts of an argument fit its struct");
+    return offset;
+  }
+  /// Returns where.
+  template <class Value>
+  std::size_t put(const Value& value) {
+    const std::size_t offset = next(sizeof(value),  // NOLINT(bugprone-sizeof-expression)
+                                    alignof(Value));
+    std::memcpy(step_.params.data() + offset, &value,
+                sizeof(value));  // NOLINT(bugprone-sizeof-expression)
+    return offset;
+  }
+  /// `alignment`: a power of two, as all are.
+  static std::size_t aligned(std::size_t size, std::size_t alignment) {
+    return (size + alignment - 1) & ~(alignment - 1);
+  }
 
   LaunchStep& step_;
   std::size_t end_ = 0, alignment_ = 1;
