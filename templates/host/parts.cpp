@@ -20,32 +20,29 @@ const Part& rotation_part();    // templates/host/rotation
 
 namespace {
 
-std::array<const Part*, 7> parts() {
-  return {&lengths_part(), &block_mask_part(), &code_part(),    &tile_lists_part(),
-          &sinks_part(),   &pages_part(),      &rotation_part()};
+const std::array<const Part*, kNumberOfParts>& parts() {
+  static const std::array<const Part*, kNumberOfParts> kParts = {
+      &lengths_part(), &block_mask_part(), &code_part(),    &tile_lists_part(),
+      &sinks_part(),   &pages_part(),      &rotation_part()};
+  return kParts;
 }
 
-std::size_t round_up(std::size_t size, std::size_t of) { return (size + of - 1) / of * of; }
+/// `of`: an alignment, so a power of two.
+std::size_t round_up(std::size_t size, std::size_t of) { return (size + of - 1) & ~(of - 1); }
 
-std::size_t argument_bytes(const Problem& problem, bool gathers, std::size_t size,
-                           std::size_t alignment) {
+PartsOfProblem parts_of(const Problem& problem, bool gathers) {
+  PartsOfProblem found;
   for (const Part* part : parts()) {
-    if (!part->in(problem, gathers)) continue;
-    const std::size_t bytes = part->bytes(problem);
-    ATTNFORGE_ASSERT(bytes % kPartAlignment == 0, "a part's end is where the next one may begin");
-    size = round_up(size, kPartAlignment) + bytes;
-    alignment = std::max(alignment, kPartAlignment);
+    if (part->in(problem, gathers)) found.list[found.count++] = part;
   }
-  return round_up(size, alignment);
+  return found;
 }
 
 }  // namespace
 
 std::string argument_type(const Problem& problem, bool gathers, std::string_view params) {
   std::string type(params);
-  for (const Part* part : parts()) {
-    if (part->in(problem, gathers)) type = part->type(problem, type);
-  }
+  for (const Part* part : parts_of(problem, gathers)) type = part->type(problem, type);
   return type;
 }
 
@@ -56,25 +53,27 @@ std::string symbol_of_kernel(std::string symbol, const Problem& problem) {
   return symbol;
 }
 
-std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,
-                           std::size_t alignment) {
-  return argument_bytes(problem, work.lists.groups > 0, size, alignment);
+PartsOfProblem parts_of(const Problem& problem, const TileWork& work) {
+  return parts_of(problem, work.lists.groups > 0);
 }
 
-void add_parts(Argument& argument, const Problem& problem, const TileWork& work) {
-  const bool gathers = work.lists.groups > 0;
-  for (const Part* part : parts()) {
-    if (part->in(problem, gathers)) part->add(argument, problem, work);
+std::size_t argument_bytes(const PartsOfProblem& parts, const Problem& problem, std::size_t size,
+                           std::size_t alignment) {
+  for (const Part* part : parts) {
+    const std::size_t bytes = part->bytes(problem);
+    ATTNFORGE_ASSERT(bytes % kPartAlignment == 0, "a part's end is where the next one may begin");
+    size = round_up(size, kPartAlignment) + bytes;
+    alignment = std::max(alignment, kPartAlignment);
   }
+  return round_up(size, alignment);
 }
 
 KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t size,
                        std::size_t alignment) {
-  names.params_bytes = argument_bytes(problem, names.gathers, size, alignment);
+  const PartsOfProblem parts = parts_of(problem, names.gathers);
+  names.params_bytes = argument_bytes(parts, problem, size, alignment);
   names.params = argument_type(problem, names.gathers, names.params);
-  for (const Part* part : parts()) {
-    if (part->in(problem, names.gathers)) part->extend(names, problem);
-  }
+  for (const Part* part : parts) part->extend(names, problem);
   return names;
 }
 

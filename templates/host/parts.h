@@ -2,6 +2,7 @@
 // family's own, and pieces. Families name no part.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -37,12 +38,21 @@ std::string argument_type(const Problem& problem, bool gathers, std::string_view
 /// A kernel's symbol: that of the family's config, and what tells kernels of other problems apart.
 std::string symbol_of_kernel(std::string symbol, const Problem& problem);
 
-/// Of an argument whose family's own is of `size` and `alignment`.
-std::size_t argument_bytes(const Problem& problem, const TileWork& work, std::size_t size,
-                           std::size_t alignment);
+inline constexpr std::size_t kNumberOfParts = 7;
 
-/// The members of the problem's parts, after the family's own.
-void add_parts(Argument& argument, const Problem& problem, const TileWork& work);
+/// Those that a problem has, in their order.
+struct PartsOfProblem {
+  std::array<const Part*, kNumberOfParts> list{};
+  std::size_t count = 0;
+
+  auto begin() const { return list.begin(); }
+  auto end() const { return list.begin() + count; }
+};
+PartsOfProblem parts_of(const Problem& problem, const TileWork& work);
+
+/// Of an argument whose family's own is of `size` and `alignment`.
+std::size_t argument_bytes(const PartsOfProblem& parts, const Problem& problem, std::size_t size,
+                           std::size_t alignment);
 
 /// `names` of a kernel, whose argument's own type is names.params, with what the problem's parts
 /// add to it. `size` and `alignment` are that type's.
@@ -54,10 +64,12 @@ KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t si
 template <class Params, class Fill>
 void fill_argument(LaunchStep& step, const Problem& problem, const TileWork& work,
                    const Fill& fill) {
+  const PartsOfProblem parts = parts_of(problem, work);
   Argument argument = Argument::of_size(
-      step, argument_bytes(problem, work, sizeof(Params), alignof(Params)));
+      step, argument_bytes(parts, problem, sizeof(Params), alignof(Params)));
   fill(argument);
-  add_parts(argument.template end_of_base<Params>(), problem, work);
+  argument.template end_of_base<Params>();
+  for (const Part* part : parts) part->add(argument, problem, work);
   argument.done();
 }
 
