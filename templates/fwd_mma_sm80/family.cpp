@@ -282,7 +282,7 @@ Source render(const Typed& c, const Problem& problem) {
 }
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
-  const TileWork work = tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb,
+  const TileWork work = tile_work(problem, c, tiling_of(c), c.block_n, c.head_group_mb,
                                   later_see_more(c));
   LaunchStep step = step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes());
   if (c.num_splits > 1) {

@@ -176,8 +176,8 @@ Source render(const Typed& c, const Problem& problem) {
 
 Launch launch(const Typed& c, const Problem& problem, const DeviceFacts& device) {
   return launch_of_tiles<FwdRegtileF32Params>(
-      problem, tile_work(problem, tiling_of(c), 0, c.head_group_mb, later_see_more(c)), device.arch,
-      step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes()));
+      problem, tile_work(problem, c, tiling_of(c), 0, c.head_group_mb, later_see_more(c)),
+      device.arch, step_of(symbol_of_kernel(symbol(c), problem), c.num_threads(), c.smem_bytes()));
 }
 
 constexpr Family kFamily = typed_family<kFields, reject, estimate_us, render, launch, describe>({

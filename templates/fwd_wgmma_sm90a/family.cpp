@@ -82,7 +82,7 @@ QueryTiling tiling_of(const Typed& c) {
 }
 
 TileWork work_of(const Problem& problem, const Typed& c) {
-  return tile_work(problem, tiling_of(c), c.block_n, c.head_group_mb, later_see_more(c));
+  return tile_work(problem, c, tiling_of(c), c.block_n, c.head_group_mb, later_see_more(c));
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {

@@ -68,11 +68,11 @@ bool has_unequal_sequences(const Shape& shape, const Problem& typical) {
          !typical.batch_invariant && has_few_rows(typical);
 }
 
-TileWork tile_work(const Problem& problem, const QueryTiling& tiling, int block_n,
-                   int head_group_mb, bool heavy_last) {
+TileWork tile_work(const Problem& problem, const Shape& shape, const QueryTiling& tiling,
+                   int block_n, int head_group_mb, bool heavy_last) {
   const int block_m = tiling.block_m, pack_gqa = tiling.pack_gqa;
   TileWork work;
-  if (block_n > 0) work.lists = tile_lists(problem, shape_of(problem), block_m, block_n);
+  if (block_n > 0) work.lists = tile_lists(problem, shape, block_m, block_n);
   work.source = tile_source(problem, work.lists.groups > 0, tiling);
   if (!work.listed()) {
     work.order = tile_order(problem, block_m, pack_gqa, head_group_mb, heavy_last);

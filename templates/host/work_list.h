@@ -67,11 +67,11 @@ struct TileWork {
 };
 
 /// Tiles of block_m rows and key tiles of block_n (0: the kernel cannot gather its keys), with
-/// pack_gqa heads in each. Heads are taken in groups whose K and V take about head_group_mb MB, and
-/// in a list, where one head's take more, so are sequences; 0: head after head. heavy_last:
-/// tile_order().
-TileWork tile_work(const Problem& problem, const QueryTiling& tiling, int block_n,
-                   int head_group_mb, bool heavy_last);
+/// pack_gqa heads in each. `shape`: the problem's. Heads are taken in groups whose K and V take
+/// about head_group_mb MB, and in a list, where one head's take more, so are sequences; 0: head
+/// after head. heavy_last: tile_order().
+TileWork tile_work(const Problem& problem, const Shape& shape, const QueryTiling& tiling,
+                   int block_n, int head_group_mb, bool heavy_last);
 
 /// Query tiles of block_m rows that all sequences have for one head, or for pack_gqa heads in one
 /// tile: the most that there may be.

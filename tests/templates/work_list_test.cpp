@@ -11,6 +11,7 @@
 #include "generator/arch.h"
 #include "generator/bucket.h"
 #include "generator/candidates.h"
+#include "generator/shape.h"
 #include "reference/sequences.h"
 #include "templates/registry.h"
 #include "tests/support/argument_parts.h"
@@ -49,12 +50,15 @@ TEST(WorkList, HasRoomForTheTilesOfAnyLengths) {
 TEST(WorkList, TakesSequencesInGroupsWhereOneHeadOutgrowsTheL2) {
   const Problem problem = parse_problem(
       "fwd bf16 batch=64 num_heads=8 seqlen=65536 tokens=1000000 head_dim=128 lengths=packed");
-  EXPECT_EQ(tile_work(problem, {128}, 64, 32, false).keys_per_group, (32 << 20) / 512);
-  EXPECT_EQ(tile_work(problem, {128}, 64, 0, false).keys_per_group, 0) << "head after head";
+  EXPECT_EQ(tile_work(problem, shape_of(problem), {128}, 64, 32, false).keys_per_group,
+            (32 << 20) / 512);
+  EXPECT_EQ(tile_work(problem, shape_of(problem), {128}, 64, 0, false).keys_per_group, 0)
+      << "head after head";
   const Problem small = parse_problem(
       "fwd bf16 batch=16 num_heads=8 seqlen=8192 tokens=16384 head_dim=128 lengths=packed");
-  EXPECT_EQ(tile_work(small, {128}, 64, 32, false).keys_per_group, 0);
-  EXPECT_EQ(tile_work(small, {128}, 64, 32, false).order.heads_per_group, 4) << "8 MiB each";
+  EXPECT_EQ(tile_work(small, shape_of(small), {128}, 64, 32, false).keys_per_group, 0);
+  EXPECT_EQ(tile_work(small, shape_of(small), {128}, 64, 32, false).order.heads_per_group, 4)
+      << "8 MiB each";
 }
 
 TEST(TileSource, IsWhatAllProblemsOfABucketShare) {
