@@ -391,8 +391,9 @@ void add_tensor_maps(Argument& argument, const Typed& c, const Problem& problem)
   argument.tensor_map(q, q_sizes).tensor_map(k, kv_sizes).tensor_map(v, kv_sizes);
 }
 
-Launch launch(const Typed& c, const Problem& of_run, const DeviceFacts& device) {
-  const Problem problem = without_rope(of_run);
+/// `problem`: of_run without its rope.
+Launch launch_of(const Typed& c, const Problem& problem, const Problem& of_run,
+                 const DeviceFacts& device) {
   const TileWork work = work_of(problem, c);
   ATTNFORGE_ASSERT(!c.own_lists || own_list_fits(work.lists),
                    "reject() lets no longer list through");
@@ -417,6 +418,11 @@ Launch launch(const Typed& c, const Problem& of_run, const DeviceFacts& device) 
                                                  c.num_splits, resident, fill);
   fill_argument<FwdWgmmaSm90aParams>(step, problem, work, fill);
   return launch_of_work(problem, work, device.arch, std::move(step));
+}
+
+Launch launch(const Typed& c, const Problem& of_run, const DeviceFacts& device) {
+  if (plain(of_run)) return launch_of(c, of_run, of_run, device);
+  return launch_of(c, without_rope(of_run), of_run, device);
 }
 
 bool rotates(const Config& config) { return config.get("fused_rope") != 0; }
