@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <span>
 
 #include "attnforge/error.h"
 #include "generator/problem_parts.h"
@@ -19,8 +20,9 @@ PointerCheck::PointerCheck(const Problem& problem)
       bytes_v_(static_cast<std::uint8_t>(size_bytes(problem.dtype_v))),
       bytes_o_(static_cast<std::uint8_t>(size_bytes(problem.dtype_o))),
       needs_lse_(problem.lse) {
-  for (unsigned i = 0; i < problem_parts().size(); ++i) {
-    const ProblemPart& part = *problem_parts()[i];
+  const std::span<const ProblemPart* const> parts = problem_parts();
+  for (unsigned i = 0; i < parts.size(); ++i) {
+    const ProblemPart& part = *parts[i];
     if (!part.in(problem)) continue;
     ATTNFORGE_ASSERT(i < 8, "a bit for each part");
     parts_ = static_cast<std::uint8_t>(parts_ | 1u << i);
