@@ -20,6 +20,7 @@ import functools
 import math
 import pathlib
 import random
+import re
 import statistics
 import sys
 import time
@@ -38,6 +39,7 @@ COLUMNS = [*NAMED_BY, "ms", "tb_per_s", "ratio", "error", "rounds", "spread", "l
 OURS = ("attnforge", "one piece", "dense")
 CHOICE_ROUNDS, FINAL_ROUNDS, FINALISTS = 31, 61, 4  # of --choose: the fastest of many is as often the luckiest
 LONGEST = 32768  # of ragged sequences
+GROUPS = ("decode", "ragged", "prefill")  # of cases
 RAGGED, EQUAL = "ragged, seed ", ", equal lengths of as many bytes"  # names of cases
 DECODE = [(1, 2048), (1, 8192), (1, 65536), (8, 8192), (64, 8192), (128, 4096)]
 
@@ -98,10 +100,17 @@ def cases(torch, seeds):
     yield case("prefill", "prefill", (32, 8), 512, [32768], 64)
 
 
+def words_of(only):
+    """(group, part of titles) of each word of --only. Titles have commas: those before no group are theirs."""
+    for word in re.split(rf",(?=\s*(?:{'|'.join(GROUPS)})\b)", only) if only else []:
+        group, _, part = word.strip().partition("@")
+        yield group, part
+
+
 def asked(only, group, title):
-    """Whether --only has a case: "decode@64 x,prefill" is the prefill and the decodes with "64 x" in their titles."""
-    words = [each.partition("@") for each in only.split(",") if each]
-    return not words or any(group == name and part in title for name, _, part in words)
+    """Whether --only has a case: "decode@64 x 8192, 32:8,prefill" is the prefill and the decodes with that in their titles."""
+    words = list(words_of(only))
+    return not words or any(group == name and part in title for name, part in words)
 
 
 def said_of_ragged(times):
@@ -303,9 +312,9 @@ def main():
     args = parser.parse_args()
     named = list(serving_peers.LOADERS) if args.peers is None else args.peers.split(",")
     wanted = [name for name in named if name not in ("", "none")]
-    unknown = {each.partition("@")[0] for each in args.only.split(",") if each} - {"decode", "ragged", "prefill"}
+    unknown = {group for group, _ in words_of(args.only)} - set(GROUPS)
     if unknown:
-        parser.error(f"--only {', '.join(sorted(unknown))}: there are decode, ragged, prefill")
+        parser.error(f"--only {', '.join(sorted(unknown))}: there are {', '.join(GROUPS)}")
     sys.path.insert(0, str(HERE.parent / "python"))
     torch = machine.torch()
     import attnforge

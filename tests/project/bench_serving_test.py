@@ -225,6 +225,8 @@ class CasesTest(unittest.TestCase):
             return sum(serving.asked(only, *each) for each in titles)
 
         self.assertEqual([count(only) for only in ("", "decode", "decode@64 x 8192", "decode@16:1,prefill", "ragged@seed 2")], [17, 12, 2, 7, 2])
+        # A title whole, as the help has it.
+        self.assertEqual([count(only) for only in ("decode@64 x 8192, 32:8", "decode@64 x 8192, 32:8,prefill", "decode, prefill")], [1, 2, 13])
 
     def test_every_case_has_its_configs_in_the_results(self):
         stored = serving.stored_configs(ROOT / "bench/results/h200/serving.csv")
