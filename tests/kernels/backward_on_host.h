@@ -4,11 +4,9 @@
 
 #include "base.cuh"
 #include "params_bwd.h"
+#include "tests/support/index_of.h"
 
 namespace attnforge::test {
-
-/// Of an element of a vector.
-constexpr std::size_t index_of(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// gradients=fp32. Query tiles have block_m rows.
 struct BackwardOnHost {

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <random>
 #include <vector>
+
+#include "tests/support/index_of.h"
 
 // clang-format off
 #include "tests/support/host_grid.h"
@@ -18,7 +19,7 @@
 namespace attnforge {
 namespace {
 
-constexpr std::size_t index_of(std::int64_t i) { return static_cast<std::size_t>(i); }
+using test::index_of;
 
 TEST(AppendShape, PartsOfARowCoverEachElementOnce) {
   for (const int dtype : {kFp32, kBf16}) {
