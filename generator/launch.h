@@ -1,6 +1,7 @@
 // launch.h - a launch as data: what a family asks the driver to do, with no driver types.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -151,19 +152,15 @@ inline std::size_t own_step(const Launch& launch) {
   return launch.steps.size() - 1 - launch.steps_after;
 }
 
-/// 1 if it needs counters, else 0.
-inline int counted(const LaunchStep& step) {
-  int count = 0;
-  for (const ArgumentPart& part : step.args)
-    count += std::holds_alternative<CountersArgument>(part.value) ? 1 : 0;
-  return count;
+inline bool needs_counters(const LaunchStep& step) {
+  return std::ranges::any_of(step.args, [](const ArgumentPart& part) {
+    return std::holds_alternative<CountersArgument>(part.value);
+  });
 }
 
 /// How many steps need counters.
 inline int counted_steps(const Launch& launch) {
-  int count = 0;
-  for (const LaunchStep& step : launch.steps) count += counted(step);
-  return count;
+  return static_cast<int>(std::ranges::count_if(launch.steps, needs_counters));
 }
 
 /// Device memory of a run beside its tensors: Launch::workspace_bytes of the caller's, and a set of

@@ -170,7 +170,7 @@ bool for_each_window(const Problem& p, const Found& found) {
   return all;
 }
 
-KeyBounds bounds_without_text(const Problem& problem) {
+KeyBounds bounds_of_window(const Problem& problem) {
   const Window window = effective_window(problem);
   KeyBounds bounds;
   if (window.left >= 0) bounds.left = window.left;
@@ -178,13 +178,17 @@ KeyBounds bounds_without_text(const Problem& problem) {
   return bounds;
 }
 
+void narrow(KeyBounds& bounds, const KeyBounds& by) {
+  if (by.left) narrow(bounds.left, *by.left);
+  if (by.right) narrow(bounds.right, *by.right);
+}
+
 }  // namespace
 
 MaskTerms mask_terms(const Problem& problem) {
-  MaskTerms terms{.bounds = bounds_without_text(problem), .code = problem.mask};
+  MaskTerms terms{.bounds = bounds_of_window(problem), .code = problem.mask};
   const bool nothing_left = for_each_window(problem, [&](Code term, const KeyBounds& bounds) {
-    if (bounds.left) narrow(terms.bounds.left, *bounds.left);
-    if (bounds.right) narrow(terms.bounds.right, *bounds.right);
+    narrow(terms.bounds, bounds);
     const std::size_t begin = term.front().at, end = term.back().end();
     for (std::size_t i = begin; i < end; ++i) {
       if (terms.code[i] != '\n') terms.code[i] = ' ';
@@ -196,7 +200,9 @@ MaskTerms mask_terms(const Problem& problem) {
 }
 
 KeyBounds key_bounds(const Problem& problem) {
-  return problem.mask.empty() ? bounds_without_text(problem) : mask_terms(problem).bounds;
+  KeyBounds all = bounds_of_window(problem);
+  for_each_window(problem, [&](Code, const KeyBounds& bounds) { narrow(all, bounds); });
+  return all;
 }
 
 std::string mask_code(const Problem& problem) { return mask_terms(problem).code; }

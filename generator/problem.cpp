@@ -81,12 +81,10 @@ bool products_within_limits(const Problem& p) {
 void validate(const Problem& p) {
   check_exclusions(p);
   check_fields(p);
-  if (p.alignment_bytes < size_bytes(DType::kFp32)) {  // the largest element
-    check_dtype("q", p.dtype_q, p.alignment_bytes);
-    check_dtype("k", p.dtype_k, p.alignment_bytes);
-    check_dtype("v", p.dtype_v, p.alignment_bytes);
-    check_dtype("o", p.dtype_o, p.alignment_bytes);
-  }
+  check_dtype("q", p.dtype_q, p.alignment_bytes);
+  check_dtype("k", p.dtype_k, p.alignment_bytes);
+  check_dtype("v", p.dtype_v, p.alignment_bytes);
+  check_dtype("o", p.dtype_o, p.alignment_bytes);
   if (p.num_heads_q % p.num_heads_kv != 0) {
     reject(fmt::format("num_heads_q={} must be a multiple of num_heads_kv={}", p.num_heads_q,
                        p.num_heads_kv));

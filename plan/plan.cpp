@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -36,11 +37,9 @@ void require_legal(const LoadedKernel& loaded, const Problem& problem, const Dev
 
 /// So that no run of the kernel's plans need do it: one may be captured.
 void reserve_counters(const LoadedKernel& loaded, DeviceState& state) {
-  for (const LoadedStep& step : loaded.kernels.steps()) {
-    if (counted(step.launch) == 0) continue;
-    const ContextScope scope(state.context);
-    return state.counters.reserve();
-  }
+  if (std::ranges::none_of(loaded.kernels.steps(), needs_counters, &LoadedStep::launch)) return;
+  const ContextScope scope(state.context);
+  state.counters.reserve();
 }
 
 /// The slow half of make_plan: the exact problem is new. Its bucket may be known; then only the

@@ -203,9 +203,8 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   constexpr int kSomeKeys = 1024, kSomeKeysFromDiagonal = 2048;
   if (c.persistent() && !c.adds_in_order() && (!c.zeros_ahead || problem.seqlen_kv > kSomeKeys))
     return "blocks that end cost nothing unless they set zeros often, or others wait for turns";
-  if (c.dq_stages > 1 && !c.adds_in_order()) return "adds in any order wait for no turn";
   if (c.dq_stages > 1 && !problem.deterministic)
-    return "where order is a choice, turns come in time";
+    return "only where order is asked for do blocks wait long for turns";
   if (c.adds_in_order() && c.split_columns && !problem.deterministic)
     return "blocks that wait for turns hold up products";
   // Of few key tiles the wait is short, and there are no zeros to set.
@@ -285,18 +284,20 @@ Source render(const Typed& c, const Problem& problem) {
   add(WgmmaProduct::kKK, c.block_m, round_up(c.head_dim_v, 16));
   add(WgmmaProduct::kMnK, c.dq_rows(), c.block_n());
   for (const int columns : {c.head_dim, c.head_dim_v}) {
-    if (!c.split_columns) add(WgmmaProduct::kRegsMn, columns, c.block_m);
-    for (const int half : {0, 1})
-      if (c.split_columns)
+    if (c.split_columns) {
+      for (const int half : {0, 1})
         add(WgmmaProduct::kRegsMn, c.half_of_columns(columns, half).count, c.block_m);
+    } else {
+      add(WgmmaProduct::kRegsMn, columns, c.block_m);
+    }
   }
   KernelNames names = with_parts<BwdWgmmaSm90aParams>(
       {.symbol = symbol(c, problem),
        .folder = kName,
        .type = "BwdWgmmaSm90a",
        .params = "BwdWgmmaSm90aParams",
-       .declarations = "namespace attnforge {\n" + fmt::format("{}", fmt::join(products, "")) +
-                       "}  // namespace attnforge\n",
+       .declarations = fmt::format("namespace attnforge {{\n{}}}  // namespace attnforge\n",
+                                   fmt::join(products, "")),
        .pieces = "DensePieces",
        .pieces_header = "pieces/dense.cuh",
        .other_pieces = bwd_pieces(c),

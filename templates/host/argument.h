@@ -39,6 +39,11 @@ OwnArgument own_argument() {
   return detail::own_argument<kBind>(kBind);
 }
 
+/// `size` rounded up to an alignment, which is a power of two.
+constexpr std::size_t aligned(std::size_t size, std::size_t alignment) {
+  return (size + alignment - 1) & ~(alignment - 1);
+}
+
 /// The members of the struct are added in their order, and done() ends them. Each goes to the next
 /// multiple of its alignment, as compilers lay a struct out, so offsets are running sums.
 class Argument {
@@ -116,10 +121,6 @@ class Argument {
     std::memcpy(step_.params.data() + offset, &value,
                 sizeof(value));  // NOLINT(bugprone-sizeof-expression)
     return offset;
-  }
-  /// `alignment`: a power of two, as all are.
-  static std::size_t aligned(std::size_t size, std::size_t alignment) {
-    return (size + alignment - 1) & ~(alignment - 1);
   }
 
   LaunchStep& step_;

@@ -27,9 +27,6 @@ const std::array<const Part*, kNumberOfParts>& parts() {
   return kParts;
 }
 
-/// `of`: an alignment, so a power of two.
-std::size_t round_up(std::size_t size, std::size_t of) { return (size + of - 1) & ~(of - 1); }
-
 PartsOfProblem parts_of(const Problem& problem, bool gathers) {
   PartsOfProblem found;
   for (const Part* part : parts()) {
@@ -62,10 +59,10 @@ std::size_t argument_bytes(const PartsOfProblem& parts, const Problem& problem, 
   for (const Part* part : parts) {
     const std::size_t bytes = part->bytes(problem);
     ATTNFORGE_ASSERT(bytes % kPartAlignment == 0, "a part's end is where the next one may begin");
-    size = round_up(size, kPartAlignment) + bytes;
+    size = aligned(size, kPartAlignment) + bytes;
     alignment = std::max(alignment, kPartAlignment);
   }
-  return round_up(size, alignment);
+  return aligned(size, alignment);
 }
 
 KernelNames with_parts(KernelNames names, const Problem& problem, std::size_t size,

@@ -34,8 +34,8 @@ struct Instruction {
                                           : ", ",
                              i / 4, i % 4);
     }
-    text = fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}\"\n        \"", n,
-                       type, type, d);
+    text = fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}{}", n, type, type,
+                       d, kNextLine);
   }
   /// The i-th operand after d.
   std::string input(int i) const { return fmt::format("%{}", registers + i); }
