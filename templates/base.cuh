@@ -23,6 +23,10 @@ inline constexpr int kBf16 = 2;
 
 ATTNFORGE_HOST_DEVICE constexpr int element_bytes(int dtype) { return dtype == kFp32 ? 4 : 2; }
 ATTNFORGE_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+/// a / b where neither is negative, which takes a GPU fewer instructions than numbers with signs.
+ATTNFORGE_HOST_DEVICE constexpr int quotient(int a, int b) {
+  return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
+}
 ATTNFORGE_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 ATTNFORGE_HOST_DEVICE constexpr int next_power_of_two(int a) {
   int power = 1;

@@ -51,7 +51,7 @@ struct BwdWgmmaSm90aWork {
   static constexpr bool kTogether = C.right_bound && !C.adds_in_order();
   ATTNFORGE_DEVICE bool from_end(const Params& params) const {
     if constexpr (!kTogether) return C.dq == kDqInOrder;
-    const int group = place.head / params.order.heads_per_group;
+    const int group = quotient(place.head, params.order.heads_per_group);
     return params.from_end_every != 0 && group % params.from_end_every == 0;
   }
   ATTNFORGE_DEVICE int first_m() const { return m_step < 0 ? walk.end - 1 : walk.begin; }

@@ -47,7 +47,7 @@ struct KeyTile {
     return {p, lengths, sequence, head};
   }
   /// Query heads that share the keys: `group()` of them from first_query_head() on.
-  ATTNFORGE_DEVICE int group() const { return p.num_heads_q / p.num_heads_kv; }
+  ATTNFORGE_DEVICE int group() const { return quotient(p.num_heads_q, p.num_heads_kv); }
   ATTNFORGE_DEVICE int first_query_head() const { return kv_head * group(); }
 
   /// Where a key begins in a tensor of keys, in elements, and a query of a head in one of queries.
@@ -67,7 +67,7 @@ struct KeyTile {
     if constexpr (is_packed<Lengths>())
       return packed_tile(Lengths::kv_begins(params), params.fwd.batch, block_n, place.m_block);
     else
-      return {place.head / params.fwd.num_heads_kv, place.m_block};
+      return {quotient(place.head, params.fwd.num_heads_kv), place.m_block};
   }
   template <class Params>
   ATTNFORGE_DEVICE KeyTile(const Params& params, const SequenceTile& tile, int head, int block_n)

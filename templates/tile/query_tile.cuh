@@ -65,7 +65,7 @@ struct QueryTile {
     return kPackGqa > 1 ? p.num_heads_kv : p.num_heads_q;
   }
   ATTNFORGE_DEVICE int kv_head() const {
-    return kPackGqa > 1 ? head : head / (p.num_heads_q / p.num_heads_kv);
+    return kPackGqa > 1 ? head : quotient(head, quotient(p.num_heads_q, p.num_heads_kv));
   }
   ATTNFORGE_DEVICE static int query_of(int row) { return row / kPackGqa; }
   ATTNFORGE_DEVICE int query_head_of(int row) const {

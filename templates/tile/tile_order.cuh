@@ -14,11 +14,11 @@ struct TilePlace {
 
 ATTNFORGE_DEVICE TilePlace place_tile(const TileOrder& order, int index) {
   const int tiles_per_group = order.heads_per_group * order.m_blocks;
-  const int group = index / tiles_per_group;
+  const int group = quotient(index, tiles_per_group);
   const int first_head = group * order.heads_per_group;
   const int heads = min(order.heads_per_group, order.heads - first_head);
   const int inside = index - group * tiles_per_group;
-  const int m = inside / heads;
+  const int m = quotient(inside, heads);
   return {order.heavy_last ? order.m_blocks - 1 - m : m, first_head + inside - m * heads};
 }
 

@@ -33,8 +33,8 @@ struct BwdDq {
     const FwdParams& p = params.fwd;
     const BwdScratch& scratch = params.scratch;
     const int tiles_of_head = scratch.rows_padded / DqTile::kRows;
-    const int of_all_heads = int(blockIdx.x) / tiles_of_head;
-    const int stored = of_all_heads / p.num_heads_q;
+    const int of_all_heads = quotient(blockIdx.x, tiles_of_head);
+    const int stored = quotient(of_all_heads, p.num_heads_q);
     const int head = of_all_heads - stored * p.num_heads_q;
     const SequenceTile place = scratch_tile<Lengths>(
         params, stored, DqTile::kRows, int(blockIdx.x) - of_all_heads * tiles_of_head);

@@ -35,10 +35,10 @@ struct BwdRows {
     const FwdParams& p = params.fwd;
     const BwdScratch& scratch = params.scratch;
     const int blocks_of_head = ceil_div(scratch.rows_padded, kRows);
-    const int of_all_heads = int(blockIdx.x) / blocks_of_head;
+    const int of_all_heads = quotient(blockIdx.x, blocks_of_head);
     const int first_row = (int(blockIdx.x) - of_all_heads * blocks_of_head) * kRows +
                           int(threadIdx.x) / kLanes;
-    const int stored = of_all_heads / p.num_heads_q;
+    const int stored = quotient(of_all_heads, p.num_heads_q);
     const int head = of_all_heads - stored * p.num_heads_q;
     const int lane = int(threadIdx.x) % kLanes;
 
