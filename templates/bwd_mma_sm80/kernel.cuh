@@ -468,25 +468,25 @@ struct BwdMmaSm80 {
   ATTNFORGE_DEVICE static void store_sums(const Tile& stored, const TensorRef& tensor,
                                           const Sums& sum, float factor) {
     constexpr int kTogether = C.halves() == 1 ? kColumns : 4;  // fragments of neighbours
+    constexpr int kBytes = element_bytes(kDtype);
+    const int key = stored.first_key + Share::lane_key(), end = stored.lengths.kv();
+    const int quad_lane = Share::lane() % 4;
+    char* const first = static_cast<char*>(tensor.data) +
+                        (stored.key_offset(tensor, key) + Share::half() * 32) * kBytes;
+    const i64 eight_keys = 8 * tensor.stride_row * kBytes;
 #pragma unroll
-    for (int f = 0; f < kKeyFragments; ++f)
+    for (int f = 0; f < kKeyFragments; ++f) {
+      char* const row = first + 2 * f * eight_keys;
 #pragma unroll
       for (int c = 0; c < kColumns; c += kTogether) {
-        const int key = stored.first_key + Share::lane_key() + f * 16;
         const auto& of_key = reinterpret_cast<const float(&)[kTogether][4]>(sum[f][c]);
-        store_key<kDtype, 0>(stored, tensor, of_key, Share::column_fragment(c), factor, key);
-        store_key<kDtype, 1>(stored, tensor, of_key, Share::column_fragment(c), factor, key + 8);
+        const int at = Share::column_fragment(c) * 8 * kBytes;
+        store_gradient_row<kDtype, C.accumulate != 0, 0, C.alignment, kTogether>(
+            of_key, factor, row + at, key + f * 16 < end, quad_lane);
+        store_gradient_row<kDtype, C.accumulate != 0, 1, C.alignment, kTogether>(
+            of_key, factor, row + eight_keys + at, key + f * 16 + 8 < end, quad_lane);
       }
-  }
-  template <int kDtype, int kRowHalf, int kFragments>
-  ATTNFORGE_DEVICE static void store_key(const Tile& stored, const TensorRef& tensor,
-                                         const float (&sum)[kFragments][4], int fragment,
-                                         float factor, int key) {
-    char* const to = static_cast<char*>(tensor.data) +
-                     (stored.key_offset(tensor, key) + fragment * 8 + Share::half() * 32) *
-                         element_bytes(kDtype);
-    store_gradient_row<kDtype, C.accumulate != 0, kRowHalf, C.alignment, kFragments>(
-        sum, factor, to, key < stored.lengths.kv(), Share::lane() % 4);
+    }
   }
 
   ATTNFORGE_DEVICE void store() const {
