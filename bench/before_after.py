@@ -3,6 +3,7 @@ structure costs or gains.
 
     python3 bench/before_after.py OLD/attnforge NEW/attnforge --rounds 5 --out before_after.csv
     python3 bench/before_after.py OLD NEW --points bench/results/h200/hopper_fp16.csv --limit-s 300
+    python3 bench/before_after.py OLD NEW --points bench/results/h200/backward.csv --only bwd_wgmma --out before_after.csv
 
 Every round times each point once with both, in turns; a point's time is the median over the rounds. Compiles come first and are
 not timed. Ends after the round in which --limit-s has passed.
@@ -25,25 +26,28 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def problem_text(row):
+    op = row["config"][:3]
     text = (
-        f"fwd {row['dtype']} batch={row['batch']} num_heads={row['num_heads_q']}:{row['num_heads_kv']} "
+        f"{op} {row['dtype']} batch={row['batch']} num_heads={row['num_heads_q']}:{row['num_heads_kv']} "
         f"seqlen={row['seqlen_q']}:{row['seqlen_kv']} head_dim={row['head_dim']}:{row['head_dim_v']}"
     )
-    return text + (" causal" if row["causal"] == "1" else "") + (" lse" if " lse=1" in row["config"] else "")
+    words = {"causal": row["causal"] == "1", "lse": " lse=1" in row["config"], "deterministic": row.get("list") == "deterministic"}
+    return " ".join([text, *(word for word, has in words.items() if has)])
 
 
-def points(path, most):
-    """{problem: config} of the rows that a config of attnforge's was stored for."""
+def points(path, only, most):
+    """{problem: config} of the rows that a config of attnforge's with `only` in it was stored for."""
     try:
         rows = figures.read_csv(path)[1]
     except OSError as error:
         sys.exit(f"{path} cannot be read: {error.strerror}")
     found = {}
     for row in rows:
-        if row.get("impl") == "attnforge" and row.get("config"):
+        if row.get("impl") == "attnforge" and row.get("config") and only in row["config"]:
             found.setdefault(problem_text(row), row["config"])
     if not found:
-        sys.exit(f"{path} has no row of attnforge with a config; give a file that bench/peers.py wrote")
+        wanted = f" with {only} in it" if only else ""
+        sys.exit(f"{path} has no row of attnforge with a config{wanted}; give a file that bench/peers.py or bench/backward.py wrote")
     return dict(list(found.items())[:most])
 
 
@@ -52,6 +56,7 @@ def main():
     parser.add_argument("old", type=by_turns.program_named)
     parser.add_argument("new", type=by_turns.program_named)
     parser.add_argument("--points", type=pathlib.Path, default=HERE / "results/h200/hopper.csv", help="rows with configs")
+    parser.add_argument("--only", default="", metavar="WORDS", help="only rows with these words in their config, as bwd_wgmma")
     parser.add_argument("--most", type=by_turns.positive, default=36, help="points taken, from the first on")
     parser.add_argument("--rounds", type=by_turns.positive, default=5)
     parser.add_argument("--limit-s", type=float, default=600)
@@ -59,7 +64,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.old == arguments.new:
         parser.error(f"OLD and NEW are the same program, {arguments.old}")
-    chosen = points(arguments.points, arguments.most)
+    chosen = points(arguments.points, arguments.only, arguments.most)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
 
