@@ -5,6 +5,7 @@
 
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
+#include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/ldmatrix.cuh"
@@ -162,9 +163,8 @@ struct BwdWgmmaSm90aByColumns {
     wg.release_q(wg.count - 1);
   }
 
-  ATTNFORGE_DEVICE void run() {
-    static_assert(!C.persistent());
-    const Work work(wg.params, block_index());
+  ATTNFORGE_DEVICE void run(const BwdWgmmaSm90aKeyTiles<C, Pieces, Params>& key_tiles) {
+    const Work& work = key_tiles.work;
     wg.await_zeros(work);
     wg.clear(dk);
     wg.clear(dv);
@@ -183,8 +183,14 @@ struct BwdWgmmaSm90aByColumns {
         place = next;
       }
     }
-    if constexpr (kDkColumns.count > 0) wg.store_dk(work, kDkColumns.begin, dk);
-    if constexpr (kDvColumns.count > 0) wg.store_dv(work, kDvColumns.begin, dv);
+    // By way of K's memory, and of V's, which the other warpgroup reads, too.
+    if constexpr (Warpgroup::kStaged) wg.await_consumers();
+    constexpr int kChunks = kIndex == 0 ? C.qk_chunks() : C.v_chunks();
+    const u32 stage = kIndex == 0 ? wg.smem.k() : wg.smem.v();
+    if constexpr (kDkColumns.count > 0)
+      wg.template store_dk<kChunks>(work, stage, kDkColumns.begin, dk);
+    if constexpr (kDvColumns.count > 0)
+      wg.template store_dv<kChunks>(work, stage, kDvColumns.begin, dv);
   }
 };
 

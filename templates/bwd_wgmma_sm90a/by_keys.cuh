@@ -118,8 +118,8 @@ struct BwdWgmmaSm90aByKeys {
 
   // -- A key tile --
 
-  ATTNFORGE_DEVICE void run() {
-    for_each_tile<true, Work>(wg.params, wg.smem, [&](const Work& work) { run(work); });
+  ATTNFORGE_DEVICE void run(const BwdWgmmaSm90aKeyTiles<C, Pieces, Params>& key_tiles) {
+    key_tiles.template for_each<true>([&](const Work& work) { run(work); });
   }
   ATTNFORGE_DEVICE void run(const Work& work) {
     wg.await_zeros(work);
@@ -142,9 +142,15 @@ struct BwdWgmmaSm90aByKeys {
         finish_late(work, place);
       }
     }
-    if constexpr (C.persistent()) wg.release(wg.smem.kv_empty());
-    wg.store_dk(work, 0, dk);
-    wg.store_dv(work, 0, dv);
+    // All warps of the warpgroup have read what they want of V's rows: each told so with dS.
+    if constexpr (C.persistent() && !Warpgroup::kStaged) wg.release(wg.smem.kv_empty());
+    wg.template store_dk<C.v_chunks()>(work, wg.smem.v(), 0, dk);
+    wg.template store_dv<C.v_chunks()>(work, wg.smem.v(), 0, dv);
+    if constexpr (C.persistent() && Warpgroup::kStaged) {
+      fence_proxy_async();
+      __syncwarp();
+      wg.release(wg.smem.kv_empty());
+    }
   }
 };
 

@@ -19,6 +19,7 @@ template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
 struct BwdWgmmaSm90aFeed {
   using Shared = BwdWgmmaSm90aShared<C>;
   using Work = BwdWgmmaSm90aWork<C, Pieces, Params>;
+  using KeyTiles = BwdWgmmaSm90aKeyTiles<C, Pieces, Params>;
 
   // ---- 1. Producer: one thread, which keeps the rings full ----
 
@@ -27,12 +28,12 @@ struct BwdWgmmaSm90aFeed {
     Ring<C.do_stages> dout;
   };
 
-  ATTNFORGE_DEVICE static void load(const Params& params, const Shared& smem) {
+  ATTNFORGE_DEVICE static void load(const Params& params, const Shared& smem,
+                                    const KeyTiles& key_tiles) {
     Rings rings;
     if constexpr (!C.persistent()) {
-      const Work work(params, block_index());
-      load_tile(params, smem, work, rings, 0);
-      set_zeros(params, smem, work);
+      load_tile(params, smem, key_tiles.work, rings, 0);
+      set_zeros(params, smem, key_tiles.work);
     } else {
       const int tiles = params.order.m_blocks * params.order.heads;
       // Without queries nothing has set the count to 0, and there are as many blocks as tiles.
@@ -118,8 +119,9 @@ struct BwdWgmmaSm90aFeed {
     });
   }
   /// By a warp of its own, which the next tile's loads need not wait for.
-  ATTNFORGE_DEVICE static void set_all_zeros(const Params& params, const Shared& smem) {
-    for_each_tile<false, Work>(params, smem, [&](const Work& work) {
+  ATTNFORGE_DEVICE static void set_all_zeros(const Params& params, const Shared& smem,
+                                             const KeyTiles& key_tiles) {
+    key_tiles.template for_each<false>([&](const Work& work) {
       mbarrier_arrive(smem.kv_empty());  // the number is known
       set_zeros(params, smem, work);
     });
@@ -149,9 +151,10 @@ struct BwdWgmmaSm90aFeed {
 
   /// Adds the warpgroup's parts of each tile's dQ to the sums in global memory. In order, the first
   /// of a tile stores them: nobody sets these sums to zeros.
-  ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem, int w) {
+  ATTNFORGE_DEVICE static void add_dq(const Params& params, const Shared& smem,
+                                      const KeyTiles& key_tiles, int w) {
     Ring<C.dq_stages> ring;
-    for_each_tile<false, Work>(params, smem, [&](const Work& work) {
+    key_tiles.template for_each<false>([&](const Work& work) {
       if constexpr (C.persistent()) mbarrier_arrive(smem.kv_empty());  // the number is known
       add_dq_of(params, smem, work, w, ring);
     });

@@ -8,6 +8,7 @@
 #include "bwd_wgmma_sm90a/by_keys.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/feed.cuh"
+#include "bwd_wgmma_sm90a/key_tiles.cuh"
 #include "bwd_wgmma_sm90a/shared.cuh"
 #include "bwd_wgmma_sm90a/warpgroup.cuh"
 #include "ptx/grid_dependency.cuh"
@@ -37,23 +38,24 @@ struct BwdWgmmaSm90a {
     if constexpr (C.zeros_ahead) smem.set_zeros();
     await_previous_grid();  // what it wrote to the scratch
     __syncthreads();
+    const BwdWgmmaSm90aKeyTiles<C, Pieces, Params> key_tiles(params, smem);
     const int warpgroup = from_lane_0(threadIdx.x / 128);
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
       const int warp = (threadIdx.x - Warpgroup::kConsumers) / 32;
       if (threadIdx.x % 32 != 0) return;
-      if (warp == 0) Feed::load(params, smem);
-      if (warp >= 1 && warp <= C.adders()) Feed::add_dq(params, smem, warp - 1);
+      if (warp == 0) Feed::load(params, smem, key_tiles);
+      if (warp >= 1 && warp <= C.adders()) Feed::add_dq(params, smem, key_tiles, warp - 1);
       if constexpr (C.persistent() && C.zeros_ahead)
-        if (warp == C.adders() + 1) Feed::set_all_zeros(params, smem);
+        if (warp == C.adders() + 1) Feed::set_all_zeros(params, smem, key_tiles);
     } else {
       registers_grow<C.consumer_registers()>();
       if constexpr (!C.split_columns) {
-        ByKeys{Warpgroup(params, smem, warpgroup)}.run();
+        ByKeys{Warpgroup(params, smem, warpgroup)}.run(key_tiles);
       } else if (warpgroup == 0) {
-        ByColumns<0>{Warpgroup(params, smem, 0)}.run();
+        ByColumns<0>{Warpgroup(params, smem, 0)}.run(key_tiles);
       } else {
-        ByColumns<1>{Warpgroup(params, smem, 1)}.run();
+        ByColumns<1>{Warpgroup(params, smem, 1)}.run(key_tiles);
       }
     }
   }

@@ -1,10 +1,12 @@
-// key_tiles.cuh - the key tiles of a block of bwd_wgmma_sm90a, one after another, as roles come by
-// them that do not load: the producer asks for each, and tells its number with K and V.
+// key_tiles.cuh - the key tiles of a block of bwd_wgmma_sm90a, one after another, as its roles come
+// by them. A persistent block's producer asks for each, and tells the others its number with K and
+// V.
 #pragma once
 
 #include "base.cuh"
 #include "bwd_wgmma_sm90a/config.h"
 #include "bwd_wgmma_sm90a/shared.cuh"
+#include "bwd_wgmma_sm90a/work.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/shuffle.cuh"
@@ -12,14 +14,37 @@
 
 namespace attnforge {
 
-/// Calls visit(work) for each, by lane 0 of a warp, or with kWarps by all its lanes. Whoever has
-/// read the number, and in shared memory what it wants of K and V, arrives at kv_empty().
-template <bool kWarps, class Work, BwdWgmmaSm90aConfig C, class Params, class Visit>
-ATTNFORGE_DEVICE void for_each_tile(const Params& params, const BwdWgmmaSm90aShared<C>& smem,
-                                    const Visit& visit) {
-  if constexpr (!C.persistent()) {
-    visit(Work(params, block_index()));
-  } else {
+/// One tile: its work is found before the block's roles part, in one copy of that code.
+template <BwdWgmmaSm90aConfig C, class Pieces, class Params, bool kPersistent = C.persistent()>
+struct BwdWgmmaSm90aKeyTiles {
+  using Work = BwdWgmmaSm90aWork<C, Pieces, Params>;
+
+  const Work work;
+
+  ATTNFORGE_DEVICE BwdWgmmaSm90aKeyTiles(const Params& params, const BwdWgmmaSm90aShared<C>&)
+      : work(params, block_index()) {}
+
+  template <bool kWarps, class Visit>
+  ATTNFORGE_DEVICE void for_each(const Visit& visit) const {
+    visit(work);
+  }
+};
+
+template <BwdWgmmaSm90aConfig C, class Pieces, class Params>
+struct BwdWgmmaSm90aKeyTiles<C, Pieces, Params, true> {
+  using Work = BwdWgmmaSm90aWork<C, Pieces, Params>;
+
+  const Params& params;
+  const BwdWgmmaSm90aShared<C> smem;
+
+  ATTNFORGE_DEVICE BwdWgmmaSm90aKeyTiles(const Params& kernel_params,
+                                         const BwdWgmmaSm90aShared<C>& shared)
+      : params(kernel_params), smem(shared) {}
+
+  /// Calls visit(work) for each, by lane 0 of a warp, or with kWarps by all its lanes. Whoever has
+  /// read the number, and in shared memory what it wants of K and V, arrives at kv_empty().
+  template <bool kWarps, class Visit>
+  ATTNFORGE_DEVICE void for_each(const Visit& visit) const {
 #pragma unroll 1
     for (u32 number = 0;; ++number) {
       mbarrier_wait(smem.kv_full(), number % 2);
@@ -29,6 +54,6 @@ ATTNFORGE_DEVICE void for_each_tile(const Params& params, const BwdWgmmaSm90aSha
       visit(Work(params, tile));
     }
   }
-}
+};
 
 }  // namespace attnforge

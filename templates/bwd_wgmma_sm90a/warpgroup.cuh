@@ -21,6 +21,7 @@
 #include "ptx/wgmma.cuh"
 #include "tile/score_slopes.cuh"
 #include "tile/store_gradient.cuh"
+#include "tile/store_rows_staged.cuh"
 #include "tile/transposed_scores.cuh"
 
 namespace attnforge {
@@ -41,6 +42,9 @@ struct BwdWgmmaSm90aWarpgroup {
   static constexpr int kScoreFragments = C.block_m / 8;  // of 8 queries
   static constexpr int kDqFragments = C.dq_rows() / 8;
   static constexpr int kConsumers = 128 * C.warpgroups;
+  static constexpr int kGradientDtype = C.gradient_dtype(C.dtype);
+  /// Whether dK and dV are stored by way of shared memory.
+  static constexpr bool kStaged = kGradientDtype != kFp32 && !C.accumulate;
 
   const Params& params;
   const FwdParams& p;
@@ -307,28 +311,47 @@ struct BwdWgmmaSm90aWarpgroup {
 #pragma unroll
       for (int c = 0; c < 4; ++c) sums[j][c] = 0.0f;
   }
-  template <int kFragments>
-  ATTNFORGE_DEVICE void store_dk(const Work& work, int first_column,
+  /// Of the columns from `first_column` on. kChunks: of `stage`, where rows of the block's keys lie
+  /// in shared memory that nobody reads any more.
+  template <int kChunks, int kFragments>
+  ATTNFORGE_DEVICE void store_dk(const Work& work, u32 stage, int first_column,
                                  const float (&dk)[kFragments][4]) const {
-    store_tensor<C.gradient_dtype(C.dtype_k)>(work, params.dk, first_column, dk, p.softmax_scale);
+    store_sums<kChunks>(rows_of(work, params.dk, first_column), stage, dk, p.softmax_scale);
   }
-  template <int kFragments>
-  ATTNFORGE_DEVICE void store_dv(const Work& work, int first_column,
+  template <int kChunks, int kFragments>
+  ATTNFORGE_DEVICE void store_dv(const Work& work, u32 stage, int first_column,
                                  const float (&dv)[kFragments][4]) const {
-    store_tensor<C.gradient_dtype(C.dtype_v)>(work, params.dv, first_column, dv, 1.0f);
+    store_sums<kChunks>(rows_of(work, params.dv, first_column), stage, dv, 1.0f);
   }
-  /// Columns from `first_column` on of this warpgroup's keys.
-  template <int kDtype, int kFragments>
-  ATTNFORGE_DEVICE void store_tensor(const Work& work, const TensorRef& to, int first_column,
-                                     const float (&sums)[kFragments][4], float factor) const {
-    const int key = work.keys.first_key + lane_key(), end = work.keys.lengths.kv();
-    char* const row = static_cast<char*>(to.data) +
-                      (work.keys.key_offset(to, key) + first_column) * element_bytes(kDtype);
-    const i64 bytes_apart = 8 * to.stride_row * element_bytes(kDtype);
-    store_gradient_row<kDtype, C.accumulate != 0, 0, 16, kFragments>(sums, factor, row, key < end,
-                                                                     lane() % 4);
-    store_gradient_row<kDtype, C.accumulate != 0, 1, 16, kFragments>(
-        sums, factor, row + bytes_apart, key + 8 < end, lane() % 4);
+  /// This warp's 16 keys in a gradient, of which `present` are the sequence's.
+  struct GradientRows {
+    char* first;
+    i64 bytes_apart;
+    int present;
+  };
+  ATTNFORGE_DEVICE int warp_keys() const { return own_keys() + warp() * 16; }
+  ATTNFORGE_DEVICE GradientRows rows_of(const Work& work, const TensorRef& to,
+                                        int first_column) const {
+    constexpr int kBytes = element_bytes(kGradientDtype);
+    const int key = work.keys.first_key + warp_keys();
+    return {static_cast<char*>(to.data) + (work.keys.key_offset(to, key) + first_column) * kBytes,
+            to.stride_row * kBytes, min(work.keys.lengths.kv() - key, 16)};
+  }
+  template <int kChunks, int kFragments>
+  ATTNFORGE_DEVICE void store_sums(const GradientRows& rows, u32 stage,
+                                   const float (&sums)[kFragments][4], float factor) const {
+    if constexpr (kStaged) {
+      store_rows_staged<kGradientDtype, kChunks, C.key_chunk_bytes()>(
+          sums, factor, stage + warp_keys() * C.kSwizzle, rows.first, rows.bytes_apart,
+          rows.present, lane());
+    } else {
+      const int row = MmaFragment::row(lane());
+      char* const to = rows.first + row * rows.bytes_apart;
+      store_gradient_row<kGradientDtype, C.accumulate != 0, 0, 16, kFragments>(
+          sums, factor, to, row < rows.present, lane() % 4);
+      store_gradient_row<kGradientDtype, C.accumulate != 0, 1, 16, kFragments>(
+          sums, factor, to + 8 * rows.bytes_apart, row + 8 < rows.present, lane() % 4);
+    }
   }
 };
 
