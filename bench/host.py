@@ -20,6 +20,7 @@ NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 def benchmarks(program, *arguments):
     """{name: nanoseconds}, medians over repetitions."""
+    print(f"runs {pathlib.Path(program).name} {' '.join(arguments)}", file=sys.stderr, flush=True)
     done = subprocess.run(
         [program, "--benchmark_format=json", *arguments], stdout=subprocess.PIPE, text=True, check=True
     )
