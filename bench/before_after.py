@@ -3,7 +3,7 @@ structure costs or gains.
 
     python3 bench/before_after.py OLD/attnforge NEW/attnforge --rounds 5 --out before_after.csv
     python3 bench/before_after.py OLD NEW --points bench/results/h200/hopper_fp16.csv --limit-s 300
-    python3 bench/before_after.py OLD NEW --points bench/results/h200/backward.csv --only bwd_wgmma --out before_after.csv
+    python3 bench/before_after.py OLD NEW --points bench/results/h200/backward.csv --only bwd_wgmma --most 99 --out before_after.csv
 
 Every round times each point once with both, in turns; a point's time is the median over the rounds. Compiles come first and are
 not timed. Ends after the round in which --limit-s has passed.

@@ -8,7 +8,7 @@
 
 namespace attnforge::test {
 
-/// gradients=fp32. Query tiles have block_m rows.
+/// Query tiles have block_m rows.
 struct BackwardOnHost {
   HostProblem host;
   Problem problem;
@@ -17,8 +17,9 @@ struct BackwardOnHost {
   int block_m;
   std::vector<float> lse_log2, delta;  // of the scratch
 
-  BackwardOnHost(const std::string& words, int rows_of_tile)
-      : host(make_host_problem(parse_problem(words + " gradients=fp32"), 7)),
+  BackwardOnHost(const std::string& words, int rows_of_tile, bool fp32_gradients = true)
+      : host(
+            make_host_problem(parse_problem(words + (fp32_gradients ? " gradients=fp32" : "")), 7)),
         problem(host.problem),
         tensors(host.tensors()),
         wanted(reference_gradients(problem, tensors, 1)),
@@ -62,11 +63,12 @@ struct BackwardOnHost {
     expect_near(when, "dq", wanted.dq, wanted.rows.queries, [&](const QueryRow& row, int c) {
       return scale() * dq_sum(head_of(row), static_cast<int>(row.query), c);
     });
-    const auto of_keys = [](const Tensor& tensor) {
-      return [&tensor](const KeyRow& row, int c) {
-        return static_cast<const float*>(
-            tensor.data)[row.batch * tensor.stride_batch + row.key * tensor.stride_row +
-                         row.head * tensor.stride_head + c];
+    const DType dtype = gradient_dtype(problem, problem.dtype_k);
+    const auto of_keys = [dtype](const Tensor& tensor) {
+      return [&tensor, dtype](const KeyRow& row, int c) {
+        return load_element(dtype, tensor.data,
+                            row.batch * tensor.stride_batch + row.key * tensor.stride_row +
+                                row.head * tensor.stride_head + c);
       };
     };
     expect_near(when, "dk", wanted.dk, wanted.rows.keys, of_keys(tensors.gradients.dk));

@@ -99,6 +99,13 @@ constexpr BwdWgmmaSm90aConfig with_dq_stages(BwdWgmmaSm90aConfig c) {
   return c;
 }
 
+/// dK and dV as the inputs: blocks of one key tile store them by way of shared memory.
+constexpr BwdWgmmaSm90aConfig with_gradients_of_16_bits(BwdWgmmaSm90aConfig c, int head_dim_v) {
+  c.fp32_gradients = 0;
+  c.head_dim_v = head_dim_v;
+  return c;
+}
+
 /// Runs the kernel on `blocks` blocks at a time; 0: all.
 template <BwdWgmmaSm90aConfig C>
 void expect_gradients(const std::string& sizes, int blocks, int from_end_every = 1) {
@@ -106,8 +113,10 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
 #ifdef ATTNFORGE_THREADS_OF_SYSTEM
   GTEST_SKIP() << "blocks that wait for one another want threads that take turns";
 #endif
-  const std::string words = "bwd bf16 head_dim=" + std::to_string(C.head_dim) + " " + sizes;
-  test::BackwardOnHost world(C.right_bound ? words + " causal" : words, C.block_m);
+  const std::string words = "bwd bf16 head_dim=" + std::to_string(C.head_dim) + ":" +
+                            std::to_string(C.head_dim_v) + " " + sizes;
+  test::BackwardOnHost world(C.right_bound ? words + " causal" : words, C.block_m,
+                             C.fp32_gradients != 0);
   const Problem& problem = world.problem;
   BwdWgmmaSm90aParams params{};
   world.fill(params);
@@ -116,14 +125,16 @@ void expect_gradients(const std::string& sizes, int blocks, int from_end_every =
                   .heads_per_group = 2,
                   .heavy_last = C.dq == kDqFromDiagonal};
   params.from_end_every = from_end_every;
-  const auto of_queries = [&](const Tensor& tensor) {
-    return map_of(tensor, C.head_dim, problem.seqlen_q, problem.num_heads_q, C.block_m);
+  const auto of_queries = [&](const Tensor& tensor, int columns) {
+    return map_of(tensor, columns, problem.seqlen_q, problem.num_heads_q, C.block_m);
   };
-  const auto of_keys = [&](const Tensor& tensor) {
-    return map_of(tensor, C.head_dim, problem.seqlen_kv, problem.num_heads_kv, C.block_n());
+  const auto of_keys = [&](const Tensor& tensor, int columns) {
+    return map_of(tensor, columns, problem.seqlen_kv, problem.num_heads_kv, C.block_n());
   };
-  params.q = of_queries(world.tensors.q), params.dout = of_queries(world.tensors.gradients.dout);
-  params.k = of_keys(world.tensors.k), params.v = of_keys(world.tensors.v);
+  params.q = of_queries(world.tensors.q, C.head_dim);
+  params.dout = of_queries(world.tensors.gradients.dout, C.head_dim_v);
+  params.k = of_keys(world.tensors.k, C.head_dim);
+  params.v = of_keys(world.tensors.v, C.head_dim_v);
   const int tiles = params.order.m_blocks * params.order.heads;
   for (const test::Pace& pace : test::kPaces) {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -207,6 +218,25 @@ TEST(BwdWgmmaOnTheHost, ByColumnsWithNothingAfterTheLastTile) {
       "batch=1 num_heads=2:1 seqlen=150:130", 0);
   expect_gradients<config_of(192, false, kDqAnyOrder, 1, kGridPlain)>(
       "batch=3 num_heads=1:1 seqlen=50:64", 0);
+}
+
+TEST(BwdWgmmaOnTheHost, GradientsOf16BitsByWayOfTheMemoryOfKeysAndValues) {
+  expect_gradients<with_gradients_of_16_bits(config_of(64, true, kDqFromRegs, 0, kGridPlain), 64)>(
+      "batch=1 num_heads=2:1 seqlen=130:200", 0);
+  // A tile that ends within a warp's rows, an odd number of fragments, keys that no query sees.
+  expect_gradients<with_gradients_of_16_bits(config_of(72, true, kDqFromRegs, 0, kGridPlain), 72)>(
+      "batch=2 num_heads=1:1 seqlen=20:205", 0);
+  // dK has more columns than V's memory.
+  expect_gradients<with_gradients_of_16_bits(config_of(128, false, kDqFromRegs, 0, kGridPlain),
+                                             40)>("batch=1 num_heads=1:1 seqlen=70:130", 0);
+  expect_gradients<with_gradients_of_16_bits(config_of(192, true, kDqAnyOrder, 0, kGridPlain),
+                                             192)>("batch=1 num_heads=2:1 seqlen=150:130", 0);
+  expect_gradients<with_gradients_of_16_bits(config_of(192, false, kDqAnyOrder, 0, kGridPlain),
+                                             64)>("batch=1 num_heads=1:1 seqlen=70:90", 0);
+}
+TEST(BwdWgmmaOnTheHost, GradientsOf16BitsOfPersistentBlocks) {
+  expect_gradients<with_gradients_of_16_bits(config_of(64, true, kDqFromDiagonal, 0, kGridDynamic),
+                                             64)>("batch=1 num_heads=2:2 seqlen=300:300", 2);
 }
 
 }  // namespace

@@ -45,6 +45,14 @@ class BeforeAfter(unittest.TestCase):
         for row in rows:
             self.assertEqual((row["rounds"], row["before_us"]), ("2", row["after_us"]), "the fake GPU takes the same time for the same code")
 
+    def test_backward_passes_and_only_some_configs(self):
+        backward = ROW.replace(CONFIG, "bwd_naive num_threads=128").format(keys=96, impl="attnforge")
+        done = self.run_script(ROW.format(keys=64, impl="attnforge"), backward, options=("--only", "bwd_", "--rounds", "1"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        _, *lines = (self.folder / "out.csv").read_text().splitlines()
+        self.assertEqual([row["problem"].split()[0] for row in csv.DictReader(lines)], ["bwd"])
+        self.assertIn("has no row of attnforge with a config with wgmma in it", self.run_script(backward, options=("--only", "wgmma")).stderr)
+
     def test_a_point_that_fails_says_why(self):
         done = self.run_script(ROW.format(keys=64, impl="attnforge").replace("block_m=8", "block_m=7"))
         self.assertEqual(done.returncode, 1)
