@@ -70,9 +70,9 @@ struct BwdWgmmaSm90aByColumns {
 
   // -- A query tile --
 
-  /// Scores, or dP, which the other warpgroup does not compute. Without a tile (`has` is false) a
-  /// step of them is, of whatever lies in its place, and nobody reads it: a copy of the code
-  /// without it takes a third longer to compile.
+  /// Scores, or dP, which the other warpgroup does not compute. Without a tile (`has` is false)
+  /// they are of whatever lies in its place, and nobody reads them: a product in a branch would
+  /// make ptxas wait for each, and a copy of the code without it takes a third longer to compile.
   ATTNFORGE_DEVICE void issue_own(const Work& work, bool has, int m, Scores& own) {
     if (has) {
       constexpr bool kBoth = Work::Tile::Lengths::kAnythingAfter;
@@ -81,9 +81,9 @@ struct BwdWgmmaSm90aByColumns {
       wg.clear_queries(work, m);
     }
     if constexpr (kIndex == 0)
-      wg.issue_scores(own, has);
+      wg.issue_scores(own);
     else
-      wg.issue_dp(own, has);
+      wg.issue_dp(own);
   }
   /// P, and dS in shared memory and registers. dV of the tile is in flight after it.
   ATTNFORGE_DEVICE void gradients(const Work& work, const QueryPlace& place, Scores& own,

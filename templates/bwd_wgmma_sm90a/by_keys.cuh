@@ -70,10 +70,11 @@ struct BwdWgmmaSm90aByKeys {
   // late_dq: dQ of a tile is computed with dV and dK of the next, so that warpgroups need not be
   // at the same place: one has its exponentials under the products of the other.
 
-  /// dK and dV of a tile, and dQ of the one before, if there is one: of the first a step of dQ is
-  /// computed of whatever lies in dS's place, for a copy of the code without it takes a third
-  /// longer to compile.
-  ATTNFORGE_DEVICE void attend_late(const Work& work, const QueryPlace& place, bool has_before,
+  /// dK and dV of a tile, and dQ of the one before, if there is one. The first tile has a copy of
+  /// the code, which takes a third longer to compile: a branch in the loop, even in the statement
+  /// of a product, makes long sequences 2% to 5% slower.
+  template <bool kFirst>
+  ATTNFORGE_DEVICE void attend_late(const Work& work, const QueryPlace& place,
                                     const QueryPlace& before) {
     Rounded p16, ds16;
     DqParts dq;
@@ -84,12 +85,13 @@ struct BwdWgmmaSm90aByKeys {
     fence_proxy_async();
     __syncwarp();
     wg.release(wg.smem.ds_full(stage));
-    issue_late_dq(has_before, dq);
+    if constexpr (!kFirst) issue_late_dq(dq);
     wg.issue_sums(dv, p16, wg.do_tile());
     wg.issue_sums(dk, ds16, wg.q_tile());
-    wgmma_wait<2>();
-    wg.pin_dq(dq);
-    if (has_before) finish_late_dq(work, before, dq);
+    if constexpr (!kFirst) {
+      wgmma_wait<2>();
+      finish_late_dq(work, before, dq);
+    }
     wgmma_wait<0>();
     pin(dv);
     pin(dk);
@@ -99,21 +101,20 @@ struct BwdWgmmaSm90aByKeys {
     wg.release_q(wg.count);
     ++wg.count;
   }
-  ATTNFORGE_DEVICE void issue_late_dq(bool has, DqParts& dq) {
+  ATTNFORGE_DEVICE void issue_late_dq(DqParts& dq) {
     const u32 stage = wg.ds_stage(wg.count - 1);
-    if (has) mbarrier_wait(wg.smem.ds_full(stage), wg.ds_parity(wg.count - 1));
-    wg.issue_dq(dq, stage, has);
+    mbarrier_wait(wg.smem.ds_full(stage), wg.ds_parity(wg.count - 1));
+    wg.issue_dq(dq, stage);
   }
-  ATTNFORGE_DEVICE void finish_late_dq(const Work& work, const QueryPlace& before,
-                                       const DqParts& dq) {
+  ATTNFORGE_DEVICE void finish_late_dq(const Work& work, const QueryPlace& before, DqParts& dq) {
+    wg.pin_dq(dq);
     wg.release(wg.smem.ds_empty(wg.ds_stage(wg.count - 1)));
     wg.store_dq(work, before, dq, wg.count - 1);
   }
   ATTNFORGE_DEVICE void finish_late(const Work& work, const QueryPlace& before) {
     DqParts dq;
-    issue_late_dq(true, dq);
+    issue_late_dq(dq);
     wgmma_wait<0>();
-    wg.pin_dq(dq);
     finish_late_dq(work, before, dq);
   }
 
@@ -133,14 +134,14 @@ struct BwdWgmmaSm90aByKeys {
         work.for_each([&](const QueryPlace& place) { attend(work, place); });
       } else {
         QueryPlace place = work.first(), before = place;
-        const int tiles = work.tiles();
+        attend_late<true>(work, place, before);
 #pragma unroll 1
-        for (int i = 0; i < tiles; ++i) {
-          attend_late(work, place, i > 0, before);
+        for (int left = work.tiles() - 1; left > 0; --left) {
           before = place;
           work.advance(place);
+          attend_late<false>(work, place, before);
         }
-        finish_late(work, before);
+        finish_late(work, place);
       }
     }
     // By way of V's rows, which all warps of the warpgroup have read: each told so with dS.

@@ -100,23 +100,19 @@ struct BwdWgmmaSm90aWarpgroup {
 
   /// d = (64 keys of `keys`) x (query rows of `rows`), both with columns in chunks of 64.
   template <int kDim>
-  ATTNFORGE_DEVICE void issue_transposed(Scores& d, u32 keys, u32 rows, bool has) {
+  ATTNFORGE_DEVICE void issue_transposed(Scores& d, u32 keys, u32 rows) {
     keep_in_loop(keys);
     keep_in_loop(rows);
     const u64 a = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(keys + own_keys() * C.kSwizzle);
     const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(rows);
-    constexpr int kKeys = C.key_chunk_bytes() / 16, kRows = C.row_chunk_bytes() / 16;
-    if constexpr (C.split_columns)
-      Transposed<kDim>::template set_if<kKeys, kRows>(has, d, a, b);
-    else
-      Transposed<kDim>::template set<kKeys, kRows>(d, a, b);
+    Transposed<kDim>::template set<C.key_chunk_bytes() / 16, C.row_chunk_bytes() / 16>(d, a, b);
     wgmma_commit();
   }
-  ATTNFORGE_DEVICE void issue_scores(Scores& s, bool has = true) {
-    issue_transposed<C.head_dim>(s, smem.k(), q_tile(), has);
+  ATTNFORGE_DEVICE void issue_scores(Scores& s) {
+    issue_transposed<C.head_dim>(s, smem.k(), q_tile());
   }
-  ATTNFORGE_DEVICE void issue_dp(Scores& dp, bool has = true) {
-    issue_transposed<C.head_dim_v>(dp, smem.v(), do_tile(), has);
+  ATTNFORGE_DEVICE void issue_dp(Scores& dp) {
+    issue_transposed<C.head_dim_v>(dp, smem.v(), do_tile());
   }
   /// sums += a (64 keys x query rows, in registers) x (query rows of `rows`).
   template <int kFragments>
@@ -126,9 +122,8 @@ struct BwdWgmmaSm90aWarpgroup {
     wgmma_commit();
   }
   /// dQ, transposed: (64 columns of K) x (query rows of dS), of this warpgroup's parts of a round.
-  /// Unless `has`, of a tile that there is not: nobody may read it.
   template <int kRound = 0>
-  ATTNFORGE_DEVICE void issue_dq(DqParts& dq, int ds_stage, bool has = true) {
+  ATTNFORGE_DEVICE void issue_dq(DqParts& dq, int ds_stage) {
 #pragma unroll
     for (int i = 0; i < C.dq_parts_of(kRound); ++i) {
       const int part = dq_part(kRound, i);
@@ -137,10 +132,7 @@ struct BwdWgmmaSm90aWarpgroup {
           smem.k() + block * C.key_chunk_bytes());
       const u64 b = smem_descriptor<C.kSwizzle, 16, 8 * C.kSwizzle>(
           smem.ds(ds_stage) + share * C.dq_rows() * C.kSwizzle);
-      if constexpr (C.late_dq)
-        Dq::template set_if<C.kSwizzle, C.row_chunk_bytes() / 16>(has, dq[i], a, b);
-      else
-        Dq::template set<C.kSwizzle, C.row_chunk_bytes() / 16>(dq[i], a, b);
+      Dq::template set<C.kSwizzle, C.row_chunk_bytes() / 16>(dq[i], a, b);
     }
     wgmma_commit();
   }

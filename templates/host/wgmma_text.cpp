@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <vector>
-
 #include "attnforge/error.h"
 #include "templates/base.cuh"
 
@@ -65,12 +63,9 @@ std::string in_chunks(const std::string& chunk, int k) {
 std::string in_rows(const std::string& step, int k) { return fmt::format("{} * {}", step, k); }
 
 std::string product_struct(std::string_view form, int dtype, const WgmmaProduct& product,
-                           std::string_view distances, const std::vector<std::string>& members) {
-  std::string text = fmt::format("template <>\nstruct Wgmma{}<{}, {}, {}> {{\n", form,
-                                 name_of(dtype), product.n, product.steps);
-  for (const std::string& member : members)
-    text += fmt::format("  template <{}>\n{}", distances, member);
-  return text + "};\n";
+                           std::string_view distances, std::string_view member) {
+  return fmt::format("template <>\nstruct Wgmma{}<{}, {}, {}> {{\n  template <{}>\n{}}};\n", form,
+                     name_of(dtype), product.n, product.steps, distances, member);
 }
 
 /// Operands after d: a's registers, b, the distance.
@@ -87,10 +82,10 @@ std::string regs_mn_text(int dtype, const WgmmaProduct& product) {
   }
   return product_struct(
       "RegsMn", dtype, product, "int kBStep",
-      {function(fmt::format("add({}, const u32 (&a)[{}][4], u64 b)", instruction.d_parameter(),
-                            product.steps),
-                "{ .reg .b64 b; wgmma.fence.sync.aligned; " + steps + "}", instruction.outputs,
-                registers + "\"l\"(b), \"n\"(kBStep)\n        : \"memory\"")});
+      function(fmt::format("add({}, const u32 (&a)[{}][4], u64 b)", instruction.d_parameter(),
+                           product.steps),
+               "{ .reg .b64 b; wgmma.fence.sync.aligned; " + steps + "}", instruction.outputs,
+               registers + "\"l\"(b), \"n\"(kBStep)\n        : \"memory\""));
 }
 
 /// Operands after d: a, b, their distances.
@@ -98,29 +93,20 @@ std::string smem_text(int dtype, const WgmmaProduct& product) {
   const Instruction instruction(dtype, product.n);
   const bool a_mn = product.form == WgmmaProduct::kMnK;
   const std::string a_distance = a_mn ? "kAStep" : "kAChunk";
-  const auto step = [&](int k) {
-    return fmt::format("{}add.s64 a, {}, {}; add.s64 b, {}, {}; {}, a, b, {}, 1, 1, {}, 0; ",
-                       kNextLine, instruction.input(0),
-                       a_mn ? in_rows(instruction.input(2), k) : in_chunks(instruction.input(2), k),
-                       instruction.input(1), in_chunks(instruction.input(3), k), instruction.text,
-                       k > 0 ? 1 : 0, a_mn ? 1 : 0);
-  };
-  std::string further;
-  for (int k = 1; k < product.steps; ++k) further += step(k);
-  const std::string first = "wgmma.fence.sync.aligned; " + step(0);
-  const std::string inputs = fmt::format("\"l\"(a), \"l\"(b), \"n\"({}), \"n\"(kBChunk)",
-                                         a_distance);
-  const std::string clobbers = "\n        : \"memory\"";
-  const std::string leave = fmt::format("{}setp.ne.b32 whole, {}, 0; @!whole bra end; ", kNextLine,
-                                        instruction.input(4));
+  std::string steps;
+  for (int k = 0; k < product.steps; ++k)
+    steps += fmt::format(
+        "{}add.s64 a, {}, {}; add.s64 b, {}, {}; {}, a, b, {}, 1, 1, {}, 0; ", kNextLine,
+        instruction.input(0),
+        a_mn ? in_rows(instruction.input(2), k) : in_chunks(instruction.input(2), k),
+        instruction.input(1), in_chunks(instruction.input(3), k), instruction.text, k > 0 ? 1 : 0,
+        a_mn ? 1 : 0);
   return product_struct(
       a_mn ? "MnK" : "KK", dtype, product, "int " + a_distance + ", int kBChunk",
-      {function(fmt::format("set({}, u64 a, u64 b)", instruction.d_parameter()),
-                "{ .reg .b64 a, b; " + first + further + "}", instruction.outputs,
-                inputs + clobbers),
-       function(fmt::format("set_if(int whole, {}, u64 a, u64 b)", instruction.d_parameter()),
-                "{ .reg .b64 a, b; .reg .pred whole; " + first + leave + further + "end: }",
-                instruction.outputs, inputs + ", \"r\"(whole)" + clobbers)});
+      function(fmt::format("set({}, u64 a, u64 b)", instruction.d_parameter()),
+               "{ .reg .b64 a, b; wgmma.fence.sync.aligned; " + steps + "}", instruction.outputs,
+               fmt::format("\"l\"(a), \"l\"(b), \"n\"({}), \"n\"(kBChunk)\n        : \"memory\"",
+                           a_distance)));
 }
 
 }  // namespace

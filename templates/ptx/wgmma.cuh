@@ -19,19 +19,15 @@ struct Wgmma;
 // Whole products of 16 * kSteps elements each, in one statement with their fence: the compiler
 // takes time for each register of each statement, and one a product compiles a tenth faster than
 // one a step. Rows of what is K-major lie in chunks of 64 columns, kAChunk and kBChunk apart; steps
-// of what is MN-major are kAStep and kBStep apart. All in units of descriptors, 16 bytes. set_if:
-// unless `whole`, which all threads agree on, the first step alone, whose result nobody wants. A
-// product that a branch of C++ leaves out whole would have ptxas keep d before it, and spill.
+// of what is MN-major are kAStep and kBStep apart. All in units of descriptors, 16 bytes.
 
 /// d = a * b, both K-major: scores.
 ///   set<kAChunk, kBChunk>(d, a, b)
-///   set_if<kAChunk, kBChunk>(whole, d, a, b)
 template <int kDtype, int kN, int kSteps>
 struct WgmmaKK;
 
 /// d = a * b, a MN-major, b K-major: gradients of q.
 ///   set<kAStep, kBChunk>(d, a, b)
-///   set_if<kAStep, kBChunk>(whole, d, a, b)
 template <int kDtype, int kN, int kSteps>
 struct WgmmaMnK;
 

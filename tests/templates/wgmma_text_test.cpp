@@ -117,18 +117,6 @@ TEST(WgmmaText, AProductFromSharedMemoryBeginsAtZeroAndCountsChunksOfFourSteps) 
   EXPECT_EQ(count(dq, "a, b, 1, 1, 1, 1, 0;"), 5u);
 }
 
-TEST(WgmmaText, AProductThatMayBeLeftOutHasOneStepBeforeTheBranch) {
-  for (const WgmmaProduct::Form form : {WgmmaProduct::kKK, WgmmaProduct::kMnK}) {
-    const std::string body = function(wgmma_product_text(kBf16, {form, 64, 6}), "set_if");
-    const std::size_t branch = body.find("setp.ne.b32 whole, %36, 0; @!whole bra end; ");
-    ASSERT_NE(branch, std::string::npos);
-    EXPECT_EQ(count(body.substr(0, branch), "wgmma.mma_async"), 1u);
-    EXPECT_EQ(count(body.substr(branch), "wgmma.mma_async"), 5u);
-    EXPECT_THAT(body, HasSubstr("end: }"));
-    EXPECT_THAT(body, HasSubstr("\"n\"(kBChunk), \"r\"(whole)"));
-  }
-}
-
 TEST(WgmmaText, RefusesShapesThatTheInstructionDoesNotHave) {
   for (const int n : {-8, 0, 4, 12, 100, 257, 264, 512})
     EXPECT_THROW(wgmma_text(kBf16, n), Error) << n;

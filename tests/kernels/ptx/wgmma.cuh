@@ -109,11 +109,6 @@ struct WgmmaKK {
         d, [&](int k) { return Product::k_major(in_chunks(a, k, kAChunk)); },
         [&](int k) { return Product::k_major(in_chunks(b, k, kBChunk)); });
   }
-  template <int kAChunk, int kBChunk>
-  static void set_if(int whole, typename Product::D& d, u64 a, u64 b) {
-    if (whole) return set<kAChunk, kBChunk>(d, a, b);
-    WgmmaKK<kDtype, kN, 1>::template set<kAChunk, kBChunk>(d, a, b);
-  }
 };
 template <int kDtype, int kN, int kSteps>
 struct WgmmaMnK {
@@ -125,11 +120,6 @@ struct WgmmaMnK {
     set_product<kSteps, Product>(
         d, [&](int k) { return Product::mn_major(a + static_cast<u64>(k * kAStep)); },
         [&](int k) { return Product::k_major(in_chunks(b, k, kBChunk)); });
-  }
-  template <int kAStep, int kBChunk>
-  static void set_if(int whole, typename Product::D& d, u64 a, u64 b) {
-    if (whole) return set<kAStep, kBChunk>(d, a, b);
-    WgmmaMnK<kDtype, kN, 1>::template set<kAStep, kBChunk>(d, a, b);
   }
 };
 template <int kDtype, int kN, int kSteps>
