@@ -1,7 +1,7 @@
 // kernel.cuh - attention forward for Hopper: a block has query tiles of 64 rows a warpgroup, and
-// visits the key tiles that they see. One warp loads them by TMA into rings (producer.cuh), three
-// may change them there (workers.cuh), and warpgroups compute with wgmma (consumer.cuh, and
-// warpgroup.cuh for a tile). They meet at the barriers of shared.cuh alone.
+// visits the key tiles that they see. A warp loads them by TMA into rings (producer.cuh), or four
+// do from pages, or three may change them there (workers.cuh), and warpgroups compute with wgmma
+// (consumer.cuh, and warpgroup.cuh for a tile). They meet at the barriers of shared.cuh alone.
 #pragma once
 
 #include "base.cuh"
@@ -30,6 +30,8 @@ struct FwdWgmmaSm90a {
   using QueryTiles = FwdWgmmaSm90aQueryTiles<C, Pieces, Params>;
   using Warpgroup = typename QueryTiles::Warpgroup;
 
+  static_assert(Producer::kThreads <= (Shared::kWorkerWarps > 0 ? 32 : 128), "a warp has one role");
+
   ATTNFORGE_DEVICE static void run(const Params& params) {
     extern __shared__ __align__(1024) u8 shared_memory[];
     const Shared smem{smem_address(shared_memory)};
@@ -41,8 +43,7 @@ struct FwdWgmmaSm90a {
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
       constexpr int kFirst = C.warpgroups * 128;
-      if (Producer::kByWarp ? threadIdx.x < kFirst + 32 : threadIdx.x == kFirst)
-        Producer(params, smem).run();
+      if (threadIdx.x < kFirst + Producer::kThreads) Producer(params, smem).run();
       if constexpr (Shared::kWorkerWarps > 0)
         if (threadIdx.x >= kFirst + 32) Worker(params, smem).run();
     } else {

@@ -1,6 +1,6 @@
 // producer.cuh - the role of fwd_wgmma_sm90a that loads: one thread, which keeps the rings of Q, K
-// and V full by TMA. Gathered tiles: a warp, whose lanes have a group of keys each, or a box of a
-// page.
+// and V full by TMA. Gathered tiles: a warp, or more, whose lanes have a group of keys each, or a
+// box of a page.
 #pragma once
 
 #include "base.cuh"
@@ -21,7 +21,8 @@ struct FwdWgmmaSm90aProducer {
   using Shared = FwdWgmmaSm90aShared<C>;
   using Work = FwdWgmmaSm90aWork<C, Pieces, Params>;
   using Keys = typename Pieces::Keys;
-  static constexpr bool kByWarp = Keys::kByWarp;
+  static constexpr int kThreads = Keys::kThreads;  // that have the role
+  static constexpr bool kByWarp = kThreads > 1;
 
   const Params& params;
   const Shared smem;
@@ -32,7 +33,7 @@ struct FwdWgmmaSm90aProducer {
   ATTNFORGE_DEVICE FwdWgmmaSm90aProducer(const Params& p, Shared s) : params(p), smem(s) {}
 
   /// Whether this thread does what one thread does.
-  ATTNFORGE_DEVICE static bool leads() { return !kByWarp || thread_index() % 32 == 0; }
+  ATTNFORGE_DEVICE static bool leads() { return !kByWarp || thread_index() % 128 == 0; }
 
   // ---- A tile of Q, K or V ----
 

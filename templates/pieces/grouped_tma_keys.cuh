@@ -15,7 +15,8 @@ namespace attnforge {
 /// as many keys as a group.
 template <auto C>
 struct GroupedTmaKeys {
-  static constexpr bool kByWarp = true, kAhead = true;
+  static constexpr int kThreads = 32;
+  static constexpr bool kAhead = true;
   static constexpr int kGroups = C.key_groups(), kGroupKeys = C.block_n / kGroups;
 
   int batch, head, begin;

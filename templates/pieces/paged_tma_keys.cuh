@@ -18,8 +18,9 @@ namespace attnforge {
 /// up the page of one.
 template <auto C, class Argument>
 struct PagedTmaKeys {
-  static constexpr bool kByWarp = true, kAhead = true;
+  static constexpr bool kAhead = true;
   static constexpr int kBoxKeys = C.box_keys(C.block_n), kBoxes = C.block_n / kBoxKeys;
+  static constexpr int kWarps = C.loading_warps(kBoxes), kThreads = 32 * kWarps;
   static_assert(kBoxes <= 32 && kBoxKeys % 8 == 0, "a lane a box, of whole swizzles");
 
   const int* of_sequence;  // its row of the table
@@ -53,15 +54,18 @@ struct PagedTmaKeys {
   }
 
   /// Begins to load a tile in kChunks chunks to `to`; its bytes arrive at the barrier `full`. By
-  /// all lanes of a warp. One lane begins all copies: TMA takes what it is told from registers that
-  /// a warp has once, so lanes with a box each would take turns, in a loop that looks for the next
-  /// one.
+  /// all lanes of kWarps warps. One lane of each begins its copies: TMA takes what it is told from
+  /// registers that a warp has once, so lanes with a box each would take turns, in a loop that
+  /// looks for the next one.
   template <int kChunks>
   ATTNFORGE_DEVICE void load(const TensorMap& map, u32 to, u32 full, const Box& box) const {
-    constexpr int kUnrolled = kBoxes <= 8 ? kBoxes : 4;
+    constexpr int kOfWarp = ceil_div(kBoxes, kWarps), kUnrolled = kOfWarp <= 8 ? kOfWarp : 4;
+    const int warp = kWarps == 1 ? 0 : from_lane_0(thread_index() / 32 % 4);
     const bool leads = elected();
 #pragma unroll kUnrolled
-    for (int b = 0; b < kBoxes; ++b) {
+    for (int i = 0; i < kOfWarp; ++i) {
+      const int b = i * kWarps + warp;
+      if (kBoxes % kWarps != 0 && b >= kBoxes) break;
       const int page = from_lane(box.page, b);
       const int row = kBoxKeys == C.page_size ? 0
                                               : u32(box.n * C.block_n + b * kBoxKeys) % C.page_size;

@@ -11,7 +11,8 @@ namespace attnforge {
 /// have the coordinates {column, key, head, batch}.
 template <auto C>
 struct TmaKeys {
-  static constexpr bool kByWarp = false, kAhead = false;
+  static constexpr int kThreads = 1;
+  static constexpr bool kAhead = false;
 
   int batch, head, begin;
 

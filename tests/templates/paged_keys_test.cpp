@@ -2,9 +2,11 @@
 // of every row that cp.async copies, and every box that TMA loads, beside the table.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -27,7 +29,7 @@
 namespace attnforge {
 
 inline int thread_index() { return static_cast<int>(threadIdx.x); }
-inline bool elected() { return threadIdx.x % 32 == 5; }
+inline bool elected() { return thread_index() % 32 == 5; }
 
 /// Of one load by TMA.
 struct Copy {
@@ -172,7 +174,8 @@ TEST(PagedKeys, TakeSomePageForAHoleAndForANumberOfNoPage) {
 }
 
 struct TmaConfig {
-  int block_n, page_size, swizzle = 128;
+  int block_n, page_size, most_warps = 1, swizzle = 128;
+  constexpr int loading_warps(int boxes) const { return std::min(most_warps, boxes); }
   constexpr int box_keys(int tile_keys) const { return gcd(page_size, tile_keys); }
   constexpr int kv_chunk_bytes() const { return block_n * swizzle; }
   constexpr int chunk_columns() const { return swizzle / 2; }
@@ -195,14 +198,18 @@ void expect_boxes() {
   for (int i = 0; i < walk.tiles; ++i) {
     copies.clear();
     std::atomic<int> after = 0;
-    test::run_on_host(1, 32, [&] {
-      const PagedTmaKeys<C, Argument> keys(world.tile);
+    using Keys = PagedTmaKeys<C, Argument>;
+    test::run_on_host(1, Keys::kThreads, [&] {
+      const Keys keys(world.tile);
       const auto box = keys.of_tile(walk, i);
       if (keys.of_tile(walk, walk.tiles).page != -1) ++after;
       keys.template load<kChunks>(TensorMap{}, 1000, 0, box);
     });
     EXPECT_EQ(after, 0) << "of a tile that is not there";
     ASSERT_EQ(copies.size(), static_cast<std::size_t>(kChunks * C.block_n / kBox));
+    std::set<u32> places;
+    for (const Copy& copy : copies) places.insert(copy.to);
+    EXPECT_EQ(places.size(), copies.size()) << "a box was loaded twice";
     for (const Copy& copy : copies) {
       const int chunk = (static_cast<int>(copy.to) - 1000) / C.kv_chunk_bytes();
       const int in_tile = (static_cast<int>(copy.to) - 1000) % C.kv_chunk_bytes() / C.swizzle;
@@ -223,6 +230,14 @@ TEST(PagedTmaKeys, LoadEveryBoxFromItsPage) {
   expect_boxes<TmaConfig{160, 24}>();
   expect_boxes<TmaConfig{256, 8}>();
   expect_boxes<TmaConfig{64, 64}>();
+}
+
+TEST(PagedTmaKeys, WarpsShareBoxesEvenWhereTheirNumberDoesNotDivide) {
+  expect_boxes<TmaConfig{128, 16, 4}>();
+  expect_boxes<TmaConfig{96, 16, 4}>();
+  expect_boxes<TmaConfig{112, 16, 4}>();
+  expect_boxes<TmaConfig{48, 16, 4}>();
+  expect_boxes<TmaConfig{64, 64, 4}>();
 }
 
 }  // namespace
