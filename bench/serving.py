@@ -184,14 +184,10 @@ def with_config(run, config, attnforge):
         attnforge.configure(config="")
 
 
-def chosen(run, device, args, flush, heat, attnforge):
-    """The fastest of args.choose configs on these very lengths, or None: a search of used lengths takes unequal ones."""
-    import peer_runs
-
-    run()
-    problem = list(attnforge.plan_cache)[-1].problem
+def runs_with(run, configs, device, attnforge):
+    """{config: function that runs with it} of those that are not refused."""
     runs = {}
-    for config in choices(attnforge.inspect(str(problem), compile=False)["candidates"], args.choose):
+    for config in configs:
         try:
             plan, _ = with_config(run, config, attnforge)
         except attnforge.AttnforgeError:
@@ -203,14 +199,32 @@ def chosen(run, device, args, flush, heat, attnforge):
             run()
 
         runs[config] = again
-    if not runs:
-        return None
-    times = peer_runs.time_ms(runs, CHOICE_ROUNDS, heat, flush)
-    slowest = max(each.ms for each in times.values())
-    finalists = sorted(times, key=lambda config: times[config].ms)[:FINALISTS]
-    times = peer_runs.time_ms({config: runs[config] for config in finalists}, FINAL_ROUNDS, heat, flush)
-    best = min(times, key=lambda config: times[config].ms)
-    print(f"  of {len(runs)} configs {times[best].ms:.4f} to {slowest:.4f} ms: {best}", file=sys.stderr)
+    return runs
+
+
+def chosen(runs, device, args, flush, heat, attnforge):
+    """{name: config} of the fastest of args.choose configs of each of `runs` on these very lengths, for a search of used lengths takes
+    unequal ones. What won for one is in the final of each: else luck would tell caches in pages and in one piece apart."""
+    import peer_runs
+
+    def fastest(tried, rounds, most=1):
+        times = peer_runs.time_ms(tried, rounds, heat, flush) if tried else {}
+        return sorted(times, key=lambda config: times[config].ms)[:most]
+
+    finalists = {}
+    for name, run in runs.items():
+        try:
+            run()
+        except attnforge.AttnforgeError:  # told where the run is settled
+            continue
+        problem = list(attnforge.plan_cache)[-1].problem
+        configs = choices(attnforge.inspect(str(problem), compile=False)["candidates"], args.choose)
+        finalists[name] = fastest(runs_with(run, configs, device, attnforge), CHOICE_ROUNDS, FINALISTS)
+    winners = [config for of_run in finalists.values() for config in of_run[:1]]
+    best = {}
+    for name, own in finalists.items():
+        tried = runs_with(runs[name], dict.fromkeys(own + winners), device, attnforge)
+        best |= {name: config for config in fastest(tried, FINAL_ROUNDS)}
     return best
 
 
@@ -239,12 +253,13 @@ def rows_of(case, args, stored, peers, flush, heat, attnforge):
 
     named = {"case": case.name, "batch": len(case.lengths), "num_heads_q": case.heads[0], "num_heads_kv": case.heads[1]}
     named |= {"seqlen_q": case.seqlen_q, "keys": sum(case.lengths), "longest": case.longest, "page_size": case.page_size}
-    for name, run in runs_of(case, not args.no_dense, attnforge).items():
+    ours = runs_of(case, not args.no_dense, attnforge)
+    configs = {name: config for name in ours if (config := stored.get(key_of(named | {"impl": name})))}
+    if args.choose:
+        configs |= chosen({name: run for name, run in ours.items() if name not in configs}, case.q.device.index, args, flush, heat, attnforge)
+    for name, run in ours.items():
         try:
-            config = stored.get(key_of(named | {"impl": name}))
-            if config is None and args.choose:
-                config = chosen(run, case.q.device.index, args, flush, heat, attnforge)
-            plan, output = settle(run, config, args.tune, attnforge)
+            plan, output = settle(run, configs.get(name), args.tune, attnforge)
         except attnforge.AttnforgeError as error:
             notes[name] = peer_kernels.first_line(error)
             continue

@@ -279,5 +279,80 @@ class ToldTest(unittest.TestCase):
             self.assertNotIn("fastest", tables.serving())
 
 
+class Plans:
+    """A plan cache: what was put last is last."""
+
+    def __init__(self):
+        self.clear()
+
+    def clear(self):
+        self.plans = {}
+
+    def __iter__(self):
+        return iter(self.plans.values())
+
+    def put(self, key, plan):
+        self.plans.pop(key, None)
+        self.plans[key] = plan
+
+
+class Chosen(unittest.TestCase):
+    def fastest(self, times, refused=()):
+        """What serving.chosen() finds where {(run, config): ms} are the times and all runs have the same candidates."""
+        plans, asked, ran = Plans(), {"config": ""}, []
+        attnforge = types.SimpleNamespace(plan_cache=plans, AttnforgeError=ValueError)
+        attnforge.configure = lambda config: asked.update(config=config)
+        configs = list(dict.fromkeys(config for _, config in times))
+        attnforge.inspect = lambda problem, compile: {"candidates": [{"config": config, "estimate_us": 1} for config in configs]}
+
+        def run_of(name):
+            def run():
+                if (name, asked["config"]) in refused:
+                    raise ValueError("refused")
+                if asked["config"] or not list(plans):
+                    plans.put(("cuda:0", name), types.SimpleNamespace(problem=name, config=asked["config"]))
+                ran.append((name, list(plans)[-1].config))
+
+            return run
+
+        def time_ms(runs, rounds, heat, flush):
+            found = {}
+            for config, run in runs.items():
+                run()
+                found[config] = types.SimpleNamespace(ms=times[ran[-1]])
+                self.assertEqual(ran[-1][1], config)
+            return found
+
+        runs = {name: run_of(name) for name in dict.fromkeys(name for name, _ in times)}
+        args = types.SimpleNamespace(choose=10)
+        with mock.patch.dict(sys.modules, {"peer_runs": types.SimpleNamespace(time_ms=time_ms)}), mock.patch.object(serving, "FINALISTS", 1):
+            return serving.chosen(runs, "cuda:0", args, None, None, attnforge)
+
+    def config(self, splits):
+        return f"fwd_mma_sm80 block_n=64 num_splits={splits}"
+
+    def test_each_run_has_its_fastest(self):
+        one, two = self.config(1), self.config(2)
+        times = {("pages", one): 3, ("pages", two): 2, ("one piece", one): 1, ("one piece", two): 2}
+        self.assertEqual(self.fastest(times), {"pages": two, "one piece": one})
+
+    def test_what_won_for_one_is_in_the_final_of_all(self):
+        one, two = self.config(1), self.config(2)
+        lucky = iter([2, 3])  # pages with `two`: first a lucky time, then its own
+
+        class Times(dict):
+            def __getitem__(self, key):
+                return next(lucky) if key == ("pages", two) else dict.__getitem__(self, key)
+
+        times = Times({("pages", one): 2.5, ("pages", two): 0, ("one piece", one): 1, ("one piece", two): 2})
+        self.assertEqual(self.fastest(times), {"pages": one, "one piece": one})
+
+    def test_a_run_that_refuses_all_or_has_no_plan_is_left_out(self):
+        one = self.config(1)
+        times = {("pages", one): 3, ("one piece", one): 1}
+        self.assertEqual(self.fastest(times, refused={("pages", one)}), {"one piece": one})
+        self.assertEqual(self.fastest(times, refused={("pages", one), ("pages", "")}), {"one piece": one})
+
+
 if __name__ == "__main__":
     unittest.main()
