@@ -19,6 +19,11 @@ struct BwdWgmmaSm90aByKeys {
   using Rounded = typename Warpgroup::Rounded;
   using DqParts = typename Warpgroup::DqParts;
 
+  /// Of late_dq: in which order a tile's products are. dQ first: its sums are added under two
+  /// others. Where registers are few dV is, then dQ: ptxas puts dQ where dP was then, and dS beside
+  /// P where the scores were.
+  static constexpr bool kDvFirst = C.few_registers();
+
   Warpgroup wg;
   float dk[C.head_dim / 8][4];
   float dv[C.head_dim_v / 8][4];
@@ -85,19 +90,27 @@ struct BwdWgmmaSm90aByKeys {
     fence_proxy_async();
     __syncwarp();
     wg.release(wg.smem.ds_full(stage));
-    if constexpr (!kFirst) issue_late_dq(dq);
+    if constexpr (!kFirst && !kDvFirst) issue_late_dq(dq);
     wg.issue_sums(dv, p16, wg.do_tile());
+    if constexpr (!kFirst && kDvFirst) issue_late_dq(dq);
     wg.issue_sums(dk, ds16, wg.q_tile());
-    if constexpr (!kFirst) {
-      wgmma_wait<2>();
-      finish_late_dq(work, before, dq);
+    if constexpr (kDvFirst) {
+      wgmma_wait<1>();  // all but dK
+      pin(dv);
+      pin(p16);
+      wg.release_do(wg.count);
+    } else if constexpr (!kFirst) {
+      wgmma_wait<2>();  // dQ
     }
+    if constexpr (!kFirst) finish_late_dq(work, before, dq);
     wgmma_wait<0>();
-    pin(dv);
+    if constexpr (!kDvFirst) {
+      pin(dv);
+      pin(p16);
+      wg.release_do(wg.count);
+    }
     pin(dk);
-    pin(p16);
     pin(ds16);
-    wg.release_do(wg.count);
     wg.release_q(wg.count);
     ++wg.count;
   }

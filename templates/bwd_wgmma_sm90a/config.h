@@ -181,9 +181,13 @@ struct BwdWgmmaSm90aConfig : Shape {
     const int queries = dq_sums + next + (split_columns ? block_m / 4 : block_m / 2);
     return own_columns() / 2 + (scores > queries ? scores : queries);
   }
-  /// late_dq: accumulators of all products of a tile, which ptxas does not let share registers.
-  ATTNFORGE_HOST_DEVICE constexpr int late_accumulators() const {
-    return block_m + dq_rows() / 2 * dq_held() + own_columns() / 2;
+  /// late_dq: whether registers for accumulators of all products of a tile, or for those that it
+  /// needs at a time and 16, are more than there are: the order of products decides then whether
+  /// ptxas lets them share.
+  ATTNFORGE_HOST_DEVICE constexpr bool few_registers() const {
+    const int accumulators = block_m + dq_rows() / 2 * dq_held() + own_columns() / 2;
+    return accumulators + 8 > consumer_registers() ||
+           planned_registers() + 16 > consumer_registers();
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 2 && warpgroups <= 3 &&

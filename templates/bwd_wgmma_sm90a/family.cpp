@@ -62,13 +62,12 @@ constexpr Field<Typed> kFields[] = {
 
 /// Registers beside the planned ones that the main loop needs. With fewer, ptxas spills, and then
 /// makes products wait for each other.
-constexpr int kAddressRegisters = 8, kSpared = 8, kRegisterSlack = 12, kLateSlack = 16,
-              kSoftcapSlack = 16;
+constexpr int kSpared = 8, kRegisterSlack = 12, kSoftcapSlack = 16;
 /// The same of texts and block masks.
 constexpr int kCodeSlack = 20, kLateCodeSlack = 36;
 
 int register_slack(const Typed& c, const Problem& problem) {
-  int slack = (c.late_dq ? kLateSlack : kRegisterSlack) + (c.softcap ? kSoftcapSlack : 0);
+  int slack = kRegisterSlack + (c.softcap ? kSoftcapSlack : 0);
   if (c.user_score || c.user_mask || lists_query_tiles(problem))
     slack += c.late_dq ? kLateCodeSlack : kCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
@@ -194,9 +193,6 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   const int slack = register_slack(c, problem);
   if (c.planned_registers() + slack > c.consumer_registers())
     return Reason("about {} of {} registers", c.planned_registers() + slack,
-                  c.consumer_registers());
-  if (c.late_dq && c.late_accumulators() + kAddressRegisters > c.consumer_registers())
-    return Reason("accumulators take {} of {} registers", c.late_accumulators(),
                   c.consumer_registers());
   if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
     return "adds from registers hold up products that wait for them";
