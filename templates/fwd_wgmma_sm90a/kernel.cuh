@@ -43,7 +43,8 @@ struct FwdWgmmaSm90a {
     if (warpgroup == C.warpgroups) {
       registers_shrink<C.producer_registers()>();
       constexpr int kFirst = C.warpgroups * 128;
-      if (threadIdx.x < kFirst + Producer::kThreads) Producer(params, smem).run();
+      if (Producer::kByWarp ? threadIdx.x < kFirst + Producer::kThreads : threadIdx.x == kFirst)
+        Producer(params, smem).run();
       if constexpr (Shared::kWorkerWarps > 0)
         if (threadIdx.x >= kFirst + 32) Worker(params, smem).run();
     } else {

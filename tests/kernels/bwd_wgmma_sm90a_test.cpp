@@ -99,6 +99,12 @@ constexpr BwdWgmmaSm90aConfig with_dq_stages(BwdWgmmaSm90aConfig c) {
   return c;
 }
 
+/// Tiles so large that registers are few: dV of a tile is computed before dQ of the one before.
+constexpr BwdWgmmaSm90aConfig with_few_registers(BwdWgmmaSm90aConfig c) {
+  c.block_m = c.head_dim > 104 ? 80 : 96;
+  return c;
+}
+
 /// dK and dV as the inputs: blocks of one key tile store them by way of shared memory.
 constexpr BwdWgmmaSm90aConfig with_gradients_of_16_bits(BwdWgmmaSm90aConfig c, int head_dim_v) {
   c.fp32_gradients = 0;
@@ -218,6 +224,17 @@ TEST(BwdWgmmaOnTheHost, ByColumnsWithNothingAfterTheLastTile) {
       "batch=1 num_heads=2:1 seqlen=150:130", 0);
   expect_gradients<config_of(192, false, kDqAnyOrder, 1, kGridPlain)>(
       "batch=3 num_heads=1:1 seqlen=50:64", 0);
+}
+
+TEST(BwdWgmmaOnTheHost, WhereRegistersAreFew) {
+  constexpr auto kWide = with_few_registers(config_of(128, true, kDqFromRegs, 0, kGridPlain)),
+                 kInOrder = with_few_registers(config_of(128, false, kDqInOrder, 0, kGridPlain)),
+                 kNarrower = with_few_registers(config_of(96, true, kDqFromRegs, 1, kGridPlain));
+  static_assert(kWide.few_registers() && kInOrder.few_registers() && kNarrower.few_registers());
+  static_assert(!config_of(128, true, kDqFromRegs, 0, kGridPlain).few_registers());
+  expect_gradients<kWide>("batch=1 num_heads=2:1 seqlen=300:290", 0);
+  expect_gradients<kInOrder>("batch=1 num_heads=2 seqlen=170:300", 0);
+  expect_gradients<kNarrower>("batch=2 num_heads=2 seqlen=300", 0);
 }
 
 TEST(BwdWgmmaOnTheHost, GradientsOf16BitsByWayOfTheMemoryOfKeysAndValues) {

@@ -42,9 +42,11 @@ u64 smem_descriptor(u32 address) {
 /// As the hardware does, this waits for the warpgroup's other warps (SASS: WARPGROUP.ARRIVE).
 inline void wgmma_fence() { test::wait_at(test::machine->warpgroups[test::own_number() / 128]); }
 inline void wgmma_commit() { test::commit(test::machine->products); }
+/// By all lanes of a warp: what one says after it is said of all of them.
 template <int kPending>
 void wgmma_wait() {
   test::await_groups(test::machine->products, kPending);
+  test::wait_at(test::own_warp->barrier);
 }
 
 /// bf16, 16 elements of each operand. d is 64 x kN: a thread has two rows of it.
