@@ -6,7 +6,8 @@ structure costs or gains.
     python3 bench/before_after.py OLD NEW --points bench/results/h200/backward.csv --only bwd_wgmma --most 99 --out before_after.csv
 
 Every round times each point once with both, in turns; a point's time is the median over the rounds. Compiles come first and are
-not timed. Ends after the round in which --limit-s has passed.
+not timed. Ends after the round in which --limit-s has passed. The card is not heated: where kernels are at its power limit, as backward
+passes of 2048 tokens and more are, two that are as fast here can differ by 5% in bench/backward.py, which heats it.
 """
 
 import argparse
