@@ -47,6 +47,8 @@ struct Shape {
   int fp32_gradients;
   int dargs;  // 1: arrays that the score's text reads get gradients
 
+  /// Whether each row sees all keys, but for a block mask and what a text hides.
+  ATTNFORGE_HOST_DEVICE constexpr bool sees_all() const { return !right_bound && !left_bound; }
   /// Of dq, dk or dv, when that of q, k or v is `input`.
   ATTNFORGE_HOST_DEVICE constexpr int gradient_dtype(int input) const {
     return fp32_gradients ? kFp32 : input;

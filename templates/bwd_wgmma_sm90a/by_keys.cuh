@@ -19,11 +19,6 @@ struct BwdWgmmaSm90aByKeys {
   using Rounded = typename Warpgroup::Rounded;
   using DqParts = typename Warpgroup::DqParts;
 
-  /// Of late_dq: in which order a tile's products are. dQ first: its sums are added under two
-  /// others. Where registers are few dV is, then dQ: ptxas puts dQ where dP was then, and dS beside
-  /// P where the scores were.
-  static constexpr bool kDvFirst = C.few_registers();
-
   Warpgroup wg;
   float dk[C.head_dim / 8][4];
   float dv[C.head_dim_v / 8][4];
@@ -73,7 +68,9 @@ struct BwdWgmmaSm90aByKeys {
   }
 
   // late_dq: dQ of a tile is computed with dV and dK of the next, so that warpgroups need not be
-  // at the same place: one has its exponentials under the products of the other.
+  // at the same place: one has its exponentials under the products of the other. Where registers
+  // are few, dV comes first: then ptxas puts dQ where dP was, and dS beside P where the scores
+  // were.
 
   /// dK and dV of a tile, and dQ of the one before, if there is one. The first tile has a copy of
   /// the code, which takes a third longer to compile: a branch in the loop, even in the statement
@@ -90,11 +87,11 @@ struct BwdWgmmaSm90aByKeys {
     fence_proxy_async();
     __syncwarp();
     wg.release(wg.smem.ds_full(stage));
-    if constexpr (!kFirst && !kDvFirst) issue_late_dq(dq);
+    if constexpr (!kFirst && C.late_dq == kDqFirst) issue_late_dq(dq);
     wg.issue_sums(dv, p16, wg.do_tile());
-    if constexpr (!kFirst && kDvFirst) issue_late_dq(dq);
+    if constexpr (!kFirst && C.late_dq == kDvFirst) issue_late_dq(dq);
     wg.issue_sums(dk, ds16, wg.q_tile());
-    if constexpr (kDvFirst) {
+    if constexpr (C.late_dq == kDvFirst) {
       wgmma_wait<1>();  // all but dK
       pin(dv);
       pin(p16);
@@ -104,7 +101,7 @@ struct BwdWgmmaSm90aByKeys {
     }
     if constexpr (!kFirst) finish_late_dq(work, before, dq);
     wgmma_wait<0>();
-    if constexpr (!kDvFirst) {
+    if constexpr (C.late_dq == kDqFirst) {
       pin(dv);
       pin(p16);
       wg.release_do(wg.count);

@@ -17,6 +17,10 @@ inline constexpr int kDqFromRegs = 2;       // in any order, straight from regis
 inline constexpr int kDqFromDiagonal = 3;   // in order, from the last key tile that a query sees
 inline constexpr int kMostRegisters = 240;  // of a thread that computes
 
+// Where dQ of a tile that is computed during the next comes among that one's products: before dV,
+// so that its sums are added under two others, or after it.
+inline constexpr int kDqFirst = 1, kDvFirst = 2;
+
 /// Of a tensor: `begin` on, a multiple of 64.
 struct ColumnRange {
   int begin, count;
@@ -32,7 +36,7 @@ struct BwdWgmmaSm90aConfig : Shape {
   int q_stages;       // tiles of Q in shared memory
   int do_stages;      // tiles of dO
   int ds_stages;      // tiles of dS: with 2, one barrier a tile
-  int late_dq;        // 1: dQ of a tile is computed during the next
+  int late_dq;        // 0, or dQ of a tile is computed during the next: kDqFirst, kDvFirst
   int dq_rounds;      // 1 or 2, in which dQ of a tile is computed
   int dq_stages;      // rounds of dQ in shared memory, on their way to the sums
   int dq;             // kDqAnyOrder, kDqInOrder, kDqFromRegs, kDqFromDiagonal
@@ -181,23 +185,21 @@ struct BwdWgmmaSm90aConfig : Shape {
     const int queries = dq_sums + next + (split_columns ? block_m / 4 : block_m / 2);
     return own_columns() / 2 + (scores > queries ? scores : queries);
   }
-  /// late_dq: whether registers for accumulators of all products of a tile, or for those that it
-  /// needs at a time and 16, are more than there are: the order of products decides then whether
-  /// ptxas lets them share.
-  ATTNFORGE_HOST_DEVICE constexpr bool few_registers() const {
-    const int accumulators = block_m + dq_rows() / 2 * dq_held() + own_columns() / 2;
-    return accumulators + 8 > consumer_registers() ||
-           planned_registers() + 16 > consumer_registers();
+  /// late_dq: accumulators of all products of a tile. ptxas lets those of dP and dQ share registers
+  /// only in some orders of products.
+  ATTNFORGE_HOST_DEVICE constexpr int late_accumulators() const {
+    return block_m + dq_rows() / 2 * dq_held() + own_columns() / 2;
   }
   ATTNFORGE_HOST_DEVICE constexpr bool valid() const {
     return (dtype == kFp16 || dtype == kBf16) && warpgroups >= 2 && warpgroups <= 3 &&
            block_m % 16 == 0 && block_m >= 16 && block_m <= 256 && q_stages >= 1 &&
            do_stages >= 1 && ds_stages >= 1 && ds_stages <= 2 &&
            block_m % (8 * dq_sharers()) == 0 && head_dim % 8 == 0 && head_dim_v % 8 == 0 &&
-           (late_dq == 0 || ds_stages == 2) && dq_rounds >= 1 && dq_rounds <= 2 && dq_stages >= 1 &&
-           dq_stages <= 2 && (adds_by_tma() || dq_stages == 1) &&
-           (zeros_ahead == 0 || !adds_in_order()) && dq_parts_of(dq_rounds - 1) > 0 &&
-           (split_columns || dq_rounds == 1) && (grid == kGridPlain || persistent()) &&
+           (late_dq == 0 || ds_stages == 2) && late_dq <= kDvFirst && dq_rounds >= 1 &&
+           dq_rounds <= 2 && dq_stages >= 1 && dq_stages <= 2 &&
+           (adds_by_tma() || dq_stages == 1) && (zeros_ahead == 0 || !adds_in_order()) &&
+           dq_parts_of(dq_rounds - 1) > 0 && (split_columns || dq_rounds == 1) &&
+           (grid == kGridPlain || persistent()) &&
            (!persistent() || (!split_columns && adders() + zeros_ahead <= 3)) &&
            (split_columns == 0 ||
             (warpgroups == 2 && late_dq == 0 && ds_stages == 1 && q_stages >= 2));

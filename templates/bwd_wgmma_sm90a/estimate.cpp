@@ -36,9 +36,8 @@ constexpr double kInOrder = 1.06, kInOrderOfAHead = 1.25, kInOrderMasked = 1.1,
 // What it is worth that a block may be a tile behind its turn; nothing where tiles take longer.
 constexpr double kTwoDqStages = 0.99;
 constexpr int kWideColumns = 256;
-// Where dV is before dQ (by_keys.cuh): at head_dim 128 80 rows are no faster than 64 so, unless
-// blocks wait for turns anyway.
-constexpr double kFewRegisters = 1.03;
+// At head_dim 128 80 rows are no faster than 64 so, unless blocks wait for turns anyway.
+constexpr double kDvBeforeDq = 1.03;
 
 /// Of the tensor cores, for a tile.
 double product_clocks(const BwdWgmmaSm90aConfig& c) {
@@ -114,7 +113,7 @@ double estimate_bwd_wgmma_sm90a_us(const BwdWgmmaSm90aConfig& c, const Problem& 
     clocks *= c.persistent() ? kInOrderPersistent : kInOrderMasked;
   if (c.dq == kDqInOrder) clocks *= order.heads_per_group > 1 ? kInOrder : kInOrderOfAHead;
   if (c.dq_stages > 1 && c.own_columns() < kWideColumns) clocks *= kTwoDqStages;
-  if (c.late_dq && c.few_registers() && !c.adds_in_order()) clocks *= kFewRegisters;
+  if (c.late_dq == kDvFirst && !c.adds_in_order()) clocks *= kDvBeforeDq;
   clocks *= apart_factor(c, problem, order, alternate);
   return clocks / device.num_sms / device.sm_clock_mhz;
 }

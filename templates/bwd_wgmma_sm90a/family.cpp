@@ -50,7 +50,7 @@ constexpr Field<Typed> kFields[] = {
     {"q_stages", &Typed::q_stages, from_to(1, 3)},
     {"do_stages", &Typed::do_stages, from_to(1, 3)},
     {"ds_stages", &Typed::ds_stages, from_to(1, 2)},
-    {"late_dq", &Typed::late_dq, kFlag},
+    {"late_dq", &Typed::late_dq, from_to(0, kDvFirst)},
     {"dq_rounds", &Typed::dq_rounds, from_to(1, 2)},
     {"dq_stages", &Typed::dq_stages, from_to(1, 2)},
     {"dq", &Typed::dq, from_to(kDqAnyOrder, kDqFromDiagonal)},
@@ -72,6 +72,29 @@ int register_slack(const Typed& c, const Problem& problem) {
     slack += c.late_dq ? kLateCodeSlack : kCodeSlack;
   if (c.spares_registers()) slack -= kSpared;  // no kernel spilled for them
   return slack + slope_registers(problem, c.block_m / 2);
+}
+
+/// Whether ptxas finds registers for dQ before dV. Where it does not it keeps dS where dQ is to be,
+/// spills it, and waits for each product.
+bool fits_dq_first(const Typed& c, const Problem& problem) {
+  constexpr int kAddressRegisters = 8, kMoreSlack = 4;
+  return c.late_accumulators() + kAddressRegisters <= c.consumer_registers() &&
+         c.planned_registers() + register_slack(c, problem) + kMoreSlack <= c.consumer_registers();
+}
+/// Of tiles for which it finds them all the same, as nothing is beside the products in the loop:
+/// it spills two words that never change.
+bool has_bare_loop(const Typed& c) {
+  return c.block_m == 80 && c.head_dim == 128 && c.head_dim_v == 128 && c.dq == kDqAnyOrder &&
+         c.sees_all() && !c.softcap && !c.user_score && !c.user_mask && !c.has_tile_lists() &&
+         !c.lengths;
+}
+Reason wrong_order(const Typed& c, const Problem& problem) {
+  if (c.late_dq == 0) return "";
+  const bool fits = fits_dq_first(c, problem);
+  if (c.late_dq == kDqFirst && !fits && !has_bare_loop(c))
+    return "registers are too few for dQ before dV";
+  if (c.late_dq == kDvFirst && fits) return "sums of dQ are added under more products before dV";
+  return "";
 }
 
 std::string supports(const Problem& problem, const Arch& arch) {
@@ -104,7 +127,7 @@ std::vector<Axis> axes(const Problem& problem, const DeviceFacts&) {
       {"q_stages", {2, 1}},
       {"do_stages", {2, 1}},
       {"ds_stages", {2, 1}},
-      {"late_dq", {0, 1}},
+      {"late_dq", {0, kDqFirst, kDvFirst}},
       {"dq_rounds", {1, 2}},
       {"dq_stages", {1, 2}},
       dq,
@@ -194,6 +217,7 @@ Reason reject(const Typed& c, const Problem& problem, const DeviceFacts& device)
   if (c.planned_registers() + slack > c.consumer_registers())
     return Reason("about {} of {} registers", c.planned_registers() + slack,
                   c.consumer_registers());
+  if (Reason wrong = wrong_order(c, problem)) return wrong;
   if (c.dq == kDqFromRegs && !c.late_dq && !c.split_columns)
     return "adds from registers hold up products that wait for them";
   constexpr int kSomeKeys = 1024, kSomeKeysFromDiagonal = 2048;
@@ -258,7 +282,8 @@ std::string describe(const Typed& c) {
        fmt::format("stages {}+{}+{}", c.q_stages, c.do_stages, c.ds_stages),
        if_so(c.dq_rounds == 2, "dQ in two rounds"), if_so(c.dq_stages == 2, "two stages of dQ"),
        if_so(c.split_columns, "half of the columns a warpgroup"),
-       if_so(c.late_dq, "dQ a tile later"), if_so(c.dq == kDqInOrder, "dQ added in order"),
+       if_so(c.late_dq, "dQ a tile later"), if_so(c.late_dq == kDvFirst, "after dV"),
+       if_so(c.dq == kDqInOrder, "dQ added in order"),
        if_so(c.dq == kDqFromDiagonal, "dQ added in order from the diagonal"),
        if_so(c.dq == kDqFromRegs, "dQ added from registers"), if_so(c.zeros_ahead, "zeros ahead"),
        if_so(c.persistent(), "persistent"), if_so(c.alternate, "from both ends by turns"),

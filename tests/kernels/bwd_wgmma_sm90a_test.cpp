@@ -99,9 +99,10 @@ constexpr BwdWgmmaSm90aConfig with_dq_stages(BwdWgmmaSm90aConfig c) {
   return c;
 }
 
-/// Tiles so large that registers are few: dV of a tile is computed before dQ of the one before.
-constexpr BwdWgmmaSm90aConfig with_few_registers(BwdWgmmaSm90aConfig c) {
-  c.block_m = c.head_dim > 104 ? 80 : 96;
+/// As where registers are few: dV of a tile is computed before dQ of the one before.
+constexpr BwdWgmmaSm90aConfig with_dv_first(BwdWgmmaSm90aConfig c, int block_m) {
+  c.late_dq = kDvFirst;
+  c.block_m = block_m;
   return c;
 }
 
@@ -226,15 +227,15 @@ TEST(BwdWgmmaOnTheHost, ByColumnsWithNothingAfterTheLastTile) {
       "batch=3 num_heads=1:1 seqlen=50:64", 0);
 }
 
-TEST(BwdWgmmaOnTheHost, WhereRegistersAreFew) {
-  constexpr auto kWide = with_few_registers(config_of(128, true, kDqFromRegs, 0, kGridPlain)),
-                 kInOrder = with_few_registers(config_of(128, false, kDqInOrder, 0, kGridPlain)),
-                 kNarrower = with_few_registers(config_of(96, true, kDqFromRegs, 1, kGridPlain));
-  static_assert(kWide.few_registers() && kInOrder.few_registers() && kNarrower.few_registers());
-  static_assert(!config_of(128, true, kDqFromRegs, 0, kGridPlain).few_registers());
-  expect_gradients<kWide>("batch=1 num_heads=2:1 seqlen=300:290", 0);
-  expect_gradients<kInOrder>("batch=1 num_heads=2 seqlen=170:300", 0);
-  expect_gradients<kNarrower>("batch=2 num_heads=2 seqlen=300", 0);
+TEST(BwdWgmmaOnTheHost, DvBeforeDqOfTheTileBefore) {
+  expect_gradients<with_dv_first(config_of(128, true, kDqFromRegs, 0, kGridPlain), 80)>(
+      "batch=1 num_heads=1 seqlen=200:190", 0);
+  expect_gradients<with_dv_first(config_of(128, false, kDqInOrder, 0, kGridPlain), 80)>(
+      "batch=1 num_heads=1 seqlen=170:200", 0);
+  expect_gradients<with_dv_first(config_of(96, true, kDqFromRegs, 1, kGridPlain), 96)>(
+      "batch=3 num_heads=1 seqlen=130", 0);
+  expect_gradients<with_dv_first(config_of(64, true, kDqFromDiagonal, 0, kGridDynamic), 64)>(
+      "batch=1 num_heads=2:2 seqlen=200:200", 2);
 }
 
 TEST(BwdWgmmaOnTheHost, GradientsOf16BitsByWayOfTheMemoryOfKeysAndValues) {
